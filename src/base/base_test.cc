@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parallel.h"
+#include "base/random.h"
+
+namespace sparkpilot {
+namespace {
+namespace fs = std::filesystem;
+
+class Folder : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "sparkpilot_base_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    dir = name;
+  }
+  void TearDown() override { fs::remove_all(dir); }
+  void put(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
+  fs::path dir;
+};
+
+TEST_F(Folder, AtomicFileAppearsOnlyAfterCommit) {
+  const fs::path path = dir / "a.bin";
+  {
+    AtomicFile file(path);
+    file.write("half");
+  }
+  EXPECT_TRUE(fs::is_empty(dir));
+  AtomicFile file(path);
+  file.write("whole");
+  file.commit();
+  EXPECT_EQ(read_file(path), "whole");
+}
+
+TEST_F(Folder, OpenBeneathRefusesEscapes) {
+  const fs::path model = dir / "model";
+  fs::create_directories(model / "sub");
+  put(dir / "secret", "s");
+  put(model / "data", "d");
+  put(model / "sub" / "data", "e");
+  fs::create_symlink(dir / "secret", model / "link");
+  fs::create_directory_symlink(dir, model / "up");
+  fs::create_hard_link(dir / "secret", model / "hard");
+  EXPECT_EQ(InputFile::open_beneath(model, "data").size(), 1);
+  EXPECT_EQ(InputFile::open_beneath(model, "./sub/data").size(), 1);
+  for (const char* bad : {"../secret", "sub/../../secret", "link", "up/secret", "hard", "sub", "", "gone"}) {
+    EXPECT_THROW(InputFile::open_beneath(model, bad), Error) << bad;
+  }
+  EXPECT_THROW(InputFile::open_beneath(model, (model / "data").string()), Error);
+}
+
+TEST_F(Folder, ReadPastTheEndIsAnError) {
+  put(dir / "x", "1234");
+  const InputFile file(dir / "x");
+  std::array<std::byte, 4> out{};
+  file.read_at(0, out);
+  EXPECT_THROW(file.read_at(1, out), Error);
+  EXPECT_THROW(file.read_at(-1, out), Error);
+  EXPECT_THROW(file.read_at(INT64_MAX, out), Error);
+}
+
+TEST(Parallel, CoversEveryItemOnceAndRethrows) {
+  ThreadScope scope(3);
+  for (int64_t count : {0, 1, 7, 1000}) {
+    std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+    parallel_for(count, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+    });
+    for (auto& n : seen) EXPECT_EQ(n, 1);
+  }
+  EXPECT_THROW(parallel_for(100, 1, [](int64_t, int64_t) { fail("no"); }), Error);
+}
+
+TEST(Random, PhiloxMatchesThePublishedVector) {
+  // Random123's known answer test: philox4x32-10, counter and key zero.
+  const auto words = philox4x32(0, 0);
+  EXPECT_EQ(words[0], 0x6627e8d5u);
+  EXPECT_EQ(words[1], 0xe169c58du);
+  EXPECT_EQ(words[2], 0xbc57ac4cu);
+  EXPECT_EQ(words[3], 0x9b00dbd8u);
+}
+
+}  // namespace
+}  // namespace sparkpilot

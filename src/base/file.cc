@@ -1,0 +1,139 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+
+namespace sparkpilot {
+namespace fs = std::filesystem;
+
+InputFile::InputFile(fs::path path) : path_(std::move(path)) {
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) fail("{}: {}", path_.string(), std::strerror(errno));
+  try {
+    check();
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+}
+
+InputFile::InputFile(int fd, fs::path path) : fd_(fd), path_(std::move(path)) {}
+
+InputFile::InputFile(InputFile&& other) noexcept : fd_(other.fd_), size_(other.size_), path_(std::move(other.path_)) {
+  other.fd_ = -1;
+}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void InputFile::check() {
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) fail("{}: {}", path_.string(), std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) fail("{}: is a folder, expected a file", path_.string());
+  if (!S_ISREG(info.st_mode)) fail("{}: is not a regular file", path_.string());
+  size_ = info.st_size;
+}
+
+InputFile InputFile::open_beneath(const fs::path& folder, const std::string& relative) {
+  const fs::path inner(relative);
+  const std::string shown = (folder / inner).string();
+  if (relative.empty()) fail("{}: external data has an empty location", folder.string());
+  if (relative.find('\0') != std::string::npos) fail("{}: external data location holds a zero byte", folder.string());
+  if (inner.is_absolute()) fail("external data location \"{}\" is an absolute path", relative);
+  for (const auto& part : inner) {
+    if (part == "..") fail("external data location \"{}\" leaves the model's folder", relative);
+  }
+  // Walk one component at a time with O_NOFOLLOW, so no link on the way is ever followed.
+  int dir = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) fail("{}: {}", folder.string(), std::strerror(errno));
+  std::vector<fs::path> parts;
+  for (const auto& part : inner) {
+    if (!part.empty() && part != ".") parts.push_back(part);
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool last = i + 1 == parts.size();
+    const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (last ? 0 : O_DIRECTORY);
+    const int next = ::openat(dir, parts[i].c_str(), flags);
+    const int error = errno;
+    ::close(dir);
+    if (next < 0) {
+      if (error == ELOOP) fail("external data \"{}\" is a symbolic link", shown);
+      fail("external data \"{}\": {}", shown, std::strerror(error));
+    }
+    dir = next;
+  }
+  InputFile file(dir, fs::path(shown));
+  file.check();
+  struct stat info {};
+  if (::fstat(file.fd_, &info) != 0 || info.st_nlink != 1) {
+    fail("external data \"{}\" has {} hard links, expected 1", shown, info.st_nlink);
+  }
+  return file;
+}
+
+void InputFile::read_at(int64_t offset, std::span<std::byte> out) const {
+  if (offset < 0 || offset > size_ || static_cast<int64_t>(out.size()) > size_ - offset) {
+    fail("{}: {} bytes wanted at offset {}, the file has {}", path_.string(), out.size(), offset, size_);
+  }
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = ::pread(fd_, out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("{}: {}", path_.string(), std::strerror(errno));
+    if (got == 0) fail("{}: the file was cut while it was read", path_.string());
+    done += static_cast<size_t>(got);
+  }
+}
+
+std::string read_file(const fs::path& path, int64_t limit) {
+  const InputFile file(path);
+  if (file.size() > limit) fail("{}: {} bytes, more than the {} allowed", path.string(), file.size(), limit);
+  std::string bytes(static_cast<size_t>(file.size()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(bytes.data(), bytes.size())));
+  return bytes;
+}
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  std::string name = path_.string() + ".XXXXXX";
+  fd_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (fd_ < 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  aside_ = name;
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(fd_, 0666 & ~mask);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!aside_.empty()) ::unlink(aside_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  const char* cursor = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t put = ::write(fd_, cursor, bytes);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+    cursor += put;
+    bytes -= static_cast<size_t>(put);
+  }
+}
+
+void AtomicFile::commit() {
+  const int closed = ::close(fd_);
+  fd_ = -1;
+  if (closed != 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  if (::rename(aside_.c_str(), path_.c_str()) != 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  aside_.clear();
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,61 @@
+// Files: whole reads, checked positioned reads, and writes that never leave half a file behind.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace sparkpilot {
+
+// A regular file opened for reading. Errors name the path. read_at may be called from several threads.
+class InputFile {
+ public:
+  // Fails (user) when the path does not exist, is a folder, or is no regular file.
+  explicit InputFile(std::filesystem::path path);
+  // Opens `relative` strictly beneath `folder`: no "..", no absolute path, no symbolic link on the way, a regular
+  // file with a single hard link. This is how external data of a model is opened (CVE-2024-27318 and its kin).
+  static InputFile open_beneath(const std::filesystem::path& folder, const std::string& relative);
+  ~InputFile();
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&&) = delete;
+
+  int fd() const { return fd_; }
+  int64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+  // Reads exactly `out.size()` bytes at `offset`; fails (user) when the file ends before.
+  void read_at(int64_t offset, std::span<std::byte> out) const;
+
+ private:
+  InputFile(int fd, std::filesystem::path path);
+  void check();
+  int fd_ = -1;
+  int64_t size_ = 0;
+  std::filesystem::path path_;
+};
+
+// The whole file as bytes; fails (user) above `limit` bytes.
+std::string read_file(const std::filesystem::path& path, int64_t limit = int64_t{1} << 31);
+
+// A file written aside and renamed into place by commit(); without commit() nothing is left behind.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  int fd() const { return fd_; }
+  // Flushes, renames onto the path; fails (user) with the system's reason.
+  void commit();
+
+ private:
+  std::filesystem::path path_, aside_;
+  int fd_ = -1;
+};
+
+}  // namespace sparkpilot

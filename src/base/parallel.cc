@@ -1,0 +1,51 @@
+#include "base/parallel.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <exception>
+
+namespace sparkpilot {
+
+int available_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, omp_get_num_procs());
+}
+
+int thread_count() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+
+ThreadScope::ThreadScope(int threads) : previous_(omp_get_max_threads()) {
+  if (threads > 0) omp_set_num_threads(threads);
+}
+
+ThreadScope::~ThreadScope() { omp_set_num_threads(previous_); }
+
+namespace detail {
+
+void parallel_ranges(int64_t count, int64_t grain, RangeFn fn, void* context) {
+  const int64_t pieces = std::min<int64_t>(thread_count(), std::max<int64_t>(1, count / std::max<int64_t>(1, grain)));
+  if (pieces <= 1) {
+    fn(context, 0, count);
+    return;
+  }
+  std::exception_ptr error;
+#pragma omp parallel num_threads(static_cast <int>(pieces))
+  {
+    // The runtime may give fewer threads than asked for, so the ranges follow the team's true size.
+    const int64_t size = omp_get_num_threads(), rank = omp_get_thread_num();
+    try {
+      const int64_t begin = count * rank / size, end = count * (rank + 1) / size;
+      if (begin < end) fn(context, begin, end);
+    } catch (...) {
+#pragma omp critical(sparkpilot_parallel_error)
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace detail
+}  // namespace sparkpilot

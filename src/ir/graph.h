@@ -1,0 +1,130 @@
+// The one data structure of the project: everything a model computes is a Graph.
+//
+// A graph owns values and nodes; links between them are integer handles, so a graph can be copied. A value is an input,
+// a constant, a state, or one output of a node. Ops are pure functions of their inputs; only states carry something
+// from one run to the next: after a run, the state's value becomes its `next`.
+//
+// Bodies of If, Loop and Scan are graphs of their own that see nothing outside: what they use from around them arrives
+// as extra inputs, the same for every body of a node, after the op's own (node attribute `captures` counts them).
+//
+// `ir` knows nothing of files. Not thread-safe; a const Graph may be read from several threads.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "tensor/tensor.h"
+
+namespace sparkpilot {
+
+struct OpDef;
+
+struct ValueId {
+  int32_t index = -1;
+  bool present() const { return index >= 0; }  // an absent id stands for an optional input that is not there
+  auto operator<=>(const ValueId&) const = default;
+};
+struct NodeId {
+  int32_t index = -1;
+  bool present() const { return index >= 0; }
+  auto operator<=>(const NodeId&) const = default;
+};
+
+// A dimension as a model declares it: a size, a name ("batch"), or neither.
+struct Dim {
+  int64_t size = -1;   // -1: not fixed
+  std::string symbol;  // may be empty
+};
+
+enum class ValueKind : uint8_t { node_output, input, constant, state };
+
+struct Value {
+  std::string name;  // may be empty
+  ValueKind kind = ValueKind::node_output;
+  DType dtype = DType::none;                 // none while it is not inferred
+  std::optional<Shape> shape;                // absent while unknown, or where it depends on data
+  std::optional<std::vector<Dim>> declared;  // what the model said about an input or output
+  Tensor constant;                           // kind constant: its contents; kind state: its initial contents
+  NodeId producer;                           // kind node_output
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::string name;  // may be empty
+  std::vector<ValueId> inputs, outputs;
+  Attributes attrs;
+};
+
+struct State {
+  ValueId value;  // kind state
+  ValueId next;   // its contents for the next run; same dtype and shape
+};
+
+class Graph {
+ public:
+  // --- building
+  ValueId add_input(std::string name, DType dtype, std::vector<Dim> dims);
+  ValueId add_input(std::string name, DType dtype, const Shape& shape);
+  ValueId add_constant(Tensor tensor, std::string name = {});
+  ValueId add_state(Tensor initial, std::string name = {});  // set_next() must follow
+  void set_next(ValueId state, ValueId next);
+  // Adds a node and its output values; no inference, no checks beyond the ids.
+  NodeId add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attrs, int outputs, std::string name = {});
+  void add_output(ValueId value, std::string name);
+
+  // --- rewriting
+  // Every use of `from` (by nodes, outputs and states) becomes a use of `to`.
+  void replace_uses(ValueId from, ValueId to);
+  void erase(NodeId node);  // its outputs must have no uses left
+  // Drops nodes, values and states that no output needs; renumbers everything. Inputs and outputs stay.
+  void compact();
+  void set_output(int index, ValueId value) { outputs_[static_cast<size_t>(index)].value = value; }
+
+  // --- reading
+  struct Output {
+    ValueId value;
+    std::string name;
+  };
+  Value& value(ValueId id) { return values_[static_cast<size_t>(id.index)]; }
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.index)]; }
+  Node& node(NodeId id) { return nodes_[static_cast<size_t>(id.index)]; }
+  const Node& node(NodeId id) const { return nodes_[static_cast<size_t>(id.index)]; }
+  bool erased(NodeId id) const { return node(id).op == nullptr; }
+  int value_count() const { return static_cast<int>(values_.size()); }
+  int node_count() const { return static_cast<int>(nodes_.size()); }  // erased ones included
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+  const std::vector<State>& states() const { return states_; }
+  // The contents where the value is a constant, else null.
+  const Tensor* constant(ValueId id) const;
+  ValueId find_input(std::string_view name) const;  // absent id where there is none
+
+  // Live nodes, producers before consumers; fails (user) on a cycle, naming a node on it. Stable: keeps the order of
+  // insertion where it may.
+  std::vector<NodeId> order() const;
+  // For each value, the nodes that read it (once for each read).
+  std::vector<std::vector<NodeId>> uses() const;
+  // A name for messages: the node's own, or `<op>#<index>`.
+  std::string label(NodeId id) const;
+
+  // --- what the file said besides
+  std::string name, producer;
+  std::map<std::string, int> opsets;            // domain -> version; "" is ONNX's
+  std::map<std::string, std::string> metadata;  // metadata_props
+
+ private:
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<ValueId> inputs_;
+  std::vector<Output> outputs_;
+  std::vector<State> states_;
+};
+
+}  // namespace sparkpilot

@@ -1,0 +1,207 @@
+#include "ir/infer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace sparkpilot {
+namespace {
+
+class GraphInfer final : public InferContext {
+ public:
+  GraphInfer(Graph& graph, const Node& node) : InferContext(node), graph_(graph) {}
+
+  DType dtype(int i) const override { return has(i) ? value_of(i).dtype : DType::none; }
+  const Shape& shape(int i) const override {
+    if (!has(i)) fail("input {} is missing", i);
+    return *value_of(i).shape;
+  }
+  const Tensor* value(int i) const override {
+    return has(i) ? graph_.constant(node.inputs[static_cast<size_t>(i)]) : nullptr;
+  }
+
+  void output(int i, DType dtype, const Shape& shape) override {
+    if (!wants(i)) return;
+    Value& v = graph_.value(node.outputs[static_cast<size_t>(i)]);
+    v.dtype = dtype;
+    v.shape = shape;
+    ++known_outputs;
+  }
+  void output_dynamic(int i, DType dtype) override {
+    if (!wants(i)) return;
+    Value& v = graph_.value(node.outputs[static_cast<size_t>(i)]);
+    v.dtype = dtype;
+    v.shape.reset();
+    ++unknown_outputs;
+  }
+  int known_outputs = 0, unknown_outputs = 0;
+
+ private:
+  const Value& value_of(int i) const { return graph_.value(node.inputs[static_cast<size_t>(i)]); }
+  Graph& graph_;
+};
+
+[[noreturn]] void fail_at(const Graph& graph, NodeId id, const Error& error) {
+  throw Error(error.kind(),
+              fmt::format("{}: {} (node \"{}\")", graph.node(id).op->name, error.what(), graph.label(id)));
+}
+
+}  // namespace
+
+const Tensor& InferContext::known(int i) const {
+  const Tensor* tensor = value(i);
+  if (!tensor) {
+    if (!has(i)) fail("input {} is missing", i);
+    throw ValueUnknown{i};
+  }
+  return *tensor;
+}
+
+void check_schema(const Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  const OpDef& op = *node.op;
+  try {
+    if (!op.refused.empty()) fail("{}", op.refused);
+    const auto inputs = static_cast<int>(node.inputs.size()), outputs = static_cast<int>(node.outputs.size());
+    if (inputs < op.inputs.least || inputs > op.inputs.most) {
+      fail("{} inputs given, expected {} to {}", inputs, op.inputs.least, op.inputs.most);
+    }
+    if (outputs < op.outputs.least || outputs > op.outputs.most) {
+      fail("{} outputs asked for, expected {} to {}", outputs, op.outputs.least, op.outputs.most);
+    }
+    for (int i = 0; i < op.inputs.least; ++i) {
+      if (!node.inputs[static_cast<size_t>(i)].present()) fail("input {} is missing", i);
+    }
+    for (const auto& [key, value] : node.attrs) {
+      const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
+                                     [&, &k = key](const AttrSpec& s) { return s.name == k; });
+      if (spec == op.attributes.end()) fail("has no attribute {} in version {}", key, op.since);
+      // An empty list carries no type in the file format.
+      if (spec->type != type_of(value)) {
+        fail("attribute {} is {}, expected {}", key, name(type_of(value)), name(spec->type));
+      }
+    }
+    for (const AttrSpec& spec : op.attributes) {
+      if (spec.required && !node.attrs.has(spec.name)) fail("attribute {} is missing", spec.name);
+    }
+  } catch (const Error& error) {
+    fail_at(graph, id, error);
+  }
+}
+
+bool infer_node(Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  if (!node.op->infer) return false;
+  for (const ValueId input : node.inputs) {
+    if (input.present() && !graph.value(input).shape) return false;
+  }
+  GraphInfer context(graph, node);
+  try {
+    node.op->infer(context);
+  } catch (const ValueUnknown&) {
+    return false;
+  } catch (const Error& error) {
+    fail_at(graph, id, error);
+  }
+  const auto wanted = static_cast<int>(node.outputs.size());
+  if (context.known_outputs + context.unknown_outputs != wanted) {
+    fail_at(graph, id, Error(ErrorKind::internal, "inference left outputs without a type"));
+  }
+  return context.unknown_outputs == 0;
+}
+
+void infer(Graph& graph) {
+  for (const NodeId id : graph.order()) infer_node(graph, id);
+}
+
+void bind_input(Graph& graph, ValueId input, const Shape& shape) {
+  Value& v = graph.value(input);
+  if (v.declared) {
+    const auto& dims = *v.declared;
+    bool fits = static_cast<int>(dims.size()) == shape.rank();
+    std::string expected = "[";
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (fits && dims[i].size >= 0 && dims[i].size != shape[static_cast<int>(i)]) fits = false;
+      expected += (i ? "," : "") + (dims[i].size >= 0        ? std::to_string(dims[i].size)
+                                    : dims[i].symbol.empty() ? "?"
+                                                             : dims[i].symbol);
+    }
+    if (!fits) fail("input \"{}\" has shape {}, the model expects {}]", v.name, shape.str(), expected);
+  }
+  v.shape = shape;
+}
+
+std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel_name) {
+  // A one-node graph, so inference sees the operands' contents as constants.
+  Graph graph;
+  std::vector<ValueId> ids;
+  for (const Tensor& tensor : inputs) ids.push_back(tensor.present() ? graph.add_constant(tensor) : ValueId{});
+  const NodeId id = graph.add_node(*node.op, ids, node.attrs, static_cast<int>(node.outputs.size()), node.name);
+  infer_node(graph, id);
+
+  const Node& one = graph.node(id);
+  std::vector<TensorType> in_types, out_types;
+  std::vector<ConstView> in_views;
+  std::vector<Tensor> constants(inputs.begin(), inputs.end());
+  for (const Tensor& tensor : inputs) {
+    in_types.push_back({tensor.dtype(), tensor.shape(), true});
+    in_views.push_back({tensor.dtype(), tensor.shape(), tensor.raw()});
+  }
+  std::vector<Tensor> outputs;
+  std::vector<View> out_views;
+  for (const ValueId out : one.outputs) {
+    const Value& v = graph.value(out);
+    const bool known = v.shape.has_value();
+    if (!known && !one.op->traits.dynamic) fail("{}: output shape is not known (node \"{}\")", one.op->name, node.name);
+    outputs.push_back(known ? Tensor(v.dtype, *v.shape) : Tensor());
+    out_views.push_back(known ? outputs.back().view() : View{v.dtype, {}, nullptr});
+    out_types.push_back({v.dtype, known ? *v.shape : Shape{}, known});
+  }
+  const Problem problem{.node = &one, .inputs = in_types, .outputs = out_types, .constants = constants};
+  for (const Kernel& kernel : one.op->cpu) {
+    if (!kernel_name.empty() && kernel.name != kernel_name) continue;
+    if (kernel.accepts && !kernel.accepts(problem)) continue;
+    try {
+      const auto state = kernel.prepare ? kernel.prepare(problem) : nullptr;
+      const Buffer workspace(state ? state->workspace : 0);
+      std::function<View(int, const Shape&)> allocate = [&](int i, const Shape& shape) {
+        const auto at = static_cast<size_t>(i);
+        outputs[at] = Tensor(out_views[at].dtype, shape);
+        return out_views[at] = outputs[at].view();
+      };
+      kernel.run({.node = &one,
+                  .inputs = in_views,
+                  .outputs = out_views,
+                  .workspace = workspace.data(),
+                  .state = state.get(),
+                  .bodies = {},
+                  .allocate = &allocate});
+    } catch (const Error& error) {
+      fail_at(graph, id, error);
+    }
+    return outputs;
+  }
+  std::string types;
+  for (const TensorType& type : in_types) types += fmt::format(" {}{}", name(type.dtype), type.shape.str());
+  fail("{}: no CPU kernel{}{} for inputs{} (node \"{}\")", qualified(*node.op), kernel_name.empty() ? "" : " named ",
+       kernel_name, types, node.name);
+}
+
+Cost cost_of(const OpDef& op, const Problem& problem) {
+  Cost cost;
+  const auto count = [&](std::span<const TensorType> types) {
+    for (const TensorType& type : types) {
+      if (type.known && type.dtype != DType::none)
+        cost.bytes += static_cast<double>(storage_bytes(type.dtype, type.shape.elements()));
+    }
+  };
+  if (op.traits.view || op.traits.shape_only) return cost;
+  count(problem.inputs);
+  count(problem.outputs);
+  if (op.cost) cost.flops = op.cost(problem);
+  else if (!problem.outputs.empty() && problem.outputs[0].known)
+    cost.flops = static_cast<double>(problem.outputs[0].shape.elements());
+  return cost;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,245 @@
+// The record of an op: everything the project knows about it, in one place.
+//
+// The table is filled by the room `ops` (src/ops/<name>.cc and one line in list.inc). Passes, inference, gradients and
+// the runtime ask the table and its traits; none of them compares an op's name, except where it recognises a pattern.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "ir/graph.h"
+#include "tensor/tensor.h"
+
+namespace sparkpilot {
+
+// ---------------------------------------------------------------- schema
+struct Arity {
+  int least = 1, most = 1;  // most = kMany: any number
+};
+inline constexpr int kMany = 1 << 20;
+
+struct AttrSpec {
+  std::string_view name;
+  AttrType type;
+  bool required = false;
+};
+
+struct Traits {
+  bool pure = true;            // same inputs, same outputs; may be folded, shared and dropped
+  bool view = false;           // output 0 is input 0's bytes under another shape
+  bool in_place = false;       // output 0 may overwrite an input of the same dtype and shape
+  bool elementwise = false;    // each output element depends on the broadcast inputs' elements at its own index only
+  bool shape_only = false;     // needs no input data, only shapes (Shape, Size)
+  bool channels_last = false;  // knows the attribute `channels_last` = 1: images as N, spatial, C
+  // Outputs' shapes depend on data: `run` allocates them (NonZero, If, Loop).
+  bool dynamic = false;
+};
+
+// ---------------------------------------------------------------- inference
+// Thrown by InferContext::ints() and friends when an operand's value is not known yet: the plan segment ends before
+// this node, and inference goes on when the value has been computed.
+struct ValueUnknown {
+  int input;
+};
+
+// What an op's `infer` sees: concrete shapes of its inputs, and their contents where they are known.
+class InferContext {
+ public:
+  virtual ~InferContext() = default;
+  const Node& node;
+  const Attributes& attrs;
+
+  int input_count() const { return static_cast<int>(node.inputs.size()); }
+  int output_count() const { return static_cast<int>(node.outputs.size()); }
+  bool has(int i) const { return i < input_count() && node.inputs[static_cast<size_t>(i)].present(); }
+  bool wants(int output) const { return output < output_count(); }
+  virtual DType dtype(int i) const = 0;  // none where absent
+  virtual const Shape& shape(int i) const = 0;
+  int rank(int i) const { return shape(i).rank(); }
+  virtual const Tensor* value(int i) const = 0;  // contents where known, else null
+  const Tensor& known(int i) const;              // throws ValueUnknown where they are not
+  std::vector<int64_t> ints(int i) const { return known(i).to_ints(); }
+
+  virtual void output(int i, DType dtype, const Shape& shape) = 0;
+  // Shape known only when the node has run (trait `dynamic`).
+  virtual void output_dynamic(int i, DType dtype) = 0;
+
+ protected:
+  explicit InferContext(const Node& n) : node(n), attrs(n.attrs) {}
+};
+// Must set every output or fail (user). The driver adds op and node to the message.
+using InferFn = void (*)(InferContext&);
+
+// ---------------------------------------------------------------- kernels
+struct TensorType {
+  DType dtype = DType::none;
+  Shape shape;
+  bool known = true;  // false: an output of a `dynamic` op
+};
+
+// One node as a kernel sees it before it runs.
+struct Problem {
+  const Node* node = nullptr;
+  std::span<const TensorType> inputs, outputs;  // absent ones have dtype none
+  std::span<const Tensor> constants;            // by input; not present() where the input is no constant
+  const Attributes& attrs() const { return node->attrs; }
+  bool has(size_t i) const { return i < inputs.size() && inputs[i].dtype != DType::none; }
+  bool is_constant(size_t i) const { return i < constants.size() && constants[i].present(); }
+};
+
+// What `prepare` made: packed weights, primitives, sizes. One object per node and session; `run` may change it.
+class KernelState {
+ public:
+  virtual ~KernelState() = default;
+  int64_t workspace = 0;  // bytes of scratch `run` wants, 64-byte aligned, contents undefined
+  // Constant inputs that `run` no longer reads because they are packed inside: their memory may be freed.
+  uint64_t consumed = 0;  // bit i: input i
+};
+
+// A body of If, Loop or Scan, made runnable by whoever runs the node.
+class Body {
+ public:
+  virtual ~Body() = default;
+  virtual std::vector<Tensor> run(std::vector<Tensor> inputs) = 0;
+};
+
+struct Call {
+  const Node* node = nullptr;
+  std::span<const ConstView> inputs;  // absent ones have dtype none
+  std::span<View> outputs;            // data is null for outputs of `dynamic` ops until allocate()
+  std::byte* workspace = nullptr;
+  KernelState* state = nullptr;
+  std::span<Body* const> bodies;  // in the order of the node's graph attributes (sorted by attribute name)
+  // `dynamic` ops only: gives output i its memory and returns the view to fill.
+  std::function<View(int i, const Shape& shape)>* allocate = nullptr;
+
+  bool has(size_t i) const { return i < inputs.size() && inputs[i].present(); }
+  const Attributes& attrs() const { return node->attrs; }
+  template <typename State>
+  State& as() const {
+    return *static_cast<State*>(state);
+  }
+};
+
+// One way to compute an op on one device. Candidates are ordered; the first that accepts wins; the last is the plain
+// reference, which accepts everything the op can do.
+struct Kernel {
+  std::string_view name;                                              // "onednn", "simd", "reference"
+  bool (*accepts)(const Problem&) = nullptr;                          // null: everything
+  std::unique_ptr<KernelState> (*prepare)(const Problem&) = nullptr;  // null: no state
+  // May throw Error (user) for values that make no sense (an index out of range). Goes parallel through base/parallel.h
+  // only. Allocates nothing, except through `allocate` and inside `dynamic` ops.
+  void (*run)(const Call&) = nullptr;
+};
+
+// ---------------------------------------------------------------- gradient, decomposition, cost, cases
+// Adds nodes to a graph with shapes inferred at once (folding nothing).
+class Builder {
+ public:
+  // Nodes get names `prefix`/<op>. The opset picks the op's version for names in domain "".
+  Builder(Graph& graph, std::string prefix, int opset = 26)
+      : graph_(graph), prefix_(std::move(prefix)), opset_(opset) {}
+  Graph& graph() { return graph_; }
+  // `op` is "Add" or "domain::Name". Absent trailing inputs may be left out.
+  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attrs = {});
+  std::vector<ValueId> add_many(std::string_view op, std::vector<ValueId> inputs, Attributes attrs, int outputs);
+  ValueId constant(Tensor tensor) { return graph_.add_constant(std::move(tensor)); }
+  ValueId ints(std::initializer_list<int64_t> v) { return constant(Tensor::ints(v)); }
+  ValueId ints(std::span<const int64_t> v) { return constant(Tensor::ints(v)); }
+  // A scalar of the given dtype.
+  ValueId scalar(DType dtype, double value);
+  DType dtype(ValueId v) const { return graph_.value(v).dtype; }
+  const Shape& shape(ValueId v) const;  // fails (internal) where it is not known
+  int opset() const { return opset_; }
+
+ private:
+  Graph& graph_;
+  std::string prefix_;
+  int opset_;
+};
+
+// Given the gradients of a node's outputs (absent where none flows), returns those of its inputs (absent: none), each
+// in its output's broadcast shape: the walker sums it back to the input's.
+struct GradContext {
+  Builder& b;
+  const Node& node;
+  std::span<const ValueId> out_grads;
+};
+using GradFn = std::vector<ValueId> (*)(GradContext&);
+
+// The node as simpler nodes; returns values for its outputs. Old versions of ops are written as their newest form
+// this way, so kernels, gradients and passes know only that one. Input shapes are known.
+struct ExpandContext {
+  Builder& b;
+  const Node& node;
+  bool has(size_t i) const { return i < node.inputs.size() && node.inputs[i].present(); }
+  ValueId in(size_t i) const { return i < node.inputs.size() ? node.inputs[i] : ValueId{}; }
+};
+using ExpandFn = std::vector<ValueId> (*)(ExpandContext&);
+
+struct Cost {
+  double flops = 0;  // a multiply-add is two
+  double bytes = 0;  // read and written, each tensor once
+};
+using CostFn = double (*)(const Problem&);  // FLOPs; bytes are counted from the types
+
+// How a case's input is filled.
+struct CaseInput {
+  DType dtype = DType::f32;
+  Shape shape;
+  enum Fill { normal, uniform, integers, given, absent } fill = normal;
+  double low = -1, high = 1;  // uniform, integers
+  Tensor tensor;              // given
+  bool constant = false;      // a constant of the graph instead of an input
+
+  static CaseInput of(const Shape& shape, DType dtype = DType::f32) { return {dtype, shape, normal, -1, 1, {}, false}; }
+  static CaseInput range(const Shape& shape, double low, double high, DType dtype = DType::f32) {
+    return {dtype, shape, is_float(dtype) ? uniform : integers, low, high, {}, false};
+  }
+  static CaseInput value(Tensor t) { return {t.dtype(), t.shape(), given, 0, 0, t, true}; }
+  static CaseInput none() { return {DType::none, {}, absent, 0, 0, {}, false}; }
+  CaseInput fixed() const {
+    CaseInput out = *this;
+    out.constant = true;
+    return out;
+  }
+};
+struct OpCase {
+  std::string name;
+  std::vector<CaseInput> inputs;
+  Attributes attrs;
+  int outputs = 1;
+  double tolerance = 0;        // relative L2 against the reference; 0 = by dtype
+  bool differentiable = true;  // false: skip the finite differences here (ties, kinks)
+};
+using CasesFn = std::vector<OpCase> (*)();
+
+struct OpDef {
+  std::string_view name, domain = "", doc;
+  int since = 1;  // the highest not above the model's opset wins
+  Arity inputs, outputs;
+  std::span<const AttrSpec> attributes = {};
+  Traits traits = {};
+  InferFn infer = nullptr;  // null only where expand is given
+  std::span<const Kernel> cpu = {}, cuda = {};
+  GradFn grad = nullptr;
+  ExpandFn expand = nullptr;
+  CostFn cost = nullptr;  // null: one FLOP an output element
+  CasesFn cases = nullptr;
+  // Why the op cannot be run at all; a model that holds it is refused with this text.
+  std::string_view refused = {};
+};
+
+// --- the table (defined by the room `ops`)
+// Null where no version fits.
+const OpDef* find_op(std::string_view domain, std::string_view name, int opset);
+std::vector<const OpDef*> all_ops();
+// "Conv" or "sparkpilot::Conv".
+std::string qualified(const OpDef& op);
+
+}  // namespace sparkpilot

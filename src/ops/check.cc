@@ -1,0 +1,159 @@
+#include "ops/check.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/random.h"
+#include "ir/infer.h"
+
+namespace sparkpilot {
+namespace {
+
+Tensor fill(const CaseInput& input, Random& random) {
+  if (input.fill == CaseInput::absent) return {};
+  if (input.fill == CaseInput::given) return input.tensor;
+  Tensor out = Tensor::zeros(input.dtype, input.shape);
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    double value = 0;
+    if (input.fill == CaseInput::normal) value = random.normal();
+    else if (input.fill == CaseInput::uniform) value = random.uniform(input.low, input.high);
+    else value = static_cast<double>(random.integer(static_cast<int64_t>(input.low), static_cast<int64_t>(input.high)));
+    store_element(input.dtype, out.raw(), i, value);
+  }
+  return out;
+}
+
+// A node of its own, outside any graph.
+Node make_node(const OpDef& op, const OpCase& op_case) {
+  Node node{.op = &op, .name = op_case.name, .inputs = {}, .outputs = {}, .attrs = op_case.attrs};
+  for (size_t i = 0; i < op_case.inputs.size(); ++i) {
+    const bool there = op_case.inputs[i].fill != CaseInput::absent;
+    node.inputs.push_back(there ? ValueId{static_cast<int32_t>(i)} : ValueId{});
+  }
+  for (int i = 0; i < op_case.outputs; ++i) node.outputs.push_back(ValueId{i});
+  return node;
+}
+
+std::string compare(const std::vector<Tensor>& got, const std::vector<Tensor>& expected, CheckResult& result,
+                    double fixed) {
+  if (got.size() != expected.size()) return "another number of outputs";
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (got[i].dtype() != expected[i].dtype() || !(got[i].shape() == expected[i].shape())) {
+      return fmt::format("output {} is {}{}, the reference gives {}{}", i, name(got[i].dtype()), got[i].shape().str(),
+                         name(expected[i].dtype()), expected[i].shape().str());
+    }
+    const double tolerance = fixed > 0 ? fixed : default_tolerance(expected[i].dtype());
+    const double error = relative_l2(got[i], expected[i]);
+    if (error >= result.error) result.error = error;
+    result.tolerance = tolerance;
+    if (!(error <= tolerance)) return fmt::format("output {} differs by {:.3g}, allowed {:.3g}", i, error, tolerance);
+  }
+  return {};
+}
+
+}  // namespace
+
+double default_tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64: return 1e-12;
+    case DType::f32: return 2e-6;
+    case DType::f16: return 1e-3;
+    case DType::bf16: return 8e-3;
+    default: return 0;
+  }
+}
+
+double relative_l2(const Tensor& got, const Tensor& expected) {
+  double difference = 0, norm = 0;
+  for (int64_t i = 0; i < expected.elements(); ++i) {
+    const double a = load_element(got.dtype(), got.raw(), i), b = load_element(expected.dtype(), expected.raw(), i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) {
+      if (std::isfinite(b)) norm += b * b;
+      continue;
+    }
+    if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
+    difference += (a - b) * (a - b);
+    norm += b * b;
+  }
+  if (difference == 0) return 0;
+  return std::sqrt(difference / std::max(norm, 1e-30));
+}
+
+std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed) {
+  Random random(seed);
+  std::vector<Tensor> inputs;
+  for (const CaseInput& input : op_case.inputs) inputs.push_back(fill(input, random));
+  return inputs;
+}
+
+std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint64_t seed) {
+  std::vector<CheckResult> results;
+  const Node node = make_node(op, op_case);
+  const std::vector<Tensor> inputs = case_inputs(op_case, seed);
+  const Kernel& reference = op.cpu.back();
+  std::vector<Tensor> expected;
+  CheckResult first{
+      .op = qualified(op), .case_name = op_case.name, .kernel = std::string(reference.name), .message = {}};
+  try {
+    {
+      const ThreadScope one(1);
+      expected = evaluate(node, inputs, reference.name);
+    }
+    const ThreadScope three(3);
+    const std::vector<Tensor> again = evaluate(node, inputs, reference.name);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (expected[i].bytes() != again[i].bytes() ||
+          std::memcmp(expected[i].raw(), again[i].raw(), static_cast<size_t>(expected[i].bytes())) != 0) {
+        first.message = "the reference's result depends on the number of threads";
+      }
+    }
+  } catch (const Error& error) {
+    first.message = error.what();
+  }
+  first.outcome = first.message.empty() ? CheckResult::passed : CheckResult::failed;
+  results.push_back(first);
+  if (first.outcome == CheckResult::failed) return results;
+
+  for (const Kernel& kernel : op.cpu.first(op.cpu.size() - 1)) {
+    CheckResult result{
+        .op = qualified(op), .case_name = op_case.name, .kernel = std::string(kernel.name), .message = {}};
+    for (const int threads : {1, 2}) {
+      if (result.outcome != CheckResult::passed) break;
+      const ThreadScope scope(threads);
+      try {
+        result.message = compare(evaluate(node, inputs, kernel.name), expected, result, op_case.tolerance);
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        if (text.find("no CPU kernel named") != std::string::npos) {
+          result.outcome = CheckResult::skipped;
+          result.message = "does not accept this case";
+          break;
+        }
+        result.message = text;
+      }
+      if (!result.message.empty()) result.outcome = CheckResult::failed;
+    }
+    results.push_back(result);
+  }
+  return results;
+}
+
+std::vector<CheckResult> check_ops(const std::string& filter, uint64_t seed) {
+  std::vector<CheckResult> results;
+  for (const OpDef* op : all_ops()) {
+    if (op->cpu.empty() || qualified(*op).find(filter) == std::string::npos) continue;
+    const std::vector<OpCase> cases = op->cases ? op->cases() : std::vector<OpCase>{};
+    if (cases.empty()) {
+      results.push_back({qualified(*op), "", "", CheckResult::failed, 0, 0, "the op has no cases"});
+    }
+    for (const OpCase& op_case : cases) {
+      for (CheckResult& result : check_case(*op, op_case, seed)) results.push_back(std::move(result));
+    }
+  }
+  return results;
+}
+
+}  // namespace sparkpilot

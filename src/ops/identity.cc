@@ -1,0 +1,38 @@
+// Identity: the same bytes under another name.
+#include <cstring>
+
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr Kernel kCpu[] = {{.name = "reference", .run = [](const Call& c) {
+                              if (c.outputs[0].data != c.inputs[0].data) {
+                                std::memcpy(c.outputs[0].data, c.inputs[0].data,
+                                            static_cast<size_t>(c.inputs[0].bytes()));
+                              }
+                            }}};
+
+const OpDef kOps[] = {{
+    .name = "Identity",
+    .doc = "Copies its input; a view where buffers allow it.",
+    .since = 1,
+    .inputs = {1, 1},
+    .outputs = {1, 1},
+    .traits = {.view = true},
+    .infer = [](InferContext& c) { c.output(0, c.dtype(0), c.shape(0)); },
+    .cpu = kCpu,
+    .grad = [](GradContext& g) { return std::vector<ValueId>{g.out_grads[0]}; },
+    .cases =
+        [] {
+          return std::vector<OpCase>{{"plain", {CaseInput::of({3, 5})}},
+                                     {"scalar", {CaseInput::of({})}},
+                                     {"i64", {CaseInput::range({7}, -9, 9, DType::i64)}}};
+        },
+}};
+
+}  // namespace
+
+std::span<const OpDef> identity_ops() { return kOps; }
+
+}  // namespace sparkpilot

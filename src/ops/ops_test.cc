@@ -1,0 +1,55 @@
+// The whole op table against itself: schema sanity, and every candidate against its reference.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ops/check.h"
+
+namespace sparkpilot {
+namespace {
+
+TEST(OpTable, EveryRecordIsComplete) {
+  std::set<std::pair<std::string, int>> seen;
+  for (const OpDef* op : all_ops()) {
+    SCOPED_TRACE(qualified(*op) + " since " + std::to_string(op->since));
+    EXPECT_FALSE(op->doc.empty());
+    EXPECT_TRUE(seen.emplace(qualified(*op), op->since).second) << "registered twice";
+    EXPECT_TRUE(!op->cpu.empty() || op->expand || !op->refused.empty());
+    if (!op->cpu.empty()) {
+      EXPECT_TRUE(op->infer);
+      EXPECT_TRUE(op->cases);
+    }
+    for (const Kernel& kernel : op->cpu) EXPECT_TRUE(kernel.run) << kernel.name;
+    if (!op->cpu.empty()) {
+      EXPECT_EQ(op->cpu.back().name, "reference");
+    }
+  }
+}
+
+TEST(OpTable, EveryCandidateMatchesItsReference) {
+  int checked = 0;
+  std::set<std::string> never;
+  std::set<std::string> ran;
+  for (const CheckResult& result : check_ops("", 1)) {
+    const std::string kernel = result.op + "/" + result.kernel;
+    if (result.outcome == CheckResult::skipped) never.insert(kernel);
+    else ran.insert(kernel);
+    checked += result.outcome == CheckResult::passed;
+    EXPECT_NE(result.outcome, CheckResult::failed) << kernel << " case " << result.case_name << ": " << result.message;
+  }
+  EXPECT_GT(checked, 0);
+  for (const std::string& kernel : never) {
+    if (!ran.count(kernel)) std::printf("note: no case that %s accepts on this machine\n", kernel.c_str());
+  }
+}
+
+TEST(OpTable, NewestVersionAtOrBelowTheOpsetWins) {
+  ASSERT_NE(find_op("", "Softmax", 13), nullptr);
+  EXPECT_EQ(find_op("", "Softmax", 13)->since, 13);
+  EXPECT_EQ(find_op("", "Softmax", 12)->since, 1);
+  EXPECT_EQ(find_op("", "Softmax", 0), nullptr);
+  EXPECT_EQ(find_op("", "NoSuchOp", 20), nullptr);
+}
+
+}  // namespace
+}  // namespace sparkpilot

@@ -1,0 +1,114 @@
+#include "tensor/tensor.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/parallel.h"
+
+namespace sparkpilot {
+namespace {
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+int64_t physical_memory() {
+  static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
+  return bytes;
+}
+}  // namespace
+
+Buffer::Buffer(int64_t bytes) : size_(bytes) {
+  if (bytes < 0 || bytes > physical_memory()) {
+    fail("{} bytes of memory wanted, the machine has {}", bytes, physical_memory());
+  }
+  const bool large = bytes >= 2 * kHugePage;
+  const int64_t unit = large ? kHugePage : static_cast<int64_t>(kAlignment);
+  reserved_ = (bytes + static_cast<int64_t>(kAlignment) + unit - 1) / unit * unit;
+  data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved_)));
+  if (!data_) fail("out of memory: {} bytes wanted", bytes);
+  // Large weights and arenas are walked front to back in every run: huge pages save most of their TLB misses.
+  if (large) ::madvise(data_, static_cast<size_t>(reserved_), MADV_HUGEPAGE);
+  std::memset(data_ + bytes, 0, static_cast<size_t>(std::min<int64_t>(reserved_ - bytes, kAlignment)));
+}
+
+Buffer::~Buffer() { std::free(data_); }
+
+Tensor::Tensor(DType dtype, const Shape& shape)
+    : Tensor(dtype, shape, std::make_shared<Buffer>(storage_bytes(dtype, shape.elements())), 0) {}
+
+Tensor::Tensor(DType dtype, const Shape& shape, std::shared_ptr<Buffer> buffer, int64_t offset)
+    : dtype_(dtype), shape_(shape), buffer_(std::move(buffer)), data_(buffer_->data() + offset) {
+  if (offset < 0 || offset + bytes() > buffer_->size()) {
+    fail_internal("tensor of {} bytes at {} outside its buffer of {}", bytes(), offset, buffer_->size());
+  }
+}
+
+Tensor Tensor::zeros(DType dtype, const Shape& shape) {
+  Tensor out(dtype, shape);
+  std::memset(out.raw(), 0, static_cast<size_t>(out.bytes()));
+  return out;
+}
+
+std::vector<int64_t> Tensor::to_ints() const {
+  if (dtype_ == DType::i64) {
+    const auto values = data<int64_t>();
+    return {values.begin(), values.end()};
+  }
+  if (dtype_ == DType::i32) {
+    const auto values = data<int32_t>();
+    return {values.begin(), values.end()};
+  }
+  fail("expected a tensor of i64 or i32, got {}", name(dtype_));
+}
+
+double Tensor::to_scalar() const {
+  if (elements() != 1) fail("expected one element, got shape {}", shape_.str());
+  return load_element(dtype_, data_, 0);
+}
+
+Tensor Tensor::reshaped(const Shape& shape) const {
+  if (shape.elements() != elements()) fail("cannot reshape {} to {}", shape_.str(), shape.str());
+  Tensor out = *this;
+  out.shape_ = shape;
+  return out;
+}
+
+Tensor Tensor::clone() const {
+  Tensor out(dtype_, shape_);
+  std::memcpy(out.raw(), data_, static_cast<size_t>(bytes()));
+  return out;
+}
+
+Tensor convert(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
+  Tensor out(dtype, tensor.shape());
+  const int64_t count = tensor.elements();
+  const bool plain = contains(AllTypes{}, tensor.dtype()) && contains(AllTypes{}, dtype);
+  if (!plain) {
+    std::memset(out.raw(), 0, static_cast<size_t>(out.bytes()));
+    for (int64_t i = 0; i < count; ++i) {
+      store_element(dtype, out.raw(), i, load_element(tensor.dtype(), tensor.raw(), i));
+    }
+    return out;
+  }
+  dispatch(AllTypes{}, tensor.dtype(), [&]<typename From>() {
+    dispatch(AllTypes{}, dtype, [&]<typename To>() {
+      const From* in = tensor.data<From>().data();
+      To* to = out.data<To>().data();
+      parallel_for(count, 1 << 14, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          if constexpr (std::is_same_v<To, bool>) to[i] = static_cast<Compute<From>>(in[i]) != Compute<From>{};
+          else if constexpr (std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>)
+            to[i] = To(static_cast<float>(in[i]));
+          else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<Compute<From>>)
+            store_element(dtype_of<To>(), to, i, static_cast<double>(in[i]));
+          else to[i] = static_cast<To>(in[i]);
+        }
+      });
+    });
+  });
+  return out;
+}
+
+}  // namespace sparkpilot
