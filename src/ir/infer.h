@@ -24,8 +24,9 @@ void bind_input(Graph& graph, ValueId input, const Shape& shape);
 void check_schema(const Graph& graph, NodeId node);
 
 // Runs one node on the CPU on given tensors (absent ones not present()), outside any plan: constant folding, tests.
-// `kernel` picks a candidate by name; empty takes the first that accepts. Bodies are not supported.
-std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel = {});
+// `kernel` picks a candidate by name; empty takes the first that accepts. `bodies` are the node's, made runnable.
+std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel = {},
+                             std::span<Body* const> bodies = {});
 
 // FLOPs and bytes of a node whose types are known.
 Cost cost_of(const OpDef& op, const Problem& problem);

@@ -2,6 +2,16 @@
 //
 // The table is filled by the room `ops` (src/ops/<name>.cc and one line in list.inc). Passes, inference, gradients and
 // the runtime ask the table and its traits; none of them compares an op's name, except where it recognises a pattern.
+//
+// Internal ops (domain "sparkpilot") that passes make and kernels serve:
+//   Conv   ONNX's Conv and, besides, `channels_last` (images and outputs N, spatial, C; weights stay O, I/g, spatial)
+//          and `epilogue`. Inputs: X, W, bias or absent, then the epilogue's operands.
+//   Gemm   Y[..., M, N] = A[..., M, K] x B + bias[N], B [K, N], or [N, K] with `transB` = 1, and `epilogue`.
+//          Inputs: A, B, bias or absent, then the epilogue's operands.
+// `epilogue` is a list of steps applied in order to each output element in fp32 before it is stored:
+//   "relu" "gelu_tanh" "gelu_erf" "sigmoid" "silu" "tanh" "hard_swish" "leaky_relu:<alpha>" "elu:<alpha>"
+//   "clip:<low>:<high>" "add:<i>" "mul:<i>"
+// where i is the index of a node input that has the output's shape, or one element a channel ([C]), or one element.
 #pragma once
 
 #include <functional>
