@@ -13,32 +13,33 @@ struct Info {
   std::string_view name, numpy, onnx;
   int bits;
   char kind;  // f float, i signed, u unsigned, b boolean, - none
+  int code;   // ONNX's number
 };
 constexpr std::array<Info, kDTypeCount> kInfo{{
-    {"none", "", "UNDEFINED", 0, '-'},
-    {"f32", "float32", "FLOAT", 32, 'f'},
-    {"f64", "float64", "DOUBLE", 64, 'f'},
-    {"f16", "float16", "FLOAT16", 16, 'f'},
-    {"bf16", "bfloat16", "BFLOAT16", 16, 'f'},
-    {"i8", "int8", "INT8", 8, 'i'},
-    {"i16", "int16", "INT16", 16, 'i'},
-    {"i32", "int32", "INT32", 32, 'i'},
-    {"i64", "int64", "INT64", 64, 'i'},
-    {"u8", "uint8", "UINT8", 8, 'u'},
-    {"u16", "uint16", "UINT16", 16, 'u'},
-    {"u32", "uint32", "UINT32", 32, 'u'},
-    {"u64", "uint64", "UINT64", 64, 'u'},
-    {"bool", "bool", "BOOL", 8, 'b'},
-    {"f8e4m3fn", "float8_e4m3fn", "FLOAT8E4M3FN", 8, 'f'},
-    {"f8e4m3fnuz", "float8_e4m3fnuz", "FLOAT8E4M3FNUZ", 8, 'f'},
-    {"f8e5m2", "float8_e5m2", "FLOAT8E5M2", 8, 'f'},
-    {"f8e5m2fnuz", "float8_e5m2fnuz", "FLOAT8E5M2FNUZ", 8, 'f'},
-    {"f8e8m0", "float8_e8m0", "FLOAT8E8M0", 8, 'f'},
-    {"f4e2m1", "float4_e2m1", "FLOAT4E2M1", 4, 'f'},
-    {"i4", "int4", "INT4", 4, 'i'},
-    {"u4", "uint4", "UINT4", 4, 'u'},
-    {"i2", "int2", "INT2", 2, 'i'},
-    {"u2", "uint2", "UINT2", 2, 'u'},
+    {"none", "", "UNDEFINED", 0, '-', 0},
+    {"f32", "float32", "FLOAT", 32, 'f', 1},
+    {"f64", "float64", "DOUBLE", 64, 'f', 11},
+    {"f16", "float16", "FLOAT16", 16, 'f', 10},
+    {"bf16", "bfloat16", "BFLOAT16", 16, 'f', 16},
+    {"i8", "int8", "INT8", 8, 'i', 3},
+    {"i16", "int16", "INT16", 16, 'i', 5},
+    {"i32", "int32", "INT32", 32, 'i', 6},
+    {"i64", "int64", "INT64", 64, 'i', 7},
+    {"u8", "uint8", "UINT8", 8, 'u', 2},
+    {"u16", "uint16", "UINT16", 16, 'u', 4},
+    {"u32", "uint32", "UINT32", 32, 'u', 12},
+    {"u64", "uint64", "UINT64", 64, 'u', 13},
+    {"bool", "bool", "BOOL", 8, 'b', 9},
+    {"f8e4m3fn", "float8_e4m3fn", "FLOAT8E4M3FN", 8, 'f', 17},
+    {"f8e4m3fnuz", "float8_e4m3fnuz", "FLOAT8E4M3FNUZ", 8, 'f', 18},
+    {"f8e5m2", "float8_e5m2", "FLOAT8E5M2", 8, 'f', 19},
+    {"f8e5m2fnuz", "float8_e5m2fnuz", "FLOAT8E5M2FNUZ", 8, 'f', 20},
+    {"f8e8m0", "float8_e8m0", "FLOAT8E8M0", 8, 'f', 24},
+    {"f4e2m1", "float4_e2m1", "FLOAT4E2M1", 4, 'f', 23},
+    {"i4", "int4", "INT4", 4, 'i', 22},
+    {"u4", "uint4", "UINT4", 4, 'u', 21},
+    {"i2", "int2", "INT2", 2, 'i', 26},
+    {"u2", "uint2", "UINT2", 2, 'u', 25},
 }};
 
 const Info& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
@@ -154,6 +155,14 @@ std::optional<DType> parse_dtype(std::string_view text) {
   if (text == "fp16") return DType::f16;
   return std::nullopt;
 }
+
+std::optional<DType> dtype_from_onnx(int64_t code) {
+  for (int i = 1; i < kDTypeCount; ++i) {
+    if (kInfo[static_cast<size_t>(i)].code == code) return static_cast<DType>(i);
+  }
+  return std::nullopt;
+}
+int64_t onnx_code(DType dtype) { return info(dtype).code; }
 
 int64_t storage_bytes(DType dtype, int64_t elements) { return (elements * bits(dtype) + 7) / 8; }
 

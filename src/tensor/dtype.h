@@ -44,6 +44,10 @@ inline constexpr int kDTypeCount = static_cast<int>(DType::u2) + 1;
 std::string_view name(DType dtype);
 // Accepts this project's names, NumPy's ("float32") and ONNX's ("FLOAT"); empty where none fits.
 std::optional<DType> parse_dtype(std::string_view text);
+// ONNX's number of an element type (TensorProto.DataType), which attributes such as `to` and `dtype` hold; empty for
+// types that are not supported (strings, complex numbers) and numbers that ONNX does not define.
+std::optional<DType> dtype_from_onnx(int64_t code);
+int64_t onnx_code(DType dtype);
 int bits(DType dtype);
 bool is_float(DType dtype);    // any floating format, 4 to 64 bits
 bool is_integer(DType dtype);  // signed or unsigned, not boolean

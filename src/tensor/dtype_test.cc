@@ -20,6 +20,17 @@ TEST(DType, HalfRoundTripsEveryCode) {
   }
 }
 
+TEST(DType, OnnxCodesRoundTrip) {
+  EXPECT_EQ(dtype_from_onnx(1), DType::f32);
+  EXPECT_EQ(dtype_from_onnx(7), DType::i64);
+  EXPECT_EQ(dtype_from_onnx(16), DType::bf16);
+  for (int i = 1; i < kDTypeCount; ++i)
+    EXPECT_EQ(dtype_from_onnx(onnx_code(static_cast<DType>(i))), static_cast<DType>(i));
+  for (const int64_t code : {int64_t{0}, int64_t{8}, int64_t{-1}, int64_t{1000}, INT64_MAX}) {
+    EXPECT_FALSE(dtype_from_onnx(code).has_value()) << code;
+  }
+}
+
 TEST(DType, HalfRoundsToNearestEven) {
   EXPECT_EQ(float_to_half(1.0f + 0x1p-11f), 0x3c00);      // tie: to even
   EXPECT_EQ(float_to_half(1.0f + 3 * 0x1p-11f), 0x3c02);  // tie: to even
