@@ -1,0 +1,47 @@
+// Rewrites of a graph whose input shapes are bound, each with a name, in a fixed order.
+//
+// A pass never changes a result beyond the rounding of its dtype. Values whose shape depends on data have none here,
+// and a pass leaves their nodes alone. After each pass the types of new values are inferred.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace sparkpilot {
+
+struct PassOptions {
+  std::set<std::string> off;  // names of passes that are skipped; "all" skips every optional one
+  // Called after each pass that ran, with how much it changed.
+  std::function<void(std::string_view pass, const Graph& graph, int changes)> observe;
+};
+
+struct Pass {
+  std::string_view name, doc;
+  bool optional = true;      // false: the runtime needs it (expansion of old op versions)
+  int (*run)(Graph& graph);  // number of rewrites made
+};
+
+// In the order they run.
+std::span<const Pass> all_passes();
+
+// Runs them all; checks the names in `off` (user error, listing the known ones).
+void run_passes(Graph& graph, const PassOptions& options = {});
+
+// --- single passes (unit tests call them directly)
+int expand_ops(Graph& graph);          // ops without kernels become the simpler ops they are defined by
+int fold_constants(Graph& graph);      // nodes on constants, and shapes; no constant larger than what it replaces
+int share_common(Graph& graph);        // equal pure nodes on equal inputs are one
+int drop_dead(Graph& graph);           // what no output or state needs
+int simplify_algebra(Graph& graph);    // x*1, x+0, double Transpose, Reshape of Reshape, Cast to its own type
+int recognise_patterns(Graph& graph);  // decomposed GELU, LayerNorm, attention, L2 normalisation
+int narrow_outputs(Graph& graph);      // a Gather or Slice at the end is pushed up: what no output needs is not done
+int fold_batch_norm(Graph& graph);     // scale and shift beside a convolution or GEMM into its weights
+int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into convolution and GEMM
+int keep_channels_last(Graph& graph);  // chains of image ops in N, spatial, C
+
+}  // namespace sparkpilot
