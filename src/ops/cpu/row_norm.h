@@ -1,0 +1,22 @@
+// Vector kernels over contiguous f32 rows that the normalisations share. Sums run in a fixed order of lanes, so results
+// do not depend on threads. Rows need no alignment; `x` and `y` may be the same.
+#pragma once
+
+#include <cstdint>
+
+namespace sparkpilot {
+
+struct Moments {
+  float mean = 0, variance = 0;  // population variance, from a second pass over the row
+};
+Moments row_moments(const float* x, int64_t n);
+float row_sum(const float* x, int64_t n);
+float row_sum_squares(const float* x, int64_t n);
+
+// y = (x - mean) * factor * scale[i] + bias[i]; `scale` and `bias` may be null (1 and 0).
+void row_normalize(const float* x, float* y, int64_t n, float mean, float factor, const float* scale,
+                   const float* bias);
+// y = (x - mean) * factor + shift
+void row_affine(const float* x, float* y, int64_t n, float mean, float factor, float shift);
+
+}  // namespace sparkpilot

@@ -1,0 +1,199 @@
+// LayerNormalization and RMSNormalization over the axes from `axis` on:
+//   y = (x - mean) / sqrt(variance + epsilon) * scale + bias        and        y = x / sqrt(mean(x^2) + epsilon) *
+//   scale.
+//
+// Scale and bias broadcast to the whole input. The statistics are taken in f32 or better whatever `stash_type` says; it
+// decides the type of the outputs Mean and InvStdDev.
+#include <cmath>
+
+#include "base/parallel.h"
+#include "ops/cpu/row_norm.h"
+#include "ops/cpu/strides.h"
+#include "ops/expect.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+struct Rows {
+  int64_t count, size;
+};
+Rows rows_of(const Shape& shape, const Attributes& attrs) {
+  const int axis = normalize_axis(attrs.integer("axis", -1), shape.rank());
+  return {shape.elements(0, axis), shape.elements(axis, shape.rank())};
+}
+
+// Calls fn(row index) for all rows, about 16,000 elements to a task.
+template <typename Fn>
+void for_rows(const Rows& rows, Fn fn) {
+  parallel_for(rows.count, 1 + 16384 / (rows.size + 1), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) fn(row);
+  });
+}
+
+template <bool kRms>
+void run_reference(const Call& c) {
+  const ConstView &x = c.inputs[0], &scale = c.inputs[1];
+  const Rows rows = rows_of(x.shape, c.attrs());
+  const double epsilon = c.attrs().real("epsilon", 1e-5f);
+  const bool has_bias = !kRms && c.has(2);
+  const Strides scale_steps = broadcast_strides(scale.shape, x.shape);
+  const Strides bias_steps = has_bias ? broadcast_strides(c.inputs[2].shape, x.shape) : Strides{};
+  for_rows(rows, [&](int64_t row) {
+    const int64_t base = row * rows.size;
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < rows.size && !kRms; ++i) mean += load_element(x.dtype, x.data, base + i);
+    mean /= static_cast<double>(rows.size);
+    for (int64_t i = 0; i < rows.size; ++i) {
+      const double distance = load_element(x.dtype, x.data, base + i) - mean;
+      variance += distance * distance;
+    }
+    const double inverse = 1 / std::sqrt(variance / static_cast<double>(rows.size) + epsilon);
+    for (int64_t i = base; i < base + rows.size; ++i) {
+      const double s = load_element(scale.dtype, scale.data, offset_of(i, x.shape, scale_steps));
+      const double b = has_bias ? load_element(scale.dtype, c.inputs[2].data, offset_of(i, x.shape, bias_steps)) : 0.0;
+      const double y = (load_element(x.dtype, x.data, i) - mean) * inverse * s + b;
+      store_element(c.outputs[0].dtype, c.outputs[0].data, i, y);
+    }
+    for (size_t i = 1; i < c.outputs.size(); ++i) {
+      if (c.outputs[i].present()) store_element(c.outputs[i].dtype, c.outputs[i].data, row, i == 1 ? mean : inverse);
+    }
+  });
+}
+
+// f32 throughout, and scale and bias with one value for each element of a row.
+template <bool kRms>
+bool accepts_simd(const Problem& p) {
+  const Shape& x = p.inputs[0].shape;
+  const int axis = normalize_axis(p.attrs().integer("axis", -1), x.rank());
+  const auto is_row = [&](size_t input) {
+    const Shape& shape = p.inputs[input].shape;
+    bool same = p.inputs[input].dtype == DType::f32 && shape.elements() == x.elements(axis, x.rank());
+    for (int i = axis; i < x.rank(); ++i) {
+      const int at = shape.rank() - x.rank() + i;
+      same &= (at < 0 ? 1 : shape[at]) == x[i];
+    }
+    return same;
+  };
+  bool fits = p.inputs[0].dtype == DType::f32 && is_row(1) && (kRms || !p.has(2) || is_row(2));
+  for (const TensorType& output : p.outputs) fits &= output.dtype == DType::none || output.dtype == DType::f32;
+  return fits;
+}
+
+template <bool kRms>
+void run_simd(const Call& c) {
+  const Rows rows = rows_of(c.inputs[0].shape, c.attrs());
+  const float epsilon = c.attrs().real("epsilon", 1e-5f);
+  const float *x = c.inputs[0].as<float>(), *scale = c.inputs[1].as<float>();
+  const float* bias = !kRms && c.has(2) ? c.inputs[2].as<float>() : nullptr;
+  float* y = c.outputs[0].as<float>();
+  const auto extra = [&](size_t i) {
+    return i < c.outputs.size() && c.outputs[i].present() ? c.outputs[i].as<float>() : nullptr;
+  };
+  float *means = extra(1), *inverses = extra(2);
+  for_rows(rows, [&](int64_t row) {
+    const float* in = x + row * rows.size;
+    const Moments m =
+        kRms ? Moments{0, row_sum_squares(in, rows.size) / static_cast<float>(rows.size)} : row_moments(in, rows.size);
+    const float inverse = 1 / std::sqrt(m.variance + epsilon);
+    row_normalize(in, y + row * rows.size, rows.size, m.mean, inverse, scale, bias);
+    if (means) means[row] = m.mean;
+    if (inverses) inverses[row] = inverse;
+  });
+}
+
+void check_broadcast(InferContext& c, int input, const char* what) {
+  if (c.rank(input) > c.rank(0) || !(broadcast(c.shape(input), c.shape(0)) == c.shape(0))) {
+    fail("{} {} does not broadcast to the input {}", what, c.shape(input).str(), c.shape(0).str());
+  }
+}
+
+DType stash_dtype(const Attributes& attrs) {
+  const int64_t code = attrs.integer("stash_type", 1);
+  const std::optional<DType> dtype = dtype_from_onnx(code);
+  if (!dtype || !contains(FloatTypes{}, *dtype)) fail("stash_type {} is no float type", code);
+  return *dtype;
+}
+
+void infer_layer(InferContext& c) {
+  const int axis = normalize_axis(c.attrs.integer("axis", -1), c.rank(0));
+  expect_float(c, 0);
+  check_broadcast(c, 1, "scale");
+  if (c.has(2)) check_broadcast(c, 2, "bias");
+  expect_same_dtype(c, 1, 0);
+  if (c.has(2)) expect_same_dtype(c, 2, 0);
+  Shape reduced = c.shape(0);
+  for (int i = axis; i < reduced.rank(); ++i) reduced.set(i, 1);
+  const DType stash = stash_dtype(c.attrs);
+  c.output(0, c.dtype(0), c.shape(0));
+  c.output(1, stash, reduced);
+  c.output(2, stash, reduced);
+}
+
+void infer_rms(InferContext& c) {
+  normalize_axis(c.attrs.integer("axis", -1), c.rank(0));
+  expect_float(c, 0);
+  expect_float(c, 1);
+  check_broadcast(c, 1, "scale");
+  stash_dtype(c.attrs);
+  c.output(0, c.dtype(1), c.shape(0));
+}
+
+double cost(const Problem& p) { return 8.0 * static_cast<double>(p.inputs[0].shape.elements()); }
+
+std::vector<OpCase> layer_cases() {
+  const auto x = CaseInput::of({3, 5, 37});
+  return {{"last_axis", {x, CaseInput::of({37}), CaseInput::of({37})}, {}, 3},
+          {"no_bias", {CaseInput::of({4, 128}), CaseInput::of({128})}, {{"epsilon", 0.1f}}},
+          {"two_axes", {x, CaseInput::of({5, 37}), CaseInput::of({5, 37})}, {{"axis", int64_t{1}}}, 2},
+          {"broadcast_scale", {x, CaseInput::of({5, 1}), CaseInput::of({37})}, {}},
+          {"whole_scale", {x, CaseInput::of({3, 1, 37}), CaseInput::of({1})}, {{"axis", int64_t{-1}}}},
+          {"offset", {CaseInput::range({2, 515}, 99, 101), CaseInput::of({515}), CaseInput::of({515})}, {}, 1, 3e-5},
+          {"f16", {CaseInput::of({4, 9}, DType::f16), CaseInput::of({9}, DType::f16)}, {}, 3},
+          {"f64", {CaseInput::of({2, 11}, DType::f64), CaseInput::of({11}, DType::f64)}, {}}};
+}
+
+std::vector<OpCase> rms_cases() {
+  return {{"last_axis", {CaseInput::of({3, 5, 37}), CaseInput::of({37})}, {}},
+          {"all_axes", {CaseInput::of({2, 3, 19}), CaseInput::of({2, 3, 19})}, {{"axis", int64_t{0}}}},
+          {"broadcast_scale", {CaseInput::of({2, 3, 19}), CaseInput::of({3, 1})}, {{"axis", int64_t{1}}}},
+          {"mixed", {CaseInput::of({4, 9}, DType::f16), CaseInput::of({9})}, {{"epsilon", 0.01f}}}};
+}
+
+constexpr AttrSpec kAttrs[] = {
+    {"axis", AttrType::integer}, {"epsilon", AttrType::real}, {"stash_type", AttrType::integer}};
+constexpr Kernel kLayer[] = {{.name = "simd", .accepts = accepts_simd<false>, .run = run_simd<false>},
+                             {.name = "reference", .run = run_reference<false>}};
+constexpr Kernel kRms[] = {{.name = "simd", .accepts = accepts_simd<true>, .run = run_simd<true>},
+                           {.name = "reference", .run = run_reference<true>}};
+
+const OpDef kOps[] = {
+    {.name = "LayerNormalization",
+     .doc = "Zero mean and unit variance over the last axes, then scale and bias.",
+     .since = 17,
+     .inputs = {2, 3},
+     .outputs = {1, 3},
+     .attributes = kAttrs,
+     .traits = {.in_place = true},
+     .infer = infer_layer,
+     .cpu = kLayer,
+     .cost = cost,
+     .cases = layer_cases},
+    {.name = "RMSNormalization",
+     .doc = "Unit root mean square over the last axes, then scale.",
+     .since = 23,
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .attributes = kAttrs,
+     .traits = {.in_place = true},
+     .infer = infer_rms,
+     .cpu = kRms,
+     .cost = cost,
+     .cases = rms_cases},
+};
+
+}  // namespace
+
+std::span<const OpDef> layer_norm_ops() { return kOps; }
+
+}  // namespace sparkpilot
