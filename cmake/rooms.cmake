@@ -1,7 +1,7 @@
 # Helpers that turn a folder of src/ into a target.
 
-set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wshadow=local -Wnon-virtual-dtor -Woverloaded-virtual
-    -Wno-missing-field-initializers)
+set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wnon-virtual-dtor -Woverloaded-virtual
+    -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
 set(SPARKPILOT_SANITIZE_FLAGS "")
 if(SPARKPILOT_SANITIZE)
   set(SPARKPILOT_SANITIZE_FLAGS -fsanitize=${SPARKPILOT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
@@ -41,7 +41,7 @@ function(sparkpilot_room room)
     if(TARGET ops)
       target_link_libraries(${room}_test PRIVATE ops)
     endif()
-    gtest_discover_tests(${room}_test PROPERTIES LABELS unit DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    gtest_discover_tests(${room}_test TEST_PREFIX ${room}/ PROPERTIES LABELS unit DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endif()
 endfunction()
 
@@ -70,4 +70,15 @@ function(sparkpilot_end_to_end_tests)
     target_link_libraries(${test} PRIVATE bench GTest::gtest_main)
     gtest_discover_tests(${test} PROPERTIES LABELS e2e DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endforeach()
+endfunction()
+
+# Tests that are scripts: the include rules, held by the sources and by a tree made to break them.
+function(sparkpilot_script_tests)
+  if(NOT SPARKPILOT_TESTS)
+    return()
+  endif()
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  add_test(NAME house/IncludeRules COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/include_rules.py)
+  add_test(NAME house/IncludeRulesChecker COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/include_rules_test.py)
+  set_tests_properties(house/IncludeRules house/IncludeRulesChecker PROPERTIES LABELS unit)
 endfunction()

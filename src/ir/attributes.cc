@@ -64,15 +64,18 @@ std::string Attributes::text(std::string_view key, std::string_view fallback) co
 }
 std::vector<int64_t> Attributes::integers(std::string_view key, std::vector<int64_t> fallback) const {
   const auto* v = get<std::vector<int64_t>>(*this, key);
-  return v ? *v : std::move(fallback);
+  if (v) return *v;
+  return fallback;
 }
 std::vector<float> Attributes::reals(std::string_view key, std::vector<float> fallback) const {
   const auto* v = get<std::vector<float>>(*this, key);
-  return v ? *v : std::move(fallback);
+  if (v) return *v;
+  return fallback;
 }
 std::vector<std::string> Attributes::texts(std::string_view key, std::vector<std::string> fallback) const {
   const auto* v = get<std::vector<std::string>>(*this, key);
-  return v ? *v : std::move(fallback);
+  if (v) return *v;
+  return fallback;
 }
 int64_t Attributes::integer(std::string_view key) const { return need<int64_t>(*this, key); }
 const Tensor& Attributes::tensor(std::string_view key) const { return need<Tensor>(*this, key); }

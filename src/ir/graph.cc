@@ -108,7 +108,7 @@ std::vector<NodeId> Graph::order() const {
   std::vector<std::pair<int32_t, size_t>> stack;
   for (int32_t root = 0; root < node_count(); ++root) {
     if (erased(NodeId{root}) || mark[static_cast<size_t>(root)] != fresh) continue;
-    stack.push_back({root, 0});
+    stack.emplace_back(root, 0);
     mark[static_cast<size_t>(root)] = open;
     while (!stack.empty()) {
       const auto [at, next_input] = stack.back();
@@ -128,7 +128,7 @@ std::vector<NodeId> Graph::order() const {
       if (state == open) fail("the graph has a cycle through node \"{}\"", label(producer));
       if (state == done) continue;
       state = open;
-      stack.push_back({producer.index, 0});
+      stack.emplace_back(producer.index, 0);
     }
   }
   return out;

@@ -211,7 +211,7 @@ struct CaseInput {
   static CaseInput range(const Shape& shape, double low, double high, DType dtype = DType::f32) {
     return {dtype, shape, is_float(dtype) ? uniform : integers, low, high, {}, false};
   }
-  static CaseInput value(Tensor t) { return {t.dtype(), t.shape(), given, 0, 0, t, true}; }
+  static CaseInput value(const Tensor& t) { return {t.dtype(), t.shape(), given, 0, 0, t, true}; }
   static CaseInput none() { return {DType::none, {}, absent, 0, 0, {}, false}; }
   CaseInput fixed() const {
     CaseInput out = *this;

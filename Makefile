@@ -1,0 +1,53 @@
+# Every target sets up what it needs by itself. `make help` lists them.
+
+JOBS ?= $(shell nproc)
+BUILD := build
+CMAKE := cmake --log-level=WARNING
+
+.DEFAULT_GOAL := help
+.PHONY: help deps build test drive lint bench fuzz sanitize cross peers clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## install what the build needs (apt; asks for nothing when all is there)
+	@scripts/install_deps.sh build
+
+build: deps ## build/sparkpilot and the tests
+	@$(CMAKE) --preset release
+	@cmake --build $(BUILD) -j $(JOBS)
+
+test: build ## every test, and the sanitizer build of what reads foreign bytes
+	@JOBS=$(JOBS) scripts/test.sh
+
+drive: deps ## build, make the stand-in models, run them on synthetic frames and a real network
+	@$(CMAKE) --preset release
+	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
+	@scripts/drive.sh
+
+lint: ## clang-format on all files, clang-tidy on the changed ones (ALL=1: on all)
+	@scripts/install_deps.sh build lint
+	@ALL=$(ALL) JOBS=$(JOBS) scripts/lint.sh
+
+bench: build peers ## compare the speed with ONNX Runtime's; prints a table, writes out/benchmarks.json
+	@.venv/bin/python bench/compare_onnxruntime.py --json out/benchmarks.json
+
+fuzz: ## every fuzz target for 60 seconds (SECONDS_EACH=n changes that)
+	@scripts/install_deps.sh build fuzz
+	@scripts/fuzz.sh $(or $(SECONDS_EACH),60)
+
+sanitize: deps ## all unit tests under the address and undefined-behaviour sanitizers
+	@$(CMAKE) --preset sanitize
+	@cmake --build build-asan -j $(JOBS)
+	@ctest --test-dir build-asan -L unit -j $(JOBS) --output-on-failure
+
+cross: ## build for aarch64 and run the unit tests under qemu
+	@scripts/install_deps.sh build cross
+	@JOBS=$(JOBS) scripts/cross.sh
+
+peers: ## the Python environment that the comparisons use (.venv, from the network)
+	@scripts/install_deps.sh peers
+	@scripts/make_peers.sh
+
+clean: ## remove everything that was built
+	rm -rf build build-* out

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs the tests of build/, then the sanitizer build of the rooms that read foreign bytes, and closes with one line:
+# `N passed, N failed, N skipped`. `make test` builds first and then calls this.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=${JOBS:-$(nproc)}
+
+# The rooms whose code meets bytes that others made: files, tensors, graphs, ONNX.
+readers=(base tensor ir)
+
+failed=0
+run_ctest() { # folder, what to run
+  ctest --test-dir "$1" "${@:2}" -j 2 --output-on-failure --no-tests=error --output-junit "$PWD/$1/results.xml" || failed=1
+}
+
+rm -f build/results.xml build-asan/results.xml
+echo "== tests"
+run_ctest build -L '^(unit|conformance|e2e)$'
+
+echo "== tests under the address and undefined-behaviour sanitizers: ${readers[*]}"
+cmake --log-level=WARNING --preset sanitize
+cmake --build build-asan -j "$jobs" --target "${readers[@]/%/_test}"
+export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
+run_ctest build-asan -R "^($(IFS='|'; echo "${readers[*]}"))/"
+
+python3 scripts/count_tests.py build/results.xml build-asan/results.xml || failed=1
+exit $failed
