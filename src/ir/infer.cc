@@ -132,7 +132,7 @@ void bind_input(Graph& graph, ValueId input, const Shape& shape) {
 }
 
 std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel_name,
-                             std::span<Body* const> bodies) {
+                             std::span<Body* const> bodies, uint64_t variable) {
   // A one-node graph, so inference sees the operands' contents as constants.
   Graph graph;
   std::vector<ValueId> ids;
@@ -144,6 +144,9 @@ std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, s
   std::vector<TensorType> in_types, out_types;
   std::vector<ConstView> in_views;
   std::vector<Tensor> constants(inputs.begin(), inputs.end());
+  for (size_t i = 0; i < constants.size() && i < 64; ++i) {
+    if (variable >> i & 1) constants[i] = Tensor();
+  }
   for (const Tensor& tensor : inputs) {
     in_types.push_back({tensor.dtype(), tensor.shape(), true});
     in_views.push_back({tensor.dtype(), tensor.shape(), tensor.raw()});
@@ -165,6 +168,9 @@ std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, s
     try {
       const auto state = kernel.prepare ? kernel.prepare(problem) : nullptr;
       const Buffer workspace(state ? state->workspace : 0);
+      for (size_t i = 0; state && i < in_views.size() && i < 64; ++i) {
+        if (state->consumed >> i & 1) in_views[i].data = nullptr;
+      }
       std::function<View(int, const Shape&)> allocate = [&](int i, const Shape& shape) {
         const auto at = static_cast<size_t>(i);
         outputs[at] = Tensor(out_views[at].dtype, shape);

@@ -25,8 +25,9 @@ void check_schema(const Graph& graph, NodeId node);
 
 // Runs one node on the CPU on given tensors (absent ones not present()), outside any plan: constant folding, tests.
 // `kernel` picks a candidate by name; empty takes the first that accepts. `bodies` are the node's, made runnable.
+// Kernels see all inputs as constants, except those with a bit in `variable`.
 std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel = {},
-                             std::span<Body* const> bodies = {});
+                             std::span<Body* const> bodies = {}, uint64_t variable = 0);
 
 // FLOPs and bytes of a node whose types are known.
 Cost cost_of(const OpDef& op, const Problem& problem);

@@ -21,7 +21,8 @@ struct CheckResult {
 // Inputs of a case, filled from a seed; absent ones not present().
 std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed);
 
-// Runs all candidates of one op on one case. The reference (the last candidate) is itself run twice, on one and on
+// Runs all candidates of one op on one case, with all inputs as constants and with only those that the case marks, on
+// one and on two threads. The reference (the last candidate) is itself run twice, on one and on
 // three threads: the results must be the same bits.
 std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint64_t seed);
 

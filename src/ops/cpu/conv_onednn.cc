@@ -1,0 +1,143 @@
+#include "ops/cpu/conv_onednn.h"
+
+#include "hw/cpu.h"
+#include "ops/cpu/conv_shape.h"
+
+namespace sparkpilot {
+namespace {
+
+using onednn::Desc;
+using onednn::Dims;
+
+// Operands in oneDNN's logical order: N,C,spatial whatever the layout in memory.
+struct Operands {
+  Desc src, weights, bias, dst;        // as they lie in memory
+  Desc any_src, any_weights, any_dst;  // as the primitive may choose
+  onednn::WindowArgs window;
+};
+
+Dims image_dims(int64_t batch, int64_t channels, std::span<const int64_t> spatial) {
+  Dims dims{batch, channels};
+  dims.insert(dims.end(), spatial.begin(), spatial.end());
+  return dims;
+}
+
+Dims image_strides(const ImageStrides& s, int dims) {
+  Dims all{s.n, s.c, s.d, s.h, s.w};
+  all.erase(all.begin() + 2, all.begin() + 5 - dims);
+  return all;
+}
+
+// [O, I/g, kernel], or [I, O/g, kernel] for the transpose, as oneDNN's [g, O/g, I/g, kernel].
+Desc weight_desc(const ConvShape& s, DType dtype, bool transpose, bool any) {
+  Dims dims{s.out_per_group(), s.in_per_group()};
+  const int64_t taps = s.window.kernel_size();
+  Dims strides{s.in_per_group() * taps, taps};
+  if (transpose) strides = {taps, s.out_per_group() * taps};
+  const auto kernel = s.window.spatial(s.window.kernel);
+  int64_t step = taps;
+  for (const int64_t size : kernel) {
+    dims.push_back(size);
+    step /= size;
+    strides.push_back(step);
+  }
+  if (s.groups > 1) {
+    dims.insert(dims.begin(), s.groups);
+    strides.insert(strides.begin(), s.out_per_group() * s.in_per_group() * taps);
+  }
+  return any ? onednn::any(dtype, dims) : onednn::strided(dtype, dims, strides);
+}
+
+Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
+  const Window& w = s.window;
+  const DType dtype = p.inputs[0].dtype;
+  const Dims in = image_dims(s.batch, s.in_channels, w.spatial(w.in));
+  const Dims out = image_dims(s.batch, s.out_channels, w.spatial(w.out));
+  Operands o;
+  o.src = onednn::strided(dtype, in, image_strides(s.x, w.dims));
+  o.dst = onednn::strided(dtype, out, image_strides(s.y, w.dims));
+  // Channels last is what the fast implementations want; images with channels first are left to oneDNN's choice.
+  o.any_src = s.channels_last ? o.src : onednn::any(dtype, in);
+  o.any_dst = s.channels_last ? o.dst : onednn::any(dtype, out);
+  o.weights = weight_desc(s, dtype, transpose, false);
+  o.any_weights = weight_desc(s, dtype, transpose, true);
+  if (p.has(2)) o.bias = onednn::dense(DType::f32, {s.out_channels});
+  for (size_t i = Window::kMaxDims - static_cast<size_t>(w.dims); i < Window::kMaxDims; ++i) {
+    o.window.strides.push_back(w.stride[i]);
+    o.window.dilations.push_back(w.dilation[i] - 1);
+    o.window.pad_begin.push_back(w.pad_begin[i]);
+    // What the window really reaches, since padding (and a transpose's output padding) may go unused.
+    const int64_t small = transpose ? w.in[i] : w.out[i], large = transpose ? w.out[i] : w.in[i];
+    const int64_t reach = (small - 1) * w.stride[i] + (w.kernel[i] - 1) * w.dilation[i] + 1 - large - w.pad_begin[i];
+    o.window.pad_end.push_back(reach);
+  }
+  return o;
+}
+
+bool types_fit(const Problem& p) {
+  const DType x = p.inputs[0].dtype, w = p.inputs[1].dtype;
+  if (x != DType::f32 && !(x == DType::bf16 && cpu_features().avx512_bf16)) return false;
+  if (w != x && !(p.is_constant(1) && (w == DType::f16 || w == DType::bf16 || w == DType::f32))) return false;
+  return !p.has(2) || p.inputs[2].dtype == DType::f32 || p.is_constant(2);
+}
+
+// A constant in the wanted dtype, or the run-time input, which has it already.
+onednn::State::Slot parameter(onednn::State& state, const Problem& p, size_t i, DType dtype, const Desc& desc) {
+  if (!p.is_constant(i)) return state.input(static_cast<int>(i), desc);
+  state.consumed |= uint64_t{1} << i;
+  return state.constant(p.constants[i].dtype() == dtype ? p.constants[i] : convert(p.constants[i], dtype), desc);
+}
+
+template <typename Primitive>
+std::unique_ptr<KernelState> prepare(const Problem& p, const Operands& o, const onednn::DescOf<Primitive>& desc) {
+  auto state = std::make_unique<onednn::State>();
+  const auto src = state->convert(state->input(0, o.src), desc.src_desc());
+  const auto weights = state->convert(parameter(*state, p, 1, p.inputs[0].dtype, o.weights), desc.weights_desc());
+  const auto y = state->output(0, o.dst);
+  const auto dst = desc.dst_desc() == o.dst ? y : state->scratch(desc.dst_desc());
+  std::vector<onednn::State::Argument> arguments{{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}};
+  if (p.has(2)) arguments.push_back({DNNL_ARG_BIAS, parameter(*state, p, 2, DType::f32, o.bias)});
+  state->step(Primitive(desc), desc, std::move(arguments));
+  if (dst != y) state->reorder(dst, y);
+  return state;
+}
+
+onednn::DescOf<dnnl::convolution_forward> describe(const Operands& o) {
+  return onednn::convolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes());
+}
+
+onednn::DescOf<dnnl::deconvolution_forward> describe_transpose(const Operands& o) {
+  return onednn::deconvolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes());
+}
+
+ConvShape shape_of(const Problem& p) {
+  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, p.attrs().integer("channels_last", 0) != 0);
+}
+
+ConvShape transposed_shape_of(const Problem& p) {
+  return conv_transpose_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape);
+}
+
+}  // namespace
+
+bool conv_onednn_accepts(const Problem& p) {
+  const ConvShape s = shape_of(p);
+  return types_fit(p) && !s.empty() && onednn::is_fast(describe(operands(p, s, false)));
+}
+
+std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p) {
+  const Operands o = operands(p, shape_of(p), false);
+  return prepare<dnnl::convolution_forward>(p, o, describe(o));
+}
+
+bool conv_transpose_onednn_accepts(const Problem& p) {
+  const ConvShape s = transposed_shape_of(p);
+  return types_fit(p) && !s.empty() && onednn::is_fast(describe_transpose(operands(p, s, true)));
+}
+
+std::unique_ptr<KernelState> conv_transpose_onednn_prepare(const Problem& p) {
+  const Operands o = operands(p, transposed_shape_of(p), true);
+  return prepare<dnnl::deconvolution_forward>(p, o, describe_transpose(o));
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,213 @@
+#include "ops/cpu/onednn.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "base/parallel.h"
+
+namespace sparkpilot::onednn {
+namespace {
+
+// 3.x merged the operation descriptors of 2.x into the primitive descriptors' constructors.
+template <typename Primitive, typename... Args>
+DescOf<Primitive> make(const dnnl::primitive_attr& attr, Args&&... args) {
+  try {
+#if DNNL_VERSION_MAJOR >= 3
+    return typename Primitive::primitive_desc(engine(), std::forward<Args>(args)..., attr, true);
+#else
+    return
+        typename Primitive::primitive_desc(typename Primitive::desc(std::forward<Args>(args)...), attr, engine(), true);
+#endif
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments) return {};
+    rethrow(error);
+  }
+}
+
+int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+std::optional<dnnl::memory::data_type> type_of(DType dtype) {
+  using Type = dnnl::memory::data_type;
+  switch (dtype) {
+    case DType::f32: return Type::f32;
+    case DType::bf16: return Type::bf16;
+    case DType::f16: return Type::f16;
+    case DType::i32: return Type::s32;
+    case DType::i8: return Type::s8;
+    case DType::u8: return Type::u8;
+    default: return {};
+  }
+}
+
+Desc dense(DType dtype, const Dims& dims) {
+  Dims strides(dims.size());
+  int64_t step = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    strides[i] = step;
+    step *= dims[i];
+  }
+  return strided(dtype, dims, strides);
+}
+
+Desc strided(DType dtype, const Dims& dims, const Dims& strides) { return Desc(dims, type_of(dtype).value(), strides); }
+
+Desc any(DType dtype, const Dims& dims) { return Desc(dims, type_of(dtype).value(), dnnl::memory::format_tag::any); }
+
+dnnl::primitive_attr attributes() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+DescOf<dnnl::convolution_forward> convolution(const Desc& src, const Desc& weights, const Desc& bias, const Desc& dst,
+                                              const WindowArgs& w, const dnnl::primitive_attr& attr) {
+  return make<dnnl::convolution_forward>(attr, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                                         src, weights, bias, dst, w.strides, w.dilations, w.pad_begin, w.pad_end);
+}
+
+DescOf<dnnl::deconvolution_forward> deconvolution(const Desc& src, const Desc& weights, const Desc& bias,
+                                                  const Desc& dst, const WindowArgs& w,
+                                                  const dnnl::primitive_attr& attr) {
+  return make<dnnl::deconvolution_forward>(attr, dnnl::prop_kind::forward_inference,
+                                           dnnl::algorithm::deconvolution_direct, src, weights, bias, dst, w.strides,
+                                           w.dilations, w.pad_begin, w.pad_end);
+}
+
+DescOf<dnnl::matmul> matmul(const Desc& a, const Desc& b, const Desc& bias, const Desc& dst,
+                            const dnnl::primitive_attr& attr) {
+  return make<dnnl::matmul>(attr, a, b, bias, dst);
+}
+
+DescOf<dnnl::inner_product_forward> inner_product(const Desc& src, const Desc& weights, const Desc& bias,
+                                                  const Desc& dst, const dnnl::primitive_attr& attr) {
+  return make<dnnl::inner_product_forward>(attr, dnnl::prop_kind::forward_inference, src, weights, bias, dst);
+}
+
+DescOf<dnnl::pooling_forward> pooling(dnnl::algorithm algorithm, const Desc& src, const Desc& dst, const Dims& kernel,
+                                      const WindowArgs& w, const dnnl::primitive_attr& attr) {
+#if DNNL_VERSION_MAJOR >= 3
+  return make<dnnl::pooling_forward>(attr, dnnl::prop_kind::forward_inference, algorithm, src, dst, w.strides, kernel,
+                                     w.dilations, w.pad_begin, w.pad_end);
+#else
+  for (const auto dilation : w.dilations) {
+    if (dilation != 0) return {};
+  }
+  return make<dnnl::pooling_forward>(attr, dnnl::prop_kind::forward_inference, algorithm, src, dst, w.strides, kernel,
+                                     w.pad_begin, w.pad_end);
+#endif
+}
+
+std::string implementation(const dnnl::primitive_desc_base& desc) { return desc.impl_info_str(); }
+
+bool is_fast(const dnnl::primitive_desc_base& desc) {
+  if (!desc) return false;
+  const std::string name = implementation(desc);
+  return name.find("ref") == std::string::npos;
+}
+
+void rethrow(const dnnl::error& error) {
+  if (error.status == dnnl_out_of_memory) fail("not enough memory for a oneDNN primitive");
+  fail_internal("oneDNN: {} (status {})", error.what(), static_cast<int>(error.status));
+}
+
+State::State() : stream_(engine()), threads_(thread_count()) {}
+
+State::Slot State::add(const Desc& desc, Home home, int64_t index, void* data, Tensor owned) {
+  places_.push_back({dnnl::memory(desc, engine(), data), home, index, data, std::move(owned)});
+  return static_cast<Slot>(places_.size() - 1);
+}
+
+State::Slot State::input(int index, const Desc& desc) { return add(desc, Home::input, index, nullptr); }
+
+State::Slot State::output(int index, const Desc& desc) { return add(desc, Home::output, index, nullptr); }
+
+State::Slot State::scratch(const Desc& desc) {
+  const int64_t offset = workspace;
+  workspace += aligned(static_cast<int64_t>(desc.get_size()));
+  return add(desc, Home::workspace, offset, nullptr);
+}
+
+State::Slot State::constant(const Tensor& tensor, const Desc& desc) {
+  return add(desc, Home::fixed, 0, tensor.raw(), tensor);
+}
+
+State::Slot State::convert(Slot slot, const Desc& wanted) {
+  const Place& from = places_[static_cast<size_t>(slot)];
+  if (from.memory.get_desc() == wanted) return slot;
+  if (from.home != Home::fixed) {
+    const Slot to = scratch(wanted);
+    reorder(slot, to);
+    return to;
+  }
+  const auto bytes = static_cast<int64_t>(wanted.get_size());
+  Tensor packed(DType::u8, Shape{bytes});
+  dnnl::memory memory(wanted, engine(), packed.raw());
+  dnnl::memory source = from.memory;
+  try {
+    dnnl::reorder(source, memory).execute(stream_, source, memory);
+    stream_.wait();
+  } catch (const dnnl::error& error) {
+    rethrow(error);
+  }
+  return add(wanted, Home::fixed, 0, packed.raw(), packed);
+}
+
+void State::reorder(Slot from, Slot to) {
+  const dnnl::memory& a = places_[static_cast<size_t>(from)].memory;
+  const dnnl::memory& b = places_[static_cast<size_t>(to)].memory;
+  dnnl::reorder::primitive_desc desc;
+  try {
+    desc = dnnl::reorder::primitive_desc(engine(), a.get_desc(), engine(), b.get_desc(), attributes());
+    const std::string before = std::move(implementation_);
+    step(dnnl::reorder(desc), desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+    implementation_ = before;
+  } catch (const dnnl::error& error) {
+    rethrow(error);
+  }
+}
+
+void State::step(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& desc,
+                 std::vector<Argument> arguments) {
+  const Desc scratchpad = desc.scratchpad_desc();
+  if (scratchpad.get_size() > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratch(scratchpad)});
+  Step step{primitive, {}};
+  for (const Argument& argument : arguments) {
+    step.arguments.push_back({argument.name, places_[static_cast<size_t>(argument.slot)].memory.get()});
+  }
+  steps_.push_back(std::move(step));
+  implementation_ = onednn::implementation(desc);
+}
+
+void State::execute(const Call& call) {
+  // A null count in the scope keeps the caller's; see the header for why it must be that of prepare.
+  const ThreadScope scope(thread_count() == threads_ ? 0 : threads_);
+  for (Place& place : places_) {
+    const auto index = static_cast<size_t>(place.index);
+    const void* data = nullptr;
+    switch (place.home) {
+      case Home::input: data = call.inputs[index].data; break;
+      case Home::output: data = call.outputs[index].data; break;
+      case Home::workspace: data = call.workspace + place.index; break;
+      case Home::fixed: continue;
+    }
+    if (data == place.bound) continue;
+    place.memory.set_data_handle(const_cast<void*>(data));
+    place.bound = data;
+  }
+  for (const Step& step : steps_) {
+    const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream_.get(),
+                                                        static_cast<int>(step.arguments.size()), step.arguments.data());
+    if (status != dnnl_success) fail_internal("oneDNN could not run {} (status {})", implementation_, int{status});
+  }
+}
+
+void run(const Call& call) { call.as<State>().execute(call); }
+
+}  // namespace sparkpilot::onednn

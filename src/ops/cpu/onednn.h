@@ -1,0 +1,121 @@
+// oneDNN behind one small interface: the only place that knows its versions (2.6 on Debian 12, 3.x on Ubuntu 24.04).
+//
+// A kernel describes its operands, asks for a primitive descriptor, and records steps in a OnednnState, which is its
+// KernelState: constant operands are brought into the primitive's format at once, others at each run through the
+// workspace; scratchpads lie in the workspace too. The state is built for the thread count of its creation and always
+// runs on that many threads, since oneDNN sizes scratchpads by it.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace sparkpilot::onednn {
+
+using Desc = dnnl::memory::desc;
+using Dims = dnnl::memory::dims;
+
+// The process-wide CPU engine. Thread-safe.
+const dnnl::engine& engine();
+
+// Empty for dtypes that oneDNN has not.
+std::optional<dnnl::memory::data_type> type_of(DType dtype);
+
+// Row-major, with given strides in elements, or in whatever format the primitive likes best.
+Desc dense(DType dtype, const Dims& dims);
+Desc strided(DType dtype, const Dims& dims, const Dims& strides);
+Desc any(DType dtype, const Dims& dims);
+// An absent operand.
+inline Desc none() { return {}; }
+
+// Attributes for user-mode scratchpads, and nothing else.
+dnnl::primitive_attr attributes();
+
+// A convolution's window in oneDNN's terms: dilations count from 0 there.
+struct WindowArgs {
+  Dims strides, dilations, pad_begin, pad_end;
+};
+
+// Primitive descriptors; empty (no handle) where oneDNN has no implementation.
+using PrimitiveDesc = dnnl::primitive_desc;
+template <typename Primitive>
+using DescOf = typename Primitive::primitive_desc;
+DescOf<dnnl::convolution_forward> convolution(const Desc& src, const Desc& weights, const Desc& bias, const Desc& dst,
+                                              const WindowArgs& window, const dnnl::primitive_attr& attr);
+DescOf<dnnl::deconvolution_forward> deconvolution(const Desc& src, const Desc& weights, const Desc& bias,
+                                                  const Desc& dst, const WindowArgs& window,
+                                                  const dnnl::primitive_attr& attr);
+DescOf<dnnl::matmul> matmul(const Desc& a, const Desc& b, const Desc& bias, const Desc& dst,
+                            const dnnl::primitive_attr& attr);
+DescOf<dnnl::inner_product_forward> inner_product(const Desc& src, const Desc& weights, const Desc& bias,
+                                                  const Desc& dst, const dnnl::primitive_attr& attr);
+DescOf<dnnl::pooling_forward> pooling(dnnl::algorithm algorithm, const Desc& src, const Desc& dst, const Dims& kernel,
+                                      const WindowArgs& window, const dnnl::primitive_attr& attr);
+
+// Whether the descriptor exists and stands for optimised code, not for oneDNN's own slow reference.
+bool is_fast(const dnnl::primitive_desc_base& desc);
+std::string implementation(const dnnl::primitive_desc_base& desc);
+
+// Thrown errors of oneDNN become Errors.
+[[noreturn]] void rethrow(const dnnl::error& error);
+
+class State final : public KernelState {
+ public:
+  using Slot = int;  // an operand of a step
+
+  State();
+  // Memory that run() finds in the call, or that lies in the workspace.
+  Slot input(int index, const Desc& desc);
+  Slot output(int index, const Desc& desc);
+  Slot scratch(const Desc& desc);
+  // A constant's bytes, which the state keeps alive.
+  Slot constant(const Tensor& tensor, const Desc& desc);
+  // `slot` in another format: the slot itself where nothing is to do, packed at once for a constant, else a reorder at
+  // each run.
+  Slot convert(Slot slot, const Desc& wanted);
+  // Adds a step that copies one slot into another of another format, as the next thing at each run.
+  void reorder(Slot from, Slot to);
+
+  struct Argument {
+    int name;  // DNNL_ARG_...
+    Slot slot;
+  };
+  // Adds the primitive and its scratchpad.
+  void step(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& desc, std::vector<Argument> arguments);
+  // The name of the last primitive's implementation, for reports.
+  const std::string& implementation() const { return implementation_; }
+
+  void execute(const Call& call);
+
+ private:
+  enum class Home : uint8_t { input, output, workspace, fixed };
+  struct Place {
+    dnnl::memory memory;
+    Home home;
+    int64_t index;      // of the input or output, or the offset in the workspace
+    const void* bound;  // what memory's handle is now
+    Tensor owned;       // keeps the bytes of `fixed` alive
+  };
+  struct Step {
+    dnnl::primitive primitive;
+    std::vector<dnnl_exec_arg_t> arguments;
+  };
+  Slot add(const Desc& desc, Home home, int64_t index, void* data, Tensor owned = {});
+
+  dnnl::stream stream_;
+  int threads_;
+  std::vector<Place> places_;
+  std::vector<Step> steps_;
+  std::string implementation_;
+};
+
+// The `run` of every kernel whose state is a State.
+void run(const Call& call);
+
+}  // namespace sparkpilot::onednn
