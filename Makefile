@@ -2,7 +2,7 @@
 
 JOBS ?= $(shell nproc)
 BUILD := build
-CMAKE := cmake --log-level=WARNING
+CONFIGURE := cmake --log-level=WARNING >/dev/null
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build test drive lint bench fuzz sanitize cross peers clean
@@ -14,14 +14,14 @@ deps: ## install what the build needs (apt; asks for nothing when all is there)
 	@scripts/install_deps.sh build
 
 build: deps ## build/sparkpilot and the tests
-	@$(CMAKE) --preset release
+	@$(CONFIGURE) --preset release
 	@cmake --build $(BUILD) -j $(JOBS)
 
 test: build ## every test, and the sanitizer build of what reads foreign bytes
 	@JOBS=$(JOBS) scripts/test.sh
 
 drive: deps ## build, make the stand-in models, run them on synthetic frames and a real network
-	@$(CMAKE) --preset release
+	@$(CONFIGURE) --preset release
 	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
 	@scripts/drive.sh
 
@@ -37,7 +37,7 @@ fuzz: ## every fuzz target for 60 seconds (SECONDS_EACH=n changes that)
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),60)
 
 sanitize: deps ## all unit tests under the address and undefined-behaviour sanitizers
-	@$(CMAKE) --preset sanitize
+	@$(CONFIGURE) --preset sanitize
 	@cmake --build build-asan -j $(JOBS)
 	@ctest --test-dir build-asan -L unit -j $(JOBS) --output-on-failure
 

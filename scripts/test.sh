@@ -18,7 +18,7 @@ echo "== tests"
 run_ctest build -L '^(unit|conformance|e2e)$'
 
 echo "== tests under the address and undefined-behaviour sanitizers: ${readers[*]}"
-cmake --log-level=WARNING --preset sanitize
+cmake --log-level=WARNING --preset sanitize >/dev/null
 cmake --build build-asan -j "$jobs" --target "${readers[@]/%/_test}"
 export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
 run_ctest build-asan -R "^($(IFS='|'; echo "${readers[*]}"))/"

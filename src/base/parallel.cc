@@ -1,10 +1,14 @@
 #include "base/parallel.h"
 
-#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <exception>
+#include <thread>
+
+#ifndef SPARKPILOT_SERIAL
+#include <omp.h>
+#endif
 
 namespace sparkpilot {
 
@@ -12,8 +16,19 @@ int available_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, omp_get_num_procs());
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
+
+#ifdef SPARKPILOT_SERIAL
+
+int thread_count() { return 1; }
+ThreadScope::ThreadScope(int) : previous_(1) {}
+ThreadScope::~ThreadScope() = default;
+namespace detail {
+void parallel_ranges(int64_t count, int64_t, RangeFn fn, void* context) { fn(context, 0, count); }
+}  // namespace detail
+
+#else
 
 int thread_count() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
 
@@ -48,4 +63,6 @@ void parallel_ranges(int64_t count, int64_t grain, RangeFn fn, void* context) {
 }
 
 }  // namespace detail
+
+#endif
 }  // namespace sparkpilot
