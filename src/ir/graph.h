@@ -69,6 +69,11 @@ struct State {
 
 class Graph {
  public:
+  struct Output {
+    ValueId value;
+    std::string name;
+  };
+
   // --- building
   ValueId add_input(std::string name, DType dtype, std::vector<Dim> dims);
   ValueId add_input(std::string name, DType dtype, const Shape& shape);
@@ -85,13 +90,10 @@ class Graph {
   void erase(NodeId node);  // its outputs must have no uses left
   // Drops nodes, values and states that no output needs; renumbers everything. Inputs and outputs stay.
   void compact();
+  void replace_outputs(std::vector<Output> outputs) { outputs_ = std::move(outputs); }
   void set_output(int index, ValueId value) { outputs_[static_cast<size_t>(index)].value = value; }
 
   // --- reading
-  struct Output {
-    ValueId value;
-    std::string name;
-  };
   Value& value(ValueId id) { return values_[static_cast<size_t>(id.index)]; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id.index)]; }
   Node& node(NodeId id) { return nodes_[static_cast<size_t>(id.index)]; }

@@ -89,7 +89,8 @@ void check_schema(const Graph& graph, NodeId id) {
   }
 }
 
-bool infer_node(Graph& graph, NodeId id) {
+bool infer_node(Graph& graph, NodeId id, int* missing) {
+  if (missing) *missing = -1;
   const Node& node = graph.node(id);
   if (!node.op->infer) return false;
   for (const ValueId input : node.inputs) {
@@ -98,7 +99,8 @@ bool infer_node(Graph& graph, NodeId id) {
   GraphInfer context(graph, node);
   try {
     node.op->infer(context);
-  } catch (const ValueUnknown&) {
+  } catch (const ValueUnknown& unknown) {
+    if (missing) *missing = unknown.input;
     return false;
   } catch (const Error& error) {
     fail_at(graph, id, error);

@@ -11,8 +11,9 @@ namespace sparkpilot {
 
 // Infers one node from its inputs' types in the graph and writes its outputs' types. Returns true when every output's
 // shape is known afterwards; false where an operand's contents are not known yet or the op is dynamic (dtypes are set
-// where they can be). Fails (user) with op and node in the message.
-bool infer_node(Graph& graph, NodeId node);
+// where they can be); `missing`, where given, becomes the index of the operand whose contents are wanted, else -1.
+// Fails (user) with op and node in the message.
+bool infer_node(Graph& graph, NodeId node, int* missing = nullptr);
 
 // infer_node over the graph in order. Values that depend on an unknown shape stay without one.
 void infer(Graph& graph);

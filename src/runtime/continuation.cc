@@ -1,0 +1,172 @@
+// Plans behind shapes that depend on values, and the bodies of If, Loop and Scan.
+#include <algorithm>
+
+#include "ir/infer.h"
+#include "runtime/plan_impl.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr size_t kMaxPlans = 32;  // by shape; a stream of ever new shapes must not fill the memory
+
+void add_shape(std::string& key, const Shape& shape) {
+  key += shape.str();
+  key += ';';
+}
+
+}  // namespace
+
+std::vector<Tensor> Plan::BodyRunner::run(std::vector<Tensor> inputs) {
+  std::string key;
+  std::vector<const void*> data;
+  for (const Tensor& tensor : inputs) {
+    add_shape(key, tensor.shape());
+    data.push_back(tensor.raw());
+  }
+  auto found = plans_.find(key);
+  if (found == plans_.end()) {
+    if (plans_.size() >= kMaxPlans) plans_.clear();
+    Graph graph = *graph_;
+    if (inputs.size() != graph.inputs().size()) {
+      fail("a body takes {} inputs, {} were given", graph.inputs().size(), inputs.size());
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Value& v = graph.value(graph.inputs()[i]);
+      if (v.dtype != DType::none && v.dtype != inputs[i].dtype()) {
+        fail("input \"{}\" of the body is {}, {} was given", v.name, name(v.dtype), name(inputs[i].dtype()));
+      }
+      v.dtype = inputs[i].dtype();
+      v.shape = inputs[i].shape();
+    }
+    found = plans_.emplace(key, std::make_unique<Plan>(std::move(graph), options_, states_)).first;
+  }
+  found->second->run(data);
+  std::vector<Tensor> outputs;
+  for (const ConstView& view : found->second->outputs()) {
+    Tensor copy(view.dtype, view.shape);
+    std::copy_n(static_cast<const std::byte*>(view.data), view.bytes(), static_cast<std::byte*>(copy.raw()));
+    outputs.push_back(std::move(copy));
+  }
+  return outputs;
+}
+
+std::string Plan::Continuation::key(const Plan& plan) const {
+  std::string key;
+  for (size_t i = 0; i < boundary.size(); ++i) {
+    const ConstView view = plan.view_of(boundary[i]);
+    add_shape(key, view.shape);
+    if (by_value[i]) key.append(static_cast<const char*>(view.data), static_cast<size_t>(view.bytes()));
+  }
+  return key;
+}
+
+// The rest of the graph with what is known now; grows `by_value` until no first node wants more.
+Plan::Continuation::Child Plan::Continuation::make(Plan& plan) {
+  for (;;) {
+    Graph graph;
+    Child child;
+    std::vector<ValueId> moved(static_cast<size_t>(plan.graph_.value_count()));
+    const auto at = [&](ValueId id) -> ValueId& { return moved[static_cast<size_t>(id.index)]; };
+    for (size_t i = 0; i < boundary.size(); ++i) {
+      const ConstView view = plan.view_of(boundary[i]);
+      const std::string& label = plan.graph_.value(boundary[i]).name;
+      if (by_value[i]) {
+        Tensor copy(view.dtype, view.shape);
+        std::copy_n(static_cast<const std::byte*>(view.data), view.bytes(), static_cast<std::byte*>(copy.raw()));
+        at(boundary[i]) = graph.add_constant(std::move(copy), label);
+      } else {
+        at(boundary[i]) = graph.add_input(label, view.dtype, view.shape);
+        child.inputs.push_back(i);
+      }
+    }
+    for (const NodeId id : nodes) {
+      const Node& node = plan.graph_.node(id);
+      std::vector<ValueId> inputs;
+      for (const ValueId input : node.inputs) {
+        if (!input.present()) {
+          inputs.push_back(input);
+          continue;
+        }
+        if (!at(input).present()) {
+          const Tensor* constant = plan.graph_.constant(input);
+          if (!constant) fail_internal("value {} is neither computed nor constant", input.index);
+          at(input) = graph.add_constant(*constant, plan.graph_.value(input).name);
+        }
+        inputs.push_back(at(input));
+      }
+      const NodeId copy =
+          graph.add_node(*node.op, std::move(inputs), node.attrs, static_cast<int>(node.outputs.size()), node.name);
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        at(node.outputs[i]) = graph.node(copy).outputs[i];
+        graph.value(at(node.outputs[i])).name = plan.graph_.value(node.outputs[i]).name;
+      }
+    }
+    for (const size_t r : results) graph.add_output(at(plan.results_[r]), "");
+
+    bool complete = true;
+    for (const NodeId id : graph.order()) {
+      int missing = -1;
+      if (infer_node(graph, id, &missing) || missing < 0) continue;
+      const ValueId operand = graph.node(id).inputs[static_cast<size_t>(missing)];
+      const auto& inputs = graph.inputs();
+      const auto found = std::find(inputs.begin(), inputs.end(), operand);
+      if (found == inputs.end()) continue;  // computed in the child: a continuation of its own
+      by_value[child.inputs[static_cast<size_t>(found - inputs.begin())]] = true;
+      complete = false;
+    }
+    if (!complete) continue;
+    child.plan = std::make_unique<Plan>(std::move(graph), plan.options_, plan.states_);
+    return child;
+  }
+}
+
+void Plan::run_rest() {
+  Continuation& rest = *rest_;
+  std::string key = rest.key(*this);
+  auto found = rest.children.find(key);
+  if (found == rest.children.end()) {
+    if (rest.children.size() >= kMaxPlans) rest.children.clear();
+    Continuation::Child child = rest.make(*this);
+    key = rest.key(*this);  // making it may have found more operands that decide
+    found = rest.children.insert_or_assign(key, std::move(child)).first;
+  }
+  rest.current = &found->second;
+  std::vector<const void*> inputs;
+  for (const size_t i : rest.current->inputs) inputs.push_back(view_of(rest.boundary[i]).data);
+  rest.current->plan->run(inputs);
+}
+
+void Plan::collect(Profile& profile) const {
+  const int first = static_cast<int>(profile.nodes.size());
+  for (const Step& step : steps_) {
+    const Node& node = graph_.node(step.node);
+    NodeProfile row{.name = graph_.label(step.node),
+                    .op = qualified(*node.op),
+                    .kernel = step.skipped ? "view" : std::string(step.kernel->name),
+                    .shape = step.out.empty() ? std::string() : step.out[0].shape.str()};
+    row.calls = step.calls;
+    row.total_ns = step.total_ns;
+    row.flops = step.cost.flops;
+    row.bytes = step.cost.bytes;
+    profile.nodes.push_back(std::move(row));
+  }
+  for (TraceEvent event : events_) {
+    event.node += first;
+    profile.events.push_back(event);
+  }
+  if (!rest_) return;
+  for (const auto& [key, child] : rest_->children) child.plan->collect(profile);
+}
+
+void Plan::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {
+  for (int i = 0; i < graph_.value_count(); ++i) {
+    const Value& v = graph_.value(ValueId{i});
+    if (v.kind == ValueKind::constant || storage_index_[static_cast<size_t>(i)] < 0) continue;
+    const ConstView view = view_of(ValueId{i});
+    if (!view.data) continue;
+    visit(v.name.empty() && v.producer.present() ? graph_.label(v.producer) : v.name, view);
+  }
+  if (rest_ && rest_->current) rest_->current->plan->visit_values(visit);
+}
+
+}  // namespace sparkpilot

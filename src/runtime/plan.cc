@@ -1,0 +1,399 @@
+#include "runtime/plan.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "ir/infer.h"
+#include "runtime/arena.h"
+#include "runtime/plan_impl.h"
+
+namespace sparkpilot {
+namespace {
+
+[[noreturn]] void fail_at(const Graph& graph, NodeId id, const Error& error) {
+  throw Error(error.kind(),
+              fmt::format("{}: {} (node \"{}\")", graph.node(id).op->name, error.what(), graph.label(id)));
+}
+
+std::string type_list(std::span<const TensorType> types) {
+  std::string text;
+  for (const TensorType& type : types) {
+    if (type.dtype != DType::none) text += fmt::format(" {}{}", name(type.dtype), type.shape.str());
+  }
+  return text;
+}
+
+bool all_shapes_known(const Graph& graph, const Node& node) {
+  return std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](ValueId input) { return !input.present() || graph.value(input).shape.has_value(); });
+}
+
+}  // namespace
+
+Plan::~Plan() = default;
+
+Plan::Plan(Graph graph, const PlanOptions& options, StateStore& states)
+    : graph_(std::move(graph)), options_(options), states_(states) {
+  run_passes(graph_, options_.passes);
+  for (const Graph::Output& output : graph_.outputs()) results_.push_back(output.value);
+  for (const State& state : graph_.states()) results_.push_back(state.next);
+  choose_steps();
+  plan_memory();
+  outputs_.resize(graph_.outputs().size());
+}
+
+void Plan::choose_steps() {
+  storage_index_.assign(static_cast<size_t>(graph_.value_count()), -1);
+  std::vector<NodeId> blocked;
+  std::vector<std::pair<NodeId, int>> wanted;
+  std::vector<std::pair<NodeId, bool>> chosen;
+  for (const NodeId id : graph_.order()) {
+    const Node& node = graph_.node(id);
+    int missing = -1;
+    if (!all_shapes_known(graph_, node)) {
+      blocked.push_back(id);
+    } else if (infer_node(graph_, id, &missing)) {
+      chosen.push_back({id, false});
+    } else if (missing >= 0) {
+      blocked.push_back(id);
+      wanted.push_back({id, missing});
+    } else if (node.op->traits.dynamic) {
+      chosen.push_back({id, true});
+    } else {
+      fail("{} cannot be run (node \"{}\")", qualified(*node.op), graph_.label(id));
+    }
+  }
+  if (!blocked.empty()) {
+    rest_ = std::make_unique<Continuation>();
+    rest_->nodes = std::move(blocked);
+    find_blocked();
+    for (const auto& [id, operand] : wanted) {
+      const ValueId value = graph_.node(id).inputs[static_cast<size_t>(operand)];
+      for (size_t i = 0; i < rest_->boundary.size(); ++i) {
+        if (rest_->boundary[i] == value) rest_->by_value[i] = true;
+      }
+    }
+  }
+  readers_.assign(static_cast<size_t>(graph_.value_count()), 0);
+  for (const ValueId result : results_) ++readers_[static_cast<size_t>(result.index)];
+  for (const NodeId id : graph_.order()) {
+    for (const ValueId input : graph_.node(id).inputs) {
+      if (input.present()) ++readers_[static_cast<size_t>(input.index)];
+    }
+  }
+  for (const auto& [id, dynamic] : chosen) add_step(id, dynamic);
+}
+
+// Splits values between this plan and the continuation.
+void Plan::find_blocked() {
+  std::vector<bool> inside(static_cast<size_t>(graph_.value_count()));
+  for (const NodeId id : rest_->nodes) {
+    for (const ValueId output : graph_.node(id).outputs) inside[static_cast<size_t>(output.index)] = true;
+  }
+  std::vector<bool> seen(inside.size());
+  for (const NodeId id : rest_->nodes) {
+    for (const ValueId input : graph_.node(id).inputs) {
+      if (!input.present() || graph_.constant(input) || inside[static_cast<size_t>(input.index)]) continue;
+      if (seen[static_cast<size_t>(input.index)]) continue;
+      seen[static_cast<size_t>(input.index)] = true;
+      rest_->boundary.push_back(input);
+    }
+  }
+  rest_->by_value.assign(rest_->boundary.size(), false);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    if (inside[static_cast<size_t>(results_[i].index)]) rest_->results.push_back(i);
+  }
+}
+
+void Plan::add_step(NodeId id, bool dynamic) {
+  const Node& node = graph_.node(id);
+  Step step;
+  step.node = id;
+  step.dynamic = dynamic;
+  std::vector<TensorType> in_types, out_types;
+  std::vector<Tensor> constants;
+  for (const ValueId input : node.inputs) {
+    const Tensor* constant = graph_.constant(input);
+    constants.push_back(constant ? *constant : Tensor());
+    if (input.present()) in_types.push_back({graph_.value(input).dtype, *graph_.value(input).shape, true});
+    else in_types.push_back({});
+  }
+  for (const ValueId output : node.outputs) {
+    const Value& v = graph_.value(output);
+    out_types.push_back({v.dtype, v.shape.value_or(Shape{}), v.shape.has_value()});
+  }
+  const Problem problem{.node = &node, .inputs = in_types, .outputs = out_types, .constants = constants};
+  for (const Kernel& kernel : node.op->cpu) {
+    if (kernel.accepts && !kernel.accepts(problem)) continue;
+    if (!step.kernel || kernel.name == options_.kernel) step.kernel = &kernel;
+    if (options_.kernel.empty()) break;
+  }
+  if (!step.kernel) {
+    fail("{}: no CPU kernel for inputs{} (node \"{}\")", qualified(*node.op), type_list(in_types), graph_.label(id));
+  }
+  try {
+    if (step.kernel->prepare) step.state = step.kernel->prepare(problem);
+  } catch (const Error& error) {
+    fail_at(graph_, id, error);
+  }
+  step.cost = cost_of(*node.op, problem);
+  for (const auto& [key, attribute] : node.attrs) {
+    if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
+      step.bodies.push_back(std::make_unique<BodyRunner>(*body, options_, states_));
+      step.body_pointers.push_back(step.bodies.back().get());
+    }
+  }
+  release_packed(step);
+  for (size_t i = 0; i < in_types.size(); ++i) step.in.push_back({in_types[i].dtype, in_types[i].shape, nullptr});
+  for (size_t i = 0; i < out_types.size(); ++i) step.out.push_back({out_types[i].dtype, out_types[i].shape, nullptr});
+  steps_.push_back(std::move(step));
+}
+
+// A constant whose every reader has packed it is given back at once, so that weights are in memory once.
+void Plan::release_packed(const Step& step) {
+  if (!step.state || options_.keep_values) return;
+  const Node& node = graph_.node(step.node);
+  for (size_t i = 0; i < node.inputs.size() && i < 64; ++i) {
+    if (!(step.state->consumed >> i & 1) || !graph_.constant(node.inputs[i])) continue;
+    if (--readers_[static_cast<size_t>(node.inputs[i].index)] == 0) graph_.value(node.inputs[i]).constant = Tensor();
+  }
+}
+
+int Plan::new_storage(Storage storage, ValueId id) {
+  storage_index_[static_cast<size_t>(id.index)] = static_cast<int>(storage_.size());
+  storage_.push_back(std::move(storage));
+  return storage_of(id);
+}
+
+// Gives every value its storage: constants, inputs and states theirs, views their input's, the rest a new one.
+void Plan::assign_storage() {
+  for (int i = 0; i < graph_.value_count(); ++i) {
+    const Value& v = graph_.value(ValueId{i});
+    const int64_t bytes = v.shape ? storage_bytes(v.dtype, v.shape->elements()) : 0;
+    if (v.kind == ValueKind::constant) {
+      new_storage(
+          {.kind = Storage::constant, .bytes = bytes, .data = v.constant.present() ? v.constant.raw() : nullptr},
+          ValueId{i});
+    } else if (v.kind == ValueKind::input) {
+      new_storage({.kind = Storage::input, .bytes = bytes}, ValueId{i});
+    } else if (v.kind == ValueKind::state) {
+      const std::string key = v.name.empty() ? fmt::format("state{}", i) : v.name;
+      const auto [at, fresh] = states_.try_emplace(key);
+      if (fresh) at->second = v.constant.clone();
+      if (at->second.dtype() != v.dtype || !(at->second.shape() == v.constant.shape())) {
+        fail("state \"{}\" is {}{}, another plan made it {}{}", key, name(v.dtype), v.constant.shape().str(),
+             name(at->second.dtype()), at->second.shape().str());
+      }
+      new_storage({.kind = Storage::state, .bytes = bytes, .data = at->second.raw()}, ValueId{i});
+    }
+  }
+  for (int s = 0; s < static_cast<int>(steps_.size()); ++s) {
+    Step& step = steps_[static_cast<size_t>(s)];
+    const Node& node = graph_.node(step.node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const bool alias = i == 0 && node.op->traits.view && !step.dynamic && node.inputs[0].present() &&
+                         step.out[0].bytes() == step.in[0].bytes() && step.in[0].dtype == step.out[0].dtype;
+      if (alias) {
+        storage_index_[static_cast<size_t>(node.outputs[0].index)] = storage_of(node.inputs[0]);
+        step.skipped = node.outputs.size() == 1;
+      } else {
+        const auto kind = step.dynamic ? Storage::dynamic : options_.keep_values ? Storage::owned : Storage::arena;
+        new_storage({.kind = kind, .bytes = step.dynamic ? 0 : step.out[i].bytes(), .first = s, .last = s},
+                    node.outputs[i]);
+      }
+    }
+    for (const ValueId input : node.inputs) {
+      if (input.present()) storage_[static_cast<size_t>(storage_of(input))].last = s;
+    }
+  }
+}
+
+// An op that may write over its input does so where that input's memory ends with it.
+void Plan::share_in_place() {
+  std::vector<int> merged(storage_.size());
+  for (size_t i = 0; i < merged.size(); ++i) merged[i] = static_cast<int>(i);
+  for (int s = 0; s < static_cast<int>(steps_.size()); ++s) {
+    const Step& step = steps_[static_cast<size_t>(s)];
+    const Node& node = graph_.node(step.node);
+    if (!node.op->traits.in_place || step.skipped || step.dynamic) continue;
+    const int own = storage_of(node.outputs[0]);
+    if (storage_[static_cast<size_t>(own)].kind != Storage::arena) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i].present() || step.in[i].dtype != step.out[0].dtype ||
+          !(step.in[i].shape == step.out[0].shape))
+        continue;
+      const int other = merged[static_cast<size_t>(storage_of(node.inputs[i]))];
+      Storage& theirs = storage_[static_cast<size_t>(other)];
+      if (theirs.kind != Storage::arena || theirs.last != s || theirs.persistent) continue;
+      theirs.last = storage_[static_cast<size_t>(own)].last;
+      theirs.persistent = storage_[static_cast<size_t>(own)].persistent;
+      merged[static_cast<size_t>(own)] = other;
+      break;
+    }
+  }
+  for (int& index : storage_index_) {
+    if (index >= 0) index = merged[static_cast<size_t>(index)];
+  }
+}
+
+void Plan::plan_memory() {
+  assign_storage();
+  // What is read after the last step keeps its memory; a result that is an input or a state gets a copy of its own.
+  for (const ValueId result : results_) {
+    const int index = storage_of(result);
+    if (index >= 0) storage_[static_cast<size_t>(index)].persistent = true;
+  }
+  if (rest_) {
+    for (const ValueId id : rest_->boundary) storage_[static_cast<size_t>(storage_of(id))].persistent = true;
+  }
+  share_in_place();
+  std::vector<Lifetime> lifetimes;
+  std::vector<size_t> in_arena;
+  int64_t owned_bytes = 0, workspace_bytes = 0;
+  std::vector<bool> used(storage_.size());
+  for (const int index : storage_index_) {
+    if (index >= 0) used[static_cast<size_t>(index)] = true;
+  }
+  const auto reserve_owned = [&](int64_t bytes) {
+    const int64_t offset = owned_bytes;
+    owned_bytes += (bytes + 63) / 64 * 64;
+    return offset;
+  };
+  for (size_t i = 0; i < storage_.size(); ++i) {
+    Storage& storage = storage_[i];
+    if (!used[i]) continue;
+    if (storage.kind == Storage::arena && storage.persistent) storage.kind = Storage::owned;
+    if (storage.kind == Storage::owned) storage.offset = reserve_owned(storage.bytes);
+    if (storage.kind == Storage::arena) {
+      lifetimes.push_back({storage.bytes, storage.first, storage.last});
+      in_arena.push_back(i);
+    }
+  }
+  for (size_t r = 0; r < results_.size(); ++r) {
+    const int index = storage_of(results_[r]);
+    if (index < 0) continue;
+    const auto kind = storage_[static_cast<size_t>(index)].kind;
+    if (kind == Storage::input || kind == Storage::state) {
+      copies_.push_back({r, index, reserve_owned(storage_[static_cast<size_t>(index)].bytes)});
+    }
+  }
+  for (const Step& step : steps_) workspace_bytes = std::max(workspace_bytes, step.state ? step.state->workspace : 0);
+  arena_ = std::make_unique<Buffer>(place(lifetimes));
+  owned_ = std::make_unique<Buffer>(owned_bytes);
+  workspace_ = std::make_unique<Buffer>(workspace_bytes);
+  for (size_t i = 0; i < lifetimes.size(); ++i) storage_[in_arena[i]].offset = lifetimes[i].offset;
+  for (Storage& storage : storage_) {
+    if (storage.kind == Storage::arena) storage.data = arena_->data() + storage.offset;
+    if (storage.kind == Storage::owned) storage.data = owned_->data() + storage.offset;
+  }
+  for (Step& step : steps_) bind_step(step);
+}
+
+void Plan::bind_step(Step& step) {
+  const Node& node = graph_.node(step.node);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].present()) step.in[i].data = storage_[static_cast<size_t>(storage_of(node.inputs[i]))].data;
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    step.out[i].data = const_cast<void*>(storage_[static_cast<size_t>(storage_of(node.outputs[i]))].data);
+  }
+}
+
+ConstView Plan::view_of(ValueId id) const {
+  const Value& v = graph_.value(id);
+  const Storage& storage = storage_[static_cast<size_t>(storage_of(id))];
+  if (storage.kind == Storage::dynamic) return storage.tensor.view();
+  return {v.dtype, *v.shape, storage.data};
+}
+
+void Plan::run(std::span<const void* const> inputs) {
+  bool moved = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Storage& storage = storage_[static_cast<size_t>(storage_of(graph_.inputs()[i]))];
+    moved |= storage.data != inputs[i];
+    storage.data = inputs[i];
+  }
+  if (moved) {
+    for (Step& step : steps_) bind_step(step);
+  }
+  for (Step& step : steps_) run_step(step);
+  for (const Copy& copy : copies_) {
+    const Storage& from = storage_[static_cast<size_t>(copy.storage)];
+    std::memcpy(owned_->data() + copy.offset, from.data, static_cast<size_t>(from.bytes));
+  }
+  if (rest_) run_rest();
+  for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i] = result(i);
+  commit_states();
+}
+
+void Plan::run_step(Step& step) {
+  if (step.skipped) return;
+  const int64_t begin = options_.profile ? now_ns() : 0;
+  try {
+    if (step.dynamic && !step.allocate) {
+      step.allocate = [this, &step](int i, const Shape& shape) {
+        const auto at = static_cast<size_t>(i);
+        Storage& storage = storage_[static_cast<size_t>(storage_of(graph_.node(step.node).outputs[at]))];
+        storage.tensor = Tensor(step.out[at].dtype, shape);
+        storage.data = storage.tensor.raw();
+        return step.out[at] = storage.tensor.view();
+      };
+    }
+    step.kernel->run({.node = &graph_.node(step.node),
+                      .inputs = step.in,
+                      .outputs = step.out,
+                      .workspace = workspace_->data(),
+                      .state = step.state.get(),
+                      .bodies = step.body_pointers,
+                      .allocate = step.dynamic ? &step.allocate : nullptr});
+  } catch (const Error& error) {
+    fail_at(graph_, step.node, error);
+  }
+  if (!options_.profile) return;
+  const int64_t end = now_ns();
+  ++step.calls;
+  step.total_ns += end - begin;
+  if (options_.trace) events_.push_back({static_cast<int>(&step - steps_.data()), begin, end});
+}
+
+// The i-th result after the steps and the continuation have run.
+ConstView Plan::result(size_t i) const {
+  if (rest_ && rest_->current) {
+    for (size_t r = 0; r < rest_->results.size(); ++r) {
+      if (rest_->results[r] == i) return rest_->current->plan->outputs()[r];
+    }
+  }
+  ConstView view = view_of(results_[i]);
+  for (const Copy& copy : copies_) {
+    if (copy.result == i) view.data = owned_->data() + copy.offset;
+  }
+  return view;
+}
+
+void Plan::commit_states() {
+  for (size_t s = 0; s < graph_.states().size(); ++s) {
+    const State& state = graph_.states()[s];
+    const ConstView next = result(graph_.outputs().size() + s);
+    const ConstView now = view_of(state.value);
+    if (next.dtype != now.dtype || !(next.shape == now.shape)) {
+      fail("state \"{}\" is {}{}, its next value {}{}", graph_.value(state.value).name, name(now.dtype),
+           now.shape.str(), name(next.dtype), next.shape.str());
+    }
+    std::memcpy(const_cast<void*>(now.data), next.data, static_cast<size_t>(now.bytes()));
+  }
+}
+
+void Plan::reset_states() {
+  for (const State& state : graph_.states()) {
+    const ConstView now = view_of(state.value);
+    std::memcpy(const_cast<void*>(now.data), graph_.value(state.value).constant.raw(),
+                static_cast<size_t>(now.bytes()));
+  }
+  if (!rest_) return;
+  for (const auto& [key, child] : rest_->children) child.plan->reset_states();
+}
+
+int64_t Plan::arena_bytes() const { return arena_->size() + owned_->size() + workspace_->size(); }
+
+}  // namespace sparkpilot

@@ -1,0 +1,100 @@
+// A compiled graph: kernels chosen and prepared, every buffer's place fixed, steps in order.
+//
+// A plan covers the nodes whose shapes are known when it is made. Where a shape depends on a value (an operand computed
+// at run time, or an op such as NonZero), the plan ends there; what remains becomes a plan of its own once the value is
+// known, compiled by the same passes and kept by shape, so the next run with the same shapes finds it.
+//
+// `run` allocates nothing in a plan without such a continuation. One plan is used by one thread at a time.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/op.h"
+#include "passes/pass.h"
+#include "runtime/profile.h"
+
+namespace sparkpilot {
+
+// States by name, shared by all plans of a session: what one run leaves for the next.
+using StateStore = std::map<std::string, Tensor, std::less<>>;
+
+struct PlanOptions {
+  PassOptions passes;
+  std::string kernel;        // use this candidate wherever an op has it and it accepts ("reference")
+  bool keep_values = false;  // every value gets memory of its own and can be read after a run
+  bool profile = false;      // time every step
+  bool trace = false;        // and keep every event
+};
+
+class Plan {
+ public:
+  // Input shapes of the graph are bound. Fails (user) where a node cannot be run, naming it.
+  Plan(Graph graph, const PlanOptions& options, StateStore& states);
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // `inputs` in the order of the graph's inputs, with its shapes and dtypes; they must stay readable while it runs.
+  void run(std::span<const void* const> inputs);
+  // In the order of the graph's outputs; valid until the next run.
+  std::span<const ConstView> outputs() const { return outputs_; }
+  // Nodes in execution order with what they cost so far, continuations included.
+  void collect(Profile& profile) const;
+  // With keep_values: calls visit(name, view) for every named value of the last run.
+  void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
+
+  // The states of this plan get their first contents back.
+  void reset_states();
+  const Graph& graph() const { return graph_; }
+  int64_t arena_bytes() const;
+
+ private:
+  struct Step;
+  struct Storage;
+  struct Continuation;
+  class BodyRunner;
+
+  struct Copy {
+    size_t result;
+    int storage;
+    int64_t offset;
+  };
+
+  void choose_steps();
+  void find_blocked();
+  void add_step(NodeId id, bool dynamic);
+  void release_packed(const Step& step);
+  int new_storage(Storage storage, ValueId id);
+  void assign_storage();
+  void share_in_place();
+  void plan_memory();
+  void bind_step(Step& step);
+  int storage_of(ValueId id) const { return storage_index_[static_cast<size_t>(id.index)]; }
+  ConstView view_of(ValueId id) const;
+  ConstView result(size_t i) const;
+  void run_step(Step& step);
+  void run_rest();
+  void commit_states();
+
+  Graph graph_;
+  const PlanOptions& options_;
+  StateStore& states_;
+  std::vector<Step> steps_;
+  std::vector<Storage> storage_;
+  std::vector<int> storage_index_;  // by value; -1: none
+  std::vector<ValueId> results_;    // graph outputs, then next values of states
+  std::vector<Copy> copies_;        // results that are inputs or states
+  std::vector<int> readers_;        // by value: reads that have not packed it
+  std::vector<ConstView> outputs_;
+  std::unique_ptr<Buffer> arena_, owned_, workspace_;
+  std::unique_ptr<Continuation> rest_;
+  std::vector<TraceEvent> events_;
+};
+
+}  // namespace sparkpilot

@@ -1,0 +1,223 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "ir/infer.h"
+
+namespace sparkpilot {
+
+struct Session::Impl {
+  Graph graph;  // the source; moved into the plan where all shapes are fixed
+  bool fixed = false;
+  SessionOptions options;
+  PlanOptions plan_options;
+  StateStore states;
+  std::vector<TensorInfo> inputs, outputs;
+  std::vector<Tensor> memory;  // one an input
+  std::vector<const void*> pointers;
+  std::map<std::string, std::unique_ptr<Plan>> plans;  // by input shapes
+  Plan* plan = nullptr;                                // for the shapes bound now; null: to be found
+  bool ran = false;
+
+  size_t input_index(std::string_view name) const {
+    std::string names;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].name == name) return i;
+      names += (i ? ", " : "") + inputs[i].name;
+    }
+    fail("the model has no input \"{}\"; it has: {}", name, names);
+  }
+  size_t output_index(std::string_view name) const {
+    std::string names;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (outputs[i].name == name) return i;
+      names += (i ? ", " : "") + outputs[i].name;
+    }
+    fail("the model has no output \"{}\"; it has: {}", name, names);
+  }
+  void describe();
+  void bind_dims();
+  void set_shape(size_t i, const Shape& shape);
+  void compile();
+};
+
+void Session::Impl::describe() {
+  for (const ValueId id : graph.inputs()) {
+    const Value& v = graph.value(id);
+    inputs.push_back({v.name, v.dtype, v.declared.value_or(std::vector<Dim>{}), std::nullopt});
+  }
+  for (const Graph::Output& output : graph.outputs()) {
+    const Value& v = graph.value(output.value);
+    outputs.push_back({output.name, v.dtype, v.declared.value_or(std::vector<Dim>{}), std::nullopt});
+  }
+  memory.resize(inputs.size());
+  pointers.resize(inputs.size());
+}
+
+// Named dimensions get the sizes that the options give.
+void Session::Impl::bind_dims() {
+  for (const auto& [symbol, size] : options.dims) {
+    bool found = false;
+    for (TensorInfo& input : inputs) {
+      for (Dim& dim : input.dims) {
+        if (dim.symbol != symbol) continue;
+        if (size < 0) fail("dimension \"{}\" cannot be {}", symbol, size);
+        dim.size = size;
+        found = true;
+      }
+    }
+    if (!found) fail("no input has an open dimension named \"{}\"", symbol);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : inputs[i].dims) sizes.push_back(dim.size);
+    const bool open = std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; });
+    // No declared shape at all reads as a scalar, which is a shape too.
+    const bool declared = graph.value(graph.inputs()[i]).declared.has_value();
+    if (declared && !open) set_shape(i, Shape(std::span<const int64_t>(sizes)));
+  }
+}
+
+void Session::Impl::set_shape(size_t i, const Shape& shape) {
+  if (inputs[i].shape && *inputs[i].shape == shape) return;
+  bind_input(graph, graph.inputs()[i], shape);
+  inputs[i].shape = shape;
+  memory[i] = Tensor::zeros(inputs[i].dtype, shape);
+  pointers[i] = memory[i].raw();
+  plan = nullptr;
+  ran = false;
+}
+
+void Session::Impl::compile() {
+  std::string key;
+  bool all_fixed = true;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].shape) fail("input \"{}\" has open dimensions: give their sizes or its contents", inputs[i].name);
+    key += inputs[i].shape->str();
+    const auto& declared = graph.value(graph.inputs()[i]).declared;
+    all_fixed &=
+        declared && std::all_of(declared->begin(), declared->end(), [](const Dim& dim) { return dim.size >= 0; });
+  }
+  auto found = plans.find(key);
+  if (found == plans.end()) {
+    constexpr size_t kMaxPlans = 32;  // a stream of ever new shapes must not fill the memory
+    if (plans.size() >= kMaxPlans) plans.clear();
+    const ThreadScope scope(options.threads);
+    std::unique_ptr<Plan> made;
+    if (all_fixed) {
+      // Nothing will ask for another shape, so the weights may leave the source as they are packed. What set_shape
+      // still needs of it, the declared inputs, is kept.
+      Graph keep;
+      for (const ValueId id : graph.inputs()) {
+        const Value& v = graph.value(id);
+        keep.add_input(v.name, v.dtype, v.declared.value_or(std::vector<Dim>{}));
+      }
+      std::swap(graph, keep);
+      made = std::make_unique<Plan>(std::move(keep), plan_options, states);
+    } else {
+      made = std::make_unique<Plan>(graph, plan_options, states);
+    }
+    found = plans.emplace(key, std::move(made)).first;
+  }
+  plan = found->second.get();
+}
+
+Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<Impl>()) {
+  Impl& s = *impl_;
+  if (options.device != "auto" && options.device != "cpu") {
+    fail("device \"{}\" is not available: this version runs models on the CPU only", options.device);
+  }
+  if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
+  if (options.threads == 0) options.threads = available_processors();
+  s.graph = std::move(graph);
+  s.options = std::move(options);
+  if (!s.options.outputs.empty()) select_outputs(s.graph, s.options.outputs);
+  s.plan_options = {.passes = s.options.passes,
+                    .kernel = s.options.kernel,
+                    .keep_values = s.options.keep_values,
+                    .profile = s.options.profile || s.options.trace,
+                    .trace = s.options.trace};
+  s.describe();
+  s.bind_dims();
+  const bool bound =
+      std::all_of(s.inputs.begin(), s.inputs.end(), [](const TensorInfo& i) { return i.shape.has_value(); });
+  if (bound) s.compile();
+}
+
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+const std::vector<TensorInfo>& Session::inputs() const { return impl_->inputs; }
+const std::vector<TensorInfo>& Session::outputs() const { return impl_->outputs; }
+int Session::threads() const { return impl_->options.threads; }
+const Graph* Session::compiled_graph() const { return impl_->plan ? &impl_->plan->graph() : nullptr; }
+int64_t Session::arena_bytes() const { return impl_->plan ? impl_->plan->arena_bytes() : 0; }
+
+View Session::input(std::string_view name) {
+  const size_t i = impl_->input_index(name);
+  if (!impl_->inputs[i].shape) fail("input \"{}\" has open dimensions: set its shape first", name);
+  return impl_->memory[i].view();
+}
+
+void Session::set_shape(std::string_view name, const Shape& shape) {
+  impl_->set_shape(impl_->input_index(name), shape);
+}
+
+void Session::set_input(std::string_view name, const ConstView& value) {
+  const size_t i = impl_->input_index(name);
+  if (value.dtype != impl_->inputs[i].dtype) {
+    fail("input \"{}\" is {}, the model expects {}", name, sparkpilot::name(value.dtype),
+         sparkpilot::name(impl_->inputs[i].dtype));
+  }
+  impl_->set_shape(i, value.shape);
+  std::memcpy(impl_->memory[i].raw(), value.data, static_cast<size_t>(value.bytes()));
+}
+
+void Session::run() {
+  Impl& s = *impl_;
+  if (!s.plan) s.compile();
+  const ThreadScope scope(s.options.threads);
+  s.ran = false;
+  s.plan->run(s.pointers);
+  s.ran = true;
+}
+
+ConstView Session::output(std::string_view name) const {
+  const size_t i = impl_->output_index(name);
+  if (!impl_->ran) fail("output \"{}\" was asked for before run()", name);
+  return impl_->plan->outputs()[i];
+}
+
+std::vector<std::string> Session::states() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : impl_->states) names.push_back(name);
+  return names;
+}
+
+View Session::state(std::string_view name) {
+  const auto found = impl_->states.find(name);
+  if (found == impl_->states.end()) fail("the model has no state \"{}\"", name);
+  return found->second.view();
+}
+
+void Session::reset_states() {
+  // A plan keeps its states' first contents.
+  for (const auto& [key, plan] : impl_->plans) plan->reset_states();
+}
+
+Profile Session::profile() const {
+  Profile profile;
+  if (impl_->plan) impl_->plan->collect(profile);
+  return profile;
+}
+
+void Session::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {
+  if (!impl_->ran) fail("values were asked for before run()");
+  impl_->plan->visit_values(visit);
+}
+
+}  // namespace sparkpilot
