@@ -35,7 +35,9 @@ Buffer::Buffer(int64_t bytes) : size_(bytes) {
 Buffer::~Buffer() { std::free(data_); }
 
 Tensor::Tensor(DType dtype, const Shape& shape)
-    : Tensor(dtype, shape, std::make_shared<Buffer>(storage_bytes(dtype, shape.elements())), 0) {}
+    : Tensor(dtype, shape, std::make_shared<Buffer>(storage_bytes(dtype, shape.elements())), 0) {
+  if (bits(dtype) < 8 && bytes() > 0) static_cast<std::byte*>(data_)[bytes() - 1] = std::byte{0};
+}
 
 Tensor::Tensor(DType dtype, const Shape& shape, std::shared_ptr<Buffer> buffer, int64_t offset)
     : dtype_(dtype), shape_(shape), buffer_(std::move(buffer)), data_(buffer_->data() + offset) {

@@ -63,7 +63,7 @@ struct View {
 class Tensor {
  public:
   Tensor() = default;
-  // Uninitialised memory of its own.
+  // Uninitialised memory of its own; of packed types the last byte is zero, so bits behind the last element are too.
   Tensor(DType dtype, const Shape& shape);
   // Shares `buffer` from `offset`.
   Tensor(DType dtype, const Shape& shape, std::shared_ptr<Buffer> buffer, int64_t offset);
