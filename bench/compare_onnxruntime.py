@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""The speed of sparkpilot beside ONNX Runtime's, on the same machine, in turns.
+
+    make bench                                              everything below with the models it finds
+    .venv/bin/python bench/compare_onnxruntime.py [FILE...] [--processes N] [--json F] [--page docs/benchmarks.md]
+
+For every model and for 1 and 2 threads it starts the two engines one after the other, each in a process of its own,
+several times over; a figure is the median over the processes of each one's median latency, and each engine counts with
+its own better number of threads. Ratio: ONNX Runtime's time over ours, so above 1 sparkpilot is faster. Outputs of both
+on the same inputs are compared as well. Exit code 4 where outputs disagree or a figure misses --least.
+
+Without FILEs: the real networks under ../shared/assets where that folder is, and the full-size stand-in models, which
+are built into out/models first.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ASSETS = ROOT.parent / "shared/assets"
+REAL = ["openpilot_dm/dmonitoring_model_2021-06", "openpilot_dm/dmonitoring_model_v0.8.9_2021-08",
+        "controls_challenge/tinyphysics", "thirdparty/FastestDet", "thirdparty/ultraface_version-RFB-320_128",
+        "thirdparty/ultraface_version-slim-320", "wakeword/embedding_model", "wakeword/hey_comma"]
+STAND_INS = ["driving_vision", "driving_policy", "driving_supercombo", "dmonitoring_model"]
+
+
+def run(command):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: exit code {done.returncode}: {done.stderr.strip()[-400:]}")
+    return done.stdout
+
+
+def relative_l2(got, expected):
+    got, expected = got.astype(numpy.float64), expected.astype(numpy.float64)
+    return float(numpy.linalg.norm(got - expected) / max(numpy.linalg.norm(expected), 1e-30))
+
+
+class Engines:
+    def __init__(self, program, precision):
+        self.program, self.precision = program, precision
+
+    def ours(self, file, threads, runs):
+        """What `sparkpilot bench` says of one process."""
+        answer = json.loads(run([self.program, "bench", file, "--json", "--threads", threads, "--runs", runs,
+                                 "--warmup", max(3, runs // 10), "--precision", self.precision]))
+        return answer["models"][0]
+
+    @staticmethod
+    def theirs(file, threads, runs, *more):
+        return json.loads(run([sys.executable, ROOT / "bench/peer_onnxruntime.py", file, "--threads", threads,
+                               "--runs", runs, "--warmup", max(3, runs // 10), *more]))
+
+    def largest_error(self, file):
+        """The largest relative L2 error of an output against ONNX Runtime's, on the same inputs."""
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            peer = self.theirs(file, 1, 1, "--save", folder)
+            inputs = [word for i, name in enumerate(peer["inputs"])
+                      for word in ("--input", f"{name}={folder}/in_{i}.npy")]
+            run([self.program, "run", file, *inputs, "--output-dir", folder / "ours", "--precision", self.precision])
+            errors = []
+            for i, name in enumerate(peer["outputs"]):
+                got = numpy.load(folder / "ours" / (re.sub(r"[^A-Za-z0-9_.\-]", "_", name) + ".npy"))
+                expected = numpy.load(folder / f"out_{i}.npy")
+                if got.shape != expected.shape:
+                    raise RuntimeError(f"{file}: output {name} is {got.shape}, ONNX Runtime gives {expected.shape}")
+                errors.append(relative_l2(got, expected))
+            return max(errors)
+
+
+def find_models(program):
+    files = [ASSETS / f"{name}.onnx" for name in REAL if (ASSETS / f"{name}.onnx").is_file()]
+    if not files:
+        print(f"{ASSETS} is not there: no real networks", file=sys.stderr)
+    folder = ROOT / "out/models"
+    missing = [name for name in STAND_INS if not (folder / f"{name}.onnx").is_file()]
+    if missing:
+        run([program, "zoo", "build", *missing, "--out", folder])
+    return files + [folder / f"{name}.onnx" for name in STAND_INS]
+
+
+def measure(engines, files, options):
+    """Times in turns: for each round, model and number of threads first one engine, then the other, order swapped."""
+    # One short look decides how many runs fill the time of a process.
+    runs = {file: max(10, min(5000, int(1000 * options.seconds / engines.theirs(file, 1, 5)["p50_ms"])))
+            for file in files}
+    times = {file: {"sparkpilot": {}, "onnxruntime": {}} for file in files}
+    last = {}
+    for turn in range(options.processes):
+        for file in files:
+            for threads in options.threads:
+                pair = [("sparkpilot", engines.ours), ("onnxruntime", engines.theirs)]
+                for name, engine in pair if turn % 2 == 0 else reversed(pair):
+                    answer = engine(file, threads, runs[file])
+                    times[file][name].setdefault(threads, []).append(answer["p50_ms"])
+                    last[file, name, threads] = answer
+            print(f"\rround {turn + 1} of {options.processes}: {file.stem:<40}", end="", file=sys.stderr, flush=True)
+    print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+    return times, last
+
+
+def summarise(file, times, last, error):
+    row = {"model": file.stem, "file": os.path.relpath(file, ROOT), "relative_l2": error, "processes": times}
+    for name, by_threads in times.items():
+        medians = {threads: statistics.median(values) for threads, values in by_threads.items()}
+        best = min(medians, key=medians.get)
+        row[name] = {"p50_ms": medians[best], "threads": best, "p50_ms_by_threads": medians}
+    row["ratio"] = row["onnxruntime"]["p50_ms"] / row["sparkpilot"]["p50_ms"]
+    ours = last[file, "sparkpilot", row["sparkpilot"]["threads"]]
+    for key in ("flops", "roofline_share", "peak_memory_bytes"):
+        row[key] = ours.get(key)
+    return row
+
+
+def geometric_mean(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def table(rows):
+    lines = ["| model | sparkpilot ms (threads) | ONNX Runtime ms (threads) | ratio | share of the machine's limit "
+             "| relative L2 |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        ours, theirs, share = row["sparkpilot"], row["onnxruntime"], row["roofline_share"]
+        lines.append(f"| {row['model']} | {ours['p50_ms']:.3f} ({ours['threads']}) | {theirs['p50_ms']:.3f} "
+                     f"({theirs['threads']}) | {row['ratio']:.2f} | "
+                     f"{'not measured' if share is None else f'{share:.0%}'} | {row['relative_l2']:.1e} |")
+    lines.append(f"| **geometric mean** | | | **{geometric_mean([row['ratio'] for row in rows]):.2f}** | | |")
+    return "\n".join(lines)
+
+
+def machine():
+    model = re.search(r"^(?:model name|Model)\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    name = re.search(r'^PRETTY_NAME="?([^"\n]*)', pathlib.Path("/etc/os-release").read_text(), re.MULTILINE)
+    return {"cpu": model[1] if model else platform.machine(), "processors": len(os.sched_getaffinity(0)),
+            "system": name[1] if name else platform.system(), "load_at_start": os.getloadavg()[0]}
+
+
+def replace_table(page, text):
+    begin, end = "<!-- table: compare_onnxruntime.py -->", "<!-- end of table -->"
+    old = page.read_text()
+    if begin not in old or end not in old:
+        sys.exit(f"{page}: no place for the table ({begin} ... {end})")
+    page.write_text(old[:old.index(begin) + len(begin)] + "\n" + text + "\n" + old[old.index(end):])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--processes", type=int, default=5, help="processes of each engine (default 5)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="time of one process's runs (default 1)")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--precision", default="fp32", help="of sparkpilot; ONNX Runtime computes what the file says")
+    parser.add_argument("--tolerance", type=float, default=1e-4, help="largest relative L2 (default 1e-4)")
+    parser.add_argument("--least", type=float, help="exit with code 4 where the geometric mean is lower")
+    parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/sparkpilot")
+    parser.add_argument("--json", type=pathlib.Path, help="write everything measured here")
+    parser.add_argument("--page", type=pathlib.Path, help="write the table into this page, between its marks")
+    options = parser.parse_args()
+
+    engines = Engines(options.program, options.precision)
+    about = machine()
+    if about["load_at_start"] > 0.5:
+        print(f"the machine is busy (load {about['load_at_start']:.1f}): the figures will say little", file=sys.stderr)
+    files = [file.resolve() for file in options.files] or find_models(options.program)
+    errors = {file: engines.largest_error(file) for file in files}
+    times, last = measure(engines, files, options)
+    rows = [summarise(file, times[file], last, errors[file]) for file in files]
+
+    text = table(rows)
+    print(f"{about['cpu']}, {about['processors']} processors, {about['system']}; sparkpilot {options.precision} beside "
+          f"{last[files[0], 'onnxruntime', options.threads[0]]['engine']}; medians of {options.processes} processes\n")
+    print(text)
+    mean = geometric_mean([row["ratio"] for row in rows])
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps({"machine": about, "precision": options.precision, "models": rows,
+                                            "geometric_mean_ratio": mean}, indent=1) + "\n")
+    if options.page:
+        replace_table(options.page, text)
+    wrong = [row["model"] for row in rows if not row["relative_l2"] <= options.tolerance]
+    if wrong:
+        print(f"outputs differ by more than {options.tolerance:g}: {', '.join(wrong)}", file=sys.stderr)
+    return 4 if wrong or (options.least is not None and mean < options.least) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except RuntimeError as problem:
+        sys.exit(str(problem))
