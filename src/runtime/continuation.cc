@@ -148,6 +148,7 @@ void Plan::collect(Profile& profile) const {
     row.total_ns = step.total_ns;
     row.flops = step.cost.flops;
     row.bytes = step.cost.bytes;
+    row.weight_bytes = step.weight_bytes;
     profile.nodes.push_back(std::move(row));
   }
   for (TraceEvent event : events_) {

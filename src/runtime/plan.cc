@@ -138,6 +138,9 @@ void Plan::add_step(NodeId id, bool dynamic) {
     fail_at(graph_, id, error);
   }
   step.cost = cost_of(*node.op, problem);
+  for (const Tensor& constant : constants) {
+    if (constant.present()) step.weight_bytes += static_cast<double>(constant.bytes());
+  }
   for (const auto& [key, attribute] : node.attrs) {
     if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
       step.bodies.push_back(std::make_unique<BodyRunner>(*body, options_, states_));

@@ -28,6 +28,7 @@ struct Plan::Step {
   bool dynamic = false;
   bool skipped = false;  // a view: its output is its input's memory
   Cost cost;
+  double weight_bytes = 0;
   int64_t calls = 0, total_ns = 0;
 };
 
