@@ -1,0 +1,127 @@
+// The work behind load_onnx(): one Importer a name scope (the main graph, a body, the inside of a function call).
+//
+// Private to the room.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/graph.h"
+#include "onnx/proto.h"
+#include "onnx/tensor_proto.h"
+#include "onnx/wire.h"
+
+namespace sparkpilot {
+
+// A NodeProto without its attributes, which stay where they are.
+struct RawNode {
+  onnx::NodeProto proto;
+  std::string overload;
+  std::vector<Range> attributes;
+};
+RawNode parse_node(ByteSource& source, Range range);
+
+// An AttributeProto; its tensor, graph or sparse tensor stays where it is.
+struct RawAttribute {
+  onnx::AttributeProto proto;  // with the type of the filled field where the file does not say
+  std::optional<Range> tensor, graph, sparse;
+};
+RawAttribute parse_attribute(ByteSource& source, Range range);
+
+// A model-local function.
+struct Function {
+  std::string label;  // for messages
+  std::vector<std::string> inputs, outputs, attributes;
+  std::vector<RawNode> nodes;  // sorted
+  Attributes defaults;         // of the attributes that have one
+  std::map<std::string, int> opsets;
+};
+
+// What all scopes of one model share.
+struct Model {
+  ByteSource& source;
+  TensorReader tensors;
+  std::map<std::string, Function> functions;  // by function_key()
+  std::vector<std::string> calls;             // functions being inlined
+  int64_t nodes = 0;                          // imported so far
+};
+std::string function_key(const std::string& domain, const std::string& name, const std::string& overload);
+
+// Reads FunctionProto messages into model.functions.
+void read_functions(Model& model, const std::vector<Range>& ranges, const std::map<std::string, int>& model_opsets);
+
+// A sparse tensor as a dense one; `dims` of a hostile file may not make it large.
+TensorReader::Named read_sparse(Model& model, Range range);
+// The value of an attribute that is no graph.
+Attribute import_attribute(Model& model, const RawAttribute& raw);
+// An input of a body, whose type nobody declared.
+ValueId add_untyped_input(Graph& graph, std::string name, DType dtype);
+
+class Importer {
+ public:
+  Importer(Model& model, Graph& graph, std::map<std::string, int> opsets, int depth);
+
+  // A GraphProto with its inputs and outputs.
+  void import_graph(Range range);
+
+ private:
+  // The values that the bodies of one node use from around it.
+  using Captures = std::vector<ValueId>;
+  struct BodyGraph {
+    std::string attribute;
+    Graph graph;
+    std::map<ValueId, ValueId> captured;  // value of the graph around -> input of the body
+  };
+
+  void import_inputs(const onnx::GraphProto& proto);
+  void import_outputs(const onnx::GraphProto& proto);
+  void import_nodes(const std::vector<RawNode>& nodes);
+  void import_node(const RawNode& node);
+  void add_constant_node(const RawNode& node);
+  void add_op_node(const RawNode& node);
+  void inline_call(const RawNode& node, const std::string& key, const Function& function);
+
+  // Graphs go to `bodies`, everything else into the result. `op` is null in a call of a function.
+  Attributes import_attributes(const RawNode& node, const OpDef* op, std::vector<BodyGraph>& bodies,
+                               Captures& captures);
+  BodyGraph import_body(const RawAttribute& attribute, Captures& captures);
+  // Gives every body the same extra inputs and appends the captured values to the node's.
+  void join_bodies(std::vector<BodyGraph> bodies, const Captures& captures, Attributes& attrs,
+                   std::vector<ValueId>& inputs) const;
+
+  void define(const std::string& name, ValueId value);
+  std::vector<ValueId> inputs_of(const RawNode& node);
+  void define_outputs(const RawNode& node, const std::vector<ValueId>& values);
+  // The value of that name here or around; none where there is none. An absent id is an optional input of a function
+  // that the call left out.
+  std::optional<ValueId> lookup(const std::string& name);
+  std::optional<ValueId> capture(const std::string& name);
+  ValueId capture_value(ValueId outside);
+  std::string scoped(const std::string& name) const { return prefix_.empty() ? name : prefix_ + "/" + name; }
+  int opset(const std::string& domain) const;
+
+  Model& model_;
+  Graph& graph_;
+  std::map<std::string, int> opsets_;
+  int depth_;
+  std::unordered_map<std::string, ValueId> names_;
+  // Bodies only.
+  Importer* around_ = nullptr;
+  BodyGraph* body_ = nullptr;
+  Captures* captures_ = nullptr;
+  // Inside function calls only.
+  const Attributes* bound_ = nullptr;
+  std::string prefix_;
+};
+
+// The order in which nodes follow what they read; fails (user) on a cycle, naming a node on it. Files should be sorted
+// already, and those that are keep their order.
+std::vector<size_t> order_of(const std::vector<RawNode>& nodes);
+// A node's name for messages.
+std::string label_of(const RawNode& node);
+
+}  // namespace sparkpilot

@@ -1,0 +1,49 @@
+#include "onnx/source.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace sparkpilot {
+
+std::span<const std::byte> ArraySource::peek(int64_t offset, int64_t most) {
+  return bytes_.subspan(static_cast<size_t>(offset), static_cast<size_t>(most));
+}
+
+void ArraySource::read(int64_t offset, std::span<std::byte> out) {
+  if (offset < 0 || offset > size() || static_cast<int64_t>(out.size()) > size() - offset) {
+    fail("{} bytes wanted at offset {}, the model has {}", out.size(), offset, size());
+  }
+  if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+}
+
+std::span<const std::byte> FileSource::peek(int64_t offset, int64_t most) {
+  if (offset < window_at_ || offset >= window_at_ + window_size_) {
+    window_size_ = 0;
+    const int64_t size = std::min(kWindow, file_.size() - offset);
+    file_.read_at(offset, std::span(window_).first(static_cast<size_t>(size)));
+    window_at_ = offset;
+    window_size_ = size;
+  }
+  const int64_t inside = offset - window_at_;
+  return std::span<const std::byte>(window_).subspan(static_cast<size_t>(inside),
+                                                     static_cast<size_t>(std::min(most, window_size_ - inside)));
+}
+
+void FileSource::read(int64_t offset, std::span<std::byte> out) {
+  const auto wanted = static_cast<int64_t>(out.size());
+  if (wanted == 0) return;
+  if (wanted > kWindow / 4 || offset < 0 || offset > file_.size() - wanted) {
+    file_.read_at(offset, out);  // which also refuses what lies outside
+    return;
+  }
+  while (!out.empty()) {
+    const auto piece = peek(offset, static_cast<int64_t>(out.size()));
+    std::memcpy(out.data(), piece.data(), piece.size());
+    out = out.subspan(piece.size());
+    offset += static_cast<int64_t>(piece.size());
+  }
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,195 @@
+// conformance: runs ONNX's backend test cases and says which pass, which are skipped and why, and which fail.
+//
+//   conformance --cases DIR [--filter SUBSTR] [--kernel NAME] [--all] [--json]
+//
+// A case is a folder with model.onnx and test_data_set_*/{input,output}_N.pb. It is skipped only when the model holds
+// what sparkpilot refuses by design (sequences, strings, an op outside of the table); a wrong answer or any other
+// error is a failure. Tolerances are ONNX's own. Exit code 4 where a case failed.
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "ir/interpret.h"
+#include "ir/op.h"
+#include "onnx/import.h"
+#include "onnx/tensor_proto.h"
+
+namespace fs = std::filesystem;
+
+namespace sparkpilot {
+namespace {
+
+constexpr double kRelative = 1e-3, kAbsolute = 1e-7;
+
+// For the signal handler: the case that is running.
+char running_case[512];
+
+void on_crash(int signal) {
+  const char text[] = "\ncrashed in case ";
+  [[maybe_unused]] ssize_t put = ::write(2, text, sizeof text - 1);
+  put = ::write(2, running_case, std::strlen(running_case));
+  put = ::write(2, "\n", 1);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+struct Outcome {
+  enum Kind { passed, skipped, failed } kind = passed;
+  std::string name, reason;
+};
+
+// Empty where the tensors agree.
+std::string difference(const Tensor& got, const Tensor& expected) {
+  if (got.dtype() != expected.dtype() || !(got.shape() == expected.shape())) {
+    return fmt::format("is {}{}, expected {}{}", name(got.dtype()), got.shape().str(), name(expected.dtype()),
+                       expected.shape().str());
+  }
+  for (int64_t i = 0; i < expected.elements(); ++i) {
+    const double a = load_element(got.dtype(), got.raw(), i), b = load_element(expected.dtype(), expected.raw(), i);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (!(std::abs(a - b) <= kAbsolute + kRelative * std::abs(b)) || std::isinf(a) || std::isinf(b)) {
+      return fmt::format("element {} is {:.9g}, expected {:.9g}", i, a, b);
+    }
+  }
+  return {};
+}
+
+std::vector<std::pair<std::string, Tensor>> load_tensors(const fs::path& folder, const char* stem) {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (int i = 0;; ++i) {
+    const fs::path path = folder / fmt::format("{}_{}.pb", stem, i);
+    if (!fs::exists(path)) return out;
+    std::string name;
+    Tensor tensor = load_tensor_proto(path, &name);
+    out.emplace_back(std::move(name), std::move(tensor));
+  }
+}
+
+std::string run_data_set(const Graph& graph, const fs::path& folder, std::string_view kernel) {
+  const auto given = load_tensors(folder, "input"), expected = load_tensors(folder, "output");
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const std::string& wanted = graph.value(graph.inputs()[i]).name;
+    const auto named = std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.first == wanted; });
+    if (named != given.end()) inputs.push_back(named->second);
+    else if (i < given.size()) inputs.push_back(given[i].second);
+    else return fmt::format("no data for input \"{}\"", wanted);
+  }
+  const std::vector<Tensor> got = interpret(graph, inputs, nullptr, kernel);
+  if (got.size() != expected.size()) return fmt::format("{} outputs, expected {}", got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const std::string text = difference(got[i], expected[i].second);
+    if (!text.empty()) return fmt::format("output \"{}\" {}", graph.outputs()[i].name, text);
+  }
+  return {};
+}
+
+Outcome run_case(const fs::path& folder, const std::string& name, std::string_view kernel) {
+  Outcome outcome{Outcome::passed, name, {}};
+  std::snprintf(running_case, sizeof running_case, "%s", name.c_str());
+  try {
+    const Graph graph = load_onnx(folder / "model.onnx");
+    bool any = false;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (!entry.is_directory()) continue;
+      any = true;
+      outcome.reason = run_data_set(graph, entry.path(), kernel);
+      if (!outcome.reason.empty()) break;
+    }
+    if (!any) outcome.reason = "has no data";
+    if (!outcome.reason.empty()) outcome.kind = Outcome::failed;
+  } catch (const Unsupported& error) {
+    outcome.kind = Outcome::skipped;
+    outcome.reason = error.what();
+  } catch (const std::exception& error) {
+    outcome.kind = Outcome::failed;
+    outcome.reason = error.what();
+  }
+  // The file is known from the case's name.
+  const std::string prefix = (folder / "model.onnx").string() + ": ";
+  if (outcome.reason.starts_with(prefix)) outcome.reason.erase(0, prefix.size());
+  return outcome;
+}
+
+std::vector<fs::path> find_cases(const fs::path& root) {
+  std::vector<fs::path> out;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (entry.path().filename() == "model.onnx") out.push_back(entry.path().parent_path());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void print_text(const std::vector<Outcome>& outcomes, bool all, double seconds) {
+  constexpr const char* kWords[] = {"pass", "skip", "FAIL"};
+  int counts[3] = {};
+  for (const Outcome& outcome : outcomes) {
+    ++counts[outcome.kind];
+    if (all || outcome.kind == Outcome::failed) {
+      fmt::print("{} {}{}{}\n", kWords[outcome.kind], outcome.name, outcome.reason.empty() ? "" : ": ", outcome.reason);
+    }
+  }
+  fmt::print("{} cases: {} passed, {} skipped, {} failed in {:.1f} s\n", outcomes.size(), counts[0], counts[1],
+             counts[2], seconds);
+}
+
+void print_json(const std::vector<Outcome>& outcomes) {
+  constexpr const char* kWords[] = {"passed", "skipped", "failed"};
+  nlohmann::json document{{"passed", 0}, {"skipped", 0}, {"failed", 0}, {"cases", nlohmann::json::array()}};
+  for (const Outcome& outcome : outcomes) {
+    document[kWords[outcome.kind]] = document[kWords[outcome.kind]].get<int>() + 1;
+    document["cases"].push_back(
+        {{"name", outcome.name}, {"outcome", kWords[outcome.kind]}, {"reason", outcome.reason}});
+  }
+  fmt::print("{}\n", document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Runs ONNX's backend test cases."};
+  std::string cases, kernel;
+  std::vector<std::string> filters;
+  bool all = false, json = false;
+  app.add_option("--cases", cases, "folder that holds cases, at any depth")->required();
+  app.add_option("--filter", filters, "only cases whose name contains one of these");
+  app.add_option("--kernel", kernel, "the candidate to use where an op has it, such as reference");
+  app.add_flag("--all", all, "print passed and skipped cases too");
+  app.add_flag("--json", json, "one JSON document");
+  CLI11_PARSE(app, argc, argv);
+
+  for (const int signal : {SIGSEGV, SIGFPE, SIGABRT, SIGBUS, SIGILL}) std::signal(signal, on_crash);
+  const int64_t start = now_ns();
+  std::vector<Outcome> outcomes;
+  for (const fs::path& folder : find_cases(cases)) {
+    const std::string name = fs::relative(folder, cases).string();
+    const bool wanted = filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const auto& text) {
+                          return name.find(text) != std::string::npos;
+                        });
+    if (wanted) outcomes.push_back(run_case(folder, name, kernel));
+  }
+  if (json) print_json(outcomes);
+  else print_text(outcomes, all, static_cast<double>(now_ns() - start) * 1e-9);
+  return std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.kind == Outcome::failed; }) ? 4
+                                                                                                                   : 0;
+}
+
+}  // namespace
+}  // namespace sparkpilot
+
+int main(int argc, char** argv) {
+  try {
+    return sparkpilot::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "conformance: {}\n", error.what());
+    return 2;
+  }
+}
