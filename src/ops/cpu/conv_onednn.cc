@@ -1,6 +1,5 @@
 #include "ops/cpu/conv_onednn.h"
 
-#include "hw/cpu.h"
 #include "ops/cpu/conv_shape.h"
 
 namespace sparkpilot {
@@ -76,27 +75,20 @@ Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
 
 bool types_fit(const Problem& p) {
   const DType x = p.inputs[0].dtype, w = p.inputs[1].dtype;
-  if (x != DType::f32 && !(x == DType::bf16 && cpu_features().avx512_bf16)) return false;
+  if (!onednn::computes(x)) return false;
   if (w != x && !(p.is_constant(1) && (w == DType::f16 || w == DType::bf16 || w == DType::f32))) return false;
   return !p.has(2) || p.inputs[2].dtype == DType::f32 || p.is_constant(2);
-}
-
-// A constant in the wanted dtype, or the run-time input, which has it already.
-onednn::State::Slot parameter(onednn::State& state, const Problem& p, size_t i, DType dtype, const Desc& desc) {
-  if (!p.is_constant(i)) return state.input(static_cast<int>(i), desc);
-  state.consumed |= uint64_t{1} << i;
-  return state.constant(p.constants[i].dtype() == dtype ? p.constants[i] : convert(p.constants[i], dtype), desc);
 }
 
 template <typename Primitive>
 std::unique_ptr<KernelState> prepare(const Problem& p, const Operands& o, const onednn::DescOf<Primitive>& desc) {
   auto state = std::make_unique<onednn::State>();
   const auto src = state->convert(state->input(0, o.src), desc.src_desc());
-  const auto weights = state->convert(parameter(*state, p, 1, p.inputs[0].dtype, o.weights), desc.weights_desc());
+  const auto weights = state->convert(state->parameter(p, 1, p.inputs[0].dtype, o.weights), desc.weights_desc());
   const auto y = state->output(0, o.dst);
   const auto dst = desc.dst_desc() == o.dst ? y : state->scratch(desc.dst_desc());
   std::vector<onednn::State::Argument> arguments{{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}};
-  if (p.has(2)) arguments.push_back({DNNL_ARG_BIAS, parameter(*state, p, 2, DType::f32, o.bias)});
+  if (p.has(2)) arguments.push_back({DNNL_ARG_BIAS, state->parameter(p, 2, DType::f32, o.bias)});
   state->step(Primitive(desc), desc, std::move(arguments));
   if (dst != y) state->reorder(dst, y);
   return state;

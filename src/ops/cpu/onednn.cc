@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "hw/cpu.h"
 
 namespace sparkpilot::onednn {
 namespace {
@@ -60,8 +61,24 @@ Desc strided(DType dtype, const Dims& dims, const Dims& strides) { return Desc(d
 
 Desc any(DType dtype, const Dims& dims) { return Desc(dims, type_of(dtype).value(), dnnl::memory::format_tag::any); }
 
-dnnl::primitive_attr attributes() {
+void PostOps::eltwise(dnnl::algorithm algorithm, float alpha, float beta) {
+#if DNNL_VERSION_MAJOR >= 3
+  ops_.append_eltwise(algorithm, alpha, beta);
+#else
+  ops_.append_eltwise(1.0f, algorithm, alpha, beta);
+#endif
+}
+
+int PostOps::binary(dnnl::algorithm algorithm, const Desc& operand) {
+  ops_.append_binary(algorithm, operand);
+  return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops_.len() - 1) | DNNL_ARG_SRC_1;
+}
+
+bool computes(DType dtype) { return dtype == DType::f32 || (dtype == DType::bf16 && cpu_features().avx512_bf16); }
+
+dnnl::primitive_attr attributes(const PostOps& post_ops) {
   dnnl::primitive_attr attr;
+  attr.set_post_ops(post_ops.get());
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
 }
@@ -136,6 +153,13 @@ State::Slot State::scratch(const Desc& desc) {
 
 State::Slot State::constant(const Tensor& tensor, const Desc& desc) {
   return add(desc, Home::fixed, 0, tensor.raw(), tensor);
+}
+
+State::Slot State::parameter(const Problem& p, int index, DType dtype, const Desc& desc) {
+  const auto i = static_cast<size_t>(index);
+  if (!p.is_constant(i)) return input(index, desc);
+  consumed |= uint64_t{1} << i;
+  return constant(p.constants[i].dtype() == dtype ? p.constants[i] : sparkpilot::convert(p.constants[i], dtype), desc);
 }
 
 State::Slot State::convert(Slot slot, const Desc& wanted) {

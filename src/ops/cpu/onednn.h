@@ -34,8 +34,23 @@ Desc any(DType dtype, const Dims& dims);
 // An absent operand.
 inline Desc none() { return {}; }
 
-// Attributes for user-mode scratchpads, and nothing else.
-dnnl::primitive_attr attributes();
+// What a primitive does to each result before it stores it, in order.
+class PostOps {
+ public:
+  void eltwise(dnnl::algorithm algorithm, float alpha = 0, float beta = 0);
+  // Returns the name of the argument that carries the other operand.
+  int binary(dnnl::algorithm algorithm, const Desc& operand);
+  const dnnl::post_ops& get() const { return ops_; }
+
+ private:
+  dnnl::post_ops ops_;
+};
+
+// Attributes with post-ops and scratchpads given by the user.
+dnnl::primitive_attr attributes(const PostOps& post_ops = {});
+
+// Whether oneDNN computes fast on this dtype here: f32, and bf16 where the processor has it.
+bool computes(DType dtype);
 
 // A convolution's window in oneDNN's terms: dilations count from 0 there.
 struct WindowArgs {
@@ -76,6 +91,9 @@ class State final : public KernelState {
   Slot scratch(const Desc& desc);
   // A constant's bytes, which the state keeps alive.
   Slot constant(const Tensor& tensor, const Desc& desc);
+  // Input `index` as `dtype`: the constant, converted where need be and marked as consumed, or the call's input, which
+  // must have that dtype.
+  Slot parameter(const Problem& p, int index, DType dtype, const Desc& desc);
   // `slot` in another format: the slot itself where nothing is to do, packed at once for a constant, else a reorder at
   // each run.
   Slot convert(Slot slot, const Desc& wanted);
