@@ -1,0 +1,127 @@
+#include "ops/cpu/vector_math.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/vector_convert.cc"
+#include "hwy/foreach_target.h"
+// Behind foreach_target.h, as Highway asks.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparkpilot {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {  // the names are this file's own, in every target
+
+// F16C, AVX-512 and NEON convert halves in hardware, rounding to nearest even; elsewhere the scalar functions serve.
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON)
+#define SPARKPILOT_HARDWARE_HALF 1
+#else
+#define SPARKPILOT_HARDWARE_HALF 0
+#endif
+
+void from_half_impl(const Half* in, float* out, int64_t n) {
+  int64_t i = 0;
+#if SPARKPILOT_HARDWARE_HALF
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* halves = reinterpret_cast<const hwy::float16_t*>(in);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::PromoteTo(d, hn::LoadU(dh, halves + i)), d, out + i);
+#endif
+  for (; i < n; ++i) out[i] = in[i];
+}
+
+void to_half_impl(const float* in, Half* out, int64_t n) {
+  int64_t i = 0;
+#if SPARKPILOT_HARDWARE_HALF
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<hwy::float16_t, decltype(d)> dh;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto* halves = reinterpret_cast<hwy::float16_t*>(out);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::DemoteTo(dh, hn::LoadU(d, in + i)), dh, halves + i);
+#endif
+  for (; i < n; ++i) out[i] = Half(in[i]);
+}
+
+void from_bfloat16_impl(const BFloat16* in, float* out, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<uint16_t, decltype(d)> ds;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto* words = reinterpret_cast<const uint16_t*>(in);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(ds, words + i)))), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = in[i];
+}
+
+void to_bfloat16_impl(const float* in, BFloat16* out, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<uint16_t, decltype(d)> ds;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto* words = reinterpret_cast<uint16_t*>(out);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto x = hn::LoadU(d, in + i);
+    const auto bits = hn::BitCast(du, x);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
+    const auto nan = hn::RebindMask(du, hn::IsNaN(x));
+    const auto high = hn::ShiftRight<16>(hn::IfThenElse(nan, hn::Or(bits, hn::Set(du, 0x400000)), rounded));
+    hn::StoreU(hn::DemoteTo(ds, hn::BitCast(di, high)), ds, words + i);
+  }
+  for (; i < n; ++i) out[i] = BFloat16(in[i]);
+}
+
+template <typename T>
+HWY_INLINE void from_integer(const T* in, float* out, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<T, decltype(d)> dt;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    if constexpr (sizeof(T) == 4) hn::StoreU(hn::ConvertTo(d, hn::LoadU(dt, in + i)), d, out + i);
+    else hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(dt, in + i))), d, out + i);
+  }
+  for (; i < n; ++i) out[i] = static_cast<float>(in[i]);
+}
+void from_u8_impl(const uint8_t* in, float* out, int64_t n) { from_integer(in, out, n); }
+void from_i8_impl(const int8_t* in, float* out, int64_t n) { from_integer(in, out, n); }
+void from_i32_impl(const int32_t* in, float* out, int64_t n) { from_integer(in, out, n); }
+
+#undef SPARKPILOT_HARDWARE_HALF
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sparkpilot
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sparkpilot {
+
+HWY_EXPORT(from_half_impl);
+HWY_EXPORT(to_half_impl);
+HWY_EXPORT(from_bfloat16_impl);
+HWY_EXPORT(to_bfloat16_impl);
+HWY_EXPORT(from_u8_impl);
+HWY_EXPORT(from_i8_impl);
+HWY_EXPORT(from_i32_impl);
+
+void half_to_float_n(const Half* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_half_impl)(in, out, n); }
+void float_to_half_n(const float* in, Half* out, int64_t n) { HWY_DYNAMIC_DISPATCH(to_half_impl)(in, out, n); }
+void bfloat16_to_float_n(const BFloat16* in, float* out, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(from_bfloat16_impl)(in, out, n);
+}
+void float_to_bfloat16_n(const float* in, BFloat16* out, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(to_bfloat16_impl)(in, out, n);
+}
+void u8_to_float_n(const uint8_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_u8_impl)(in, out, n); }
+void i8_to_float_n(const int8_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_i8_impl)(in, out, n); }
+void i32_to_float_n(const int32_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_i32_impl)(in, out, n); }
+
+}  // namespace sparkpilot
+#endif  // HWY_ONCE

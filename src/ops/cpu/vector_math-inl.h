@@ -1,0 +1,297 @@
+// Highway vectors of the functions in vector_math.h, for kernels that keep their data in registers: include it inside a
+// foreach_target file, after hwy/highway.h. Coefficients are minimax fits (weighted for relative error) made for this
+// project; ranges are reduced as in W. J. Cody and W. Waite, "Software manual for the elementary functions", 1980.
+#if defined(SPARKPILOT_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARKPILOT_VECTOR_MATH_INL_H_
+#undef SPARKPILOT_VECTOR_MATH_INL_H_
+#else
+#define SPARKPILOT_VECTOR_MATH_INL_H_
+#endif
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparkpilot {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// x86's minps and maxps return their second operand when one is NaN; elsewhere it is said aloud.
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#define SPARKPILOT_MIN_KEEPS_SECOND_NAN 1
+#else
+#define SPARKPILOT_MIN_KEEPS_SECOND_NAN 0
+#endif
+
+// max(bound, x) and min(bound, x), NaN where x is; `bound` is no NaN.
+template <class V>
+HWY_INLINE V max_keep_nan(V bound, V x) {
+#if SPARKPILOT_MIN_KEEPS_SECOND_NAN
+  return hn::Max(bound, x);
+#else
+  return hn::IfThenElse(hn::Lt(x, bound), bound, x);
+#endif
+}
+template <class V>
+HWY_INLINE V min_keep_nan(V bound, V x) {
+#if SPARKPILOT_MIN_KEEPS_SECOND_NAN
+  return hn::Min(bound, x);
+#else
+  return hn::IfThenElse(hn::Lt(bound, x), bound, x);
+#endif
+}
+#undef SPARKPILOT_MIN_KEEPS_SECOND_NAN
+
+template <class D, class V>
+HWY_INLINE V clamp_keep_nan(D d, V x, float low, float high) {
+  return max_keep_nan(hn::Set(d, low), min_keep_nan(hn::Set(d, high), x));
+}
+
+// c[0] + c[1] x + ... by Horner's rule.
+template <class D, class V, size_t N>
+HWY_INLINE V polynomial(D d, V x, const float (&c)[N]) {
+  V y = hn::Set(d, c[N - 1]);
+  for (size_t i = N - 1; i-- > 0;) y = hn::MulAdd(y, x, hn::Set(d, c[i]));
+  return y;
+}
+
+// x = n ln 2 + r, |r| <= ln 2 / 2. `shifted` holds n in its low mantissa bits (it is n + 1.5 * 2^23).
+template <class D, class V>
+HWY_INLINE V reduce_exp(D d, V x, V& shifted, V& n) {
+  const V magic = hn::Set(d, 12582912.0f);
+  shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
+  n = hn::Sub(shifted, magic);
+  const V r = hn::NegMulAdd(n, hn::Set(d, 0.693145751953125f), x);  // 16 bits: exact for |n| < 256 without FMA too
+  return hn::NegMulAdd(n, hn::Set(d, 1.42860682030941723e-6f), r);
+}
+
+// exp(r) - 1 for |r| <= ln 2 / 2.
+template <class D, class V>
+HWY_INLINE V expm1_core(D d, V r) {
+  const float q[] = {4.999999815e-01f, 1.666654342e-01f, 4.166720071e-02f, 8.366547128e-03f, 1.388251647e-03f};
+  return hn::MulAdd(hn::Mul(r, r), polynomial(d, r, q), r);
+}
+
+// exp with results under 2^-126.5 flushed to zero and those over 2^127.5 made infinite: what the functions built on exp
+// and softmax need, four instructions shorter than exp.
+template <class D, class V>
+HWY_INLINE V exp_flushed(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  V shifted, n;
+  const V r = reduce_exp(d, clamp_keep_nan(d, x, -88.0f, 89.0f), shifted, n);
+  const V p = hn::Add(expm1_core(d, r), hn::Set(d, 1.0f));
+  // n + 127 as an exponent: 0 for n = -127 (zero), 255 for n = 128 (infinity).
+  const auto scale = hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)), hn::Set(di, 0x3f800000));
+  return hn::Mul(p, hn::BitCast(d, scale));
+}
+
+// 2^n for the integers n held by `shifted`, as two factors that are both normal for n in [-252, 254].
+template <class D, class V>
+HWY_INLINE void powers_of_two(D d, V shifted, V& first, V& second) {
+  const hn::RebindToSigned<D> di;
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::Set(di, 0x4b400000));
+  const auto half = hn::ShiftRight<1>(n);
+  const auto bias = hn::Set(di, 127);
+  first = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  second = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(n, half), bias)));
+}
+
+template <class D, class V>
+HWY_INLINE V exp(D d, V x) {
+  V shifted, n, first, second;
+  const V r = reduce_exp(d, clamp_keep_nan(d, x, -104.0f, 89.0f), shifted, n);
+  powers_of_two(d, shifted, first, second);
+  const V p = hn::Add(expm1_core(d, r), hn::Set(d, 1.0f));
+  return hn::Mul(hn::Mul(p, first), second);
+}
+
+template <class D, class V>
+HWY_INLINE V expm1(D d, V x) {
+  V shifted, n, first, second;
+  const V r = reduce_exp(d, clamp_keep_nan(d, x, -40.0f, 89.0f), shifted, n);
+  powers_of_two(d, shifted, first, second);
+  const V m = expm1_core(d, r);
+  // 2^n (m + 1) - 1 = 2^n m + (2^n - 1); for n = 0 that is m itself, where the cancellation would be. For large n the
+  // second power is applied last, so that nothing overflows early: the lost 1 is below rounding there.
+  const V power = hn::Mul(first, second);
+  const V small = hn::MulAdd(power, m, hn::Sub(power, hn::Set(d, 1.0f)));
+  const V large = hn::Mul(hn::MulAdd(first, m, first), second);
+  const V y = hn::IfThenElse(hn::Gt(n, hn::Set(d, 64.0f)), large, small);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, y);  // keeps -0
+}
+
+// log(m) with the exponent's part added: x = m 2^e, m in [sqrt(1/2), sqrt(2)).
+template <class D, class V>
+HWY_INLINE V log_positive(D d, V x, V extra_exponent) {
+  const hn::RebindToSigned<D> di;
+  const auto bits = hn::BitCast(di, x);
+  const auto root = hn::Set(di, 0x3f3504f3);  // sqrt(1/2)
+  const auto exponent = hn::ShiftRight<23>(hn::Sub(bits, root));
+  const V m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(exponent)));
+  const V e = hn::Add(hn::ConvertTo(d, exponent), extra_exponent);
+  const V f = hn::Sub(m, hn::Set(d, 1.0f));
+  const float q[] = {3.333331260e-01f,  -2.500000959e-01f, 2.000211914e-01f,  -1.666799679e-01f, 1.421954247e-01f,
+                     -1.240556399e-01f, 1.188821541e-01f,  -1.167583843e-01f, 6.746750466e-02f};
+  const V f2 = hn::Mul(f, f);
+  V y = hn::Mul(hn::Mul(polynomial(d, f, q), f), f2);
+  y = hn::MulAdd(e, hn::Set(d, 1.42860682030941723e-6f), y);
+  y = hn::NegMulAdd(hn::Set(d, 0.5f), f2, y);
+  return hn::MulAdd(e, hn::Set(d, 0.693145751953125f), hn::Add(f, y));
+}
+
+template <class D, class V>
+HWY_INLINE V log(D d, V x) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const V zero = hn::Zero(d);
+  const auto denormal = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
+  const V scaled = hn::IfThenElse(denormal, hn::Mul(x, hn::Set(d, 0x1p23f)), x);
+  V y = log_positive(d, scaled, hn::IfThenElseZero(denormal, hn::Set(d, -23.0f)));
+  y = hn::IfThenElse(hn::Lt(x, hn::Set(d, infinity)), y, x);  // infinity and NaN give themselves
+  y = hn::IfThenElse(hn::Eq(x, zero), hn::Set(d, -infinity), y);
+  return hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
+}
+
+// log(1 + y) for y in [0, 1]: the rounding of 1 + y is put back to first order.
+template <class D, class V>
+HWY_INLINE V log1p_unit(D d, V y) {
+  const V one = hn::Set(d, 1.0f);
+  const V u = hn::Add(one, y);
+  const V lost = hn::Sub(y, hn::Sub(u, one));
+  return hn::Add(log_positive(d, u, hn::Zero(d)), hn::Div(lost, u));
+}
+
+// x P(x^2) / Q(x^2), clamped where tanh (erf) rounds to one; the fit leans over one there by 2.5e-7, so that the
+// clamped result is exactly one.
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  const float p[] = {9.999999932e-01f,  1.308278931e-01f, 3.102585118e-03f, 1.113966958e-05f,
+                     -2.016307452e-08f, 5.245430993e-11f, -8.391045225e-14f};
+  const float q[] = {1.0f, 4.641611624e-01f, 2.448973996e-02f, 2.544133074e-04f};
+  const V c = clamp_keep_nan(d, x, -9.01f, 9.01f);
+  const V t = hn::Mul(c, c);
+  const V y = hn::Div(hn::Mul(c, polynomial(d, t, p)), polynomial(d, t, q));
+  return clamp_keep_nan(d, y, -1.0f, 1.0f);
+}
+
+template <class D, class V>
+HWY_INLINE V erf(D d, V x) {
+  const float p[] = {1.128379145e+00f, 1.907460893e-01f, 5.278821468e-02f,
+                     3.778510003e-03f, 2.848996008e-04f, 2.044293969e-06f};
+  const float q[] = {1.0f, 5.023770414e-01f, 1.142445295e-01f, 1.499549445e-02f, 1.165129516e-03f, 3.803102440e-05f};
+  const V c = clamp_keep_nan(d, x, -3.92f, 3.92f);
+  const V t = hn::Mul(c, c);
+  const V y = hn::Div(hn::Mul(c, polynomial(d, t, p)), polynomial(d, t, q));
+  return clamp_keep_nan(d, y, -1.0f, 1.0f);
+}
+
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  return hn::Div(one, hn::Add(one, exp_flushed(d, hn::Neg(x))));
+}
+
+// x * sigmoid(alpha x)
+template <class D, class V>
+HWY_INLINE V silu(D d, V x, V alpha) {
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp_flushed(d, hn::Neg(hn::Mul(alpha, x)))));
+}
+
+// (1 + tanh(u)) / 2 = sigmoid(2 u): one exp, and no cancellation for negative x.
+template <class D, class V>
+HWY_INLINE V gelu_tanh(D d, V x) {
+  const V cubic =
+      hn::MulAdd(hn::Mul(x, x), hn::Set(d, -2.0f * 0.7978845608f * 0.044715f), hn::Set(d, -2.0f * 0.7978845608f));
+  return hn::Div(x, hn::Add(hn::Set(d, 1.0f), exp_flushed(d, hn::Mul(x, cubic))));
+}
+
+template <class D, class V>
+HWY_INLINE V gelu_erf(D d, V x) {
+  const V half = hn::Mul(x, hn::Set(d, 0.5f));
+  return hn::MulAdd(half, erf(d, hn::Mul(x, hn::Set(d, 0.70710678118654752f))), half);
+}
+
+template <class D, class V>
+HWY_INLINE V softplus(D d, V x) {
+  const V tail = log1p_unit(d, exp_flushed(d, hn::Neg(hn::Abs(x))));
+  return hn::Add(max_keep_nan(hn::Zero(d), x), tail);
+}
+
+// tanh(log(1 + e)) = e (e + 2) / (e (e + 2) + 2) with e = exp(x); one for x > 20.
+template <class D, class V>
+HWY_INLINE V mish(D d, V x) {
+  const V e = exp_flushed(d, min_keep_nan(hn::Set(d, 20.0f), x));
+  const V n = hn::Mul(e, hn::Add(e, hn::Set(d, 2.0f)));
+  return hn::Mul(x, hn::Div(n, hn::Add(n, hn::Set(d, 2.0f))));
+}
+
+// sin(x + quarter_turns pi/2). Arguments over 30,000, where the reduction in float loses bits, and infinities go
+// through the C library, a whole vector at a time.
+template <class D, class V>
+HWY_INLINE V sin_quarter(D d, V x, int quarter_turns) {
+  if (!hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, HWY_NATIVE_FMA ? 30000.0f : 4000.0f)))) {
+    HWY_ALIGN float lanes[HWY_MAX_BYTES / sizeof(float)];
+    hn::Store(x, d, lanes);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = quarter_turns ? std::cos(lanes[i]) : std::sin(lanes[i]);
+    return hn::Load(d, lanes);
+  }
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772367581343f), magic);
+  const V n = hn::Sub(shifted, magic);
+#if !HWY_NATIVE_FMA
+  // The products must be exact: short parts.
+  V r = hn::NegMulAdd(n, hn::Set(d, 1.5703125f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 4.83751296997070312e-4f), r);
+  r = hn::NegMulAdd(n, hn::Set(d, 7.54953362047672272e-8f), r);
+  r = hn::NegMulAdd(n, hn::Set(d, 2.56334406825708960e-12f), r);
+#else
+  V r = hn::NegMulAdd(n, hn::Set(d, 1.57079637050628662f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -4.37113900018624283e-8f), r);
+  r = hn::NegMulAdd(n, hn::Set(d, -1.71512430894030146e-15f), r);
+#endif
+  const V t = hn::Mul(r, r);
+  const float s[] = {-1.666665460e-01f, 8.332160163e-03f, -1.951520031e-04f};
+  const float c[] = {4.166664567e-02f, -1.388731544e-03f, 2.443306230e-05f};
+  const V sine = hn::MulAdd(hn::Mul(r, t), polynomial(d, t, s), r);
+  const V cosine = hn::MulAdd(hn::Mul(t, t), polynomial(d, t, c), hn::NegMulAdd(hn::Set(d, 0.5f), t, hn::Set(d, 1.0f)));
+  const auto quadrant = hn::Add(hn::BitCast(di, shifted), hn::Set(di, quarter_turns));
+  const auto odd = hn::Eq(hn::And(quadrant, hn::Set(di, 1)), hn::Set(di, 1));
+  const auto sign = hn::ShiftLeft<30>(hn::And(quadrant, hn::Set(di, 2)));
+  const V y = hn::IfThenElse(hn::RebindMask(d, odd), cosine, sine);
+  return hn::Xor(y, hn::BitCast(d, sign));
+}
+
+// --- arrays of any length
+inline constexpr size_t kTailBytes = HWY_MAX_BYTES;
+
+// The first `n` lanes (fewer than a vector) from memory, zeros behind, without touching what lies after them.
+template <class D>
+HWY_INLINE hn::Vec<D> load_first(D d, const float* p, size_t n) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float lanes[kTailBytes / sizeof(float)] = {};
+  std::memcpy(lanes, p, n * sizeof(float));
+  return hn::Load(d, lanes);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, n), d, p);
+#endif
+}
+
+template <class D>
+HWY_INLINE void store_first(D d, hn::Vec<D> v, float* p, size_t n) {
+#if HWY_MEM_OPS_MIGHT_FAULT
+  HWY_ALIGN float lanes[kTailBytes / sizeof(float)];
+  hn::Store(v, d, lanes);
+  std::memcpy(p, lanes, n * sizeof(float));
+#else
+  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+#endif
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace sparkpilot
+HWY_AFTER_NAMESPACE();
+
+#endif  // SPARKPILOT_VECTOR_MATH_INL_H_

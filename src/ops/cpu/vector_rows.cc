@@ -1,0 +1,177 @@
+#include "ops/cpu/vector_math.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/vector_rows.cc"
+#include "hwy/foreach_target.h"
+// Behind foreach_target.h, as Highway asks.
+#include "ops/cpu/vector_math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparkpilot {
+namespace HWY_NAMESPACE {
+namespace {  // the names are this file's own, in every target
+
+// Sums fn(d, i-th vector) in four accumulators, which hides the latency of the additions; `part(d, i, n)` gives a last
+// partial vector with zeros behind.
+template <class Full, class Part>
+HWY_INLINE float sum_rows(int64_t n, const Full& full, const Part& part) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto s0 = hn::Zero(d), s1 = hn::Zero(d), s2 = hn::Zero(d), s3 = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    s0 = full(d, i, s0);
+    s1 = full(d, i + lanes, s1);
+    s2 = full(d, i + 2 * lanes, s2);
+    s3 = full(d, i + 3 * lanes, s3);
+  }
+  for (; i + lanes <= n; i += lanes) s0 = full(d, i, s0);
+  if (i < n) s1 = part(d, i, static_cast<size_t>(n - i), s1);
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+}
+
+struct SumFull {
+  const float* x;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, V s) const {
+    return hn::Add(s, hn::LoadU(d, x + i));
+  }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, size_t n, V s) const {
+    return hn::Add(s, load_first(d, x + i, n));
+  }
+};
+struct SumAbs {
+  const float* x;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, V s) const {
+    return hn::Add(s, hn::Abs(hn::LoadU(d, x + i)));
+  }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, size_t n, V s) const {
+    return hn::Add(s, hn::Abs(load_first(d, x + i, n)));
+  }
+};
+struct SumProducts {
+  const float *a, *b;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, V s) const {
+    return hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), s);
+  }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, size_t n, V s) const {
+    return hn::MulAdd(load_first(d, a + i, n), load_first(d, b + i, n), s);
+  }
+};
+struct SumSquaresAbout {
+  const float* x;
+  float mean;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, V s) const {
+    const V off = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, mean));
+    return hn::MulAdd(off, off, s);
+  }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, int64_t i, size_t n, V s) const {
+    const V off = hn::IfThenElseZero(hn::FirstN(d, n), hn::Sub(load_first(d, x + i, n), hn::Set(d, mean)));
+    return hn::MulAdd(off, off, s);
+  }
+};
+
+float sum_impl(const float* x, int64_t n) { return sum_rows(n, SumFull{x}, SumFull{x}); }
+float sum_abs_impl(const float* x, int64_t n) { return sum_rows(n, SumAbs{x}, SumAbs{x}); }
+float dot_impl(const float* a, const float* b, int64_t n) { return sum_rows(n, SumProducts{a, b}, SumProducts{a, b}); }
+float squares_about_impl(const float* x, float mean, int64_t n) {
+  return sum_rows(n, SumSquaresAbout{x, mean}, SumSquaresAbout{x, mean});
+}
+
+// The largest of sign * x[i] times sign: the minimum with sign = -1.
+template <bool kMin>
+HWY_INLINE float extreme(const float* x, int64_t n) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<hn::ScalableTag<float>>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const float start = kMin ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity();
+  V top0 = hn::Set(d, start), top1 = top0;
+  V odd =
+      hn::Zero(d);  // NaN where an element was: x - x is 0 or NaN, an infinity's NaN is masked by comparing x itself
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const V a = hn::LoadU(d, x + i), b = hn::LoadU(d, x + i + lanes);
+    top0 = kMin ? hn::Min(top0, a) : hn::Max(top0, a);
+    top1 = kMin ? hn::Min(top1, b) : hn::Max(top1, b);
+    odd = hn::Or(odd, hn::Or(hn::VecFromMask(d, hn::IsNaN(a)), hn::VecFromMask(d, hn::IsNaN(b))));
+  }
+  const V top = kMin ? hn::Min(top0, top1) : hn::Max(top0, top1);
+  float best = hn::GetLane(kMin ? hn::MinOfLanes(d, top) : hn::MaxOfLanes(d, top));
+  const hn::RebindToUnsigned<decltype(d)> du;
+  bool nan = !hn::AllTrue(du, hn::Eq(hn::BitCast(du, odd), hn::Zero(du)));
+  for (; i < n; ++i) {
+    nan |= x[i] != x[i];
+    if (kMin ? x[i] < best : x[i] > best) best = x[i];
+  }
+  return nan ? std::numeric_limits<float>::quiet_NaN() : best;
+}
+
+float max_impl(const float* x, int64_t n) { return extreme<false>(x, n); }
+float min_impl(const float* x, int64_t n) { return extreme<true>(x, n); }
+
+float exp_sub_sum_impl(const float* in, float shift, float* out, int64_t n) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto s = hn::Set(d, shift);
+  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto e0 = exp_flushed(d, hn::Sub(hn::LoadU(d, in + i), s));
+    const auto e1 = exp_flushed(d, hn::Sub(hn::LoadU(d, in + i + lanes), s));
+    hn::StoreU(e0, d, out + i);
+    hn::StoreU(e1, d, out + i + lanes);
+    sum0 = hn::Add(sum0, e0);
+    sum1 = hn::Add(sum1, e1);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    const auto e = exp_flushed(d, hn::Sub(hn::LoadU(d, in + i), s));
+    hn::StoreU(e, d, out + i);
+    sum0 = hn::Add(sum0, e);
+  }
+  if (i < n) {
+    const auto left = static_cast<size_t>(n - i);
+    const auto e = exp_flushed(d, hn::Sub(load_first(d, in + i, left), s));
+    store_first(d, e, out + i, left);
+    sum1 = hn::Add(sum1, hn::IfThenElseZero(hn::FirstN(d, left), e));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sparkpilot
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sparkpilot {
+
+HWY_EXPORT(sum_impl);
+HWY_EXPORT(sum_abs_impl);
+HWY_EXPORT(dot_impl);
+HWY_EXPORT(squares_about_impl);
+HWY_EXPORT(max_impl);
+HWY_EXPORT(min_impl);
+HWY_EXPORT(exp_sub_sum_impl);
+
+float row_max(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(max_impl)(x, n); }
+float row_min(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(min_impl)(x, n); }
+float row_sum(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(sum_impl)(x, n); }
+float row_sum_abs(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(sum_abs_impl)(x, n); }
+float row_sum_squares(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(dot_impl)(x, x, n); }
+float row_dot(const float* a, const float* b, int64_t n) { return HWY_DYNAMIC_DISPATCH(dot_impl)(a, b, n); }
+float row_sum_squares_about(const float* x, float mean, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(squares_about_impl)(x, mean, n);
+}
+float exp_sub_sum(const float* in, float shift, float* out, int64_t n) {
+  return HWY_DYNAMIC_DISPATCH(exp_sub_sum_impl)(in, shift, out, n);
+}
+
+}  // namespace sparkpilot
+#endif  // HWY_ONCE
