@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds for aarch64 on another machine and runs the unit tests under qemu: `make cross`.
+#
+# The libraries come from the distribution's arm64 packages, unpacked into build-aarch64/sysroot. apt keeps its own state
+# there too, so the machine's packages and architectures stay as they are and no root is needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=${JOBS:-$(nproc)}
+build=$PWD/build-aarch64
+sysroot=$build/sysroot
+libraries=(libonnx-dev libprotobuf-dev libdnnl-dev libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev
+  libbenchmark-dev)
+
+if [ ! -f "$sysroot/complete" ]; then
+  rm -rf "$sysroot" "$build/apt"
+  mkdir -p "$sysroot" "$build"/apt/{lists/partial,archives/partial}
+  touch "$build/apt/status"
+  apt=(apt-get -q -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o Dir::State::Lists="$build/apt/lists"
+    -o Dir::State::Status="$build/apt/status" -o Dir::Cache::Archives="$build/apt/archives" -o Dir::Cache::pkgcache=
+    -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User= -o Debug::NoLocking=1 -o Acquire::Languages=none)
+  echo "== fetching arm64 libraries into $sysroot"
+  "${apt[@]}" update >/dev/null || echo "cross: some package sources have no arm64 lists" >&2
+  "${apt[@]}" install -y --no-install-recommends --download-only "${libraries[@]}" >/dev/null
+  for package in "$build"/apt/archives/*.deb; do
+    case "$(basename "$package")" in
+      # These come with the cross compiler.
+      libc6* | libc-dev* | libc-bin* | linux-libc-dev* | libstdc++* | libgcc* | gcc-* | libcrypt*) ;;
+      *) dpkg-deb -x "$package" "$sysroot" ;;
+    esac
+  done
+  rm -rf "$build/apt"
+  touch "$sysroot/complete"
+fi
+
+cmake --log-level=WARNING --preset aarch64 >/dev/null
+cmake --build "$build" -j "$jobs"
+ctest --test-dir "$build" -L unit -j "$jobs" --output-on-failure --timeout 1200
