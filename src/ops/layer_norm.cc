@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "ops/cpu/row_norm.h"
 #include "ops/cpu/strides.h"
+#include "ops/cpu/vector_math.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 

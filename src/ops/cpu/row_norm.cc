@@ -1,5 +1,7 @@
 #include "ops/cpu/row_norm.h"
 
+#include "ops/cpu/vector_math.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/row_norm.cc"
 #include "hwy/foreach_target.h"
@@ -10,44 +12,6 @@ namespace sparkpilot::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
-
-// Sum over term(x[i]) with four accumulators; `term` sees zeros past the end only through `tail`, which masks them.
-template <typename Term>
-HWY_INLINE float sum_terms(const float* x, int64_t count, Term term) {
-  const D d;
-  const size_t lanes = hn::Lanes(d), n = static_cast<size_t>(count);
-  V a = hn::Zero(d), b = hn::Zero(d), c = hn::Zero(d), e = hn::Zero(d);
-  size_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    a = term(hn::LoadU(d, x + i), a);
-    b = term(hn::LoadU(d, x + i + lanes), b);
-    c = term(hn::LoadU(d, x + i + 2 * lanes), c);
-    e = term(hn::LoadU(d, x + i + 3 * lanes), e);
-  }
-  for (; i + lanes <= n; i += lanes) a = term(hn::LoadU(d, x + i), a);
-  float total = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
-  if (i < n) {
-    // The last lanes, one scalar at a time in a vector's first lane: short, and no read past the end.
-    for (; i < n; ++i) total = hn::GetLane(term(hn::Set(d, x[i]), hn::Set(d, total)));
-  }
-  return total;
-}
-
-float Sum(const float* x, int64_t n) {
-  return sum_terms(x, n, [](V v, V sum) HWY_ATTR { return hn::Add(v, sum); });
-}
-
-float SumSquares(const float* x, int64_t n) {
-  return sum_terms(x, n, [](V v, V sum) HWY_ATTR { return hn::MulAdd(v, v, sum); });
-}
-
-float SumSquaredDistance(const float* x, int64_t n, float mean) {
-  const V centre = hn::Set(D(), mean);
-  return sum_terms(x, n, [centre](V v, V sum) HWY_ATTR {
-    const V distance = hn::Sub(v, centre);
-    return hn::MulAdd(distance, distance, sum);
-  });
-}
 
 template <bool kScale, bool kBias>
 HWY_INLINE void normalize(const float* x, float* y, size_t n, float mean, float factor, const float* scale,
@@ -90,21 +54,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace sparkpilot {
 
-HWY_EXPORT(Sum);
-HWY_EXPORT(SumSquares);
-HWY_EXPORT(SumSquaredDistance);
 HWY_EXPORT(Normalize);
 HWY_EXPORT(Affine);
 
 Moments row_moments(const float* x, int64_t n) {
   const auto count = static_cast<float>(n);
   const float mean = row_sum(x, n) / count;
-  return {mean, HWY_DYNAMIC_DISPATCH(SumSquaredDistance)(x, n, mean) / count};
+  return {mean, row_sum_squares_about(x, mean, n) / count};
 }
-
-float row_sum(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(Sum)(x, n); }
-
-float row_sum_squares(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SumSquares)(x, n); }
 
 void row_normalize(const float* x, float* y, int64_t n, float mean, float factor, const float* scale,
                    const float* bias) {

@@ -10,8 +10,6 @@ struct Moments {
   float mean = 0, variance = 0;  // population variance, from a second pass over the row
 };
 Moments row_moments(const float* x, int64_t n);
-float row_sum(const float* x, int64_t n);
-float row_sum_squares(const float* x, int64_t n);
 
 // y = (x - mean) * factor * scale[i] + bias[i]; `scale` and `bias` may be null (1 and 0).
 void row_normalize(const float* x, float* y, int64_t n, float mean, float factor, const float* scale,
