@@ -87,5 +87,19 @@ TEST(Random, PhiloxMatchesThePublishedVector) {
   EXPECT_EQ(words[3], 0x9b00dbd8u);
 }
 
+TEST(Error, IsOnePrintableLine) {
+  EXPECT_EQ(one_line("conv: input has 12 channels"), "conv: input has 12 channels");
+  EXPECT_EQ(one_line("a\nb\x1b[31m\x7f"), "a\\x0ab\\x1b[31m\\x7f");
+  EXPECT_EQ(one_line("gr\u00fc\u00df \u4e16 \U0001f600"), "gr\u00fc\u00df \u4e16 \U0001f600");
+  EXPECT_EQ(one_line("\xff\xc3"), "\\xff\\xc3");           // no UTF-8, cut short
+  EXPECT_EQ(one_line("\xc0\xaf"), "\\xc0\\xaf");           // overlong
+  EXPECT_EQ(one_line("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half of a surrogate pair
+  const std::string shown = one_line(std::string(1'000'000, 'x') + "end");
+  EXPECT_LT(shown.size(), 3000U);
+  EXPECT_TRUE(shown.ends_with("xend"));
+  const Error error(ErrorKind::user, "two\nlines");
+  EXPECT_STREQ(error.what(), "two\\x0alines");
+}
+
 }  // namespace
 }  // namespace sparkpilot

@@ -2,13 +2,15 @@
 //
 // Every failure that a caller can meet is an Error. Its message is one line that says what was expected
 // and what came, and names the file, node or tensor: `conv: input has 12 channels, weight expects 6 (node
-// "/stem/Conv")`.
+// "/stem/Conv")`. Names come from files that others wrote, so control characters, line breaks and broken UTF-8 in a
+// message are shown as \xNN, and a very long one loses its middle.
 #pragma once
 
 #include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace sparkpilot {
@@ -19,9 +21,12 @@ enum class ErrorKind {
   device,    // the accelerator or its driver: exit code 3
 };
 
+// The text as one printable line of valid UTF-8.
+std::string one_line(std::string_view text);
+
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(one_line(message)), kind_(kind) {}
   ErrorKind kind() const { return kind_; }
 
  private:
