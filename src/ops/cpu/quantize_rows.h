@@ -1,0 +1,17 @@
+// Vector kernels between f32 rows and rows of 8-bit integers with one scale and zero point. Zero points are in range of
+// the integer type.
+#pragma once
+
+#include <cstdint>
+
+namespace sparkpilot {
+
+// y = saturate(round_to_even(x / scale) + zero); NaN becomes the lowest value.
+void quantize_row(const float* x, uint8_t* y, int64_t n, float scale, float zero);
+void quantize_row(const float* x, int8_t* y, int64_t n, float scale, float zero);
+
+// y = (x - zero) * scale
+void dequantize_row(const uint8_t* x, float* y, int64_t n, float scale, float zero);
+void dequantize_row(const int8_t* x, float* y, int64_t n, float scale, float zero);
+
+}  // namespace sparkpilot
