@@ -11,6 +11,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+namespace {  // the names are this file's own, in every target
+
 using D = hn::ScalableTag<float>;
 
 template <typename T>
@@ -67,6 +69,7 @@ void DequantizeI8(const int8_t* x, float* y, int64_t n, float scale, float zero)
   dequantize(x, y, static_cast<size_t>(n), scale, zero);
 }
 
+}  // namespace
 }  // namespace sparkpilot::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -8,6 +8,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+namespace {  // the names are this file's own, in every target
+
 using D = hn::ScalableTag<float>;
 
 void Blend(const float* const* rows, const float* weight, int64_t taps, float* out, int64_t count) {
@@ -50,6 +52,7 @@ void Gather(const float* row, const int32_t* index, const float* weight, int64_t
   }
 }
 
+}  // namespace
 }  // namespace sparkpilot::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

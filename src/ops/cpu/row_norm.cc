@@ -1,7 +1,5 @@
 #include "ops/cpu/row_norm.h"
 
-#include "ops/cpu/vector_math.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/row_norm.cc"
 #include "hwy/foreach_target.h"
@@ -10,6 +8,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+namespace {  // the names are this file's own, in every target
+
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
@@ -48,6 +48,7 @@ void Affine(const float* x, float* y, int64_t count, float mean, float factor, f
   for (; i < n; ++i) y[i] = (x[i] - mean) * factor + shift;
 }
 
+}  // namespace
 }  // namespace sparkpilot::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -56,12 +57,6 @@ namespace sparkpilot {
 
 HWY_EXPORT(Normalize);
 HWY_EXPORT(Affine);
-
-Moments row_moments(const float* x, int64_t n) {
-  const auto count = static_cast<float>(n);
-  const float mean = row_sum(x, n) / count;
-  return {mean, row_sum_squares_about(x, mean, n) / count};
-}
 
 void row_normalize(const float* x, float* y, int64_t n, float mean, float factor, const float* scale,
                    const float* bias) {
