@@ -200,7 +200,9 @@ std::optional<DType> output_dtype(const Attributes& attrs) {
 
 void check_zero_point(InferContext& c, DType dtype) {
   if (!c.has(2)) return;
-  expect_shape(c, 2, c.shape(1));
+  // One number may be a scalar or a vector.
+  const bool single = c.shape(1).elements() == 1 && c.shape(2).elements() == 1;
+  if (!single) expect_shape(c, 2, c.shape(1));
   if (c.dtype(2) != dtype) fail("zero point is {}, the quantized type is {}", name(c.dtype(2)), name(dtype));
 }
 
