@@ -1,0 +1,15 @@
+// Pooling by oneDNN.
+#pragma once
+
+#include "ops/cpu/onednn.h"
+#include "ops/cpu/pool_shape.h"
+
+namespace sparkpilot {
+
+enum class PoolKind { max, average, average_with_padding };
+
+// f32, and bf16 where the processor has it, in both layouts; windows without dilation.
+bool pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind);
+std::unique_ptr<KernelState> pool_onednn_prepare(const Problem& p, const PoolShape& s, PoolKind kind);
+
+}  // namespace sparkpilot
