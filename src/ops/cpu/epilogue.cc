@@ -80,15 +80,10 @@ Step parse_step(std::string_view text, std::span<const TensorType> inputs, const
 
 constexpr int64_t kBlock = 256;  // elements converted at a time
 
-void to_float(DType dtype, const void* from, int64_t at, float* to, int64_t n) {
-  if (dtype == DType::f16) half_to_float_n(static_cast<const Half*>(from) + at, to, n);
-  else bfloat16_to_float_n(static_cast<const BFloat16*>(from) + at, to, n);
-}
-
 float scalar_of(const Step& step, const void* operand) {
   if (step.dtype == DType::f32) return *static_cast<const float*>(operand);
   float value = 0;
-  to_float(step.dtype, operand, 0, &value, 1);
+  floats_from(step.dtype, operand, 0, &value, 1);
   return value;
 }
 
@@ -103,7 +98,7 @@ void combine(const Step& step, const void* operand, int64_t at, float* data, int
   alignas(64) float block[kBlock];
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t count = std::min(kBlock, n - i);
-    to_float(step.dtype, operand, at + i, block, count);
+    floats_from(step.dtype, operand, at + i, block, count);
     vector_binary(math(step), data + i, block, data + i, count);
   }
 }
@@ -185,7 +180,7 @@ void Epilogue::apply_planes(const Operands& operands, const Tile& t) const {
     for (int64_t line = 0; line < t.lines; ++line) {
       float value = 0;
       if (step.dtype == DType::f32) value = static_cast<const float*>(operands[i])[t.channel + line];
-      else to_float(step.dtype, operands[i], t.channel + line, &value, 1);
+      else floats_from(step.dtype, operands[i], t.channel + line, &value, 1);
       float* data = t.data + line * t.stride;
       vector_scalar_binary(math(step), data, value, data, t.length);
     }

@@ -101,6 +101,8 @@ void from_i32_impl(const int32_t* in, float* out, int64_t n) { from_integer(in, 
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <algorithm>
+
 namespace sparkpilot {
 
 HWY_EXPORT(from_half_impl);
@@ -122,6 +124,23 @@ void float_to_bfloat16_n(const float* in, BFloat16* out, int64_t n) {
 void u8_to_float_n(const uint8_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_u8_impl)(in, out, n); }
 void i8_to_float_n(const int8_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_i8_impl)(in, out, n); }
 void i32_to_float_n(const int32_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_i32_impl)(in, out, n); }
+
+void floats_from(DType dtype, const void* data, int64_t at, float* out, int64_t n) {
+  switch (dtype) {
+    case DType::f32: std::copy_n(static_cast<const float*>(data) + at, n, out); break;
+    case DType::f16: half_to_float_n(static_cast<const Half*>(data) + at, out, n); break;
+    case DType::bf16: bfloat16_to_float_n(static_cast<const BFloat16*>(data) + at, out, n); break;
+    default: fail_internal("{} read as floats", name(dtype));
+  }
+}
+void floats_to(DType dtype, const float* in, void* data, int64_t at, int64_t n) {
+  switch (dtype) {
+    case DType::f32: std::copy_n(in, n, static_cast<float*>(data) + at); break;
+    case DType::f16: float_to_half_n(in, static_cast<Half*>(data) + at, n); break;
+    case DType::bf16: float_to_bfloat16_n(in, static_cast<BFloat16*>(data) + at, n); break;
+    default: fail_internal("{} written as floats", name(dtype));
+  }
+}
 
 }  // namespace sparkpilot
 #endif  // HWY_ONCE

@@ -1,0 +1,100 @@
+// How the elements of an op's operands meet those of its broadcast output.
+//
+// A Broadcast is made in `prepare`; neighbouring dimensions that every operand walks alike are merged, so that most ops
+// are left with one to three. The innermost dimension is a run: within it an operand steps by 1 or, where it is
+// broadcast, by 0. Kernels walk runs (for_runs) or let block() lay an operand's elements side by side.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace sparkpilot {
+
+class Broadcast {
+ public:
+  // Every operand must broadcast to `output`.
+  Broadcast(const Shape& output, std::span<const Shape> operands);
+
+  int64_t elements() const { return elements_; }  // of the output
+  int64_t run() const { return dims_[last()]; }
+  // Operand k's step within a run: 0 or 1.
+  int64_t step(int k) const { return strides_[static_cast<size_t>(k)][last()]; }
+  // Operand k has the output's shape.
+  bool dense(int k) const { return dense_[static_cast<size_t>(k)]; }
+  // Operand k has one element.
+  bool scalar(int k) const { return scalar_[static_cast<size_t>(k)]; }
+
+  // Calls fn(position, offsets, n) for the pieces of runs that cover the output's elements [begin, end): `position` is
+  // an index in the output, offsets[i] one in operand which[i], n the piece's length.
+  template <size_t K, typename Fn>
+  void for_runs(const std::array<int, K>& which, int64_t begin, int64_t end, Fn&& fn) const;
+
+ private:
+  size_t last() const { return static_cast<size_t>(rank_ - 1); }
+
+  int rank_ = 1;  // at least 1
+  int64_t elements_ = 0;
+  std::array<int64_t, Shape::kMaxRank> dims_{};
+  std::vector<std::array<int64_t, Shape::kMaxRank>> strides_;
+  std::vector<bool> dense_, scalar_;
+};
+
+template <size_t K, typename Fn>
+void Broadcast::for_runs(const std::array<int, K>& which, int64_t begin, int64_t end, Fn&& fn) const {
+  if (begin >= end) return;
+  std::array<const int64_t*, K> strides;
+  std::array<int64_t, K> at{};  // of the run's first element
+  std::array<int64_t, Shape::kMaxRank> index{};
+  for (size_t k = 0; k < K; ++k) strides[k] = strides_[static_cast<size_t>(which[k])].data();
+  int64_t rest = begin / run(), inside = begin % run();
+  for (size_t d = last(); d-- > 0; rest /= dims_[d]) {
+    index[d] = rest % dims_[d];
+    for (size_t k = 0; k < K; ++k) at[k] += index[d] * strides[k][d];
+  }
+  for (int64_t position = begin; position < end;) {
+    const int64_t n = std::min(run() - inside, end - position);
+    std::array<int64_t, K> offsets = at;
+    for (size_t k = 0; k < K; ++k) offsets[k] += inside * strides[k][last()];
+    fn(position, offsets, n);
+    position += n;
+    inside = 0;
+    for (size_t d = last(); d-- > 0;) {
+      for (size_t k = 0; k < K; ++k) at[k] += strides[k][d];
+      if (++index[d] < dims_[d]) break;
+      for (size_t k = 0; k < K; ++k) at[k] -= strides[k][d] * dims_[d];
+      index[d] = 0;
+    }
+  }
+}
+
+// Elements that a kernel takes at a time where it converts or gathers: all its blocks stay in the first-level cache.
+inline constexpr int64_t kBlock = 256;
+
+// Operand k's elements for the output's [position, position + n), n <= kBlock, as W side by side: in `scratch`, or in
+// place where they lie like that already.
+template <typename W, typename T>
+const W* block(const Broadcast& b, int k, const T* data, int64_t position, int64_t n, W* scratch) {
+  const auto value = [](const T& x) { return static_cast<W>(static_cast<Compute<T>>(x)); };
+  if (b.dense(k)) {
+    if constexpr (std::is_same_v<T, W>) return data + position;
+    for (int64_t i = 0; i < n; ++i) scratch[i] = value(data[position + i]);
+  } else if (b.scalar(k)) {
+    std::fill_n(scratch, n, value(*data));
+  } else {
+    const int64_t step = b.step(k);
+    b.for_runs<1>({k}, position, position + n, [&](int64_t at, const std::array<int64_t, 1>& offset, int64_t count) {
+      W* to = scratch + (at - position);
+      const T* from = data + offset[0];
+      if (step == 0) std::fill_n(to, count, value(*from));
+      else
+        for (int64_t i = 0; i < count; ++i) to[i] = value(from[i]);
+    });
+  }
+  return scratch;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,68 @@
+#include "ops/cpu/elementwise.h"
+
+namespace sparkpilot {
+
+std::unique_ptr<KernelState> prepare_broadcast(const Problem& problem) {
+  std::vector<Shape> shapes;
+  for (const TensorType& input : problem.inputs) shapes.push_back(input.shape);
+  return std::make_unique<BroadcastState>(Broadcast(problem.outputs[0].shape, shapes));
+}
+
+namespace {
+
+// Runs shorter than this are gathered into blocks first.
+constexpr int64_t kShortRun = 16;
+
+void binary_run(BinaryMath op, const float* a, bool a_steps, const float* b, bool b_steps, float* y, int64_t n) {
+  if (a_steps && b_steps) vector_binary(op, a, b, y, n);
+  else if (a_steps) vector_scalar_binary(op, a, *b, y, n);
+  else if (b_steps) scalar_vector_binary(op, *a, b, y, n);
+  else {
+    scalar_vector_binary(op, *a, b, y, 1);
+    std::fill_n(y + 1, n - 1, *y);
+  }
+}
+
+// Operand k's block as floats.
+const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t at, int64_t n, float* scratch) {
+  const ConstView& x = c.inputs[static_cast<size_t>(k)];
+  if (x.dtype == DType::f32) return block(plan, k, x.as<float>(), at, n, scratch);
+  if (plan.dense(k)) {
+    floats_from(x.dtype, x.data, at, scratch, n);
+    return scratch;
+  }
+  if (x.dtype == DType::f16) return block(plan, k, x.as<Half>(), at, n, scratch);
+  return block(plan, k, x.as<BFloat16>(), at, n, scratch);
+}
+
+void nary_blocks(const Call& c, const Broadcast& plan, BinaryMath op, int64_t begin, int64_t end) {
+  alignas(64) float sum[kBlock], operand[kBlock];
+  View& y = c.outputs[0];
+  for (int64_t i = begin; i < end; i += kBlock) {
+    const int64_t n = std::min(kBlock, end - i);
+    const float* left = float_block(c, plan, 0, i, n, sum);
+    for (size_t k = 1; k < c.inputs.size(); ++k) {
+      vector_binary(op, left, float_block(c, plan, static_cast<int>(k), i, n, operand), sum, n);
+      left = sum;
+    }
+    floats_to(y.dtype, left, y.data, i, n);
+  }
+}
+
+}  // namespace
+
+void map_vector_nary(const Call& c, const Broadcast& plan, BinaryMath op) {
+  const bool runs = c.inputs.size() == 2 && c.outputs[0].dtype == DType::f32 &&
+                    (plan.run() >= kShortRun || plan.run() == plan.elements());
+  parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    if (!runs) return nary_blocks(c, plan, op, begin, end);
+    const auto *a = c.inputs[0].as<float>(), *b = c.inputs[1].as<float>();
+    auto* y = c.outputs[0].as<float>();
+    const bool a_steps = plan.step(0) != 0, b_steps = plan.step(1) != 0;
+    plan.for_runs<2>({0, 1}, begin, end, [&](int64_t at, const std::array<int64_t, 2>& offset, int64_t n) {
+      binary_run(op, a + offset[0], a_steps, b + offset[1], b_steps, y + at, n);
+    });
+  });
+}
+
+}  // namespace sparkpilot
