@@ -2,6 +2,11 @@
 
 namespace sparkpilot {
 
+bool accepts_floats(const Problem& problem) {
+  return std::all_of(problem.inputs.begin(), problem.inputs.end(),
+                     [](const TensorType& input) { return contains(TypeList<float, Half, BFloat16>{}, input.dtype); });
+}
+
 std::unique_ptr<KernelState> prepare_broadcast(const Problem& problem) {
   std::vector<Shape> shapes;
   for (const TensorType& input : problem.inputs) shapes.push_back(input.shape);

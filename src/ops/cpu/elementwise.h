@@ -29,6 +29,9 @@ T narrow(W value) {
   else return static_cast<T>(value);
 }
 
+// An `accepts`: all inputs are f32, f16 or bf16, which vector functions take.
+bool accepts_floats(const Problem& problem);
+
 // --- one operand
 template <typename T, typename W, typename R, typename Fn>
 void map_unary(const Call& c, const Fn& fn) {

@@ -30,7 +30,6 @@ struct UnaryKernels {
     if constexpr (kParams.size() > 1) state->fn.beta = p.attrs().real(kParams[1].name, kParams[1].fallback);
     return state;
   }
-  static bool accepts_fast(const Problem& p) { return contains(TypeList<float, Half, BFloat16>{}, p.inputs[0].dtype); }
   static void fast(const Call& c) {
     const Fn& fn = c.as<State>().fn;
     map_vector(c, [&](const float* in, float* out, int64_t n) {
@@ -48,7 +47,7 @@ struct UnaryKernels {
   static constexpr std::string_view kFastName =
       std::is_same_v<std::remove_const_t<decltype(kVector)>, NoVector> ? "float" : "simd";
   static constexpr Kernel kKernels[] = {
-      {.name = kFastName, .accepts = accepts_fast, .prepare = prepare, .run = fast},
+      {.name = kFastName, .accepts = accepts_floats, .prepare = prepare, .run = fast},
       {.name = "reference", .accepts = nullptr, .prepare = prepare, .run = reference}};
 
   // `consumed_inputs` is what opset 1 to 5 wrote about memory; it means nothing.
