@@ -13,8 +13,8 @@ namespace {
 // Field numbers of GraphProto.
 constexpr int kNode = 1, kInitializer = 5, kValueInfo = 13, kQuantization = 14, kSparseInitializer = 15,
               kGraphMetadata = 16;
-constexpr int kDeepest = 64;               // bodies in bodies, calls in calls
-constexpr int64_t kMostNodes = 1'000'000;  // calls inlined
+constexpr int kDeepest = 64;             // bodies in bodies, calls in calls
+constexpr int64_t kMostNodes = 250'000;  // calls inlined
 
 // A declared input or output: only dense tensors.
 struct Declared {
@@ -107,7 +107,10 @@ void Importer::import_outputs(const onnx::GraphProto& proto) {
       const std::optional<ValueId> value = info.name().empty() ? std::nullopt : lookup(info.name());
       if (!value || !value->present()) fail("no node makes it");
       Value& made = graph_.value(*value);
-      if (made.kind == ValueKind::node_output && !made.declared) made.declared = type.dims;
+      if (made.kind == ValueKind::node_output && !made.declared) {
+        made.declared = type.dims;
+        made.dtype = type.dtype;  // until it is inferred
+      }
       graph_.add_output(*value, info.name());
       seen.push_back(info.name());
     } catch (const Error&) {

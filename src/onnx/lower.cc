@@ -1,0 +1,102 @@
+#include "onnx/lower.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "ir/infer.h"
+#include "ir/op.h"
+#include "onnx/export.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr int kOldestExportOpset = 7;
+
+bool internal(const OpDef& op) { return op.domain == "sparkpilot"; }
+
+// Whether the name means the same op in that opset.
+bool fits(const OpDef& op, int opset) {
+  return !internal(op) && (!op.domain.empty() || find_op("", op.name, opset) == &op);
+}
+
+std::optional<NodeId> first_misfit(const Graph& graph, int opset) {
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (!fits(*node.op, opset)) return id;
+    for (const auto& [key, value] : node.attrs) {
+      const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
+      if (body && first_misfit(**body, opset)) return id;
+    }
+  }
+  return std::nullopt;
+}
+
+// The node as what it expands to; false where its input shapes are not known.
+bool expand_node(Graph& graph, NodeId id, int opset) {
+  const Node node = graph.node(id);
+  for (const ValueId input : node.inputs) {
+    if (input.present() && !graph.value(input).shape) return false;
+  }
+  Builder builder(graph, node.name, opset);
+  ExpandContext context{builder, node};
+  const std::vector<ValueId> results = node.op->expand(context);
+  for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
+    if (!results[i].present()) continue;
+    Value& result = graph.value(results[i]);
+    if (result.name.empty()) result.name = graph.value(node.outputs[i]).name;
+    if (!result.declared) result.declared = graph.value(node.outputs[i]).declared;
+    graph.replace_uses(node.outputs[i], results[i]);
+  }
+  graph.erase(id);
+  return true;
+}
+
+// Expands every node that `opset` has no word for; fails (user) where one cannot be.
+void expand_misfits(Graph& graph, int opset) {
+  // What a node expands to may hold misfits again; a chain of them is bounded by the op table.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const NodeId id : graph.order()) {
+      infer_node(graph, id);
+      const OpDef& op = *graph.node(id).op;
+      if (fits(op, opset)) continue;
+      if (!op.expand) {
+        fail("{} has no form in ONNX's opset {} (node \"{}\")", qualified(op), opset, graph.label(id));
+      }
+      if (!expand_node(graph, id, opset)) {
+        fail("{}: cannot be written in ONNX's opset {} before its input shapes are known (node \"{}\")", qualified(op),
+             opset, graph.label(id));
+      }
+      changed = true;
+    }
+  }
+}
+
+}  // namespace
+
+int lower_for_export(Graph& graph, int wanted) {
+  if (wanted != 0 && (wanted < kOldestExportOpset || wanted > kNewestExportOpset)) {
+    fail("opset {} cannot be written, {} to {} can", wanted, kOldestExportOpset, kNewestExportOpset);
+  }
+  const auto declared = graph.opsets.find("");
+  const int own = declared == graph.opsets.end() ? kNewestExportOpset : declared->second;
+  std::vector<int> candidates;
+  if (wanted != 0) {
+    candidates = {wanted};
+  } else {
+    if (own <= kNewestExportOpset) candidates.push_back(own);
+    for (int opset = kNewestExportOpset; opset >= kOldestExportOpset; --opset) candidates.push_back(opset);
+  }
+  for (const int opset : candidates) {
+    if (!first_misfit(graph, opset)) return opset;
+  }
+  const int opset = wanted != 0 ? wanted : kNewestExportOpset;
+  expand_misfits(graph, opset);
+  if (const std::optional<NodeId> id = first_misfit(graph, opset)) {
+    fail("{}: its body cannot be written in ONNX's opset {} (node \"{}\")", qualified(*graph.node(*id).op), opset,
+         graph.label(*id));
+  }
+  return opset;
+}
+
+}  // namespace sparkpilot
