@@ -1,12 +1,38 @@
 // The whole op table against itself: schema sanity, and every candidate against its reference.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
 #include <set>
+#include <string>
 
 #include "ops/check.h"
 
 namespace sparkpilot {
 namespace {
+
+// How often each name stands in what `pattern` finds in a file.
+void count_matches(const std::filesystem::path& file, const std::regex& pattern, std::map<std::string, int>& counts) {
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    std::smatch match;
+    if (std::regex_search(line, match, pattern)) ++counts[match[1]];
+  }
+}
+
+// A file whose line is lost in a merge would take its ops out of the table without a word.
+TEST(OpTable, TheListNamesEveryFileOnce) {
+  std::map<std::string, int> defined, listed;
+  for (const auto& entry : std::filesystem::directory_iterator("src/ops")) {
+    if (entry.path().extension() != ".cc") continue;
+    count_matches(entry.path(), std::regex("^std::span<const OpDef> ([a-z0-9_]+)_ops\\(\\) \\{"), defined);
+  }
+  count_matches("src/ops/list.inc", std::regex("^SPARKPILOT_OPS\\(([a-z0-9_]+)\\)"), listed);
+  EXPECT_GT(defined.size(), 0u);
+  EXPECT_EQ(defined, listed) << "scripts/list_ops.sh writes src/ops/list.inc anew";
+}
 
 TEST(OpTable, EveryRecordIsComplete) {
   std::set<std::pair<std::string, int>> seen;
