@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 
 # The rooms whose code meets bytes that others made: files, tensors, graphs, ONNX.
-readers=(base tensor ir)
+readers=(base tensor ir onnx)
 
 failed=0
 run_ctest() { # folder, what to run
