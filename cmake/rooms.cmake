@@ -74,7 +74,7 @@ function(sparkpilot_end_to_end_tests)
   endforeach()
 endfunction()
 
-# Tests that are scripts: the include rules, held by the sources and by a tree made to break them.
+# Tests that are scripts: the include rules, held by the sources and by a tree made to break them, and the house's rules.
 function(sparkpilot_script_tests)
   if(NOT SPARKPILOT_TESTS)
     return()
@@ -82,5 +82,6 @@ function(sparkpilot_script_tests)
   find_package(Python3 REQUIRED COMPONENTS Interpreter)
   add_test(NAME house/IncludeRules COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/include_rules.py)
   add_test(NAME house/IncludeRulesChecker COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/include_rules_test.py)
-  set_tests_properties(house/IncludeRules house/IncludeRulesChecker PROPERTIES LABELS unit)
+  add_test(NAME house/House COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/house_test.py)
+  set_tests_properties(house/IncludeRules house/IncludeRulesChecker house/House PROPERTIES LABELS unit)
 endfunction()
