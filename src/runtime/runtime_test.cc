@@ -1,0 +1,272 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "ir/infer.h"
+#include "ir/interpret.h"
+#include "runtime/arena.h"
+#include "runtime/session.h"
+
+namespace sparkpilot {
+namespace {
+
+Tensor random_tensor(const Shape& shape, uint64_t seed) {
+  Random random(seed);
+  Tensor out(DType::f32, shape);
+  for (float& x : out.data<float>()) x = static_cast<float>(random.normal());
+  return out;
+}
+
+std::vector<Tensor> run_session(Session& session, const std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) session.set_input(session.inputs()[i].name, inputs[i].view());
+  session.run();
+  std::vector<Tensor> outputs;
+  for (const TensorInfo& info : session.outputs()) {
+    const ConstView view = session.output(info.name);
+    Tensor copy(view.dtype, view.shape);
+    std::memcpy(copy.raw(), view.data, static_cast<size_t>(view.bytes()));
+    outputs.push_back(copy);
+  }
+  return outputs;
+}
+
+void expect_same(const std::vector<Tensor>& got, const std::vector<Tensor>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].dtype(), expected[i].dtype()) << i;
+    ASSERT_EQ(got[i].shape(), expected[i].shape()) << i;
+    for (int64_t k = 0; k < got[i].elements(); ++k) {
+      const double a = load_element(got[i].dtype(), got[i].raw(), k),
+                   b = load_element(got[i].dtype(), expected[i].raw(), k);
+      ASSERT_NEAR(a, b, 1e-5 * (1 + std::fabs(b))) << "output " << i << " element " << k;
+    }
+  }
+}
+
+TEST(Arena, NeverOverlapsAndStaysSmall) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    Random random(seed);
+    std::vector<Lifetime> buffers(40);
+    int64_t sum = 0;
+    for (Lifetime& b : buffers) {
+      b = {random.integer(0, 5000), static_cast<int>(random.integer(0, 60)), 0};
+      b.last = b.first + static_cast<int>(random.integer(0, 6));
+      sum += b.bytes + 63;
+    }
+    const int64_t total = place(buffers);
+    EXPECT_LE(total, sum);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const Lifetime& a = buffers[i];
+      EXPECT_EQ(a.offset % 64, 0);
+      EXPECT_LE(a.offset + a.bytes, total);
+      for (size_t j = 0; j < i; ++j) {
+        const Lifetime& b = buffers[j];
+        if (a.last < b.first || b.last < a.first) continue;
+        EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset) << i << " and " << j;
+      }
+    }
+  }
+}
+
+// y = softmax(relu(x) + relu(x) * 2) reshaped, and an inner value as a second output.
+Graph chain() {
+  Graph g;
+  Builder b(g, "chain");
+  const ValueId x = g.add_input("x", DType::f32, std::vector<Dim>{{-1, "batch"}, {6, ""}});
+  g.value(x).shape = Shape{2, 6};
+  const ValueId relu = b.add("Relu", {x});
+  const ValueId twice = b.add("Mul", {relu, b.scalar(DType::f32, 2)});
+  const ValueId sum = b.add("Add", {relu, twice});
+  const ValueId y = b.add("Softmax", {sum});
+  g.add_output(b.add("Reshape", {y, b.ints({-1, 3})}), "y");
+  g.add_output(relu, "relu");
+  g.add_output(x, "x_again");
+  g.value(x).shape.reset();
+  return g;
+}
+
+TEST(Session, MatchesTheInterpreterForEveryShape) {
+  Session session(chain());
+  for (const int64_t batch : {1, 4, 3, 4, 1}) {
+    const std::vector<Tensor> inputs{random_tensor({batch, 6}, 7 + static_cast<uint64_t>(batch))};
+    expect_same(run_session(session, inputs), interpret(chain(), inputs));
+  }
+}
+
+TEST(Session, OutputsOutliveTheNextInput) {
+  Session session(chain(), {.dims = {{"batch", 2}}});
+  run_session(session, {random_tensor({2, 6}, 1)});
+  const ConstView again = session.output("x_again");
+  const float before = again.as<float>()[0];
+  session.input<float>("x")[0] = before + 1;
+  EXPECT_EQ(again.as<float>()[0], before);
+}
+
+TEST(Session, NamesWhatIsWrong) {
+  Session session(chain());
+  EXPECT_THROW(session.run(), Error);  // batch is open
+  EXPECT_THROW(session.input("z"), Error);
+  EXPECT_THROW(session.output("y"), Error);  // not run yet
+  EXPECT_THROW(session.set_shape("x", Shape{2, 7}), Error);
+  const Tensor wrong = Tensor::zeros(DType::f64, Shape{2, 6});
+  EXPECT_THROW(session.set_input("x", wrong.view()), Error);
+  EXPECT_THROW(Session(chain(), {.device = "cuda"}), Error);
+  EXPECT_THROW(Session(chain(), {.dims = {{"nothing", 2}}}), Error);
+  try {
+    Session(chain(), {.outputs = {"nowhere"}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("it has: y, relu, x_again"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Session, SelectsAndSlicesOutputs) {
+  const std::vector<Tensor> inputs{random_tensor({5, 6}, 3)};
+  Session session(chain(), {.outputs = {"relu[-1, 1:5:2]", "relu[:, 2]", "relu"}});
+  session.set_input("x", inputs[0].view());
+  session.run();
+  const auto whole = interpret(chain(), inputs)[1];
+  // All three are called relu; the first is found by name.
+  const ConstView row = session.output("relu");
+  ASSERT_EQ(row.shape, Shape{2});
+  EXPECT_EQ(row.as<float>()[0], whole.data<float>()[4 * 6 + 1]);
+  EXPECT_EQ(row.as<float>()[1], whole.data<float>()[4 * 6 + 3]);
+  for (const char* bad : {"", "y[", "y[a]", "y[::-1]", "y[1,2,3,4]", "y[]"}) {
+    EXPECT_THROW({ Session bad_session(chain(), {.dims = {{"batch", 1}}, .outputs = {bad}}); }, Error) << bad;
+  }
+}
+
+// Indices of positive elements, the elements themselves, and a reshape by a run-time shape behind them.
+Graph data_dependent() {
+  Graph g;
+  Builder b(g, "dyn");
+  const ValueId x = g.add_input("x", DType::f32, Shape{7});
+  const ValueId shape = g.add_input("shape", DType::i64, Shape{2});
+  const ValueId positive = b.add("Greater", {x, b.scalar(DType::f32, 0)});
+  const ValueId indices = b.add("NonZero", {positive});
+  const ValueId flat = b.add("Reshape", {indices, b.ints({-1})});
+  const ValueId picked = b.add("Gather", {x, flat});
+  const ValueId doubled = b.add("Add", {picked, picked});
+  const ValueId shaped = b.add("Reshape", {b.add("Concat", {doubled, x}, {{"axis", int64_t{0}}}), shape});
+  g.add_output(shaped, "shaped");
+  g.add_output(b.add("Shape", {picked}), "count");
+  g.add_output(b.add("Neg", {x}), "negative");
+  return g;
+}
+
+TEST(Session, ShapesThatDependOnValues) {
+  Session session(data_dependent());
+  for (const uint64_t seed : {1u, 2u, 3u, 1u, 2u}) {
+    const Tensor x = random_tensor({7}, seed);
+    int64_t positive = 0;
+    for (const float value : x.data<float>()) positive += value > 0;
+    const std::vector<Tensor> inputs{x, Tensor::ints({seed == 2u ? -1 : 1, seed == 2u ? 1 : 7 + positive})};
+    expect_same(run_session(session, inputs), interpret(data_dependent(), inputs));
+  }
+}
+
+TEST(Session, StatesSwapAndCount) {
+  Graph g;
+  Builder b(g, "state");
+  const ValueId a = g.add_state(Tensor::scalar(1.f), "a"), c = g.add_state(Tensor::scalar(2.f), "c");
+  const ValueId n = g.add_state(Tensor::scalar(0.f), "n");
+  g.set_next(a, c);
+  g.set_next(c, a);
+  const ValueId next = b.add("Add", {n, b.scalar(DType::f32, 1)});
+  g.set_next(n, next);
+  g.add_output(b.add("Sub", {a, c}), "difference");
+  g.add_output(n, "count");
+  Session session(std::move(g));
+  for (int i = 0; i < 3; ++i) {
+    session.run();
+    EXPECT_EQ(session.output<float>("difference")[0], i % 2 ? 1.f : -1.f);
+    EXPECT_EQ(session.output<float>("count")[0], static_cast<float>(i));
+  }
+  session.reset_states();
+  session.run();
+  EXPECT_EQ(session.output<float>("count")[0], 0.f);
+  EXPECT_EQ(session.output<float>("difference")[0], -1.f);
+}
+
+// Loop: sum of the first n squares with every partial sum scanned out; If picks a sign by the sum.
+Graph loop_graph() {
+  Graph body;
+  {
+    Builder b(body, "body");
+    const ValueId i = body.add_input("i", DType::i64, Shape{});
+    const ValueId keep = body.add_input("keep", DType::boolean, Shape{});
+    const ValueId sum = body.add_input("sum", DType::f32, Shape{});
+    const ValueId scale = body.add_input("scale", DType::f32, Shape{});  // captured
+    const ValueId x = b.add("Cast", {i}, {{"to", int64_t{1}}});
+    const ValueId next = b.add("Add", {sum, b.add("Mul", {b.add("Mul", {x, x}), scale})});
+    body.add_output(b.add("Identity", {keep}), "keep");
+    body.add_output(next, "sum");
+    body.add_output(b.add("Identity", {next}), "partial");
+  }
+  Graph g;
+  Builder b(g, "loop");
+  const ValueId n = g.add_input("n", DType::i64, Shape{});
+  const ValueId scale = g.add_input("scale", DType::f32, Shape{});
+  const auto out = b.add_many("Loop", {n, ValueId{}, b.scalar(DType::f32, 0), scale},
+                              {{"body", std::make_shared<const Graph>(body)}, {"captures", int64_t{1}}}, 2);
+  g.add_output(b.add("Neg", {out[0]}), "negative_sum");
+  g.add_output(out[1], "partial");
+  return g;
+}
+
+TEST(Session, LoopsWithCaptures) {
+  Session session(loop_graph());
+  for (const int64_t n : {3, 0, 5, 3}) {
+    const std::vector<Tensor> inputs{Tensor::scalar(n), Tensor::scalar(0.5f)};
+    const auto got = run_session(session, inputs);
+    expect_same(got, interpret(loop_graph(), inputs));
+    EXPECT_EQ(got[0].data<float>()[0], n == 5 ? -15.f : n == 3 ? -2.5f : 0.f);
+    EXPECT_EQ(got[1].shape()[0], n);
+  }
+}
+
+TEST(Session, SeveralThreadsWithOneEach) {
+  const std::vector<Tensor> inputs{random_tensor({64, 6}, 11)};
+  const auto expected = interpret(chain(), inputs);
+  std::vector<std::vector<Tensor>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) {
+    threads.emplace_back([&] {
+      Session session(chain(), {.threads = 2});
+      for (int i = 0; i < 20; ++i) result = run_session(session, inputs);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) expect_same(result, expected);
+}
+
+TEST(Session, KeepsAndVisitsValues) {
+  Session session(chain(), {.dims = {{"batch", 2}}, .passes = {.off = {"all"}}, .keep_values = true});
+  run_session(session, {random_tensor({2, 6}, 5)});
+  int seen = 0;
+  session.visit_values([&](const std::string& value, const ConstView& view) {
+    EXPECT_FALSE(value.empty());
+    EXPECT_TRUE(view.data);
+    ++seen;
+  });
+  EXPECT_GE(seen, 5);
+}
+
+TEST(Session, ProfilesEveryNode) {
+  Session session(chain(), {.dims = {{"batch", 2}}, .trace = true});
+  for (int i = 0; i < 3; ++i) session.run();
+  Profile profile = session.profile();
+  EXPECT_GT(set_roofline(profile, 1), 0);
+  int64_t calls = 0;
+  for (const NodeProfile& node : profile.nodes) calls += node.calls;
+  EXPECT_EQ(static_cast<size_t>(calls), profile.events.size());
+  EXPECT_GT(calls, 0);
+  EXPECT_NE(chrome_trace(profile, "test").find("\"traceEvents\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sparkpilot
