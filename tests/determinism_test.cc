@@ -1,0 +1,50 @@
+// The same bits twice: in one session, in another session, and with another number of threads.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "networks.h"
+#include "ops/check.h"
+
+namespace sparkpilot {
+namespace {
+
+std::vector<Tensor> results(Session& session) {
+  std::vector<Tensor> out;
+  for (const TensorInfo& info : session.outputs()) {
+    const ConstView view = session.output(info.name);
+    Tensor copy(view.dtype, view.shape);
+    std::memcpy(copy.raw(), view.data, static_cast<size_t>(view.bytes()));
+    out.push_back(std::move(copy));
+  }
+  return out;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!(a[i].shape() == b[i].shape()) || std::memcmp(a[i].raw(), b[i].raw(), static_cast<size_t>(a[i].bytes())) != 0)
+      return false;
+  }
+  return true;
+}
+
+TEST(Determinism, SameBitsTwiceAndForAnyNumberOfThreads) {
+  for (const testing::Network& network : testing::networks()) {
+    SCOPED_TRACE(network.name);
+    std::vector<Tensor> first;
+    for (const int threads : {1, 1, 2, 3}) {
+      Session session(network.load(), {.threads = threads});
+      testing::fill_inputs(session, 5);
+      session.run();
+      const std::vector<Tensor> once = results(session);
+      session.run();
+      EXPECT_TRUE(same_bits(once, results(session))) << threads << " threads, second run";
+      if (first.empty()) first = once;
+      EXPECT_TRUE(same_bits(first, once)) << threads << " threads against 1";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot
