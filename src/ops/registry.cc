@@ -5,6 +5,11 @@
 #include <unordered_map>
 
 namespace sparkpilot {
+
+#define SPARKPILOT_OPS(file) std::span<const OpDef> file##_ops();
+#include "ops/list.inc"
+#undef SPARKPILOT_OPS
+
 namespace {
 
 struct Table {

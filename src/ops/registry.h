@@ -1,14 +1,7 @@
-// The op table: one function a file of ops, named in list.inc, gathered in registry.cc.
+// What a file of ops includes: the op record. It defines `std::span<const OpDef> <file>_ops()` and has a line in
+// list.inc, which only registry.cc reads, so that a new line recompiles one file.
 #pragma once
 
 #include <span>
 
 #include "ir/op.h"
-
-namespace sparkpilot {
-
-#define SPARKPILOT_OPS(file) std::span<const OpDef> file##_ops();
-#include "ops/list.inc"
-#undef SPARKPILOT_OPS
-
-}  // namespace sparkpilot
