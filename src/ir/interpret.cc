@@ -42,6 +42,16 @@ std::vector<Tensor> run_expansion(const Node& node, std::span<const Tensor> inpu
 
 }  // namespace
 
+std::vector<std::unique_ptr<Body>> interpreted_bodies(const Node& node, std::string_view kernel) {
+  std::vector<std::unique_ptr<Body>> bodies;
+  for (const auto& [key, attribute] : node.attrs) {
+    if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
+      bodies.push_back(std::make_unique<InterpretedBody>(*body, kernel));
+    }
+  }
+  return bodies;
+}
+
 std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs, std::vector<Tensor>* states,
                               std::string_view kernel) {
   if (inputs.size() != graph.inputs().size()) {
@@ -62,14 +72,9 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
     if (node.op->cpu.empty() && node.op->expand) {
       results = run_expansion(node, arguments, kernel);
     } else {
-      std::vector<std::unique_ptr<InterpretedBody>> owned;
+      const std::vector<std::unique_ptr<Body>> owned = interpreted_bodies(node, kernel);
       std::vector<Body*> bodies;
-      for (const auto& [key, attribute] : node.attrs) {
-        if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
-          owned.push_back(std::make_unique<InterpretedBody>(*body, kernel));
-          bodies.push_back(owned.back().get());
-        }
-      }
+      for (const auto& body : owned) bodies.push_back(body.get());
       bool named = false;
       for (const Kernel& candidate : node.op->cpu) named |= candidate.name == kernel;
       results = evaluate(node, arguments, named ? kernel : std::string_view{}, bodies);

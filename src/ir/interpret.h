@@ -3,10 +3,12 @@
 // Slow and simple; it is what constant folding uses on single nodes and what tests hold the runtime against.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/op.h"
 
 namespace sparkpilot {
 
@@ -15,5 +17,8 @@ namespace sparkpilot {
 // `kernel` names the candidate for every op that has it ("reference"); empty takes the first that accepts.
 std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs, std::vector<Tensor>* states = nullptr,
                               std::string_view kernel = {});
+
+// The bodies of a node (If, Loop, Scan) made runnable by interpret(), in the order that kernels expect.
+std::vector<std::unique_ptr<Body>> interpreted_bodies(const Node& node, std::string_view kernel = {});
 
 }  // namespace sparkpilot

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "ir/infer.h"
+#include "ir/interpret.h"
 
 namespace sparkpilot {
 namespace {
@@ -103,13 +104,16 @@ std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint
   const Node node = make_node(op, op_case);
   const std::vector<Tensor> inputs = case_inputs(op_case, seed);
   const Kernel& reference = op.cpu.back();
+  const std::vector<std::unique_ptr<Body>> owned = interpreted_bodies(node);
+  std::vector<Body*> bodies;
+  for (const auto& body : owned) bodies.push_back(body.get());
   std::vector<Tensor> expected;
   CheckResult first{
       .op = qualified(op), .case_name = op_case.name, .kernel = std::string(reference.name), .message = {}};
   try {
     {
       const ThreadScope one(1);
-      expected = evaluate(node, inputs, reference.name);
+      expected = evaluate(node, inputs, reference.name, bodies);
     }
     const ThreadScope three(3);
     const std::vector<Tensor> again = evaluate(node, inputs, reference.name, {}, variable_inputs(op_case));

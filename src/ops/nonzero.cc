@@ -14,8 +14,10 @@ void run_nonzero(const Call& c) {
   const ConstView& in = c.inputs[0];
   const int64_t count = in.elements();
   dispatch(AllTypes{}, in.dtype, [&]<typename T>() {
-    const T* x = in.as<T>();
-    const auto hit = [&](int64_t i) { return static_cast<Compute<T>>(x[i]) != Compute<T>{}; };
+    // A boolean from a file may hold any byte; the two passes below must agree on it.
+    using Raw = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+    const Raw* x = in.as<Raw>();
+    const auto hit = [&](int64_t i) { return static_cast<Compute<Raw>>(x[i]) != Compute<Raw>{}; };
     int64_t found = 0;
     for (int64_t i = 0; i < count; ++i) found += hit(i);
     int64_t* y = (*c.allocate)(0, Shape{in.shape.rank(), found}).template as<int64_t>();
@@ -43,18 +45,18 @@ void infer_compress(InferContext& c) {
 
 void run_compress(const Call& c) {
   const ConstView& in = c.inputs[0];
-  const bool* keep = c.inputs[1].as<bool>();
+  const auto* keep = c.inputs[1].as<uint8_t>();  // a boolean from a file may hold any byte
   const bool flat = !c.attrs().has("axis");
   const int axis = flat ? 0 : normalize_axis(c.attrs().integer("axis"), in.shape.rank());
   const int64_t outer = flat ? 1 : in.shape.elements(0, axis), size = flat ? in.elements() : in.shape[axis];
   const int64_t bytes = (flat ? 1 : in.shape.elements(axis + 1, in.shape.rank())) * bits(in.dtype) / 8;
   const int64_t looked_at = c.inputs[1].elements();
   if (looked_at > size) fail("the condition has {} elements, the data {}", looked_at, size);
-  const int64_t kept = std::count(keep, keep + looked_at, true);
+  const int64_t kept = looked_at - std::count(keep, keep + looked_at, uint8_t{0});
   auto* y = (*c.allocate)(0, flat ? Shape{kept} : in.shape.with(axis, kept)).as<std::byte>();
   for (int64_t i = 0; i < outer; ++i) {
     for (int64_t j = 0; j < looked_at; ++j) {
-      if (!keep[j]) continue;
+      if (keep[j] == 0) continue;
       std::memcpy(y, in.as<std::byte>() + (i * size + j) * bytes, static_cast<size_t>(bytes));
       y += bytes;
     }

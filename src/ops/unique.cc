@@ -90,7 +90,8 @@ void infer(InferContext& c) {
 void run(const Call& c) {
   const ConstView& in = c.inputs[0];
   const Items it = items(c);
-  dispatch(AllTypes{}, in.dtype, [&]<typename T>() {
+  // Booleans compare as bytes: one from a file may hold any, and an order must be an order.
+  dispatch(NumericTypes{}, in.dtype == DType::boolean ? DType::u8 : in.dtype, [&]<typename T>() {
     const T* x = in.as<T>();
     const Groups g = group(x, it, c.attrs().integer("sorted", 1) != 0);
     const auto found = static_cast<int64_t>(g.first.size());

@@ -11,12 +11,12 @@
 namespace sparkpilot {
 namespace {
 constexpr int64_t kHugePage = int64_t{2} << 20;
+}  // namespace
 
 int64_t physical_memory() {
   static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGE_SIZE);
   return bytes;
 }
-}  // namespace
 
 Buffer::Buffer(int64_t bytes) : size_(bytes) {
   if (bytes < 0 || bytes > physical_memory()) {

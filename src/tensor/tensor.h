@@ -18,6 +18,9 @@ namespace sparkpilot {
 
 inline constexpr size_t kAlignment = 64;
 
+// Bytes of memory the machine has.
+int64_t physical_memory();
+
 // Aligned memory. Fails (user) when more than the machine's physical memory is asked for.
 class Buffer {
  public:

@@ -1,0 +1,60 @@
+// What If, Loop and Scan share: their bodies' types, and tensors that outlive a call of a body.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace sparkpilot {
+
+// How many of a node's `inputs` are captured ones at the end; fails (user) where the attribute makes no sense.
+int capture_count(const Attributes& attrs, int inputs);
+
+// The attribute's graph; fails (user) unless it has as many inputs, and at least as many outputs, as given.
+const Graph& checked_body(const Attributes& attrs, std::string_view key, size_t inputs, size_t outputs);
+
+// Element types of a body's outputs: as declared, else inferred from the types of its inputs; none where that cannot
+// be done.
+std::vector<DType> body_output_types(const Graph& body, std::span<const TensorType> inputs);
+
+// The types of inputs [first, last) of a node.
+std::vector<TensorType> input_types(const InferContext& c, int first, int last);
+
+// A copy with memory of its own.
+Tensor owned(const ConstView& view);
+// Copies of inputs [first, last) of a node.
+std::vector<Tensor> owned_inputs(const Call& c, int first, int last);
+
+// One element as a tensor of the shape that the body declares for its input i: a scalar, or [1].
+template <typename T>
+Tensor one_element(const Graph& body, size_t i, T value) {
+  const auto& declared = body.value(body.inputs()[i]).declared;
+  return Tensor::of<T>(declared && declared->size() == 1 ? Shape{1} : Shape{}, {value});
+}
+
+// The truth of a one-element boolean; fails (user) on another type or more elements.
+bool truth(const ConstView& view);
+
+// Gives output i of a dynamic op a tensor's shape and contents; fails (user) where its type is not the planned one.
+void deliver(const Call& c, size_t i, const Tensor& tensor);
+
+// One scan output: a slice an iteration, joined in the end. Fails (user) where slices differ in type or shape, and
+// before they fill the machine's memory: a loop in a file may be endless.
+class ScanOutput {
+ public:
+  void add(Tensor slice);
+  // Slices along a new axis `axis` (counted in the result, from the end where negative), last first where `reversed`.
+  // Without slices: size 0 along it, and around it what the body's output declares (unknown sizes as 0).
+  Tensor joined(int64_t axis, bool reversed, DType dtype, const Value& body_output) const;
+
+ private:
+  std::vector<Tensor> slices_;
+  int64_t bytes_ = 0;
+};
+
+// Slice `index` of a tensor along `axis`, without that axis.
+Tensor slice_at(const Tensor& tensor, int axis, int64_t index);
+
+}  // namespace sparkpilot
