@@ -68,6 +68,13 @@ bool truth(const ConstView& view) {
   return *view.as<uint8_t>() != 0;
 }
 
+std::vector<Tensor> run_body(const Call& c, size_t i, std::vector<Tensor> inputs, size_t outputs) {
+  if (i >= c.bodies.size()) fail_internal("body {} was not made runnable", i);
+  std::vector<Tensor> results = c.bodies[i]->run(std::move(inputs));
+  if (results.size() < outputs) fail("the body gives {} outputs, expected {}", results.size(), outputs);
+  return results;
+}
+
 void deliver(const Call& c, size_t i, const Tensor& tensor) {
   if (tensor.dtype() != c.outputs[i].dtype) {
     fail("the body gives {} for output {}, planned was {}", name(tensor.dtype()), i, name(c.outputs[i].dtype));

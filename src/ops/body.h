@@ -37,6 +37,9 @@ Tensor one_element(const Graph& body, size_t i, T value) {
 // The truth of a one-element boolean; fails (user) on another type or more elements.
 bool truth(const ConstView& view);
 
+// Runs body i of a node; fails (internal) where the caller made none, (user) on fewer results than `outputs`.
+std::vector<Tensor> run_body(const Call& c, size_t i, std::vector<Tensor> inputs, size_t outputs);
+
 // Gives output i of a dynamic op a tensor's shape and contents; fails (user) where its type is not the planned one.
 void deliver(const Call& c, size_t i, const Tensor& tensor);
 

@@ -116,7 +116,7 @@ std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint
       expected = evaluate(node, inputs, reference.name, bodies);
     }
     const ThreadScope three(3);
-    const std::vector<Tensor> again = evaluate(node, inputs, reference.name, {}, variable_inputs(op_case));
+    const std::vector<Tensor> again = evaluate(node, inputs, reference.name, bodies, variable_inputs(op_case));
     for (size_t i = 0; i < expected.size(); ++i) {
       if (expected[i].bytes() != again[i].bytes() ||
           std::memcmp(expected[i].raw(), again[i].raw(), static_cast<size_t>(expected[i].bytes())) != 0) {
@@ -138,7 +138,8 @@ std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint
     for (const auto& [threads, hidden] : {std::pair{1, uint64_t{0}}, {2, uint64_t{0}}, {1, variable}, {2, variable}}) {
       const ThreadScope scope(threads);
       try {
-        result.message = compare(evaluate(node, inputs, kernel.name, {}, hidden), expected, result, op_case.tolerance);
+        result.message =
+            compare(evaluate(node, inputs, kernel.name, bodies, hidden), expected, result, op_case.tolerance);
         accepted = true;
       } catch (const Error& error) {
         const std::string text = error.what();

@@ -39,8 +39,9 @@ void infer_if(InferContext& c) {
 }
 
 void run_if(const Call& c) {
-  Body& branch = *c.bodies[truth(c.inputs[0]) ? 1 : 0];  // sorted by name: else_branch, then_branch
-  const std::vector<Tensor> results = branch.run(owned_inputs(c, 1, static_cast<int>(c.inputs.size())));
+  const size_t branch = truth(c.inputs[0]) ? 1 : 0;  // sorted by name: else_branch, then_branch
+  const std::vector<Tensor> results =
+      run_body(c, branch, owned_inputs(c, 1, static_cast<int>(c.inputs.size())), c.outputs.size());
   for (size_t i = 0; i < c.outputs.size(); ++i) deliver(c, i, results[i]);
 }
 
@@ -100,7 +101,7 @@ void run_loop(const Call& c) {
     std::vector<Tensor> arguments{one_element(body, 0, i), one_element(body, 1, go)};
     arguments.insert(arguments.end(), values.begin(), values.end());
     arguments.insert(arguments.end(), captured.begin(), captured.end());
-    const std::vector<Tensor> results = c.bodies[0]->run(std::move(arguments));
+    const std::vector<Tensor> results = run_body(c, 0, std::move(arguments), 1 + c.outputs.size());
     go = truth(results[0].view());
     for (size_t j = 0; j < values.size(); ++j) values[j] = results[1 + j];
     for (size_t j = 0; j < scans.size(); ++j) scans[j].add(results[1 + values.size() + j]);

@@ -97,7 +97,7 @@ std::vector<Tensor> scan(const Call& c, const Layout& l, std::vector<Tensor> sta
       arguments.push_back(slice_at(scans[i], axis, at));
     }
     arguments.insert(arguments.end(), captured.begin(), captured.end());
-    const std::vector<Tensor> results = c.bodies[0]->run(std::move(arguments));
+    const std::vector<Tensor> results = run_body(c, 0, std::move(arguments), c.outputs.size());
     for (size_t i = 0; i < states.size(); ++i) states[i] = results[i];
     for (size_t i = 0; i < outputs.size(); ++i) outputs[i].add(results[states.size() + i]);
   }
