@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -37,6 +38,20 @@ TEST_F(Folder, AtomicFileAppearsOnlyAfterCommit) {
   file.write("whole");
   file.commit();
   EXPECT_EQ(read_file(path), "whole");
+}
+
+TEST_F(Folder, AbandonedFilesAreGone) {
+  const pid_t child = fork();
+  if (child == 0) {  // as when a signal ends the process: no destructor runs
+    AtomicFile first(dir / "a.bin"), second(dir / "b.bin");
+    first.write("half");
+    AtomicFile::abandon_all();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(fs::is_empty(dir));
 }
 
 TEST_F(Folder, OpenBeneathRefusesEscapes) {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -102,11 +104,27 @@ std::string read_file(const fs::path& path, int64_t limit) {
   return bytes;
 }
 
+namespace {
+
+// What is being written aside, for abandon_all(). Never destroyed: a signal may come while the process ends.
+struct Unfinished {
+  std::mutex mutex;
+  std::set<fs::path> asides;
+};
+Unfinished& unfinished() {
+  static Unfinished* const instance = new Unfinished;
+  return *instance;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  const std::lock_guard lock(unfinished().mutex);
   std::string name = path_.string() + ".XXXXXX";
   fd_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd_ < 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
   aside_ = name;
+  unfinished().asides.insert(aside_);
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(fd_, 0666 & ~mask);
@@ -114,7 +132,10 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
 
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) ::close(fd_);
-  if (!aside_.empty()) ::unlink(aside_.c_str());
+  if (aside_.empty()) return;
+  const std::lock_guard lock(unfinished().mutex);
+  ::unlink(aside_.c_str());
+  unfinished().asides.erase(aside_);
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
@@ -132,8 +153,15 @@ void AtomicFile::commit() {
   const int closed = ::close(fd_);
   fd_ = -1;
   if (closed != 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  const std::lock_guard lock(unfinished().mutex);
   if (::rename(aside_.c_str(), path_.c_str()) != 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  unfinished().asides.erase(aside_);
   aside_.clear();
+}
+
+void AtomicFile::abandon_all() {
+  unfinished().mutex.lock();  // and never unlocked
+  for (const fs::path& aside : unfinished().asides) ::unlink(aside.c_str());
 }
 
 }  // namespace sparkpilot

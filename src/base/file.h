@@ -39,7 +39,8 @@ class InputFile {
 // The whole file as bytes; fails (user) above `limit` bytes.
 std::string read_file(const std::filesystem::path& path, int64_t limit = int64_t{1} << 31);
 
-// A file written aside and renamed into place by commit(); without commit() nothing is left behind.
+// A file written aside and renamed into place by commit(); without commit() nothing is left behind. One thread uses an
+// object at a time.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -52,6 +53,10 @@ class AtomicFile {
   int fd() const { return fd_; }
   // Flushes, renames onto the path; fails (user) with the system's reason.
   void commit();
+
+  // For a process that is about to be ended by a signal: removes what is being written aside and lets no file begin or
+  // be committed any more (such calls wait for ever).
+  static void abandon_all();
 
  private:
   std::filesystem::path path_, aside_;

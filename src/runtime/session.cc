@@ -177,6 +177,10 @@ void Session::set_input(std::string_view name, const ConstView& value) {
   std::memcpy(impl_->memory[i].raw(), value.data, static_cast<size_t>(value.bytes()));
 }
 
+void Session::compile() {
+  if (!impl_->plan) impl_->compile();
+}
+
 void Session::run() {
   Impl& s = *impl_;
   if (!s.plan) s.compile();

@@ -65,6 +65,8 @@ class Session {
   // Copies a tensor in: sets the shape too; fails (user) where dtype or fixed dimensions differ.
   void set_input(std::string_view name, const ConstView& value);
 
+  // Compiles now what the first run would have to: every input's shape must be bound. Nothing happens where it is done.
+  void compile();
   // Computes the outputs from the inputs' present contents.
   void run();
 

@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "bench/inputs.h"
+#include "bench/model_bench.h"
+#include "bench/op_bench.h"
+#include "bench/report.h"
+#include "bench/statistics.h"
+#include "bench/summary.h"
+
+namespace sparkpilot {
+namespace {
+
+TEST(Statistics, PercentilesAreNearestRanks) {
+  std::vector<double> samples;
+  for (int i = 100; i >= 1; --i) samples.push_back(i);
+  const Statistics s = summarize(samples);
+  EXPECT_EQ(s.count, 100);
+  EXPECT_DOUBLE_EQ(s.mean, 50.5);
+  EXPECT_EQ(s.min, 1);
+  EXPECT_EQ(s.max, 100);
+  EXPECT_EQ(s.p50, 50);
+  EXPECT_EQ(s.p90, 90);
+  EXPECT_EQ(s.p99, 99);
+}
+
+TEST(Statistics, FewSamples) {
+  const double one[] = {7};
+  EXPECT_EQ(summarize(one).p99, 7);
+  const double ten[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  EXPECT_EQ(summarize(ten).p90, 9);
+  EXPECT_EQ(summarize(ten).p99, 10);
+  EXPECT_EQ(summarize(std::span<const double>()).count, 0);
+}
+
+TEST(Summary, CountsWhatIsNotFinite) {
+  const Tensor t = Tensor::of<float>(Shape{5}, {1, 3, INFINITY, NAN, 5});
+  const TensorSummary s = summarize(t.view());
+  EXPECT_EQ(s.not_finite, 2);
+  EXPECT_DOUBLE_EQ(s.mean, 3);
+  EXPECT_EQ(s.min, 1);
+  EXPECT_EQ(s.max, 5);
+  EXPECT_NEAR(s.deviation, 1.632993, 1e-6);
+  EXPECT_EQ(summarize(Tensor::zeros(DType::f32, Shape{0}).view()).max, 0);
+}
+
+TEST(Inputs, DependOnSeedAndName) {
+  const auto fill = [](const char* name, uint64_t seed) {
+    Tensor t(DType::u8, Shape{4096});
+    fill_random(t.view(), name, seed);
+    return std::vector<uint8_t>(t.data<uint8_t>().begin(), t.data<uint8_t>().end());
+  };
+  EXPECT_EQ(fill("img", 1), fill("img", 1));
+  EXPECT_NE(fill("img", 1), fill("img", 2));
+  EXPECT_NE(fill("img", 1), fill("big_img", 1));
+  const auto bytes = fill("img", 1);
+  EXPECT_GT(std::set<uint8_t>(bytes.begin(), bytes.end()).size(), 250u);  // the whole range of a pixel
+}
+
+TEST(Inputs, OpenDimensionsBecomeOneOrTheBatch) {
+  Graph graph;
+  const ValueId x = graph.add_input("x", DType::f32, std::vector<Dim>{{-1, "batch"}, {-1, "time"}, {3, ""}});
+  graph.add_output(x, "y");
+  Session session(std::move(graph), {.threads = 1});
+  const auto notes = bind_open_dimensions(session, 4);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_EQ(notes[0], "input \"x\": [batch, time, 3] taken as [4,1,3]");
+  EXPECT_TRUE(bind_open_dimensions(session, 4).empty());
+}
+
+TEST(Bench, ThreadChoicesEndAtAll) {
+  EXPECT_EQ(thread_choices(1), (std::vector<int>{1}));
+  EXPECT_EQ(thread_choices(2), (std::vector<int>{1, 2}));
+  EXPECT_EQ(thread_choices(6), (std::vector<int>{1, 2, 4, 6}));
+  EXPECT_EQ(thread_choices(8), (std::vector<int>{1, 2, 4, 8}));
+}
+
+TEST(Bench, MissingFileIsNamed) {
+  try {
+    bench_model("/nowhere/model.onnx");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("/nowhere/model.onnx"), std::string::npos);
+  }
+}
+
+TEST(Bench, OpsAreTimedByKernel) {
+  const OpDef* op = find_op("", "Conv", 26);
+  ASSERT_NE(op, nullptr);
+  std::set<std::string> kernels;
+  for (const OpBench& result : bench_op(*op, 1, 0.5)) {
+    EXPECT_GT(result.p50_us, 0) << result.case_name;
+    EXPECT_GT(result.flops, 0) << result.case_name;
+    kernels.insert(result.kernel);
+  }
+  EXPECT_EQ(kernels.count("reference"), 1u);
+  EXPECT_GE(kernels.size(), 2u);  // and a fast one
+}
+
+TEST(Report, SumsNodesByOpAndKernel) {
+  Profile profile;
+  profile.nodes.push_back(
+      {.name = "a", .op = "Conv", .kernel = "fast", .shape = "", .calls = 2, .total_ns = 4'000'000});
+  profile.nodes.push_back(
+      {.name = "b", .op = "Conv", .kernel = "fast", .shape = "", .calls = 2, .total_ns = 2'000'000});
+  profile.nodes.push_back({.name = "c", .op = "Add", .kernel = "fast", .shape = "", .calls = 2, .total_ns = 2'000'000});
+  profile.nodes.push_back({.name = "view", .op = "Reshape", .kernel = "", .shape = ""});
+  const auto times = times_by_op(profile);
+  ASSERT_EQ(times.size(), 2u);
+  EXPECT_EQ(times[0].op, "Conv");
+  EXPECT_EQ(times[0].nodes, 2);
+  EXPECT_DOUBLE_EQ(times[0].mean_ms, 3);
+  EXPECT_DOUBLE_EQ(times[0].share, 0.75);
+  EXPECT_EQ(to_json(profile).size(), 3u);
+}
+
+}  // namespace
+}  // namespace sparkpilot

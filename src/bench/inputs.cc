@@ -1,0 +1,56 @@
+#include "bench/inputs.h"
+
+#include "base/random.h"
+
+namespace sparkpilot {
+namespace {
+
+uint64_t key_of(std::string_view name, uint64_t seed) {
+  uint64_t key = 0xcbf29ce484222325u ^ (seed * 0x9e3779b97f4a7c15u);
+  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return key;
+}
+
+std::string declared_shape(const TensorInfo& input) {
+  std::string out;
+  for (const Dim& dim : input.dims) {
+    if (!out.empty()) out += ", ";
+    out += dim.size >= 0 ? fmt::format("{}", dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
+  }
+  return "[" + out + "]";
+}
+
+}  // namespace
+
+void fill_random(const View& view, std::string_view name, uint64_t seed) {
+  Random random(key_of(name, seed));
+  const int64_t count = view.elements();
+  if (view.dtype == DType::u8) {
+    uint8_t* bytes = view.as<uint8_t>();
+    for (int64_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(random.bits());
+  } else if (view.dtype == DType::f32) {
+    float* values = view.as<float>();
+    for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(random.normal());
+  } else {
+    const int64_t high = view.dtype == DType::boolean ? 1 : 7;
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = is_float(view.dtype) ? random.normal() : static_cast<double>(random.integer(0, high));
+      store_element(view.dtype, view.data, i, value);
+    }
+  }
+}
+
+std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch) {
+  std::vector<std::string> notes;
+  for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
+    if (input.shape) continue;
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : input.dims) sizes.push_back(dim.size >= 0 ? dim.size : sizes.empty() ? batch : 1);
+    const Shape shape{std::span<const int64_t>(sizes)};
+    session.set_shape(input.name, shape);
+    notes.push_back(fmt::format("input \"{}\": {} taken as {}", input.name, declared_shape(input), shape.str()));
+  }
+  return notes;
+}
+
+}  // namespace sparkpilot

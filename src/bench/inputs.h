@@ -1,0 +1,22 @@
+// Inputs for models when nobody gives any: seeded, of a sane range.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/session.h"
+
+namespace sparkpilot {
+
+// Fills `view`: floats standard normal, bytes over their whole range (pixels), other integers 0 to 7 (they may be
+// indices, of which models have at least a few), booleans either. The contents depend on the seed, the name, the dtype
+// and the shape only, and are the same on every machine up to the last bit of a logarithm.
+void fill_random(const View& view, std::string_view name, uint64_t seed);
+
+// Inputs that still have open dimensions get shapes: `batch` for an open first dimension, 1 for the others. Returns a
+// line for each of them, such as `input "x": [batch, 3, h] taken as [1,3,1]`.
+std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch = 1);
+
+}  // namespace sparkpilot

@@ -1,0 +1,139 @@
+#include "bench/model_bench.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "bench/inputs.h"
+#include "hw/memory.h"
+#include "onnx/import.h"
+
+namespace sparkpilot {
+namespace {
+
+double ms_since(int64_t start_ns) { return static_cast<double>(now_ns() - start_ns) * 1e-6; }
+
+// Calls `progress` at most every 50 ms, so that telling costs no measurement anything.
+class Reporter {
+ public:
+  Reporter(const std::function<void(double)>& progress, double begin, double end)
+      : progress_(progress), begin_(begin), end_(end) {}
+  void at(double share) {
+    if (!progress_ || now_ns() - last_ < 50'000'000) return;
+    last_ = now_ns();
+    progress_(begin_ + (end_ - begin_) * share);
+  }
+
+ private:
+  const std::function<void(double)>& progress_;
+  double begin_, end_;
+  int64_t last_ = 0;
+};
+
+// Binds and fills the inputs; compiles where that had to wait for shapes.
+std::vector<std::string> make_ready(Session& session, const BenchOptions& options) {
+  std::vector<std::string> notes = bind_open_dimensions(session, options.batch);
+  for (const TensorInfo& input : session.inputs()) fill_random(session.input(input.name), input.name, options.seed);
+  return notes;
+}
+
+std::vector<double> time_runs(Session& session, int64_t warmup, int64_t runs, Reporter reporter) {
+  for (int64_t i = 0; i < warmup; ++i) session.run();
+  std::vector<double> samples;
+  samples.reserve(static_cast<size_t>(runs));
+  for (int64_t i = 0; i < runs; ++i) {
+    const int64_t start = now_ns();
+    session.run();
+    samples.push_back(ms_since(start));
+    reporter.at(static_cast<double>(i) / static_cast<double>(runs));
+  }
+  return samples;
+}
+
+// Runs enough for a median: a tenth of a second, at least five.
+int64_t trial_runs(Session& session) {
+  session.run();
+  const int64_t start = now_ns();
+  session.run();
+  return std::clamp<int64_t>(static_cast<int64_t>(100 / std::max(ms_since(start), 1e-3)), 5, 200);
+}
+
+std::vector<ThreadTrial> try_threads(const std::filesystem::path& file, const BenchOptions& options) {
+  std::vector<ThreadTrial> trials;
+  for (const int threads : thread_choices(available_processors())) {
+    SessionOptions session_options = options.session;
+    session_options.threads = threads;
+    Session session(load_onnx(file), session_options);
+    make_ready(session, options);
+    const int64_t runs = trial_runs(session);
+    trials.push_back({threads, summarize(time_runs(session, 2, runs, Reporter(nullptr, 0, 0))).p50});
+  }
+  return trials;
+}
+
+int64_t constant_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    if (const Tensor* constant = graph.constant(ValueId{i})) bytes += constant->bytes();
+  }
+  return bytes;
+}
+
+void profile_model(ModelBench& result, const std::filesystem::path& file, const BenchOptions& options,
+                   const SessionOptions& base) {
+  SessionOptions profiled = base;
+  profiled.profile = true;
+  Session session(load_onnx(file), profiled);
+  make_ready(session, options);
+  time_runs(session, 0, std::clamp<int64_t>(options.runs / 5, 3, 50), Reporter(options.progress, 0.8, 1));
+  result.profile = session.profile();
+  result.roofline_share = set_roofline(result.profile, result.threads);
+  for (const NodeProfile& node : result.profile.nodes) result.flops += node.calls > 0 ? node.flops : 0;
+  if (!options.profile) result.profile = {};
+}
+
+}  // namespace
+
+std::vector<int> thread_choices(int all) {
+  std::vector<int> choices;
+  for (int threads = 1; threads < all; threads *= 2) choices.push_back(threads);
+  choices.push_back(all);
+  return choices;
+}
+
+ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options) {
+  if (options.runs < 1) fail("runs: expected at least 1, got {}", options.runs);
+  if (options.warmup < 0) fail("warmup: expected 0 or more, got {}", options.warmup);
+  ModelBench result{.file = file.string(), .trials = {}, .peak_memory_bytes = {}, .profile = {}, .notes = {}};
+  SessionOptions session_options = options.session;
+  if (options.threads) {
+    session_options.threads = *options.threads;
+  } else {
+    result.trials = try_threads(file, options);
+    session_options.threads =
+        std::min_element(result.trials.begin(), result.trials.end(), [](const auto& a, const auto& b) {
+          return a.p50_ms < b.p50_ms;
+        })->threads;
+  }
+  {
+    const bool peak_known = reset_peak_memory();
+    const std::optional<int64_t> before = resident_memory_bytes();
+    const int64_t start = now_ns();
+    Graph graph = load_onnx(file);
+    result.weight_bytes = constant_bytes(graph);
+    Session session(std::move(graph), session_options);
+    result.notes = bind_open_dimensions(session, options.batch);
+    session.compile();
+    result.load_ms = ms_since(start);
+    make_ready(session, options);
+    result.threads = session.threads();
+    const auto samples = time_runs(session, options.warmup, options.runs, Reporter(options.progress, 0, 0.8));
+    result.ms = summarize(samples);
+    const std::optional<int64_t> peak = peak_memory_bytes();
+    if (peak_known && peak && before) result.peak_memory_bytes = *peak - *before;
+  }
+  profile_model(result, file, options, session_options);
+  return result;
+}
+
+}  // namespace sparkpilot

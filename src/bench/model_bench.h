@@ -1,0 +1,55 @@
+// How fast a model runs, what it takes, and how near it comes to the machine's limit.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/statistics.h"
+#include "runtime/session.h"
+
+namespace sparkpilot {
+
+struct BenchOptions {
+  SessionOptions session;      // `threads` there is ignored
+  std::optional<int> threads;  // empty: the best of 1, 2, 4 ... all, found by measuring
+  int64_t runs = 100;          // timed ones
+  int64_t warmup = 10;         // before them, not counted
+  int64_t batch = 1;           // for open first dimensions
+  uint64_t seed = 1;           // of the inputs
+  bool profile = false;        // keep the nodes' times in the result
+  // Called now and then with the share of the work that is done, 0 to 1.
+  std::function<void(double done)> progress;
+};
+
+struct ThreadTrial {
+  int threads = 0;
+  double p50_ms = 0;
+};
+
+struct ModelBench {
+  std::string file;
+  int threads = 0;
+  std::vector<ThreadTrial> trials;           // what was measured to choose the threads; empty where they were given
+  Statistics ms;                             // of one run
+  double load_ms = 0;                        // from the file to the first run's readiness
+  std::optional<int64_t> peak_memory_bytes;  // of the process while it loaded and ran, less what it held before
+  int64_t weight_bytes = 0;                  // constants of the model as its file holds them
+  double flops = 0;                          // one run; a multiply-add is two
+  double roofline_share = 0;                 // 0 to 1; see runtime/profile.h
+  Profile profile;  // of a few runs of a session of its own, so that timing the nodes costs nothing above
+  std::vector<std::string> notes;  // what was assumed, such as sizes of open dimensions
+  double frames_per_second() const { return ms.mean > 0 ? 1e3 / ms.mean : 0; }
+};
+
+// Fails (user) with the file in the message.
+ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options = {});
+
+// 1, 2, 4 ... below `all`, and `all`.
+std::vector<int> thread_choices(int all);
+
+}  // namespace sparkpilot

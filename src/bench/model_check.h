@@ -1,0 +1,37 @@
+// A model held against itself: compiled with everything on against the plain reference.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "runtime/session.h"
+
+namespace sparkpilot {
+
+struct ModelCheckOptions {
+  SessionOptions session;
+  uint64_t seed = 1;     // of the inputs
+  bool compare = true;   // false: only run it and look for values that are not finite
+  double tolerance = 0;  // 0: 1e-4, or 5e-2 where the model computes in 16 bits
+};
+
+struct OutputCheck {
+  std::string name;
+  int64_t not_finite = 0;
+  double relative_l2 = 0;  // against the reference; 0 where it was not compared
+  bool passed = false;
+};
+
+struct ModelCheck {
+  std::vector<OutputCheck> outputs;
+  double tolerance = 0;
+  std::vector<std::string> notes;  // what was assumed
+  bool passed() const;
+};
+
+// Fails (user) where the model cannot be read, compiled or run. The reference is slow: seconds for a driving model.
+ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOptions& options = {});
+
+}  // namespace sparkpilot

@@ -1,0 +1,25 @@
+// Every candidate kernel of an op on the op's own cases, timed.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/statistics.h"
+#include "ir/op.h"
+
+namespace sparkpilot {
+
+struct OpBench {
+  std::string op, case_name, kernel;
+  std::string shape;  // of the first input
+  double p50_us = 0;
+  double flops = 0;  // of one run; a multiply-add is two
+  double bytes = 0;  // read and written
+};
+
+// Each candidate that accepts the case, in the table's order, about `ms_each` milliseconds long. Cases with outputs
+// whose shape depends on data are timed with their allocation.
+std::vector<OpBench> bench_op(const OpDef& op, int threads, double ms_each = 20, uint64_t seed = 1);
+
+}  // namespace sparkpilot

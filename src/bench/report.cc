@@ -1,0 +1,76 @@
+#include "bench/report.h"
+
+#include <algorithm>
+#include <map>
+
+namespace sparkpilot {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Profile& profile) {
+  Json nodes = Json::array();
+  for (const NodeProfile& node : profile.nodes) {
+    if (node.calls == 0) continue;
+    nodes.push_back({{"name", node.name},
+                     {"op", node.op},
+                     {"kernel", node.kernel},
+                     {"shape", node.shape},
+                     {"calls", node.calls},
+                     {"mean_ms", node.mean_ns() * 1e-6},
+                     {"flops", node.flops},
+                     {"bytes", node.bytes},
+                     {"roofline_share", node.roofline_share}});
+  }
+  return nodes;
+}
+
+Json to_json(const ModelBench& bench, const std::string& precision) {
+  Json out{{"file", bench.file},
+           {"precision", precision},
+           {"threads", bench.threads},
+           {"runs", bench.ms.count},
+           {"mean_ms", bench.ms.mean},
+           {"p50_ms", bench.ms.p50},
+           {"p90_ms", bench.ms.p90},
+           {"p99_ms", bench.ms.p99},
+           {"min_ms", bench.ms.min},
+           {"frames_per_second", bench.frames_per_second()},
+           {"load_ms", bench.load_ms},
+           {"peak_memory_bytes", nullptr},
+           {"weight_bytes", bench.weight_bytes},
+           {"flops", bench.flops},
+           {"roofline_share", bench.roofline_share}};
+  if (bench.peak_memory_bytes) out["peak_memory_bytes"] = *bench.peak_memory_bytes;
+  if (!bench.trials.empty()) {
+    Json trials = Json::array();
+    for (const ThreadTrial& trial : bench.trials)
+      trials.push_back({{"threads", trial.threads}, {"p50_ms", trial.p50_ms}});
+    out["thread_trials"] = trials;
+  }
+  if (!bench.notes.empty()) out["notes"] = bench.notes;
+  if (!bench.profile.nodes.empty()) out["profile"] = to_json(bench.profile);
+  return out;
+}
+
+std::vector<OpTime> times_by_op(const Profile& profile) {
+  std::map<std::pair<std::string, std::string>, OpTime> sums;
+  double total = 0;
+  for (const NodeProfile& node : profile.nodes) {
+    if (node.calls == 0) continue;
+    OpTime& sum = sums[{node.op, node.kernel}];
+    sum.op = node.op;
+    sum.kernel = node.kernel;
+    ++sum.nodes;
+    sum.mean_ms += node.mean_ns() * 1e-6;
+    total += node.mean_ns() * 1e-6;
+  }
+  std::vector<OpTime> out;
+  for (auto& [key, sum] : sums) {
+    sum.share = total > 0 ? sum.mean_ms / total : 0;
+    out.push_back(sum);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const OpTime& a, const OpTime& b) { return a.mean_ms > b.mean_ms; });
+  return out;
+}
+
+}  // namespace sparkpilot

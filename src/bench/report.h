@@ -1,0 +1,23 @@
+// Measurements as JSON, with stable snake_case keys that carry their units.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "bench/model_bench.h"
+
+namespace sparkpilot {
+
+// What was not measured is null. `profile` is there only where it was asked for.
+nlohmann::ordered_json to_json(const ModelBench& bench, const std::string& precision);
+nlohmann::ordered_json to_json(const Profile& profile);
+
+// A node of a profile summed over all nodes of the same op and kernel, the longest first.
+struct OpTime {
+  std::string op, kernel;
+  int nodes = 0;
+  double mean_ms = 0;  // of one run
+  double share = 0;    // of the run
+};
+std::vector<OpTime> times_by_op(const Profile& profile);
+
+}  // namespace sparkpilot

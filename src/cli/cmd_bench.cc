@@ -1,0 +1,100 @@
+// sparkpilot bench: how fast models run, and where the time goes.
+#include <memory>
+
+#include "bench/model_bench.h"
+#include "bench/report.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+struct Flags {
+  std::vector<std::string> files;
+  RunFlags run;
+  int64_t runs = 100, warmup = 10, batch = 1;
+  bool profile = false;
+};
+
+void print_profile(const ModelBench& bench) {
+  print(fmt::format("\n{}\n", painted(bench.file, Paint::bold)));
+  Table ops({"op", "kernel", "nodes", "ms", "share"});
+  for (const OpTime& time : times_by_op(bench.profile)) {
+    ops.add({time.op, time.kernel, std::to_string(time.nodes), human_ms(time.mean_ms),
+             fmt::format("{:.1f} %", time.share * 100)});
+  }
+  Table nodes({"node", "op", "kernel", "shape", "us", "GFLOP/s", "GB/s", "roofline"});
+  for (const NodeProfile& node : bench.profile.nodes) {
+    if (node.calls == 0 || node.mean_ns() <= 0) continue;
+    nodes.add({node.name, node.op, node.kernel, node.shape, fmt::format("{:.1f}", node.mean_ns() * 1e-3),
+               fmt::format("{:.1f}", node.flops / node.mean_ns()), fmt::format("{:.1f}", node.bytes / node.mean_ns()),
+               fmt::format("{:.0f} %", node.roofline_share * 100)});
+  }
+  print(nodes.str() + "\n" + ops.str());
+}
+
+int bench(const Program& program, const Flags& flags) {
+  BenchOptions options;
+  options.session = session_options(program, flags.run);
+  options.threads = thread_flag(flags.run);
+  options.runs = flags.runs;
+  options.warmup = flags.warmup;
+  options.batch = flags.batch;
+  options.seed = flags.run.seed;
+  options.profile = flags.profile;
+
+  std::vector<ModelBench> results;
+  {
+    Progress progress(!program.quiet, "");
+    for (const std::string& file : flags.files) {
+      progress.what(file);
+      options.progress = [&](double done) {
+        progress.at((static_cast<double>(results.size()) + done) / static_cast<double>(flags.files.size()));
+      };
+      with_file(file, [&] { results.push_back(bench_model(file, options)); });
+    }
+  }
+  nlohmann::ordered_json models = nlohmann::ordered_json::array();
+  Table table({"model", "threads", "mean ms", "p50", "p90", "p99", "min", "frames/s", "load ms", "memory", "weights",
+               "roofline"});
+  for (const ModelBench& r : results) {
+    if (!program.quiet) {
+      for (const std::string& text : r.notes) note(fmt::format("{}: {}", r.file, text));
+    }
+    models.push_back(to_json(r, "fp32"));
+    table.add({r.file, std::to_string(r.threads), human_ms(r.ms.mean), human_ms(r.ms.p50), human_ms(r.ms.p90),
+               human_ms(r.ms.p99), human_ms(r.ms.min), fmt::format("{:.1f}", r.frames_per_second()),
+               fmt::format("{:.0f}", r.load_ms), r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-",
+               human_bytes(r.weight_bytes), fmt::format("{:.0f} %", r.roofline_share * 100)});
+  }
+  if (program.json) {
+    print_json({{"models", models}});
+    return kDone;
+  }
+  print(table.str());
+  for (const ModelBench& r : results) {
+    if (flags.profile) print_profile(r);
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_bench(Program& program, CLI::App& app) {
+  const auto flags = std::make_shared<Flags>();
+  flags->run.threads = "auto";
+  CLI::App* command = add_command(program, app, "bench", "measure models on seeded random inputs",
+                                  "  sparkpilot bench model.onnx\n"
+                                  "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"
+                                  "  sparkpilot bench model.onnx --profile",
+                                  [&program, flags] { return bench(program, *flags); });
+  command->add_option("files", flags->files, "ONNX models")->required()->type_name("FILE");
+  command->add_option("--runs", flags->runs, "timed runs")->type_name("N");
+  command->add_option("--warmup", flags->warmup, "runs before them")->type_name("N");
+  command->add_option("--batch", flags->batch, "size of open first dimensions")->type_name("N");
+  command->add_flag("--profile", flags->profile, "time each node, in runs of their own");
+  add_run_flags(*command, flags->run);
+  add_report_flags(program, *command);
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,213 @@
+// sparkpilot model: what a model file holds, whether it runs right, and the same model written anew.
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "bench/model_check.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "ir/census.h"
+#include "ir/infer.h"
+#include "onnx/import.h"
+#include "onnx/metadata.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct Flags {
+  std::string file, out;
+  RunFlags run;
+  bool quick = false, simplify = false;
+  int opset = 0;
+  double tolerance = 0;
+};
+
+// --- info
+
+Json json_dims(const Value& value) {
+  Json dims = Json::array();
+  if (value.declared) {
+    for (const Dim& dim : *value.declared) {
+      if (dim.size >= 0) dims.push_back(dim.size);
+      else dims.push_back(dim.symbol.empty() ? Json() : Json(dim.symbol));
+    }
+  } else if (value.shape) {
+    for (const int64_t size : *value.shape) dims.push_back(size);
+  }
+  return dims;
+}
+
+std::string text_dims(const Json& dims) {
+  std::string out;
+  for (const Json& dim : dims) {
+    out += (out.empty() ? "" : ", ") + (dim.is_null() ? "?" : dim.is_string() ? dim.get<std::string>() : dim.dump());
+  }
+  return "[" + out + "]";
+}
+
+Json json_value(const std::string& tensor, const Value& value) {
+  return {{"name", tensor}, {"dtype", name(value.dtype)}, {"shape", json_dims(value)}};
+}
+
+// Types as far as they can be told with open first dimensions taken as one; what one run costs needs them.
+Graph with_types(Graph graph) {
+  for (const ValueId input : graph.inputs()) {
+    const Value& value = graph.value(input);
+    if (value.shape || !value.declared) continue;
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : *value.declared) sizes.push_back(dim.size >= 0 ? dim.size : 1);
+    bind_input(graph, input, Shape(std::span<const int64_t>(sizes)));
+  }
+  infer(graph);
+  expand_ops(graph);
+  fold_constants(graph);
+  drop_dead(graph);
+  infer(graph);
+  return graph;
+}
+
+Json json_slices(const Graph& graph) {
+  Json slices = Json::object();
+  for (const auto& [head, slice] : output_slices(graph)) {
+    slices[head] = {slice.start ? Json(*slice.start) : Json(), slice.stop ? Json(*slice.stop) : Json()};
+  }
+  return slices;
+}
+
+Json describe(const std::string& file) {
+  const Graph graph = load_onnx(file);
+  const Census held = take_census(graph), cost = take_census(with_types(graph));
+  Json inputs = Json::array(), outputs = Json::array(), metadata = Json::object();
+  for (const ValueId id : graph.inputs()) inputs.push_back(json_value(graph.value(id).name, graph.value(id)));
+  for (const auto& output : graph.outputs()) outputs.push_back(json_value(output.name, graph.value(output.value)));
+  for (const auto& [key, value] : graph.metadata) {
+    if (key != kOutputSlicesKey) metadata[key] = value;
+  }
+  Json opsets = Json::object();
+  for (const auto& [domain, version] : graph.opsets) opsets[domain.empty() ? "ai.onnx" : domain] = version;
+  return {{"file", file},
+          {"file_bytes", fs::file_size(file)},
+          {"graph", graph.name},
+          {"producer", graph.producer},
+          {"opsets", opsets},
+          {"inputs", inputs},
+          {"outputs", outputs},
+          {"parameters", held.parameters},
+          {"weight_bytes", held.constant_bytes},
+          {"flops", cost.flops},
+          {"macs", cost.macs},
+          {"nodes_without_known_shape", cost.unknown},
+          {"nodes", held.nodes},
+          {"ops", held.ops},
+          {"metadata", metadata},
+          {"output_slices", json_slices(graph)}};
+}
+
+void print_info(const Json& info) {
+  const auto line = [](std::string_view key, const std::string& value) {
+    if (!value.empty()) print(fmt::format("{}{}\n", painted(fmt::format("{:<12}", key), Paint::bold), value));
+  };
+  line("file", fmt::format("{}, {}", info["file"].get<std::string>(), human_bytes(info["file_bytes"].get<int64_t>())));
+  line("graph", info["graph"].get<std::string>());
+  line("producer", info["producer"].get<std::string>());
+  std::string opsets;
+  for (const auto& [domain, version] : info["opsets"].items()) {
+    opsets += fmt::format("{}{} {}", opsets.empty() ? "" : ", ", domain, version.get<int>());
+  }
+  line("opsets", opsets);
+  line("parameters", fmt::format("{}, {}", human_count(info["parameters"].get<double>()),
+                                 human_bytes(info["weight_bytes"].get<int64_t>())));
+  line("work", fmt::format("{}FLOP a run, {} multiply-adds in products", human_count(info["flops"].get<double>()),
+                           human_count(info["macs"].get<double>())));
+  const auto values = [&](const char* key, const char* word) {
+    for (const Json& value : info[key]) {
+      line(word, fmt::format("{} {} {}", value["name"].get<std::string>(), value["dtype"].get<std::string>(),
+                             text_dims(value["shape"])));
+    }
+  };
+  values("inputs", "input");
+  values("outputs", "output");
+  for (const auto& [key, value] : info["metadata"].items())
+    line("metadata", fmt::format("{} = {}", key, value.get<std::string>()));
+  for (const auto& [head, slice] : info["output_slices"].items()) {
+    const auto end = [](const Json& at) { return at.is_null() ? std::string() : at.dump(); };
+    line("slice", fmt::format("{} {}:{}", head, end(slice[0]), end(slice[1])));
+  }
+  Table ops({"op", "nodes"});
+  for (const auto& [op, count] : info["ops"].items()) ops.add({op, count.dump()});
+  print("\n" + ops.str());
+}
+
+int info(const Program& program, const Flags& flags) {
+  Json described;
+  with_file(flags.file, [&] { described = describe(flags.file); });
+  if (program.json) print_json(described);
+  else print_info(described);
+  return kDone;
+}
+
+// --- check
+
+int check(const Program& program, const Flags& flags) {
+  ModelCheckOptions options;
+  options.session = session_options(program, flags.run);
+  options.session.threads = thread_flag(flags.run).value_or(0);
+  options.seed = flags.run.seed;
+  options.compare = !flags.quick;
+  options.tolerance = flags.tolerance;
+  ModelCheck result;
+  with_file(flags.file, [&] { result = check_model(flags.file, options); });
+  if (!program.quiet) {
+    for (const std::string& text : result.notes) note(text);
+  }
+  Json outputs = Json::array();
+  Table table({"output", "not finite", "relative L2", "allowed", "outcome"});
+  for (const OutputCheck& output : result.outputs) {
+    Json row{
+        {"name", output.name}, {"not_finite", output.not_finite}, {"relative_l2", nullptr}, {"passed", output.passed}};
+    if (options.compare) row["relative_l2"] = output.relative_l2;
+    outputs.push_back(row);
+    table.add({output.name, std::to_string(output.not_finite),
+               options.compare ? fmt::format("{:.2e}", output.relative_l2) : "-",
+               fmt::format("{:.0e}", result.tolerance),
+               painted(output.passed ? "passed" : "failed", output.passed ? Paint::good : Paint::bad)});
+  }
+  if (program.json) {
+    print_json(
+        {{"file", flags.file}, {"passed", result.passed()}, {"tolerance", result.tolerance}, {"outputs", outputs}});
+  } else {
+    print(table.str());
+  }
+  return result.passed() ? kDone : kCheckFailed;
+}
+
+}  // namespace
+
+void add_model(Program& program, CLI::App& app) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* group = app.add_subcommand("model", "what a model file holds, whether it runs right, and writing it anew");
+  group->require_subcommand(1);
+  const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
+                       int (*action)(const Program&, const Flags&)) {
+    CLI::App* command = add_command(program, *group, name, doc, examples,
+                                    [&program, flags, action] { return action(program, *flags); });
+    command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
+    add_report_flags(program, *command);
+    return command;
+  };
+  add("info", "print inputs, outputs, operators, size and work", "  sparkpilot model info driving_vision.onnx --json",
+      info);
+  CLI::App* checker = add("check", "run it on random inputs and hold the result against plain kernels",
+                          "  sparkpilot model check driving_vision.onnx\n"
+                          "  sparkpilot model check big.onnx --quick",
+                          check);
+  checker->add_flag("--quick", flags->quick, "run it, without the slow comparison");
+  checker->add_option("--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types");
+  add_run_flags(*checker, flags->run);
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,235 @@
+// sparkpilot ops: the op table, its check on this machine, its speed.
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "bench/op_bench.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "ops/check.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Flags {
+  std::vector<std::string> names;
+  bool markdown = false;
+  uint64_t seed = 1;
+  int threads = 1;
+  double ms_each = 20;
+};
+
+bool wanted(const OpDef& op, const std::vector<std::string>& names) {
+  return names.empty() || std::find(names.begin(), names.end(), qualified(op)) != names.end();
+}
+
+// Ops by name; versions of one op after each other, the newest first.
+std::vector<const OpDef*> ops_named(const std::vector<std::string>& names) {
+  std::vector<const OpDef*> ops;
+  for (const OpDef* op : all_ops()) {
+    if (wanted(*op, names)) ops.push_back(op);
+  }
+  for (const std::string& text : names) {
+    const bool found = std::any_of(ops.begin(), ops.end(), [&](const OpDef* op) { return qualified(*op) == text; });
+    if (!found) fail("no op is named \"{}\"; ops list prints them", text);
+  }
+  std::sort(ops.begin(), ops.end(), [](const OpDef* a, const OpDef* b) {
+    return std::pair(qualified(*a), -a->since) < std::pair(qualified(*b), -b->since);
+  });
+  return ops;
+}
+
+std::string kernels_of(const OpDef& op) {
+  if (!op.refused.empty()) return fmt::format("refused: {}", op.refused);
+  std::string out;
+  for (const Kernel& kernel : op.cpu) out += (out.empty() ? "" : ", ") + std::string(kernel.name);
+  return out.empty() ? "as simpler ops" : out;
+}
+
+std::string traits_of(const OpDef& op) {
+  std::string out;
+  const auto take = [&](bool has, const char* name) {
+    if (has) out += fmt::format("{}{}", out.empty() ? "" : ", ", name);
+  };
+  take(op.traits.elementwise, "elementwise");
+  take(op.traits.view, "view");
+  take(op.traits.in_place, "in place");
+  take(op.traits.channels_last, "channels last");
+  take(op.traits.dynamic, "dynamic");
+  take(!op.traits.pure, "not pure");
+  return out;
+}
+
+std::string arity_of(const Arity& arity) {
+  if (arity.least == arity.most) return std::to_string(arity.least);
+  return fmt::format("{} to {}", arity.least, arity.most == kMany ? "many" : std::to_string(arity.most));
+}
+
+std::string markdown_cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+void print_markdown(const std::vector<const OpDef*>& ops) {
+  print(
+      "# Ops\n\nPrinted by `sparkpilot ops list --markdown` from the op table; do not edit.\n\n"
+      "An op's row with the highest \"since\" that is not above a model's operator set is the one that counts. "
+      "Kernels are tried from left to right; \"as simpler ops\" means that the op is rewritten before it runs.\n\n"
+      "| op | since | inputs | outputs | CPU kernels | traits | |\n|---|---|---|---|---|---|---|\n");
+  for (const OpDef* op : ops) {
+    print(fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", qualified(*op), op->since, arity_of(op->inputs),
+                      arity_of(op->outputs), markdown_cell(kernels_of(*op)), traits_of(*op), markdown_cell(op->doc)));
+  }
+}
+
+Json to_json(const OpDef& op) {
+  Json kernels = Json::array();
+  for (const Kernel& kernel : op.cpu) kernels.push_back(kernel.name);
+  Json out{{"name", op.name},
+           {"domain", op.domain},
+           {"since", op.since},
+           {"doc", op.doc},
+           {"kernels", kernels},
+           {"expands", op.expand != nullptr},
+           {"has_gradient", op.grad != nullptr}};
+  if (!op.refused.empty()) out["refused"] = op.refused;
+  return out;
+}
+
+int list(const Program& program, const Flags& flags) {
+  const std::vector<const OpDef*> ops = ops_named(flags.names);
+  if (flags.markdown) {
+    print_markdown(ops);
+    return kDone;
+  }
+  Json rows = Json::array();
+  Table table({"op", "since", "kernels", "traits", ""});
+  for (const OpDef* op : ops) {
+    rows.push_back(to_json(*op));
+    table.add({qualified(*op), std::to_string(op->since), kernels_of(*op), traits_of(*op), std::string(op->doc)});
+  }
+  if (program.json) print_json({{"ops", rows}});
+  else print(table.str());
+  return kDone;
+}
+
+// The op as the check names it, its cases in order.
+std::vector<CheckResult> check_one(const OpDef& op, uint64_t seed) {
+  std::vector<CheckResult> results;
+  for (const OpCase& op_case : op.cases ? op.cases() : std::vector<OpCase>{}) {
+    for (CheckResult& result : check_case(op, op_case, seed)) results.push_back(std::move(result));
+  }
+  if (results.empty()) results.push_back({qualified(op), "", "", CheckResult::failed, 0, 0, "the op has no cases"});
+  return results;
+}
+
+int check(const Program& program, const Flags& flags) {
+  constexpr const char* kOutcomes[] = {"passed", "failed", "skipped"};
+  std::vector<const OpDef*> ops = ops_named(flags.names);
+  ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty(); }), ops.end());
+  Json rows = Json::array();
+  Table table({"op", "case", "kernel", "error", "allowed", "outcome", ""});
+  int counts[3] = {};
+  {
+    Progress progress(!program.quiet, "");
+    for (size_t i = 0; i < ops.size(); ++i) {
+      progress.what(qualified(*ops[i]));
+      progress.at(static_cast<double>(i) / static_cast<double>(ops.size()));
+      for (const CheckResult& r : check_one(*ops[i], flags.seed)) {
+        ++counts[r.outcome];
+        rows.push_back({{"op", r.op},
+                        {"case", r.case_name},
+                        {"kernel", r.kernel},
+                        {"outcome", kOutcomes[r.outcome]},
+                        {"relative_l2", r.error},
+                        {"tolerance", r.tolerance},
+                        {"message", r.message}});
+        // All rows where ops were named, else only what went wrong.
+        if (flags.names.empty() && r.outcome != CheckResult::failed) continue;
+        const bool bad = r.outcome == CheckResult::failed;
+        table.add({r.op, r.case_name, r.kernel, fmt::format("{:.2g}", r.error), fmt::format("{:.2g}", r.tolerance),
+                   painted(kOutcomes[r.outcome], bad ? Paint::bad : Paint::good), r.message});
+      }
+    }
+  }
+  if (program.json) {
+    print_json({{"seed", flags.seed},
+                {"passed", counts[CheckResult::passed]},
+                {"failed", counts[CheckResult::failed]},
+                {"skipped", counts[CheckResult::skipped]},
+                {"results", rows}});
+  } else {
+    if (!flags.names.empty() || counts[CheckResult::failed] > 0) print(table.str());
+    print(fmt::format("{} ops: {} passed, {} failed, {} skipped\n", ops.size(), counts[CheckResult::passed],
+                      counts[CheckResult::failed], counts[CheckResult::skipped]));
+  }
+  return counts[CheckResult::failed] > 0 ? kCheckFailed : kDone;
+}
+
+int bench(const Program& program, const Flags& flags) {
+  if (flags.threads < 0) fail("--threads: expected 0 or more, got {}", flags.threads);
+  if (!(flags.ms_each > 0)) fail("--ms: expected more than 0, got {}", flags.ms_each);
+  const int threads = flags.threads == 0 ? available_processors() : flags.threads;
+  std::vector<const OpDef*> ops = ops_named(flags.names);
+  ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty(); }), ops.end());
+  Json rows = Json::array();
+  Table table({"op", "case", "kernel", "input", "us", "GFLOP/s", "GB/s"});
+  {
+    Progress progress(!program.quiet, "");
+    for (size_t i = 0; i < ops.size(); ++i) {
+      progress.what(qualified(*ops[i]));
+      progress.at(static_cast<double>(i) / static_cast<double>(ops.size()));
+      for (const OpBench& r : bench_op(*ops[i], threads, flags.ms_each, flags.seed)) {
+        rows.push_back({{"op", r.op},
+                        {"case", r.case_name},
+                        {"kernel", r.kernel},
+                        {"shape", r.shape},
+                        {"p50_us", r.p50_us},
+                        {"flops", r.flops},
+                        {"bytes", r.bytes}});
+        table.add({r.op, r.case_name, r.kernel, r.shape, fmt::format("{:.2f}", r.p50_us),
+                   fmt::format("{:.2f}", r.flops / r.p50_us * 1e-3), fmt::format("{:.2f}", r.bytes / r.p50_us * 1e-3)});
+      }
+    }
+  }
+  if (program.json) print_json({{"threads", threads}, {"results", rows}});
+  else print(table.str());
+  return kDone;
+}
+
+}  // namespace
+
+void add_ops(Program& program, CLI::App& app) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* group = app.add_subcommand("ops", "the table of operators: list it, check it, time it");
+  group->require_subcommand(1);
+  const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
+                       int (*action)(const Program&, const Flags&)) {
+    CLI::App* command = add_command(program, *group, name, doc, examples,
+                                    [&program, flags, action] { return action(program, *flags); });
+    command->add_option("names", flags->names, "ops, as ops list names them; all where none is given")
+        ->type_name("NAME");
+    add_report_flags(program, *command);
+    return command;
+  };
+  CLI::App* lister = add("list", "print the table", "  sparkpilot ops list\n  sparkpilot ops list Conv --json", list);
+  lister->add_flag("--markdown", flags->markdown, "as docs/ops.md holds it");
+  CLI::App* checker = add("check", "hold every kernel against its plain reference, on this machine",
+                          "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm", check);
+  checker->add_option("--seed", flags->seed, "seed of the random inputs")->type_name("N");
+  CLI::App* timer =
+      add("bench", "time every kernel on the op's own cases", "  sparkpilot ops bench Conv --threads 2", bench);
+  timer->add_option("--seed", flags->seed, "seed of the random inputs")->type_name("N");
+  timer->add_option("--threads", flags->threads, "threads; 0: every processor")->type_name("N");
+  timer->add_option("--ms", flags->ms_each, "milliseconds a kernel and case")->type_name("MS");
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,214 @@
+// sparkpilot run: a model on given or random inputs.
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "bench/inputs.h"
+#include "bench/statistics.h"
+#include "bench/summary.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "ir/dot.h"
+#include "onnx/import.h"
+#include "tensor/npy.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct Flags {
+  std::string file;
+  RunFlags run;
+  std::vector<std::string> inputs;
+  std::string output_dir, dump_values, dump_graph, trace;
+  int64_t runs = 1;
+};
+
+int list_passes(const Program& program) {
+  Json list = Json::array();
+  Table table({"pass", "what it does", ""});
+  for (const Pass& pass : all_passes()) {
+    list.push_back({{"name", pass.name}, {"doc", pass.doc}, {"optional", pass.optional}});
+    table.add({std::string(pass.name), std::string(pass.doc), pass.optional ? "" : "always on"});
+  }
+  if (program.json) print_json({{"passes", list}});
+  else print(table.str());
+  return kDone;
+}
+
+// The files of --input by the name of the input they are for. One without a name is for a model with one input.
+std::map<std::string, std::string> input_files(const Flags& flags, const Session& session) {
+  std::map<std::string, std::string> files;
+  for (const std::string& text : flags.inputs) {
+    std::pair<std::string, std::string> item;
+    if (text.find('=') == std::string::npos && session.inputs().size() == 1) item = {session.inputs()[0].name, text};
+    else item = split_assignment(text, "--input");
+    if (!files.insert(item).second) fail("--input: \"{}\" is given twice", item.first);
+  }
+  return files;
+}
+
+// Floats of another size are converted: NumPy makes float64 where nothing else is said.
+Tensor load_input(const std::string& file, const TensorInfo& input) {
+  Tensor tensor = load_npy(file);
+  if (tensor.dtype() != input.dtype && is_float(tensor.dtype()) && is_float(input.dtype)) {
+    tensor = convert(tensor, input.dtype);
+  }
+  return tensor;
+}
+
+Json fill_inputs(const Program& program, const Flags& flags, Session& session) {
+  std::map<std::string, std::string> files = input_files(flags, session);
+  std::map<std::string, std::string> sources;
+  for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
+    const auto found = files.find(input.name);
+    if (found == files.end()) continue;
+    const Tensor tensor = load_input(found->second, input);
+    with_file(found->second, [&] { session.set_input(input.name, tensor.view()); });
+    sources[input.name] = found->second;
+    files.erase(found);
+  }
+  if (!files.empty()) session.set_shape(files.begin()->first, {});  // fails, naming the inputs there are
+  const std::vector<std::string> notes = bind_open_dimensions(session);
+  Json inputs = Json::array();
+  for (const TensorInfo& input : session.inputs()) {
+    const bool given = sources.count(input.name) > 0;
+    if (!given) fill_random(session.input(input.name), input.name, flags.run.seed);
+    const Shape& shape = *input.shape;
+    inputs.push_back({{"name", input.name},
+                      {"dtype", name(input.dtype)},
+                      {"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+                      {"source", given ? sources[input.name] : fmt::format("random, seed {}", flags.run.seed)}});
+  }
+  if (!program.quiet) {
+    for (const std::string& text : notes) note(text);
+  }
+  return inputs;
+}
+
+double ms_since(int64_t start_ns) { return static_cast<double>(now_ns() - start_ns) * 1e-6; }
+
+void write_text(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+// Writes what the flags ask for, besides the outputs.
+void write_extras(const Flags& flags, const Session& session) {
+  if (!flags.dump_graph.empty()) write_text(flags.dump_graph, to_dot(*session.compiled_graph()));
+  if (!flags.trace.empty()) write_text(flags.trace, chrome_trace(session.profile(), flags.file));
+  if (flags.dump_values.empty()) return;
+  fs::create_directories(flags.dump_values);
+  std::map<std::string, int> used;
+  session.visit_values([&](const std::string& value, const ConstView& view) {
+    save_npy(fs::path(flags.dump_values) / (file_name_of(value, used) + ".npy"), view);
+  });
+}
+
+Json write_outputs(const Program& program, const Flags& flags, const Session& session) {
+  if (!flags.output_dir.empty()) fs::create_directories(flags.output_dir);
+  Json outputs = Json::array();
+  Table table({"output", "dtype", "shape", "mean", "deviation", "min", "max", "not finite", "file"});
+  std::map<std::string, int> used;
+  for (const TensorInfo& output : session.outputs()) {
+    const ConstView view = session.output(output.name);
+    const TensorSummary s = summarize(view);
+    std::string file;
+    if (!flags.output_dir.empty()) {
+      file = (fs::path(flags.output_dir) / (file_name_of(output.name, used) + ".npy")).string();
+      save_npy(file, view);
+    }
+    outputs.push_back({{"name", output.name},
+                       {"dtype", name(view.dtype)},
+                       {"shape", std::vector<int64_t>(view.shape.begin(), view.shape.end())},
+                       {"mean", s.mean},
+                       {"deviation", s.deviation},
+                       {"min", s.min},
+                       {"max", s.max},
+                       {"not_finite", s.not_finite},
+                       {"file", file.empty() ? Json() : Json(file)}});
+    table.add({output.name, std::string(name(view.dtype)), view.shape.str(), fmt::format("{:.5g}", s.mean),
+               fmt::format("{:.5g}", s.deviation), fmt::format("{:.5g}", s.min), fmt::format("{:.5g}", s.max),
+               std::to_string(s.not_finite), file});
+  }
+  if (!program.json) print(table.str());
+  return outputs;
+}
+
+int run(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  if (flags.file.empty()) fail("a model is expected");
+  if (flags.runs < 1) fail("--runs: expected at least 1, got {}", flags.runs);
+  SessionOptions options = session_options(program, flags.run);
+  options.threads = thread_flag(flags.run).value_or(0);
+  options.keep_values = !flags.dump_values.empty();
+  options.trace = !flags.trace.empty();
+
+  const int64_t start = now_ns();
+  std::optional<Session> session;
+  with_file(flags.file, [&] { session.emplace(load_onnx(flags.file), options); });
+  const Json inputs = fill_inputs(program, flags, *session);
+  double load_ms = 0;
+  std::vector<double> ms;
+  with_file(flags.file, [&] {
+    session->compile();
+    load_ms = ms_since(start);
+    for (int64_t i = 0; i < flags.runs; ++i) {
+      const int64_t begin = now_ns();
+      session->run();
+      ms.push_back(ms_since(begin));
+    }
+  });
+  const Statistics times = summarize(ms);
+
+  write_extras(flags, *session);
+  const Json outputs = write_outputs(program, flags, *session);
+  if (program.json) {
+    print_json({{"file", flags.file},
+                {"precision", "fp32"},
+                {"threads", session->threads()},
+                {"load_ms", load_ms},
+                {"runs", flags.runs},
+                {"p50_ms", times.p50},
+                {"min_ms", times.min},
+                {"inputs", inputs},
+                {"outputs", outputs}});
+  } else if (!program.quiet) {
+    note(fmt::format("{} ms to load and compile, {} ms a run", human_ms(load_ms), human_ms(times.p50)));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_run(Program& program, CLI::App& app) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command = add_command(program, app, "run", "run a model on given or seeded random inputs",
+                                  "  sparkpilot run model.onnx --input img=img.npy --output-dir out\n"
+                                  "  sparkpilot run gpt.onnx --dim batch=4 --output 'logits[:, -1, :]'\n"
+                                  "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
+                                  "  sparkpilot run --passes list",
+                                  [&program, flags] { return run(program, *flags); });
+  command->add_option("file", flags->file, "ONNX model")->type_name("FILE");
+  command->add_option("--input", flags->inputs, "an input's contents (repeatable); the others are random")
+      ->type_name("NAME=X.npy")
+      ->allow_extra_args(false);
+  command->add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy")->type_name("DIR");
+  command->add_option("--runs", flags->runs, "run that often")->type_name("N");
+  command->add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
+      ->type_name("DIR");
+  command->add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")
+      ->type_name("FILE.dot");
+  command->add_option("--trace", flags->trace, "write node times for Chrome's and Perfetto's viewers")
+      ->type_name("FILE.json");
+  add_run_flags(*command, flags->run);
+  add_report_flags(program, *command);
+}
+
+}  // namespace sparkpilot::cli

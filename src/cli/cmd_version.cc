@@ -1,0 +1,45 @@
+// sparkpilot version: what this program is and what it sees of the machine.
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "hw/cpu.h"
+#include "onnx/import.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+#if defined(__clang__)
+constexpr const char* kCompiler = "clang " __clang_version__;
+#else
+constexpr const char* kCompiler = "gcc " __VERSION__;
+#endif
+
+int version(const Program& program) {
+  const CpuFeatures& cpu = cpu_features();
+  if (program.json) {
+    print_json({{"version", SPARKPILOT_VERSION},
+                {"compiler", kCompiler},
+                {"newest_opset", kNewestOpset},
+                {"devices", {"cpu"}},
+                {"processor", cpu.model},
+                {"isa", cpu.isa()},
+                {"processors", cpu.logical}});
+    return kDone;
+  }
+  print(fmt::format("sparkpilot {} ({})\n", SPARKPILOT_VERSION, kCompiler));
+  print(fmt::format("ONNX operator sets up to {}\n", kNewestOpset));
+  print(fmt::format("cpu: {}, {} processors, {}\n", cpu.model.empty() ? "unknown model" : cpu.model, cpu.logical,
+                    cpu.isa()));
+  return kDone;
+}
+
+}  // namespace
+
+void add_version(Program& program, CLI::App& app) {
+  CLI::App* command = add_command(program, app, "version", "print the version and what the program sees of the machine",
+                                  "  sparkpilot version --json", [&program] { return version(program); });
+  command->add_flag("--json", program.json, "print one JSON document on stdout");
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,125 @@
+#include "cli/command.h"
+
+#include <charconv>
+
+#include "base/error.h"
+#include "cli/terminal.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+int64_t parse_number(const std::string& text, const std::string& flag) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
+    fail("{}: expected a whole number, got \"{}\"", flag, text);
+  }
+  return value;
+}
+
+// "none", or "no-cse,no-fold".
+void take_passes(const std::string& text, std::set<std::string>& off) {
+  size_t begin = 0;
+  while (begin < text.size()) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    const std::string word = text.substr(begin, comma - begin);
+    begin = comma + 1;
+    if (word == "none") off.insert("all");
+    else if (word.rfind("no-", 0) == 0) off.insert(word.substr(3));
+    else if (word != "all") fail("--passes: expected list, all, none or no-PASS, got \"{}\"", word);
+  }
+}
+
+}  // namespace
+
+CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
+                      const std::string& examples, std::function<int()> action) {
+  CLI::App* command = parent.add_subcommand(name, doc);
+  if (!examples.empty()) command->footer("\nExamples:\n" + examples);
+  const std::string full = parent.get_parent() ? parent.get_name() + " " + name : name;
+  command->callback([&program, full, action = std::move(action)] {
+    program.command = full;
+    program.action = action;
+  });
+  return command;
+}
+
+void add_report_flags(Program& program, CLI::App& command) {
+  command.add_flag("--json", program.json, "print one JSON document on stdout");
+  command.add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
+  command.add_flag("-v,--verbose", program.verbose, "say on stderr what each pass changed");
+}
+
+void add_run_flags(CLI::App& command, RunFlags& flags) {
+  command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
+  command.add_option("--precision", flags.precision, "auto, fp32 or another that the device can do")->type_name("NAME");
+  command.add_option("--threads", flags.threads, "a number; 0: every processor; auto: chosen by measuring")
+      ->type_name("N");
+  command.add_option("--dim", flags.dims, "size of a named open dimension, such as batch=4 (repeatable)")
+      ->type_name("NAME=N")
+      ->allow_extra_args(false);
+  command.add_option("--output", flags.outputs, "compute only this output, sliced as in NumPy: 'logits[:, -1, :]'")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")->type_name("LIST");
+  command.add_option("--seed", flags.seed, "seed of the random inputs")->type_name("N");
+}
+
+SessionOptions session_options(const Program& program, const RunFlags& flags) {
+  SessionOptions options;
+  options.device = flags.device;
+  if (flags.precision != "auto" && flags.precision != "fp32") {
+    fail("--precision {}: this version computes in fp32 only", flags.precision);
+  }
+  for (const std::string& text : flags.dims) {
+    const auto [name, size] = split_assignment(text, "--dim");
+    options.dims[name] = parse_number(size, "--dim " + name);
+  }
+  options.outputs = flags.outputs;
+  take_passes(flags.passes, options.passes.off);
+  if (program.verbose) {
+    options.passes.observe = [](std::string_view pass, const Graph&, int changes) {
+      if (changes > 0) note(fmt::format("pass {}: {} changes", pass, changes));
+    };
+  }
+  return options;
+}
+
+std::optional<int> thread_flag(const RunFlags& flags) {
+  if (flags.threads == "auto") return std::nullopt;
+  const int64_t threads = parse_number(flags.threads, "--threads");
+  if (threads < 0 || threads > 4096) fail("--threads: expected 0 to 4096 or auto, got {}", threads);
+  return static_cast<int>(threads);
+}
+
+std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) fail("{}: expected NAME=VALUE, got \"{}\"", flag, text);
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void with_file(const std::string& file, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    if (text.find(file) != std::string::npos) throw;
+    throw Error(error.kind(), fmt::format("{}: {}", file, text));
+  }
+}
+
+std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used) {
+  constexpr size_t kLongest = 200;  // of the 255 bytes that file systems allow, ".npy" and a number left out
+  std::string name = tensor.substr(0, kLongest);
+  for (char& c : name) {
+    if (static_cast<unsigned char>(c) < 32 || c == 127 ||
+        std::string_view("/\\:*?\"<>|").find(c) != std::string::npos) {
+      c = '_';
+    }
+  }
+  if (name.empty() || name == "." || name == "..") name.assign(std::max<size_t>(name.size(), 1), '_');
+  const int before = used[name]++;
+  return before == 0 ? name : file_name_of(fmt::format("{}_{}", name, before + 1), used);
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,63 @@
+// What every command of the program shares: exit codes, common flags, and the way a command is added.
+//
+// A command is one file, cmd_<name>.cc: help text, an options struct, one call into the library, one report. Adding it
+// means a function here and a line in main.cc.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/session.h"
+
+namespace sparkpilot::cli {
+
+enum ExitCode { kDone = 0, kInternal = 1, kBadInput = 2, kDevice = 3, kCheckFailed = 4 };
+
+// Set while the command line is parsed; the action runs afterwards and returns the exit code.
+struct Program {
+  std::function<int()> action;
+  std::string command;  // "model info", for messages
+  bool json = false, quiet = false, verbose = false;
+};
+
+// Adds a command under `parent`. `action` runs when the command line names it. `examples` end its help.
+CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
+                      const std::string& examples, std::function<int()> action);
+
+// --json --quiet -v
+void add_report_flags(Program& program, CLI::App& command);
+
+// Flags of everything that runs a model, in the same words everywhere.
+struct RunFlags {
+  std::string device = "auto", precision = "auto", passes, threads = "0";
+  std::vector<std::string> dims, outputs;
+  uint64_t seed = 1;
+};
+void add_run_flags(CLI::App& command, RunFlags& flags);
+// The session options those flags stand for; threads apart, which `auto` leaves open. Fails (user) on a bad value.
+SessionOptions session_options(const Program& program, const RunFlags& flags);
+// Threads where a number is given; empty for "auto".
+std::optional<int> thread_flag(const RunFlags& flags);
+
+// "NAME=REST" as a pair; fails (user) naming the flag where there is no '='.
+std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag);
+
+// Runs `work`; an error of the library that does not name the file is given its name.
+void with_file(const std::string& file, const std::function<void()>& work);
+
+// A tensor's name as a file name: characters that a file name cannot hold become `_`. Names that become the same get
+// `_2`, `_3` ...; `used` remembers them.
+std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used);
+
+void add_model(Program& program, CLI::App& app);
+void add_run(Program& program, CLI::App& app);
+void add_bench(Program& program, CLI::App& app);
+void add_zoo(Program& program, CLI::App& app);
+void add_ops(Program& program, CLI::App& app);
+void add_version(Program& program, CLI::App& app);
+
+}  // namespace sparkpilot::cli

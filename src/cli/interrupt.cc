@@ -1,0 +1,37 @@
+#include "cli/interrupt.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "base/file.h"
+
+namespace sparkpilot::cli {
+
+void clean_up_when_interrupted() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_IGN) sigaddset(&signals, signal);  // nohup's wish stands
+  }
+  // Blocked everywhere, the threads of the pool included, and waited for in one place: a thread may lock and call what
+  // a signal handler may not.
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::thread([signals] {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) return;
+    AtomicFile::abandon_all();
+    std::signal(signal, SIG_DFL);
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+    std::raise(signal);
+  }).detach();
+}
+
+}  // namespace sparkpilot::cli

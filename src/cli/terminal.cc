@@ -1,0 +1,133 @@
+#include "cli/terminal.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+bool colours(int fd) {
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  return isatty(fd) && !(no_color && *no_color) && term && std::strcmp(term, "dumb") != 0;
+}
+
+// Columns a text takes: UTF-8 continuation bytes and colour sequences take none.
+size_t width_of(std::string_view text) {
+  size_t width = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = std::min(text.find('m', i), text.size() - 1);
+    } else if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) {
+      ++width;
+    }
+  }
+  return width;
+}
+
+std::string three_digits(double value) {
+  const double size = std::abs(value);
+  return size >= 99.95   ? fmt::format("{:.0f}", value)
+         : size >= 9.995 ? fmt::format("{:.1f}", value)
+                         : fmt::format("{:.2f}", value);
+}
+
+}  // namespace
+
+void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+void print_json(const nlohmann::ordered_json& document) {
+  print(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail("cannot write the output: {}", std::strerror(errno));
+}
+
+void note(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fputc('\n', stderr);
+}
+
+std::string painted(std::string_view text, Paint paint) {
+  static const bool on = colours(STDOUT_FILENO);
+  if (!on) return std::string(text);
+  const char* code = paint == Paint::bold ? "1" : paint == Paint::good ? "32" : paint == Paint::bad ? "31" : "2";
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+std::string Table::str() const {
+  std::vector<size_t> widths;
+  std::vector<bool> right(headings_.size(), !rows_.empty());
+  for (size_t c = 0; c < headings_.size(); ++c) {
+    widths.push_back(width_of(headings_[c]));
+    for (const auto& row : rows_) {
+      if (c >= row.size()) continue;
+      widths[c] = std::max(widths[c], width_of(row[c]));
+      const bool number = row[c].empty() || row[c] == "-" || (row[c][0] >= '0' && row[c][0] <= '9');
+      right[c] = right[c] && number;
+    }
+  }
+  std::string out;
+  const auto line = [&](const std::vector<std::string>& cells, bool heading) {
+    std::string text;
+    for (size_t c = 0; c < cells.size(); ++c) {
+      const std::string gap(widths[c] - width_of(cells[c]), ' ');
+      const bool last = c + 1 == cells.size();
+      text += right[c] ? gap + cells[c] : last ? cells[c] : cells[c] + gap;
+      if (!last) text += "  ";
+    }
+    out += heading ? painted(text, Paint::bold) : text;
+    out += '\n';
+  };
+  line(headings_, true);
+  for (const auto& row : rows_) line(row, false);
+  return out;
+}
+
+Progress::Progress(bool wanted, std::string what) : shown_(wanted && isatty(STDERR_FILENO)), what_(std::move(what)) {}
+
+Progress::~Progress() {
+  if (shown_) std::fputs("\r\x1b[K", stderr);
+}
+
+void Progress::at(double done) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
+  last_ = now;
+  constexpr int kWidth = 30;
+  const int full = static_cast<int>(std::clamp(done, 0.0, 1.0) * kWidth + 0.5);
+  const std::string bar =
+      std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(kWidth - full), '.');
+  fmt::print(stderr, "\r\x1b[K{} [{}] {:3.0f} %", what_, bar, std::clamp(done, 0.0, 1.0) * 100);
+  std::fflush(stderr);
+}
+
+std::string human_bytes(int64_t bytes) {
+  const auto b = static_cast<double>(bytes);
+  if (b < 1e3) return fmt::format("{} B", bytes);
+  if (b < 999.5e3) return three_digits(b / 1e3) + " kB";
+  if (b < 999.5e6) return three_digits(b / 1e6) + " MB";
+  return three_digits(b / 1e9) + " GB";
+}
+
+std::string human_count(double count) {
+  if (count < 1e3) return fmt::format("{:.0f}", count);
+  if (count < 999.5e3) return three_digits(count / 1e3) + " k";
+  if (count < 999.5e6) return three_digits(count / 1e6) + " M";
+  return three_digits(count / 1e9) + " G";
+}
+
+std::string human_ms(double ms) {
+  return ms < 0.1 ? fmt::format("{:.4f}", ms) : ms < 10 ? fmt::format("{:.3f}", ms) : fmt::format("{:.2f}", ms);
+}
+
+}  // namespace sparkpilot::cli

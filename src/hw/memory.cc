@@ -1,0 +1,32 @@
+#include "hw/memory.h"
+
+#include <fstream>
+#include <string>
+
+namespace sparkpilot {
+namespace {
+
+// A line such as "VmHWM:     12345 kB" of Linux's /proc/self/status.
+std::optional<int64_t> status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    int64_t kib = 0;
+    if (word == key && status >> kib) return kib * 1024;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int64_t> peak_memory_bytes() { return status_bytes("VmHWM:"); }
+
+std::optional<int64_t> resident_memory_bytes() { return status_bytes("VmRSS:"); }
+
+bool reset_peak_memory() {
+  std::ofstream control("/proc/self/clear_refs");
+  control << "5" << std::flush;
+  return control.good();
+}
+
+}  // namespace sparkpilot
