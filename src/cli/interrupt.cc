@@ -1,7 +1,5 @@
 #include "cli/interrupt.h"
 
-#include <pthread.h>
-
 #include <csignal>
 #include <cstdio>
 #include <thread>
