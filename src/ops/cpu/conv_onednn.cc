@@ -80,26 +80,46 @@ bool types_fit(const Problem& p) {
   return !p.has(2) || p.inputs[2].dtype == DType::f32 || p.is_constant(2);
 }
 
+// A primitive for the operands and what its epilogue reads.
 template <typename Primitive>
-std::unique_ptr<KernelState> prepare(const Problem& p, const Operands& o, const onednn::DescOf<Primitive>& desc) {
+struct Described {
+  onednn::DescOf<Primitive> desc;
+  std::vector<onednn::StepOperand> steps;
+};
+
+Described<dnnl::convolution_forward> describe(const Problem& p, const ConvShape& s, Operands& o) {
+  const Epilogue epilogue = Epilogue::of(p, s.out_channels);
+  onednn::PostOps post;
+  const auto steps = onednn::append(post, epilogue, p, [&](Epilogue::Step::Operand kind, DType dtype) {
+    Dims dims(static_cast<size_t>(s.window.dims) + 2, 1);
+    if (kind == Epilogue::Step::channel) dims[1] = s.out_channels;
+    if (kind != Epilogue::Step::full) return onednn::dense(dtype, dims);
+    // An operand like the output must lie like the output, which is then no longer oneDNN's choice.
+    o.any_dst = o.dst;
+    const Window& w = s.window;
+    return onednn::strided(dtype, image_dims(s.batch, s.out_channels, w.spatial(w.out)), image_strides(s.y, w.dims));
+  });
+  if (!steps) return {};
+  return {onednn::convolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes(post)), *steps};
+}
+
+Described<dnnl::deconvolution_forward> describe_transpose(const Operands& o) {
+  return {onednn::deconvolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes()), {}};
+}
+
+template <typename Primitive>
+std::unique_ptr<KernelState> prepare(const Problem& p, const Operands& o, const Described<Primitive>& d) {
   auto state = std::make_unique<onednn::State>();
-  const auto src = state->convert(state->input(0, o.src), desc.src_desc());
-  const auto weights = state->convert(state->parameter(p, 1, p.inputs[0].dtype, o.weights), desc.weights_desc());
+  const auto src = state->convert(state->input(0, o.src), d.desc.src_desc());
+  const auto weights = state->convert(state->parameter(p, 1, p.inputs[0].dtype, o.weights), d.desc.weights_desc());
   const auto y = state->output(0, o.dst);
-  const auto dst = desc.dst_desc() == o.dst ? y : state->scratch(desc.dst_desc());
-  std::vector<onednn::State::Argument> arguments{{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}};
+  const auto dst = d.desc.dst_desc() == o.dst ? y : state->scratch(d.desc.dst_desc());
+  std::vector<onednn::State::Argument> arguments = state->bind(p, d.steps);
+  arguments.insert(arguments.end(), {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}});
   if (p.has(2)) arguments.push_back({DNNL_ARG_BIAS, state->parameter(p, 2, DType::f32, o.bias)});
-  state->step(Primitive(desc), desc, std::move(arguments));
+  state->step(Primitive(d.desc), d.desc, std::move(arguments));
   if (dst != y) state->reorder(dst, y);
   return state;
-}
-
-onednn::DescOf<dnnl::convolution_forward> describe(const Operands& o) {
-  return onednn::convolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes());
-}
-
-onednn::DescOf<dnnl::deconvolution_forward> describe_transpose(const Operands& o) {
-  return onednn::deconvolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes());
 }
 
 ConvShape shape_of(const Problem& p) {
@@ -114,22 +134,26 @@ ConvShape transposed_shape_of(const Problem& p) {
 
 bool conv_onednn_accepts(const Problem& p) {
   const ConvShape s = shape_of(p);
-  return types_fit(p) && !s.empty() && onednn::is_fast(describe(operands(p, s, false)));
+  if (!types_fit(p) || s.empty()) return false;
+  Operands o = operands(p, s, false);
+  return onednn::is_fast(describe(p, s, o).desc);
 }
 
 std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p) {
-  const Operands o = operands(p, shape_of(p), false);
-  return prepare<dnnl::convolution_forward>(p, o, describe(o));
+  const ConvShape s = shape_of(p);
+  Operands o = operands(p, s, false);
+  const auto described = describe(p, s, o);
+  return prepare(p, o, described);
 }
 
 bool conv_transpose_onednn_accepts(const Problem& p) {
   const ConvShape s = transposed_shape_of(p);
-  return types_fit(p) && !s.empty() && onednn::is_fast(describe_transpose(operands(p, s, true)));
+  return types_fit(p) && !s.empty() && onednn::is_fast(describe_transpose(operands(p, s, true)).desc);
 }
 
 std::unique_ptr<KernelState> conv_transpose_onednn_prepare(const Problem& p) {
   const Operands o = operands(p, transposed_shape_of(p), true);
-  return prepare<dnnl::deconvolution_forward>(p, o, describe_transpose(o));
+  return prepare(p, o, describe_transpose(o));
 }
 
 }  // namespace sparkpilot

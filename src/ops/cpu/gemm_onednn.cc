@@ -61,15 +61,23 @@ Operands operands(const Problem& p, const GemmArgs& args) {
 struct Described {
   onednn::DescOf<dnnl::matmul> desc;
   int c_argument = 0;
+  std::vector<onednn::StepOperand> steps;
 };
 
-Described describe(const GemmArgs& args, const Operands& o) {
+Described describe(const Problem& p, const GemmArgs& args, const Operands& o) {
   onednn::PostOps post;
   Described d;
   if (args.alpha != 1) post.eltwise(dnnl::algorithm::eltwise_linear, args.alpha);
   d.c_argument = DNNL_ARG_BIAS;
   const bool post_c = args.c >= 0 && !o.c_is_bias;
   if (post_c) d.c_argument = post.binary(dnnl::algorithm::binary_add, o.c);
+  const auto steps = onednn::append(post, args.epilogue, p, [&](Epilogue::Step::Operand kind, DType dtype) {
+    const MatMulShape& shape = args.shape;
+    if (kind == Epilogue::Step::full) return onednn::dense(dtype, {shape.m, shape.n});
+    return onednn::dense(dtype, {1, kind == Epilogue::Step::channel ? shape.n : 1});
+  });
+  if (!steps) return d;
+  d.steps = *steps;
   d.desc = onednn::matmul(o.a, o.any_b, o.c_is_bias ? o.c : onednn::none(), o.y, onednn::attributes(post));
   return d;
 }
@@ -91,16 +99,18 @@ bool gemm_onednn_accepts(const Problem& p, const GemmArgs& args) {
     const auto c = static_cast<size_t>(args.c);
     if (!p.is_constant(c) && (args.beta != 1 || p.inputs[c].dtype != DType::f32)) return false;
   }
-  return onednn::is_fast(describe(args, operands(p, args)).desc);
+  return onednn::is_fast(describe(p, args, operands(p, args)).desc);
 }
 
 std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArgs& args) {
   const Operands o = operands(p, args);
-  const Described d = describe(args, o);
+  const Described d = describe(p, args, o);
   auto state = std::make_unique<onednn::State>();
   const auto b = state->convert(state->parameter(p, 1, p.inputs[0].dtype, o.b), d.desc.weights_desc());
-  std::vector<onednn::State::Argument> arguments{
-      {DNNL_ARG_SRC, state->input(0, o.a)}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, state->output(0, o.y)}};
+  std::vector<onednn::State::Argument> arguments = state->bind(p, d.steps);
+  arguments.insert(
+      arguments.end(),
+      {{DNNL_ARG_SRC, state->input(0, o.a)}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, state->output(0, o.y)}});
   if (args.c >= 0) {
     const auto c = static_cast<size_t>(args.c);
     const bool scale = p.is_constant(c) && args.beta != 1;

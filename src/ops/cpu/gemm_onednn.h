@@ -11,6 +11,7 @@ struct GemmArgs {
   MatMulShape shape;
   int c = -1;  // the input that is added, broadcast to Y; -1: none
   float alpha = 1, beta = 1;
+  Epilogue epilogue;  // only where the shape has no batch
 };
 
 // f32, and bf16 where the processor has it. B may be stored in 16 bits where it is constant; it is packed at prepare

@@ -74,6 +74,51 @@ int PostOps::binary(dnnl::algorithm algorithm, const Desc& operand) {
   return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops_.len() - 1) | DNNL_ARG_SRC_1;
 }
 
+namespace {
+
+// False where oneDNN lacks the function.
+bool append_activation(PostOps& post, const Epilogue::Step& step) {
+  using dnnl::algorithm;
+  switch (step.function) {
+    case Activation::relu: post.eltwise(algorithm::eltwise_relu); return true;
+    case Activation::leaky_relu: post.eltwise(algorithm::eltwise_relu, step.alpha); return true;
+    case Activation::clip: post.eltwise(algorithm::eltwise_clip, step.alpha, step.beta); return true;
+    case Activation::sigmoid: post.eltwise(algorithm::eltwise_logistic); return true;
+    case Activation::silu: post.eltwise(algorithm::eltwise_swish, step.alpha); return true;
+    case Activation::tanh: post.eltwise(algorithm::eltwise_tanh); return true;
+    case Activation::gelu_tanh: post.eltwise(algorithm::eltwise_gelu_tanh); return true;
+    case Activation::gelu_erf: post.eltwise(algorithm::eltwise_gelu_erf); return true;
+    case Activation::elu: post.eltwise(algorithm::eltwise_elu, step.alpha); return true;
+    case Activation::hard_swish:
+#if DNNL_VERSION_MAJOR >= 3
+      post.eltwise(algorithm::eltwise_hardswish, 1.0f / 6, 0.5f);
+#else
+      post.eltwise(algorithm::eltwise_hardswish);
+#endif
+      return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::optional<std::vector<StepOperand>> append(PostOps& post_ops, const Epilogue& epilogue, const Problem& p,
+                                               const DescribeOperand& describe) {
+  std::vector<StepOperand> operands;
+  for (const Epilogue::Step& step : epilogue.steps()) {
+    if (step.kind == Epilogue::Step::activation) {
+      if (!append_activation(post_ops, step)) return {};
+      continue;
+    }
+    const DType dtype = p.is_constant(static_cast<size_t>(step.input)) ? DType::f32 : step.dtype;
+    if (!computes(dtype)) return {};
+    const Desc desc = describe(step.operand, dtype);
+    const auto algorithm = step.kind == Epilogue::Step::add ? dnnl::algorithm::binary_add : dnnl::algorithm::binary_mul;
+    operands.push_back({post_ops.binary(algorithm, desc), step.input, dtype, desc});
+  }
+  return operands;
+}
+
 bool computes(DType dtype) { return dtype == DType::f32 || (dtype == DType::bf16 && cpu_features().avx512_bf16); }
 
 dnnl::primitive_attr attributes(const PostOps& post_ops) {
@@ -160,6 +205,12 @@ State::Slot State::parameter(const Problem& p, int index, DType dtype, const Des
   if (!p.is_constant(i)) return input(index, desc);
   consumed |= uint64_t{1} << i;
   return constant(p.constants[i].dtype() == dtype ? p.constants[i] : sparkpilot::convert(p.constants[i], dtype), desc);
+}
+
+std::vector<State::Argument> State::bind(const Problem& p, std::span<const StepOperand> operands) {
+  std::vector<Argument> arguments;
+  for (const StepOperand& o : operands) arguments.push_back({o.argument, parameter(p, o.input, o.dtype, o.desc)});
+  return arguments;
 }
 
 State::Slot State::convert(Slot slot, const Desc& wanted) {

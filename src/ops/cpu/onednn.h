@@ -6,7 +6,7 @@
 // runs on that many threads, since oneDNN sizes scratchpads by it.
 #pragma once
 
-#include <array>
+#include <functional>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ops/cpu/epilogue.h"
 
 namespace sparkpilot::onednn {
 
@@ -45,6 +46,18 @@ class PostOps {
  private:
   dnnl::post_ops ops_;
 };
+
+// The operand of an epilogue's step as a primitive's argument.
+struct StepOperand {
+  int argument, input;
+  DType dtype;
+  Desc desc;
+};
+// Appends the steps of an epilogue; `describe` gives the format of an operand of that kind and dtype. Empty where
+// oneDNN lacks a step or cannot read an operand.
+using DescribeOperand = std::function<Desc(Epilogue::Step::Operand, DType)>;
+std::optional<std::vector<StepOperand>> append(PostOps& post_ops, const Epilogue& epilogue, const Problem& p,
+                                               const DescribeOperand& describe);
 
 // Attributes with post-ops and scratchpads given by the user.
 dnnl::primitive_attr attributes(const PostOps& post_ops = {});
@@ -104,6 +117,7 @@ class State final : public KernelState {
     int name;  // DNNL_ARG_...
     Slot slot;
   };
+  std::vector<Argument> bind(const Problem& p, std::span<const StepOperand> operands);
   // Adds the primitive and its scratchpad.
   void step(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& desc, std::vector<Argument> arguments);
   // The name of the last primitive's implementation, for reports.
