@@ -13,6 +13,17 @@ std::unique_ptr<KernelState> prepare_broadcast(const Problem& problem) {
   return std::make_unique<BroadcastState>(Broadcast(problem.outputs[0].shape, shapes));
 }
 
+const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t position, int64_t n, float* scratch) {
+  const ConstView& x = c.inputs[static_cast<size_t>(k)];
+  if (x.dtype == DType::f32) return block(plan, k, x.as<float>(), position, n, scratch);
+  if (plan.dense(k)) {
+    floats_from(x.dtype, x.data, position, scratch, n);
+    return scratch;
+  }
+  if (x.dtype == DType::f16) return block(plan, k, x.as<Half>(), position, n, scratch);
+  return block(plan, k, x.as<BFloat16>(), position, n, scratch);
+}
+
 namespace {
 
 // Runs shorter than this are gathered into blocks first.
@@ -26,18 +37,6 @@ void binary_run(BinaryMath op, const float* a, bool a_steps, const float* b, boo
     scalar_vector_binary(op, *a, b, y, 1);
     std::fill_n(y + 1, n - 1, *y);
   }
-}
-
-// Operand k's block as floats.
-const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t at, int64_t n, float* scratch) {
-  const ConstView& x = c.inputs[static_cast<size_t>(k)];
-  if (x.dtype == DType::f32) return block(plan, k, x.as<float>(), at, n, scratch);
-  if (plan.dense(k)) {
-    floats_from(x.dtype, x.data, at, scratch, n);
-    return scratch;
-  }
-  if (x.dtype == DType::f16) return block(plan, k, x.as<Half>(), at, n, scratch);
-  return block(plan, k, x.as<BFloat16>(), at, n, scratch);
 }
 
 void nary_blocks(const Call& c, const Broadcast& plan, BinaryMath op, int64_t begin, int64_t end) {

@@ -67,19 +67,58 @@ struct BroadcastState final : KernelState {
 // A `prepare`: the plan of all of the node's inputs, which must all be there.
 std::unique_ptr<KernelState> prepare_broadcast(const Problem& problem);
 
-// y = fn(x0, x1) for operands of type T, computed in W, stored as R. In-place safe: a block is read before it is
-// written.
-template <typename T, typename W, typename R, typename Fn>
-void map_binary(const Call& c, const Broadcast& plan, const Fn& fn) {
+// y = (...fn(fn(x0, x1), x2)...) for any number of operands of type T, computed in W. In-place safe: a block is read
+// before it is written.
+template <typename T, typename W, typename Fn>
+void map_nary(const Call& c, const Broadcast& plan, const Fn& fn) {
+  T* y = c.outputs[0].as<T>();
+  parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    alignas(64) W sum[kBlock], operand[kBlock];
+    for (int64_t i = begin; i < end; i += kBlock) {
+      const int64_t n = std::min(kBlock, end - i);
+      const W* left = block(plan, 0, c.inputs[0].as<T>(), i, n, sum);
+      for (size_t k = 1; k < c.inputs.size(); ++k) {
+        const W* right = block(plan, static_cast<int>(k), c.inputs[k].as<T>(), i, n, operand);
+        for (int64_t j = 0; j < n; ++j) sum[j] = fn(left[j], right[j]);
+        left = sum;
+      }
+      for (int64_t j = 0; j < n; ++j) y[i + j] = narrow<T>(left[j]);
+    }
+  });
+}
+
+// y = fn(x0, x1) as booleans.
+template <typename T, typename Fn>
+void map_compare(const Call& c, const Broadcast& plan, const Fn& fn) {
+  using W = Compute<T>;
   const T *a = c.inputs[0].as<T>(), *b = c.inputs[1].as<T>();
-  R* y = c.outputs[0].as<R>();
+  bool* y = c.outputs[0].as<bool>();
   parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
     alignas(64) W left[kBlock], right[kBlock];
     for (int64_t i = begin; i < end; i += kBlock) {
       const int64_t n = std::min(kBlock, end - i);
       const W* p = block(plan, 0, a, i, n, left);
       const W* q = block(plan, 1, b, i, n, right);
-      for (int64_t j = 0; j < n; ++j) y[i + j] = narrow<R>(fn(p[j], q[j]));
+      for (int64_t j = 0; j < n; ++j) y[i + j] = fn(p[j], q[j]);
+    }
+  });
+}
+
+// Operand k's block as floats, where it is f32, f16 or bf16.
+const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t position, int64_t n, float* scratch);
+
+// y = fn(x0, x1) in float for operands of f32, f16 and bf16, whatever they are mixed of; y has x0's dtype.
+template <typename Fn>
+void map_float_binary(const Call& c, const Broadcast& plan, const Fn& fn) {
+  View& y = c.outputs[0];
+  parallel_for(plan.elements(), kMathGrain, [&](int64_t begin, int64_t end) {
+    alignas(64) float left[kBlock], right[kBlock];
+    for (int64_t i = begin; i < end; i += kBlock) {
+      const int64_t n = std::min(kBlock, end - i);
+      const float* p = float_block(c, plan, 0, i, n, left);
+      const float* q = float_block(c, plan, 1, i, n, right);
+      for (int64_t j = 0; j < n; ++j) left[j] = fn(p[j], q[j]);
+      floats_to(y.dtype, left, y.data, i, n);
     }
   });
 }

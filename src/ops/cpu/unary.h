@@ -17,6 +17,8 @@ struct Param {
 inline constexpr std::array<Param, 0> kNoParams{};
 // Stands for the missing vector function: f32, f16 and bf16 are computed in float by the functor.
 struct NoVector {};
+template <typename Vector>
+inline constexpr std::string_view kFastName = std::is_same_v<std::remove_const_t<Vector>, NoVector> ? "float" : "simd";
 
 // kVector: a UnaryMath, an Activation (which gets the functor's alpha and beta) or NoVector{}. kTypes: the dtypes.
 template <class Fn, auto kVector, typename Types, const auto& kParams>
@@ -44,10 +46,8 @@ struct UnaryKernels {
     const Fn& fn = c.as<State>().fn;
     dispatch(Types{}, c.inputs[0].dtype, [&]<typename T>() { map_unary<T, Wide<T>, T>(c, fn); });
   }
-  static constexpr std::string_view kFastName =
-      std::is_same_v<std::remove_const_t<decltype(kVector)>, NoVector> ? "float" : "simd";
   static constexpr Kernel kKernels[] = {
-      {.name = kFastName, .accepts = accepts_floats, .prepare = prepare, .run = fast},
+      {.name = kFastName<decltype(kVector)>, .accepts = accepts_floats, .prepare = prepare, .run = fast},
       {.name = "reference", .accepts = nullptr, .prepare = prepare, .run = reference}};
 
   // `consumed_inputs` is what opset 1 to 5 wrote about memory; it means nothing.

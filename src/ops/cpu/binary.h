@@ -1,0 +1,46 @@
+// Records of ops with two or more operands that broadcast.
+#pragma once
+
+#include "ops/cpu/elementwise.h"
+#include "ops/cpu/unary.h"
+
+namespace sparkpilot {
+
+// kVector: a BinaryMath or NoVector{}. kTypes: the dtypes.
+template <class Fn, auto kVector, typename Types>
+struct BinaryKernels {
+  static void fast(const Call& c) {
+    using V = std::remove_const_t<decltype(kVector)>;
+    if constexpr (std::is_same_v<V, NoVector>) map_float_binary(c, c.as<BroadcastState>().plan, Fn{});
+    else map_vector_nary(c, c.as<BroadcastState>().plan, kVector);
+  }
+  static void reference(const Call& c) {
+    dispatch(Types{}, c.inputs[0].dtype,
+             [&]<typename T>() { map_nary<T, Wide<T>>(c, c.as<BroadcastState>().plan, Fn{}); });
+  }
+  static constexpr Kernel kKernels[] = {
+      {.name = kFastName<decltype(kVector)>, .accepts = accepts_floats, .prepare = prepare_broadcast, .run = fast},
+      {.name = "reference", .prepare = prepare_broadcast, .run = reference}};
+};
+
+// All inputs have one dtype of `Types`; the output has it too, and their broadcast shape.
+void infer_broadcast(InferContext& c, bool (*allowed)(DType), DType output);
+template <typename Types>
+void infer_nary(InferContext& c) {
+  infer_broadcast(
+      c, [](DType d) { return contains(Types{}, d); }, c.dtype(0));
+}
+template <typename Types>
+void infer_compare(InferContext& c) {
+  infer_broadcast(
+      c, [](DType d) { return contains(Types{}, d); }, DType::boolean);
+}
+
+// Shapes that walk every path of Broadcast, and dtypes; values of both operands in [low, high].
+std::vector<OpCase> binary_cases(double low, double high, bool floats, bool integers);
+
+// Versions 1 and 6 of binary ops: B is broadcast only where `broadcast` is set, its axes lying at `axis` of A's (at the
+// end without it). Expands to the newest form.
+OpDef legacy_binary_op(std::string_view name, bool compares);
+
+}  // namespace sparkpilot
