@@ -8,6 +8,7 @@ constexpr std::string_view kMl = "ai.onnx.ml";
 constexpr std::string_view kSequence = "sequence values are not supported, only tensors";
 constexpr std::string_view kOptional = "optional values are not supported, only tensors";
 constexpr std::string_view kString = "string tensors are not supported";
+constexpr std::string_view kGrams = "counting n-grams is not supported";
 constexpr std::string_view kImage = "compressed images are not decoded inside a graph";
 constexpr std::string_view kTrees = "decision trees are not supported";
 constexpr std::string_view kVectors = "support vector machines are not supported";
@@ -33,13 +34,11 @@ const OpDef kOps[] = {
     refused("SplitToSequence", kSequence),
     refused("ConcatFromSequence", kSequence),
     refused("Optional", kOptional),
-    refused("OptionalGetElement", kOptional),
-    refused("OptionalHasElement", kOptional),
     refused("StringNormalizer", kString),
     refused("StringConcat", kString),
     refused("StringSplit", kString),
     refused("RegexFullMatch", kString),
-    refused("TfIdfVectorizer", kString),
+    refused("TfIdfVectorizer", kGrams),
     refused("ImageDecoder", kImage),
     refused("TreeEnsemble", kTrees, kMl),
     refused("TreeEnsembleClassifier", kTrees, kMl),
