@@ -1,0 +1,198 @@
+#include "ops/cpu/reduce.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/parallel.h"
+#include "ops/cpu/vector_math.h"
+
+namespace sparkpilot {
+
+ReducePlan::ReducePlan(const Shape& shape, uint32_t axes) {
+  const auto reduced = [&](int axis) { return (axes >> axis & 1) != 0; };
+  for (int axis = 0; axis < shape.rank(); ++axis) (reduced(axis) ? count_ : outputs_) *= shape[axis];
+  int axis = shape.rank() - 1;
+  while (axis >= 0 && shape[axis] == 1) --axis;
+  if (axis >= 0) inner_reduced_ = reduced(axis);
+  int64_t stride = 1;
+  for (; axis >= 0 && (reduced(axis) == inner_reduced_ || shape[axis] == 1); --axis) stride *= shape[axis];
+  inner_ = stride;
+  // The rest from the inside out, so the groups are reversed afterwards.
+  const Axes* previous = nullptr;
+  for (; axis >= 0; --axis) {
+    if (shape[axis] == 1) continue;
+    Axes& group = reduced(axis) ? reduced_ : kept_;
+    if (previous == &group) {
+      group.dims[at(group.rank - 1)] *= shape[axis];
+    } else {
+      group.dims[at(group.rank)] = shape[axis];
+      group.strides[at(group.rank++)] = stride;
+    }
+    previous = &group;
+    stride *= shape[axis];
+  }
+  for (Axes* group : {&kept_, &reduced_}) {
+    std::reverse(group->dims.begin(), group->dims.begin() + group->rank);
+    std::reverse(group->strides.begin(), group->strides.begin() + group->rank);
+  }
+}
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kColumns = 256;    // outputs or elements taken at a time: a few blocks stay in the first-level cache
+constexpr int64_t kRowsInPart = 64;  // rows summed before they join the total, so that rounding does not pile up
+
+float start(Reduce kind) {
+  if (kind == Reduce::max) return -kInfinity;
+  return kind == Reduce::min ? kInfinity : 0;
+}
+
+// What a run of elements adds to an output.
+float of_run(Reduce kind, const float* x, int64_t n) {
+  switch (kind) {
+    case Reduce::max: return row_max(x, n);
+    case Reduce::min: return row_min(x, n);
+    case Reduce::l1: return row_sum_abs(x, n);
+    case Reduce::l2:
+    case Reduce::sum_square: return row_sum_squares(x, n);
+    default: return row_sum(x, n);
+  }
+}
+
+float combine(Reduce kind, float a, float b) {
+  if (kind == Reduce::max) return std::isnan(a) || a > b ? a : b;
+  if (kind == Reduce::min) return std::isnan(a) || a < b ? a : b;
+  return a + b;
+}
+
+float finish(Reduce kind, float value, int64_t count) {
+  switch (kind) {
+    case Reduce::mean: return value / static_cast<float>(count);
+    case Reduce::l2: return std::sqrt(value);
+    case Reduce::log_sum: return std::log(value);
+    default: return value;
+  }
+}
+
+// Elements [at, at + n) as floats: in place where they are.
+const float* floats(const ConstView& x, int64_t at, float* scratch, int64_t n) {
+  if (x.dtype == DType::f32) return x.as<float>() + at;
+  floats_from(x.dtype, x.data, at, scratch, n);
+  return scratch;
+}
+
+// fn(x, n) over the runs of one output: whole runs of f32, blocks of the other types.
+template <typename Fn>
+void each_block(const ReducePlan& plan, const ConstView& x, int64_t base, float* scratch, const Fn& fn) {
+  const int64_t step = x.dtype == DType::f32 ? plan.inner() : kColumns;
+  plan.each_run(base, [&](int64_t at) {
+    for (int64_t i = 0; i < plan.inner(); i += step) {
+      const int64_t n = std::min(step, plan.inner() - i);
+      fn(floats(x, at + i, scratch, n), n);
+    }
+  });
+}
+
+float reduce_one(Reduce kind, const ReducePlan& plan, const ConstView& x, int64_t base) {
+  alignas(64) float scratch[kColumns];
+  const bool exponentials = kind == Reduce::log_sum_exp;
+  const Reduce first = exponentials ? Reduce::max : kind;
+  float value = start(first);
+  each_block(plan, x, base, scratch,
+             [&](const float* p, int64_t n) { value = combine(first, value, of_run(first, p, n)); });
+  if (!exponentials) return finish(kind, value, plan.count());
+  if (std::isnan(value)) return value;
+  const float shift = std::isinf(value) ? 0 : value;
+  float sum = 0;
+  each_block(plan, x, base, scratch, [&](const float* p, int64_t length) {
+    for (int64_t i = 0; i < length; i += kColumns) {
+      const int64_t n = std::min(kColumns, length - i);
+      sum += exp_sub_sum(p + i, shift, scratch, n);
+    }
+  });
+  return shift + std::log(sum);
+}
+
+// One row of outputs, columns [column, column + n), n <= kColumns.
+class Columns {
+ public:
+  Columns(Reduce kind, const ReducePlan& plan, const ConstView& x) : kind_(kind), plan_(plan), x_(x) {}
+
+  void reduce(int64_t base, int64_t n, float* total) {
+    const bool exponentials = kind_ == Reduce::log_sum_exp;
+    accumulate(exponentials ? Reduce::max : kind_, base, n, total);
+    if (!exponentials) {
+      for (int64_t i = 0; i < n; ++i) total[i] = finish(kind_, total[i], plan_.count());
+      return;
+    }
+    alignas(64) float shift[kColumns], row[kColumns];
+    for (int64_t i = 0; i < n; ++i) shift[i] = std::isinf(total[i]) ? 0 : total[i];
+    std::fill_n(total, n, 0.0f);
+    plan_.each_run(base, [&](int64_t at) {
+      vector_binary(BinaryMath::sub, floats(x_, at, row, n), shift, row, n);
+      vector_unary(UnaryMath::exp, row, row, n);
+      vector_binary(BinaryMath::add, total, row, total, n);
+    });
+    vector_unary(UnaryMath::log, total, total, n);
+    vector_binary(BinaryMath::add, total, shift, total, n);
+  }
+
+ private:
+  void accumulate(Reduce kind, int64_t base, int64_t n, float* total) {
+    alignas(64) float part[kColumns], scratch[kColumns];
+    const BinaryMath join = kind == Reduce::max   ? BinaryMath::max
+                            : kind == Reduce::min ? BinaryMath::min
+                                                  : BinaryMath::add;
+    std::fill_n(total, n, start(kind));
+    std::fill_n(part, n, start(kind));
+    int64_t rows = 0;
+    plan_.each_run(base, [&](int64_t at) {
+      const float* row = floats(x_, at, scratch, n);
+      if (kind == Reduce::l2 || kind == Reduce::sum_square) {
+        accumulate_squares(row, part, n);
+      } else {
+        if (kind == Reduce::l1) vector_unary(UnaryMath::abs, row, scratch, n);
+        vector_binary(join, part, kind == Reduce::l1 ? scratch : row, part, n);
+      }
+      if (++rows % kRowsInPart == 0) {
+        vector_binary(join, total, part, total, n);
+        std::fill_n(part, n, start(kind));
+      }
+    });
+    vector_binary(join, total, part, total, n);
+  }
+
+  Reduce kind_;
+  const ReducePlan& plan_;
+  const ConstView& x_;
+};
+
+}  // namespace
+
+void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
+  const int64_t grain = 1 + 16384 / (plan.count() + 1);
+  if (plan.inner_reduced()) {
+    parallel_for(plan.outputs(), grain, [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) {
+        const float value = reduce_one(kind, plan, x, plan.base(o));
+        floats_to(y.dtype, &value, y.data, o, 1);
+      }
+    });
+    return;
+  }
+  const int64_t blocks = (plan.inner() + kColumns - 1) / kColumns;
+  const int64_t rows = plan.inner() == 0 ? 0 : plan.outputs() / plan.inner();
+  parallel_for(rows * blocks, 1 + grain / std::min(plan.inner(), kColumns), [&](int64_t begin, int64_t end) {
+    Columns columns(kind, plan, x);
+    alignas(64) float total[kColumns];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t row = task / blocks, column = task % blocks * kColumns;
+      const int64_t n = std::min(kColumns, plan.inner() - column);
+      columns.reduce(plan.base(row) + column, n, total);
+      floats_to(y.dtype, total, y.data, row * plan.inner() + column, n);
+    }
+  });
+}
+
+}  // namespace sparkpilot

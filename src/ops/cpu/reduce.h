@@ -1,0 +1,68 @@
+// Reductions: which elements of a tensor meet in which output, and the fast kernels over floats.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "ir/op.h"
+
+namespace sparkpilot {
+
+enum class Reduce : uint8_t { sum, mean, max, min, prod, l1, l2, sum_square, log_sum, log_sum_exp };
+
+// The axes of a reduction with neighbours of one kind merged. The innermost group of axes is a run of `inner()`
+// contiguous elements, either reduced to one output (inner_reduced) or kept as so many outputs side by side.
+class ReducePlan {
+ public:
+  // Bit i of `axes`: axis i is reduced.
+  ReducePlan(const Shape& shape, uint32_t axes);
+
+  int64_t outputs() const { return outputs_; }
+  int64_t count() const { return count_; }  // elements that meet in one output
+  bool inner_reduced() const { return inner_reduced_; }
+  int64_t inner() const { return inner_; }
+
+  // The input offset of the group'th output (inner_reduced) or of the group'th row of inner() outputs.
+  int64_t base(int64_t group) const {
+    int64_t offset = 0;
+    for (int d = kept_.rank - 1; d >= 0; --d) {
+      offset += group % kept_.dims[at(d)] * kept_.strides[at(d)];
+      group /= kept_.dims[at(d)];
+    }
+    return offset;
+  }
+
+  // Calls fn(offset) for every run that is reduced into the outputs at `base`: none where count() is 0.
+  template <typename Fn>
+  void each_run(int64_t base, Fn&& fn) const {
+    std::array<int64_t, Shape::kMaxRank> index{};
+    if (count_ == 0) return;
+    for (int64_t offset = base;;) {
+      fn(offset);
+      int d = reduced_.rank - 1;
+      for (; d >= 0; --d) {
+        offset += reduced_.strides[at(d)];
+        if (++index[at(d)] < reduced_.dims[at(d)]) break;
+        offset -= reduced_.strides[at(d)] * reduced_.dims[at(d)];
+        index[at(d)] = 0;
+      }
+      if (d < 0) return;
+    }
+  }
+
+ private:
+  struct Axes {
+    int rank = 0;
+    std::array<int64_t, Shape::kMaxRank> dims{}, strides{};
+  };
+  static size_t at(int d) { return static_cast<size_t>(d); }
+
+  Axes kept_, reduced_;  // without the innermost group
+  bool inner_reduced_ = true;
+  int64_t inner_ = 1, outputs_ = 1, count_ = 1;
+};
+
+// y = the reduction of x for f32, f16 and bf16 and every kind but prod; in float, partial sums in blocks.
+void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y);
+
+}  // namespace sparkpilot
