@@ -1,5 +1,7 @@
 // LSTM. With i, o, f, c the gates W x + R h + b (in this order in the weights), and P the optional peepholes:
 //   i = f(i + Pi C), f = f(f + Pf C), C' = f C + i g(c), o = f(o + Po C'), h' = o h(C').
+//
+// The attribute `clip` bounds the gates before their functions but not C, as other engines read it.
 #include "ops/cpu/vector_math.h"
 #include "ops/recurrent.h"
 #include "ops/recurrent_simd.h"
@@ -21,7 +23,7 @@ void run_reference(const Call& c) {
       const double i = s.apply(0, gate(0) + peep(0));
       const double f = coupled ? 1 - i : s.apply(0, gate(2) + peep(2));
       s.cell[k] = f * s.cell[k] + i * s.apply(1, gate(3));
-      s.h[k] = s.apply(0, gate(1) + peep(1)) * s.apply(2, s.cell[k]);
+      s.h[k] = s.apply(0, gate(1) + peep(1)) * s.r.functions_of(s.direction)[2](s.cell[k]);
     }
   });
 }
@@ -52,7 +54,6 @@ void step_row(const BatchStep& s, float* g, float* h, float* cell, bool coupled)
     s.function(0).apply(o, n);
   }
   std::copy_n(cell, n, c);
-  s.clip(c, n);
   s.function(2).apply(c, n);
   vector_binary(BinaryMath::mul, o, c, h, n);
 }

@@ -25,21 +25,28 @@ Value word(const Attributes& attrs, std::string_view key, std::string_view fallb
 
 using M = ResizeMode;
 
-// Where position x of the output lies in the input.
-double source_position(const ResizeExtent& e, M::Coordinates coordinates, double x) {
-  const double last = static_cast<double>(e.in) - 1;
+// Where position x of the output lies in the input. Nearest pixels are chosen in f32, as the scale itself is: 1.5 /
+// 0.6f is 2.5 there, not a little less, so a position between two pixels is found to be so.
+template <typename Real>
+Real source_position(const ResizeExtent& extent, M::Coordinates coordinates, Real x) {
+  struct {
+    Real in, out, scale, length, start, end;
+  } const e{static_cast<Real>(extent.in),     static_cast<Real>(extent.out),   static_cast<Real>(extent.scale),
+            static_cast<Real>(extent.length), static_cast<Real>(extent.start), static_cast<Real>(extent.end)};
+  constexpr Real half = 0.5;
+  const Real last = e.in - 1;
   switch (coordinates) {
-    case M::half_pixel: return (x + 0.5) / e.scale - 0.5;
+    case M::half_pixel: return (x + half) / e.scale - half;
     case M::half_pixel_symmetric: {
-      const double missing = 1 - static_cast<double>(e.out) / e.length;
-      return static_cast<double>(e.in) / 2 * missing + (x + 0.5) / e.scale - 0.5;
+      const Real missing = 1 - e.out / e.length;
+      return e.in / 2 * missing + (x + half) / e.scale - half;
     }
-    case M::pytorch_half_pixel: return e.length == 1 ? -0.5 : (x + 0.5) / e.scale - 0.5;
+    case M::pytorch_half_pixel: return e.length == 1 ? -half : (x + half) / e.scale - half;
     case M::align_corners: return e.length == 1 ? 0 : x * last / (e.length - 1);
     case M::asymmetric: return x / e.scale;
-    case M::tf_half_pixel_for_nn: return (x + 0.5) / e.scale;
+    case M::tf_half_pixel_for_nn: return (x + half) / e.scale;
     case M::tf_crop_and_resize:
-      if (e.length == 1) return 0.5 * (e.start + e.end) * last;
+      if (e.length == 1) return half * (e.start + e.end) * last;
       return e.start * last + x * (e.end - e.start) * last / (e.length - 1);
   }
   return 0;
@@ -237,7 +244,8 @@ ResizeAxis resize_axis(const ResizeExtent& e, const ResizeMode& mode) {
   axis.index.resize(static_cast<size_t>(axis.taps * e.out));
   if (mode.coordinates == ResizeMode::tf_crop_and_resize) axis.replaced.resize(static_cast<size_t>(e.out));
   for (int64_t x = 0; x < e.out; ++x) {
-    const double at = source_position(e, mode.coordinates, static_cast<double>(x));
+    const double at = mode.kind == ResizeMode::nearest ? source_position(e, mode.coordinates, static_cast<float>(x))
+                                                       : source_position(e, mode.coordinates, static_cast<double>(x));
     if (!axis.replaced.empty()) axis.replaced[static_cast<size_t>(x)] = at < 0 || at > static_cast<double>(e.in - 1);
     if (mode.kind == ResizeMode::nearest) {
       axis.index[static_cast<size_t>(x)] = clamped(rounded(at, mode.rounding), e.in);
