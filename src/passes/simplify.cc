@@ -115,22 +115,7 @@ bool try_expand(Graph& graph, NodeId id) {
   return true;
 }
 
-}  // namespace
-
-int expand_ops(Graph& graph) {
-  int changes = 0;
-  // An expansion may hold ops that expand again; a chain of them is bounded by the table, not by the file.
-  for (int before = -1; before != changes;) {
-    before = changes;
-    for (const NodeId id : graph.order()) {
-      infer_node(graph, id);
-      changes += try_expand(graph, id);
-    }
-  }
-  return changes;
-}
-
-int fold_constants(Graph& graph) {
+int fold_once(Graph& graph) {
   int changes = 0;
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
@@ -152,6 +137,28 @@ int fold_constants(Graph& graph) {
     graph.erase(id);
     ++changes;
   }
+  return changes;
+}
+
+}  // namespace
+
+int expand_ops(Graph& graph) {
+  int changes = 0;
+  // An expansion may hold ops that expand again; a chain of them is bounded by the table, not by the file.
+  for (int before = -1; before != changes;) {
+    before = changes;
+    for (const NodeId id : graph.order()) {
+      infer_node(graph, id);
+      changes += try_expand(graph, id);
+    }
+  }
+  return changes;
+}
+
+int fold_constants(Graph& graph) {
+  int changes = fold_once(graph);
+  // A folded operand makes shapes known, which lets old forms behind it expand, which may be folded again.
+  while (expand_ops(graph) > 0) changes += 1 + fold_once(graph);
   return changes;
 }
 
