@@ -1,6 +1,7 @@
 #include "onnx/metadata.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
 #include "onnx/base64.h"
@@ -15,12 +16,12 @@ OutputSlices read_slices(const Pickle& pickle, Pickle::Ref ref) {
     if (pickle.kind(value) != Pickle::Kind::slice) {
       fail("output_slices: \"{}\" is a {}, expected a slice", name, sparkpilot::name(pickle.kind(value)));
     }
-    const auto bounds = pickle.elements(value, name);
-    const auto bound = [&](size_t i) -> std::optional<int64_t> {
-      if (pickle.kind(bounds[i]) == Pickle::Kind::none) return std::nullopt;
-      return pickle.integer(bounds[i], name);
-    };
-    out.push_back({name, {bound(0), bound(1), bound(2)}});
+    std::array<std::optional<int64_t>, 3> bounds;
+    const auto refs = pickle.elements(value, name);
+    for (size_t i = 0; i < 3; ++i) {
+      if (pickle.kind(refs[i]) != Pickle::Kind::none) bounds[i] = pickle.integer(refs[i], name);
+    }
+    out.push_back({name, {bounds[0], bounds[1], bounds[2]}});
   }
   return out;
 }

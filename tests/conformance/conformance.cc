@@ -1,13 +1,15 @@
 // conformance: runs ONNX's backend test cases and says which pass, which are skipped and why, and which fail.
 //
-//   conformance --cases DIR [--filter SUBSTR] [--kernel NAME] [--all] [--json]
+//   conformance --cases DIR [--filter SUBSTR] [--kernel NAME] [--least N] [--all | --json | --markdown]
 //
 // A case is a folder with model.onnx and test_data_set_*/{input,output}_N.pb. It is skipped only when the model holds
 // what sparkpilot refuses by design (sequences, strings, an op outside of the table); a wrong answer or any other
-// error is a failure. Tolerances are ONNX's own. Exit code 4 where a case failed.
+// error is a failure. Tolerances are ONNX's own. Exit code 4 where a case failed, or fewer than N cases of the suite
+// `node` passed. docs/conformance.md is the output of --markdown.
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -154,16 +156,57 @@ void print_json(const std::vector<Outcome>& outcomes) {
   fmt::print("{}\n", document.dump(1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+// "node" of "node/test_abs".
+std::string suite_of(const std::string& name) { return name.substr(0, name.find('/')); }
+
+// A reason without the names of one case: `op Foo is not known (node "x")` and the input's name in front.
+std::string general_reason(std::string reason) {
+  const size_t node = reason.find(" (node \"");
+  if (node != std::string::npos) reason.resize(node);
+  const size_t colon = reason.find(": ");
+  return colon == std::string::npos ? reason : reason.substr(colon + 2);
+}
+
+void print_markdown(const std::vector<Outcome>& outcomes) {
+  std::map<std::string, std::array<int, 3>> suites;
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const Outcome& outcome : outcomes) {
+    ++suites[suite_of(outcome.name)][outcome.kind];
+    if (outcome.kind == Outcome::skipped) reasons[general_reason(outcome.reason)].push_back(outcome.name);
+  }
+  fmt::print(
+      "# ONNX's conformance cases\n\n"
+      "Printed by `build/conformance --cases DIR --markdown`: ONNX's own backend cases (v1.23), on the CPU, at ONNX's\n"
+      "own tolerance (rtol 1e-3, atol 1e-7). A case is skipped only where its model holds what sparkpilot does not do\n"
+      "by design, and the importer says so; a wrong answer or any other error would count as failed.\n\n"
+      "| suite | cases | passed | skipped | failed |\n|---|---|---|---|---|\n");
+  for (const auto& [suite, counts] : suites) {
+    fmt::print("| {} | {} | {} | {} | {} |\n", suite, counts[0] + counts[1] + counts[2], counts[0], counts[1],
+               counts[2]);
+  }
+  fmt::print("\n## Skipped, and why\n\n| reason | cases | which |\n|---|---|---|\n");
+  for (const auto& [reason, names] : reasons) {
+    constexpr size_t kShown = 4;
+    std::string shown;
+    for (size_t i = 0; i < std::min(kShown, names.size()); ++i) shown += (i ? ", `" : "`") + names[i] + "`";
+    if (names.size() > kShown) shown += ", ...";
+    fmt::print("| {} | {} | {} |\n", reason, names.size(), shown);
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Runs ONNX's backend test cases."};
   std::string cases, kernel;
   std::vector<std::string> filters;
-  bool all = false, json = false;
+  bool all = false, json = false, markdown = false;
+  int least = 0;
   app.add_option("--cases", cases, "folder that holds cases, at any depth")->required();
   app.add_option("--filter", filters, "only cases whose name contains one of these");
   app.add_option("--kernel", kernel, "the candidate to use where an op has it, such as reference");
   app.add_flag("--all", all, "print passed and skipped cases too");
   app.add_flag("--json", json, "one JSON document");
+  app.add_flag("--markdown", markdown, "the page docs/conformance.md");
+  app.add_option("--least", least, "cases of the suite `node` that have to pass");
   CLI11_PARSE(app, argc, argv);
 
   for (const int signal : {SIGSEGV, SIGFPE, SIGABRT, SIGBUS, SIGILL}) std::signal(signal, on_crash);
@@ -177,9 +220,15 @@ int run(int argc, char** argv) {
     if (wanted) outcomes.push_back(run_case(folder, name, kernel));
   }
   if (json) print_json(outcomes);
+  else if (markdown) print_markdown(outcomes);
   else print_text(outcomes, all, static_cast<double>(now_ns() - start) * 1e-9);
-  return std::any_of(outcomes.begin(), outcomes.end(), [](const Outcome& o) { return o.kind == Outcome::failed; }) ? 4
-                                                                                                                   : 0;
+  const auto failed = std::count_if(outcomes.begin(), outcomes.end(),
+                                    [](const Outcome& outcome) { return outcome.kind == Outcome::failed; });
+  const auto passed = std::count_if(outcomes.begin(), outcomes.end(), [](const Outcome& outcome) {
+    return outcome.kind == Outcome::passed && suite_of(outcome.name) == "node";
+  });
+  if (passed < least) fmt::print(stderr, "conformance: {} cases of node passed, expected at least {}\n", passed, least);
+  return failed > 0 || passed < least ? 4 : 0;
 }
 
 }  // namespace

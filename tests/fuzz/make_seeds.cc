@@ -1,0 +1,70 @@
+// make_seeds DIR: small valid inputs for the fuzz targets, in DIR/<target>/.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "onnx/base64.h"
+#include "onnx/metadata.h"
+#include "onnx/test_models.h"
+#include "tensor/npy.h"
+
+namespace fs = std::filesystem;
+
+namespace sparkpilot {
+namespace {
+
+void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+void write_models(const fs::path& folder) {
+  write(folder / "add.onnx", add_model().SerializeAsString());
+  write(folder / "rich.onnx", rich_model().SerializeAsString());
+  onnx::ModelProto old = empty_model(9);
+  old.set_ir_version(3);
+  add_input(old.mutable_graph(), "x", {1, 4, 8, 8});
+  add_input(old.mutable_graph(), "w", {4, 4, 3, 3});
+  add_floats(old.mutable_graph(), "w", {4, 4, 3, 3}, std::vector<float>(144, 0.5F));
+  onnx::NodeProto* conv = add_node(old.mutable_graph(), "Conv", {"x", "w"}, {"c"}, "conv");
+  for (const int64_t pad : {1, 1, 1, 1}) {
+    if (conv->attribute_size() == 0) add_attribute(conv, "pads", onnx::AttributeProto::INTS);
+    conv->mutable_attribute(0)->add_ints(pad);
+  }
+  add_node(old.mutable_graph(), "Relu", {"c"}, {"r"});
+  add_node(old.mutable_graph(), "Flatten", {"r"}, {"f"});
+  add_int(add_node(old.mutable_graph(), "Softmax", {"f"}, {"y"}), "axis", 1);
+  add_output(old.mutable_graph(), "y");
+  write(folder / "old.onnx", old.SerializeAsString());
+}
+
+void write_pickles(const fs::path& folder) {
+  const OutputSlices slices{{"plan", {0, 990, std::nullopt}}, {"pad", {-2, std::nullopt, std::nullopt}}};
+  const std::string text = write_output_slices(slices);
+  write(folder / "slices.b64", text);
+  const auto bytes = decode_base64(text);
+  write(folder / "slices.pkl", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  // Protocol 0 and the shapes that openpilot keeps beside.
+  write(folder / "shapes.pkl",
+        "(dVoutput_slices\n(dVa\nc__builtin__\nslice\n(I0\nL7L\nNtRssVinput_shapes\n(dVx\n(I1\nI2\nts"
+        "sVoutput_shapes\n(dVy\n(lI1\naI7\nassVmodel_checkpoint\nVabc\ns.");
+}
+
+void write_arrays(const fs::path& folder) {
+  save_npy(folder / "f32.npy", Tensor::of<float>(Shape{2, 3}, {1, 2, 3, 4, 5, 6}).view());
+  save_npy(folder / "bool.npy", Tensor::scalar(true).view());
+  save_npy(folder / "empty.npy", Tensor(DType::i64, Shape{0, 2}).view());
+}
+
+}  // namespace
+}  // namespace sparkpilot
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_seeds DIR\n");
+    return 2;
+  }
+  const fs::path root = argv[1];
+  for (const char* target : {"import_fuzz", "pickle_fuzz", "npy_fuzz"}) fs::create_directories(root / target);
+  sparkpilot::write_models(root / "import_fuzz");
+  sparkpilot::write_pickles(root / "pickle_fuzz");
+  sparkpilot::write_arrays(root / "npy_fuzz");
+  return 0;
+}
