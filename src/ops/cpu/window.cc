@@ -114,8 +114,8 @@ Window sliding_window(const Attributes& attrs, std::span<const int64_t> in, std:
     const int64_t padded = w.in[i] + w.pad_begin[i] + w.pad_end[i];
     const int64_t room = padded - extent(w, i);
     if (room < 0) fail("window of {} does not fit into the padded image of {}", extent(w, i), padded);
-    w.out[i] = room / w.stride[i] + 1;
-    if (ceil_mode && room % w.stride[i] != 0 && w.out[i] * w.stride[i] < w.in[i] + w.pad_begin[i]) ++w.out[i];
+    w.out[i] = (ceil_mode ? room + w.stride[i] - 1 : room) / w.stride[i] + 1;
+    if (ceil_mode && (w.out[i] - 1) * w.stride[i] >= w.in[i] + w.pad_begin[i]) --w.out[i];
   }
   return w;
 }
