@@ -35,7 +35,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
 }
 bool accepts(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
-  return reduction_of(p.attrs()) == Reduction::none ? bits(dtype) >= 8 : contains(NumericTypes{}, dtype);
+  return reduction_of(p.attrs()) == Reduction::none ? bits(dtype) >= 8 : contains(AllTypes{}, dtype);
 }
 
 void copy_data(const Call& c) {
@@ -67,6 +67,11 @@ void with_combine(DType dtype, Reduction reduction, Fn fn) {
   if (reduction == Reduction::none) {
     dispatch_size(dtype, [&]<typename T>() { fn.template operator()<T>(&combine<T, Reduction::none>); });
     return;
+  }
+  if (dtype == DType::boolean) {  // as bytes of 0 and 1: sums are "or", products "and"
+    dtype = DType::u8;
+    if (reduction == Reduction::add) reduction = Reduction::max;
+    if (reduction == Reduction::mul) reduction = Reduction::min;
   }
   dispatch(NumericTypes{}, dtype, [&]<typename T>() {
     Combine<T> chosen = &combine<T, Reduction::add>;
@@ -235,6 +240,10 @@ std::vector<OpCase> nd_cases() {
   return {{"elements", {CaseInput::of({3, 4}), picks({5, 2}, 3), CaseInput::of({5})}, {}},
           {"rows_add",
            {CaseInput::of({3, 4, 5}), picks({2, 3, 1}, 3), CaseInput::of({2, 3, 4, 5})},
+           {{"reduction", std::string("add")}}},
+          {"booleans_add",
+           {CaseInput::range({4, 2}, 0, 1, DType::boolean), picks({3, 1}, 4),
+            CaseInput::range({3, 2}, 0, 1, DType::boolean)},
            {{"reduction", std::string("add")}}},
           {"bytes",
            {CaseInput::range({4, 2}, 0, 1, DType::boolean), picks({3, 1}, 4),

@@ -1,5 +1,5 @@
-// Slice: every `step`-th element from `start` up to but without `end` along some axes, as Python slices; steps may be
-// negative.
+// Slice: every `step`-th element from `start` up to but without `end` along some axes, counted from the end where
+// negative and clamped; steps may be negative.
 #include <algorithm>
 
 #include "base/error.h"
@@ -14,7 +14,7 @@ struct Cut {
   int64_t start, step, count;
 };
 
-// Python's rule for one axis of `size` elements.
+// One axis of `size` elements.
 Cut cut(int64_t size, int64_t start, int64_t end, int64_t step) {
   if (step == 0) fail("the step is 0");
   // Beyond a dimension's size every step is alike, and so small a one cannot overflow below.
@@ -27,7 +27,8 @@ Cut cut(int64_t size, int64_t start, int64_t end, int64_t step) {
     end = clamped(end, 0, size);
     return {start, step, std::max<int64_t>(0, (end - start + step - 1) / step)};
   }
-  start = clamped(start, -1, size - 1);
+  if (size == 0) return {0, step, 0};
+  start = clamped(start, 0, size - 1);  // ONNX's rule: Python would begin before the first element
   end = clamped(end, -1, size - 1);
   return {start, step, std::max<int64_t>(0, (start - end - step - 1) / -step)};
 }
