@@ -7,7 +7,8 @@
 For every model and for 1 and 2 threads it starts the two engines one after the other, each in a process of its own,
 several times over; a figure is the median over the processes of each one's median latency, and each engine counts with
 its own better number of threads. Ratio: ONNX Runtime's time over ours, so above 1 sparkpilot is faster. Outputs of both
-on the same inputs are compared as well. Exit code 4 where outputs disagree or a figure misses --least.
+on the same inputs are compared as well. Exit code 4 where a model does not run, outputs
+disagree, or the mean misses --least.
 
 Without FILEs: the real networks under ../shared/assets where that folder is, and the full-size stand-in models, which
 are built into out/models first.
@@ -27,7 +28,7 @@ import tempfile
 import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ASSETS = ROOT.parent / "shared/assets"
+ASSETS = pathlib.Path(os.environ.get("SPARKPILOT_ASSETS", ROOT.parent / "shared/assets"))
 REAL = ["openpilot_dm/dmonitoring_model_2021-06", "openpilot_dm/dmonitoring_model_v0.8.9_2021-08",
         "controls_challenge/tinyphysics", "thirdparty/FastestDet", "thirdparty/ultraface_version-RFB-320_128",
         "thirdparty/ultraface_version-slim-320", "wakeword/embedding_model", "wakeword/hey_comma"]
@@ -65,14 +66,17 @@ class Engines:
         """The largest relative L2 error of an output against ONNX Runtime's, on the same inputs."""
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            peer = self.theirs(file, 1, 1, "--save", folder)
+            golden = next((ASSETS / "golden_ort" / name for name in (file.stem, f"{file.stem}_b1")
+                           if (ASSETS / "golden_ort" / name).is_dir()), None)
+            peer = self.theirs(file, 1, 1, "--save", folder, *(["--inputs", golden] if golden else []))
             inputs = [word for i, name in enumerate(peer["inputs"])
                       for word in ("--input", f"{name}={folder}/in_{i}.npy")]
-            run([self.program, "run", file, *inputs, "--output-dir", folder / "ours", "--precision", self.precision])
+            ours = json.loads(run([self.program, "run", file, *inputs, "--output-dir", folder / "ours", "--precision",
+                                   self.precision, "--json"]))
+            files = {output["name"]: output["file"] for output in ours["outputs"]}
             errors = []
             for i, name in enumerate(peer["outputs"]):
-                got = numpy.load(folder / "ours" / (re.sub(r"[^A-Za-z0-9_.\-]", "_", name) + ".npy"))
-                expected = numpy.load(folder / f"out_{i}.npy")
+                got, expected = numpy.load(files[name]), numpy.load(folder / f"out_{i}.npy")
                 if got.shape != expected.shape:
                     raise RuntimeError(f"{file}: output {name} is {got.shape}, ONNX Runtime gives {expected.shape}")
                 errors.append(relative_l2(got, expected))
@@ -105,8 +109,10 @@ def measure(engines, files, options):
                     answer = engine(file, threads, runs[file])
                     times[file][name].setdefault(threads, []).append(answer["p50_ms"])
                     last[file, name, threads] = answer
-            print(f"\rround {turn + 1} of {options.processes}: {file.stem:<40}", end="", file=sys.stderr, flush=True)
-    print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+            if sys.stderr.isatty():
+                print(f"\rround {turn + 1} of {options.processes}: {file.stem:<40}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
     return times, last
 
 
@@ -173,7 +179,16 @@ def main():
     if about["load_at_start"] > 0.5:
         print(f"the machine is busy (load {about['load_at_start']:.1f}): the figures will say little", file=sys.stderr)
     files = [file.resolve() for file in options.files] or find_models(options.program)
-    errors = {file: engines.largest_error(file) for file in files}
+    errors, refused = {}, {}
+    for file in files:
+        try:
+            errors[file] = engines.largest_error(file)
+        except RuntimeError as problem:
+            refused[file] = str(problem)
+            print(problem, file=sys.stderr)
+    files = list(errors)
+    if not files:
+        return 4
     times, last = measure(engines, files, options)
     rows = [summarise(file, times[file], last, errors[file]) for file in files]
 
@@ -185,13 +200,14 @@ def main():
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps({"machine": about, "precision": options.precision, "models": rows,
+                                            "not_run": {file.stem: why for file, why in refused.items()},
                                             "geometric_mean_ratio": mean}, indent=1) + "\n")
     if options.page:
         replace_table(options.page, text)
     wrong = [row["model"] for row in rows if not row["relative_l2"] <= options.tolerance]
     if wrong:
         print(f"outputs differ by more than {options.tolerance:g}: {', '.join(wrong)}", file=sys.stderr)
-    return 4 if wrong or (options.least is not None and mean < options.least) else 0
+    return 4 if wrong or refused or (options.least is not None and mean < options.least) else 0
 
 
 if __name__ == "__main__":
