@@ -122,7 +122,7 @@ int fold_once(Graph& graph) {
     if (!node.op->traits.pure || has_bodies(node) || node.op->cpu.empty()) continue;
     infer_node(graph, id);  // folding an operand may have made this node's shape known
     std::vector<Tensor> operands, results;
-    if (node.op->traits.shape_only) {
+    if (node.op->traits.shape_only && !node.inputs.empty()) {
       if (!fold_shape_only(graph, node, results)) continue;
     } else if (known_operands(graph, node, operands) && worth_folding(graph, node)) {
       results = evaluate(node, operands);

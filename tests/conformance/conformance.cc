@@ -1,6 +1,7 @@
 // conformance: runs ONNX's backend test cases and says which pass, which are skipped and why, and which fail.
 //
-//   conformance --cases DIR [--filter SUBSTR] [--kernel NAME] [--least N] [--all | --json | --markdown]
+//   conformance --cases DIR [--engine session|interpret|export] [--filter SUBSTR] [--kernel NAME] [--least N]
+//               [--all | --json | --markdown]
 //
 // A case is a folder with model.onnx and test_data_set_*/{input,output}_N.pb. It is skipped only when the model holds
 // what sparkpilot refuses by design (sequences, strings, an op outside of the table); a wrong answer or any other
@@ -23,8 +24,10 @@
 #include "base/clock.h"
 #include "ir/interpret.h"
 #include "ir/op.h"
+#include "onnx/export.h"
 #include "onnx/import.h"
 #include "onnx/tensor_proto.h"
+#include "runtime/session.h"
 
 namespace fs = std::filesystem;
 
@@ -77,7 +80,30 @@ std::vector<std::pair<std::string, Tensor>> load_tensors(const fs::path& folder,
   }
 }
 
-std::string run_data_set(const Graph& graph, const fs::path& folder, std::string_view kernel) {
+struct Engine {
+  // session: the runtime with all its passes; interpret: the interpreter; export: the interpreter on the model written
+  // and read again.
+  std::string name = "session";
+  std::string kernel;  // the candidate to use where an op has it
+  fs::path written;    // export: the folder for the models
+};
+
+std::vector<Tensor> run_session(const Graph& graph, const std::vector<Tensor>& inputs, const Engine& engine) {
+  Session session(graph, {.kernel = engine.kernel});
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    session.set_input(graph.value(graph.inputs()[i]).name, inputs[i].view());
+  }
+  session.run();
+  std::vector<Tensor> outputs;
+  for (const Graph::Output& output : graph.outputs()) {
+    const ConstView view = session.output(output.name);
+    outputs.emplace_back(view.dtype, view.shape);
+    std::copy_n(static_cast<const std::byte*>(view.data), view.bytes(), static_cast<std::byte*>(outputs.back().raw()));
+  }
+  return outputs;
+}
+
+std::string run_data_set(const Graph& graph, const fs::path& folder, const Engine& engine) {
   const auto given = load_tensors(folder, "input"), expected = load_tensors(folder, "output");
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
@@ -87,7 +113,8 @@ std::string run_data_set(const Graph& graph, const fs::path& folder, std::string
     else if (i < given.size()) inputs.push_back(given[i].second);
     else return fmt::format("no data for input \"{}\"", wanted);
   }
-  const std::vector<Tensor> got = interpret(graph, inputs, nullptr, kernel);
+  const std::vector<Tensor> got =
+      engine.name == "session" ? run_session(graph, inputs, engine) : interpret(graph, inputs, nullptr, engine.kernel);
   if (got.size() != expected.size()) return fmt::format("{} outputs, expected {}", got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     const std::string text = difference(got[i], expected[i].second);
@@ -96,16 +123,22 @@ std::string run_data_set(const Graph& graph, const fs::path& folder, std::string
   return {};
 }
 
-Outcome run_case(const fs::path& folder, const std::string& name, std::string_view kernel) {
+Outcome run_case(const fs::path& folder, const std::string& name, const Engine& engine) {
   Outcome outcome{Outcome::passed, name, {}};
   std::snprintf(running_case, sizeof running_case, "%s", name.c_str());
   try {
-    const Graph graph = load_onnx(folder / "model.onnx");
+    Graph graph = load_onnx(folder / "model.onnx");
+    if (engine.name == "export") {
+      std::string file = name + ".onnx";
+      std::replace(file.begin(), file.end(), '/', '-');
+      save_onnx(graph, engine.written / file);
+      graph = load_onnx(engine.written / file);
+    }
     bool any = false;
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (!entry.is_directory()) continue;
       any = true;
-      outcome.reason = run_data_set(graph, entry.path(), kernel);
+      outcome.reason = run_data_set(graph, entry.path(), engine);
       if (!outcome.reason.empty()) break;
     }
     if (!any) outcome.reason = "has no data";
@@ -196,18 +229,26 @@ void print_markdown(const std::vector<Outcome>& outcomes) {
 
 int run(int argc, char** argv) {
   CLI::App app{"Runs ONNX's backend test cases."};
-  std::string cases, kernel;
+  std::string cases;
+  Engine engine;
   std::vector<std::string> filters;
   bool all = false, json = false, markdown = false;
   int least = 0;
   app.add_option("--cases", cases, "folder that holds cases, at any depth")->required();
   app.add_option("--filter", filters, "only cases whose name contains one of these");
-  app.add_option("--kernel", kernel, "the candidate to use where an op has it, such as reference");
+  app.add_option("--engine", engine.name, "session (with all passes), interpret or export")
+      ->check(CLI::IsMember({"session", "interpret", "export"}));
+  app.add_option("--written", engine.written, "export: where the models go");
+  app.add_option("--kernel", engine.kernel, "the candidate to use where an op has it, such as reference");
   app.add_flag("--all", all, "print passed and skipped cases too");
   app.add_flag("--json", json, "one JSON document");
   app.add_flag("--markdown", markdown, "the page docs/conformance.md");
   app.add_option("--least", least, "cases of the suite `node` that have to pass");
   CLI11_PARSE(app, argc, argv);
+
+  const bool keep = !engine.written.empty();
+  if (!keep) engine.written = fs::temp_directory_path() / fmt::format("sparkpilot_conformance_{}", ::getpid());
+  if (engine.name == "export") fs::create_directories(engine.written);
 
   for (const int signal : {SIGSEGV, SIGFPE, SIGABRT, SIGBUS, SIGILL}) std::signal(signal, on_crash);
   const int64_t start = now_ns();
@@ -217,8 +258,9 @@ int run(int argc, char** argv) {
     const bool wanted = filters.empty() || std::any_of(filters.begin(), filters.end(), [&](const auto& text) {
                           return name.find(text) != std::string::npos;
                         });
-    if (wanted) outcomes.push_back(run_case(folder, name, kernel));
+    if (wanted) outcomes.push_back(run_case(folder, name, engine));
   }
+  if (!keep) fs::remove_all(engine.written);
   if (json) print_json(outcomes);
   else if (markdown) print_markdown(outcomes);
   else print_text(outcomes, all, static_cast<double>(now_ns() - start) * 1e-9);

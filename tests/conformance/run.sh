@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# run.sh PROGRAM FOLDER LEAST: unpacks ONNX's cases into FOLDER, once, and runs them all. Exit code 77 (skipped) where the
-# archive is not there.
+# run.sh FOLDER PROGRAM ARGUMENT...: unpacks ONNX's cases into FOLDER, once, and runs the program on them. Exit code 77
+# (skipped) where the archive is not there.
 set -euo pipefail
-program=$1 folder=$2 least=$3
+folder=$1
+shift
 assets=${SPARKPILOT_ASSETS:-$(dirname "$0")/../../../shared/assets}
 archive=$assets/onnx_backend_cases.tar.zst
 if [ ! -f "$archive" ]; then
@@ -15,4 +16,4 @@ if [ ! -f "$folder/complete" ] || [ "$archive" -nt "$folder/complete" ]; then
   tar --zstd -xf "$archive" -C "$folder"
   touch "$folder/complete"
 fi
-"$program" --cases "$folder" --least "$least"
+"$@" --cases "$folder"
