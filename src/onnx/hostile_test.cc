@@ -284,6 +284,11 @@ TEST(Hostile, SchemasAreHeld) {
   EXPECT_TRUE(refused(with([](auto& n) { n.add_attribute()->set_i(1); }), "has no name"));
   EXPECT_TRUE(refused(with([](auto& n) { add_attribute(&n, "a", onnx::AttributeProto::INT)->set_ref_attr_name("b"); }),
                       "outside of a function"));
+  onnx::ModelProto branch = rich_model();
+  for (onnx::NodeProto& node : *branch.mutable_graph()->mutable_node()) {
+    if (node.op_type() == "If") add_int(&node, "captures", 1'000'000);  // how many inputs belong to the bodies
+  }
+  EXPECT_TRUE(refused(branch, "has no attribute captures (node \"if\")"));
   onnx::ModelProto model = add_model();
   model.mutable_graph()->mutable_node(0)->set_op_type("Softmax");
   model.mutable_graph()->mutable_node(0)->mutable_input()->RemoveLast();

@@ -40,6 +40,7 @@ Attributes Importer::import_attributes(const RawNode& node, const OpDef* op, std
   for (const Range& range : node.attributes) {
     const RawAttribute raw = parse_attribute(model_.source, range);
     const std::string& key = raw.proto.name();
+    if (op && internal_attribute(key)) fail("has no attribute {}", key);
     const bool body_seen = std::any_of(bodies.begin(), bodies.end(), [&](const auto& b) { return b.attribute == key; });
     if (attrs.has(key) || body_seen) fail("attribute {} is given twice", key);
     if (!raw.proto.ref_attr_name().empty()) {

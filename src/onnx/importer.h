@@ -58,6 +58,8 @@ void read_functions(Model& model, const std::vector<Range>& ranges, const std::m
 TensorReader::Named read_sparse(Model& model, Range range);
 // The value of an attribute that is no graph.
 Attribute import_attribute(Model& model, const RawAttribute& raw);
+// Attributes that only this program gives to nodes: a file may not, and export does not write them.
+inline bool internal_attribute(std::string_view name) { return name == "captures" || name == "channels_last"; }
 // An input of a body, whose type nobody declared.
 ValueId add_untyped_input(Graph& graph, std::string name, DType dtype);
 
