@@ -279,7 +279,7 @@ TEST(Hostile, SchemasAreHeld) {
   EXPECT_TRUE(refused(with([](auto& n) { add_int(&n, "a", 3), add_int(&n, "a", 3); }), "attribute a is given twice"));
   EXPECT_TRUE(refused(with([](auto& n) { n.add_attribute()->set_name("a"); }), "neither type nor value"));
   EXPECT_TRUE(refused(with([](auto& n) { add_attribute(&n, "a", onnx::AttributeProto::TENSOR); }), "holds no tensor"));
-  EXPECT_TRUE(refused(with([](auto& n) { add_attribute(&n, "a", onnx::AttributeProto::GRAPH); }), "holds no graph"));
+  EXPECT_TRUE(refused(with([](auto& n) { add_body(&n, "a"); }), "has no attribute a"));
   EXPECT_TRUE(refused(with([](auto& n) { add_attribute(&n, "a", onnx::AttributeProto::TYPE_PROTO); }), "TYPE_PROTO"));
   EXPECT_TRUE(refused(with([](auto& n) { n.add_attribute()->set_i(1); }), "has no name"));
   EXPECT_TRUE(refused(with([](auto& n) { add_attribute(&n, "a", onnx::AttributeProto::INT)->set_ref_attr_name("b"); }),
@@ -289,6 +289,11 @@ TEST(Hostile, SchemasAreHeld) {
     if (node.op_type() == "If") add_int(&node, "captures", 1'000'000);  // how many inputs belong to the bodies
   }
   EXPECT_TRUE(refused(branch, "has no attribute captures (node \"if\")"));
+  branch = rich_model();
+  for (onnx::NodeProto& node : *branch.mutable_graph()->mutable_node()) {
+    if (node.op_type() == "If") node.mutable_attribute(0)->clear_g();
+  }
+  EXPECT_TRUE(refused(branch, "attribute then_branch holds no graph (node \"if\")"));
   onnx::ModelProto model = add_model();
   model.mutable_graph()->mutable_node(0)->set_op_type("Softmax");
   model.mutable_graph()->mutable_node(0)->mutable_input()->RemoveLast();

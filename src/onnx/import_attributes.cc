@@ -32,6 +32,24 @@ Attribute empty_value(const OpDef* op, const std::string& key) {
   fail("attribute {} has neither type nor value", key);
 }
 
+bool declares(const OpDef& op, std::string_view key) {
+  return std::any_of(op.attributes.begin(), op.attributes.end(),
+                     [&](const AttrSpec& spec) { return spec.name == key; });
+}
+
+// Bytes of a copy; tensors are shared.
+size_t size_of(const Attribute& value) {
+  size_t bytes = sizeof(Attribute);
+  if (const auto* text = std::get_if<std::string>(&value)) bytes += text->size();
+  else if (const auto* integers = std::get_if<std::vector<int64_t>>(&value))
+    bytes += integers->size() * sizeof(int64_t);
+  else if (const auto* reals = std::get_if<std::vector<float>>(&value)) bytes += reals->size() * sizeof(float);
+  else if (const auto* texts = std::get_if<std::vector<std::string>>(&value)) {
+    for (const std::string& item : *texts) bytes += sizeof(std::string) + item.size();
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Attributes Importer::import_attributes(const RawNode& node, const OpDef* op, std::vector<BodyGraph>& bodies,
@@ -40,14 +58,19 @@ Attributes Importer::import_attributes(const RawNode& node, const OpDef* op, std
   for (const Range& range : node.attributes) {
     const RawAttribute raw = parse_attribute(model_.source, range);
     const std::string& key = raw.proto.name();
+    charge(raw.proto.ByteSizeLong());
     if (op && internal_attribute(key)) fail("has no attribute {}", key);
     const bool body_seen = std::any_of(bodies.begin(), bodies.end(), [&](const auto& b) { return b.attribute == key; });
     if (attrs.has(key) || body_seen) fail("attribute {} is given twice", key);
     if (!raw.proto.ref_attr_name().empty()) {
       if (!bound_) fail("attribute {} refers to \"{}\" outside of a function", key, raw.proto.ref_attr_name());
       const Attribute* given = bound_->find(raw.proto.ref_attr_name());
-      if (given) attrs.set(key, *given);
+      if (!given) continue;
+      charge(size_of(*given));
+      attrs.set(key, *given);
     } else if (raw.proto.type() == onnx::AttributeProto::GRAPH) {
+      // Before its bytes are: a node has no more bodies than its op.
+      if (op && !declares(*op, key)) fail("has no attribute {}", key);
       bodies.push_back(import_body(raw, captures));
     } else if (raw.proto.type() == onnx::AttributeProto::UNDEFINED) {
       attrs.set(key, empty_value(op, key));
@@ -94,6 +117,7 @@ Importer::BodyGraph Importer::import_body(const RawAttribute& attribute, Capture
 std::optional<ValueId> Importer::capture(const std::string& name) {
   const std::optional<ValueId> outside = around_->lookup(name);
   if (!outside || !outside->present()) return outside;
+  count_value();
   if (const Tensor* constant = around_->graph_.constant(*outside)) return graph_.add_constant(*constant, name);
   const auto found = body_->captured.find(*outside);
   if (found != body_->captured.end()) return found->second;
@@ -102,6 +126,7 @@ std::optional<ValueId> Importer::capture(const std::string& name) {
 }
 
 ValueId Importer::capture_value(ValueId outside) {
+  count_value();
   const Value& value = around_->graph_.value(outside);
   const ValueId inside = add_untyped_input(graph_, value.name, value.dtype);
   body_->captured[outside] = inside;

@@ -13,8 +13,9 @@ namespace {
 // Field numbers of GraphProto.
 constexpr int kNode = 1, kInitializer = 5, kValueInfo = 13, kQuantization = 14, kSparseInitializer = 15,
               kGraphMetadata = 16;
-constexpr int kDeepest = 64;             // bodies in bodies, calls in calls
-constexpr int64_t kMostNodes = 250'000;  // calls inlined
+constexpr int kDeepest = 64;                                      // bodies in bodies, calls in calls
+constexpr int64_t kMostNodes = 250'000, kMostValues = 2'000'000;  // calls inlined
+constexpr int64_t kMostInlinedBytes = int64_t{64} << 20;
 
 // A declared input or output: only dense tensors.
 struct Declared {
@@ -61,6 +62,7 @@ void Importer::import_graph(Range range) {
       parse_message(model_.source, range, proto,
                     {kNode, kInitializer, kValueInfo, kQuantization, kSparseInitializer, kGraphMetadata}, "graph");
   graph_.name = proto.name();
+  charge(proto.ByteSizeLong() + deferred.size() * sizeof(Deferred));
   for (const Deferred& field : deferred) {
     if (field.field == kInitializer || field.field == kSparseInitializer) {
       const TensorReader::Named read =
@@ -138,6 +140,7 @@ void Importer::import_nodes(const std::vector<RawNode>& nodes) {
 }
 
 void Importer::import_node(const RawNode& node) {
+  charge(node.proto.ByteSizeLong() + prefix_.size());
   const std::string key = function_key(node.proto.domain(), node.proto.op_type(), node.overload);
   const auto function = model_.functions.find(key);
   if (function != model_.functions.end()) inline_call(node, key, function->second);
@@ -194,7 +197,20 @@ void Importer::add_constant_node(const RawNode& node) {
   define_outputs(node, {graph_.add_constant(std::move(tensor))});
 }
 
+void Importer::count_value() {
+  if (++model_.values > kMostValues) fail("more than {} values", kMostValues);
+}
+
+void Importer::charge(size_t bytes) {
+  if (!bound_) return;
+  model_.inlined_bytes += static_cast<int64_t>(bytes);
+  if (model_.inlined_bytes > kMostInlinedBytes) {
+    fail("model-local functions grow beyond {} bytes when they are inlined", kMostInlinedBytes);
+  }
+}
+
 void Importer::define(const std::string& name, ValueId value) {
+  count_value();
   if (!names_.emplace(name, value).second) fail("the name \"{}\" is given twice", name);
 }
 

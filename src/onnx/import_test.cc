@@ -224,6 +224,19 @@ TEST(Import, FunctionsAreBounded) {
   EXPECT_NE(import_error(model).find("more than 250000 nodes"), std::string::npos) << import_error(model);
 }
 
+TEST(Import, FunctionsMayNotBlowUpNamesAndAttributes) {
+  // A node with a long name, called often from the main graph.
+  onnx::ModelProto model = empty_model();
+  onnx::FunctionProto* function = add_function(model, "f", {"v"}, {"r"});
+  add_node(function->mutable_node(), "Identity", {"v"}, {"r"}, std::string(1 << 20, 'n'));
+  add_input(model.mutable_graph(), "x", {2});
+  for (int i = 0; i < 100; ++i) {
+    add_node(model.mutable_graph(), "f", {"x"}, {fmt::format("y{}", i)})->set_domain("local");
+  }
+  add_output(model.mutable_graph(), "y0");
+  EXPECT_NE(import_error(model).find("functions grow beyond"), std::string::npos) << import_error(model);
+}
+
 TEST(Import, FunctionAttributesAreReferredTo) {
   onnx::ModelProto model = empty_model();
   onnx::FunctionProto* function = add_function(model, "normalised", {"v"}, {"r"});

@@ -47,7 +47,8 @@ struct Model {
   TensorReader tensors;
   std::map<std::string, Function> functions;  // by function_key()
   std::vector<std::string> calls;             // functions being inlined
-  int64_t nodes = 0;                          // imported so far
+  // What was made so far: a few bytes of nested calls or bodies could stand for any number.
+  int64_t nodes = 0, values = 0, inlined_bytes = 0;
 };
 std::string function_key(const std::string& domain, const std::string& name, const std::string& overload);
 
@@ -96,6 +97,9 @@ class Importer {
                    std::vector<ValueId>& inputs) const;
 
   void define(const std::string& name, ValueId value);
+  void count_value();
+  // Counts what is read once a call of a function although it lies in the file once.
+  void charge(size_t bytes);
   std::vector<ValueId> inputs_of(const RawNode& node);
   void define_outputs(const RawNode& node, const std::vector<ValueId>& values);
   // The value of that name here or around; none where there is none. An absent id is an optional input of a function
