@@ -34,7 +34,39 @@ namespace fs = std::filesystem;
 namespace sparkpilot {
 namespace {
 
-constexpr double kRelative = 1e-3, kAbsolute = 1e-7;
+// ONNX's runner: assert_allclose with these, bf16 within two units in the last place.
+constexpr double kRelative = 1e-3, kAbsolute = 1e-7, kRelativeBf16 = 0x1p-6;
+
+// Cases whose expected data cannot be met, and why.
+struct Exception {
+  std::string_view name;  // of the case, without its suite
+  double absolute;        // compared at this tolerance instead; 0: skipped
+  std::string_view reason;
+};
+constexpr std::string_view kRandom = "the expected values are those of NumPy's random generator";
+constexpr std::string_view kNoisy = "the expected zeros are off by 2e-7: NumPy computed them in single precision";
+constexpr Exception kExceptions[] = {
+    {"test_bernoulli", 0, kRandom},
+    {"test_bernoulli_expanded", 0, kRandom},
+    {"test_bernoulli_double", 0, kRandom},
+    {"test_bernoulli_double_expanded", 0, kRandom},
+    {"test_bernoulli_seed", 0, kRandom},
+    {"test_bernoulli_seed_expanded", 0, kRandom},
+    {"test_training_dropout", 0, kRandom},
+    {"test_training_dropout_mask", 0, kRandom},
+    {"test_training_dropout_default", 0, kRandom},
+    {"test_training_dropout_default_mask", 0, kRandom},
+    {"test_dft_inverse", 1e-6, kNoisy},
+    {"test_dft_inverse_opset19", 1e-6, kNoisy},
+};
+
+const Exception* exception_of(const std::string& name) {
+  const std::string_view plain = std::string_view(name).substr(name.find('/') + 1);
+  for (const Exception& exception : kExceptions) {
+    if (plain == exception.name) return &exception;
+  }
+  return nullptr;
+}
 
 // For the signal handler: the case that is running.
 char running_case[512];
@@ -54,15 +86,16 @@ struct Outcome {
 };
 
 // Empty where the tensors agree.
-std::string difference(const Tensor& got, const Tensor& expected) {
+std::string difference(const Tensor& got, const Tensor& expected, double absolute) {
   if (got.dtype() != expected.dtype() || !(got.shape() == expected.shape())) {
     return fmt::format("is {}{}, expected {}{}", name(got.dtype()), got.shape().str(), name(expected.dtype()),
                        expected.shape().str());
   }
+  const double relative = expected.dtype() == DType::bf16 ? kRelativeBf16 : kRelative;
   for (int64_t i = 0; i < expected.elements(); ++i) {
     const double a = load_element(got.dtype(), got.raw(), i), b = load_element(expected.dtype(), expected.raw(), i);
     if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (!(std::abs(a - b) <= kAbsolute + kRelative * std::abs(b)) || std::isinf(a) || std::isinf(b)) {
+    if (!(std::abs(a - b) <= absolute + relative * std::abs(b)) || std::isinf(a) || std::isinf(b)) {
       return fmt::format("element {} is {:.9g}, expected {:.9g}", i, a, b);
     }
   }
@@ -103,7 +136,7 @@ std::vector<Tensor> run_session(const Graph& graph, const std::vector<Tensor>& i
   return outputs;
 }
 
-std::string run_data_set(const Graph& graph, const fs::path& folder, const Engine& engine) {
+std::string run_data_set(const Graph& graph, const fs::path& folder, const Engine& engine, double absolute) {
   const auto given = load_tensors(folder, "input"), expected = load_tensors(folder, "output");
   std::vector<Tensor> inputs;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
@@ -117,7 +150,7 @@ std::string run_data_set(const Graph& graph, const fs::path& folder, const Engin
       engine.name == "session" ? run_session(graph, inputs, engine) : interpret(graph, inputs, nullptr, engine.kernel);
   if (got.size() != expected.size()) return fmt::format("{} outputs, expected {}", got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    const std::string text = difference(got[i], expected[i].second);
+    const std::string text = difference(got[i], expected[i].second, absolute);
     if (!text.empty()) return fmt::format("output \"{}\" {}", graph.outputs()[i].name, text);
   }
   return {};
@@ -126,8 +159,10 @@ std::string run_data_set(const Graph& graph, const fs::path& folder, const Engin
 Outcome run_case(const fs::path& folder, const std::string& name, const Engine& engine) {
   Outcome outcome{Outcome::passed, name, {}};
   std::snprintf(running_case, sizeof running_case, "%s", name.c_str());
+  const Exception* exception = exception_of(name);
   try {
     Graph graph = load_onnx(folder / "model.onnx");
+    if (exception && exception->absolute == 0) throw Unsupported(std::string(exception->reason));
     if (engine.name == "export") {
       std::string file = name + ".onnx";
       std::replace(file.begin(), file.end(), '/', '-');
@@ -138,7 +173,7 @@ Outcome run_case(const fs::path& folder, const std::string& name, const Engine& 
     for (const auto& entry : fs::directory_iterator(folder)) {
       if (!entry.is_directory()) continue;
       any = true;
-      outcome.reason = run_data_set(graph, entry.path(), engine);
+      outcome.reason = run_data_set(graph, entry.path(), engine, exception ? exception->absolute : kAbsolute);
       if (!outcome.reason.empty()) break;
     }
     if (!any) outcome.reason = "has no data";
@@ -210,12 +245,19 @@ void print_markdown(const std::vector<Outcome>& outcomes) {
   fmt::print(
       "# ONNX's conformance cases\n\n"
       "Printed by `build/conformance --cases DIR --markdown`: ONNX's own backend cases (v1.23), on the CPU, at ONNX's\n"
-      "own tolerance (rtol 1e-3, atol 1e-7). A case is skipped only where its model holds what sparkpilot does not do\n"
-      "by design, and the importer says so; a wrong answer or any other error would count as failed.\n\n"
+      "own tolerance (rtol 1e-3, bf16 1/64, atol 1e-7). A case is skipped only where its model holds what sparkpilot "
+      "does not do\n"
+      "by design, and the importer says so, or its expected values are random; a wrong answer or any other error would "
+      "count as failed.\n\n"
       "| suite | cases | passed | skipped | failed |\n|---|---|---|---|---|\n");
   for (const auto& [suite, counts] : suites) {
     fmt::print("| {} | {} | {} | {} | {} |\n", suite, counts[0] + counts[1] + counts[2], counts[0], counts[1],
                counts[2]);
+  }
+  fmt::print("\n## Compared at another tolerance\n\n| cases | absolute tolerance | reason |\n|---|---|---|\n");
+  for (const Exception& exception : kExceptions) {
+    if (exception.absolute > 0)
+      fmt::print("| `{}` | {} | {} |\n", exception.name, exception.absolute, exception.reason);
   }
   fmt::print("\n## Skipped, and why\n\n| reason | cases | which |\n|---|---|---|\n");
   for (const auto& [reason, names] : reasons) {
