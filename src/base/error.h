@@ -1,37 +1,13 @@
-// The one error type of the library.
-//
-// Every failure that a caller can meet is an Error. Its message is one line that says what was expected
-// and what came, and names the file, node or tensor: `conv: input has 12 channels, weight expects 6 (node
-// "/stem/Conv")`. Names come from files that others wrote, so control characters, line breaks and broken UTF-8 in a
-// message are shown as \xNN, and a very long one loses its middle.
+// Throwing the library's one error type, with a formatted message.
 #pragma once
 
 #include <fmt/core.h>
 
-#include <stdexcept>
-#include <string>
-#include <string_view>
 #include <utility>
 
+#include "sparkpilot/error.h"
+
 namespace sparkpilot {
-
-enum class ErrorKind {
-  user,      // bad usage or bad input: exit code 2
-  internal,  // a fault of ours: exit code 1
-  device,    // the accelerator or its driver: exit code 3
-};
-
-// The text as one printable line of valid UTF-8.
-std::string one_line(std::string_view text);
-
-class Error : public std::runtime_error {
- public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(one_line(message)), kind_(kind) {}
-  ErrorKind kind() const { return kind_; }
-
- private:
-  ErrorKind kind_;
-};
 
 // Throws an Error of kind `user`: the input or its use is wrong.
 template <typename... Args>

@@ -14,12 +14,6 @@
 
 namespace sparkpilot {
 
-struct PassOptions {
-  std::set<std::string> off;  // names of passes that are skipped; "all" skips every optional one
-  // Called after each pass that ran, with how much it changed.
-  std::function<void(std::string_view pass, const Graph& graph, int changes)> observe;
-};
-
 struct Pass {
   std::string_view name, doc;
   bool optional = true;      // false: the runtime needs it (expansion of old op versions)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ir/infer.h"
+#include "runtime/plan.h"
 
 namespace sparkpilot {
 

@@ -32,6 +32,13 @@ Buffer::Buffer(int64_t bytes) : size_(bytes) {
   std::memset(data_ + bytes, 0, static_cast<size_t>(std::min<int64_t>(reserved_ - bytes, kAlignment)));
 }
 
+namespace detail {
+void fail_dtype(std::string_view what, DType has, DType asked) {
+  fail("{} is {}, it was asked for as {}", what, name(has), name(asked));
+}
+void fail_count(size_t values, const Shape& shape) { fail("{} values given for shape {}", values, shape.str()); }
+}  // namespace detail
+
 Buffer::~Buffer() { std::free(data_); }
 
 Tensor::Tensor(DType dtype, const Shape& shape)

@@ -1,0 +1,137 @@
+// A model made ready to run: compiled once, buffers bound once.
+//
+//   Session session(load_onnx("driving_vision.onnx"), {.threads = 2});
+//   std::span<uint8_t> img = session.input<uint8_t>("img");   // the session's own memory: written in place
+//   session.run();
+//   std::span<const float> out = session.output<float>("outputs");
+//
+// A session is used by one thread at a time; several threads may each have one of their own. `run` allocates nothing of
+// ours when no shape depends on data (oneDNN allocates a little inside its own calls).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sparkpilot/graph.h"
+#include "sparkpilot/tensor.h"
+
+namespace sparkpilot {
+
+struct NodeProfile {
+  std::string name, op, kernel;
+  std::string shape;  // of the first output
+  int64_t calls = 0;
+  int64_t total_ns = 0;
+  double flops = 0;         // one call; a multiply-add is two
+  double bytes = 0;         // one call: every operand and result once
+  double weight_bytes = 0;  // of which constants
+  // Share of the machine's measured limit that the node reached: the time that its FLOPs or its bytes need at the
+  // measured peak (whichever is longer), over the time it took. Weights come from memory where the model's do not fit
+  // the last-level cache; activations from cache.
+  double roofline_share = 0;
+  double mean_ns() const { return calls ? static_cast<double>(total_ns) / static_cast<double>(calls) : 0; }
+};
+
+// One executed node, for a trace.
+struct TraceEvent {
+  int node = 0;  // index into the profile
+  int64_t begin_ns = 0, end_ns = 0;
+};
+
+struct Profile {
+  std::vector<NodeProfile> nodes;  // in execution order; nodes of later plan segments follow
+  std::vector<TraceEvent> events;  // only while tracing is on
+};
+
+struct SessionOptions {
+  std::string device = "auto";          // auto, cpu; another device is refused with the reason
+  int threads = 0;                      // 0: every processor this process may use
+  std::map<std::string, int64_t> dims;  // sizes of named dimensions ("batch")
+  std::vector<std::string> outputs;     // only these are computed; may be sliced: "logits[:, -1, :]"; empty: all
+  PassOptions passes;
+  std::string kernel;        // prefer this candidate everywhere ("reference")
+  bool keep_values = false;  // keep every intermediate (visit_values)
+  bool profile = false;
+  bool trace = false;
+};
+
+// What a model takes or gives.
+struct TensorInfo {
+  std::string name;
+  DType dtype = DType::none;
+  std::vector<Dim> dims;       // as declared; size -1 where open
+  std::optional<Shape> shape;  // once it is bound
+};
+
+class Session {
+ public:
+  // Compiles at once when every input's shape is fixed by the model or by `dims`, else at the first run. Fails (user)
+  // naming the node, the input or the option that is wrong.
+  explicit Session(Graph graph, SessionOptions options = {});
+  ~Session();
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+
+  const std::vector<TensorInfo>& inputs() const;
+  const std::vector<TensorInfo>& outputs() const;
+
+  // The input's memory. Its shape must be bound: by the model, by `dims` or by set_shape.
+  View input(std::string_view name);
+  template <typename T>
+  std::span<T> input(std::string_view name);
+  // Gives an input with open dimensions its shape (and new memory where it changed).
+  void set_shape(std::string_view name, const Shape& shape);
+  // Copies a tensor in: sets the shape too; fails (user) where dtype or fixed dimensions differ.
+  void set_input(std::string_view name, const ConstView& value);
+
+  // Compiles now what the first run would have to: every input's shape must be bound. Nothing happens where it is done.
+  void compile();
+  // Computes the outputs from the inputs' present contents.
+  void run();
+
+  // Valid until the next run; fails (user) before the first.
+  ConstView output(std::string_view name) const;
+  template <typename T>
+  std::span<const T> output(std::string_view name) const;
+
+  // States: memory that one run leaves for the next.
+  std::vector<std::string> states() const;
+  View state(std::string_view name);
+  void reset_states();
+
+  // Node times since the last reset (options.profile).
+  Profile profile() const;
+  // With keep_values: every named intermediate of the last run.
+  void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
+  // The graph as it was compiled last; null before.
+  const Graph* compiled_graph() const;
+  int threads() const;
+  int64_t arena_bytes() const;  // activations, outputs and scratch of the plan in use
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+template <typename T>
+std::span<T> Session::input(std::string_view name) {
+  const View view = input(name);
+  if (view.dtype != dtype_of<T>()) detail::fail_dtype(name, view.dtype, dtype_of<T>());
+  return {view.as<T>(), static_cast<size_t>(view.elements())};
+}
+
+template <typename T>
+std::span<const T> Session::output(std::string_view name) const {
+  const ConstView view = output(name);
+  if (view.dtype != dtype_of<T>()) detail::fail_dtype(name, view.dtype, dtype_of<T>());
+  return {view.as<T>(), static_cast<size_t>(view.elements())};
+}
+
+}  // namespace sparkpilot
