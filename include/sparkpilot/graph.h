@@ -180,6 +180,14 @@ class Graph {
 
 // ---------------------------------------------------------------- rewrites
 // What a session may do to a graph before it runs it (`sparkpilot run --passes list` prints the passes).
+enum class Precision {
+  model,  // as the file has it
+  fp32,   // every f16 and bf16 value and constant is f32
+  fp16,   // computed in f32; weights of convolutions and GEMMs are stored in f16
+  bf16,  // convolutions, GEMMs and elementwise ops in bf16 with f32 accumulation; norms, softmax, reductions, attention
+         // and the last layer before each output in f32
+};
+
 struct PassOptions {
   std::set<std::string> off;  // names of passes that are skipped; "all" skips every optional one
   // Called after each pass that ran, with how much it changed.
