@@ -5,6 +5,8 @@
 #include <string>
 
 #include "ir/op.h"
+#include "passes/pass.h"
+#include "runtime/profile.h"
 #include "sparkpilot/session.h"
 
 namespace sparkpilot {
