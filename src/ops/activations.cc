@@ -16,10 +16,7 @@ struct ShrinkAny : fn::Shrink {
   template <typename T>
   T operator()(T x) const {
     if constexpr (std::is_integral_v<T>) {
-      const double y = fn::Shrink::operator()(static_cast<double>(x));
-      T out{};
-      store_element(dtype_of<T>(), &out, 0, y);
-      return out;
+      return saturate_to<T>(fn::Shrink::operator()(static_cast<double>(x)));
     } else {
       return fn::Shrink::operator()(x);
     }
@@ -64,6 +61,19 @@ constexpr AttrSpec kGeluAttrs[] = {{"approximate", AttrType::text}};
 constexpr Kernel kGelu[] = {{.name = "simd", .accepts = accepts_floats, .prepare = prepare_gelu, .run = run_gelu},
                             {.name = "reference", .prepare = prepare_gelu, .run = run_gelu_reference}};
 
+// --- SwiGLU
+void infer_swiglu(InferContext& c) {
+  expect_float(c, 0);
+  expect_same_dtype(c, 1, 0);
+  expect_shape(c, 1, c.shape(0));
+  infer_same(c);
+}
+std::vector<ValueId> expand_swiglu(ExpandContext& e) {
+  const ValueId gate = e.b.add("Swish", {e.in(0)}, {{"alpha", e.node.attrs.real("alpha", 1)}});
+  return {e.b.add("Mul", {gate, e.in(1)})};
+}
+constexpr AttrSpec kSwigluAttrs[] = {{"alpha", AttrType::real}};
+
 const OpDef kOps[] = {
     unary_op<fn::Celu, Activation::celu, -5, 5, FloatTypes, kAlphaOne>("Celu", 12, "Continuously differentiable ELU."),
     unary_op<fn::Elu, Activation::elu, -5, 5, FloatTypes, kAlphaOne>("Elu", 1, "x, or alpha (exp(x) - 1) below zero."),
@@ -94,6 +104,14 @@ const OpDef kOps[] = {
      .infer = infer_gelu,
      .cpu = kGelu,
      .cases = gelu_cases},
+    {.name = "SwiGLU",
+     .doc = "Swish of a gate, times a value.",
+     .since = 28,
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .attributes = kSwigluAttrs,
+     .infer = infer_swiglu,
+     .expand = expand_swiglu},
 };
 
 }  // namespace

@@ -129,15 +129,6 @@ uint32_t encode_small(const SmallFloat& f, double value, bool saturate) {
   return sign | code;
 }
 
-template <typename T>
-T saturate_to(double value) {
-  if (std::isnan(value)) return 0;
-  const double truncated = std::trunc(value);
-  if (truncated <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
-  if (truncated >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-  return static_cast<T>(truncated);
-}
-
 }  // namespace
 
 std::string_view name(DType dtype) { return info(dtype).name; }

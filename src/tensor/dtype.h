@@ -1,10 +1,22 @@
 // Running a template for the element type that a value names.
 #pragma once
 
+#include <limits>
+
 #include "base/error.h"
 #include "sparkpilot/tensor.h"
 
 namespace sparkpilot {
+
+// A floating value as an integer type: truncated, the nearest end of the range outside of it, 0 for NaN.
+template <typename T>
+T saturate_to(double value) {
+  if (!(value > static_cast<double>(std::numeric_limits<T>::min()))) {
+    return value == value ? std::numeric_limits<T>::min() : T{0};
+  }
+  if (value >= static_cast<double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
+  return static_cast<T>(value);
+}
 
 template <typename... Ts>
 struct TypeList {};

@@ -64,6 +64,18 @@ TEST(DType, SmallFloatsRoundTripEveryCode) {
   }
 }
 
+TEST(DType, FloatsBecomeIntegersByTruncationAndSaturation) {
+  EXPECT_EQ(saturate_to<int8_t>(-3.9), -3);
+  EXPECT_EQ(saturate_to<int8_t>(-128.9), -128);
+  EXPECT_EQ(saturate_to<int8_t>(1e9), 127);
+  EXPECT_EQ(saturate_to<uint8_t>(-0.5), 0);
+  EXPECT_EQ(saturate_to<uint8_t>(255.9), 255);
+  EXPECT_EQ(saturate_to<int64_t>(1e30), std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(saturate_to<int64_t>(-1e30), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(saturate_to<uint64_t>(0x1p64), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(saturate_to<int32_t>(NAN), 0);
+}
+
 TEST(DType, PublishedLimits) {
   uint8_t code = 0x7e;
   EXPECT_EQ(load_element(DType::f8e4m3fn, &code, 0), 448.0);

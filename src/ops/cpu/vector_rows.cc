@@ -172,6 +172,10 @@ float row_sum_squares_about(const float* x, float mean, int64_t n) {
 float exp_sub_sum(const float* in, float shift, float* out, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(exp_sub_sum_impl)(in, shift, out, n);
 }
+void softmax_row(const float* in, float* out, int64_t n) {
+  const float sum = exp_sub_sum(in, row_max(in, n), out, n);
+  vector_scalar_binary(BinaryMath::mul, out, 1 / sum, out, n);
+}
 
 }  // namespace sparkpilot
 #endif  // HWY_ONCE
