@@ -94,7 +94,8 @@ uint32_t encode_small(const SmallFloat& f, double value, bool saturate) {
   const int width = 1 + f.exponent + f.mantissa;
   const uint32_t sign = std::signbit(value) ? 1u << (width - 1) : 0;
   const uint32_t nan = f.fnuz ? 1u << (width - 1) : sign | ((1u << (f.exponent + f.mantissa)) - 1);
-  if (std::isnan(value)) return f.has_nan ? nan : (1u << (f.exponent + f.mantissa)) - 1;
+  // A format without NaN gets negative zero, as ONNX's own cases have it.
+  if (std::isnan(value)) return f.has_nan ? nan : 1u << (width - 1);
   const double magnitude = std::fabs(value);
   const uint32_t largest = largest_code(f);
   const double limit = decode_small(f, largest);

@@ -89,6 +89,9 @@ TEST(DType, PublishedLimits) {
   store_element(DType::f4e2m1, &pair, 1, -6.0);
   EXPECT_EQ(pair, 0xf0);
   EXPECT_EQ(load_element(DType::f4e2m1, &pair, 1), -6.0);
+  uint8_t nan = 0;
+  store_element(DType::f4e2m1, &nan, 1, NAN);
+  EXPECT_EQ(nan, 0x80);
   store_element(DType::i4, &pair, 0, -3);
   EXPECT_EQ(load_element(DType::i4, &pair, 0), -3.0);
   EXPECT_EQ(load_element(DType::i4, &pair, 1), -1.0);
