@@ -1,0 +1,77 @@
+// Policy: one transformer block over ten tokens picked from the feature history, then two deep heads.
+#include "onnx/zoo_models.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr int64_t kHeadCount = 8;  // of the attention
+
+// A row of Gemm and Relu.
+ValueId mlp(Layers& l, std::string_view name, ValueId x, std::initializer_list<int64_t> widths) {
+  const Layers::Scope scope(l, name);
+  int index = 0;
+  for (const int64_t width : widths) x = l.relu(l.linear(fmt::format("{}", 2 * index++), x, width, kReluGain));
+  return x;
+}
+
+ValueId residual_blocks(Layers& l, ValueId x, int count, int64_t hidden) {
+  for (int block = 0; block < count; ++block) x = l.residual_block(fmt::format("resblocks.{}", block), x, hidden);
+  return x;
+}
+
+// The desire history and the plain vectors as one token [1, 1, C].
+ValueId context_token(Layers& l, ValueId desire, std::vector<ValueId> context, const PolicySize& size) {
+  const Layers::Scope scope(l, "context");
+  context.insert(context.begin(), l.reshape(desire, {1, 25 * 8}));
+  ValueId x = mlp(l, "in", l.concat(context, 1), {size.context, size.context});
+  x = l.residual_block("resblock", x, size.context);
+  return l.node("Unsqueeze", {l.linear("out", x, 512), l.ints({1})});
+}
+
+ValueId transformer(Layers& l, ValueId tokens, const PolicySize& size) {
+  const Layers::Scope scope(l, "temporal");
+  // Features are vectors of length one, so their elements are small: a gain that makes them large.
+  const ValueId embedded = l.relu(l.linear_tokens("in", tokens, size.width, 16));
+  ValueId x = l.layer_norm("ln_1", embedded);
+  x = l.add(x, l.attention("attn", x, kHeadCount));
+  ValueId inner = l.linear_tokens("mlp.c_fc", l.layer_norm("ln_2", x), size.mlp);
+  inner = l.node("Elu", {inner}, {{"alpha", 1.0f}});
+  x = l.add(x, l.linear_tokens("mlp.c_proj", inner, size.width));
+  const ValueId sum = l.node("ReduceSum", {x, l.ints({1})}, {{"keepdims", int64_t{0}}});
+  return l.mul(sum, l.scalar(0.25));  // of ten tokens
+}
+
+}  // namespace
+
+ValueId zoo_input(Layers& l, const std::string& name, const Shape& shape) {
+  return l.cast(l.graph().add_input(name, DType::f32, shape), DType::f16);
+}
+
+ZooHeads policy_heads(Layers& l, ValueId features_buffer, ValueId desire, std::vector<ValueId> context,
+                      const PolicySize& size) {
+  const Layers::Scope scope(l, "policy");
+  const Attributes time{{"axis", int64_t{1}}};
+  const ValueId now = l.node("Gather", {features_buffer, l.ints({24})}, time);
+  const ValueId past = l.node("Gather", {features_buffer, l.ints({0, 3, 6, 9, 12, 15, 18, 21})}, time);
+  const ValueId token = context_token(l, desire, std::move(context), size);
+  ValueId x = transformer(l, l.concat({now, past, token}, 1), size);
+  x = residual_blocks(l, mlp(l, "summary", x, {size.width}), 2, size.trunk);
+
+  ZooHeads heads;
+  {
+    const Layers::Scope head(l, "plan");
+    ValueId y = mlp(l, "in", x, {size.plan, size.plan, size.plan});
+    y = mlp(l, "last", residual_blocks(l, y, size.plan_blocks, size.plan), {size.plan});
+    heads.push_back({"plan", l.linear("out", y, 990)});
+  }
+  {
+    const Layers::Scope head(l, "desire_state");
+    ValueId y = mlp(l, "in", x, {size.desire, size.desire});
+    y = mlp(l, "last", residual_blocks(l, y, size.desire_blocks, size.desire), {size.desire});
+    heads.push_back({"desire_state", l.linear("out", y, 8)});
+  }
+  heads.push_back({"pad", l.graph().add_constant(Tensor::zeros(DType::f16, Shape{1, 2}), "policy.pad")});
+  return heads;
+}
+
+}  // namespace sparkpilot

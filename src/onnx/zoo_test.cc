@@ -1,0 +1,243 @@
+// The stand-in models hold their contracts and their sizes, and compute something sane.
+#include "onnx/zoo.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/random.h"
+#include "ir/census.h"
+#include "ir/interpret.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+#include "onnx/metadata.h"
+#include "onnx/zoo_models.h"
+
+namespace sparkpilot {
+namespace {
+namespace fs = std::filesystem;
+
+// Everything but the weights' contents: fast, whatever the size.
+Graph skeleton(std::string_view name) {
+  Graph graph;
+  Layers layers(graph, 1, false);
+  build_zoo_model(layers, name);
+  return graph;
+}
+
+std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
+  Random random(seed);
+  std::vector<Tensor> inputs;
+  for (const ValueId id : graph.inputs()) {
+    const Value& value = graph.value(id);
+    Tensor tensor(value.dtype, *value.shape);
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      store_element(value.dtype, tensor.raw(), i,
+                    value.dtype == DType::u8 ? static_cast<double>(random.integer(0, 255)) : random.normal());
+    }
+    inputs.push_back(tensor);
+  }
+  return inputs;
+}
+
+using Contract = std::vector<std::tuple<std::string, DType, Shape>>;
+
+const Contract kImages{{"img", DType::u8, {1, 12, 128, 256}}, {"big_img", DType::u8, {1, 12, 128, 256}}};
+const Contract kPolicy{{"features_buffer", DType::f32, {1, 25, 512}},
+                       {"desire_pulse", DType::f32, {1, 25, 8}},
+                       {"traffic_convention", DType::f32, {1, 2}}};
+const Contract kSupercombo{kImages[0], kImages[1], {"features_buffer", DType::f32, {1, 24, 512}},
+                           kPolicy[1], kPolicy[2], {"action_t", DType::f32, {1, 2}}};
+const Contract kMonitoring{{"input_img", DType::u8, {1, 1382400}}, {"calib", DType::f32, {1, 3}}};
+
+void expect_contract(const std::string& name, const Contract& inputs, int64_t width) {
+  for (const std::string& variant : {name, "tiny_" + name}) {
+    SCOPED_TRACE(variant);
+    const Graph graph = skeleton(variant);
+    ASSERT_EQ(graph.inputs().size(), inputs.size());
+    for (const auto& [input, dtype, shape] : inputs) {
+      const ValueId id = graph.find_input(input);
+      ASSERT_TRUE(id.present()) << input;
+      EXPECT_EQ(graph.value(id).dtype, dtype) << input;
+      EXPECT_EQ(*graph.value(id).shape, shape) << input;
+    }
+    ASSERT_EQ(graph.outputs().size(), 1u);
+    EXPECT_EQ(graph.outputs()[0].name, "outputs");
+    const Value& output = graph.value(graph.outputs()[0].value);
+    EXPECT_EQ(output.dtype, DType::f32);
+    EXPECT_EQ(*output.shape, (Shape{1, width}));
+    EXPECT_FALSE(graph.metadata.at("model_checkpoint").empty());
+
+    // The slices cover the output without gaps, in order.
+    int64_t at = 0;
+    for (const auto& [head, slice] : output_slices(graph)) {
+      if (head == "pad") continue;
+      EXPECT_EQ(slice.start, at) << head;
+      at = slice.stop.value();
+    }
+    const OutputSlices slices = output_slices(graph);
+    if (slices.back().first == "pad") at -= slices.back().second.start.value();
+    EXPECT_EQ(at, width);
+  }
+}
+
+TEST(Zoo, VisionHoldsItsContract) { expect_contract("driving_vision", kImages, 1576); }
+TEST(Zoo, PolicyHoldsItsContract) { expect_contract("driving_policy", kPolicy, 1000); }
+TEST(Zoo, SupercomboHoldsItsContract) { expect_contract("driving_supercombo", kSupercombo, 2576); }
+TEST(Zoo, BigSupercomboHoldsItsContract) { expect_contract("big_driving_supercombo", kSupercombo, 2576); }
+TEST(Zoo, MonitoringHoldsItsContract) { expect_contract("dmonitoring_model", kMonitoring, 551); }
+
+// As openpilot's metadata of 2025-10-28 and 2025-11-22 give them.
+TEST(Zoo, SlicesAreOpenpilots) {
+  using S = OutputSlice;
+  const OutputSlices vision{{"meta", S{0, 55, {}}},
+                            {"desire_pred", S{55, 87, {}}},
+                            {"pose", S{87, 99, {}}},
+                            {"wide_from_device_euler", S{99, 105, {}}},
+                            {"road_transform", S{105, 117, {}}},
+                            {"lane_lines", S{117, 645, {}}},
+                            {"lane_lines_prob", S{645, 653, {}}},
+                            {"road_edges", S{653, 917, {}}},
+                            {"lead", S{917, 1061, {}}},
+                            {"lead_prob", S{1061, 1064, {}}},
+                            {"hidden_state", S{1064, 1576, {}}},
+                            {"pad", S{0, {}, {}}}};
+  EXPECT_EQ(output_slices(skeleton("driving_vision")), vision);
+  const OutputSlices policy{{"plan", S{0, 990, {}}}, {"desire_state", S{990, 998, {}}}, {"pad", S{-2, {}, {}}}};
+  EXPECT_EQ(output_slices(skeleton("driving_policy")), policy);
+  const OutputSlices monitoring = output_slices(skeleton("dmonitoring_model"));
+  ASSERT_EQ(monitoring.size(), 18u);
+  EXPECT_EQ(monitoring[9], (std::pair<std::string, S>{"face_prob_rhd", S{31, 32, {}}}));
+  EXPECT_EQ(monitoring[16], (std::pair<std::string, S>{"wheel_on_right", S{38, 39, {}}}));
+  EXPECT_EQ(monitoring[17], (std::pair<std::string, S>{"features", S{39, 551, {}}}));
+}
+
+TEST(Zoo, SizesAreWhatTheTableSays) {
+  for (const ZooEntry& entry : zoo()) {
+    const Census census = take_census(skeleton(entry.name));
+    EXPECT_EQ(census.parameters, entry.parameters) << entry.name;
+    EXPECT_EQ(static_cast<int64_t>(census.macs), entry.macs) << entry.name;
+    EXPECT_EQ(census.unknown, 0) << entry.name;
+  }
+}
+
+TEST(Zoo, SizesAreNearTheRealOnes) {
+  const auto near = [](std::string_view name, double parameters, double macs) {
+    const ZooEntry& entry = *find_zoo_entry(name);
+    EXPECT_NEAR(static_cast<double>(entry.parameters), parameters, 0.05 * parameters) << name;
+    EXPECT_NEAR(static_cast<double>(entry.macs), macs, 0.05 * macs) << name;
+  };
+  near("driving_vision", 23.15e6, 0.811e9);
+  near("driving_policy", 6.95e6, 0.0375e9);
+  near("driving_supercombo", 30.4e6, 0.848e9);
+  near("big_driving_supercombo", 382e6, 46.7e9);
+  EXPECT_NEAR(static_cast<double>(find_zoo_entry("dmonitoring_model")->parameters), 3.5e6, 0.1e6);
+}
+
+TEST(Zoo, OpsAreMixedAsInTheRealOnes) {
+  const auto vision = take_census(skeleton("driving_vision")).ops;
+  const auto near = [&](const char* op, int real) { EXPECT_NEAR(vision.at(op), real, 0.11 * real) << op; };
+  near("Mul", 128), near("Add", 61), near("Conv", 60), near("Gemm", 36), near("Relu", 30), near("Tanh", 19);
+  for (const char* op : {"ReduceMean", "Sigmoid", "GlobalAveragePool", "ReduceSum", "Sqrt", "Clip", "Div"}) {
+    EXPECT_EQ(vision.at(op), 1) << op;
+  }
+  const auto policy = take_census(skeleton("driving_policy")).ops;
+  EXPECT_NEAR(policy.at("Gemm"), 47, 4);
+  EXPECT_NEAR(policy.at("Relu"), 39, 4);
+  EXPECT_EQ(policy.at("MatMul"), 7);
+  EXPECT_EQ(policy.at("ReduceMean"), 4);
+  EXPECT_EQ(policy.at("Squeeze"), 3);
+  EXPECT_EQ(policy.at("Softmax"), 1);
+  EXPECT_EQ(policy.at("Elu"), 1);
+  const Census big = take_census(skeleton("big_driving_supercombo"));
+  EXPECT_GT(big.ops.at("MatMul"), 100);
+}
+
+TEST(Zoo, TinyOnesAreTinyAndSurviveTheRoundTrip) {
+  const fs::path file = fs::temp_directory_path() / fmt::format("sparkpilot_zoo_{}.onnx", getpid());
+  for (const ZooEntry& entry : zoo()) {
+    if (entry.name.substr(0, 5) != "tiny_") continue;
+    SCOPED_TRACE(entry.name);
+    const Graph graph = build_zoo_model(entry.name);
+    save_onnx(graph, file);
+    EXPECT_LT(fs::file_size(file), 300'000u);
+    const Graph read = load_onnx(file);
+    EXPECT_EQ(output_slices(read), output_slices(graph));
+    EXPECT_EQ(read.metadata, graph.metadata);
+    const std::vector<Tensor> inputs = random_inputs(graph, 1);
+    const Tensor expected = interpret(graph, inputs)[0], got = interpret(read, inputs)[0];
+    EXPECT_EQ(std::memcmp(got.raw(), expected.raw(), static_cast<size_t>(expected.bytes())), 0);
+  }
+  fs::remove(file);
+}
+
+// Every head of every model: finite, neither dead nor exploding, and not the same for every image.
+void expect_sane(const std::string& name) {
+  SCOPED_TRACE(name);
+  const Graph graph = build_zoo_model(name);
+  const Tensor first = interpret(graph, random_inputs(graph, 1))[0],
+               second = interpret(graph, random_inputs(graph, 2))[0];
+  const std::span<const float> a = first.data<float>(), b = second.data<float>();
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(std::isfinite(a[i]) && std::isfinite(b[i])) << i;
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += a[i] * a[i];
+  }
+  EXPECT_GT(std::sqrt(difference / norm), 1e-3);
+  for (const auto& [head, slice] : output_slices(graph)) {
+    const auto [begin, end] = slice.resolve(first.elements());
+    double squares = 0;
+    for (int64_t i = begin; i < end; ++i) squares += a[static_cast<size_t>(i)] * a[static_cast<size_t>(i)];
+    if (head == "pad") continue;
+    const double size = std::sqrt(squares / static_cast<double>(end - begin));
+    EXPECT_LT(size, 10) << head;
+    if (end - begin >= 8) {
+      EXPECT_GT(size, 0.02) << head;
+    }
+  }
+}
+
+TEST(Zoo, OutputsAreSane) {
+  for (const ZooEntry& entry : zoo()) {
+    if (entry.name.substr(0, 5) == "tiny_" || entry.name == "driving_policy") expect_sane(std::string(entry.name));
+  }
+}
+
+TEST(Zoo, WeightsDependOnTheSeedAlone) {
+  const auto weights = [](uint64_t seed, int threads) {
+    const ThreadScope scope(threads);
+    const Graph graph = build_zoo_model("driving_policy", seed);
+    std::string bytes;
+    for (int i = 0; i < graph.value_count(); ++i) {
+      const Tensor* constant = graph.constant(ValueId{i});
+      if (constant) bytes.append(static_cast<const char*>(constant->raw()), static_cast<size_t>(constant->bytes()));
+    }
+    return bytes;
+  };
+  const std::string one = weights(1, 1);
+  EXPECT_EQ(one, weights(1, 3));
+  EXPECT_NE(one, weights(2, 1));
+  // Known bytes: another compiler or machine has to make the same.
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : one) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  EXPECT_EQ(hash, 10903927615875869672u);
+}
+
+TEST(Zoo, UnknownNamesAreRefusedWithTheKnownOnes) {
+  try {
+    build_zoo_model("driving_dream");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::user);
+    EXPECT_NE(std::string(error.what()).find("driving_vision"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot
