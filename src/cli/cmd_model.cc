@@ -11,6 +11,7 @@
 #include "ir/infer.h"
 #include "onnx/import.h"
 #include "onnx/metadata.h"
+#include "runtime/convert.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 struct Flags {
   std::string file, out;
   RunFlags run;
-  bool quick = false, simplify = false;
+  bool quick = false, simplify = false, external_data = false;
   int opset = 0;
   double tolerance = 0;
 };
@@ -185,6 +186,22 @@ int check(const Program& program, const Flags& flags) {
   return result.passed() ? kDone : kCheckFailed;
 }
 
+// --- convert
+
+int convert(const Program& program, const Flags& flags) {
+  const SessionOptions parsed = session_options(program, flags.run);
+  const ConvertOptions options{.opset = flags.opset,
+                               .external_data = flags.external_data,
+                               .simplify = flags.simplify,
+                               .dims = parsed.dims,
+                               .outputs = parsed.outputs};
+  with_file(flags.file, [&] { convert_model(flags.file, flags.out, options); });
+  const auto bytes = static_cast<int64_t>(fs::file_size(flags.out));
+  if (program.json) print_json({{"file", flags.out}, {"file_bytes", bytes}});
+  else print(fmt::format("{}  {}\n", flags.out, human_bytes(bytes)));
+  return kDone;
+}
+
 }  // namespace
 
 void add_model(Program& program, CLI::App& app) {
@@ -208,6 +225,19 @@ void add_model(Program& program, CLI::App& app) {
   checker->add_flag("--quick", flags->quick, "run it, without the slow comparison");
   checker->add_option("--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types");
   add_run_flags(*checker, flags->run);
+
+  CLI::App* converter =
+      add("convert", "write it anew as ONNX",
+          "  sparkpilot model convert model.onnx --out newer.onnx --opset 21\n"
+          "  sparkpilot model convert gpt.onnx --out last.onnx --dim batch=1 --output 'logits[:, -1, :]' "
+          "--simplify",
+          convert);
+  converter->add_option("--out", flags->out, "the file to write")->required()->type_name("FILE");
+  converter->add_option("--opset", flags->opset, "version of the operator set; 0: the model's own where it can be")
+      ->type_name("N");
+  converter->add_flag("--external-data", flags->external_data, "weights to FILE.data beside it");
+  converter->add_flag("--simplify", flags->simplify, "fold constants, share equal nodes, drop dead ones");
+  add_graph_flags(*converter, flags->run);
 }
 
 }  // namespace sparkpilot::cli

@@ -50,17 +50,21 @@ void add_report_flags(Program& program, CLI::App& command) {
   command.add_flag("-v,--verbose", program.verbose, "say on stderr what each pass changed");
 }
 
-void add_run_flags(CLI::App& command, RunFlags& flags) {
-  command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
-  command.add_option("--precision", flags.precision, "auto, fp32 or another that the device can do")->type_name("NAME");
-  command.add_option("--threads", flags.threads, "a number; 0: every processor; auto: chosen by measuring")
-      ->type_name("N");
+void add_graph_flags(CLI::App& command, RunFlags& flags) {
   command.add_option("--dim", flags.dims, "size of a named open dimension, such as batch=4 (repeatable)")
       ->type_name("NAME=N")
       ->allow_extra_args(false);
   command.add_option("--output", flags.outputs, "compute only this output, sliced as in NumPy: 'logits[:, -1, :]'")
       ->type_name("NAME")
       ->allow_extra_args(false);
+}
+
+void add_run_flags(CLI::App& command, RunFlags& flags) {
+  add_graph_flags(command, flags);
+  command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
+  command.add_option("--precision", flags.precision, "auto or fp32")->type_name("NAME");
+  command.add_option("--threads", flags.threads, "a number; 0: every processor; auto: chosen by measuring")
+      ->type_name("N");
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")->type_name("LIST");
   command.add_option("--seed", flags.seed, "seed of the random inputs")->type_name("N");
 }

@@ -37,6 +37,7 @@ struct RunFlags {
   std::vector<std::string> dims, outputs;
   uint64_t seed = 1;
 };
+void add_graph_flags(CLI::App& command, RunFlags& flags);  // --dim and --output only
 void add_run_flags(CLI::App& command, RunFlags& flags);
 // The session options those flags stand for; threads apart, which `auto` leaves open. Fails (user) on a bad value.
 SessionOptions session_options(const Program& program, const RunFlags& flags);

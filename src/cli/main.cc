@@ -28,6 +28,7 @@ void add_commands(Program& program, CLI::App& app) {
   add_model(program, app);
   add_run(program, app);
   add_bench(program, app);
+  add_zoo(program, app);
   add_ops(program, app);
   add_version(program, app);
 }
@@ -39,7 +40,12 @@ int stopped(const Program& program, CLI::App& app, const CLI::ParseError& error)
     flush_output();
     return kDone;
   }
-  return complain(program, one_line(error.what()) + " (--help says more)", kBadInput);
+  // CLI11 misses a command before it sees what stands in its place.
+  const std::vector<std::string> unknown = app.remaining(true);
+  const std::string message = error.get_name() == "RequiredError" && !unknown.empty()
+                                  ? fmt::format("no command is named \"{}\"", unknown[0])
+                                  : error.what();
+  return complain(program, one_line(message) + " (--help says more)", kBadInput);
 }
 
 int run(int argc, char** argv) {

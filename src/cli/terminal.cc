@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -104,7 +105,7 @@ void Progress::at(double done) {
   if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
   constexpr int kWidth = 30;
-  const int full = static_cast<int>(std::clamp(done, 0.0, 1.0) * kWidth + 0.5);
+  const long full = std::lround(std::clamp(done, 0.0, 1.0) * kWidth);
   const std::string bar =
       std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(kWidth - full), '.');
   fmt::print(stderr, "\r\x1b[K{} [{}] {:3.0f} %", what_, bar, std::clamp(done, 0.0, 1.0) * 100);

@@ -40,9 +40,8 @@ ReducePlan::ReducePlan(const Shape& shape, uint32_t axes) {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kColumns = 256;  // outputs or elements taken at a time: a few blocks stay in the first-level cache
-// Floats are summed in parts of so many elements or rows, the parts in double: rounding does not pile up in long sums.
-constexpr int64_t kPart = 4096, kRowsInPart = 64;
+constexpr int64_t kColumns = 256;    // outputs or elements taken at a time: a few blocks stay in the first-level cache
+constexpr int64_t kRowsInPart = 64;  // rows summed before they join the total, so that rounding does not pile up
 
 float start(Reduce kind) {
   if (kind == Reduce::max) return -kInfinity;
@@ -61,15 +60,15 @@ float of_run(Reduce kind, const float* x, int64_t n) {
   }
 }
 
-double combine(Reduce kind, double a, double b) {
+float combine(Reduce kind, float a, float b) {
   if (kind == Reduce::max) return std::isnan(a) || a > b ? a : b;
   if (kind == Reduce::min) return std::isnan(a) || a < b ? a : b;
   return a + b;
 }
 
-double finish(Reduce kind, double value, int64_t count) {
+float finish(Reduce kind, float value, int64_t count) {
   switch (kind) {
-    case Reduce::mean: return value / static_cast<double>(count);
+    case Reduce::mean: return value / static_cast<float>(count);
     case Reduce::l2: return std::sqrt(value);
     case Reduce::log_sum: return std::log(value);
     default: return value;
@@ -83,10 +82,10 @@ const float* floats(const ConstView& x, int64_t at, float* scratch, int64_t n) {
   return scratch;
 }
 
-// fn(x, n) over the runs of one output, in parts.
+// fn(x, n) over the runs of one output: whole runs of f32, blocks of the other types.
 template <typename Fn>
 void each_block(const ReducePlan& plan, const ConstView& x, int64_t base, float* scratch, const Fn& fn) {
-  const int64_t step = x.dtype == DType::f32 ? kPart : kColumns;
+  const int64_t step = x.dtype == DType::f32 ? plan.inner() : kColumns;
   plan.each_run(base, [&](int64_t at) {
     for (int64_t i = 0; i < plan.inner(); i += step) {
       const int64_t n = std::min(step, plan.inner() - i);
@@ -99,20 +98,20 @@ float reduce_one(Reduce kind, const ReducePlan& plan, const ConstView& x, int64_
   alignas(64) float scratch[kColumns];
   const bool exponentials = kind == Reduce::log_sum_exp;
   const Reduce first = exponentials ? Reduce::max : kind;
-  double value = start(first);
+  float value = start(first);
   each_block(plan, x, base, scratch,
              [&](const float* p, int64_t n) { value = combine(first, value, of_run(first, p, n)); });
-  if (!exponentials) return static_cast<float>(finish(kind, value, plan.count()));
-  if (std::isnan(value)) return static_cast<float>(value);
-  const float shift = std::isinf(value) ? 0 : static_cast<float>(value);
-  double sum = 0;
+  if (!exponentials) return finish(kind, value, plan.count());
+  if (std::isnan(value)) return value;
+  const float shift = std::isinf(value) ? 0 : value;
+  float sum = 0;
   each_block(plan, x, base, scratch, [&](const float* p, int64_t length) {
     for (int64_t i = 0; i < length; i += kColumns) {
       const int64_t n = std::min(kColumns, length - i);
       sum += exp_sub_sum(p + i, shift, scratch, n);
     }
   });
-  return static_cast<float>(shift + std::log(sum));
+  return shift + std::log(sum);
 }
 
 // One row of outputs, columns [column, column + n), n <= kColumns.
@@ -120,60 +119,53 @@ class Columns {
  public:
   Columns(Reduce kind, const ReducePlan& plan, const ConstView& x) : kind_(kind), plan_(plan), x_(x) {}
 
-  void reduce(int64_t base, int64_t n, float* out) {
-    if (kind_ == Reduce::max || kind_ == Reduce::min) return extremes(kind_, base, n, out);
-    if (kind_ == Reduce::log_sum_exp) return exponentials(base, n, out);
-    sum(base, n, [&](const float* row, float* part) {
-      if (kind_ == Reduce::l2 || kind_ == Reduce::sum_square) return accumulate_squares(row, part, n);
-      if (kind_ == Reduce::l1) vector_unary(UnaryMath::abs, row, scratch_, n);
-      vector_binary(BinaryMath::add, part, kind_ == Reduce::l1 ? scratch_ : row, part, n);
+  void reduce(int64_t base, int64_t n, float* total) {
+    const bool exponentials = kind_ == Reduce::log_sum_exp;
+    accumulate(exponentials ? Reduce::max : kind_, base, n, total);
+    if (!exponentials) {
+      for (int64_t i = 0; i < n; ++i) total[i] = finish(kind_, total[i], plan_.count());
+      return;
+    }
+    alignas(64) float shift[kColumns], row[kColumns];
+    for (int64_t i = 0; i < n; ++i) shift[i] = std::isinf(total[i]) ? 0 : total[i];
+    std::fill_n(total, n, 0.0f);
+    plan_.each_run(base, [&](int64_t at) {
+      vector_binary(BinaryMath::sub, floats(x_, at, row, n), shift, row, n);
+      vector_unary(UnaryMath::exp, row, row, n);
+      vector_binary(BinaryMath::add, total, row, total, n);
     });
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(finish(kind_, total_[i], plan_.count()));
+    vector_unary(UnaryMath::log, total, total, n);
+    vector_binary(BinaryMath::add, total, shift, total, n);
   }
 
  private:
-  void extremes(Reduce kind, int64_t base, int64_t n, float* out) {
-    std::fill_n(out, n, start(kind));
-    plan_.each_run(base, [&](int64_t at) {
-      const BinaryMath join = kind == Reduce::max ? BinaryMath::max : BinaryMath::min;
-      vector_binary(join, out, floats(x_, at, scratch_, n), out, n);
-    });
-  }
-
-  void exponentials(int64_t base, int64_t n, float* out) {
-    extremes(Reduce::max, base, n, out);
-    for (int64_t i = 0; i < n; ++i) out[i] = std::isinf(out[i]) ? 0 : out[i];
-    sum(base, n, [&](const float* row, float* part) {
-      vector_binary(BinaryMath::sub, row, out, scratch_, n);
-      vector_unary(UnaryMath::exp, scratch_, scratch_, n);
-      vector_binary(BinaryMath::add, part, scratch_, part, n);
-    });
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(out[i] + std::log(total_[i]));
-  }
-
-  // total = the sum of what add(row, part) adds to `part` for each row.
-  template <typename Add>
-  void sum(int64_t base, int64_t n, const Add& add) {
-    alignas(64) float part[kColumns];
-    const auto flush = [&] {
-      for (int64_t i = 0; i < n; ++i) total_[i] += static_cast<double>(part[i]);
-      std::fill_n(part, n, 0.0f);
-    };
-    std::fill_n(part, n, 0.0f);
-    std::fill_n(total_, n, 0.0);
+  void accumulate(Reduce kind, int64_t base, int64_t n, float* total) {
+    alignas(64) float part[kColumns], scratch[kColumns];
+    const BinaryMath join = kind == Reduce::max   ? BinaryMath::max
+                            : kind == Reduce::min ? BinaryMath::min
+                                                  : BinaryMath::add;
+    std::fill_n(total, n, start(kind));
+    std::fill_n(part, n, start(kind));
     int64_t rows = 0;
     plan_.each_run(base, [&](int64_t at) {
-      add(floats(x_, at, scratch_, n), part);
-      if (++rows % kRowsInPart == 0) flush();
+      const float* row = floats(x_, at, scratch, n);
+      if (kind == Reduce::l2 || kind == Reduce::sum_square) {
+        accumulate_squares(row, part, n);
+      } else {
+        if (kind == Reduce::l1) vector_unary(UnaryMath::abs, row, scratch, n);
+        vector_binary(join, part, kind == Reduce::l1 ? scratch : row, part, n);
+      }
+      if (++rows % kRowsInPart == 0) {
+        vector_binary(join, total, part, total, n);
+        std::fill_n(part, n, start(kind));
+      }
     });
-    flush();
+    vector_binary(join, total, part, total, n);
   }
 
   Reduce kind_;
   const ReducePlan& plan_;
   const ConstView& x_;
-  double total_[kColumns];
-  alignas(64) float scratch_[kColumns];
 };
 
 }  // namespace

@@ -1,0 +1,100 @@
+// sparkpilot zoo: the stand-in models.
+#include "onnx/zoo.h"
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "onnx/export.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr const char* kWarning =
+    "Stand-ins have random weights: they are for speed and plumbing, their outputs mean nothing.";
+
+int list(const Program& program) {
+  Json models = Json::array();
+  Table table({"model", "parameters", "multiply-adds", "contract", ""});
+  for (const ZooEntry& entry : zoo()) {
+    models.push_back({{"name", entry.name},
+                      {"parameters", entry.parameters},
+                      {"macs", entry.macs},
+                      {"contract", entry.contract},
+                      {"doc", entry.doc},
+                      {"big", entry.big}});
+    table.add({std::string(entry.name), human_count(static_cast<double>(entry.parameters)),
+               human_count(static_cast<double>(entry.macs)), std::string(entry.contract), std::string(entry.doc)});
+  }
+  if (program.json) print_json({{"models", models}, {"note", kWarning}});
+  else print(table.str() + "\n" + kWarning + "\n");
+  return kDone;
+}
+
+struct BuildFlags {
+  std::vector<std::string> names;
+  bool all = false;
+  std::string out = ".";
+  uint64_t seed = 1;
+};
+
+std::vector<std::string> wanted_names(const BuildFlags& flags) {
+  std::vector<std::string> names;
+  for (const std::string& name : flags.names) {
+    if (!find_zoo_entry(name)) build_zoo_model(name);  // says which there are
+    names.push_back(name);
+  }
+  for (const ZooEntry& entry : zoo()) {
+    const bool named = std::find(names.begin(), names.end(), entry.name) != names.end();
+    if (flags.all && !entry.big && !named) names.emplace_back(entry.name);
+  }
+  if (names.empty()) fail("name the models to build, or give --all");
+  return names;
+}
+
+int build(const Program& program, const BuildFlags& flags) {
+  const std::vector<std::string> names = wanted_names(flags);
+  fs::create_directories(flags.out);
+  Json built = Json::array();
+  Progress progress(!program.quiet, "");
+  for (size_t i = 0; i < names.size(); ++i) {
+    progress.what(names[i]);
+    progress.at(static_cast<double>(i) / static_cast<double>(names.size()));
+    const fs::path path = fs::path(flags.out) / (names[i] + ".onnx");
+    save_onnx(build_zoo_model(names[i], flags.seed), path);
+    const auto bytes = static_cast<int64_t>(fs::file_size(path));
+    built.push_back({{"name", names[i]}, {"file", path.string()}, {"file_bytes", bytes}, {"seed", flags.seed}});
+    if (!program.json) print(fmt::format("{}  {}\n", path.string(), human_bytes(bytes)));
+  }
+  if (program.json) print_json({{"models", built}, {"note", kWarning}});
+  return kDone;
+}
+
+}  // namespace
+
+void add_zoo(Program& program, CLI::App& app) {
+  CLI::App* group = app.add_subcommand("zoo", "stand-ins for openpilot's models: same contract, random weights");
+  group->require_subcommand(1);
+  CLI::App* lister = add_command(program, *group, "list", "print the models that can be built", "  sparkpilot zoo list",
+                                 [&program] { return list(program); });
+  lister->add_flag("--json", program.json, "print one JSON document on stdout");
+
+  const auto flags = std::make_shared<BuildFlags>();
+  CLI::App* builder = add_command(program, *group, "build", "write models as ONNX files",
+                                  "  sparkpilot zoo build driving_vision driving_policy --out models\n"
+                                  "  sparkpilot zoo build --all --out models        (all but the big one)",
+                                  [&program, flags] { return build(program, *flags); });
+  builder->add_option("names", flags->names, "models, as zoo list names them")->type_name("NAME");
+  builder->add_flag("--all", flags->all, "every model that is not big");
+  builder->add_option("--out", flags->out, "folder to write to; made where it is missing")->type_name("DIR");
+  builder->add_option("--seed", flags->seed, "seed of the weights")->type_name("N");
+  add_report_flags(program, *builder);
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,24 @@
+// A model read and written anew: another opset, fewer outputs, fixed dimensions, simplified.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace sparkpilot {
+
+struct ConvertOptions {
+  int opset = 0;                        // 0: the model's own where it can be
+  bool external_data = false;           // weights beside the model
+  bool simplify = false;                // constants folded, equal nodes shared, dead ones dropped
+  std::map<std::string, int64_t> dims;  // sizes of named dimensions, fixed in what is written
+  std::vector<std::string> outputs;     // only these, sliced as select_outputs() says; empty: all
+};
+
+// Fails (user) with file and node; nothing is written then.
+void convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                   const ConvertOptions& options = {});
+
+}  // namespace sparkpilot
