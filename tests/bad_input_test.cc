@@ -1,0 +1,133 @@
+// What a hostile or broken file does to the program: one line that names file and node, exit code 2, nothing written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "model_bytes.h"
+#include "program.h"
+
+namespace sparkpilot {
+namespace {
+namespace fs = std::filesystem;
+
+const std::string kGood = model({node("Relu", "relu", {"x"}, "y")});
+
+class BadInput : public testing::Test {
+ protected:
+  // Every command that reads a model refuses `file` in one line that holds `words`.
+  void expect_refused(const std::string& file, const std::vector<std::string>& words) {
+    const std::string out = folder / "out";
+    for (const std::string& command : {"run '" + file + "' --output-dir '" + out + "' --dump-graph '" + out + ".dot'",
+                                       "bench '" + file + "' --runs 1", "model check '" + file + "'",
+                                       "model convert '" + file + "' --out '" + out + ".onnx'"}) {
+      // Far more than any of these needs, far less than what the absurd ones ask for.
+      const ProgramResult result = run_program(command, "ulimit -v 8000000;");
+      SCOPED_TRACE(command);
+      EXPECT_EQ(result.code, 2) << result.err;
+      EXPECT_EQ(result.out, "");
+      EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+      EXPECT_NE(result.err.find(fs::path(file).filename().string()), std::string::npos) << result.err;
+      for (const std::string& word : words) EXPECT_NE(result.err.find(word), std::string::npos) << result.err;
+      EXPECT_FALSE(fs::exists(out));
+      EXPECT_FALSE(fs::exists(out + ".dot"));
+      EXPECT_FALSE(fs::exists(out + ".onnx"));
+    }
+  }
+  void expect_refused_bytes(const std::string& bytes, const std::vector<std::string>& words = {}) {
+    const std::string file = folder / "bad.onnx";
+    write_text(file, bytes);
+    expect_refused(file, words);
+  }
+  TempFolder folder;
+};
+
+TEST_F(BadInput, AGoodModelIsAccepted) {
+  write_text(folder / "good.onnx", kGood);
+  const ProgramResult result = run_program("run '" + (folder / "good.onnx") + "' --quiet");
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+TEST_F(BadInput, NoModelAtAll) {
+  expect_refused(folder / "missing.onnx", {"No such file"});
+  fs::create_directory(folder / "folder.onnx");
+  expect_refused(folder / "folder.onnx", {"folder"});
+  expect_refused_bytes("");
+  expect_refused_bytes("this is not a model\n");
+  expect_refused("/dev/null", {});
+}
+
+TEST_F(BadInput, Truncated) {
+  for (const size_t keep : {kGood.size() - 1, kGood.size() / 2, size_t{3}}) expect_refused_bytes(kGood.substr(0, keep));
+}
+
+TEST_F(BadInput, FlippedBitsNeverCrash) {
+  const std::string file = folder / "flipped.onnx";
+  for (size_t bit = 0; bit < kGood.size() * 8; bit += 3) {
+    std::string bytes = kGood;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    write_text(file, bytes);
+    const ProgramResult result = run_program("run --quiet '" + file + "'", "ulimit -v 8000000;");
+    // A flip may leave a model that is still one, under another name.
+    EXPECT_TRUE(result.code == 0 || result.code == 2) << "bit " << bit << ": " << result.code << result.err;
+    if (result.code == 2) {
+      EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    }
+  }
+}
+
+TEST_F(BadInput, Cyclic) {
+  expect_refused_bytes(model({node("Add", "first", {"x", "b"}, "a"), node("Relu", "second", {"a"}, "b"),
+                              node("Relu", "last", {"b"}, "y")}),
+                       {"cycle"});
+}
+
+TEST_F(BadInput, AbsurdSizes) {
+  const Message relu = node("Relu", "relu", {"x"}, "y");
+  expect_refused_bytes(model({relu}, {}, {int64_t{1} << 40}));
+  expect_refused_bytes(model({relu}, {}, {int64_t{1} << 32, int64_t{1} << 32}));
+  expect_refused_bytes(model({relu}, {}, {-7}));
+  expect_refused_bytes(model({node("Add", "add", {"x", "w"}, "y")}, {initializer("w", {int64_t{1} << 40}, "abcd")}));
+  expect_refused_bytes(model({node("Add", "add", {"x", "w"}, "y")}, {initializer("w", {-2}, "abcdabcd")}));
+}
+
+TEST_F(BadInput, MismatchedInitializer) {
+  expect_refused_bytes(model({node("Add", "add", {"x", "w"}, "y")}, {initializer("w", {2}, "abcd")}), {"w"});
+}
+
+TEST_F(BadInput, NodesThatCannotBe) {
+  expect_refused_bytes(model({node("Transmogrify", "odd", {"x"}, "y")}), {"Transmogrify", "odd"});
+  expect_refused_bytes(model({node("Relu", "lonely", {"nothing"}, "y")}), {"nothing"});
+  expect_refused_bytes(model({node("MatMul", "product", {"x", "w"}, "y")}, {initializer("w", {1, 1}, "abcd")}),
+                       {"product"});
+  expect_refused_bytes(model({node("Relu", "relu", {"x", "x", "x"}, "y")}), {"relu"});
+}
+
+TEST_F(BadInput, OpsetFromTheFuture) {
+  expect_refused_bytes(model({node("Relu", "relu", {"x"}, "y")}, {}, {2}, 4000), {"4000"});
+}
+
+TEST_F(BadInput, ExternalDataOutsideTheFolder) {
+  fs::create_directory(folder / "model");
+  write_text(folder / "secret", "12345678");
+  const std::string file = folder / "model/bad.onnx";
+  const auto refuse = [&](const std::string& location) {
+    write_text(file, model({node("Add", "add", {"x", "w"}, "y")}, {external("w", location)}));
+    SCOPED_TRACE(location);
+    expect_refused(file, {});
+  };
+  refuse("../secret");
+  refuse(folder / "secret");
+  fs::create_symlink(folder / "secret", folder / "model/link");
+  refuse("link");
+  fs::create_hard_link(folder / "secret", folder / "model/hard");
+  refuse("hard");
+  fs::create_directory(folder / "model/sub");
+  refuse("sub");
+  refuse("missing");
+  write_text(folder / "model/short", "1234");
+  refuse("short");
+}
+
+}  // namespace
+}  // namespace sparkpilot

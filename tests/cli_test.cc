@@ -1,0 +1,277 @@
+// The program's contract: exit codes, what goes to stdout and stderr, the shape of its JSON.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "model_bytes.h"
+#include "program.h"
+#include "tensor/npy.h"
+
+namespace sparkpilot {
+namespace {
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// The keys of a JSON object.
+std::set<std::string> keys(const json& object) {
+  std::set<std::string> out;
+  for (const auto& [key, value] : object.items()) out.insert(key);
+  return out;
+}
+using Keys = std::set<std::string>;
+
+class Cli : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    models = new TempFolder;
+    const ProgramResult result = run_program("zoo build --quiet tiny_driving_policy tiny_driving_vision --out '" +
+                                             models->path().string() + "'");
+    ASSERT_EQ(result.code, 0) << result.err;
+  }
+  static void TearDownTestSuite() { delete models; }
+  static std::string policy() { return "'" + (*models / "tiny_driving_policy.onnx") + "'"; }
+
+  static json parsed(const std::string& arguments) {
+    const ProgramResult result = run_program(arguments + " --json");
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  static void expect_usage_error(const std::string& arguments, const std::string& word) {
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_EQ(result.out, "") << arguments;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(word), std::string::npos) << result.err;
+  }
+  static TempFolder* models;
+  TempFolder folder;
+};
+TempFolder* Cli::models = nullptr;
+
+TEST_F(Cli, EveryCommandHelpsWithAnExample) {
+  for (const char* command : {"", "model info", "model check", "model convert", "run", "bench", "zoo list", "zoo build",
+                              "ops list", "ops check", "ops bench", "version"}) {
+    const ProgramResult result = run_program(std::string(command) + " --help");
+    EXPECT_EQ(result.code, 0) << command;
+    EXPECT_NE(result.out.find("Example"), std::string::npos) << command;
+    EXPECT_NE(result.out.find(std::string("sparkpilot ") + command), std::string::npos) << command;
+    EXPECT_EQ(result.err, "") << command;
+  }
+}
+
+TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
+  expect_usage_error("", "A subcommand is required");
+  expect_usage_error("fly", "fly");
+  expect_usage_error("version --loud", "--loud");
+  expect_usage_error("bench", "files");
+  expect_usage_error("run " + policy() + " --runs many", "--runs");
+  expect_usage_error("run " + policy() + " --runs 0", "--runs");
+  expect_usage_error("run " + policy() + " --threads -1", "--threads");
+  expect_usage_error("run " + policy() + " --threads few", "--threads");
+  expect_usage_error("run " + policy() + " --passes no-such", "such");
+  expect_usage_error("run " + policy() + " --passes fast", "fast");
+  expect_usage_error("run " + policy() + " --device cuda", "cuda");
+  expect_usage_error("run " + policy() + " --precision fp3", "fp3");
+  expect_usage_error("run " + policy() + " --output nothing", "nothing");
+  expect_usage_error("run " + policy() + " --dim batch=4", "batch");
+  expect_usage_error("run " + policy() + " --dim batch", "NAME=VALUE");
+  expect_usage_error("ops list NoSuchOp", "NoSuchOp");
+  expect_usage_error("zoo build", "--all");
+  expect_usage_error("zoo build driving_dream", "driving_dream");
+}
+
+TEST_F(Cli, Version) {
+  EXPECT_EQ(keys(parsed("version")),
+            (Keys{"version", "compiler", "newest_opset", "devices", "processor", "isa", "processors"}));
+  EXPECT_NE(run_program("version").out.find("sparkpilot "), std::string::npos);
+}
+
+TEST_F(Cli, ReportsAreFreeOfColourWhereNobodyLooks) {
+  for (const char* command : {"ops list", "zoo list", "run --passes list"}) {
+    EXPECT_EQ(run_program(command).out.find('\x1b'), std::string::npos) << command;
+  }
+}
+
+TEST_F(Cli, ZooListsAndBuilds) {
+  const json list = parsed("zoo list");
+  ASSERT_EQ(list["models"].size(), 10u);
+  EXPECT_EQ(keys(list["models"][0]), (Keys{"name", "parameters", "macs", "contract", "doc", "big"}));
+  const json built = parsed("zoo build tiny_driving_policy --seed 2 --out '" + (folder / "new/folder") + "'");
+  EXPECT_EQ(keys(built["models"][0]), (Keys{"name", "file", "file_bytes", "seed"}));
+  EXPECT_TRUE(fs::exists(folder / "new/folder/tiny_driving_policy.onnx"));
+  EXPECT_NE(read_text(folder / "new/folder/tiny_driving_policy.onnx"), read_text(*models / "tiny_driving_policy.onnx"));
+}
+
+TEST_F(Cli, ModelInfo) {
+  const json info = parsed("model info " + policy());
+  EXPECT_EQ(keys(info), (Keys{"file", "file_bytes", "graph", "producer", "opsets", "inputs", "outputs", "parameters",
+                              "weight_bytes", "flops", "macs", "nodes_without_known_shape", "nodes", "ops", "metadata",
+                              "output_slices"}));
+  EXPECT_EQ(info["inputs"][0], json::parse(R"({"name": "features_buffer", "dtype": "f32", "shape": [1, 25, 512]})"));
+  EXPECT_EQ(info["output_slices"]["plan"], json::parse("[0, 990]"));
+  EXPECT_EQ(info["output_slices"]["pad"], json::parse("[-2, null]"));
+  EXPECT_GT(info["macs"], 1000);
+  EXPECT_EQ(info["nodes_without_known_shape"], 0);
+  EXPECT_NE(run_program("model info " + policy()).out.find("desire_state 990:998"), std::string::npos);
+}
+
+TEST_F(Cli, ModelCheck) {
+  const json check = parsed("model check " + policy());
+  EXPECT_EQ(keys(check), (Keys{"file", "passed", "tolerance", "outputs"}));
+  EXPECT_EQ(keys(check["outputs"][0]), (Keys{"name", "not_finite", "relative_l2", "passed"}));
+  EXPECT_EQ(check["passed"], true);
+  EXPECT_TRUE(parsed("model check --quick " + policy())["outputs"][0]["relative_l2"].is_null());
+}
+
+TEST_F(Cli, ModelConvert) {
+  const std::string out = folder / "converted.onnx";
+  EXPECT_EQ(keys(parsed("model convert " + policy() + " --simplify --opset 21 --output 'outputs[:, 0:990]' --out '" +
+                        out + "'")),
+            (Keys{"file", "file_bytes"}));
+  const json info = parsed("model info '" + out + "'");
+  EXPECT_EQ(info["opsets"]["ai.onnx"], 21);
+  const json run = parsed("run '" + out + "' --seed 3");
+  EXPECT_EQ(run["outputs"][0]["shape"], json::parse("[1, 990]"));
+  EXPECT_EQ(run_program("model convert " + policy() + " --opset 99 --out '" + (folder / "no.onnx") + "'").code, 2);
+  EXPECT_FALSE(fs::exists(folder / "no.onnx"));
+}
+
+TEST_F(Cli, RunWritesOutputs) {
+  const std::string out = folder / "out";
+  const json run = parsed("run " + policy() + " --runs 3 --output-dir '" + out + "'");
+  EXPECT_EQ(keys(run),
+            (Keys{"file", "precision", "threads", "load_ms", "runs", "p50_ms", "min_ms", "inputs", "outputs"}));
+  EXPECT_EQ(keys(run["inputs"][0]), (Keys{"name", "dtype", "shape", "source"}));
+  EXPECT_EQ(keys(run["outputs"][0]),
+            (Keys{"name", "dtype", "shape", "mean", "deviation", "min", "max", "not_finite", "file"}));
+  const Tensor output = load_npy(out + "/outputs.npy");
+  EXPECT_EQ(output.shape(), (Shape{1, 1000}));
+  // The same seed gives the same bytes, another seed others.
+  ASSERT_EQ(run_program("run " + policy() + " --output-dir '" + (folder / "again") + "'").code, 0);
+  EXPECT_EQ(read_text(out + "/outputs.npy"), read_text(folder / "again/outputs.npy"));
+  ASSERT_EQ(run_program("run " + policy() + " --seed 2 --output-dir '" + (folder / "other") + "'").code, 0);
+  EXPECT_NE(read_text(out + "/outputs.npy"), read_text(folder / "other/outputs.npy"));
+}
+
+TEST_F(Cli, RunTakesInputs) {
+  Tensor desire = Tensor::zeros(DType::f32, Shape{1, 25, 8});
+  save_npy(folder / "desire.npy", desire.view());
+  const json run = parsed("run " + policy() + " --input desire_pulse='" + (folder / "desire.npy") + "'");
+  EXPECT_EQ(run["inputs"][1]["source"], folder / "desire.npy");
+  // NumPy's default float is converted.
+  save_npy(folder / "double.npy", convert(desire, DType::f64).view());
+  parsed("run " + policy() + " --input desire_pulse='" + (folder / "double.npy") + "'");
+
+  save_npy(folder / "small.npy", Tensor::zeros(DType::f32, Shape{1, 24, 8}).view());
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "small.npy") + "'", "[1,24,8]");
+  save_npy(folder / "ints.npy", Tensor::zeros(DType::i64, Shape{1, 25, 8}).view());
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "ints.npy") + "'", "i64");
+  expect_usage_error("run " + policy() + " --input nothing='" + (folder / "desire.npy") + "'", "nothing");
+  write_text(folder / "broken.npy", "\x93NUMPY broken");
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "broken.npy") + "'", "broken.npy");
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "gone.npy") + "'", "gone.npy");
+}
+
+TEST_F(Cli, RunSlicesOutputs) {
+  const json run = parsed("run " + policy() + " --output 'outputs[:, 990:998]'");
+  EXPECT_EQ(run["outputs"][0]["shape"], json::parse("[1, 8]"));
+  expect_usage_error("run " + policy() + " --output 'outputs[::-1]'", "outputs");
+}
+
+TEST_F(Cli, RunDumpsWhatItDid) {
+  const ProgramResult result =
+      run_program("run " + policy() + " --passes none --dump-values '" + (folder / "values") + "' --dump-graph '" +
+                  (folder / "graph.dot") + "' --trace '" + (folder / "trace.json") + "'");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(read_text(folder / "graph.dot").substr(0, 7), "digraph");
+  const json trace = json::parse(read_text(folder / "trace.json"));
+  EXPECT_GT(trace["traceEvents"].size(), 50u);
+  int values = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "values")) {
+    EXPECT_EQ(entry.path().extension(), ".npy");
+    load_npy(entry.path());
+    ++values;
+  }
+  EXPECT_GT(values, 50);
+}
+
+TEST_F(Cli, PassesAreListed) {
+  const json passes = parsed("run --passes list");
+  EXPECT_EQ(keys(passes["passes"][0]), (Keys{"name", "doc", "optional"}));
+}
+
+TEST_F(Cli, BenchMeasures) {
+  const json bench = parsed("bench " + policy() + " '" + (*models / "tiny_driving_vision.onnx") +
+                            "' --runs 5 --warmup 1 --threads 1 --profile");
+  ASSERT_EQ(bench["models"].size(), 2u);
+  const json& model = bench["models"][0];
+  EXPECT_EQ(keys(model), (Keys{"file", "precision", "threads", "runs", "mean_ms", "p50_ms", "p90_ms", "p99_ms",
+                               "min_ms", "frames_per_second", "load_ms", "peak_memory_bytes", "weight_bytes", "flops",
+                               "roofline_share", "profile"}));
+  EXPECT_EQ(model["runs"], 5);
+  EXPECT_EQ(model["threads"], 1);
+  EXPECT_LE(model["min_ms"], model["p50_ms"]);
+  EXPECT_LE(model["p50_ms"], model["p99_ms"]);
+  EXPECT_GT(model["flops"], 1000);
+  EXPECT_GT(model["roofline_share"], 0);
+  EXPECT_EQ(keys(model["profile"][0]),
+            (Keys{"name", "op", "kernel", "shape", "calls", "mean_ms", "flops", "bytes", "roofline_share"}));
+  EXPECT_EQ(bench["models"][1].count("profile"), 1u);
+}
+
+TEST_F(Cli, BenchChoosesThreadsByMeasuring) {
+  const json model = parsed("bench " + policy() + " --runs 5")["models"][0];
+  ASSERT_TRUE(model.contains("thread_trials"));
+  EXPECT_GE(model["thread_trials"].size(), 1u);
+  EXPECT_EQ(model["thread_trials"][0]["threads"], 1);
+  EXPECT_EQ(model.count("profile"), 0u);
+}
+
+TEST_F(Cli, OpsAreListedCheckedAndTimed) {
+  const json list = parsed("ops list Softmax");
+  EXPECT_EQ(keys(list["ops"][0]), (Keys{"name", "domain", "since", "doc", "kernels", "expands", "has_gradient"}));
+  EXPECT_NE(run_program("ops list --markdown").out.find("| Softmax | 13 |"), std::string::npos);
+  const json check = parsed("ops check Softmax Identity");
+  EXPECT_EQ(keys(check), (Keys{"seed", "passed", "failed", "skipped", "results"}));
+  EXPECT_EQ(keys(check["results"][0]),
+            (Keys{"op", "case", "kernel", "outcome", "relative_l2", "tolerance", "message"}));
+  EXPECT_EQ(check["failed"], 0);
+  const json bench = parsed("ops bench Softmax --ms 1");
+  ASSERT_FALSE(bench["results"].empty());
+  EXPECT_EQ(keys(bench["results"][0]), (Keys{"op", "case", "kernel", "shape", "p50_us", "flops", "bytes"}));
+}
+
+TEST_F(Cli, AFailedCheckIsCodeFour) {
+  write_text(folder / "infinite.onnx",
+             model({node("Div", "divide", {"x", "zero"}, "y")}, {initializer("zero", {1}, std::string(4, '\0'))}));
+  const ProgramResult result = run_program("model check --json '" + (folder / "infinite.onnx") + "'");
+  EXPECT_EQ(result.code, 4) << result.err;
+  EXPECT_EQ(json::parse(result.out)["outputs"][0]["not_finite"], 2);
+}
+
+TEST_F(Cli, AFullDiskIsReported) {
+  if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const std::string command = std::string("'" SPARKPILOT_PROGRAM "' ops list >/dev/full 2>/dev/null");
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 2);
+}
+
+TEST_F(Cli, InterruptionLeavesNothingHalfWritten) {
+  const std::string out = folder / "models";
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(SPARKPILOT_PROGRAM, "sparkpilot", "zoo", "build", "--quiet", "--all", "--out", out.c_str(), nullptr);
+    _exit(127);
+  }
+  // Somewhere in the middle of it: when the first file, or what becomes it, is there.
+  for (int i = 0; i < 1000 && (!fs::exists(out) || fs::is_empty(out)); ++i) usleep(10'000);
+  kill(child, SIGINT);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  for (const auto& entry : fs::directory_iterator(out)) EXPECT_EQ(entry.path().extension(), ".onnx") << entry.path();
+}
+
+}  // namespace
+}  // namespace sparkpilot
