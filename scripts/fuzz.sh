@@ -7,11 +7,17 @@ cd "$(dirname "$0")/.."
 seconds=${1:?usage: fuzz.sh SECONDS [TARGET...]}
 shift
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(import_fuzz pickle_fuzz npy_fuzz)
+[ ${#targets[@]} -gt 0 ] || targets=(import_fuzz run_fuzz pickle_fuzz npy_fuzz)
 
 cmake --log-level=WARNING --preset fuzz >/dev/null
 cmake --build build-fuzz --target make_seeds "${targets[@]}"
-build-fuzz/make_seeds build-fuzz/seeds
+cases=build-fuzz/cases
+archive=${SPARKPILOT_ASSETS:-../shared/assets}/onnx_backend_cases.tar.zst
+if [ -f "$archive" ] && [ ! -d "$cases" ]; then
+  mkdir -p "$cases"
+  tar --zstd -xf "$archive" -C "$cases"
+fi
+if [ -d "$cases" ]; then build-fuzz/make_seeds build-fuzz/seeds "$cases"; else build-fuzz/make_seeds build-fuzz/seeds; fi
 
 failed=0
 for target in "${targets[@]}"; do

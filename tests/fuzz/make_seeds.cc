@@ -1,8 +1,10 @@
-// make_seeds DIR: small valid inputs for the fuzz targets, in DIR/<target>/.
+// make_seeds DIR [CASES]: small valid inputs for the fuzz targets, in DIR/<target>/. CASES is a folder of ONNX's
+// conformance cases: each becomes a model that holds its inputs as initializers.
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "onnx/base64.h"
 #include "onnx/metadata.h"
 #include "onnx/test_models.h"
@@ -53,17 +55,40 @@ void write_arrays(const fs::path& folder) {
   save_npy(folder / "empty.npy", Tensor(DType::i64, Shape{0, 2}).view());
 }
 
+void write_cases(const fs::path& cases, const fs::path& folder) {
+  constexpr size_t kLargest = 16384;
+  for (const auto& entry : fs::recursive_directory_iterator(cases)) {
+    if (entry.path().filename() != "model.onnx") continue;
+    onnx::ModelProto model;
+    model.ParseFromString(read_file(entry.path()));
+    const fs::path data = entry.path().parent_path() / "test_data_set_0";
+    for (int i = 0; i < model.graph().input_size(); ++i) {
+      const fs::path path = data / fmt::format("input_{}.pb", i);
+      onnx::TensorProto tensor;
+      if (!fs::exists(path) || !tensor.ParseFromString(read_file(path))) continue;
+      tensor.set_name(model.graph().input(i).name());
+      *model.mutable_graph()->add_initializer() = tensor;
+    }
+    const std::string bytes = model.SerializeAsString();
+    const std::string name = entry.path().parent_path().filename().string();
+    if (bytes.size() <= kLargest) write(folder / (name + ".onnx"), bytes);
+  }
+}
+
 }  // namespace
 }  // namespace sparkpilot
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: make_seeds DIR\n");
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: make_seeds DIR [CASES]\n");
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target : {"import_fuzz", "pickle_fuzz", "npy_fuzz"}) fs::create_directories(root / target);
+  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz"})
+    fs::create_directories(root / target);
   sparkpilot::write_models(root / "import_fuzz");
+  sparkpilot::write_models(root / "run_fuzz");
+  if (argc == 3) sparkpilot::write_cases(argv[2], root / "run_fuzz");
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
   return 0;
