@@ -1,4 +1,4 @@
-// ONNX models become graphs. IR 3 to 13, opsets up to 28.
+// ONNX models become graphs (IR 3 to 13, opsets up to 28) and graphs ONNX models.
 //
 // Weights, wherever they are (initializers, graph inputs with an initializer, Constant nodes, external data), become
 // constants of the graph, read once from the file into their place. Model-local functions are inlined. What the bodies
@@ -22,5 +22,21 @@ Graph load_onnx(const std::filesystem::path& path);
 
 // The same for bytes in memory; `name` stands for the file in messages. External data is refused.
 Graph parse_onnx(std::span<const std::byte> bytes, const std::string& name);
+
+inline constexpr int kNewestExportOpset = 26;
+
+struct ExportOptions {
+  // The opset to write; 0: the graph's own where all its ops are those of that opset and it is not above
+  // kNewestExportOpset, else the newest that fits.
+  int opset = 0;
+  // Weights go to `<file name>.data` beside the model: always, or only where protobuf's 2 GiB would not hold them.
+  bool external_data = false;
+};
+
+// Writes aside and renames, weights straight from their tensors. Bodies' captures become references to the graph
+// around again, internal ops are written as what they expand to, names are made unique (inputs and outputs of the
+// graph keep theirs). Fails (user) naming the node that ONNX has no form for; nothing is left behind then. States
+// have none: a graph with states is refused.
+void save_onnx(const Graph& graph, const std::filesystem::path& path, const ExportOptions& options = {});
 
 }  // namespace sparkpilot
