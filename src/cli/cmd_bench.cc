@@ -88,12 +88,12 @@ void add_bench(Program& program, CLI::App& app) {
                                   "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"
                                   "  sparkpilot bench model.onnx --profile",
                                   [&program, flags] { return bench(program, *flags); });
-  command->add_option("files", flags->files, "ONNX models")->required()->type_name("FILE");
+  add_list(*command, "files", flags->files, "FILE", "ONNX models")->required();
   command->add_option("--runs", flags->runs, "timed runs")->type_name("N");
   command->add_option("--warmup", flags->warmup, "runs before them")->type_name("N");
   command->add_option("--batch", flags->batch, "size of open first dimensions")->type_name("N");
   command->add_flag("--profile", flags->profile, "time each node, in runs of their own");
-  add_run_flags(*command, flags->run);
+  add_run_flags(program, *command, flags->run);
   add_report_flags(program, *command);
 }
 

@@ -224,7 +224,7 @@ void add_model(Program& program, CLI::App& app) {
                           check);
   checker->add_flag("--quick", flags->quick, "run it, without the slow comparison");
   checker->add_option("--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types");
-  add_run_flags(*checker, flags->run);
+  add_run_flags(program, *checker, flags->run);
 
   CLI::App* converter =
       add("convert", "write it anew as ONNX",

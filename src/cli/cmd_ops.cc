@@ -215,8 +215,7 @@ void add_ops(Program& program, CLI::App& app) {
                        int (*action)(const Program&, const Flags&)) {
     CLI::App* command = add_command(program, *group, name, doc, examples,
                                     [&program, flags, action] { return action(program, *flags); });
-    command->add_option("names", flags->names, "ops, as ops list names them; all where none is given")
-        ->type_name("NAME");
+    add_list(*command, "names", flags->names, "NAME", "ops, as ops list names them; all where none is given");
     add_report_flags(program, *command);
     return command;
   };

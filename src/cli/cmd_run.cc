@@ -196,9 +196,7 @@ void add_run(Program& program, CLI::App& app) {
                                   "  sparkpilot run --passes list",
                                   [&program, flags] { return run(program, *flags); });
   command->add_option("file", flags->file, "ONNX model")->type_name("FILE");
-  command->add_option("--input", flags->inputs, "an input's contents (repeatable); the others are random")
-      ->type_name("NAME=X.npy")
-      ->allow_extra_args(false);
+  add_list(*command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
   command->add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy")->type_name("DIR");
   command->add_option("--runs", flags->runs, "run that often")->type_name("N");
   command->add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
@@ -207,7 +205,7 @@ void add_run(Program& program, CLI::App& app) {
       ->type_name("FILE.dot");
   command->add_option("--trace", flags->trace, "write node times for Chrome's and Perfetto's viewers")
       ->type_name("FILE.json");
-  add_run_flags(*command, flags->run);
+  add_run_flags(program, *command, flags->run);
   add_report_flags(program, *command);
 }
 

@@ -90,7 +90,7 @@ void add_zoo(Program& program, CLI::App& app) {
                                   "  sparkpilot zoo build driving_vision driving_policy --out models\n"
                                   "  sparkpilot zoo build --all --out models        (all but the big one)",
                                   [&program, flags] { return build(program, *flags); });
-  builder->add_option("names", flags->names, "models, as zoo list names them")->type_name("NAME");
+  add_list(*builder, "names", flags->names, "NAME", "models, as zoo list names them");
   builder->add_flag("--all", flags->all, "every model that is not big");
   builder->add_option("--out", flags->out, "folder to write to; made where it is missing")->type_name("DIR");
   builder->add_option("--seed", flags->seed, "seed of the weights")->type_name("N");

@@ -35,7 +35,7 @@ void take_passes(const std::string& text, std::set<std::string>& off) {
 CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
                       const std::string& examples, std::function<int()> action) {
   CLI::App* command = parent.add_subcommand(name, doc);
-  if (!examples.empty()) command->footer("\nExamples:\n" + examples);
+  if (!examples.empty()) command->footer("Examples:\n" + examples);
   const std::string full = parent.get_parent() ? parent.get_name() + " " + name : name;
   command->callback([&program, full, action = std::move(action)] {
     program.command = full;
@@ -47,26 +47,30 @@ CLI::App* add_command(Program& program, CLI::App& parent, const std::string& nam
 void add_report_flags(Program& program, CLI::App& command) {
   command.add_flag("--json", program.json, "print one JSON document on stdout");
   command.add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
-  command.add_flag("-v,--verbose", program.verbose, "say on stderr what each pass changed");
+}
+
+CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<std::string>& values,
+                      const std::string& type, const std::string& doc) {
+  CLI::Option* option = command.add_option(flag, values, doc)->type_name(type)->default_str("");
+  if (flag[0] == '-') option->allow_extra_args(false);
+  return option;
 }
 
 void add_graph_flags(CLI::App& command, RunFlags& flags) {
-  command.add_option("--dim", flags.dims, "size of a named open dimension, such as batch=4 (repeatable)")
-      ->type_name("NAME=N")
-      ->allow_extra_args(false);
-  command.add_option("--output", flags.outputs, "compute only this output, sliced as in NumPy: 'logits[:, -1, :]'")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
+  add_list(command, "--dim", flags.dims, "NAME=N", "size of a named open dimension, such as batch=4 (repeatable)");
+  add_list(command, "--output", flags.outputs, "NAME",
+           "compute only this output, sliced as in NumPy: 'logits[:, -1, :]' (repeatable)");
 }
 
-void add_run_flags(CLI::App& command, RunFlags& flags) {
+void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
   add_graph_flags(command, flags);
   command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
   command.add_option("--precision", flags.precision, "auto or fp32")->type_name("NAME");
-  command.add_option("--threads", flags.threads, "a number; 0: every processor; auto: chosen by measuring")
+  command.add_option("--threads", flags.threads, "a number; 0: every processor; auto: bench measures which is best")
       ->type_name("N");
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")->type_name("LIST");
   command.add_option("--seed", flags.seed, "seed of the random inputs")->type_name("N");
+  command.add_flag("-v,--verbose", program.verbose, "say on stderr what each pass changed");
 }
 
 SessionOptions session_options(const Program& program, const RunFlags& flags) {

@@ -28,8 +28,12 @@ struct Program {
 CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
                       const std::string& examples, std::function<int()> action);
 
-// --json --quiet -v
+// --json --quiet
 void add_report_flags(Program& program, CLI::App& command);
+
+// An option that may be given several times, one value each (or, without dashes, the words that no flag takes).
+CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<std::string>& values,
+                      const std::string& type, const std::string& doc);
 
 // Flags of everything that runs a model, in the same words everywhere.
 struct RunFlags {
@@ -38,7 +42,7 @@ struct RunFlags {
   uint64_t seed = 1;
 };
 void add_graph_flags(CLI::App& command, RunFlags& flags);  // --dim and --output only
-void add_run_flags(CLI::App& command, RunFlags& flags);
+void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);
 // The session options those flags stand for; threads apart, which `auto` leaves open. Fails (user) on a bad value.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
 // Threads where a number is given; empty for "auto".

@@ -52,9 +52,9 @@ int run(int argc, char** argv) {
   Program program;
   CLI::App app{"Runs openpilot's driving models, and any other ONNX model, on this machine.", "sparkpilot"};
   app.require_subcommand(1);
-  app.set_help_all_flag("--help-all", "print the help of every command");
+  app.option_defaults()->always_capture_default();
   app.footer(
-      "\nExamples:\n"
+      "Examples:\n"
       "  sparkpilot zoo build driving_vision --out models\n"
       "  sparkpilot bench models/driving_vision.onnx\n"
       "Exit codes: 0 done, 1 internal fault, 2 bad usage or input, 3 device fault, 4 a check failed.");
