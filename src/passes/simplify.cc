@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ir/infer.h"
+#include "passes/edit.h"
 #include "passes/pass.h"
 
 namespace sparkpilot {
@@ -91,7 +92,8 @@ std::string attribute_key(const Node& node) {
   return key;
 }
 
-bool try_expand(Graph& graph, NodeId id) {
+bool try_expand(Edit& edit, NodeId id) {
+  Graph& graph = edit.graph();
   const Node node = graph.node(id);
   if (!node.op->cpu.empty() || !node.op->expand) return false;
   for (const ValueId input : node.inputs) {
@@ -106,23 +108,23 @@ bool try_expand(Graph& graph, NodeId id) {
     throw Error(error.kind(), fmt::format("{}: {} (node \"{}\")", node.op->name, error.what(), graph.label(id)));
   }
   for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
-    if (!results[i].present()) continue;
-    Value& result = graph.value(results[i]);
-    if (result.name.empty()) result.name = graph.value(node.outputs[i]).name;
-    graph.replace_uses(node.outputs[i], results[i]);
+    if (results[i].present()) edit.replace(node.outputs[i], results[i]);
   }
-  graph.erase(id);
+  edit.erase_if_dead(id);
+  if (!graph.erased(id))
+    fail_internal("{}: its expansion leaves an output out (node \"{}\")", node.op->name, node.name);
   return true;
 }
 
 int fold_once(Graph& graph) {
   int changes = 0;
+  Edit edit(graph);
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (!node.op->traits.pure || has_bodies(node) || node.op->cpu.empty()) continue;
+    if (graph.erased(id) || !node.op->traits.pure || has_bodies(node) || node.op->cpu.empty()) continue;
     infer_node(graph, id);  // folding an operand may have made this node's shape known
     std::vector<Tensor> operands, results;
-    if (node.op->traits.shape_only && !node.inputs.empty()) {
+    if (node.op->traits.shape_only && !node.inputs.empty() && node.inputs[0].present()) {
       if (!fold_shape_only(graph, node, results)) continue;
     } else if (known_operands(graph, node, operands) && worth_folding(graph, node)) {
       results = evaluate(node, operands);
@@ -132,9 +134,8 @@ int fold_once(Graph& graph) {
     const std::vector<ValueId> outputs = node.outputs;
     for (size_t i = 0; i < outputs.size(); ++i) {
       const std::string name = graph.value(outputs[i]).name;
-      graph.replace_uses(outputs[i], graph.add_constant(std::move(results[i]), name));
+      edit.replace(outputs[i], graph.add_constant(std::move(results[i]), name));
     }
-    graph.erase(id);
     ++changes;
   }
   return changes;
@@ -144,12 +145,14 @@ int fold_once(Graph& graph) {
 
 int expand_ops(Graph& graph) {
   int changes = 0;
+  Edit edit(graph);
   // An expansion may hold ops that expand again; a chain of them is bounded by the table, not by the file.
   for (int before = -1; before != changes;) {
     before = changes;
     for (const NodeId id : graph.order()) {
+      if (graph.erased(id)) continue;
       infer_node(graph, id);
-      changes += try_expand(graph, id);
+      changes += try_expand(edit, id);
     }
   }
   return changes;
@@ -164,17 +167,18 @@ int fold_constants(Graph& graph) {
 
 int share_common(Graph& graph) {
   int changes = 0;
+  Edit edit(graph);
   std::map<std::string, ValueId> constants;
   for (int i = 0; i < graph.value_count(); ++i) {
     const Tensor* tensor = graph.constant(ValueId{i});
     if (!tensor || tensor->bytes() > kAlwaysFold) continue;
     const auto [at, fresh] = constants.emplace(tensor_key(*tensor), ValueId{i});
-    if (!fresh) graph.replace_uses(ValueId{i}, at->second);
+    if (!fresh) edit.replace(ValueId{i}, at->second);
   }
   std::map<std::string, NodeId> seen;
   for (const NodeId id : graph.order()) {
-    const Node& node = graph.node(id);
-    if (!node.op->traits.pure) continue;
+    if (graph.erased(id) || !graph.node(id).op->traits.pure) continue;
+    const Node node = graph.node(id);
     std::string key = attribute_key(node);
     if (key.empty()) continue;
     append(key, &node.op, sizeof(node.op));
@@ -183,9 +187,9 @@ int share_common(Graph& graph) {
     const auto [at, fresh] = seen.emplace(std::move(key), id);
     if (fresh) continue;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      graph.replace_uses(node.outputs[i], graph.node(at->second).outputs[i]);
+      edit.replace(node.outputs[i], graph.node(at->second).outputs[i]);
     }
-    graph.erase(id);
+    edit.erase_if_dead(id);
     ++changes;
   }
   return changes;

@@ -1,0 +1,258 @@
+#include "passes/edit.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/infer.h"
+
+namespace sparkpilot {
+namespace {
+constexpr int kNewestOpset = 26;  // what passes write, as Builder does
+}
+
+Edit::Edit(Graph& graph) : graph_(graph) {
+  outside_.resize(static_cast<size_t>(graph.value_count()));
+  for (const Graph::Output& output : graph.outputs()) ++outside_[static_cast<size_t>(output.value.index)];
+  for (const State& state : graph.states()) {
+    if (state.next.present()) ++outside_[static_cast<size_t>(state.next.index)];
+  }
+  sync();
+}
+
+void Edit::sync() {
+  if (static_cast<int>(readers_.size()) < graph_.value_count()) {
+    readers_.resize(static_cast<size_t>(graph_.value_count()));
+    outside_.resize(static_cast<size_t>(graph_.value_count()));
+  }
+  for (; indexed_ < graph_.node_count(); ++indexed_) {
+    for (const ValueId input : graph_.node(NodeId{indexed_}).inputs) {
+      if (input.present()) readers_[static_cast<size_t>(input.index)].push_back(NodeId{indexed_});
+    }
+  }
+}
+
+const std::vector<NodeId>& Edit::readers(ValueId value) {
+  sync();
+  return readers_[static_cast<size_t>(value.index)];
+}
+
+bool Edit::leaves_graph(ValueId value) {
+  sync();
+  return outside_[static_cast<size_t>(value.index)] > 0;
+}
+
+NodeId Edit::only_reader(ValueId value) {
+  const std::vector<NodeId>& all = readers(value);
+  if (all.empty() || leaves_graph(value)) return {};
+  const bool one = std::all_of(all.begin(), all.end(), [&](NodeId id) { return id == all.front(); });
+  return one ? all.front() : NodeId{};
+}
+
+void Edit::replace(ValueId from, ValueId to) {
+  if (from == to) return;
+  sync();
+  std::vector<NodeId>& old = readers_[static_cast<size_t>(from.index)];
+  std::vector<NodeId>& now = readers_[static_cast<size_t>(to.index)];
+  for (const NodeId id : old) {
+    std::vector<ValueId>& inputs = graph_.node(id).inputs;
+    *std::find(inputs.begin(), inputs.end(), from) = to;
+    now.push_back(id);
+  }
+  old.clear();
+  if (outside_[static_cast<size_t>(from.index)] > 0) {
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      if (graph_.outputs()[i].value == from) graph_.set_output(static_cast<int>(i), to);
+    }
+    for (const State& state : graph_.states()) {
+      if (state.next == from) graph_.set_next(state.value, to);
+    }
+    outside_[static_cast<size_t>(to.index)] += outside_[static_cast<size_t>(from.index)];
+    outside_[static_cast<size_t>(from.index)] = 0;
+  }
+  Value& target = graph_.value(to);
+  if (target.name.empty()) target.name = graph_.value(from).name;
+  if (const NodeId producer = graph_.value(from).producer; producer.present()) erase_if_dead(producer);
+}
+
+void Edit::set_input(NodeId id, size_t input, ValueId value) {
+  sync();
+  ValueId& slot = graph_.node(id).inputs[input];
+  if (slot == value) return;
+  const ValueId before = slot;
+  slot = value;
+  if (value.present()) readers_[static_cast<size_t>(value.index)].push_back(id);
+  if (!before.present()) return;
+  std::vector<NodeId>& old = readers_[static_cast<size_t>(before.index)];
+  old.erase(std::find(old.begin(), old.end(), id));
+  if (const NodeId producer = graph_.value(before).producer; producer.present()) erase_if_dead(producer);
+}
+
+void Edit::erase_if_dead(NodeId root) {
+  sync();
+  std::vector<NodeId> work{root};
+  while (!work.empty()) {
+    const NodeId id = work.back();
+    work.pop_back();
+    if (graph_.erased(id)) continue;
+    const auto& outputs = graph_.node(id).outputs;
+    const bool dead = std::all_of(outputs.begin(), outputs.end(), [&](ValueId output) {
+      return readers_[static_cast<size_t>(output.index)].empty() && outside_[static_cast<size_t>(output.index)] == 0;
+    });
+    if (!dead) continue;
+    for (const ValueId input : graph_.node(id).inputs) {
+      if (!input.present()) continue;
+      std::vector<NodeId>& old = readers_[static_cast<size_t>(input.index)];
+      old.erase(std::find(old.begin(), old.end(), id));
+      if (const NodeId producer = graph_.value(input).producer; producer.present()) work.push_back(producer);
+    }
+    graph_.erase(id);
+  }
+}
+
+ValueId Edit::make(NodeId like, std::string_view op, std::vector<ValueId> inputs, Attributes attrs) {
+  const size_t colon = op.find("::");
+  const std::string_view domain = colon == std::string_view::npos ? "" : op.substr(0, colon);
+  const OpDef* def = find_op(domain, domain.empty() ? op : op.substr(colon + 2), kNewestOpset);
+  if (!def) fail_internal("a pass asked for unknown op {}", op);
+  return add(*def, graph_.node(like).name, std::move(inputs), std::move(attrs));
+}
+
+ValueId Edit::remake(NodeId node, std::vector<ValueId> inputs, Attributes attrs) {
+  const Node& like = graph_.node(node);
+  return add(*like.op, like.name, std::move(inputs), std::move(attrs));
+}
+
+ValueId Edit::add(const OpDef& op, std::string name, std::vector<ValueId> inputs, Attributes attrs) {
+  const bool known = std::all_of(inputs.begin(), inputs.end(), [&](ValueId v) { return !v.present() || constant(v); });
+  while (!inputs.empty() && !inputs.back().present()) inputs.pop_back();
+  const NodeId id = graph_.add_node(op, std::move(inputs), std::move(attrs), 1, std::move(name));
+  check_schema(graph_, id);
+  infer_node(graph_, id);
+  if (!known) return node(id).outputs[0];
+  std::vector<Tensor> operands;
+  for (const ValueId input : node(id).inputs) operands.push_back(input.present() ? *constant(input) : Tensor());
+  const ValueId folded = graph_.add_constant(evaluate(node(id), operands)[0]);
+  erase_if_dead(id);
+  return folded;
+}
+
+ValueId Edit::reshape(NodeId like, ValueId value, Shape to) {
+  while (maker(value).present()) {
+    const Node& view = node(maker(value));
+    if (!view.op->traits.view || view.outputs.size() != 1 || !known(view.inputs[0])) break;
+    if (dtype(view.inputs[0]) != dtype(value)) break;
+    value = view.inputs[0];
+  }
+  if (shape(value) == to) return value;
+  if (const Tensor* tensor = constant(value)) return graph_.add_constant(tensor->reshaped(to));
+  const Attributes attrs = to.elements() == 0 ? Attributes{{"allowzero", int64_t{1}}} : Attributes{};
+  return make(like, "Reshape", {value, graph_.add_constant(Tensor::ints(to.dims()))}, attrs);
+}
+
+ValueId Edit::transpose(NodeId like, ValueId value, std::span<const int> permutation) {
+  std::vector<int> perm(permutation.begin(), permutation.end());
+  for (NodeId before; (before = maker(value, "Transpose")).present();) {
+    const std::vector<int> first = permutation_of(node(before), static_cast<int>(perm.size()));
+    for (int& axis : perm) axis = first[static_cast<size_t>(axis)];
+    value = node(before).inputs[0];
+  }
+  if (std::is_sorted(perm.begin(), perm.end())) return value;
+  if (!moves_data(shape(value), perm)) return reshape(like, value, permuted(shape(value), perm));
+  return make(like, "Transpose", {value}, {{"perm", std::vector<int64_t>(perm.begin(), perm.end())}});
+}
+
+std::optional<double> Edit::scalar(ValueId value) const {
+  const Tensor* tensor = constant(value);
+  if (!tensor || tensor->elements() != 1) return {};
+  return load_element(tensor->dtype(), tensor->raw(), 0);
+}
+
+NodeId Edit::maker(ValueId value) const { return value.present() ? graph_.value(value).producer : NodeId{}; }
+
+NodeId Edit::maker(ValueId value, std::string_view op) const {
+  const NodeId id = maker(value);
+  return id.present() && is_op(graph_.node(id), op) ? id : NodeId{};
+}
+
+Shape permuted(const Shape& shape, std::span<const int> permutation) {
+  std::vector<int64_t> dims;
+  for (const int axis : permutation) dims.push_back(shape[axis]);
+  return Shape(std::span<const int64_t>(dims));
+}
+
+bool moves_data(const Shape& shape, std::span<const int> permutation) {
+  int last = -1;
+  for (const int axis : permutation) {
+    if (shape[axis] == 1) continue;
+    if (axis < last) return true;
+    last = axis;
+  }
+  return false;
+}
+
+std::vector<int> permutation_of(const Node& node, int rank) {
+  std::vector<int> perm;
+  for (const int64_t axis : node.attrs.integers("perm")) perm.push_back(static_cast<int>(axis));
+  if (perm.empty()) {
+    for (int axis = rank - 1; axis >= 0; --axis) perm.push_back(axis);
+  }
+  return perm;
+}
+
+bool is_op(const Node& node, std::string_view op) {
+  if (!node.op) return false;
+  const size_t colon = op.find("::");
+  if (colon == std::string_view::npos) return node.op->domain.empty() && node.op->name == op;
+  return node.op->domain == op.substr(0, colon) && node.op->name == op.substr(colon + 2);
+}
+
+std::optional<std::vector<int64_t>> ints_of(const Graph& graph, const Node& node, size_t input,
+                                            std::string_view attribute) {
+  if (input < node.inputs.size() && node.inputs[input].present()) {
+    const Tensor* tensor = graph.constant(node.inputs[input]);
+    if (!tensor) return {};
+    return tensor->to_ints();
+  }
+  if (!attribute.empty() && node.attrs.has(attribute)) return node.attrs.integers(attribute);
+  return {};
+}
+
+std::optional<std::vector<int>> reduced_axes(const Graph& graph, const Node& node) {
+  const std::optional<Shape>& shape = graph.value(node.inputs[0]).shape;
+  if (!shape) return {};
+  const bool given = (node.inputs.size() > 1 && node.inputs[1].present()) || node.attrs.has("axes");
+  std::vector<int> axes;
+  if (given) {
+    const auto listed = ints_of(graph, node, 1, "axes");
+    if (!listed) return {};
+    for (const int64_t axis : *listed) axes.push_back(normalize_axis(axis, shape->rank()));
+    std::sort(axes.begin(), axes.end());
+  }
+  if (axes.empty() && node.attrs.integer("noop_with_empty_axes", 0) == 0) {
+    for (int i = 0; i < shape->rank(); ++i) axes.push_back(i);
+  }
+  return axes;
+}
+
+const Node* Region::take(ValueId value, std::string_view op) {
+  const NodeId id = edit_.maker(value, op);
+  if (!id.present()) return nullptr;
+  nodes_.push_back(id);
+  return &edit_.node(id);
+}
+
+bool Region::holds(NodeId node) const { return std::find(nodes_.begin(), nodes_.end(), node) != nodes_.end(); }
+
+bool Region::closed(ValueId result) const {
+  for (const NodeId id : nodes_) {
+    for (const ValueId output : edit_.node(id).outputs) {
+      if (output == result) continue;
+      if (edit_.leaves_graph(output)) return false;
+      const std::vector<NodeId>& readers = edit_.readers(output);
+      if (!std::all_of(readers.begin(), readers.end(), [&](NodeId reader) { return holds(reader); })) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace sparkpilot
