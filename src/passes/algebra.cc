@@ -1,0 +1,248 @@
+// Rewrites of one or two nodes that change no value: neutral operands, chains of views and transposes, copies.
+#include <algorithm>
+#include <cmath>
+
+#include "ir/infer.h"
+#include "passes/edit.h"
+#include "passes/pass.h"
+#include "passes/strided.h"
+
+namespace sparkpilot {
+namespace {
+
+// Whether every element of a constant is `value`.
+bool all_equal(const Tensor& tensor, double value) {
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    if (load_element(tensor.dtype(), tensor.raw(), i) != value) return false;
+  }
+  return tensor.elements() > 0;
+}
+
+bool same_type(Edit& edit, ValueId a, ValueId b) {
+  return edit.known(a) && edit.known(b) && edit.dtype(a) == edit.dtype(b) && edit.shape(a) == edit.shape(b);
+}
+
+// The node's only output becomes its input `i`. An output of the graph keeps a node of its own where the input is none.
+bool pass_through(Edit& edit, NodeId id, size_t i = 0) {
+  const ValueId input = edit.node(id).inputs[i], output = edit.node(id).outputs[0];
+  if (edit.leaves_graph(output) && !edit.maker(input).present()) {
+    if (is_op(edit.node(id), "Identity")) return false;
+    edit.replace(output, edit.make(id, "Identity", {input}));
+    return true;
+  }
+  edit.replace(output, input);
+  return true;
+}
+
+bool drop_copy(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (is_op(node, "Identity")) return pass_through(edit, id);
+  if (is_op(node, "Dropout")) {
+    const bool training = node.inputs.size() > 2 && edit.scalar(node.inputs[2]) != 0.0;
+    const bool mask =
+        node.outputs.size() > 1 && (edit.leaves_graph(node.outputs[1]) || !edit.readers(node.outputs[1]).empty());
+    return !training && !mask && pass_through(edit, id);
+  }
+  if (node.outputs.size() != 1 || node.inputs.empty() || !same_type(edit, node.inputs[0], node.outputs[0]))
+    return false;
+  if (is_op(node, "Cast") || is_op(node, "CastLike") || is_op(node, "Tile") || is_op(node, "Expand")) {
+    return pass_through(edit, id);
+  }
+  const bool variadic = is_op(node, "Concat") || is_op(node, "Sum") || is_op(node, "Max") || is_op(node, "Min") ||
+                        is_op(node, "Mean") || is_op(node, "Split");
+  if (variadic && node.outputs.size() == 1 && (node.inputs.size() == 1 || is_op(node, "Split"))) {
+    return pass_through(edit, id);
+  }
+  if (is_op(node, "Slice")) {
+    const auto steps = ints_of(edit.graph(), node, 4, "steps");
+    const bool forward = node.inputs.size() < 5 || !node.inputs[4].present() ||
+                         (steps && std::all_of(steps->begin(), steps->end(), [](int64_t s) { return s == 1; }));
+    return forward && pass_through(edit, id);
+  }
+  if (is_op(node, "Pad")) {
+    const auto pads = ints_of(edit.graph(), node, 1, "pads");
+    return pads && std::all_of(pads->begin(), pads->end(), [](int64_t p) { return p == 0; }) && pass_through(edit, id);
+  }
+  return false;
+}
+
+// x + 0, 0 + x, x - 0, x * 1, 1 * x, x / 1, x ^ 1, where the constant does not widen x.
+bool drop_neutral(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  const bool add = is_op(node, "Add"), mul = is_op(node, "Mul");
+  const bool zero = add || is_op(node, "Sub");
+  if (!zero && !mul && !is_op(node, "Div") && !is_op(node, "Pow")) return false;
+  for (const size_t i : {size_t{1}, size_t{0}}) {
+    if (i == 0 && !add && !mul) continue;
+    const Tensor* tensor = edit.constant(node.inputs[i]);
+    if (!tensor || !same_type(edit, node.inputs[1 - i], node.outputs[0])) continue;
+    if (all_equal(*tensor, zero ? 0.0 : 1.0)) return pass_through(edit, id, 1 - i);
+  }
+  return false;
+}
+
+// x / c as x * (1 / c) where that is exact: c is a power of two, and so is its inverse.
+bool divide_by_power_of_two(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_op(node, "Div")) return false;
+  const Tensor* divisor = edit.constant(node.inputs[1]);
+  if (!divisor || (divisor->dtype() != DType::f32 && divisor->dtype() != DType::f16)) return false;
+  const int limit = divisor->dtype() == DType::f32 ? 120 : 13;
+  Tensor inverse(divisor->dtype(), divisor->shape());
+  for (int64_t i = 0; i < divisor->elements(); ++i) {
+    int exponent = 0;
+    const double value = load_element(divisor->dtype(), divisor->raw(), i);
+    if (std::abs(std::frexp(value, &exponent)) != 0.5 || std::abs(exponent) > limit) return false;
+    store_element(inverse.dtype(), inverse.raw(), i, 1 / value);
+  }
+  const ValueId x = node.inputs[0], y = node.outputs[0];
+  edit.replace(y, edit.make(id, "Mul", {x, edit.graph().add_constant(std::move(inverse))}));
+  return true;
+}
+
+// x ^ 2 as x * x, which is rounded once, and Sum of two as Add, which other passes know.
+bool use_plain_op(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  const ValueId y = node.outputs[0];
+  if (is_op(node, "Sum") && node.inputs.size() == 2) {
+    edit.replace(y, edit.make(id, "Add", {node.inputs[0], node.inputs[1]}));
+    return true;
+  }
+  if (!is_op(node, "Pow") || edit.scalar(node.inputs[1]) != 2.0 || !same_type(edit, node.inputs[0], y)) return false;
+  edit.replace(y, edit.make(id, "Mul", {node.inputs[0], node.inputs[0]}));
+  return true;
+}
+
+bool merge_transposes(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_op(node, "Transpose") || !edit.known(node.inputs[0])) return false;
+  const ValueId y = node.outputs[0];
+  ValueId x = node.inputs[0];
+  std::vector<int> perm = permutation_of(node, edit.shape(x).rank());
+  const NodeId before = edit.maker(x, "Transpose");
+  if (before.present()) {
+    const std::vector<int> first = permutation_of(edit.node(before), static_cast<int>(perm.size()));
+    for (int& axis : perm) axis = first[static_cast<size_t>(axis)];
+    x = edit.node(before).inputs[0];
+  } else if (moves_data(edit.shape(x), perm)) {
+    return false;
+  }
+  if (std::is_sorted(perm.begin(), perm.end())) {
+    if (edit.leaves_graph(y) && !edit.maker(x).present()) return false;
+    edit.replace(y, x);
+  } else {
+    edit.replace(y, edit.transpose(id, x, perm));
+  }
+  return true;
+}
+
+// Chains of views are one Reshape with a constant shape.
+bool merge_views(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!node.op->traits.view || node.outputs.size() != 1 || is_op(node, "Identity")) return false;
+  if (!edit.known(node.inputs[0]) || !edit.known(node.outputs[0])) return false;
+  if (edit.dtype(node.inputs[0]) != edit.dtype(node.outputs[0])) return false;
+  const ValueId y = node.outputs[0];
+  const Shape shape = edit.shape(y);
+  if (shape == edit.shape(node.inputs[0])) return pass_through(edit, id);
+  const NodeId before = edit.maker(node.inputs[0]);
+  const bool chain = before.present() && edit.node(before).op->traits.view && edit.node(before).outputs.size() == 1 &&
+                     edit.known(edit.node(before).inputs[0]) &&
+                     edit.dtype(edit.node(before).inputs[0]) == edit.dtype(y);
+  const bool plain = is_op(node, "Reshape") && edit.constant(node.inputs[1]);
+  if (!chain && plain) return false;
+  const ValueId x = chain ? edit.node(before).inputs[0] : node.inputs[0];
+  if (shape == edit.shape(x) && edit.leaves_graph(y) && !edit.maker(x).present()) return false;
+  edit.replace(y, edit.reshape(id, x, shape));
+  return true;
+}
+
+// Cast of Cast where the first loses nothing.
+bool merge_casts(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_op(node, "Cast")) return false;
+  const NodeId before = edit.maker(node.inputs[0], "Cast");
+  if (!before.present()) return false;
+  const ValueId x = edit.node(before).inputs[0];
+  const DType from = edit.dtype(x), via = edit.dtype(node.inputs[0]);
+  const bool half = from == DType::f16 || from == DType::bf16;
+  const bool exact = (half && (via == DType::f32 || via == DType::f64)) || (from == DType::f32 && via == DType::f64) ||
+                     (from == DType::i32 && via == DType::i64) || (from == DType::u8 && via == DType::i64);
+  if (!exact) return false;
+  edit.set_input(id, 0, x);
+  return true;
+}
+
+// Concat of Concat along one axis, where the inner one has no other use.
+bool merge_concats(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_op(node, "Concat") || !edit.known(node.outputs[0])) return false;
+  const int rank = edit.shape(node.outputs[0]).rank();
+  const int axis = normalize_axis(node.attrs.integer("axis"), rank);
+  std::vector<ValueId> parts;
+  for (const ValueId input : node.inputs) {
+    const NodeId inner = edit.maker(input, "Concat");
+    if (inner.present() && edit.only_reader(input) == id && edit.readers(input).size() == 1 &&
+        normalize_axis(edit.node(inner).attrs.integer("axis"), rank) == axis) {
+      const std::vector<ValueId>& more = edit.node(inner).inputs;
+      parts.insert(parts.end(), more.begin(), more.end());
+    } else if (!edit.known(input) || edit.shape(input).elements() > 0) {
+      parts.push_back(input);
+    }
+  }
+  if (parts == node.inputs || parts.empty()) return false;
+  const ValueId y = node.outputs[0];
+  edit.replace(y, edit.make(id, "Concat", parts, {{"axis", int64_t{axis}}}));
+  return true;
+}
+
+// Zeros around an image become the padding of the convolution that reads it.
+bool pad_into_conv(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_op(node, "Conv") || node.attrs.text("auto_pad", "NOTSET") != "NOTSET") return false;
+  const NodeId pad = edit.maker(node.inputs[0], "Pad");
+  if (!pad.present() || edit.only_reader(node.inputs[0]) != id) return false;
+  const Node& before = edit.node(pad);
+  const auto pads = ints_of(edit.graph(), before, 1, "pads");
+  if (!pads || before.attrs.text("mode", "constant") != "constant" || !edit.known(before.inputs[0])) return false;
+  if (before.inputs.size() > 3 && before.inputs[3].present()) return false;  // axes: an expansion would have ended them
+  if (before.inputs.size() > 2 && before.inputs[2].present() && edit.scalar(before.inputs[2]) != 0.0) return false;
+  const auto rank = static_cast<size_t>(edit.shape(before.inputs[0]).rank());
+  if (rank < 3 || pads->size() != 2 * rank) return false;
+  if ((*pads)[0] || (*pads)[1] || (*pads)[rank] || (*pads)[rank + 1]) return false;
+  if (std::any_of(pads->begin(), pads->end(), [](int64_t p) { return p < 0; })) return false;
+  std::vector<int64_t> sum = node.attrs.integers("pads", std::vector<int64_t>(2 * (rank - 2), 0));
+  if (sum.size() != 2 * (rank - 2)) return false;
+  for (size_t i = 0; i < rank - 2; ++i) {
+    sum[i] += (*pads)[2 + i];
+    sum[rank - 2 + i] += (*pads)[rank + 2 + i];
+  }
+  const ValueId x = before.inputs[0];
+  edit.graph().node(id).attrs.set("pads", sum);
+  edit.set_input(id, 0, x);
+  return true;
+}
+
+using Rule = bool (*)(Edit&, NodeId);
+constexpr Rule kRules[] = {drop_copy,   drop_neutral, divide_by_power_of_two, use_plain_op,  merge_transposes,
+                           merge_views, merge_casts,  merge_concats,          pad_into_conv, select_by_stride};
+
+}  // namespace
+
+int simplify_algebra(Graph& graph) {
+  Edit edit(graph);
+  int changes = 0;
+  for (int before = -1; before != changes;) {
+    before = changes;
+    for (const NodeId id : graph.order()) {
+      for (const Rule rule : kRules) {
+        if (graph.erased(id) || graph.node(id).inputs.empty()) break;
+        changes += rule(edit, id);
+      }
+    }
+  }
+  graph.compact();
+  return changes;
+}
+
+}  // namespace sparkpilot
