@@ -1,0 +1,31 @@
+// How a selection of an op's output becomes selections of its inputs.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "passes/edit.h"
+
+namespace sparkpilot {
+
+// `count` neighbours along one axis.
+struct Pick {
+  int axis = 0;
+  int64_t start = 0, count = 0;
+};
+
+// What a node with one output must be given so that it computes only a selection: for each input the selection of it,
+// or the whole (absent). The node is then made again with `attrs`.
+struct Narrowed {
+  std::vector<std::optional<Pick>> inputs;
+  Attributes attrs;
+  bool reshape = false;        // the node is a view: the result is a Reshape of input 0 instead
+  bool through = false;        // the result is the one input that has a selection
+  std::optional<Tensor> mask;  // takes the place of input 3 (attention)
+  bool saves = false;          // the op is more than movement and elementwise work
+};
+
+// Empty where the op needs its inputs whole, or the selection cannot be followed through it.
+std::optional<Narrowed> narrow_node(Edit& edit, NodeId id, const Pick& pick);
+
+}  // namespace sparkpilot
