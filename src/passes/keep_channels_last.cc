@@ -1,0 +1,140 @@
+// Chains of image ops with channels last: the layout in which convolutions and what stands between them run without
+// moving data. Which nodes change is a minimum cut: every Transpose between the layouts costs the bytes it moves, every
+// convolution or pool that stays costs the bytes that its kernel moves instead.
+#include <map>
+
+#include "ir/infer.h"
+#include "passes/layout_roles.h"
+#include "passes/min_cut.h"
+#include "passes/pass.h"
+
+namespace sparkpilot {
+namespace {
+
+class Layout {
+ public:
+  explicit Layout(Graph& graph) : edit_(graph), graph_(graph) {}
+
+  int run() {
+    order_ = graph_.order();
+    decide();
+    int changes = 0;
+    for (const NodeId id : order_) {
+      if (last_[static_cast<size_t>(id.index)]) changes += rewrite(id);
+    }
+    return changes;
+  }
+
+ private:
+  void decide();
+  void add_value(MinCut& cut, ValueId value);
+  bool rewrite(NodeId id);
+  ValueId with_channels_last(NodeId reader, ValueId value);
+  // The variable of the node's outputs; the sink where they have channels first.
+  int variable_of(const MinCut& cut, NodeId id) const {
+    if (!id.present()) return cut.sink();
+    const auto at = static_cast<size_t>(id.index);
+    if (variables_[at] < 0 || roles_[at].kind == LayoutRole::consumer) return cut.sink();
+    return variables_[at];
+  }
+
+  Edit edit_;
+  Graph& graph_;
+  std::vector<NodeId> order_;
+  std::vector<LayoutRole> roles_;
+  std::vector<int> variables_;           // of the cut, by node; -1: fixed
+  std::vector<bool> last_;               // by node
+  std::map<ValueId, ValueId> versions_;  // value -> the same image with channels last
+};
+
+void Layout::decide() {
+  const auto nodes = static_cast<size_t>(graph_.node_count());
+  roles_.resize(nodes);
+  variables_.assign(nodes, -1);
+  last_.assign(nodes, false);
+  MinCut cut;
+  bool worth = false;
+  for (const NodeId id : order_) {
+    const auto at = static_cast<size_t>(id.index);
+    roles_[at] = layout_role(edit_, id);
+    if (roles_[at].kind == LayoutRole::fixed) continue;
+    variables_[at] = cut.add_node();
+    cut.add_edge(cut.source(), variables_[at], roles_[at].first_cost);
+    cut.add_edge(variables_[at], cut.sink(), roles_[at].last_cost);
+    worth |= roles_[at].first_cost > 0;
+  }
+  if (!worth) return;
+  for (int i = 0; i < graph_.value_count(); ++i) {
+    const Value& value = graph_.value(ValueId{i});
+    if (value.kind != ValueKind::constant && value.shape && value.shape->rank() >= 3) add_value(cut, ValueId{i});
+  }
+  const std::vector<bool> side = cut.solve();
+  for (const NodeId id : order_) {
+    const auto at = static_cast<size_t>(id.index);
+    last_[at] = variables_[at] >= 0 && side[static_cast<size_t>(variables_[at])];
+  }
+}
+
+// A value that is made in one layout and read in the other is moved once, however many read it.
+void Layout::add_value(MinCut& cut, ValueId value) {
+  const Shape& shape = edit_.shape(value);
+  std::vector<int> readers;
+  for (const NodeId reader : edit_.readers(value)) {
+    const auto at = static_cast<size_t>(reader.index);
+    const std::vector<ValueId>& inputs = edit_.node(reader).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] != value) continue;
+      const bool image = variables_[at] >= 0 && i < roles_[at].images.size() && roles_[at].images[i];
+      readers.push_back(image ? variables_[at] : cut.sink());
+    }
+  }
+  if (edit_.leaves_graph(value)) readers.push_back(cut.sink());
+  if (readers.empty()) return;
+  const bool moves = moves_data(shape, to_channels_last(shape.rank()));
+  const double cost = moves ? static_cast<double>(storage_bytes(edit_.dtype(value), shape.elements())) : 1;
+  const int maker = variable_of(cut, edit_.maker(value));
+  const int all_last = cut.add_node(), any_last = cut.add_node();
+  cut.add_edge(maker, all_last, maker == cut.sink() ? 0 : cost);
+  cut.add_edge(any_last, maker, cost);
+  for (const int reader : readers) {
+    cut.add_edge(all_last, reader, MinCut::kNever);
+    if (reader != cut.sink()) cut.add_edge(reader, any_last, MinCut::kNever);
+  }
+}
+
+ValueId Layout::with_channels_last(NodeId reader, ValueId value) {
+  const auto known = versions_.find(value);
+  if (known != versions_.end()) return known->second;
+  const ValueId moved = edit_.transpose(reader, value, to_channels_last(edit_.shape(value).rank()));
+  versions_[value] = moved;
+  return moved;
+}
+
+bool Layout::rewrite(NodeId id) {
+  const LayoutRole& role = roles_[static_cast<size_t>(id.index)];
+  std::vector<ValueId> inputs = edit_.node(id).inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (role.images[i] && inputs[i].present()) inputs[i] = with_channels_last(id, inputs[i]);
+  }
+  const std::vector<ValueId> old = edit_.node(id).outputs, made = make_channels_last(edit_, id, inputs);
+  for (size_t i = 0; i < old.size(); ++i) {
+    ValueId result = made[i];
+    if (role.kind != LayoutRole::consumer) {
+      const int rank = edit_.shape(made[i]).rank();
+      result = edit_.transpose(id, made[i], to_channels_first(rank));
+      versions_[result] = made[i];
+    }
+    edit_.replace(old[i], result);
+  }
+  return true;
+}
+
+}  // namespace
+
+int keep_channels_last(Graph& graph) {
+  const int changes = Layout(graph).run();
+  if (changes) graph.compact();
+  return changes;
+}
+
+}  // namespace sparkpilot
