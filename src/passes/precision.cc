@@ -1,0 +1,321 @@
+#include "passes/precision.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/error.h"
+#include "hw/cpu.h"
+#include "ir/infer.h"
+#include "passes/edit.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNames{"model", "fp32", "fp16", "bf16"};
+
+bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// Attributes that name an element type by ONNX's number.
+bool names_type(std::string_view attribute) {
+  return attribute == "to" || attribute == "dtype" || attribute == "output_dtype" || attribute == "output_datatype";
+}
+
+ValueId cast(Builder& builder, ValueId value, DType to) {
+  return builder.add("Cast", {value}, {{"to", onnx_code(to)}});
+}
+
+int widen_body(Graph& graph);
+
+int widen_attributes(Node& node) {
+  int changes = 0;
+  Attributes changed = node.attrs;
+  for (const auto& [key, value] : node.attrs) {
+    if (const auto* tensor = std::get_if<Tensor>(&value)) {
+      if (!is_16_bit(tensor->dtype())) continue;
+      changed.set(key, convert(*tensor, DType::f32));
+    } else if (const auto* code = std::get_if<int64_t>(&value)) {
+      const std::optional<DType> dtype = names_type(key) ? dtype_from_onnx(*code) : std::nullopt;
+      if (!dtype || !is_16_bit(*dtype)) continue;
+      changed.set(key, onnx_code(DType::f32));
+    } else if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value)) {
+      auto copy = std::make_shared<Graph>(**body);
+      if (!widen_body(*copy)) continue;
+      changed.set(key, std::shared_ptr<const Graph>(std::move(copy)));
+    } else {
+      continue;
+    }
+    ++changes;
+  }
+  if (changes) node.attrs = std::move(changed);
+  return changes;
+}
+
+// Everything but the border: constants one by one, so that only one is there twice.
+int widen_inside(Graph& graph) {
+  int changes = 0;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    Value& value = graph.value(ValueId{i});
+    if (!is_16_bit(value.dtype)) continue;
+    if (value.kind == ValueKind::constant) value.constant = convert(value.constant, DType::f32);
+    else if (value.kind != ValueKind::node_output) continue;
+    value.dtype = DType::f32;
+    ++changes;
+  }
+  for (const NodeId id : graph.order()) changes += widen_attributes(graph.node(id));
+  return changes;
+}
+
+// A body sees f32 from outside and gives f32 back: it has no border.
+int widen_body(Graph& graph) {
+  int changes = 0;
+  for (const ValueId input : graph.inputs()) {
+    Value& value = graph.value(input);
+    if (!is_16_bit(value.dtype)) continue;
+    value.dtype = DType::f32;
+    ++changes;
+  }
+  return changes + widen_inside(graph);
+}
+
+// --- narrowing
+constexpr std::string_view kHeavy[] = {"Conv",   "ConvTranspose",    "Gemm",
+                                       "MatMul", "sparkpilot::Conv", "sparkpilot::Gemm"};
+// Ops that only move data, or choose among it: they keep the type they are given.
+constexpr std::string_view kMoving[] = {"Concat",
+                                        "Expand",
+                                        "Flatten",
+                                        "Gather",
+                                        "Identity",
+                                        "MaxPool",
+                                        "Pad",
+                                        "Reshape",
+                                        "Slice",
+                                        "Split",
+                                        "Squeeze",
+                                        "Tile",
+                                        "Transpose",
+                                        "Unsqueeze",
+                                        "DepthToSpace",
+                                        "SpaceToDepth",
+                                        "sparkpilot::MaxPool"};
+
+bool is_one_of(const Node& node, std::span<const std::string_view> ops) {
+  return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
+}
+
+bool has_bodies(const Node& node) {
+  return std::any_of(node.attrs.begin(), node.attrs.end(),
+                     [](const auto& item) { return type_of(item.second) == AttrType::graph; });
+}
+
+// Bias and operands of the internal ops may have any of the types whatever the image or matrix has.
+bool takes_mixed_types(const Node& node) { return is_op(node, "sparkpilot::Conv") || is_op(node, "sparkpilot::Gemm"); }
+
+class Narrowing {
+ public:
+  explicit Narrowing(Graph& graph) : edit_(graph), graph_(graph) {}
+
+  int weights_to_half() {
+    int changes = 0;
+    for (const NodeId id : graph_.order()) {
+      const Node& node = graph_.node(id);
+      if (!is_one_of(node, kHeavy) || node.inputs.size() < 2) continue;
+      const size_t at = graph_.constant(node.inputs[1]) ? 1 : 0;
+      const Tensor* weights = graph_.constant(node.inputs[at]);
+      if (!weights || weights->dtype() != DType::f32 || !fits_half(*weights)) continue;
+      edit_.set_input(id, at, half_stored(id, node.inputs[at]));
+      ++changes;
+    }
+    return changes;
+  }
+
+  int to_bf16() {
+    find_heads();
+    int changes = 0;
+    for (const NodeId id : graph_.order()) changes += narrow(id);
+    return changes;
+  }
+
+ private:
+  static bool fits_half(const Tensor& tensor) {
+    const std::span<const float> data = tensor.data<float>();
+    return std::all_of(data.begin(), data.end(), [](float v) { return !(std::abs(v) > 65504.0f); });
+  }
+
+  // f16 storage of a constant: the internal ops take it as it is, others behind a Cast.
+  ValueId half_stored(NodeId id, ValueId weights) {
+    const auto [known, fresh] = casts_.try_emplace({weights, DType::f16});
+    if (fresh) {
+      const Tensor half = convert(*graph_.constant(weights), DType::f16);
+      known->second = graph_.add_constant(half, graph_.value(weights).name);
+    }
+    if (takes_mixed_types(graph_.node(id))) return known->second;
+    Builder builder(graph_, graph_.node(id).name);
+    return cast(builder, known->second, DType::f32);
+  }
+
+  // The layers whose results reach an output of the graph through cheap ops with one running operand: they stay in f32.
+  void find_heads() {
+    std::vector<ValueId> work;
+    for (const Graph::Output& output : graph_.outputs()) work.push_back(output.value);
+    std::vector<bool> seen(static_cast<size_t>(graph_.value_count()));
+    heads_.assign(static_cast<size_t>(graph_.node_count()), false);
+    while (!work.empty()) {
+      const ValueId value = work.back();
+      work.pop_back();
+      const NodeId id = edit_.maker(value);
+      if (!id.present() || seen[static_cast<size_t>(value.index)]) continue;
+      seen[static_cast<size_t>(value.index)] = true;
+      const Node& node = graph_.node(id);
+      if (is_one_of(node, kHeavy)) {
+        heads_[static_cast<size_t>(id.index)] = true;
+        continue;
+      }
+      std::vector<ValueId> running;
+      for (const ValueId input : node.inputs) {
+        if (input.present() && !graph_.constant(input) && is_float(graph_.value(input).dtype)) running.push_back(input);
+      }
+      if (running.size() == 1 || is_op(node, "Concat")) work.insert(work.end(), running.begin(), running.end());
+    }
+  }
+
+  bool wants_bf16(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (has_bodies(node)) return false;
+    if (is_one_of(node, kHeavy)) return !heads_[static_cast<size_t>(id.index)];
+    if (!node.op->traits.elementwise && !is_one_of(node, kMoving)) return false;
+    if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
+    for (const ValueId input : node.inputs) {
+      if (input.present() && !graph_.constant(input) && graph_.value(input).dtype == DType::bf16) return true;
+    }
+    return false;
+  }
+
+  int narrow(NodeId id) {
+    const DType to = wants_bf16(id) ? DType::bf16 : DType::f32;
+    const DType from = to == DType::bf16 ? DType::f32 : DType::bf16;
+    if (is_op(graph_.node(id), "Cast")) {
+      infer_node(graph_, id);
+      return 0;
+    }
+    int changes = 0;
+    const size_t count = takes_mixed_types(graph_.node(id)) ? 2 : graph_.node(id).inputs.size();
+    for (size_t i = 0; i < count; ++i) {
+      const ValueId input = graph_.node(id).inputs[i];
+      if (!input.present() || graph_.value(input).dtype != from) continue;
+      edit_.set_input(id, i, as(id, input, to));
+      ++changes;
+    }
+    infer_node(graph_, id);
+    return changes;
+  }
+
+  ValueId as(NodeId reader, ValueId value, DType dtype) {
+    const auto known = casts_.find({value, dtype});
+    if (known != casts_.end()) return known->second;
+    ValueId result;
+    if (const Tensor* constant = graph_.constant(value)) {
+      result = graph_.add_constant(convert(*constant, dtype), graph_.value(value).name);
+    } else {
+      // What has just been widened is there in 16 bits already, and the other way round.
+      const NodeId maker = edit_.maker(value, "Cast");
+      if (maker.present() && graph_.value(graph_.node(maker).inputs[0]).dtype == dtype) {
+        result = graph_.node(maker).inputs[0];
+      } else {
+        Builder builder(graph_, graph_.node(reader).name);
+        result = cast(builder, value, dtype);
+      }
+    }
+    casts_[{value, dtype}] = result;
+    return result;
+  }
+
+  Edit edit_;
+  Graph& graph_;
+  std::map<std::pair<ValueId, DType>, ValueId> casts_;
+  std::vector<bool> heads_;
+};
+
+}  // namespace
+
+std::string_view name(Precision precision) { return kNames[static_cast<size_t>(precision)]; }
+
+std::optional<Precision> parse_precision(std::string_view text) {
+  const auto found = std::find(kNames.begin(), kNames.end(), text);
+  if (found == kNames.end()) return {};
+  return static_cast<Precision>(found - kNames.begin());
+}
+
+void check_precision(Precision precision) {
+  const CpuFeatures& cpu = cpu_features();
+  if (precision != Precision::bf16 || cpu.avx512_bf16 || cpu.amx_bf16 || cpu.neon_bf16) return;
+  fail("precision bf16 needs a CPU with bf16 arithmetic (avx512_bf16, amx_bf16 or neon_bf16), this one has: {}",
+       cpu.isa());
+}
+
+int widen_to_fp32(Graph& graph) {
+  std::vector<std::pair<int, DType>> outputs;  // those that must stay in 16 bits
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const DType dtype = graph.value(graph.outputs()[i].value).dtype;
+    if (is_16_bit(dtype)) outputs.emplace_back(static_cast<int>(i), dtype);
+  }
+  std::vector<std::pair<ValueId, DType>> nexts;
+  for (const State& state : graph.states()) {
+    const DType dtype = graph.value(state.value).dtype;
+    if (is_16_bit(dtype)) nexts.emplace_back(state.value, dtype);
+  }
+  int changes = widen_inside(graph);
+  Builder builder(graph, "");
+  std::vector<ValueId> sources = graph.inputs();
+  for (const State& state : graph.states()) sources.push_back(state.value);
+  for (const ValueId source : sources) {
+    if (!is_16_bit(graph.value(source).dtype)) continue;
+    const NodeId first{graph.node_count()};
+    const ValueId wide = cast(builder, source, DType::f32);
+    graph.replace_uses(source, wide);
+    graph.node(first).inputs[0] = source;
+    ++changes;
+  }
+  if (!changes) return 0;
+  infer(graph);
+  for (const auto& [index, dtype] : outputs) {
+    const ValueId value = graph.outputs()[static_cast<size_t>(index)].value;
+    if (graph.value(value).dtype != dtype) graph.set_output(index, cast(builder, value, dtype));
+  }
+  for (const auto& [state, dtype] : nexts) {
+    for (const State& each : graph.states()) {
+      if (each.value == state) graph.set_next(state, cast(builder, each.next, dtype));
+    }
+  }
+  return changes;
+}
+
+int narrow_from_fp32(Graph& graph, Precision precision) {
+  if (precision != Precision::fp16 && precision != Precision::bf16) return 0;
+  std::vector<DType> dtypes;
+  for (const Graph::Output& output : graph.outputs()) dtypes.push_back(graph.value(output.value).dtype);
+  int changes = 0;
+  {
+    Narrowing narrowing(graph);
+    changes = precision == Precision::bf16 ? narrowing.to_bf16() : narrowing.weights_to_half();
+  }
+  Builder builder(graph, "");
+  for (size_t i = 0; i < dtypes.size(); ++i) {
+    const ValueId value = graph.outputs()[i].value;
+    if (graph.value(value).dtype == dtypes[i] || dtypes[i] == DType::none) continue;
+    graph.set_output(static_cast<int>(i), cast(builder, value, dtypes[i]));
+  }
+  if (changes) graph.compact();  // the f32 weights that are no longer read
+  return changes;
+}
+
+void set_precision(Graph& graph, Precision precision) {
+  check_precision(precision);
+  if (precision == Precision::model) return;
+  infer(graph);
+  widen_to_fp32(graph);
+  narrow_from_fp32(graph, precision);
+}
+
+}  // namespace sparkpilot
