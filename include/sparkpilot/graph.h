@@ -190,6 +190,8 @@ enum class Precision {
 
 struct PassOptions {
   std::set<std::string> off;  // names of passes that are skipped; "all" skips every optional one
+  // What is computed in which type; applied at its two places in the order of the passes.
+  Precision precision = Precision::model;
   // Called after each pass that ran, with how much it changed.
   std::function<void(std::string_view pass, const Graph& graph, int changes)> observe;
 };

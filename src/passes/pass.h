@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "ir/graph.h"
+#include "passes/precision.h"
 
 namespace sparkpilot {
 

@@ -8,14 +8,6 @@
 
 namespace sparkpilot {
 
-enum class Precision {
-  model,  // as the file has it
-  fp32,   // every f16 and bf16 value and constant is f32
-  fp16,   // computed in f32; weights of convolutions and GEMMs are stored in f16
-  bf16,  // convolutions, GEMMs and elementwise ops in bf16 with f32 accumulation; norms, softmax, reductions, attention
-         // and the last layer before each output in f32
-};
-
 std::string_view name(Precision precision);
 // "model", "fp32", "fp16", "bf16".
 std::optional<Precision> parse_precision(std::string_view text);

@@ -9,8 +9,18 @@ constexpr Pass kPasses[] = {
     {"expand", "old op versions and composite ops as simpler ones", false, expand_ops},
     {"fold", "constant folding, shape arithmetic included", true, fold_constants},
     {"cse", "common subexpressions once", true, share_common},
+    {"simplify", "x * 1, Transpose of Transpose, Reshape of Reshape and the like", true, simplify_algebra},
+    {"recognise", "GELU, LayerNorm, attention and the like from the chains that exporters write", true,
+     recognise_patterns},
+    {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
+    {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
+    {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
+    {"layout", "chains of image ops with channels last", true, keep_channels_last},
     {"dce", "dead code", true, drop_dead},
 };
+
+// The name of the two steps of a precision mode, for observers.
+constexpr std::string_view kPrecision = "precision";
 
 }  // namespace
 
@@ -26,12 +36,19 @@ void run_passes(Graph& graph, const PassOptions& options) {
     }
     if (!known) fail("no optional pass is named \"{}\"; there are: {}", name, names);
   }
+  check_precision(options.precision);
   infer(graph);
-  for (const Pass& pass : kPasses) {
-    if (pass.optional && (options.off.count("all") || options.off.count(std::string(pass.name)))) continue;
-    const int changes = pass.run(graph);
+  const auto done = [&](std::string_view name, int changes) {
     if (changes) infer(graph);
-    if (options.observe) options.observe(pass.name, graph, changes);
+    if (options.observe) options.observe(name, graph, changes);
+  };
+  const bool converts = options.precision != Precision::model;
+  for (const Pass& pass : kPasses) {
+    // To f32 before constants are folded, to 16 bits when all is fused.
+    if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
+    if (converts && pass.run == keep_channels_last) done(kPrecision, narrow_from_fp32(graph, options.precision));
+    if (pass.optional && (options.off.count("all") || options.off.count(std::string(pass.name)))) continue;
+    done(pass.name, pass.run(graph));
   }
 }
 

@@ -1,0 +1,129 @@
+#include "passes/testing.h"
+
+namespace sparkpilot {
+namespace {
+
+using testing::count;
+using testing::Net;
+using testing::run_and_compare;
+
+TEST(SimplifyAlgebra, DropsNeutralOperandsOnEitherSide) {
+  Net n;
+  const ValueId x = n.input("x", {2, 3, 4});
+  const ValueId ones = n.b.constant(Tensor::of<float>(Shape{4}, {1, 1, 1, 1}));
+  ValueId v = n.op("Mul", {x, ones});
+  v = n.op("Add", {n.scalar(0), v});
+  v = n.op("Sub", {v, n.scalar(0)});
+  v = n.op("Div", {v, n.scalar(1)});
+  v = n.op("Relu", {v});
+  n.output(v);
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 4);
+  EXPECT_EQ(n.graph.node_count(), 1);
+}
+
+TEST(SimplifyAlgebra, LeavesWhatWidensOrSubtractsFrom) {
+  Net n;
+  const ValueId x = n.input("x", {3, 1});
+  n.output(n.op("Mul", {x, n.b.constant(Tensor::of<float>(Shape{2}, {1, 1}))}), "wide");
+  n.output(n.op("Sub", {n.scalar(0), x}), "negated");
+  n.output(n.op("Add", {x, n.b.constant(Tensor::of<float>(Shape{3, 1}, {0, 0, 1}))}), "added");
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 0);
+  EXPECT_EQ(n.graph.node_count(), 3);
+}
+
+TEST(SimplifyAlgebra, DividesByPowersOfTwoOnly) {
+  Net n;
+  const ValueId x = n.input("x", {5});
+  n.output(n.op("Div", {x, n.scalar(8)}), "eighth");
+  n.output(n.op("Div", {x, n.scalar(3)}), "third");
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra, 0), 1);
+  EXPECT_EQ(count(n.graph, "Div"), 1);
+}
+
+TEST(SimplifyAlgebra, MergesTransposes) {
+  Net n;
+  const ValueId x = n.input("x", {2, 3, 4, 5});
+  n.output(n.op("Relu", {n.transpose(n.transpose(x, {0, 2, 3, 1}), {0, 3, 1, 2})}), "same");
+  n.output(n.transpose(n.transpose(x, {1, 0, 2, 3}), {0, 2, 1, 3}), "other");
+  const ValueId one = n.input("one", {1, 7, 1, 1});
+  n.output(n.transpose(one, {0, 2, 3, 1}), "ones_moved");
+  run_and_compare(n.graph, simplify_algebra);
+  EXPECT_EQ(count(n.graph, "Transpose"), 1);
+  EXPECT_EQ(count(n.graph, "Reshape"), 1);
+}
+
+TEST(SimplifyAlgebra, ViewsBecomeOneReshape) {
+  Net n;
+  const ValueId x = n.input("x", {2, 1, 3, 4});
+  ValueId v = n.op("Squeeze", {x, n.b.ints({1})});
+  v = n.op("Flatten", {v}, {{"axis", int64_t{1}}});
+  v = n.op("Unsqueeze", {v, n.b.ints({0})});
+  n.output(n.op("Relu", {v}));
+  n.output(n.op("Relu", {n.reshape(n.reshape(x, {24}), {2, 1, 3, 4})}), "back");
+  run_and_compare(n.graph, simplify_algebra);
+  EXPECT_EQ(count(n.graph, "Reshape"), 1);
+  EXPECT_EQ(n.graph.node_count(), 3);
+}
+
+TEST(SimplifyAlgebra, DropsCopiesButKeepsOutputsNamed) {
+  Net n;
+  const ValueId x = n.input("x", {2, 6});
+  ValueId v = n.op("Cast", {x}, {{"to", int64_t{1}}});
+  v = n.op("Slice", {v, n.b.ints({0}), n.b.ints({99}), n.b.ints({1})});
+  v = n.op("Concat", {v}, {{"axis", int64_t{0}}});
+  v = n.op("Identity", {v});
+  n.output(v, "direct");
+  n.output(n.op("Identity", {n.op("Relu", {v})}), "after");
+  run_and_compare(n.graph, simplify_algebra);
+  EXPECT_EQ(n.graph.node_count(), 2);
+  EXPECT_EQ(n.graph.outputs()[0].name, "direct");
+}
+
+TEST(SimplifyAlgebra, SquaresAndSums) {
+  Net n;
+  const ValueId x = n.input("x", {3, 3});
+  n.output(n.op("Pow", {x, n.scalar(2)}), "square");
+  n.output(n.op("Sum", {x, n.op("Relu", {x})}), "sum");
+  n.output(n.op("Pow", {n.op("Relu", {x}), n.scalar(2.5)}), "power");
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 2);
+  EXPECT_EQ(count(n.graph, "Pow"), 1);
+  EXPECT_EQ(count(n.graph, "Add"), 1);
+}
+
+TEST(SimplifyAlgebra, PadsGoIntoConvolutions) {
+  Net n;
+  const ValueId x = n.input("x", {1, 3, 6, 5});
+  const ValueId w = n.weight({4, 3, 3, 3}, 1);
+  const Attributes pads{{"pads", std::vector<int64_t>{1, 0, 0, 1}}};
+  const ValueId zero = n.op("Pad", {x, n.b.ints({0, 0, 1, 2, 0, 0, 3, 0})});
+  n.output(n.op("Conv", {zero, w}, pads), "zero");
+  const ValueId one = n.op("Pad", {x, n.b.ints({0, 0, 1, 1, 0, 0, 1, 1}), n.scalar(1)});
+  n.output(n.op("Conv", {one, w}), "one");
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 1);
+  EXPECT_EQ(count(n.graph, "Pad"), 1);
+}
+
+TEST(SimplifyAlgebra, ChannelShuffleBecomesTwoSlices) {
+  Net n;
+  const ValueId x = n.input("x", {1, 6, 4, 5});
+  const ValueId t = n.transpose(n.reshape(x, {3, 2, 20}), {1, 0, 2});
+  const ValueId five = n.reshape(t, {2, -1, 3, 4, 5});
+  const Attributes axis{{"axis", int64_t{0}}};
+  n.output(n.op("Gather", {five, n.b.constant(Tensor::scalar<int64_t>(0))}, axis), "even");
+  n.output(n.op("Gather", {five, n.b.constant(Tensor::scalar<int64_t>(-1))}, axis), "odd");
+  run_and_compare(n.graph, simplify_algebra, 0);
+  EXPECT_EQ(count(n.graph, "Slice"), 2);
+  EXPECT_EQ(n.graph.node_count(), 2);
+}
+
+TEST(SimplifyAlgebra, LeavesSelectionsThatAreNoSlice) {
+  Net n;
+  const ValueId x = n.input("x", {2, 3, 4});
+  const ValueId four = n.reshape(n.transpose(x, {2, 1, 0}), {2, 2, 3, 2});
+  n.output(n.op("Gather", {four, n.b.constant(Tensor::scalar<int64_t>(1))}, {{"axis", int64_t{0}}}));
+  run_and_compare(n.graph, simplify_algebra, 0);
+  EXPECT_EQ(count(n.graph, "Gather"), 1);
+}
+
+}  // namespace
+}  // namespace sparkpilot

@@ -1,0 +1,126 @@
+#include "passes/precision.h"
+
+#include "base/error.h"
+#include "hw/cpu.h"
+#include "passes/testing.h"
+
+namespace sparkpilot {
+namespace {
+
+using testing::count;
+using testing::distance;
+using testing::Net;
+using testing::random_inputs;
+using testing::random_tensor;
+
+bool has_bf16() {
+  const CpuFeatures& cpu = cpu_features();
+  return cpu.avx512_bf16 || cpu.amx_bf16 || cpu.neon_bf16;
+}
+
+int values_of(const Graph& graph, DType dtype) {
+  int n = 0;
+  for (int i = 0; i < graph.value_count(); ++i) n += graph.value(ValueId{i}).dtype == dtype;
+  return n;
+}
+
+// Half precision all through, as comma ships networks, with a cast at the input.
+void half_net(Net& n) {
+  const auto w = [&](const Shape& shape, uint64_t seed) {
+    return n.b.constant(random_tensor(shape, seed, DType::f16, 0.2));
+  };
+  const ValueId x = n.op("Cast", {n.input("x", {1, 3, 6, 6})}, {{"to", onnx_code(DType::f16)}});
+  ValueId y = n.op("Conv", {x, w({8, 3, 3, 3}, 1), w({8}, 2)});
+  y = n.op("Relu", {y});
+  y = n.op("Conv", {y, w({8, 8, 1, 1}, 3)});
+  y = n.op("Flatten", {n.op("Mul", {y, n.b.scalar(DType::f16, 0.5)})});
+  y = n.op("Gemm", {y, w({128, 4}, 4), w({4}, 5)});
+  n.output(y, "half");
+  n.output(n.op("Cast", {n.op("Softmax", {y})}, {{"to", onnx_code(DType::f32)}}), "single");
+}
+
+TEST(SetPrecision, Fp32ConvertsEverythingButTheBorder) {
+  Net n;
+  half_net(n);
+  n.output(n.op("Relu", {n.input("h", {3}, DType::f16)}), "through");
+  const std::vector<Tensor> inputs = random_inputs(n.graph, 3), before = interpret(n.graph, inputs);
+  set_precision(n.graph, Precision::fp32);
+  simplify_algebra(n.graph);
+  infer(n.graph);
+  EXPECT_EQ(count(n.graph, "Cast"), 3);  // "h" on its way in, two outputs on their way out
+  EXPECT_EQ(values_of(n.graph, DType::f16), 3);
+  const std::vector<Tensor> after = interpret(n.graph, inputs);
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_EQ(after[i].dtype(), before[i].dtype());
+    EXPECT_LE(distance(after[i], before[i]), 3e-3);
+  }
+}
+
+TEST(SetPrecision, Fp32ReachesIntoBodies) {
+  Net n;
+  Graph body;
+  Builder b(body, "");
+  const ValueId in = body.add_input("in", DType::f16, Shape{2});
+  body.add_output(b.add("Mul", {in, b.scalar(DType::f16, 0.5)}), "out");
+  const auto shared = std::make_shared<const Graph>(std::move(body));
+  const ValueId x = n.input("x", {2}, DType::f16);
+  const ValueId condition = n.b.constant(Tensor::scalar<bool>(true));
+  n.output(n.op("If", {condition, x}, {{"captures", int64_t{1}}, {"else_branch", shared}, {"then_branch", shared}}));
+  const std::vector<Tensor> inputs = random_inputs(n.graph, 3), before = interpret(n.graph, inputs);
+  set_precision(n.graph, Precision::fp32);
+  const std::vector<Tensor> after = interpret(n.graph, inputs);
+  EXPECT_LE(distance(after[0], before[0]), 1e-3);
+}
+
+TEST(SetPrecision, Fp16StoresWeightsOnly) {
+  Net n;
+  half_net(n);
+  const std::vector<Tensor> inputs = random_inputs(n.graph, 3), before = interpret(n.graph, inputs);
+  run_passes(n.graph, {.precision = Precision::fp16});
+  int half = 0, single = 0;
+  for (const NodeId id : n.graph.order()) {
+    const Node& node = n.graph.node(id);
+    if (!is_op(node, "sparkpilot::Conv") && !is_op(node, "sparkpilot::Gemm")) continue;
+    half += n.graph.value(node.inputs[1]).dtype == DType::f16;
+    single += n.graph.value(node.outputs[0]).dtype == DType::f32;
+  }
+  EXPECT_EQ(half, 3);
+  EXPECT_EQ(single, 3);
+  const std::vector<Tensor> after = interpret(n.graph, inputs);
+  EXPECT_LE(distance(after[1], before[1]), 3e-3);
+}
+
+TEST(SetPrecision, Bf16KeepsNormsAndHeadsInFp32) {
+  if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
+  Net n;
+  const ValueId x = n.input("x", {4, 16});
+  ValueId y = n.op("Relu", {n.op("MatMul", {x, n.weight({16, 16}, 1)})});
+  y = n.op("LayerNormalization", {n.op("Add", {y, y}), n.weight({16}, 2)});
+  y = n.op("Relu", {n.op("MatMul", {y, n.weight({16, 16}, 3)})});
+  n.output(n.op("Softmax", {n.op("MatMul", {y, n.weight({16, 8}, 4)})}), "head");
+  const std::vector<Tensor> inputs = random_inputs(n.graph, 3), before = interpret(n.graph, inputs);
+  run_passes(n.graph, {.precision = Precision::bf16});
+  std::vector<DType> gemms;
+  for (const NodeId id : n.graph.order()) {
+    const Node& node = n.graph.node(id);
+    if (is_op(node, "sparkpilot::Gemm")) gemms.push_back(n.graph.value(node.outputs[0]).dtype);
+    if (!is_op(node, "LayerNormalization")) continue;
+    EXPECT_EQ(n.graph.value(node.outputs[0]).dtype, DType::f32);
+  }
+  EXPECT_EQ(gemms, (std::vector<DType>{DType::bf16, DType::bf16, DType::f32}));
+  const std::vector<Tensor> after = interpret(n.graph, inputs);
+  EXPECT_EQ(after[0].dtype(), DType::f32);
+  EXPECT_LE(distance(after[0], before[0]), 2e-2);
+  EXPECT_GT(distance(after[0], before[0]), 0);
+}
+
+TEST(SetPrecision, RefusesBf16WhereTheCpuHasNone) {
+  if (has_bf16()) EXPECT_NO_THROW(check_precision(Precision::bf16));
+  else EXPECT_THROW(check_precision(Precision::bf16), Error);
+  EXPECT_EQ(parse_precision("bf16"), Precision::bf16);
+  EXPECT_EQ(parse_precision("fp12"), std::nullopt);
+  EXPECT_EQ(name(Precision::fp16), "fp16");
+}
+
+}  // namespace
+}  // namespace sparkpilot
