@@ -24,8 +24,8 @@ std::vector<Tensor> bind_and_fill(Graph& graph, int64_t open) {
     const DType dtype = graph.value(id).dtype;
     Tensor input(dtype, *graph.value(id).shape);
     for (int64_t i = 0; i < input.elements(); ++i) {
-      const double value = is_float(dtype) ? random.normal()
-                                           : static_cast<double>(random.integer(0, dtype == DType::u8 ? 255 : 1));
+      const double value =
+          is_float(dtype) ? random.normal() : static_cast<double>(random.integer(0, dtype == DType::u8 ? 255 : 1));
       store_element(dtype, input.raw(), i, value);
     }
     inputs.push_back(std::move(input));

@@ -196,36 +196,130 @@ bool merge_concats(Edit& edit, NodeId id) {
   return true;
 }
 
-// Zeros around an image become the padding of the convolution that reads it.
-bool pad_into_conv(Edit& edit, NodeId id) {
-  const Node& node = edit.node(id);
-  if (!is_op(node, "Conv") || node.attrs.text("auto_pad", "NOTSET") != "NOTSET") return false;
-  const NodeId pad = edit.maker(node.inputs[0], "Pad");
-  if (!pad.present() || edit.only_reader(node.inputs[0]) != id) return false;
-  const Node& before = edit.node(pad);
-  const auto pads = ints_of(edit.graph(), before, 1, "pads");
-  if (!pads || before.attrs.text("mode", "constant") != "constant" || !edit.known(before.inputs[0])) return false;
-  if (before.inputs.size() > 3 && before.inputs[3].present()) return false;  // axes: an expansion would have ended them
-  if (before.inputs.size() > 2 && before.inputs[2].present() && edit.scalar(before.inputs[2]) != 0.0) return false;
-  const auto rank = static_cast<size_t>(edit.shape(before.inputs[0]).rank());
-  if (rank < 3 || pads->size() != 2 * rank) return false;
-  if ((*pads)[0] || (*pads)[1] || (*pads)[rank] || (*pads)[rank + 1]) return false;
-  if (std::any_of(pads->begin(), pads->end(), [](int64_t p) { return p < 0; })) return false;
-  std::vector<int64_t> sum = node.attrs.integers("pads", std::vector<int64_t>(2 * (rank - 2), 0));
-  if (sum.size() != 2 * (rank - 2)) return false;
-  for (size_t i = 0; i < rank - 2; ++i) {
-    sum[i] += (*pads)[2 + i];
-    sum[rank - 2 + i] += (*pads)[rank + 2 + i];
+// The zeros that a Pad puts around an image, as the `pads` of a window; empty where it does anything else.
+std::optional<std::vector<int64_t>> zeros_around(Edit& edit, NodeId pad) {
+  const Node& node = edit.node(pad);
+  const auto pads = ints_of(edit.graph(), node, 1, "pads");
+  if (!pads || node.attrs.text("mode", "constant") != "constant" || !edit.known(node.inputs[0])) return {};
+  if (node.inputs.size() > 3 && node.inputs[3].present()) return {};  // of some axes only: rare, and left alone
+  if (node.inputs.size() > 2 && node.inputs[2].present() && edit.scalar(node.inputs[2]) != 0.0) return {};
+  const auto rank = static_cast<size_t>(edit.shape(node.inputs[0]).rank());
+  if (rank < 3 || pads->size() != 2 * rank) return {};
+  if ((*pads)[0] || (*pads)[1] || (*pads)[rank] || (*pads)[rank + 1]) return {};
+  if (std::any_of(pads->begin(), pads->end(), [](int64_t p) { return p < 0; })) return {};
+  std::vector<int64_t> around;
+  for (size_t i = 2; i < 2 * rank; ++i) {
+    if (i < rank || i >= rank + 2) around.push_back((*pads)[i]);
   }
-  const ValueId x = before.inputs[0];
-  edit.graph().node(id).attrs.set("pads", sum);
+  return around;
+}
+
+// Zeros around an image become the padding of the convolution or average that reads it.
+bool pad_into_window(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  const bool average = is_op(node, "AveragePool");
+  if ((!is_op(node, "Conv") && !average) || node.attrs.text("auto_pad", "NOTSET") != "NOTSET") return false;
+  const ValueId padded = node.inputs[0];
+  const NodeId pad = edit.maker(padded, "Pad");
+  if (!pad.present() || edit.only_reader(padded) != id || edit.readers(padded).size() != 1) return false;
+  const auto around = zeros_around(edit, pad);
+  if (!around) return false;
+  std::vector<int64_t> sum = node.attrs.integers("pads", std::vector<int64_t>(around->size(), 0));
+  if (sum.size() != around->size()) return false;
+  if (average) {
+    // Zeros that count in the mean stay so; a mean over fewer elements at the edges cannot be said then.
+    const bool own = std::any_of(sum.begin(), sum.end(), [](int64_t p) { return p != 0; });
+    if (node.attrs.integer("ceil_mode", 0) != 0 || (own && node.attrs.integer("count_include_pad", 0) == 0))
+      return false;
+  }
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += (*around)[i];
+  const ValueId x = edit.node(pad).inputs[0];
+  Attributes& attrs = edit.graph().node(id).attrs;
+  attrs.set("pads", sum);
+  if (average) attrs.set("count_include_pad", int64_t{1});
   edit.set_input(id, 0, x);
   return true;
 }
 
+bool is_softmax(const Node& node) { return is_op(node, "Softmax") || is_op(node, "LogSoftmax"); }
+
+// Reshape, Softmax along the last axis, Reshape back: the Softmax alone, where the last axis stayed itself.
+bool softmax_between_reshapes(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_op(node, "Reshape") || !edit.known(node.outputs[0])) return false;
+  const NodeId softmax = edit.maker(node.inputs[0]);
+  if (!softmax.present() || !is_softmax(edit.node(softmax)) || edit.only_reader(node.inputs[0]) != id) return false;
+  const ValueId flat = edit.node(softmax).inputs[0], y = node.outputs[0];
+  const NodeId before = edit.maker(flat, "Reshape");
+  if (!before.present() || edit.only_reader(flat) != softmax) return false;
+  const ValueId x = edit.node(before).inputs[0];
+  if (!edit.known(x) || !(edit.shape(x) == edit.shape(y)) || edit.shape(x).rank() == 0) return false;
+  const Shape inner = edit.shape(flat), outer = edit.shape(x);
+  const int last = inner.rank() - 1;
+  if (normalize_axis(edit.node(softmax).attrs.integer("axis", -1), inner.rank()) != last) return false;
+  if (inner[last] != outer[outer.rank() - 1]) return false;
+  edit.replace(y, edit.remake(softmax, {x}, {{"axis", int64_t{-1}}}));
+  return true;
+}
+
+// Transpose, Softmax, Transpose: the two become one, most often none.
+bool softmax_between_transposes(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_softmax(node) || !edit.known(node.inputs[0])) return false;
+  const ValueId moved = node.inputs[0], y = node.outputs[0];
+  const NodeId before = edit.maker(moved, "Transpose"), after = edit.only_reader(y);
+  if (!before.present() || !after.present() || edit.only_reader(moved) != id) return false;
+  if (!is_op(edit.node(after), "Transpose")) return false;
+  const int rank = edit.shape(moved).rank();
+  const std::vector<int> perm = permutation_of(edit.node(before), rank);
+  const int axis = perm[static_cast<size_t>(normalize_axis(node.attrs.integer("axis", -1), rank))];
+  const ValueId result = edit.remake(id, {edit.node(before).inputs[0]}, {{"axis", int64_t{axis}}});
+  edit.replace(y, edit.transpose(before, result, perm));
+  return true;
+}
+
+// f(view(x)) as view(f(x)): an activation stands right behind what makes x then, and can become its epilogue.
+bool activation_before_view(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!node.op->traits.elementwise || node.outputs.size() != 1 || is_op(node, "Cast")) return false;
+  const ValueId viewed = node.inputs[0], y = node.outputs[0];
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].present() && !edit.scalar(node.inputs[i])) return false;
+  }
+  const NodeId view = edit.maker(viewed);
+  if (!view.present() || edit.only_reader(viewed) != id || edit.readers(viewed).size() != 1) return false;
+  const Node& before = edit.node(view);
+  const bool transposes = is_op(before, "Transpose");
+  if ((!before.op->traits.view && !transposes) || before.outputs.size() != 1 || before.inputs.empty()) return false;
+  if (!same_type(edit, viewed, y) || !edit.known(before.inputs[0]) || !edit.maker(before.inputs[0]).present())
+    return false;
+  if (edit.dtype(before.inputs[0]) != edit.dtype(viewed)) return false;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].present() && edit.shape(node.inputs[i]).rank() > edit.shape(before.inputs[0]).rank())
+      return false;
+  }
+  std::vector<ValueId> inputs = node.inputs;
+  inputs[0] = before.inputs[0];
+  const std::vector<int> perm = transposes ? permutation_of(before, edit.shape(viewed).rank()) : std::vector<int>{};
+  const ValueId result = edit.remake(id, inputs, node.attrs);
+  edit.replace(y, transposes ? edit.transpose(view, result, perm) : edit.reshape(view, result, edit.shape(y)));
+  return true;
+}
+
 using Rule = bool (*)(Edit&, NodeId);
-constexpr Rule kRules[] = {drop_copy,   drop_neutral, divide_by_power_of_two, use_plain_op,  merge_transposes,
-                           merge_views, merge_casts,  merge_concats,          pad_into_conv, select_by_stride};
+constexpr Rule kRules[] = {drop_copy,
+                           drop_neutral,
+                           divide_by_power_of_two,
+                           use_plain_op,
+                           merge_transposes,
+                           merge_views,
+                           merge_casts,
+                           merge_concats,
+                           pad_into_window,
+                           softmax_between_reshapes,
+                           softmax_between_transposes,
+                           activation_before_view,
+                           select_by_stride};
 
 }  // namespace
 

@@ -103,6 +103,47 @@ TEST(SimplifyAlgebra, PadsGoIntoConvolutions) {
   EXPECT_EQ(count(n.graph, "Pad"), 1);
 }
 
+TEST(SimplifyAlgebra, PadsGoIntoAverages) {
+  Net n;
+  const ValueId x = n.input("x", {1, 3, 6, 5});
+  const Attributes window{{"kernel_shape", std::vector<int64_t>{3, 3}}};
+  n.output(n.op("AveragePool", {n.op("Pad", {x, n.b.ints({0, 0, 1, 1, 0, 0, 1, 1})})}, window), "zero");
+  Attributes own = window;
+  own.set("pads", std::vector<int64_t>{1, 1, 1, 1});
+  n.output(n.op("AveragePool", {n.op("Pad", {x, n.b.ints({0, 0, 1, 1, 0, 0, 1, 1})})}, own), "edges");
+  EXPECT_EQ(run_and_compare(n.graph, simplify_algebra), 1);
+  EXPECT_EQ(count(n.graph, "Pad"), 1);
+}
+
+TEST(SimplifyAlgebra, SoftmaxComesOutOfReshapesAndTransposes) {
+  Net n;
+  const ValueId x = n.op("Relu", {n.input("x", {2, 7, 3, 4})});
+  const ValueId flat = n.reshape(n.transpose(x, {0, 3, 2, 1}), {24, 7});
+  const ValueId back = n.reshape(n.op("Softmax", {flat}, {{"axis", int64_t{1}}}), {2, 4, 3, 7});
+  n.output(n.transpose(back, {0, 3, 2, 1}), "channels");
+  const ValueId whole = n.op("Softmax", {n.reshape(x, {2, 84})}, {{"axis", int64_t{1}}});
+  n.output(n.reshape(whole, {2, 7, 3, 4}), "whole");
+  run_and_compare(n.graph, simplify_algebra);
+  EXPECT_EQ(count(n.graph, "Transpose"), 0);
+  EXPECT_EQ(count(n.graph, "Reshape"), 2);
+}
+
+TEST(SimplifyAlgebra, ActivationsMoveBeforeViews) {
+  Net n;
+  const ValueId x = n.input("x", {1, 3, 6, 5});
+  const ValueId c = n.op("Conv", {x, n.weight({4, 3, 1, 1}, 1)});
+  n.output(n.op("Max", {n.op("Flatten", {n.transpose(c, {0, 2, 3, 1})}), n.scalar(0.1)}), "moved");
+  const ValueId d = n.op("Flatten", {n.op("Conv", {x, n.weight({4, 3, 1, 1}, 2)})});
+  n.output(n.op("Add", {n.op("Relu", {d}), d}), "used_twice");
+  run_and_compare(n.graph, simplify_algebra);
+  for (const NodeId id : n.graph.order()) {
+    const Node& node = n.graph.node(id);
+    const int rank = n.graph.value(node.outputs[0]).shape->rank();
+    EXPECT_TRUE(!is_op(node, "Max") || rank == 4);
+    EXPECT_TRUE(!is_op(node, "Relu") || rank == 2);
+  }
+}
+
 TEST(SimplifyAlgebra, ChannelShuffleBecomesTwoSlices) {
   Net n;
   const ValueId x = n.input("x", {1, 6, 4, 5});
