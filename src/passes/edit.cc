@@ -137,6 +137,7 @@ ValueId Edit::add(const OpDef& op, std::string name, std::vector<ValueId> inputs
 }
 
 ValueId Edit::reshape(NodeId like, ValueId value, Shape to) {
+  if (shape(value) == to) return value;
   while (maker(value).present()) {
     const Node& view = node(maker(value));
     if (!view.op->traits.view || view.outputs.size() != 1 || !known(view.inputs[0])) break;

@@ -49,6 +49,16 @@ TEST(KeepChannelsLast, ImagesOfOnePixelOrOneChannelNeedNoTranspose) {
   EXPECT_EQ(count(n.graph, "sparkpilot::AveragePool"), 1);
 }
 
+TEST(KeepChannelsLast, RowsForAMatrixProductStayInTheOtherOrder) {
+  Net n;
+  ValueId y = conv(n, n.input("x", {2, 1, 6, 6}), {4, 1, 3, 3}, 1);
+  y = n.op("Flatten", {conv(n, y, {4, 4, 3, 3}, 3)});
+  n.output(n.op("Gemm", {y, n.weight({144, 5}, 5), n.weight({5}, 6)}), "a");
+  n.output(n.op("Gemm", {y, n.weight({7, 144}, 7)}, {{"transB", int64_t{1}}}), "b");
+  EXPECT_GT(run_and_compare(n.graph, fuse_and_keep), 0);
+  EXPECT_EQ(count(n.graph, "Transpose"), 0);
+}
+
 TEST(KeepChannelsLast, ReadsTransposesAndResizesAsTheyAre) {
   Net n;
   ValueId y = conv(n, n.input("x", {1, 4, 6, 6}), {8, 4, 3, 3}, 1);

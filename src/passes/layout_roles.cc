@@ -127,6 +127,40 @@ bool is_one_of(const Node& node, std::initializer_list<std::string_view> ops) {
 }
 
 // --- rewriting
+// Weights [C * spatial, N] of a product that now gets its rows with channels last, in that order; [N, C * spatial]
+// where `transposed`.
+ValueId reordered_weights(Edit& edit, NodeId id, ValueId weights, const Shape& image, bool transposed) {
+  std::vector<int64_t> dims(image.begin() + 1, image.end());
+  std::vector<int> perm;
+  const auto count = static_cast<int>(dims.size());
+  for (int i = 1; i < count; ++i) perm.push_back(i);
+  perm.push_back(0);
+  const Shape whole = edit.shape(weights);
+  if (transposed) {
+    dims.insert(dims.begin(), whole[0]);
+    for (int& axis : perm) ++axis;
+    perm.insert(perm.begin(), 0);
+  } else {
+    dims.push_back(whole[1]);
+    perm.push_back(count);
+  }
+  const ValueId split = edit.reshape(id, weights, Shape(std::span<const int64_t>(dims)));
+  return edit.reshape(id, edit.transpose(id, split, perm), whole);
+}
+
+// The readers of a flattened image get their weights reordered; returns the flattened image.
+ValueId flatten_channels_last(Edit& edit, NodeId id, ValueId image) {
+  const Node& node = edit.node(id);
+  const ValueId rows = node.outputs[0];
+  const Shape first = edit.shape(node.inputs[0]), flat = edit.shape(rows);
+  for (const NodeId reader : std::vector<NodeId>(edit.readers(rows))) {
+    const bool transposed = edit.node(reader).attrs.integer("transB", 0) != 0;
+    const ValueId weights = edit.node(reader).inputs[1];
+    edit.set_input(reader, 1, reordered_weights(edit, reader, weights, first, transposed));
+  }
+  return edit.reshape(id, image, flat);
+}
+
 // A constant operand of an elementwise op, for an output of this rank.
 ValueId adapted_constant(Edit& edit, NodeId id, ValueId value, int rank) {
   std::vector<int64_t> dims(edit.shape(value).begin(), edit.shape(value).end());
@@ -216,6 +250,13 @@ LayoutRole layout_role(Edit& edit, NodeId id) {
   }
   if (!is_image(edit, node.inputs[0])) return {};
   if (is_op(node, "Transpose")) return transpose(edit, id);
+  if (flattens_for_gemm(edit, id)) {
+    LayoutRole role;
+    role.kind = LayoutRole::consumer;
+    role.images.assign(node.inputs.size(), false);
+    role.images[0] = true;
+    return role;
+  }
   const int rank = edit.shape(node.inputs[0]).rank();
   if (edit.shape(node.outputs[0]).rank() != rank && !starts_with(node.op->name, "Reduce")) return {};
   if (is_op(node, "Concat")) return elementwise(edit, id);
@@ -227,10 +268,24 @@ LayoutRole layout_role(Edit& edit, NodeId id) {
   return {};
 }
 
+bool flattens_for_gemm(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!node.op->traits.view || node.outputs.size() != 1 || edit.leaves_graph(node.outputs[0])) return false;
+  const Shape image = edit.shape(node.inputs[0]), flat = edit.shape(node.outputs[0]);
+  if (image.rank() < 3 || flat.rank() != 2 || flat[0] != image[0] || image.rank() + 1 > Shape::kMaxRank) return false;
+  const std::vector<NodeId>& readers = edit.readers(node.outputs[0]);
+  return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
+    const std::vector<ValueId>& inputs = edit.node(reader).inputs;
+    return is_op(edit.node(reader), "sparkpilot::Gemm") && inputs[0] == node.outputs[0] && edit.constant(inputs[1]) &&
+           edit.readers(inputs[1]).size() == 1 && std::count(inputs.begin(), inputs.end(), node.outputs[0]) == 1;
+  });
+}
+
 std::vector<ValueId> make_channels_last(Edit& edit, NodeId id, std::vector<ValueId> inputs) {
   const Node node = edit.node(id);
   const Shape shape = edit.shape(node.inputs[0]);
   const int rank = shape.rank();
+  if (flattens_for_gemm(edit, id)) return {flatten_channels_last(edit, id, inputs[0])};
   Attributes attrs = node.attrs;
   const OpDef* op = node.op;
   if (const OpDef* other = twin(node)) {

@@ -26,6 +26,10 @@ struct LayoutRole {
 };
 LayoutRole layout_role(Edit& edit, NodeId id);
 
+// Whether the node flattens images to rows [N, C * spatial] that only matrix products with constant weights of their
+// own read: with channels last their weights are put in the other order instead of the rows.
+bool flattens_for_gemm(Edit& edit, NodeId id);
+
 // The node with channels last, on `inputs` whose images have them last already; its outputs, images with channels last
 // where the node is `free` or a `producer`.
 std::vector<ValueId> make_channels_last(Edit& edit, NodeId id, std::vector<ValueId> inputs);
