@@ -137,7 +137,7 @@ bool merge_transposes(Edit& edit, NodeId id) {
 }
 
 // Chains of views are one Reshape with a constant shape.
-bool merge_views(Edit& edit, NodeId id) {
+bool merge_view_chain(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!node.op->traits.view || node.outputs.size() != 1 || is_op(node, "Identity")) return false;
   if (!edit.known(node.inputs[0]) || !edit.known(node.outputs[0])) return false;
@@ -312,7 +312,7 @@ constexpr Rule kRules[] = {drop_copy,
                            divide_by_power_of_two,
                            use_plain_op,
                            merge_transposes,
-                           merge_views,
+                           merge_view_chain,
                            merge_casts,
                            merge_concats,
                            pad_into_window,
@@ -321,15 +321,14 @@ constexpr Rule kRules[] = {drop_copy,
                            activation_before_view,
                            select_by_stride};
 
-}  // namespace
-
-int simplify_algebra(Graph& graph) {
+// The rules on every node until none changes anything.
+int apply(std::span<const Rule> rules, Graph& graph) {
   Edit edit(graph);
   int changes = 0;
   for (int before = -1; before != changes;) {
     before = changes;
     for (const NodeId id : graph.order()) {
-      for (const Rule rule : kRules) {
+      for (const Rule rule : rules) {
         if (graph.erased(id) || graph.node(id).inputs.empty()) break;
         changes += rule(edit, id);
       }
@@ -337,6 +336,15 @@ int simplify_algebra(Graph& graph) {
   }
   graph.compact();
   return changes;
+}
+
+}  // namespace
+
+int simplify_algebra(Graph& graph) { return apply(kRules, graph); }
+
+int merge_views(Graph& graph) {
+  constexpr Rule kViews[] = {merge_transposes, merge_view_chain};
+  return apply(kViews, graph);
 }
 
 }  // namespace sparkpilot

@@ -133,7 +133,7 @@ bool Layout::rewrite(NodeId id) {
 
 int keep_channels_last(Graph& graph) {
   const int changes = Layout(graph).run();
-  if (changes) graph.compact();
+  if (changes > 0) merge_views(graph);
   return changes;
 }
 
