@@ -11,7 +11,13 @@
 namespace sparkpilot {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // relative L2
+// Relative L2. A GELU whose constants are stored in f16 becomes one with the exact constants: f16's rounding.
+double tolerance(const Graph& graph) {
+  for (int i = 0; i < graph.value_count(); ++i) {
+    if (graph.value(ValueId{i}).dtype == DType::f16) return 1e-4;
+  }
+  return 1e-5;
+}
 
 // Open dimensions become `open`; then inputs by seed.
 std::vector<Tensor> bind_and_fill(Graph& graph, int64_t open) {
@@ -54,7 +60,7 @@ TEST(Passes, ChangeNoResultOfAnyNetwork) {
       for (size_t i = 0; i < got.size(); ++i) {
         EXPECT_EQ(got[i].dtype(), expected[i].dtype());
         EXPECT_EQ(got[i].shape(), expected[i].shape());
-        EXPECT_LE(relative_l2(got[i], expected[i]), kTolerance) << graph.outputs()[i].name;
+        EXPECT_LE(relative_l2(got[i], expected[i]), tolerance(graph)) << graph.outputs()[i].name;
       }
     }
   }

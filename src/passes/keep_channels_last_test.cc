@@ -1,5 +1,8 @@
 #include "passes/min_cut.h"
-#include "passes/testing.h"
+
+#include <gtest/gtest.h>
+
+#include "passes/test_graph.h"
 
 namespace sparkpilot {
 namespace {

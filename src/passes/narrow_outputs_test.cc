@@ -1,4 +1,6 @@
-#include "passes/testing.h"
+#include <gtest/gtest.h>
+
+#include "passes/test_graph.h"
 
 namespace sparkpilot {
 namespace {

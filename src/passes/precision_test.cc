@@ -1,8 +1,10 @@
 #include "passes/precision.h"
 
+#include <gtest/gtest.h>
+
 #include "base/error.h"
 #include "hw/cpu.h"
-#include "passes/testing.h"
+#include "passes/test_graph.h"
 
 namespace sparkpilot {
 namespace {

@@ -1,13 +1,12 @@
 // What the tests of passes share: graphs are run before and after a pass, and must agree.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <functional>
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "ir/infer.h"
 #include "ir/interpret.h"
@@ -90,7 +89,8 @@ inline std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
 
 using PassFn = std::function<int(Graph&)>;
 
-// Runs the pass on the graph; outputs, names and types must be what they were. Returns the number of changes.
+// Runs the pass on the graph and returns the number of changes; fails where an output's name, type or contents are not
+// what they were.
 inline int run_and_compare(Graph& graph, const PassFn& pass, double tolerance = 1e-6) {
   const std::vector<Tensor> inputs = random_inputs(graph, 7);
   const std::vector<Tensor> before = interpret(graph, inputs);
@@ -99,10 +99,14 @@ inline int run_and_compare(Graph& graph, const PassFn& pass, double tolerance = 
   infer(graph);
   const std::vector<Tensor> after = interpret(graph, inputs);
   for (size_t i = 0; i < before.size(); ++i) {
-    EXPECT_EQ(graph.outputs()[i].name, outputs[i].name);
-    EXPECT_EQ(after[i].dtype(), before[i].dtype());
-    EXPECT_EQ(after[i].shape(), before[i].shape());
-    EXPECT_LE(distance(after[i], before[i]), tolerance) << "output " << i;
+    if (graph.outputs()[i].name != outputs[i].name)
+      fail("output {} is now \"{}\"", outputs[i].name, graph.outputs()[i].name);
+    if (after[i].dtype() != before[i].dtype() || !(after[i].shape() == before[i].shape())) {
+      fail("output {} was {}{}, is {}{}", outputs[i].name, name(before[i].dtype()), before[i].shape().str(),
+           name(after[i].dtype()), after[i].shape().str());
+    }
+    const double error = distance(after[i], before[i]);
+    if (!(error <= tolerance)) fail("output {} differs by {:.3g}, allowed {:.3g}", outputs[i].name, error, tolerance);
   }
   return changes;
 }
