@@ -55,9 +55,9 @@ struct SessionOptions {
   int threads = 0;                      // 0: every processor this process may use
   std::map<std::string, int64_t> dims;  // sizes of named dimensions ("batch")
   std::vector<std::string> outputs;     // only these are computed; may be sliced: "logits[:, -1, :]"; empty: all
-  PassOptions passes;
-  std::string kernel;        // prefer this candidate everywhere ("reference")
-  bool keep_values = false;  // keep every intermediate (visit_values)
+  PassOptions passes = {.precision = Precision::fp32};  // on the CPU nothing is both as exact and faster
+  std::string kernel;                                   // prefer this candidate everywhere ("reference")
+  bool keep_values = false;                             // keep every intermediate (visit_values)
   bool profile = false;
   bool trace = false;
 };
