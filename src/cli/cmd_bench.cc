@@ -61,7 +61,7 @@ int bench(const Program& program, const Flags& flags) {
     if (!program.quiet) {
       for (const std::string& text : r.notes) note(fmt::format("{}: {}", r.file, text));
     }
-    models.push_back(to_json(r, "fp32"));
+    models.push_back(to_json(r, std::string(name(options.session.passes.precision))));
     table.add({r.file, std::to_string(r.threads), human_ms(r.ms.mean), human_ms(r.ms.p50), human_ms(r.ms.p90),
                human_ms(r.ms.p99), human_ms(r.ms.min), fmt::format("{:.1f}", r.frames_per_second()),
                fmt::format("{:.0f}", r.load_ms), r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-",

@@ -171,7 +171,7 @@ int run(const Program& program, const Flags& flags) {
   const Json outputs = write_outputs(program, flags, *session);
   if (program.json) {
     print_json({{"file", flags.file},
-                {"precision", "fp32"},
+                {"precision", name(options.passes.precision)},
                 {"threads", session->threads()},
                 {"load_ms", load_ms},
                 {"runs", flags.runs},

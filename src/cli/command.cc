@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/terminal.h"
+#include "passes/precision.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -28,6 +29,15 @@ void take_passes(const std::string& text, std::set<std::string>& off) {
     else if (word.rfind("no-", 0) == 0) off.insert(word.substr(3));
     else if (word != "all") fail("--passes: expected list, all, none or no-PASS, got \"{}\"", word);
   }
+}
+
+// On the CPU nothing is both as exact and faster than fp32.
+Precision precision_flag(const std::string& text) {
+  if (text == "auto") return Precision::fp32;
+  const std::optional<Precision> precision = parse_precision(text);
+  if (!precision) fail("--precision: expected auto, model, fp32, fp16 or bf16, got \"{}\"", text);
+  check_precision(*precision);
+  return *precision;
 }
 
 }  // namespace
@@ -65,7 +75,10 @@ void add_graph_flags(CLI::App& command, RunFlags& flags) {
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
   add_graph_flags(command, flags);
   command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
-  command.add_option("--precision", flags.precision, "auto or fp32")->type_name("NAME");
+  command
+      .add_option("--precision", flags.precision,
+                  "auto (fp32), model (as the file has it), fp32, fp16 (weights in 16 bits) or bf16")
+      ->type_name("NAME");
   command.add_option("--threads", flags.threads, "a number; 0: every processor; auto: bench measures which is best")
       ->type_name("N");
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")->type_name("LIST");
@@ -76,9 +89,7 @@ void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
 SessionOptions session_options(const Program& program, const RunFlags& flags) {
   SessionOptions options;
   options.device = flags.device;
-  if (flags.precision != "auto" && flags.precision != "fp32") {
-    fail("--precision {}: this version computes in fp32 only", flags.precision);
-  }
+  options.passes.precision = precision_flag(flags.precision);
   for (const std::string& text : flags.dims) {
     const auto [name, size] = split_assignment(text, "--dim");
     options.dims[name] = parse_number(size, "--dim " + name);

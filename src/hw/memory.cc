@@ -2,6 +2,9 @@
 
 #include <fstream>
 #include <string>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
 
 namespace sparkpilot {
 namespace {
@@ -24,6 +27,9 @@ std::optional<int64_t> peak_memory_bytes() { return status_bytes("VmHWM:"); }
 std::optional<int64_t> resident_memory_bytes() { return status_bytes("VmRSS:"); }
 
 bool reset_peak_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
   std::ofstream control("/proc/self/clear_refs");
   control << "5" << std::flush;
   return control.good();

@@ -12,7 +12,8 @@ std::optional<int64_t> peak_memory_bytes();
 // Resident bytes now. Empty where the system does not say.
 std::optional<int64_t> resident_memory_bytes();
 
-// Lets peak_memory_bytes() count anew; false where the system does not allow it.
+// Gives the system back what the allocator holds unused, then lets peak_memory_bytes() count anew; false where the
+// system does not allow it.
 bool reset_peak_memory();
 
 }  // namespace sparkpilot
