@@ -76,7 +76,8 @@ class InferContext {
   std::vector<int64_t> ints(int i) const { return known(i).to_ints(); }
 
   virtual void output(int i, DType dtype, const Shape& shape) = 0;
-  // Shape known only when the node has run (trait `dynamic`).
+  // Shape known only when the node has run (trait `dynamic`); the dtype too where it is none: the kernel then sets it
+  // in Call::outputs before it allocates.
   virtual void output_dynamic(int i, DType dtype) = 0;
 
  protected:

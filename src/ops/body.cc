@@ -36,7 +36,11 @@ std::vector<DType> body_output_types(const Graph& body, std::span<const TensorTy
     if (value.dtype == DType::none) value.dtype = inputs[i].dtype;
     if (!value.shape && inputs[i].known) value.shape = inputs[i].shape;
   }
-  infer(copy);
+  try {
+    infer(copy);
+  } catch (const Error&) {
+    // A branch that is not taken may make no sense for these shapes; what was inferred before it failed stands.
+  }
   return types_of(copy);
 }
 
@@ -76,6 +80,7 @@ std::vector<Tensor> run_body(const Call& c, size_t i, std::vector<Tensor> inputs
 }
 
 void deliver(const Call& c, size_t i, const Tensor& tensor) {
+  if (c.outputs[i].dtype == DType::none) c.outputs[i].dtype = tensor.dtype();
   if (tensor.dtype() != c.outputs[i].dtype) {
     fail("the body gives {} for output {}, planned was {}", name(tensor.dtype()), i, name(c.outputs[i].dtype));
   }
@@ -105,6 +110,7 @@ Tensor ScanOutput::joined(int64_t axis, bool reversed, DType dtype, const Value&
     for (const Dim& dim : *body_output.declared) dims.push_back(std::max<int64_t>(0, dim.size));
     slice = Shape(std::span<const int64_t>(dims));
   }
+  if (slices_.empty() && dtype == DType::none) fail("the body never ran and does not say what type a scan output has");
   const auto count = static_cast<int64_t>(slices_.size());
   const int at = normalize_axis(axis, slice.rank() + 1);
   Tensor out(slices_.empty() ? dtype : slices_[0].dtype(), slice.inserted(at, count));

@@ -33,7 +33,6 @@ void infer_if(InferContext& c) {
       fail("output {} is {} in then_branch and {} in else_branch", i, name(yes[i]), name(no[i]));
     }
     const DType dtype = yes[i] == DType::none ? no[i] : yes[i];
-    if (dtype == DType::none) fail("no branch says what type output {} has", i);
     c.output_dynamic(static_cast<int>(i), dtype);
   }
 }
@@ -83,7 +82,6 @@ void infer_loop(InferContext& c) {
       if (dtype != c.dtype(2 + i))
         fail("carried value {} is {} at first, then {}", i, name(c.dtype(2 + i)), name(dtype));
     }
-    if (dtype == DType::none) fail("the body does not say what type scan output {} has", i - carried);
     c.output_dynamic(i, dtype);
   }
 }

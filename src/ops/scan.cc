@@ -79,7 +79,6 @@ void infer(InferContext& c) {
       if (dtype == DType::none) dtype = first;
       if (dtype != first) fail("state {} is {} at first, then {}", i, name(first), name(dtype));
     }
-    if (dtype == DType::none) fail("the body does not say what type scan output {} has", i - l.states);
     c.output_dynamic(i, dtype);
   }
 }

@@ -229,6 +229,31 @@ TEST(Session, LoopsWithCaptures) {
   }
 }
 
+// The branch that is not taken makes no sense for the shapes at hand: Squeeze of a dimension that is not 1.
+TEST(Session, IgnoresTheBranchNotTaken) {
+  const auto branch = [](bool squeeze) {
+    Graph body;
+    const ValueId x = body.add_input("x", DType::f32, std::vector<Dim>{{-1, ""}, {-1, ""}});
+    Builder b(body, "branch");
+    body.add_output(squeeze ? b.add("Squeeze", {x, b.ints({0})}) : b.add("Neg", {x}), "y");
+    return std::make_shared<const Graph>(std::move(body));
+  };
+  Graph g;
+  const ValueId condition = g.add_input("condition", DType::boolean, Shape{});
+  const ValueId x = g.add_input("x", DType::f32, Shape{2, 3});
+  const NodeId node = g.add_node(
+      *find_op("", "If", 26), {condition, x},
+      {{"then_branch", branch(true)}, {"else_branch", branch(false)}, {"captures", int64_t{1}}}, 1, "choose");
+  g.add_output(g.node(node).outputs[0], "y");
+  Session session(std::move(g));
+  session.input<bool>("condition")[0] = false;
+  session.input<float>("x")[4] = 5;
+  session.run();
+  EXPECT_EQ(session.output<float>("y")[4], -5.f);
+  session.input<bool>("condition")[0] = true;
+  EXPECT_THROW(session.run(), Error);
+}
+
 TEST(Session, SeveralThreadsWithOneEach) {
   const std::vector<Tensor> inputs{random_tensor({64, 6}, 11)};
   const auto expected = interpret(chain(), inputs);
