@@ -71,7 +71,8 @@ struct Sampler {
     if (std::isnan(x) || (std::isinf(x) && padding == Padding::reflection)) x = -1;
     if (mode == Mode::nearest) x = std::nearbyint(x);
     const bool outside = x < (align_corners ? 0 : -0.5) || x > length - (align_corners ? 1 : 0.5);
-    if (outside && padding == Padding::border) x = std::clamp(x, 0.0, length - 1);
+    // Cubic weights belong to the position itself; only its pixels are clamped.
+    if (outside && padding == Padding::border && mode != Mode::cubic) x = std::clamp(x, 0.0, length - 1);
     if (outside && padding == Padding::reflection) x = reflected(x, size);
     const double base = std::floor(x), r = x - base;
     Taps out;
