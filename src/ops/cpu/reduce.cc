@@ -183,7 +183,7 @@ void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, cons
   }
   const int64_t blocks = (plan.inner() + kColumns - 1) / kColumns;
   const int64_t rows = plan.inner() == 0 ? 0 : plan.outputs() / plan.inner();
-  parallel_for(rows * blocks, 1 + grain / std::min(plan.inner(), kColumns), [&](int64_t begin, int64_t end) {
+  parallel_for(rows * blocks, 1 + grain / std::clamp<int64_t>(plan.inner(), 1, kColumns), [&](int64_t begin, int64_t end) {
     Columns columns(kind, plan, x);
     alignas(64) float total[kColumns];
     for (int64_t task = begin; task < end; ++task) {

@@ -1,0 +1,204 @@
+// Every op on its own cases, damaged: shapes, types, operand contents and attributes that no exporter writes. A node
+// either computes or is refused with an Error; it never crashes, never loops for long, never reads out of bounds (which
+// the sanitizer build sees).
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/parallel.h"
+#include "base/random.h"
+#include "ir/infer.h"
+#include "ops/check.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr int64_t kMostElements = 1 << 16;  // larger results are not computed here
+
+class Damage {
+ public:
+  explicit Damage(uint64_t seed) : random_(seed) {}
+
+  void apply(const OpDef& op, Node& node, std::vector<Tensor>& inputs) {
+    for (int64_t count = random_.integer(1, 3); count > 0; --count) {
+      const int64_t kind = random_.integer(0, 9);
+      if (kind < 4 && !op.attributes.empty()) damage_attribute(op, node);
+      else if (kind < 7 && !inputs.empty()) damage_shape(pick(inputs));
+      else if (kind < 8 && !inputs.empty()) damage_values(pick(inputs));
+      else if (kind < 9 && !inputs.empty()) damage_type(pick(inputs));
+      else if (!inputs.empty()) remove_input(node, inputs);
+    }
+  }
+
+ private:
+  template <typename T>
+  T& pick(std::vector<T>& from) {
+    return from[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(from.size()) - 1))];
+  }
+
+  int64_t odd_integer() {
+    constexpr int64_t kOdd[] = {0,
+                                1,
+                                -1,
+                                2,
+                                3,
+                                7,
+                                -2,
+                                -9,
+                                64,
+                                1 << 20,
+                                int64_t{1} << 31,
+                                int64_t{1} << 40,
+                                std::numeric_limits<int64_t>::max(),
+                                std::numeric_limits<int64_t>::min()};
+    return kOdd[random_.integer(0, std::size(kOdd) - 1)];
+  }
+  float odd_real() {
+    constexpr float kOdd[] = {0,
+                              1,
+                              -1,
+                              0.5f,
+                              1e-30f,
+                              1e30f,
+                              -1e30f,
+                              std::numeric_limits<float>::infinity(),
+                              std::numeric_limits<float>::quiet_NaN()};
+    return kOdd[random_.integer(0, std::size(kOdd) - 1)];
+  }
+
+  void damage_attribute(const OpDef& op, Node& node) {
+    const AttrSpec& spec =
+        op.attributes[static_cast<size_t>(random_.integer(0, static_cast<int64_t>(op.attributes.size()) - 1))];
+    const auto length = static_cast<size_t>(random_.integer(0, 5));
+    switch (spec.type) {
+      case AttrType::integer: return node.attrs.set(spec.name, odd_integer());
+      case AttrType::real: return node.attrs.set(spec.name, odd_real());
+      case AttrType::text: return node.attrs.set(spec.name, std::string(random_.integer(0, 1) ? "" : "linear"));
+      case AttrType::integers: {
+        std::vector<int64_t> values(length);
+        for (int64_t& v : values) v = odd_integer();
+        return node.attrs.set(spec.name, values);
+      }
+      case AttrType::reals: {
+        std::vector<float> values(length);
+        for (float& v : values) v = odd_real();
+        return node.attrs.set(spec.name, values);
+      }
+      case AttrType::texts: return node.attrs.set(spec.name, std::vector<std::string>(length, "Relu"));
+      case AttrType::tensor:
+      case AttrType::graph: return node.attrs.erase(spec.name);
+    }
+  }
+
+  void damage_shape(Tensor& tensor) {
+    if (!tensor.present()) return;
+    std::vector<int64_t> dims(tensor.shape().begin(), tensor.shape().end());
+    const int64_t kind = random_.integer(0, 3);
+    if (kind == 0 && dims.size() < 8)
+      dims.insert(dims.begin() + random_.integer(0, static_cast<int64_t>(dims.size())), 1);
+    else if (dims.empty()) return;
+    else if (kind == 1) dims.erase(dims.begin() + random_.integer(0, static_cast<int64_t>(dims.size()) - 1));
+    else pick(dims) = random_.integer(0, 9);
+    const Tensor old = tensor;
+    tensor = Tensor::zeros(old.dtype(), Shape(dims));
+    for (int64_t i = 0; i < tensor.elements() && old.elements() > 0; ++i) {
+      store_element(old.dtype(), tensor.raw(), i, load_element(old.dtype(), old.raw(), i % old.elements()));
+    }
+  }
+
+  void damage_values(Tensor& tensor) {
+    if (!tensor.present() || tensor.elements() == 0) return;
+    tensor = tensor.clone();
+    const int64_t at = random_.integer(0, tensor.elements() - 1);
+    const double value =
+        is_float(tensor.dtype()) ? static_cast<double>(odd_real()) : static_cast<double>(odd_integer());
+    store_element(tensor.dtype(), tensor.raw(), at, value);
+  }
+
+  void damage_type(Tensor& tensor) {
+    if (!tensor.present()) return;
+    const auto dtype = static_cast<DType>(random_.integer(1, kDTypeCount - 1));
+    if (bits(dtype) >= 8 && bits(tensor.dtype()) >= 8) tensor = convert(tensor, dtype);
+  }
+
+  void remove_input(Node& node, std::vector<Tensor>& inputs) {
+    if (random_.integer(0, 1)) {
+      const auto at = static_cast<size_t>(random_.integer(0, static_cast<int64_t>(inputs.size()) - 1));
+      inputs[at] = Tensor();
+      node.inputs[at] = ValueId{};
+    } else {
+      inputs.pop_back();
+      node.inputs.pop_back();
+    }
+  }
+
+  Random random_;
+};
+
+// Whether schema and inference let the node pass, and its results are small enough to compute here.
+bool is_runnable(const Node& node, const std::vector<Tensor>& inputs) {
+  Graph graph;
+  std::vector<ValueId> ids;
+  for (const Tensor& tensor : inputs) ids.push_back(tensor.present() ? graph.add_constant(tensor) : ValueId{});
+  const NodeId id = graph.add_node(*node.op, ids, node.attrs, static_cast<int>(node.outputs.size()), "damaged");
+  check_schema(graph, id);
+  if (!infer_node(graph, id) && !node.op->traits.dynamic) return false;
+  int64_t elements = 0;
+  for (const ValueId output : graph.node(id).outputs) {
+    const auto& shape = graph.value(output).shape;
+    elements += shape ? shape->elements() : 0;
+  }
+  return elements <= kMostElements;
+}
+
+// One damaged node through every kernel that accepts it; true where it was computed rather than refused.
+bool try_damaged(const OpDef& op, const OpCase& op_case, uint64_t seed) {
+  Node node{.op = &op, .name = op_case.name, .inputs = {}, .outputs = {}, .attrs = op_case.attrs};
+  std::vector<Tensor> inputs = case_inputs(op_case, seed);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    node.inputs.push_back(inputs[i].present() ? ValueId{static_cast<int32_t>(i)} : ValueId{});
+  for (int i = 0; i < op_case.outputs; ++i) node.outputs.push_back(ValueId{i});
+  bool computed = false;
+  try {
+    Damage(seed).apply(op, node, inputs);
+    if (!is_runnable(node, inputs)) return false;
+    for (const Kernel& kernel : op.cpu) {
+      try {
+        evaluate(node, inputs, kernel.name);
+        computed = true;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::user) << kernel.name << ": " << error.what();
+      }
+    }
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::user) << error.what();
+  }
+  return computed;
+}
+
+// If, Loop and Scan need bodies made runnable, which only a session does.
+bool has_body(const OpDef& op) {
+  return std::any_of(op.attributes.begin(), op.attributes.end(),
+                     [](const AttrSpec& spec) { return spec.type == AttrType::graph; });
+}
+
+TEST(HostileNodes, AreComputedOrRefused) {
+  const ThreadScope one(1);
+  int computed = 0, refused = 0;
+  for (const OpDef* op : all_ops()) {
+    if (op->cpu.empty() || !op->cases || !op->infer || has_body(*op)) continue;
+    uint64_t seed = 1;
+    for (const OpCase& op_case : op->cases()) {
+      for (int i = 0; i < 60; ++i, ++seed) {
+        SCOPED_TRACE(qualified(*op) + " case " + op_case.name + " seed " + std::to_string(seed));
+        (try_damaged(*op, op_case, seed) ? computed : refused) += 1;
+      }
+    }
+  }
+  EXPECT_GT(computed, 1000);
+  EXPECT_GT(refused, 1000);
+}
+
+}  // namespace
+}  // namespace sparkpilot
