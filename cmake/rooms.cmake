@@ -22,6 +22,13 @@ function(sparkpilot_flags target)
   target_compile_definitions(${target} PRIVATE SPARKPILOT_VERSION="${PROJECT_VERSION}" $<$<BOOL:${SPARKPILOT_SERIAL}>:SPARKPILOT_SERIAL>)
 endfunction()
 
+# At this level, not inside a function: gtest_discover_tests() needs what the module sets, and where that is out of scope
+# it registers nothing and says nothing.
+if(SPARKPILOT_TESTS)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+
 # sparkpilot_room(NAME LINK targets... SYSTEM include folders...): all of src/NAME except its tests becomes the static
 # library NAME; its *_test.cc become the program NAME_test.
 function(sparkpilot_room room)
@@ -41,8 +48,6 @@ function(sparkpilot_room room)
   target_include_directories(${room} SYSTEM PUBLIC ${ARG_SYSTEM})
   target_link_libraries(${room} PUBLIC ${ARG_LINK})
   if(tests AND SPARKPILOT_TESTS)
-    find_package(GTest REQUIRED)
-    include(GoogleTest)
     add_executable(${room}_test ${tests})
     sparkpilot_flags(${room}_test)
     target_compile_definitions(${room}_test PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
