@@ -6,6 +6,7 @@
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "onnx/export.h"
+#include "onnx/unsupported.h"
 
 namespace sparkpilot {
 namespace {
@@ -61,7 +62,8 @@ void expand_misfits(Graph& graph, int opset) {
       const OpDef& op = *graph.node(id).op;
       if (fits(op, opset)) continue;
       if (!op.expand) {
-        fail("{} has no form in ONNX's opset {} (node \"{}\")", qualified(op), opset, graph.label(id));
+        throw Unsupported(
+            fmt::format("{} has no form in ONNX's opset {} (node \"{}\")", qualified(op), opset, graph.label(id)));
       }
       if (!expand_node(graph, id, opset)) {
         fail("{}: cannot be written in ONNX's opset {} before its input shapes are known (node \"{}\")", qualified(op),
