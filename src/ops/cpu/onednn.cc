@@ -231,7 +231,9 @@ State::Slot State::convert(Slot slot, const Desc& wanted) {
   } catch (const dnnl::error& error) {
     rethrow(error);
   }
-  return add(wanted, Home::fixed, 0, packed.raw(), packed);
+  // The slot is the packed constant from now on: keeping the plain bytes too would double every weight.
+  places_[static_cast<size_t>(slot)] = {memory, Home::fixed, 0, packed.raw(), packed};
+  return slot;
 }
 
 void State::reorder(Slot from, Slot to) {

@@ -107,8 +107,8 @@ class State final : public KernelState {
   // Input `index` as `dtype`: the constant, converted where need be and marked as consumed, or the call's input, which
   // must have that dtype.
   Slot parameter(const Problem& p, int index, DType dtype, const Desc& desc);
-  // `slot` in another format: the slot itself where nothing is to do, packed at once for a constant, else a reorder at
-  // each run.
+  // `slot` in another format: the slot itself where nothing is to do; a constant is packed at once and its plain bytes
+  // are let go, so no earlier step may read it; else a reorder at each run.
   Slot convert(Slot slot, const Desc& wanted);
   // Adds a step that copies one slot into another of another format, as the next thing at each run.
   void reorder(Slot from, Slot to);
