@@ -3,6 +3,7 @@
 // Weights and bias may be stored in f16 or bf16 where the image is f32.
 #include "ops/cpu/conv_loop.h"
 #include "ops/cpu/conv_onednn.h"
+#include "ops/cpu/conv_simd.h"
 #include "ops/cpu/epilogue_store.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/layout.h"
@@ -131,8 +132,12 @@ constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},      {"channels_las
                                {"dilations", AttrType::integers}, {"epilogue", AttrType::texts},
                                {"group", AttrType::integer},      {"kernel_shape", AttrType::integers},
                                {"pads", AttrType::integers},      {"strides", AttrType::integers}};
+// What the project's own kernels do better is theirs.
+bool onednn_accepts(const Problem& p) { return !conv_simd_wins(p) && conv_onednn_accepts(p); }
+
 constexpr Kernel kCpu[] = {
-    {.name = "onednn", .accepts = conv_onednn_accepts, .prepare = conv_onednn_prepare, .run = onednn::run},
+    {.name = "onednn", .accepts = onednn_accepts, .prepare = conv_onednn_prepare, .run = onednn::run},
+    {.name = "simd", .accepts = conv_simd_accepts, .prepare = conv_simd_prepare, .run = conv_simd_run},
     {.name = "reference", .prepare = prepare, .run = run}};
 
 const OpDef kOps[] = {{.name = "Conv",

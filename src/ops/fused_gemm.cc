@@ -3,6 +3,7 @@
 // B and bias may be stored in f16 or bf16 where A is f32.
 #include "ops/cpu/epilogue_store.h"
 #include "ops/cpu/gemm_onednn.h"
+#include "ops/cpu/gemm_simd.h"
 #include "ops/cpu/matmul_loop.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
@@ -121,7 +122,11 @@ std::vector<OpCase> cases() {
 }
 
 constexpr AttrSpec kAttrs[] = {{"epilogue", AttrType::texts}, {"transB", AttrType::integer}};
-constexpr Kernel kCpu[] = {{.name = "onednn",
+constexpr Kernel kCpu[] = {{.name = "simd",
+                            .accepts = [](const Problem& p) { return gemm_simd_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
+                            .run = gemm_simd_run},
+                           {.name = "onednn",
                             .accepts = [](const Problem& p) { return gemm_onednn_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
                             .run = onednn::run},

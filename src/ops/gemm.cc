@@ -3,6 +3,7 @@
 // Until opset 6 C was only broadcast where the attribute `broadcast` said so, and then from any axis on: those versions
 // expand to the newest form, after the broadcast has been checked.
 #include "ops/cpu/gemm_onednn.h"
+#include "ops/cpu/gemm_simd.h"
 #include "ops/cpu/matmul_loop.h"
 #include "ops/registry.h"
 
@@ -112,7 +113,11 @@ constexpr AttrSpec kOldAttrs[] = {{"alpha", AttrType::real},
                                   {"broadcast", AttrType::integer},
                                   {"transA", AttrType::integer},
                                   {"transB", AttrType::integer}};
-constexpr Kernel kCpu[] = {{.name = "onednn",
+constexpr Kernel kCpu[] = {{.name = "simd",
+                            .accepts = [](const Problem& p) { return gemm_simd_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
+                            .run = gemm_simd_run},
+                           {.name = "onednn",
                             .accepts = [](const Problem& p) { return gemm_onednn_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
                             .run = onednn::run},

@@ -1,5 +1,6 @@
 // MatMul: NumPy's matrix product, with 1-D promotion and broadcast leading dimensions.
 #include "ops/cpu/gemm_onednn.h"
+#include "ops/cpu/gemm_simd.h"
 #include "ops/cpu/matmul_loop.h"
 #include "ops/registry.h"
 
@@ -49,7 +50,11 @@ std::vector<OpCase> cases() {
           {"bf16", {CaseInput::of({5, 48}, DType::bf16), CaseInput::of({48, 33}, DType::bf16).fixed()}, {}}};
 }
 
-constexpr Kernel kCpu[] = {{.name = "onednn",
+constexpr Kernel kCpu[] = {{.name = "simd",
+                            .accepts = [](const Problem& p) { return gemm_simd_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
+                            .run = gemm_simd_run},
+                           {.name = "onednn",
                             .accepts = [](const Problem& p) { return gemm_onednn_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
                             .run = onednn::run},

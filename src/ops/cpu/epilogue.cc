@@ -150,6 +150,13 @@ Epilogue Epilogue::of(const Problem& problem, int64_t channels) {
   return parse(problem.attrs().texts("epilogue"), problem.inputs, problem.outputs[0].shape, channels);
 }
 
+Epilogue Epilogue::without_first() const {
+  Epilogue out;
+  out.count_ = count_ - 1;
+  std::copy(steps_.begin() + 1, steps_.begin() + count_, out.steps_.begin());
+  return out;
+}
+
 Epilogue::Operands Epilogue::bind(const Call& call) const {
   Operands operands{};
   for (size_t i = 0; i < static_cast<size_t>(count_); ++i) {

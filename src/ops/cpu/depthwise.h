@@ -1,0 +1,16 @@
+// The project's own depthwise convolution: f32 images with channels last, one filter a channel.
+#pragma once
+
+#include "ops/cpu/tile_gemm.h"
+
+namespace sparkpilot {
+
+// Rows of the output (n, d, h) in [first_row, last_row), all columns and channels. `weights` (f32) has the kernel's
+// positions as depth and the channels as columns; `out.stride` is not used. Serial; every element is summed in the
+// order of the kernel's positions.
+// Kernels with more rows (depth times height) than this are not for it.
+inline constexpr int64_t kDepthwiseKernelRows = 64;
+void depthwise_rows(const float* x, const ConvShape& shape, const PanelMatrix& weights, const TileOutput& out,
+                    int64_t first_row, int64_t last_row);
+
+}  // namespace sparkpilot
