@@ -17,7 +17,9 @@ class InterpretedBody final : public Body {
   std::string_view kernel_;
 };
 
-std::vector<Tensor> run_expansion(const Node& node, std::span<const Tensor> inputs, std::string_view kernel) {
+}  // namespace
+
+std::vector<Tensor> interpret_expansion(const Node& node, std::span<const Tensor> inputs, std::string_view kernel) {
   // Inputs become inputs of a small graph, so that the expansion sees shapes; contents are known where they were.
   Graph graph;
   Node local = node;
@@ -39,8 +41,6 @@ std::vector<Tensor> run_expansion(const Node& node, std::span<const Tensor> inpu
   }
   return results;
 }
-
-}  // namespace
 
 std::vector<std::unique_ptr<Body>> interpreted_bodies(const Node& node, std::string_view kernel) {
   std::vector<std::unique_ptr<Body>> bodies;
@@ -70,7 +70,7 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
     for (const ValueId input : node.inputs) arguments.push_back(input.present() ? slot(input) : Tensor());
     std::vector<Tensor> results;
     if (node.op->cpu.empty() && node.op->expand) {
-      results = run_expansion(node, arguments, kernel);
+      results = interpret_expansion(node, arguments, kernel);
     } else {
       const std::vector<std::unique_ptr<Body>> owned = interpreted_bodies(node, kernel);
       std::vector<Body*> bodies;

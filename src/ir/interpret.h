@@ -21,4 +21,7 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
 // The bodies of a node (If, Loop, Scan) made runnable by interpret(), in the order that kernels expect.
 std::vector<std::unique_ptr<Body>> interpreted_bodies(const Node& node, std::string_view kernel = {});
 
+// One node through its op's `expand`, which must be there, on inputs as in evaluate().
+std::vector<Tensor> interpret_expansion(const Node& node, std::span<const Tensor> inputs, std::string_view kernel = {});
+
 }  // namespace sparkpilot

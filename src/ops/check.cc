@@ -1,5 +1,6 @@
 #include "ops/check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -62,6 +63,24 @@ std::string compare(const std::vector<Tensor>& got, const std::vector<Tensor>& e
     if (!(error <= tolerance)) return fmt::format("output {} differs by {:.3g}, allowed {:.3g}", i, error, tolerance);
   }
   return {};
+}
+
+// Kernels and expansion are two ways to write the same op. An expansion rounds to the dtype after every node, so it is
+// given more room.
+CheckResult check_expansion(const OpDef& op, const OpCase& op_case, std::span<const Tensor> inputs,
+                            const std::vector<Tensor>& expected) {
+  constexpr double kRoom = 4;
+  CheckResult result{.op = qualified(op), .case_name = op_case.name, .kernel = "expansion", .message = {}};
+  try {
+    std::vector<Tensor> got = interpret_expansion(make_node(op, op_case), inputs, "reference");
+    got.resize(std::min(got.size(), expected.size()));
+    const DType dtype = expected.empty() ? DType::f32 : expected[0].dtype();
+    result.message = compare(got, expected, result, kRoom * std::max(op_case.tolerance, default_tolerance(dtype)));
+  } catch (const Error& error) {
+    result.message = error.what();
+  }
+  result.outcome = result.message.empty() ? CheckResult::passed : CheckResult::failed;
+  return result;
 }
 
 }  // namespace
@@ -155,6 +174,7 @@ std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint
     }
     results.push_back(result);
   }
+  if (op.expand) results.push_back(check_expansion(op, op_case, inputs, expected));
   return results;
 }
 

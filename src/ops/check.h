@@ -23,7 +23,8 @@ std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed);
 
 // Runs all candidates of one op on one case, with all inputs as constants and with only those that the case marks, on
 // one and on two threads. The reference (the last candidate) is itself run twice, on one and on
-// three threads: the results must be the same bits.
+// three threads: the results must be the same bits. An op that also has an expansion is held to it (`kernel` is
+// "expansion").
 std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint64_t seed);
 
 // All cases of all current ops (those with kernels) whose name contains `filter`. An op without cases fails.
