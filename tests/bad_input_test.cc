@@ -1,4 +1,5 @@
 // What a hostile or broken file does to the program: one line that names file and node, exit code 2, nothing written.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,9 +19,13 @@ class BadInput : public testing::Test {
   // Every command that reads a model refuses `file` in one line that holds `words`.
   void expect_refused(const std::string& file, const std::vector<std::string>& words) {
     const std::string out = folder / "out";
-    for (const std::string& command : {"run '" + file + "' --output-dir '" + out + "' --dump-graph '" + out + ".dot'",
-                                       "bench '" + file + "' --runs 1", "model check '" + file + "'",
-                                       "model convert '" + file + "' --out '" + out + ".onnx'"}) {
+    const std::string commands[] = {
+        fmt::format("run '{0}' --output-dir '{1}' --dump-graph '{1}.dot'", file, out),
+        fmt::format("bench '{}' --runs 1", file),
+        fmt::format("model check '{}'", file),
+        fmt::format("model convert '{}' --out '{}.onnx'", file, out),
+    };
+    for (const std::string& command : commands) {
       // Far more than any of these needs, far less than what the absurd ones ask for.
       const ProgramResult result = run_program(command, "ulimit -v 8000000;");
       SCOPED_TRACE(command);

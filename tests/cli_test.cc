@@ -1,7 +1,7 @@
 // The program's contract: exit codes, what goes to stdout and stderr, the shape of its JSON.
 #include <gtest/gtest.h>
-#include <signal.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <set>
 

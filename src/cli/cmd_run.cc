@@ -77,7 +77,7 @@ Json fill_inputs(const Program& program, const Flags& flags, Session& session) {
   const std::vector<std::string> notes = bind_open_dimensions(session);
   Json inputs = Json::array();
   for (const TensorInfo& input : session.inputs()) {
-    const bool given = sources.count(input.name) > 0;
+    const bool given = sources.contains(input.name);
     if (!given) fill_random(session.input(input.name), input.name, flags.run.seed);
     const Shape& shape = *input.shape;
     inputs.push_back({{"name", input.name},

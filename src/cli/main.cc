@@ -79,6 +79,10 @@ int run(int argc, char** argv) {
 }  // namespace sparkpilot::cli
 
 int main(int argc, char** argv) {
-  sparkpilot::cli::clean_up_when_interrupted();
-  return sparkpilot::cli::run(argc, argv);
+  try {
+    sparkpilot::cli::clean_up_when_interrupted();
+    return sparkpilot::cli::run(argc, argv);
+  } catch (const std::exception&) {  // before there was anybody to say what
+    return sparkpilot::cli::kInternal;
+  }
 }

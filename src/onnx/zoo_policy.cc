@@ -22,7 +22,7 @@ ValueId residual_blocks(Layers& l, ValueId x, int count, int64_t hidden) {
 // The desire history and the plain vectors as one token [1, 1, C].
 ValueId context_token(Layers& l, ValueId desire, std::vector<ValueId> context, const PolicySize& size) {
   const Layers::Scope scope(l, "context");
-  context.insert(context.begin(), l.reshape(desire, {1, 25 * 8}));
+  context.insert(context.begin(), l.reshape(desire, {1, 200}));
   ValueId x = mlp(l, "in", l.concat(context, 1), {size.context, size.context});
   x = l.residual_block("resblock", x, size.context);
   return l.node("Unsqueeze", {l.linear("out", x, 512), l.ints({1})});
