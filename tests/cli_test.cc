@@ -243,6 +243,11 @@ TEST_F(Cli, OpsAreListedCheckedAndTimed) {
   EXPECT_EQ(keys(bench["results"][0]), (Keys{"op", "case", "kernel", "shape", "p50_us", "flops", "bytes"}));
 }
 
+TEST_F(Cli, ThePageOfOpsIsTheTables) {
+  EXPECT_EQ(read_text(SPARKPILOT_SOURCE_DIR "/docs/ops.md"), run_program("ops list --markdown").out)
+      << "print it anew: build/sparkpilot ops list --markdown >docs/ops.md";
+}
+
 TEST_F(Cli, AFailedCheckIsCodeFour) {
   write_text(folder / "infinite.onnx",
              model({node("Div", "divide", {"x", "zero"}, "y")}, {initializer("zero", {1}, std::string(4, '\0'))}));
