@@ -22,7 +22,7 @@ test: build ## every test, and the sanitizer build of what reads foreign bytes
 
 drive: deps ## build, make the stand-in models, run them on synthetic frames and a real network
 	@$(CONFIGURE) --preset release
-	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
+	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot synthetic_drive
 	@scripts/drive.sh
 
 lint: ## clang-format on all files, clang-tidy on the changed ones (ALL=1: on all)

@@ -6,8 +6,7 @@ cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 failed=0
 
-sources=(src tests)
-[ -d include ] && sources+=(include)
+sources=(src include tests examples)
 mapfile -t files < <(find "${sources[@]}" -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' | sort)
 
 echo "== clang-format: ${#files[@]} files"
@@ -28,7 +27,7 @@ else
   git rev-parse -q --verify "$since" >/dev/null || since=$(git hash-object -t tree /dev/null)
   mapfile -t changed < <({ git diff --name-only --diff-filter=d "$since"; git ls-files -o --exclude-standard; } | sort -u)
 fi
-mapfile -t units < <(printf '%s\n' "${changed[@]}" | grep -E '^(src|tests)/.*\.cc$' || true)
+mapfile -t units < <(printf '%s\n' "${changed[@]}" | grep -E '^(src|tests|examples)/.*\.cc$' || true)
 # Only what the build compiles: fuzz targets are compiled by clang in a build of their own.
 mapfile -t units < <(for unit in "${units[@]}"; do grep -qF "/$unit\"" build/compile_commands.json && echo "$unit"; done)
 echo "== clang-tidy: ${#units[@]} files"

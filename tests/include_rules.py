@@ -3,7 +3,7 @@
 
     include_rules.py [ROOT]
 
-Reads the block fenced as ```rules in ROOT/docs/architecture.md, then every source under src/, include/ and tests/, and
+Reads the block fenced as ```rules in ROOT/docs/architecture.md, then every source under src/, include/, tests/ and examples/, and
 prints `file:line: what is wrong` for each violation. Exit code 0 without one, 4 with some, 2 where the rules cannot be
 read. The lines of the block:
 
@@ -104,7 +104,7 @@ class Checker:
             raise RulesError(f"{page}: {error}") from error
 
     def run(self):
-        files = [path for folder in ("src", "include", "tests") for path in sorted((self.root / folder).rglob("*"))
+        files = [path for folder in ("src", "include", "tests", "examples") for path in sorted((self.root / folder).rglob("*"))
                  if path.suffix in SOURCES]
         if not files:
             raise RulesError(f"{self.root}: no sources")
