@@ -41,23 +41,24 @@ std::optional<Linear> linear_of(Edit& edit, NodeId id);
 
 template <typename Fn>
 void Linear::for_weights(Fn fn) {
-  const std::span<float> data = weights.data<float>();
+  float* weight = weights.data<float>().data();
   const Shape& shape = weights.shape();
-  const int64_t inner = shape.elements(2, shape.rank()), columns = shape[1];
+  const int64_t inner = shape.elements(2, shape.rank());
   const int64_t in_group = in_channels / groups, out_group = out_channels / groups;
-  for (int64_t at = 0; at < shape.elements(); ++at) {
-    const int64_t row = at / inner / columns, column = at / inner % columns;
-    int64_t in = row, out = column;  // matmul, and a gemm that is not transposed
-    if (kind == conv) {
-      in = row / out_group * in_group + column;
-      out = row;
-    } else if (kind == conv_transpose) {
-      out = row / in_group * out_group + column;
-    } else if (transposed) {
-      in = column;
-      out = row;
+  for (int64_t row = 0; row < shape[0]; ++row) {
+    for (int64_t column = 0; column < shape[1]; ++column) {
+      int64_t in = row, out = column;  // matmul, and a gemm that is not transposed
+      if (kind == conv) {
+        in = row / out_group * in_group + column;
+        out = row;
+      } else if (kind == conv_transpose) {
+        out = row / in_group * out_group + column;
+      } else if (transposed) {
+        in = column;
+        out = row;
+      }
+      for (int64_t k = 0; k < inner; ++k) fn(*weight++, in, out);
     }
-    fn(data[static_cast<size_t>(at)], in, out);
   }
 }
 

@@ -39,5 +39,6 @@ int narrow_outputs(Graph& graph);      // a Gather or Slice at the end is pushed
 int fold_batch_norm(Graph& graph);     // scale and shift beside a convolution or GEMM into its weights
 int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into convolution and GEMM
 int keep_channels_last(Graph& graph);  // chains of image ops in N, spatial, C
+int store_half(Graph& graph);          // weights that 16 bits hold exactly, for products that only read them once
 
 }  // namespace sparkpilot

@@ -16,6 +16,7 @@ constexpr Pass kPasses[] = {
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},
+    {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half},
     {"dce", "dead code", true, drop_dead},
 };
 
