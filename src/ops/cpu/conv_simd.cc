@@ -55,8 +55,8 @@ bool conv_simd_wins(const Problem& p) {
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
   const Window& w = s.window;
   if (way_of(s) == Way::depthwise) {
-    return w.dilation[2] == 1 && ((w.kernel[2] == 3 && w.stride[2] == 1) || w.kernel[2] == 5 ||
-                                  (w.kernel[2] == 7 && w.stride[2] == 1));
+    return w.dilation[2] == 1 &&
+           ((w.kernel[2] == 3 && w.stride[2] == 1) || w.kernel[2] == 5 || (w.kernel[2] == 7 && w.stride[2] == 1));
   }
   // Small maps: oneDNN cuts along columns of pixels, of which there are too few.
   const int64_t rows = s.batch * w.out_size();

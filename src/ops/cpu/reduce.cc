@@ -183,16 +183,17 @@ void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, cons
   }
   const int64_t blocks = (plan.inner() + kColumns - 1) / kColumns;
   const int64_t rows = plan.inner() == 0 ? 0 : plan.outputs() / plan.inner();
-  parallel_for(rows * blocks, 1 + grain / std::clamp<int64_t>(plan.inner(), 1, kColumns), [&](int64_t begin, int64_t end) {
-    Columns columns(kind, plan, x);
-    alignas(64) float total[kColumns];
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t row = task / blocks, column = task % blocks * kColumns;
-      const int64_t n = std::min(kColumns, plan.inner() - column);
-      columns.reduce(plan.base(row) + column, n, total);
-      floats_to(y.dtype, total, y.data, row * plan.inner() + column, n);
-    }
-  });
+  parallel_for(rows * blocks, 1 + grain / std::clamp<int64_t>(plan.inner(), 1, kColumns),
+               [&](int64_t begin, int64_t end) {
+                 Columns columns(kind, plan, x);
+                 alignas(64) float total[kColumns];
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t row = task / blocks, column = task % blocks * kColumns;
+                   const int64_t n = std::min(kColumns, plan.inner() - column);
+                   columns.reduce(plan.base(row) + column, n, total);
+                   floats_to(y.dtype, total, y.data, row * plan.inner() + column, n);
+                 }
+               });
 }
 
 }  // namespace sparkpilot
