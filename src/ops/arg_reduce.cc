@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/elementwise.h"
+#include "ops/cpu/typed_loops.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -70,6 +71,28 @@ void run_simd(const Call& c) {
   });
 }
 
+// An axis further out: the lines of up to 256 outputs side by side.
+constexpr int64_t kColumns = 256;
+bool accepts_lines(const Problem& p) {
+  return p.inputs[0].dtype == DType::f32 && Axis(p.inputs[0].shape, p.attrs()).inner > 1;
+}
+template <bool kMax>
+void run_lines(const Call& c) {
+  const Axis a(c.inputs[0].shape, c.attrs());
+  const int64_t blocks = (a.inner + kColumns - 1) / kColumns;
+  parallel_for(a.outer * blocks, 1 + 16384 / (a.size * kColumns), [&](int64_t begin, int64_t end) {
+    alignas(64) float best[kColumns];
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t column = task % blocks * kColumns, n = std::min(kColumns, a.inner - column);
+      const float* x = c.inputs[0].as<float>() + task / blocks * a.size * a.inner + column;
+      int64_t* y = c.outputs[0].as<int64_t>() + task / blocks * a.inner + column;
+      std::copy_n(x, n, best);
+      std::fill_n(y, n, 0);
+      for (int64_t i = 1; i < a.size; ++i) extreme_n(kMax, a.last, x + i * a.inner, i, best, y, n);
+    }
+  });
+}
+
 void infer(InferContext& c) {
   expect_dtype(c, 0, NumericTypes{}, "a number");
   const int axis = normalize_axis(c.attrs.integer("axis", 0), c.rank(0));
@@ -86,6 +109,11 @@ std::vector<OpCase> cases() {
           {"middle", {CaseInput::of({2, 9, 3})}, {{"axis", int64_t{-2}}, {"keepdims", int64_t{0}}}},
           {"ties", {given}, {{"axis", int64_t{1}}}},
           {"ties_last", {given}, {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}}},
+          {"ties_lines", {CaseInput::value(ties.reshaped({4, 3}))}, {{"axis", int64_t{0}}}},
+          {"ties_lines_last",
+           {CaseInput::value(ties.reshaped({4, 3}))},
+           {{"axis", int64_t{0}}, {"select_last_index", int64_t{1}}}},
+          {"channels", {CaseInput::of({2, 5, 300})}, {{"axis", int64_t{1}}}},
           {"f16", {CaseInput::of({3, 40}, DType::f16)}, {{"axis", int64_t{1}}}},
           {"u8", {CaseInput::range({3, 40}, 0, 5, DType::u8)}, {{"axis", int64_t{1}}}}};
 }
@@ -96,6 +124,7 @@ constexpr AttrSpec kAttrs[] = {
     {"axis", AttrType::integer}, {"keepdims", AttrType::integer}, {"select_last_index", AttrType::integer}};
 template <bool kMax>
 constexpr Kernel kKernels[] = {{.name = "simd", .accepts = accepts_simd, .run = run_simd<kMax>},
+                               {.name = "lines", .accepts = accepts_lines, .run = run_lines<kMax>},
                                {.name = "reference", .run = run_reference<kMax>}};
 
 template <bool kMax>

@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "ops/cpu/copy.h"
 #include "ops/cpu/elementwise.h"
+#include "ops/cpu/typed_loops.h"
 #include "ops/expect.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -106,24 +107,26 @@ void run_reference(const Call& c) {
   }
 }
 
-// f32 from or to the types that vector_math.h converts.
+// f32 from or to f16 and bf16, and the pairs of cast_n.
 bool accepts_simd(const Problem& p) {
-  using Sources = TypeList<Half, BFloat16, uint8_t, int8_t, int32_t>;
+  using Halves = TypeList<Half, BFloat16>;
   const DType from = p.inputs[0].dtype, to = p.outputs[0].dtype;
-  return (to == DType::f32 && contains(Sources{}, from)) ||
-         (from == DType::f32 && contains(TypeList<Half, BFloat16>{}, to));
+  return (to == DType::f32 && contains(Halves{}, from)) || (from == DType::f32 && contains(Halves{}, to)) ||
+         (from != to && can_cast_n(from, to));
 }
 void run_simd(const Call& c) {
   const ConstView& x = c.inputs[0];
   const View& y = c.outputs[0];
   parallel_for(x.elements(), kGrain, [&](int64_t begin, int64_t end) {
     const int64_t n = end - begin;
-    if (x.dtype == DType::f32) return floats_to(y.dtype, x.as<float>() + begin, y.data, begin, n);
-    float* out = y.as<float>() + begin;
-    if (x.dtype == DType::u8) u8_to_float_n(x.as<uint8_t>() + begin, out, n);
-    else if (x.dtype == DType::i8) i8_to_float_n(x.as<int8_t>() + begin, out, n);
-    else if (x.dtype == DType::i32) i32_to_float_n(x.as<int32_t>() + begin, out, n);
-    else floats_from(x.dtype, x.data, begin, out, n);
+    if (can_cast_n(x.dtype, y.dtype)) {
+      cast_n(x.dtype, x.as<std::byte>() + begin * bits(x.dtype) / 8, y.dtype,
+             y.as<std::byte>() + begin * bits(y.dtype) / 8, n);
+    } else if (x.dtype == DType::f32) {
+      floats_to(y.dtype, x.as<float>() + begin, y.data, begin, n);
+    } else {
+      floats_from(x.dtype, x.data, begin, y.as<float>() + begin, n);
+    }
   });
 }
 
@@ -157,6 +160,14 @@ std::vector<OpCase> cast_cases() {
     add(DType::f32, small, -3, 9);
     add(small, DType::f32, -1, 1);
   }
+  const Tensor odd = Tensor::of<float>({8}, {INFINITY, -INFINITY, NAN, 3e9f, -3e9f, 1e19f, 255.5f, -0.5f});
+  for (const DType to : {DType::i32, DType::i64, DType::u8, DType::boolean}) {
+    all.push_back({.name = fmt::format("special_{}", name(to)),
+                   .inputs = {CaseInput::value(odd)},
+                   .attrs = {{"to", onnx_code(to)}},
+                   .differentiable = false});
+  }
+  add(DType::i64, DType::i32, -1e10, 1e10);
   add(DType::f32, DType::f8e4m3fnuz, -600, 600, 0);
   add(DType::i64, DType::i8, -1000, 1000);
   for (const char* mode : {"up", "down", "nearest"}) {
@@ -165,6 +176,17 @@ std::vector<OpCase> cast_cases() {
     all.back().name += mode;
   }
   return all;
+}
+
+// Version 1: the type by its name.
+DType named_type(const Attributes& attrs) {
+  const std::string text = attrs.text("to", "");
+  const auto dtype = parse_dtype(text);
+  if (!dtype || *dtype == DType::none) fail("to is \"{}\", which is no supported type", text);
+  return *dtype;
+}
+std::vector<ValueId> expand_named(ExpandContext& e) {
+  return {e.b.add("Cast", {e.in(0)}, {{"to", onnx_code(named_type(e.node.attrs))}})};
 }
 
 // --- CastLike
@@ -190,6 +212,7 @@ std::vector<OpCase> bit_cast_cases() {
 
 constexpr AttrSpec kCastAttrs[] = {
     {"to", AttrType::integer, true}, {"saturate", AttrType::integer}, {"round_mode", AttrType::text}};
+constexpr AttrSpec kNamedAttrs[] = {{"to", AttrType::text, true}};
 constexpr AttrSpec kLikeAttrs[] = {{"saturate", AttrType::integer}, {"round_mode", AttrType::text}};
 constexpr AttrSpec kBitAttrs[] = {{"to", AttrType::integer, true}};
 constexpr Kernel kCast[] = {{.name = "simd", .accepts = accepts_simd, .run = run_simd},
@@ -207,6 +230,14 @@ const OpDef kOps[] = {
      .infer = infer_cast,
      .cpu = kCast,
      .cases = cast_cases},
+    {.name = "Cast",
+     .doc = "The form that names the dtype.",
+     .since = 1,
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .attributes = kNamedAttrs,
+     .infer = [](InferContext& c) { c.output(0, named_type(c.attrs), c.shape(0)); },
+     .expand = expand_named},
     {.name = "CastLike",
      .doc = "Cast to the dtype of another value.",
      .since = 15,

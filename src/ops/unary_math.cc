@@ -16,7 +16,7 @@ const OpDef kOps[] = {
     unary_op<fn::Ceil, UnaryMath::ceil, -9, 9>("Ceil", 1, "The integer not below."),
     unary_op<fn::Cos, UnaryMath::cos, -99, 99>("Cos", 7, "Cosine."),
     unary_op<fn::Cosh, NoVector{}, -9, 9>("Cosh", 9, "Hyperbolic cosine."),
-    unary_op<fn::Erf, UnaryMath::erf, -4, 4>("Erf", 9, "Gauss's error function."),
+    unary_op<fn::Erf, UnaryMath::erf, -4, 4, NumericTypes>("Erf", 9, "Gauss's error function."),
     unary_op<fn::Exp, UnaryMath::exp, -20, 20>("Exp", 1, "Exponential function."),
     unary_op<fn::Floor, UnaryMath::floor, -9, 9>("Floor", 1, "The integer not above."),
     unary_op<fn::Log, UnaryMath::log, 0, 50>("Log", 1, "Natural logarithm."),

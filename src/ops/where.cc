@@ -1,28 +1,38 @@
 // Where: elements of X where the condition holds, of Y elsewhere; all three broadcast.
 #include "ops/cpu/elementwise.h"
+#include "ops/cpu/typed_loops.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
 namespace {
 
-void run(const Call& c) {
+// fn(condition, x, y, out, n) over blocks of all three operands.
+template <typename Fn>
+void each_block(const Call& c, const Fn& fn) {
   const Broadcast& plan = c.as<BroadcastState>().plan;
   dispatch_size(c.inputs[1].dtype, [&]<typename T>() {
-    const bool* condition = c.inputs[0].as<bool>();
-    const T *x = c.inputs[1].as<T>(), *y = c.inputs[2].as<T>();
     T* out = c.outputs[0].as<T>();
     parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
-      bool choice[kBlock];
-      alignas(64) T left[kBlock], right[kBlock];
+      Blocks<bool, bool> condition(plan, 0, c.inputs[0].as<bool>());
+      Blocks<T, T> x(plan, 1, c.inputs[1].as<T>()), y(plan, 2, c.inputs[2].as<T>());
       for (int64_t i = begin; i < end; i += kBlock) {
         const int64_t n = std::min(kBlock, end - i);
-        const bool* p = block(plan, 0, condition, i, n, choice);
-        const T* q = block(plan, 1, x, i, n, left);
-        const T* r = block(plan, 2, y, i, n, right);
-        for (int64_t j = 0; j < n; ++j) out[i + j] = p[j] ? q[j] : r[j];
+        fn(condition.at(i, n), x.at(i, n), y.at(i, n), out + i, n);
       }
     });
+  });
+}
+
+void run_simd(const Call& c) {
+  each_block(c, []<typename T>(const bool* condition, const T* x, const T* y, T* out, int64_t n) {
+    select_n(sizeof(T), condition, x, y, out, n);
+  });
+}
+
+void run_reference(const Call& c) {
+  each_block(c, []<typename T>(const bool* condition, const T* x, const T* y, T* out, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) out[i] = condition[i] ? x[i] : y[i];
   });
 }
 
@@ -45,7 +55,8 @@ std::vector<OpCase> cases() {
           {"bool", {condition({9}), condition({9}), condition({})}, {}}};
 }
 
-constexpr Kernel kKernels[] = {{.name = "reference", .prepare = prepare_broadcast, .run = run}};
+constexpr Kernel kKernels[] = {{.name = "simd", .prepare = prepare_broadcast, .run = run_simd},
+                               {.name = "reference", .prepare = prepare_broadcast, .run = run_reference}};
 
 const OpDef kOps[] = {{.name = "Where",
                        .doc = "X where the condition holds, else Y.",

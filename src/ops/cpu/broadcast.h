@@ -97,4 +97,23 @@ const W* block(const Broadcast& b, int k, const T* data, int64_t position, int64
   return scratch;
 }
 
+// Operand k block after block; an operand of one element is spread out once.
+template <typename W, typename T>
+class Blocks {
+ public:
+  Blocks(const Broadcast& plan, int k, const T* data) : plan_(plan), k_(k), data_(data), fixed_(plan.scalar(k)) {
+    if (fixed_) std::fill_n(scratch_, kBlock, static_cast<W>(static_cast<Compute<T>>(*data)));
+  }
+  const W* at(int64_t position, int64_t n) {
+    return fixed_ ? scratch_ : block(plan_, k_, data_, position, n, scratch_);
+  }
+
+ private:
+  const Broadcast& plan_;
+  int k_;
+  const T* data_;
+  bool fixed_;
+  alignas(64) W scratch_[kBlock];
+};
+
 }  // namespace sparkpilot

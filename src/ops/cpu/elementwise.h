@@ -87,23 +87,6 @@ void map_nary(const Call& c, const Broadcast& plan, const Fn& fn) {
   });
 }
 
-// y = fn(x0, x1) as booleans.
-template <typename T, typename Fn>
-void map_compare(const Call& c, const Broadcast& plan, const Fn& fn) {
-  using W = Compute<T>;
-  const T *a = c.inputs[0].as<T>(), *b = c.inputs[1].as<T>();
-  bool* y = c.outputs[0].as<bool>();
-  parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) W left[kBlock], right[kBlock];
-    for (int64_t i = begin; i < end; i += kBlock) {
-      const int64_t n = std::min(kBlock, end - i);
-      const W* p = block(plan, 0, a, i, n, left);
-      const W* q = block(plan, 1, b, i, n, right);
-      for (int64_t j = 0; j < n; ++j) y[i + j] = fn(p[j], q[j]);
-    }
-  });
-}
-
 // Operand k's block as floats, where it is f32, f16 or bf16.
 const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t position, int64_t n, float* scratch);
 

@@ -40,8 +40,9 @@ ReducePlan::ReducePlan(const Shape& shape, uint32_t axes) {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kColumns = 256;    // outputs or elements taken at a time: a few blocks stay in the first-level cache
-constexpr int64_t kRowsInPart = 64;  // rows summed before they join the total, so that rounding does not pile up
+constexpr int64_t kColumns = 256;     // outputs or elements taken at a time: a few blocks stay in the first-level cache
+constexpr int64_t kDirectRun = 4096;  // elements of a run that is summed without blocks
+constexpr int64_t kRowsInPart = 64;   // rows summed before they join the total, so that rounding does not pile up
 
 float start(Reduce kind) {
   if (kind == Reduce::max) return -kInfinity;
@@ -95,8 +96,11 @@ void each_block(const ReducePlan& plan, const ConstView& x, int64_t base, float*
 }
 
 float reduce_one(Reduce kind, const ReducePlan& plan, const ConstView& x, int64_t base) {
-  alignas(64) float scratch[kColumns];
   const bool exponentials = kind == Reduce::log_sum_exp;
+  if (plan.single_run() && plan.inner() <= kDirectRun && x.dtype == DType::f32 && !exponentials) {
+    return static_cast<float>(finish(kind, of_run(kind, x.as<float>() + base, plan.inner()), plan.count()));
+  }
+  alignas(64) float scratch[kColumns];
   const Reduce first = exponentials ? Reduce::max : kind;
   float value = start(first);
   each_block(plan, x, base, scratch,
@@ -176,7 +180,8 @@ void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, cons
     parallel_for(plan.outputs(), grain, [&](int64_t begin, int64_t end) {
       for (int64_t o = begin; o < end; ++o) {
         const float value = reduce_one(kind, plan, x, plan.base(o));
-        floats_to(y.dtype, &value, y.data, o, 1);
+        if (y.dtype == DType::f32) y.as<float>()[o] = value;
+        else floats_to(y.dtype, &value, y.data, o, 1);
       }
     });
     return;

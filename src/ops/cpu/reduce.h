@@ -24,6 +24,7 @@ class ReducePlan {
 
   // The input offset of the group'th output (inner_reduced) or of the group'th row of inner() outputs.
   int64_t base(int64_t group) const {
+    if (kept_.rank <= 1) return group * kept_.strides[0];  // no division
     int64_t offset = 0;
     for (int d = kept_.rank - 1; d >= 0; --d) {
       offset += group % kept_.dims[at(d)] * kept_.strides[at(d)];
@@ -32,6 +33,8 @@ class ReducePlan {
     return offset;
   }
 
+  // An output is made of one run.
+  bool single_run() const { return reduced_.rank == 0 && count_ > 0; }
   // Calls fn(offset) for every run that is reduced into the outputs at `base`: none where count() is 0.
   template <typename Fn>
   void each_run(int64_t base, Fn&& fn) const {

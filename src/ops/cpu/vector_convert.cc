@@ -1,5 +1,7 @@
 #include "ops/cpu/vector_math.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/vector_convert.cc"
 #include "hwy/foreach_target.h"
@@ -76,23 +78,6 @@ void to_bfloat16_impl(const float* in, BFloat16* out, int64_t n) {
   for (; i < n; ++i) out[i] = BFloat16(in[i]);
 }
 
-template <typename T>
-HWY_INLINE void from_integer(const T* in, float* out, int64_t n) {
-  const hn::ScalableTag<float> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const hn::Rebind<T, decltype(d)> dt;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    if constexpr (sizeof(T) == 4) hn::StoreU(hn::ConvertTo(d, hn::LoadU(dt, in + i)), d, out + i);
-    else hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(dt, in + i))), d, out + i);
-  }
-  for (; i < n; ++i) out[i] = static_cast<float>(in[i]);
-}
-void from_u8_impl(const uint8_t* in, float* out, int64_t n) { from_integer(in, out, n); }
-void from_i8_impl(const int8_t* in, float* out, int64_t n) { from_integer(in, out, n); }
-void from_i32_impl(const int32_t* in, float* out, int64_t n) { from_integer(in, out, n); }
-
 #undef SPARKPILOT_HARDWARE_HALF
 
 }  // namespace
@@ -101,17 +86,12 @@ void from_i32_impl(const int32_t* in, float* out, int64_t n) { from_integer(in, 
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <algorithm>
-
 namespace sparkpilot {
 
 HWY_EXPORT(from_half_impl);
 HWY_EXPORT(to_half_impl);
 HWY_EXPORT(from_bfloat16_impl);
 HWY_EXPORT(to_bfloat16_impl);
-HWY_EXPORT(from_u8_impl);
-HWY_EXPORT(from_i8_impl);
-HWY_EXPORT(from_i32_impl);
 
 void half_to_float_n(const Half* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_half_impl)(in, out, n); }
 void float_to_half_n(const float* in, Half* out, int64_t n) { HWY_DYNAMIC_DISPATCH(to_half_impl)(in, out, n); }
@@ -121,9 +101,6 @@ void bfloat16_to_float_n(const BFloat16* in, float* out, int64_t n) {
 void float_to_bfloat16_n(const float* in, BFloat16* out, int64_t n) {
   HWY_DYNAMIC_DISPATCH(to_bfloat16_impl)(in, out, n);
 }
-void u8_to_float_n(const uint8_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_u8_impl)(in, out, n); }
-void i8_to_float_n(const int8_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_i8_impl)(in, out, n); }
-void i32_to_float_n(const int32_t* in, float* out, int64_t n) { HWY_DYNAMIC_DISPATCH(from_i32_impl)(in, out, n); }
 
 void floats_from(DType dtype, const void* data, int64_t at, float* out, int64_t n) {
   switch (dtype) {

@@ -341,19 +341,6 @@ TEST(VectorMath, ConversionsMatchTheScalarOnes) {
         ASSERT_EQ(brains[i].bits, float_to_bfloat16(xs[i])) << xs[i];
       }
     }
-    std::vector<uint8_t> bytes(300);
-    std::vector<int8_t> chars(300);
-    std::vector<int32_t> words(300);
-    for (size_t i = 0; i < 300; ++i) {
-      bytes[i] = static_cast<uint8_t>(i), chars[i] = static_cast<int8_t>(i);
-      words[i] = static_cast<int32_t>(i * 987654321u);
-    }
-    u8_to_float_n(bytes.data(), out.data(), 300);
-    for (size_t i = 0; i < 300; ++i) ASSERT_EQ(out[i], bytes[i]);
-    i8_to_float_n(chars.data(), out.data(), 300);
-    for (size_t i = 0; i < 300; ++i) ASSERT_EQ(out[i], chars[i]);
-    i32_to_float_n(words.data(), out.data(), 300);
-    for (size_t i = 0; i < 300; ++i) ASSERT_EQ(out[i], static_cast<float>(words[i]));
   });
 }
 
