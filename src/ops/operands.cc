@@ -28,12 +28,6 @@ std::vector<int> distinct_axes(std::span<const int64_t> axes, int rank) {
   return out;
 }
 
-void expect_same_dtype(const InferContext& c, int a, int b) {
-  if (c.dtype(a) != c.dtype(b)) {
-    fail("inputs {} and {} are {} and {}, expected one type", a, b, name(c.dtype(a)), name(c.dtype(b)));
-  }
-}
-
 void expect_index_dtype(const InferContext& c, int i) {
   if (c.dtype(i) != DType::i32 && c.dtype(i) != DType::i64) {
     fail("input {} is {}, expected i32 or i64", i, name(c.dtype(i)));

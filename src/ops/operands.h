@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ops/expect.h"
 
 namespace sparkpilot {
 
@@ -18,9 +19,6 @@ int64_t scalar_operand(const InferContext& c, int i);
 // Axes counted from the end where negative, as indices in [0, rank), in the order given; fails (user) on one outside
 // or one that comes twice.
 std::vector<int> distinct_axes(std::span<const int64_t> axes, int rank);
-
-// Fails (user) unless inputs a and b have one dtype.
-void expect_same_dtype(const InferContext& c, int a, int b);
 
 // Indices are i32 or i64; fails (user) on another dtype.
 void expect_index_dtype(const InferContext& c, int i);
