@@ -30,6 +30,7 @@ void run_passes(Graph& graph, const PassOptions& options = {});
 // --- single passes (unit tests call them directly)
 int expand_ops(Graph& graph);          // ops without kernels become the simpler ops they are defined by
 int fold_constants(Graph& graph);      // nodes on constants, and shapes; no constant larger than what it replaces
+int inline_branches(Graph& graph);     // the branch of an If that a constant chooses (a part of folding)
 int share_common(Graph& graph);        // equal pure nodes on equal inputs are one
 int drop_dead(Graph& graph);           // what no output or state needs
 int simplify_algebra(Graph& graph);    // x*1, x+0, double Transpose, Reshape of Reshape, Cast to its own type

@@ -159,9 +159,10 @@ int expand_ops(Graph& graph) {
 }
 
 int fold_constants(Graph& graph) {
-  int changes = fold_once(graph);
-  // A folded operand makes shapes known, which lets old forms behind it expand, which may be folded again.
-  while (expand_ops(graph) > 0) changes += 1 + fold_once(graph);
+  int changes = inline_branches(graph) + fold_once(graph);
+  // A folded operand makes shapes and conditions known: old forms behind it expand, branches are chosen, and what they
+  // hold may be folded again.
+  while (const int more = expand_ops(graph) + inline_branches(graph)) changes += more + fold_once(graph);
   return changes;
 }
 

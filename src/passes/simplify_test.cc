@@ -2,7 +2,7 @@
 
 #include "ir/infer.h"
 #include "ir/interpret.h"
-#include "passes/pass.h"
+#include "passes/test_graph.h"
 
 namespace sparkpilot {
 namespace {
@@ -28,6 +28,48 @@ TEST(Simplify, ExpandsBehindFoldedShapes) {
   const auto got = interpret(g, {&input, 1});
   EXPECT_EQ(got[0].shape(), expected[0].shape());
   EXPECT_FLOAT_EQ(got[0].data<float>()[0], 1 / 12.f);
+}
+
+// x -> softmax(x) + 2, or x itself; `inner` goes in place of the sum where it is given.
+std::shared_ptr<const Graph> branch(bool identity, std::shared_ptr<const Graph> inner = nullptr) {
+  testing::Net net;
+  const ValueId x = net.input("x", Shape{2, 3});
+  if (identity) {
+    net.output(x);
+  } else if (inner) {
+    const ValueId yes = net.b.constant(Tensor::scalar(true));
+    net.output(net.op("If", {yes, x}, {{"then_branch", inner}, {"else_branch", inner}, {"captures", int64_t{1}}}));
+  } else {
+    net.output(net.op("Add", {net.op("Softmax", {x}), net.scalar(2)}));
+  }
+  return std::make_shared<const Graph>(std::move(net.graph));
+}
+
+// The condition comes out of shape arithmetic, and the branch holds an If of its own.
+TEST(Simplify, WritesOutTheBranchThatAConstantChooses) {
+  for (const int64_t rank : {2, 3}) {
+    testing::Net net;
+    const ValueId x = net.input("x", Shape{2, 3});
+    const ValueId rank_of_x = net.op("Size", {net.op("Shape", {x})});
+    const ValueId condition = net.op("Equal", {rank_of_x, net.b.constant(Tensor::scalar(rank))});
+    const ValueId y = net.op(
+        "If", {condition, x},
+        {{"then_branch", branch(false, branch(false))}, {"else_branch", branch(true)}, {"captures", int64_t{1}}});
+    net.output(net.op("Mul", {y, net.scalar(3)}));
+    EXPECT_GT(testing::run_and_compare(net.graph, fold_constants, 0), 0);
+    EXPECT_EQ(testing::count(net.graph, "If"), 0);
+    EXPECT_EQ(testing::count(net.graph, "Softmax"), rank == 2);
+    EXPECT_TRUE(net.graph.value(net.graph.outputs()[0].value).shape.has_value());
+  }
+}
+
+TEST(Simplify, KeepsAnIfWhoseConditionIsAnInput) {
+  testing::Net net;
+  const ValueId x = net.input("x", Shape{2, 3}), condition = net.input("c", Shape{}, DType::boolean);
+  net.output(net.op("If", {condition, x},
+                    {{"then_branch", branch(false)}, {"else_branch", branch(true)}, {"captures", int64_t{1}}}));
+  EXPECT_EQ(inline_branches(net.graph), 0);
+  EXPECT_EQ(testing::count(net.graph, "If"), 1);
 }
 
 }  // namespace
