@@ -42,7 +42,8 @@ Declared read_type(const onnx::ValueInfoProto& info) {
   }
   out.dims.emplace();
   for (const auto& dim : shape.dim()) {
-    if (dim.has_dim_value() && dim.dim_value() < 0) fail("dimension {} is negative", dim.dim_value());
+    // Some exporters write -1 for a size that is open.
+    if (dim.has_dim_value() && dim.dim_value() < -1) fail("dimension {} is negative", dim.dim_value());
     out.dims->push_back({dim.has_dim_value() ? dim.dim_value() : -1, dim.dim_param()});
   }
   return out;

@@ -48,6 +48,16 @@ TEST(Import, DynamicDimensionsKeepTheirNames) {
   EXPECT_EQ(x.declared->at(1).size, 3);
 }
 
+// Some exporters write an open size so.
+TEST(Import, MinusOneIsAnOpenDimension) {
+  onnx::ModelProto model = add_model();
+  auto* type = model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
+  type->mutable_shape()->mutable_dim(0)->set_dim_value(-1);
+  const Graph graph = import_proto(model);
+  EXPECT_EQ(graph.value(graph.inputs()[0]).declared->at(0).size, -1);
+  EXPECT_EQ(run_floats(graph, {floats({10, 20})}), (Floats{11, 22}));
+}
+
 TEST(Import, InitializersAmongTheInputsAreConstants) {
   onnx::ModelProto model = add_model();
   add_input(model.mutable_graph(), "w", {2});
