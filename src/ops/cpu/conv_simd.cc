@@ -28,8 +28,8 @@ bool is_pointwise(const Window& w) {
 
 // 1x1 at stride 1 multiplies the image's rows as they lie.
 Way way_of(const ConvShape& s) {
-  const bool one_each = s.groups > 1 && s.groups == s.in_channels && s.groups == s.out_channels;
-  if (one_each && s.window.kernel[0] * s.window.kernel[1] <= kDepthwiseKernelRows) return Way::depthwise;
+  const bool one_each = s.groups > 1 && s.groups == s.in_channels;
+  if (one_each && s.out_channels <= 2 * s.in_channels && s.window.kernel[0] * s.window.kernel[1] <= kDepthwiseKernelRows) return Way::depthwise;
   return s.groups == 1 && is_pointwise(s.window) ? Way::rows : Way::image;
 }
 

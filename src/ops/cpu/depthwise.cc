@@ -31,6 +31,19 @@ struct Row {
   int64_t taps[kDepthwiseKernelRows];
 };
 
+// The image's values for a vector of output channels. Doubled: each of the image's channels feeds two outputs in a row.
+template <bool kDoubled>
+HWY_INLINE V load(const float* from) {
+  const D d;
+  if constexpr (kDoubled && kLanes > 1) {
+    const hn::Half<D> half;
+    const hn::Rebind<uint64_t, decltype(half)> pairs;
+    const auto low = hn::PromoteTo(pairs, hn::BitCast(hn::RebindToUnsigned<decltype(half)>(), hn::LoadU(half, from)));
+    return hn::BitCast(d, hn::Or(low, hn::ShiftLeft<32>(low)));
+  }
+  return hn::LoadU(d, from);
+}
+
 // Calls fn(channel, where its weights begin, channels that count) for vectors of channels.
 template <typename Fn>
 HWY_INLINE void for_channels(const Row& row, const Fn& fn) {
@@ -60,7 +73,7 @@ HWY_INLINE void store(const Row& row, int64_t ow, int64_t c, int64_t channels, c
 
 // kPixels neighbours under a kernel kKernel wide: each pixel of x is loaded once for all the sums it enters. At the
 // border (kBorder) the first and last pixels may lie outside, fewer than the kernel is wide.
-template <int kPixels, int kKernel, int kStride, bool kBorder>
+template <bool kDoubled, int kPixels, int kKernel, int kStride, bool kBorder>
 HWY_NOINLINE void tile(const Row& row, int64_t ow) {
   constexpr int kSpan = (kPixels - 1) * kStride + kKernel;
   const D d;
@@ -75,7 +88,7 @@ HWY_NOINLINE void tile(const Row& row, int64_t ow) {
     HWY_UNROLL(8)
     for (int t = 1; t < kPixels; ++t) sums[t] = sums[0];
     for (int j = 0; j < kernel_rows; ++j) {
-      const float* from = row.image[j] + start * step + c;
+      const float* from = row.image[j] + start * step + (kDoubled ? c / 2 : c);
       const float* tap = weights + row.taps[j];
       V taps[kKernel];
       HWY_UNROLL(8)
@@ -84,7 +97,7 @@ HWY_NOINLINE void tile(const Row& row, int64_t ow) {
       for (int i = 0; i < kSpan; ++i) {
         if (kBorder && i < kKernel - 1 && i < first) continue;
         if (kBorder && i > kSpan - kKernel && i >= last) continue;
-        const V v = hn::LoadU(d, from + i * step);
+        const V v = load<kDoubled>(from + i * step);
         HWY_UNROLL(8)
         for (int k = 0; k < kKernel; ++k) {
           const int t = (i - k) / kStride;
@@ -97,6 +110,7 @@ HWY_NOINLINE void tile(const Row& row, int64_t ow) {
 }
 
 // Any kernel, one pixel.
+template <bool kDoubled>
 void pixel(const Row& row, int64_t ow) {
   const D d;
   const Window& w = row.s.window;
@@ -105,53 +119,55 @@ void pixel(const Row& row, int64_t ow) {
   for_channels(row, [&](int64_t c, const float* weights, int64_t channels) HWY_ATTR {
     V sum[1] = {row.out.bias ? hn::LoadU(d, row.out.bias + c) : hn::Zero(d)};
     for (int j = 0; j < row.kernel_rows; ++j) {
-      const float* from = row.image[j] + start * row.s.x.w + c;
+      const float* from = row.image[j] + start * row.s.x.w + (kDoubled ? c / 2 : c);
       const float* tap = weights + row.taps[j];
       for (int64_t k = kw.begin; k < kw.end; ++k) {
-        sum[0] = hn::MulAdd(hn::LoadU(d, from + k * step), hn::LoadU(d, tap + k * kPanel), sum[0]);
+        sum[0] = hn::MulAdd(load<kDoubled>(from + k * step), hn::LoadU(d, tap + k * kPanel), sum[0]);
       }
     }
     store(row, ow, c, channels, sum);
   });
 }
 
-template <int kPixels, int kKernel, int kStride>
+template <bool kDoubled, int kPixels, int kKernel, int kStride>
 HWY_INLINE void tile_at(const Row& row, int64_t ow) {
   const Window& w = row.s.window;
   const int64_t start = ow * kStride - w.pad_begin[2];
   if (start >= 0 && start + (kPixels - 1) * kStride + kKernel <= w.in[2]) {
-    tile<kPixels, kKernel, kStride, false>(row, ow);
+    tile<kDoubled, kPixels, kKernel, kStride, false>(row, ow);
   } else {
-    tile<kPixels, kKernel, kStride, true>(row, ow);
+    tile<kDoubled, kPixels, kKernel, kStride, true>(row, ow);
   }
 }
 
-template <int kKernel, int kStride>
+template <bool kDoubled, int kKernel, int kStride>
 void tiles(const Row& row) {
   const int64_t size = row.s.window.out[2];
   int64_t ow = 0;
-  for (; ow + 8 <= size; ow += 8) tile_at<8, kKernel, kStride>(row, ow);
+  for (; ow + 8 <= size; ow += 8) tile_at<kDoubled, 8, kKernel, kStride>(row, ow);
   if (ow + 4 <= size) {
-    tile_at<4, kKernel, kStride>(row, ow);
+    tile_at<kDoubled, 4, kKernel, kStride>(row, ow);
     ow += 4;
   }
   if (ow + 2 <= size) {
-    tile_at<2, kKernel, kStride>(row, ow);
+    tile_at<kDoubled, 2, kKernel, kStride>(row, ow);
     ow += 2;
   }
-  if (ow < size) tile_at<1, kKernel, kStride>(row, ow);
+  if (ow < size) tile_at<kDoubled, 1, kKernel, kStride>(row, ow);
 }
 
+template <bool kDoubled>
 void one_row(const Row& row) {
   const Window& w = row.s.window;
   const bool plain = w.dilation[2] == 1 && w.pad_begin[2] < w.kernel[2] && w.pad_end[2] < w.kernel[2];
   const int64_t kernel = plain ? w.kernel[2] : 0, stride = w.stride[2];
-  if (kernel == 3 && stride == 1) return tiles<3, 1>(row);
-  if (kernel == 3 && stride == 2) return tiles<3, 2>(row);
-  if (kernel == 5 && stride == 1) return tiles<5, 1>(row);
-  if (kernel == 5 && stride == 2) return tiles<5, 2>(row);
-  if (kernel == 7 && stride == 1) return tiles<7, 1>(row);
-  for (int64_t ow = 0; ow < w.out[2]; ++ow) pixel(row, ow);
+  if (kernel == 3 && stride == 1) return tiles<kDoubled, 3, 1>(row);
+  if (kernel == 3 && stride == 2) return tiles<kDoubled, 3, 2>(row);
+  if (kernel == 5 && stride == 1) return tiles<kDoubled, 5, 1>(row);
+  if (kernel == 5 && stride == 2) return tiles<kDoubled, 5, 2>(row);
+  if (kernel == 7 && stride == 1) return tiles<kDoubled, 7, 1>(row);
+  if (kernel == 7 && stride == 2) return tiles<kDoubled, 7, 2>(row);
+  for (int64_t ow = 0; ow < w.out[2]; ++ow) pixel<kDoubled>(row, ow);
 }
 
 // Channels that are done together: the rows under the kernel should stay in the first cache, and the memory be read in
@@ -190,7 +206,7 @@ void depthwise_impl(const float* x, const ConvShape& s, const PanelMatrix& weigh
               .first_channel = c,
               .last_channel = std::min(s.out_channels, c + chunk)};
       find_kernel_rows(row, x + n * s.x.n, od * w.stride[0] - w.pad_begin[0], oh * w.stride[1] - w.pad_begin[1]);
-      one_row(row);
+      s.out_channels == s.in_channels ? one_row<false>(row) : one_row<true>(row);
     }
   }
 }

@@ -1,4 +1,4 @@
-// The project's own depthwise convolution: f32 images with channels last, one filter a channel.
+// The project's own depthwise convolution: f32 images with channels last, one or two filters a channel.
 #pragma once
 
 #include "ops/cpu/tile_gemm.h"
