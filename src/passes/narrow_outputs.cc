@@ -206,14 +206,12 @@ bool Narrower::separate(NodeId split, size_t output) {
   const int64_t size = edit_.shape(parts[output])[axis];
   const ValueId own = range(output == 0 ? 0 : shape[axis] - size, size);
   const ValueId rest = range(output == 0 ? size : 0, shape[axis] - size);
-  int64_t offset = 0;
   std::vector<int64_t> sizes;
   std::vector<ValueId> others;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i == output) continue;
     sizes.push_back(edit_.shape(parts[i])[axis]);
     others.push_back(parts[i]);
-    offset += sizes.back();
   }
   if (others.size() == 1) {
     edit_.replace(others[0], rest);

@@ -55,12 +55,19 @@ void write_arrays(const fs::path& folder) {
   save_npy(folder / "empty.npy", Tensor(DType::i64, Shape{0, 2}).view());
 }
 
+// Each case twice: as it is, and with its data as constants.
 void write_cases(const fs::path& cases, const fs::path& folder) {
   constexpr size_t kLargest = 16384;
+  const auto write_small = [&](const std::string& name, const onnx::ModelProto& model) {
+    const std::string bytes = model.SerializeAsString();
+    if (bytes.size() <= kLargest) write(folder / name, bytes);
+  };
   for (const auto& entry : fs::recursive_directory_iterator(cases)) {
     if (entry.path().filename() != "model.onnx") continue;
     onnx::ModelProto model;
     model.ParseFromString(read_file(entry.path()));
+    const std::string name = entry.path().parent_path().filename().string();
+    write_small(name + ".onnx", model);
     const fs::path data = entry.path().parent_path() / "test_data_set_0";
     for (int i = 0; i < model.graph().input_size(); ++i) {
       const fs::path path = data / fmt::format("input_{}.pb", i);
@@ -69,9 +76,7 @@ void write_cases(const fs::path& cases, const fs::path& folder) {
       tensor.set_name(model.graph().input(i).name());
       *model.mutable_graph()->add_initializer() = tensor;
     }
-    const std::string bytes = model.SerializeAsString();
-    const std::string name = entry.path().parent_path().filename().string();
-    if (bytes.size() <= kLargest) write(folder / (name + ".onnx"), bytes);
+    write_small(name + "_with_data.onnx", model);
   }
 }
 
@@ -86,9 +91,10 @@ int main(int argc, char** argv) {
   const fs::path root = argv[1];
   for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz"})
     fs::create_directories(root / target);
-  sparkpilot::write_models(root / "import_fuzz");
-  sparkpilot::write_models(root / "run_fuzz");
-  if (argc == 3) sparkpilot::write_cases(argv[2], root / "run_fuzz");
+  for (const char* target : {"import_fuzz", "run_fuzz"}) {
+    sparkpilot::write_models(root / target);
+    if (argc == 3) sparkpilot::write_cases(argv[2], root / target);
+  }
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
   return 0;

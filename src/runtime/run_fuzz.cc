@@ -1,5 +1,6 @@
-// Any bytes as a model, run on small inputs: results or an Error, never anything else. Its seeds are ONNX's own cases
-// where they are at hand, so every op meets attributes and operands that make no sense.
+// Any bytes as a model, run on small inputs by the interpreter and by a session: results or an Error, never anything
+// else. Its seeds are ONNX's own cases where they are at hand, so every op and pass meets attributes and operands that
+// make no sense.
 #include <cstddef>
 #include <cstdint>
 
@@ -8,6 +9,7 @@
 #include "ir/interpret.h"
 #include "ir/op.h"
 #include "onnx/import.h"
+#include "runtime/session.h"
 
 namespace sparkpilot {
 namespace {
@@ -69,6 +71,12 @@ bool is_small(const Graph& graph) {
   return flops < kMostFlops;
 }
 
+void run_session(const Graph& graph, const std::vector<Tensor>& inputs) {
+  Session session(graph, {.threads = 1});
+  for (size_t i = 0; i < inputs.size(); ++i) session.set_input(session.inputs()[i].name, inputs[i].view());
+  session.run();
+}
+
 void run(std::span<const std::byte> bytes) {
   Graph graph = parse_onnx(bytes, "fuzz.onnx");
   const std::vector<Tensor> inputs = make_inputs(graph);
@@ -81,8 +89,10 @@ void run(std::span<const std::byte> bytes) {
   }
   infer(bound);
   if (!is_small(bound)) return;
-  interpret(bound, inputs);
   interpret(bound, inputs, nullptr, "reference");
+  interpret(bound, inputs);
+  run_session(graph, inputs);
+  run_session(bound, inputs);
 }
 
 }  // namespace
