@@ -9,17 +9,6 @@
 namespace sparkpilot {
 namespace {
 
-std::vector<Tensor> results(Session& session) {
-  std::vector<Tensor> out;
-  for (const TensorInfo& info : session.outputs()) {
-    const ConstView view = session.output(info.name);
-    Tensor copy(view.dtype, view.shape);
-    std::memcpy(copy.raw(), view.data, static_cast<size_t>(view.bytes()));
-    out.push_back(std::move(copy));
-  }
-  return out;
-}
-
 bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
@@ -37,9 +26,9 @@ TEST(Determinism, SameBitsTwiceAndForAnyNumberOfThreads) {
       Session session(network.load(), {.threads = threads});
       testing::fill_inputs(session, 5);
       session.run();
-      const std::vector<Tensor> once = results(session);
+      const std::vector<Tensor> once = testing::results(session);
       session.run();
-      EXPECT_TRUE(same_bits(once, results(session))) << threads << " threads, second run";
+      EXPECT_TRUE(same_bits(once, testing::results(session))) << threads << " threads, second run";
       if (first.empty()) first = once;
       EXPECT_TRUE(same_bits(first, once)) << threads << " threads against 1";
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -59,6 +60,18 @@ inline void fill_inputs(Session& session, uint64_t seed) {
       store_element(view.dtype, view.data, i, value);
     }
   }
+}
+
+// Copies of a session's outputs.
+inline std::vector<Tensor> results(Session& session) {
+  std::vector<Tensor> out;
+  for (const TensorInfo& info : session.outputs()) {
+    const ConstView view = session.output(info.name);
+    Tensor copy(view.dtype, view.shape);
+    std::memcpy(copy.raw(), view.data, static_cast<size_t>(view.bytes()));
+    out.push_back(std::move(copy));
+  }
+  return out;
 }
 
 }  // namespace sparkpilot::testing
