@@ -66,8 +66,10 @@ void expand_misfits(Graph& graph, int opset) {
             fmt::format("{} has no form in ONNX's opset {} (node \"{}\")", qualified(op), opset, graph.label(id)));
       }
       if (!expand_node(graph, id, opset)) {
-        fail("{}: cannot be written in ONNX's opset {} before its input shapes are known (node \"{}\")", qualified(op),
-             opset, graph.label(id));
+        fail(
+            "{}: cannot be written in ONNX's opset {} before its input shapes are known: simplify the model, and give "
+            "its open dimensions sizes (node \"{}\")",
+            qualified(op), opset, graph.label(id));
       }
       changed = true;
     }
