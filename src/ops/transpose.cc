@@ -54,6 +54,8 @@ std::vector<OpCase> cases() {
           {"to_channels_first", {CaseInput::of({2, 5, 7, 19}, DType::f16)}, perm({0, 3, 1, 2})},
           {"heads", {CaseInput::of({2, 9, 4, 8})}, perm({0, 2, 1, 3})},
           {"bytes", {CaseInput::range({37, 41}, -9, 9, DType::i8)}, perm({1, 0})},
+          {"camera", {CaseInput::range({1, 24, 5, 27}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
+          {"narrow", {CaseInput::of({70, 3})}, perm({1, 0})},
           {"packed", {CaseInput::range({3, 5}, -8, 7, DType::i4)}, perm({-1, -2})},
           {"empty", {CaseInput::of({3, 0, 2})}, {}},
           {"scalar", {CaseInput::of({})}, {}}};

@@ -29,7 +29,9 @@ bool is_pointwise(const Window& w) {
 // 1x1 at stride 1 multiplies the image's rows as they lie.
 Way way_of(const ConvShape& s) {
   const bool one_each = s.groups > 1 && s.groups == s.in_channels;
-  if (one_each && s.out_channels <= 2 * s.in_channels && s.window.kernel[0] * s.window.kernel[1] <= kDepthwiseKernelRows) return Way::depthwise;
+  if (one_each && s.out_channels <= 2 * s.in_channels &&
+      s.window.kernel[0] * s.window.kernel[1] <= kDepthwiseKernelRows)
+    return Way::depthwise;
   return s.groups == 1 && is_pointwise(s.window) ? Way::rows : Way::image;
 }
 
@@ -55,8 +57,7 @@ bool conv_simd_wins(const Problem& p) {
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
   const Window& w = s.window;
   if (way_of(s) == Way::depthwise) {
-    return w.dilation[2] == 1 &&
-           ((w.kernel[2] == 3 && w.stride[2] == 1) || w.kernel[2] == 5 || (w.kernel[2] == 7 && w.stride[2] == 1));
+    return w.dilation[2] == 1 && w.stride[2] <= 2 && (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7);
   }
   // Small maps: oneDNN cuts along columns of pixels, of which there are too few.
   const int64_t rows = s.batch * w.out_size();

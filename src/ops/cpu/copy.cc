@@ -197,16 +197,18 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
       for (int64_t a = a0; a < a1; ++a) store<T>(to + b * to_row + a * kSize, load<T>(from + a * from_row + b * kSize));
     }
   };
-  const int64_t a_full = a_count / kLanes * kLanes, b_full = b_begin + (b_end - b_begin) / kLanes * kLanes;
-  for (int64_t a0 = 0; a0 < a_full; a0 += kTile) {
-    for (int64_t b = b_begin; b < b_full; b += kLanes) {
-      for (int64_t a = a0; a < std::min(a0 + kTile, a_full); a += kLanes) {
-        Lanes<T>::transpose(from + a * from_row + b * kSize, from_row, to + b * to_row + a * kSize, to_row);
+  const int64_t b_count = b_end - b_begin;
+  if (a_count < kLanes || b_count < kLanes) return scalar(0, a_count, b_begin, b_end);
+  // The last square of a side that is no multiple of a square's lies over the one before it.
+  for (int64_t a0 = 0; a0 < a_count; a0 += kTile) {
+    for (int64_t b = 0; b < b_count; b += kLanes) {
+      const int64_t row = b_begin + std::min(b, b_count - kLanes);
+      for (int64_t i = a0; i < std::min(a0 + kTile, a_count); i += kLanes) {
+        const int64_t a = std::min(i, a_count - kLanes);
+        Lanes<T>::transpose(from + a * from_row + row * kSize, from_row, to + row * to_row + a * kSize, to_row);
       }
     }
   }
-  scalar(a_full, a_count, b_begin, b_full);
-  scalar(0, a_count, b_full, b_end);
 }
 
 template <typename T>
