@@ -77,15 +77,34 @@ double best_rate(int repeats, double work, const auto& body) {
   return best;
 }
 
-uint64_t sum_words(const uint64_t* words, size_t count) {
-  typedef uint64_t V __attribute__((vector_size(64), aligned(8)));
-  V a{}, b{}, c{}, d{};
-  for (size_t i = 0; i + 32 <= count; i += 32) {
-    const V* at = reinterpret_cast<const V*>(words + i);
-    a += at[0], b += at[1], c += at[2], d += at[3];
-  }
-  const V sum = a + b + c + d;
-  return sum[0] + sum[1];
+// Eight independent sums of the widest registers: loads alone set the pace.
+#define SPARKPILOT_SUM_LOOP(bytes)                                    \
+  typedef uint64_t V __attribute__((vector_size(bytes), aligned(8))); \
+  V a0{}, a1{}, a2{}, a3{}, a4{}, a5{}, a6{}, a7{};                   \
+  constexpr size_t kStep = 8 * sizeof(V) / sizeof(uint64_t);          \
+  for (size_t i = 0; i + kStep <= count; i += kStep) {                \
+    const V* at = reinterpret_cast<const V*>(words + i);              \
+    a0 += at[0], a1 += at[1], a2 += at[2], a3 += at[3];               \
+    a4 += at[4], a5 += at[5], a6 += at[6], a7 += at[7];               \
+  }                                                                   \
+  const V sum = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7;                \
+  return sum[0] + sum[1]
+
+using SumFn = uint64_t (*)(const uint64_t* words, size_t count);
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) uint64_t sum_512(const uint64_t* words, size_t count) { SPARKPILOT_SUM_LOOP(64); }
+__attribute__((target("avx2"))) uint64_t sum_256(const uint64_t* words, size_t count) { SPARKPILOT_SUM_LOOP(32); }
+#endif
+uint64_t sum_128(const uint64_t* words, size_t count) { SPARKPILOT_SUM_LOOP(16); }
+#undef SPARKPILOT_SUM_LOOP
+
+SumFn best_sum() {
+#if defined(__x86_64__)
+  if (cpu_features().avx512) return sum_512;
+  if (cpu_features().avx2) return sum_256;
+#endif
+  return sum_128;
 }
 
 Peak measure(int threads) {
@@ -102,6 +121,7 @@ Peak measure(int threads) {
   // 128 MiB: more than the last-level caches of the machines this is for.
   const std::vector<uint64_t> data(size_t{16} << 20, 1);
   std::vector<uint64_t> sums(static_cast<size_t>(threads) * 64);
+  const SumFn sum_words = best_sum();
   const auto read_all = [&](size_t words_each, int passes) {
     parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {

@@ -3,7 +3,7 @@
 // The table is filled by the room `ops` (src/ops/<name>.cc and one line in list.inc). Passes, inference, gradients and
 // the runtime ask the table and its traits; none of them compares an op's name, except where it recognises a pattern.
 //
-// Internal ops (domain "sparkpilot") that passes make and kernels serve:
+// Internal ops (domain "sparkpilot") are what passes make; docs/ops.md lists them all. Fusion makes two of them:
 //   Conv   ONNX's Conv and, besides, `channels_last` (images and outputs N, spatial, C; weights stay O, I/g, spatial)
 //          and `epilogue`. Inputs: X, W, bias or absent, then the epilogue's operands.
 //   Gemm   Y[..., M, N] = A[..., M, K] x B + bias[N], B [K, N], or [N, K] with `transB` = 1, and `epilogue`.
