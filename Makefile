@@ -36,10 +36,10 @@ fuzz: ## every fuzz target for 60 seconds (SECONDS_EACH=n changes that)
 	@scripts/install_deps.sh build fuzz
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),60)
 
-sanitize: deps ## all unit tests under the address and undefined-behaviour sanitizers
+sanitize: deps ## unit, conformance and end-to-end tests under the address and undefined-behaviour sanitizers
 	@$(CONFIGURE) --preset sanitize
 	@cmake --build build-asan -j $(JOBS)
-	@ctest --test-dir build-asan -L unit -j $(JOBS) --output-on-failure
+	@ctest --test-dir build-asan -LE '^(peers|gpu)$$' -j $(JOBS) --output-on-failure
 
 cross: ## build for aarch64 and run the unit tests under qemu
 	@scripts/install_deps.sh build cross

@@ -188,7 +188,8 @@ TEST(HostileNodes, AreComputedOrRefused) {
   int computed = 0, refused = 0;
   for (const OpDef* op : all_ops()) {
     if (op->cpu.empty() || !op->cases || !op->infer || has_body(*op)) continue;
-    uint64_t seed = 1;
+    // Other damage by --gtest_random_seed=N.
+    uint64_t seed = 1 + 100'000 * static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
     for (const OpCase& op_case : op->cases()) {
       for (int i = 0; i < 60; ++i, ++seed) {
         SCOPED_TRACE(qualified(*op) + " case " + op_case.name + " seed " + std::to_string(seed));

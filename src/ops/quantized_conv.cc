@@ -64,7 +64,7 @@ void check_byte(const InferContext& c, int i) {
 // `count` 0: one element; else one element or that many.
 void check_parameter(const InferContext& c, int i, int64_t count) {
   const int64_t elements = c.shape(i).elements();
-  if (elements != 1 && elements != count) {
+  if (elements != 1 && (count == 0 || elements != count)) {
     fail("input {} has shape {}, expected one element{}", i, c.shape(i).str(),
          count ? fmt::format(" or {}", count) : std::string());
   }
