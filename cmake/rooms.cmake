@@ -17,7 +17,7 @@ endif()
 
 function(sparkpilot_flags target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_compile_options(${target} PRIVATE ${SPARKPILOT_WARNINGS} ${SPARKPILOT_SANITIZE_FLAGS})
+  target_compile_options(${target} PRIVATE ${SPARKPILOT_WARNINGS} ${SPARKPILOT_NUMERICS} ${SPARKPILOT_SANITIZE_FLAGS})
   target_link_options(${target} PUBLIC ${SPARKPILOT_SANITIZE_FLAGS})
   target_compile_definitions(${target} PRIVATE SPARKPILOT_VERSION="${PROJECT_VERSION}" $<$<BOOL:${SPARKPILOT_SERIAL}>:SPARKPILOT_SERIAL>)
 endfunction()

@@ -165,7 +165,8 @@ ValueId Layers::layer_norm(std::string_view name, ValueId x) {
   const ValueId centred = node("Sub", {x, node("ReduceMean", {x}, last)});
   const ValueId variance = node("ReduceMean", {node("Pow", {centred, scalar(2)})}, last);
   const ValueId normed = node("Div", {centred, node("Sqrt", {add(variance, scalar(1e-5))})});
-  return add(mul(normed, uniform("weight", Shape{size}, 0.1, 1)), uniform("bias", Shape{size}, 0.1));
+  const ValueId weight = uniform("weight", Shape{size}, 0.1, 1), bias = uniform("bias", Shape{size}, 0.1);
+  return add(mul(normed, weight), bias);
 }
 
 ValueId Layers::attention(std::string_view name, ValueId x, int64_t heads) {
@@ -201,9 +202,15 @@ ValueId Layers::layer_scale(std::string_view name, ValueId x, const Shape& facto
 
 ValueId Layers::gelu(ValueId x) {
   const Scope scope(*this, "act");
+  // One at a time: in which order arguments are evaluated is the compiler's choice, and the file would be too.
   const ValueId cube = mul(x, mul(x, x));
-  const ValueId inner = mul(scalar(0.7978845608), add(x, mul(scalar(0.044715), cube)));
-  return mul(scalar(0.5), mul(x, add(scalar(1), node("Tanh", {inner}))));
+  const ValueId third = mul(scalar(0.044715), cube);
+  const ValueId sum = add(x, third);
+  const ValueId inner = mul(scalar(0.7978845608), sum);
+  const ValueId tanh = node("Tanh", {inner});
+  const ValueId shifted = add(scalar(1), tanh);
+  const ValueId product = mul(x, shifted);
+  return mul(scalar(0.5), product);
 }
 
 ValueId Layers::l2_normalize(ValueId x) {

@@ -34,6 +34,8 @@ template <int kRows, int kVecs>
 struct Sums {
   V v[kRows][kVecs];
 
+  HWY_INLINE Sums() {}  // written out, or g++ for Arm builds it without the target's instructions
+
   HWY_INLINE void start(const float* bias) {
     const D d;
     HWY_UNROLL(10)
