@@ -180,6 +180,31 @@ TEST_F(Cli, RunSlicesOutputs) {
   expect_usage_error("run " + policy() + " --output 'outputs[::-1]'", "outputs");
 }
 
+// The elements of a [1, n] output that was written.
+std::vector<float> row(const std::string& file) {
+  const Tensor tensor = load_npy(file);
+  return {tensor.data<float>().begin(), tensor.data<float>().end()};
+}
+
+TEST_F(Cli, PartsOfOneOutputAreOutputsOfTheirOwn) {
+  const std::string parts = policy() + " --output 'outputs[:, 0:55]' --output 'outputs[:, 55:100]' --output outputs";
+  const json run = parsed("run " + parts + " --output-dir '" + (folder / "parts") + "'");
+  ASSERT_EQ(run["outputs"].size(), 3u);
+  EXPECT_EQ(run["outputs"][1]["name"], "outputs[:, 55:100]");
+  const std::vector<float> whole = row(folder / "parts/outputs.npy");
+  ASSERT_EQ(whole.size(), 1000u);
+  EXPECT_EQ(row(folder / "parts/outputs[_, 0_55].npy"), std::vector(whole.begin(), whole.begin() + 55));
+  EXPECT_EQ(row(folder / "parts/outputs[_, 55_100].npy"), std::vector(whole.begin() + 55, whole.begin() + 100));
+  EXPECT_EQ(parsed("model check " + parts)["outputs"][0]["name"], "outputs[:, 0:55]");
+  parsed("bench --runs 2 --threads 1 " + parts);
+  const std::string file = "'" + (folder / "parts.onnx") + "'";
+  parsed("model convert " + parts + " --out " + file);
+  const json again = parsed("run " + file + " --output-dir '" + (folder / "again") + "'");
+  EXPECT_EQ(again["outputs"][1]["name"], "outputs[:, 55:100]");
+  EXPECT_EQ(row(folder / "again/outputs[_, 55_100].npy"), std::vector(whole.begin() + 55, whole.begin() + 100));
+  expect_usage_error("run " + policy() + " --output outputs --output outputs", "asked for twice");
+}
+
 TEST_F(Cli, RunDumpsWhatItDid) {
   const ProgramResult result =
       run_program("run " + policy() + " --passes none --dump-values '" + (folder / "values") + "' --dump-graph '" +

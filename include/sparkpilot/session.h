@@ -54,7 +54,9 @@ struct SessionOptions {
   std::string device = "auto";          // auto, cpu; another device is refused with the reason
   int threads = 0;                      // 0: every processor this process may use
   std::map<std::string, int64_t> dims;  // sizes of named dimensions ("batch")
-  std::vector<std::string> outputs;     // only these are computed; may be sliced: "logits[:, -1, :]"; empty: all
+  // Only these are computed; empty: all. They may be sliced: "logits[:, -1, :]". Several parts of one output are then
+  // outputs by those texts, a single one keeps its name.
+  std::vector<std::string> outputs;
   PassOptions passes = {.precision = Precision::fp32};  // on the CPU nothing is both as exact and faster
   std::string kernel;                                   // prefer this candidate everywhere ("reference")
   bool keep_values = false;                             // keep every intermediate (visit_values)

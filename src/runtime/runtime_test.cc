@@ -130,11 +130,18 @@ TEST(Session, SelectsAndSlicesOutputs) {
   session.set_input("x", inputs[0].view());
   session.run();
   const auto whole = interpret(chain(), inputs)[1];
-  // All three are called relu; the first is found by name.
-  const ConstView row = session.output("relu");
+  // Parts of one output go by what was asked for.
+  const ConstView row = session.output("relu[-1, 1:5:2]");
   ASSERT_EQ(row.shape, Shape{2});
   EXPECT_EQ(row.as<float>()[0], whole.data<float>()[4 * 6 + 1]);
   EXPECT_EQ(row.as<float>()[1], whole.data<float>()[4 * 6 + 3]);
+  const ConstView column = session.output("relu[:, 2]");
+  ASSERT_EQ(column.shape, Shape{5});
+  EXPECT_EQ(column.as<float>()[3], whole.data<float>()[3 * 6 + 2]);
+  EXPECT_EQ(session.output("relu").shape, (Shape{5, 6}));
+  const Session one(chain(), {.dims = {{"batch", 1}}, .outputs = {" relu[:, 2]"}});
+  EXPECT_EQ(one.outputs()[0].name, "relu");
+  EXPECT_THROW({ Session twice(chain(), {.outputs = {"relu[0]", "relu", "relu[0] "}}); }, Error);
   for (const char* bad : {"", "y[", "y[a]", "y[::-1]", "y[1,2,3,4]", "y[]"}) {
     EXPECT_THROW({ Session bad_session(chain(), {.dims = {{"batch", 1}}, .outputs = {bad}}); }, Error) << bad;
   }

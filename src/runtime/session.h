@@ -12,7 +12,9 @@
 namespace sparkpilot {
 
 // Parses "NAME" or "NAME[:, -1, 3:7]" (NumPy's basic slicing without steps below 1, Ellipsis or newaxis), makes it the
-// graph's only outputs in the given order, with Slice and Reshape nodes where sliced. Fails (user) on an unknown name.
+// graph's only outputs in the given order, with Slice and Squeeze nodes where sliced. They keep their names, except
+// that several selections of one output go by their own texts ("NAME[:, 3:7]"). Fails (user) on an unknown name and on
+// the same text twice.
 void select_outputs(Graph& graph, std::span<const std::string> wanted);
 
 }  // namespace sparkpilot
