@@ -1,5 +1,6 @@
 // The program's contract: exit codes, what goes to stdout and stderr, the shape of its JSON.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <csignal>
 #include <nlohmann/json.hpp>
@@ -203,6 +204,29 @@ TEST_F(Cli, PartsOfOneOutputAreOutputsOfTheirOwn) {
   EXPECT_EQ(again["outputs"][1]["name"], "outputs[:, 55:100]");
   EXPECT_EQ(row(folder / "again/outputs[_, 55_100].npy"), std::vector(whole.begin() + 55, whole.begin() + 100));
   expect_usage_error("run " + policy() + " --output outputs --output outputs", "asked for twice");
+}
+
+TEST_F(Cli, FoldersThatCannotBeMadeAreRefused) {
+  const std::string file = folder / "file";
+  write_text(file, "");
+  for (const std::string& place : {file, file + "/inner"}) {
+    expect_usage_error("run --quiet " + policy() + " --output-dir '" + place + "'", place + ": cannot make");
+    expect_usage_error("run --quiet " + policy() + " --dump-values '" + place + "'", place + ": cannot make");
+    expect_usage_error("zoo build tiny_driving_policy --out '" + place + "'", place + ": cannot make");
+  }
+}
+
+TEST_F(Cli, WritesThroughPipesAndRefusesFolders) {
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& command :
+       {"run --quiet " + policy() + " --trace ", "model convert " + policy() + " --out "}) {
+    const ProgramResult result =
+        run_program(command + "'" + pipe + "'", "timeout 60 cat '" + pipe + "' >'" + (folder / "got") + "' &");
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_TRUE(fs::is_fifo(pipe));
+  }
+  expect_usage_error("run --quiet " + policy() + " --trace '" + folder.path().string() + "'", "is a folder");
 }
 
 TEST_F(Cli, RunDumpsWhatItDid) {

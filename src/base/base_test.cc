@@ -1,4 +1,7 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,6 +41,65 @@ TEST_F(Folder, AtomicFileAppearsOnlyAfterCommit) {
   file.write("whole");
   file.commit();
   EXPECT_EQ(read_file(path), "whole");
+}
+
+TEST_F(Folder, AtomicFileWritesBehindLinks) {
+  fs::create_directory(dir / "real");
+  put(dir / "real/old", "old");
+  fs::create_symlink("real/old", dir / "near");
+  fs::create_symlink(dir / "near", dir / "far");
+  fs::create_symlink("real/new", dir / "dangling");
+  for (const char* link : {"near", "far", "dangling"}) {
+    AtomicFile file(dir / link);
+    file.write(std::string_view(link));
+    file.commit();
+    EXPECT_TRUE(fs::is_symlink(dir / link)) << link;
+    EXPECT_EQ(read_file(dir / link), link);
+  }
+  EXPECT_EQ(read_file(dir / "real/old"), "far");
+  EXPECT_EQ(read_file(dir / "real/new"), "dangling");
+  fs::create_symlink("round", dir / "round");
+  EXPECT_THROW(AtomicFile(dir / "round"), Error);
+}
+
+TEST_F(Folder, AtomicFileReplacesNothingButFiles) {
+  fs::create_directory(dir / "folder");
+  EXPECT_THROW(AtomicFile(dir / "folder"), Error);
+  ASSERT_EQ(mkfifo((dir / "pipe").c_str(), 0600), 0);
+  const int reader = open((dir / "pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  {
+    AtomicFile file(dir / "pipe");
+    file.write("through");
+    file.commit();
+  }
+  char got[16] = {};
+  EXPECT_EQ(read(reader, got, sizeof got), 7);
+  close(reader);
+  EXPECT_STREQ(got, "through");
+  EXPECT_TRUE(fs::is_fifo(dir / "pipe"));
+  // A node of our own: a fault here must not cost the machine its /dev/null.
+  if (mknod((dir / "null").c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0 || !std::ofstream(dir / "null")) {
+    GTEST_SKIP() << "may not make devices here";
+  }
+  AtomicFile file(dir / "null");
+  file.write("gone");
+  file.commit();
+  EXPECT_TRUE(fs::is_character_file(dir / "null"));
+}
+
+TEST_F(Folder, FoldersThatCannotBeMadeAreNamed) {
+  put(dir / "file", "");
+  make_folders(dir / "a/b");
+  make_folders(dir / "a/b");
+  for (const char* bad : {"file", "file/inner"}) {
+    try {
+      make_folders(dir / bad);
+      FAIL() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::user);
+      EXPECT_NE(std::string(error.what()).find((dir / bad).string()), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST_F(Folder, AbandonedFilesAreGone) {

@@ -116,11 +116,32 @@ Unfinished& unfinished() {
   return *instance;
 }
 
+// Where writing to the path would write: links are followed, the last of them may point to what is not there yet.
+fs::path behind_links(const fs::path& path) {
+  constexpr int kMostLinks = 40;  // as Linux has it
+  fs::path target = path;
+  for (int i = 0; i < kMostLinks; ++i) {
+    std::error_code error;
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) return target;  // no link, or nothing there
+    target = target.parent_path() / next;
+  }
+  fail("{}: cannot write: {}", path.string(), std::strerror(ELOOP));
+}
+
 }  // namespace
 
+void make_folders(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) fail("{}: cannot make this folder: {}", path.string(), error.message());
+}
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  if (open_stream()) return;
+  target_ = behind_links(path_);
   const std::lock_guard lock(unfinished().mutex);
-  std::string name = path_.string() + ".XXXXXX";
+  std::string name = target_.string() + ".XXXXXX";
   fd_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd_ < 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
   aside_ = name;
@@ -128,6 +149,18 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(fd_, 0666 & ~mask);
+}
+
+bool AtomicFile::open_stream() {
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) != 0 || S_ISREG(info.st_mode)) return false;
+  if (S_ISDIR(info.st_mode)) fail("{}: is a folder, expected a file", path_.string());
+  if (!S_ISCHR(info.st_mode) && !S_ISFIFO(info.st_mode)) {
+    fail("{}: is a {}, expected a file", path_.string(), S_ISSOCK(info.st_mode) ? "socket" : "block device");
+  }
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd_ < 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  return true;
 }
 
 AtomicFile::~AtomicFile() {
@@ -153,8 +186,10 @@ void AtomicFile::commit() {
   const int closed = ::close(fd_);
   fd_ = -1;
   if (closed != 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  if (aside_.empty()) return;
   const std::lock_guard lock(unfinished().mutex);
-  if (::rename(aside_.c_str(), path_.c_str()) != 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
+  if (::rename(aside_.c_str(), target_.c_str()) != 0)
+    fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
   unfinished().asides.erase(aside_);
   aside_.clear();
 }

@@ -39,8 +39,14 @@ class InputFile {
 // The whole file as bytes; fails (user) above `limit` bytes.
 std::string read_file(const std::filesystem::path& path, int64_t limit = int64_t{1} << 31);
 
+// Makes a folder and those above it where they are missing; fails (user) with the path and the system's reason.
+void make_folders(const std::filesystem::path& path);
+
 // A file written aside and renamed into place by commit(); without commit() nothing is left behind. One thread uses an
 // object at a time.
+//
+// What is there and no regular file stays: a symbolic link's target is written, a device or a pipe takes the bytes as
+// they come (opening a pipe waits for its reader), and anything else (a folder, a socket) is refused.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -51,7 +57,8 @@ class AtomicFile {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   int fd() const { return fd_; }
-  // Flushes, renames onto the path; fails (user) with the system's reason.
+  // Flushes, renames onto the path; fails (user) with the system's reason. Nothing to rename where bytes went straight
+  // to a device or a pipe.
   void commit();
 
   // For a process that is about to be ended by a signal: removes what is being written aside and lets no file begin or
@@ -59,7 +66,10 @@ class AtomicFile {
   static void abandon_all();
 
  private:
-  std::filesystem::path path_, aside_;
+  // Opens what takes bytes as they come; false where a file is to be written aside.
+  bool open_stream();
+
+  std::filesystem::path path_, target_, aside_;  // as given; behind links; being written, empty for a stream
   int fd_ = -1;
 };
 

@@ -196,9 +196,9 @@ int convert(const Program& program, const Flags& flags) {
                                .dims = parsed.dims,
                                .outputs = parsed.outputs};
   with_file(flags.file, [&] { convert_model(flags.file, flags.out, options); });
-  const auto bytes = static_cast<int64_t>(fs::file_size(flags.out));
-  if (program.json) print_json({{"file", flags.out}, {"file_bytes", bytes}});
-  else print(fmt::format("{}  {}\n", flags.out, human_bytes(bytes)));
+  const std::optional<int64_t> bytes = file_bytes(flags.out);
+  if (program.json) print_json({{"file", flags.out}, {"file_bytes", bytes ? Json(*bytes) : Json()}});
+  else print(fmt::format("{}  {}\n", flags.out, bytes ? human_bytes(*bytes) : "-"));
   return kDone;
 }
 

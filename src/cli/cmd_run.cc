@@ -104,7 +104,7 @@ void write_extras(const Flags& flags, const Session& session) {
   if (!flags.dump_graph.empty()) write_text(flags.dump_graph, to_dot(*session.compiled_graph()));
   if (!flags.trace.empty()) write_text(flags.trace, chrome_trace(session.profile(), flags.file));
   if (flags.dump_values.empty()) return;
-  fs::create_directories(flags.dump_values);
+  make_folders(flags.dump_values);
   std::map<std::string, int> used;
   session.visit_values([&](const std::string& value, const ConstView& view) {
     save_npy(fs::path(flags.dump_values) / (file_name_of(value, used) + ".npy"), view);
@@ -112,7 +112,7 @@ void write_extras(const Flags& flags, const Session& session) {
 }
 
 Json write_outputs(const Program& program, const Flags& flags, const Session& session) {
-  if (!flags.output_dir.empty()) fs::create_directories(flags.output_dir);
+  if (!flags.output_dir.empty()) make_folders(flags.output_dir);
   Json outputs = Json::array();
   Table table({"output", "dtype", "shape", "mean", "deviation", "min", "max", "not finite", "file"});
   std::map<std::string, int> used;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "onnx/export.h"
@@ -60,7 +61,7 @@ std::vector<std::string> wanted_names(const BuildFlags& flags) {
 
 int build(const Program& program, const BuildFlags& flags) {
   const std::vector<std::string> names = wanted_names(flags);
-  fs::create_directories(flags.out);
+  make_folders(flags.out);
   Json built = Json::array();
   Progress progress(!program.quiet, "");
   for (size_t i = 0; i < names.size(); ++i) {
@@ -68,9 +69,12 @@ int build(const Program& program, const BuildFlags& flags) {
     progress.at(static_cast<double>(i) / static_cast<double>(names.size()));
     const fs::path path = fs::path(flags.out) / (names[i] + ".onnx");
     save_onnx(build_zoo_model(names[i], flags.seed), path);
-    const auto bytes = static_cast<int64_t>(fs::file_size(path));
-    built.push_back({{"name", names[i]}, {"file", path.string()}, {"file_bytes", bytes}, {"seed", flags.seed}});
-    if (!program.json) print(fmt::format("{}  {}\n", path.string(), human_bytes(bytes)));
+    const std::optional<int64_t> bytes = file_bytes(path.string());
+    built.push_back({{"name", names[i]},
+                     {"file", path.string()},
+                     {"file_bytes", bytes ? Json(*bytes) : Json()},
+                     {"seed", flags.seed}});
+    if (!program.json) print(fmt::format("{}  {}\n", path.string(), bytes ? human_bytes(*bytes) : "-"));
   }
   if (program.json) print_json({{"models", built}, {"note", kWarning}});
   return kDone;

@@ -1,6 +1,7 @@
 #include "cli/command.h"
 
 #include <charconv>
+#include <filesystem>
 
 #include "base/error.h"
 #include "cli/terminal.h"
@@ -125,6 +126,12 @@ void with_file(const std::string& file, const std::function<void()>& work) {
     if (text.find(file) != std::string::npos) throw;
     throw Error(error.kind(), fmt::format("{}: {}", file, text));
   }
+}
+
+std::optional<int64_t> file_bytes(const std::string& file) {
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(file, error);
+  return error ? std::nullopt : std::optional(static_cast<int64_t>(bytes));
 }
 
 std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,9 @@ std::pair<std::string, std::string> split_assignment(const std::string& text, co
 
 // Runs `work`; an error of the library that does not name the file is given its name.
 void with_file(const std::string& file, const std::function<void()>& work);
+
+// Size of a file that was written; empty for a device or a pipe, which keeps nothing.
+std::optional<int64_t> file_bytes(const std::string& file);
 
 // A tensor's name as a file name: characters that a file name cannot hold become `_`. Names that become the same get
 // `_2`, `_3` ...; `used` remembers them.
