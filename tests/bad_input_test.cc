@@ -65,8 +65,16 @@ TEST_F(BadInput, NoModelAtAll) {
   fs::create_directory(folder / "folder.onnx");
   expect_refused(folder / "folder.onnx", {"folder"});
   expect_refused_bytes("");
-  expect_refused_bytes("this is not a model\n");
+  expect_refused_bytes("this is not a model\n", {"is a text file, not an ONNX model"});
+  expect_refused_bytes("# sparkpilot\n\n" + std::string(5000, 'x'), {"is a text file, not an ONNX model"});
   expect_refused("/dev/null", {});
+}
+
+TEST_F(BadInput, GitLfsPointer) {
+  const std::string head = "version https://git-lfs.github.com/spec/v1\n";
+  expect_refused_bytes(head + "oid sha256:0123abcd\nsize 46147384\n",
+                       {"Git LFS pointer (sha256 0123abcd, 46147384 bytes)", "git lfs pull"});
+  expect_refused_bytes(head.substr(0, head.size() - 1), {"Git LFS pointer (sha256 ?, ? bytes)"});
 }
 
 TEST_F(BadInput, Truncated) {

@@ -21,16 +21,59 @@ std::map<std::string, int> read_opsets(const onnx::ModelProto& proto) {
   return opsets;
 }
 
-Graph import_model(ByteSource& source, const std::filesystem::path& folder) {
-  if (source.size() == 0) fail("the file is empty");
+// The beginning of the file as text.
+std::string head_of(ByteSource& source) {
+  constexpr int64_t kHead = 512;
+  std::string head(static_cast<size_t>(std::min(kHead, source.size())), '\0');
+  source.read(0, std::as_writable_bytes(std::span(head.data(), head.size())));
+  return head;
+}
+
+// What a clone without Git LFS holds in place of a model.
+void refuse_lfs_pointer(ByteSource& source) {
+  const std::string head = head_of(source);
+  if (!head.starts_with("version https://git-lfs.github.com/spec/v1")) return;
+  const auto field = [&](std::string_view key) -> std::string {
+    const size_t at = head.find(key);
+    if (at == std::string::npos) return "?";
+    const size_t begin = at + key.size();
+    return head.substr(begin, head.find_first_of("\r\n", begin) - begin);
+  };
+  fail("this is a Git LFS pointer (sha256 {}, {} bytes), not the model itself: fetch it with git lfs pull",
+       field("\noid sha256:"), field("\nsize "));
+}
+
+bool is_text(ByteSource& source) {
+  const std::string head = head_of(source);
+  return std::none_of(head.begin(), head.end(), [](const char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte == 127 || (byte < 32 && c != '\n' && c != '\r' && c != '\t');
+  });
+}
+
+onnx::ModelProto read_model(ByteSource& source, std::vector<Range>& graphs, std::vector<Range>& functions) {
   onnx::ModelProto proto;
-  std::vector<Range> graphs, functions;
+  const Range all{0, source.size()};
   for (const Deferred& field :
-       parse_message(source, {0, source.size()}, proto, {kGraph, kTraining, kFunctions, kConfiguration}, "the model")) {
+       parse_message(source, all, proto, {kGraph, kTraining, kFunctions, kConfiguration}, "the model")) {
     if (field.field == kGraph) graphs.push_back(field.bytes);
     else if (field.field == kFunctions) functions.push_back(field.bytes);
   }
   if (!proto.has_ir_version() || graphs.size() != 1) fail("is no ONNX model: {} graphs found", graphs.size());
+  return proto;
+}
+
+Graph import_model(ByteSource& source, const std::filesystem::path& folder) {
+  if (source.size() == 0) fail("the file is empty");
+  refuse_lfs_pointer(source);
+  onnx::ModelProto proto;
+  std::vector<Range> graphs, functions;
+  try {
+    proto = read_model(source, graphs, functions);
+  } catch (const Error&) {
+    if (is_text(source)) fail("is a text file, not an ONNX model");
+    throw;
+  }
   if (proto.ir_version() < kOldestIr || proto.ir_version() > kNewestIr) {
     fail("the model has IR version {}, known are {} to {}", proto.ir_version(), kOldestIr, kNewestIr);
   }
