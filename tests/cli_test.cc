@@ -78,6 +78,8 @@ TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
   expect_usage_error("run " + policy() + " --output nothing", "nothing");
   expect_usage_error("run " + policy() + " --dim batch=4", "batch");
   expect_usage_error("run " + policy() + " --dim batch", "NAME=VALUE");
+  expect_usage_error("run " + policy() + " --dim batch=0", "--dim batch: expected at least 1, got 0");
+  expect_usage_error("run " + policy() + " --dim batch=2 --dim batch=3", "\"batch\" is given twice");
   expect_usage_error("ops list NoSuchOp", "NoSuchOp");
   expect_usage_error("zoo build", "--all");
   expect_usage_error("zoo build driving_dream", "driving_dream");
@@ -123,6 +125,9 @@ TEST_F(Cli, ModelCheck) {
   EXPECT_EQ(keys(check), (Keys{"file", "passed", "tolerance", "outputs"}));
   EXPECT_EQ(keys(check["outputs"][0]), (Keys{"name", "not_finite", "relative_l2", "passed"}));
   EXPECT_EQ(check["passed"], true);
+  EXPECT_EQ(parsed("model check --precision fp16 " + policy())["tolerance"], 1e-2);
+  expect_usage_error("model check " + policy() + " --tolerance -1", "tolerance: expected 0 or more");
+  expect_usage_error("model check " + policy() + " --tolerance nan", "tolerance: expected 0 or more");
   EXPECT_TRUE(parsed("model check --quick " + policy())["outputs"][0]["relative_l2"].is_null());
 }
 
@@ -256,7 +261,7 @@ TEST_F(Cli, BenchMeasures) {
                             "' --runs 5 --warmup 1 --threads 1 --profile");
   ASSERT_EQ(bench["models"].size(), 2u);
   const json& model = bench["models"][0];
-  EXPECT_EQ(keys(model), (Keys{"file", "precision", "threads", "runs", "mean_ms", "p50_ms", "p90_ms", "p99_ms",
+  EXPECT_EQ(keys(model), (Keys{"file", "precision", "threads", "batch", "runs", "mean_ms", "p50_ms", "p90_ms", "p99_ms",
                                "min_ms", "frames_per_second", "load_ms", "peak_memory_bytes", "weight_bytes", "flops",
                                "roofline_share", "profile"}));
   EXPECT_EQ(model["runs"], 5);
@@ -268,6 +273,24 @@ TEST_F(Cli, BenchMeasures) {
   EXPECT_EQ(keys(model["profile"][0]),
             (Keys{"name", "op", "kernel", "shape", "calls", "mean_ms", "flops", "bytes", "roofline_share"}));
   EXPECT_EQ(bench["models"][1].count("profile"), 1u);
+}
+
+TEST_F(Cli, BenchLooksAtEveryFileFirst) {
+  write_text(folder / "bad.onnx", "no model");
+  const ProgramResult result = run_program("bench " + policy() + " '" + (folder / "bad.onnx") + "' --runs 1000000000");
+  EXPECT_EQ(result.code, 2);  // long before the first model's runs are done
+  EXPECT_NE(result.err.find("bad.onnx"), std::string::npos) << result.err;
+}
+
+TEST_F(Cli, BenchCountsTheFramesOfABatch) {
+  expect_usage_error("bench " + policy() + " --batch 4", "\"features_buffer\" is [1, 25, 512]");
+  expect_usage_error("bench " + policy() + " --batch 0", "--batch: expected at least 1");
+  expect_usage_error("bench " + policy() + " --batch -2", "--batch: expected at least 1");
+  expect_usage_error("bench " + policy() + " --runs 0", "--runs: expected at least 1, got 0");
+  write_text(folder / "open.onnx", model({node("Relu", "relu", {"x"}, "y")}, {}, {-1, 3}));
+  const json bench = parsed("bench '" + (folder / "open.onnx") + "' --batch 4 --runs 5 --threads 1")["models"][0];
+  EXPECT_EQ(bench["batch"], 4);
+  EXPECT_NEAR(bench["frames_per_second"].get<double>() * bench["mean_ms"].get<double>(), 4000, 1e-6);
 }
 
 TEST_F(Cli, BenchChoosesThreadsByMeasuring) {
@@ -287,6 +310,12 @@ TEST_F(Cli, OpsAreListedCheckedAndTimed) {
   EXPECT_EQ(keys(check["results"][0]),
             (Keys{"op", "case", "kernel", "outcome", "relative_l2", "tolerance", "message"}));
   EXPECT_EQ(check["failed"], 0);
+  int skipped = 0;
+  for (const json& result : parsed("ops check Acos")["results"]) {
+    skipped += result["outcome"] == "skipped";
+    EXPECT_EQ(result["relative_l2"].is_null(), result["outcome"] == "skipped") << result;
+  }
+  EXPECT_GT(skipped, 0);
   const json bench = parsed("ops bench Softmax --ms 1");
   ASSERT_FALSE(bench["results"].empty());
   EXPECT_EQ(keys(bench["results"][0]), (Keys{"op", "case", "kernel", "shape", "p50_us", "flops", "bytes"}));
@@ -303,6 +332,9 @@ TEST_F(Cli, AFailedCheckIsCodeFour) {
   const ProgramResult result = run_program("model check --json '" + (folder / "infinite.onnx") + "'");
   EXPECT_EQ(result.code, 4) << result.err;
   EXPECT_EQ(json::parse(result.out)["outputs"][0]["not_finite"], 2);
+  const json run = parsed("run '" + (folder / "infinite.onnx") + "'");
+  EXPECT_EQ(run["outputs"][0]["not_finite"], 2);
+  for (const char* key : {"mean", "deviation", "min", "max"}) EXPECT_TRUE(run["outputs"][0][key].is_null()) << key;
 }
 
 TEST_F(Cli, AFullDiskIsReported) {

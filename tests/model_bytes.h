@@ -32,9 +32,12 @@ class Message {
   std::string bytes_;
 };
 
+// -1: open, named "batch".
 inline Message dimensions(const std::vector<int64_t>& sizes) {
   Message shape;
-  for (const int64_t size : sizes) shape.message(1, Message().number(1, static_cast<uint64_t>(size)));
+  for (const int64_t size : sizes) {
+    shape.message(1, size == -1 ? Message().text(2, "batch") : Message().number(1, static_cast<uint64_t>(size)));
+  }
   return shape;
 }
 

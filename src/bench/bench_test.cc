@@ -39,11 +39,14 @@ TEST(Summary, CountsWhatIsNotFinite) {
   const Tensor t = Tensor::of<float>(Shape{5}, {1, 3, INFINITY, NAN, 5});
   const TensorSummary s = summarize(t.view());
   EXPECT_EQ(s.not_finite, 2);
-  EXPECT_DOUBLE_EQ(s.mean, 3);
+  EXPECT_DOUBLE_EQ(s.mean.value_or(0), 3);
   EXPECT_EQ(s.min, 1);
   EXPECT_EQ(s.max, 5);
-  EXPECT_NEAR(s.deviation, 1.632993, 1e-6);
-  EXPECT_EQ(summarize(Tensor::zeros(DType::f32, Shape{0}).view()).max, 0);
+  EXPECT_NEAR(s.deviation.value_or(0), 1.632993, 1e-6);
+  EXPECT_FALSE(summarize(Tensor::zeros(DType::f32, Shape{0}).view()).max);
+  const Tensor none = Tensor::of<float>(Shape{2}, {NAN, INFINITY});
+  EXPECT_FALSE(summarize(none.view()).mean);
+  EXPECT_EQ(summarize(none.view()).not_finite, 2);
 }
 
 TEST(Inputs, DependOnSeedAndName) {
@@ -68,6 +71,23 @@ TEST(Inputs, OpenDimensionsBecomeOneOrTheBatch) {
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0], "input \"x\": [batch, time, 3] taken as [4,1,3]");
   EXPECT_TRUE(bind_open_dimensions(session, 4).empty());
+}
+
+TEST(Inputs, ABatchThatChangesNothingIsRefused) {
+  Graph open, fixed;
+  open.add_input("scale", DType::f32, std::vector<Dim>{});
+  open.add_input("x", DType::f32, std::vector<Dim>{{-1, "batch"}, {3, ""}});
+  fixed.add_input("x", DType::f32, std::vector<Dim>{{1, ""}, {-1, "time"}});
+  check_batch(open, {}, 4);
+  check_batch(fixed, {}, 1);
+  for (const int64_t batch : {0, -1}) EXPECT_THROW(check_batch(open, {}, batch), Error) << batch;
+  EXPECT_THROW(check_batch(open, {{"batch", 2}}, 4), Error);
+  try {
+    check_batch(fixed, {}, 4);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("\"x\" is [1, time]"), std::string::npos) << error.what();
+  }
 }
 
 TEST(Bench, ThreadChoicesEndAtAll) {

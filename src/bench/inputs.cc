@@ -1,5 +1,6 @@
 #include "bench/inputs.h"
 
+#include "base/error.h"
 #include "base/random.h"
 
 namespace sparkpilot {
@@ -11,9 +12,9 @@ uint64_t key_of(std::string_view name, uint64_t seed) {
   return key;
 }
 
-std::string declared_shape(const TensorInfo& input) {
+std::string declared_shape(const std::vector<Dim>& dims) {
   std::string out;
-  for (const Dim& dim : input.dims) {
+  for (const Dim& dim : dims) {
     if (!out.empty()) out += ", ";
     out += dim.size >= 0 ? fmt::format("{}", dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
   }
@@ -48,9 +49,22 @@ std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch) {
     for (const Dim& dim : input.dims) sizes.push_back(dim.size >= 0 ? dim.size : sizes.empty() ? batch : 1);
     const Shape shape{std::span<const int64_t>(sizes)};
     session.set_shape(input.name, shape);
-    notes.push_back(fmt::format("input \"{}\": {} taken as {}", input.name, declared_shape(input), shape.str()));
+    notes.push_back(fmt::format("input \"{}\": {} taken as {}", input.name, declared_shape(input.dims), shape.str()));
   }
   return notes;
+}
+
+void check_batch(const Graph& graph, const std::map<std::string, int64_t>& dims, int64_t batch) {
+  if (batch < 1) fail("batch: expected at least 1, got {}", batch);
+  if (batch == 1) return;
+  std::string shapes;
+  for (const ValueId id : graph.inputs()) {
+    const Value& input = graph.value(id);
+    const std::vector<Dim> declared = input.declared.value_or(std::vector<Dim>{});
+    if (!declared.empty() && declared[0].size < 0 && !dims.contains(declared[0].symbol)) return;
+    shapes += fmt::format("{}\"{}\" is {}", shapes.empty() ? "" : ", ", input.name, declared_shape(declared));
+  }
+  fail("a batch of {} is asked for, but no input has an open first dimension: {}", batch, shapes);
 }
 
 }  // namespace sparkpilot

@@ -104,7 +104,8 @@ std::vector<int> thread_choices(int all) {
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options) {
   if (options.runs < 1) fail("runs: expected at least 1, got {}", options.runs);
   if (options.warmup < 0) fail("warmup: expected 0 or more, got {}", options.warmup);
-  ModelBench result{.file = file.string(), .trials = {}, .peak_memory_bytes = {}, .profile = {}, .notes = {}};
+  ModelBench result{
+      .file = file.string(), .batch = options.batch, .trials = {}, .peak_memory_bytes = {}, .profile = {}, .notes = {}};
   SessionOptions session_options = options.session;
   if (options.threads) {
     session_options.threads = *options.threads;
@@ -120,6 +121,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& op
     const std::optional<int64_t> before = resident_memory_bytes();
     const int64_t start = now_ns();
     Graph graph = load_onnx(file);
+    check_batch(graph, options.session.dims, options.batch);
     result.weight_bytes = constant_bytes(graph);
     Session session(std::move(graph), session_options);
     result.notes = bind_open_dimensions(session, options.batch);

@@ -19,7 +19,7 @@ struct BenchOptions {
   std::optional<int> threads;  // empty: the best of 1, 2, 4 ... all, found by measuring
   int64_t runs = 100;          // timed ones
   int64_t warmup = 10;         // before them, not counted
-  int64_t batch = 1;           // for open first dimensions
+  int64_t batch = 1;           // for open first dimensions; refused where there are none
   uint64_t seed = 1;           // of the inputs
   bool profile = false;        // keep the nodes' times in the result
   // Called now and then with the share of the work that is done, 0 to 1.
@@ -33,6 +33,7 @@ struct ThreadTrial {
 
 struct ModelBench {
   std::string file;
+  int64_t batch = 1;  // frames a run
   int threads = 0;
   std::vector<ThreadTrial> trials;           // what was measured to choose the threads; empty where they were given
   Statistics ms;                             // of one run
@@ -43,7 +44,7 @@ struct ModelBench {
   double roofline_share = 0;                 // 0 to 1; see runtime/profile.h
   Profile profile;  // of a few runs of a session of its own, so that timing the nodes costs nothing above
   std::vector<std::string> notes;  // what was assumed, such as sizes of open dimensions
-  double frames_per_second() const { return ms.mean > 0 ? 1e3 / ms.mean : 0; }
+  double frames_per_second() const { return ms.mean > 0 ? 1e3 * static_cast<double>(batch) / ms.mean : 0; }
 };
 
 // Fails (user) with the file in the message.

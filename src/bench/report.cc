@@ -28,6 +28,7 @@ Json to_json(const ModelBench& bench, const std::string& precision) {
   Json out{{"file", bench.file},
            {"precision", precision},
            {"threads", bench.threads},
+           {"batch", bench.batch},
            {"runs", bench.ms.count},
            {"mean_ms", bench.ms.mean},
            {"p50_ms", bench.ms.p50},

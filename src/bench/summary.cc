@@ -15,15 +15,16 @@ TensorSummary summarize(const ConstView& view) {
       ++s.not_finite;
       continue;
     }
-    s.min = finite ? std::min(s.min, x) : x;
-    s.max = finite ? std::max(s.max, x) : x;
+    s.min = std::min(s.min.value_or(x), x);
+    s.max = std::max(s.max.value_or(x), x);
     sum += x;
     squares += x * x;
     ++finite;
   }
   if (finite == 0) return s;
-  s.mean = sum / static_cast<double>(finite);
-  s.deviation = std::sqrt(std::max(0.0, squares / static_cast<double>(finite) - s.mean * s.mean));
+  const double mean = sum / static_cast<double>(finite);
+  s.mean = mean;
+  s.deviation = std::sqrt(std::max(0.0, squares / static_cast<double>(finite) - mean * mean));
   return s;
 }
 

@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "tensor/tensor.h"
 
 namespace sparkpilot {
 
 struct TensorSummary {
-  // Of the finite elements; 0 where there are none.
-  double mean = 0, deviation = 0, min = 0, max = 0;
+  // Of the finite elements; empty where there are none.
+  std::optional<double> mean, deviation, min, max;
   int64_t not_finite = 0;
 };
 

@@ -1,10 +1,12 @@
 // sparkpilot bench: how fast models run, and where the time goes.
 #include <memory>
 
+#include "bench/inputs.h"
 #include "bench/model_bench.h"
 #include "bench/report.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "onnx/import.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -33,7 +35,17 @@ void print_profile(const ModelBench& bench) {
   print(nodes.str() + "\n" + ops.str());
 }
 
+// A file that cannot be measured must not cost the measurements of those before it.
+void check_files(const Flags& flags, const BenchOptions& options) {
+  for (const std::string& file : flags.files) {
+    with_file(file, [&] { check_batch(load_onnx(file), options.session.dims, options.batch); });
+  }
+}
+
 int bench(const Program& program, const Flags& flags) {
+  expect_at_least("--runs", flags.runs, 1);
+  expect_at_least("--warmup", flags.warmup, 0);
+  expect_at_least("--batch", flags.batch, 1);
   BenchOptions options;
   options.session = session_options(program, flags.run);
   options.threads = thread_flag(flags.run);
@@ -43,6 +55,7 @@ int bench(const Program& program, const Flags& flags) {
   options.seed = flags.run.seed;
   options.profile = flags.profile;
 
+  check_files(flags, options);
   std::vector<ModelBench> results;
   {
     Progress progress(!program.quiet, "");
@@ -91,7 +104,7 @@ void add_bench(Program& program, CLI::App& app) {
   add_list(*command, "files", flags->files, "FILE", "ONNX models")->required();
   command->add_option("--runs", flags->runs, "timed runs")->type_name("N");
   command->add_option("--warmup", flags->warmup, "runs before them")->type_name("N");
-  command->add_option("--batch", flags->batch, "size of open first dimensions")->type_name("N");
+  command->add_option("--batch", flags->batch, "size of open first dimensions, so frames a run")->type_name("N");
   command->add_flag("--profile", flags->profile, "time each node, in runs of their own");
   add_run_flags(program, *command, flags->run);
   add_report_flags(program, *command);

@@ -144,18 +144,20 @@ int check(const Program& program, const Flags& flags) {
       progress.what(qualified(*ops[i]));
       progress.at(static_cast<double>(i) / static_cast<double>(ops.size()));
       for (const CheckResult& r : check_one(*ops[i], flags.seed)) {
+        const bool compared = r.outcome != CheckResult::skipped;
         ++counts[r.outcome];
         rows.push_back({{"op", r.op},
                         {"case", r.case_name},
                         {"kernel", r.kernel},
                         {"outcome", kOutcomes[r.outcome]},
-                        {"relative_l2", r.error},
-                        {"tolerance", r.tolerance},
+                        {"relative_l2", compared ? Json(r.error) : Json()},
+                        {"tolerance", compared ? Json(r.tolerance) : Json()},
                         {"message", r.message}});
         // All rows where ops were named, else only what went wrong.
         if (flags.names.empty() && r.outcome != CheckResult::failed) continue;
         const bool bad = r.outcome == CheckResult::failed;
-        table.add({r.op, r.case_name, r.kernel, fmt::format("{:.2g}", r.error), fmt::format("{:.2g}", r.tolerance),
+        table.add({r.op, r.case_name, r.kernel, compared ? fmt::format("{:.2g}", r.error) : "-",
+                   compared ? fmt::format("{:.2g}", r.tolerance) : "-",
                    painted(kOutcomes[r.outcome], bad ? Paint::bad : Paint::good), r.message});
       }
     }

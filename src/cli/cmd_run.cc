@@ -111,11 +111,14 @@ void write_extras(const Flags& flags, const Session& session) {
   });
 }
 
+Json json_number(std::optional<double> number) { return number ? Json(*number) : Json(); }
+
 Json write_outputs(const Program& program, const Flags& flags, const Session& session) {
   if (!flags.output_dir.empty()) make_folders(flags.output_dir);
   Json outputs = Json::array();
   Table table({"output", "dtype", "shape", "mean", "deviation", "min", "max", "not finite", "file"});
   std::map<std::string, int> used;
+  const auto text = [](std::optional<double> number) { return number ? fmt::format("{:.5g}", *number) : "-"; };
   for (const TensorInfo& output : session.outputs()) {
     const ConstView view = session.output(output.name);
     const TensorSummary s = summarize(view);
@@ -127,15 +130,14 @@ Json write_outputs(const Program& program, const Flags& flags, const Session& se
     outputs.push_back({{"name", output.name},
                        {"dtype", name(view.dtype)},
                        {"shape", std::vector<int64_t>(view.shape.begin(), view.shape.end())},
-                       {"mean", s.mean},
-                       {"deviation", s.deviation},
-                       {"min", s.min},
-                       {"max", s.max},
+                       {"mean", json_number(s.mean)},
+                       {"deviation", json_number(s.deviation)},
+                       {"min", json_number(s.min)},
+                       {"max", json_number(s.max)},
                        {"not_finite", s.not_finite},
                        {"file", file.empty() ? Json() : Json(file)}});
-    table.add({output.name, std::string(name(view.dtype)), view.shape.str(), fmt::format("{:.5g}", s.mean),
-               fmt::format("{:.5g}", s.deviation), fmt::format("{:.5g}", s.min), fmt::format("{:.5g}", s.max),
-               std::to_string(s.not_finite), file});
+    table.add({output.name, std::string(name(view.dtype)), view.shape.str(), text(s.mean), text(s.deviation),
+               text(s.min), text(s.max), std::to_string(s.not_finite), file});
   }
   if (!program.json) print(table.str());
   return outputs;
@@ -144,7 +146,7 @@ Json write_outputs(const Program& program, const Flags& flags, const Session& se
 int run(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   if (flags.file.empty()) fail("a model is expected");
-  if (flags.runs < 1) fail("--runs: expected at least 1, got {}", flags.runs);
+  expect_at_least("--runs", flags.runs, 1);
   SessionOptions options = session_options(program, flags.run);
   options.threads = thread_flag(flags.run).value_or(0);
   options.keep_values = !flags.dump_values.empty();

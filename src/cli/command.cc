@@ -93,7 +93,9 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   options.passes.precision = precision_flag(flags.precision);
   for (const std::string& text : flags.dims) {
     const auto [name, size] = split_assignment(text, "--dim");
-    options.dims[name] = parse_number(size, "--dim " + name);
+    const std::string flag = "--dim " + name;
+    expect_at_least(flag, parse_number(size, flag), 1);
+    if (!options.dims.emplace(name, parse_number(size, flag)).second) fail("--dim: \"{}\" is given twice", name);
   }
   options.outputs = flags.outputs;
   take_passes(flags.passes, options.passes.off);
@@ -116,6 +118,10 @@ std::pair<std::string, std::string> split_assignment(const std::string& text, co
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) fail("{}: expected NAME=VALUE, got \"{}\"", flag, text);
   return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void expect_at_least(const std::string& flag, int64_t value, int64_t least) {
+  if (value < least) fail("{}: expected at least {}, got {}", flag, least, value);
 }
 
 void with_file(const std::string& file, const std::function<void()>& work) {

@@ -52,6 +52,9 @@ std::optional<int> thread_flag(const RunFlags& flags);
 // "NAME=REST" as a pair; fails (user) naming the flag where there is no '='.
 std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag);
 
+// Fails (user) naming the flag where its value is below `least`.
+void expect_at_least(const std::string& flag, int64_t value, int64_t least);
+
 // Runs `work`; an error of the library that does not name the file is given its name.
 void with_file(const std::string& file, const std::function<void()>& work);
 
