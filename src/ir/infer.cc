@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "tensor/finite.h"
 
 namespace sparkpilot {
 namespace {
@@ -178,12 +179,15 @@ std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, s
         outputs[at] = Tensor(out_views[at].dtype, shape);
         return out_views[at] = outputs[at].view();
       };
+      bool finite = true;
+      for (const Tensor& tensor : inputs) finite = finite && (!tensor.present() || all_finite(tensor.view()));
       kernel.run({.node = &one,
                   .inputs = in_views,
                   .outputs = out_views,
                   .workspace = workspace.data(),
                   .state = state.get(),
                   .bodies = bodies,
+                  .not_finite = !finite,
                   .allocate = &allocate});
     } catch (const Error& error) {
       fail_at(graph, id, error);

@@ -46,6 +46,7 @@ struct Traits {
   bool elementwise = false;    // each output element depends on the broadcast inputs' elements at its own index only
   bool shape_only = false;     // needs no input data, only shapes (Shape, Size)
   bool channels_last = false;  // knows the attribute `channels_last` = 1: images as N, spatial, C
+  bool finite = false;         // finite inputs give finite outputs, short of overflow
   // Outputs' shapes depend on data: `run` allocates them (NonZero, If, Loop).
   bool dynamic = false;
 };
@@ -108,6 +109,8 @@ class KernelState {
  public:
   virtual ~KernelState() = default;
   int64_t workspace = 0;  // bytes of scratch `run` wants, 64-byte aligned, contents undefined
+  // The fast way loses NaN, so `run` takes another where Call::not_finite says so.
+  bool loses_nan = false;
   // Constant inputs that `run` no longer reads because they are packed inside: their memory may be freed.
   uint64_t consumed = 0;  // bit i: input i
 };
@@ -126,6 +129,8 @@ struct Call {
   std::byte* workspace = nullptr;
   KernelState* state = nullptr;
   std::span<Body* const> bodies;  // in the order of the node's graph attributes (sorted by attribute name)
+  // Something that this run computes with may hold NaN or infinity.
+  bool not_finite = false;
   // `dynamic` ops only: gives output i its memory and returns the view to fill.
   std::function<View(int i, const Shape& shape)>* allocate = nullptr;
 

@@ -42,7 +42,7 @@ constexpr OpDef binary_op(std::string_view name, std::string_view doc, CasesFn c
           .since = 7,
           .inputs = {2, 2},
           .outputs = {1, 1},
-          .traits = {.in_place = true, .elementwise = true},
+          .traits = {.in_place = true, .elementwise = true, .finite = kVector != BinaryMath::div},
           .infer = infer_nary<NumericTypes>,
           .cpu = BinaryKernels<Fn, kVector, NumericTypes>::kKernels,
           .cases = cases};

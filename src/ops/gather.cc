@@ -97,6 +97,7 @@ const OpDef kOps[] = {{
     .inputs = {2, 2},
     .outputs = {1, 1},
     .attributes = kAttrs,
+    .traits = {.finite = true},
     .infer = infer,
     .cpu = kCpu,
     .cost = no_flops,

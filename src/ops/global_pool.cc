@@ -71,7 +71,8 @@ bool onednn_accepts(const Problem& p) {
 }
 template <PoolKind kKind>
 std::unique_ptr<KernelState> onednn_prepare(const Problem& p) {
-  return pool_onednn_prepare(p, global_pool_shape(p.inputs[0].shape), kKind);
+  return pool_onednn_prepare(p, global_pool_shape(p.inputs[0].shape), kKind,
+                             [](const Call& c) { fold_channels(c, Largest{}); });
 }
 
 double cost(const Problem& p) { return static_cast<double>(p.inputs[0].shape.elements()); }
@@ -107,6 +108,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .since = 1,
                        .inputs = {1, 1},
                        .outputs = {1, 1},
+                       .traits = {.finite = true},
                        .infer = infer,
                        .cpu = kAverage,
                        .cost = cost,
@@ -116,6 +118,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .since = 1,
                        .inputs = {1, 1},
                        .outputs = {1, 1},
+                       .traits = {.finite = true},
                        .infer = infer,
                        .cpu = kMax,
                        .cost = cost,

@@ -99,7 +99,12 @@ bool onednn_accepts(const Problem& p) {
 }
 
 std::unique_ptr<KernelState> onednn_prepare(const Problem& p) {
-  return pool_onednn_prepare(p, pool_shape(p.attrs(), p.inputs[0].shape), PoolKind::max);
+  const std::shared_ptr<KernelState> reference = prepare_pool(p);
+  return pool_onednn_prepare(p, pool_shape(p.attrs(), p.inputs[0].shape), PoolKind::max, [reference](const Call& call) {
+    Call plain = call;
+    plain.state = reference.get();
+    run(plain);
+  });
 }
 
 constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},      {"ceil_mode", AttrType::integer},
@@ -119,6 +124,7 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .inputs = {1, 1},
                        .outputs = {1, 2},
                        .attributes = kAttrs,
+                       .traits = {.finite = true},
                        .infer = infer,
                        .cpu = kCpu,
                        .cost = cost,
@@ -130,7 +136,7 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .inputs = {1, 1},
                        .outputs = {1, 1},
                        .attributes = kInternalAttrs,
-                       .traits = {.channels_last = true},
+                       .traits = {.channels_last = true, .finite = true},
                        .infer = infer,
                        .cpu = kCpu,
                        .expand = expand_channels_last,

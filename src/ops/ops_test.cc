@@ -1,6 +1,7 @@
 // The whole op table against itself: schema sanity, and every candidate against its reference.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -8,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+#include "ir/infer.h"
 #include "ops/check.h"
 
 namespace sparkpilot {
@@ -70,6 +73,64 @@ TEST(OpTable, EveryCandidateMatchesItsReference) {
   for (const std::string& kernel : never) {
     if (!ran.contains(kernel)) std::printf("note: no case that %s accepts on this machine\n", kernel.c_str());
   }
+}
+
+// The case's inputs with one element of each float operand replaced; false where it has none.
+bool spoil(const OpCase& op_case, std::vector<Tensor>& inputs, double value) {
+  bool any = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Tensor& input = inputs[i];
+    if (op_case.inputs[i].constant || !input.present() || !is_float(input.dtype()) || bits(input.dtype()) < 16)
+      continue;
+    if (input.elements() < 2) continue;
+    input = input.clone();
+    store_element(input.dtype(), input.raw(), input.elements() / 2, value);
+    any = true;
+  }
+  return any;
+}
+
+// A NaN of the reference that is a number in `kernel`'s result: something broken would look sane.
+int64_t lost_nans(const Node& node, const std::vector<Tensor>& inputs, std::string_view kernel, uint64_t variable) {
+  const std::vector<Tensor> expected = evaluate(node, inputs, "reference", {}, variable);
+  const std::vector<Tensor> got = evaluate(node, inputs, kernel, {}, variable);
+  int64_t lost = 0;
+  for (size_t k = 0; k < got.size(); ++k) {
+    if (!is_float(got[k].dtype())) continue;
+    for (int64_t i = 0; i < got[k].elements(); ++i) {
+      lost += std::isnan(load_element(expected[k].dtype(), expected[k].raw(), i)) &&
+              !std::isnan(load_element(got[k].dtype(), got[k].raw(), i));
+    }
+  }
+  return lost;
+}
+
+TEST(OpTable, EveryCandidateKeepsNaN) {
+  int compared = 0;
+  for (const OpDef* op : all_ops()) {
+    if (op->cpu.size() < 2 || !op->cases || !op->infer) continue;
+    for (const OpCase& op_case : op->cases()) {
+      std::vector<Tensor> inputs = case_inputs(op_case, 3);
+      if (!spoil(op_case, inputs, std::nan(""))) continue;
+      Node node{.op = op, .name = op_case.name, .inputs = {}, .outputs = {}, .attrs = op_case.attrs};
+      uint64_t variable = 0;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        node.inputs.push_back(inputs[i].present() ? ValueId{static_cast<int32_t>(i)} : ValueId{});
+        if (!op_case.inputs[i].constant) variable |= uint64_t{1} << i;
+      }
+      for (int i = 0; i < op_case.outputs; ++i) node.outputs.push_back(ValueId{i});
+      for (const Kernel& kernel : op->cpu) {
+        SCOPED_TRACE(qualified(*op) + " " + std::string(kernel.name) + " case " + op_case.name);
+        try {
+          EXPECT_EQ(lost_nans(node, inputs, kernel.name, variable), 0);
+          ++compared;
+        } catch (const Error& error) {  // it does not accept the case, or refuses NaN
+          EXPECT_EQ(error.kind(), ErrorKind::user) << error.what();
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 500);
 }
 
 TEST(OpTable, NewestVersionAtOrBelowTheOpsetWins) {

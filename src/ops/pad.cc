@@ -200,6 +200,7 @@ const OpDef kOps[] = {
      .inputs = {2, 4},
      .outputs = {1, 1},
      .attributes = kAttrs,
+     .traits = {.finite = true},
      .infer = infer,
      .cpu = kCpu,
      .cost = no_flops,

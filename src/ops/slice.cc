@@ -99,6 +99,7 @@ const OpDef kOps[] = {
      .since = 10,
      .inputs = {3, 5},
      .outputs = {1, 1},
+     .traits = {.finite = true},
      .infer = infer,
      .cpu = kCpu,
      .cost = no_flops,

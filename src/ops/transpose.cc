@@ -71,6 +71,7 @@ const OpDef kOps[] = {{
     .inputs = {1, 1},
     .outputs = {1, 1},
     .attributes = kAttrs,
+    .traits = {.finite = true},
     .infer = infer,
     .cpu = kCpu,
     .cost = no_flops,

@@ -7,6 +7,7 @@
 #include "ir/infer.h"
 #include "runtime/arena.h"
 #include "runtime/plan_impl.h"
+#include "tensor/finite.h"
 
 namespace sparkpilot {
 namespace {
@@ -39,6 +40,7 @@ Plan::Plan(Graph graph, const PlanOptions& options, StateStore& states)
   for (const Graph::Output& output : graph_.outputs()) results_.push_back(output.value);
   for (const State& state : graph_.states()) results_.push_back(state.next);
   choose_steps();
+  choose_checks();
   plan_memory();
   outputs_.resize(graph_.outputs().size());
 }
@@ -139,7 +141,9 @@ void Plan::add_step(NodeId id, bool dynamic) {
   }
   step.cost = cost_of(*node.op, problem);
   for (const Tensor& constant : constants) {
-    if (constant.present()) step.weight_bytes += static_cast<double>(constant.bytes());
+    if (!constant.present()) continue;
+    step.weight_bytes += static_cast<double>(constant.bytes());
+    if (step.state && step.state->loses_nan) weights_not_finite_ |= !all_finite(constant.view());
   }
   for (const auto& [key, attribute] : node.attrs) {
     if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
@@ -320,6 +324,7 @@ void Plan::run(std::span<const void* const> inputs) {
   if (moved) {
     for (Step& step : steps_) bind_step(step);
   }
+  look_at_inputs();
   for (Step& step : steps_) run_step(step);
   for (const Copy& copy : copies_) {
     const Storage& from = storage_[static_cast<size_t>(copy.storage)];
@@ -349,10 +354,12 @@ void Plan::run_step(Step& step) {
                       .workspace = workspace_->data(),
                       .state = step.state.get(),
                       .bodies = step.body_pointers,
+                      .not_finite = not_finite_,
                       .allocate = step.dynamic ? &step.allocate : nullptr});
   } catch (const Error& error) {
     fail_at(graph_, step.node, error);
   }
+  if (step.checked && !not_finite_) look_at_outputs(step);
   if (!options_.profile) return;
   const int64_t end = now_ns();
   ++step.calls;

@@ -81,6 +81,10 @@ class Plan {
   void run_step(Step& step);
   void run_rest();
   void commit_states();
+  // Keeping NaN where the fast kernels lose it (plan_finite.cc).
+  void choose_checks();
+  void look_at_inputs();
+  void look_at_outputs(const Step& step);
 
   Graph graph_;
   const PlanOptions& options_;
@@ -95,6 +99,9 @@ class Plan {
   std::unique_ptr<Buffer> arena_, owned_, workspace_;
   std::unique_ptr<Continuation> rest_;
   std::vector<TraceEvent> events_;
+  bool loses_nan_ = false;           // some step does, unless it is told that there may be one
+  bool weights_not_finite_ = false;  // in such a step
+  bool not_finite_ = false;          // this run computes with NaN or infinity
 };
 
 }  // namespace sparkpilot

@@ -27,6 +27,7 @@ struct Plan::Step {
   std::function<View(int, const Shape&)> allocate;
   bool dynamic = false;
   bool skipped = false;  // a view: its output is its input's memory
+  bool checked = false;  // its outputs are looked through for NaN and infinity
   Cost cost;
   double weight_bytes = 0;
   int64_t calls = 0, total_ns = 0;

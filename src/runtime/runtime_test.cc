@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "ir/infer.h"
 #include "ir/interpret.h"
+#include "passes/precision.h"
 #include "runtime/arena.h"
 #include "runtime/session.h"
 
@@ -259,6 +260,60 @@ TEST(Session, IgnoresTheBranchNotTaken) {
   EXPECT_EQ(session.output<float>("y")[4], -5.f);
   session.input<bool>("condition")[0] = true;
   EXPECT_THROW(session.run(), Error);
+}
+
+// x, divided by d where it is given -> convolution, relu -> max pooling -> convolution, clip -> products, relu.
+Graph network_that_may_lose_nan(bool divides) {
+  Graph graph;
+  Builder b(graph, "n");
+  ValueId x = graph.add_input("x", DType::f32, Shape{1, 16, 24, 20});
+  if (divides) x = b.add("Div", {x, graph.add_input("d", DType::f32, Shape{1, 16, 24, 20})});
+  const auto weight = [&](const Shape& shape, uint64_t seed) { return b.constant(random_tensor(shape, seed)); };
+  const Attributes same{{"pads", std::vector<int64_t>{1, 1, 1, 1}}};
+  ValueId y = b.add("Relu", {b.add("Conv", {x, weight(Shape{32, 16, 3, 3}, 1), weight(Shape{32}, 2)}, same)});
+  y = b.add("MaxPool", {y}, {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+  y = b.add("Conv", {y, weight(Shape{64, 32, 3, 3}, 3)}, same);
+  y = b.add("Clip", {y, b.scalar(DType::f32, -1), b.scalar(DType::f32, 6)});
+  y = b.add("Reshape", {b.add("GlobalAveragePool", {y}), b.ints({1, 64})});
+  graph.add_output(b.add("Relu", {b.add("Gemm", {y, weight(Shape{64, 48}, 4), weight(Shape{48}, 5)})}), "y");
+  return graph;
+}
+
+int64_t count_nans(const std::vector<Tensor>& tensors) {
+  int64_t count = 0;
+  for (const float v : tensors[0].data<float>()) count += std::isnan(v);
+  return count;
+}
+
+// What a fast kernel would turn into a number has to reach the output, from wherever it comes.
+TEST(Session, KeepsNaN) {
+  for (const bool divides : {false, true}) {
+    const Graph graph = network_that_may_lose_nan(divides);
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      SessionOptions options;
+      options.passes.precision = precision;
+      try {
+        check_precision(precision);
+      } catch (const Error&) {
+        continue;
+      }
+      SCOPED_TRACE(std::string(divides ? "0 / 0 inside" : "NaN in an input") +
+                   (precision == Precision::bf16 ? " bf16" : " fp32"));
+      Session session(graph, options);
+      std::vector<Tensor> sane, broken;
+      for (size_t i = 0; i < graph.inputs().size(); ++i) {
+        sane.push_back(random_tensor(Shape{1, 16, 24, 20}, 7 + i));
+        broken.push_back(sane.back().clone());
+        broken.back().data<float>()[3000] = divides ? 0 : std::nanf("");
+      }
+      const std::vector<Tensor> before = run_session(session, sane);
+      EXPECT_EQ(count_nans(before), 0);
+      EXPECT_EQ(count_nans(run_session(session, broken)), count_nans(interpret(graph, broken)));
+      EXPECT_GT(count_nans(run_session(session, broken)), 0);
+      const std::vector<Tensor> after = run_session(session, sane);
+      EXPECT_EQ(std::memcmp(after[0].raw(), before[0].raw(), static_cast<size_t>(before[0].bytes())), 0);
+    }
+  }
 }
 
 TEST(Session, SeveralThreadsWithOneEach) {

@@ -1,5 +1,6 @@
 #include "ops/cpu/conv_onednn.h"
 
+#include "base/error.h"
 #include "ops/cpu/conv_shape.h"
 
 namespace sparkpilot {
@@ -84,7 +85,7 @@ bool types_fit(const Problem& p) {
 template <typename Primitive>
 struct Described {
   onednn::DescOf<Primitive> desc;
-  std::vector<onednn::StepOperand> steps;
+  onednn::Appended steps;
 };
 
 Described<dnnl::convolution_forward> describe(const Problem& p, const ConvShape& s, Operands& o) {
@@ -107,6 +108,20 @@ Described<dnnl::deconvolution_forward> describe_transpose(const Operands& o) {
   return {onednn::deconvolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes()), {}};
 }
 
+// The convolution again, in the formats of the first one, without the step that loses NaN.
+void keep_nan(onednn::State& state, const Operands& o, const Described<dnnl::convolution_forward>& d) {
+  if (!d.steps.loses_nan) return;
+  state.keep_nan(
+      [src = d.desc.src_desc(), weights = d.desc.weights_desc(), bias = o.bias, dst = d.desc.dst_desc(),
+       window = o.window, attr = onednn::attributes_with_own_scratchpad(d.steps.without_it)]() -> dnnl::primitive {
+        const auto desc = onednn::convolution(src, weights, bias, dst, window, attr);
+        if (!desc) fail("what it computes with holds NaN or infinity, which oneDNN has no convolution for");
+        return dnnl::convolution_forward(desc);
+      },
+      *d.steps.loses_nan);
+}
+void keep_nan(onednn::State&, const Operands&, const Described<dnnl::deconvolution_forward>&) {}
+
 template <typename Primitive>
 std::unique_ptr<KernelState> prepare(const Problem& p, const Operands& o, const Described<Primitive>& d) {
   auto state = std::make_unique<onednn::State>();
@@ -114,10 +129,11 @@ std::unique_ptr<KernelState> prepare(const Problem& p, const Operands& o, const 
   const auto weights = state->convert(state->parameter(p, 1, p.inputs[0].dtype, o.weights), d.desc.weights_desc());
   const auto y = state->output(0, o.dst);
   const auto dst = d.desc.dst_desc() == o.dst ? y : state->scratch(d.desc.dst_desc());
-  std::vector<onednn::State::Argument> arguments = state->bind(p, d.steps);
+  std::vector<onednn::State::Argument> arguments = state->bind(p, d.steps.operands);
   arguments.insert(arguments.end(), {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}});
   if (p.has(2)) arguments.push_back({DNNL_ARG_BIAS, state->parameter(p, 2, DType::f32, o.bias)});
   state->step(Primitive(d.desc), d.desc, std::move(arguments));
+  keep_nan(*state, o, d);
   if (dst != y) state->reorder(dst, y);
   return state;
 }

@@ -1,5 +1,7 @@
 #include "ops/cpu/gemm_onednn.h"
 
+#include "base/error.h"
+
 namespace sparkpilot {
 namespace {
 
@@ -61,7 +63,7 @@ Operands operands(const Problem& p, const GemmArgs& args) {
 struct Described {
   onednn::DescOf<dnnl::matmul> desc;
   int c_argument = 0;
-  std::vector<onednn::StepOperand> steps;
+  onednn::Appended steps;
 };
 
 Described describe(const Problem& p, const GemmArgs& args, const Operands& o) {
@@ -107,7 +109,7 @@ std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArg
   const Described d = describe(p, args, o);
   auto state = std::make_unique<onednn::State>();
   const auto b = state->convert(state->parameter(p, 1, p.inputs[0].dtype, o.b), d.desc.weights_desc());
-  std::vector<onednn::State::Argument> arguments = state->bind(p, d.steps);
+  std::vector<onednn::State::Argument> arguments = state->bind(p, d.steps.operands);
   arguments.insert(
       arguments.end(),
       {{DNNL_ARG_SRC, state->input(0, o.a)}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, state->output(0, o.y)}});
@@ -119,6 +121,16 @@ std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArg
                                              : state->parameter(p, args.c, DType::f32, o.c)});
   }
   state->step(dnnl::matmul(d.desc), d.desc, std::move(arguments));
+  if (d.steps.loses_nan) {
+    state->keep_nan(
+        [a = o.a, weights = d.desc.weights_desc(), bias = o.c_is_bias ? o.c : onednn::none(), y = o.y,
+         attr = onednn::attributes_with_own_scratchpad(d.steps.without_it)]() -> dnnl::primitive {
+          const auto desc = onednn::matmul(a, weights, bias, y, attr);
+          if (!desc) fail("what it computes with holds NaN or infinity, which oneDNN has no product for");
+          return dnnl::matmul(desc);
+        },
+        *d.steps.loses_nan);
+  }
   return state;
 }
 

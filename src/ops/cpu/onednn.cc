@@ -1,5 +1,6 @@
 #include "ops/cpu/onednn.h"
 
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -62,16 +63,28 @@ Desc strided(DType dtype, const Dims& dims, const Dims& strides) { return Desc(d
 Desc any(DType dtype, const Dims& dims) { return Desc(dims, type_of(dtype).value(), dnnl::memory::format_tag::any); }
 
 void PostOps::eltwise(dnnl::algorithm algorithm, float alpha, float beta) {
-#if DNNL_VERSION_MAJOR >= 3
-  ops_.append_eltwise(algorithm, alpha, beta);
-#else
-  ops_.append_eltwise(1.0f, algorithm, alpha, beta);
-#endif
+  ops_.push_back({algorithm, alpha, beta, {}});
 }
 
 int PostOps::binary(dnnl::algorithm algorithm, const Desc& operand) {
-  ops_.append_binary(algorithm, operand);
-  return DNNL_ARG_ATTR_MULTIPLE_POST_OP(ops_.len() - 1) | DNNL_ARG_SRC_1;
+  ops_.push_back({algorithm, 0, 0, operand});
+  return DNNL_ARG_ATTR_MULTIPLE_POST_OP(static_cast<int>(ops_.size()) - 1) | DNNL_ARG_SRC_1;
+}
+
+dnnl::post_ops PostOps::get() const {
+  dnnl::post_ops all;
+  for (const Op& op : ops_) {
+    if (op.operand) {
+      all.append_binary(op.algorithm, *op.operand);
+      continue;
+    }
+#if DNNL_VERSION_MAJOR >= 3
+    all.append_eltwise(op.algorithm, op.alpha, op.beta);
+#else
+    all.append_eltwise(1.0f, op.algorithm, op.alpha, op.beta);
+#endif
+  }
+  return all;
 }
 
 namespace {
@@ -102,11 +115,16 @@ bool append_activation(PostOps& post, const Epilogue::Step& step) {
 
 }  // namespace
 
-std::optional<std::vector<StepOperand>> append(PostOps& post_ops, const Epilogue& epilogue, const Problem& p,
-                                               const DescribeOperand& describe) {
-  std::vector<StepOperand> operands;
+std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, const Problem& p,
+                               const DescribeOperand& describe) {
+  Appended result;
   for (const Epilogue::Step& step : epilogue.steps()) {
+    if (result.loses_nan) return {};
     if (step.kind == Epilogue::Step::activation) {
+      if (step.function == Activation::relu || step.function == Activation::clip) {
+        result.loses_nan = step;
+        result.without_it = post_ops;
+      }
       if (!append_activation(post_ops, step)) return {};
       continue;
     }
@@ -114,9 +132,9 @@ std::optional<std::vector<StepOperand>> append(PostOps& post_ops, const Epilogue
     if (!computes(dtype)) return {};
     const Desc desc = describe(step.operand, dtype);
     const auto algorithm = step.kind == Epilogue::Step::add ? dnnl::algorithm::binary_add : dnnl::algorithm::binary_mul;
-    operands.push_back({post_ops.binary(algorithm, desc), step.input, dtype, desc});
+    result.operands.push_back({post_ops.binary(algorithm, desc), step.input, dtype, desc});
   }
-  return operands;
+  return result;
 }
 
 bool computes(DType dtype) { return dtype == DType::f32 || (dtype == DType::bf16 && cpu_features().avx512_bf16); }
@@ -125,6 +143,12 @@ dnnl::primitive_attr attributes(const PostOps& post_ops) {
   dnnl::primitive_attr attr;
   attr.set_post_ops(post_ops.get());
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+dnnl::primitive_attr attributes_with_own_scratchpad(const PostOps& post_ops) {
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(post_ops.get());
   return attr;
 }
 
@@ -145,11 +169,6 @@ DescOf<dnnl::deconvolution_forward> deconvolution(const Desc& src, const Desc& w
 DescOf<dnnl::matmul> matmul(const Desc& a, const Desc& b, const Desc& bias, const Desc& dst,
                             const dnnl::primitive_attr& attr) {
   return make<dnnl::matmul>(attr, a, b, bias, dst);
-}
-
-DescOf<dnnl::inner_product_forward> inner_product(const Desc& src, const Desc& weights, const Desc& bias,
-                                                  const Desc& dst, const dnnl::primitive_attr& attr) {
-  return make<dnnl::inner_product_forward>(attr, dnnl::prop_kind::forward_inference, src, weights, bias, dst);
 }
 
 DescOf<dnnl::pooling_forward> pooling(dnnl::algorithm algorithm, const Desc& src, const Desc& dst, const Dims& kernel,
@@ -262,7 +281,20 @@ void State::step(const dnnl::primitive& primitive, const dnnl::primitive_desc_ba
   implementation_ = onednn::implementation(desc);
 }
 
+void State::keep_nan(std::function<dnnl::primitive()> make, const Epilogue::Step& activation) {
+  loses_nan = true;
+  loses_nan_at_ = steps_.size() - 1;
+  make_careful_ = std::move(make);
+  activation_ = activation;
+}
+
+void State::keep_nan(std::function<void(const Call&)> instead) {
+  loses_nan = true;
+  instead_ = std::move(instead);
+}
+
 void State::execute(const Call& call) {
+  if (loses_nan && call.not_finite && instead_) return instead_(call);
   // A null count in the scope keeps the caller's; see the header for why it must be that of prepare.
   const ThreadScope scope(thread_count() == threads_ ? 0 : threads_);
   for (Place& place : places_) {
@@ -278,11 +310,30 @@ void State::execute(const Call& call) {
     place.memory.set_data_handle(const_cast<void*>(data));
     place.bound = data;
   }
-  for (const Step& step : steps_) {
-    const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), stream_.get(),
-                                                        static_cast<int>(step.arguments.size()), step.arguments.data());
-    if (status != dnnl_success) fail_internal("oneDNN could not run {} (status {})", implementation_, int{status});
+  if (loses_nan && call.not_finite) return execute_keeping_nan(call);
+  for (const Step& step : steps_) execute(step.primitive, step.arguments);
+}
+
+void State::execute(const dnnl::primitive& primitive, const std::vector<dnnl_exec_arg_t>& arguments) {
+  const dnnl_status_t status =
+      dnnl_primitive_execute(primitive.get(), stream_.get(), static_cast<int>(arguments.size()), arguments.data());
+  if (status != dnnl_success) fail_internal("oneDNN could not run {} (status {})", implementation_, int{status});
+}
+
+void State::execute_keeping_nan(const Call& call) {
+  if (!careful_) careful_ = make_careful_();
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    execute(i == loses_nan_at_ ? careful_ : steps_[i].primitive, steps_[i].arguments);
   }
+  const View& y = call.outputs[0];
+  const bool clips = activation_.function == Activation::clip;
+  const float low = clips ? activation_.alpha : 0, high = clips ? activation_.beta : INFINITY;
+  parallel_for(y.elements(), 1 << 14, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto value = static_cast<float>(load_element(y.dtype, y.data, i));
+      if (value < low || value > high) store_element(y.dtype, y.data, i, value < low ? low : high);
+    }
+  });
 }
 
 void run(const Call& call) { call.as<State>().execute(call); }

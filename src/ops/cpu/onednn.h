@@ -41,10 +41,16 @@ class PostOps {
   void eltwise(dnnl::algorithm algorithm, float alpha = 0, float beta = 0);
   // Returns the name of the argument that carries the other operand.
   int binary(dnnl::algorithm algorithm, const Desc& operand);
-  const dnnl::post_ops& get() const { return ops_; }
+  dnnl::post_ops get() const;
 
  private:
-  dnnl::post_ops ops_;
+  // oneDNN's own list is a handle, whose copies would share what is appended.
+  struct Op {
+    dnnl::algorithm algorithm;
+    float alpha = 0, beta = 0;
+    std::optional<Desc> operand;
+  };
+  std::vector<Op> ops_;
 };
 
 // The operand of an epilogue's step as a primitive's argument.
@@ -54,13 +60,22 @@ struct StepOperand {
   Desc desc;
 };
 // Appends the steps of an epilogue; `describe` gives the format of an operand of that kind and dtype. Empty where
-// oneDNN lacks a step or cannot read an operand.
+// oneDNN lacks a step, cannot read an operand, or would lose a NaN in another step than the last.
 using DescribeOperand = std::function<Desc(Epilogue::Step::Operand, DType)>;
-std::optional<std::vector<StepOperand>> append(PostOps& post_ops, const Epilogue& epilogue, const Problem& p,
-                                               const DescribeOperand& describe);
+struct Appended {
+  std::vector<StepOperand> operands;
+  // oneDNN's relu and clip make a number of NaN: such a last step, and the post-ops without it.
+  std::optional<Epilogue::Step> loses_nan;
+  PostOps without_it;
+};
+std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, const Problem& p,
+                               const DescribeOperand& describe);
 
 // Attributes with post-ops and scratchpads given by the user.
 dnnl::primitive_attr attributes(const PostOps& post_ops = {});
+
+// The same with scratchpads that the primitive allocates itself.
+dnnl::primitive_attr attributes_with_own_scratchpad(const PostOps& post_ops);
 
 // Whether oneDNN computes fast on this dtype here: f32, and bf16 where the processor has it.
 bool computes(DType dtype);
@@ -81,8 +96,6 @@ DescOf<dnnl::deconvolution_forward> deconvolution(const Desc& src, const Desc& w
                                                   const dnnl::primitive_attr& attr);
 DescOf<dnnl::matmul> matmul(const Desc& a, const Desc& b, const Desc& bias, const Desc& dst,
                             const dnnl::primitive_attr& attr);
-DescOf<dnnl::inner_product_forward> inner_product(const Desc& src, const Desc& weights, const Desc& bias,
-                                                  const Desc& dst, const dnnl::primitive_attr& attr);
 DescOf<dnnl::pooling_forward> pooling(dnnl::algorithm algorithm, const Desc& src, const Desc& dst, const Dims& kernel,
                                       const WindowArgs& window, const dnnl::primitive_attr& attr);
 
@@ -120,6 +133,11 @@ class State final : public KernelState {
   std::vector<Argument> bind(const Problem& p, std::span<const StepOperand> operands);
   // Adds the primitive and its scratchpad.
   void step(const dnnl::primitive& primitive, const dnnl::primitive_desc_base& desc, std::vector<Argument> arguments);
+  // For a step that loses NaN. Where Call::not_finite says so, the last primitive is replaced by the one that `make`
+  // gives, on operands of the same formats, and `activation` is applied to output 0 in the end; or `instead` is all
+  // that runs. Both may allocate, the first time.
+  void keep_nan(std::function<dnnl::primitive()> make, const Epilogue::Step& activation);
+  void keep_nan(std::function<void(const Call&)> instead);
   // The name of the last primitive's implementation, for reports.
   const std::string& implementation() const { return implementation_; }
 
@@ -138,12 +156,19 @@ class State final : public KernelState {
     dnnl::primitive primitive;
     std::vector<dnnl_exec_arg_t> arguments;
   };
+  void execute_keeping_nan(const Call& call);
+  void execute(const dnnl::primitive& primitive, const std::vector<dnnl_exec_arg_t>& arguments);
   Slot add(const Desc& desc, Home home, int64_t index, void* data, Tensor owned = {});
 
   dnnl::stream stream_;
   int threads_;
   std::vector<Place> places_;
   std::vector<Step> steps_;
+  size_t loses_nan_at_ = 0;  // the step
+  std::function<dnnl::primitive()> make_careful_;
+  dnnl::primitive careful_;
+  Epilogue::Step activation_;
+  std::function<void(const Call&)> instead_;
   std::string implementation_;
 };
 

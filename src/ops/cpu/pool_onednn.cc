@@ -48,11 +48,13 @@ bool pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind) {
   return onednn::is_fast(describe(p, s, kind).desc);
 }
 
-std::unique_ptr<KernelState> pool_onednn_prepare(const Problem& p, const PoolShape& s, PoolKind kind) {
+std::unique_ptr<KernelState> pool_onednn_prepare(const Problem& p, const PoolShape& s, PoolKind kind,
+                                                 std::function<void(const Call&)> largest) {
   const Described d = describe(p, s, kind);
   auto state = std::make_unique<onednn::State>();
   state->step(dnnl::pooling_forward(d.desc), d.desc,
               {{DNNL_ARG_SRC, state->input(0, d.src)}, {DNNL_ARG_DST, state->output(0, d.dst)}});
+  if (kind == PoolKind::max) state->keep_nan(std::move(largest));
   return state;
 }
 

@@ -96,7 +96,9 @@ constexpr OpDef unary_op(std::string_view name, int since, std::string_view doc)
           .inputs = {1, 1},
           .outputs = {1, 1},
           .attributes = Kernels::kAttributes,
-          .traits = {.in_place = true, .elementwise = true},
+          .traits = {.in_place = true,
+                     .elementwise = true,
+                     .finite = std::is_same_v<std::remove_cv_t<decltype(kVector)>, Activation>},
           .infer = infer_unary<Types>,
           .cpu = Kernels::kKernels,
           .cases = unary_cases<kLow, kHigh, Types>};
