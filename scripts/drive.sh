@@ -16,7 +16,7 @@ network=$assets/openpilot_dm/dmonitoring_model_v0.8.9_2021-08.onnx
 if [ -f "$network" ]; then
   echo "== openpilot's driver monitoring network of 2021"
   build/sparkpilot model info "$network"
-  build/sparkpilot bench "$network" --runs 300 --profile
+  build/sparkpilot bench "$network" --runs 300 --profile --top 10
 else
   echo "== no real network: $network is not there"
 fi

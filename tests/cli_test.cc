@@ -6,84 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli_fixture.h"
 #include "model_bytes.h"
-#include "program.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {
 namespace {
 namespace fs = std::filesystem;
-using nlohmann::json;
-
-// The keys of a JSON object.
-std::set<std::string> keys(const json& object) {
-  std::set<std::string> out;
-  for (const auto& [key, value] : object.items()) out.insert(key);
-  return out;
-}
-using Keys = std::set<std::string>;
-
-class Cli : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    models = new TempFolder;
-    const ProgramResult result = run_program("zoo build --quiet tiny_driving_policy tiny_driving_vision --out '" +
-                                             models->path().string() + "'");
-    ASSERT_EQ(result.code, 0) << result.err;
-  }
-  static void TearDownTestSuite() { delete models; }
-  static std::string policy() { return "'" + (*models / "tiny_driving_policy.onnx") + "'"; }
-
-  static json parsed(const std::string& arguments) {
-    const ProgramResult result = run_program(arguments + " --json");
-    EXPECT_EQ(result.code, 0) << result.err;
-    return json::parse(result.out, nullptr, false);
-  }
-  static void expect_usage_error(const std::string& arguments, const std::string& word) {
-    const ProgramResult result = run_program(arguments);
-    EXPECT_EQ(result.code, 2) << arguments;
-    EXPECT_EQ(result.out, "") << arguments;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(word), std::string::npos) << result.err;
-  }
-  static TempFolder* models;
-  TempFolder folder;
-};
-TempFolder* Cli::models = nullptr;
-
-TEST_F(Cli, EveryCommandHelpsWithAnExample) {
-  for (const char* command : {"", "model info", "model check", "model convert", "run", "bench", "zoo list", "zoo build",
-                              "ops list", "ops check", "ops bench", "version"}) {
-    const ProgramResult result = run_program(std::string(command) + " --help");
-    EXPECT_EQ(result.code, 0) << command;
-    EXPECT_NE(result.out.find("Example"), std::string::npos) << command;
-    EXPECT_NE(result.out.find(std::string("sparkpilot ") + command), std::string::npos) << command;
-    EXPECT_EQ(result.err, "") << command;
-  }
-}
-
-TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
-  expect_usage_error("", "A subcommand is required");
-  expect_usage_error("fly", "fly");
-  expect_usage_error("version --loud", "--loud");
-  expect_usage_error("bench", "files");
-  expect_usage_error("run " + policy() + " --runs many", "--runs");
-  expect_usage_error("run " + policy() + " --runs 0", "--runs");
-  expect_usage_error("run " + policy() + " --threads -1", "--threads");
-  expect_usage_error("run " + policy() + " --threads few", "--threads");
-  expect_usage_error("run " + policy() + " --passes no-such", "such");
-  expect_usage_error("run " + policy() + " --passes fast", "fast");
-  expect_usage_error("run " + policy() + " --device cuda", "cuda");
-  expect_usage_error("run " + policy() + " --precision fp3", "fp3");
-  expect_usage_error("run " + policy() + " --output nothing", "nothing");
-  expect_usage_error("run " + policy() + " --dim batch=4", "batch");
-  expect_usage_error("run " + policy() + " --dim batch", "NAME=VALUE");
-  expect_usage_error("run " + policy() + " --dim batch=0", "--dim batch: expected at least 1, got 0");
-  expect_usage_error("run " + policy() + " --dim batch=2 --dim batch=3", "\"batch\" is given twice");
-  expect_usage_error("ops list NoSuchOp", "NoSuchOp");
-  expect_usage_error("zoo build", "--all");
-  expect_usage_error("zoo build driving_dream", "driving_dream");
-}
 
 TEST_F(Cli, Version) {
   EXPECT_EQ(keys(parsed("version")),
@@ -251,11 +180,6 @@ TEST_F(Cli, RunDumpsWhatItDid) {
   EXPECT_GT(values, 50);
 }
 
-TEST_F(Cli, PassesAreListed) {
-  const json passes = parsed("run --passes list");
-  EXPECT_EQ(keys(passes["passes"][0]), (Keys{"name", "doc", "optional"}));
-}
-
 TEST_F(Cli, BenchMeasures) {
   const json bench = parsed("bench " + policy() + " '" + (*models / "tiny_driving_vision.onnx") +
                             "' --runs 5 --warmup 1 --threads 1 --profile");
@@ -273,6 +197,13 @@ TEST_F(Cli, BenchMeasures) {
   EXPECT_EQ(keys(model["profile"][0]),
             (Keys{"name", "op", "kernel", "shape", "calls", "mean_ms", "flops", "bytes", "roofline_share"}));
   EXPECT_EQ(bench["models"][1].count("profile"), 1u);
+  const auto lines = [](const std::string& flags) {
+    const std::string out = run_program("bench --quiet --runs 3 --threads 1 " + flags + policy()).out;
+    return std::count(out.begin(), out.end(), '\n');
+  };
+  EXPECT_EQ(lines("--profile --top 2 ") - lines("--profile --top 1 "), 1);
+  EXPECT_GT(lines("--profile "), lines("--profile --top 2 "));
+  expect_usage_error("bench " + policy() + " --top 2", "--profile");
 }
 
 TEST_F(Cli, BenchLooksAtEveryFileFirst) {

@@ -1,4 +1,5 @@
 // sparkpilot bench: how fast models run, and where the time goes.
+#include <algorithm>
 #include <memory>
 
 #include "bench/inputs.h"
@@ -15,10 +16,24 @@ struct Flags {
   std::vector<std::string> files;
   RunFlags run;
   int64_t runs = 100, warmup = 10, batch = 1;
+  int64_t top = 0;
   bool profile = false;
 };
 
-void print_profile(const ModelBench& bench) {
+// The nodes that ran; the slowest `top` of them, or all in their order where that is 0.
+std::vector<NodeProfile> nodes_to_show(const Profile& profile, int64_t top) {
+  std::vector<NodeProfile> nodes;
+  for (const NodeProfile& node : profile.nodes) {
+    if (node.calls > 0 && node.mean_ns() > 0) nodes.push_back(node);
+  }
+  if (top == 0) return nodes;
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const NodeProfile& a, const NodeProfile& b) { return a.mean_ns() > b.mean_ns(); });
+  if (std::ssize(nodes) > top) nodes.resize(static_cast<size_t>(top));
+  return nodes;
+}
+
+void print_profile(const ModelBench& bench, int64_t top) {
   print(fmt::format("\n{}\n", painted(bench.file, Paint::bold)));
   Table ops({"op", "kernel", "nodes", "ms", "share"});
   for (const OpTime& time : times_by_op(bench.profile)) {
@@ -26,8 +41,7 @@ void print_profile(const ModelBench& bench) {
              fmt::format("{:.1f} %", time.share * 100)});
   }
   Table nodes({"node", "op", "kernel", "shape", "us", "GFLOP/s", "GB/s", "roofline"});
-  for (const NodeProfile& node : bench.profile.nodes) {
-    if (node.calls == 0 || node.mean_ns() <= 0) continue;
+  for (const NodeProfile& node : nodes_to_show(bench.profile, top)) {
     nodes.add({node.name, node.op, node.kernel, node.shape, fmt::format("{:.1f}", node.mean_ns() * 1e-3),
                fmt::format("{:.1f}", node.flops / node.mean_ns()), fmt::format("{:.1f}", node.bytes / node.mean_ns()),
                fmt::format("{:.0f} %", node.roofline_share * 100)});
@@ -43,9 +57,12 @@ void check_files(const Flags& flags, const BenchOptions& options) {
 }
 
 int bench(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  if (flags.files.empty()) fail("a model is expected");
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--warmup", flags.warmup, 0);
   expect_at_least("--batch", flags.batch, 1);
+  expect_at_least("--top", flags.top, 0);
   BenchOptions options;
   options.session = session_options(program, flags.run);
   options.threads = thread_flag(flags.run);
@@ -86,7 +103,7 @@ int bench(const Program& program, const Flags& flags) {
   }
   print(table.str());
   for (const ModelBench& r : results) {
-    if (flags.profile) print_profile(r);
+    if (flags.profile) print_profile(r, flags.top);
   }
   return kDone;
 }
@@ -99,13 +116,16 @@ void add_bench(Program& program, CLI::App& app) {
   CLI::App* command = add_command(program, app, "bench", "measure models on seeded random inputs",
                                   "  sparkpilot bench model.onnx\n"
                                   "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"
-                                  "  sparkpilot bench model.onnx --profile",
+                                  "  sparkpilot bench model.onnx --profile --top 10",
                                   [&program, flags] { return bench(program, *flags); });
-  add_list(*command, "files", flags->files, "FILE", "ONNX models")->required();
+  add_list(*command, "files", flags->files, "FILE", "ONNX models");
   command->add_option("--runs", flags->runs, "timed runs")->type_name("N");
   command->add_option("--warmup", flags->warmup, "runs before them")->type_name("N");
   command->add_option("--batch", flags->batch, "size of open first dimensions, so frames a run")->type_name("N");
   command->add_flag("--profile", flags->profile, "time each node, in runs of their own");
+  command->add_option("--top", flags->top, "print the N slowest nodes only; 0: all, in their order")
+      ->type_name("N")
+      ->needs("--profile");
   add_run_flags(program, *command, flags->run);
   add_report_flags(program, *command);
 }

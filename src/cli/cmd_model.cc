@@ -154,6 +154,8 @@ int info(const Program& program, const Flags& flags) {
 // --- check
 
 int check(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  if (flags.file.empty()) fail("a model is expected");
   ModelCheckOptions options;
   options.session = session_options(program, flags.run);
   options.session.threads = thread_flag(flags.run).value_or(0);
@@ -208,6 +210,11 @@ void add_model(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* group = app.add_subcommand("model", "what a model file holds, whether it runs right, and writing it anew");
   group->require_subcommand(1);
+  group->footer(
+      "Examples:\n"
+      "  sparkpilot model info driving_vision.onnx\n"
+      "  sparkpilot model check driving_vision.onnx --quick\n"
+      "  sparkpilot model convert driving_vision.onnx --out newer.onnx --opset 21");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
                        int (*action)(const Program&, const Flags&)) {
     CLI::App* command = add_command(program, *group, name, doc, examples,
@@ -222,6 +229,7 @@ void add_model(Program& program, CLI::App& app) {
                           "  sparkpilot model check driving_vision.onnx\n"
                           "  sparkpilot model check big.onnx --quick",
                           check);
+  checker->get_option("file")->required(false);  // --passes list needs none
   checker->add_flag("--quick", flags->quick, "run it, without the slow comparison");
   checker->add_option("--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types");
   add_run_flags(program, *checker, flags->run);

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "bench/op_bench.h"
 #include "cli/command.h"
+#include "cli/nearest.h"
 #include "cli/terminal.h"
 #include "ops/check.h"
 
@@ -35,7 +36,10 @@ std::vector<const OpDef*> ops_named(const std::vector<std::string>& names) {
   }
   for (const std::string& text : names) {
     const bool found = std::any_of(ops.begin(), ops.end(), [&](const OpDef* op) { return qualified(*op) == text; });
-    if (!found) fail("no op is named \"{}\"; ops list prints them", text);
+    if (found) continue;
+    std::vector<std::string> known;
+    for (const OpDef* op : all_ops()) known.push_back(qualified(*op));
+    fail("no op is named \"{}\"{}; ops list prints them", text, did_you_mean(text, known));
   }
   std::sort(ops.begin(), ops.end(), [](const OpDef* a, const OpDef* b) {
     return std::pair(qualified(*a), -a->since) < std::pair(qualified(*b), -b->since);
@@ -177,7 +181,7 @@ int check(const Program& program, const Flags& flags) {
 }
 
 int bench(const Program& program, const Flags& flags) {
-  if (flags.threads < 0) fail("--threads: expected 0 or more, got {}", flags.threads);
+  check_threads(flags.threads);
   if (!(flags.ms_each > 0)) fail("--ms: expected more than 0, got {}", flags.ms_each);
   const int threads = flags.threads == 0 ? available_processors() : flags.threads;
   std::vector<const OpDef*> ops = ops_named(flags.names);
@@ -213,6 +217,8 @@ void add_ops(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* group = app.add_subcommand("ops", "the table of operators: list it, check it, time it");
   group->require_subcommand(1);
+  group->footer(
+      "Examples:\n  sparkpilot ops list Conv\n  sparkpilot ops check\n  sparkpilot ops bench Conv --threads 1");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
                        int (*action)(const Program&, const Flags&)) {
     CLI::App* command = add_command(program, *group, name, doc, examples,

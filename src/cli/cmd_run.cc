@@ -29,18 +29,6 @@ struct Flags {
   int64_t runs = 1;
 };
 
-int list_passes(const Program& program) {
-  Json list = Json::array();
-  Table table({"pass", "what it does", ""});
-  for (const Pass& pass : all_passes()) {
-    list.push_back({{"name", pass.name}, {"doc", pass.doc}, {"optional", pass.optional}});
-    table.add({std::string(pass.name), std::string(pass.doc), pass.optional ? "" : "always on"});
-  }
-  if (program.json) print_json({{"passes", list}});
-  else print(table.str());
-  return kDone;
-}
-
 // The files of --input by the name of the input they are for. One without a name is for a model with one input.
 std::map<std::string, std::string> input_files(const Flags& flags, const Session& session) {
   std::map<std::string, std::string> files;
@@ -48,6 +36,7 @@ std::map<std::string, std::string> input_files(const Flags& flags, const Session
     std::pair<std::string, std::string> item;
     if (text.find('=') == std::string::npos && session.inputs().size() == 1) item = {session.inputs()[0].name, text};
     else item = split_assignment(text, "--input");
+    if (item.second.empty()) fail("--input {}: an empty value", item.first);
     if (!files.insert(item).second) fail("--input: \"{}\" is given twice", item.first);
   }
   return files;

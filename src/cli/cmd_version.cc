@@ -15,6 +15,8 @@ constexpr const char* kCompiler = "clang " __clang_version__;
 constexpr const char* kCompiler = "gcc " __VERSION__;
 #endif
 
+std::string title() { return fmt::format("sparkpilot {} ({})", SPARKPILOT_VERSION, kCompiler); }
+
 int version(const Program& program) {
   const CpuFeatures& cpu = cpu_features();
   if (program.json) {
@@ -27,7 +29,7 @@ int version(const Program& program) {
                 {"processors", cpu.logical}});
     return kDone;
   }
-  print(fmt::format("sparkpilot {} ({})\n", SPARKPILOT_VERSION, kCompiler));
+  print(title() + "\n");
   print(fmt::format("ONNX operator sets up to {}\n", kNewestOpset));
   print(fmt::format("cpu: {}, {} processors, {}\n", cpu.model.empty() ? "unknown model" : cpu.model, cpu.logical,
                     cpu.isa()));
@@ -37,6 +39,7 @@ int version(const Program& program) {
 }  // namespace
 
 void add_version(Program& program, CLI::App& app) {
+  app.set_version_flag("-V,--version", title(), "print the version");
   CLI::App* command = add_command(program, app, "version", "print the version and what the program sees of the machine",
                                   "  sparkpilot version --json", [&program] { return version(program); });
   command->add_flag("--json", program.json, "print one JSON document on stdout");

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
+#include "cli/nearest.h"
 #include "cli/terminal.h"
 #include "onnx/export.h"
 
@@ -45,10 +46,18 @@ struct BuildFlags {
   uint64_t seed = 1;
 };
 
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const ZooEntry& entry : zoo()) names.emplace_back(entry.name);
+  return names;
+}
+
 std::vector<std::string> wanted_names(const BuildFlags& flags) {
   std::vector<std::string> names;
   for (const std::string& name : flags.names) {
-    if (!find_zoo_entry(name)) build_zoo_model(name);  // says which there are
+    if (!find_zoo_entry(name)) {
+      fail("no model is named \"{}\"{}; zoo list prints them", name, did_you_mean(name, known_names()));
+    }
     names.push_back(name);
   }
   for (const ZooEntry& entry : zoo()) {
@@ -85,6 +94,7 @@ int build(const Program& program, const BuildFlags& flags) {
 void add_zoo(Program& program, CLI::App& app) {
   CLI::App* group = app.add_subcommand("zoo", "stand-ins for openpilot's models: same contract, random weights");
   group->require_subcommand(1);
+  group->footer("Examples:\n  sparkpilot zoo list\n  sparkpilot zoo build driving_vision --out models");
   CLI::App* lister = add_command(program, *group, "list", "print the models that can be built", "  sparkpilot zoo list",
                                  [&program] { return list(program); });
   lister->add_flag("--json", program.json, "print one JSON document on stdout");

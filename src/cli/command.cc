@@ -2,8 +2,10 @@
 
 #include <charconv>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "cli/terminal.h"
 #include "passes/precision.h"
 
@@ -28,7 +30,7 @@ void take_passes(const std::string& text, std::set<std::string>& off) {
     begin = comma + 1;
     if (word == "none") off.insert("all");
     else if (word.rfind("no-", 0) == 0) off.insert(word.substr(3));
-    else if (word != "all") fail("--passes: expected list, all, none or no-PASS, got \"{}\"", word);
+    else if (word != "all") fail("--passes: expected list, all, none or no-PASS such as no-cse, got \"{}\"", word);
   }
 }
 
@@ -70,7 +72,8 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<st
 void add_graph_flags(CLI::App& command, RunFlags& flags) {
   add_list(command, "--dim", flags.dims, "NAME=N", "size of a named open dimension, such as batch=4 (repeatable)");
   add_list(command, "--output", flags.outputs, "NAME",
-           "compute only this output, sliced as in NumPy: 'logits[:, -1, :]' (repeatable)");
+           "compute only this output, sliced as in NumPy: 'logits[:, -1, :]' (repeatable; several parts of one go by "
+           "their texts)");
 }
 
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
@@ -80,7 +83,11 @@ void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
       .add_option("--precision", flags.precision,
                   "auto (fp32), model (as the file has it), fp32, fp16 (weights in 16 bits) or bf16")
       ->type_name("NAME");
-  command.add_option("--threads", flags.threads, "a number; 0: every processor; auto: bench measures which is best")
+  const bool measures = flags.threads == "auto";
+  command
+      .add_option("--threads", flags.threads,
+                  measures ? "a number; 0: every processor; auto: the fastest, found by measuring"
+                           : "a number; 0 or auto: every processor")
       ->type_name("N");
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")->type_name("LIST");
   command.add_option("--seed", flags.seed, "seed of the random inputs")->type_name("N");
@@ -107,11 +114,32 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   return options;
 }
 
+void check_threads(int64_t threads) {
+  constexpr int kMost = 4;  // threads a processor
+  const int processors = available_processors();
+  if (threads < 0 || threads > kMost * processors) {
+    fail("--threads: expected 0 to {} ({} times the number of processors, {}), got {}", kMost * processors, kMost,
+         processors, threads);
+  }
+}
+
 std::optional<int> thread_flag(const RunFlags& flags) {
   if (flags.threads == "auto") return std::nullopt;
   const int64_t threads = parse_number(flags.threads, "--threads");
-  if (threads < 0 || threads > 4096) fail("--threads: expected 0 to 4096 or auto, got {}", threads);
+  check_threads(threads);
   return static_cast<int>(threads);
+}
+
+int list_passes(const Program& program) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  Table table({"pass", "what it does", ""});
+  for (const Pass& pass : all_passes()) {
+    list.push_back({{"name", pass.name}, {"doc", pass.doc}, {"optional", pass.optional}});
+    table.add({std::string(pass.name), std::string(pass.doc), pass.optional ? "" : "always on"});
+  }
+  if (program.json) print_json({{"passes", list}});
+  else print(table.str());
+  return kDone;
 }
 
 std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag) {

@@ -46,8 +46,13 @@ void add_graph_flags(CLI::App& command, RunFlags& flags);  // --dim and --output
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);
 // The session options those flags stand for; threads apart, which `auto` leaves open. Fails (user) on a bad value.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
+// Fails (user) where `threads` is negative or far more than there are processors: a slip that would take hours.
+void check_threads(int64_t threads);
 // Threads where a number is given; empty for "auto".
 std::optional<int> thread_flag(const RunFlags& flags);
+
+// What --passes list prints; every command that has the flag answers it, with or without a model.
+int list_passes(const Program& program);
 
 // "NAME=REST" as a pair; fails (user) naming the flag where there is no '='.
 std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag);

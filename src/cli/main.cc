@@ -1,9 +1,12 @@
 // The program: its commands, and how it ends.
+#include <algorithm>
+#include <cstdio>
 #include <new>
 
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/nearest.h"
 #include "cli/terminal.h"
 
 namespace sparkpilot::cli {
@@ -33,19 +36,60 @@ void add_commands(Program& program, CLI::App& app) {
   add_version(program, app);
 }
 
+// No option's value and no name means anything when it is empty; what a shell made of an unset variable is.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;  // a flag
+    option->check([](const std::string& value) { return value.empty() ? "an empty value" : std::string(); }, "");
+  }
+  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
+}
+
+// The last command that the line names, the program itself where it names none; its full name goes to `program`.
+const CLI::App& named_command(Program& program, const CLI::App& app) {
+  const CLI::App* at = &app;
+  program.command.clear();
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    program.command += (program.command.empty() ? "" : " ") + at->get_name();
+  }
+  return *at;
+}
+
+// What is wrong where `word` stands and nothing takes it.
+std::string unknown_word(const CLI::App& command, const std::string& word) {
+  std::vector<std::string> names;
+  if (word[0] == '-' && word.size() > 1) {
+    const std::string option = word.substr(0, word.find('='));
+    for (const CLI::Option* known : command.get_options()) {
+      for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+    }
+    return fmt::format("no option is named {}{}", option, did_you_mean(option, names));
+  }
+  for (const CLI::App* known : command.get_subcommands({})) names.push_back(known->get_name());
+  if (names.empty()) return fmt::format("\"{}\" was not expected", word);
+  return fmt::format("no command is named \"{}\"{}", word, did_you_mean(word, names));
+}
+
 // The help text that was asked for, or what is wrong with the command line.
-int stopped(const Program& program, CLI::App& app, const CLI::ParseError& error) {
+int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {
     app.exit(error);
     flush_output();
     return kDone;
   }
+  const CLI::App& command = named_command(program, app);
+  std::string message = error.what();
   // CLI11 misses a command before it sees what stands in its place.
+  const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
   const std::vector<std::string> unknown = app.remaining(true);
-  const std::string message = error.get_name() == "RequiredError" && !unknown.empty()
-                                  ? fmt::format("no command is named \"{}\"", unknown[0])
-                                  : error.what();
-  return complain(program, one_line(message) + " (--help says more)", kBadInput);
+  if ((code == CLI::ExitCodes::RequiredError || code == CLI::ExitCodes::ExtrasError) && !unknown.empty()) {
+    // A wrong option goes before a word that may be its value.
+    const auto option =
+        std::find_if(unknown.begin(), unknown.end(), [](const std::string& word) { return word.starts_with('-'); });
+    message = unknown_word(command, option == unknown.end() ? unknown[0] : *option);
+  }
+  return complain(program, one_line(message) + (message.ends_with("?)") ? "" : " (--help says more)"), kBadInput);
 }
 
 int run(int argc, char** argv) {
@@ -57,10 +101,22 @@ int run(int argc, char** argv) {
       "Examples:\n"
       "  sparkpilot zoo build driving_vision --out models\n"
       "  sparkpilot bench models/driving_vision.onnx\n"
+      "sparkpilot help COMMAND, or COMMAND --help, says more about a command.\n"
       "Exit codes: 0 done, 1 internal fault, 2 bad usage or input, 3 device fault, 4 a check failed.");
   add_commands(program, app);
+  refuse_empty_values(app);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words(argv + 1, argv + argc);
+    if (words.empty()) {
+      std::fputs(app.help().c_str(), stderr);
+      return kBadInput;
+    }
+    if (words[0] == "help") {
+      words.erase(words.begin());
+      words.emplace_back("--help");
+    }
+    std::reverse(words.begin(), words.end());  // as CLI11 takes them
+    app.parse(std::move(words));
     const int code = program.action();
     flush_output();
     return code;

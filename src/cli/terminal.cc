@@ -86,6 +86,7 @@ std::string Table::str() const {
       text += right[c] ? gap + cells[c] : last ? cells[c] : cells[c] + gap;
       if (!last) text += "  ";
     }
+    text.resize(text.find_last_not_of(' ') + 1);
     out += heading ? painted(text, Paint::bold) : text;
     out += '\n';
   };

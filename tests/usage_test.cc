@@ -1,0 +1,110 @@
+// How the program answers to its command line: help, refusals, guesses at what was meant.
+#include <gtest/gtest.h>
+
+#include "cli_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+TEST_F(Cli, EveryCommandHelpsWithAnExample) {
+  for (const char* command : {"", "model", "zoo", "ops", "model info", "model check", "model convert", "run", "bench",
+                              "zoo list", "zoo build", "ops list", "ops check", "ops bench", "version"}) {
+    const ProgramResult result = run_program(std::string(command) + " --help");
+    EXPECT_EQ(result.code, 0) << command;
+    EXPECT_NE(result.out.find("Example"), std::string::npos) << command;
+    EXPECT_NE(result.out.find(std::string("sparkpilot ") + command), std::string::npos) << command;
+    EXPECT_EQ(result.err, "") << command;
+  }
+}
+
+TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
+  expect_usage_error("zoo", "sparkpilot zoo: A subcommand is required");
+  expect_usage_error("fly", "no command is named \"fly\"");
+  expect_usage_error("version --loud", "--loud");
+  expect_usage_error("bench", "sparkpilot bench: a model is expected");
+  expect_usage_error("model check", "sparkpilot model check: a model is expected");
+  expect_usage_error("model convert x.onnx", "sparkpilot model convert: --out");
+  expect_usage_error("run " + policy() + " --runs many", "--runs");
+  expect_usage_error("run " + policy() + " --runs 0", "--runs");
+  expect_usage_error("run " + policy() + " --threads -1", "--threads");
+  expect_usage_error("run " + policy() + " --threads few", "--threads");
+  expect_usage_error("run " + policy() + " --passes no-such", "such");
+  expect_usage_error("run " + policy() + " --passes fast", "fast");
+  expect_usage_error("run " + policy() + " --device cuda", "cuda");
+  expect_usage_error("run " + policy() + " --precision fp3", "fp3");
+  expect_usage_error("run " + policy() + " --output nothing", "nothing");
+  expect_usage_error("run " + policy() + " --dim batch=4", "batch");
+  expect_usage_error("run " + policy() + " --dim batch", "NAME=VALUE");
+  expect_usage_error("run " + policy() + " --dim batch=0", "--dim batch: expected at least 1, got 0");
+  expect_usage_error("run " + policy() + " --dim batch=2 --dim batch=3", "\"batch\" is given twice");
+  expect_usage_error("ops list NoSuchOp", "NoSuchOp");
+  expect_usage_error("zoo build", "--all");
+  expect_usage_error("zoo build driving_dream", "driving_dream");
+}
+
+TEST_F(Cli, MistypedNamesAreGuessed) {
+  expect_usage_error("bensh x.onnx", "sparkpilot: no command is named \"bensh\" (did you mean bench?)");
+  expect_usage_error("model chek x.onnx", "sparkpilot model: no command is named \"chek\" (did you mean check?)");
+  expect_usage_error("bench x.onnx --threds 2",
+                     "sparkpilot bench: no option is named --threds (did you mean --threads?)");
+  expect_usage_error("bench x.onnx --threds=2", "(did you mean --threads?)");
+  expect_usage_error("model convert x.onnx --opsett 2", "(did you mean --opset?)");
+  expect_usage_error("zoo list extra", "sparkpilot zoo list: \"extra\" was not expected");
+  expect_usage_error("zoo build driving_visoin", "(did you mean driving_vision?)");
+  expect_usage_error("ops check conv", "(did you mean Conv?)");
+  expect_usage_error("ops bench Sofmax", "(did you mean Softmax?)");
+  expect_usage_error("run " + policy() + " --passes cse", "no-PASS such as no-cse, got \"cse\"");
+  EXPECT_EQ(run_program("fly").err.find("did you mean"), std::string::npos);
+}
+
+TEST_F(Cli, HelpAndVersionInTheirUsualForms) {
+  const std::string help = run_program("--help").out;
+  const ProgramResult alone = run_program("");
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_EQ(alone.out, "");
+  EXPECT_EQ(alone.err, help);
+  EXPECT_EQ(run_program("help").out, help);
+  EXPECT_EQ(run_program("help model check").out, run_program("model check --help").out);
+  const std::string version = run_program("version").out, first = version.substr(0, version.find('\n') + 1);
+  EXPECT_EQ(run_program("--version").out, first);
+  EXPECT_EQ(run_program("-V").out, first);
+}
+
+TEST_F(Cli, EmptyValuesAreRefused) {
+  for (const char* flag : {"--output-dir", "--dump-graph", "--dump-values", "--trace", "--passes", "--output", "--dim",
+                           "--input", "--precision"}) {
+    expect_usage_error("run " + policy() + " " + flag + " ''", std::string(flag) + ": an empty value");
+  }
+  expect_usage_error("run " + policy() + " --input desire_pulse=", "--input desire_pulse: an empty value");
+  expect_usage_error("run ''", "file: an empty value");
+  expect_usage_error("bench ''", "files: an empty value");
+  expect_usage_error("model convert " + policy() + " --out ''", "--out: an empty value");
+  expect_usage_error("zoo build tiny_driving_policy --out ''", "--out: an empty value");
+}
+
+TEST_F(Cli, FarMoreThreadsThanProcessorsAreRefused) {
+  const int processors = parsed("version")["processors"];
+  for (const std::string& command : {"run " + policy(), "bench " + policy(), std::string("ops bench Softmax")}) {
+    expect_usage_error(command + " --threads 100000", "100000");
+    EXPECT_EQ(run_program(command + " --threads -1").code, 2);
+  }
+  const ProgramResult result = run_program("run --threads " + std::to_string(4 * processors + 1) + " " + policy());
+  EXPECT_NE(result.err.find("times the"), std::string::npos) << result.err;
+}
+
+TEST_F(Cli, PassesAreListedWithoutAModel) {
+  const json passes = parsed("run --passes list");
+  EXPECT_EQ(keys(passes["passes"][0]), (Keys{"name", "doc", "optional"}));
+  EXPECT_EQ(parsed("bench --passes list"), passes);
+  EXPECT_EQ(parsed("model check --passes list"), passes);
+}
+
+TEST_F(Cli, TablesHaveNoTrailingBlanks) {
+  for (const std::string& command : {std::string("ops list"), std::string("zoo list"), std::string("ops check Acos"),
+                                     std::string("run --passes list"), "run " + policy()}) {
+    EXPECT_EQ(run_program(command).out.find(" \n"), std::string::npos) << command;
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot
