@@ -11,11 +11,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "base/error.h"
-#include "onnx/metadata.h"
+#include "sparkpilot/error.h"
 #include "sparkpilot/onnx.h"
 #include "sparkpilot/session.h"
 
@@ -79,7 +80,7 @@ std::pair<int64_t, int64_t> feature_slice(const Graph& vision, int64_t length) {
   for (const auto& [name, slice] : output_slices(vision)) {
     if (name == "hidden_state") return slice.resolve(length);
   }
-  fail("the vision model's metadata names no slice hidden_state");
+  throw Error(ErrorKind::user, "the vision model's metadata names no slice hidden_state");
 }
 
 void print_times(const char* what, std::vector<double> ms) {
@@ -122,7 +123,10 @@ void drive(const std::string& vision_file, const std::string& policy_file, int f
     const double seen = now_ms();
     const ConstView out = vision.output(vision_out);
     const auto [begin, end] = feature_slice(described, out.elements());
-    if (end - begin != shape[2]) fail("hidden_state has {} values, the policy takes {}", end - begin, shape[2]);
+    if (end - begin != shape[2]) {
+      throw Error(ErrorKind::user, "hidden_state has " + std::to_string(end - begin) + " values, the policy takes " +
+                                       std::to_string(shape[2]));
+    }
     for (int64_t j = begin; j < end; ++j) {
       features[static_cast<size_t>(j - begin)] = static_cast<float>(load_element(out.dtype, out.data, j));
     }
@@ -140,7 +144,9 @@ void drive(const std::string& vision_file, const std::string& policy_file, int f
   print_times("vision", vision_ms);
   print_times("policy", policy_ms);
   print_times("together", total_ms);
-  if (not_finite > 0) fail("{} values of the policy's output are not finite", not_finite);
+  if (not_finite > 0) {
+    throw Error(ErrorKind::internal, std::to_string(not_finite) + " values of the policy's output are not finite");
+  }
 }
 
 }  // namespace

@@ -155,8 +155,9 @@ class Checker:
             if not (self.root / "include" / header).is_file():
                 self._say(path, line, f"\"{header}\" does not exist")
             return
-        if top == "include":
-            self._say(path, line, f"a public header includes \"{header}\", which users do not have")
+        if top in ("include", "examples"):
+            what = "a public header" if top == "include" else "an example"
+            self._say(path, line, f"{what} includes \"{header}\", which users do not have")
             return
         if top == "tests" and (self.root / "tests" / header).is_file():
             return

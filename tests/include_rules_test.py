@@ -83,6 +83,10 @@ class IncludeRules(unittest.TestCase):
         self.assert_refused({"include/sparkpilot/a.h": '#include "ir/ir.h"\n'}, "public header")
         self.assert_refused({"include/sparkpilot/a.h": "#include <fmt/core.h>\n"}, "public header")
 
+    def test_examples_use_public_headers_only(self):
+        self.assert_fine({"examples/a.cc": '#include "sparkpilot/error.h"\n', "include/sparkpilot/error.h": ""})
+        self.assert_refused({"examples/a.cc": '#include "base/base.h"\n'}, "an example", "users do not have")
+
     def test_includes_that_lead_nowhere(self):
         self.assert_refused({"src/ir/a.cc": '#include "ir/gone.h"\n'}, '"ir/gone.h" does not exist')
         self.assert_refused({"src/cli/a.cc": '#include "sparkpilot/gone.h"\n'}, "does not exist")

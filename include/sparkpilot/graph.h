@@ -88,8 +88,8 @@ struct NodeId {
 
 // A dimension as a model declares it: a size, a name ("batch"), or neither.
 struct Dim {
-  int64_t size = -1;   // -1: not fixed
-  std::string symbol;  // may be empty
+  int64_t size = -1;        // -1: not fixed
+  std::string symbol = {};  // may be empty
 };
 
 enum class ValueKind : uint8_t { node_output, input, constant, state };
@@ -189,11 +189,11 @@ enum class Precision {
 };
 
 struct PassOptions {
-  std::set<std::string> off;  // names of passes that are skipped; "all" skips every optional one
+  std::set<std::string> off = {};  // names of passes that are skipped; "all" skips every optional one
   // What is computed in which type; applied at its two places in the order of the passes.
   Precision precision = Precision::model;
   // Called after each pass that ran, with how much it changed.
-  std::function<void(std::string_view pass, const Graph& graph, int changes)> observe;
+  std::function<void(std::string_view pass, const Graph& graph, int changes)> observe = {};
 };
 
 }  // namespace sparkpilot

@@ -6,9 +6,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "sparkpilot/graph.h"
 
@@ -23,11 +27,29 @@ Graph load_onnx(const std::filesystem::path& path);
 // The same for bytes in memory; `name` stands for the file in messages. External data is refused.
 Graph parse_onnx(std::span<const std::byte> bytes, const std::string& name);
 
+// ---------------------------------------------------------------- openpilot's metadata
+// Python's slice(start, stop, step).
+struct OutputSlice {
+  std::optional<int64_t> start = {}, stop = {}, step = {};
+
+  // The elements it selects of `length`, as [begin, end); fails (user) on a step other than 1.
+  std::pair<int64_t, int64_t> resolve(int64_t length) const;
+  bool operator==(const OutputSlice&) const = default;
+};
+
+// Which part of a driving model's flat output is which head: a dictionary name -> slice, kept in metadata_props as
+// `output_slices`, base64 of a Python pickle.
+using OutputSlices = std::vector<std::pair<std::string, OutputSlice>>;  // in the order of the dictionary
+
+// The slices of a model; empty where it has none. Fails (user) where they cannot be read.
+OutputSlices output_slices(const Graph& graph);
+
+// ---------------------------------------------------------------- writing
 inline constexpr int kNewestExportOpset = 26;
 
 struct ExportOptions {
-  // The opset to write; 0: the graph's own where all its ops are those of that opset and it is not above
-  // kNewestExportOpset, else the newest that fits.
+  // The opset to write; 0: the graph's own where all its ops can be said in it and it is not above kNewestExportOpset,
+  // else the newest that fits.
   int opset = 0;
   // Weights go to `<file name>.data` beside the model: always, or only where protobuf's 2 GiB would not hold them.
   bool external_data = false;
@@ -36,7 +58,7 @@ struct ExportOptions {
 // Writes aside and renames, weights straight from their tensors. Bodies' captures become references to the graph
 // around again, internal ops are written as what they expand to, names are made unique (inputs and outputs of the
 // graph keep theirs). Fails (user) naming the node that ONNX has no form for; nothing is left behind then. States
-// have none: a graph with states is refused.
-void save_onnx(const Graph& graph, const std::filesystem::path& path, const ExportOptions& options = {});
+// have none: a graph with states is refused. Returns the opset that was written.
+int save_onnx(const Graph& graph, const std::filesystem::path& path, const ExportOptions& options = {});
 
 }  // namespace sparkpilot

@@ -25,8 +25,8 @@
 namespace sparkpilot {
 
 struct NodeProfile {
-  std::string name, op, kernel;
-  std::string shape;  // of the first output
+  std::string name = {}, op = {}, kernel = {};
+  std::string shape = {};  // of the first output
   int64_t calls = 0;
   int64_t total_ns = 0;
   double flops = 0;         // one call; a multiply-add is two
@@ -46,19 +46,21 @@ struct TraceEvent {
 };
 
 struct Profile {
-  std::vector<NodeProfile> nodes;  // in execution order; nodes of later plan segments follow
-  std::vector<TraceEvent> events;  // only while tracing is on
+  std::vector<NodeProfile> nodes = {};  // in execution order; nodes of later plan segments follow
+  std::vector<TraceEvent> events = {};  // only while tracing is on
 };
 
+// Every member has a value of its own, here and in the structs of graph.h, so that -Wextra has nothing to say where
+// some are named: {.threads = 2}.
 struct SessionOptions {
-  std::string device = "auto";          // auto, cpu; another device is refused with the reason
-  int threads = 0;                      // 0: every processor this process may use
-  std::map<std::string, int64_t> dims;  // sizes of named dimensions ("batch")
+  std::string device = "auto";               // auto, cpu; another device is refused with the reason
+  int threads = 0;                           // 0: every processor this process may use
+  std::map<std::string, int64_t> dims = {};  // sizes of named dimensions ("batch")
   // Only these are computed; empty: all. They may be sliced: "logits[:, -1, :]". Several parts of one output are then
   // outputs by those texts, a single one keeps its name.
-  std::vector<std::string> outputs;
+  std::vector<std::string> outputs = {};
   PassOptions passes = {.precision = Precision::fp32};  // on the CPU nothing is both as exact and faster
-  std::string kernel;                                   // prefer this candidate everywhere ("reference")
+  std::string kernel = {};                              // prefer this candidate everywhere ("reference")
   bool keep_values = false;                             // keep every intermediate (visit_values)
   bool profile = false;
   bool trace = false;
@@ -66,10 +68,10 @@ struct SessionOptions {
 
 // What a model takes or gives.
 struct TensorInfo {
-  std::string name;
+  std::string name = {};
   DType dtype = DType::none;
-  std::vector<Dim> dims;       // as declared; size -1 where open
-  std::optional<Shape> shape;  // once it is bound
+  std::vector<Dim> dims = {};       // as declared; size -1 where open
+  std::optional<Shape> shape = {};  // once it is bound
 };
 
 class Session {

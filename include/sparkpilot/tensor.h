@@ -185,7 +185,7 @@ class Buffer {
 
 struct ConstView {
   DType dtype = DType::none;
-  Shape shape;
+  Shape shape = {};
   const void* data = nullptr;
   bool present() const { return dtype != DType::none; }
   template <typename T>
@@ -198,7 +198,7 @@ struct ConstView {
 
 struct View {
   DType dtype = DType::none;
-  Shape shape;
+  Shape shape = {};
   void* data = nullptr;
   bool present() const { return dtype != DType::none; }
   template <typename T>

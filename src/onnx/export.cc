@@ -141,7 +141,7 @@ void write_model(const std::string& model, const std::string& graph, const Layou
   }
 }
 
-void export_graph(Graph graph, const std::filesystem::path& path, const ExportOptions& options) {
+int export_graph(Graph graph, const std::filesystem::path& path, const ExportOptions& options) {
   infer(graph);  // outputs are written with their types
   const int opset = lower_for_export(graph, options.opset);
   graph.compact();
@@ -164,13 +164,14 @@ void export_graph(Graph graph, const std::filesystem::path& path, const ExportOp
     weights.commit();
   }
   file.commit();
+  return opset;
 }
 
 }  // namespace
 
-void save_onnx(const Graph& graph, const std::filesystem::path& path, const ExportOptions& options) {
+int save_onnx(const Graph& graph, const std::filesystem::path& path, const ExportOptions& options) {
   try {
-    export_graph(graph, path, options);
+    return export_graph(graph, path, options);
   } catch (const Error& error) {
     if (std::string_view(error.what()).starts_with(path.string())) throw;
     rethrow_within(path.string() + ": ");

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "onnx/base64.h"
 #include "onnx/pickle.h"
