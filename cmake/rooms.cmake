@@ -1,6 +1,6 @@
 # Helpers that turn a folder of src/ into a target.
 
-set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic -Werror -Wnon-virtual-dtor -Woverloaded-virtual
+set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic $<$<BOOL:${SPARKPILOT_WERROR}>:-Werror> -Wnon-virtual-dtor -Woverloaded-virtual
     -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
 set(SPARKPILOT_SANITIZE_FLAGS "")
 if(SPARKPILOT_SANITIZE)
@@ -13,6 +13,12 @@ if(SPARKPILOT_FUZZ)
   endif()
   set(SPARKPILOT_SANITIZE_FLAGS -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
       -fno-omit-frame-pointer -g1)
+endif()
+
+# Rooms have short names, which may be taken in a project that this one is a part of.
+set(SPARKPILOT_PREFIX "")
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(SPARKPILOT_PREFIX sparkpilot_)
 endif()
 
 function(sparkpilot_flags target)
@@ -29,24 +35,25 @@ if(SPARKPILOT_TESTS)
   include(GoogleTest)
 endif()
 
-# sparkpilot_room(NAME LINK targets... SYSTEM include folders...): all of src/NAME except its tests becomes the static
-# library NAME; its *_test.cc become the program NAME_test.
+# sparkpilot_room(NAME LINK rooms and targets... SYSTEM include folders...): all of src/NAME except its tests becomes the
+# static library NAME; its *_test.cc become the program NAME_test.
 function(sparkpilot_room room)
   cmake_parse_arguments(ARG "" "" "LINK;SYSTEM" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
-  if(NOT sources)
-    add_library(${room} INTERFACE)
-    target_link_libraries(${room} INTERFACE ${ARG_LINK})
-    target_include_directories(${room} INTERFACE ${PROJECT_SOURCE_DIR}/src)
-    return()
-  endif()
-  add_library(${room} STATIC ${sources})
-  sparkpilot_flags(${room})
-  target_include_directories(${room} SYSTEM PUBLIC ${ARG_SYSTEM})
-  target_link_libraries(${room} PUBLIC ${ARG_LINK})
+  set(target ${SPARKPILOT_PREFIX}${room})
+  foreach(other IN LISTS ARG_LINK)
+    if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/src/${other})
+      set(other ${SPARKPILOT_PREFIX}${other})
+    endif()
+    list(APPEND links ${other})
+  endforeach()
+  add_library(${target} STATIC ${sources})
+  sparkpilot_flags(${target})
+  target_include_directories(${target} SYSTEM PUBLIC ${ARG_SYSTEM})
+  target_link_libraries(${target} PUBLIC ${links})
   if(tests AND SPARKPILOT_TESTS)
     add_executable(${room}_test ${tests})
     sparkpilot_flags(${room}_test)
@@ -82,7 +89,6 @@ function(sparkpilot_program program room)
     add_executable(${program} ${sources})
     sparkpilot_flags(${program})
     target_link_libraries(${program} PRIVATE ${ARG_LINK})
-    install(TARGETS ${program})
   endif()
 endfunction()
 
@@ -119,4 +125,10 @@ function(sparkpilot_script_tests)
   add_test(NAME house/IncludeRulesChecker COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/include_rules_test.py)
   add_test(NAME house/House COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/house_test.py)
   set_tests_properties(house/IncludeRules house/IncludeRulesChecker house/House PROPERTIES LABELS unit)
+  # What users link is not instrumented, and is not run in an emulator.
+  if(SPARKPILOT_PROGRAM AND SPARKPILOT_INSTALL AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    add_test(NAME install/FindPackage COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/install_test.py
+             --build ${PROJECT_BINARY_DIR} --cmake ${CMAKE_COMMAND} --compiler ${CMAKE_CXX_COMPILER})
+    set_tests_properties(install/FindPackage PROPERTIES LABELS e2e)
+  endif()
 endfunction()

@@ -1,0 +1,42 @@
+# The library as others use it: one archive, the public headers, a CMake package. `sparkpilot::sparkpilot` is its name both
+# after find_package(sparkpilot) and after add_subdirectory().
+
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+# sparkpilot_library(ROOMS...): their objects in one archive, as the rooms' own would have to be named in the right order, and
+# more than once where two need each other.
+function(sparkpilot_library)
+  foreach(room IN LISTS ARGN)
+    list(APPEND objects $<TARGET_OBJECTS:${SPARKPILOT_PREFIX}${room}>)
+  endforeach()
+  add_library(sparkpilot_library STATIC ${objects})
+  add_library(sparkpilot::sparkpilot ALIAS sparkpilot_library)
+  # Without sources of its own it does not know which linker the objects want.
+  set_target_properties(sparkpilot_library PROPERTIES OUTPUT_NAME sparkpilot EXPORT_NAME sparkpilot LINKER_LANGUAGE CXX)
+  target_compile_features(sparkpilot_library PUBLIC cxx_std_20)
+  target_include_directories(sparkpilot_library INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  list(TRANSFORM SPARKPILOT_LIBRARIES PREPEND sparkpilot:: OUTPUT_VARIABLE libraries)
+  if(NOT SPARKPILOT_SERIAL)
+    list(APPEND libraries OpenMP::OpenMP_CXX)
+  endif()
+  target_link_libraries(sparkpilot_library PRIVATE ${libraries} protobuf::libprotobuf fmt::fmt Threads::Threads)
+  target_link_options(sparkpilot_library INTERFACE ${SPARKPILOT_SANITIZE_FLAGS})
+endfunction()
+
+function(sparkpilot_install)
+  set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparkpilot)
+  if(TARGET sparkpilot)
+    install(TARGETS sparkpilot)
+  endif()
+  install(TARGETS sparkpilot_library EXPORT sparkpilot)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sparkpilot DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT sparkpilot NAMESPACE sparkpilot:: FILE sparkpilotTargets.cmake DESTINATION ${package})
+  configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/sparkpilotConfig.cmake.in
+                                ${PROJECT_BINARY_DIR}/sparkpilotConfig.cmake INSTALL_DESTINATION ${package}
+                                NO_SET_AND_CHECK_MACRO)
+  write_basic_package_version_file(${PROJECT_BINARY_DIR}/sparkpilotConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(FILES ${PROJECT_BINARY_DIR}/sparkpilotConfig.cmake ${PROJECT_BINARY_DIR}/sparkpilotConfigVersion.cmake
+          ${PROJECT_SOURCE_DIR}/cmake/libraries.cmake DESTINATION ${package})
+endfunction()
