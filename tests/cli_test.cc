@@ -67,10 +67,18 @@ TEST_F(Cli, ModelConvert) {
             (Keys{"file", "file_bytes"}));
   const json info = parsed("model info '" + out + "'");
   EXPECT_EQ(info["opsets"]["ai.onnx"], 21);
+  EXPECT_EQ(info["output_slices"], json::parse(R"({"plan": [0, 990]})"));
   const json run = parsed("run '" + out + "' --seed 3");
   EXPECT_EQ(run["outputs"][0]["shape"], json::parse("[1, 990]"));
   EXPECT_EQ(run_program("model convert " + policy() + " --opset 99 --out '" + (folder / "no.onnx") + "'").code, 2);
   EXPECT_FALSE(fs::exists(folder / "no.onnx"));
+}
+
+TEST_F(Cli, ModelConvertSaysWhatChanges) {
+  const std::string out = folder / "converted.onnx", convert = "model convert " + policy() + " --out '" + out + "' ";
+  const ProgramResult cut = run_program(convert + "--output 'outputs[:, 995:]'");
+  EXPECT_NE(cut.err.find("output_slices is cut to outputs[:, 995:]: 1 of 3 heads"), std::string::npos) << cut.err;
+  EXPECT_EQ(run_program(convert + "--quiet --output 'outputs[:, 995:]'").err, "");
 }
 
 TEST_F(Cli, RunWritesOutputs) {

@@ -197,7 +197,11 @@ int convert(const Program& program, const Flags& flags) {
                                .simplify = flags.simplify,
                                .dims = parsed.dims,
                                .outputs = parsed.outputs};
-  with_file(flags.file, [&] { convert_model(flags.file, flags.out, options); });
+  std::vector<std::string> notes;
+  with_file(flags.file, [&] { notes = convert_model(flags.file, flags.out, options); });
+  for (const std::string& text : notes) {
+    if (!program.quiet) note(text);
+  }
   const std::optional<int64_t> bytes = file_bytes(flags.out);
   if (program.json) print_json({{"file", flags.out}, {"file_bytes", bytes ? Json(*bytes) : Json()}});
   else print(fmt::format("{}  {}\n", flags.out, bytes ? human_bytes(*bytes) : "-"));

@@ -112,6 +112,16 @@ std::string write_output_slices(const OutputSlices& slices) {
   return encode_base64(std::as_bytes(std::span(bytes.data(), bytes.size())));
 }
 
+OutputSlices slices_within(const OutputSlices& slices, int64_t length, int64_t begin, int64_t end) {
+  OutputSlices within;
+  for (const auto& [name, slice] : slices) {
+    if (slice.step && *slice.step != 1) continue;
+    const auto [first, last] = slice.resolve(length);
+    if (first >= begin && last <= end && first < last) within.push_back({name, {first - begin, last - begin, {}}});
+  }
+  return within;
+}
+
 ModelMetadata parse_metadata_pickle(std::span<const std::byte> bytes) {
   const Pickle pickle(bytes);
   ModelMetadata out;

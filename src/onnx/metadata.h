@@ -19,6 +19,9 @@ inline constexpr std::string_view kOutputSlicesKey = "output_slices";
 // The metadata entry's text and back.
 OutputSlices parse_output_slices(std::string_view base64);
 std::string write_output_slices(const OutputSlices& slices);
+// Of a flat output with `length` elements only [begin, end) is left: the slices that lie wholly in it, at their new
+// places. Those with a step are left out.
+OutputSlices slices_within(const OutputSlices& slices, int64_t length, int64_t begin, int64_t end);
 
 // The contents of a `*_metadata.pkl`.
 struct ModelMetadata {

@@ -59,6 +59,13 @@ TEST(OutputSlices, ResolveAsPythonDoes) {
   EXPECT_THROW((OutputSlice{0, 4, 2}.resolve(7)), Error);
 }
 
+TEST(OutputSlices, MoveWithARangeThatIsLeft) {
+  const OutputSlices slices{{"before", {0, 4, {}}}, {"across", {3, 6, {}}}, {"first", {4, 6, {}}},  {"step", {4, 9, 2}},
+                            {"none", {5, 5, {}}},   {"last", {-4, -1, {}}}, {"after", {-1, {}, {}}}};
+  const OutputSlices expected{{"first", {0, 2, {}}}, {"last", {2, 5, {}}}};
+  EXPECT_EQ(slices_within(slices, 10, 4, 9), expected);
+}
+
 TEST(Pickle, RefusesEverythingElse) {
   const std::string_view bad[] = {
       "",                                        // empty

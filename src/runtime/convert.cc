@@ -45,10 +45,12 @@ void bind_fixed_inputs(Graph& graph) {
 
 }  // namespace
 
-void convert_model(const std::filesystem::path& from, const std::filesystem::path& to, const ConvertOptions& options) {
+std::vector<std::string> convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                                       const ConvertOptions& options) {
+  std::vector<std::string> notes;
   Graph graph = load_onnx(from);
   for (const auto& [symbol, size] : options.dims) fix_dimension(graph, symbol, size);
-  if (!options.outputs.empty()) select_outputs(graph, options.outputs);
+  if (!options.outputs.empty()) notes.push_back(select_outputs(graph, options.outputs));
   bind_fixed_inputs(graph);
   infer(graph);
   if (options.simplify) {
@@ -56,6 +58,8 @@ void convert_model(const std::filesystem::path& from, const std::filesystem::pat
   }
   graph.compact();
   save_onnx(graph, to, {.opset = options.opset, .external_data = options.external_data});
+  std::erase(notes, "");
+  return notes;
 }
 
 }  // namespace sparkpilot

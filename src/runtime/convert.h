@@ -17,8 +17,9 @@ struct ConvertOptions {
   std::vector<std::string> outputs;     // only these, sliced as select_outputs() says; empty: all
 };
 
-// Fails (user) with file and node; nothing is written then.
-void convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
-                   const ConvertOptions& options = {});
+// Fails (user) with file and node; nothing is written then. Returns what the caller may not expect of what was written,
+// a line each.
+std::vector<std::string> convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                                       const ConvertOptions& options = {});
 
 }  // namespace sparkpilot

@@ -1,10 +1,12 @@
 // "NAME[:, -1, 3:7]": outputs chosen and sliced before anything is compiled, so that the rest is never computed.
+#include <algorithm>
 #include <charconv>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "base/error.h"
+#include "onnx/metadata.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {
@@ -62,67 +64,152 @@ std::vector<AxisSlice> parse_slices(std::string_view text, std::string_view whol
   }
 }
 
-// One wanted output: all of the text, the output's name in it, and what stands between the brackets, if there are any.
-struct Selection {
-  std::string_view text, name;
-  std::optional<std::string_view> slices;
+using Dims = std::vector<Dim>;
+
+bool whole(const AxisSlice& slice) {
+  return slice.begin == 0 && slice.end == INT64_MAX && slice.step == 1 && !slice.single;
+}
+
+// [begin, end) of an axis of that size.
+std::pair<int64_t, int64_t> range_of(const AxisSlice& slice, int64_t size) {
+  return OutputSlice{slice.begin, slice.end, {}}.resolve(size);
+}
+
+std::optional<Dims> dims_of(const Value& value) {
+  if (!value.shape) return value.declared;
+  Dims dims;
+  for (const int64_t size : *value.shape) dims.push_back({size, {}});
+  return dims;
+}
+
+// An output as it was asked for.
+struct Choice {
+  std::string_view text;
+  const Graph::Output* output = nullptr;
+  std::vector<AxisSlice> slices;  // empty where it is not sliced
 };
 
-Selection parse_selection(std::string_view text) {
-  const std::string_view whole = trimmed(text);
-  if (whole.empty()) fail("an empty output name");
-  const size_t bracket = whole.back() == ']' ? whole.find('[') : std::string_view::npos;
-  if (bracket == std::string_view::npos) return {whole, whole, std::nullopt};
-  return {whole, trimmed(whole.substr(0, bracket)), whole.substr(bracket + 1, whole.size() - bracket - 2)};
-}
-
-const Graph::Output& output_named(const std::vector<Graph::Output>& outputs, std::string_view name) {
+Choice parse_choice(std::string_view text, const std::vector<Graph::Output>& outputs) {
+  Choice choice{.text = trimmed(text)};
+  if (choice.text.empty()) fail("an empty output name");
+  const size_t bracket = choice.text.back() == ']' ? choice.text.find('[') : std::string_view::npos;
+  const std::string_view plain = trimmed(choice.text.substr(0, bracket));
   std::string names;
   for (const Graph::Output& output : outputs) {
-    if (output.name == name) return output;
+    if (output.name == plain) choice.output = &output;
     names += (names.empty() ? "" : ", ") + output.name;
   }
-  fail("the model has no output \"{}\"; it has: {}", name, names);
+  if (!choice.output) fail("the model has no output \"{}\"; it has: {}", plain, names);
+  if (bracket != std::string_view::npos) {
+    choice.slices = parse_slices(choice.text.substr(bracket + 1, choice.text.size() - bracket - 2), text);
+  }
+  return choice;
 }
 
-ValueId sliced(Graph& graph, ValueId value, const Selection& selection) {
-  Builder b(graph, fmt::format("output/{}", selection.name));
+// Inference says nothing of a value behind an open shape: what the file says of the output holds for its part too.
+void declare(Graph& graph, const Choice& choice, ValueId part) {
+  const Value& source = graph.value(choice.output->value);
+  Value& value = graph.value(part);
+  if (value.dtype == DType::none) value.dtype = source.dtype;
+  if (value.shape || !source.declared || source.declared->size() < choice.slices.size()) return;
+  value.declared.emplace();
+  for (size_t axis = 0; axis < source.declared->size(); ++axis) {
+    const Dim& dim = (*source.declared)[axis];
+    if (axis >= choice.slices.size() || whole(choice.slices[axis])) {
+      value.declared->push_back(dim);
+    } else if (const AxisSlice& slice = choice.slices[axis]; !slice.single) {
+      Dim left;
+      if (dim.size >= 0) {
+        const auto [begin, end] = range_of(slice, dim.size);
+        left.size = (end - begin) / slice.step + ((end - begin) % slice.step != 0);
+      }
+      value.declared->push_back(left);
+    }
+  }
+}
+
+ValueId add_slices(Graph& graph, const Choice& choice) {
+  Builder b(graph, fmt::format("output/{}", choice.output->name));
   std::vector<int64_t> begins, ends, steps, axes, single;
-  const auto slices = parse_slices(*selection.slices, selection.text);
-  for (size_t axis = 0; axis < slices.size(); ++axis) {
-    const AxisSlice& slice = slices[axis];
+  for (size_t axis = 0; axis < choice.slices.size(); ++axis) {
+    const AxisSlice& slice = choice.slices[axis];
     if (slice.single) single.push_back(static_cast<int64_t>(axis));
-    if (slice.begin == 0 && slice.end == INT64_MAX && slice.step == 1 && !slice.single) continue;
+    if (whole(slice)) continue;
     axes.push_back(static_cast<int64_t>(axis));
     begins.push_back(slice.begin);
     ends.push_back(slice.end);
     steps.push_back(slice.step);
   }
-  if (!axes.empty()) value = b.add("Slice", {value, b.ints(begins), b.ints(ends), b.ints(axes), b.ints(steps)});
+  if (axes.empty()) return choice.output->value;
+  ValueId value = b.add("Slice", {choice.output->value, b.ints(begins), b.ints(ends), b.ints(axes), b.ints(steps)});
   if (!single.empty()) value = b.add("Squeeze", {value, b.ints(single)});
+  declare(graph, choice, value);
   return value;
+}
+
+// What is left of the last axis, [begin, end) of `length`; empty where the rest is not one row of the whole.
+struct LastAxis {
+  int64_t length = 0, begin = 0, end = 0;
+};
+std::optional<LastAxis> last_axis(const Graph& graph, const Choice& choice) {
+  const std::optional<Dims> dims = dims_of(graph.value(choice.output->value));
+  if (!dims || dims->empty() || dims->back().size < 0 || choice.slices.size() > dims->size()) return std::nullopt;
+  const size_t last = dims->size() - 1;
+  for (size_t axis = 0; axis < std::min(last, choice.slices.size()); ++axis) {
+    if (!whole(choice.slices[axis]) && (*dims)[axis].size != 1) return std::nullopt;
+  }
+  const AxisSlice slice = choice.slices.size() > last ? choice.slices[last] : AxisSlice{};
+  if (slice.single || slice.step != 1) return std::nullopt;
+  const auto [begin, end] = range_of(slice, dims->back().size);
+  return LastAxis{dims->back().size, begin, end};
+}
+
+// `output_slices` speaks of the model's first output; where another comes first, or a part, it would lie.
+std::string update_metadata(Graph& graph, const std::vector<Graph::Output>& before, const Choice& first) {
+  const auto entry = graph.metadata.find(std::string(kOutputSlicesKey));
+  if (entry == graph.metadata.end()) return {};
+  OutputSlices heads, left;
+  if (first.output->name == before.front().name) {
+    if (first.slices.empty()) return {};
+    if (const std::optional<LastAxis> axis = last_axis(graph, first)) {
+      if (axis->end - axis->begin == axis->length) return {};
+      try {
+        heads = output_slices(graph);
+        left = slices_within(heads, axis->length, axis->begin, axis->end);
+      } catch (const Error&) {  // it cannot be read: nobody misses it
+      }
+    }
+  }
+  if (left.empty()) {
+    graph.metadata.erase(entry);
+    return fmt::format("output_slices is dropped: none of its heads has a place in {}", first.text);
+  }
+  entry->second = write_output_slices(left);
+  return fmt::format("output_slices is cut to {}: {} of {} heads are left", first.text, left.size(), heads.size());
 }
 
 }  // namespace
 
-void select_outputs(Graph& graph, std::span<const std::string> wanted) {
+std::string select_outputs(Graph& graph, std::span<const std::string> wanted) {
   const std::vector<Graph::Output> before = graph.outputs();
-  std::vector<Selection> selections;
-  std::map<std::string_view, int> times;
+  std::vector<Choice> choices;
+  std::map<const Graph::Output*, int> times;
   for (const std::string& text : wanted) {
-    selections.push_back(parse_selection(text));
-    ++times[selections.back().name];
+    choices.push_back(parse_choice(text, before));
+    ++times[choices.back().output];
   }
+  std::string note;
   std::vector<Graph::Output> chosen;
   std::set<std::string> names;
-  for (const Selection& selection : selections) {
-    const ValueId value = output_named(before, selection.name).value;
+  for (const Choice& choice : choices) {
     // Outputs are found by name, so two parts of one go by what was asked for.
-    const std::string name(times[selection.name] > 1 ? selection.text : selection.name);
+    const std::string name(times[choice.output] > 1 ? choice.text : choice.output->name);
     if (!names.insert(name).second) fail("output \"{}\" is asked for twice", name);
-    chosen.push_back({selection.slices ? sliced(graph, value, selection) : value, name});
+    if (chosen.empty()) note = update_metadata(graph, before, choice);
+    chosen.push_back({add_slices(graph, choice), name});
   }
   graph.replace_outputs(std::move(chosen));
+  return note;
 }
 
 }  // namespace sparkpilot

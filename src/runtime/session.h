@@ -15,6 +15,9 @@ namespace sparkpilot {
 // graph's only outputs in the given order, with Slice and Squeeze nodes where sliced. They keep their names, except
 // that several selections of one output go by their own texts ("NAME[:, 3:7]"). Fails (user) on an unknown name and on
 // the same text twice.
-void select_outputs(Graph& graph, std::span<const std::string> wanted);
+//
+// Where openpilot's `output_slices` no longer fit they are moved with the range that is left of the first output's last
+// axis, else dropped; returns a line that says so, empty where nothing changed.
+std::string select_outputs(Graph& graph, std::span<const std::string> wanted);
 
 }  // namespace sparkpilot
