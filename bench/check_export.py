@@ -7,7 +7,8 @@ Every network is written anew by `sparkpilot model convert` in several ways (its
 written, simplified, with external data); ONNX Runtime runs the original and each copy on the same seeded inputs. With
 --cases it does so with every model below DIR (ONNX's backend cases, unpacked; needs the package onnx), once, with the
 case's own inputs, and counts apart what ONNX Runtime
-refuses as an original too and what sparkpilot refuses to read. Exit code 4 where a copy is not loaded or differs; what
+refuses as an original too and what sparkpilot refuses to read. A copy for which no opset was asked must have the
+original's. Exit code 4 where a copy is not loaded or differs, in its results or its opset; what
 sparkpilot refuses to write (an old op whose newer form depends on a shape that is open) is listed with its reason.
 
 Without FILEs: the real networks of ../shared/assets where that folder is, and the stand-in models.
@@ -66,6 +67,11 @@ def difference(got, expected):
     return largest
 
 
+def opset(program, file):
+    info = subprocess.run([program, "model", "info", file, "--json"], capture_output=True, check=True).stdout
+    return json.loads(info)["opsets"]["ai.onnx"]
+
+
 def check_network(program, file, folder):
     """A row for each way to write the file: name, relative L2, how it ended, why."""
     expected, inputs = outputs(file)
@@ -74,6 +80,9 @@ def check_network(program, file, folder):
         why = convert(program, file, out, words)
         if why:
             yield way, None, "refused", why
+            continue
+        if "--opset" not in words and opset(program, out) != opset(program, file):
+            yield way, None, "OPSET", f"opset {opset(program, out)}, the original has {opset(program, file)}"
             continue
         try:
             yield way, difference(outputs(out, inputs)[0], expected), "written", ""
@@ -125,7 +134,7 @@ def main():
             for way, error, outcome, why in check_network(options.program, file, folder):
                 if outcome == "written":
                     outcome = "same" if error <= tolerance else "DIFFERENT"
-                failed += outcome in ("not loaded", "DIFFERENT")
+                failed += outcome in ("not loaded", "DIFFERENT", "OPSET")
                 found["networks"].append({"model": file.stem, "way": way, "outcome": outcome, "relative_l2": error,
                                           "why": why})
                 print(f"{outcome:12}{file.stem:36}{way:24}{why or f'relative L2 {error:.1e}'}")

@@ -76,6 +76,9 @@ TEST_F(Cli, ModelConvert) {
 
 TEST_F(Cli, ModelConvertSaysWhatChanges) {
   const std::string out = folder / "converted.onnx", convert = "model convert " + policy() + " --out '" + out + "' ";
+  const ProgramResult simplified = run_program(convert + "--simplify");
+  EXPECT_EQ(simplified.err, "");
+  EXPECT_EQ(parsed("model info '" + out + "'")["opsets"]["ai.onnx"], 14);  // the model's own
   const ProgramResult cut = run_program(convert + "--output 'outputs[:, 995:]'");
   EXPECT_NE(cut.err.find("output_slices is cut to outputs[:, 995:]: 1 of 3 heads"), std::string::npos) << cut.err;
   EXPECT_EQ(run_program(convert + "--quiet --output 'outputs[:, 995:]'").err, "");

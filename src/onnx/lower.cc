@@ -6,6 +6,7 @@
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "onnx/export.h"
+#include "onnx/older_forms.h"
 #include "onnx/unsupported.h"
 
 namespace sparkpilot {
@@ -16,14 +17,16 @@ constexpr int kOldestExportOpset = 7;
 bool internal(const OpDef& op) { return op.domain == "sparkpilot"; }
 
 // Whether the name means the same op in that opset.
-bool fits(const OpDef& op, int opset) {
-  return !internal(op) && (!op.domain.empty() || find_op("", op.name, opset) == &op);
+bool fits(const Node& node, int opset) {
+  const OpDef& op = *node.op;
+  if (internal(op) || has_newer_attribute(node, opset)) return false;
+  return !op.domain.empty() || find_op("", op.name, opset) == &op;
 }
 
 std::optional<NodeId> first_misfit(const Graph& graph, int opset) {
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    if (!fits(*node.op, opset)) return id;
+    if (!fits(node, opset)) return id;
     for (const auto& [key, value] : node.attrs) {
       const auto* body = std::get_if<std::shared_ptr<const Graph>>(&value);
       if (body && first_misfit(**body, opset)) return id;
@@ -38,7 +41,9 @@ bool expand_node(Graph& graph, NodeId id, int opset) {
   for (const ValueId input : node.inputs) {
     if (input.present() && !graph.value(input).shape) return false;
   }
-  Builder builder(graph, node.name, opset);
+  // Expansions write the newest form of what they use, which has an older one, and the layers' have words for old
+  // opsets.
+  Builder builder(graph, node.name, internal(*node.op) ? opset : kNewestExportOpset);
   ExpandContext context{builder, node};
   const std::vector<ValueId> results = node.op->expand(context);
   for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
@@ -52,15 +57,19 @@ bool expand_node(Graph& graph, NodeId id, int opset) {
   return true;
 }
 
-// Expands every node that `opset` has no word for; fails (user) where one cannot be.
-void expand_misfits(Graph& graph, int opset) {
+// Writes older forms of nodes that `opset` has no word for, or expands them; fails (user) where neither can be.
+void rewrite_misfits(Graph& graph, int opset) {
   // What a node expands to may hold misfits again; a chain of them is bounded by the op table.
   for (bool changed = true; changed;) {
     changed = false;
     for (const NodeId id : graph.order()) {
       infer_node(graph, id);
       const OpDef& op = *graph.node(id).op;
-      if (fits(op, opset)) continue;
+      if (fits(graph.node(id), opset)) continue;
+      if (write_older_form(graph, id, opset)) {
+        changed = true;
+        continue;
+      }
       if (!op.expand) {
         throw Unsupported(
             fmt::format("{} has no form in ONNX's opset {} (node \"{}\")", qualified(op), opset, graph.label(id)));
@@ -74,6 +83,28 @@ void expand_misfits(Graph& graph, int opset) {
       changed = true;
     }
   }
+}
+
+// Rewrites until every node, in bodies too, is one of that opset; fails (user) where one cannot be.
+void rewrite_for(Graph& graph, int opset) {
+  rewrite_misfits(graph, opset);
+  if (const std::optional<NodeId> id = first_misfit(graph, opset)) {
+    fail("{}: its body cannot be written in ONNX's opset {} (node \"{}\")", qualified(*graph.node(*id).op), opset,
+         graph.label(*id));
+  }
+}
+
+// What was read in an opset goes back to it where it can: whoever uses the file may know no newer one.
+bool keep_own_opset(Graph& graph, int own) {
+  if (own < kOldestExportOpset || own > kNewestExportOpset) return false;
+  Graph rewritten = graph;
+  try {
+    rewrite_for(rewritten, own);
+  } catch (const Error&) {
+    return false;
+  }
+  graph = std::move(rewritten);
+  return true;
 }
 
 }  // namespace
@@ -93,13 +124,10 @@ int lower_for_export(Graph& graph, int wanted) {
   }
   for (const int opset : candidates) {
     if (!first_misfit(graph, opset)) return opset;
+    if (wanted == 0 && opset == own && keep_own_opset(graph, own)) return own;
   }
   const int opset = wanted != 0 ? wanted : kNewestExportOpset;
-  expand_misfits(graph, opset);
-  if (const std::optional<NodeId> id = first_misfit(graph, opset)) {
-    fail("{}: its body cannot be written in ONNX's opset {} (node \"{}\")", qualified(*graph.node(*id).op), opset,
-         graph.label(*id));
-  }
+  rewrite_for(graph, opset);
   return opset;
 }
 

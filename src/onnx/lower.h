@@ -5,9 +5,9 @@
 
 namespace sparkpilot {
 
-// Replaces internal ops by what they expand to, then finds the opset to write: `wanted` where it is not 0 (fails (user)
-// where a node cannot be said in it), else the graph's own, else the newest up to kNewestExportOpset in which every
-// node is the same op; where there is none, nodes of old opsets are expanded to the newest form too.
+// Finds the opset to write and rewrites nodes that it has no word for, as older forms or as what they expand to:
+// `wanted` where it is not 0 (fails (user) where a node cannot be said in it), else the graph's own where that can be,
+// else the newest up to kNewestExportOpset in which every node is the same op, else kNewestExportOpset.
 int lower_for_export(Graph& graph, int wanted);
 
 }  // namespace sparkpilot

@@ -57,7 +57,12 @@ std::vector<std::string> convert_model(const std::filesystem::path& from, const 
     while (fold_constants(graph) + share_common(graph) + drop_dead(graph) > 0) infer(graph);
   }
   graph.compact();
-  save_onnx(graph, to, {.opset = options.opset, .external_data = options.external_data});
+  const auto own = graph.opsets.find("");
+  const int written = save_onnx(graph, to, {.opset = options.opset, .external_data = options.external_data});
+  if (options.opset == 0 && own != graph.opsets.end() && own->second != written) {
+    notes.push_back(
+        fmt::format("written in opset {}: not every node has a form in the model's own, {}", written, own->second));
+  }
   std::erase(notes, "");
   return notes;
 }

@@ -1,0 +1,192 @@
+#include "onnx/older_forms.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/op.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr int kAllowZero = 14, kNumOutputs = 18;  // when these attributes of Reshape and Split came
+
+struct Spelling {
+  std::string_view op;
+  std::vector<ValueId> inputs;
+  Attributes attrs;
+};
+
+// A node and what is known of its operands.
+struct Newest {
+  const Graph& graph;
+  const Node& node;
+  int opset;
+
+  bool has(size_t i) const { return i < node.inputs.size() && node.inputs[i].present(); }
+  ValueId in(size_t i) const { return has(i) ? node.inputs[i] : ValueId{}; }
+  const Tensor* constant(size_t i) const { return has(i) ? graph.constant(node.inputs[i]) : nullptr; }
+  const std::optional<Shape>& shape(size_t i) const { return graph.value(node.inputs[i]).shape; }
+  // The first operand alone, with the attributes that are kept.
+  Spelling alone(std::initializer_list<std::string_view> kept) const {
+    Spelling spelling{node.op->name, {in(0)}, {}};
+    for (const std::string_view key : kept) {
+      if (const Attribute* value = node.attrs.find(key)) spelling.attrs.set(key, *value);
+    }
+    return spelling;
+  }
+};
+using Older = std::optional<Spelling>;
+
+// An operand that became an attribute; true where it is absent or known. Lists, and numbers: one element.
+bool take_list(const Newest& n, size_t i, std::string_view key, Spelling& spelling) {
+  const Tensor* tensor = n.constant(i);
+  if (tensor) spelling.attrs.set(key, tensor->to_ints());
+  return tensor || !n.has(i);
+}
+bool take_real(const Newest& n, size_t i, std::string_view key, Spelling& spelling) {
+  const Tensor* tensor = n.constant(i);
+  if (tensor && tensor->elements() != 1) return false;
+  if (tensor) spelling.attrs.set(key, static_cast<float>(tensor->to_scalar()));
+  return tensor || !n.has(i);
+}
+
+Older reduce(const Newest& n) {
+  Spelling s = n.alone({"keepdims"});
+  if (!take_list(n, 1, "axes", s)) return {};
+  const Attribute* axes = s.attrs.find("axes");
+  if (axes && !std::get<std::vector<int64_t>>(*axes).empty()) return s;
+  // No axes: all of them, or none.
+  if (n.node.attrs.integer("noop_with_empty_axes", 0) != 0) return Spelling{"Identity", {n.in(0)}, {}};
+  s.attrs.erase("axes");
+  return s;
+}
+
+Older axes(const Newest& n) {
+  Spelling s = n.alone({});
+  return take_list(n, 1, "axes", s) ? Older(s) : std::nullopt;
+}
+
+// The parts' sizes: equal ones need no word, others are an operand since opset 13 and an attribute before.
+Older split(const Newest& n) {
+  Spelling s = n.alone({"axis"});
+  if (n.opset >= 13) {  // num_outputs says how the rest is shared out
+    const std::optional<Shape>& in = n.shape(0);
+    const auto parts = static_cast<int64_t>(n.node.outputs.size());
+    if (!in || (*in)[normalize_axis(n.node.attrs.integer("axis", 0), in->rank())] % parts != 0) return {};
+    return s;
+  }
+  return take_list(n, 1, "split", s) && !n.node.attrs.has("num_outputs") ? Older(s) : std::nullopt;
+}
+
+// Before opset 13 everything from the axis on was one row.
+Older softmax(const Newest& n) {
+  const std::optional<Shape>& in = n.shape(0);
+  if (!in || in->rank() == 0) return {};
+  const int axis = normalize_axis(n.node.attrs.integer("axis", -1), in->rank());
+  if (in->elements(axis + 1, in->rank()) != 1) return {};
+  Spelling s = n.alone({});
+  s.attrs.set("axis", int64_t{axis});
+  return s;
+}
+
+Older clip(const Newest& n) {
+  Spelling s = n.alone({});
+  const DType dtype = n.graph.value(n.in(0)).dtype;
+  if (!is_float(dtype) || dtype == DType::f64) return {};  // the bounds are single precision
+  return take_real(n, 1, "min", s) && take_real(n, 2, "max", s) ? Older(s) : std::nullopt;
+}
+
+Older pad(const Newest& n) {
+  Spelling s = n.alone({"mode"});
+  if (!is_float(n.graph.value(n.in(0)).dtype) || n.has(3) || n.node.attrs.text("mode", "constant") == "wrap") return {};
+  return n.has(1) && take_list(n, 1, "pads", s) && take_real(n, 2, "value", s) ? Older(s) : std::nullopt;
+}
+
+Older slice(const Newest& n) {
+  Spelling s = n.alone({});
+  if (n.has(4)) {
+    const Tensor* steps = n.constant(4);
+    if (!steps || !std::ranges::all_of(steps->to_ints(), [](int64_t step) { return step == 1; })) return {};
+  }
+  const bool known = take_list(n, 1, "starts", s) && take_list(n, 2, "ends", s) && take_list(n, 3, "axes", s);
+  return known ? Older(s) : std::nullopt;
+}
+
+Older top_k(const Newest& n) {
+  const Tensor* k = n.constant(1);
+  if (!k || n.node.attrs.integer("largest", 1) == 0) return {};
+  Spelling s = n.alone({"axis"});
+  s.attrs.set("k", k->to_ints()[0]);
+  return s;
+}
+
+// Only what Upsample did, which is what its expansion writes.
+Older resize(const Newest& n) {
+  const Attributes& attrs = n.node.attrs;
+  const std::string mode = attrs.text("mode", "nearest");
+  const Tensor* scales = n.constant(2);
+  if (!scales || scales->elements() == 0 || n.has(3) || mode == "cubic" || attrs.has("axes") ||
+      attrs.integer("antialias", 0) != 0 ||
+      attrs.text("coordinate_transformation_mode", "half_pixel") != "asymmetric" ||
+      (mode == "nearest" && attrs.text("nearest_mode", "round_prefer_floor") != "floor")) {
+    return {};
+  }
+  Spelling s = n.alone({"mode"});
+  if (n.opset < 10) s.op = "Upsample";
+  if (n.opset >= 9) {
+    s.inputs.push_back(n.in(2));
+  } else {
+    const auto values = scales->data<float>();
+    s.attrs.set("scales", std::vector<float>(values.begin(), values.end()));
+  }
+  return s;
+}
+
+Older reshape(const Newest& n) {
+  const Tensor* shape = n.constant(1);
+  if (!shape || std::ranges::count(shape->to_ints(), 0) > 0) return {};  // `allowzero` is about zeros
+  return Spelling{"Reshape", n.node.inputs, {}};
+}
+
+constexpr std::pair<std::string_view, Older (*)(const Newest&)> kRewrites[] = {
+    {"Clip", clip},           {"Hardmax", softmax},        {"LogSoftmax", softmax}, {"Pad", pad},
+    {"Reshape", reshape},     {"Resize", resize},          {"Slice", slice},        {"Softmax", softmax},
+    {"Split", split},         {"Squeeze", axes},           {"TopK", top_k},         {"Unsqueeze", axes},
+    {"ReduceSum", reduce},    {"ReduceMean", reduce},      {"ReduceMax", reduce},   {"ReduceMin", reduce},
+    {"ReduceProd", reduce},   {"ReduceL1", reduce},        {"ReduceL2", reduce},    {"ReduceSumSquare", reduce},
+    {"ReduceLogSum", reduce}, {"ReduceLogSumExp", reduce},
+};
+
+}  // namespace
+
+bool has_newer_attribute(const Node& node, int opset) {
+  if (!node.op->domain.empty()) return false;
+  return (opset < kAllowZero && node.op->name == "Reshape" && node.attrs.integer("allowzero", 0) != 0) ||
+         (opset < kNumOutputs && node.op->name == "Split" && node.attrs.has("num_outputs"));
+}
+
+bool write_older_form(Graph& graph, NodeId id, int opset) {
+  const Node node = graph.node(id);
+  if (!node.op->domain.empty() || (node.op->since <= opset && !has_newer_attribute(node, opset))) return false;
+  const auto rewrite = std::ranges::find(kRewrites, node.op->name, [](const auto& entry) { return entry.first; });
+  if (rewrite == std::end(kRewrites)) return false;
+  Older older = rewrite->second({graph, node, opset});
+  const OpDef* op = older ? find_op("", older->op, opset) : nullptr;
+  if (!op) return false;
+  const int outputs = static_cast<int>(node.outputs.size());
+  const NodeId made = graph.add_node(*op, std::move(older->inputs), std::move(older->attrs), outputs, node.name);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    // Forms that only expand infer nothing: what is known of the value stays.
+    const Value& from = graph.value(node.outputs[i]);
+    Value& to = graph.value(graph.node(made).outputs[i]);
+    to.name = from.name;
+    to.dtype = from.dtype;
+    to.shape = from.shape;
+    to.declared = from.declared;
+    graph.replace_uses(node.outputs[i], graph.node(made).outputs[i]);
+  }
+  graph.erase(id);
+  return true;
+}
+
+}  // namespace sparkpilot

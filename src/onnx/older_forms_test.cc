@@ -1,0 +1,174 @@
+#include "onnx/older_forms.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "base/random.h"
+#include "ir/interpret.h"
+#include "ir/op.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+
+namespace sparkpilot {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OlderForms : public ::testing::Test {
+ protected:
+  ~OlderForms() override { fs::remove(path_); }
+  const fs::path path_ = fs::temp_directory_path() / fmt::format("sparkpilot_older_{}.onnx", ::getpid());
+
+  // A graph as the passes leave it: its nodes in their newest form, its opset that of the file.
+  static Graph graph_of(const std::function<std::vector<ValueId>(Builder&, ValueId)>& make, int own) {
+    Graph g;
+    Builder b(g, "newest");
+    const ValueId x = g.add_input("x", DType::f32, Shape{2, 6, 1, 4});
+    int count = 0;
+    for (const ValueId y : make(b, x)) g.add_output(y, fmt::format("y{}", count++));
+    g.opsets[""] = own;
+    return g;
+  }
+};
+
+struct Case {
+  const char* name;
+  int opset;
+  std::function<std::vector<ValueId>(Builder&, ValueId)> make;
+};
+using Values = std::vector<ValueId>;
+Attributes text(const char* key, const char* value) { return {{key, std::string(value)}}; }
+
+const Case kCases[] = {
+    {"ReduceMean", 17,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("ReduceMean", {x, b.ints({1, -1})})};
+     }},
+    {"ReduceSum", 12,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("ReduceSum", {x, b.ints({1})}, {{"keepdims", int64_t{0}}})};
+     }},
+    {"ReduceMax of all", 11, [](Builder& b, ValueId x) { return Values{b.add("ReduceMax", {x})}; }},
+    {"ReduceMin of nothing", 11,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("ReduceMin", {x}, {{"noop_with_empty_axes", int64_t{1}}})};
+     }},
+    {"Squeeze", 12,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Squeeze", {x, b.ints({2})})};
+     }},
+    {"Squeeze of all", 12, [](Builder& b, ValueId x) { return Values{b.add("Squeeze", {x})}; }},
+    {"Unsqueeze", 12,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Unsqueeze", {x, b.ints({0, 3})})};
+     }},
+    {"Split", 12,
+     [](Builder& b, ValueId x) {
+       return b.add_many("Split", {x, b.ints({1, 5})}, {{"axis", int64_t{1}}}, 2);
+     }},
+    {"Split evenly", 17,
+     [](Builder& b, ValueId x) {
+       return b.add_many("Split", {x}, {{"axis", int64_t{1}}, {"num_outputs", int64_t{3}}}, 3);
+     }},
+    {"Softmax", 12, [](Builder& b, ValueId x) { return Values{b.add("Softmax", {x})}; }},
+    {"LogSoftmax", 11,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("LogSoftmax", {b.add("Flatten", {x})}, {{"axis", int64_t{1}}})};
+     }},
+    {"Clip", 10,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Clip", {x, {}, b.scalar(DType::f32, 0.5)})};
+     }},
+    {"Pad", 10,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Pad", {x, b.ints({0, 1, 0, 2, 0, 0, 3, 0}), b.scalar(DType::f32, 7)})};
+     }},
+    {"Slice", 9,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Slice", {x, b.ints({1, -3}), b.ints({5, -1}), b.ints({1, 3}), b.ints({1, 1})})};
+     }},
+    {"TopK", 9,
+     [](Builder& b, ValueId x) {
+       return b.add_many("TopK", {x, b.ints({3})}, {}, 2);
+     }},
+    {"Resize", 10,
+     [](Builder& b, ValueId x) {
+       const ValueId scales = b.constant(Tensor::of<float>({4}, {1, 1, 3, 2}));
+       Attributes attrs = text("coordinate_transformation_mode", "asymmetric");
+       attrs.set("nearest_mode", std::string("floor"));
+       return Values{b.add("Resize", {x, {}, scales}, attrs)};
+     }},
+    {"Resize as Upsample", 8,
+     [](Builder& b, ValueId x) {
+       Attributes attrs = text("coordinate_transformation_mode", "asymmetric");
+       attrs.set("mode", std::string("linear"));
+       return Values{b.add("Resize", {x, {}, b.constant(Tensor::of<float>({4}, {1, 1, 3, 2}))}, attrs)};
+     }},
+    {"Reshape", 13,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Reshape", {x, b.ints({3, -1})}, {{"allowzero", int64_t{1}}})};
+     }},
+};
+
+TEST_F(OlderForms, SayTheSame) {
+  Random random(3);
+  Tensor x = Tensor::zeros(DType::f32, {2, 6, 1, 4});
+  for (float& value : x.data<float>()) value = random.uniform();
+  const std::vector<Tensor> inputs{x};
+  for (const Case& one : kCases) {
+    SCOPED_TRACE(one.name);
+    const Graph graph = graph_of(one.make, one.opset);
+    ASSERT_EQ(save_onnx(graph, path_), one.opset);
+    const Graph back = load_onnx(path_);
+    EXPECT_EQ(back.opsets.at(""), one.opset);
+    const std::vector<Tensor> expected = interpret(graph, inputs), got = interpret(back, inputs);
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].shape(), expected[i].shape());
+      for (int64_t j = 0; j < got[i].elements(); ++j) {
+        EXPECT_NEAR(load_element(got[i].dtype(), got[i].raw(), j),
+                    load_element(expected[i].dtype(), expected[i].raw(), j), 1e-6);
+      }
+    }
+  }
+}
+
+const Case kRefused[] = {
+    {"Softmax of the middle", 12,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Softmax", {x}, {{"axis", int64_t{1}}})};
+     }},
+    {"Split with a rest", 17,
+     [](Builder& b, ValueId x) {
+       return b.add_many("Split", {x}, {{"axis", int64_t{1}}, {"num_outputs", int64_t{4}}}, 4);
+     }},
+    {"Slice with a step", 9,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Slice", {x, b.ints({0}), b.ints({6}), b.ints({1}), b.ints({2})})};
+     }},
+    {"Reshape to nothing", 13,
+     [](Builder& b, ValueId x) {
+       const ValueId none = b.add("Slice", {x, b.ints({0}), b.ints({0})});
+       return Values{b.add("Reshape", {none, b.ints({0, 5})}, {{"allowzero", int64_t{1}}})};
+     }},
+    {"Clip with a bound that the run computes", 10,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Clip", {x, b.add("ReduceMin", {x}, {{"keepdims", int64_t{0}}})})};
+     }},
+};
+
+TEST_F(OlderForms, WhatHasNoneIsWrittenInANewerOpset) {
+  for (const Case& one : kRefused) {
+    SCOPED_TRACE(one.name);
+    const Graph graph = graph_of(one.make, one.opset);
+    EXPECT_THROW(save_onnx(graph, path_, {.opset = one.opset}), Error);
+    EXPECT_GT(save_onnx(graph, path_), one.opset);
+    EXPECT_EQ(load_onnx(path_).outputs().size(), graph.outputs().size());
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot
