@@ -73,6 +73,17 @@ TEST(Inputs, OpenDimensionsBecomeOneOrTheBatch) {
   EXPECT_TRUE(bind_open_dimensions(session, 4).empty());
 }
 
+TEST(Inputs, ADimensionsNameHasOneSize) {
+  Graph graph;
+  graph.add_input("states", DType::f32, std::vector<Dim>{{-1, "b"}, {20, ""}});
+  graph.add_input("tokens", DType::i64, std::vector<Dim>{{-1, "b"}, {-1, "n"}});
+  for (const ValueId id : std::vector<ValueId>(graph.inputs())) graph.add_output(id, graph.value(id).name + "_out");
+  Session session(std::move(graph));
+  session.set_shape("states", Shape{4, 20});
+  bind_open_dimensions(session);
+  EXPECT_EQ(session.inputs()[1].shape, (Shape{4, 1}));
+}
+
 TEST(Inputs, ABatchThatChangesNothingIsRefused) {
   Graph open, fixed;
   open.add_input("scale", DType::f32, std::vector<Dim>{});

@@ -1,5 +1,7 @@
 #include "bench/inputs.h"
 
+#include <map>
+
 #include "base/error.h"
 #include "base/random.h"
 
@@ -19,6 +21,18 @@ std::string declared_shape(const std::vector<Dim>& dims) {
     out += dim.size >= 0 ? fmt::format("{}", dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
   }
   return "[" + out + "]";
+}
+
+// What the inputs that have a shape already say of named dimensions.
+std::map<std::string, int64_t> named_sizes(const Session& session) {
+  std::map<std::string, int64_t> sizes;
+  for (const TensorInfo& input : session.inputs()) {
+    if (!input.shape) continue;
+    for (size_t i = 0; i < input.dims.size(); ++i) {
+      if (!input.dims[i].symbol.empty()) sizes.emplace(input.dims[i].symbol, (*input.shape)[static_cast<int>(i)]);
+    }
+  }
+  return sizes;
 }
 
 }  // namespace
@@ -43,10 +57,16 @@ void fill_random(const View& view, std::string_view name, uint64_t seed) {
 
 std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch) {
   std::vector<std::string> notes;
+  const std::map<std::string, int64_t> known = named_sizes(session);
   for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
     if (input.shape) continue;
     std::vector<int64_t> sizes;
-    for (const Dim& dim : input.dims) sizes.push_back(dim.size >= 0 ? dim.size : sizes.empty() ? batch : 1);
+    for (const Dim& dim : input.dims) {
+      const auto named = known.find(dim.symbol);
+      if (dim.size >= 0) sizes.push_back(dim.size);
+      else if (named != known.end()) sizes.push_back(named->second);
+      else sizes.push_back(sizes.empty() ? batch : 1);
+    }
     const Shape shape{std::span<const int64_t>(sizes)};
     session.set_shape(input.name, shape);
     notes.push_back(fmt::format("input \"{}\": {} taken as {}", input.name, declared_shape(input.dims), shape.str()));
