@@ -222,6 +222,9 @@ TEST_F(Cli, BenchLooksAtEveryFileFirst) {
   const ProgramResult result = run_program("bench " + policy() + " '" + (folder / "bad.onnx") + "' --runs 1000000000");
   EXPECT_EQ(result.code, 2);  // long before the first model's runs are done
   EXPECT_NE(result.err.find("bad.onnx"), std::string::npos) << result.err;
+  write_text(folder / "other.onnx", model({node("Relu", "relu", {"x"}, "y")}));
+  expect_usage_error("bench " + policy() + " '" + (folder / "other.onnx") + "' --output outputs --runs 1000000000",
+                     "other.onnx: the model has no output \"outputs\"");
 }
 
 TEST_F(Cli, BenchCountsTheFramesOfABatch) {

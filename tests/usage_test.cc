@@ -49,6 +49,9 @@ TEST_F(Cli, MistypedNamesAreGuessed) {
                      "sparkpilot bench: no option is named --threds (did you mean --threads?)");
   expect_usage_error("bench x.onnx --threds=2", "(did you mean --threads?)");
   expect_usage_error("model convert x.onnx --opsett 2", "(did you mean --opset?)");
+  expect_usage_error("run -- " + policy() + " extra", "\"extra\" was not expected");
+  expect_usage_error("help bensh", "sparkpilot: no command is named \"bensh\" (did you mean bench?)");
+  expect_usage_error("help model chek", "(did you mean check?)");
   expect_usage_error("zoo list extra", "sparkpilot zoo list: \"extra\" was not expected");
   expect_usage_error("zoo build driving_visoin", "(did you mean driving_vision?)");
   expect_usage_error("ops check conv", "(did you mean Conv?)");

@@ -52,7 +52,11 @@ void print_profile(const ModelBench& bench, int64_t top) {
 // A file that cannot be measured must not cost the measurements of those before it.
 void check_files(const Flags& flags, const BenchOptions& options) {
   for (const std::string& file : flags.files) {
-    with_file(file, [&] { check_batch(load_onnx(file), options.session.dims, options.batch); });
+    with_file(file, [&] {
+      Graph graph = load_onnx(file);
+      check_batch(graph, options.session.dims, options.batch);
+      if (!options.session.outputs.empty()) select_outputs(graph, options.session.outputs);
+    });
   }
 }
 

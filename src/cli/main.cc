@@ -71,6 +71,20 @@ std::string unknown_word(const CLI::App& command, const std::string& word) {
   return fmt::format("no command is named \"{}\"{}", word, did_you_mean(word, names));
 }
 
+// "help bench": "bench --help".
+void ask_for_help(const CLI::App& app, std::vector<std::string>& words) {
+  words.erase(words.begin());
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    if (word.starts_with('-')) continue;
+    const auto known = at->get_subcommands({});
+    const auto found = std::find_if(known.begin(), known.end(), [&](const auto* c) { return c->get_name() == word; });
+    if (found == known.end()) fail("{}", unknown_word(*at, word));
+    at = *found;
+  }
+  words.emplace_back("--help");
+}
+
 // The help text that was asked for, or what is wrong with the command line.
 int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) {
@@ -82,7 +96,8 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   std::string message = error.what();
   // CLI11 misses a command before it sees what stands in its place.
   const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
-  const std::vector<std::string> unknown = app.remaining(true);
+  std::vector<std::string> unknown = app.remaining(true);
+  unknown.erase(std::remove(unknown.begin(), unknown.end(), "--"), unknown.end());
   if ((code == CLI::ExitCodes::RequiredError || code == CLI::ExitCodes::ExtrasError) && !unknown.empty()) {
     // A wrong option goes before a word that may be its value.
     const auto option =
@@ -111,10 +126,7 @@ int run(int argc, char** argv) {
       std::fputs(app.help().c_str(), stderr);
       return kBadInput;
     }
-    if (words[0] == "help") {
-      words.erase(words.begin());
-      words.emplace_back("--help");
-    }
+    if (words[0] == "help") ask_for_help(app, words);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
     const int code = program.action();
