@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ir/infer.h"
 #include "ir/op.h"
+#include "onnx/compositions.h"
 #include "onnx/export.h"
 #include "onnx/older_forms.h"
 #include "onnx/unsupported.h"
@@ -35,6 +36,8 @@ std::optional<NodeId> first_misfit(const Graph& graph, int opset) {
   return std::nullopt;
 }
 
+ExpandFn expansion_of(const OpDef& op) { return op.expand ? op.expand : find_composition(op); }
+
 // The node as what it expands to; false where its input shapes are not known.
 bool expand_node(Graph& graph, NodeId id, int opset) {
   const Node node = graph.node(id);
@@ -45,7 +48,7 @@ bool expand_node(Graph& graph, NodeId id, int opset) {
   // opsets.
   Builder builder(graph, node.name, internal(*node.op) ? opset : kNewestExportOpset);
   ExpandContext context{builder, node};
-  const std::vector<ValueId> results = node.op->expand(context);
+  const std::vector<ValueId> results = expansion_of(*node.op)(context);
   for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
     if (!results[i].present()) continue;
     Value& result = graph.value(results[i]);
@@ -70,7 +73,7 @@ void rewrite_misfits(Graph& graph, int opset) {
         changed = true;
         continue;
       }
-      if (!op.expand) {
+      if (!expansion_of(op)) {
         throw Unsupported(
             fmt::format("{} has no form in ONNX's opset {} (node \"{}\")", qualified(op), opset, graph.label(id)));
       }

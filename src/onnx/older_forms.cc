@@ -69,13 +69,11 @@ Older axes(const Newest& n) {
 // The parts' sizes: equal ones need no word, others are an operand since opset 13 and an attribute before.
 Older split(const Newest& n) {
   Spelling s = n.alone({"axis"});
-  if (n.opset >= 13) {  // num_outputs says how the rest is shared out
-    const std::optional<Shape>& in = n.shape(0);
-    const auto parts = static_cast<int64_t>(n.node.outputs.size());
-    if (!in || (*in)[normalize_axis(n.node.attrs.integer("axis", 0), in->rank())] % parts != 0) return {};
-    return s;
-  }
-  return take_list(n, 1, "split", s) && !n.node.attrs.has("num_outputs") ? Older(s) : std::nullopt;
+  if (n.has(1)) return n.opset < 13 && take_list(n, 1, "split", s) ? Older(s) : std::nullopt;
+  const std::optional<Shape>& in = n.shape(0);  // num_outputs says how a rest is shared out
+  const auto parts = static_cast<int64_t>(n.node.outputs.size());
+  if (!in || (*in)[normalize_axis(n.node.attrs.integer("axis", 0), in->rank())] % parts != 0) return {};
+  return s;
 }
 
 // Before opset 13 everything from the axis on was one row.
@@ -114,7 +112,7 @@ Older slice(const Newest& n) {
 
 Older top_k(const Newest& n) {
   const Tensor* k = n.constant(1);
-  if (!k || n.node.attrs.integer("largest", 1) == 0) return {};
+  if (!k || k->elements() != 1 || n.node.attrs.integer("largest", 1) == 0) return {};
   Spelling s = n.alone({"axis"});
   s.attrs.set("k", k->to_ints()[0]);
   return s;
@@ -125,8 +123,8 @@ Older resize(const Newest& n) {
   const Attributes& attrs = n.node.attrs;
   const std::string mode = attrs.text("mode", "nearest");
   const Tensor* scales = n.constant(2);
-  if (!scales || scales->elements() == 0 || n.has(3) || mode == "cubic" || attrs.has("axes") ||
-      attrs.integer("antialias", 0) != 0 ||
+  if (!scales || scales->dtype() != DType::f32 || scales->elements() == 0 || n.has(3) || mode == "cubic" ||
+      attrs.has("axes") || attrs.integer("antialias", 0) != 0 ||
       attrs.text("coordinate_transformation_mode", "half_pixel") != "asymmetric" ||
       (mode == "nearest" && attrs.text("nearest_mode", "round_prefer_floor") != "floor")) {
     return {};
@@ -168,6 +166,7 @@ bool has_newer_attribute(const Node& node, int opset) {
 bool write_older_form(Graph& graph, NodeId id, int opset) {
   const Node node = graph.node(id);
   if (!node.op->domain.empty() || (node.op->since <= opset && !has_newer_attribute(node, opset))) return false;
+  if (node.inputs.empty() || !node.inputs[0].present()) return false;  // nobody has checked it yet
   const auto rewrite = std::ranges::find(kRewrites, node.op->name, [](const auto& entry) { return entry.first; });
   if (rewrite == std::end(kRewrites)) return false;
   Older older = rewrite->second({graph, node, opset});

@@ -73,6 +73,10 @@ const Case kCases[] = {
      [](Builder& b, ValueId x) {
        return b.add_many("Split", {x}, {{"axis", int64_t{1}}, {"num_outputs", int64_t{3}}}, 3);
      }},
+    {"Split evenly before opset 13", 12,
+     [](Builder& b, ValueId x) {
+       return b.add_many("Split", {x}, {{"axis", int64_t{1}}, {"num_outputs", int64_t{3}}}, 3);
+     }},
     {"Softmax", 12, [](Builder& b, ValueId x) { return Values{b.add("Softmax", {x})}; }},
     {"LogSoftmax", 11,
      [](Builder& b, ValueId x) {
@@ -110,6 +114,24 @@ const Case kCases[] = {
     {"Reshape", 13,
      [](Builder& b, ValueId x) {
        return Values{b.add("Reshape", {x, b.ints({3, -1})}, {{"allowzero", int64_t{1}}})};
+     }},
+    {"Gelu", 14, [](Builder& b, ValueId x) { return Values{b.add("Gelu", {x}, text("approximate", "tanh"))}; }},
+    {"Gelu with erf", 19, [](Builder& b, ValueId x) { return Values{b.add("Gelu", {x})}; }},
+    {"HardSwish", 13, [](Builder& b, ValueId x) { return Values{b.add("HardSwish", {x})}; }},
+    {"Mish", 17, [](Builder& b, ValueId x) { return Values{b.add("Mish", {x})}; }},
+    {"Swish", 23,
+     [](Builder& b, ValueId x) {
+       return Values{b.add("Swish", {x}, {{"alpha", 1.5f}})};
+     }},
+    {"LayerNormalization", 14,
+     [](Builder& b, ValueId x) {
+       const ValueId scale = b.constant(Tensor::of<float>({4}, {1, 2, -1, 0.5})), bias = b.scalar(DType::f32, 0.25);
+       return b.add_many("LayerNormalization", {x, scale, bias}, {{"axis", int64_t{1}}}, 3);
+     }},
+    {"RMSNormalization", 22,
+     [](Builder& b, ValueId x) {
+       const ValueId scale = b.constant(Tensor::of<float>({4}, {1, 2, -1, 0.5}));
+       return Values{b.add("RMSNormalization", {x, scale}, {{"epsilon", 0.01f}})};
      }},
 };
 
