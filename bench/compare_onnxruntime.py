@@ -159,12 +159,13 @@ def machine():
             "system": name[1] if name else platform.system(), "load_at_start": os.getloadavg()[0]}
 
 
-def replace_table(page, text):
-    begin, end = "<!-- table: compare_onnxruntime.py -->", "<!-- end of table -->"
-    old = page.read_text()
-    if begin not in old or end not in old:
+def replace_table(page, text, precision):
+    begin, end = f"<!-- table: compare_onnxruntime.py --precision {precision} -->", "<!-- end of table -->"
+    head, mark, tail = page.read_text().partition(begin)
+    _, stop, rest = tail.partition(end)
+    if not mark or not stop:
         sys.exit(f"{page}: no place for the table ({begin} ... {end})")
-    page.write_text(old[:old.index(begin) + len(begin)] + "\n" + text + "\n" + old[old.index(end):])
+    page.write_text(f"{head}{mark}\n{text}\n{stop}{rest}")
 
 
 def main():
@@ -212,7 +213,7 @@ def main():
                                             "not_run": {file.stem: why for file, why in refused.items()},
                                             "geometric_mean_ratio": mean}, indent=1) + "\n")
     if options.page:
-        replace_table(options.page, text)
+        replace_table(options.page, text, options.precision)
     wrong = [row["model"] for row in rows if not row["relative_l2"] <= row["tolerance"]]
     if wrong:
         print(f"outputs differ by more than their tolerance: {', '.join(wrong)}", file=sys.stderr)
