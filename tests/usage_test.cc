@@ -35,7 +35,7 @@ TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
   expect_usage_error("run " + policy() + " --output nothing", "nothing");
   expect_usage_error("run " + policy() + " --dim batch=4", "batch");
   expect_usage_error("run " + policy() + " --dim batch", "NAME=VALUE");
-  expect_usage_error("run " + policy() + " --dim batch=0", "--dim batch: expected at least 1, got 0");
+  expect_usage_error("run " + policy() + " --dim batch=-1", "--dim batch: expected at least 0, got -1");
   expect_usage_error("run " + policy() + " --dim batch=2 --dim batch=3", "\"batch\" is given twice");
   expect_usage_error("ops list NoSuchOp", "NoSuchOp");
   expect_usage_error("zoo build", "--all");

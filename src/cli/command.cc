@@ -101,7 +101,7 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   for (const std::string& text : flags.dims) {
     const auto [name, size] = split_assignment(text, "--dim");
     const std::string flag = "--dim " + name;
-    expect_at_least(flag, parse_number(size, flag), 1);
+    expect_at_least(flag, parse_number(size, flag), 0);
     if (!options.dims.emplace(name, parse_number(size, flag)).second) fail("--dim: \"{}\" is given twice", name);
   }
   options.outputs = flags.outputs;

@@ -1,5 +1,7 @@
 #include "ops/cpu/vector_math.h"
 
+#include <algorithm>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/vector_rows.cc"
 #include "hwy/foreach_target.h"
@@ -103,7 +105,11 @@ HWY_INLINE float extreme(const float* x, int64_t n) {
     odd = hn::Or(odd, hn::Or(hn::VecFromMask(d, hn::IsNaN(a)), hn::VecFromMask(d, hn::IsNaN(b))));
   }
   const V top = kMin ? hn::Min(top0, top1) : hn::Max(top0, top1);
-  float best = hn::GetLane(kMin ? hn::MinOfLanes(d, top) : hn::MaxOfLanes(d, top));
+  // Lane by lane: the emulated target's MaxOfLanes begins at the lowest finite float and loses -infinity.
+  HWY_ALIGN float each[HWY_MAX_BYTES / sizeof(float)];
+  hn::Store(top, d, each);
+  float best = each[0];
+  for (int64_t k = 1; k < lanes; ++k) best = kMin ? std::min(best, each[k]) : std::max(best, each[k]);
   const hn::RebindToUnsigned<decltype(d)> du;
   bool nan = !hn::AllTrue(du, hn::Eq(hn::BitCast(du, odd), hn::Zero(du)));
   for (; i < n; ++i) {
