@@ -81,7 +81,8 @@ void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
   command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
   command
       .add_option("--precision", flags.precision,
-                  "auto (fp32), model (as the file has it), fp32, fp16 (weights in 16 bits) or bf16")
+                  "auto (fp32), model (as the file has it: 16-bit types by plain, slow kernels), fp32, "
+                  "fp16 (weights in 16 bits) or bf16")
       ->type_name("NAME");
   const bool measures = flags.threads == "auto";
   command
