@@ -29,8 +29,7 @@ constexpr int kStride = 4;           // the models see every fourth frame: 5 Hz 
 constexpr double kFrameTime = 50.0;  // ms
 
 double now_ms() {
-  using namespace std::chrono;
-  return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // Dark ground below a bright sky and two lane lines that drift from side to side.
@@ -43,7 +42,7 @@ std::vector<uint8_t> draw_frame(int index) {
       for (int x = 0; x < kWidth; ++x) {
         const double from_lane = std::abs(std::abs(x - kWidth / 2.0 - drift * depth) - 90 * depth);
         const bool line = depth > 0 && from_lane < 1 + 4 * depth && (y + 6 * index) % 32 < 20;
-        frame[static_cast<size_t>((channel * kHeight + y) * kWidth + x)] =
+        frame[(static_cast<size_t>(channel) * kHeight + static_cast<size_t>(y)) * kWidth + static_cast<size_t>(x)] =
             static_cast<uint8_t>(y < 40 ? 200 - y
                                  : line ? 230
                                         : 60 + y / 4 + (x * 7 + y * 13) % 5);
