@@ -116,8 +116,8 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
 }
 
 void check_threads(int64_t threads) {
-  constexpr int kMost = 4;  // threads a processor
-  const int processors = available_processors();
+  constexpr int64_t kMost = 4;  // threads a processor
+  const int64_t processors = available_processors();
   if (threads < 0 || threads > kMost * processors) {
     fail("--threads: expected 0 to {} ({} times the number of processors, {}), got {}", kMost * processors, kMost,
          processors, threads);
