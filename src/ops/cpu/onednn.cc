@@ -96,7 +96,13 @@ bool append_activation(PostOps& post, const Epilogue::Step& step) {
     case Activation::relu: post.eltwise(algorithm::eltwise_relu); return true;
     case Activation::leaky_relu: post.eltwise(algorithm::eltwise_relu, step.alpha); return true;
     case Activation::clip: post.eltwise(algorithm::eltwise_clip, step.alpha, step.beta); return true;
-    case Activation::sigmoid: post.eltwise(algorithm::eltwise_logistic); return true;
+    case Activation::sigmoid:
+#if defined(__x86_64__)
+      post.eltwise(algorithm::eltwise_logistic);
+      return true;
+#else
+      return false;  // on Arm oneDNN's makes a number of NaN
+#endif
     case Activation::silu: post.eltwise(algorithm::eltwise_swish, step.alpha); return true;
     case Activation::tanh: post.eltwise(algorithm::eltwise_tanh); return true;
     case Activation::gelu_tanh: post.eltwise(algorithm::eltwise_gelu_tanh); return true;
