@@ -179,15 +179,17 @@ std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, s
         outputs[at] = Tensor(out_views[at].dtype, shape);
         return out_views[at] = outputs[at].view();
       };
-      bool finite = true;
-      for (const Tensor& tensor : inputs) finite = finite && (!tensor.present() || all_finite(tensor.view()));
+      bool not_finite = false;
+      for (size_t i = 0; state && state->loses_nan && i < inputs.size(); ++i) {
+        not_finite |= inputs[i].present() && !all_finite(inputs[i].view());
+      }
       kernel.run({.node = &one,
                   .inputs = in_views,
                   .outputs = out_views,
                   .workspace = workspace.data(),
                   .state = state.get(),
                   .bodies = bodies,
-                  .not_finite = !finite,
+                  .not_finite = not_finite,
                   .allocate = &allocate});
     } catch (const Error& error) {
       fail_at(graph, id, error);

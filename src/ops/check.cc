@@ -28,26 +28,6 @@ Tensor fill(const CaseInput& input, Random& random) {
   return out;
 }
 
-// A node of its own, outside any graph.
-Node make_node(const OpDef& op, const OpCase& op_case) {
-  Node node{.op = &op, .name = op_case.name, .inputs = {}, .outputs = {}, .attrs = op_case.attrs};
-  for (size_t i = 0; i < op_case.inputs.size(); ++i) {
-    const bool there = op_case.inputs[i].fill != CaseInput::absent;
-    node.inputs.push_back(there ? ValueId{static_cast<int32_t>(i)} : ValueId{});
-  }
-  for (int i = 0; i < op_case.outputs; ++i) node.outputs.push_back(ValueId{i});
-  return node;
-}
-
-// The inputs that the case does not give as constants: kernels must do without their contents at prepare.
-uint64_t variable_inputs(const OpCase& op_case) {
-  uint64_t bits = 0;
-  for (size_t i = 0; i < op_case.inputs.size() && i < 64; ++i) {
-    if (!op_case.inputs[i].constant) bits |= uint64_t{1} << i;
-  }
-  return bits;
-}
-
 std::string compare(const std::vector<Tensor>& got, const std::vector<Tensor>& expected, CheckResult& result,
                     double fixed) {
   if (got.size() != expected.size()) return "another number of outputs";
@@ -72,7 +52,7 @@ CheckResult check_expansion(const OpDef& op, const OpCase& op_case, std::span<co
   constexpr double kRoom = 4;
   CheckResult result{.op = qualified(op), .case_name = op_case.name, .kernel = "expansion", .message = {}};
   try {
-    std::vector<Tensor> got = interpret_expansion(make_node(op, op_case), inputs, "reference");
+    std::vector<Tensor> got = interpret_expansion(case_node(op, op_case), inputs, "reference");
     got.resize(std::min(got.size(), expected.size()));
     const DType dtype = expected.empty() ? DType::f32 : expected[0].dtype();
     result.message = compare(got, expected, result, kRoom * std::max(op_case.tolerance, default_tolerance(dtype)));
@@ -111,6 +91,24 @@ double relative_l2(const Tensor& got, const Tensor& expected) {
   return std::sqrt(difference / std::max(norm, 1e-30));
 }
 
+Node case_node(const OpDef& op, const OpCase& op_case) {
+  Node node{.op = &op, .name = op_case.name, .inputs = {}, .outputs = {}, .attrs = op_case.attrs};
+  for (size_t i = 0; i < op_case.inputs.size(); ++i) {
+    const bool there = op_case.inputs[i].fill != CaseInput::absent;
+    node.inputs.push_back(there ? ValueId{static_cast<int32_t>(i)} : ValueId{});
+  }
+  for (int i = 0; i < op_case.outputs; ++i) node.outputs.push_back(ValueId{i});
+  return node;
+}
+
+uint64_t variable_inputs(const OpCase& op_case) {
+  uint64_t bits = 0;
+  for (size_t i = 0; i < op_case.inputs.size() && i < 64; ++i) {
+    if (!op_case.inputs[i].constant) bits |= uint64_t{1} << i;
+  }
+  return bits;
+}
+
 std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed) {
   Random random(seed);
   std::vector<Tensor> inputs;
@@ -120,7 +118,7 @@ std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed) {
 
 std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint64_t seed) {
   std::vector<CheckResult> results;
-  const Node node = make_node(op, op_case);
+  const Node node = case_node(op, op_case);
   const std::vector<Tensor> inputs = case_inputs(op_case, seed);
   const Kernel& reference = op.cpu.back();
   const std::vector<std::unique_ptr<Body>> owned = interpreted_bodies(node);

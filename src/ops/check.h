@@ -20,6 +20,10 @@ struct CheckResult {
 
 // Inputs of a case, filled from a seed; absent ones not present().
 std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed);
+// The case as a node of its own, outside any graph.
+Node case_node(const OpDef& op, const OpCase& op_case);
+// Bits of the inputs that the case does not give as constants: kernels must do without their contents at prepare.
+uint64_t variable_inputs(const OpCase& op_case);
 
 // Runs all candidates of one op on one case, with all inputs as constants and with only those that the case marks, on
 // one and on two threads. The reference (the last candidate) is itself run twice, on one and on

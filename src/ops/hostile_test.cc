@@ -154,11 +154,8 @@ bool is_runnable(const Node& node, const std::vector<Tensor>& inputs) {
 
 // One damaged node through every kernel that accepts it; true where it was computed rather than refused.
 bool try_damaged(const OpDef& op, const OpCase& op_case, uint64_t seed) {
-  Node node{.op = &op, .name = op_case.name, .inputs = {}, .outputs = {}, .attrs = op_case.attrs};
+  Node node = case_node(op, op_case);
   std::vector<Tensor> inputs = case_inputs(op_case, seed);
-  for (size_t i = 0; i < inputs.size(); ++i)
-    node.inputs.push_back(inputs[i].present() ? ValueId{static_cast<int32_t>(i)} : ValueId{});
-  for (int i = 0; i < op_case.outputs; ++i) node.outputs.push_back(ValueId{i});
   bool computed = false;
   try {
     Damage(seed).apply(op, node, inputs);

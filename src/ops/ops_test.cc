@@ -112,13 +112,8 @@ TEST(OpTable, EveryCandidateKeepsNaN) {
     for (const OpCase& op_case : op->cases()) {
       std::vector<Tensor> inputs = case_inputs(op_case, 3);
       if (!spoil(op_case, inputs, std::nan(""))) continue;
-      Node node{.op = op, .name = op_case.name, .inputs = {}, .outputs = {}, .attrs = op_case.attrs};
-      uint64_t variable = 0;
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        node.inputs.push_back(inputs[i].present() ? ValueId{static_cast<int32_t>(i)} : ValueId{});
-        if (!op_case.inputs[i].constant) variable |= uint64_t{1} << i;
-      }
-      for (int i = 0; i < op_case.outputs; ++i) node.outputs.push_back(ValueId{i});
+      const Node node = case_node(*op, op_case);
+      const uint64_t variable = variable_inputs(op_case);
       for (const Kernel& kernel : op->cpu) {
         SCOPED_TRACE(qualified(*op) + " " + std::string(kernel.name) + " case " + op_case.name);
         try {
