@@ -159,7 +159,7 @@ int expand_ops(Graph& graph) {
 }
 
 int fold_constants(Graph& graph) {
-  int changes = inline_branches(graph) + fold_once(graph);
+  int changes = fold_once(graph);
   // A folded operand makes shapes and conditions known: old forms behind it expand, branches are chosen, and what they
   // hold may be folded again.
   while (const int more = expand_ops(graph) + inline_branches(graph)) changes += more + fold_once(graph);

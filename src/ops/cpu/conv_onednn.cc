@@ -113,7 +113,8 @@ void keep_nan(onednn::State& state, const Operands& o, const Described<dnnl::con
   if (!d.steps.loses_nan) return;
   state.keep_nan(
       [src = d.desc.src_desc(), weights = d.desc.weights_desc(), bias = o.bias, dst = d.desc.dst_desc(),
-       window = o.window, attr = onednn::attributes_with_own_scratchpad(d.steps.without_it)]() -> dnnl::primitive {
+       window = o.window,
+       attr = onednn::attributes(d.steps.without_it, dnnl::scratchpad_mode::library)]() -> dnnl::primitive {
         const auto desc = onednn::convolution(src, weights, bias, dst, window, attr);
         if (!desc) fail("what it computes with holds NaN or infinity, which oneDNN has no convolution for");
         return dnnl::convolution_forward(desc);

@@ -124,7 +124,7 @@ std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArg
   if (d.steps.loses_nan) {
     state->keep_nan(
         [a = o.a, weights = d.desc.weights_desc(), bias = o.c_is_bias ? o.c : onednn::none(), y = o.y,
-         attr = onednn::attributes_with_own_scratchpad(d.steps.without_it)]() -> dnnl::primitive {
+         attr = onednn::attributes(d.steps.without_it, dnnl::scratchpad_mode::library)]() -> dnnl::primitive {
           const auto desc = onednn::matmul(a, weights, bias, y, attr);
           if (!desc) fail("what it computes with holds NaN or infinity, which oneDNN has no product for");
           return dnnl::matmul(desc);

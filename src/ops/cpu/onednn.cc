@@ -145,16 +145,10 @@ std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, cons
 
 bool computes(DType dtype) { return dtype == DType::f32 || (dtype == DType::bf16 && cpu_features().avx512_bf16); }
 
-dnnl::primitive_attr attributes(const PostOps& post_ops) {
+dnnl::primitive_attr attributes(const PostOps& post_ops, dnnl::scratchpad_mode scratchpad) {
   dnnl::primitive_attr attr;
   attr.set_post_ops(post_ops.get());
-  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  return attr;
-}
-
-dnnl::primitive_attr attributes_with_own_scratchpad(const PostOps& post_ops) {
-  dnnl::primitive_attr attr;
-  attr.set_post_ops(post_ops.get());
+  attr.set_scratchpad_mode(scratchpad);
   return attr;
 }
 

@@ -71,11 +71,9 @@ struct Appended {
 std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, const Problem& p,
                                const DescribeOperand& describe);
 
-// Attributes with post-ops and scratchpads given by the user.
-dnnl::primitive_attr attributes(const PostOps& post_ops = {});
-
-// The same with scratchpads that the primitive allocates itself.
-dnnl::primitive_attr attributes_with_own_scratchpad(const PostOps& post_ops);
+// Attributes with post-ops; scratchpads are given by the user, or the primitive allocates its own (`library`).
+dnnl::primitive_attr attributes(const PostOps& post_ops = {},
+                                dnnl::scratchpad_mode scratchpad = dnnl::scratchpad_mode::user);
 
 // Whether oneDNN computes fast on this dtype here: f32, and bf16 where the processor has it.
 bool computes(DType dtype);
