@@ -66,19 +66,43 @@ function(sparkpilot_room room)
   endif()
 endfunction()
 
-# src/*/x_fuzz.cc: a libFuzzer program x_fuzz of the room it lies in.
+# src/ROOM/**/x_fuzz.cc: a libFuzzer program x_fuzz of the room it lies in.
 function(sparkpilot_fuzz_targets)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*_fuzz.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*_fuzz.cc)
   foreach(source ${sources})
     get_filename_component(target ${source} NAME_WE)
-    get_filename_component(folder ${source} DIRECTORY)
-    get_filename_component(room ${folder} NAME)
+    string(REGEX REPLACE "/.*" "" room ${source})
+    set(source ${PROJECT_SOURCE_DIR}/src/${source})
     add_executable(${target} ${source})
     sparkpilot_flags(${target})
     target_link_libraries(${target} PRIVATE ${room} ops)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   endforeach()
   add_subdirectory(tests/fuzz)
+endfunction()
+
+# sparkpilot_capnp(TARGET SCHEMA...): what Cap'n Proto's compiler makes of the schemas becomes the static library TARGET,
+# included as "drive/log/schema/log.capnp.h" where the schema lies.
+function(sparkpilot_capnp target)
+  foreach(tool capnp capnpc-c++)
+    find_program(SPARKPILOT_${tool} ${tool} REQUIRED)
+    mark_as_advanced(SPARKPILOT_${tool})
+  endforeach()
+  find_path(CAPNP_INCLUDE capnp/c++.capnp REQUIRED)
+  set(generated ${PROJECT_BINARY_DIR}/generated)
+  foreach(schema IN LISTS ARGN)
+    list(APPEND inputs ${PROJECT_SOURCE_DIR}/src/${schema})
+    list(APPEND sources ${generated}/${schema}.c++)
+    list(APPEND headers ${generated}/${schema}.h)
+  endforeach()
+  file(MAKE_DIRECTORY ${generated})
+  add_custom_command(OUTPUT ${sources} ${headers} DEPENDS ${inputs} VERBATIM
+                     COMMAND ${SPARKPILOT_capnp} compile --no-standard-import -I${CAPNP_INCLUDE}
+                             -o${SPARKPILOT_capnpc-c++}:${generated} --src-prefix=${PROJECT_SOURCE_DIR}/src ${inputs})
+  add_library(${target} STATIC ${sources})
+  target_include_directories(${target} SYSTEM PUBLIC ${generated} ${CAPNP_INCLUDE})
+  target_link_libraries(${target} PUBLIC sparkpilot::capnp sparkpilot::kj)
+  target_compile_options(${target} PRIVATE ${SPARKPILOT_SANITIZE_FLAGS})
 endfunction()
 
 function(sparkpilot_program program room)

@@ -15,7 +15,9 @@ packages_of() {
     build)
       echo g++ make cmake ninja-build ccache python3 zstd \
         libonnx-dev libprotobuf-dev protobuf-compiler libdnnl-dev libhwy-dev \
-        libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev
+        libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev \
+        capnproto libcapnp-dev libzstd-dev libbz2-dev libcairo2-dev \
+        libavcodec-dev libavformat-dev libavutil-dev libswscale-dev
       ;;
     lint) echo clang clang-format clang-tidy python3 ;;
     fuzz) echo clang libclang-rt-dev ;;

@@ -11,6 +11,7 @@ read. The lines of the block:
     tests  ops ...                               besides that, unit tests beside the code may include these rooms
     header fmt/ omp.h : base/parallel.*          who may include headers that begin so (`all`: every file under src)
     system unistd.h sys/ ...                     headers of the system that every file may include
+    without runtime/ : drive/log ...             files that may not include these headers, whatever their room may
     only   "pragma omp" : base/parallel.cc       which files may hold this text
 
 Patterns are those of the shell, from src/ or the root on; a bare room stands for its whole folder. A header in <> that
@@ -43,6 +44,7 @@ class Rules:
         self.headers = []  # (prefixes, patterns)
         self.system = []
         self.only = []  # (text, patterns)
+        self.without = []  # (prefixes, patterns)
         for line in block[1].splitlines():
             words = shlex.split(line, comments=True)
             if words:
@@ -63,13 +65,15 @@ class Rules:
             self.test_rooms |= set(words)
         elif kind == "system":
             self.system += words
-        elif kind in ("header", "only"):
+        elif kind in ("header", "without", "only"):
             if words.count(":") != 1:
                 raise RulesError(f"expected `{kind} WHAT : WHERE`, got: {line}")
             colon = words.index(":")
             what, where = words[:colon], words[colon + 1:]
             if kind == "header":
                 self.headers.append((tuple(what), where))
+            elif kind == "without":
+                self.without.append((tuple(what), where))
             else:
                 self.only.append((" ".join(what), where))
         else:
@@ -132,6 +136,9 @@ class Checker:
             if not found:
                 continue
             quoted, angled, macro = found.groups()
+            for prefixes, where in self.rules.without:
+                if (quoted or angled or "").startswith(prefixes) and matches(place, where):
+                    self._say(path, number, f"{quoted or angled} may not be included here")
             if quoted:
                 if self._is_foreign(quoted):
                     self._foreign(path, number, parts[0], place, quoted)

@@ -18,6 +18,7 @@ header gtest/ : *_test.cc tests
 header omp.h : base/parallel.*
 header google/protobuf/ onnx/ : onnx
 system unistd.h sys/
+without ir/ sparkpilot/session.h : cli/draw
 only "pragma omp" : base/parallel.cc
 """
 
@@ -44,6 +45,10 @@ class IncludeRules(unittest.TestCase):
         self.assertEqual(len(found), 1, found)
         for part in parts:
             self.assertIn(part, found[0])
+
+    def test_headers_that_a_folder_does_without(self):
+        self.assert_fine({"src/cli/main.cc": '#include "ir/ir.h"\n', "src/cli/draw/line.cc": '#include "tensor/tensor.h"\n'})
+        self.assert_refused({"src/cli/draw/line.cc": '#include "ir/ir.h"\n'}, "src/cli/draw/line.cc:1", "ir/ir.h")
 
     def test_a_tree_that_obeys(self):
         self.assert_fine({

@@ -1,0 +1,31 @@
+// Writes a log of openpilot's kind: Cap'n Proto messages of type Event, one after the other, compressed as a whole.
+#pragma once
+
+#include <capnp/message.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+namespace sparkpilot::drive {
+
+// By the file's name: `.zst` (zstd), `.bz2`, anything else plain. Written aside; without commit() nothing is left.
+// One thread uses a writer at a time.
+class LogWriter {
+ public:
+  explicit LogWriter(std::filesystem::path path);
+  ~LogWriter();
+  LogWriter(const LogWriter&) = delete;
+  LogWriter& operator=(const LogWriter&) = delete;
+
+  // `message` holds a cereal::Event. Fails (user) with the file and the system's reason where it cannot be written.
+  void write(capnp::MessageBuilder& message);
+  int64_t events() const;
+  void commit();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sparkpilot::drive
