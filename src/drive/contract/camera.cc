@@ -31,7 +31,8 @@ Matrix3 inverse(const Matrix3& m) {
                             m[5] * m[6] - m[3] * m[8], m[0] * m[8] - m[2] * m[6], m[2] * m[3] - m[0] * m[5],
                             m[3] * m[7] - m[4] * m[6], m[1] * m[6] - m[0] * m[7], m[0] * m[4] - m[1] * m[3]};
   const double determinant = m[0] * adjugate[0] + m[1] * adjugate[3] + m[2] * adjugate[6];
-  if (!std::isfinite(determinant) || determinant == 0) fail("a 3x3 matrix with determinant {} has no inverse", determinant);
+  if (!std::isfinite(determinant) || determinant == 0)
+    fail("a 3x3 matrix with determinant {} has no inverse", determinant);
   Matrix3 out{};
   for (size_t i = 0; i < 9; ++i) out[i] = adjugate[i] / determinant;
   return out;
@@ -41,9 +42,15 @@ Matrix3 rotation_from_euler(const Vector3& rpy) {
   const double cr = std::cos(rpy[0]), sr = std::sin(rpy[0]);
   const double cp = std::cos(rpy[1]), sp = std::sin(rpy[1]);
   const double cy = std::cos(rpy[2]), sy = std::sin(rpy[2]);
-  return {cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr,  //
-          sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr,  //
-          -sp,     cp * sr,                cp * cr};
+  return {cy * cp,
+          cy * sp * sr - sy * cr,
+          cy * sp * cr + sy * sr,  //
+          sy * cp,
+          sy * sp * sr + cy * cr,
+          sy * sp * cr - cy * sr,  //
+          -sp,
+          cp * sr,
+          cp * cr};
 }
 
 Vector3 euler_from_rotation(const Matrix3& r) {
@@ -70,7 +77,8 @@ constexpr DeviceCameras kOs{kOsRoad, kOsWide, kOsWide};
 std::optional<DeviceCameras> device_cameras(std::string_view device_type, std::string_view sensor) {
   if (device_type == "neo") return kEon;
   const bool mici = device_type == "mici";
-  if (!mici && device_type != "tici" && device_type != "tizi" && device_type != "pc" && device_type != "unknown") return {};
+  if (!mici && device_type != "tici" && device_type != "tizi" && device_type != "pc" && device_type != "unknown")
+    return {};
   // Logs from before the field was there say unknown: a tici's AR0231.
   if (sensor == "os04c10" || (mici && sensor == "unknown")) return kOs;
   if (sensor == "ar0231" || sensor == "ox03c10" || sensor == "unknown") return kTici;

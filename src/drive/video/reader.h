@@ -1,5 +1,5 @@
-// Reads recorded video through FFmpeg's libraries: raw HEVC (fcamera.hevc), MPEG-TS (qcamera.ts), mp4. Frames come in the
-// order in which they are shown; the n-th of a file is the one whose encode index has segmentId n.
+// Reads recorded video through FFmpeg's libraries: raw HEVC (fcamera.hevc), MPEG-TS (qcamera.ts), mp4. Frames come in
+// the order in which they are shown; the n-th of a file is the one whose encode index has segmentId n.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ class VideoReader {
   // Moves to the next frame; false at the end. A packet that cannot be decoded is left out, counted, and its frame's
   // index too: the frames behind keep theirs. A change of the picture's size ends the video: see damage().
   bool next();
-  int64_t index() const;      // of the frame next() moved to, from 0
-  YuvView picture() const;    // valid until the next call of next()
+  int64_t index() const;    // of the frame next() moved to, from 0
+  YuvView picture() const;  // valid until the next call of next()
   // What was wrong with the file; empty where nothing was.
   const std::string& damage() const;
   int64_t undecodable() const;

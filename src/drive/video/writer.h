@@ -15,14 +15,14 @@ struct VideoOptions {
   int width = 0, height = 0;  // even
   Codec codec = Codec::h264;
   int frames_per_second = 20;
-  int quality = 23;       // constant rate factor: smaller is better and larger
-  int group = 20;         // frames from one key frame to the next
-  int threads = 1;        // of the encoder
-  bool fast = true;       // the encoder's fastest settings that are worth having
+  int quality = 23;  // constant rate factor: smaller is better and larger
+  int group = 20;    // frames from one key frame to the next
+  int threads = 1;   // of the encoder
+  bool fast = true;  // the encoder's fastest settings that are worth having
 };
 
-// The container is told by the file's name: .mp4, .ts, .hevc (raw stream). Written aside and renamed by commit(); without
-// it nothing is left. One thread uses a writer at a time.
+// The container is told by the file's name: .mp4, .ts, .hevc (raw stream). Written aside and renamed by commit();
+// without it nothing is left. One thread uses a writer at a time.
 class VideoWriter {
  public:
   // Fails (user) where the encoder is missing or the file cannot be written.

@@ -1,0 +1,169 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+
+#include "base/file.h"
+#include "drive/test_files.h"
+#include "drive/video/reader.h"
+#include "drive/video/writer.h"
+#include "sparkpilot/error.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A smooth picture whose every frame differs: a gradient that moves, and the frame's number as brightness of a corner.
+YuvImage moving(int width, int height, int frame) {
+  YuvImage image(width, height);
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      const bool corner = x < width / 4 && y < height / 4;
+      image.y()[y * width + x] = static_cast<uint8_t>(corner ? 16 + 4 * frame : 60 + (x + 2 * frame) % 128 / 2 + y / 8);
+    }
+  }
+  for (int i = 0; i < width * height / 4; ++i) image.u()[i] = static_cast<uint8_t>(100 + frame);
+  return image;
+}
+
+double corner_of(const YuvView& picture) {
+  double sum = 0;
+  for (int y = 4; y < picture.height / 4 - 4; ++y) {
+    for (int x = 4; x < picture.width / 4 - 4; ++x) sum += picture.y[y * picture.y_stride + x];
+  }
+  return sum / (picture.height / 4 - 8) / (picture.width / 4 - 8);
+}
+
+void write_video(const fs::path& file, Codec codec, int width, int height, int frames) {
+  VideoWriter writer(file, {.width = width, .height = height, .codec = codec, .quality = 15, .group = 10});
+  for (int i = 0; i < frames; ++i) writer.write(moving(width, height, i).view());
+  writer.commit();
+}
+
+TEST(Video, ComesBackFrameByFrame) {
+  const TestFolder folder;
+  for (const auto& [file, codec] :
+       {std::pair{"a.hevc", Codec::hevc}, std::pair{"a.ts", Codec::h264}, std::pair{"a.mp4", Codec::h264}}) {
+    for (const int threads : {1, 3}) {
+      write_video(folder / file, codec, 160, 96, 25);
+      VideoReader reader(folder / file, threads);
+      EXPECT_EQ(reader.width(), 160);
+      EXPECT_EQ(reader.height(), 96);
+      int64_t count = 0;
+      while (reader.next()) {
+        EXPECT_EQ(reader.index(), count);
+        EXPECT_NEAR(corner_of(reader.picture()), 16 + 4 * static_cast<double>(count), 1.5) << file;
+        EXPECT_NEAR(reader.picture().u[0], 100 + static_cast<double>(count), 3) << file;
+        ++count;
+      }
+      EXPECT_EQ(count, 25) << file;
+      EXPECT_EQ(reader.damage(), "");
+      EXPECT_EQ(reader.undecodable(), 0);
+    }
+  }
+}
+
+TEST(Video, TheDemoRoutesQcameraHasItsFrames) {
+  const fs::path file = asset("route_demo/qcamera.ts");
+  if (file.empty()) GTEST_SKIP() << "no assets";
+  VideoReader reader(file);
+  EXPECT_EQ(reader.width(), 526);
+  EXPECT_EQ(reader.height(), 330);
+  int64_t count = 0;
+  while (reader.next()) EXPECT_EQ(reader.index(), count++);
+  EXPECT_EQ(count, 1200);
+}
+
+TEST(Video, ACutFileEndsEarly) {
+  const TestFolder folder;
+  write_video(folder / "a.hevc", Codec::hevc, 160, 96, 25);
+  const std::string bytes = read_file(folder / "a.hevc");
+  for (const size_t length : {bytes.size() / 2, bytes.size() - 7}) {
+    write_text(folder / "cut.hevc", bytes.substr(0, length));
+    VideoReader reader(folder / "cut.hevc");
+    int64_t count = 0;
+    while (reader.next()) ++count;
+    EXPECT_GT(count, 5);
+    EXPECT_LE(count, 25);
+  }
+}
+
+TEST(Video, ALostPacketDoesNotMoveTheFramesBehindIt) {
+  const TestFolder folder;
+  write_video(folder / "a.ts", Codec::h264, 160, 96, 25);
+  std::string bytes = read_file(folder / "a.ts");
+  // Zeros in the middle of the file: the packets they hit are lost or damaged, the others are where they were.
+  for (size_t i = 0; i < 188 * 2; ++i) bytes[bytes.size() / 188 / 2 * 188 + i] = 0;
+  write_text(folder / "holed.ts", bytes);
+  VideoReader reader(folder / "holed.ts");
+  int64_t last = -1;
+  while (reader.next()) {
+    EXPECT_GT(reader.index(), last);
+    last = reader.index();
+  }
+  EXPECT_GE(last, 20);
+  EXPECT_LE(last, 24);
+}
+
+TEST(Video, AChangeOfSizeEndsIt) {
+  const TestFolder folder;
+  write_video(folder / "a.hevc", Codec::hevc, 160, 96, 5);
+  write_video(folder / "b.hevc", Codec::hevc, 128, 64, 5);
+  write_text(folder / "both.hevc", read_file(folder / "a.hevc") + read_file(folder / "b.hevc"));
+  VideoReader reader(folder / "both.hevc");
+  int64_t count = 0;
+  while (reader.next()) ++count;
+  EXPECT_EQ(count, 5);
+  EXPECT_NE(reader.damage().find("from 160x96 to 128x64"), std::string::npos) << reader.damage();
+}
+
+template <typename Fn>
+std::string error_of(Fn&& fn) {
+  try {
+    fn();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::user);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Video, WhatIsNoVideoIsRefused) {
+  const TestFolder folder;
+  write_text(folder / "text.hevc", "this is not a video, it is a line of text\n");
+  write_text(folder / "empty.hevc", "");
+  write_text(folder / "list.ts", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n");
+  std::string noise(40000, '\0');
+  for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<char>(i * 2654435761U >> 13);
+  write_text(folder / "noise.ts", noise);
+  for (const char* file : {"text.hevc", "empty.hevc", "list.ts", "noise.ts", "missing.ts", "."}) {
+    const std::string said = error_of([&] { VideoReader reader(folder / file); });
+    EXPECT_NE(said.find((folder / file).string()), std::string::npos) << file << ": " << said;
+  }
+}
+
+TEST(Video, NothingIsLeftWithoutCommit) {
+  const TestFolder folder;
+  {
+    VideoWriter writer(folder / "a.mp4", {.width = 64, .height = 64});
+    writer.write(moving(64, 64, 0).view());
+  }
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST(Video, TheWriterRefusesWhatItCannotDo) {
+  const TestFolder folder;
+  EXPECT_NE(error_of([&] { VideoWriter(folder / "a.avi", {.width = 64, .height = 64}); }).find(".mp4"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { VideoWriter(folder / "a.mp4", {.width = 63, .height = 64}); }).find("63x64"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { VideoWriter(folder / "no" / "a.mp4", {.width = 64, .height = 64}); }).find("a.mp4"),
+            std::string::npos);
+  VideoWriter writer(folder / "a.mp4", {.width = 64, .height = 64});
+  EXPECT_NE(error_of([&] { writer.write(moving(32, 64, 0).view()); }).find("32x64"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sparkpilot::drive
