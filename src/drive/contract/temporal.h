@@ -1,0 +1,52 @@
+// What a driving model is told of the past: queues of pictures, features, desires and curvatures, sampled as each era's
+// network wants them (openpilot: selfdrive/modeld/modeld.py).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace sparkpilot::drive {
+
+// The last `length` rows of `width` values each; zeros at first. One thread at a time; allocates only when it is made.
+template <typename T>
+class History {
+ public:
+  History(int length, size_t width) : length_(length), width_(width), rows_(static_cast<size_t>(length) * width) {}
+
+  int length() const { return length_; }
+  void push(std::span<const T> row);
+  // The row of `age` pushes ago: 0 is the newest.
+  std::span<const T> row(int age) const;
+  // `out.size() / width` rows, oldest first, the newest of them of age `newest`, `stride` pushes apart.
+  void sample(int stride, int newest, std::span<T> out) const;
+  // The same number of groups of `stride` rows, the newest group ending at age 0: the greatest of each column.
+  void sample_max(int stride, std::span<T> out) const;
+  void reset();
+
+ private:
+  int length_;
+  size_t width_;
+  int at_ = 0;  // where the next row goes
+  std::vector<T> rows_;
+};
+
+extern template class History<float>;
+extern template class History<uint8_t>;
+
+// Index of the desire input from what a log holds: laneChangeDirection (0 none, 1 left, 2 right) and laneChangeState (0
+// off, 1 before, 2 starting, 3 finishing) give 0 (none), 3 (left) or 4 (right).
+int desire_of_lane_change(int state, int direction);
+
+// A desire is told to the network as a pulse: set in the frame in which it begins, zero in the others.
+class DesirePulse {
+ public:
+  // `desire` in [0, 8), anything else counts as none; index 0 (none) never pulses. Writes eight values.
+  void next(int desire, std::span<float> out);
+  void reset() { previous_ = 0; }
+
+ private:
+  int previous_ = 0;
+};
+
+}  // namespace sparkpilot::drive
