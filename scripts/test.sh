@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 
-# The rooms whose code meets bytes that others made: files, tensors, graphs, ONNX.
-readers=(base tensor ir onnx)
+# The rooms whose code meets bytes that others made: files, tensors, graphs, ONNX, route logs and video.
+readers=(base tensor ir onnx drive)
 
 failed=0
 run_ctest() { # folder, what to run
