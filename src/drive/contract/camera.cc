@@ -44,10 +44,10 @@ Matrix3 rotation_from_euler(const Vector3& rpy) {
   const double cy = std::cos(rpy[2]), sy = std::sin(rpy[2]);
   return {cy * cp,
           cy * sp * sr - sy * cr,
-          cy * sp * cr + sy * sr,  //
+          cy * sp * cr + sy * sr,
           sy * cp,
           sy * sp * sr + cy * cr,
-          sy * sp * cr - cy * sr,  //
+          sy * sp * cr - cy * sr,
           -sp,
           cp * sr,
           cp * cr};
@@ -102,6 +102,12 @@ Matrix3 warp_matrix(const Vector3& rpy, const Matrix3& camera_intrinsics, bool b
   const Matrix3 model_from_calibrated = multiply(big_model ? big_model_intrinsics() : model_intrinsics(), view);
   const Matrix3 camera_from_calibrated = multiply(multiply(camera_intrinsics, view), rotation_from_euler(rpy));
   return multiply(camera_from_calibrated, inverse(model_from_calibrated));
+}
+
+Matrix3 driver_model_intrinsics() { return {567, 0, 720, 0, 567, 356, 0, 0, 1}; }
+
+Matrix3 dm_warp_matrix(const Matrix3& camera_intrinsics) {
+  return inverse(multiply(driver_model_intrinsics(), inverse(camera_intrinsics)));
 }
 
 }  // namespace sparkpilot::drive

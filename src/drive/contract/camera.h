@@ -55,4 +55,12 @@ Matrix3 view_from_device();
 // Source: openpilot, common/transformations/model.py, get_warp_matrix.
 Matrix3 warp_matrix(const Vector3& rpy, const Matrix3& camera_intrinsics, bool big_model);
 
+// The driver monitoring model's own camera: 1440 x 960 pixels, the middle columns and lowest rows of the
+// tici's driver camera.
+inline constexpr int kDriverModelWidth = 1440, kDriverModelHeight = 960;
+Matrix3 driver_model_intrinsics();  // [[567, 0, 720], [0, 567, 356], [0, 0, 1]]
+// Maps a pixel of that model's frame to one of the driver camera's picture. No calibration enters: the model takes it
+// as an input. Source: openpilot, common/transformations/model.py and selfdrive/modeld/dmonitoringmodeld.py.
+Matrix3 dm_warp_matrix(const Matrix3& camera_intrinsics);
+
 }  // namespace sparkpilot::drive
