@@ -117,7 +117,7 @@ struct LogReader::Impl {
     capnp::ReaderOptions options;
     // Every pointer that is followed counts what it points to: a hostile message points many times to the same bytes.
     // The sum allows an honest reader to visit a message some times over.
-    options.traversalLimitInWords = (1 << 17) + 8 * message.size();
+    options.traversalLimitInWords = (1 << 16) + 16 * message.size();
     const bool opened = read_fields([&] {
       reader.emplace(message, options);
       root = reader->getRoot<cereal::Event>();

@@ -1,0 +1,201 @@
+#include "drive/log/print.h"
+
+#include <capnp/message.h>
+#include <capnp/serialize.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "drive/log/reader.h"
+#include "drive/log/test_log.h"
+#include "onnx/test_assets.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+using nlohmann::json;
+
+// What is printed of one event.
+std::string printed(const std::string& kind, const PrintOptions& options,
+                    const std::function<void(cereal::Event::Builder)>& fill) {
+  capnp::MallocMessageBuilder message;
+  cereal::Event::Builder event = message.initRoot<cereal::Event>();
+  event.setLogMonoTime(18446744073709551615U);
+  event.setValid(false);
+  fill(event);
+  const EventPrinter printer(kind, options);
+  std::string out = printer.heading();
+  EXPECT_TRUE(printer.takes(event.asReader()));
+  EXPECT_TRUE(printer.print(event.asReader(), out));
+  EXPECT_EQ(out.back(), '\n');
+  return out;
+}
+
+void fill_car(cereal::Event::Builder event) {
+  auto car = event.initCarState();
+  car.setVEgo(0.1F);
+  car.setAEgo(std::numeric_limits<float>::quiet_NaN());
+  car.initCruiseState().setSpeed(-2);
+  car.setGearShifter(cereal::CarState::GearShifter::DRIVE);
+  car.initCanMonoTimesDEPRECATED(2).set(1, 7);
+}
+
+TEST(EventPrinter, JsonOfAStruct) {
+  const std::string text = printed("carState", {}, fill_car);
+  EXPECT_EQ(text.rfind("{\"mono_time_ns\":18446744073709551615,\"valid\":false,\"carState\":{", 0), 0u) << text;
+  EXPECT_NE(text.find("\"vEgo\":0.1,"), std::string::npos);  // a float's shortest digits, not a double's
+  const json car = json::parse(text)["carState"];
+  EXPECT_TRUE(car["aEgo"].is_null());
+  EXPECT_EQ(car["cruiseState"]["speed"], -2);
+  EXPECT_EQ(car["gearShifter"], "drive");
+  EXPECT_EQ(car["canMonoTimesDEPRECATED"], json::parse("[0, 7]"));
+  EXPECT_EQ(car["canValid"], false);
+  EXPECT_FALSE(car.contains("eventsDEPRECATED"));  // no schema
+}
+
+TEST(EventPrinter, JsonOfChosenFields) {
+  const PrintOptions options{{"vEgo", "cruiseState.speed", "canMonoTimesDEPRECATED[1]", "canMonoTimesDEPRECATED[2]"}};
+  EXPECT_EQ(
+      printed("carState", options, fill_car),
+      "{\"mono_time_ns\":18446744073709551615,\"valid\":false,\"carState\":{\"vEgo\":0.1,\"cruiseState.speed\":-2,"
+      "\"canMonoTimesDEPRECATED[1]\":7,\"canMonoTimesDEPRECATED[2]\":null}}\n");
+}
+
+TEST(EventPrinter, ListsTextAndDataAtTheTop) {
+  const auto can = [](cereal::Event::Builder event) {
+    auto frames = event.initCan(2);
+    frames[1].setAddress(228);
+    frames[1].setDat(capnp::Data::Reader(reinterpret_cast<const capnp::byte*>("\x01\x02\x03"), 3));
+  };
+  EXPECT_EQ(json::parse(printed("can", {}, can))["can"],
+            json::parse(R"([{"address": 0, "busTime": 0, "dat": "", "src": 0},
+                            {"address": 228, "busTime": 0, "dat": "AQID", "src": 0}])"));
+  EXPECT_EQ(json::parse(printed("can", {{"[1].dat", "[2].dat"}}, can))["can"],
+            json::parse(R"({"[1].dat": "AQID", "[2].dat": null})"));
+  const auto message = [](cereal::Event::Builder event) { event.setLogMessage("a \"b\",\n\xff"); };
+  EXPECT_EQ(json::parse(printed("logMessage", {}, message))["logMessage"], "a \"b\",\n\xef\xbf\xbd");
+  EXPECT_EQ(printed("logMessage", {{}, true}, message),
+            "mono_time_ns,valid,logMessage\n18446744073709551615,false,\"a \"\"b\"\",\n\xef\xbf\xbd\"\n");
+}
+
+TEST(EventPrinter, LongDataIsItsLength) {
+  const auto picture = [](cereal::Event::Builder event) { event.initThumbnail().initThumbnail(300); };
+  EXPECT_EQ(json::parse(printed("thumbnail", {}, picture))["thumbnail"]["thumbnail"], json::parse(R"({"bytes": 300})"));
+  const json whole = json::parse(printed("thumbnail", {{}, false, true}, picture))["thumbnail"]["thumbnail"];
+  EXPECT_EQ(whole.get<std::string>().size(), 400u);
+}
+
+TEST(EventPrinter, CsvHasAColumnForEachLeaf) {
+  const std::string text = printed("radarState", {{}, true}, [](cereal::Event::Builder event) {
+    event.initRadarState().initLeadOne().setDRel(12.5F);
+    event.getRadarState().initWarpMatrixDEPRECATED(2).set(0, 1);
+  });
+  const std::string heading = text.substr(0, text.find('\n')), line = text.substr(heading.size() + 1);
+  EXPECT_EQ(heading.rfind("mono_time_ns,valid,warpMatrixDEPRECATED,", 0), 0u) << heading;
+  EXPECT_NE(heading.find(",leadOne.dRel,"), std::string::npos);
+  EXPECT_EQ(line.rfind("18446744073709551615,false,\"[1,0]\",", 0), 0u) << line;
+  const std::string cells = line.substr(line.find("]\"") + 2);  // no other comma inside a cell
+  EXPECT_EQ(std::count(heading.begin(), heading.end(), ','), std::count(cells.begin(), cells.end(), ',') + 2);
+}
+
+TEST(EventPrinter, CsvChosenAndNamesThatAreTaken) {
+  EXPECT_EQ(printed("liveParameters", {{"valid", "roll"}, true},
+                    [](cereal::Event::Builder event) {
+                      event.initLiveParameters().setRoll(std::numeric_limits<float>::infinity());
+                    }),
+            "mono_time_ns,valid,liveParameters.valid,roll\n18446744073709551615,false,false,\n");
+}
+
+TEST(EventPrinter, OfAUnionOnlyTheMemberThatIsSet) {
+  const auto fill = [](cereal::Event::Builder event) {
+    event.initControlsState().getLateralControlState().initTorqueState().setError(2);
+  };
+  EXPECT_EQ(json::parse(printed("controlsState", {}, fill))["controlsState"]["lateralControlState"].size(), 1u);
+  EXPECT_EQ(json::parse(printed("controlsState",
+                                {{"lateralControlState.torqueState.error", "lateralControlState.pidState.p"}},
+                                fill))["controlsState"],
+            json::parse(R"({"lateralControlState.torqueState.error": 2, "lateralControlState.pidState.p": null})"));
+}
+
+TEST(EventPrinter, EnumsOfLaterSchemasAreNumbers) {
+  const std::string text = printed("carState", {{"gearShifter"}}, [](cereal::Event::Builder event) {
+    event.initCarState().setGearShifter(static_cast<cereal::CarState::GearShifter>(99));
+  });
+  EXPECT_EQ(json::parse(text)["carState"]["gearShifter"], 99);
+}
+
+std::string refusal(const std::string& kind, const std::string& field) {
+  try {
+    EventPrinter(kind, {{field}});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::user);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(EventPrinter, WhatCannotBePrintedIsRefused) {
+  EXPECT_EQ(refusal("carStat", "x"), "no event is of the kind \"carStat\"");
+  EXPECT_NE(refusal("testJoystick", "x").find("testJoystick: the contents of this kind of event have no schema"),
+            std::string::npos);
+  EXPECT_NE(refusal("carState", "vEgoo").find("carState has no field \"vEgoo\""), std::string::npos);
+  EXPECT_NE(refusal("carState", "cruiseState.x").find("there are enabled, speed, available"), std::string::npos);
+  EXPECT_NE(refusal("carState", "eventsDEPRECATED").find("has no schema here"), std::string::npos);
+  for (const char* field :
+       {"", ".", ".vEgo", "vEgo.", "vEgo[0]", "cruiseState[0]", "[0]", "canMonoTimesDEPRECATED[",
+        "canMonoTimesDEPRECATED[x]", "canMonoTimesDEPRECATED[-1]", "canMonoTimesDEPRECATED[99999999999]", "vEgo.x"}) {
+    EXPECT_NE(refusal("carState", field), "") << field;
+  }
+}
+
+TEST(EventPrinter, DamageInsideAnEventLeavesNoHalfLine) {
+  capnp::MallocMessageBuilder message;
+  fill_car(message.initRoot<cereal::Event>());
+  const kj::Array<capnp::word> words = capnp::messageToFlatArray(message);
+  std::string bytes(reinterpret_cast<const char*>(words.begin()), words.asBytes().size());
+  const EventPrinter printer("carState", {});
+  int damaged = 0;
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    std::string bad = bytes;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    try {
+      LogReader reader(memory_source(std::as_bytes(std::span(bad))), "bad");
+      while (reader.next()) {
+        std::string out = "before";
+        if (!printer.takes(reader.event())) continue;
+        const bool whole = printer.print(reader.event(), out);
+        EXPECT_EQ(out == "before", !whole);
+        damaged += !whole;
+      }
+    } catch (const Error&) {
+    }
+  }
+  EXPECT_GT(damaged, 10);
+}
+
+TEST(EventPrinter, EveryKindOfTheDemoRoute) {
+  const auto log = assets_folder() / "route_demo/qlog.bz2";
+  if (!std::filesystem::exists(log)) GTEST_SKIP() << "there is no " << log.string();
+  std::map<std::string, std::pair<std::unique_ptr<EventPrinter>, std::unique_ptr<EventPrinter>>> printers;
+  for (const std::string& kind : printable_kinds()) {
+    printers[kind] = {std::make_unique<EventPrinter>(kind, PrintOptions{}),
+                      std::make_unique<EventPrinter>(kind, PrintOptions{{}, true})};
+  }
+  LogReader reader(log);
+  std::string out;
+  while (reader.next()) {
+    const auto found = printers.find(event_kind(reader.event()));
+    if (found == printers.end()) continue;
+    out.clear();
+    ASSERT_TRUE(found->second.first->print(reader.event(), out)) << found->first;
+    ASSERT_FALSE(json::parse(out, nullptr, false).is_discarded()) << out;
+    ASSERT_TRUE(found->second.second->print(reader.event(), out)) << found->first;
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot::drive
