@@ -6,6 +6,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "drive/contract/frame.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -148,22 +149,47 @@ HWY_INLINE void fetch(const Plane& plane, const Coordinates& at, size_t count, u
   }
 }
 
+// Asks for the lines of the plane that a later fetch will read: rows of a picture just decoded lie in the outer caches,
+// and a row is too short for the processor to see the pattern itself.
+template <bool kBilinear>
+HWY_INLINE void expect(const Plane& plane, const Coordinates& at) {
+  for (size_t i = 0; i < kChunk; i += 8) {
+    hwy::Prefetch(plane.data + at.offset[i]);
+    if constexpr (kBilinear) hwy::Prefetch(plane.data + at.offset[i] + plane.stride);
+  }
+}
+
 template <bool kBilinear>
 void driving_frame(const Planes& p, const FloatWarp& luma, const FloatWarp& chroma, uint8_t* out) {
   static_assert(kFrameWidth == kChunk);
   constexpr size_t kPlane = kFrameHeight * kFrameWidth;
-  Coordinates at;
-  for (int row = 0; row < kFrameHeight; ++row) {
-    uint8_t* to = out + row * kFrameWidth;
-    for (int channel = 0; channel < 4; ++channel) {
-      const int odd_row = channel % 2, odd_column = channel / 2;
-      const Span span{static_cast<float>(odd_column), 2, static_cast<float>(2 * row + odd_row), kFrameWidth};
-      locate<kBilinear, false>(luma, p.y, span, at);
-      fetch<kBilinear>(p.y, at, kFrameWidth, to + static_cast<size_t>(channel) * kPlane);
+  Coordinates rows[2], odd;  // of this row and the next one, and of this row's odd columns
+  const auto luma_row = [&](int y, int odd_column, Coordinates& at) {
+    locate<kBilinear, false>(luma, p.y, {static_cast<float>(odd_column), 2, static_cast<float>(y), kFrameWidth}, at);
+  };
+  for (int next = 0; next <= 2 * kFrameHeight; ++next) {
+    if (next < 2 * kFrameHeight) {
+      luma_row(next, 0, rows[next % 2]);
+      expect<kBilinear>(p.y, rows[next % 2]);
     }
-    locate<kBilinear, false>(chroma, p.u, {0, 1, static_cast<float>(row), kFrameWidth}, at);
-    fetch<kBilinear>(p.u, at, kFrameWidth, to + 4 * kPlane);
-    fetch<kBilinear>(p.v, at, kFrameWidth, to + 5 * kPlane);
+    if (next == 0) continue;
+    const int y = next - 1;
+    uint8_t* to = out + static_cast<size_t>(y % 2) * kPlane + static_cast<size_t>(y / 2) * kFrameWidth;
+    fetch<kBilinear>(p.y, rows[y % 2], kFrameWidth, to);
+    luma_row(y, 1, odd);
+    fetch<kBilinear>(p.y, odd, kFrameWidth, to + 2 * kPlane);
+  }
+  for (int next = 0; next <= kFrameHeight; ++next) {
+    if (next < kFrameHeight) {
+      locate<kBilinear, false>(chroma, p.u, {0, 1, static_cast<float>(next), kFrameWidth}, rows[next % 2]);
+      expect<kBilinear>(p.u, rows[next % 2]);
+      expect<kBilinear>(p.v, rows[next % 2]);
+    }
+    if (next == 0) continue;
+    const int y = next - 1;
+    uint8_t* to = out + 4 * kPlane + static_cast<size_t>(y) * kFrameWidth;
+    fetch<kBilinear>(p.u, rows[y % 2], kFrameWidth, to);
+    fetch<kBilinear>(p.v, rows[y % 2], kFrameWidth, to + kPlane);
   }
 }
 
@@ -172,16 +198,16 @@ void driver_frame(const Plane& plane, const FloatWarp& warp, uint8_t border, uin
   const hn::Rebind<uint8_t, H> d8;
   Coordinates at;
   for (int row = 0; row < kDriverModelHeight; ++row) {
-    for (size_t x = 0; x < kDriverModelWidth; x += kChunk, out += kChunk) {
+    for (size_t x = 0; x < kDriverModelWidth; x += kChunk) {
       const size_t count = HWY_MIN(kChunk, kDriverModelWidth - x);
       static_assert(kDriverModelWidth % 32 == 0);  // whole vectors are written
+      uint8_t* to = out + static_cast<size_t>(row) * kDriverModelWidth + x;
       locate<kBilinear, kBorder>(warp, plane, {static_cast<float>(x), 1, static_cast<float>(row), count}, at);
-      fetch<kBilinear>(plane, at, count, out);
+      fetch<kBilinear>(plane, at, count, to);
       for (size_t i = 0; kBorder && i < count; i += hn::Lanes(d8)) {
         const auto inside = hn::MaskFromVec(hn::Load(d8, at.inside + i));
-        hn::StoreU(hn::IfThenElse(inside, hn::LoadU(d8, out + i), hn::Set(d8, border)), d8, out + i);
+        hn::StoreU(hn::IfThenElse(inside, hn::LoadU(d8, to + i), hn::Set(d8, border)), d8, to + i);
       }
-      if (count < kChunk) out -= kChunk - count;
     }
   }
 }
