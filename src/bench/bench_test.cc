@@ -7,7 +7,7 @@
 #include "bench/model_bench.h"
 #include "bench/op_bench.h"
 #include "bench/report.h"
-#include "bench/statistics.h"
+#include "base/statistics.h"
 #include "bench/summary.h"
 
 namespace sparkpilot {

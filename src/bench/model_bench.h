@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/statistics.h"
+#include "base/statistics.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {

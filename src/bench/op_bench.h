@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/statistics.h"
+#include "base/statistics.h"
 #include "ir/op.h"
 
 namespace sparkpilot {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "bench/inputs.h"
-#include "bench/statistics.h"
+#include "base/statistics.h"
 #include "bench/summary.h"
 #include "cli/command.h"
 #include "cli/terminal.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -102,26 +103,51 @@ struct VideoReader::Impl {
     frame.reset(av_frame_alloc());
   }
 
-  // Hands the decoder its next packet; false where the file has no more.
-  bool feed() {
+  // The stream's next packet in `packet`; false where the file has no more.
+  bool read_packet() {
     while (true) {
       const int code = av_read_frame(format.get(), packet.get());
       if (code < 0) {
         if (code != AVERROR_EOF) stopped(fmt::format("cannot be read on ({})", ffmpeg_error(code)));
-        avcodec_send_packet(decoder.get(), nullptr);
         return false;
       }
-      if (packet->stream_index != stream) {
-        av_packet_unref(packet.get());
-        continue;
-      }
-      // A packet is a picture, and recorders write them in the order they are shown: its number is the frame's index,
-      // also behind one that is lost.
-      packet->pts = packet->dts = packets++;
-      const int sent = avcodec_send_packet(decoder.get(), packet.get());
+      if (packet->stream_index == stream) break;
       av_packet_unref(packet.get());
-      if (sent < 0) ++undecodable;
+    }
+    // A packet is a picture, and recorders write them in the order they are shown: its number is the frame's index,
+    // also behind one that is lost.
+    packet->pts = packet->dts = packets++;
+    return true;
+  }
+
+  // Hands the decoder its next packet; false where the file has no more.
+  bool feed() {
+    if (!group.empty()) {
+      send(group.front().get());
+      group.pop_front();
       return true;
+    }
+    if (!read_packet()) {
+      avcodec_send_packet(decoder.get(), nullptr);
+      return false;
+    }
+    send(packet.get());
+    av_packet_unref(packet.get());
+    return true;
+  }
+
+  void send(const AVPacket* one) {
+    if (avcodec_send_packet(decoder.get(), one) < 0) ++undecodable;
+  }
+
+  // Keeps the packets from the last key frame before `wanted` on.
+  void start_at(int64_t wanted) {
+    if (reordered) wanted = 0;  // packets are not in the order of frames: everything is decoded
+    first = wanted;
+    while (packets <= wanted && read_packet()) {
+      if (packet->flags & AV_PKT_FLAG_KEY) group.clear();
+      group.emplace_back(av_packet_clone(packet.get()));
+      av_packet_unref(packet.get());
     }
   }
 
@@ -150,7 +176,7 @@ struct VideoReader::Impl {
         return false;
       }
       index = shown;
-      return true;
+      if (index >= first) return true;
     }
   }
 
@@ -167,7 +193,8 @@ struct VideoReader::Impl {
   Frame frame;
   int stream = -1, width = 0, height = 0;
   bool reordered = false, drained = false;
-  int64_t packets = 0, index = -1, undecodable = 0;
+  std::deque<Packet> group;  // what start_at() read ahead
+  int64_t packets = 0, first = 0, index = -1, undecodable = 0;
   std::string damage;
 };
 
@@ -176,6 +203,7 @@ VideoReader::~VideoReader() = default;
 int VideoReader::width() const { return impl_->width; }
 int VideoReader::height() const { return impl_->height; }
 bool VideoReader::next() { return impl_->next(); }
+void VideoReader::start_at(int64_t index) { impl_->start_at(index); }
 int64_t VideoReader::index() const { return impl_->index; }
 const std::string& VideoReader::damage() const { return impl_->damage; }
 int64_t VideoReader::undecodable() const { return impl_->undecodable; }

@@ -25,6 +25,8 @@ class VideoReader {
   // Moves to the next frame; false at the end. A packet that cannot be decoded is left out, counted, and its frame's
   // index too: the frames behind keep theirs. A change of the picture's size ends the video: see damage().
   bool next();
+  // Before the first next(): begins with the frame of that index, decoding only from the key frame before it.
+  void start_at(int64_t index);
   int64_t index() const;    // of the frame next() moved to, from 0
   YuvView picture() const;  // valid until the next call of next()
   // What was wrong with the file; empty where nothing was.

@@ -76,6 +76,25 @@ TEST(Video, TheDemoRoutesQcameraHasItsFrames) {
   EXPECT_EQ(count, 1200);
 }
 
+TEST(Video, StartsInTheMiddle) {
+  const TestFolder folder;
+  write_video(folder / "a.hevc", Codec::hevc, 160, 96, 35);
+  for (const int64_t start : {0, 1, 9, 10, 11, 29, 34}) {
+    VideoReader reader(folder / "a.hevc", 2);
+    reader.start_at(start);
+    int64_t count = start;
+    while (reader.next()) {
+      EXPECT_EQ(reader.index(), count);
+      EXPECT_NEAR(corner_of(reader.picture()), 16 + 4 * static_cast<double>(count), 1.5);
+      ++count;
+    }
+    EXPECT_EQ(count, 35);
+  }
+  VideoReader reader(folder / "a.hevc");
+  reader.start_at(35);
+  EXPECT_FALSE(reader.next());
+}
+
 TEST(Video, ACutFileEndsEarly) {
   const TestFolder folder;
   write_video(folder / "a.hevc", Codec::hevc, 160, 96, 25);

@@ -1,4 +1,4 @@
-#include "bench/statistics.h"
+#include "base/statistics.h"
 
 #include <algorithm>
 #include <cmath>

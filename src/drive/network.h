@@ -1,0 +1,44 @@
+// One network of a driving model: its session, its inputs under the names of any era, its parsed output.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "drive/contract/outputs.h"
+#include "sparkpilot/session.h"
+
+namespace sparkpilot::drive {
+
+class Network {
+ public:
+  // Loads and compiles; open dimensions become 1. Fails (user) where the model has no output_slices.
+  Network(const std::filesystem::path& file, const SessionOptions& options);
+
+  // The first of `names` that is an input, or null.
+  const TensorInfo* find(std::initializer_list<const char*> names) const;
+  // The inputs as a line of text, for messages.
+  std::string input_list() const;
+  const std::string& file() const { return file_; }
+  const std::string& checkpoint() const { return checkpoint_; }
+  const OutputParser& parser() const { return *parser_; }
+  Session& session() { return session_; }
+
+  // Writes `values` into an input of any float or integer type; as many as it has elements.
+  void set(const TensorInfo& input, std::span<const float> values);
+  // Bytes into an image input: as they are, or as numbers where it takes floats.
+  void set(const TensorInfo& input, std::span<const uint8_t> values);
+  // Runs and returns the flat output as floats; valid until the next run.
+  std::span<const float> run();
+
+ private:
+  std::string file_, checkpoint_;
+  OutputSlices slices_;
+  Session session_;
+  std::optional<OutputParser> parser_;
+  std::vector<float> converted_;
+};
+
+}  // namespace sparkpilot::drive
