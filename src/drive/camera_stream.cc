@@ -1,0 +1,143 @@
+#include "drive/camera_stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "drive/queue.h"
+#include "drive/video/reader.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+constexpr uint64_t kFrameNs = 50'000'000;
+
+void copy(const YuvView& from, YuvImage& to) {
+  if (to.width() != from.width || to.height() != from.height) to = YuvImage(from.width, from.height);
+  const auto plane = [](const uint8_t* in, int stride, uint8_t* out, int width, int height) {
+    for (int row = 0; row < height; ++row) {
+      std::memcpy(out + static_cast<ptrdiff_t>(row) * width, in + static_cast<ptrdiff_t>(row) * stride,
+                  static_cast<size_t>(width));
+    }
+  };
+  plane(from.y, from.y_stride, to.y(), from.width, from.height);
+  plane(from.u, from.uv_stride, to.u(), from.width / 2, from.height / 2);
+  plane(from.v, from.uv_stride, to.v(), from.width / 2, from.height / 2);
+}
+
+}  // namespace
+
+struct CameraStream::Impl {
+  Impl(std::filesystem::path video, const Camera& recorded, const std::vector<IndexedFrame>& frames,
+       const Timeline& log, const StreamOptions& o, uint64_t start)
+      : reader(std::move(video), o.decode_threads),
+        camera(recorded.scaled(reader.width(), reader.height())),
+        index(frames),
+        timeline(log),
+        options(o),
+        start_ns(start),
+        queue(o.depth) {
+    counts.indexed = std::ssize(index);
+    thread = std::thread([this] {
+      try {
+        work();
+        queue.close();
+      } catch (...) {
+        queue.fail(std::current_exception());
+      }
+    });
+  }
+
+  ~Impl() {
+    queue.stop();
+    thread.join();
+  }
+
+  const IndexedFrame* mark_of(int64_t at) {
+    if (index.empty()) {
+      made_up = {static_cast<uint32_t>(at), static_cast<uint32_t>(at), start_ns + static_cast<uint64_t>(at) * kFrameNs,
+                 start_ns + static_cast<uint64_t>(at) * kFrameNs};
+      return &made_up;
+    }
+    const auto found = std::lower_bound(index.begin(), index.end(), at,
+                                        [](const IndexedFrame& frame, int64_t i) { return frame.index < i; });
+    return found == index.end() || found->index != at ? nullptr : &*found;
+  }
+
+  void work() {
+    if (options.first > 0) reader.start_at(options.first);
+    while (true) {
+      const int64_t start = now_ns();
+      if (!reader.next()) break;
+      const IndexedFrame* mark = mark_of(reader.index());
+      if (mark == nullptr) {
+        ++counts.unknown_to_index;
+        continue;
+      }
+      ++counts.frames;
+      PreparedFrame frame = fresh();
+      prepare(*mark, frame);
+      counts.busy_ms += static_cast<double>(now_ns() - start) * 1e-6;
+      if (!queue.put(std::move(frame))) return;
+    }
+    counts.undecodable = reader.undecodable();
+    counts.damage = reader.damage();
+  }
+
+  void prepare(const IndexedFrame& mark, PreparedFrame& out) {
+    out.mark = mark;
+    const Vector3* rpy = timeline.calibration.at(mark.timestamp_eof);
+    if (rpy == nullptr && options.calibration) rpy = &*options.calibration;
+    out.calibrated = rpy != nullptr;
+    // Before the first calibration the log's first is the best guess there is; the message says that it is not valid.
+    if (rpy == nullptr && !timeline.calibration.empty()) rpy = &timeline.calibration.begin()->second;
+    out.rpy = rpy ? *rpy : Vector3{};
+    const YuvView picture = reader.picture();
+    const auto warp_into = [&](bool big, std::vector<uint8_t>& bytes) {
+      bytes.resize(kFrameBytes);
+      prepare_frame(picture, warp_matrix(out.rpy, camera.intrinsics(), big), options.sampling, bytes);
+    };
+    if (options.road) warp_into(false, out.road);
+    if (options.wide) warp_into(true, out.wide);
+    if (options.picture) copy(picture, out.picture);
+  }
+
+  PreparedFrame fresh() {
+    const std::lock_guard lock(spare_mutex);
+    if (spare.empty()) return {};
+    PreparedFrame frame = std::move(spare.back());
+    spare.pop_back();
+    return frame;
+  }
+
+  VideoReader reader;
+  Camera camera;
+  const std::vector<IndexedFrame>& index;
+  const Timeline& timeline;
+  StreamOptions options;
+  uint64_t start_ns;
+  IndexedFrame made_up;
+  StreamCounts counts;
+  BoundedQueue<PreparedFrame> queue;
+  std::mutex spare_mutex;
+  std::vector<PreparedFrame> spare;
+  std::thread thread;
+};
+
+CameraStream::CameraStream(std::filesystem::path video, const Camera& camera, const std::vector<IndexedFrame>& index,
+                           const Timeline& timeline, const StreamOptions& options, uint64_t start_ns)
+    : impl_(new Impl(std::move(video), camera, index, timeline, options, start_ns)) {}
+CameraStream::~CameraStream() = default;
+std::optional<PreparedFrame> CameraStream::next() { return impl_->queue.take(); }
+int CameraStream::width() const { return impl_->reader.width(); }
+int CameraStream::height() const { return impl_->reader.height(); }
+StreamCounts CameraStream::counts() const { return impl_->counts; }
+
+void CameraStream::recycle(PreparedFrame frame) {
+  const std::lock_guard lock(impl_->spare_mutex);
+  if (impl_->spare.size() < 8) impl_->spare.push_back(std::move(frame));
+}
+
+}  // namespace sparkpilot::drive

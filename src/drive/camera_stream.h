@@ -1,0 +1,67 @@
+// One camera of a segment: its video decoded, matched with the log's encode index, and prepared for the model, on a
+// thread of its own.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "drive/contract/frame.h"
+#include "drive/log/timeline.h"
+
+namespace sparkpilot::drive {
+
+struct PreparedFrame {
+  IndexedFrame mark;
+  bool calibrated = false;    // the log had a calibration by then
+  Vector3 rpy{};              // what was used
+  std::vector<uint8_t> road;  // kFrameBytes for the narrow input, where it was asked for
+  std::vector<uint8_t> wide;  // kFrameBytes for the wide input, where it was asked for
+  YuvImage picture = {};      // the camera's picture, where it was asked for
+};
+
+struct StreamOptions {
+  bool road = false, wide = false;  // which inputs to prepare from this camera
+  bool picture = false;
+  Sampling sampling = Sampling::bilinear;
+  int decode_threads = 1;
+  int64_t first = 0;                        // index of the first frame that is wanted
+  std::optional<Vector3> calibration = {};  // what held before the log's first
+  size_t depth = 4;                         // frames that wait
+};
+
+// Counts that the summary tells.
+struct StreamCounts {
+  int64_t frames = 0, unknown_to_index = 0, undecodable = 0;
+  int64_t indexed = 0;  // frames that the log's index names
+  double busy_ms = 0;   // of decoding and preparing
+  std::string damage = {};
+};
+
+class CameraStream {
+ public:
+  // `index` may be empty: frames are then numbered from 0, 50 ms apart, beginning at `start_ns`. `timeline` must
+  // outlive the stream. Fails (user) where the video cannot be opened.
+  CameraStream(std::filesystem::path video, const Camera& camera, const std::vector<IndexedFrame>& index,
+               const Timeline& timeline, const StreamOptions& options, uint64_t start_ns = 0);
+  ~CameraStream();
+  CameraStream(const CameraStream&) = delete;
+  CameraStream& operator=(const CameraStream&) = delete;
+
+  // The next frame; empty at the end. Rethrows what went wrong in the thread.
+  std::optional<PreparedFrame> next();
+  // Gives a frame's memory back for later ones.
+  void recycle(PreparedFrame frame);
+  int width() const;
+  int height() const;
+  // Once next() has come back empty.
+  StreamCounts counts() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sparkpilot::drive

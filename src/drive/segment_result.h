@@ -1,0 +1,71 @@
+// What is known of a segment once it has been driven; kept beside its log as segment.json, so that a summary needs
+// nothing else and a run can go on where it was stopped.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparkpilot::drive {
+
+inline constexpr int kHorizons = 4;
+inline constexpr double kHorizonSeconds[kHorizons] = {1, 2, 4, 6};
+
+// Where the plan is at a time ahead, less where the car was then, in the car's frame at the plan's time.
+struct PlanError {
+  float along = 0, across = 0;  // m; across: positive to the right
+  float heading_deg = 0;
+  float distance() const;
+};
+
+// One frame. What the log does not tell is absent.
+struct FrameResult {
+  uint32_t frame_id = 0, index = 0;
+  double time = 0;  // s of the device's clock, end of the frame
+  bool valid = false;
+  float vision_ms = 0, policy_ms = 0, late_ms = 0;
+  float curvature = 0, acceleration = 0;
+  float lane_probs[4] = {};
+  float lead_prob = 0, lead_x = 0;
+  float engaged_prob = 0;
+  std::optional<float> v_ego = {}, driven_curvature = {}, driven_acceleration = {};
+  std::optional<float> recorded_curvature = {}, recorded_acceleration = {};
+  std::optional<PlanError> errors[kHorizons] = {}, recorded_errors[kHorizons] = {};
+};
+
+struct CameraResult {
+  std::string name;  // "road", "wide", "driver"
+  std::string file;
+  int width = 0, height = 0;
+  int64_t indexed = 0, decoded = 0, undecodable = 0, unknown_to_index = 0;
+};
+
+// Milliseconds a frame that each stage was at work, threads of its own apart.
+struct StageTimes {
+  double decode_road_ms = 0, decode_wide_ms = 0, infer_ms = 0, write_ms = 0;
+};
+
+struct SegmentResult {
+  int number = 0;
+  std::string name;  // its folder under the output: "<log id>--<n>"
+  std::string run;   // what the run was made with: models, precision, options; the same text, the same run
+  bool complete = false;
+  std::string log;  // the log that was read
+  std::vector<CameraResult> cameras;
+  std::vector<FrameResult> frames;
+  std::vector<std::string> notes;     // what was missing or damaged
+  std::vector<std::string> pictures;  // files of key frames, relative to the segment's folder
+  int64_t dropped = 0;                // frames lost before one that is there
+  int64_t recorded_models = 0, recorded_drawn = 0;
+  double seconds = 0;  // it took
+  StageTimes stages;
+};
+
+nlohmann::ordered_json to_json(const SegmentResult& result);
+// Fails (user) naming `file` where the text is none of ours.
+SegmentResult segment_result_from(const std::string& text, const std::filesystem::path& file);
+
+}  // namespace sparkpilot::drive
