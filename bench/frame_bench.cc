@@ -93,6 +93,7 @@ void measure(const YuvImage& first, const Matrix3& warp, int runs) {
   while (pictures.size() < 16) pictures.push_back(noise(first.width(), first.height(), pictures.size()));
   std::vector<uint8_t> out(kDriverFrameBytes);
   std::vector<Way> ways = all_ways();
+  size_t next = 0;
   for (int run = 0; run < runs; ++run) {
     for (Way& way : ways) {
       if (way.bit != 0) hwy::GetChosenTarget().Update(way.bit);
@@ -102,7 +103,7 @@ void measure(const YuvImage& first, const Matrix3& warp, int runs) {
         prepare(way, picture.view(), warp, to);
         return static_cast<double>(now_ns() - begin) * 1e-6;
       };
-      way.fresh.push_back(timed(pictures[static_cast<size_t>(run) % 16]));
+      way.fresh.push_back(timed(pictures[next++ % 16]));
       timed(pictures[0]);
       way.warm.push_back(timed(pictures[0]));
     }

@@ -162,7 +162,7 @@ HWY_INLINE void expect(const Plane& plane, const Coordinates& at) {
 template <bool kBilinear>
 void driving_frame(const Planes& p, const FloatWarp& luma, const FloatWarp& chroma, uint8_t* out) {
   static_assert(kFrameWidth == kChunk);
-  constexpr size_t kPlane = kFrameHeight * kFrameWidth;
+  constexpr size_t kPlane = size_t{kFrameHeight} * kFrameWidth;
   Coordinates rows[2], odd;  // of this row and the next one, and of this row's odd columns
   const auto luma_row = [&](int y, int odd_column, Coordinates& at) {
     locate<kBilinear, false>(luma, p.y, {static_cast<float>(odd_column), 2, static_cast<float>(y), kFrameWidth}, at);

@@ -120,10 +120,9 @@ void prepare_driver_frame_reference(const YuvView& picture, const Matrix3& warp,
                                     std::optional<uint8_t> border, std::span<uint8_t> out) {
   const Planes planes = checked_planes(picture, out.size(), kDriverFrameBytes);
   const FloatWarp luma = float_warp(warp);
+  uint8_t* to = out.data();
   for (int y = 0; y < kDriverModelHeight; ++y) {
-    for (int x = 0; x < kDriverModelWidth; ++x) {
-      out[static_cast<size_t>(y * kDriverModelWidth + x)] = sample(planes.y, luma, sampling, border, x, y);
-    }
+    for (int x = 0; x < kDriverModelWidth; ++x) *to++ = sample(planes.y, luma, sampling, border, x, y);
   }
 }
 

@@ -135,15 +135,16 @@ TEST(Frame, DriverReferenceIsNumPys) {
 // --- What the result must be whatever the arithmetic.
 TEST(Frame, PacksTheModelsChannels) {
   // Each pixel says where it is, modulo 256.
-  const auto place = [](int plane, size_t at) {
+  const auto fill = [](int plane, size_t at) {
     const size_t width = plane == 0 ? 512 : 256;
     return static_cast<uint8_t>(at % width + 3 * (at / width) + static_cast<size_t>(100 * plane));
   };
-  const Picture picture(512, 256, place);
+  const Picture picture(512, 256, fill);
   for (const Sampling sampling : kBoth) {
     const Frame out = prepare(picture.view(), {1, 0, 0, 0, 1, 0, 0, 0, 1}, sampling, false);
-    for (const auto& [x, y] : {std::pair{0, 0}, {255, 127}, {17, 90}}) {
-      const auto channel = [&](int c) { return int{out[static_cast<size_t>((c * 128 + y) * 256 + x)]}; };
+    for (const auto& place : {std::pair{0, 0}, {255, 127}, {17, 90}}) {
+      const int x = place.first, y = place.second;
+      const auto channel = [&](int c) { return int{out.data()[(c * 128 + y) * 256 + x]}; };
       for (int c = 0; c < 4; ++c) EXPECT_EQ(channel(c), (2 * x + c / 2 + 3 * (2 * y + c % 2)) % 256) << c;
       for (int c = 4; c < 6; ++c) EXPECT_EQ(channel(c), (x + 3 * y + 100 * (c - 3)) % 256) << c;
     }
@@ -151,15 +152,16 @@ TEST(Frame, PacksTheModelsChannels) {
 }
 
 TEST(Frame, RoundsHalfwayToEvenOrUp) {
+  constexpr size_t kThirdChannel = size_t{2} * kFrameHeight * kFrameWidth;
   const Picture ramp(512, 256, [](int, size_t at) { return static_cast<uint8_t>(at); });
   // Half a pixel to the right: nearest goes to the even column, bilinear's halves go up.
   const Matrix3 half = {1, 0, 0.5, 0, 1, 0, 0, 0, 1};
   const Frame near = prepare(ramp.view(), half, Sampling::nearest, false);
   EXPECT_EQ(near[0], 0);              // 0.5
-  EXPECT_EQ(near[2 * 128 * 256], 2);  // 1.5
+  EXPECT_EQ(near[kThirdChannel], 2);  // 1.5
   const Frame linear = prepare(ramp.view(), half, Sampling::bilinear, false);
   EXPECT_EQ(linear[0], 1);              // between 0 and 1
-  EXPECT_EQ(linear[2 * 128 * 256], 2);  // between 1 and 2
+  EXPECT_EQ(linear[kThirdChannel], 2);  // between 1 and 2
 }
 
 TEST(Frame, BorderShowsOutsideOnly) {
@@ -248,7 +250,7 @@ void compare(int width, int height, int rounds, uint64_t seed) {
 
 TEST(Frame, EveryTargetIsTheReferenceOnTinyPictures) {
   for (const auto& [width, height] : {std::pair{2, 2}, {2, 64}, {64, 2}, {4, 4}, {4, 6}, {6, 4}, {64, 32}})
-    compare(width, height, 12, static_cast<uint64_t>(100 * width + height));
+    compare(width, height, 12, 100 * static_cast<uint64_t>(width) + static_cast<uint64_t>(height));
 }
 
 TEST(Frame, EveryTargetIsTheReferenceOnCameraPictures) {
