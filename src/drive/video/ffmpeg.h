@@ -1,4 +1,4 @@
-// What the reader and the writer share of FFmpeg's libraries. Included by them alone.
+// What the files of this folder share of FFmpeg's libraries. Included by them alone.
 #pragma once
 
 extern "C" {

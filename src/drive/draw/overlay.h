@@ -1,0 +1,59 @@
+// Draws what driving models see onto a camera's picture: the recorded model in one colour, ours in another.
+//
+// On the road: our path as a filled ribbon and the recorded one as an outline of the same width (1.8 m, fading with the
+// distance), lane lines by their probability, road edges by their spread, leads with distance and speed. Beside it: the
+// speed, the steering wheel's angle, the same from above with lateral distances drawn larger, a legend, frame and time.
+// Blue against orange, filled against outlined: either tells the models apart.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "drive/contract/camera.h"
+#include "drive/contract/image.h"
+#include "drive/log/model_record.h"
+
+namespace sparkpilot::drive {
+
+struct OverlayFrame {
+  YuvView picture;                          // the camera's picture, of any even size
+  Matrix3 intrinsics{};                     // of that picture
+  Vector3 rpy{};                            // liveCalibration.rpyCalib, radians
+  double height = 1.22;                     // of the camera above the road, m: paths are drawn this far below their z
+  const ModelRecord* ours = nullptr;        // either may be missing
+  const ModelRecord* recorded = nullptr;    // either may be missing
+  std::optional<double> v_ego = {};         // m/s
+  std::optional<double> steering_deg = {};  // of the wheel, to the left above zero, as carState has it
+  std::optional<int64_t> frame_id = {};
+  std::optional<double> route_time = {};  // s since the route began
+  std::string alert = {};                 // one line at the bottom
+};
+
+struct OverlayOptions {
+  int width = 0, height = 0;                             // of the output; even, at least 64
+  std::string ours = "this run", recorded = "recorded";  // names in the legend
+  bool bird_eye = true;                                  // the view from above; left out below 200 rows
+};
+
+// Keeps its sheets from frame to frame: nothing large is allocated after the first. One thread uses an object at a
+// time. The same frames give the same bytes where the same fonts are installed.
+class Overlay {
+ public:
+  // Fails (user) where a size is odd, below 64 or above 8192.
+  explicit Overlay(const OverlayOptions& options);
+  ~Overlay();
+  Overlay(const Overlay&) = delete;
+  Overlay& operator=(const Overlay&) = delete;
+
+  // `out` is made the output's size where it is not. Whatever a record holds that is not finite, far away or behind the
+  // camera is left out. Fails (user) where the picture has no even, positive size.
+  void draw(const OverlayFrame& frame, YuvImage& out);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sparkpilot::drive

@@ -1,0 +1,259 @@
+#include "drive/draw/overlay.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "drive/draw/layer.h"
+#include "drive/draw/projection.h"
+#include "drive/draw/scale.h"
+#include "sparkpilot/error.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+
+Polyline straight(float y, float z, int count = 33) {
+  Polyline line;
+  for (int i = 0; i < count; ++i) {
+    const float part = static_cast<float>(i) / static_cast<float>(count - 1);
+    line.x.push_back(192 * part * part);
+    line.y.push_back(y);
+    line.z.push_back(z);
+  }
+  return line;
+}
+
+ModelRecord straight_ahead() {
+  ModelRecord model;
+  model.position = straight(0, 0);
+  for (const float y : {-5.4F, -1.8F, 1.8F, 5.4F}) model.lane_lines.push_back(straight(y, 1.22F));
+  model.lane_line_probs = {0.3F, 0.95F, 0.9F, 0.2F};
+  model.road_edges = {straight(-7, 1.22F), straight(7, 1.22F)};
+  model.road_edge_stds = {0.2F, 0.8F};
+  LeadRecord lead;
+  lead.prob = 0.9F;
+  lead.x = {42};
+  lead.y = {0.3F};
+  lead.v = {18};
+  model.leads = {lead, lead};
+  return model;
+}
+
+constexpr Camera kCamera{1928, 1208, 2648};
+
+OverlayFrame frame_of(const YuvImage& picture) {
+  OverlayFrame frame;
+  frame.picture = picture.view();
+  frame.intrinsics = kCamera.scaled(picture.width(), picture.height()).intrinsics();
+  return frame;
+}
+
+YuvImage drawn(const OverlayFrame& frame, int width = 482, int height = 302) {
+  Overlay overlay({.width = width, .height = height});
+  YuvImage out;
+  overlay.draw(frame, out);
+  return out;
+}
+
+int changed(const YuvImage& a, const YuvImage& b, int from_row, int to_row) {
+  int count = 0;
+  for (int i = from_row * a.width(); i < to_row * a.width(); ++i) count += a.view().y[i] != b.view().y[i];
+  return count;
+}
+
+TEST(Projection, PutsPointsWhereAPinholeDoes) {
+  const Projection projection(kCamera.intrinsics(), {});
+  const auto ahead = projection.pixel({20, 1.8, 1.22});
+  ASSERT_TRUE(ahead);
+  EXPECT_NEAR(ahead->u, 964 + 2648 * 1.8 / 20, 1e-9);
+  EXPECT_NEAR(ahead->v, 604 + 2648 * 1.22 / 20, 1e-9);
+  const Projection half(kCamera.intrinsics(), {}, 0.5, 0.25);
+  EXPECT_NEAR(half.pixel({20, 1.8, 1.22})->u, ahead->u / 2, 1e-9);
+  EXPECT_NEAR(half.pixel({20, 1.8, 1.22})->v, ahead->v / 4, 1e-9);
+}
+
+TEST(Projection, FollowsTheCalibration) {
+  // A camera turned to the right (yaw above zero) sees the road's direction to its left; one tipped up sees it lower.
+  const double yaw = 0.05, pitch = 0.02;
+  EXPECT_NEAR(Projection(kCamera.intrinsics(), {0, 0, yaw}).pixel({50, 0, 0})->u, 964 + 2648 * std::tan(yaw), 1e-6);
+  EXPECT_NEAR(Projection(kCamera.intrinsics(), {0, pitch, 0}).pixel({50, 0, 0})->v, 604 - 2648 * std::tan(pitch), 1e-6);
+}
+
+TEST(Projection, RefusesWhatIsBehindOrNoNumber) {
+  const Projection projection(kCamera.intrinsics(), {});
+  EXPECT_FALSE(projection.pixel({-5, 0, 0}));
+  EXPECT_FALSE(projection.pixel({0.1, 0, 0}));
+  EXPECT_FALSE(projection.pixel({kNan, 0, 0}));
+  EXPECT_FALSE(projection.pixel({10, kInf, 0}));
+  EXPECT_FALSE(Projection(kCamera.intrinsics(), {0, kNan, 0}).pixel({10, 0, 0}));
+  EXPECT_LE(projection.pixel({0.5, 1e4, 0})->u, kPixelLimit);
+}
+
+TEST(Runs, AreCutAndBroken) {
+  Polyline line{.x = {0, 10, 20, 30, 40, 50}, .y = {0, 1, 2, 3, 4, 5}, .z = {0, 0, 0, 0, 0, 0, 0}};
+  auto runs = runs_of(line, 1.5, 5, 45);
+  ASSERT_EQ(runs.size(), 1U);
+  ASSERT_EQ(runs[0].size(), 6U);
+  EXPECT_EQ(runs[0].front(), (Vector3{5, 0.5, 1.5}));
+  EXPECT_EQ(runs[0].back(), (Vector3{45, 4.5, 1.5}));
+  line.y[2] = kNan;
+  line.z.resize(5);
+  runs = runs_of(line, 0, 5, 45);
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0].size(), 2U);
+  EXPECT_EQ(runs[1].size(), 2U);
+  EXPECT_TRUE(runs_of(line, 0, 100, 200).empty());
+  runs = runs_of({.x = {0, 100}, .y = {0, 0}, .z = {0, 0}}, 0, 10, 20);  // both ends outside
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0], (std::vector<Vector3>{{10, 0, 0}, {20, 0, 0}}));
+  EXPECT_LE(runs_of(straight(0, 0, 4096), 0, 0, 200)[0].size(), 513U);
+}
+
+TEST(Band, IsAsWideAsItShouldBe) {
+  const Projection projection(kCamera.intrinsics(), {});
+  const auto outline = band(projection, {{10, 0, 1.22}, {20, 0, 1.22}}, 0.9, 1);
+  ASSERT_EQ(outline.size(), 4U);
+  EXPECT_NEAR(outline[3].u - outline[0].u, 2648 * 1.8 / 10, 1e-6);
+  const auto thin = band(projection, {{10, 0, 1.22}, {20, 0, 1.22}}, 0.0001, 1);
+  EXPECT_NEAR(thin[3].u - thin[0].u, 2, 1e-6);
+}
+
+TEST(Scaler, KeepsFlatPicturesAndAverages) {
+  for (const auto& [width, height] : {std::pair{96, 64}, {48, 32}, {34, 50}, {200, 150}, {2, 2}}) {
+    YuvImage flat(96, 64), out(width, height);
+    std::fill(flat.bytes().begin(), flat.bytes().end(), uint8_t{77});
+    Scaler().scale(flat.view(), out);
+    for (const uint8_t byte : out.bytes()) ASSERT_EQ(byte, 77);
+  }
+  YuvImage picture(4, 4), half(2, 2);
+  for (int i = 0; i < 16; ++i) picture.y()[i] = static_cast<uint8_t>(10 * i);
+  Scaler().scale(picture.view(), half);
+  EXPECT_EQ(half.y()[0], 25);
+  EXPECT_EQ(half.y()[3], 125);
+  EXPECT_THROW(Scaler().scale(YuvView{}, half), Error);
+}
+
+TEST(Layer, BlendsColoursAsJpegMeansThem) {
+  Layer layer(64, 64);
+  layer.fill({{8, 8}, {24, 8}, {24, 24}, {8, 24}}, {1, 0, 0}, 1);
+  YuvImage image(64, 64);
+  const YuvImage before = image;
+  layer.blend_onto(image);
+  EXPECT_EQ(image.y()[16 * 64 + 16], 76);
+  EXPECT_EQ(image.u()[8 * 32 + 8], 85);
+  EXPECT_NEAR(image.v()[8 * 32 + 8], 255, 1);
+  for (int y = 0; y < 64; ++y) {
+    for (int x = 0; x < 64; ++x) {
+      const bool inside = x >= 8 && x < 24 && y >= 8 && y < 24;
+      ASSERT_EQ(image.y()[y * 64 + x] != 128, inside) << x << ' ' << y;
+    }
+  }
+  layer.clear();
+  YuvImage untouched = before;
+  layer.blend_onto(untouched);
+  EXPECT_EQ(untouched.bytes(), before.bytes());
+}
+
+TEST(Overlay, DrawsThePathOnTheRoad) {
+  const YuvImage picture(482, 302);
+  const ModelRecord model = straight_ahead();
+  OverlayFrame frame = frame_of(picture);
+  frame.ours = &model;
+  Overlay overlay({.width = 482, .height = 302, .bird_eye = false});
+  YuvImage out;
+  overlay.draw(frame, out);
+  // 20 m ahead: below the middle by f h / x, as wide as 1.8 m.
+  const double f = 2648.0 / 4;
+  const int row = static_cast<int>(151 + f * 1.22 / 20), half = static_cast<int>(f * 0.9 / 20);
+  const auto blue = [&](int x) { return out.view().u[row / 2 * 241 + x / 2] > 132; };
+  EXPECT_TRUE(blue(241));
+  EXPECT_TRUE(blue(241 - half + 4));
+  EXPECT_TRUE(blue(241 + half - 4));
+  EXPECT_FALSE(blue(241 - half - 8));
+  EXPECT_FALSE(blue(241 + half + 8));
+  EXPECT_EQ(changed(out, picture, 0, 110), 0) << "nothing above the horizon but the lead and its text";
+}
+
+TEST(Overlay, LeavesThePictureAloneWithoutAModel) {
+  const YuvImage picture(482, 302);
+  const YuvImage out = drawn(frame_of(picture));
+  EXPECT_EQ(changed(out, picture, 0, 270), 0);
+  EXPECT_GT(changed(out, picture, 280, 302), 0) << "the legend";
+}
+
+TEST(Overlay, IsTheSameEveryTime) {
+  const YuvImage picture(526, 330);
+  ModelRecord ours = straight_ahead(), recorded = straight_ahead();
+  for (float& y : recorded.position.y) y += 0.5F;
+  OverlayFrame frame = frame_of(picture);
+  frame.ours = &ours;
+  frame.recorded = &recorded;
+  frame.v_ego = 23;
+  frame.steering_deg = -3.2;
+  frame.frame_id = 401;
+  frame.route_time = 20.05;
+  frame.alert = "Take control \xff immediately";
+  Overlay overlay({.width = 526, .height = 330});
+  YuvImage first, second;
+  overlay.draw(frame, first);
+  OverlayFrame other = frame_of(picture);
+  overlay.draw(other, second);
+  EXPECT_NE(first.bytes(), second.bytes());
+  overlay.draw(frame, second);
+  EXPECT_EQ(first.bytes(), second.bytes());
+  EXPECT_EQ(first.bytes(), drawn(frame, 526, 330).bytes());
+}
+
+TEST(Overlay, HoldsAgainstHostileRecords) {
+  const YuvImage picture(482, 302);
+  std::vector<ModelRecord> records(1);
+  records[0].lane_lines.resize(4096);
+  records[0].leads.resize(4096);
+  for (const float odd : {kNan, kInf, -kInf, 3e38F, -3e38F, -1e3F, 0.0F, 1e-40F}) {
+    ModelRecord every = straight_ahead(), some = straight_ahead();
+    for (Polyline* line : {&every.position, &every.lane_lines[1], &every.road_edges[0]}) {
+      line->x.assign(4096, odd);
+      line->y.assign(4000, odd);
+      line->z.assign(4090, odd);
+    }
+    every.leads[0].x = every.leads[0].y = every.leads[0].v = {odd};
+    every.leads[0].prob = std::isnan(odd) ? 1 : odd;
+    every.lane_line_probs = {odd, odd};
+    every.road_edge_stds = {odd};
+    for (size_t i = 0; i < 33; i += 3) some.position.y[i] = some.lane_lines[2].z[i] = some.road_edges[1].x[i] = odd;
+    records.push_back(every);
+    records.push_back(some);
+  }
+  Overlay overlay({.width = 482, .height = 302});
+  YuvImage out;
+  for (const ModelRecord& record : records) {
+    for (const double angle : {0.0, 1.5, 3.1, static_cast<double>(kNan), 1e300}) {
+      OverlayFrame frame = frame_of(picture);
+      frame.rpy = {angle, angle, angle};
+      frame.height = std::isnan(angle) ? angle : 1.22;
+      frame.ours = frame.recorded = &record;
+      frame.v_ego = frame.steering_deg = frame.route_time = angle;
+      frame.frame_id = std::numeric_limits<int64_t>::min();
+      frame.alert = std::string(100000, '\xc3');
+      EXPECT_NO_THROW(overlay.draw(frame, out));
+    }
+  }
+  OverlayFrame last = frame_of(picture);
+  overlay.draw(last, out);
+  EXPECT_EQ(changed(out, picture, 0, 270), 0) << "nothing stays from earlier frames";
+}
+
+TEST(Overlay, RefusesSizesThatCannotBe) {
+  for (const auto& [width, height] : {std::pair{0, 0}, {101, 100}, {62, 100}, {10000, 100}, {-2, 100}}) {
+    EXPECT_THROW(Overlay({.width = width, .height = height}), Error);
+  }
+  Overlay overlay({.width = 64, .height = 64});
+  YuvImage out;
+  EXPECT_THROW(overlay.draw({}, out), Error);
+}
+
+}  // namespace
+}  // namespace sparkpilot::drive

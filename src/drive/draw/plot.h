@@ -1,0 +1,52 @@
+// Figures as SVG text: lines over a shared axis, and histograms. Made for a page, whole on their own: their colours
+// follow the reader's light or dark setting, and a title and a description say what is seen.
+//
+// Numbers that are not finite, or beyond 1e30, are gaps. The same input gives the same bytes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparkpilot::drive {
+
+struct Series {
+  std::string name = {};
+  std::vector<double> x = {}, y = {};  // what the longer list has more is left out
+  bool dashed = false;
+};
+
+// A value worth a line across the figure: a limit, a moment.
+struct Mark {
+  double at = 0;
+  std::string label = {};
+};
+
+struct Plot {
+  std::string title = {}, description = {};  // description: for those who cannot see it; made up where empty
+  std::string x_label = "time, s", y_label = {};
+  std::vector<Series> series =
+      {};  // drawn in the order blue, orange, green, purple, red, grey, and from the start again
+  std::vector<Mark> x_marks = {}, y_marks = {};
+  std::optional<double> y_low = {}, y_high = {};  // what the axis must reach; it grows where the values are beyond
+  int width = 800, height = 280;                  // in pixels where nothing scales it; at least 300 x 160
+};
+
+struct Histogram {
+  std::string title = {}, description = {};
+  std::string x_label = "ms";
+  std::vector<double> values = {};
+  // Percentiles that are marked, linear between values as NumPy has them.
+  std::vector<double> percentiles = {50, 99};
+  int width = 800, height = 240;
+};
+
+// However many points there are, a pixel's column keeps its first, least, greatest and last.
+std::string svg(const Plot& plot);
+// What lies far beyond the 99th percentile is counted in the text, not drawn.
+std::string svg(const Histogram& histogram);
+
+// `percent` from 0 to 100, of values in any order; empty where none is finite.
+std::optional<double> percentile(std::vector<double> values, double percent);
+
+}  // namespace sparkpilot::drive
