@@ -33,7 +33,6 @@ void add_commands(Program& program, CLI::App& app) {
   add_bench(program, app);
   add_zoo(program, app);
   add_ops(program, app);
-  add_route(program, app);
   add_version(program, app);
 }
 

@@ -10,16 +10,20 @@ namespace {
 
 // Okabe and Ito's colours, dark enough for white paper and light enough for a dark page.
 constexpr const char* kStyle =
-    ".sp{--ink:#1f2328;--soft:#667079;--grid:#e4e7ea;--c0:#0072b2;--c1:#d98200;--c2:#008f68;--c3:#b0568c;--c4:#c63d1f;"
+    ".sp{--paper:#fdfdfc;--ink:#1f2328;--soft:#667079;--grid:#e4e7ea;--c0:#0072b2;--c1:#d98200;--c2:#008f68;--c3:#"
+    "b0568c;--c4:#c63d1f;"
     "--c5:#7b858e;font:12px system-ui,-apple-system,'Segoe UI',sans-serif;font-variant-numeric:tabular-nums}"
-    "@media(prefers-color-scheme:dark){.sp{--ink:#e6e9ec;--soft:#98a3ad;--grid:#2c333a;--c0:#56b4e9;--c1:#ffb03a;"
+    "@media(prefers-color-scheme:dark){.sp{--paper:#14181c;--ink:#e6e9ec;--soft:#98a3ad;--grid:#2c333a;--c0:#56b4e9;--"
+    "c1:#ffb03a;"
     "--c2:#35c99b;--c3:#e39ac4;--c4:#ff7a5c;--c5:#a8b2bb}}"
-    "@media print{.sp{--ink:#000;--soft:#444;--grid:#ddd;--c0:#0072b2;--c1:#d98200;--c2:#008f68;--c3:#b0568c;"
+    "@media "
+    "print{.sp{--paper:#fff;--ink:#000;--soft:#444;--grid:#ddd;--c0:#0072b2;--c1:#d98200;--c2:#008f68;--c3:#b0568c;"
     "--c4:#c63d1f;--c5:#7b858e}}"
     ".sp text{fill:var(--soft)}.sp .sp-h{fill:var(--ink);font-size:14px;font-weight:600}.sp .sp-i{fill:var(--ink)}"
+    ".sp .sp-o{fill:var(--ink);paint-order:stroke;stroke:var(--paper);stroke-width:4;stroke-linejoin:round}"
     ".sp-g{stroke:var(--grid);fill:none}.sp-a{stroke:var(--soft);fill:none}"
     ".sp-m{stroke:var(--soft);stroke-dasharray:3 3;fill:none}"
-    ".sp-l{fill:none;stroke-width:1.6;stroke-linejoin:round;stroke-linecap:round}"
+    ".sp-l{fill:none;stroke-width:1.5;stroke-linejoin:round;stroke-linecap:round}"
     ".c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}"
     ".c5{stroke:var(--c5)}.sp-b{fill:var(--c0);fill-opacity:.75}";
 
@@ -108,13 +112,13 @@ void Canvas::axes(Range x, Range y, const std::string& x_label, const std::strin
 void Canvas::vertical(const Mark& mark, bool label_left) {
   if (!(mark.at >= x_.low && mark.at <= x_.high)) return;
   body_ += line("sp-m", u(mark.at), top_ - 4, u(mark.at), bottom_);
-  body_ += words("sp-i", u(mark.at) + (label_left ? -5 : 5), top_ + 7, label_left ? "end" : "start", mark.label);
+  body_ += words("sp-o", u(mark.at) + (label_left ? -5 : 5), top_ + 7, label_left ? "end" : "start", mark.label);
 }
 
 void Canvas::horizontal(const Mark& mark) {
   if (!(mark.at >= y_.low && mark.at <= y_.high)) return;
   body_ += line("sp-m", left_, v(mark.at), right_, v(mark.at));
-  body_ += words("sp-i", right_, v(mark.at) - 5, "end", mark.label);
+  body_ += words("sp-o", right_, v(mark.at) - 5, "end", mark.label);
 }
 
 void Canvas::say(const std::string& text) {

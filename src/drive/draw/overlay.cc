@@ -1,5 +1,7 @@
 #include "drive/draw/overlay.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "drive/draw/scale.h"
 #include "drive/draw/scene.h"
@@ -9,6 +11,7 @@ namespace {
 
 constexpr int kLeast = 64, kMost = 8192, kPanelsFrom = 200;
 constexpr double kRowsOfAUnit = 604;  // the size that the panels are laid out for
+constexpr double kLeastUnit = 0.7;    // letters in smaller panels could not be read
 
 const OverlayOptions& checked(const OverlayOptions& o) {
   const auto wrong = [](int size) { return size < kLeast || size > kMost || size % 2 != 0; };
@@ -35,9 +38,10 @@ struct Overlay::Impl {
       if (frame.recorded) part(layer, projection, {*frame.recorded, false, frame.height, unit});
     }
     if (options.height >= kPanelsFrom) {
-      draw_speed(layer, frame, unit);
-      if (options.bird_eye) draw_bird_eye(layer, frame, unit);
-      draw_footer(layer, frame, options, unit);
+      const double panel_unit = std::max(unit, kLeastUnit);
+      draw_speed(layer, frame, panel_unit);
+      if (options.bird_eye) draw_bird_eye(layer, frame, panel_unit);
+      draw_footer(layer, frame, options, panel_unit);
     }
     layer.blend_onto(out);
   }

@@ -84,7 +84,7 @@ void draw_map_grid(Layer& layer, const Map& map, double unit) {
              kWhite, 0.95);
 }
 
-// "lane lines  79 99 82 27 %" of one model.
+// One model's, in per cent.
 void draw_probabilities(Layer& layer, const ModelRecord& model, Colour colour, double left, double width,
                         double baseline, double unit) {
   const double size = letter_size(11, unit);
@@ -130,7 +130,7 @@ void draw_bird_eye(Layer& layer, const OverlayFrame& frame, double unit) {
   layer.unclip();
   double baseline = map.top + map.height + 0.75 * heading;
   layer.stroke({{x + 8 * unit, map.top + map.height}, {x + width - 8 * unit, map.top + map.height}}, kWhite, 0.16, 1);
-  layer.text(x + width / 2, baseline, "lane line probability, %", letter_size(10, unit), kMuted, 1, Align::centre);
+  layer.text(x + width / 2, baseline, "lane lines, %", letter_size(10, unit), kMuted, 1, Align::centre);
   for (const bool ours : {true, false}) {
     const ModelRecord* model = ours ? frame.ours : frame.recorded;
     if (model == nullptr) continue;

@@ -145,14 +145,14 @@ std::string svg(const Plot& plot) {
   Canvas canvas(plot.title, plot.description.empty() ? describe(plot) : plot.description, plot.width, plot.height,
                 alone ? std::vector<LegendEntry>() : legend);
   canvas.axes(x.range(0), y.range(0.04), plot.x_label, plot.y_label);
-  for (const Mark& mark : plot.y_marks) canvas.horizontal(mark);
-  for (const Mark& mark : plot.x_marks) canvas.vertical(mark, false);
   bool any = false;
   for (size_t i = 0; i < plot.series.size(); ++i) {
     const Series& s = plot.series[i];
     for (size_t k = 0; k < length(s) && !any; ++k) any = !gap(s, k);
     draw_series(canvas, s, i % kColours);
   }
+  for (const Mark& mark : plot.y_marks) canvas.horizontal(mark);
+  for (const Mark& mark : plot.x_marks) canvas.vertical(mark, canvas.u(mark.at) > canvas.right() - 120);
   if (!any) canvas.say("no values");
   return canvas.str();
 }
@@ -181,7 +181,7 @@ std::string svg(const Histogram& histogram) {
   const Bins bins = bins_of(sorted);
   const size_t most = *std::max_element(bins.counts.begin(), bins.counts.end());
   std::string label = histogram.x_label;
-  if (bins.beyond > 0) label = fmt::format("{} more up to {:.3g} {}", bins.beyond, sorted.back(), histogram.x_label);
+  if (bins.beyond > 0) label += fmt::format(" ({} more, up to {:.3g})", bins.beyond, sorted.back());
   canvas.axes(bins.range, {0, 1.15 * static_cast<double>(most)}, label, "count");
   draw_bars(canvas, bins);
   for (size_t i = 0; i < marks.size(); ++i) {

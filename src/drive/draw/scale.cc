@@ -24,6 +24,27 @@ double share(int i, double ratio, int output) {
   return std::max(0.0, 1 - std::abs((output + 0.5) * ratio - 0.5 - i));
 }
 
+// Loops of a fixed length, so that compilers make vectors of them without being asked.
+constexpr int kLanes = 32;
+
+void add_row(uint16_t* __restrict sums, const uint8_t* __restrict line, uint16_t weight, int count) {
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) sums[i + k] = static_cast<uint16_t>(sums[i + k] + weight * line[i + k]);
+  }
+  for (; i < count; ++i) sums[i] = static_cast<uint16_t>(sums[i] + weight * line[i]);
+}
+
+uint8_t mean(uint16_t a, uint16_t b) { return static_cast<uint8_t>((a + b + kOne) / (2 * kOne)); }
+
+void halve_row(const uint16_t* __restrict sums, uint8_t* __restrict out, int count) {
+  int i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int k = 0; k < kLanes; ++k) out[i + k] = mean(sums[2 * (i + k)], sums[2 * (i + k) + 1]);
+  }
+  for (; i < count; ++i) out[i] = mean(sums[2 * i], sums[2 * i + 1]);
+}
+
 }  // namespace
 
 void Scaler::prepare(Axis& axis, int from, int to) {
@@ -50,6 +71,16 @@ void Scaler::prepare(Axis& axis, int from, int to) {
   }
 }
 
+void Scaler::resample_row(const uint16_t* sums, const Axis& x, uint8_t* out) {
+  for (int o = 0; o < x.to; ++o) {
+    const uint16_t* across = &x.weights[static_cast<size_t>(o) * static_cast<size_t>(x.taps)];
+    const uint16_t* in = sums + x.begin[static_cast<size_t>(o)];
+    uint32_t sum = kOne * kOne / 2;
+    for (int t = 0; t < x.taps; ++t) sum += static_cast<uint32_t>(across[t]) * in[t];
+    out[o] = static_cast<uint8_t>(sum / (kOne * kOne));
+  }
+}
+
 void Scaler::plane(const uint8_t* from, int stride, const Axis& x, const Axis& y, uint8_t* to) {
   if (x.from == x.to && y.from == y.to) {
     for (int row = 0; row < y.to; ++row) {
@@ -59,22 +90,18 @@ void Scaler::plane(const uint8_t* from, int stride, const Axis& x, const Axis& y
     return;
   }
   row_.resize(static_cast<size_t>(x.from));
-  uint16_t* sums = row_.data();
   for (int row = 0; row < y.to; ++row) {
     const uint16_t* down = &y.weights[static_cast<size_t>(row) * static_cast<size_t>(y.taps)];
     std::fill(row_.begin(), row_.end(), uint16_t{0});
     for (int t = 0; t < y.taps; ++t) {
-      if (down[t] == 0) continue;
-      const uint8_t* line = from + static_cast<ptrdiff_t>(y.begin[static_cast<size_t>(row)] + t) * stride;
-      for (int i = 0; i < x.from; ++i) sums[i] = static_cast<uint16_t>(sums[i] + down[t] * line[i]);
+      const ptrdiff_t line = y.begin[static_cast<size_t>(row)] + t;
+      if (down[t] != 0) add_row(row_.data(), from + line * stride, down[t], x.from);
     }
     uint8_t* out = to + static_cast<ptrdiff_t>(row) * x.to;
-    for (int o = 0; o < x.to; ++o) {
-      const uint16_t* across = &x.weights[static_cast<size_t>(o) * static_cast<size_t>(x.taps)];
-      const uint16_t* in = sums + x.begin[static_cast<size_t>(o)];
-      uint32_t sum = kOne * kOne / 2;
-      for (int t = 0; t < x.taps; ++t) sum += static_cast<uint32_t>(across[t]) * in[t];
-      out[o] = static_cast<uint8_t>(sum / (kOne * kOne));
+    if (x.from == 2 * x.to) {
+      halve_row(row_.data(), out, x.to);
+    } else {
+      resample_row(row_.data(), x, out);
     }
   }
 }

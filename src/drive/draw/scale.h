@@ -24,6 +24,7 @@ class Scaler {
     std::vector<uint16_t> weights;
   };
   static void prepare(Axis& axis, int from, int to);
+  static void resample_row(const uint16_t* sums, const Axis& x, uint8_t* out);
   void plane(const uint8_t* from, int stride, const Axis& x, const Axis& y, uint8_t* to);
 
   Axis x_, y_, uv_x_, uv_y_;

@@ -157,9 +157,8 @@ std::optional<DynamicValue::Reader> find(DynamicValue::Reader value, const Colum
 std::string names_of(const StructSchema& schema) {
   std::string names;
   for (const auto& field : schema.getFields()) {
-    const std::string name = field.getProto().getName().cStr();
-    if (field.getType().isAnyPointer() || name.ends_with("DEPRECATED")) continue;
-    names += (names.empty() ? "" : ", ") + name;
+    if (!field.getType().isAnyPointer())
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", field.getProto().getName().cStr());
   }
   return names;
 }
@@ -192,7 +191,7 @@ Column parse_path(const std::string& kind, const Type& contents, const std::stri
       column.steps.emplace_back(*field);
       column.type = field->getType();
     } else {
-      fail("{} has no field \"{}\"; there are {}", kind, path, names_of(schema));
+      fail("{} has no field \"{}\"; where \"{}\" is, there are {}", kind, path, name, names_of(schema));
     }
   }
   return column;
