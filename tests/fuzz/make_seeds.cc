@@ -1,10 +1,15 @@
 // make_seeds DIR [CASES]: small valid inputs for the fuzz targets, in DIR/<target>/. CASES is a folder of ONNX's
 // conformance cases: each becomes a model that holds its inputs as initializers.
+#include <capnp/dynamic.h>
+#include <capnp/message.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
 #include "base/file.h"
+#include "drive/log/test_log.h"
+#include "drive/log/writer.h"
 #include "onnx/base64.h"
 #include "onnx/metadata.h"
 #include "onnx/test_models.h"
@@ -80,6 +85,45 @@ void write_cases(const fs::path& cases, const fs::path& folder) {
   }
 }
 
+// Gives every field something to point to, so that a flipped bit meets lists and structs.
+void fill_struct(capnp::DynamicStruct::Builder fields);
+void fill_field(capnp::DynamicStruct::Builder fields, capnp::StructSchema::Field field) {
+  const capnp::Type type = field.getType();
+  if (type.isStruct()) {
+    fill_struct(fields.init(field).as<capnp::DynamicStruct>());
+  } else if (type.isList()) {
+    auto list = fields.init(field, 2).as<capnp::DynamicList>();
+    if (!type.asList().getElementType().isStruct()) return;
+    for (unsigned i = 0; i < list.size(); ++i) fill_struct(list[i].as<capnp::DynamicStruct>());
+  } else if (type.isText()) {
+    fields.set(field, "text");
+  }
+}
+void fill_struct(capnp::DynamicStruct::Builder fields) {
+  for (const auto& field : fields.getSchema().getNonUnionFields()) fill_field(fields, field);
+  for (const auto& field : fields.getSchema().getUnionFields()) {
+    if (field.getType().isStruct()) {
+      fill_field(fields, field);  // the last one stays
+    }
+  }
+}
+
+// An event of each kind in a log of its own, and some together in each container.
+void write_logs(const fs::path& folder) {
+  for (const auto& kind : capnp::Schema::from<cereal::Event>().getUnionFields()) {
+    if (kind.getType().isAnyPointer()) continue;
+    capnp::MallocMessageBuilder message;
+    capnp::DynamicStruct::Builder event = message.initRoot<cereal::Event>();
+    fill_field(event, kind);
+    drive::LogWriter writer(folder / (std::string(kind.getProto().getName().cStr()) + ".rlog"));
+    writer.write(message);
+    writer.commit();
+  }
+  for (const char* name : {"cars.zst", "cars.bz2", "cars"}) drive::write_log(folder / name, 20);
+  write(folder / "two.bz2", read_file(folder / "cars.bz2") + read_file(folder / "cars.bz2"));
+  write(folder / "two.zst", read_file(folder / "cars.zst") + read_file(folder / "cars.zst"));
+}
+
 }  // namespace
 }  // namespace sparkpilot
 
@@ -89,7 +133,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz"})
+  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -97,5 +141,6 @@ int main(int argc, char** argv) {
   }
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
+  sparkpilot::write_logs(root / "reader_fuzz");
   return 0;
 }
