@@ -1,0 +1,121 @@
+// sparkpilot route synth: synthetic routes of which everything is known.
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "drive/synth/synth.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+struct SynthFlags {
+  drive::SynthOptions options;
+  std::string out, road = "any", light = "any";
+  bool wet = false, dry = false, no_wide = false, qcamera_only = false, no_video = false, no_rlog = false,
+       no_traffic = false;
+  int routes = 1;
+};
+
+drive::SynthOptions options_of(const SynthFlags& flags) {
+  using drive::synth::Light;
+  using drive::synth::RoadKind;
+  static const std::map<std::string, RoadKind> kRoads = {
+      {"highway", RoadKind::highway}, {"rural", RoadKind::rural}, {"city", RoadKind::city}};
+  static const std::map<std::string, Light> kLights = {
+      {"day", Light::day}, {"overcast", Light::overcast}, {"dusk", Light::dusk}, {"night", Light::night}};
+  drive::SynthOptions options = flags.options;
+  if (const auto found = kRoads.find(flags.road); found != kRoads.end()) {
+    options.road = found->second;
+  } else if (flags.road != "any") {
+    fail("--road \"{}\": expected any, highway, rural or city", flags.road);
+  }
+  if (const auto found = kLights.find(flags.light); found != kLights.end()) {
+    options.light = found->second;
+  } else if (flags.light != "any") {
+    fail("--light \"{}\": expected any, day, overcast, dusk or night", flags.light);
+  }
+  if (flags.wet && flags.dry) fail("--wet and --dry cannot both hold");
+  if (flags.wet || flags.dry) options.wet = flags.wet;
+  options.wide = !flags.no_wide && !flags.qcamera_only && !flags.no_video;
+  options.road_video = !flags.qcamera_only && !flags.no_video;
+  options.qcamera = !flags.no_video;
+  options.full_log = !flags.no_rlog;
+  options.traffic = !flags.no_traffic;
+  return options;
+}
+
+int64_t folder_bytes(const fs::path& folder) {
+  int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) bytes += static_cast<int64_t>(entry.file_size());
+  return bytes;
+}
+
+int synth(const Program& program, const SynthFlags& flags) {
+  expect_at_least("--routes", flags.routes, 1);
+  expect_at_least("--first-segment", flags.options.first_segment, 0);
+  check_threads(flags.options.threads);
+  drive::SynthOptions options = options_of(flags);
+  Json routes = Json::array();
+  for (int i = 0; i < flags.routes; ++i, ++options.seed) {
+    Progress progress(!program.quiet, fmt::format("seed {}", options.seed));
+    const drive::SynthRoute route = drive::synth_route(flags.out, options, [&](double done) { progress.at(done); });
+    Json segments = Json::array();
+    for (const drive::SynthSegment& segment : route.segments) {
+      const int64_t bytes = folder_bytes(segment.folder);
+      segments.push_back({{"number", segment.number},
+                          {"folder", segment.folder.string()},
+                          {"frames", segment.frames},
+                          {"bytes", bytes},
+                          {"kept", segment.kept}});
+      if (program.json) continue;
+      print(fmt::format("{}  {} frames, {}{}\n", segment.folder.string(), segment.frames, human_bytes(bytes),
+                        segment.kept ? " (was there)" : ""));
+    }
+    routes.push_back({{"name", route.name}, {"seed", options.seed}, {"frames", route.frames}, {"segments", segments}});
+  }
+  if (program.json) print_json({{"routes", routes}});
+  return kDone;
+}
+
+}  // namespace
+
+void add_route_synth(Program& program, CLI::App& route) {
+  const auto flags = std::make_shared<SynthFlags>();
+  drive::SynthOptions& options = flags->options;
+  CLI::App* command =
+      add_command(program, route, "synth", "make routes in openpilot's format whose truth is known",
+                  "  sparkpilot route synth --out routes --seconds 20 --seed 3\n"
+                  "  sparkpilot route synth --out routes --device mici --road city --light night --routes 4\n"
+                  "The logs' modelV2, cameraOdometry and liveLocationKalman are the truth.",
+                  [&program, flags] { return synth(program, *flags); });
+  command->add_option("--out", flags->out, "folder that gets the segments' folders")->type_name("DIR")->required();
+  command->add_option("--seconds", options.seconds, "length; a segment is a minute")->type_name("S");
+  command->add_option("--seed", options.seed, "the same seed, the same route")->type_name("N");
+  command->add_option("--routes", flags->routes, "how many, of this seed and those after it")->type_name("N");
+  command->add_option("--device", options.device, "whose cameras: tici, tizi, mici, neo")->type_name("NAME");
+  command->add_option("--road", flags->road, "any, highway, rural, city")->type_name("KIND");
+  command->add_option("--light", flags->light, "any, day, overcast, dusk, night")->type_name("KIND");
+  command->add_flag("--wet", flags->wet, "a wet road");
+  command->add_flag("--dry", flags->dry, "a dry road");
+  command->add_flag("--keep-left", options.keep_left, "traffic keeps left");
+  command->add_flag("--no-traffic", flags->no_traffic, "nobody else on the road");
+  command->add_flag("--no-wide", flags->no_wide, "no ecamera.hevc");
+  command->add_flag("--qcamera-only", flags->qcamera_only, "of the videos only the small one: quick");
+  command->add_flag("--no-video", flags->no_video, "logs only");
+  command->add_flag("--no-rlog", flags->no_rlog, "of the logs only the decimated one");
+  command->add_option("--first-segment", options.first_segment, "the number of the first segment")->type_name("N");
+  command->add_option("--quality", options.quality, "rate factor of the full videos: smaller is better and larger")
+      ->type_name("N")
+      ->check(CLI::Range(1, 51));
+  command->add_option("--threads", options.threads, "threads, 0: as many as there are processors")->type_name("N");
+  add_report_flags(program, *command);
+}
+
+}  // namespace sparkpilot::cli
