@@ -76,8 +76,7 @@ void add_graph_flags(CLI::App& command, RunFlags& flags) {
            "their texts)");
 }
 
-void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
-  add_graph_flags(command, flags);
+void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
   command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
   command
       .add_option("--precision", flags.precision,
@@ -91,8 +90,13 @@ void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
                            : "a number; 0 or auto: every processor")
       ->type_name("N");
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")->type_name("LIST");
-  command.add_option("--seed", flags.seed, "seed of the random inputs")->type_name("N");
   command.add_flag("-v,--verbose", program.verbose, "say on stderr what each pass changed");
+}
+
+void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
+  add_graph_flags(command, flags);
+  add_engine_flags(program, command, flags);
+  command.add_option("--seed", flags.seed, "seed of the random inputs")->type_name("N");
 }
 
 SessionOptions session_options(const Program& program, const RunFlags& flags) {

@@ -42,8 +42,9 @@ struct RunFlags {
   std::vector<std::string> dims, outputs;
   uint64_t seed = 1;
 };
-void add_graph_flags(CLI::App& command, RunFlags& flags);  // --dim and --output only
-void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);
+void add_graph_flags(CLI::App& command, RunFlags& flags);                     // --dim and --output only
+void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags);  // device, precision, threads, passes
+void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);     // both, and the seed
 // The session options those flags stand for; threads apart, which `auto` leaves open. Fails (user) on a bad value.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
 // Fails (user) where `threads` is negative or far more than there are processors: a slip that would take hours.
@@ -75,6 +76,7 @@ void add_run(Program& program, CLI::App& app);
 void add_bench(Program& program, CLI::App& app);
 void add_zoo(Program& program, CLI::App& app);
 void add_ops(Program& program, CLI::App& app);
+void add_drive(Program& program, CLI::App& app);
 void add_version(Program& program, CLI::App& app);
 
 }  // namespace sparkpilot::cli

@@ -5,8 +5,24 @@
 #include <thread>
 
 #include "base/file.h"
+#include "cli/terminal.h"
 
 namespace sparkpilot::cli {
+namespace {
+
+std::atomic<bool> graceful{false}, stop_requested{false};
+
+void end_by(int signal) {
+  AtomicFile::abandon_all();
+  std::signal(signal, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  std::raise(signal);
+}
+
+}  // namespace
 
 void clean_up_when_interrupted() {
   sigset_t signals;
@@ -21,15 +37,20 @@ void clean_up_when_interrupted() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals] {
     int signal = 0;
-    if (sigwait(&signals, &signal) != 0) return;
-    AtomicFile::abandon_all();
-    std::signal(signal, SIG_DFL);
-    sigset_t one;
-    sigemptyset(&one);
-    sigaddset(&one, signal);
-    pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
-    std::raise(signal);
+    while (sigwait(&signals, &signal) == 0) {
+      if (!graceful || stop_requested.exchange(true)) return end_by(signal);
+      note("stopping: the files are finished first; once more ends at once");
+    }
   }).detach();
 }
+
+StopOnInterrupt::StopOnInterrupt() {
+  stop_requested = false;
+  graceful = true;
+}
+
+StopOnInterrupt::~StopOnInterrupt() { graceful = false; }
+
+const std::atomic<bool>& StopOnInterrupt::requested() const { return stop_requested; }
 
 }  // namespace sparkpilot::cli

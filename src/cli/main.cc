@@ -32,6 +32,7 @@ void add_commands(Program& program, CLI::App& app) {
   add_run(program, app);
   add_bench(program, app);
   add_zoo(program, app);
+  add_drive(program, app);
   add_ops(program, app);
   add_version(program, app);
 }

@@ -72,9 +72,7 @@ Network::Network(const std::filesystem::path& file, const SessionOptions& option
     const View view = session_.input(input.name);
     std::memset(view.data, 0, static_cast<size_t>(view.bytes()));
   }
-  const TensorInfo& output = session_.outputs().at(0);
-  if (!output.shape) fail("{}: output {} has no fixed shape", file_, output.name);
-  parser_.emplace(slices_, output.shape->elements(), file_);
+  parser_.emplace(slices_, std::ssize(run()), file_);  // the first run also touches every page that later ones use
 }
 
 const TensorInfo* Network::find(std::initializer_list<const char*> names) const {

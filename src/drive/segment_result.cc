@@ -44,6 +44,7 @@ constexpr Column kColumns[] = {
     plain<&F::index>("index"),
     plain<&F::time>("time_s"),
     plain<&F::valid>("valid"),
+    plain<&F::model>("model"),
     plain<&F::vision_ms>("vision_ms"),
     plain<&F::policy_ms>("policy_ms"),
     plain<&F::late_ms>("late_ms"),

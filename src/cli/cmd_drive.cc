@@ -1,0 +1,208 @@
+// sparkpilot drive: a recorded route through the driving models.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/parallel.h"
+#include "base/statistics.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "comm/comm.h"
+#include "drive/drive.h"
+#include "drive/report.h"
+#include "hw/cpu.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using drive::DriveOptions;
+
+struct Flags {
+  std::string route, models, vision, policy, supercombo, out, data, dump, sampling;
+  bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
+       qcamera = false;
+  int64_t overlay_width = 964, limit = 0;
+  double focal_length = 0;
+  RunFlags run;
+};
+
+drive::ModelFiles model_files(const Flags& flags) {
+  const int ways = !flags.models.empty() + !flags.supercombo.empty() + (!flags.vision.empty() || !flags.policy.empty());
+  if (flags.from_log) {
+    if (ways > 0) fail("--from-log draws what was recorded, without a model: leave --models and its like away");
+    return {};
+  }
+  if (ways != 1 || flags.vision.empty() != flags.policy.empty()) {
+    fail("expected one of --models DIR, --supercombo FILE, --vision FILE with --policy FILE, or --from-log");
+  }
+  if (!flags.models.empty()) return drive::find_models(flags.models);
+  drive::ModelFiles files;
+  files.vision = flags.vision;
+  files.policy = flags.policy;
+  files.supercombo = flags.supercombo;
+  return files;
+}
+
+DriveOptions drive_options(const Program& program, const Flags& flags, const Comm& comm) {
+  DriveOptions options;
+  options.models = model_files(flags);
+  options.session = session_options(program, flags.run);
+  options.threads = thread_flag(flags.run).value_or(0);
+  if (options.threads == 0) options.threads = std::max(1, available_processors() / comm.size());
+  options.out = flags.out;
+  options.resume = flags.resume;
+  options.overlay = !flags.no_overlay;
+  options.overlay_width = static_cast<int>(flags.overlay_width);
+  options.wide = !flags.no_wide;
+  options.qcamera = flags.qcamera;
+  options.realtime = flags.realtime;
+  options.raw = flags.raw;
+  options.dump = flags.dump;
+  options.limit = flags.limit;
+  if (flags.sampling == "bilinear") options.sampling = drive::Sampling::bilinear;
+  if (flags.sampling == "nearest") options.sampling = drive::Sampling::nearest;
+  if (flags.focal_length > 0) options.focal_length = flags.focal_length;
+  options.rank = comm.rank();
+  options.ranks = comm.size();
+  return options;
+}
+
+void check(const Flags& flags) {
+  if (flags.out.empty()) fail("--out DIR is expected: where the logs, videos and the summary go");
+  expect_at_least("--limit", flags.limit, 0);
+  if (flags.overlay_width < 128 || flags.overlay_width > 8192)
+    fail("--overlay-width {}: expected 128 to 8192", flags.overlay_width);
+  if (flags.focal_length < 0) fail("--focal-length {}: expected pixels above 0", flags.focal_length);
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+void report_text(const drive::RunReport& report, const std::string& comparison) {
+  const drive::RunTotals t = drive::totals_of(report.result);
+  Table table({"segment", "frames", "lost", "seconds", "state"});
+  for (const auto& s : report.result.segments) {
+    table.add({s.name, std::to_string(s.frames.size()), std::to_string(s.dropped), fmt::format("{:.1f}", s.seconds),
+               s.complete ? "whole" : "stopped"});
+  }
+  print(table.str());
+  const std::vector<double> ms = drive::latencies(report.result.segments);
+  print(fmt::format("{} frames, {:.1f} a second ({:.1f} times real time)\n", t.frames, t.frames_per_second,
+                    t.frames_per_second / 20));
+  if (!ms.empty()) {
+    const Statistics s = summarize(ms);
+    print(fmt::format("model: {} ms a frame at the median, {} ms at 99 %; {}\n", human_ms(s.p50), human_ms(s.p99),
+                      report.result.contract));
+  }
+  print(fmt::format("stages, ms a frame: decode {:.2f} road, {:.2f} wide; networks {:.2f}; write and draw {:.2f}\n",
+                    t.stages.decode_road_ms, t.stages.decode_wide_ms, t.stages.infer_ms, t.stages.write_ms));
+  if (report.realtime) print(fmt::format("late frames: {}\n", t.late));
+  if (t.recorded_models > 0)
+    print(fmt::format("recorded models: {}, {} of them with a frame in the video\n", t.recorded_models,
+                      t.recorded_drawn));
+  for (const bool recorded : {false, true}) {
+    for (const drive::HorizonFit& f : drive::fit_of(report.result.segments, recorded)) {
+      if (f.count == 0) continue;
+      print(fmt::format("{} error {:.0f} s ahead: {:.2f} m, heading {:.2f} deg ({} frames)\n",
+                        recorded ? "recorded plan's" : "plan's", f.horizon, f.mean, f.heading, f.count));
+    }
+  }
+  print(comparison);
+  print(fmt::format("summary: {}\n", (fs::path(report.out) / "summary.html").string()));
+}
+
+int run(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  if (flags.route.empty()) fail("a route is expected: a folder, or a name such as dongle|2023-07-27--13-01-19");
+  check(flags);
+  Comm comm;
+  const StopOnInterrupt stop;
+  const drive::Route route = drive::find_route(flags.route, {.data = flags.data});
+  DriveOptions options = drive_options(program, flags, comm);
+  options.stop = &stop.requested();
+  if (!program.quiet) options.note = [](const std::string& text) { note(text); };
+  if (!options.models.note.empty() && options.note) options.note(options.models.note);
+
+  drive::RunReport report;
+  {
+    Progress progress(!program.quiet && comm.rank() == 0, route.name);
+    options.progress = [&](const drive::DriveProgress& p) {
+      progress.what(fmt::format("{} {} of {}, {:.0f} a second, {} left", p.segment, p.frame, p.frames,
+                                p.frames_per_second, time_text(p.seconds_left)));
+      progress.at(static_cast<double>(p.frame) / static_cast<double>(std::max<int64_t>(p.frames, 1)));
+    };
+    report.result = drive::drive_route(route, options);
+  }
+  const bool stopped = comm.max(report.result.stopped ? 1 : 0) != 0;
+  comm.barrier();
+  if (comm.rank() == 0) {
+    if (comm.size() > 1) report.result.segments = drive::collect_segments(route, options.out);
+    report.result.stopped = stopped;
+    report.route = route.name;
+    report.out = flags.out;
+    report.device = "cpu";
+    report.precision = options.models.vision.empty() && options.models.supercombo.empty()
+                           ? "none"
+                           : std::string(name(options.session.passes.precision));
+    const CpuFeatures& cpu = cpu_features();
+    report.machine = fmt::format("{}, {} processors", cpu.model.empty() ? "unknown processor" : cpu.model, cpu.logical);
+    report.version = SPARKPILOT_VERSION;
+    report.processes = comm.size();
+    report.realtime = flags.realtime;
+    report.notes = route.notes;
+    drive::write_report(report);
+    if (program.json) print_json(drive::summary_json(report));
+    else report_text(report, "");
+  }
+  return stopped ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void add_drive(Program& program, CLI::App& app) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      add_command(program, app, "drive", "run a recorded route through the driving models",
+                  "  sparkpilot drive 'a2a0ccea32023010|2023-07-27--13-01-19' --models models --out out/drive\n"
+                  "  sparkpilot drive route/ --vision driving_vision.onnx --policy driving_policy.onnx --out out/drive "
+                  "--precision bf16\n"
+                  "  sparkpilot drive route/ --from-log --out out/recorded\n"
+                  "  mpirun -np 3 sparkpilot drive route/ --models models --out out/drive\n"
+                  "Ctrl-C finishes the files that are open; --resume goes on at the first unfinished segment.",
+                  [&program, flags] { return run(program, *flags); });
+  command->add_option("route", flags->route, "folder, segment, or name (dongle|log, dongle/log/2:6)")
+      ->type_name("ROUTE");
+  command->add_option("--models", flags->models, "folder with openpilot's models")->type_name("DIR");
+  command->add_option("--vision", flags->vision, "vision network, with --policy")->type_name("FILE");
+  command->add_option("--policy", flags->policy, "policy network, with --vision")->type_name("FILE");
+  command->add_option("--supercombo", flags->supercombo, "vision and policy in one network")->type_name("FILE");
+  command->add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
+  command->add_option("-o,--out", flags->out, "where logs, videos and the summary go")->type_name("DIR");
+  command->add_option("--data", flags->data, "folder that routes are looked up in by name")->type_name("DIR");
+  command->add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");
+  command->add_flag("--realtime", flags->realtime, "frames at 20 a second, late ones are counted");
+  command->add_flag("--no-overlay", flags->no_overlay, "no overlay.mp4 and no pictures");
+  command->add_option("--overlay-width", flags->overlay_width, "pixels across the overlay")->type_name("N");
+  command->add_flag("--no-wide", flags->no_wide, "the road camera stands in for the wide one");
+  command->add_flag("--qcamera", flags->qcamera, "drive qcamera.ts, also where fcamera.hevc is there");
+  command->add_option("--sampling", flags->sampling, "of the frames, instead of the era's own")
+      ->check(CLI::IsMember({"bilinear", "nearest"}))
+      ->type_name("HOW");
+  command
+      ->add_option("--focal-length", flags->focal_length, "of the road camera, in pixels, where the log does not tell")
+      ->type_name("PX");
+  command->add_option("--limit", flags->limit, "only the first N frames of each segment")->type_name("N");
+  command->add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
+  command->add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy")->type_name("DIR");
+  add_engine_flags(program, *command, flags->run);
+  add_report_flags(program, *command);
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,68 @@
+#include "comm/comm.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/mpi_module.h"
+
+namespace sparkpilot {
+namespace fs = std::filesystem;
+namespace {
+
+// Beside the program, as it is built, and where it is installed.
+std::vector<fs::path> module_places() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  const char* name = "libsparkpilot_mpi.so";
+  return {folder / name, folder / "../lib/sparkpilot" / name};
+}
+
+}  // namespace
+
+struct Comm::Mpi {
+  void* library = nullptr;
+  SparkpilotMpi calls{};
+};
+
+std::string launcher_variable() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    if (const char* value = std::getenv(name)) return std::string(name) + "=" + value;
+  }
+  return {};
+}
+
+Comm::Comm() {
+  const std::string launcher = launcher_variable();
+  if (launcher.empty()) return;
+  auto mpi = std::make_unique<Mpi>();
+  std::string why = "it was built without MPI";
+  for (const fs::path& place : module_places()) {
+    if (!fs::exists(place)) continue;
+    // MPI looks for its own parts among the symbols of the whole process.
+    mpi->library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (mpi->library != nullptr) break;
+    why = ::dlerror();
+  }
+  if (mpi->library == nullptr) fail("started by a launcher ({}), but {}", launcher, why);
+  auto* entry = reinterpret_cast<SparkpilotMpi (*)()>(::dlsym(mpi->library, "sparkpilot_mpi"));
+  if (entry == nullptr) fail("started by a launcher ({}), but its MPI module is of another version", launcher);
+  mpi->calls = entry();
+  mpi->calls.join(&rank_, &size_);
+  mpi_ = std::move(mpi);
+}
+
+Comm::~Comm() {
+  if (mpi_) mpi_->calls.leave();  // the library stays: MPI cannot be unloaded
+}
+
+void Comm::barrier() {
+  if (mpi_) mpi_->calls.barrier();
+}
+
+int Comm::max(int value) { return mpi_ ? mpi_->calls.max(value) : value; }
+
+}  // namespace sparkpilot

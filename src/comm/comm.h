@@ -1,0 +1,36 @@
+// Several processes of one run, started by a launcher such as mpirun. MPI is loaded only then: alone, a process is rank
+// 0 of 1 and no library is looked for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace sparkpilot {
+
+class Comm {
+ public:
+  // Joins the launcher's other processes where one started this process. Fails (user) where it did and this build has
+  // no MPI, as each process would then do all the work. Once a process, before other threads start.
+  Comm();
+  // Leaves: waits for the others, as MPI does.
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  // Waits until every process is here.
+  void barrier();
+  // The greatest of what the processes give.
+  int max(int value);
+
+ private:
+  struct Mpi;
+  std::unique_ptr<Mpi> mpi_;
+  int rank_ = 0, size_ = 1;
+};
+
+// The variable that says how many processes a launcher started ("OMPI_COMM_WORLD_SIZE=3"); empty without one.
+std::string launcher_variable();
+
+}  // namespace sparkpilot

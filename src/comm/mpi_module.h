@@ -1,0 +1,13 @@
+// What the module sparkpilot_mpi offers; the only code that is linked with MPI. A C interface, as it is looked up by
+// name.
+#pragma once
+
+extern "C" {
+struct SparkpilotMpi {
+  void (*join)(int* rank, int* size);
+  void (*leave)();
+  void (*barrier)();
+  int (*max)(int value);
+};
+SparkpilotMpi sparkpilot_mpi();
+}

@@ -1,0 +1,228 @@
+#include "drive/drive.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parallel.h"
+#include "drive/log/timeline.h"
+#include "drive/segment_run.h"
+
+namespace sparkpilot::drive {
+namespace fs = std::filesystem;
+namespace {
+
+// Frames of the segment before that bring the model's state to where it would be: 5 s of features and desires, 10 s of
+// the confidence's looks, and a few for the filters of the action.
+constexpr int64_t kWarmUp = 230;
+constexpr double kSegmentSeconds = 60;
+
+// FNV-1a over a file: tells two models of one name apart.
+uint64_t fingerprint(const fs::path& path) {
+  const InputFile file(path);
+  uint64_t hash = 0xcbf29ce484222325U;
+  std::vector<std::byte> buffer(1 << 20);
+  for (int64_t at = 0; at < file.size();) {
+    const auto count = static_cast<size_t>(std::min<int64_t>(std::ssize(buffer), file.size() - at));
+    file.read_at(at, {buffer.data(), count});
+    for (size_t i = 0; i < count; ++i) hash = (hash ^ static_cast<uint64_t>(buffer[i])) * 0x100000001b3U;
+    at += static_cast<int64_t>(count);
+  }
+  return hash;
+}
+
+bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !files.vision.empty(); }
+
+// Everything that changes what comes out; segments of one text are of one run.
+std::string run_text(const Route& route, const DriveOptions& options) {
+  std::string text = fmt::format("route {}", route.name);
+  if (!has_models(options.models)) text += ", recorded models only";
+  for (const fs::path& file : {options.models.supercombo, options.models.vision, options.models.policy}) {
+    if (!file.empty()) text += fmt::format(", {} {:016x}", file.filename().string(), fingerprint(file));
+  }
+  text += fmt::format(", precision {}, device {}", static_cast<int>(options.session.passes.precision),
+                      options.session.device);
+  if (options.sampling) text += *options.sampling == Sampling::nearest ? ", nearest" : ", bilinear";
+  if (options.focal_length) text += fmt::format(", focal length {}", *options.focal_length);
+  text += fmt::format("{}{}{}", options.wide ? "" : ", no wide camera", options.qcamera ? ", qcamera" : "",
+                      options.raw ? ", raw" : "");
+  text += options.overlay ? fmt::format(", overlay {}", options.overlay_width) : ", no overlay";
+  if (options.limit > 0) text += fmt::format(", first {} frames", options.limit);
+  return text;
+}
+
+class Driver {
+ public:
+  Driver(const Route& route, const DriveOptions& options) : route_(route), options_(options) {
+    run_ = run_text(route, options);
+    const bool wide = options.wide && std::any_of(route.segments.begin(), route.segments.end(),
+                                                  [](const Segment& s) { return !s.wide_video.empty(); });
+    shares_ = share_threads(options.threads > 0 ? options.threads : available_processors(), wide, options.overlay);
+    for (size_t i = 0; i < route.segments.size(); ++i) {
+      if (static_cast<int>(i) % options.ranks == options.rank) mine_.push_back(i);
+    }
+    take_what_is_done();
+    result_.shares = shares_;
+    if (has_models(options.models)) {
+      SessionOptions session = options.session;
+      session.threads = shares_.infer;
+      model_.emplace(options.models, session);
+      result_.networks = model_->networks();
+      result_.contract = model_->contract().describe();
+    }
+  }
+
+  DriveResult go() {
+    std::string trouble;
+    const int64_t start = now_ns();
+    for (const size_t i : mine_) {
+      if (done_.contains(i)) {
+        result_.segments.push_back(std::move(done_.at(i)));
+        driven_before_.reset();
+        continue;
+      }
+      if (stopped()) break;
+      try {
+        drive(i);
+      } catch (const CannotDrive& error) {
+        trouble = error.what();
+        note(trouble + "; the segment is left out");
+        driven_before_.reset();
+      }
+    }
+    result_.stopped = stopped();
+    result_.seconds = static_cast<double>(now_ns() - start) * 1e-9;
+    if (result_.segments.empty() && !result_.stopped && !mine_.empty() && !trouble.empty()) fail("{}", trouble);
+    return std::move(result_);
+  }
+
+ private:
+  bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
+  void note(const std::string& text) const {
+    if (options_.note) options_.note(text);
+  }
+  fs::path folder_of(size_t i) const { return options_.out / segment_folder(route_, route_.segments[i]); }
+
+  void take_what_is_done() {
+    todo_ = std::ssize(mine_);
+    if (!options_.resume) return;
+    for (const size_t i : mine_) {
+      const fs::path file = folder_of(i) / "segment.json";
+      if (!fs::exists(file)) continue;
+      SegmentResult result = segment_result_from(read_file(file), file);
+      if (!result.complete) continue;
+      if (result.run != run_) {
+        fail("{}: was made by another run ({}), this one is: {}", file.string(), result.run, run_);
+      }
+      done_.emplace(i, std::move(result));
+      --todo_;
+    }
+  }
+
+  Timeline timeline_of(const Segment& segment) const {
+    const fs::path& log = route_.log(segment);
+    if (log.empty()) {
+      note(fmt::format("{}: no log: no calibration, speed or recorded model", segment.folder.string()));
+      return {};
+    }
+    try {
+      return read_timeline(log);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::user) throw;
+      throw CannotDrive(ErrorKind::user, error.what());
+    }
+  }
+
+  // The state as it is at the end of the segment before, where that was not driven just now.
+  void warm_up(size_t i, Carry& carry) {
+    model_->reset();
+    carry = {};
+    if (i == 0 || route_.segments[i - 1].number + 1 != route_.segments[i].number) return;
+    const Segment& before = route_.segments[i - 1];
+    if (before.road_video.empty() && before.qcamera.empty()) return;
+    try {
+      const Timeline timeline = timeline_of(before);
+      const auto& index = timeline.road.empty() ? timeline.qroad : timeline.road;
+      if (index.empty()) return;
+      DriveOptions quiet = options_;
+      quiet.limit = 0;
+      quiet.realtime = false;
+      const int64_t first = std::max<int64_t>(0, int64_t{index.back().index} + 1 - kWarmUp);
+      SegmentJob job{&route_, &before, &timeline, &quiet, &*model_, shares_, {}, first};
+      run_segment(job, carry);
+    } catch (const CannotDrive& error) {
+      note(fmt::format("{}: cannot be used to prepare the next segment", error.what()));
+      model_->reset();
+      carry = {};
+    }
+  }
+
+  void drive(size_t i) {
+    const Segment& segment = route_.segments[i];
+    const Timeline timeline = timeline_of(segment);
+    if (model_ && driven_before_ != i - 1) warm_up(i, carry_);
+    const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
+    const auto& index = timeline.road.empty() ? timeline.qroad : timeline.road;
+    const double first = index.empty() ? 0 : static_cast<double>(index.front().timestamp_eof) * 1e-9;
+    SegmentJob job{&route_, &segment,     &timeline, &options_,    model_ ? &*model_ : nullptr,
+                   shares_, folder_of(i), 0,         first - since};
+    const int64_t start = now_ns(), frames_before = frames_;
+    job.progress = [&](int64_t done) { tell(segment, frames_before + done, start, done); };
+    SegmentResult result = run_segment(job, carry_);
+    result.name = segment_folder(route_, segment);
+    result.run = run_;
+    result.log = route_.log(segment).string();
+    write_result(result, job.folder);
+    frames_ += std::ssize(result.frames);
+    driven_before_ = i;
+    result_.segments.push_back(std::move(result));
+  }
+
+  static void write_result(const SegmentResult& result, const fs::path& folder) {
+    AtomicFile file(folder / "segment.json");
+    file.write(to_json(result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    file.write("\n");
+    file.commit();
+  }
+
+  void tell(const Segment& segment, int64_t frame, int64_t start, int64_t done) {
+    if (!options_.progress) return;
+    const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
+    DriveProgress progress{segment_folder(route_, segment), frame};
+    const int64_t each = options_.limit > 0 ? options_.limit : 1200;
+    progress.frames = std::max(frame, each * todo_);
+    progress.frames_per_second = static_cast<double>(done) / std::max(seconds, 1e-6);
+    progress.seconds_left = static_cast<double>(progress.frames - frame) / std::max(progress.frames_per_second, 1e-6);
+    options_.progress(progress);
+  }
+
+  const Route& route_;
+  const DriveOptions& options_;
+  std::string run_;
+  Shares shares_;
+  std::vector<size_t> mine_;
+  std::map<size_t, SegmentResult> done_;
+  int64_t todo_ = 0, frames_ = 0;
+  std::optional<DrivingModel> model_;
+  Carry carry_;
+  std::optional<size_t> driven_before_;
+  DriveResult result_;
+};
+
+}  // namespace
+
+std::string segment_folder(const Route& route, const Segment& segment) {
+  std::string log = route.name.substr(route.name.rfind('|') + 1);
+  for (char& c : log) {
+    if (c == '/' || static_cast<unsigned char>(c) < 0x20) c = '_';
+  }
+  return fmt::format("{}--{}", log.empty() ? "route" : log, segment.number);
+}
+
+DriveResult drive_route(const Route& route, const DriveOptions& options) { return Driver(route, options).go(); }
+
+}  // namespace sparkpilot::drive

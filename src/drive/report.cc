@@ -1,0 +1,186 @@
+#include "drive/report.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/statistics.h"
+
+namespace sparkpilot::drive {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json latency_json(const std::vector<double>& ms) {
+  const Statistics s = summarize(ms);
+  return {{"count", s.count}, {"mean_ms", s.mean}, {"p50_ms", s.p50},
+          {"p90_ms", s.p90},  {"p99_ms", s.p99},   {"max_ms", s.max}};
+}
+
+}  // namespace
+
+std::vector<double> latencies(const std::vector<SegmentResult>& segments) {
+  std::vector<double> ms;
+  for (const SegmentResult& segment : segments) {
+    for (const FrameResult& frame : segment.frames) {
+      if (frame.vision_ms > 0)
+        ms.push_back(static_cast<double>(frame.vision_ms) + static_cast<double>(frame.policy_ms));
+    }
+  }
+  return ms;
+}
+
+std::vector<HorizonFit> fit_of(const std::vector<SegmentResult>& segments, bool recorded) {
+  std::vector<HorizonFit> out;
+  for (size_t h = 0; h < kHorizons; ++h) {
+    std::vector<double> distance, along, across, heading;
+    for (const SegmentResult& segment : segments) {
+      for (const FrameResult& frame : segment.frames) {
+        const std::optional<PlanError>& error = (recorded ? frame.recorded_errors : frame.errors)[h];
+        if (!error) continue;
+        distance.push_back(static_cast<double>(error->distance()));
+        along.push_back(static_cast<double>(error->along));
+        across.push_back(static_cast<double>(error->across));
+        heading.push_back(std::fabs(static_cast<double>(error->heading_deg)));
+      }
+    }
+    const Statistics d = summarize(distance);
+    out.push_back({kHorizonSeconds[h], d.count, d.mean, d.p50, d.p90, summarize(along).mean, summarize(across).mean,
+                   summarize(heading).mean});
+  }
+  return out;
+}
+
+RunTotals totals_of(const DriveResult& result) {
+  RunTotals t;
+  double decode_road = 0, decode_wide = 0, infer = 0, write = 0;
+  for (const SegmentResult& segment : result.segments) {
+    const auto frames = static_cast<double>(segment.frames.size());
+    t.frames += std::ssize(segment.frames);
+    t.segment_seconds += segment.seconds;
+    t.dropped += segment.dropped;
+    t.recorded_models += segment.recorded_models;
+    t.recorded_drawn += segment.recorded_drawn;
+    t.complete = t.complete && segment.complete;
+    for (const FrameResult& frame : segment.frames) t.late += frame.late_ms > 0;
+    decode_road += frames * segment.stages.decode_road_ms;
+    decode_wide += frames * segment.stages.decode_wide_ms;
+    infer += frames * segment.stages.infer_ms;
+    write += frames * segment.stages.write_ms;
+  }
+  const double frames = std::max<double>(1, static_cast<double>(t.frames));
+  t.stages = {decode_road / frames, decode_wide / frames, infer / frames, write / frames};
+  t.frames_per_second = t.segment_seconds > 0 ? static_cast<double>(t.frames) / t.segment_seconds : 0;
+  return t;
+}
+
+namespace {
+
+Json fit_json(const std::vector<HorizonFit>& fit) {
+  Json out = Json::array();
+  for (const HorizonFit& f : fit) {
+    if (f.count == 0) continue;
+    out.push_back({{"horizon_s", f.horizon},
+                   {"count", f.count},
+                   {"mean_m", f.mean},
+                   {"p50_m", f.p50},
+                   {"p90_m", f.p90},
+                   {"along_m", f.along},
+                   {"across_m", f.across},
+                   {"heading_deg", f.heading}});
+  }
+  return out;
+}
+
+Json segments_json(const std::vector<SegmentResult>& segments) {
+  Json out = Json::array();
+  for (const SegmentResult& segment : segments) {
+    Json cameras = Json::array();
+    for (const CameraResult& c : segment.cameras) {
+      cameras.push_back({{"name", c.name},
+                         {"file", c.file},
+                         {"width", c.width},
+                         {"height", c.height},
+                         {"indexed", c.indexed},
+                         {"decoded", c.decoded},
+                         {"undecodable", c.undecodable}});
+    }
+    out.push_back({{"name", segment.name},
+                   {"log", segment.log},
+                   {"complete", segment.complete},
+                   {"frames", segment.frames.size()},
+                   {"frames_dropped", segment.dropped},
+                   {"seconds", segment.seconds},
+                   {"cameras", cameras},
+                   {"notes", segment.notes}});
+  }
+  return out;
+}
+
+}  // namespace
+
+Json summary_json(const RunReport& report) {
+  const DriveResult& result = report.result;
+  const RunTotals t = totals_of(result);
+  Json networks = Json::array();
+  for (const auto& n : result.networks)
+    networks.push_back({{"role", n.role}, {"file", n.file}, {"checkpoint", n.checkpoint}});
+  Json out = {
+      {"route", report.route},
+      {"out", report.out},
+      {"sparkpilot", report.version},
+      {"machine", report.machine},
+      {"networks", networks},
+      {"contract", result.contract},
+      {"precision", report.precision},
+      {"device", report.device},
+      {"processes", report.processes},
+      {"threads", {{"decode", result.shares.decode}, {"infer", result.shares.infer}, {"encode", result.shares.encode}}},
+      {"complete", t.complete && !result.stopped},
+      {"frames", t.frames},
+      {"frames_dropped", t.dropped},
+      {"frames_per_second", t.frames_per_second},
+      {"realtime_factor", t.frames_per_second / 20},
+      {"seconds", result.seconds},
+      {"late_frames", report.realtime ? Json(t.late) : Json()},
+      {"latency", latency_json(latencies(result.segments))},
+      {"stages",
+       {{"decode_road_ms", t.stages.decode_road_ms},
+        {"decode_wide_ms", t.stages.decode_wide_ms},
+        {"infer_ms", t.stages.infer_ms},
+        {"write_ms", t.stages.write_ms}}},
+      {"recorded_models", t.recorded_models},
+      {"recorded_drawn", t.recorded_drawn},
+      {"plan_error", fit_json(fit_of(result.segments, false))},
+      {"recorded_plan_error", fit_json(fit_of(result.segments, true))},
+      {"notes", report.notes},
+      {"segments", segments_json(result.segments)}};
+  if (report.comparison != nullptr) out["comparison"] = *report.comparison;
+  return out;
+}
+
+void write_report(const RunReport& report) {
+  const auto write = [&](const char* name, const std::string& text) {
+    AtomicFile file(fs::path(report.out) / name);
+    file.write(text);
+    file.commit();
+  };
+  make_folders(report.out);
+  write("summary.json", summary_json(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write("summary.html", summary_html(report));
+}
+
+std::vector<SegmentResult> collect_segments(const Route& route, const fs::path& out) {
+  std::vector<SegmentResult> segments;
+  for (const Segment& segment : route.segments) {
+    const fs::path file = out / segment_folder(route, segment) / "segment.json";
+    if (fs::exists(file)) segments.push_back(segment_result_from(read_file(file), file));
+  }
+  return segments;
+}
+
+}  // namespace sparkpilot::drive

@@ -1,0 +1,53 @@
+// What a run says of itself: summary.json for programs, summary.html for people.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "drive/drive.h"
+
+namespace sparkpilot::drive {
+
+struct RunReport {
+  std::string route, out;
+  std::string device, precision, machine, version;
+  DriveResult result;  // all processes' segments, by number
+  int processes = 1;
+  bool realtime = false;
+  std::vector<std::string> notes;                // of the route
+  nlohmann::ordered_json* comparison = nullptr;  // with a reference, as model_compare gives it; may be null
+};
+
+// The plan against the driven path over all frames, at one time ahead; no number means anything where count is 0.
+struct HorizonFit {
+  double horizon = 0;  // s
+  int64_t count = 0;
+  double mean = 0, p50 = 0, p90 = 0;  // of the distance, m
+  double along = 0, across = 0;       // mean, with sign, m
+  double heading = 0;                 // mean size, degrees
+};
+std::vector<HorizonFit> fit_of(const std::vector<SegmentResult>& segments, bool recorded);
+
+struct RunTotals {
+  int64_t frames = 0, dropped = 0, late = 0, recorded_models = 0, recorded_drawn = 0;
+  double segment_seconds = 0, frames_per_second = 0;  // of the pipelines, all processes' added up
+  StageTimes stages;
+  bool complete = true;
+};
+RunTotals totals_of(const DriveResult& result);
+
+// Milliseconds of the networks, a value a frame.
+std::vector<double> latencies(const std::vector<SegmentResult>& segments);
+
+nlohmann::ordered_json summary_json(const RunReport& report);
+std::string summary_html(const RunReport& report);
+
+// Writes both into the run's folder.
+void write_report(const RunReport& report);
+
+// The segments of a run from its folders' segment.json, for processes that worked side by side.
+std::vector<SegmentResult> collect_segments(const Route& route, const std::filesystem::path& out);
+
+}  // namespace sparkpilot::drive

@@ -1,0 +1,225 @@
+#include "drive/segment_output.h"
+
+#include <capnp/message.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "drive/draw/overlay.h"
+#include "drive/log/writer.h"
+#include "drive/queue.h"
+#include "drive/video/jpeg.h"
+#include "drive/video/writer.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+constexpr size_t kDepth = 4;      // frames that wait
+constexpr int64_t kPictures = 4;  // key frames a segment
+constexpr int kJpegQuality = 5;
+// In a decimated log a recorded model stands for the frames behind it for this long.
+constexpr uint64_t kHoldNs = 2'000'000'000;
+
+int even(double value) { return 2 * static_cast<int>(std::lround(value / 2)); }
+
+template <typename T>
+T item(const std::vector<T>& list, size_t i) {
+  return i < list.size() ? list[i] : T{};
+}
+
+}  // namespace
+
+struct SegmentOutput::Impl {
+  Impl(const SegmentJob& j, const Camera& camera, CameraStream& stream, ModelPublisher& messages)
+      : job(j), road(stream), publisher(messages), queue(kDepth) {
+    const DriveOptions& options = *job.options;
+    if (!job.folder.empty()) {
+      make_folders(job.folder);
+      if (job.model != nullptr) log.emplace(job.folder / "rlog.zst");
+      if (options.overlay) open_overlay(camera);
+    }
+    intrinsics = camera.intrinsics();
+    frames_expected = std::ssize(job.timeline->road);
+    thread = std::thread([this] {
+      try {
+        while (std::optional<OutputFrame> frame = queue.take()) take(std::move(*frame));
+      } catch (...) {
+        queue.fail(std::current_exception());
+      }
+    });
+  }
+
+  ~Impl() {
+    queue.stop();
+    if (thread.joinable()) thread.join();
+  }
+
+  void open_overlay(const Camera& camera) {
+    const int width = even(job.options->overlay_width);
+    const int height = even(static_cast<double>(camera.height) * width / camera.width);
+    overlay.emplace(OverlayOptions{.width = width, .height = height});
+    video.emplace(job.folder / "overlay.mp4",
+                  VideoOptions{.width = width, .height = height, .threads = job.shares.encode});
+  }
+
+  void take(OutputFrame in) {
+    const int64_t start = now_ns();
+    std::optional<ModelRecord> ours;
+    if (in.outputs) ours = write_messages(in);
+    const ModelRecord* recorded = recorded_at(in.frame.mark);
+    if (!job.folder.empty()) {
+      add_result(in, ours ? &*ours : nullptr, recorded);
+      if (overlay) draw(in, ours ? &*ours : nullptr, recorded);
+      if (ours) records.push_back(std::move(*ours));
+    }
+    road.recycle(std::move(in.frame));
+    busy_ns += now_ns() - start;
+  }
+
+  ModelRecord write_messages(const OutputFrame& in) {
+    const IndexedFrame& mark = in.frame.mark;
+    const FrameMark frame{mark.frame_id, in.frame_id_extra, mark.timestamp_eof, in.valid};
+    const LaneChangeSample* change = job.timeline->lane_change.at(mark.timestamp_eof);
+    MessageExtras extras{.execution_seconds = (in.times.vision_ms + in.times.policy_ms) * 1e-3,
+                         .frame_drop_percent = in.frame_drop_percent,
+                         .raw = in.raw};
+    if (change != nullptr) {
+      extras.lane_change_state = change->state;
+      extras.lane_change_direction = change->direction;
+    }
+    capnp::MallocMessageBuilder model, odometry;
+    auto event = model.initRoot<cereal::Event>();
+    event.setLogMonoTime(mark.timestamp_eof);
+    publisher.fill_model(event, *in.outputs, in.action, frame, extras);
+    auto second = odometry.initRoot<cereal::Event>();
+    second.setLogMonoTime(mark.timestamp_eof);
+    fill_odometry(second, *in.outputs, frame);
+    if (log) {
+      log->write(model);
+      log->write(odometry);
+    }
+    return read_model(event.asReader());
+  }
+
+  // What openpilot recorded for this frame, or, in a decimated log, a little before it.
+  const ModelRecord* recorded_at(const IndexedFrame& mark) {
+    const std::vector<ModelRecord>& models = job.timeline->models;
+    const auto after = std::upper_bound(models.begin(), models.end(), mark.frame_id,
+                                        [](uint32_t id, const ModelRecord& model) { return id < model.frame_id; });
+    if (after == models.begin()) return nullptr;
+    const ModelRecord& model = *std::prev(after);
+    exact = model.frame_id == mark.frame_id;
+    if (exact) ++recorded_exact;
+    const bool held = mark.timestamp_eof >= model.timestamp_eof && mark.timestamp_eof - model.timestamp_eof <= kHoldNs;
+    return exact || held ? &model : nullptr;
+  }
+
+  void add_result(const OutputFrame& in, const ModelRecord* ours, const ModelRecord* recorded) {
+    FrameResult row;
+    row.frame_id = in.frame.mark.frame_id;
+    row.index = in.frame.mark.index;
+    row.time = static_cast<double>(in.frame.mark.timestamp_eof) * 1e-9;
+    row.valid = in.valid;
+    row.late_ms = static_cast<float>(in.late_ms);
+    row.vision_ms = static_cast<float>(in.times.vision_ms);
+    row.policy_ms = static_cast<float>(in.times.policy_ms);
+    if (const CarSample* car = job.timeline->car.at(in.frame.mark.timestamp_eof)) {
+      row.v_ego = car->v_ego;
+      row.driven_acceleration = car->a_ego;
+    }
+    const ModelRecord* shown = ours ? ours : exact ? recorded : nullptr;
+    row.model = shown != nullptr;
+    if (shown != nullptr) {
+      for (size_t i = 0; i < 4; ++i) row.lane_probs[i] = item(shown->lane_line_probs, i);
+      if (!shown->leads.empty()) {
+        row.lead_prob = shown->leads[0].prob;
+        row.lead_x = item(shown->leads[0].x, 0);
+      }
+      row.engaged_prob = shown->engaged_prob;
+    }
+    if (ours != nullptr && ours->action) {
+      row.curvature = ours->action->curvature;
+      row.acceleration = ours->action->acceleration;
+    }
+    if (recorded != nullptr && exact && recorded->action) {
+      row.recorded_curvature = recorded->action->curvature;
+      row.recorded_acceleration = recorded->action->acceleration;
+    }
+    rows.push_back(row);
+  }
+
+  void draw(const OutputFrame& in, const ModelRecord* ours, const ModelRecord* recorded) {
+    const IndexedFrame& mark = in.frame.mark;
+    OverlayFrame frame{.picture = in.frame.picture.view(), .intrinsics = intrinsics, .rpy = in.frame.rpy};
+    frame.ours = ours;
+    frame.recorded = recorded;
+    frame.frame_id = mark.frame_id;
+    frame.route_time = static_cast<double>(mark.timestamp_eof) * 1e-9 - job.route_start;
+    if (const CarSample* car = job.timeline->car.at(mark.timestamp_eof)) {
+      frame.v_ego = car->v_ego;
+      frame.steering_deg = car->steering_deg;
+    }
+    if (recorded != nullptr && !exact) {
+      frame.alert = fmt::format("recorded {:.2f} s before",
+                                static_cast<double>(mark.timestamp_eof - recorded->timestamp_eof) * 1e-9);
+    }
+    overlay->draw(frame, drawn);
+    video->write(drawn.view());
+    if (recorded != nullptr && exact) ++recorded_drawn;
+    const int64_t expected = std::max<int64_t>(frames_expected, 1);
+    if (std::ssize(pictures) < kPictures &&
+        video->frames() * kPictures >= expected * std::ssize(pictures) + kPictures) {
+      keep_picture(mark.index);
+    }
+  }
+
+  void keep_picture(uint32_t index) {
+    const std::string name = fmt::format("frame_{:05}.jpg", index);
+    const std::vector<uint8_t> jpeg = encode_jpeg(drawn.view(), kJpegQuality);
+    AtomicFile file(job.folder / name);
+    file.write(jpeg.data(), jpeg.size());
+    file.commit();
+    pictures.push_back(name);
+  }
+
+  void finish(SegmentResult& result) {
+    queue.close();
+    thread.join();
+    queue.take();  // throws what the thread threw
+    if (log) log->commit();
+    if (video) video->commit();
+    result.frames = std::move(rows);
+    result.pictures = std::move(pictures);
+    result.recorded_drawn = overlay ? recorded_drawn : recorded_exact;
+    const auto frames = static_cast<double>(std::max<size_t>(result.frames.size(), 1));
+    result.stages.write_ms = static_cast<double>(busy_ns) * 1e-6 / frames;
+  }
+
+  const SegmentJob& job;
+  CameraStream& road;
+  ModelPublisher& publisher;
+  std::optional<LogWriter> log;
+  std::optional<Overlay> overlay;
+  std::optional<VideoWriter> video;
+  Matrix3 intrinsics{};
+  YuvImage drawn;
+  std::vector<FrameResult> rows;
+  std::vector<ModelRecord> records;
+  std::vector<std::string> pictures;
+  bool exact = false;  // the recorded model is this very frame's
+  int64_t frames_expected = 0, recorded_exact = 0, recorded_drawn = 0, busy_ns = 0;
+  BoundedQueue<OutputFrame> queue;
+  std::thread thread;
+};
+
+SegmentOutput::SegmentOutput(const SegmentJob& job, const Camera& camera, CameraStream& road, ModelPublisher& publisher)
+    : impl_(new Impl(job, camera, road, publisher)) {}
+SegmentOutput::~SegmentOutput() = default;
+void SegmentOutput::put(OutputFrame frame) { impl_->queue.put(std::move(frame)); }
+void SegmentOutput::finish(SegmentResult& result) { impl_->finish(result); }
+const std::vector<ModelRecord>& SegmentOutput::records() const { return impl_->records; }
+
+}  // namespace sparkpilot::drive

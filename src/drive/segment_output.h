@@ -1,0 +1,45 @@
+// The end of the pipeline: a frame's outputs become messages in a log, a picture in a video, a row of results.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "drive/camera_stream.h"
+#include "drive/contract/model_message.h"
+#include "drive/segment_run.h"
+
+namespace sparkpilot::drive {
+
+struct OutputFrame {
+  PreparedFrame frame;
+  std::unique_ptr<ModelOutputs> outputs;  // null: no model ran on this frame
+  Action action;
+  StepTimes times;
+  double late_ms = 0, frame_drop_percent = 0;
+  uint32_t frame_id_extra = 0;
+  bool valid = false;
+  std::vector<float> raw;  // where rawPredictions is asked for
+};
+
+// Works in a thread of its own. One thread puts.
+class SegmentOutput {
+ public:
+  // All must outlive it; `publisher` is used by its thread alone until finish().
+  SegmentOutput(const SegmentJob& job, const Camera& camera, CameraStream& road, ModelPublisher& publisher);
+  ~SegmentOutput();
+
+  void put(OutputFrame frame);
+  // Waits for the last frame, commits the files and returns frames, pictures and counts. Throws what went wrong in the
+  // thread.
+  void finish(SegmentResult& result);
+  // Frames' outputs so far, by frame; after finish().
+  const std::vector<ModelRecord>& records() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sparkpilot::drive

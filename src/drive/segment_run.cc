@@ -1,0 +1,318 @@
+#include "drive/segment_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parallel.h"
+#include "drive/camera_stream.h"
+#include "drive/contract/temporal.h"
+#include "drive/segment_output.h"
+#include "drive/video/reader.h"
+#include "tensor/npy.h"
+
+namespace sparkpilot::drive {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr double kFrameMs = 50;
+constexpr double kSmoothSeconds = 0.3, kFrameSeconds = 0.05;
+constexpr double kSteerExtra = 0.2;       // openpilot's allowance where no delay was learned
+constexpr uint64_t kSyncNs = 25'000'000;  // frames of two cameras within this are of one moment
+constexpr double kDropFilter = kFrameSeconds / (10 + kFrameSeconds);
+
+struct Cameras {
+  Camera road, wide;
+};
+
+// From what the log says of the device, else from the size of the pictures.
+Cameras cameras_of(const SegmentJob& job, const fs::path& video) {
+  const Timeline& log = *job.timeline;
+  std::optional<DeviceCameras> device;
+  if (!log.device_type.empty() || !log.sensor.empty()) {
+    device = device_cameras(log.device_type.empty() ? "unknown" : log.device_type,
+                            log.sensor.empty() ? "unknown" : log.sensor);
+  }
+  if (!device) {
+    const VideoReader pictures(video);
+    const int width = pictures.width(), height = pictures.height();
+    device = device_cameras(width, height);
+    if (!device && job.options->focal_length) device = DeviceCameras{{width, height, 1}, {}, {}};
+    if (!device) {
+      fail(
+          "{}: pictures of {}x{} from a device \"{}\" with sensor \"{}\": no camera of openpilot's devices; "
+          "--focal-length says how it sees",
+          video.string(), width, height, log.device_type, log.sensor);
+    }
+  }
+  if (job.options->focal_length) device->road.focal_length = *job.options->focal_length;
+  return {device->road, device->wide};
+}
+
+// The wide camera's frames beside the road camera's.
+class WideFrames {
+ public:
+  explicit WideFrames(CameraStream* stream) : stream_(stream) { advance(); }
+
+  // The frame of the same moment, else the last one before it; null while there was none.
+  const PreparedFrame* at(const IndexedFrame& road) {
+    while (next_ && next_->mark.timestamp_sof <= road.timestamp_sof + kSyncNs) {
+      if (current_) stream_->recycle(std::move(*current_));
+      current_ = std::move(next_);
+      advance();
+    }
+    const bool same = current_ && current_->mark.timestamp_sof + kSyncNs >= road.timestamp_sof;
+    if (!same) ++missing_;
+    return current_ ? &*current_ : nullptr;
+  }
+  int64_t missing() const { return missing_; }
+
+ private:
+  void advance() { next_ = stream_->next(); }
+
+  CameraStream* stream_;
+  std::optional<PreparedFrame> current_, next_;
+  int64_t missing_ = 0;
+};
+
+class Run {
+ public:
+  Run(const SegmentJob& job, Carry& carry) : job_(job), carry_(carry) {
+    result_.number = job.segment->number;
+    result_.recorded_models = std::ssize(job.timeline->models);
+    choose_road();
+    if (job.model != nullptr && job.options->wide && !job.segment->wide_video.empty() && !from_qcamera_) open_wide();
+    // Without a wide camera openpilot feeds the road camera to both inputs.
+    open_road(job.model != nullptr && !wide_);
+  }
+
+  SegmentResult go() {
+    const int64_t start = now_ns();
+    const ThreadScope threads(job_.shares.infer);
+    SegmentOutput output(job_, road_camera_, *road_, carry_.publisher);
+    std::optional<WideFrames> wide;
+    if (wide_) wide.emplace(&*wide_);
+    while (!stopped()) {
+      std::optional<PreparedFrame> frame = road_->next();
+      if (!frame) {
+        result_.complete = true;
+        break;
+      }
+      const PreparedFrame* beside = wide ? wide->at(frame->mark) : nullptr;
+      output.put(step(std::move(*frame), beside));
+      if (job_.progress) job_.progress(++done_);
+      if (job_.options->limit > 0 && done_ >= job_.options->limit) {
+        result_.complete = true;
+        break;
+      }
+    }
+    output.finish(result_);
+    if (!job_.timeline->calibration.empty()) carry_.calibration = std::prev(job_.timeline->calibration.end())->second;
+    if (wide && wide->missing() > 0)
+      say("{} frames without one of the wide camera of the same moment", wide->missing());
+    tell(start);
+    return std::move(result_);
+  }
+
+ private:
+  bool stopped() const { return job_.options->stop != nullptr && job_.options->stop->load(); }
+
+  template <typename... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    result_.notes.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void choose_road() {
+    const Segment& segment = *job_.segment;
+    from_qcamera_ = job_.options->qcamera || segment.road_video.empty();
+    road_file_ = from_qcamera_ ? segment.qcamera : segment.road_video;
+    if (road_file_.empty()) fail("{}: no video of the road camera", segment.folder.string());
+    if (from_qcamera_ && !job_.options->qcamera) say("no fcamera.hevc: driven from qcamera.ts");
+    cameras_ = cameras_of(job_, road_file_);
+  }
+
+  StreamOptions stream_options() const {
+    StreamOptions options;
+    options.decode_threads = job_.shares.decode;
+    options.first = job_.first;
+    options.calibration = carry_.calibration;
+    if (job_.model != nullptr) options.sampling = job_.options->sampling.value_or(job_.model->contract().sampling);
+    return options;
+  }
+
+  void open_road(bool both) {
+    StreamOptions options = stream_options();
+    options.road = job_.model != nullptr;
+    options.wide = both;
+    options.picture = job_.options->overlay && !job_.folder.empty();
+    const Timeline& log = *job_.timeline;
+    const auto& index = from_qcamera_ && !log.qroad.empty() ? log.qroad : log.road;
+    road_.emplace(road_file_, cameras_.road, index, log, options, static_cast<uint64_t>(job_.route_start * 1e9));
+    road_camera_ = cameras_.road.scaled(road_->width(), road_->height());
+  }
+
+  void open_wide() {
+    if (cameras_.wide.width == 0)
+      return say("the log's device has no wide camera, {} is left out", job_.segment->wide_video.string());
+    StreamOptions options = stream_options();
+    options.wide = true;
+    try {
+      wide_.emplace(job_.segment->wide_video, cameras_.wide, job_.timeline->wide, *job_.timeline, options,
+                    static_cast<uint64_t>(job_.route_start * 1e9));
+    } catch (const Error& error) {
+      say("{}; the road camera stands in for the wide one", error.what());
+    }
+  }
+
+  // How many frames were lost before this one; the first of all counts as none.
+  int64_t lost_before(const IndexedFrame& mark) {
+    const bool known = carry_.last_frame_id && mark.frame_id > *carry_.last_frame_id;
+    const int64_t lost = known ? int64_t{mark.frame_id} - *carry_.last_frame_id - 1 : 0;
+    carry_.last_frame_id = mark.frame_id;
+    carry_.dropped += kDropFilter * (static_cast<double>(std::min<int64_t>(lost, 10)) - carry_.dropped);
+    if (carry_.frames++ < 10) carry_.dropped = 0;
+    result_.dropped += lost;
+    return lost;
+  }
+
+  OutputFrame step(PreparedFrame frame, const PreparedFrame* wide) {
+    OutputFrame out;
+    const IndexedFrame mark = frame.mark;
+    const int64_t lost = lost_before(mark);
+    out.frame_id_extra = wide ? wide->mark.frame_id : mark.frame_id;
+    out.valid = frame.calibrated && lost == 0;
+    out.frame_drop_percent = 100 * carry_.dropped / (1 + carry_.dropped);
+    const double due = wait_until_due(mark);
+    if (job_.model != nullptr) infer(frame, wide, lost, out);
+    if (job_.options->realtime) out.late_ms = std::max(0.0, wall_ms() - due - kFrameMs);
+    out.frame = std::move(frame);
+    return out;
+  }
+
+  void infer(const PreparedFrame& frame, const PreparedFrame* wide, int64_t lost, OutputFrame& out) {
+    const int64_t start = now_ns();
+    FrameInputs inputs = inputs_at(frame.mark.timestamp_eof);
+    inputs.road = frame.road;
+    inputs.wide = wide ? std::span<const uint8_t>(wide->wide) : frame.wide;
+    inputs.prepare_only = lost > 0 && job_.model->contract().era != 'D';
+    if (job_.model->step(inputs)) {
+      out.outputs = std::make_unique<ModelOutputs>(job_.model->outputs());
+      out.action = job_.model->action();
+      out.times = job_.model->times();
+      if (job_.options->raw) out.raw.assign(job_.model->raw().begin(), job_.model->raw().end());
+      if (!job_.options->dump.empty() && !job_.folder.empty()) dump(frame.mark.index);
+    }
+    infer_ns_ += now_ns() - start;
+  }
+
+  FrameInputs inputs_at(uint64_t time) const {
+    const Timeline& log = *job_.timeline;
+    FrameInputs inputs;
+    if (const CarSample* car = log.car.at(time)) inputs.v_ego = std::max(0.0F, car->v_ego);
+    if (const LaneChangeSample* change = log.lane_change.at(time)) {
+      inputs.desire = desire_of_lane_change(change->state, change->direction);
+    }
+    if (const bool* right = log.right_hand_drive.at(time)) inputs.right_hand_drive = *right;
+    inputs.steer_delay = log.steer_actuator_delay.value_or(0) + kSteerExtra;
+    const float* learned = log.lateral_delay.at(time);
+    inputs.action_times.lateral = (learned ? *learned : inputs.steer_delay) + kFrameSeconds;
+    inputs.action_times.longitudinal = log.longitudinal_actuator_delay.value_or(0) + kSmoothSeconds + kFrameSeconds;
+    return inputs;
+  }
+
+  void dump(uint32_t index) {
+    const fs::path folder = job_.options->dump / job_.folder.filename() / fmt::format("{:05}", index);
+    make_folders(folder);
+    for (const auto& [network, name, value] : job_.model->inputs())
+      save_npy(folder / (network + "." + name + ".npy"), value);
+    const std::span<const float> raw = job_.model->raw();
+    save_npy(folder / "raw.npy", {DType::f32, Shape{std::ssize(raw)}, raw.data()});
+  }
+
+  static double wall_ms() { return static_cast<double>(now_ns()) * 1e-6; }
+
+  // With --realtime a frame is there when the camera had it; returns when that was.
+  double wait_until_due(const IndexedFrame& mark) {
+    if (!job_.options->realtime) return 0;
+    if (!first_eof_) {
+      first_eof_ = mark.timestamp_eof;
+      started_ms_ = wall_ms();
+    }
+    const double due = started_ms_ + static_cast<double>(mark.timestamp_eof - *first_eof_) * 1e-6;
+    const double ahead = due - wall_ms();
+    if (ahead > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ahead));
+    return due;
+  }
+
+  void tell(int64_t start) {
+    const Timeline& log = *job_.timeline;
+    add_camera("road", road_file_, *road_, result_.stages.decode_road_ms);
+    if (wide_) add_camera("wide", job_.segment->wide_video, *wide_, result_.stages.decode_wide_ms);
+    if (!log.damage.empty()) say("{}", log.damage);
+    if (log.unreadable > 0) say("{} events of the log could not be read", log.unreadable);
+    if (log.bad_calibrations > 0) say("{} calibrations of the log are not three finite numbers", log.bad_calibrations);
+    if (log.calibration.empty() && !carry_.calibration) say("no calibration in the log: zero angles were used");
+    if (log.road.empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
+    result_.stages.infer_ms = done_ ? static_cast<double>(infer_ns_) * 1e-6 / static_cast<double>(done_) : 0;
+    result_.seconds = static_cast<double>(now_ns() - start) * 1e-9;
+  }
+
+  void add_camera(const std::string& name, const fs::path& file, CameraStream& stream, double& ms) {
+    const StreamCounts counts = stream.counts();
+    result_.cameras.push_back({name, file.filename().string(), stream.width(), stream.height(), counts.indexed,
+                               counts.frames, counts.undecodable, counts.unknown_to_index});
+    ms = counts.frames ? counts.busy_ms / static_cast<double>(counts.frames) : 0;
+    if (!counts.damage.empty()) say("{}", counts.damage);
+    if (counts.undecodable > 0) say("{}: {} frames could not be decoded", file.filename().string(), counts.undecodable);
+    if (counts.unknown_to_index > 0) {
+      say("{}: {} frames that the log's index does not know were left out", file.filename().string(),
+          counts.unknown_to_index);
+    }
+    const int64_t short_of = counts.indexed - counts.frames - job_.first;
+    if (result_.complete && job_.options->limit == 0 && counts.indexed > 0 && short_of > 0) {
+      say("{}: {} frames fewer than the log's index names", file.filename().string(), short_of);
+    }
+  }
+
+  const SegmentJob& job_;
+  Carry& carry_;
+  SegmentResult result_;
+  bool from_qcamera_ = false;
+  fs::path road_file_;
+  Cameras cameras_;
+  Camera road_camera_;
+  std::optional<CameraStream> road_, wide_;
+  int64_t done_ = 0, infer_ns_ = 0;
+  std::optional<uint64_t> first_eof_;
+  double started_ms_ = 0;
+};
+
+}  // namespace
+
+Shares share_threads(int threads, bool wide, bool overlay) {
+  Shares shares;
+  shares.decode = threads >= 12 ? 2 : 1;
+  shares.encode = threads >= 8 ? 2 : 1;
+  const int beside = shares.decode * (wide ? 2 : 1) + (overlay ? shares.encode : 0);
+  shares.infer = std::max(1, threads - beside);
+  return shares;
+}
+
+SegmentResult run_segment(const SegmentJob& job, Carry& carry) {
+  std::optional<Run> run;
+  try {
+    run.emplace(job, carry);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::user) throw;
+    throw CannotDrive(ErrorKind::user, error.what());
+  }
+  return run->go();
+}
+
+}  // namespace sparkpilot::drive
