@@ -70,17 +70,18 @@ Canvas::Canvas(const std::string& title, const std::string& description, int wid
       "height=\"{1}\"><style>{2}</style><title>{3}</title><desc>{4}</desc><g>",
       width, height, kStyle, escape(title), escape(description));
   double y = 0;
-  if (!title.empty()) body_ += words("sp-h", 0, y += 16, "start", title);
+  if (!title.empty()) body_ += words("sp-h", 0, y += 16, "start", shortened(title, static_cast<size_t>(width / 8)));
   double x = width;  // full: the first entry begins a row
   for (const LegendEntry& entry : legend) {
-    const double wide = 26 + kLetter * static_cast<double>(letters(entry.name)) + 16;
+    const std::string name = shortened(entry.name, 40);
+    const double wide = 26 + kLetter * static_cast<double>(letters(name)) + 16;
     if (x + wide > width && (x > 0 || y == 0)) {
       x = 0;
       y += kLegendRow + 2;
     }
     body_ += fmt::format("<path class=\"sp-l c{}\"{} style=\"stroke-width:3\" d=\"M{} {}h18\"/>", entry.colour,
                          entry.dashed ? " stroke-dasharray=\"5 4\"" : "", coordinate(x + 2), coordinate(y - 4));
-    body_ += words("sp-i", x + 26, y, "start", entry.name);
+    body_ += words("sp-i", x + 26, y, "start", name);
     x += wide;
   }
   top_ = y + 28;  // below the unit of the upright axis
@@ -112,13 +113,14 @@ void Canvas::axes(Range x, Range y, const std::string& x_label, const std::strin
 void Canvas::vertical(const Mark& mark, bool label_left) {
   if (!(mark.at >= x_.low && mark.at <= x_.high)) return;
   body_ += line("sp-m", u(mark.at), top_ - 4, u(mark.at), bottom_);
-  body_ += words("sp-o", u(mark.at) + (label_left ? -5 : 5), top_ + 7, label_left ? "end" : "start", mark.label);
+  body_ += words("sp-o", u(mark.at) + (label_left ? -5 : 5), top_ + 7, label_left ? "end" : "start",
+                 shortened(mark.label, 30));
 }
 
 void Canvas::horizontal(const Mark& mark) {
   if (!(mark.at >= y_.low && mark.at <= y_.high)) return;
   body_ += line("sp-m", left_, v(mark.at), right_, v(mark.at));
-  body_ += words("sp-o", right_, v(mark.at) - 5, "end", mark.label);
+  body_ += words("sp-o", right_, v(mark.at) - 5, "end", shortened(mark.label, 30));
 }
 
 void Canvas::say(const std::string& text) {

@@ -36,6 +36,17 @@ size_t letters(std::string_view text) {
   return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
+std::string shortened(std::string_view text, size_t most) {
+  const std::string line = one_line(text);
+  if (letters(line) <= most) return line;
+  size_t end = 0;
+  for (size_t kept = 0; kept + 1 < most; ++kept) {
+    do ++end;
+    while ((line[end] & 0xc0) == 0x80);
+  }
+  return line.substr(0, end) + "…";
+}
+
 Ticks nice_ticks(double low, double high, int about) {
   const double rough = (high - low) / std::max(1, about), power = std::pow(10, std::floor(std::log10(rough)));
   const double unit = rough / power;

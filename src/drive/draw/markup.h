@@ -13,6 +13,9 @@ std::string escape(std::string_view text);
 // Letters of a UTF-8 text: a rough measure of its width.
 size_t letters(std::string_view text);
 
+// At most `most` letters, the last of them an ellipsis where something was cut.
+std::string shortened(std::string_view text, size_t most);
+
 // Round values, 1, 2 or 5 times a power of ten apart, that lie within [low, high]: about `about` of them. Requires
 // low < high, both within 1e30 of zero.
 struct Ticks {

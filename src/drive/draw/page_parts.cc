@@ -58,7 +58,7 @@ for (const svg of document.querySelectorAll("svg.sp")) {
     const u = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse()).x;
     group.style.display = u < left || u > right ? "none" : "";
     if (group.style.display) return;
-    const value = (v, low, high) => Number((low + v * (high - low)).toPrecision(4));
+    const value = (v, low, high) => Number((low + v * (high - low)).toPrecision(3));
     const parts = lines.map(line => {
       const near = line.points.reduce((a, b) => Math.abs(b[0] - u) < Math.abs(a[0] - u) ? b : a);
       return Math.abs(near[0] - u) > 12 ? "" : `${line.name} ${value((bottom - near[1]) / (bottom - top), y0, y1)}`.trim();
@@ -72,6 +72,6 @@ for (const svg of document.querySelectorAll("svg.sp")) {
 }
 )js";
 
-const std::string_view kPageScriptHash = "sha256-VlJe54XS96L45dDB2Tu5JpDuOWuGeFdqM5IuSXSawnQ=";
+const std::string_view kPageScriptHash = "sha256-wsYFj/T/jlo8o4ke1T7jKE6Nq/Q37fVrTLXjQHr+Ihw=";
 
 }  // namespace sparkpilot::drive

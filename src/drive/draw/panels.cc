@@ -12,7 +12,7 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr double kAhead = 80, kLateral = 3;  // metres from above; sideways they are drawn this much larger
-constexpr double kPanelAlpha = 0.62;
+constexpr double kPanelAlpha = 0.7;
 
 double letter_size(double size, double unit) { return std::max(9.0, size * unit); }
 
@@ -79,7 +79,11 @@ void draw_map_grid(Layer& layer, const Map& map, double unit) {
     layer.text(map.left + map.width - 4 * unit, row - 2 * unit, fmt::format("{:.0f} m", metres), size, kMuted, 0.9,
                Align::right);
   }
-  const Pixel car = map.at(0, 0);
+  // What lies sideways has a scale of its own.
+  const Pixel car = map.at(0, 0), aside = map.at(0, 5);
+  const double x = map.left + 8 * unit, row = std::round(car.v) + 0.5;
+  layer.stroke({{x, row}, {x + aside.u - car.u, row}}, kMuted, 0.9, 1.5 * unit);
+  layer.text(x + (aside.u - car.u) / 2, row - 4 * unit, "5 m", size, kMuted, 0.9, Align::centre);
   layer.fill({{car.u, car.v - 6 * unit}, {car.u + 5 * unit, car.v + 6 * unit}, {car.u - 5 * unit, car.v + 6 * unit}},
              kWhite, 0.95);
 }

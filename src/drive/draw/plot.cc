@@ -123,9 +123,9 @@ std::optional<double> percentile(std::vector<double> values, double percent) {
   std::erase_if(values, [](double value) { return !plottable(value); });
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
-  const double at = std::clamp(percent, 0.0, 100.0) / 100 * static_cast<double>(values.size() - 1);
-  const size_t below = static_cast<size_t>(at), above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+  const double count = static_cast<double>(values.size());
+  const double rank = std::ceil(std::clamp(percent, 0.0, 100.0) / 100 * count - 1e-9);
+  return values[static_cast<size_t>(std::max(1.0, rank)) - 1];
 }
 
 std::string svg(const Plot& plot) {

@@ -36,7 +36,7 @@ struct Histogram {
   std::string title = {}, description = {};
   std::string x_label = "ms";
   std::vector<double> values = {};
-  // Percentiles that are marked, linear between values as NumPy has them.
+  // Percentiles that are marked, by the nearest rank as in base/statistics.h.
   std::vector<double> percentiles = {50, 99};
   int width = 800, height = 240;
 };
@@ -46,7 +46,8 @@ std::string svg(const Plot& plot);
 // What lies far beyond the 99th percentile is counted in the text, not drawn.
 std::string svg(const Histogram& histogram);
 
-// `percent` from 0 to 100, of values in any order; empty where none is finite.
+// By the nearest rank: the smallest value that at least `percent` of all do not exceed. Values in any order; empty
+// where none is finite.
 std::optional<double> percentile(std::vector<double> values, double percent);
 
 }  // namespace sparkpilot::drive

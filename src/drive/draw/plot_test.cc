@@ -47,6 +47,13 @@ TEST(Markup, Numbers) {
   EXPECT_EQ(coordinate(-0.04), "0.0");
 }
 
+TEST(Markup, Shortens) {
+  EXPECT_EQ(shortened("abc", 3), "abc");
+  EXPECT_EQ(shortened("abcd", 3), "ab…");
+  EXPECT_EQ(shortened("äöüß", 3), "äö…");
+  EXPECT_EQ(shortened("", 3), "");
+}
+
 TEST(Plot, BreaksAtGaps) {
   Plot plot{.title = "t", .y_label = "m"};
   plot.series = {{.name = "a", .x = {0, 1, 2, 3, 4, 5, 6}, .y = {1, 2, NAN, 4, kInf, 1e300, 3}}};
@@ -129,7 +136,9 @@ TEST(Histogram, HoldsWithFewValues) {
 
 TEST(Histogram, Percentile) {
   EXPECT_FALSE(percentile({}, 50));
-  EXPECT_DOUBLE_EQ(*percentile({3, 1, 2, 4}, 50), 2.5);
+  EXPECT_DOUBLE_EQ(*percentile({3, 1, 2, 4}, 50), 2);
+  EXPECT_DOUBLE_EQ(*percentile({3, 1, 2, 4}, 51), 3);
+  EXPECT_DOUBLE_EQ(*percentile({3, 1, 2, 4}, 0), 1);
   EXPECT_DOUBLE_EQ(*percentile({3, 1, 2, 4}, 100), 4);
   EXPECT_DOUBLE_EQ(*percentile({7}, 99), 7);
 }

@@ -59,7 +59,9 @@ void draw_line(Layer& layer, const Projection& projection, const Drawn& drawn, c
   if (alpha < 0.03) return;
   for (const auto& run : runs_of(line, 0, kPathFrom, kLinesTo)) {
     if (drawn.ours) {
-      layer.fill(band(projection, run, kLineHalfWidth, 0.7 * drawn.unit), colour, alpha);
+      const std::vector<Pixel> strip = band(projection, run, kLineHalfWidth, 0.7 * drawn.unit);
+      layer.stroke(strip, kInk, 0.3 * alpha, 1.6 * drawn.unit, 0, true);  // seen on a bright road by its rim
+      layer.fill(strip, colour, alpha);
     } else {
       layer.stroke(middle(projection, run), colour, alpha, 1.6 * drawn.unit, 6 * drawn.unit);
     }
