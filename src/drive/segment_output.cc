@@ -38,6 +38,7 @@ struct SegmentOutput::Impl {
     const DriveOptions& options = *job.options;
     if (!job.folder.empty()) {
       make_folders(job.folder);
+      remove_older();
       if (job.model != nullptr) log.emplace(job.folder / "rlog.zst");
       if (options.overlay) open_overlay(camera);
     }
@@ -55,6 +56,18 @@ struct SegmentOutput::Impl {
   ~Impl() {
     queue.stop();
     if (thread.joinable()) thread.join();
+  }
+
+  // What an earlier run left and this one does not write again.
+  void remove_older() const {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(job.folder, ignored)) {
+      const std::string name = entry.path().filename().string();
+      const bool picture = name.starts_with("frame_") && name.ends_with(".jpg");
+      if (picture || name == "segment.json" || name == "rlog.zst" || name == "overlay.mp4") {
+        std::filesystem::remove(entry.path(), ignored);
+      }
+    }
   }
 
   void open_overlay(const Camera& camera) {
@@ -109,6 +122,7 @@ struct SegmentOutput::Impl {
     const std::vector<ModelRecord>& models = job.timeline->models;
     const auto after = std::upper_bound(models.begin(), models.end(), mark.frame_id,
                                         [](uint32_t id, const ModelRecord& model) { return id < model.frame_id; });
+    exact = false;
     if (after == models.begin()) return nullptr;
     const ModelRecord& model = *std::prev(after);
     exact = model.frame_id == mark.frame_id;
@@ -170,7 +184,8 @@ struct SegmentOutput::Impl {
     video->write(drawn.view());
     if (recorded != nullptr && exact) ++recorded_drawn;
     const int64_t expected = std::max<int64_t>(frames_expected, 1);
-    if (std::ssize(pictures) < kPictures &&
+    // A frame that shows a model of its own, not one that is held.
+    if ((ours != nullptr || exact) && std::ssize(pictures) < kPictures &&
         video->frames() * kPictures >= expected * std::ssize(pictures) + kPictures) {
       keep_picture(mark.index);
     }
