@@ -244,6 +244,10 @@ void Layer::blend_onto(YuvImage& image) {
 #define SPARKPILOT_ADDRESS_SANITIZER
 #endif
 #ifdef SPARKPILOT_ADDRESS_SANITIZER
-extern "C" const char* __lsan_default_suppressions();  // NOLINT(bugprone-reserved-identifier)
+// NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig\n"; }
+extern "C" const char* __lsan_default_options();
+extern "C" const char* __lsan_default_options() { return "print_suppressions=0"; }
+// NOLINTEND(bugprone-reserved-identifier)
 #endif
