@@ -71,12 +71,22 @@ std::optional<int64_t> file_bytes(const std::string& file);
 // `_2`, `_3` ...; `used` remembers them.
 std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used);
 
+// A route and where names are looked up, in the same words everywhere.
+struct RouteFlags {
+  std::string route, data;
+};
+void add_route_flags(CLI::App& command, RouteFlags& flags);
+
 void add_model(Program& program, CLI::App& app);
 void add_run(Program& program, CLI::App& app);
 void add_bench(Program& program, CLI::App& app);
 void add_zoo(Program& program, CLI::App& app);
 void add_ops(Program& program, CLI::App& app);
 void add_drive(Program& program, CLI::App& app);
+void add_route(Program& program, CLI::App& app);
+void add_route_info(Program& program, CLI::App& group);
+void add_route_dump(Program& program, CLI::App& group);
+void add_route_synth(Program& program, CLI::App& group);
 void add_version(Program& program, CLI::App& app);
 
 }  // namespace sparkpilot::cli

@@ -157,8 +157,9 @@ std::optional<DynamicValue::Reader> find(DynamicValue::Reader value, const Colum
 std::string names_of(const StructSchema& schema) {
   std::string names;
   for (const auto& field : schema.getFields()) {
-    if (!field.getType().isAnyPointer())
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", field.getProto().getName().cStr());
+    const std::string name = field.getProto().getName().cStr();
+    if (field.getType().isAnyPointer() || name.ends_with("DEPRECATED")) continue;
+    names += (names.empty() ? "" : ", ") + name;
   }
   return names;
 }
@@ -184,14 +185,14 @@ Column parse_path(const std::string& kind, const Type& contents, const std::stri
     if (rest[0] == '.' && rest.size() != path.size()) rest.remove_prefix(1);
     const std::string name(rest.substr(0, rest.find_first_of(".[")));
     rest.remove_prefix(name.size());
-    if (!column.type.isStruct()) fail("{}: what \"{}\" takes the field \"{}\" of has no fields", kind, path, name);
+    if (!column.type.isStruct()) fail(R"({}: what "{}" takes the field "{}" of has no fields)", kind, path, name);
     const StructSchema schema = column.type.asStruct();
     KJ_IF_MAYBE (field, schema.findFieldByName(name)) {
       if (field->getType().isAnyPointer()) fail("{}: the field \"{}\" has no schema here", kind, path);
       column.steps.emplace_back(*field);
       column.type = field->getType();
     } else {
-      fail("{} has no field \"{}\"; where \"{}\" is, there are {}", kind, path, name, names_of(schema));
+      fail(R"({} has no field "{}"; there are {})", kind, path, names_of(schema));
     }
   }
   return column;
@@ -239,7 +240,7 @@ std::optional<StructSchema::Field> field_of(const std::string& kind) {
 }  // namespace
 
 struct EventPrinter::Impl {
-  explicit Impl(const std::string& name, PrintOptions given) : kind(name), options(std::move(given)) {
+  Impl(std::string name, PrintOptions given) : kind(std::move(name)), options(std::move(given)) {
     const std::optional<StructSchema::Field> found = field_of(kind);
     if (!found) fail("no event is of the kind \"{}\"", kind);
     if (found->getType().isAnyPointer()) {
@@ -261,7 +262,7 @@ struct EventPrinter::Impl {
       out += '\n';
       return;
     }
-    fmt::format_to(std::back_inserter(out), "{{\"mono_time_ns\":{},\"valid\":{},\"{}\":", time, event.getValid(), kind);
+    fmt::format_to(std::back_inserter(out), R"({{"mono_time_ns":{},"valid":{},"{}":)", time, event.getValid(), kind);
     if (columns.empty()) {
       JsonWriter(out, options.whole_data).value(contents, field.getType());
     } else {

@@ -65,7 +65,9 @@ std::string not_a_log(std::span<const std::byte> head) {
 
 struct LogReader::Impl {
   Impl(std::unique_ptr<ByteSource> packed, std::string given)
-      : name(std::move(given)), source(unpacked(std::move(packed), kMostUnpacked)), words((1 << 20) / kWord) {
+      : name(std::move(given)),
+        source(unpacked(std::move(packed), kMostUnpacked)),
+        words(kj::heapArray<capnp::word>((1 << 20) / kWord)) {
     constexpr size_t kLook = 512;
     need(kLook);
     if (held().empty() && !source->damage().empty()) fail("{}: is no log: {}", name, source->damage());
@@ -73,7 +75,7 @@ struct LogReader::Impl {
     if (!what.empty()) fail("{}: {}", name, what);
   }
 
-  std::byte* bytes() { return reinterpret_cast<std::byte*>(words.data()); }
+  std::byte* bytes() { return reinterpret_cast<std::byte*>(words.begin()); }
   std::span<const std::byte> held() { return {bytes() + begin, end - begin}; }
 
   // Makes held() at least `wanted` bytes long; false where the log ends before.
@@ -85,7 +87,10 @@ struct LogReader::Impl {
         end -= begin;
         begin = 0;
       } else if (end == size) {
-        words.resize(words.size() * 2);  // only when it is full: a lie about a size costs no memory
+        // Only when it is full: a lie about a size costs no memory.
+        kj::Array<capnp::word> larger = kj::heapArray<capnp::word>(words.size() * 2);
+        std::memcpy(larger.begin(), words.begin(), end);
+        words = kj::mv(larger);
       }
       const size_t got = source->read({bytes() + end, words.size() * kWord - end});
       if (got == 0) return false;
@@ -113,7 +118,7 @@ struct LogReader::Impl {
   }
 
   bool open(size_t size) {
-    const kj::ArrayPtr<const capnp::word> message(words.data() + begin / kWord, size / kWord);
+    const kj::ArrayPtr<const capnp::word> message(words.begin() + begin / kWord, size / kWord);
     capnp::ReaderOptions options;
     // Every pointer that is followed counts what it points to: a hostile message points many times to the same bytes.
     // The sum allows an honest reader to visit a message some times over.
@@ -130,7 +135,7 @@ struct LogReader::Impl {
 
   std::string name;
   std::unique_ptr<ByteSource> source;
-  std::vector<capnp::word> words;  // bytes [begin, end) are read and not yet passed; begin is at a word
+  kj::Array<capnp::word> words;  // bytes [begin, end) are read and not yet passed; begin is at a word
   size_t begin = 0, end = 0, event_bytes = 0;
   std::optional<capnp::FlatArrayMessageReader> reader;
   cereal::Event::Reader root;
@@ -138,7 +143,8 @@ struct LogReader::Impl {
   std::string damage;
 };
 
-LogReader::LogReader(std::filesystem::path path) : impl_(std::make_unique<Impl>(file_source(path), path.string())) {}
+LogReader::LogReader(const std::filesystem::path& path)
+    : impl_(std::make_unique<Impl>(file_source(path), path.string())) {}
 LogReader::LogReader(std::unique_ptr<ByteSource> bytes, std::string name)
     : impl_(std::make_unique<Impl>(std::move(bytes), std::move(name))) {}
 LogReader::~LogReader() = default;

@@ -22,7 +22,7 @@ class LogReader {
  public:
   // Fails (user) naming the file where it cannot be opened or is no log at all: an empty file, a page that a server
   // sent in a log's place, a Git LFS pointer, anything else that is text.
-  explicit LogReader(std::filesystem::path path);
+  explicit LogReader(const std::filesystem::path& path);
   // The same over any bytes; messages call them `name`.
   LogReader(std::unique_ptr<ByteSource> bytes, std::string name);
   ~LogReader();

@@ -84,7 +84,7 @@ Route make_route(std::string name, Segments segments, const RouteName& range) {
     for (const auto& [number, segment] : segments) present.push_back(number);
     return segments_text(present);
   };
-  std::vector<int> wanted, absent;
+  std::vector<int> wanted, absent;  // to the last segment that is there, and behind it
   if (range.start && !range.slice) {
     const int number = *range.start < 0 ? *range.start + last + 1 : *range.start;
     if (!segments.contains(number)) fail("{}: there is no segment {}; it has {}", route.name, *range.start, has_text());
@@ -95,16 +95,16 @@ Route make_route(std::string name, Segments segments, const RouteName& range) {
   } else {
     for (int n = segments.begin()->first; n <= last; ++n) wanted.push_back(n);
   }
-  std::vector<int> missing;
   for (const int number : wanted) {
     const auto found = segments.find(number);
-    if (found == segments.end()) missing.push_back(number);
+    if (found == segments.end()) route.missing.push_back(number);
     else route.segments.push_back(std::move(found->second));
   }
   if (route.segments.empty()) fail("{}: the range holds no segment; it has {}", route.name, has_text());
-  missing.insert(missing.end(), absent.begin(), absent.end());
-  if (!missing.empty()) {
-    route.notes.push_back(fmt::format("{} {} not there", segments_text(missing), missing.size() == 1 ? "is" : "are"));
+  route.missing.insert(route.missing.end(), absent.begin(), absent.end());
+  if (!route.missing.empty()) {
+    route.notes.push_back(
+        fmt::format("{} {} not there", segments_text(route.missing), route.missing.size() == 1 ? "is" : "are"));
   }
   for (const Segment& segment : route.segments) route.comma2k19 = route.comma2k19 || is_comma2k19(segment);
   note_missing(route);
@@ -196,7 +196,7 @@ std::string remedy(const RouteName& name, const fs::path& data) {
         "get it with: curl -fL --create-dirs -o '{}' https://commadataci.blob.core.windows.net/openpilotci/{}",
         (data / path).string(), path);
   }
-  const std::string from_device = fmt::format(
+  std::string from_device = fmt::format(
       "copy it from the device: scp -r 'comma@DEVICE:/data/media/0/realdata/{}--*' '{}'", name.log, data.string());
   if (name.dongle.empty()) return from_device;
   return fmt::format("download its files at https://connect.comma.ai/{}/{} or {}", name.dongle, name.log, from_device);

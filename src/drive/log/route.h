@@ -32,6 +32,7 @@ struct Route {
   std::string name;                // "dongle|log id" as far as it is known, else the folder's or file's name
   std::vector<Segment> segments;   // by number; at least one
   std::vector<std::string> notes;  // what is not there and could be expected, a line each
+  std::vector<int> missing;        // numbers of segments that the name or the folder lets expect and that are not there
   bool comma2k19 = false;
   LogKind logs = LogKind::automatic;  // which logs the name asked for
 

@@ -3,8 +3,8 @@
 
 #include <capnp/message.h>
 #include <drive/log/schema/log.capnp.h>
-#include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>

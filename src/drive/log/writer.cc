@@ -127,7 +127,7 @@ struct LogWriter::Impl {
   int64_t events = 0;
 };
 
-LogWriter::LogWriter(std::filesystem::path path) : impl_(std::make_unique<Impl>(path)) {}
+LogWriter::LogWriter(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {}
 LogWriter::~LogWriter() = default;
 
 void LogWriter::write(capnp::MessageBuilder& message) {

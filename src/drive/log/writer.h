@@ -13,7 +13,7 @@ namespace sparkpilot::drive {
 // One thread uses a writer at a time.
 class LogWriter {
  public:
-  explicit LogWriter(std::filesystem::path path);
+  explicit LogWriter(const std::filesystem::path& path);
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;

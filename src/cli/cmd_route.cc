@@ -1,0 +1,32 @@
+// sparkpilot route: recorded drives. One file a verb: cmd_route_info.cc, cmd_route_dump.cc, cmd_route_synth.cc.
+#include "cli/command.h"
+
+namespace sparkpilot::cli {
+
+void add_route(Program& program, CLI::App& app) {
+  CLI::App* group = app.add_subcommand("route", "what a recorded drive holds");
+  group->require_subcommand(1);
+  group->footer(
+      "Examples:\n"
+      "  sparkpilot route info '/data/2023-07-27--13-01-19--0'\n"
+      "  sparkpilot route info 'a2a0ccea32023010|2023-07-27--13-01-19' --data /data\n"
+      "  sparkpilot route dump carState a2a0ccea32023010/2023-07-27--13-01-19/2:6 --fields vEgo,aEgo --csv\n"
+      "A ROUTE is a folder of segments, a segment's folder, a log or video file, or a name that is looked up in "
+      "--data:\n"
+      "dongle|log, then one segment (/5), or a slice as Python has it (/2:6, /-1, /:5), then /r, /q or /a for full,\n"
+      "decimated or either log; or ci, openpilot's public test segments. docs/routes.md says more.");
+  add_route_info(program, *group);
+  add_route_dump(program, *group);
+  add_route_synth(program, *group);
+}
+
+void add_route_flags(CLI::App& command, RouteFlags& flags) {
+  command.add_option("route", flags.route, "folder, file or name of a route")->required()->type_name("ROUTE");
+  command
+      .add_option("--data", flags.data,
+                  "folder in which names are looked up; else $LOG_ROOT or ~/.comma/media/0/realdata")
+      ->type_name("DIR")
+      ->default_str("");
+}
+
+}  // namespace sparkpilot::cli

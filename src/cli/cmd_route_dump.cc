@@ -1,0 +1,154 @@
+// sparkpilot route dump: every event of one kind, as JSON lines or CSV.
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/nearest.h"
+#include "cli/terminal.h"
+#include "drive/log/print.h"
+#include "drive/log/reader.h"
+#include "drive/log/route.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+struct Flags {
+  RouteFlags route;
+  std::string kind, fields;
+  int64_t limit = 0;
+  bool csv = false, whole_data = false;
+};
+
+std::vector<std::string> split_fields(const std::string& text) {
+  std::vector<std::string> fields;
+  for (size_t begin = 0; !text.empty() && begin <= text.size();) {
+    const size_t comma = std::min(text.find(',', begin), text.size());
+    fields.push_back(text.substr(begin, comma - begin));
+    begin = comma + 1;
+  }
+  return fields;
+}
+
+void check_kind(const std::string& kind) {
+  const std::vector<std::string>& known = drive::event_kinds();
+  if (std::find(known.begin(), known.end(), kind) != known.end()) return;
+  std::string list;
+  for (const std::string& name : drive::printable_kinds()) {
+    if (!name.ends_with("DEPRECATED")) list += (list.empty() ? "" : ", ") + name;
+  }
+  fail("no event is of the kind \"{}\"{}; there are {}", kind, did_you_mean(kind, known), list);
+}
+
+class Dump {
+ public:
+  Dump(const Program& program, const Flags& flags)
+      : program_(program),
+        limit_(flags.limit),
+        printer_(flags.kind, {split_fields(flags.fields), flags.csv, flags.whole_data}) {}
+
+  // Notes what is wrong with a log and goes on: the next segment may be whole.
+  void read(const std::string& log, const std::function<void(double)>& progress) {
+    try {
+      drive::LogReader reader(log);
+      if (!std::exchange(opened_, true)) print(printer_.heading());
+      read(reader, progress);
+      if (!reader.damage().empty()) say(fmt::format("{}: {}", log, reader.damage()));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::user) throw;
+      if (!refused_) refused_ = error;
+      else say(error.what());
+    }
+  }
+
+  // Fails with the first log's reason where none could be read.
+  void finish() {
+    if (refused_ && !opened_) throw *refused_;
+    if (refused_) say(refused_->what());
+    if (damaged_ > 0) say(fmt::format("{} damaged events are left out", damaged_));
+  }
+
+  bool full() const { return limit_ > 0 && lines_ == limit_; }
+  void say(const std::string& text) const {
+    if (!program_.quiet) note(text);
+  }
+
+ private:
+  void read(drive::LogReader& reader, const std::function<void(double)>& progress) {
+    std::string text;
+    while (!full() && reader.next()) {
+      constexpr int64_t kEach = 4096;
+      if (reader.events() % kEach == 0) progress(reader.done());
+      if (!printer_.takes(reader.event())) continue;
+      ++(printer_.print(reader.event(), text) ? lines_ : damaged_);
+      constexpr size_t kPiece = 1 << 16;
+      if (text.size() < kPiece) continue;
+      print(text);
+      text.clear();
+    }
+    print(text);
+  }
+
+  const Program& program_;
+  int64_t limit_, lines_ = 0, damaged_ = 0;
+  drive::EventPrinter printer_;
+  std::optional<Error> refused_;  // the first log that could not be read
+  bool opened_ = false;
+};
+
+int dump(const Program& program, const Flags& flags) {
+  if (flags.csv && program.json) fail("--csv and --json exclude each other");
+  expect_at_least("--limit", flags.limit, 0);
+  check_kind(flags.kind);
+  Dump dump(program, flags);
+  std::vector<std::string> logs;
+  for (const drive::Route& route : drive::find_routes(flags.route.route, {flags.route.data})) {
+    if (!route.missing.empty())
+      dump.say(fmt::format("{}: {} segments are not there", route.name, route.missing.size()));
+    for (const drive::Segment& segment : route.segments) {
+      if (route.log(segment).empty()) dump.say(fmt::format("{}: segment {} has no log", route.name, segment.number));
+      else logs.push_back(route.log(segment).string());
+    }
+  }
+  if (logs.empty()) fail("{}: the route has no log to read", flags.route.route);
+  {
+    // A bar between the lines would tear them.
+    Progress bar(!program.quiet && !isatty(STDOUT_FILENO), "reading");
+    for (size_t i = 0; i < logs.size() && !dump.full(); ++i) {
+      dump.read(logs[i],
+                [&](double done) { bar.at((static_cast<double>(i) + done) / static_cast<double>(logs.size())); });
+    }
+  }
+  dump.finish();
+  return kDone;
+}
+
+}  // namespace
+
+void add_route_dump(Program& program, CLI::App& group) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      add_command(program, group, "dump", "print every event of one kind, as JSON lines or CSV",
+                  "  sparkpilot route dump carState /data/route --fields vEgo,cruiseState.speed --csv > speed.csv\n"
+                  "  sparkpilot route dump modelV2 /data/route --limit 1\n"
+                  "  sparkpilot route dump liveCalibration qlog.bz2 --fields 'rpyCalib[1],calStatus'\n"
+                  "Events come in the order of the file, which is not quite that of their times.",
+                  [&program, flags] { return dump(program, *flags); });
+  command->add_option("kind", flags->kind, "kind of event, such as carState")->required()->type_name("TYPE");
+  add_route_flags(*command, flags->route);
+  command->add_option("--fields", flags->fields, "only these, with commas between: a.b,c[0]")
+      ->type_name("LIST")
+      ->default_str("");
+  command->add_option("--limit", flags->limit, "at most so many events; 0: all")->type_name("N");
+  command->add_flag("--csv", flags->csv, "a column for each number or text; a list is one column of JSON");
+  command->add_flag("--json", program.json, "a JSON document a line, as without the flag");
+  command->add_flag("--whole-data", flags->whole_data, "bytes longer than 64 (pictures) as base64, not their number");
+  command->add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
+}
+
+}  // namespace sparkpilot::cli
