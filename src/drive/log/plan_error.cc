@@ -21,22 +21,6 @@ double slope(const std::vector<float>& t, const std::vector<float>& values, size
   return (line(i - 1) * after + line(i) * before) / (before + after);
 }
 
-// A cubic between the points, as straight lines between points half a second apart cut corners by centimetres; empty
-// outside them or where they cannot be used.
-std::optional<double> interpolate(const std::vector<float>& t, const std::vector<float>& values, double at) {
-  if (t.size() != values.size() || t.size() < 2) return {};
-  for (size_t i = 0; i < t.size(); ++i) {
-    if (!std::isfinite(t[i]) || (i > 0 && !(t[i] > t[i - 1]))) return {};
-  }
-  if (!(at >= t.front() && at <= t.back())) return {};
-  const auto after = std::upper_bound(t.begin() + 1, t.end() - 1, static_cast<float>(at));
-  const auto i = static_cast<size_t>(after - t.begin()) - 1;
-  const double width = double{t[i + 1]} - t[i], s = (at - t[i]) / width;
-  const double out = (1 + 2 * s) * (1 - s) * (1 - s) * values[i] + s * s * (3 - 2 * s) * values[i + 1] +
-                     width * s * (1 - s) * ((1 - s) * slope(t, values, i) - s * slope(t, values, i + 1));
-  return std::isfinite(out) ? std::optional(out) : std::nullopt;
-}
-
 using Records = std::unordered_map<uint32_t, const ModelRecord*>;
 
 Records by_frame(std::span<const ModelRecord> records) {
@@ -68,6 +52,21 @@ void add_curvature(FrameResult& frame, const Times& index, const DrivenPath& pat
 }
 
 }  // namespace
+
+// Straight lines between points half a second apart would cut corners by centimetres.
+std::optional<double> interpolate(const std::vector<float>& t, const std::vector<float>& values, double at) {
+  if (t.size() != values.size() || t.size() < 2) return {};
+  for (size_t i = 0; i < t.size(); ++i) {
+    if (!std::isfinite(t[i]) || (i > 0 && !(t[i] > t[i - 1]))) return {};
+  }
+  if (!(at >= t.front() && at <= t.back())) return {};
+  const auto after = std::upper_bound(t.begin() + 1, t.end() - 1, static_cast<float>(at));
+  const auto i = static_cast<size_t>(after - t.begin()) - 1;
+  const double width = double{t[i + 1]} - t[i], s = (at - t[i]) / width;
+  const double out = (1 + 2 * s) * (1 - s) * (1 - s) * values[i] + s * s * (3 - 2 * s) * values[i + 1] +
+                     width * s * (1 - s) * ((1 - s) * slope(t, values, i) - s * slope(t, values, i + 1));
+  return std::isfinite(out) ? std::optional(out) : std::nullopt;
+}
 
 std::optional<PlanError> plan_error(const ModelRecord& plan, uint64_t time, const DrivenPath& path, double horizon) {
   const auto x = interpolate(plan.position.t, plan.position.x, horizon);

@@ -15,6 +15,10 @@
 
 namespace sparkpilot::drive {
 
+// `values` at `at`, on the cubic through their points; empty outside `t` or where the lists cannot be used (unequal
+// lengths, times that do not rise, NaN nearby).
+std::optional<double> interpolate(const std::vector<float>& t, const std::vector<float>& values, double at);
+
 // The plan's place and heading `horizon` seconds after `time` (ns: the end of the plan's frame), less those of the car.
 // Empty where the plan does not reach that far (its lists of unequal lengths, times that do not rise, NaN) or the path
 // does not.

@@ -1,0 +1,75 @@
+// Is it still the same model? Two lists of modelV2 messages, lined up by frame and compared field by field, as
+// openpilot's model_replay does for a change (selfdrive/test/process_replay/model_replay.py).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "drive/log/model_fields.h"
+
+namespace sparkpilot::drive {
+
+// One for each field of model_fields(); as made, the table's own.
+class Tolerances {
+ public:
+  Tolerances();
+  // {"position_x": {"absolute": 0.1, "relative": 0.01}, ...}: what the file does not speak of stays as it is. Fails
+  // (user) naming the file where it is no such JSON, a number is negative or a field unknown (saying which there are).
+  static Tolerances load(const std::filesystem::path& file);
+
+  // Fails (user) on a field that is not there or a number that is negative or not finite.
+  void set(std::string_view field, const Tolerance& tolerance);
+  // Everything times `factor`, 0 or more.
+  void scale(double factor);
+  const Tolerance& operator[](size_t field) const { return list_[field]; }
+
+ private:
+  std::vector<Tolerance> list_;
+};
+
+struct FrameDifference {
+  uint32_t frame_id = 0;
+  std::optional<double> difference = {};  // the frame's largest; empty: no number on one side, or other lengths
+};
+
+struct FieldComparison {
+  std::string name, unit;
+  Tolerance tolerance;
+  int64_t values = 0;  // numbers on both sides, that the next ones are of
+  std::optional<double> mean_abs = {}, rms = {}, p99 = {}, max = {};
+  int64_t beyond = 0;                       // numbers beyond the tolerance
+  int64_t nan_differences = 0;              // NaN on one side, or other infinities; NaN on both is equal
+  int64_t length_differences = 0;           // frames whose lists have other lengths; their numbers are not compared
+  std::vector<FrameDifference> worst = {};  // up to three that differ, those beyond the tolerance first
+  // No common frame of that side has the field: its era did not log it. Fails where only ours lacks it.
+  bool absent_in_ours = false, absent_in_reference = false;
+  bool ok = true;
+};
+
+struct ModelComparison {
+  int64_t frames = 0;  // in both
+  int64_t only_ours = 0, only_reference = 0;
+  int64_t repeated = 0;                 // messages that a later one of the same frame replaced
+  std::vector<FieldComparison> fields;  // as model_fields() has them
+  // Some frame was compared, and all fields are. Frames of one side alone do no harm: a decimated log has one in forty.
+  bool ok() const;
+};
+
+ModelComparison compare_models(std::span<const ModelRecord> ours, std::span<const ModelRecord> reference,
+                               const Tolerances& tolerances = {});
+
+nlohmann::ordered_json to_json(const ModelComparison& comparison);
+// For people: a line a field, those beyond their tolerance first; fields that neither side has are left out.
+std::string to_text(const ModelComparison& comparison);
+
+// The modelV2 messages of a log, or of all segments of a route's or a run's folder, as they come. Damage ends a log and
+// leaves out messages; `notes` gets a line for each. Fails (user) where there is no log.
+std::vector<ModelRecord> read_models(const std::filesystem::path& path, std::vector<std::string>* notes = nullptr);
+
+}  // namespace sparkpilot::drive
