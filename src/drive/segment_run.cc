@@ -150,7 +150,7 @@ class Run {
     StreamOptions options = stream_options();
     options.road = job_.model != nullptr;
     options.wide = both;
-    options.picture = job_.options->overlay && !job_.folder.empty();
+    options.picture = (job_.options->overlay && !job_.folder.empty()) || dumping();
     const Timeline& log = *job_.timeline;
     const auto& index = from_qcamera_ && !log.qroad.empty() ? log.qroad : log.road;
     road_.emplace(road_file_, cameras_.road, index, log, options, static_cast<uint64_t>(job_.route_start * 1e9));
@@ -162,6 +162,7 @@ class Run {
       return say("the log's device has no wide camera, {} is left out", job_.segment->wide_video.string());
     StreamOptions options = stream_options();
     options.wide = true;
+    options.picture = dumping();
     try {
       wide_.emplace(job_.segment->wide_video, cameras_.wide, job_.timeline->wide, *job_.timeline, options,
                     static_cast<uint64_t>(job_.route_start * 1e9));
@@ -206,7 +207,7 @@ class Run {
       out.action = job_.model->action();
       out.times = job_.model->times();
       if (job_.options->raw) out.raw.assign(job_.model->raw().begin(), job_.model->raw().end());
-      if (!job_.options->dump.empty() && !job_.folder.empty()) dump(frame.mark.index);
+      if (dumping()) dump(frame, wide);
     }
     infer_ns_ += now_ns() - start;
   }
@@ -226,13 +227,23 @@ class Run {
     return inputs;
   }
 
-  void dump(uint32_t index) {
-    const fs::path folder = job_.options->dump / job_.folder.filename() / fmt::format("{:05}", index);
+  bool dumping() const { return !job_.options->dump.empty() && !job_.folder.empty(); }
+
+  // All that went into this frame's outputs and what the networks gave, for those who check it with other means.
+  void dump(const PreparedFrame& frame, const PreparedFrame* wide) {
+    const fs::path folder = job_.options->dump / job_.folder.filename() / fmt::format("{:05}", frame.mark.index);
     make_folders(folder);
     for (const auto& [network, name, value] : job_.model->inputs())
       save_npy(folder / (network + "." + name + ".npy"), value);
     const std::span<const float> raw = job_.model->raw();
     save_npy(folder / "raw.npy", {DType::f32, Shape{std::ssize(raw)}, raw.data()});
+    dump_picture(folder / "road.npy", frame.picture);
+    if (wide) dump_picture(folder / "wide.npy", wide->picture);
+  }
+
+  // Y, U and V one under the other: (height * 3 / 2, width).
+  static void dump_picture(const fs::path& file, const YuvImage& picture) {
+    save_npy(file, {DType::u8, Shape{picture.height() * 3 / 2, picture.width()}, picture.bytes().data()});
   }
 
   static double wall_ms() { return static_cast<double>(now_ns()) * 1e-6; }
