@@ -102,42 +102,48 @@ void paint_polygon(const Shape& shape, const Plane& plane, float Colour::*channe
       continue;
     }
     soften(outer.begin, inner.begin);
-    for (int i = inner.begin; i < inner.end; ++i) out[i] = mixed(out[i], colour, shape.alpha);
+    if (shape.alpha >= 1) {
+      std::fill(out + inner.begin, out + inner.end, mixed(0, colour, 1));
+    } else {
+      for (int i = inner.begin; i < inner.end; ++i) out[i] = mixed(out[i], colour, shape.alpha);
+    }
     soften(inner.end, outer.end);
   }
 }
 
-void paint_ellipse(const Shape& shape, const Plane& plane, float Colour::*channel, const Noise& noise) {
+// Into one plane, or into two of one shape at once: `second` may be null.
+void paint_ellipse(const Shape& shape, const Plane& plane, uint8_t* second, const Noise& noise) {
+  constexpr float kMost = 1.25F;  // how far noise carries the edge
   const Point2 middle = shape.points[0], half = shape.points[1];
-  const float wide = half.x * 1.25F, high = half.y * 1.25F;
-  const int first =
-      std::max(plane.begin, static_cast<int>(clamped((middle.y - high - plane.shift) / plane.scale, 0.0F, 1e6F)));
-  const int last =
-      std::min(plane.end - 1, static_cast<int>(clamped((middle.y + high - plane.shift) / plane.scale, -1.0F, 1e6F)));
-  const int from = std::max(0, static_cast<int>(clamped((middle.x - wide - plane.shift) / plane.scale, 0.0F, 1e6F)));
-  const int to =
-      std::min(plane.width - 1, static_cast<int>(clamped((middle.x + wide - plane.shift) / plane.scale, -1.0F, 1e6F)));
+  const bool luma = second == nullptr, plain = shape.rough <= 0;
+  const auto index = [&](float at) { return static_cast<int>(clamped((at - plane.shift) / plane.scale, -1.0F, 1e6F)); };
+  const int first = std::max(plane.begin, index(middle.y - kMost * half.y));
+  const int last = std::min(plane.end - 1, index(middle.y + kMost * half.y));
   const float texel = 40 / half.y;  // the noise keeps its grain on the thing
   const int level = Noise::level(texel * plane.scale);
   const float ox = static_cast<float>(shape.dice & 255), oy = static_cast<float>((shape.dice >> 8) & 255);
-  const float soft = std::min(1.0F, plane.scale / half.y);
-  const bool luma = channel == &Colour::y;
+  const float soft = 1 / (4 * std::min(1.0F, plane.scale / half.y) + 0.12F), by_x = 1 / half.x;
   for (int row = first; row <= last; ++row) {
     const float y = static_cast<float>(row) * plane.scale + plane.shift;
     if (y > static_cast<float>(shape.bottom_row)) break;
     const float v = (y - middle.y) / half.y, share = clamped(0.5F + 0.5F * v, 0.0F, 1.0F);
-    const float colour = shape.top.*channel + share * (shape.bottom.*channel - shape.top.*channel);
-    uint8_t* out = plane.data + static_cast<ptrdiff_t>(row) * plane.stride;
+    if (v * v > kMost * kMost) continue;
+    const float reach = half.x * std::sqrt(kMost * kMost - v * v);
+    const int from = std::max(0, index(middle.x - reach)), to = std::min(plane.width - 1, index(middle.x + reach));
+    const auto shaded = [&](float Colour::*channel) {
+      return shape.top.*channel + share * (shape.bottom.*channel - shape.top.*channel);
+    };
+    const float colour = luma ? shaded(&Colour::y) : shaded(&Colour::u), other = shaded(&Colour::v);
+    const ptrdiff_t start = static_cast<ptrdiff_t>(row) * plane.stride;
     for (int i = from; i <= to; ++i) {
-      const float x = static_cast<float>(i) * plane.scale + plane.shift, u = (x - middle.x) / half.x;
-      const float near = u * u + v * v;
-      if (near > 1.56F) continue;
-      const float grain =
-          shape.rough > 0 ? noise.at((x - middle.x) * texel + ox, (y - middle.y) * texel + oy, level, level) : 0;
-      const float edge = shape.rough > 0 ? 1 - near + 0.9F * grain : 1 - near;
-      const float cover =
-          shape.rough > 0 ? clamped(0.5F + edge / (4 * soft + 0.12F), 0.0F, 1.0F) : clamped(edge, 0.0F, 1.0F);
-      if (cover > 0) out[i] = mixed(out[i], colour + (luma ? shape.rough * grain : 0), cover * shape.alpha);
+      const float dx = static_cast<float>(i) * plane.scale + plane.shift - middle.x, u = dx * by_x;
+      const float grain = plain ? 0 : noise.at(dx * texel + ox, (y - middle.y) * texel + oy, level, level);
+      const float edge = 1 - u * u - v * v + 0.9F * grain;
+      const float cover = plain ? clamped(edge, 0.0F, 1.0F) : clamped(0.5F + edge * soft, 0.0F, 1.0F);
+      if (cover <= 0) continue;
+      plane.data[start + i] =
+          mixed(plane.data[start + i], colour + (luma ? shape.rough * grain : 0), cover * shape.alpha);
+      if (!luma) second[start + i] = mixed(second[start + i], other, cover * shape.alpha);
     }
   }
 }
@@ -193,12 +199,11 @@ void DrawList::paint(YuvImage& picture, int begin, int end, const Noise& noise) 
                            {picture.v(), width / 2, width / 2, begin / 2, end / 2, 2, 0.5F}};
   float Colour::*const channels[3] = {&Colour::y, &Colour::u, &Colour::v};
   for (const Shape& shape : shapes_) {
-    for (int i = 0; i < 3; ++i) {
-      if (shape.count > 0) {
-        paint_polygon(shape, planes[i], channels[i]);
-      } else {
-        paint_ellipse(shape, planes[i], channels[i], noise);
-      }
+    if (shape.count > 0) {
+      for (int i = 0; i < 3; ++i) paint_polygon(shape, planes[i], channels[i]);
+    } else {
+      paint_ellipse(shape, planes[0], nullptr, noise);
+      paint_ellipse(shape, planes[1], picture.v(), noise);
     }
   }
 }

@@ -13,6 +13,7 @@ namespace sparkpilot::drive::synth {
 namespace {
 
 constexpr int kSpan = GroundMap::kSpan;
+constexpr uint32_t kGrains = 8191;
 
 // One picture being drawn.
 struct Job {
@@ -64,9 +65,11 @@ struct Job {
     const auto v = static_cast<float>(row);
     const int count = out.count;
     shader.sky(u, row, out);
+    GroundMap::Node start = a.range < b.range ? a : b;
+    start.range *= 0.8F;
     for (int i = 0; i < count; ++i) {
       const float x = static_cast<float>(u + i);
-      const GroundMap::Node node = map.trace(x, v, 0.8F * std::min(a.range, b.range));
+      const GroundMap::Node node = map.trace(x, v, start);
       if (node.range >= GroundMap::kFar) continue;
       GroundPixels at;
       at.s[0] = node.s, at.d[0] = node.d, at.range = node.range;
@@ -83,11 +86,9 @@ struct Job {
   void write(int row, int u, const Pixels& pixels) const {
     const int width = view.camera().width;
     uint8_t* luma = picture.y() + static_cast<ptrdiff_t>(row) * width + u;
-    const uint32_t start = hash(dice, static_cast<uint32_t>(row), static_cast<uint32_t>(u));
-    for (int i = 0; i < pixels.count; ++i) {
-      const float noise = grain[(start + static_cast<uint32_t>(i)) & (grain.size() - 1)];
-      luma[i] = static_cast<uint8_t>(clamped(pixels.y[i] + noise, 4.0F, 251.0F));
-    }
+    const float* noise = grain.data() + (hash(dice, static_cast<uint32_t>(row), static_cast<uint32_t>(u)) & kGrains);
+    for (int i = 0; i < pixels.count; ++i)
+      luma[i] = static_cast<uint8_t>(clamped(pixels.y[i] + noise[i], 4.0F, 251.0F));
     if (row % 2 != 0) return;
     const ptrdiff_t at = static_cast<ptrdiff_t>(row / 2) * (width / 2) + u / 2;
     for (int i = 0; i + 1 < pixels.count; i += 2) {
@@ -117,7 +118,7 @@ Renderer::Renderer(const World& world)
         d < -road.oncoming_lanes() * road.lane_width() || d > road.lanes() * road.lane_width() ? 0.07 : 0;
     asphalt_.push_back(world.scene().asphalt.y * static_cast<float>(1 - 0.09 * track + shoulder));
   }
-  for (uint32_t i = 0; i < 8192; ++i) {
+  for (uint32_t i = 0; i <= kGrains + kSpan; ++i) {
     const uint32_t dice = hash(i, 9, 9);
     const float sum =
         static_cast<float>(dice & 255) + static_cast<float>(dice >> 8 & 255) + static_cast<float>(dice >> 16 & 255);

@@ -11,7 +11,7 @@ Lit light_at(const Scene& scene, float x, float y, float range) {
   if (scene.headlights && x > 0) {
     const float aside = y / (0.28F * x + 0.8F), reach = range * (1.0F / 26);
     const float beam = 1 / (1 + aside * aside * aside * aside) / (1 + reach * reach);
-    light.gain += 0.75F * (1 - scene.brightness) * beam;
+    light.gain += 1.05F * (1 - scene.brightness) * beam;
   }
   return light;
 }

@@ -18,6 +18,31 @@ float shift(double origin, float texel) {
 
 float mix(float from, float to, float share) { return from + share * (to - from); }
 
+// Noise coarser than a pixel is looked up every kKnot pixels.
+constexpr int kKnot = 4;
+
+// `noise` at the pixels of a span, of texels `size_s` by `size_d` metres.
+void look_up(const Noise& noise, const GroundPixels& at, int count, float size_s, float size_d, float shift_s,
+             float* out) {
+  const int level_s = Noise::level(at.reach_s / size_s), level_d = Noise::level(at.reach_d / size_d);
+  const float by_s = 1 / size_s, by_d = 1 / size_d;
+  for (int i = 0; i < count; ++i) out[i] = noise.at(at.s[i] * by_s + shift_s, at.d[i] * by_d, level_s, level_d);
+}
+
+void look_up_coarse(const Noise& noise, const GroundPixels& at, int count, float size_s, float size_d, float shift_s,
+                    float* out) {
+  const int level_s = Noise::level(at.reach_s / size_s), level_d = Noise::level(kKnot * at.reach_d / size_d);
+  const float by_s = 1 / size_s, by_d = 1 / size_d;
+  const auto value = [&](int i) { return noise.at(at.s[i] * by_s + shift_s, at.d[i] * by_d, level_s, level_d); };
+  float from = value(0);
+  for (int knot = 0; knot < count; knot += kKnot) {
+    const int next = std::min(knot + kKnot, count - 1), length = std::max(1, next - knot);
+    const float to = value(next), step = (to - from) / static_cast<float>(length);
+    for (int i = 0; i < kKnot && knot + i < count; ++i) out[knot + i] = from + static_cast<float>(i) * step;
+    from = to;
+  }
+}
+
 }  // namespace
 
 Shader::Shader(const World& world, const Strip& strip, const View& view, const Noise& fine, const Noise& rough,
@@ -78,18 +103,17 @@ Lit Shader::light(float u, float v, float range) const {
 }
 
 void Shader::land(const GroundPixels& at, Pixels& out) const {
-  const int fine_x = Noise::level(at.reach_s / kGrassS), fine_y = Noise::level(at.reach_d / kGrassD);
-  const int field_x = Noise::level(at.reach_s / kFieldS), field_y = Noise::level(at.reach_d / kFieldD);
+  float grains[GroundMap::kSpan], fields[GroundMap::kSpan];
+  look_up(fine_, at, out.count, kGrassS, kGrassD, grass_shift_, grains);
+  look_up_coarse(rough_, at, out.count, kFieldS, kFieldD, field_shift_, fields);
   const bool city = world_.road().kind() == RoadKind::city;
+  const Colour& side = city ? kConcrete : scene_.soil;
   for (int i = 0; i < out.count; ++i) {
-    const float grain = fine_.at(at.s[i] * (1 / kGrassS) + grass_shift_, at.d[i] * (1 / kGrassD), fine_x, fine_y);
-    const float field = rough_.at(at.s[i] * (1 / kFieldS) + field_shift_, at.d[i] * (1 / kFieldD), field_x, field_y);
-    const float beyond = std::max(left_ - at.d[i], at.d[i] - right_);
+    const float grain = grains[i], field = fields[i], beyond = std::max(left_ - at.d[i], at.d[i] - right_);
     // Gravel beside the road, or a pavement; then grass with bare patches.
     const float bare = clamped(0.15F + 1.4F * field, 0.0F, 0.85F);
     const float verge =
         city ? clamped((3.2F - beyond) * 8, 0.0F, 1.0F) : clamped(1.3F - beyond + 0.8F * grain, 0.0F, 1.0F);
-    const Colour& side = city ? kConcrete : scene_.soil;
     const float y = mix(mix(scene_.grass.y * (1 + 0.3F * field), scene_.soil.y, bare), side.y, verge);
     out.y[i] = y * (1 + (city ? mix(0.32F, 0.06F, verge) : 0.32F) * grain);
     out.u[i] = mix(mix(scene_.grass.u, scene_.soil.u, bare), side.u, verge);
@@ -97,18 +121,20 @@ void Shader::land(const GroundPixels& at, Pixels& out) const {
   }
 }
 
-void Shader::road(const GroundPixels& at, Pixels& out) const {
-  const int fine_x = Noise::level(at.reach_s / kFineS), fine_y = Noise::level(at.reach_d / kFineD);
-  const int coarse_x = Noise::level(at.reach_s / kCoarseS), coarse_y = Noise::level(at.reach_d / kCoarseD);
+void Shader::road(const GroundPixels& at, bool edges, Pixels& out) const {
+  float fine[GroundMap::kSpan], coarse[GroundMap::kSpan];
+  look_up(fine_, at, out.count, kFineS, kFineD, fine_shift_, fine);
+  look_up_coarse(rough_, at, out.count, kCoarseS, kCoarseD, coarse_shift_, coarse);
   const float last = static_cast<float>(asphalt_.size() - 1), soft = 1 / at.reach_d;
   for (int i = 0; i < out.count; ++i) {
+    const auto place = static_cast<size_t>(clamped((at.d[i] - left_) * 20, 0.0F, last));
+    const float y = asphalt_[place] * (1 + 0.19F * fine[i] + 0.06F * coarse[i]);
+    if (!edges) {
+      out.y[i] = y, out.u[i] = scene_.asphalt.u, out.v[i] = scene_.asphalt.v;
+      continue;
+    }
     const float cover =
         clamped(0.5F + (at.d[i] - left_) * soft, 0.0F, 1.0F) * clamped(0.5F + (right_ - at.d[i]) * soft, 0.0F, 1.0F);
-    const auto place = static_cast<size_t>(clamped((at.d[i] - left_) * 20, 0.0F, last));
-    const float fine = fine_.at(at.s[i] * (1 / kFineS) + fine_shift_, at.d[i] * (1 / kFineD), fine_x, fine_y);
-    const float coarse =
-        rough_.at(at.s[i] * (1 / kCoarseS) + coarse_shift_, at.d[i] * (1 / kCoarseD), coarse_x, coarse_y);
-    const float y = asphalt_[place] * (1 + 0.16F * fine + 0.09F * coarse);
     out.y[i] = mix(out.y[i], y, cover);
     out.u[i] = mix(out.u[i], scene_.asphalt.u, cover);
     out.v[i] = mix(out.v[i], scene_.asphalt.v, cover);
@@ -161,7 +187,7 @@ void Shader::ground(const GroundPixels& at, Pixels& out) const {
   const bool some_road = high > left_ - at.reach_d && low < right_ + at.reach_d;
   if (some_land) land(at, out);
   if (some_road) {
-    road(at, out);
+    road(at, some_land, out);
     const float half = static_cast<float>(kLineHalfWidth) + at.reach_d;
     for (const Line& line : lines_) {
       if (line.offset > low - half && line.offset < high + half) paint(at, line, out);
@@ -178,39 +204,63 @@ void Shader::ground(const GroundPixels& at, Pixels& out) const {
   if (scene_.wet && some_road) wet(at, out);
 }
 
+Colour Shader::clear_sky(float slope) const {
+  const float high = std::max(0.0F, slope), blue = std::min(1.0F, 1.25F * high / (high + 0.3F));
+  const Colour &zenith = scene_.zenith, &horizon = scene_.horizon;
+  return {mix(horizon.y, zenith.y, blue), mix(horizon.u, zenith.u, blue), mix(horizon.v, zenith.v, blue)};
+}
+
+// Clouds lie in a plane; they are looked up every kKnot pixels, which is finer than they are.
 void Shader::sky(int u, int v, Pixels& out) const {
-  constexpr float kThrough = 1.0F / GroundMap::kSpan;
   float slope[2], east[2], north[2];
   for (int end = 0; end < 2; ++end) {
     const Point3 ray = view_.ray(static_cast<float>(u + end * GroundMap::kSpan), static_cast<float>(v));
     const float level = 1 / std::sqrt(ray.x * ray.x + ray.y * ray.y);
     slope[end] = -ray.z * level;
     const float far = 60 / (std::max(0.0F, slope[end]) + 0.06F) * level;
-    north[end] = (ray.x * turn_cos_ - ray.y * turn_sin_) * far,
+    north[end] = (ray.x * turn_cos_ - ray.y * turn_sin_) * far;
     east[end] = (ray.x * turn_sin_ + ray.y * turn_cos_) * far;
   }
   const float focal = static_cast<float>(view_.camera().focal_length), up = std::max(0.0F, slope[0]) + 0.06F;
-  const int level_x = Noise::level(60 / (focal * up)), level_y = Noise::level(60 / (focal * up * up));
+  const int level_x = Noise::level(2 * 60 / (focal * up)), level_y = Noise::level(60 / (focal * up * up));
   const int level = std::max(level_x, std::min(level_y, level_x + 2));
-  const Colour &zenith = scene_.zenith, &horizon = scene_.horizon;
-  const float far_y = mix(horizon.y, 16 + 90 * scene_.brightness, 0.45F),
-              near_y = mix(16 + 60 * scene_.brightness, horizon.y, 0.3F);
-  for (int i = 0; i < out.count; ++i) {
-    const float share = static_cast<float>(i) * kThrough, e = mix(slope[0], slope[1], share), high = std::max(0.0F, e);
-    const float blue = std::min(1.0F, 1.25F * high / (high + 0.3F));
-    Colour c{mix(horizon.y, zenith.y, blue), mix(horizon.u, zenith.u, blue), mix(horizon.v, zenith.v, blue)};
-    if (high > 0.005F) {
-      const float billow = rough_.at(mix(north[0], north[1], share), mix(east[0], east[1], share), level, level);
-      const float cover = clamped(1.6F * (billow + scene_.clouds - 0.45F), 0.0F, 0.9F) * std::min(1.0F, high * 12);
-      c = {mix(c.y, scene_.cloud.y + 8 * billow, cover), mix(c.u, scene_.cloud.u, cover),
-           mix(c.v, scene_.cloud.v, cover)};
+  Colour from = clouded(clear_sky(slope[0]), slope[0], rough_.at(north[0], east[0], level, level));
+  for (int knot = 0; knot < GroundMap::kSpan; knot += kKnot) {
+    const float share = static_cast<float>(knot + kKnot) * (1.0F / GroundMap::kSpan),
+                e = mix(slope[0], slope[1], share);
+    const float billow = rough_.at(mix(north[0], north[1], share), mix(east[0], east[1], share), level, level);
+    const Colour to = clouded(clear_sky(e), e, billow);
+    for (int i = 0; i < kKnot; ++i) {
+      const float part = static_cast<float>(i) * (1.0F / kKnot);
+      out.y[knot + i] = mix(from.y, to.y, part);
+      out.u[knot + i] = mix(from.u, to.u, part), out.v[knot + i] = mix(from.v, to.v, part);
     }
+    from = to;
+  }
+  if (std::min(slope[0], slope[1]) < 0.085F) ridges(u, slope[0], slope[1], out);
+}
+
+Colour Shader::clouded(const Colour& clear, float slope, float billow) const {
+  if (slope <= 0.005F) return clear;
+  const float cover = clamped(1.6F * (billow + scene_.clouds - 0.45F), 0.0F, 0.9F) * std::min(1.0F, slope * 12);
+  return {mix(clear.y, scene_.cloud.y + 8 * billow, cover), mix(clear.u, scene_.cloud.u, cover),
+          mix(clear.v, scene_.cloud.v, cover)};
+}
+
+void Shader::ridges(int u, float from, float to, Pixels& out) const {
+  const float focal = static_cast<float>(view_.camera().focal_length);
+  const Colour& horizon = scene_.horizon;
+  const float far_y = mix(horizon.y, 16 + 90 * scene_.brightness, 0.45F);
+  const float near_y = mix(16 + 60 * scene_.brightness, horizon.y, 0.3F);
+  const float near_u = mix(horizon.u, scene_.grass.u, 0.5F), near_v = mix(horizon.v, scene_.grass.v, 0.5F);
+  for (int i = 0; i < out.count; ++i) {
+    const float e = mix(from, to, static_cast<float>(i) * (1.0F / GroundMap::kSpan));
     const size_t column = std::min(static_cast<size_t>(u + i), ridge_[0].size() - 1);
     const float far = clamped(0.5F + (ridge_[0][column] - e) * focal, 0.0F, 1.0F);
     const float near = clamped(0.5F + (ridge_[1][column] - e) * focal, 0.0F, 1.0F);
-    out.y[i] = mix(mix(c.y, far_y, far), near_y, near);
-    out.u[i] = mix(mix(c.u, horizon.u, far), mix(horizon.u, scene_.grass.u, 0.5F), near);
-    out.v[i] = mix(mix(c.v, horizon.v, far), mix(horizon.v, scene_.grass.v, 0.5F), near);
+    out.y[i] = mix(mix(out.y[i], far_y, far), near_y, near);
+    out.u[i] = mix(mix(out.u[i], horizon.u, far), near_u, near);
+    out.v[i] = mix(mix(out.v[i], horizon.v, far), near_v, near);
   }
 }
 

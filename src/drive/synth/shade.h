@@ -9,7 +9,7 @@
 
 namespace sparkpilot::drive::synth {
 
-// What several pixels in a row look like: at most GroundMap::kSpan.
+// What several pixels in a row look like; `count` of GroundMap::kSpan are asked for.
 struct Pixels {
   int count = 0;
   float y[GroundMap::kSpan], u[GroundMap::kSpan], v[GroundMap::kSpan];
@@ -41,10 +41,13 @@ class Shader {
     Colour colour;
   };
   void land(const GroundPixels& at, Pixels& out) const;
-  void road(const GroundPixels& at, Pixels& out) const;
+  void road(const GroundPixels& at, bool edges, Pixels& out) const;
   void paint(const GroundPixels& at, const Line& line, Pixels& out) const;
   void wet(const GroundPixels& at, Pixels& out) const;
   float dashes(float s, float reach) const;
+  Colour clear_sky(float slope) const;
+  Colour clouded(const Colour& clear, float slope, float billow) const;
+  void ridges(int u, float from, float to, Pixels& out) const;
   void find_ridges();
 
   const World& world_;

@@ -105,8 +105,7 @@ TEST(SynthTruth, PaintedLinesLieWhereTheTruthSays) {
         const Point2 there = pixel(world, camera, next);
         const double slant = (there.x - middle.x) / (there.y - middle.y);
         const double expected = middle.x + (row - middle.y) * slant;
-        const double found =
-            painted_middle(picture, row, expected, static_cast<int>(width) + 4);
+        const double found = painted_middle(picture, row, expected, static_cast<int>(width) + 4);
         ASSERT_GE(found, 0) << "seed " << seed << " x " << at[0];
         EXPECT_NEAR(found, expected, 1.5) << "seed " << seed << " x " << at[0] << " row " << row;
         ++compared;

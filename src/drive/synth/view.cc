@@ -37,49 +37,39 @@ Strip::Strip(const World& world, const Pose& pose)
   }
 }
 
-Strip::Row Strip::row(float s) const {
-  const float place = clamped((s + kBehind) / kRowStep, 0.0F, static_cast<float>(rows_.size() - 2));
+inline Strip::Between Strip::between(float s) const {
+  const float place = clamped((s + kBehind) * (1 / kRowStep), 0.0F, static_cast<float>(rows_.size() - 2));
   const auto i = static_cast<size_t>(place);
-  const float u = place - static_cast<float>(i);
-  const Row &a = rows_[i], &b = rows_[i + 1];
-  const auto mix = [u](float from, float to) { return from + u * (to - from); };
-  return {mix(a.x, b.x),
-          mix(a.y, b.y),
-          mix(a.tx, b.tx),
-          mix(a.ty, b.ty),
-          a.curvature,
-          mix(a.down, b.down),
-          {mix(a.bank[0], b.bank[0]), mix(a.bank[1], b.bank[1])}};
+  return {rows_[i], rows_[i + 1], place - static_cast<float>(i)};
+}
+
+inline float Strip::down(const Between& rows, float d) const {
+  const float level = rows.mix(&Row::down), beyond = d < left_edge_ ? left_edge_ - d : d - right_edge_;
+  if (beyond <= 2) return level;
+  const float x = std::min((beyond - 2) * (1.0F / 45), 1.0F);
+  const int hand = d > 0 ? 1 : 0;
+  return level - (rows.a.bank[hand] + rows.share * (rows.b.bank[hand] - rows.a.bank[hand])) * x * x * (3 - 2 * x);
 }
 
 Strip::Place Strip::locate(float x, float y, float hint) const {
   Place place{hint, 0};
   for (int round = 0; round < 3; ++round) {
-    const Row at = row(place.s);
-    const float dx = x - at.x, dy = y - at.y;
-    const float along = dx * at.tx + dy * at.ty;
-    place.d = dy * at.tx - dx * at.ty;
+    const Between at = between(place.s);
+    const float dx = x - at.mix(&Row::x), dy = y - at.mix(&Row::y);
+    const float tx = at.mix(&Row::tx), ty = at.mix(&Row::ty);
+    const float along = dx * tx + dy * ty;
+    place.d = dy * tx - dx * ty;
     if (std::fabs(along) < 2e-4F) break;
-    place.s = clamped(place.s + along / std::max(0.3F, 1 - at.curvature * place.d), -kBehind, kReach + 30);
+    place.s = clamped(place.s + along / std::max(0.3F, 1 - at.a.curvature * place.d), -kBehind, kReach + 30);
   }
   return place;
 }
 
-float Strip::rise(const Row& row, float d) const {
-  const float beyond = d < left_edge_ ? left_edge_ - d : d - right_edge_;
-  if (beyond <= 2) return 0;
-  const float x = std::min((beyond - 2) * (1.0F / 45), 1.0F);
-  return row.bank[d > 0 ? 1 : 0] * x * x * (3 - 2 * x);
-}
-
-float Strip::down(const Place& place) const {
-  const Row at = row(place.s);
-  return at.down - rise(at, place.d);
-}
+float Strip::down(const Place& place) const { return down(between(place.s), place.d); }
 
 Point3 Strip::point(float s, float d, float up) const {
-  const Row at = row(s);
-  return {at.x - d * at.ty, at.y + d * at.tx, at.down - rise(at, d) - up};
+  const Between at = between(s);
+  return {at.mix(&Row::x) - d * at.mix(&Row::ty), at.mix(&Row::y) + d * at.mix(&Row::tx), down(at, d) - up};
 }
 
 View::View(const World& world, const Pose& pose, const Camera& camera) : camera_(camera) {
@@ -107,26 +97,26 @@ GroundMap::GroundMap(const View& view, const Strip& strip)
 
 // From the bottom up: as a ray rises, the place it meets moves away, so each begins where the one below it ended.
 void GroundMap::trace_column(int column) {
-  float near = 0.5F;
+  Node last{0.5F, 0, 0.5F};
   for (int row = view_.camera().height - 1; row >= 0; --row) {
-    const Node node = trace(static_cast<float>(column * kSpan), static_cast<float>(row), near);
+    const Node node = trace(static_cast<float>(column * kSpan), static_cast<float>(row), last);
     if (node.range >= kFar) return;
     nodes_[static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column)] = node;
-    near = node.range;
+    last = node;
   }
 }
 
-GroundMap::Node GroundMap::trace(float u, float v, float near) const {
+GroundMap::Node GroundMap::trace(float u, float v, const Node& near) const {
   const Point3 ray = view_.ray(u, v);
   const float level = std::sqrt(ray.x * ray.x + ray.y * ray.y);
   const float ux = ray.x / level, uy = ray.y / level, slope = ray.z / level;
-  Strip::Place place{near, 0};
+  Strip::Place place{near.s, near.d};
   // How far the ray is below the ground at `range`.
   const auto below = [&](float range) {
     place = strip_.locate(ux * range, uy * range, place.s);
     return slope * range - strip_.down(place);
   };
-  float range = near, depth = below(range);
+  float range = near.range, depth = below(range);
   while (depth > 0 && range > 0.3F) range *= 0.94F, depth = below(range);
   float before = range, depth_before = depth, rate = slope;
   while (depth < 0) {
@@ -138,17 +128,17 @@ GroundMap::Node GroundMap::trace(float u, float v, float near) const {
     rate = (depth - depth_before) / (range - before);
   }
   // Between `before` and `range` it goes under; a few secants find where.
+  Strip::Place hit = place;
   for (int round = 0; round < 6 && depth > 2e-5F * range && range > before; ++round) {
     const float middle = before + (range - before) * clamped(-depth_before / (depth - depth_before), 0.05F, 0.95F);
     const float there = below(middle);
     if (there < 0) {
       before = middle, depth_before = there;
     } else {
-      range = middle, depth = there;
+      range = middle, depth = there, hit = place;
     }
   }
-  place = strip_.locate(ux * range, uy * range, place.s);
-  return {place.s, place.d, range};
+  return {hit.s, hit.d, range};
 }
 
 }  // namespace sparkpilot::drive::synth

@@ -34,8 +34,14 @@ class Strip {
   struct Row {
     float x, y, tx, ty, curvature, down, bank[2];
   };
-  Row row(float s) const;
-  float rise(const Row& row, float d) const;
+  struct Between {
+    const Row& a;
+    const Row& b;
+    float share;
+    float mix(float Row::*field) const { return a.*field + share * (b.*field - a.*field); }
+  };
+  Between between(float s) const;
+  float down(const Between& rows, float d) const;
 
   std::vector<Row> rows_;
   double origin_;
@@ -78,8 +84,8 @@ class GroundMap {
   const Node& at(int row, int column) const {
     return nodes_[static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column)];
   }
-  // One pixel, traced by itself from `near` metres on.
-  Node trace(float u, float v, float near) const;
+  // One pixel by itself; `near`: a place that its ray passes above, not far before it ends.
+  Node trace(float u, float v, const Node& near) const;
 
  private:
   void trace_column(int column);

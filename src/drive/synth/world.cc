@@ -32,7 +32,7 @@ Scene make_scene(Light light, bool wet, Random& random) {
       break;
     case Light::night:
       scene.zenith = {22, 131, 127}, scene.horizon = {34, 128, 130}, scene.cloud = {30, 129, 129};
-      scene.clouds = 0.4F, scene.brightness = 0.13F, scene.headlights = true, scene.grain = 2.4F;
+      scene.clouds = 0.4F, scene.brightness = 0.2F, scene.headlights = true, scene.grain = 2.4F;
       break;
   }
   return scene;

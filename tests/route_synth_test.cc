@@ -1,0 +1,43 @@
+// route synth from outside: what it writes, says and refuses.
+#include "cli_fixture.h"
+
+namespace sparkpilot {
+namespace {
+namespace fs = std::filesystem;
+
+class SynthCli : public Cli {
+ protected:
+  static void SetUpTestSuite() {}
+  static void TearDownTestSuite() {}
+};
+
+TEST_F(SynthCli, WritesSegmentsAndKeepsThem) {
+  const std::string out = folder / "routes";
+  const std::string command = "route synth --device mici --qcamera-only --seconds 0.2 --seed 7 --out " + out;
+  const json route = parsed(command)["routes"][0];
+  EXPECT_EQ(keys(route), (Keys{"name", "seed", "frames", "segments"}));
+  EXPECT_EQ(route["frames"], 4);
+  const json& segment = route["segments"][0];
+  EXPECT_EQ(keys(segment), (Keys{"number", "folder", "frames", "bytes", "kept"}));
+  for (const char* name : {"rlog.zst", "qlog.zst", "qcamera.ts"}) {
+    EXPECT_TRUE(fs::is_regular_file(fs::path(segment["folder"].get<std::string>()) / name)) << name;
+  }
+  EXPECT_FALSE(segment["kept"].get<bool>());
+  EXPECT_TRUE(parsed(command)["routes"][0]["segments"][0]["kept"].get<bool>());
+  expect_usage_error(command + " --light night", "was not made by these options");
+}
+
+TEST_F(SynthCli, RefusesWhatCannotBe) {
+  const std::string synth = "route synth --out " + (folder / "none") + " ";
+  expect_usage_error(synth + "--device phone", "no device is named \"phone\"");
+  expect_usage_error(synth + "--road sea", "--road \"sea\"");
+  expect_usage_error(synth + "--light lamp", "--light \"lamp\"");
+  expect_usage_error(synth + "--wet --dry", "--wet and --dry");
+  expect_usage_error(synth + "--seconds 0", "0 seconds");
+  expect_usage_error(synth + "--routes 0", "--routes");
+  expect_usage_error("route synth", "--out");
+  EXPECT_FALSE(fs::exists(folder / "none"));
+}
+
+}  // namespace
+}  // namespace sparkpilot
