@@ -23,11 +23,11 @@ namespace fs = std::filesystem;
 using drive::DriveOptions;
 
 struct Flags {
-  std::string route, models, vision, policy, supercombo, out, data, dump, sampling;
+  std::string route, models, vision, policy, supercombo, out, data, dump, sampling, reference, tolerances;
   bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
        qcamera = false;
   int64_t overlay_width = 964, limit = 0;
-  double focal_length = 0;
+  double focal_length = 0, tolerance_scale = 1;
   RunFlags run;
 };
 
@@ -77,6 +77,7 @@ void check(const Flags& flags) {
   expect_at_least("--limit", flags.limit, 0);
   if (flags.overlay_width < 128 || flags.overlay_width > 8192)
     fail("--overlay-width {}: expected 128 to 8192", flags.overlay_width);
+  if (!(flags.tolerance_scale >= 0)) fail("--tolerance-scale {}: expected 0 or more", flags.tolerance_scale);
   if (flags.focal_length < 0) fail("--focal-length {}: expected pixels above 0", flags.focal_length);
 }
 
@@ -85,7 +86,7 @@ std::string time_text(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-void report_text(const drive::RunReport& report, const std::string& comparison) {
+void report_text(const drive::RunReport& report) {
   const drive::RunTotals t = drive::totals_of(report.result);
   Table table({"segment", "frames", "lost", "seconds", "state"});
   for (const auto& s : report.result.segments) {
@@ -108,14 +109,41 @@ void report_text(const drive::RunReport& report, const std::string& comparison) 
     print(fmt::format("recorded models: {}, {} of them with a frame in the video\n", t.recorded_models,
                       t.recorded_drawn));
   for (const bool recorded : {false, true}) {
-    for (const drive::HorizonFit& f : drive::fit_of(report.result.segments, recorded)) {
+    for (const drive::PlanErrorSummary& f : drive::fit_of(report.result.segments, recorded)) {
       if (f.count == 0) continue;
       print(fmt::format("{} error {:.0f} s ahead: {:.2f} m, heading {:.2f} deg ({} frames)\n",
-                        recorded ? "recorded plan's" : "plan's", f.horizon, f.mean, f.heading, f.count));
+                        recorded ? "recorded plan's" : "plan's", f.horizon, *f.distance_mean, *f.heading_abs_mean_deg,
+                        f.count));
     }
   }
-  print(comparison);
+  if (report.reference)
+    print(fmt::format("\nbeside {}:\n{}", report.reference->name, to_text(report.reference->comparison)));
   print(fmt::format("summary: {}\n", (fs::path(report.out) / "summary.html").string()));
+}
+
+// The run's logs beside those of another run, of a log, or what the route itself recorded.
+drive::ReferenceReport beside_reference(const Flags& flags, const drive::Route& route, const DriveOptions& options) {
+  drive::ReferenceReport out;
+  out.name = flags.reference;
+  std::vector<std::string> notes;
+  const auto add = [&](std::vector<drive::ModelRecord>& to, const fs::path& log) {
+    auto models = drive::read_models(log, &notes);
+    to.insert(to.end(), std::make_move_iterator(models.begin()), std::make_move_iterator(models.end()));
+  };
+  for (const drive::Segment& segment : route.segments) {
+    const fs::path log = options.out / drive::segment_folder(route, segment) / "rlog.zst";
+    const fs::path& recorded = route.log(segment);
+    if (options.models.vision.empty() && options.models.supercombo.empty()) add(out.ours, recorded);
+    else if (fs::exists(log)) add(out.ours, log);
+    if (flags.reference == "recorded" && !recorded.empty()) add(out.theirs, recorded);
+  }
+  if (flags.reference != "recorded") add(out.theirs, flags.reference);
+  if (options.note) std::for_each(notes.begin(), notes.end(), options.note);
+  drive::Tolerances tolerances =
+      flags.tolerances.empty() ? drive::Tolerances() : drive::Tolerances::load(flags.tolerances);
+  tolerances.scale(flags.tolerance_scale);
+  out.comparison = compare_models(out.ours, out.theirs, tolerances);
+  return out;
 }
 
 int run(const Program& program, const Flags& flags) {
@@ -157,11 +185,13 @@ int run(const Program& program, const Flags& flags) {
     report.processes = comm.size();
     report.realtime = flags.realtime;
     report.notes = route.notes;
+    if (!flags.reference.empty() && !stopped) report.reference = beside_reference(flags, route, options);
     drive::write_report(report);
     if (program.json) print_json(drive::summary_json(report));
-    else report_text(report, "");
+    else report_text(report);
   }
-  return stopped ? kInterrupted : kDone;
+  const bool same = !report.reference || report.reference->comparison.ok();
+  return stopped ? kInterrupted : comm.max(same ? 0 : 1) == 0 ? kDone : kCheckFailed;
 }
 
 }  // namespace
@@ -174,6 +204,7 @@ void add_drive(Program& program, CLI::App& app) {
                   "  sparkpilot drive route/ --vision driving_vision.onnx --policy driving_policy.onnx --out out/drive "
                   "--precision bf16\n"
                   "  sparkpilot drive route/ --from-log --out out/recorded\n"
+                  "  sparkpilot drive route/ --models new --out out/new --reference out/drive\n"
                   "  mpirun -np 3 sparkpilot drive route/ --models models --out out/drive\n"
                   "Ctrl-C finishes the files that are open; --resume goes on at the first unfinished segment.",
                   [&program, flags] { return run(program, *flags); });
@@ -199,6 +230,13 @@ void add_drive(Program& program, CLI::App& app) {
       ->add_option("--focal-length", flags->focal_length, "of the road camera, in pixels, where the log does not tell")
       ->type_name("PX");
   command->add_option("--limit", flags->limit, "only the first N frames of each segment")->type_name("N");
+  command
+      ->add_option("--reference", flags->reference,
+                   "compare with another run's folder or log, or with what was `recorded`; exit 4 where they differ")
+      ->type_name("PATH");
+  command->add_option("--tolerances", flags->tolerances, "what a difference may be, by field (docs/routes.md)")
+      ->type_name("FILE.json");
+  command->add_option("--tolerance-scale", flags->tolerance_scale, "all tolerances times X")->type_name("X");
   command->add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
   command->add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy")->type_name("DIR");
   add_engine_flags(program, *command, flags->run);

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -34,25 +33,11 @@ std::vector<double> latencies(const std::vector<SegmentResult>& segments) {
   return ms;
 }
 
-std::vector<HorizonFit> fit_of(const std::vector<SegmentResult>& segments, bool recorded) {
-  std::vector<HorizonFit> out;
-  for (size_t h = 0; h < kHorizons; ++h) {
-    std::vector<double> distance, along, across, heading;
-    for (const SegmentResult& segment : segments) {
-      for (const FrameResult& frame : segment.frames) {
-        const std::optional<PlanError>& error = (recorded ? frame.recorded_errors : frame.errors)[h];
-        if (!error) continue;
-        distance.push_back(static_cast<double>(error->distance()));
-        along.push_back(static_cast<double>(error->along));
-        across.push_back(static_cast<double>(error->across));
-        heading.push_back(std::fabs(static_cast<double>(error->heading_deg)));
-      }
-    }
-    const Statistics d = summarize(distance);
-    out.push_back({kHorizonSeconds[h], d.count, d.mean, d.p50, d.p90, summarize(along).mean, summarize(across).mean,
-                   summarize(heading).mean});
-  }
-  return out;
+std::array<PlanErrorSummary, kHorizons> fit_of(const std::vector<SegmentResult>& segments, bool recorded) {
+  std::vector<FrameResult> frames;
+  for (const SegmentResult& segment : segments)
+    frames.insert(frames.end(), segment.frames.begin(), segment.frames.end());
+  return summarize_errors(frames, recorded);
 }
 
 RunTotals totals_of(const DriveResult& result) {
@@ -80,18 +65,19 @@ RunTotals totals_of(const DriveResult& result) {
 
 namespace {
 
-Json fit_json(const std::vector<HorizonFit>& fit) {
+Json fit_json(const std::array<PlanErrorSummary, kHorizons>& fit) {
   Json out = Json::array();
-  for (const HorizonFit& f : fit) {
+  for (const PlanErrorSummary& f : fit) {
     if (f.count == 0) continue;
     out.push_back({{"horizon_s", f.horizon},
                    {"count", f.count},
-                   {"mean_m", f.mean},
-                   {"p50_m", f.p50},
-                   {"p90_m", f.p90},
-                   {"along_m", f.along},
-                   {"across_m", f.across},
-                   {"heading_deg", f.heading}});
+                   {"mean_m", *f.distance_mean},
+                   {"p50_m", *f.distance_median},
+                   {"p90_m", *f.distance_p90},
+                   {"along_m", *f.along_mean},
+                   {"across_m", *f.across_mean},
+                   {"across_abs_m", *f.across_abs_mean},
+                   {"heading_abs_deg", *f.heading_abs_mean_deg}});
   }
   return out;
 }
@@ -115,6 +101,7 @@ Json segments_json(const std::vector<SegmentResult>& segments) {
                    {"frames", segment.frames.size()},
                    {"frames_dropped", segment.dropped},
                    {"seconds", segment.seconds},
+                   {"driven_path", segment.driven_path},
                    {"cameras", cameras},
                    {"notes", segment.notes}});
   }
@@ -159,7 +146,10 @@ Json summary_json(const RunReport& report) {
       {"recorded_plan_error", fit_json(fit_of(result.segments, true))},
       {"notes", report.notes},
       {"segments", segments_json(result.segments)}};
-  if (report.comparison != nullptr) out["comparison"] = *report.comparison;
+  if (report.reference) {
+    out["reference"] = report.reference->name;
+    out["comparison"] = to_json(report.reference->comparison);
+  }
   return out;
 }
 

@@ -1,14 +1,25 @@
 // What a run says of itself: summary.json for programs, summary.html for people.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "drive/drive.h"
+#include "drive/log/model_compare.h"
+#include "drive/log/plan_error.h"
 
 namespace sparkpilot::drive {
+
+// The run's models beside those of another log.
+struct ReferenceReport {
+  std::string name;  // of the other
+  ModelComparison comparison;
+  std::vector<ModelRecord> ours, theirs;
+};
 
 struct RunReport {
   std::string route, out;
@@ -16,19 +27,12 @@ struct RunReport {
   DriveResult result;  // all processes' segments, by number
   int processes = 1;
   bool realtime = false;
-  std::vector<std::string> notes;                // of the route
-  nlohmann::ordered_json* comparison = nullptr;  // with a reference, as model_compare gives it; may be null
+  std::vector<std::string> notes;  // of the route
+  std::optional<ReferenceReport> reference = {};
 };
 
-// The plan against the driven path over all frames, at one time ahead; no number means anything where count is 0.
-struct HorizonFit {
-  double horizon = 0;  // s
-  int64_t count = 0;
-  double mean = 0, p50 = 0, p90 = 0;  // of the distance, m
-  double along = 0, across = 0;       // mean, with sign, m
-  double heading = 0;                 // mean size, degrees
-};
-std::vector<HorizonFit> fit_of(const std::vector<SegmentResult>& segments, bool recorded);
+// The plan against the driven path over all frames, at each horizon.
+std::array<PlanErrorSummary, kHorizons> fit_of(const std::vector<SegmentResult>& segments, bool recorded);
 
 struct RunTotals {
   int64_t frames = 0, dropped = 0, late = 0, recorded_models = 0, recorded_drawn = 0;

@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "drive/draw/page.h"
 #include "drive/report.h"
+#include "drive/report_parts.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;
@@ -75,12 +76,11 @@ void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
     const Statistics s = summarize(ms);
     out.push_back({"model, a frame", fmt::format("{:.1f} ms", s.p50), fmt::format("99 %: {:.1f} ms", s.p99)});
   }
-  const std::vector<HorizonFit> ours = fit_of(report.result.segments, false),
-                                recorded = fit_of(report.result.segments, true);
-  const HorizonFit& at_two = ours[1].count > 0 ? ours[1] : recorded[1];
+  const auto ours = fit_of(report.result.segments, false), recorded = fit_of(report.result.segments, true);
+  const PlanErrorSummary& at_two = ours[1].count > 0 ? ours[1] : recorded[1];
   if (at_two.count > 0) {
-    out.push_back(
-        {"plan error at 2 s", fmt::format("{:.2f} m", at_two.mean), ours[1].count > 0 ? "this run" : "recorded model"});
+    out.push_back({"plan error at 2 s", fmt::format("{:.2f} m", *at_two.distance_mean),
+                   ours[1].count > 0 ? "this run" : "recorded model"});
   }
   if (report.realtime) out.push_back({"late frames", std::to_string(t.late), "ready after the next had come"});
   page.figures(out);
@@ -118,11 +118,12 @@ void add_pictures(Page& page, const RunReport& report) {
 void add_fit(Page& page, const RunReport& report, const Columns& columns) {
   const auto rows_of = [&](bool recorded, const char* who) {
     std::vector<std::vector<std::string>> rows;
-    for (const HorizonFit& f : fit_of(report.result.segments, recorded)) {
+    for (const PlanErrorSummary& f : fit_of(report.result.segments, recorded)) {
       if (f.count == 0) continue;
-      rows.push_back({fmt::format("{:.0f}", f.horizon), who, fmt::format("{}", f.count), fmt::format("{:.2f}", f.mean),
-                      fmt::format("{:.2f}", f.p50), fmt::format("{:.2f}", f.p90), fmt::format("{:.2f}", f.along),
-                      fmt::format("{:.2f}", f.across), fmt::format("{:.2f}", f.heading)});
+      rows.push_back({fmt::format("{:.0f}", f.horizon), who, fmt::format("{}", f.count),
+                      fmt::format("{:.2f}", *f.distance_mean), fmt::format("{:.2f}", *f.distance_median),
+                      fmt::format("{:.2f}", *f.distance_p90), fmt::format("{:.2f}", *f.along_mean),
+                      fmt::format("{:.2f}", *f.across_mean), fmt::format("{:.2f}", *f.heading_abs_mean_deg)});
     }
     return rows;
   };
@@ -235,19 +236,6 @@ void add_facts(Page& page, const RunReport& report) {
   page.table({"segment", "frames", "lost", "video", "seconds", "state"}, segments);
 }
 
-void add_comparison(Page& page, const nlohmann::ordered_json& comparison) {
-  page.section("Beside the reference");
-  std::vector<std::vector<std::string>> rows;
-  for (const auto& field : comparison.value("fields", nlohmann::ordered_json::array())) {
-    const auto text = [&](const char* key) {
-      return field.contains(key) && field[key].is_number() ? fmt::format("{:.4g}", field[key].get<double>()) : "-";
-    };
-    rows.push_back({field.value("field", ""), field.value("unit", ""), text("mean"), text("p99"), text("max"),
-                    text("tolerance"), field.value("ok", true) ? "within" : "beyond"});
-  }
-  page.table({"field", "unit", "mean", "99 %", "max", "tolerance", ""}, rows);
-}
-
 }  // namespace
 
 std::string summary_html(const RunReport& report) {
@@ -261,7 +249,7 @@ std::string summary_html(const RunReport& report) {
   add_fit(page, report, columns);
   add_action(page, columns, model);
   add_perception(page, columns);
-  if (report.comparison != nullptr) add_comparison(page, *report.comparison);
+  if (report.reference) add_reference(page, *report.reference);
   add_times(page, report, t);
   add_facts(page, report);
   page.footer(fmt::format("sparkpilot {}. For development only: never for control of a real car.", report.version));

@@ -142,6 +142,7 @@ Json to_json(const SegmentResult& r) {
           {"run", r.run},
           {"complete", r.complete},
           {"log", r.log},
+          {"driven_path", r.driven_path},
           {"seconds", r.seconds},
           {"dropped", r.dropped},
           {"recorded_models", r.recorded_models},
@@ -167,6 +168,7 @@ SegmentResult segment_result_from(const std::string& text, const std::filesystem
     in.at("run").get_to(out.run);
     in.at("complete").get_to(out.complete);
     in.at("log").get_to(out.log);
+    in.at("driven_path").get_to(out.driven_path);
     in.at("seconds").get_to(out.seconds);
     in.at("dropped").get_to(out.dropped);
     in.at("recorded_models").get_to(out.recorded_models);

@@ -24,7 +24,7 @@ struct PlanError {
 // One frame. What the log does not tell is absent.
 struct FrameResult {
   uint32_t frame_id = 0, index = 0;
-  double time = 0;  // s of the device's clock, end of the frame
+  double time = 0;                    // s of the device's clock, end of the frame
   bool valid = false, model = false;  // model: ours ran on it, or openpilot's was recorded for it
   float vision_ms = 0, policy_ms = 0, late_ms = 0;
   float curvature = 0, acceleration = 0;
@@ -53,7 +53,8 @@ struct SegmentResult {
   std::string name;  // its folder under the output: "<log id>--<n>"
   std::string run;   // what the run was made with: models, precision, options; the same text, the same run
   bool complete = false;
-  std::string log;  // the log that was read
+  std::string log;               // the log that was read
+  std::string driven_path = {};  // what the driven path was rebuilt from; empty without poses
   std::vector<CameraResult> cameras;
   std::vector<FrameResult> frames;
   std::vector<std::string> notes;     // what was missing or damaged

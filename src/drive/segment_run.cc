@@ -13,6 +13,8 @@
 #include "base/parallel.h"
 #include "drive/camera_stream.h"
 #include "drive/contract/temporal.h"
+#include "drive/log/driven_path.h"
+#include "drive/log/plan_error.h"
 #include "drive/segment_output.h"
 #include "drive/video/reader.h"
 #include "tensor/npy.h"
@@ -113,6 +115,7 @@ class Run {
       }
     }
     output.finish(result_);
+    fit_to_drive(output.records());
     if (!job_.timeline->calibration.empty()) carry_.calibration = std::prev(job_.timeline->calibration.end())->second;
     if (wide && wide->missing() > 0)
       say("{} frames without one of the wide camera of the same moment", wide->missing());
@@ -259,6 +262,23 @@ class Run {
     const double ahead = due - wall_ms();
     if (ahead > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(ahead));
     return due;
+  }
+
+  void fit_to_drive(const std::vector<ModelRecord>& ours) {
+    if (job_.folder.empty()) return;
+    const Timeline& log = *job_.timeline;
+    std::optional<DrivenPath> path = DrivenPath::from(log);
+    if (!path && !job_.segment->global_pose.empty()) {
+      std::vector<uint64_t> times;
+      for (const IndexedFrame& frame : log.road) times.push_back(frame.timestamp_eof);
+      try {
+        path = DrivenPath::from_global_pose(job_.segment->global_pose, times, carry_.calibration);
+      } catch (const Error& error) {
+        say("{}", error.what());
+      }
+    }
+    if (path) result_.driven_path = path->source();
+    add_plan_errors(result_.frames, ours, log.models, log, path);
   }
 
   void tell(int64_t start) {

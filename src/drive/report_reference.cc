@@ -1,0 +1,98 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "drive/draw/page.h"
+#include "drive/report.h"
+#include "drive/report_parts.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+double first(const std::vector<float>& list) { return list.empty() ? kNone : static_cast<double>(list[0]); }
+
+double lane_offset(const ModelRecord& model, size_t line) {
+  return line < model.lane_lines.size() ? first(model.lane_lines[line].y) : kNone;
+}
+
+// What a person looks at first, one figure each.
+struct Shown {
+  const char* title;
+  const char* unit;
+  double (*value)(const ModelRecord&);
+};
+
+constexpr Shown kShown[] = {
+    {"Speed of the plan, now", "m/s", [](const ModelRecord& m) { return first(m.velocity.x); }},
+    {"Desired curvature", "1/m",
+     [](const ModelRecord& m) { return m.action ? static_cast<double>(m.action->curvature) : kNone; }},
+    {"Desired acceleration", "m/s2",
+     [](const ModelRecord& m) { return m.action ? static_cast<double>(m.action->acceleration) : kNone; }},
+    {"Left lane line, now", "m", [](const ModelRecord& m) { return lane_offset(m, 1); }},
+    {"Right lane line, now", "m", [](const ModelRecord& m) { return lane_offset(m, 2); }},
+    {"Distance of the lead", "m", [](const ModelRecord& m) { return m.leads.empty() ? kNone : first(m.leads[0].x); }},
+    {"Probability of the lead", "",
+     [](const ModelRecord& m) { return m.leads.empty() ? kNone : static_cast<double>(m.leads[0].prob); }},
+};
+
+Series series_of(const std::string& name, const std::vector<ModelRecord>& models, double (*value)(const ModelRecord&),
+                 double start, bool dashed) {
+  Series out{name};
+  out.dashed = dashed;
+  for (const ModelRecord& model : models) {
+    const double y = value(model);
+    if (!std::isfinite(y)) continue;
+    out.x.push_back(static_cast<double>(model.timestamp_eof) * 1e-9 - start);
+    out.y.push_back(y);
+  }
+  return out;
+}
+
+std::string number(const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; }
+
+std::vector<std::string> row_of(const FieldComparison& field) {
+  std::string frames;
+  for (const FrameDifference& worst : field.worst)
+    frames += fmt::format("{}{}", frames.empty() ? "" : ", ", worst.frame_id);
+  return {field.name,
+          field.unit,
+          number(field.mean_abs),
+          number(field.p99),
+          number(field.max),
+          fmt::format("{:.4g} + {:.3g} x", field.tolerance.absolute, field.tolerance.relative),
+          frames,
+          field.ok ? "within" : "BEYOND"};
+}
+
+}  // namespace
+
+void add_reference(Page& page, const ReferenceReport& report) {
+  const ModelComparison& c = report.comparison;
+  page.section("Beside the reference");
+  page.text(fmt::format("{}: {} frames in both, {} only in this run, {} only in the reference.", report.name, c.frames,
+                        c.only_ours, c.only_reference));
+  if (!c.ok()) page.warning("Not the same model: fields differ by more than their tolerance.");
+  std::vector<std::vector<std::string>> rows;
+  for (const bool ok : {false, true}) {
+    for (const FieldComparison& field : c.fields) {
+      if (field.ok == ok && !(field.absent_in_ours && field.absent_in_reference)) rows.push_back(row_of(field));
+    }
+  }
+  page.table({"field", "unit", "mean", "99 %", "max", "tolerance", "worst frames", ""}, rows, "Absolute differences.");
+  double start = std::numeric_limits<double>::infinity();
+  for (const auto* models : {&report.ours, &report.theirs}) {
+    for (const ModelRecord& model : *models) start = std::min(start, static_cast<double>(model.timestamp_eof) * 1e-9);
+  }
+  for (const Shown& shown : kShown) {
+    Plot plot{.title = shown.title, .y_label = shown.unit};
+    plot.series = {series_of("this run", report.ours, shown.value, start, false),
+                   series_of("reference", report.theirs, shown.value, start, true)};
+    if (!plot.series[0].x.empty() || !plot.series[1].x.empty()) page.plot(plot);
+  }
+}
+
+}  // namespace sparkpilot::drive
