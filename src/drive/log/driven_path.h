@@ -1,5 +1,8 @@
 // The path that a car drove, rebuilt from what its device estimated of itself: where it was a few seconds after any
 // moment, in the calibrated frame of that moment, which is the frame and the origin (the camera) of a model's plan.
+//
+// A sample tells of the time at which it was logged: openpilot's filters (selfdrive/locationd) publish a millisecond or
+// two after what they took in last.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "drive/log/test_path.h"
+#include "drive/synth/synth.h"
 #include "drive/test_files.h"
 
 namespace sparkpilot::drive {
@@ -123,6 +124,31 @@ TEST(PlanError, DemoRoute) {
     EXPECT_LT(*errors[h].across_abs_mean, across[h]);
     EXPECT_LT(*errors[h].distance_mean, distance[h]);
     EXPECT_LT(*errors[h].heading_abs_mean_deg, 1);
+  }
+}
+
+// Whoever wrote these logs knows nothing of this reader; their modelV2 is the truth.
+TEST(PlanError, ASyntheticRoutePlansWhatIsDriven) {
+  const TestFolder folder;
+  SynthOptions options;
+  options.seed = 4;  // a city, with bends
+  options.seconds = 12;
+  options.road_video = options.wide = options.qcamera = false;
+  const SynthRoute route = synth_route(folder.path(), options);
+  const Timeline timeline = read_timeline(route.segments[0].folder / "rlog.zst");
+  std::vector<FrameResult> frames(timeline.models.size());
+  for (size_t i = 0; i < frames.size(); ++i) frames[i].frame_id = timeline.models[i].frame_id;
+  for (const auto& path :
+       {DrivenPath::from_pose(timeline.pose, timeline.calibration), DrivenPath::from_location(timeline.location)}) {
+    add_plan_errors(frames, {}, timeline.models, timeline, path);
+    const auto errors = summarize_errors(frames, true);
+    // The poses are logged 50 ms behind the moment that they tell of, which is most of these.
+    const double distance[] = {0.04, 0.1, 0.2, 0.4};
+    for (size_t h = 0; h < kHorizons; ++h) {
+      EXPECT_GT(errors[h].count, 110) << path.source();
+      EXPECT_LT(*errors[h].distance_mean, distance[h]) << path.source();
+      EXPECT_LT(*errors[h].heading_abs_mean_deg, 0.5) << path.source();
+    }
   }
 }
 
