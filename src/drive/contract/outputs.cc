@@ -14,9 +14,9 @@ constexpr int64_t kPlanValues = kPoints * kPlanWidth, kLeadValues = kLeadTimes *
 constexpr int64_t kPlanHypotheses = 5, kLeadHypotheses = 2;
 constexpr int64_t kOlderMeta = 48, kMeta = 55;
 
-float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
-// Beyond e^11 a deviation means nothing, and its square must stay finite.
-float deviation(float log_std) { return std::exp(std::fmin(log_std, 11.0F)); }
+// As openpilot's, whose half-precision exponential would overflow behind 11. NaN stays NaN.
+float exponential(float x) { return std::exp(std::min(x, 11.0F)); }
+float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
 
 void softmax(std::span<const float> in, std::span<float> out) {
   const float top = *std::max_element(in.begin(), in.end());
@@ -29,7 +29,7 @@ void softmax(std::span<const float> in, std::span<float> out) {
 void gaussian(std::span<const float> raw, std::span<float> mean, std::span<float> std) {
   for (size_t i = 0; i < mean.size(); ++i) {
     mean[i] = raw[i];
-    std[i] = deviation(raw[mean.size() + i]);
+    std[i] = exponential(raw[mean.size() + i]);
   }
 }
 
@@ -39,7 +39,7 @@ void gaussian(std::span<const float> raw, Gaussian<N>& out) {
 }
 
 // `count` hypotheses of [mean, log deviation, one weight a selection]; each selection takes the hypothesis to which it
-// gives the greatest weight.
+// gives the greatest weight. Of equal ones openpilot's sorting leaves a plan's first and a lead's last.
 void hypotheses(std::span<const float> raw, int64_t count, int64_t values, int64_t selections, std::span<float> mean,
                 std::span<float> std) {
   const int64_t stride = 2 * values + selections;
@@ -47,7 +47,7 @@ void hypotheses(std::span<const float> raw, int64_t count, int64_t values, int64
     int64_t best = 0;
     const auto weight = [&](int64_t h) { return raw[static_cast<size_t>(h * stride + 2 * values + s)]; };
     for (int64_t h = 1; h < count; ++h) {
-      if (weight(h) > weight(best)) best = h;
+      if (selections == 1 ? weight(h) > weight(best) : !(weight(h) < weight(best))) best = h;
     }
     gaussian(raw.subspan(static_cast<size_t>(best * stride), static_cast<size_t>(2 * values)),
              mean.subspan(static_cast<size_t>(s * values), static_cast<size_t>(values)),
