@@ -14,10 +14,10 @@ using Which = cereal::Event::Which;
 // How often a kind of event comes, when, and how much of it the decimated log keeps (openpilot: cereal/services.py).
 struct Service {
   Which which;
-  int rate;        // a second
-  double delay;    // seconds behind its own moment; a frame's: behind the frame
-  int decimation;  // one in so many is in the qlog; 0: none
-  bool frame = false;
+  int rate;            // a second
+  double delay;        // seconds behind its turn, or behind its frame
+  int decimation;      // one in so many is in the qlog; 0: none
+  bool frame = false;  // it tells of a frame; else of the moment that it is written at
 };
 
 constexpr Service kServices[] = {
@@ -41,13 +41,13 @@ constexpr Service kServices[] = {
     {Which::ROAD_ENCODE_IDX, 20, 0.035, 1, true},
     {Which::WIDE_ROAD_ENCODE_IDX, 20, 0.036, 1, true},
     {Which::Q_ROAD_ENCODE_IDX, 20, 0.028, 0, true},
-    {Which::DRIVER_MONITORING_STATE, 20, 0.04, 10, true},
+    {Which::DRIVER_MONITORING_STATE, 20, 0.04, 10},
     {Which::MODEL_V2, 20, 0.048, 40, true},
     {Which::CAMERA_ODOMETRY, 20, 0.0483, 5, true},
     {Which::DRIVING_MODEL_DATA, 20, 0.0486, 10, true},
-    {Which::LIVE_LOCATION_KALMAN, 20, 0.05, 5, true},
-    {Which::LIVE_POSE, 20, 0.0502, 4, true},
-    {Which::LIVE_PARAMETERS, 20, 0.0505, 5, true},
+    {Which::LIVE_LOCATION_KALMAN, 20, 0.05, 5},
+    {Which::LIVE_POSE, 20, 0.0502, 4},
+    {Which::LIVE_PARAMETERS, 20, 0.0505, 5},
     {Which::RADAR_STATE, 20, 0.051, 5, true},
 };
 
@@ -102,7 +102,8 @@ class Segment {
       const auto to = static_cast<int64_t>(std::ceil(end * service.rate - 1e-9));
       for (int64_t i = from; i < to; ++i) {
         const double time = static_cast<double>(i) / service.rate;
-        items.push_back({teller_.mono(time + service.delay), service.which, i, time,
+        items.push_back({teller_.mono(time + service.delay), service.which, i,
+                         service.frame ? time : time + service.delay,
                          service.decimation > 0 && i % service.decimation == 0});
       }
     }

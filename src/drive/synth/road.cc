@@ -92,24 +92,23 @@ RoadPoint Road::at(double s) const {
     point.height += wave.size * angle.sin;
     point.slope += wave.size * wave.number * angle.cos;
   }
-  for (int hand = 0; hand < 2; ++hand) {
-    point.bank[hand] = bank_base_[hand];
-    for (const Wave& wave : banks_[hand]) point.bank[hand] += wave.size * sin_cos(wave.number * s + wave.phase).sin;
-  }
   return point;
 }
 
-double Road::ground(const RoadPoint& at, double d) const {
-  const double beyond = d < edges_[0] ? edges_[0] - d : d - edges_[1];
-  if (beyond <= 2) return at.height;
-  const double x = clamped((beyond - 2) / 45, 0.0, 1.0);
-  return at.height + at.bank[d > 0 ? 1 : 0] * x * x * (3 - 2 * x);
+double Road::bank(double s, int hand) const {
+  double bank = bank_base_[hand];
+  for (const Wave& wave : banks_[hand]) bank += wave.size * sin_cos(wave.number * s + wave.phase).sin;
+  return bank;
 }
 
+// The ground is flat across the road, then rises to the bank.
 Vector3 Road::place(double s, double d) const {
   const RoadPoint point = at(s);
   const SinCos heading = sin_cos(point.heading);
-  return {point.north - d * heading.sin, point.east + d * heading.cos, -ground(point, d)};
+  const double beyond = d < edges_[0] ? edges_[0] - d : d - edges_[1];
+  const double x = clamped((beyond - 2) / 45, 0.0, 1.0),
+               rise = x > 0 ? bank(s, d > 0 ? 1 : 0) * x * x * (3 - 2 * x) : 0;
+  return {point.north - d * heading.sin, point.east + d * heading.cos, -point.height - rise};
 }
 
 // Lines are counted from the reference line towards the own side.

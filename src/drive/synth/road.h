@@ -26,7 +26,6 @@ inline constexpr double kDashLength = 3.05, kDashPeriod = 12.2;
 struct RoadPoint {
   double north = 0, east = 0, heading = 0, curvature = 0;  // curvature: positive to the right
   double height = 0, slope = 0;                            // upwards; height's derivative by s
-  double bank[2] = {0, 0};                                 // how far the land rises beside the road: left, right
 };
 
 class Road {
@@ -36,8 +35,8 @@ class Road {
   Road(uint64_t seed, RoadKind kind, bool keep_left, double first, double last, double most_curvature);
 
   RoadPoint at(double s) const;
-  // Height of the ground at (s, d): flat across the road, then rising to the bank.
-  double ground(const RoadPoint& at, double d) const;
+  // How far the land rises beside the road: on the left (0) or the right (1).
+  double bank(double s, int hand) const;
   // North, east, down of the ground at (s, d).
   Vector3 place(double s, double d) const;
 

@@ -9,7 +9,10 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "drive/log/driven_path.h"
+#include "drive/log/plan_error.h"
 #include "drive/log/reader.h"
+#include "drive/log/timeline.h"
 #include "drive/synth/log.h"
 #include "drive/test_files.h"
 #include "drive/video/reader.h"
@@ -60,7 +63,7 @@ TEST(Synth, TheSameBitsOnEveryMachineAndForAnyNumberOfThreads) {
   EXPECT_EQ(picture_hash(1, synth::Light::day, 1), 1230761675653966397ULL);
   EXPECT_EQ(picture_hash(1, synth::Light::day, 2), picture_hash(1, synth::Light::day, 1));
   EXPECT_EQ(picture_hash(7, synth::Light::night, 3), 9603423222750057091ULL);
-  EXPECT_EQ(log_hash(1, 1), 3409134643724483210ULL);
+  EXPECT_EQ(log_hash(1, 1), 11857939744538931810ULL);
   EXPECT_EQ(log_hash(1, 2), log_hash(1, 1));
   EXPECT_NE(log_hash(2, 1), log_hash(1, 1));
 }
@@ -108,6 +111,39 @@ TEST(Synth, RoutesHaveTheRatesOfADevice) {
   EXPECT_EQ(few.count("can"), 0U);
   EXPECT_EQ(full.count("roadEncodeIdx"), 0U);  // no video, no index into it
   EXPECT_EQ(kinds(route.segments[1].folder / "rlog.zst").at("modelV2"), 40);
+}
+
+// The path that the log's poses give is the plan of every frame, whichever of the log's estimates it is built from.
+TEST(Synth, PlansAreThePathOfTheLog) {
+  const TestFolder folder;
+  SynthOptions options;
+  options.seed = 3, options.seconds = 14, options.road = synth::RoadKind::city;
+  options.road_video = options.wide = options.qcamera = false;
+  const SynthRoute route = synth_route(folder.path(), options);
+  const Timeline log = read_timeline(route.segments.at(0).folder / "rlog.zst");
+  ASSERT_EQ(log.models.size(), 280U);
+  for (const DrivenPath& path :
+       {DrivenPath::from_pose(log.pose, log.calibration), DrivenPath::from_location(log.location)}) {
+    int compared = 0;
+    for (const ModelRecord& model : log.models) {
+      for (const double horizon : {1.0, 4.0, 6.0}) {
+        const auto error = plan_error(model, path, horizon);
+        if (!error) continue;
+        EXPECT_LT(error->distance(), 0.01 + 0.01 * horizon) << path.source() << " frame " << model.frame_id;
+        EXPECT_LT(std::fabs(error->heading_deg), 0.05) << path.source() << " frame " << model.frame_id;
+        ++compared;
+      }
+    }
+    EXPECT_GT(compared, 500) << path.source();
+  }
+  // Places on the earth go the way that the speeds say.
+  const auto& places = log.location;
+  for (auto at = places.begin(); at + 1 != places.end(); ++at) {
+    const Vector3 &from = at->second.position_ecef, &to = (at + 1)->second.position_ecef;
+    const double moved = std::hypot(to[0] - from[0], to[1] - from[1], to[2] - from[2]);
+    const double mean = 0.5 * (at->second.velocity_calibrated[0] + (at + 1)->second.velocity_calibrated[0]);
+    EXPECT_NEAR(moved, mean * 0.05, 2e-3);
+  }
 }
 
 TEST(Synth, ATinyRouteIsWhole) {

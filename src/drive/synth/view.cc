@@ -24,16 +24,18 @@ Strip::Strip(const World& world, const Pose& pose)
   const auto count = static_cast<size_t>((kReach + kBehind + 40) / kRowStep);
   rows_.reserve(count);
   for (size_t i = 0; i < count; ++i) {
-    const RoadPoint point = world.road().at(pose.s - kBehind + static_cast<double>(i) * kRowStep);
+    const double along = pose.s - kBehind + static_cast<double>(i) * kRowStep;
+    const RoadPoint point = world.road().at(along);
     const double north = point.north - pose.position[0], east = point.east - pose.position[1];
     const SinCos heading = sin_cos(point.heading);
-    rows_.push_back({static_cast<float>(c * north + s * east),
-                     static_cast<float>(c * east - s * north),
-                     static_cast<float>(c * heading.cos + s * heading.sin),
-                     static_cast<float>(c * heading.sin - s * heading.cos),
-                     static_cast<float>(point.curvature),
-                     static_cast<float>(-point.height - pose.position[2]),
-                     {static_cast<float>(point.bank[0]), static_cast<float>(point.bank[1])}});
+    rows_.push_back(
+        {static_cast<float>(c * north + s * east),
+         static_cast<float>(c * east - s * north),
+         static_cast<float>(c * heading.cos + s * heading.sin),
+         static_cast<float>(c * heading.sin - s * heading.cos),
+         static_cast<float>(point.curvature),
+         static_cast<float>(-point.height - pose.position[2]),
+         {static_cast<float>(world.road().bank(along, 0)), static_cast<float>(world.road().bank(along, 1))}});
   }
 }
 
