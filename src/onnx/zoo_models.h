@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,7 @@ struct VisionHeadSize {
 struct PolicySize {
   int64_t width, mlp, context, trunk, plan, desire;  // channels
   int plan_blocks, desire_blocks;
+  int64_t curvature = 0;
 };
 // Inverted bottlenecks with ReLU.
 struct MobileSize {
@@ -42,19 +44,51 @@ struct MobileSize {
   int64_t expansion, stem, features, head;
 };
 
-// Both camera images, uint8 [1, 12, 128, 256], as inputs "img" and "big_img" -> fp16 [1, 24, 128, 256].
-ValueId zoo_images(Layers& layers);
-// An fp32 input of the model, cast to fp16.
-ValueId zoo_input(Layers& layers, const std::string& name, const Shape& shape);
+// Whose contract a driving model has: one network, two, two, one.
+enum class ZooEra { v0_9_7, v0_10_0, v0_10_1, mid_2026 };
+
+// What a model is made of: a trunk and vision's heads, policy, both, or `mobile` alone.
+struct ZooSize {
+  std::optional<FastVitSize> fast_vit = {};
+  std::optional<VitSize> vit = {};
+  std::optional<VisionHeadSize> heads = {};
+  std::optional<PolicySize> policy = {};
+  std::optional<MobileSize> mobile = {};
+};
+
+// A head and how many values it has.
+struct ZooHeadWidth {
+  const char* name;
+  int64_t width;
+};
+
+// Two cameras' images, each [1, 12, 128, 256] of `dtype`, as inputs of these names -> fp16 [1, 24, 128, 256].
+struct ZooImages {
+  const char *road, *wide;
+  DType dtype;
+};
+ValueId zoo_images(Layers& layers, const ZooImages& images);
+// An input of the model; fp16 where it is not.
+ValueId zoo_input(Layers& layers, const std::string& name, const Shape& shape, DType dtype = DType::f32);
+// Zeros at the end of the output.
+ZooHead zoo_padding(Layers& layers, const std::string& name, int64_t width);
 
 // Images -> features [1, C].
 ValueId fast_vit(Layers& layers, ValueId images, const FastVitSize& size);
 ValueId vit(Layers& layers, ValueId images, const VitSize& size);
-// Features -> the eleven heads of vision, hidden_state [1, 512] last.
-ZooHeads vision_heads(Layers& layers, ValueId features, const VisionHeadSize& size);
-// `features_buffer` [1, 25, 512], `desire` [1, 25, 8], `context` vectors [1, n] -> plan, desire_state and the padding.
-ZooHeads policy_heads(Layers& layers, ValueId features_buffer, ValueId desire, std::vector<ValueId> context,
-                      const PolicySize& size);
+// Features -> the heads named, and hidden_state [1, 512] last.
+ZooHeads vision_heads(Layers& layers, ValueId features, const VisionHeadSize& size,
+                      std::span<const ZooHeadWidth> heads);
+struct PolicyInputs {
+  ValueId features;                      // [1, 25 n, 512], this frame's last
+  ValueId desire;                        // [1, 25 n, 8]
+  std::vector<ValueId> context;          // vectors [1, any]
+  std::optional<ValueId> steering = {};  // [1, any]: what desired_curvature is told besides
+};
+// -> plan of so many values, desire_state and, with `steering`, desired_curvature.
+ZooHeads policy_heads(Layers& layers, PolicyInputs inputs, const PolicySize& size, int64_t plan);
+// A driving model of that era with its inputs -> its heads in the order of the contract, padding last.
+ZooHeads driving_heads(Layers& layers, const ZooSize& size, ZooEra era);
 // Luma uint8 [1, 960 * 1440] and calibration [1, 3] as inputs -> the heads of driver monitoring.
 ZooHeads driver_monitoring(Layers& layers, const MobileSize& size);
 

@@ -22,7 +22,7 @@ ValueId residual_blocks(Layers& l, ValueId x, int count, int64_t hidden) {
 // The desire history and the plain vectors as one token [1, 1, C].
 ValueId context_token(Layers& l, ValueId desire, std::vector<ValueId> context, const PolicySize& size) {
   const Layers::Scope scope(l, "context");
-  context.insert(context.begin(), l.reshape(desire, {1, 200}));
+  context.insert(context.begin(), l.reshape(desire, {1, l.shape(desire).elements()}));
   ValueId x = mlp(l, "in", l.concat(context, 1), {size.context, size.context});
   x = l.residual_block("resblock", x, size.context);
   return l.node("Unsqueeze", {l.linear("out", x, 512), l.ints({1})});
@@ -41,19 +41,32 @@ ValueId transformer(Layers& l, ValueId tokens, const PolicySize& size) {
   return l.mul(sum, l.scalar(0.25));  // of ten tokens
 }
 
-}  // namespace
-
-ValueId zoo_input(Layers& l, const std::string& name, const Shape& shape) {
-  return l.cast(l.graph().add_input(name, DType::f32, shape), DType::f16);
+// The curvature that the driver would steer, from the trunk, the speed, the delay and the last curvature.
+ValueId curvature_head(Layers& l, ValueId x, ValueId steering, int64_t width) {
+  const Layers::Scope head(l, "desired_curvature");
+  const ValueId y = mlp(l, "in", l.concat({x, steering}, 1), {width});
+  return l.linear("out", residual_blocks(l, y, 2, width), 2);
 }
 
-ZooHeads policy_heads(Layers& l, ValueId features_buffer, ValueId desire, std::vector<ValueId> context,
-                      const PolicySize& size) {
+}  // namespace
+
+ValueId zoo_input(Layers& l, const std::string& name, const Shape& shape, DType dtype) {
+  const ValueId input = l.graph().add_input(name, dtype, shape);
+  return dtype == DType::f16 ? input : l.cast(input, DType::f16);
+}
+
+ZooHead zoo_padding(Layers& l, const std::string& name, int64_t width) {
+  return {"pad", l.graph().add_constant(Tensor::zeros(DType::f16, Shape{1, width}), name)};
+}
+
+ZooHeads policy_heads(Layers& l, PolicyInputs inputs, const PolicySize& size, int64_t plan) {
   const Layers::Scope scope(l, "policy");
   const Attributes time{{"axis", int64_t{1}}};
-  const ValueId now = l.node("Gather", {features_buffer, l.ints({24})}, time);
-  const ValueId past = l.node("Gather", {features_buffer, l.ints({0, 3, 6, 9, 12, 15, 18, 21})}, time);
-  const ValueId token = context_token(l, desire, std::move(context), size);
+  const int64_t rows = l.shape(inputs.features)[1], step = rows / 25 * 3;
+  const ValueId now = l.node("Gather", {inputs.features, l.ints({rows - 1})}, time);
+  const ValueId times = l.ints({0, step, 2 * step, 3 * step, 4 * step, 5 * step, 6 * step, 7 * step});
+  const ValueId past = l.node("Gather", {inputs.features, times}, time);
+  const ValueId token = context_token(l, inputs.desire, std::move(inputs.context), size);
   ValueId x = transformer(l, l.concat({now, past, token}, 1), size);
   x = residual_blocks(l, mlp(l, "summary", x, {size.width}), 2, size.trunk);
 
@@ -62,7 +75,7 @@ ZooHeads policy_heads(Layers& l, ValueId features_buffer, ValueId desire, std::v
     const Layers::Scope head(l, "plan");
     ValueId y = mlp(l, "in", x, {size.plan, size.plan, size.plan});
     y = mlp(l, "last", residual_blocks(l, y, size.plan_blocks, size.plan), {size.plan});
-    heads.push_back({"plan", l.linear("out", y, 990)});
+    heads.push_back({"plan", l.linear("out", y, plan)});
   }
   {
     const Layers::Scope head(l, "desire_state");
@@ -70,7 +83,7 @@ ZooHeads policy_heads(Layers& l, ValueId features_buffer, ValueId desire, std::v
     y = mlp(l, "last", residual_blocks(l, y, size.desire_blocks, size.desire), {size.desire});
     heads.push_back({"desire_state", l.linear("out", y, 8)});
   }
-  heads.push_back({"pad", l.graph().add_constant(Tensor::zeros(DType::f16, Shape{1, 2}), "policy.pad")});
+  if (inputs.steering) heads.push_back({"desired_curvature", curvature_head(l, x, *inputs.steering, size.curvature)});
   return heads;
 }
 

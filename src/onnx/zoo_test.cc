@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -36,9 +37,10 @@ std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
   for (const ValueId id : graph.inputs()) {
     const Value& value = graph.value(id);
     Tensor tensor(value.dtype, *value.shape);
+    const bool pixels = value.name.find("img") != std::string::npos;
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       store_element(value.dtype, tensor.raw(), i,
-                    value.dtype == DType::u8 ? static_cast<double>(random.integer(0, 255)) : random.normal());
+                    pixels ? static_cast<double>(random.integer(0, 255)) : random.normal());
     }
     inputs.push_back(tensor);
   }
@@ -53,9 +55,21 @@ const Contract kPolicy{{"features_buffer", DType::f32, {1, 25, 512}},
                        {"traffic_convention", DType::f32, {1, 2}}};
 const Contract kSupercombo{kImages[0], kImages[1], {"features_buffer", DType::f32, {1, 24, 512}},
                            kPolicy[1], kPolicy[2], {"action_t", DType::f32, {1, 2}}};
+const Contract kOldSupercombo{{"input_imgs", DType::f16, {1, 12, 128, 256}},
+                              {"big_input_imgs", DType::f16, {1, 12, 128, 256}},
+                              {"desire", DType::f16, {1, 100, 8}},
+                              {"traffic_convention", DType::f16, {1, 2}},
+                              {"lateral_control_params", DType::f16, {1, 2}},
+                              {"prev_desired_curv", DType::f16, {1, 100, 1}},
+                              {"features_buffer", DType::f16, {1, 99, 512}}};
+const Contract kOldPolicy{{"desire", DType::f32, {1, 25, 8}},
+                          {"traffic_convention", DType::f32, {1, 2}},
+                          {"lateral_control_params", DType::f32, {1, 2}},
+                          {"prev_desired_curv", DType::f32, {1, 25, 1}},
+                          {"features_buffer", DType::f32, {1, 25, 512}}};
 const Contract kMonitoring{{"input_img", DType::u8, {1, 1382400}}, {"calib", DType::f32, {1, 3}}};
 
-void expect_contract(const std::string& name, const Contract& inputs, int64_t width) {
+void expect_contract(const std::string& name, const Contract& inputs, int64_t width, DType answers = DType::f32) {
   for (const std::string& variant : {name, "tiny_" + name}) {
     SCOPED_TRACE(variant);
     const Graph graph = skeleton(variant);
@@ -69,7 +83,7 @@ void expect_contract(const std::string& name, const Contract& inputs, int64_t wi
     ASSERT_EQ(graph.outputs().size(), 1u);
     EXPECT_EQ(graph.outputs()[0].name, "outputs");
     const Value& output = graph.value(graph.outputs()[0].value);
-    EXPECT_EQ(output.dtype, DType::f32);
+    EXPECT_EQ(output.dtype, answers);
     EXPECT_EQ(*output.shape, (Shape{1, width}));
     EXPECT_FALSE(graph.metadata.at("model_checkpoint").empty());
 
@@ -90,6 +104,9 @@ TEST(Zoo, VisionHoldsItsContract) { expect_contract("driving_vision", kImages, 1
 TEST(Zoo, PolicyHoldsItsContract) { expect_contract("driving_policy", kPolicy, 1000); }
 TEST(Zoo, SupercomboHoldsItsContract) { expect_contract("driving_supercombo", kSupercombo, 2576); }
 TEST(Zoo, BigSupercomboHoldsItsContract) { expect_contract("big_driving_supercombo", kSupercombo, 2576); }
+TEST(Zoo, OldSupercomboHoldsItsContract) { expect_contract("supercombo", kOldSupercombo, 6504, DType::f16); }
+TEST(Zoo, OldVisionHoldsItsContract) { expect_contract("driving_vision_v0.10.0", kImages, 1536); }
+TEST(Zoo, OldPolicyHoldsItsContract) { expect_contract("driving_policy_v0.10.0", kOldPolicy, 4968); }
 TEST(Zoo, MonitoringHoldsItsContract) { expect_contract("dmonitoring_model", kMonitoring, 551); }
 
 // As openpilot's metadata of 2025-10-28 and 2025-11-22 give them.
@@ -117,6 +134,44 @@ TEST(Zoo, SlicesAreOpenpilots) {
   EXPECT_EQ(monitoring[17], (std::pair<std::string, S>{"features", S{39, 551, {}}}));
 }
 
+// As the metadata of 2025-08-19 give them, and of 0.9.7 by name and width.
+TEST(Zoo, OlderSlicesAreOpenpilots) {
+  using S = OutputSlice;
+  OutputSlices vision = output_slices(skeleton("driving_vision_v0.10.0"));
+  ASSERT_EQ(vision.size(), 12u);
+  const OutputSlices last(vision.end() - 5, vision.end());
+  EXPECT_EQ(last, (OutputSlices{{"road_edges", S{653, 917, {}}},
+                                {"lead", S{917, 1019, {}}},
+                                {"lead_prob", S{1019, 1022, {}}},
+                                {"hidden_state", S{1022, 1534, {}}},
+                                {"pad", S{-2, {}, {}}}}));
+  const OutputSlices policy{{"plan", S{0, 4955, {}}},
+                            {"desire_state", S{4955, 4963, {}}},
+                            {"desired_curvature", S{4963, 4965, {}}},
+                            {"pad", S{-3, {}, {}}}};
+  EXPECT_EQ(output_slices(skeleton("driving_policy_v0.10.0")), policy);
+  std::map<std::string, int64_t> widths;
+  for (const auto& [head, slice] : output_slices(skeleton("supercombo"))) {
+    if (head != "pad") widths[head] = slice.stop.value() - slice.start.value();
+  }
+  const std::map<std::string, int64_t> expected{{"plan", 4955},
+                                                {"lane_lines", 528},
+                                                {"lane_lines_prob", 8},
+                                                {"road_edges", 264},
+                                                {"lead", 102},
+                                                {"lead_prob", 3},
+                                                {"desire_state", 8},
+                                                {"meta", 48},
+                                                {"desire_pred", 32},
+                                                {"pose", 12},
+                                                {"sim_pose", 12},
+                                                {"road_transform", 12},
+                                                {"wide_from_device_euler", 6},
+                                                {"hidden_state", 512},
+                                                {"desired_curvature", 2}};
+  EXPECT_EQ(widths, expected);
+}
+
 TEST(Zoo, SizesAreWhatTheTableSays) {
   for (const ZooEntry& entry : zoo()) {
     const Census census = take_census(skeleton(entry.name));
@@ -136,6 +191,9 @@ TEST(Zoo, SizesAreNearTheRealOnes) {
   near("driving_policy", 6.95e6, 0.0375e9);
   near("driving_supercombo", 30.4e6, 0.848e9);
   near("big_driving_supercombo", 382e6, 46.7e9);
+  near("supercombo", 25.1e6, 0.844e9);  // 50.2 MB; the work of 0.9.9's two
+  near("driving_vision_v0.10.0", 23.13e6, 0.811e9);
+  near("driving_policy_v0.10.0", 7.79e6, 0.039e9);
   EXPECT_NEAR(static_cast<double>(find_zoo_entry("dmonitoring_model")->parameters), 3.5e6, 0.1e6);
 }
 
@@ -176,13 +234,21 @@ TEST(Zoo, TinyOnesAreTinyAndSurviveTheRoundTrip) {
   fs::remove(file);
 }
 
+std::vector<float> floats(const Tensor& tensor) {
+  std::vector<float> out;
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    out.push_back(static_cast<float>(load_element(tensor.dtype(), tensor.raw(), i)));
+  }
+  return out;
+}
+
 // Every head of every model: finite, neither dead nor exploding, and not the same for every image.
 void expect_sane(const std::string& name) {
   SCOPED_TRACE(name);
   const Graph graph = build_zoo_model(name);
   const Tensor first = interpret(graph, random_inputs(graph, 1))[0],
                second = interpret(graph, random_inputs(graph, 2))[0];
-  const std::span<const float> a = first.data<float>(), b = second.data<float>();
+  const std::vector<float> a = floats(first), b = floats(second);
   double difference = 0, norm = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_TRUE(std::isfinite(a[i]) && std::isfinite(b[i])) << i;
@@ -206,6 +272,27 @@ void expect_sane(const std::string& name) {
 TEST(Zoo, OutputsAreSane) {
   for (const ZooEntry& entry : zoo()) {
     if (entry.name.substr(0, 5) == "tiny_" || entry.name == "driving_policy") expect_sane(std::string(entry.name));
+  }
+}
+
+// Each input on its own moves the output of 0.9.7's network, the pictures its hidden state, too.
+TEST(Zoo, OldSupercomboListensToEveryInput) {
+  const Graph graph = build_zoo_model("tiny_supercombo");
+  const std::vector<Tensor> inputs = random_inputs(graph, 1), others = random_inputs(graph, 2);
+  const Tensor before = interpret(graph, inputs)[0];
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    SCOPED_TRACE(graph.value(graph.inputs()[i]).name);
+    std::vector<Tensor> changed = inputs;
+    changed[i] = others[i];
+    const Tensor after = interpret(graph, changed)[0];
+    const auto moved = [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) {
+        if (load_element(DType::f16, before.raw(), k) != load_element(DType::f16, after.raw(), k)) return true;
+      }
+      return false;
+    };
+    EXPECT_TRUE(moved(0, 6504));
+    EXPECT_EQ(moved(5992, 6504), i < 2);
   }
 }
 

@@ -44,20 +44,14 @@ ValueId transformer_block(Layers& l, ValueId x, int64_t heads) {
   return l.add(x, l.layer_scale("ls2.gamma", out, Shape{width}, kLayerScale));
 }
 
-constexpr struct {
-  const char* name;
-  int64_t width;
-} kHeads[] = {{"meta", 55},           {"desire_pred", 32}, {"pose", 12},           {"wide_from_device_euler", 6},
-              {"road_transform", 12}, {"lane_lines", 528}, {"lane_lines_prob", 8}, {"road_edges", 264},
-              {"lead", 144},          {"lead_prob", 3}};
-
 }  // namespace
 
-ValueId zoo_images(Layers& l) {
+ValueId zoo_images(Layers& l, const ZooImages& images) {
   const Shape shape{1, 12, 128, 256};
-  const ValueId road = l.graph().add_input("img", DType::u8, shape);
-  const ValueId wide = l.graph().add_input("big_img", DType::u8, shape);
-  return l.cast(l.concat({road, wide}, 1), DType::f16);
+  const ValueId road = l.graph().add_input(images.road, images.dtype, shape);
+  const ValueId wide = l.graph().add_input(images.wide, images.dtype, shape);
+  const ValueId both = l.concat({road, wide}, 1);
+  return images.dtype == DType::f16 ? both : l.cast(both, DType::f16);
 }
 
 ValueId fast_vit(Layers& l, ValueId images, const FastVitSize& size) {
@@ -93,14 +87,14 @@ ValueId vit(Layers& l, ValueId images, const VitSize& size) {
   return l.node("ReduceMean", {l.layer_norm("norm", x)}, over_tokens);
 }
 
-ZooHeads vision_heads(Layers& l, ValueId features, const VisionHeadSize& size) {
+ZooHeads vision_heads(Layers& l, ValueId features, const VisionHeadSize& size, std::span<const ZooHeadWidth> wanted) {
   const Layers::Scope scope(l, "heads");
   // Pooling leaves a weak signal: means over the image.
   ValueId x = l.relu(l.linear("fc", features, size.features, 2 * kReluGain));
   for (const char* block : {"resblock.0", "resblock.1"}) x = l.residual_block(block, x, size.bottleneck);
   const ValueId summary = l.relu(l.linear("summary", x, size.summary, kReluGain));
   ZooHeads heads;
-  for (const auto& [name, width] : kHeads) {
+  for (const auto& [name, width] : wanted) {
     const Layers::Scope head(l, name);
     heads.push_back({name, l.linear("out", l.residual_block("resblock", summary, size.summary), width)});
   }
