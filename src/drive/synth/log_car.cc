@@ -49,7 +49,7 @@ void fill_can(const Teller& t, cereal::Event::Builder event, int64_t index, doub
     message.setSrc(static_cast<uint8_t>(i % 3));
     uint8_t bytes[8] = {};
     if (i == 0) {
-      for (int wheel = 0; wheel < 4; ++wheel)
+      for (size_t wheel = 0; wheel < 4; ++wheel)
         bytes[2 * wheel] = static_cast<uint8_t>(speed >> 8), bytes[2 * wheel + 1] = static_cast<uint8_t>(speed);
     } else if (i == 1) {
       bytes[0] = static_cast<uint8_t>(static_cast<uint16_t>(angle) >> 8), bytes[1] = static_cast<uint8_t>(angle);

@@ -3,6 +3,8 @@
 
 #include <drive/log/schema/log.capnp.h>
 
+#include <cmath>
+
 #include "drive/synth/log.h"
 #include "drive/synth/truth.h"
 
@@ -14,11 +16,9 @@ struct Teller {
   const LogOptions& options;
   Vehicle vehicle;
 
-  uint64_t mono(double time) const {
-    return kFirstMonoTime + static_cast<uint64_t>(static_cast<int64_t>(time * 1e9 + 0.5));
-  }
+  uint64_t mono(double time) const { return kFirstMonoTime + static_cast<uint64_t>(std::llround(time * 1e9)); }
   uint32_t frame_id(int64_t frame) const {
-    return static_cast<uint32_t>(options.first_segment * kFramesPerSegment + frame);
+    return static_cast<uint32_t>(int64_t{options.first_segment} * kFramesPerSegment + frame);
   }
   double cruise_kph() const { return world.cruise() * 3.6; }
 };

@@ -43,7 +43,7 @@ void Painter::upright(const Point3& foot, float width, float from, float to, con
 
 namespace {
 
-constexpr Colour kBark{62, 122, 134}, kGlass{48, 131, 126}, kTyre{24, 128, 128}, kSteel{135, 129, 127};
+constexpr Colour kBark{62, 122, 134}, kGlass{48, 131, 126}, kSteel{135, 129, 127};
 
 void add_tree(const Painter& p, const Prop& prop, const Point3& foot, const Lit& light) {
   const auto height = static_cast<float>(prop.height), width = static_cast<float>(prop.width);
@@ -145,6 +145,21 @@ void add_sign(const Painter& p, const Prop& prop, const Point3& foot, const Lit&
   }
 }
 
+void add_rail(const Painter& p, const Prop& prop, float s, const Lit& light) {
+  const auto d = static_cast<float>(prop.d), end = s + static_cast<float>(prop.width),
+             top = static_cast<float>(prop.height);
+  for (const float at : {s + 0.5F * static_cast<float>(prop.width), s}) {
+    p.upright(p.strip.point(at, d + (d > 0 ? 0.1F : -0.1F)), 0.1F, 0, top - 0.05F, kBark, light);
+  }
+  // Two folds and the hollow between them.
+  for (const float fold : {top, top - 0.2F}) {
+    p.quad(p.strip.point(s, d, fold), p.strip.point(end, d, fold), p.strip.point(end, d, fold - 0.12F),
+           p.strip.point(s, d, fold - 0.12F), {168, 129, 127}, light, 1, 0.8F);
+  }
+  p.quad(p.strip.point(s, d, top - 0.12F), p.strip.point(end, d, top - 0.12F), p.strip.point(end, d, top - 0.2F),
+         p.strip.point(s, d, top - 0.2F), {105, 129, 127}, light);
+}
+
 void add_prop(const Painter& p, const Prop& prop) {
   const auto s = static_cast<float>(prop.s - p.strip.origin());
   const Point3 foot = p.strip.point(s, static_cast<float>(prop.d));
@@ -157,6 +172,7 @@ void add_prop(const Painter& p, const Prop& prop) {
     case PropKind::bush: add_tree(p, prop, foot, light); break;
     case PropKind::building: add_building(p, prop, s, light); break;
     case PropKind::lamp: add_lamp(p, prop, s, foot, light); break;
+    case PropKind::rail: add_rail(p, prop, s, light); break;
     case PropKind::sign: add_sign(p, prop, foot, light); break;
     case PropKind::post:
       p.upright(foot, 0.13F, 0, 1.05F, {205, 128, 128}, light);

@@ -57,7 +57,8 @@ void Traffic::place_cars(uint64_t seed, const TrafficOptions& options) {
     car.target = options.cruise * turn.uniform(0.75, 1);
     const double gap = car.scripted ? turn.uniform(1.2, 2.6) * options.cruise + 6 : turn.uniform(10, 45);
     car.path.push_back({gap, options.cruise * 0.95});
-    cars_.push_back(std::move(car));
+    const bool nobody = turn.uniform() < 0.15;
+    if (!nobody) cars_.push_back(std::move(car));
   }
   for (int lane = 1; options.oncoming && lane <= road_.oncoming_lanes(); ++lane) {
     turn =

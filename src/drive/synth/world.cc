@@ -124,6 +124,11 @@ void World::prop_at(int64_t cell, int hand, std::vector<Prop>& out) const {
   } else if (dice % 23 == 0) {
     out.push_back({PropKind::sign, s, edge + sign * 1.4, 2.7, 0.75, more});
   }
+  // A guard rail for some hundred metres, then none.
+  if (road_->kind() == RoadKind::highway &&
+      hash(static_cast<uint32_t>(cell / 24), static_cast<uint32_t>(hand), seed) % 3 != 0) {
+    out.push_back({PropKind::rail, static_cast<double>(cell) * kCell, edge + sign * 1.2, 0.78, kCell, dice});
+  }
   // Woods come and go along the road.
   const double wood = city ? 0.25 : 0.5 + 0.45 * sin_cos(s * 0.011 + hand * 2.1 + seed % 97).sin;
   if (pick > wood) return;

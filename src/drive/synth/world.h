@@ -56,8 +56,8 @@ struct Scene {
   double sun = 0;  // heading of the sun
 };
 
-enum class PropKind : uint8_t { tree, conifer, bush, post, lamp, sign, building };
-// Something that stands at (s, d).
+enum class PropKind : uint8_t { tree, conifer, bush, post, lamp, sign, building, rail };
+// Something that stands at (s, d); a rail and a building begin there.
 struct Prop {
   PropKind kind = PropKind::tree;
   double s = 0, d = 0, height = 0, width = 0;
