@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 using drive::DriveOptions;
 
 struct Flags {
-  std::string route, models, vision, policy, supercombo, out, data, dump, sampling, reference, tolerances;
+  std::string route, models, vision, policy, supercombo, out, data, dump, sampling, reference, tolerances,
+      driver_monitoring;
   bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
        qcamera = false;
   int64_t overlay_width = 964, limit = 0;
@@ -40,11 +41,16 @@ drive::ModelFiles model_files(const Flags& flags) {
   if (ways != 1 || flags.vision.empty() != flags.policy.empty()) {
     fail("expected one of --models DIR, --supercombo FILE, --vision FILE with --policy FILE, or --from-log");
   }
-  if (!flags.models.empty()) return drive::find_models(flags.models);
+  if (!flags.models.empty()) {
+    drive::ModelFiles files = drive::find_models(flags.models);
+    if (!flags.driver_monitoring.empty()) files.driver_monitoring = flags.driver_monitoring;
+    return files;
+  }
   drive::ModelFiles files;
   files.vision = flags.vision;
   files.policy = flags.policy;
   files.supercombo = flags.supercombo;
+  files.driver_monitoring = flags.driver_monitoring;
   return files;
 }
 
@@ -70,6 +76,10 @@ DriveOptions drive_options(const Program& program, const Flags& flags, const Com
   options.rank = comm.rank();
   options.ranks = comm.size();
   return options;
+}
+
+bool stand_in(const drive::DrivingModel::NetworkInfo& network) {
+  return network.checkpoint.starts_with("sparkpilot-zoo/");
 }
 
 void check(const Flags& flags) {
@@ -104,6 +114,7 @@ void report_text(const drive::RunReport& report) {
   }
   print(fmt::format("stages, ms a frame: decode {:.2f} road, {:.2f} wide; networks {:.2f}; write and draw {:.2f}\n",
                     t.stages.decode_road_ms, t.stages.decode_wide_ms, t.stages.infer_ms, t.stages.write_ms));
+  for (const std::string& text : report.notes) print("note: " + text + "\n");
   if (report.realtime) print(fmt::format("late frames: {}\n", t.late));
   if (t.recorded_models > 0)
     print(fmt::format("recorded models: {}, {} of them with a frame in the video\n", t.recorded_models,
@@ -185,6 +196,10 @@ int run(const Program& program, const Flags& flags) {
     report.processes = comm.size();
     report.realtime = flags.realtime;
     report.notes = route.notes;
+    if (std::any_of(report.result.networks.begin(), report.result.networks.end(), stand_in)) {
+      report.notes.insert(report.notes.begin(),
+                          "a stand-in model with random weights: what it says of the road means nothing");
+    }
     if (!flags.reference.empty() && !stopped) report.reference = beside_reference(flags, route, options);
     drive::write_report(report);
     if (program.json) print_json(drive::summary_json(report));
@@ -214,6 +229,10 @@ void add_drive(Program& program, CLI::App& app) {
   command->add_option("--vision", flags->vision, "vision network, with --policy")->type_name("FILE");
   command->add_option("--policy", flags->policy, "policy network, with --vision")->type_name("FILE");
   command->add_option("--supercombo", flags->supercombo, "vision and policy in one network")->type_name("FILE");
+  command
+      ->add_option("--driver-monitoring", flags->driver_monitoring,
+                   "driver monitoring network, for routes with dcamera.hevc; --models finds it")
+      ->type_name("FILE");
   command->add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
   command->add_option("-o,--out", flags->out, "where logs, videos and the summary go")->type_name("DIR");
   command->add_option("--data", flags->data, "folder that routes are looked up in by name")->type_name("DIR");

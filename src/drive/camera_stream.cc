@@ -101,6 +101,12 @@ struct CameraStream::Impl {
     };
     if (options.road) warp_into(false, out.road);
     if (options.wide) warp_into(true, out.wide);
+    if (options.driver) {
+      out.driver.resize(kDriverFrameBytes);
+      const bool nearest = options.sampling == Sampling::nearest;
+      prepare_driver_frame(picture, dm_warp_matrix(camera.intrinsics()), options.sampling,
+                           nearest ? std::optional(kDriverBorder) : std::nullopt, out.driver);
+    }
     if (options.picture) copy(picture, out.picture);
   }
 

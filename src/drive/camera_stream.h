@@ -15,15 +15,17 @@ namespace sparkpilot::drive {
 
 struct PreparedFrame {
   IndexedFrame mark;
-  bool calibrated = false;    // the log had a calibration by then
-  Vector3 rpy{};              // what was used
-  std::vector<uint8_t> road;  // kFrameBytes for the narrow input, where it was asked for
-  std::vector<uint8_t> wide;  // kFrameBytes for the wide input, where it was asked for
-  YuvImage picture = {};      // the camera's picture, where it was asked for
+  bool calibrated = false;      // the log had a calibration by then
+  Vector3 rpy{};                // what was used
+  std::vector<uint8_t> road;    // kFrameBytes for the narrow input, where it was asked for
+  std::vector<uint8_t> wide;    // kFrameBytes for the wide input, where it was asked for
+  std::vector<uint8_t> driver;  // kDriverFrameBytes, where it was asked for
+  YuvImage picture = {};        // the camera's picture, where it was asked for
 };
 
 struct StreamOptions {
   bool road = false, wide = false;  // which inputs to prepare from this camera
+  bool driver = false;              // prepare the driver monitoring model's input
   bool picture = false;
   Sampling sampling = Sampling::bilinear;
   int decode_threads = 1;

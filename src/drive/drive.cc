@@ -41,7 +41,8 @@ bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !
 std::string run_text(const Route& route, const DriveOptions& options) {
   std::string text = fmt::format("route {}", route.name);
   if (!has_models(options.models)) text += ", recorded models only";
-  for (const fs::path& file : {options.models.supercombo, options.models.vision, options.models.policy}) {
+  for (const fs::path& file :
+       {options.models.supercombo, options.models.vision, options.models.policy, options.models.driver_monitoring}) {
     if (!file.empty()) text += fmt::format(", {} {:016x}", file.filename().string(), fingerprint(file));
   }
   text += fmt::format(", precision {}, device {}", static_cast<int>(options.session.passes.precision),
@@ -73,6 +74,7 @@ class Driver {
       model_.emplace(options.models, session);
       result_.networks = model_->networks();
       result_.contract = model_->contract().describe();
+      if (!options.models.driver_monitoring.empty() && has_driver_video()) load_driver_model(session);
     }
   }
 
@@ -101,6 +103,16 @@ class Driver {
   }
 
  private:
+  bool has_driver_video() const {
+    return std::any_of(mine_.begin(), mine_.end(), [&](size_t i) { return !route_.segments[i].driver_video.empty(); });
+  }
+
+  void load_driver_model(const SessionOptions& session) {
+    driver_model_.emplace(options_.models.driver_monitoring, session);
+    result_.networks.push_back(
+        {driver_model_->network().file(), "driver monitoring", driver_model_->network().checkpoint()});
+  }
+
   bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
   void note(const std::string& text) const {
     if (options_.note) options_.note(text);
@@ -152,7 +164,13 @@ class Driver {
       quiet.limit = 0;
       quiet.realtime = false;
       const int64_t first = std::max<int64_t>(0, int64_t{index.back().index} + 1 - kWarmUp);
-      SegmentJob job{&route_, &before, &timeline, &quiet, &*model_, shares_, {}, first};
+      SegmentJob job;
+      job.segment = &before;
+      job.timeline = &timeline;
+      job.options = &quiet;
+      job.model = &*model_;
+      job.shares = shares_;
+      job.first = first;
       run_segment(job, carry);
     } catch (const CannotDrive& error) {
       note(fmt::format("{}: cannot be used to prepare the next segment", error.what()));
@@ -168,8 +186,15 @@ class Driver {
     const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
     const auto& index = timeline.road.empty() ? timeline.qroad : timeline.road;
     const double first = index.empty() ? 0 : static_cast<double>(index.front().timestamp_eof) * 1e-9;
-    SegmentJob job{&route_, &segment,     &timeline, &options_,    model_ ? &*model_ : nullptr,
-                   shares_, folder_of(i), 0,         first - since};
+    SegmentJob job;
+    job.segment = &segment;
+    job.timeline = &timeline;
+    job.options = &options_;
+    job.model = model_ ? &*model_ : nullptr;
+    job.driver_model = driver_model_ ? &*driver_model_ : nullptr;
+    job.shares = shares_;
+    job.folder = folder_of(i);
+    job.route_start = first - since;
     const int64_t start = now_ns(), frames_before = frames_;
     job.progress = [&](int64_t done) { tell(segment, frames_before + done, start, done); };
     SegmentResult result = run_segment(job, carry_);
@@ -208,6 +233,7 @@ class Driver {
   std::map<size_t, SegmentResult> done_;
   int64_t todo_ = 0, frames_ = 0;
   std::optional<DrivingModel> model_;
+  std::optional<DriverModel> driver_model_;
   Carry carry_;
   std::optional<size_t> driven_before_;
   DriveResult result_;

@@ -23,6 +23,7 @@ class Network {
   std::string input_list() const;
   const std::string& file() const { return file_; }
   const std::string& checkpoint() const { return checkpoint_; }
+  const OutputSlices& slices() const { return slices_; }
   const OutputParser& parser() const { return *parser_; }
   Session& session() { return session_; }
 

@@ -82,6 +82,7 @@ struct SegmentOutput::Impl {
     const int64_t start = now_ns();
     std::optional<ModelRecord> ours;
     if (in.outputs) ours = write_messages(in);
+    for (const DriverFrame& frame : in.driver) write_driver(frame);
     const ModelRecord* recorded = recorded_at(in.frame.mark);
     if (!job.folder.empty()) {
       add_result(in, ours ? &*ours : nullptr, recorded);
@@ -115,6 +116,16 @@ struct SegmentOutput::Impl {
       log->write(odometry);
     }
     return read_model(event.asReader());
+  }
+
+  void write_driver(const DriverFrame& in) {
+    ++driver_frames;
+    if (!log) return;
+    capnp::MallocMessageBuilder message;
+    auto event = message.initRoot<cereal::Event>();
+    event.setLogMonoTime(in.mark.timestamp_eof);
+    fill_driver_state(event, in.outputs, in.mark.frame_id, in.ms * 1e-3, in.raw);
+    log->write(message);
   }
 
   // What openpilot recorded for this frame, or, in a decimated log, a little before it.
@@ -208,6 +219,7 @@ struct SegmentOutput::Impl {
     if (video) video->commit();
     result.frames = std::move(rows);
     result.pictures = std::move(pictures);
+    result.driver_frames = driver_frames;
     result.recorded_drawn = overlay ? recorded_drawn : recorded_exact;
     const auto frames = static_cast<double>(std::max<size_t>(result.frames.size(), 1));
     result.stages.write_ms = static_cast<double>(busy_ns) * 1e-6 / frames;
@@ -225,7 +237,7 @@ struct SegmentOutput::Impl {
   std::vector<ModelRecord> records;
   std::vector<std::string> pictures;
   bool exact = false;  // the recorded model is this very frame's
-  int64_t frames_expected = 0, recorded_exact = 0, recorded_drawn = 0, busy_ns = 0;
+  int64_t frames_expected = 0, recorded_exact = 0, recorded_drawn = 0, driver_frames = 0, busy_ns = 0;
   BoundedQueue<OutputFrame> queue;
   std::thread thread;
 };

@@ -7,10 +7,19 @@
 #include <vector>
 
 #include "drive/camera_stream.h"
+#include "drive/contract/driver_outputs.h"
 #include "drive/contract/model_message.h"
 #include "drive/segment_run.h"
 
 namespace sparkpilot::drive {
+
+// What the driver monitoring model said of one frame.
+struct DriverFrame {
+  IndexedFrame mark;
+  DriverOutputs outputs;
+  double ms = 0;
+  std::vector<float> raw;
+};
 
 struct OutputFrame {
   PreparedFrame frame;
@@ -21,6 +30,7 @@ struct OutputFrame {
   uint32_t frame_id_extra = 0;
   bool valid = false;
   std::vector<float> raw;  // where rawPredictions is asked for
+  std::vector<DriverFrame> driver;
 };
 
 // Works in a thread of its own. One thread puts.

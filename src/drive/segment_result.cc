@@ -147,6 +147,7 @@ Json to_json(const SegmentResult& r) {
           {"dropped", r.dropped},
           {"recorded_models", r.recorded_models},
           {"recorded_drawn", r.recorded_drawn},
+          {"driver_frames", r.driver_frames},
           {"stages",
            {{"decode_road_ms", r.stages.decode_road_ms},
             {"decode_wide_ms", r.stages.decode_wide_ms},
@@ -173,6 +174,7 @@ SegmentResult segment_result_from(const std::string& text, const std::filesystem
     in.at("dropped").get_to(out.dropped);
     in.at("recorded_models").get_to(out.recorded_models);
     in.at("recorded_drawn").get_to(out.recorded_drawn);
+    in.at("driver_frames").get_to(out.driver_frames);
     in.at("notes").get_to(out.notes);
     in.at("pictures").get_to(out.pictures);
     const Json& stages = in.at("stages");

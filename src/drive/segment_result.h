@@ -61,7 +61,8 @@ struct SegmentResult {
   std::vector<std::string> pictures;  // files of key frames, relative to the segment's folder
   int64_t dropped = 0;                // frames lost before one that is there
   int64_t recorded_models = 0, recorded_drawn = 0;
-  double seconds = 0;  // it took
+  int64_t driver_frames = 0;  // that the driver monitoring model ran on
+  double seconds = 0;         // it took
   StageTimes stages;
 };
 

@@ -29,12 +29,8 @@ constexpr double kSteerExtra = 0.2;       // openpilot's allowance where no dela
 constexpr uint64_t kSyncNs = 25'000'000;  // frames of two cameras within this are of one moment
 constexpr double kDropFilter = kFrameSeconds / (10 + kFrameSeconds);
 
-struct Cameras {
-  Camera road, wide;
-};
-
 // From what the log says of the device, else from the size of the pictures.
-Cameras cameras_of(const SegmentJob& job, const fs::path& video) {
+DeviceCameras cameras_of(const SegmentJob& job, const fs::path& video) {
   const Timeline& log = *job.timeline;
   std::optional<DeviceCameras> device;
   if (!log.device_type.empty() || !log.sensor.empty()) {
@@ -54,7 +50,7 @@ Cameras cameras_of(const SegmentJob& job, const fs::path& video) {
     }
   }
   if (job.options->focal_length) device->road.focal_length = *job.options->focal_length;
-  return {device->road, device->wide};
+  return *device;
 }
 
 // The wide camera's frames beside the road camera's.
@@ -92,6 +88,7 @@ class Run {
     if (job.model != nullptr && job.options->wide && !job.segment->wide_video.empty() && !from_qcamera_) open_wide();
     // Without a wide camera openpilot feeds the road camera to both inputs.
     open_road(job.model != nullptr && !wide_);
+    if (job.driver_model != nullptr && !job.folder.empty() && !job.segment->driver_video.empty()) open_driver();
   }
 
   SegmentResult go() {
@@ -174,6 +171,33 @@ class Run {
     }
   }
 
+  void open_driver() {
+    if (cameras_.driver.width == 0)
+      return say("the log's device has no driver camera, {} is left out", job_.segment->driver_video.string());
+    StreamOptions options = stream_options();
+    options.driver = true;
+    try {
+      driver_.emplace(job_.segment->driver_video, cameras_.driver, job_.timeline->driver, *job_.timeline, options,
+                      static_cast<uint64_t>(job_.route_start * 1e9));
+      next_driver_ = driver_->next();
+    } catch (const Error& error) {
+      say("{}; the driver is not monitored", error.what());
+      driver_.reset();
+    }
+  }
+
+  // The driver camera's frames up to the moment of a road frame.
+  void monitor_driver(const IndexedFrame& road, OutputFrame& out) {
+    while (next_driver_ && next_driver_->mark.timestamp_sof <= road.timestamp_sof + kSyncNs) {
+      DriverModel& model = *job_.driver_model;
+      model.step(next_driver_->driver, next_driver_->rpy);
+      out.driver.push_back({next_driver_->mark, model.outputs(), model.milliseconds(), {}});
+      if (job_.options->raw) out.driver.back().raw.assign(model.raw().begin(), model.raw().end());
+      driver_->recycle(std::move(*next_driver_));
+      next_driver_ = driver_->next();
+    }
+  }
+
   // How many frames were lost before this one; the first of all counts as none.
   int64_t lost_before(const IndexedFrame& mark) {
     const bool known = carry_.last_frame_id && mark.frame_id > *carry_.last_frame_id;
@@ -194,6 +218,7 @@ class Run {
     out.frame_drop_percent = 100 * carry_.dropped / (1 + carry_.dropped);
     const double due = wait_until_due(mark);
     if (job_.model != nullptr) infer(frame, wide, lost, out);
+    if (driver_) monitor_driver(mark, out);
     if (job_.options->realtime) out.late_ms = std::max(0.0, wall_ms() - due - kFrameMs);
     out.frame = std::move(frame);
     return out;
@@ -285,6 +310,8 @@ class Run {
     const Timeline& log = *job_.timeline;
     add_camera("road", road_file_, *road_, result_.stages.decode_road_ms);
     if (wide_) add_camera("wide", job_.segment->wide_video, *wide_, result_.stages.decode_wide_ms);
+    double driver_ms = 0;
+    if (driver_) add_camera("driver", job_.segment->driver_video, *driver_, driver_ms);
     if (!log.damage.empty()) say("{}", log.damage);
     if (log.unreadable > 0) say("{} events of the log could not be read", log.unreadable);
     if (log.bad_calibrations > 0) say("{} calibrations of the log are not three finite numbers", log.bad_calibrations);
@@ -316,9 +343,10 @@ class Run {
   SegmentResult result_;
   bool from_qcamera_ = false;
   fs::path road_file_;
-  Cameras cameras_;
+  DeviceCameras cameras_;
   Camera road_camera_;
-  std::optional<CameraStream> road_, wide_;
+  std::optional<CameraStream> road_, wide_, driver_;
+  std::optional<PreparedFrame> next_driver_;
   int64_t done_ = 0, infer_ns_ = 0;
   std::optional<uint64_t> first_eof_;
   double started_ms_ = 0;

@@ -6,6 +6,7 @@
 
 #include "drive/contract/model_message.h"
 #include "drive/drive.h"
+#include "drive/driver_model.h"
 #include "drive/log/timeline.h"
 #include "sparkpilot/error.h"
 
@@ -21,11 +22,11 @@ struct Carry {
 };
 
 struct SegmentJob {
-  const Route* route = nullptr;
   const Segment* segment = nullptr;
   const Timeline* timeline = nullptr;
   const DriveOptions* options = nullptr;
   DrivingModel* model = nullptr;  // null: only what was recorded is drawn
+  DriverModel* driver_model = nullptr;
   Shares shares;
   std::filesystem::path folder;  // where the results go; empty: the frames only move the model's state on
   int64_t first = 0;             // index of the first frame

@@ -331,7 +331,7 @@ struct DriverStateV2 {
     faceOrientation @0 :List(Float32); faceOrientationStd @1 :List(Float32); facePosition @2 :List(Float32);
     facePositionStd @3 :List(Float32); faceProb @4 :Float32; leftEyeProb @5 :Float32; rightEyeProb @6 :Float32;
     leftBlinkProb @7 :Float32; rightBlinkProb @8 :Float32; sunglassesProb @9 :Float32; occludedProb @10 :Float32;
-    readyProb @11 :List(Float32); notReadyProb @12 :List(Float32);
+    readyProb @11 :List(Float32); notReadyProb @12 :List(Float32); phoneProb @13 :Float32;
   }
 }
 

@@ -1,0 +1,35 @@
+// openpilot's driver monitoring model on a driver camera's frames.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "drive/contract/camera.h"
+#include "drive/contract/driver_outputs.h"
+#include "drive/contract/frame.h"
+#include "drive/network.h"
+
+namespace sparkpilot::drive {
+
+// One thread at a time.
+class DriverModel {
+ public:
+  // Fails (user) where the file is no driver monitoring model of 2024 to 2026: input_img of 1440 x 960 luma and calib.
+  DriverModel(const std::filesystem::path& file, const SessionOptions& options);
+
+  // `luma`: kDriverFrameBytes, as prepare_driver_frame makes them; `rpy`: liveCalibration's.
+  void step(std::span<const uint8_t> luma, const Vector3& rpy);
+  const DriverOutputs& outputs() const { return outputs_; }
+  std::span<const float> raw() const { return raw_; }
+  double milliseconds() const { return ms_; }
+  Network& network() { return net_; }
+
+ private:
+  Network net_;
+  DriverOutputs outputs_;
+  std::vector<float> raw_;
+  double ms_ = 0;
+};
+
+}  // namespace sparkpilot::drive
