@@ -95,7 +95,11 @@ DrivenPath::DrivenPath(std::vector<Pose> poses, std::string source) : source_(st
 }
 
 std::optional<DrivenPath> DrivenPath::from(const Timeline& timeline) {
-  if (timeline.pose.size() >= 2) return from_pose(timeline.pose, timeline.calibration);
+  if (timeline.pose.size() >= 2) {
+    DrivenPath path = from_pose(timeline.pose, timeline.calibration);
+    if (timeline.pose_of_location) path.source_ = "liveLocationKalman";
+    return path;
+  }
   if (timeline.location.size() >= 2) return from_location(timeline.location);
   return {};
 }

@@ -47,6 +47,13 @@ void take_car(uint64_t time, cereal::CarState::Reader car, Timeline& out) {
                      car.getRightBlinker()});
 }
 
+// Its speeds hold without a fix of the satellites; livePose has them in newer logs.
+void take_speeds(uint64_t time, cereal::LiveLocationKalman::Reader in, Samples<PoseSample>& out) {
+  const auto velocity = three(in.getVelocityDevice()), turn = three(in.getAngularVelocityDevice());
+  if (!velocity || !turn || *velocity == Vector3{}) return;
+  out.add(time, {*velocity, *turn, three(in.getOrientationNED()).value_or(Vector3{})});
+}
+
 void take_location(uint64_t time, cereal::LiveLocationKalman::Reader in, Timeline& out) {
   const auto position = three(in.getPositionECEF()), velocity = three(in.getVelocityCalibrated());
   const auto turn = three(in.getAngularVelocityCalibrated());
@@ -96,6 +103,7 @@ void take_model(uint64_t time, const cereal::Event::Reader& event, const Timelin
 struct Older {
   Samples<bool> enabled;
   Samples<LaneChangeSample> lane_change;
+  Samples<PoseSample> pose;
 };
 
 void take(const cereal::Event::Reader& event, const TimelineOptions& options, Timeline& out, Older& older) {
@@ -107,7 +115,9 @@ void take(const cereal::Event::Reader& event, const TimelineOptions& options, Ti
     case Kind::Q_ROAD_ENCODE_IDX: return take_index(event.getQRoadEncodeIdx(), out.qroad);
     case Kind::CAR_STATE: return take_car(time, event.getCarState(), out);
     case Kind::LIVE_CALIBRATION: return take_calibration(time, event.getLiveCalibration(), out);
-    case Kind::LIVE_LOCATION_KALMAN: return take_location(time, event.getLiveLocationKalman(), out);
+    case Kind::LIVE_LOCATION_KALMAN:
+      take_speeds(time, event.getLiveLocationKalman(), older.pose);
+      return take_location(time, event.getLiveLocationKalman(), out);
     case Kind::LIVE_POSE: return take_pose(time, event.getLivePose(), out);
     case Kind::LIVE_DELAY: return out.lateral_delay.add(time, event.getLiveDelay().getLateralDelay());
     case Kind::DRIVER_MONITORING_STATE:
@@ -153,6 +163,8 @@ Timeline read_timeline(const std::filesystem::path& log, const TimelineOptions& 
   out.damage = reader.damage();
   for (auto* frames : {&out.road, &out.wide, &out.driver, &out.qroad}) tidy(*frames);
   if (out.enabled.empty()) out.enabled = std::move(older.enabled);
+  out.pose_of_location = out.pose.empty();
+  if (out.pose_of_location) out.pose = std::move(older.pose);
   // Where lateralPlan is logged, modelV2 does not yet speak of lane changes.
   if (!older.lane_change.empty()) out.lane_change = std::move(older.lane_change);
   out.calibration.sort();

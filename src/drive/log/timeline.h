@@ -62,7 +62,7 @@ struct LocationSample {
   Vector3 velocity_calibrated{}, angular_velocity_calibrated{};
 };
 
-// livePose: speeds only, in the device's frame.
+// livePose, or liveLocationKalman where a log has none: speeds only, in the device's frame.
 struct PoseSample {
   Vector3 velocity_device{}, angular_velocity_device{}, orientation_ned{};
 };
@@ -76,6 +76,7 @@ struct Timeline {
   Samples<float> lateral_delay;
   Samples<LocationSample> location;
   Samples<PoseSample> pose;
+  bool pose_of_location = false;    // they are liveLocationKalman's, as the log has no livePose
   std::vector<ModelRecord> models;  // what openpilot, or a run of ours, recorded; by frame
   std::string device_type, sensor;  // as deviceState and roadCameraState name them; empty where the log has none
   std::string version, car_fingerprint, dongle_id;
