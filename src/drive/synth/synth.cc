@@ -33,8 +33,8 @@ DeviceCameras cameras_of(const SynthOptions& options) {
 }
 
 synth::WorldOptions world_options(const SynthOptions& options) {
-  if (!(options.seconds > 0) || options.seconds > 24 * 3600) {
-    fail("a route of {} seconds cannot be made; 0.05 to 86400 can", options.seconds);
+  if (!(options.seconds > 0) || options.seconds > 4 * 3600) {
+    fail("a route of {} seconds cannot be made; 0.05 to 14400 can", options.seconds);
   }
   synth::WorldOptions world;
   world.seed = options.seed, world.seconds = options.seconds;

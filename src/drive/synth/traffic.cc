@@ -87,16 +87,24 @@ double Traffic::wanted_speed(Car& car, double time, const Sample& ego, const Tra
   return car.path.back().s - ego.s > 110 ? std::min(car.target, 0.7 * options.cruise) : car.target;
 }
 
-// The acceleration that the driver model wants, for a car at (s, d): `self` is not in its own way.
-double Traffic::follow(double s, double d, double speed, double wanted, const Car* self, const Sample* ego) const {
+// The acceleration that the driver model wants, for a car at (s, d): `self`, or the own car where that is null.
+double Traffic::follow(double s, double d, double speed, double wanted, const Car* self, const Sample& ego) const {
   double gap = 1e9, other_speed = 0;
+  // A car that blinks counts in both lanes.
+  const LaneChange* change =
+      !changes_.empty() && ego.s < changes_.back().s + changes_.back().length ? &changes_.back() : nullptr;
+  const double also = self == nullptr && change != nullptr ? road_.lane_centre(change->to) : d;
   const auto look_at = [&](double rear, double other_d, double v) {
-    if (rear > s && rear - s < gap && std::fabs(other_d - d) < 1.9) gap = rear - s, other_speed = v;
+    const bool in_way = std::fabs(other_d - d) < 1.9 || std::fabs(other_d - also) < 1.9;
+    if (rear > s && rear - s < gap && in_way) gap = rear - s, other_speed = v;
   };
   for (const Car& car : cars_) {
     if (&car != self) look_at(car.path.back().s, road_.lane_centre(car.lane), car.path.back().speed);
   }
-  if (ego != nullptr) look_at(ego->s - 2.5, lateral(ego->s).value, ego->speed);
+  if (self != nullptr) {
+    look_at(ego.s - 2.5, lateral(ego.s).value, ego.speed);
+    if (change != nullptr) look_at(ego.s - 2.5, road_.lane_centre(change->to), ego.speed);
+  }
   const double front = self != nullptr ? self->look.length : 2.2;
   gap = std::max(0.5, gap - front);
   const double ratio = wanted > 0.1 ? speed / wanted : (speed > 0 ? 2 : 1);
@@ -106,18 +114,20 @@ double Traffic::follow(double s, double d, double speed, double wanted, const Ca
   return clamped(kAccelerate * (free_road - (want / gap) * (want / gap)), -kMostBrake, kAccelerate);
 }
 
-bool Traffic::lane_free(int lane, double s) const {
+bool Traffic::lane_free(int lane, const Sample& ego) const {
+  const double behind = 8 + 0.9 * ego.speed, before = 10 + 0.9 * ego.speed;
   return std::none_of(cars_.begin(), cars_.end(), [&](const Car& car) {
-    return car.lane == lane && car.path.back().s > s - 16 && car.path.back().s < s + 18;
+    return car.lane == lane && car.path.back().s > ego.s - behind && car.path.back().s < ego.s + before;
   });
 }
 
 void Traffic::consider_lane_change(double time, const Sample& ego, double& next, Turn& turn) {
   if (time < next || ego.speed < 7) return;
+  if (!changes_.empty() && ego.s < changes_.back().s + changes_.back().length) return;  // one after the other
   const int lane = changes_.empty() ? first_lane_ : changes_.back().to;
   const int to = lane + (turn.uniform() < 0.5 ? -1 : 1);
   next = time + 1;
-  if (to < 0 || to >= road_.lanes() || !lane_free(to, ego.s)) return;
+  if (to < 0 || to >= road_.lanes() || !lane_free(to, ego)) return;
   const double ahead = 2.2 * ego.speed;
   changes_.push_back({lane, to, time, 1e9, 1e9, ego.s + ahead, std::max(30.0, ego.speed * turn.uniform(4, 5.5))});
   next = time + turn.uniform(14, 32);
@@ -142,11 +152,11 @@ void Traffic::simulate(uint64_t seed, const TrafficOptions& options) {
       if (change.begins > 1e8 && now.s >= change.s) change.begins = time;
       if (change.ends > 1e8 && now.s >= change.s + change.length) change.ends = time;
     }
-    const double want = follow(now.s, lateral(now.s).value, now.speed, options.cruise, nullptr, nullptr);
+    const double want = follow(now.s, lateral(now.s).value, now.speed, options.cruise, nullptr, now);
     for (Car& car : cars_) {
       const Sample at = car.path.back();
       const double wanted = wanted_speed(car, time, now, options, turn);
-      const double a = follow(at.s, road_.lane_centre(car.lane), at.speed, wanted, &car, &now);
+      const double a = follow(at.s, road_.lane_centre(car.lane), at.speed, wanted, &car, now);
       car.path.push_back(advance(at, car.acceleration, a, 1));
     }
     ego_.push_back(advance(now, acceleration, want, stretch(now.s)));
@@ -154,13 +164,17 @@ void Traffic::simulate(uint64_t seed, const TrafficOptions& options) {
 }
 
 Step Traffic::lateral(double s) const {
-  Step out{road_.lane_centre(first_lane_), 0, 0};
-  for (const LaneChange& change : changes_) {
-    const double by = road_.lane_centre(change.to) - road_.lane_centre(change.from);
-    const Step step = smooth_step((s - change.s) / change.length);
+  // The first change that is not behind; the car is in its lane until it begins.
+  const auto change =
+      std::partition_point(changes_.begin(), changes_.end(), [s](const LaneChange& c) { return c.s + c.length <= s; });
+  const int lane = change != changes_.end() ? change->from : (changes_.empty() ? first_lane_ : changes_.back().to);
+  Step out{road_.lane_centre(lane), 0, 0};
+  if (change != changes_.end()) {
+    const double by = road_.lane_centre(change->to) - road_.lane_centre(change->from);
+    const Step step = smooth_step((s - change->s) / change->length);
     out.value += by * step.value;
-    out.slope += by * step.slope / change.length;
-    out.bend += by * step.bend / (change.length * change.length);
+    out.slope += by * step.slope / change->length;
+    out.bend += by * step.bend / (change->length * change->length);
   }
   for (int i = 0; i < 2; ++i) {
     const double number = wander_number_[i];

@@ -73,9 +73,9 @@ class Traffic {
   void place_cars(uint64_t seed, const TrafficOptions& options);
   void simulate(uint64_t seed, const TrafficOptions& options);
   double wanted_speed(Car& car, double time, const Sample& ego, const TrafficOptions& options, class Turn& turn) const;
-  double follow(double s, double d, double speed, double wanted, const Car* self, const Sample* ego) const;
+  double follow(double s, double d, double speed, double wanted, const Car* self, const Sample& ego) const;
   void consider_lane_change(double time, const Sample& ego, double& next, class Turn& turn);
-  bool lane_free(int lane, double s) const;
+  bool lane_free(int lane, const Sample& ego) const;
   static CarMotion sampled(const std::vector<Sample>& path, double time);
 
   const Road& road_;

@@ -186,5 +186,26 @@ TEST(SynthTruth, LaneChangesGoWhereTheySay) {
   EXPECT_GT(seen, 2);
 }
 
+// Nobody drives into anybody, and the own car is driven as a person would bear.
+TEST(SynthTruth, TrafficKeepsItsDistance) {
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    WorldOptions options = options_of(seed, seed % 2 == 0 ? RoadKind::highway : RoadKind::city);
+    options.seconds = 60;
+    const World world(options);
+    const Traffic& traffic = world.traffic();
+    for (double time = 0; time < 60; time += 0.25) {
+      const Pose pose = world.pose(time);
+      EXPECT_LT(std::fabs(pose.acceleration), 4.01) << "seed " << seed << " at " << time;
+      EXPECT_LT(std::fabs(pose.speed * pose.rate[2]), 3) << "seed " << seed << " at " << time;
+      for (int car = 0; car < traffic.cars(); ++car) {
+        const CarMotion motion = traffic.car(car, time);
+        if (std::fabs(motion.d - pose.d) > 1.9) continue;
+        const double ahead = motion.s - (pose.s + 2.2), behind = pose.s - 2.5 - (motion.s + traffic.look(car).length);
+        EXPECT_GT(std::max(ahead, behind), 1.5) << "seed " << seed << " at " << time;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sparkpilot::drive::synth
