@@ -68,7 +68,7 @@ class Dump {
 
   // Fails with the first log's reason where none could be read.
   void finish() {
-    if (refused_ && !opened_) throw *refused_;
+    if (refused_ && !opened_) throw Error(*refused_);
     if (refused_) say(refused_->what());
     if (damaged_ > 0) say(fmt::format("{} damaged events are left out", damaged_));
   }

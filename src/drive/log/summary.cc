@@ -76,7 +76,7 @@ class Summariser {
   }
 
   RouteSummary finish() {
-    if (refused_ && !opened_) throw *refused_;
+    if (refused_ && !opened_) throw Error(*refused_);
     const double seconds = out_.seconds();
     for (const SilentGap& gap : gaps_) {
       if (static_cast<double>(out_.kinds[gap.kind]) < kSteadyHz * seconds) continue;
