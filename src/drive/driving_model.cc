@@ -32,9 +32,9 @@ const TensorInfo* features_input(const Network& net) { return net.find({"feature
   fail("{}: {}; its inputs are {}; {}", net.file(), what, net.input_list(), kExpected);
 }
 
-void check_images(const Network& net) {
+void check_images(const Network& net, const std::string& role) {
   for (const TensorInfo* input : {road_input(net), wide_input(net)}) {
-    if (input == nullptr) wrong_contract(net, "a picture input is missing");
+    if (input == nullptr) wrong_contract(net, role + "it takes no pictures of two cameras");
     if (!input->shape || input->shape->elements() != kPair) {
       wrong_contract(net, fmt::format("input {} is not two pictures of (6,128,256)", input->name));
     }
@@ -55,18 +55,24 @@ DrivingContract contract_of(const Network& net, bool merged) {
   if (contract.desires < 1 || contract.desires > kHistory || kHistory % contract.desires != 0) {
     wrong_contract(net, fmt::format("{} has {} rows, expected 100 or 25", desire->name, contract.desires));
   }
+  if ((*desire->shape)[2] != kDesires) wrong_contract(net, fmt::format("{} is not rows of {}", desire->name, kDesires));
   contract.context_stride = kHistory / contract.desires;
   const int wanted = merged ? contract.desires - 1 : contract.desires;
   if (contract.features != wanted || (*features->shape)[2] != kFeatures) {
     wrong_contract(net, fmt::format("features_buffer is not {} rows of {}", wanted, kFeatures));
   }
+  const TensorInfo* curvatures = net.find({"prev_desired_curv"});
+  if (curvatures != nullptr && (rows_of(*curvatures) != contract.desires || (*curvatures->shape)[2] != 1)) {
+    wrong_contract(net, fmt::format("prev_desired_curv is not {} rows of 1", contract.desires));
+  }
   contract.frame_gap = contract.context_stride == 1 ? 1 : 4;
-  const bool older = net.find({"lateral_control_params"}) != nullptr || net.find({"prev_desired_curv"}) != nullptr;
+  const bool older = net.find({"lateral_control_params"}) != nullptr || curvatures != nullptr;
   contract.era = !merged ? (older ? 'B' : 'C') : contract.context_stride == 1 ? 'A' : 'D';
   contract.sampling = contract.era == 'D' ? Sampling::nearest : Sampling::bilinear;
   return contract;
 }
 
+// `file`: the one or the two that have them.
 void check_heads(const std::set<std::string>& heads, const std::string& file) {
   for (const char* head : {"plan", "lane_lines", "lane_lines_prob", "road_edges", "lead", "lead_prob", "desire_state",
                            "meta", "pose", "hidden_state"}) {
@@ -89,11 +95,14 @@ ModelFiles find_models(const fs::path& folder) {
     if (!vision.empty() && !policy.empty()) {
       files.vision = vision;
       files.policy = policy;
-      if (!merged.empty()) files.note = fmt::format("{} is there too and was not taken", merged.string());
     } else if (!merged.empty() || !old.empty()) {
       files.supercombo = !merged.empty() ? merged : old;
     } else {
       continue;
+    }
+    for (const fs::path& path : {vision, policy, merged, old}) {
+      if (path.empty() || path == files.vision || path == files.policy || path == files.supercombo) continue;
+      files.note += (files.note.empty() ? "not taken: " : ", ") + path.string();
     }
     files.driver_monitoring = here(prefix + "dmonitoring_model.onnx");
     return files;
@@ -114,17 +123,17 @@ struct DrivingModel::Impl {
   Impl(const ModelFiles& files, const SessionOptions& options)
       : front(files.supercombo.empty() ? files.vision : files.supercombo, options) {
     if (files.supercombo.empty()) {
+      check_images(front, "given as vision, ");
       if (features_input(front) != nullptr) wrong_contract(front, "given as vision, it is a merged network");
-      check_images(front);
       back.emplace(files.policy, options);
       if (road_input(*back) != nullptr) wrong_contract(*back, "given as policy, it takes pictures");
     } else {
-      check_images(front);
+      check_images(front, "");
     }
     contract = contract_of(policy(), !back);
     std::set<std::string> heads = front.parser().heads();
     if (back) heads.insert(back->parser().heads().begin(), back->parser().heads().end());
-    check_heads(heads, front.file());
+    check_heads(heads, back ? front.file() + " with " + back->file() : front.file());
     road.emplace(contract.frame_gap + 1, kFrameBytes);
     wide.emplace(contract.frame_gap + 1, kFrameBytes);
     pair.resize(kPair);
@@ -170,7 +179,7 @@ struct DrivingModel::Impl {
     policy().set(*features_input(policy()), std::span<const float>(rows));
     if (const TensorInfo* input = policy().find({"prev_desired_curv"})) {
       rows.resize(static_cast<size_t>(rows_of(*input)));
-      curvatures.sample(kHistory / std::max(1, static_cast<int>(rows.size())), 0, rows);
+      curvatures.sample(contract.context_stride, 0, rows);
       policy().set(*input, std::span<const float>(rows));
     }
     const std::array<float, 2> traffic{in.right_hand_drive ? 0.0F : 1.0F, in.right_hand_drive ? 1.0F : 0.0F};

@@ -23,11 +23,12 @@ namespace sparkpilot::drive {
 struct ModelFiles {
   std::filesystem::path vision = {}, policy = {}, supercombo = {};
   std::filesystem::path driver_monitoring = {};  // may be empty
-  std::string note = {};                         // what else was there and was not taken
+  std::string note = {};                         // "not taken: " and what else was there; may be empty
 };
 
-// The models of a folder by openpilot's names: driving_vision.onnx with driving_policy.onnx, driving_supercombo.onnx,
-// supercombo.onnx, the same with `tiny_` in front; dmonitoring_model.onnx. Fails (user) naming what was looked for.
+// The models of a folder by openpilot's names, the first of driving_vision.onnx with driving_policy.onnx,
+// driving_supercombo.onnx, supercombo.onnx, then the same with `tiny_` in front; and dmonitoring_model.onnx, so
+// prefixed. Fails (user) naming what was looked for.
 ModelFiles find_models(const std::filesystem::path& folder);
 
 // How a driving model wants its inputs.
