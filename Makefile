@@ -20,9 +20,9 @@ build: deps ## build/sparkpilot and the tests
 test: build ## every test, and the sanitizer build of what reads foreign bytes
 	@JOBS=$(JOBS) scripts/test.sh
 
-drive: deps ## build, make the stand-in models, run them on synthetic frames and a real network
+drive: deps ## drive a synthetic route through the stand-in models (ROUTE=... MODELS=DIR: a real one)
 	@$(CONFIGURE) --preset release
-	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot synthetic_drive
+	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
 	@scripts/drive.sh
 
 lint: ## clang-format on all files, clang-tidy on the changed ones (ALL=1: on all)

@@ -1,22 +1,31 @@
 #!/usr/bin/env bash
-# What `make drive` does after the build: makes the stand-in models, runs vision and policy on synthetic frames, and
-# measures a real network where ../shared/assets has one.
+# What `make drive` does after the build: drives a route through the models and says what came out.
+#
+#   make drive                                  a synthetic route of 20 s and the stand-in models
+#   make drive ROUTE='dongle|log' MODELS=DIR    a recorded route and openpilot's own models
+#
+# DATA=DIR is where routes are looked up by name; OUT=DIR (out/drive) is where the results go; ARGS=... goes to
+# `sparkpilot drive` as it is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-assets=${SPARKPILOT_ASSETS:-../shared/assets}
-models=out/models
+program=build/sparkpilot
+models=${MODELS:-out/models}
+route=${ROUTE:-out/route}
+out=${OUT:-out/drive}
 
-echo "== stand-in models (random weights: for speed and plumbing only)"
-build/sparkpilot zoo build --all --out "$models" --quiet
-
-echo "== 300 synthetic frames through driving_vision and driving_policy"
-build/synthetic_drive "$models/driving_vision.onnx" "$models/driving_policy.onnx" 300
-
-network=$assets/openpilot_dm/dmonitoring_model_v0.8.9_2021-08.onnx
-if [ -f "$network" ]; then
-  echo "== openpilot's driver monitoring network of 2021"
-  build/sparkpilot model info "$network"
-  build/sparkpilot bench "$network" --runs 300 --profile --top 10
-else
-  echo "== no real network: $network is not there"
+if [ -z "${MODELS:-}" ]; then
+  echo "== stand-in models (random weights: what they say of a road means nothing)"
+  $program zoo build driving_vision driving_policy dmonitoring_model --out "$models" --quiet
 fi
+if [ -z "${ROUTE:-}" ]; then
+  echo "== a synthetic route of 20 s: road and wide camera, HEVC, and the log with its truth"
+  $program route synth --out "$route" --seconds 20 --seed 3 --device mici
+fi
+
+echo "== $route through the models of $models"
+# shellcheck disable=SC2086  # ARGS is a list of words
+$program drive "$route" --models "$models" --out "$out" ${DATA:+--data "$DATA"} ${ARGS:-}
+echo
+echo "logs that openpilot's tools read, and videos:"
+ls "$out"/*/rlog.zst "$out"/*/overlay.mp4
+echo "open $out/summary.html in a browser for pictures and plots"
