@@ -250,8 +250,13 @@ class Run {
     if (const bool* right = log.right_hand_drive.at(time)) inputs.right_hand_drive = *right;
     inputs.steer_delay = log.steer_actuator_delay.value_or(0) + kSteerExtra;
     const float* learned = log.lateral_delay.at(time);
-    inputs.action_times.lateral = (learned ? *learned : inputs.steer_delay) + kFrameSeconds;
-    inputs.action_times.longitudinal = log.longitudinal_actuator_delay.value_or(0) + kSmoothSeconds + kFrameSeconds;
+    const double lateral = learned ? *learned : inputs.steer_delay;
+    const char era = job_.model->contract().era;
+    if (era == 'B') inputs.steer_delay = lateral;
+    // A frame's time until the model has answered; mid-2026 adds half the time until it answers again.
+    const double late = era == 'D' ? 1.5 * kFrameSeconds : kFrameSeconds;
+    inputs.action_times.lateral = lateral + late;
+    inputs.action_times.longitudinal = log.longitudinal_actuator_delay.value_or(0) + kSmoothSeconds + late;
     return inputs;
   }
 

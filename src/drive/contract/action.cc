@@ -7,7 +7,7 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr double kFrameSeconds = 0.05, kSmoothSeconds = 0.3, kStopSpeed = 0.05;
-constexpr double kMinSpeed = 1.0, kMinLateralSpeed = 0.3;
+constexpr double kMinSpeed = 1.0, kMinLateralSpeed = 0.3, kStartAcceleration = 0.1;
 
 // A first-order filter's step of 50 ms from `previous` to `value`.
 double smooth(double value, double previous) {
@@ -39,7 +39,10 @@ Action action_of(const ModelOutputs& outputs, const Action& previous, const Acti
   action.should_stop = v_then < kStopSpeed && v_later < kStopSpeed;
   double acceleration =
       2 * (v_then - plan_at(outputs, kVelocity, 0)) / times.longitudinal - plan_at(outputs, kAcceleration, 0);
-  if (outputs.action) acceleration = (*outputs.action)[1];
+  if (outputs.action) {
+    acceleration = (*outputs.action)[1];
+    action.should_stop = v_ego < kMinLateralSpeed && acceleration < kStartAcceleration;
+  }
   action.acceleration = static_cast<float>(smooth(acceleration, previous.acceleration));
 
   const double speed = std::max(v_ego, kMinSpeed);
@@ -47,8 +50,8 @@ Action action_of(const ModelOutputs& outputs, const Action& previous, const Acti
                      plan_at(outputs, kOrientationRate + 2, 0) / speed;
   if (outputs.action) curvature = (*outputs.action)[0] / (speed * speed);
   if (outputs.desired_curvature) curvature = *outputs.desired_curvature;
-  action.curvature =
-      v_ego > kMinLateralSpeed || outputs.desired_curvature ? static_cast<float>(curvature) : previous.curvature;
+  const bool held = v_ego <= kMinLateralSpeed && !outputs.sim_pose;
+  action.curvature = held ? previous.curvature : static_cast<float>(curvature);
   return action;
 }
 

@@ -204,7 +204,7 @@ cereal::ModelDataV2::ConfidenceClass ModelPublisher::confidence(const MetaOutput
 
 void ModelPublisher::fill_model(cereal::Event::Builder event, const ModelOutputs& outputs, const Action& action,
                                 const FrameMark& mark, const MessageExtras& extras) {
-  event.setValid(mark.valid);
+  event.setValid(mark.calibrated);
   auto model = event.initModelV2();
   model.setFrameId(mark.frame_id);
   model.setFrameIdExtra(mark.frame_id_extra);
