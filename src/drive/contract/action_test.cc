@@ -79,6 +79,24 @@ TEST(Action, HeadsGoBeforeThePlan) {
   EXPECT_EQ(action_of(outputs, {}, {}, 15).curvature, -0.125F);
 }
 
+// From 0.10 on; 0.9.7 (which alone has sim_pose) passed its head on, whatever the speed.
+TEST(Action, AHeadsCurvatureIsHeldWhereTheCarStands) {
+  ModelOutputs outputs = planned();
+  outputs.desired_curvature = -0.125F;
+  EXPECT_EQ(action_of(outputs, {.curvature = 0.02F}, {}, 0.3).curvature, 0.02F);
+  outputs.sim_pose.emplace();
+  EXPECT_EQ(action_of(outputs, {.curvature = 0.02F}, {}, 0.3).curvature, -0.125F);
+}
+
+TEST(Action, WithAHeadItStopsWhereTheCarIsSlowAndHardlyAskedToGo) {
+  ModelOutputs outputs = at_speed(0.04, 0.04);
+  outputs.action = {{0.0F, 0.09F}};
+  EXPECT_TRUE(action_of(outputs, {}, {}, 0.29).should_stop);
+  EXPECT_FALSE(action_of(outputs, {}, {}, 0.3).should_stop);
+  outputs.action = {{0.0F, 0.11F}};
+  EXPECT_FALSE(action_of(outputs, {}, {}, 0).should_stop);
+}
+
 TEST(Action, SettlesOnAConstantPlanWithin300Milliseconds) {
   ModelOutputs outputs;
   outputs.action = {{0.0F, 1.0F}};
