@@ -153,9 +153,13 @@ void tidy(std::vector<IndexedFrame>& frames) {
 
 Timeline read_timeline(const std::filesystem::path& log, const TimelineOptions& options) {
   LogReader reader(log);
+  return read_timeline(reader, options);
+}
+
+Timeline read_timeline(LogReader& reader, const TimelineOptions& options) {
   Timeline out;
   Older older;
-  while (reader.next()) {
+  while ((options.events == 0 || reader.events() < options.events) && reader.next()) {
     if (reader.known() && !read_fields([&] { take(reader.event(), options, out, older); })) ++out.unreadable;
     if (options.progress && reader.events() % 1024 == 0) options.progress(reader.done());
   }

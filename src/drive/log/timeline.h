@@ -16,6 +16,8 @@
 
 namespace sparkpilot::drive {
 
+class LogReader;
+
 // Values with the times (ns of the device's monotonic clock) from which they hold.
 template <typename T>
 class Samples {
@@ -87,10 +89,12 @@ struct Timeline {
 
 struct TimelineOptions {
   bool models = true;  // keep the recorded models: 20 KB each
+  int64_t events = 0;  // read no more than these; 0: all
   std::function<void(double done)> progress = {};
 };
 
 // Fails (user) where the file is no log.
 Timeline read_timeline(const std::filesystem::path& log, const TimelineOptions& options = {});
+Timeline read_timeline(LogReader& log, const TimelineOptions& options = {});
 
 }  // namespace sparkpilot::drive
