@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path built(const TestFolder& folder, const std::string& name) {
-  const fs::path path = folder / (name + ".onnx");
+  fs::path path = folder / (name + ".onnx");
   if (!fs::exists(path)) save_onnx(build_zoo_model(name), path);
   return path;
 }
@@ -52,7 +52,7 @@ fs::path with_slices(const TestFolder& folder, const OutputSlices& slices) {
   Graph graph = build_zoo_model("tiny_driving_policy");
   if (slices.empty()) graph.metadata.erase("output_slices");
   else graph.metadata["output_slices"] = write_output_slices(slices);
-  const fs::path path = folder / "changed.onnx";
+  fs::path path = folder / "changed.onnx";
   save_onnx(graph, path);
   return path;
 }
@@ -81,7 +81,7 @@ fs::path with_inputs(const TestFolder& folder, const std::vector<std::pair<std::
     graph.add_output(input, name + "_out");
   }
   graph.metadata["output_slices"] = write_output_slices({{"nothing", {0, 1, {}}}});
-  const fs::path path = folder / "shapes.onnx";
+  fs::path path = folder / "shapes.onnx";
   save_onnx(graph, path);
   return path;
 }

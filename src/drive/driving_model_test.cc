@@ -44,7 +44,7 @@ const Era kEras[] = {
 void PrintTo(const Era& era, std::ostream* out) { *out << era.letter; }
 
 fs::path built(const TestFolder& folder, const std::string& name) {
-  const fs::path path = folder / (name + ".onnx");
+  fs::path path = folder / (name + ".onnx");
   if (!fs::exists(path)) save_onnx(build_zoo_model(name), path);
   return path;
 }
@@ -161,7 +161,8 @@ struct Simulation {
 void expect_inputs(DrivingModel& model, const Simulation& sim, const FrameInputs& in) {
   for (const DrivingModel::NamedInput& input : model.inputs()) {
     std::vector<float> expected = sim.expected(input.name, in);
-    if (input.value.dtype == DType::f16 && std::ssize(expected) != 2 * kFrameBytes) {  // bytes are exact as halves
+    if (input.value.dtype == DType::f16 &&
+        std::ssize(expected) != int64_t{2} * kFrameBytes) {  // bytes are exact as halves
       for (float& value : expected) value = static_cast<float>(Half(value));
     }
     const std::vector<float> got = floats(input.value);

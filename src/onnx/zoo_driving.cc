@@ -29,9 +29,10 @@ constexpr ZooHeadWidth kOldVision[] = {{"lane_lines", 528}, {"lane_lines_prob", 
                                        {"desire_pred", 32}, {"pose", 12},           {"wide_from_device_euler", 6},
                                        {"sim_pose", 12},    {"road_transform", 12}};
 
-constexpr int64_t kFivePlans = 5 * (2 * 33 * 15 + 1), kOnePlan = 2 * 33 * 15;
+// Means and deviations of 15 values at 33 times; of five such plans, each with its weight.
+constexpr int64_t kOnePlan = 990, kFivePlans = 5 * (kOnePlan + 1);
 
-// Since 0.10.0; only the leads changed: two hypotheses for three, then three of their own.
+// Since 0.10.0. Only `lead` changed in width: two hypotheses that three times choose from, then one for each time.
 std::array<ZooHeadWidth, 10> split_vision(int64_t lead) {
   return {{{"meta", 55},
            {"desire_pred", 32},

@@ -9,7 +9,7 @@ namespace sparkpilot::drive {
 namespace {
 
 void set(ModelOutputs& outputs, int point, int column, double value) {
-  outputs.plan.mean[static_cast<size_t>(point * kPlanWidth + column)] = static_cast<float>(value);
+  outputs.plan.mean[static_cast<size_t>(point) * kPlanWidth + static_cast<size_t>(column)] = static_cast<float>(value);
 }
 
 // The script's plan: speed, acceleration, yaw and yaw rate.
