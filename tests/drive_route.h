@@ -64,36 +64,41 @@ inline void write_video(const std::filesystem::path& file, int frames, int wave)
   writer.commit();
 }
 
-// The encoder's index of a camera: every 50 ms a frame, from 100 s of the device's clock on.
-inline void fill_index(cereal::EncodeIndex::Builder index, int segment, uint32_t number) {
-  const uint64_t eof = 100'000'000'000 + uint64_t{50'000'000} * number;
-  index.setFrameId(number);
+// Frame `number` of a route of which segment `segment` is one of those with `frames` each: 20 a second from 100 s of
+// the device's clock on.
+inline void fill_index(cereal::EncodeIndex::Builder index, int segment, int frames, int number) {
+  const auto frame = static_cast<uint32_t>(segment * frames + number);
+  const uint64_t eof = 100'000'000'000 + uint64_t{50'000'000} * frame;
+  index.setFrameId(frame);
   index.setSegmentNum(segment);
-  index.setSegmentId(number);
+  index.setSegmentId(static_cast<uint32_t>(number));
   index.setTimestampEof(eof);
   index.setTimestampSof(eof - 18'000'000);
 }
 
-// Indices of the videos behind the log's other events.
+// Indices of the videos behind the log's other events, which are moved to where the segment lies.
 inline void add_index(const std::filesystem::path& log, int segment, int frames, bool wide) {
+  const uint64_t since = uint64_t{50'000'000} * static_cast<uint64_t>(segment * frames);
+  edit_log(log, [&](cereal::Event::Builder event) {
+    event.setLogMonoTime(event.getLogMonoTime() + since);
+    return true;
+  });
   const std::filesystem::path aside = log.parent_path() / "indexed_rlog.zst";
   drive::LogWriter writer(aside);
   drive::LogReader reader(log);
-  const auto write = [&](auto&& fill) {
+  while (reader.next()) {
     capnp::MallocMessageBuilder message;
-    fill(message);
+    message.setRoot(reader.event());
     writer.write(message);
-  };
-  while (reader.next()) write([&](auto& message) { message.setRoot(reader.event()); });
+  }
   for (int i = 0; i < frames; ++i) {
     for (int camera = 0; camera < (wide ? 2 : 1); ++camera) {
-      write([&](auto& message) {
-        auto event = message.template initRoot<cereal::Event>();
-        fill_index(camera == 0 ? event.initRoadEncodeIdx() : event.initWideRoadEncodeIdx(), segment,
-                   static_cast<uint32_t>(i));
-        event.setLogMonoTime(100'035'000'000 + uint64_t{50'000'000} * static_cast<uint64_t>(i));
-        event.setValid(true);
-      });
+      capnp::MallocMessageBuilder message;
+      auto event = message.initRoot<cereal::Event>();
+      fill_index(camera == 0 ? event.initRoadEncodeIdx() : event.initWideRoadEncodeIdx(), segment, frames, i);
+      event.setLogMonoTime(100'035'000'000 + since + uint64_t{50'000'000} * static_cast<uint64_t>(i));
+      event.setValid(true);
+      writer.write(message);
     }
   }
   writer.commit();

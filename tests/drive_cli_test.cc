@@ -1,0 +1,131 @@
+// `sparkpilot drive` from outside: what it prints and writes, several processes, stopping and going on.
+#include "drive/video/reader.h"
+#include "drive_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+TEST_F(DriveCli, SummaryAsJson) {
+  const ProgramResult result = drive(route(), out(), "--json --realtime");
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  const json summary = json::parse(result.out);
+  std::set<std::string> keys;
+  for (const auto& [key, value] : summary.items()) keys.insert(key);
+  EXPECT_EQ(keys, (std::set<std::string>{"route",
+                                         "out",
+                                         "sparkpilot",
+                                         "machine",
+                                         "networks",
+                                         "contract",
+                                         "precision",
+                                         "device",
+                                         "processes",
+                                         "threads",
+                                         "complete",
+                                         "frames",
+                                         "frames_dropped",
+                                         "frames_per_second",
+                                         "realtime_factor",
+                                         "seconds",
+                                         "late_frames",
+                                         "latency",
+                                         "stages",
+                                         "recorded_models",
+                                         "recorded_drawn",
+                                         "plan_error",
+                                         "recorded_plan_error",
+                                         "notes",
+                                         "segments"}));
+  EXPECT_EQ(summary["frames"], 2 * kSegmentFrames);
+  EXPECT_EQ(summary["complete"], true);
+  EXPECT_EQ(summary["networks"][1]["role"], "policy");
+  EXPECT_EQ(summary["segments"][1]["name"], name(1));
+  EXPECT_EQ(summary["segments"][1]["frames"], kSegmentFrames);
+  EXPECT_EQ(json::parse(read_text((out() / "summary.json").string())), summary);
+  // Each segment's first frame is there at once, the others every 50 ms.
+  EXPECT_GE(summary["seconds"].get<double>(), 2 * 0.05 * (kSegmentFrames - 1));
+  EXPECT_LT(summary["segments"][0]["seconds"].get<double>(), 0.05 * kSegmentFrames + 5);
+  for (const int segment : {0, 1}) {
+    const drive::VideoReader overlay(out() / name(segment) / "overlay.mp4");
+    EXPECT_EQ(overlay.width(), 964);
+    EXPECT_EQ(models_of(out() / name(segment)).size(), size_t{kSegmentFrames});
+  }
+}
+
+TEST_F(DriveCli, SeveralProcessesGiveTheSame) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  ASSERT_EQ(drive(route(), out("one")).code, 0);
+  // Three for two segments: one has nothing to do.
+  const ProgramResult several =
+      run_program(words(route(), out("several")) + "--no-overlay --json",
+                  "OMPI_MCA_rmaps_base_oversubscribe=1 mpirun --allow-run-as-root --oversubscribe -np 3");
+  ASSERT_EQ(several.code, 0) << several.err;
+  const json summary = json::parse(several.out);
+  EXPECT_EQ(summary["processes"], 3);
+  EXPECT_EQ(summary["frames"], 2 * kSegmentFrames);
+  for (const int segment : {0, 1})
+    EXPECT_EQ(models_of(out("several") / name(segment)), models_of(out("one") / name(segment)));
+}
+
+// Frames of an overlay that can be decoded.
+int64_t decoded(const fs::path& video) {
+  drive::VideoReader reader(video);
+  int64_t frames = 0;
+  while (reader.next()) ++frames;
+  EXPECT_EQ(reader.undecodable(), 0);
+  EXPECT_EQ(reader.damage(), "");
+  return frames;
+}
+
+TEST_F(DriveCli, GoesOnWhereItWasStopped) {
+  {
+    Background run({"drive", route().string(), "--models", models().string(), "--out", out().string(), "--realtime"});
+    ASSERT_TRUE(run.wait_for(out() / name(0) / "segment.json"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    run.signal(SIGINT);
+    EXPECT_EQ(run.wait(), 130);
+  }
+  EXPECT_EQ(left_over(out()), "");
+  const json stopped = result_of(out() / name(1));
+  EXPECT_EQ(stopped["complete"], false);
+  const size_t frames = models_of(out() / name(1)).size();
+  EXPECT_GT(frames, 0U);
+  EXPECT_LT(frames, size_t{kSegmentFrames});
+  EXPECT_EQ(decoded(out() / name(1) / "overlay.mp4"), static_cast<int64_t>(frames));
+  EXPECT_EQ(json::parse(read_text((out() / "summary.json").string()))["complete"], false);
+
+  const std::string other = "--supercombo " + in_quotes(models() / "tiny_driving_supercombo.onnx");
+  ASSERT_EQ(run_program("zoo build --quiet tiny_driving_supercombo --out " + in_quotes(models())).code, 0);
+  const std::string resume = "drive " + in_quotes(route()) + " --quiet --out " + in_quotes(out()) + " --resume ";
+  expect_refused(run_program(resume + other), (out() / name(0) / "segment.json").string());
+
+  const auto before = fs::last_write_time(out() / name(0) / "rlog.zst");
+  const ProgramResult finished = run_program(resume + "--json --models " + in_quotes(models()));
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(json::parse(finished.out)["complete"], true);
+  EXPECT_EQ(fs::last_write_time(out() / name(0) / "rlog.zst"), before) << "a segment that was whole is kept";
+  EXPECT_EQ(decoded(out() / name(1) / "overlay.mp4"), kSegmentFrames);
+  ASSERT_EQ(drive(route(), out("whole")).code, 0);
+  for (const int segment : {0, 1}) EXPECT_EQ(models_of(out() / name(segment)), models_of(out("whole") / name(segment)));
+}
+
+TEST_F(DriveCli, TheSecondCtrlCEndsAtOnceAndLeavesNothingHalfWritten) {
+  Background run({"drive", route().string(), "--models", models().string(), "--out", out().string(), "--realtime"});
+  ASSERT_TRUE(run.wait_for(out() / name(0) / "segment.json"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  while (!run.ended()) {
+    run.signal(SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(run.wait(), 130);
+  EXPECT_EQ(left_over(out()), "");
+  // Where the first one had finished a file before the second came, it is whole.
+  const fs::path log = out() / name(1) / "rlog.zst", video = out() / name(1) / "overlay.mp4";
+  if (fs::exists(log)) models_of(out() / name(1));
+  if (fs::exists(video)) decoded(video);
+  EXPECT_FALSE(fs::exists(out() / name(1) / "segment.json") && !fs::exists(log));
+}
+
+}  // namespace
+}  // namespace sparkpilot

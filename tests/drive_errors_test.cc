@@ -1,0 +1,168 @@
+// `sparkpilot drive` on what is missing, damaged or of another kind: one line that names it, exit code 2, or what there
+// is driven and the rest told.
+#include <limits>
+
+#include "drive_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+TEST_F(DriveCli, WhatIsNoRouteIsRefused) {
+  expect_refused(drive("/nowhere", out()), "/nowhere");
+  fs::create_directories(folder.path() / "empty");
+  expect_refused(drive(folder.path() / "empty", out()), (folder.path() / "empty").string());
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(DriveCli, ALogWithoutVideoIsRefused) {
+  const fs::path segment = a_segment();
+  for (const char* video : {"fcamera.hevc", "ecamera.hevc"}) fs::remove(segment / video);
+  expect_refused(drive(segment, out()), segment.string());
+  EXPECT_FALSE(fs::exists(out() / name(0) / "rlog.zst"));
+}
+
+TEST_F(DriveCli, VideoWithoutALogNeedsToBeToldOfItsCamera) {
+  const fs::path segment = a_segment();
+  for (const char* log : {"rlog.zst", "qlog.zst"}) fs::remove(segment / log);
+  expect_refused(drive(segment, out()), (segment / "fcamera.hevc").string());
+  const ProgramResult result = drive(segment, out(), "--no-overlay --focal-length 285");
+  EXPECT_EQ(result.code, 0) << result.err;
+  const std::vector<json> models = models_of(out() / name(0));
+  ASSERT_EQ(models.size(), size_t{kSegmentFrames});
+  EXPECT_EQ(models[5]["valid"], false);
+  EXPECT_EQ(models[5]["modelV2"]["frameId"], 5);
+}
+
+// The notes of a segment that was driven, one behind the other.
+std::string notes(const json& result) {
+  std::string text;
+  for (const json& note : result["notes"]) text += note.get<std::string>() + "\n";
+  return text;
+}
+
+TEST_F(DriveCli, FewerFramesThanTheIndexSays) {
+  const fs::path segment = a_segment();
+  write_video(segment / "fcamera.hevc", kSegmentFrames - 4, 2);
+  const ProgramResult result = drive(segment, out());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(notes(result_of(out() / name(0))).find("fcamera.hevc: 4 frames fewer than the log's index names"),
+            std::string::npos)
+      << notes(result_of(out() / name(0)));
+  EXPECT_EQ(models_of(out() / name(0)).size(), size_t{kSegmentFrames - 4});
+}
+
+TEST_F(DriveCli, ATruncatedVideoIsDrivenAsFarAsItGoes) {
+  const fs::path segment = a_segment();
+  fs::resize_file(segment / "fcamera.hevc", fs::file_size(segment / "fcamera.hevc") / 2);
+  const ProgramResult result = drive(segment, out());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(notes(result_of(out() / name(0))).find("fcamera.hevc"), std::string::npos);
+  const size_t frames = models_of(out() / name(0)).size();
+  EXPECT_GT(frames, 2U);
+  EXPECT_LT(frames, size_t{kSegmentFrames});
+}
+
+TEST_F(DriveCli, WhatIsNoVideoOrLogIsNamed) {
+  const fs::path segment = a_segment();
+  write_text((segment / "fcamera.hevc").string(), "<!DOCTYPE html>");
+  expect_refused(drive(segment, out()), (segment / "fcamera.hevc").string());
+  write_text((segment / "fcamera.hevc").string(), "");
+  expect_refused(drive(segment, out()), (segment / "fcamera.hevc").string());
+  write_text((segment / "rlog.zst").string(), "version https://git-lfs.github.com/spec/v1\n");
+  expect_refused(drive(segment, out()), (segment / "rlog.zst").string());
+}
+
+// The other segment is driven all the same.
+TEST_F(DriveCli, ASegmentThatCannotBeDrivenIsLeftOut) {
+  const fs::path segment = a_segment();
+  fs::copy(route() / name(1), segment.parent_path() / name(1));
+  write_text((segment / "fcamera.hevc").string(), "nothing");
+  const ProgramResult result = run_program("drive " + in_quotes(segment.parent_path()) + " --no-overlay --models " +
+                                           in_quotes(models()) + " --out " + in_quotes(out()));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.err.find("the segment is left out"), std::string::npos) << result.err;
+  EXPECT_FALSE(fs::exists(out() / name(0) / "rlog.zst"));
+  EXPECT_EQ(models_of(out() / name(1)).size(), size_t{kSegmentFrames});
+}
+
+TEST_F(DriveCli, ACalibrationThatIsNoNumberIsNotUsed) {
+  const fs::path segment = a_segment();
+  edit_log(segment / "rlog.zst", [](cereal::Event::Builder event) {
+    if (event.which() == cereal::Event::LIVE_CALIBRATION)
+      event.getLiveCalibration().getRpyCalib().set(2, std::numeric_limits<float>::quiet_NaN());
+    return true;
+  });
+  const ProgramResult result = drive(segment, out());
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(notes(result_of(out() / name(0))).find("calibrations of the log are not three finite numbers"),
+            std::string::npos);
+  for (const json& model : models_of(out() / name(0))) {
+    EXPECT_EQ(model["valid"], false);
+    EXPECT_TRUE(model["modelV2"]["position"]["x"][0].is_number());
+  }
+}
+
+TEST_F(DriveCli, ModelsOfAnotherContractAreRefused) {
+  const fs::path vision = models() / "tiny_driving_vision.onnx", policy = models() / "tiny_driving_policy.onnx";
+  const fs::path monitoring = models() / "tiny_dmonitoring_model.onnx";
+  const std::string to = "drive " + in_quotes(route()) + " --quiet --out " + in_quotes(out()) + " ";
+  expect_refused(run_program(to + "--supercombo " + in_quotes(monitoring)), monitoring.string());
+  expect_refused(run_program(to + "--supercombo " + in_quotes(vision)), vision.string());
+  expect_refused(run_program(to + "--vision " + in_quotes(policy) + " --policy " + in_quotes(vision)), policy.string());
+  expect_refused(run_program(to + "--vision " + in_quotes(vision) + " --policy " + in_quotes(vision)), vision.string());
+  expect_refused(run_program(to + "--vision " + in_quotes(vision) + " --policy /none.onnx"), "/none.onnx");
+  expect_refused(run_program(to + "--models " + in_quotes(route())), route().string());
+  write_text(folder / "text.onnx", "no model");
+  expect_refused(run_program(to + "--supercombo " + in_quotes(folder / "text.onnx")), folder / "text.onnx");
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(DriveCli, FlagsThatDoNotGoTogetherAreRefused) {
+  const std::string start = "drive " + in_quotes(route());
+  expect_refused(run_program(start + " --out x"), "--models DIR");
+  expect_refused(run_program(start + " --models x --supercombo y --out x"), "--models DIR");
+  expect_refused(run_program(start + " --vision x --out x"), "--policy");
+  expect_refused(run_program(start + " --from-log --models x --out x"), "--from-log");
+  expect_refused(run_program(start + " --models x"), "--out DIR");
+  expect_refused(run_program(start + " --models x --out x --limit -1"), "--limit");
+  expect_refused(run_program(start + " --models x --out x --overlay-width 5"), "--overlay-width");
+}
+
+TEST_F(DriveCli, AnOutputThatIsAFileIsRefused) {
+  write_text(folder / "file", "mine");
+  expect_refused(drive(route(), folder / "file"), folder / "file");
+  EXPECT_EQ(read_text(folder / "file"), "mine");
+  expect_refused(drive(route(), out(), "--no-overlay --dump " + in_quotes(folder / "file")), folder / "file");
+}
+
+TEST_F(DriveCli, AnOutputWithoutTheRightToWriteIsRefused) {
+  std::string as_nobody;
+  if (getuid() == 0) {
+    as_nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+    fs::permissions(shared->path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
+    fs::permissions(folder.path(), fs::perms::others_read | fs::perms::others_exec, fs::perm_options::add);
+    if (std::system((as_nobody + " '" SPARKPILOT_PROGRAM "' version >/dev/null 2>&1").c_str()) != 0)
+      GTEST_SKIP() << "the program cannot be run as another user than root";
+  } else {
+    fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  }
+  const ProgramResult result = run_program(words(route(), out()) + "--no-overlay", as_nobody);
+  fs::permissions(folder.path(), fs::perms::owner_all, fs::perm_options::add);
+  expect_refused(result, out().string());
+  EXPECT_NE(result.err.find("Permission denied"), std::string::npos) << result.err;
+}
+
+// A file that may not grow stands for a disk that is full.
+TEST_F(DriveCli, AFullDiskIsToldAndLeavesNothingHalfWritten) {
+  for (const std::string more : {"--no-overlay", "--overlay-width 1920"}) {
+    const fs::path to = out("out" + std::to_string(more.size()));
+    const ProgramResult result = run_program(words(route(), to) + more, "trap '' XFSZ; ulimit -f 20;");
+    expect_refused(result, to.string());
+    EXPECT_NE(result.err.find("File too large"), std::string::npos) << result.err;
+    EXPECT_EQ(left_over(to), "");
+    EXPECT_FALSE(fs::exists(to / name(0) / "segment.json"));
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot
