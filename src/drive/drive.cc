@@ -3,14 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
+#include "drive/log/driven_path.h"
 #include "drive/log/timeline.h"
 #include "drive/segment_run.h"
+#include "tensor/npy.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;
@@ -33,6 +36,22 @@ uint64_t fingerprint(const fs::path& path) {
     at += static_cast<int64_t>(count);
   }
   return hash;
+}
+
+// comma2k19 without its log: the frames' times and speeds are beside the poses.
+void take_global_pose(const fs::path& folder, Timeline& timeline) {
+  const Tensor times = convert(load_npy(folder / "frame_times"), DType::f64);
+  const std::span<const double> seconds = times.data<double>();
+  for (size_t i = 0; i < seconds.size(); ++i) {
+    if (!(seconds[i] > 0 && seconds[i] < 1e9)) continue;
+    const auto time = static_cast<uint64_t>(std::llround(seconds[i] * 1e9));
+    timeline.road.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(i), time, time});
+  }
+  const DrivenPath path = DrivenPath::from_global_pose(folder);
+  for (const IndexedFrame& frame : timeline.road) {
+    const std::optional<DrivenPath::Motion> motion = path.motion(frame.timestamp_eof);
+    if (motion) timeline.car.add(frame.timestamp_eof, {.v_ego = static_cast<float>(motion->speed)});
+  }
 }
 
 bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !files.vision.empty(); }
@@ -137,12 +156,13 @@ class Driver {
 
   Timeline timeline_of(const Segment& segment) const {
     const fs::path& log = route_.log(segment);
-    if (log.empty()) {
-      note(fmt::format("{}: no log: no calibration, speed or recorded model", segment.folder.string()));
-      return {};
-    }
     try {
-      return read_timeline(log);
+      if (!log.empty()) return read_timeline(log);
+      Timeline timeline;
+      if (!segment.global_pose.empty()) take_global_pose(segment.global_pose, timeline);
+      note(fmt::format("{}: no log: no calibration{} or recorded model", segment.folder.string(),
+                       timeline.road.empty() ? ", times, speed" : ""));
+      return timeline;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::user) throw;
       throw CannotDrive(ErrorKind::user, error.what());
