@@ -75,13 +75,19 @@ void take_calibration(uint64_t time, cereal::LiveCalibrationData::Reader in, Tim
   else ++out.bad_calibrations;
 }
 
+// Logs of 2023 name the device in initData alone.
+void take_device_type(cereal::InitData::DeviceType type, Timeline& out) {
+  if (type == cereal::InitData::DeviceType::UNKNOWN) return;
+  out.device_type = enum_name(type, {"unknown", "neo", "chffrAndroid", "chffrIos", "tici", "pc", "tizi", "mici"});
+}
+
 void take_device(const cereal::Event::Reader& event, Timeline& out) {
   if (event.which() == Kind::INIT_DATA) {
     out.version = event.getInitData().getVersion().cStr();
     out.dongle_id = event.getInitData().getDongleId().cStr();
+    take_device_type(event.getInitData().getDeviceType(), out);
   } else if (event.which() == Kind::DEVICE_STATE) {
-    out.device_type = enum_name(event.getDeviceState().getDeviceType(),
-                                {"unknown", "neo", "chffrAndroid", "chffrIos", "tici", "pc", "tizi", "mici"});
+    take_device_type(event.getDeviceState().getDeviceType(), out);
   } else if (event.which() == Kind::ROAD_CAMERA_STATE) {
     out.sensor = enum_name(event.getRoadCameraState().getSensor(), {"unknown", "ar0231", "ox03c10", "os04c10"});
   } else {

@@ -1,0 +1,318 @@
+// Routes of small pictures, made by hand, through the tiny models: what the pipeline does where a route is not whole.
+#include "drive/drive.h"
+
+#include <capnp/message.h>
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/file.h"
+#include "drive/log/model_compare.h"
+#include "drive/log/reader.h"
+#include "drive/log/writer.h"
+#include "drive/test_files.h"
+#include "drive/video/reader.h"
+#include "drive/video/writer.h"
+#include "onnx/export.h"
+#include "onnx/zoo.h"
+#include "sparkpilot/error.h"
+#include "tensor/npy.h"
+
+namespace sparkpilot::drive {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr int kWidth = 160, kHeight = 96;
+constexpr uint64_t kStart = 100'000'000'000, kFrame = 50'000'000;
+
+YuvImage picture(int n) {
+  YuvImage image(kWidth, kHeight);
+  for (int y = 0; y < kHeight; ++y) {
+    for (int x = 0; x < kWidth; ++x) image.y()[y * kWidth + x] = static_cast<uint8_t>(40 + (x + 3 * n) % 150 + y / 4);
+  }
+  return image;
+}
+
+class DriveTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"tiny_driving_vision", "tiny_driving_policy", "tiny_dmonitoring_model"}) {
+      save_onnx(build_zoo_model(name), folder_ / (std::string(name) + ".onnx"));
+    }
+    options_.models.vision = folder_ / "tiny_driving_vision.onnx";
+    options_.models.policy = folder_ / "tiny_driving_policy.onnx";
+    options_.out = folder_ / "out";
+    options_.threads = 1;
+    options_.overlay_width = 160;
+    options_.focal_length = 100;
+    options_.note = [this](const std::string& text) { notes_.push_back(text); };
+  }
+
+  fs::path segment(int number) const { return folder_ / "route" / fmt::format("2024-01-02--03-04-05--{}", number); }
+
+  void write_video(const fs::path& file, int frames) const {
+    fs::create_directories(file.parent_path());
+    VideoWriter writer(file, {.width = kWidth, .height = kHeight, .codec = Codec::hevc, .quality = 20});
+    for (int i = 0; i < frames; ++i) writer.write(picture(i).view());
+    writer.commit();
+  }
+
+  // A log whose index has these frames, with a calibration before the first.
+  void write_log(int number, const std::vector<uint32_t>& frame_ids, bool driver = false) const {
+    fs::create_directories(segment(number));
+    LogWriter writer(segment(number) / "rlog.zst");
+    const auto write = [&](uint64_t time, auto&& fill) {
+      capnp::MallocMessageBuilder message;
+      auto event = message.initRoot<cereal::Event>();
+      event.setLogMonoTime(time);
+      fill(event);
+      writer.write(message);
+    };
+    write(kStart, [](cereal::Event::Builder event) { event.initLiveCalibration().initRpyCalib(3); });
+    for (size_t i = 0; i < frame_ids.size(); ++i) {
+      const uint64_t eof = kStart + kFrame * (frame_ids[i] + 1);
+      write(eof, [&](cereal::Event::Builder event) {
+        auto index = driver ? event.initDriverEncodeIdx() : event.initRoadEncodeIdx();
+        index.setFrameId(frame_ids[i]);
+        index.setSegmentId(static_cast<uint32_t>(i));
+        index.setTimestampSof(eof - 10'000'000);
+        index.setTimestampEof(eof);
+      });
+      write(eof, [&](cereal::Event::Builder event) { event.initCarState().setVEgo(10); });
+    }
+    writer.commit();
+  }
+
+  static std::vector<uint32_t> frames(uint32_t first, uint32_t count) {
+    std::vector<uint32_t> out(count);
+    for (uint32_t i = 0; i < count; ++i) out[i] = first + i;
+    return out;
+  }
+
+  DriveResult drive() { return drive_route(find_route((folder_ / "route").string()), options_); }
+  fs::path out(int number) const { return options_.out / fmt::format("2024-01-02--03-04-05--{}", number); }
+
+  std::string error() {
+    try {
+      drive();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::user);
+      return e.what();
+    }
+    return "no error";
+  }
+
+  static bool has_note(const SegmentResult& result, const std::string& part) {
+    return std::any_of(result.notes.begin(), result.notes.end(),
+                       [&](const std::string& note) { return note.find(part) != std::string::npos; });
+  }
+
+  TestFolder folder_;
+  DriveOptions options_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(DriveTest, EveryFrameHasItsMessages) {
+  write_video(segment(0) / "fcamera.hevc", 12);
+  write_log(0, frames(5, 12));
+  const DriveResult result = drive();
+  ASSERT_EQ(result.segments.size(), 1u);
+  const SegmentResult& s = result.segments[0];
+  EXPECT_TRUE(s.complete);
+  EXPECT_EQ(s.frames.size(), 12u);
+  EXPECT_EQ(s.dropped, 0);
+  EXPECT_EQ(s.frames[3].frame_id, 8u);
+  EXPECT_EQ(s.frames[3].v_ego, 10.0F);
+  EXPECT_EQ(read_models(out(0)).size(), 12u);
+  LogReader log(out(0) / "rlog.zst");
+  int64_t odometry = 0;
+  while (log.next()) odometry += event_kind(log.event()) == "cameraOdometry";
+  EXPECT_EQ(odometry, 12);
+  VideoReader video(out(0) / "overlay.mp4");
+  int64_t shown = 0;
+  while (video.next()) ++shown;
+  EXPECT_EQ(shown, 12);
+  for (const auto& entry : fs::directory_iterator(out(0)))
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos);
+}
+
+TEST_F(DriveTest, LostFramesHaveNoMessageAndAreSaid) {
+  write_video(segment(0) / "fcamera.hevc", 6);
+  write_log(0, {5, 6, 9, 10, 11, 12});
+  const DriveResult result = drive();
+  EXPECT_EQ(result.segments[0].dropped, 2);
+  std::vector<uint32_t> ids;
+  for (const ModelRecord& model : read_models(out(0))) ids.push_back(model.frame_id);
+  EXPECT_EQ(ids, (std::vector<uint32_t>{5, 6, 10, 11, 12}));
+}
+
+TEST_F(DriveTest, FewerFramesThanTheIndexNames) {
+  write_video(segment(0) / "fcamera.hevc", 6);
+  write_log(0, frames(0, 9));
+  const SegmentResult result = drive().segments.at(0);
+  EXPECT_EQ(result.frames.size(), 6u);
+  EXPECT_TRUE(has_note(result, "3 frames fewer")) << fmt::format("{}", result.notes.size());
+}
+
+TEST_F(DriveTest, FramesThatTheIndexDoesNotKnowAreLeftOut) {
+  write_video(segment(0) / "fcamera.hevc", 9);
+  write_log(0, frames(0, 6));
+  const SegmentResult result = drive().segments.at(0);
+  EXPECT_EQ(result.frames.size(), 6u);
+  EXPECT_TRUE(has_note(result, "3 frames that the log's index does not know"));
+}
+
+TEST_F(DriveTest, ASegmentThatCannotBeDrivenIsLeftOut) {
+  write_video(segment(0) / "fcamera.hevc", 4);
+  write_log(0, frames(0, 4));
+  write_log(1, frames(4, 4));  // no video
+  write_video(segment(2) / "fcamera.hevc", 4);
+  write_text(segment(2) / "rlog.zst", "<html>not found</html>");
+  write_video(segment(3) / "fcamera.hevc", 4);
+  write_log(3, frames(12, 4));
+  const DriveResult result = drive();
+  ASSERT_EQ(result.segments.size(), 2u);
+  EXPECT_EQ(result.segments[1].number, 3);
+  EXPECT_TRUE(std::any_of(notes_.begin(), notes_.end(),
+                          [](const std::string& n) { return n.find("--1") != std::string::npos; }));
+  EXPECT_TRUE(std::any_of(notes_.begin(), notes_.end(),
+                          [](const std::string& n) { return n.find("--2") != std::string::npos; }));
+}
+
+TEST_F(DriveTest, WithoutALogFramesAreNumbered) {
+  write_video(segment(0) / "fcamera.hevc", 5);
+  const SegmentResult result = drive().segments.at(0);
+  EXPECT_EQ(result.frames.size(), 5u);
+  EXPECT_TRUE(has_note(result, "no encode index"));
+  EXPECT_FALSE(result.frames[0].valid);  // there was no calibration
+}
+
+TEST_F(DriveTest, AWideCameraThatIsNoVideoIsStoodInFor) {
+  write_video(segment(0) / "fcamera.hevc", 5);
+  write_text(segment(0) / "ecamera.hevc", "nothing of the kind");
+  write_log(0, frames(0, 5));
+  const SegmentResult result = drive().segments.at(0);
+  EXPECT_EQ(result.frames.size(), 5u);
+  EXPECT_FALSE(result.notes.empty());
+}
+
+TEST_F(DriveTest, PicturesOfNoKnownCameraNeedAFocalLength) {
+  write_video(segment(0) / "fcamera.hevc", 3);
+  write_log(0, frames(0, 3));
+  options_.focal_length.reset();
+  const std::string said = error();
+  EXPECT_NE(said.find("160x96"), std::string::npos) << said;
+  EXPECT_NE(said.find("--focal-length"), std::string::npos) << said;
+  EXPECT_FALSE(fs::exists(out(0)));
+}
+
+TEST_F(DriveTest, StateGoesFromSegmentToSegment) {
+  for (int n = 0; n < 3; ++n) {
+    write_video(segment(n) / "fcamera.hevc", 8);
+    write_log(n, frames(static_cast<uint32_t>(8 * n), 8));
+  }
+  drive();
+  const std::vector<ModelRecord> alone = read_models(options_.out);
+  ASSERT_EQ(alone.size(), 24u);
+  // Another process drives the middle one alone, after the end of the one before.
+  options_.out = folder_ / "second";
+  options_.ranks = 3;
+  options_.rank = 1;
+  EXPECT_EQ(drive().segments.size(), 1u);
+  const std::vector<ModelRecord> part = read_models(options_.out);
+  ASSERT_EQ(part.size(), 8u);
+  const ModelComparison same = compare_models(part, std::span(alone).subspan(8, 8));
+  for (const FieldComparison& field : same.fields) EXPECT_EQ(field.max.value_or(0), 0) << field.name;
+}
+
+TEST_F(DriveTest, ResumeKeepsWhatIsDoneAndRefusesAnotherRun) {
+  for (int n = 0; n < 2; ++n) {
+    write_video(segment(n) / "fcamera.hevc", 5);
+    write_log(n, frames(static_cast<uint32_t>(5 * n), 5));
+  }
+  drive();
+  fs::remove(out(1) / "segment.json");
+  const auto before = fs::last_write_time(out(0) / "rlog.zst");
+  options_.resume = true;
+  EXPECT_EQ(drive().segments.size(), 2u);
+  EXPECT_EQ(fs::last_write_time(out(0) / "rlog.zst"), before);
+  EXPECT_TRUE(fs::exists(out(1) / "segment.json"));
+  options_.raw = true;
+  EXPECT_NE(error().find("another run"), std::string::npos);
+  write_text(out(0) / "segment.json", "{}");
+  EXPECT_NE(error().find("segment.json"), std::string::npos);
+}
+
+TEST_F(DriveTest, AStopFinishesTheFiles) {
+  write_video(segment(0) / "fcamera.hevc", 20);
+  write_log(0, frames(0, 20));
+  std::atomic<bool> stop{false};
+  options_.stop = &stop;
+  options_.progress = [&](const DriveProgress& p) { stop = p.frame >= 3; };
+  const DriveResult result = drive();
+  EXPECT_TRUE(result.stopped);
+  ASSERT_EQ(result.segments.size(), 1u);
+  EXPECT_FALSE(result.segments[0].complete);
+  const size_t driven = read_models(out(0)).size();
+  EXPECT_GE(driven, 3u);
+  EXPECT_LT(driven, 20u);
+  EXPECT_EQ(result.segments[0].frames.size(), driven);
+}
+
+TEST_F(DriveTest, OnlyWhatWasRecorded) {
+  write_video(segment(0) / "fcamera.hevc", 4);
+  write_log(0, frames(0, 4));
+  options_.models = {};
+  const SegmentResult result = drive().segments.at(0);
+  EXPECT_EQ(result.frames.size(), 4u);
+  EXPECT_FALSE(fs::exists(out(0) / "rlog.zst"));
+  EXPECT_TRUE(fs::exists(out(0) / "overlay.mp4"));
+}
+
+TEST_F(DriveTest, Comma2k19WithoutItsLog) {
+  const fs::path place = folder_ / "c2k" / "b0c9d2329ad1606b|2018-07-27--06-03-57" / "3";
+  write_video(place / "video.hevc", 8);
+  // A straight way at 10 m/s, a place and a direction on the equator: east is y of ECEF.
+  fs::create_directories(place / "global_pose");
+  std::vector<double> times, positions, orientations, velocities;
+  for (int i = 0; i < 8; ++i) {
+    const double t = 50 + 0.05 * i;
+    times.push_back(t);
+    positions.insert(positions.end(), {6378137.0, 10 * (t - 50), 0.0});
+    orientations.insert(orientations.end(), {0.5, -0.5, 0.5, 0.5});
+    velocities.insert(velocities.end(), {0.0, 10.0, 0.0});
+  }
+  const auto save = [&](const char* name, const std::vector<double>& values, int64_t columns) {
+    const Shape shape = columns == 1 ? Shape{8} : Shape{8, columns};
+    save_npy(place / "global_pose" / name, {DType::f64, shape, values.data()});
+  };
+  save("frame_times", times, 1);
+  save("frame_positions", positions, 3);
+  save("frame_orientations", orientations, 4);
+  save("frame_velocities", velocities, 3);
+  const Route route = find_route((folder_ / "c2k" / "b0c9d2329ad1606b|2018-07-27--06-03-57").string());
+  const SegmentResult result = drive_route(route, options_).segments.at(0);
+  ASSERT_EQ(result.frames.size(), 8u);
+  EXPECT_NEAR(result.frames[4].time, 50.2, 1e-9);
+  EXPECT_NEAR(static_cast<double>(*result.frames[4].v_ego), 10, 1e-3);
+}
+
+TEST_F(DriveTest, AFullFolderNameIsNoFolder) {
+  write_video(segment(0) / "fcamera.hevc", 3);
+  write_log(0, frames(0, 3));
+  write_text(folder_ / "file", "");
+  options_.out = folder_ / "file";
+  EXPECT_NE(error().find("file"), std::string::npos);
+}
+
+TEST(SegmentFolder, HasTheLogsName) {
+  EXPECT_EQ(segment_folder({.name = "0123456789abcdef|2024-01-02--03-04-05"}, {.number = 7}),
+            "2024-01-02--03-04-05--7");
+  EXPECT_EQ(segment_folder({.name = "a/b"}, {.number = 0}), "a_b--0");
+  EXPECT_EQ(segment_folder({.name = ""}, {.number = 2}), "route--2");
+}
+
+}  // namespace
+}  // namespace sparkpilot::drive
