@@ -50,7 +50,7 @@ class Day {
         index.setTimestampSof(index.getTimestampSof() + 6'000'000);
         index.setTimestampEof(index.getTimestampEof() + 6'000'000);
         index.setFrameId(index.getFrameId() + 5000);
-        return index.getSegmentId() != 50;
+        return index.getSegmentId() > 2 && index.getSegmentId() != 50;
       }
       default: return true;
     }

@@ -25,6 +25,8 @@ void end_by(int signal) {
 }  // namespace
 
 void clean_up_when_interrupted() {
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a file that may not grow is an error of the write, which is told, not an end by signal
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {

@@ -6,7 +6,8 @@
 namespace sparkpilot::cli {
 
 // To be called before any other thread starts. From then on SIGINT, SIGTERM and SIGHUP first remove the files that are
-// being written aside, then end the program as they would have.
+// being written aside, then end the program as they would have; and a file that reaches the limit on its size is a write
+// that fails.
 void clean_up_when_interrupted();
 
 // While one exists, the first such signal only sets requested(), so that the work can be brought to an end; the next

@@ -86,8 +86,7 @@ class Run {
     result_.recorded_models = std::ssize(job.timeline->models);
     choose_road();
     if (job.model != nullptr && job.options->wide && !job.segment->wide_video.empty() && !from_qcamera_) open_wide();
-    // Without a wide camera openpilot feeds the road camera to both inputs.
-    open_road(job.model != nullptr && !wide_);
+    open_road();
     if (job.driver_model != nullptr && !job.folder.empty() && !job.segment->driver_video.empty()) open_driver();
   }
 
@@ -146,10 +145,10 @@ class Run {
     return options;
   }
 
-  void open_road(bool both) {
+  void open_road() {
     StreamOptions options = stream_options();
-    options.road = job_.model != nullptr;
-    options.wide = both;
+    // Without a wide camera openpilot feeds the road camera to both inputs; and a wide one may begin later.
+    options.road = options.wide = job_.model != nullptr;
     options.picture = (job_.options->overlay && !job_.folder.empty()) || dumping();
     const Timeline& log = *job_.timeline;
     const auto& index = from_qcamera_ && !log.qroad.empty() ? log.qroad : log.road;

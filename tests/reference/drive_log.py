@@ -70,8 +70,9 @@ class Log:
         return self.calibration.at(time, self.calibration.pairs[0][1] if self.calibration.pairs else [0, 0, 0])
 
     def beside(self, mark):
-        """The wide camera's frame of the same moment, else the last one before it."""
-        return [wide for wide in self.wide if wide["timestampSof"] <= mark["timestampSof"] + SAME_MOMENT][-1]
+        """The wide camera's frame of the same moment, else the last one before it; None while there was none."""
+        begun = [wide for wide in self.wide if wide["timestampSof"] <= mark["timestampSof"] + SAME_MOMENT]
+        return begun[-1] if begun else None
 
     def told(self, time, era):
         """What the networks and the action are told at a frame's time."""

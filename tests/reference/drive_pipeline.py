@@ -63,6 +63,10 @@ class Frames:
         mark = self.marks[frame]
         return mark if camera == "road" else self.log.beside(mark)
 
+    def wide(self, frame):
+        """The camera that feeds the wide input: the road's where there is no other, or not yet."""
+        return "wide" if self.focal["wide"] and self.mark("wide", frame) else "road"
+
     def number_in(self, camera, frame):
         """The number that the test has drawn into a picture: eight blocks, the lowest bit first, black or white."""
         picture = np.load(self.pictures[camera][frame])
@@ -157,14 +161,15 @@ class Run:
 
     def image(self, big):
         sampling = "nearest" if self.era == "D" else "bilinear"
-        camera = "wide" if big and self.frames.focal["wide"] else "road"
         blank = np.zeros((6, 128, 256), np.uint8)
-        return np.concatenate([blank if frame is None else self.frames.prepared(camera, frame, big, sampling)
-                               for frame in self.model.pair()])[None]
+        return np.concatenate([
+            blank if frame is None else
+            self.frames.prepared(self.frames.wide(frame) if big else "road", frame, big, sampling)
+            for frame in self.model.pair()])[None]
 
     def check_pictures(self, number):
-        for camera in ("road", "wide"):
-            if self.numbered and self.frames.focal[camera]:
+        for camera in {"road", self.frames.wide(number)}:
+            if self.numbered:
                 found, expected = self.frames.number_in(camera, number), self.frames.mark(camera, number)["segmentId"]
                 if found != expected:
                     self.say(number, f"{camera} picture {found}, expected {expected}")
@@ -218,7 +223,7 @@ class Run:
             action = model_messages.act(heads, action, told, self.era)
             if "desired_curvature" not in heads:
                 self.model.curvatures.append([action.curvature])
-            about = {"mark": mark, "extra": self.log.beside(mark) if self.frames.focal["wide"] else mark,
+            about = {"mark": mark, "extra": self.frames.mark(self.frames.wide(number), number),
                      "calibrated": self.log.calibrated(mark["timestampEof"]), "lost": lost,
                      "drop_percent": drops.percent(), "lane_change": told["lane_change"], "raw": raw}
             model, odometry = next(messages, (None, None))
