@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "drive_route.h"
+#include "onnx/test_assets.h"
 
 namespace sparkpilot {
 namespace {
@@ -88,6 +89,8 @@ class DrivePipeline : public testing::Test {
     if (std::system("python3 -c 'import numpy' >/dev/null 2>&1") != 0) GTEST_SKIP() << "python3 has no numpy";
   }
 
+  static fs::path only_folder(const fs::path& in) { return fs::directory_iterator(in)->path(); }
+
   // Drives `segment` with the models of an era, and notes it in the case.
   void drive(const fs::path& segment, const std::string& era, const std::vector<std::string>& models) {
     const std::string quoted_models = "'" + (folder / "models") + "'";
@@ -104,21 +107,24 @@ class DrivePipeline : public testing::Test {
     const fs::path out = folder / ("out_" + era), dump = folder / ("dump_" + era);
     const ProgramResult result =
         run_program("drive '" + segment.string() + "' " + how + " --quiet --raw --no-overlay " + "--dump '" +
-                    dump.string() + "' --out '" + out.string() + "'");
+                    dump.string() + "' --out '" + out.string() + "' --limit " + std::to_string(limit));
     ASSERT_EQ(result.code, 0) << result.err;
-    runs.push_back({{"era", era},
-                    {"models", files},
-                    {"out", (out / segment.filename()).string()},
-                    {"dump", (dump / segment.filename()).string()}});
+    fs::remove(out / "summary.json");
+    fs::remove(out / "summary.html");
+    runs.push_back(
+        {{"era", era}, {"models", files}, {"out", only_folder(out).string()}, {"dump", only_folder(dump).string()}});
   }
 
   void expect_equal(const fs::path& segment, bool numbered, bool wide) {
-    const json cameras = {{"road", 1141.5}, {"wide", wide ? json(425.25) : json()}};
+    expect_equal(segment, numbered, {1344, 760}, {{"road", 1141.5}, {"wide", wide ? json(425.25) : json()}});
+  }
+  void expect_equal(const fs::path& segment, bool numbered, const json& size, const json& cameras) {
     write_text(folder / "case.json", json{{"program", SPARKPILOT_PROGRAM},
                                           {"route", segment.string()},
-                                          {"size", {1344, 760}},
+                                          {"size", size},
                                           {"cameras", cameras},
                                           {"numbered", numbered},
+                                          {"limit", limit > 0 ? json(limit) : json()},
                                           {"runs", runs}}
                                          .dump());
     const std::string script = "python3 '" SPARKPILOT_SOURCE_DIR "/tests/reference/drive_pipeline.py' '";
@@ -127,6 +133,7 @@ class DrivePipeline : public testing::Test {
 
   TempFolder folder;
   json runs = json::array();
+  int limit = 0;
 };
 
 TEST_F(DrivePipeline, EveryEraAsNumpyHasIt) {
@@ -145,6 +152,16 @@ TEST_F(DrivePipeline, WithoutAWideCameraTheRoadsPicturesFeedBothInputs) {
   drive(segment, "D", {"tiny_driving_supercombo"});
   drive(segment, "C", {"tiny_driving_vision", "tiny_driving_policy"});
   expect_equal(segment, true, false);
+}
+
+// What a real device logged: openpilot 0.9.4 on a tici, its small video.
+TEST_F(DrivePipeline, TheDemoRoute) {
+  const fs::path demo = assets_folder() / "route_demo";
+  if (!fs::exists(demo)) GTEST_SKIP() << "there is no " << demo.string();
+  limit = 45;
+  drive(demo, "A", {"tiny_supercombo"});
+  drive(demo, "D", {"tiny_driving_supercombo"});
+  expect_equal(demo, false, {1928, 1208}, {{"road", 2648}, {"wide", nullptr}});
 }
 
 TEST_F(DrivePipeline, PicturesOfFullSize) {

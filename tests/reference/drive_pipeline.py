@@ -5,9 +5,10 @@ past and of the log, and every field of modelV2 and cameraOdometry. Where onnxru
     drive_pipeline.py CASE.json
 
 CASE.json: {"program": sparkpilot, "route": a segment's folder, "size": [width, height] of the device's road camera,
-"cameras": {"road": focal length, "wide": focal length or null}, "numbered": whether the pictures hold their number, "runs": [{"era": "A".."D", "models": [one or two ONNX
-files], "out": the segment's folder that `drive --raw` wrote, "dump": that of --dump}]}. Pictures that a run did not dump
-are taken from the other runs. Written from openpilot's formulas, not from the program. Exit codes: 0 equal, 1 not.
+"cameras": {"road": focal length, "wide": focal length or null}, "numbered": whether the pictures hold their number,
+"limit": how many frames were driven, or null, "runs": [{"era": "A".."D", "models": [one or two ONNX files], "out": the
+segment's folder that `drive --raw` wrote, "dump": that of --dump}]}. Pictures that a run did not dump are taken from the
+other runs. Written from openpilot's formulas, not from the program. Exit codes: 0 equal, 1 not.
 """
 import functools
 import json
@@ -240,6 +241,7 @@ class Run:
 def main():
     case = json.loads(pathlib.Path(sys.argv[1]).read_text())
     log = Log(case["program"], case["route"])
+    log.road = log.road[:case["limit"]]
     frames = Frames(case, log)
     wrong = []
     with np.errstate(divide="ignore", invalid="ignore"):
