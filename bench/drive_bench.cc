@@ -1,0 +1,184 @@
+// Holds the pipeline against its stages alone: decoding and preparing, the networks, drawing and writing.
+//
+//   drive_bench ROUTE MODELS [FRAMES [ROUNDS [THREADS]]]
+//
+// Stages run one at a time with the threads that the pipeline gives them, in turns with the pipeline itself; medians
+// over the rounds. No pipeline is faster than its slowest stage, nor than all stages' processor time shared out over
+// the processors: the ratio to the later of the two is what it loses.
+#include <sys/resource.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "base/statistics.h"
+#include "drive/camera_stream.h"
+#include "drive/drive.h"
+#include "drive/log/timeline.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Processor seconds of the whole process so far.
+double cpu_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+struct Cost {
+  double wall_ms = 0, cpu_ms = 0;  // a frame
+};
+
+template <typename Fn>
+Cost cost_of(int64_t frames, Fn&& work) {
+  const double cpu = cpu_seconds();
+  const int64_t start = now_ns();
+  work();
+  const double n = static_cast<double>(frames);
+  return {static_cast<double>(now_ns() - start) * 1e-6 / n, (cpu_seconds() - cpu) * 1e3 / n};
+}
+
+struct Setup {
+  Route route;
+  ModelFiles models;
+  Timeline timeline;
+  DeviceCameras cameras;
+  int64_t frames = 400;
+  Shares shares;
+  int threads = 0;
+};
+
+StreamOptions stream_options(const Setup& s, bool wide) {
+  StreamOptions options;
+  options.road = !wide;
+  options.wide = wide || s.route.segments[0].wide_video.empty();
+  options.picture = !wide;
+  options.decode_threads = s.shares.decode;
+  return options;
+}
+
+void drain(CameraStream& stream, int64_t frames) {
+  for (int64_t i = 0; i < frames; ++i) {
+    std::optional<PreparedFrame> frame = stream.next();
+    if (!frame) return;
+    stream.recycle(std::move(*frame));
+  }
+}
+
+// One camera's stage; the two run side by side in the pipeline.
+Cost decode(const Setup& s, bool wide) {
+  const Segment& segment = s.route.segments[0];
+  const fs::path& video = wide ? segment.wide_video : segment.road_video.empty() ? segment.qcamera : segment.road_video;
+  const auto& index = wide ? s.timeline.wide : s.timeline.road;
+  return cost_of(s.frames, [&] {
+    CameraStream stream(video, wide ? s.cameras.wide : s.cameras.road, index, s.timeline, stream_options(s, wide));
+    drain(stream, s.frames);
+  });
+}
+
+Cost networks(const Setup& s) {
+  SessionOptions options;
+  options.threads = s.shares.infer;
+  DrivingModel model(s.models, options);
+  const std::vector<uint8_t> picture(kFrameBytes, 100);
+  FrameInputs inputs;
+  inputs.road = inputs.wide = picture;
+  const ThreadScope scope(s.shares.infer);
+  for (int i = 0; i < 5; ++i) model.step(inputs);
+  return cost_of(s.frames, [&] {
+    for (int64_t i = 0; i < s.frames; ++i) model.step(inputs);
+  });
+}
+
+double pipeline_ms(const Setup& s, const fs::path& out, bool models, double* write_ms = nullptr) {
+  DriveOptions options;
+  if (models) options.models = s.models;
+  options.out = out;
+  options.limit = s.frames;
+  options.threads = s.threads;
+  const SegmentResult result = drive_route(s.route, options).segments.at(0);
+  if (write_ms) *write_ms = result.stages.write_ms;
+  return result.seconds * 1e3 / static_cast<double>(result.frames.size());
+}
+
+double median(std::vector<double> values) { return summarize(values).p50; }
+
+int run(int argc, char** argv) {
+  if (argc < 3) {
+    fmt::print(stderr, "usage: drive_bench ROUTE MODELS [FRAMES [ROUNDS [THREADS]]]\n");
+    return 2;
+  }
+  Setup s;
+  s.route = find_route(argv[1]);
+  s.models = find_models(argv[2]);
+  if (argc > 3) s.frames = std::atoll(argv[3]);
+  const int rounds = argc > 4 ? std::atoi(argv[4]) : 5;
+  s.threads = argc > 5 ? std::atoi(argv[5]) : 0;
+  s.route.segments.resize(1);
+  s.timeline = read_timeline(s.route.log(s.route.segments[0]));
+  s.frames = std::min(s.frames, std::ssize(s.timeline.road));
+  s.cameras = device_cameras(s.timeline.device_type, s.timeline.sensor).value();
+  const bool wide = !s.route.segments[0].wide_video.empty();
+  const int processors = available_processors();
+  s.shares = share_threads(s.threads > 0 ? s.threads : processors, wide, true);
+  const fs::path out = fs::temp_directory_path() / fmt::format("drive_bench_{}", now_ns());
+
+  std::map<std::string, std::vector<double>> wall, cpu;
+  const auto add = [&](const std::string& name, const Cost& cost) {
+    wall[name].push_back(cost.wall_ms);
+    cpu[name].push_back(cost.cpu_ms);
+  };
+  for (int round = 0; round < rounds; ++round) {
+    add("decode road", decode(s, false));
+    if (wide) add("decode wide", decode(s, true));
+    add("networks", networks(s));
+    double write_ms = 0;
+    add("draw and write", cost_of(s.frames, [&] { pipeline_ms(s, out, false, &write_ms); }));
+    wall["draw and write"].back() = write_ms;
+    cpu["draw and write"].back() = std::max(0.0, cpu["draw and write"].back() - cpu["decode road"].back());
+    const double before = cpu_seconds();
+    wall["pipeline"].push_back(pipeline_ms(s, out, true));
+    cpu["pipeline"].push_back((cpu_seconds() - before) * 1e3 / static_cast<double>(s.frames));
+  }
+  fs::remove_all(out);
+
+  double slowest = 0, all = 0;
+  fmt::print("{} frames, {} rounds, {} processors, threads: decode {}, networks {}, encode {}\n", s.frames, rounds,
+             processors, s.shares.decode, s.shares.infer, s.shares.encode);
+  for (const auto& [name, times] : wall) {
+    fmt::print("{:16} {:7.2f} ms a frame, {:7.2f} ms of processors\n", name, median(times), median(cpu[name]));
+    if (name == "pipeline") continue;
+    slowest = std::max(slowest, median(times));
+    all += median(cpu[name]);
+  }
+  const double bound = std::max(slowest, all / processors), pipeline = median(wall["pipeline"]);
+  fmt::print("slowest stage / pipeline {:.2f}; the later bound of the two ({:.2f} ms) / pipeline {:.2f}\n",
+             slowest / pipeline, bound, bound / pipeline);
+  return 0;
+}
+
+}  // namespace
+}  // namespace sparkpilot::drive
+
+int main(int argc, char** argv) {
+  try {
+    return sparkpilot::drive::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "drive_bench: {}\n", error.what());
+    return 2;
+  }
+}
