@@ -9,7 +9,8 @@ jobs=${JOBS:-$(nproc)}
 build=$PWD/build-aarch64
 sysroot=$build/sysroot
 libraries=(libonnx-dev libprotobuf-dev libdnnl-dev libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev
-  libbenchmark-dev)
+  libbenchmark-dev libcapnp-dev libzstd-dev libbz2-dev libcairo2-dev libavcodec-dev libavformat-dev libavutil-dev
+  libswscale-dev)
 
 if [ ! -f "$sysroot/complete" ]; then
   rm -rf "$sysroot" "$build/apt"

@@ -86,15 +86,7 @@ Json segments_json(const std::vector<SegmentResult>& segments) {
   Json out = Json::array();
   for (const SegmentResult& segment : segments) {
     Json cameras = Json::array();
-    for (const CameraResult& c : segment.cameras) {
-      cameras.push_back({{"name", c.name},
-                         {"file", c.file},
-                         {"width", c.width},
-                         {"height", c.height},
-                         {"indexed", c.indexed},
-                         {"decoded", c.decoded},
-                         {"undecodable", c.undecodable}});
-    }
+    for (const CameraResult& camera : segment.cameras) cameras.push_back(to_json(camera));
     out.push_back({{"name", segment.name},
                    {"log", segment.log},
                    {"complete", segment.complete},

@@ -124,18 +124,20 @@ std::vector<FrameResult> frames_from(const Json& in) {
 
 float PlanError::distance() const { return std::hypot(along, across); }
 
+Json to_json(const CameraResult& c) {
+  return {{"name", c.name},
+          {"file", c.file},
+          {"width", c.width},
+          {"height", c.height},
+          {"indexed", c.indexed},
+          {"decoded", c.decoded},
+          {"undecodable", c.undecodable},
+          {"unknown_to_index", c.unknown_to_index}};
+}
+
 Json to_json(const SegmentResult& r) {
   Json cameras = Json::array();
-  for (const CameraResult& c : r.cameras) {
-    cameras.push_back({{"name", c.name},
-                       {"file", c.file},
-                       {"width", c.width},
-                       {"height", c.height},
-                       {"indexed", c.indexed},
-                       {"decoded", c.decoded},
-                       {"undecodable", c.undecodable},
-                       {"unknown_to_index", c.unknown_to_index}});
-  }
+  for (const CameraResult& camera : r.cameras) cameras.push_back(to_json(camera));
   return {{"version", kVersion},
           {"number", r.number},
           {"name", r.name},

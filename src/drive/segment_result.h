@@ -66,6 +66,7 @@ struct SegmentResult {
   StageTimes stages;
 };
 
+nlohmann::ordered_json to_json(const CameraResult& camera);
 nlohmann::ordered_json to_json(const SegmentResult& result);
 // Fails (user) naming `file` where the text is none of ours.
 SegmentResult segment_result_from(const std::string& text, const std::filesystem::path& file);
