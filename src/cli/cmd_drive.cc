@@ -70,6 +70,7 @@ DriveOptions drive_options(const Program& program, const Flags& flags, const Com
   options.raw = flags.raw;
   options.dump = flags.dump;
   options.limit = flags.limit;
+  options.keep_frames = false;
   if (flags.sampling == "bilinear") options.sampling = drive::Sampling::bilinear;
   if (flags.sampling == "nearest") options.sampling = drive::Sampling::nearest;
   if (flags.focal_length > 0) options.focal_length = flags.focal_length;
@@ -182,7 +183,7 @@ int run(const Program& program, const Flags& flags) {
   const bool stopped = comm.max(report.result.stopped ? 1 : 0) != 0;
   comm.barrier();
   if (comm.rank() == 0) {
-    if (comm.size() > 1) report.result.segments = drive::collect_segments(route, options.out);
+    report.result.segments = drive::collect_segments(route, options.out, report.result.run);
     report.result.stopped = stopped;
     report.route = route.name;
     report.out = flags.out;

@@ -87,6 +87,7 @@ class Driver {
     }
     take_what_is_done();
     result_.shares = shares_;
+    result_.run = run_;
     if (has_models(options.models)) {
       SessionOptions session = options.session;
       session.threads = shares_.infer;
@@ -102,7 +103,7 @@ class Driver {
     const int64_t start = now_ns();
     for (const size_t i : mine_) {
       if (done_.contains(i)) {
-        result_.segments.push_back(std::move(done_.at(i)));
+        keep(std::move(done_.at(i)));
         driven_before_.reset();
         continue;
       }
@@ -149,6 +150,7 @@ class Driver {
       if (result.run != run_) {
         fail("{}: was made by another run ({}), this one is: {}", file.string(), result.run, run_);
       }
+      if (!options_.keep_frames) result.frames = {};
       done_.emplace(i, std::move(result));
       --todo_;
     }
@@ -224,6 +226,11 @@ class Driver {
     write_result(result, job.folder);
     frames_ += std::ssize(result.frames);
     driven_before_ = i;
+    keep(std::move(result));
+  }
+
+  void keep(SegmentResult result) {
+    if (!options_.keep_frames) result.frames = {};
     result_.segments.push_back(std::move(result));
   }
 

@@ -42,6 +42,7 @@ struct DriveOptions {
   bool raw = false;                         // rawPredictions in modelV2
   std::filesystem::path dump = {};          // every frame's inputs and raw outputs as .npy
   int64_t limit = 0;                        // frames a segment; 0: all
+  bool keep_frames = true;  // in the result; where not, memory does not grow with the route: they are in segment.json
 
   int rank = 0, ranks = 1;                  // of several processes: segments are dealt out in turn
   const std::atomic<bool>* stop = nullptr;  // once true, files are finished and the run ends
@@ -60,6 +61,7 @@ struct DriveResult {
   std::vector<SegmentResult> segments;              // of this process, those resumed from included
   std::vector<DrivingModel::NetworkInfo> networks;  // none where only what was recorded was drawn
   std::string contract;                             // DrivingContract::describe()
+  std::string run;                                  // SegmentResult::run of all its segments
   Shares shares;
   double seconds = 0;  // of this run, loading the models apart
   bool stopped = false;

@@ -156,11 +156,13 @@ void write_report(const RunReport& report) {
   write("summary.html", summary_html(report));
 }
 
-std::vector<SegmentResult> collect_segments(const Route& route, const fs::path& out) {
+std::vector<SegmentResult> collect_segments(const Route& route, const fs::path& out, const std::string& run) {
   std::vector<SegmentResult> segments;
   for (const Segment& segment : route.segments) {
     const fs::path file = out / segment_folder(route, segment) / "segment.json";
-    if (fs::exists(file)) segments.push_back(segment_result_from(read_file(file), file));
+    if (!fs::exists(file)) continue;
+    SegmentResult result = segment_result_from(read_file(file), file);
+    if (result.run == run) segments.push_back(std::move(result));
   }
   return segments;
 }

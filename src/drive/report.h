@@ -51,7 +51,8 @@ std::string summary_html(const RunReport& report);
 // Writes both into the run's folder.
 void write_report(const RunReport& report);
 
-// The segments of a run from its folders' segment.json, for processes that worked side by side.
-std::vector<SegmentResult> collect_segments(const Route& route, const std::filesystem::path& out);
+// The segments of a run (DriveResult::run) from its folders' segment.json, whichever process drove them.
+std::vector<SegmentResult> collect_segments(const Route& route, const std::filesystem::path& out,
+                                            const std::string& run);
 
 }  // namespace sparkpilot::drive
