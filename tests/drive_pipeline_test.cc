@@ -41,6 +41,7 @@ class Day {
         auto rpy = event.getLiveCalibration().getRpyCalib();
         for (unsigned i = 0; i < 3; ++i) rpy.set(i, static_cast<float>(rpy[i] + 0.01 * (i + 1) * std::sin(t)));
         if (within(2, 2.3)) rpy.set(1, std::numeric_limits<float>::quiet_NaN());
+        event.setLogMonoTime(event.getLogMonoTime() + 30'000'000);  // while a frame is exposed
         return t >= 0.2;
       }
       case Kind::MODEL_V2: change_lanes(event.getModelV2().getMeta(), within); return true;
