@@ -150,7 +150,7 @@ class Driver {
       if (result.run != run_) {
         fail("{}: was made by another run ({}), this one is: {}", file.string(), result.run, run_);
       }
-      if (!options_.keep_frames) result.frames = {};
+      if (!options_.keep_frames) result.frames = std::vector<FrameResult>();
       done_.emplace(i, std::move(result));
       --todo_;
     }
@@ -230,7 +230,7 @@ class Driver {
   }
 
   void keep(SegmentResult result) {
-    if (!options_.keep_frames) result.frames = {};
+    if (!options_.keep_frames) result.frames = std::vector<FrameResult>();
     result_.segments.push_back(std::move(result));
   }
 
