@@ -138,9 +138,12 @@ drive::ReferenceReport beside_reference(const Flags& flags, const drive::Route& 
   drive::ReferenceReport out;
   out.name = flags.reference;
   std::vector<std::string> notes;
+  std::vector<drive::DriverRecord> our_drivers, their_drivers;
   const auto add = [&](std::vector<drive::ModelRecord>& to, const fs::path& log) {
     auto models = drive::read_models(log, &notes);
     to.insert(to.end(), std::make_move_iterator(models.begin()), std::make_move_iterator(models.end()));
+    std::vector<drive::DriverRecord>& drivers = &to == &out.ours ? our_drivers : their_drivers;
+    for (drive::DriverRecord& driver : drive::read_drivers(log)) drivers.push_back(std::move(driver));
   };
   for (const drive::Segment& segment : route.segments) {
     const fs::path log = options.out / drive::segment_folder(route, segment) / "rlog.zst";
@@ -155,6 +158,7 @@ drive::ReferenceReport beside_reference(const Flags& flags, const drive::Route& 
       flags.tolerances.empty() ? drive::Tolerances() : drive::Tolerances::load(flags.tolerances);
   tolerances.scale(flags.tolerance_scale);
   out.comparison = compare_models(out.ours, out.theirs, tolerances);
+  compare_drivers(our_drivers, their_drivers, tolerances, out.comparison);
   return out;
 }
 

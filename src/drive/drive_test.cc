@@ -60,6 +60,7 @@ class DriveTest : public testing::Test {
   }
 
   // A log whose index has these frames, with a calibration before the first.
+  // `driver`: its camera has the same frames, and the device is a mici.
   void write_log(int number, const std::vector<uint32_t>& frame_ids, bool driver = false) const {
     fs::create_directories(segment(number));
     LogWriter writer(segment(number) / "rlog.zst");
@@ -71,15 +72,23 @@ class DriveTest : public testing::Test {
       writer.write(message);
     };
     write(kStart, [](cereal::Event::Builder event) { event.initLiveCalibration().initRpyCalib(3); });
+    if (driver) {
+      write(kStart, [](cereal::Event::Builder event) {
+        event.initDeviceState().setDeviceType(cereal::InitData::DeviceType::MICI);
+      });
+    }
     for (size_t i = 0; i < frame_ids.size(); ++i) {
       const uint64_t eof = kStart + kFrame * (frame_ids[i] + 1);
-      write(eof, [&](cereal::Event::Builder event) {
-        auto index = driver ? event.initDriverEncodeIdx() : event.initRoadEncodeIdx();
-        index.setFrameId(frame_ids[i]);
-        index.setSegmentId(static_cast<uint32_t>(i));
-        index.setTimestampSof(eof - 10'000'000);
-        index.setTimestampEof(eof);
-      });
+      for (const bool inside : {false, true}) {
+        if (inside && !driver) continue;
+        write(eof, [&](cereal::Event::Builder event) {
+          auto index = inside ? event.initDriverEncodeIdx() : event.initRoadEncodeIdx();
+          index.setFrameId(frame_ids[i]);
+          index.setSegmentId(static_cast<uint32_t>(i));
+          index.setTimestampSof(eof - 10'000'000);
+          index.setTimestampEof(eof);
+        });
+      }
       write(eof, [&](cereal::Event::Builder event) { event.initCarState().setVEgo(10); });
     }
     writer.commit();
@@ -259,6 +268,41 @@ TEST_F(DriveTest, AStopFinishesTheFiles) {
   EXPECT_GE(driven, 3u);
   EXPECT_LT(driven, 20u);
   EXPECT_EQ(result.segments[0].frames.size(), driven);
+}
+
+TEST_F(DriveTest, TheDriverIsMonitoredWhereThereIsACamera) {
+  write_video(segment(0) / "fcamera.hevc", 6);
+  write_video(segment(0) / "dcamera.hevc", 6);
+  write_log(0, frames(3, 6), true);
+  options_.models.driver_monitoring = folder_ / "tiny_dmonitoring_model.onnx";
+  options_.focal_length.reset();
+  const DriveResult result = drive();
+  EXPECT_EQ(result.segments[0].driver_frames, 6);
+  EXPECT_EQ(result.networks.size(), 3u);
+  const std::vector<DriverRecord> drivers = read_drivers(out(0));
+  ASSERT_EQ(drivers.size(), 6u);
+  EXPECT_EQ(drivers[2].frame_id, 5u);
+  EXPECT_GT(drivers[2].left.face, 0);
+  EXPECT_NE(drivers[2].left.orientation, drivers[4].left.orientation);  // the picture moves
+  ModelComparison same;
+  compare_drivers(drivers, drivers, {}, same);
+  EXPECT_EQ(same.driver_frames, 6);
+  EXPECT_TRUE(std::all_of(same.fields.begin(), same.fields.end(),
+                          [](const FieldComparison& f) { return f.ok && f.values > 0; }));
+  std::vector<DriverRecord> changed = drivers;
+  changed[1].right.phone += 0.5F;
+  ModelComparison differs;
+  compare_drivers(changed, drivers, {}, differs);
+  for (const FieldComparison& field : differs.fields)
+    EXPECT_EQ(field.ok, field.name != "driver_phone_prob") << field.name;
+}
+
+TEST_F(DriveTest, AModelOfTheRoadIsNoDriverMonitoring) {
+  write_video(segment(0) / "fcamera.hevc", 3);
+  write_video(segment(0) / "dcamera.hevc", 3);
+  write_log(0, frames(0, 3), true);
+  options_.models.driver_monitoring = folder_ / "tiny_driving_vision.onnx";
+  EXPECT_NE(error().find("input_img"), std::string::npos) << error();
 }
 
 TEST_F(DriveTest, OnlyWhatWasRecorded) {

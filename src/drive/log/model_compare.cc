@@ -16,9 +16,10 @@ namespace {
 constexpr double kNoNumber = std::numeric_limits<double>::infinity();
 constexpr size_t kWorst = 3;
 
+template <typename Record>
 struct Pair {
   uint32_t frame_id;
-  const ModelRecord *ours, *reference;
+  const Record *ours, *reference;
 };
 
 struct FrameOutcome {
@@ -80,12 +81,14 @@ std::vector<FrameDifference> worst_of(std::vector<FrameOutcome> frames) {
   return out;
 }
 
-FieldComparison compare_field(const ModelField& field, const Tolerance& tolerance, const std::vector<Pair>& pairs) {
-  FieldComparison out{.name = field.name, .unit = field.unit, .tolerance = tolerance};
+template <typename Record>
+FieldComparison compare_field(const RecordField<Record>& field, const Tolerance& tolerance,
+                              const std::vector<Pair<Record>>& pairs) {
+  FieldComparison out{.name = field.info.name, .unit = field.info.unit, .tolerance = tolerance};
   std::vector<double> differences;
   std::vector<FrameOutcome> frames;
   out.absent_in_ours = out.absent_in_reference = true;
-  for (const Pair& pair : pairs) {
+  for (const Pair<Record>& pair : pairs) {
     FieldValues a, b;
     field.get(*pair.ours, a);
     field.get(*pair.reference, b);
@@ -104,24 +107,73 @@ FieldComparison compare_field(const ModelField& field, const Tolerance& toleranc
   return out;
 }
 
-std::map<uint32_t, const ModelRecord*> by_frame(std::span<const ModelRecord> records, int64_t& repeated) {
-  std::map<uint32_t, const ModelRecord*> out;
-  for (const ModelRecord& record : records) {
+template <typename Record>
+std::map<uint32_t, const Record*> by_frame(std::span<const Record> records, int64_t& repeated) {
+  std::map<uint32_t, const Record*> out;
+  for (const Record& record : records) {
     if (!out.insert_or_assign(record.frame_id, &record).second) ++repeated;
   }
   return out;
 }
 
-void read_log(const std::filesystem::path& file, std::vector<ModelRecord>& out, std::vector<std::string>* notes) {
+struct Counts {
+  int64_t frames = 0, only_ours = 0, only_reference = 0, repeated = 0;
+};
+
+// `tolerances`: where those of `fields` begin.
+template <typename Record>
+Counts compare(std::span<const Record> ours, std::span<const Record> reference,
+               std::span<const RecordField<Record>> fields, const Tolerances& tolerances, size_t first,
+               std::vector<FieldComparison>& out) {
+  Counts counts;
+  const auto a = by_frame(ours, counts.repeated), b = by_frame(reference, counts.repeated);
+  std::vector<Pair<Record>> pairs;
+  for (const auto& [frame_id, record] : a) {
+    const auto other = b.find(frame_id);
+    if (other != b.end()) pairs.push_back({frame_id, record, other->second});
+  }
+  counts.frames = static_cast<int64_t>(pairs.size());
+  counts.only_ours = static_cast<int64_t>(a.size()) - counts.frames;
+  counts.only_reference = static_cast<int64_t>(b.size()) - counts.frames;
+  for (size_t i = 0; i < fields.size(); ++i) out.push_back(compare_field(fields[i], tolerances[first + i], pairs));
+  return counts;
+}
+
+template <typename Record>
+void read_log(const std::filesystem::path& file, cereal::Event::Which kind,
+              Record (*read)(const cereal::Event::Reader&), std::vector<Record>& out, std::vector<std::string>* notes) {
   LogReader reader(file);
   int64_t unreadable = 0;
   while (reader.next()) {
-    if (!reader.known() || reader.event().which() != cereal::Event::MODEL_V2) continue;
-    if (!read_fields([&] { out.push_back(read_model(reader.event())); })) ++unreadable;
+    if (!reader.known() || reader.event().which() != kind) continue;
+    if (!read_fields([&] { out.push_back(read(reader.event())); })) ++unreadable;
   }
   if (!notes) return;
   if (!reader.damage().empty()) notes->push_back(fmt::format("{}: {}", file.string(), reader.damage()));
-  if (unreadable) notes->push_back(fmt::format("{}: {} damaged modelV2 left out", file.string(), unreadable));
+  if (unreadable) {
+    const std::string name = event_kinds().at(static_cast<size_t>(kind));
+    notes->push_back(fmt::format("{}: {} damaged {} left out", file.string(), unreadable, name));
+  }
+}
+
+template <typename Record>
+std::vector<Record> read_all(const std::filesystem::path& path, cereal::Event::Which kind,
+                             Record (*read)(const cereal::Event::Reader&), std::vector<std::string>* notes) {
+  std::vector<Record> out;
+  if (!std::filesystem::is_directory(path)) {
+    read_log(path, kind, read, out, notes);
+    return out;
+  }
+  const Route route = find_route(path.string());
+  bool any = false;
+  for (const Segment& segment : route.segments) {
+    const std::filesystem::path& log = route.log(segment);
+    if (log.empty()) continue;
+    read_log(log, kind, read, out, notes);
+    any = true;
+  }
+  if (!any) fail("{}: no log in it", path.string());
+  return out;
 }
 
 }  // namespace
@@ -133,36 +185,27 @@ bool ModelComparison::ok() const {
 ModelComparison compare_models(std::span<const ModelRecord> ours, std::span<const ModelRecord> reference,
                                const Tolerances& tolerances) {
   ModelComparison out;
-  const auto a = by_frame(ours, out.repeated), b = by_frame(reference, out.repeated);
-  std::vector<Pair> pairs;
-  for (const auto& [frame_id, record] : a) {
-    const auto other = b.find(frame_id);
-    if (other != b.end()) pairs.push_back({frame_id, record, other->second});
-  }
-  out.frames = static_cast<int64_t>(pairs.size());
-  out.only_ours = static_cast<int64_t>(a.size()) - out.frames;
-  out.only_reference = static_cast<int64_t>(b.size()) - out.frames;
-  const auto fields = model_fields();
-  for (size_t i = 0; i < fields.size(); ++i) out.fields.push_back(compare_field(fields[i], tolerances[i], pairs));
+  const Counts counts = compare(ours, reference, model_fields(), tolerances, 0, out.fields);
+  out.frames = counts.frames;
+  out.only_ours = counts.only_ours;
+  out.only_reference = counts.only_reference;
+  out.repeated = counts.repeated;
   return out;
 }
 
+void compare_drivers(std::span<const DriverRecord> ours, std::span<const DriverRecord> reference,
+                     const Tolerances& tolerances, ModelComparison& out) {
+  const Counts counts = compare(ours, reference, driver_fields(), tolerances, model_fields().size(), out.fields);
+  out.driver_frames = counts.frames;
+  out.repeated += counts.repeated;
+}
+
 std::vector<ModelRecord> read_models(const std::filesystem::path& path, std::vector<std::string>* notes) {
-  std::vector<ModelRecord> out;
-  if (!std::filesystem::is_directory(path)) {
-    read_log(path, out, notes);
-    return out;
-  }
-  const Route route = find_route(path.string());
-  bool any = false;
-  for (const Segment& segment : route.segments) {
-    const std::filesystem::path& log = route.log(segment);
-    if (log.empty()) continue;
-    read_log(log, out, notes);
-    any = true;
-  }
-  if (!any) fail("{}: no log in it", path.string());
-  return out;
+  return read_all(path, cereal::Event::MODEL_V2, read_model, notes);
+}
+
+std::vector<DriverRecord> read_drivers(const std::filesystem::path& path) {
+  return read_all(path, cereal::Event::DRIVER_STATE_V2, read_driver, nullptr);
 }
 
 }  // namespace sparkpilot::drive

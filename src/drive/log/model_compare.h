@@ -15,7 +15,7 @@
 
 namespace sparkpilot::drive {
 
-// One for each field of model_fields(); as made, the table's own.
+// One for each field of all_fields(); as made, the tables' own.
 class Tolerances {
  public:
   Tolerances();
@@ -55,6 +55,7 @@ struct FieldComparison {
 struct ModelComparison {
   int64_t frames = 0;  // in both
   int64_t only_ours = 0, only_reference = 0;
+  int64_t driver_frames = 0;            // in both
   int64_t repeated = 0;                 // messages that a later one of the same frame replaced
   std::vector<FieldComparison> fields;  // as model_fields() has them
   // Some frame was compared, and all fields are. Frames of one side alone do no harm: a decimated log has one in forty.
@@ -64,6 +65,10 @@ struct ModelComparison {
 ModelComparison compare_models(std::span<const ModelRecord> ours, std::span<const ModelRecord> reference,
                                const Tolerances& tolerances = {});
 
+// Adds the fields of driverStateV2, lined up by the driver camera's frames.
+void compare_drivers(std::span<const DriverRecord> ours, std::span<const DriverRecord> reference,
+                     const Tolerances& tolerances, ModelComparison& out);
+
 nlohmann::ordered_json to_json(const ModelComparison& comparison);
 // For people: a line a field, those beyond their tolerance first; fields that neither side has are left out.
 std::string to_text(const ModelComparison& comparison);
@@ -71,5 +76,7 @@ std::string to_text(const ModelComparison& comparison);
 // The modelV2 messages of a log, or of all segments of a route's or a run's folder, as they come. Damage ends a log and
 // leaves out messages; `notes` gets a line for each. Fails (user) where there is no log.
 std::vector<ModelRecord> read_models(const std::filesystem::path& path, std::vector<std::string>* notes = nullptr);
+// The driverStateV2 messages likewise; damage is said by read_models().
+std::vector<DriverRecord> read_drivers(const std::filesystem::path& path);
 
 }  // namespace sparkpilot::drive

@@ -18,7 +18,7 @@ Json number(const std::optional<double>& value) { return value ? Json(*value) : 
 std::string alike(std::string_view name) {
   const std::string_view stem = name.substr(0, std::min(name.find('_'), size_t{4}));
   std::string some, all;
-  for (const ModelField& field : model_fields()) {
+  for (const FieldInfo& field : all_fields()) {
     const std::string item = (all.empty() ? "" : ", ") + std::string(field.name);
     all += item;
     if (std::string_view(field.name).starts_with(stem)) some += (some.empty() ? "" : ", ") + std::string(field.name);
@@ -27,7 +27,7 @@ std::string alike(std::string_view name) {
 }
 
 size_t index_of(std::string_view name) {
-  const auto fields = model_fields();
+  const auto fields = all_fields();
   for (size_t i = 0; i < fields.size(); ++i) {
     if (fields[i].name == name) return i;
   }
@@ -57,7 +57,7 @@ std::string notes(const FieldComparison& field) {
 }  // namespace
 
 Tolerances::Tolerances() {
-  for (const ModelField& field : model_fields()) list_.push_back(field.tolerance);
+  for (const FieldInfo& field : all_fields()) list_.push_back(field.tolerance);
 }
 
 void Tolerances::set(std::string_view field, const Tolerance& tolerance) {
@@ -111,7 +111,7 @@ nlohmann::ordered_json to_json(const ModelComparison& comparison) {
                       {"max", number(f.max)},
                       {"tolerance_absolute", f.tolerance.absolute},
                       {"tolerance_relative", f.tolerance.relative},
-                      {"default_tolerance_reason", model_fields()[index_of(f.name)].reason},
+                      {"default_tolerance_reason", all_fields()[index_of(f.name)].reason},
                       {"values_beyond", f.beyond},
                       {"nan_differences", f.nan_differences},
                       {"frames_of_other_lengths", f.length_differences},
@@ -123,6 +123,7 @@ nlohmann::ordered_json to_json(const ModelComparison& comparison) {
           {"frames", comparison.frames},
           {"frames_only_ours", comparison.only_ours},
           {"frames_only_reference", comparison.only_reference},
+          {"driver_frames", comparison.driver_frames},
           {"repeated_messages", comparison.repeated},
           {"fields", fields}};
 }

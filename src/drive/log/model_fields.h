@@ -1,4 +1,4 @@
-// What of a modelV2 message is compared, field by field, and how much of a difference is none.
+// What of a modelV2 or driverStateV2 message is compared, field by field, and how much of a difference is none.
 #pragma once
 
 #include <span>
@@ -29,15 +29,25 @@ struct FieldValues {
   }
 };
 
-// Adding a field is adding a row; the messages of another model (driverStateV2) would be another table.
-struct ModelField {
+struct FieldInfo {
   const char* name;
   const char* unit;  // "" for shares and probabilities
   Tolerance tolerance;
   const char* reason;  // of the tolerance
-  void (*get)(const ModelRecord& record, FieldValues& out);
 };
 
+// Adding a field is adding a row.
+template <typename Record>
+struct RecordField {
+  FieldInfo info;
+  void (*get)(const Record& record, FieldValues& out);
+};
+using ModelField = RecordField<ModelRecord>;
+using DriverField = RecordField<DriverRecord>;
+
 std::span<const ModelField> model_fields();
+std::span<const DriverField> driver_fields();
+// The model's, then the driver's.
+std::span<const FieldInfo> all_fields();
 
 }  // namespace sparkpilot::drive

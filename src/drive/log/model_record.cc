@@ -30,6 +30,20 @@ LeadRecord lead(cereal::ModelDataV2::LeadDataV3::Reader in) {
           floats(in.getYStd()), floats(in.getVStd()), floats(in.getAStd())};
 }
 
+DriverSideRecord driver_side(cereal::DriverStateV2::DriverData::Reader in) {
+  return {floats(in.getFaceOrientation()),
+          floats(in.getFaceOrientationStd()),
+          floats(in.getFacePosition()),
+          floats(in.getFacePositionStd()),
+          in.getFaceProb(),
+          in.getLeftEyeProb(),
+          in.getRightEyeProb(),
+          in.getLeftBlinkProb(),
+          in.getRightBlinkProb(),
+          in.getSunglassesProb(),
+          in.getPhoneProb()};
+}
+
 void read_meta(cereal::ModelDataV2::MetaData::Reader meta, ModelRecord& out) {
   out.engaged_prob = meta.getEngagedProb();
   out.desire_state = floats(meta.getDesireState());
@@ -47,6 +61,12 @@ void read_meta(cereal::ModelDataV2::MetaData::Reader meta, ModelRecord& out) {
 }
 
 }  // namespace
+
+DriverRecord read_driver(const cereal::Event::Reader& event) {
+  const auto driver = event.getDriverStateV2();
+  return {event.getLogMonoTime(), driver.getFrameId(), driver_side(driver.getLeftDriverData()),
+          driver_side(driver.getRightDriverData()), driver.getWheelOnRightProb()};
+}
 
 ModelRecord read_model(const cereal::Event::Reader& event) {
   const auto model = event.getModelV2();

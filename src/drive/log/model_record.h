@@ -46,6 +46,22 @@ struct ModelRecord {
   std::optional<ActionRecord> action = {};
 };
 
+// What driverStateV2 says of a driver on one side.
+struct DriverSideRecord {
+  std::vector<float> orientation = {}, orientation_std = {}, position = {}, position_std = {};
+  float face = 0, left_eye = 0, right_eye = 0, left_blink = 0, right_blink = 0, sunglasses = 0, phone = 0;
+};
+
+struct DriverRecord {
+  uint64_t mono_time = 0;
+  uint32_t frame_id = 0;
+  DriverSideRecord left, right;
+  float wheel_on_right = 0;
+};
+
+// `event` holds driverStateV2.
+DriverRecord read_driver(const cereal::Event::Reader& event);
+
 // `event` holds modelV2. Lists longer than 4096 are cut there. A pointer out of bounds throws kj::Exception.
 ModelRecord read_model(const cereal::Event::Reader& event);
 
