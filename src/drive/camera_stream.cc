@@ -50,9 +50,11 @@ struct CameraStream::Impl {
     });
   }
 
-  ~Impl() {
+  ~Impl() { end(); }
+
+  void end() {
     queue.stop();
-    thread.join();
+    if (thread.joinable()) thread.join();
   }
 
   const IndexedFrame* mark_of(int64_t at) {
@@ -80,7 +82,7 @@ struct CameraStream::Impl {
       PreparedFrame frame = fresh();
       prepare(*mark, frame);
       counts.busy_ms += static_cast<double>(now_ns() - start) * 1e-6;
-      if (!queue.put(std::move(frame))) return;
+      if (!queue.put(std::move(frame))) break;
     }
     counts.undecodable = reader.undecodable();
     counts.damage = reader.damage();
@@ -139,7 +141,11 @@ CameraStream::~CameraStream() = default;
 std::optional<PreparedFrame> CameraStream::next() { return impl_->queue.take(); }
 int CameraStream::width() const { return impl_->reader.width(); }
 int CameraStream::height() const { return impl_->reader.height(); }
-StreamCounts CameraStream::counts() const { return impl_->counts; }
+
+StreamCounts CameraStream::counts() {
+  impl_->end();
+  return impl_->counts;
+}
 
 void CameraStream::recycle(PreparedFrame frame) {
   const std::lock_guard lock(impl_->spare_mutex);

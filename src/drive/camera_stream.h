@@ -58,8 +58,8 @@ class CameraStream {
   void recycle(PreparedFrame frame);
   int width() const;
   int height() const;
-  // Once next() has come back empty.
-  StreamCounts counts() const;
+  // Ends the thread, whether or not all frames were taken.
+  StreamCounts counts();
 
  private:
   struct Impl;
