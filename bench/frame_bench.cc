@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/random.h"
-#include "bench/statistics.h"
+#include "base/statistics.h"
 #include "drive/contract/frame.h"
 #include "tensor/npy.h"
 

@@ -1,7 +1,7 @@
 # Helpers that turn a folder of src/ into a target.
 
 set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic $<$<BOOL:${SPARKPILOT_WERROR}>:-Werror> -Wnon-virtual-dtor -Woverloaded-virtual
-    -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
+    -Wno-missing-field-initializers -Wno-psabi $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
 set(SPARKPILOT_SANITIZE_FLAGS "")
 if(SPARKPILOT_SANITIZE)
   set(SPARKPILOT_SANITIZE_FLAGS -fsanitize=${SPARKPILOT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)

@@ -80,7 +80,11 @@ TEST_F(DriveCli, ASegmentThatCannotBeDrivenIsLeftOut) {
   const ProgramResult result = run_program("drive " + in_quotes(segment.parent_path()) + " --no-overlay --models " +
                                            in_quotes(models()) + " --out " + in_quotes(out()));
   EXPECT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.err.find("the segment is left out"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(name(0) + ": left out: "), std::string::npos) << result.err;
+  EXPECT_NE(result.out.find("left out"), std::string::npos) << result.out;
+  const auto summary = nlohmann::json::parse(read_text((out() / "summary.json").string()));
+  EXPECT_EQ(summary["complete"], false);
+  EXPECT_EQ(summary["segments"][0]["left_out"], true);
   EXPECT_FALSE(fs::exists(out() / name(0) / "rlog.zst"));
   EXPECT_EQ(models_of(out() / name(1)).size(), size_t{kSegmentFrames});
 }
@@ -160,7 +164,8 @@ TEST_F(DriveCli, AFullDiskIsToldAndLeavesNothingHalfWritten) {
     expect_refused(result, to.string());
     EXPECT_NE(result.err.find("File too large"), std::string::npos) << result.err;
     EXPECT_EQ(left_over(to), "");
-    EXPECT_FALSE(fs::exists(to / name(0) / "segment.json"));
+    EXPECT_FALSE(fs::exists(to / name(0) / "rlog.zst"));
+    EXPECT_FALSE(fs::exists(to / "summary.json"));
   }
 }
 

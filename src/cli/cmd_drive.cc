@@ -38,7 +38,11 @@ drive::ModelFiles model_files(const Flags& flags) {
     if (ways > 0) fail("--from-log draws what was recorded, without a model: leave --models and its like away");
     return {};
   }
-  if (ways != 1 || flags.vision.empty() != flags.policy.empty()) {
+  if (ways == 1 && flags.vision.empty() != flags.policy.empty()) {
+    fail("{} is given without {}: the vision and the policy network go together",
+         flags.vision.empty() ? "--policy" : "--vision", flags.vision.empty() ? "--vision" : "--policy");
+  }
+  if (ways != 1) {
     fail("expected one of --models DIR, --supercombo FILE, --vision FILE with --policy FILE, or --from-log");
   }
   if (!flags.models.empty()) {
@@ -88,8 +92,23 @@ void check(const Flags& flags) {
   expect_at_least("--limit", flags.limit, 0);
   if (flags.overlay_width < 128 || flags.overlay_width > 8192)
     fail("--overlay-width {}: expected 128 to 8192", flags.overlay_width);
+  if (flags.reference.empty() && (!flags.tolerances.empty() || flags.tolerance_scale != 1)) {
+    fail("--tolerances and --tolerance-scale are for --reference, which is not given");
+  }
+  if (flags.from_log) {
+    const std::pair<bool, const char*> useless[] = {{flags.raw, "--raw"},
+                                                    {!flags.dump.empty(), "--dump"},
+                                                    {!flags.sampling.empty(), "--sampling"},
+                                                    {!flags.driver_monitoring.empty(), "--driver-monitoring"},
+                                                    {flags.reference == "recorded", "--reference recorded"}};
+    for (const auto& [given, flag] : useless) {
+      if (given) fail("--from-log runs no model: {} means nothing with it", flag);
+    }
+  }
   if (!(flags.tolerance_scale >= 0)) fail("--tolerance-scale {}: expected 0 or more", flags.tolerance_scale);
-  if (flags.focal_length < 0) fail("--focal-length {}: expected pixels above 0", flags.focal_length);
+  if (!(flags.focal_length >= 0 && flags.focal_length < 1e5)) {
+    fail("--focal-length {}: expected pixels, above 0 and below 100000", flags.focal_length);
+  }
 }
 
 std::string time_text(double seconds) {
@@ -102,7 +121,7 @@ void report_text(const drive::RunReport& report) {
   Table table({"segment", "frames", "lost", "seconds", "state"});
   for (const auto& s : report.result.segments) {
     table.add({s.name, std::to_string(s.frames.size()), std::to_string(s.dropped), fmt::format("{:.1f}", s.seconds),
-               s.complete ? "whole" : "stopped"});
+               state_of(s)});
   }
   print(table.str());
   const std::vector<double> ms = drive::latencies(report.result.segments);
@@ -116,6 +135,9 @@ void report_text(const drive::RunReport& report) {
   print(fmt::format("stages, ms a frame: decode {:.2f} road, {:.2f} wide; networks {:.2f}; write and draw {:.2f}\n",
                     t.stages.decode_road_ms, t.stages.decode_wide_ms, t.stages.infer_ms, t.stages.write_ms));
   for (const std::string& text : report.notes) print("note: " + text + "\n");
+  for (const auto& s : report.result.segments) {
+    for (const std::string& text : s.notes) print(fmt::format("note: {}: {}\n", s.name, text));
+  }
   if (report.realtime) print(fmt::format("late frames: {}\n", t.late));
   if (t.recorded_models > 0)
     print(fmt::format("recorded models: {}, {} of them with a frame in the video\n", t.recorded_models,
@@ -133,32 +155,71 @@ void report_text(const drive::RunReport& report) {
   print(fmt::format("summary: {}\n", (fs::path(report.out) / "summary.html").string()));
 }
 
-// The run's logs beside those of another run, of a log, or what the route itself recorded.
-drive::ReferenceReport beside_reference(const Flags& flags, const drive::Route& route, const DriveOptions& options) {
-  drive::ReferenceReport out;
-  out.name = flags.reference;
-  std::vector<std::string> notes;
-  std::vector<drive::DriverRecord> our_drivers, their_drivers;
-  const auto add = [&](std::vector<drive::ModelRecord>& to, const fs::path& log) {
-    auto models = drive::read_models(log, &notes);
-    to.insert(to.end(), std::make_move_iterator(models.begin()), std::make_move_iterator(models.end()));
-    std::vector<drive::DriverRecord>& drivers = &to == &out.ours ? our_drivers : their_drivers;
+// What a run is to be held against, read before the run may write over it.
+struct Reference {
+  std::string name;
+  std::vector<drive::ModelRecord> models;
+  std::vector<drive::DriverRecord> drivers;
+  drive::Tolerances tolerances;
+
+  void add(const fs::path& log, std::vector<std::string>* notes) {
+    auto more = drive::read_models(log, notes);
+    models.insert(models.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
     for (drive::DriverRecord& driver : drive::read_drivers(log)) drivers.push_back(std::move(driver));
-  };
-  for (const drive::Segment& segment : route.segments) {
-    const fs::path log = options.out / drive::segment_folder(route, segment) / "rlog.zst";
-    const fs::path& recorded = route.log(segment);
-    if (options.models.vision.empty() && options.models.supercombo.empty()) add(out.ours, recorded);
-    else if (fs::exists(log)) add(out.ours, log);
-    if (flags.reference == "recorded" && !recorded.empty()) add(out.theirs, recorded);
   }
-  if (flags.reference != "recorded") add(out.theirs, flags.reference);
+};
+
+std::optional<Reference> read_reference(const Flags& flags, const drive::Route& route, const DriveOptions& options) {
+  if (flags.reference.empty()) return {};
+  Reference out{flags.reference, {}, {}, {}};
+  if (!flags.tolerances.empty()) out.tolerances = drive::Tolerances::load(flags.tolerances);
+  out.tolerances.scale(flags.tolerance_scale);
+  std::vector<std::string> notes;
+  if (flags.reference == "recorded") {
+    for (const drive::Segment& segment : route.segments) {
+      if (!route.log(segment).empty()) out.add(route.log(segment), &notes);
+    }
+  } else {
+    if (!fs::exists(flags.reference)) {
+      fail("--reference {}: no such path; expected a run's folder, a log, or the word recorded", flags.reference);
+    }
+    if (fs::is_directory(flags.reference)) {
+      const std::string other = drive::find_route(flags.reference).name;
+      if (other != route.name && options.note)
+        options.note(fmt::format("the reference is of {}, this route is {}", other, route.name));
+    }
+    out.add(flags.reference, &notes);
+  }
+  if (out.models.empty()) fail("--reference {}: holds no modelV2", flags.reference);
   if (options.note) std::for_each(notes.begin(), notes.end(), options.note);
-  drive::Tolerances tolerances =
-      flags.tolerances.empty() ? drive::Tolerances() : drive::Tolerances::load(flags.tolerances);
-  tolerances.scale(flags.tolerance_scale);
-  out.comparison = compare_models(out.ours, out.theirs, tolerances);
-  compare_drivers(our_drivers, their_drivers, tolerances, out.comparison);
+  return out;
+}
+
+// The run's logs, or where there was no model the recorded ones of the frames that were drawn, beside the reference.
+drive::ReferenceReport beside_reference(Reference reference, const DriveOptions& options,
+                                        const std::vector<drive::SegmentResult>& segments) {
+  Reference ours;
+  const bool model = !options.models.vision.empty() || !options.models.supercombo.empty();
+  for (const drive::SegmentResult& segment : segments) {
+    if (segment.left_out) continue;
+    if (model) {
+      ours.add(options.out / segment.name / "rlog.zst", nullptr);
+      continue;
+    }
+    Reference recorded;
+    recorded.add(segment.log, nullptr);
+    for (drive::ModelRecord& record : recorded.models) {
+      const bool drawn = std::any_of(segment.frames.begin(), segment.frames.end(),
+                                     [&](const drive::FrameResult& f) { return f.frame_id == record.frame_id; });
+      if (drawn) ours.models.push_back(std::move(record));
+    }
+  }
+  drive::ReferenceReport out;
+  out.name = reference.name;
+  out.comparison = compare_models(ours.models, reference.models, reference.tolerances);
+  compare_drivers(ours.drivers, reference.drivers, reference.tolerances, out.comparison);
+  out.ours = std::move(ours.models);
+  out.theirs = std::move(reference.models);
   return out;
 }
 
@@ -174,7 +235,15 @@ int run(const Program& program, const Flags& flags) {
   if (!program.quiet) options.note = [](const std::string& text) { note(text); };
   if (!options.models.note.empty() && options.note) options.note(options.models.note);
 
+  std::optional<Reference> reference = read_reference(flags, route, options);
+  if (!flags.driver_monitoring.empty() && options.note &&
+      std::none_of(route.segments.begin(), route.segments.end(),
+                   [](const drive::Segment& s) { return !s.driver_video.empty(); })) {
+    options.note("no dcamera.hevc in the route: the driver monitoring network does not run");
+  }
+
   drive::RunReport report;
+  std::optional<Error> trouble;
   {
     Progress progress(!program.quiet && comm.rank() == 0, route.name);
     options.progress = [&](const drive::DriveProgress& p) {
@@ -182,8 +251,16 @@ int run(const Program& program, const Flags& flags) {
                                 p.frames_per_second, time_text(p.seconds_left)));
       progress.at(static_cast<double>(p.frame) / static_cast<double>(std::max<int64_t>(p.frames, 1)));
     };
-    report.result = drive::drive_route(route, options);
+    try {
+      report.result = drive::drive_route(route, options);
+    } catch (const Error& error) {
+      if (comm.size() == 1) throw;
+      trouble = error;  // the others wait for this process
+    }
   }
+  const bool failed = comm.max(trouble ? 1 : 0) != 0;
+  if (trouble) throw *trouble;
+  if (failed) fail("another process of this run failed");
   const bool stopped = comm.max(report.result.stopped ? 1 : 0) != 0;
   comm.barrier();
   if (comm.rank() == 0) {
@@ -205,7 +282,9 @@ int run(const Program& program, const Flags& flags) {
       report.notes.insert(report.notes.begin(),
                           "a stand-in model with random weights: what it says of the road means nothing");
     }
-    if (!flags.reference.empty() && !stopped) report.reference = beside_reference(flags, route, options);
+    if (reference && !stopped) {
+      report.reference = beside_reference(std::move(*reference), options, report.result.segments);
+    }
     drive::write_report(report);
     if (program.json) print_json(drive::summary_json(report));
     else report_text(report);
@@ -258,7 +337,7 @@ void add_drive(Program& program, CLI::App& app) {
       ->add_option("--reference", flags->reference,
                    "compare with another run's folder or log, or with what was `recorded`; exit 4 where they differ")
       ->type_name("PATH");
-  command->add_option("--tolerances", flags->tolerances, "what a difference may be, by field (docs/routes.md)")
+  command->add_option("--tolerances", flags->tolerances, "what a difference may be, by field (docs/model_compare.md)")
       ->type_name("FILE.json");
   command->add_option("--tolerance-scale", flags->tolerance_scale, "all tolerances times X")->type_name("X");
   command->add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");

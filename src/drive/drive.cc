@@ -13,6 +13,7 @@
 #include "drive/log/driven_path.h"
 #include "drive/log/timeline.h"
 #include "drive/segment_run.h"
+#include "passes/precision.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot::drive {
@@ -64,8 +65,7 @@ std::string run_text(const Route& route, const DriveOptions& options) {
        {options.models.supercombo, options.models.vision, options.models.policy, options.models.driver_monitoring}) {
     if (!file.empty()) text += fmt::format(", {} {:016x}", file.filename().string(), fingerprint(file));
   }
-  text += fmt::format(", precision {}, device {}", static_cast<int>(options.session.passes.precision),
-                      options.session.device);
+  text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
   if (options.sampling) text += *options.sampling == Sampling::nearest ? ", nearest" : ", bilinear";
   if (options.focal_length) text += fmt::format(", focal length {}", *options.focal_length);
   text += fmt::format("{}{}{}", options.wide ? "" : ", no wide camera", options.qcamera ? ", qcamera" : "",
@@ -85,6 +85,7 @@ class Driver {
     for (size_t i = 0; i < route.segments.size(); ++i) {
       if (static_cast<int>(i) % options.ranks == options.rank) mine_.push_back(i);
     }
+    check_output();
     take_what_is_done();
     result_.shares = shares_;
     result_.run = run_;
@@ -99,7 +100,7 @@ class Driver {
   }
 
   DriveResult go() {
-    std::string trouble;
+    std::vector<SegmentResult> left_out;
     const int64_t start = now_ns();
     for (const size_t i : mine_) {
       if (done_.contains(i)) {
@@ -111,18 +112,64 @@ class Driver {
       try {
         drive(i);
       } catch (const CannotDrive& error) {
-        trouble = error.what();
-        note(trouble + "; the segment is left out");
+        left_out.push_back(nothing_of(i, error.what()));
         driven_before_.reset();
       }
     }
     result_.stopped = stopped();
     result_.seconds = static_cast<double>(now_ns() - start) * 1e-9;
-    if (result_.segments.empty() && !result_.stopped && !mine_.empty() && !trouble.empty()) fail("{}", trouble);
+    const bool alone = options_.ranks == 1 && result_.segments.empty() && !result_.stopped;
+    if (alone && !left_out.empty()) fail("{}", left_out[0].notes[0]);
+    for (SegmentResult& result : left_out) {
+      note(fmt::format("{}: left out: {}", result.name, result.notes[0]));
+      make_folders(options_.out / result.name);
+      write_result(result, options_.out / result.name);
+      result_.segments.push_back(std::move(result));
+    }
+    std::sort(result_.segments.begin(), result_.segments.end(),
+              [](const SegmentResult& a, const SegmentResult& b) { return a.number < b.number; });
     return std::move(result_);
   }
 
  private:
+  SegmentResult nothing_of(size_t i, const std::string& why) const {
+    SegmentResult result;
+    result.number = route_.segments[i].number;
+    result.name = segment_folder(route_, route_.segments[i]);
+    result.run = run_;
+    result.log = route_.log(route_.segments[i]).string();
+    result.left_out = true;
+    result.notes.push_back(why);
+    return result;
+  }
+
+  // A recording is never written over, and OUT is of one route, so that it can be read as one.
+  void check_output() const {
+    std::error_code ignored;
+    for (const size_t i : mine_) {
+      const fs::path folder = folder_of(i);
+      const bool ours = fs::exists(folder / "segment.json");
+      for (const char* file : {"rlog.zst", "rlog.bz2", "rlog", "raw_log.bz2", "qlog.zst", "qlog.bz2", "qlog",
+                               "fcamera.hevc", "ecamera.hevc", "dcamera.hevc", "qcamera.ts", "video.hevc"}) {
+        const bool made = ours && std::string_view(file) == "rlog.zst";
+        if (fs::exists(folder / file) && !made) {
+          fail("{}: holds a recording ({}), which would be written over: choose another folder for the results",
+               folder.string(), file);
+        }
+      }
+    }
+    const std::string log = segment_folder(route_, route_.segments[0]);
+    const std::string mine = log.substr(0, log.rfind("--") + 2);
+    for (const auto& entry : fs::directory_iterator(options_.out, ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (fs::exists(entry.path() / "segment.json") && !name.starts_with(mine)) {
+        fail("{}: holds the results of another route ({}): choose another folder", options_.out.string(), name);
+      }
+    }
+    if (options_.rank > 0) return;
+    for (const char* file : {"summary.json", "summary.html"}) fs::remove(options_.out / file, ignored);
+  }
+
   bool has_driver_video() const {
     return std::any_of(mine_.begin(), mine_.end(), [&](size_t i) { return !route_.segments[i].driver_video.empty(); });
   }
@@ -217,6 +264,9 @@ class Driver {
     job.shares = shares_;
     job.folder = folder_of(i);
     job.route_start = first - since;
+    SegmentResult unfinished = nothing_of(i, "it was not finished");
+    unfinished.left_out = false;
+    job.unfinished = text_of(unfinished);
     const int64_t start = now_ns(), frames_before = frames_;
     job.progress = [&](int64_t done) { tell(segment, frames_before + done, start, done); };
     SegmentResult result = run_segment(job, carry_);
@@ -234,10 +284,13 @@ class Driver {
     result_.segments.push_back(std::move(result));
   }
 
+  static std::string text_of(const SegmentResult& result) {
+    return to_json(result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+
   static void write_result(const SegmentResult& result, const fs::path& folder) {
     AtomicFile file(folder / "segment.json");
-    file.write(to_json(result).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    file.write("\n");
+    file.write(text_of(result));
     file.commit();
   }
 

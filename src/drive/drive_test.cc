@@ -182,12 +182,14 @@ TEST_F(DriveTest, ASegmentThatCannotBeDrivenIsLeftOut) {
   write_video(segment(3) / "fcamera.hevc", 4);
   write_log(3, frames(12, 4));
   const DriveResult result = drive();
-  ASSERT_EQ(result.segments.size(), 2u);
-  EXPECT_EQ(result.segments[1].number, 3);
-  EXPECT_TRUE(std::any_of(notes_.begin(), notes_.end(),
-                          [](const std::string& n) { return n.find("--1") != std::string::npos; }));
-  EXPECT_TRUE(std::any_of(notes_.begin(), notes_.end(),
-                          [](const std::string& n) { return n.find("--2") != std::string::npos; }));
+  ASSERT_EQ(result.segments.size(), 4u);
+  for (const SegmentResult& segment : result.segments) {
+    const bool bad = segment.number == 1 || segment.number == 2;
+    EXPECT_EQ(segment.left_out, bad);
+    EXPECT_EQ(segment.complete, !bad);
+    EXPECT_EQ(segment.frames.empty(), bad);
+    EXPECT_EQ(segment.notes.empty(), !bad);
+  }
 }
 
 TEST_F(DriveTest, WithoutALogFramesAreNumbered) {
@@ -242,7 +244,9 @@ TEST_F(DriveTest, ResumeKeepsWhatIsDoneAndRefusesAnotherRun) {
     write_log(n, frames(static_cast<uint32_t>(5 * n), 5));
   }
   drive();
-  fs::remove(out(1) / "segment.json");
+  std::string row = read_file(out(1) / "segment.json");
+  row.replace(row.find("\"complete\":true"), 15, "\"complete\":false");
+  write_text(out(1) / "segment.json", row);
   const auto before = fs::last_write_time(out(0) / "rlog.zst");
   options_.resume = true;
   EXPECT_EQ(drive().segments.size(), 2u);
@@ -303,6 +307,49 @@ TEST_F(DriveTest, AModelOfTheRoadIsNoDriverMonitoring) {
   write_log(0, frames(0, 3), true);
   options_.models.driver_monitoring = folder_ / "tiny_driving_vision.onnx";
   EXPECT_NE(error().find("input_img"), std::string::npos) << error();
+}
+
+TEST_F(DriveTest, ARecordingIsNeverWrittenOver) {
+  write_video(segment(0) / "fcamera.hevc", 3);
+  write_log(0, frames(0, 3));
+  const std::string recorded = read_file(segment(0) / "rlog.zst");
+  options_.out = folder_ / "route";
+  for (const bool from_log : {false, true}) {
+    if (from_log) options_.models = {};
+    EXPECT_NE(error().find("recording"), std::string::npos) << error();
+    EXPECT_EQ(read_file(segment(0) / "rlog.zst"), recorded);
+  }
+}
+
+TEST_F(DriveTest, ResultsOfAnotherRouteAreLeftAlone) {
+  write_video(segment(0) / "fcamera.hevc", 3);
+  write_log(0, frames(0, 3));
+  drive();
+  fs::rename(folder_ / "route" / "2024-01-02--03-04-05--0", folder_ / "route" / "2024-01-02--03-04-06--0");
+  EXPECT_NE(error().find("another route"), std::string::npos) << error();
+  EXPECT_EQ(read_models(out(0)).size(), 3u);
+}
+
+TEST_F(DriveTest, AQcameraHasAnIndexOfItsOwn) {
+  fs::create_directories(segment(0));
+  VideoWriter video(segment(0) / "qcamera.ts", {.width = kWidth, .height = kHeight});
+  for (int i = 0; i < 4; ++i) video.write(picture(i).view());
+  video.commit();
+  LogWriter log(segment(0) / "rlog.zst");
+  for (uint32_t i = 0; i < 4; ++i) {
+    capnp::MallocMessageBuilder message;
+    auto event = message.initRoot<cereal::Event>();
+    auto index = event.initQRoadEncodeIdx();
+    index.setFrameId(20 + i);
+    index.setSegmentId(i);
+    index.setTimestampEof(kStart + kFrame * i);
+    log.write(message);
+  }
+  log.commit();
+  const SegmentResult result = drive().segments.at(0);
+  ASSERT_EQ(result.frames.size(), 4u);
+  EXPECT_EQ(result.frames[3].frame_id, 23u);
+  EXPECT_FALSE(has_note(result, "no encode index"));
 }
 
 TEST_F(DriveTest, OnlyWhatWasRecorded) {

@@ -90,6 +90,7 @@ Json segments_json(const std::vector<SegmentResult>& segments) {
     out.push_back({{"name", segment.name},
                    {"log", segment.log},
                    {"complete", segment.complete},
+                   {"left_out", segment.left_out},
                    {"frames", segment.frames.size()},
                    {"frames_dropped", segment.dropped},
                    {"seconds", segment.seconds},

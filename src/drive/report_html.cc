@@ -68,7 +68,9 @@ void add_plot(Page& page, Plot plot, const std::string& caption) {
 
 void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
   std::vector<Headline> out;
-  out.push_back({"frames", std::to_string(t.frames), fmt::format("of {} segments", report.result.segments.size())});
+  out.push_back(
+      {"frames", std::to_string(t.frames),
+       fmt::format("of {} segment{}", report.result.segments.size(), report.result.segments.size() == 1 ? "" : "s")});
   out.push_back({"frames a second", fmt::format("{:.0f}", t.frames_per_second),
                  fmt::format("{:.1f} times real time", t.frames_per_second / 20)});
   const std::vector<double> ms = latencies(report.result.segments);
@@ -94,6 +96,12 @@ void add_warnings(Page& page, const RunReport& report) {
   }
 }
 
+// "frame_000041.jpg": 41
+std::string frame_of(const std::string& picture) {
+  const size_t digits = picture.find_first_of("123456789");
+  return digits == std::string::npos ? "0" : picture.substr(digits, picture.rfind('.') - digits);
+}
+
 void add_pictures(Page& page, const RunReport& report) {
   std::vector<PagePicture> pictures;
   size_t all = 0;
@@ -106,8 +114,7 @@ void add_pictures(Page& page, const RunReport& report) {
       const fs::path file = fs::path(report.out) / segment.name / fs::path(name).filename();
       if (!fs::exists(file)) continue;
       const std::string bytes = read_file(file, 8 << 20);
-      pictures.push_back(
-          {fmt::format("{}, {}", segment.name, fs::path(name).stem().string()), {bytes.begin(), bytes.end()}});
+      pictures.push_back({fmt::format("{}, frame {}", segment.name, frame_of(name)), {bytes.begin(), bytes.end()}});
     }
   }
   if (pictures.empty()) return;
@@ -231,7 +238,7 @@ void add_facts(Page& page, const RunReport& report) {
     for (const CameraResult& c : s.cameras)
       cameras += fmt::format("{}{} {}x{}", cameras.empty() ? "" : ", ", c.file, c.width, c.height);
     segments.push_back({s.name, std::to_string(s.frames.size()), std::to_string(s.dropped), cameras,
-                        fmt::format("{:.1f}", s.seconds), s.complete ? "whole" : "stopped"});
+                        fmt::format("{:.1f}", s.seconds), state_of(s)});
   }
   page.table({"segment", "frames", "lost", "video", "seconds", "state"}, segments);
 }

@@ -33,17 +33,16 @@ T item(const std::vector<T>& list, size_t i) {
 }  // namespace
 
 struct SegmentOutput::Impl {
-  Impl(const SegmentJob& j, const Camera& camera, CameraStream& stream, ModelPublisher& messages)
-      : job(j), road(stream), publisher(messages), queue(kDepth) {
+  Impl(const SegmentJob& j, const Camera& camera, int64_t frames, CameraStream& stream, ModelPublisher& messages)
+      : job(j), road(stream), publisher(messages), frames_expected(frames), queue(kDepth) {
     const DriveOptions& options = *job.options;
     if (!job.folder.empty()) {
       make_folders(job.folder);
-      remove_older();
+      mark_unfinished();
       if (job.model != nullptr) log.emplace(job.folder / "rlog.zst");
       if (options.overlay) open_overlay(camera);
     }
     intrinsics = camera.intrinsics();
-    frames_expected = std::ssize(job.timeline->road);
     thread = std::thread([this] {
       try {
         while (std::optional<OutputFrame> frame = queue.take()) take(std::move(*frame));
@@ -58,15 +57,22 @@ struct SegmentOutput::Impl {
     if (thread.joinable()) thread.join();
   }
 
-  // What an earlier run left and this one does not write again.
-  void remove_older() const {
+  // Says whose the folder is, and that what an earlier run left in it counts no more.
+  void mark_unfinished() const {
+    AtomicFile file(job.folder / "segment.json");
+    file.write(job.unfinished);
+    file.commit();
+  }
+
+  // What an earlier run left and this one has not written again.
+  void remove_older(const std::vector<std::string>& keep) const {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(job.folder, ignored)) {
       const std::string name = entry.path().filename().string();
       const bool picture = name.starts_with("frame_") && name.ends_with(".jpg");
-      if (picture || name == "segment.json" || name == "rlog.zst" || name == "overlay.mp4") {
-        std::filesystem::remove(entry.path(), ignored);
-      }
+      const bool older = (name == "rlog.zst" && !log) || (name == "overlay.mp4" && !video) ||
+                         (picture && std::find(keep.begin(), keep.end(), name) == keep.end());
+      if (older) std::filesystem::remove(entry.path(), ignored);
     }
   }
 
@@ -198,12 +204,12 @@ struct SegmentOutput::Impl {
     // A frame that shows a model of its own, not one that is held.
     if ((ours != nullptr || exact) && std::ssize(pictures) < kPictures &&
         video->frames() * kPictures >= expected * std::ssize(pictures) + kPictures) {
-      keep_picture(mark.index);
+      keep_picture(mark.frame_id);
     }
   }
 
-  void keep_picture(uint32_t index) {
-    const std::string name = fmt::format("frame_{:05}.jpg", index);
+  void keep_picture(uint32_t frame_id) {
+    const std::string name = fmt::format("frame_{:06}.jpg", frame_id);
     const std::vector<uint8_t> jpeg = encode_jpeg(drawn.view(), kJpegQuality);
     AtomicFile file(job.folder / name);
     file.write(jpeg.data(), jpeg.size());
@@ -215,8 +221,11 @@ struct SegmentOutput::Impl {
     queue.close();
     thread.join();
     queue.take();  // throws what the thread threw
-    if (log) log->commit();
-    if (video) video->commit();
+    if (!job.folder.empty()) {
+      if (log) log->commit();
+      if (video) video->commit();
+      remove_older(pictures);
+    }
     result.frames = std::move(rows);
     result.pictures = std::move(pictures);
     result.driver_frames = driver_frames;
@@ -237,13 +246,15 @@ struct SegmentOutput::Impl {
   std::vector<ModelRecord> records;
   std::vector<std::string> pictures;
   bool exact = false;  // the recorded model is this very frame's
-  int64_t frames_expected = 0, recorded_exact = 0, recorded_drawn = 0, driver_frames = 0, busy_ns = 0;
+  const int64_t frames_expected;
+  int64_t recorded_exact = 0, recorded_drawn = 0, driver_frames = 0, busy_ns = 0;
   BoundedQueue<OutputFrame> queue;
   std::thread thread;
 };
 
-SegmentOutput::SegmentOutput(const SegmentJob& job, const Camera& camera, CameraStream& road, ModelPublisher& publisher)
-    : impl_(new Impl(job, camera, road, publisher)) {}
+SegmentOutput::SegmentOutput(const SegmentJob& job, const Camera& camera, int64_t frames, CameraStream& road,
+                             ModelPublisher& publisher)
+    : impl_(new Impl(job, camera, frames, road, publisher)) {}
 SegmentOutput::~SegmentOutput() = default;
 void SegmentOutput::put(OutputFrame frame) { impl_->queue.put(std::move(frame)); }
 void SegmentOutput::finish(SegmentResult& result) { impl_->finish(result); }

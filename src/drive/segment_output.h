@@ -36,8 +36,10 @@ struct OutputFrame {
 // Works in a thread of its own. One thread puts.
 class SegmentOutput {
  public:
-  // All must outlive it; `publisher` is used by its thread alone until finish().
-  SegmentOutput(const SegmentJob& job, const Camera& camera, CameraStream& road, ModelPublisher& publisher);
+  // All must outlive it; `publisher` is used by its thread alone until finish(). `frames`: about how many there will
+  // be.
+  SegmentOutput(const SegmentJob& job, const Camera& camera, int64_t frames, CameraStream& road,
+                ModelPublisher& publisher);
   ~SegmentOutput();
 
   void put(OutputFrame frame);

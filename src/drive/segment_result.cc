@@ -124,6 +124,11 @@ std::vector<FrameResult> frames_from(const Json& in) {
 
 float PlanError::distance() const { return std::hypot(along, across); }
 
+std::string state_of(const SegmentResult& result) {
+  if (result.left_out) return "left out";
+  return !result.complete ? "stopped" : result.notes.empty() ? "whole" : "with notes";
+}
+
 Json to_json(const CameraResult& c) {
   return {{"name", c.name},
           {"file", c.file},
@@ -143,6 +148,7 @@ Json to_json(const SegmentResult& r) {
           {"name", r.name},
           {"run", r.run},
           {"complete", r.complete},
+          {"left_out", r.left_out},
           {"log", r.log},
           {"driven_path", r.driven_path},
           {"seconds", r.seconds},
@@ -170,6 +176,7 @@ SegmentResult segment_result_from(const std::string& text, const std::filesystem
     in.at("name").get_to(out.name);
     in.at("run").get_to(out.run);
     in.at("complete").get_to(out.complete);
+    in.at("left_out").get_to(out.left_out);
     in.at("log").get_to(out.log);
     in.at("driven_path").get_to(out.driven_path);
     in.at("seconds").get_to(out.seconds);

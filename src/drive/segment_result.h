@@ -53,6 +53,7 @@ struct SegmentResult {
   std::string name;  // its folder under the output: "<log id>--<n>"
   std::string run;   // what the run was made with: models, precision, options; the same text, the same run
   bool complete = false;
+  bool left_out = false;         // it could not be driven; the note says why
   std::string log;               // the log that was read
   std::string driven_path = {};  // what the driven path was rebuilt from; empty without poses
   std::vector<CameraResult> cameras;
@@ -65,6 +66,9 @@ struct SegmentResult {
   double seconds = 0;         // it took
   StageTimes stages;
 };
+
+// "whole", "with notes", "stopped", "left out".
+std::string state_of(const SegmentResult& result);
 
 nlohmann::ordered_json to_json(const CameraResult& camera);
 nlohmann::ordered_json to_json(const SegmentResult& result);

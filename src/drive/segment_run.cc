@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kFrameMs = 50;
+constexpr int64_t kSegmentFrames = 1200;  // of a minute
 constexpr double kSmoothSeconds = 0.3, kFrameSeconds = 0.05;
 constexpr double kSteerExtra = 0.2;       // openpilot's allowance where no delay was learned
 constexpr uint64_t kSyncNs = 25'000'000;  // frames of two cameras within this are of one moment
@@ -93,7 +94,7 @@ class Run {
   SegmentResult go() {
     const int64_t start = now_ns();
     const ThreadScope threads(job_.shares.infer);
-    SegmentOutput output(job_, road_camera_, *road_, carry_.publisher);
+    SegmentOutput output(job_, road_camera_, frames_expected(), *road_, carry_.publisher);
     std::optional<WideFrames> wide;
     if (wide_) wide.emplace(&*wide_);
     while (!stopped()) {
@@ -120,6 +121,16 @@ class Run {
   }
 
  private:
+  const std::vector<IndexedFrame>& road_index() const {
+    const Timeline& log = *job_.timeline;
+    return from_qcamera_ && !log.qroad.empty() ? log.qroad : log.road;
+  }
+
+  int64_t frames_expected() const {
+    const int64_t all = road_index().empty() ? kSegmentFrames : std::ssize(road_index());
+    return job_.options->limit > 0 ? std::min(all, job_.options->limit) : all;
+  }
+
   bool stopped() const { return job_.options->stop != nullptr && job_.options->stop->load(); }
 
   template <typename... Args>
@@ -150,9 +161,8 @@ class Run {
     // Without a wide camera openpilot feeds the road camera to both inputs; and a wide one may begin later.
     options.road = options.wide = job_.model != nullptr;
     options.picture = (job_.options->overlay && !job_.folder.empty()) || dumping();
-    const Timeline& log = *job_.timeline;
-    const auto& index = from_qcamera_ && !log.qroad.empty() ? log.qroad : log.road;
-    road_.emplace(road_file_, cameras_.road, index, log, options, static_cast<uint64_t>(job_.route_start * 1e9));
+    road_.emplace(road_file_, cameras_.road, road_index(), *job_.timeline, options,
+                  static_cast<uint64_t>(job_.route_start * 1e9));
     road_camera_ = cameras_.road.scaled(road_->width(), road_->height());
   }
 
@@ -320,7 +330,7 @@ class Run {
     if (log.unreadable > 0) say("{} events of the log could not be read", log.unreadable);
     if (log.bad_calibrations > 0) say("{} calibrations of the log are not three finite numbers", log.bad_calibrations);
     if (log.calibration.empty() && !carry_.calibration) say("no calibration in the log: zero angles were used");
-    if (log.road.empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
+    if (road_index().empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
     result_.stages.infer_ms = done_ ? static_cast<double>(infer_ns_) * 1e-6 / static_cast<double>(done_) : 0;
     result_.seconds = static_cast<double>(now_ns() - start) * 1e-9;
   }

@@ -29,6 +29,7 @@ struct SegmentJob {
   DriverModel* driver_model = nullptr;
   Shares shares;
   std::filesystem::path folder;  // where the results go; empty: the frames only move the model's state on
+  std::string unfinished = {};   // the folder's segment.json until the segment is done
   int64_t first = 0;             // index of the first frame
   double route_start = 0;        // s of the device's clock at which the route began
   std::function<void(int64_t done)> progress = {};
