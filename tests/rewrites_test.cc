@@ -60,7 +60,9 @@ TEST(Passes, ChangeNoResultOfAnyNetwork) {
       for (size_t i = 0; i < got.size(); ++i) {
         EXPECT_EQ(got[i].dtype(), expected[i].dtype());
         EXPECT_EQ(got[i].shape(), expected[i].shape());
-        EXPECT_LE(relative_l2(got[i], expected[i]), tolerance(graph)) << graph.outputs()[i].name;
+        // An output in f16 is rounded once more: by up to 2^-11 where it falls the other way.
+        const double limit = got[i].dtype() == DType::f16 ? 5e-4 : tolerance(graph);
+        EXPECT_LE(relative_l2(got[i], expected[i]), limit) << graph.outputs()[i].name;
       }
     }
   }
