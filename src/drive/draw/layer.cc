@@ -244,9 +244,10 @@ void Layer::blend_onto(YuvImage& image) {
 #define SPARKPILOT_ADDRESS_SANITIZER
 #endif
 #ifdef SPARKPILOT_ADDRESS_SANITIZER
+// x265 3.5 frees less than it takes when an encoder is closed; its leaks are told here because there is one such list.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" const char* __lsan_default_suppressions();
-extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig\n"; }
+extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig\nleak:libx265\n"; }
 extern "C" const char* __lsan_default_options();
 extern "C" const char* __lsan_default_options() { return "print_suppressions=0"; }
 // NOLINTEND(bugprone-reserved-identifier)
