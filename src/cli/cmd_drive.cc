@@ -259,7 +259,7 @@ int run(const Program& program, const Flags& flags) {
     }
   }
   const bool failed = comm.max(trouble ? 1 : 0) != 0;
-  if (trouble) throw *trouble;
+  if (trouble) throw Error(*trouble);
   if (failed) fail("another process of this run failed");
   const bool stopped = comm.max(report.result.stopped ? 1 : 0) != 0;
   comm.barrier();

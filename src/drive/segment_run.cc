@@ -276,7 +276,7 @@ class Run {
     const fs::path folder = job_.options->dump / job_.folder.filename() / fmt::format("{:05}", frame.mark.index);
     make_folders(folder);
     for (const auto& [network, name, value] : job_.model->inputs())
-      save_npy(folder / (network + "." + name + ".npy"), value);
+      save_npy(folder / fmt::format("{}.{}.npy", network, name), value);
     const std::span<const float> raw = job_.model->raw();
     save_npy(folder / "raw.npy", {DType::f32, Shape{std::ssize(raw)}, raw.data()});
     dump_picture(folder / "road.npy", frame.picture);

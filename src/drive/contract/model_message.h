@@ -39,7 +39,7 @@ class ModelPublisher {
   cereal::ModelDataV2::ConfidenceClass confidence(const MetaOutputs& meta, uint32_t frame_id);
   bool hard_brake(const MetaOutputs& meta);
 
-  std::array<float, kMetaTimes * kMetaTimes> disengage_{};  // the last five looks, 2 s apart, oldest first
+  std::array<float, product(kMetaTimes, kMetaTimes)> disengage_{};  // the last five looks, 2 s apart, oldest first
   std::array<float, 5> brake_5_{};
   std::array<float, 2> brake_3_{};
 };

@@ -35,6 +35,9 @@ struct Gaussian {
   std::array<float, N> mean{}, std{};
 };
 
+// Elements of an array of these sizes.
+constexpr size_t product(size_t a, size_t b, size_t c = 1) { return a * b * c; }
+
 struct MetaOutputs {
   float engaged = 0;
   // Within the next 2, 4, 6, 8 and 10 s.
@@ -44,14 +47,14 @@ struct MetaOutputs {
 };
 
 struct ModelOutputs {
-  Gaussian<kPoints * kPlanWidth> plan;               // [33, 15], see PlanColumn
-  Gaussian<kLaneLines * kPoints * 2> lane_lines;     // [4, 33, (y, z)]; far left, left, right, far right
-  Gaussian<kRoadEdges * kPoints * 2> road_edges;     // [2, 33, (y, z)]
-  Gaussian<kLeads * kLeadTimes * kLeadWidth> leads;  // [3, 6, (x, y, v, a)]
+  Gaussian<product(kPoints, kPlanWidth)> plan;              // [33, 15], see PlanColumn
+  Gaussian<product(kLaneLines, kPoints, 2)> lane_lines;     // [4, 33, (y, z)]; far left, left, right, far right
+  Gaussian<product(kRoadEdges, kPoints, 2)> road_edges;     // [2, 33, (y, z)]
+  Gaussian<product(kLeads, kLeadTimes, kLeadWidth)> leads;  // [3, 6, (x, y, v, a)]
   std::array<float, kLaneLines> lane_line_probs{};
   std::array<float, kLeads> lead_probs{};  // that the lead is there in 0, 2, 4 s
   std::array<float, kDesires> desire_state{};
-  std::array<float, kDesireTimes * kDesires> desire_pred{};
+  std::array<float, product(kDesireTimes, kDesires)> desire_pred{};
   MetaOutputs meta;
   Gaussian<6> pose, road_transform;  // translation m/s and rotation rad/s, of the device; road from device
   Gaussian<3> wide_from_device_euler;

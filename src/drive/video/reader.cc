@@ -56,7 +56,7 @@ struct Source {
 }  // namespace
 
 struct VideoReader::Impl {
-  Impl(std::filesystem::path path, int threads) : source(path), name(path.string()) {
+  Impl(const std::filesystem::path& path, int threads) : source(path), name(path.string()) {
     open_container();
     open_decoder(threads);
   }
@@ -198,7 +198,7 @@ struct VideoReader::Impl {
   std::string damage;
 };
 
-VideoReader::VideoReader(std::filesystem::path path, int threads) : impl_(new Impl(std::move(path), threads)) {}
+VideoReader::VideoReader(const std::filesystem::path& path, int threads) : impl_(new Impl(path, threads)) {}
 VideoReader::~VideoReader() = default;
 int VideoReader::width() const { return impl_->width; }
 int VideoReader::height() const { return impl_->height; }

@@ -14,7 +14,7 @@ namespace sparkpilot::drive {
 class VideoReader {
  public:
   // Fails (user) naming the file where it holds no video that can be decoded to 8-bit 4:2:0.
-  explicit VideoReader(std::filesystem::path path, int threads = 1);
+  explicit VideoReader(const std::filesystem::path& path, int threads = 1);
   ~VideoReader();
   VideoReader(const VideoReader&) = delete;
   VideoReader& operator=(const VideoReader&) = delete;
