@@ -100,6 +100,7 @@ class Driver {
   }
 
   DriveResult go() {
+    remove_summary();
     std::vector<SegmentResult> left_out;
     const int64_t start = now_ns();
     for (const size_t i : mine_) {
@@ -166,6 +167,11 @@ class Driver {
         fail("{}: holds the results of another route ({}): choose another folder", options_.out.string(), name);
       }
     }
+  }
+
+  // It tells of a run that this one writes over.
+  void remove_summary() const {
+    std::error_code ignored;
     if (options_.rank > 0) return;
     for (const char* file : {"summary.json", "summary.html"}) fs::remove(options_.out / file, ignored);
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "drive/contract/put_list.h"
 
 namespace sparkpilot::drive {
 namespace {
@@ -52,12 +53,6 @@ DriverSide side(const Heads& heads, const std::string& suffix) {
   out.sunglasses = heads.probability("sunglasses_prob" + suffix);
   out.phone = heads.probability("using_phone_prob" + suffix);
   return out;
-}
-
-template <typename Init>
-void put(Init&& init, std::span<const float> values) {
-  auto list = init(static_cast<unsigned>(values.size()));
-  for (unsigned i = 0; i < values.size(); ++i) list.set(i, values[i]);
 }
 
 void fill_side(cereal::DriverStateV2::DriverData::Builder out, const DriverSide& in) {

@@ -5,29 +5,16 @@
 #include <cstring>
 #include <limits>
 
+#include "drive/contract/put_list.h"
+
 namespace sparkpilot::drive {
 namespace {
-
-using List = capnp::List<float>;
 
 // What is thought of the driver taking over decides the colour; the thresholds are openpilot's.
 constexpr double kGreen = 0.01165, kYellow = 0.06157;
 constexpr std::array<float, 5> kBrake5{0.05F, 0.05F, 0.15F, 0.15F, 0.15F};
 constexpr std::array<float, 2> kBrake3{0.7F, 0.7F};
 constexpr uint32_t kFramesALook = 40;  // 2 s
-
-template <typename Init>
-void put(Init&& init, std::span<const float> values) {
-  List::Builder list = init(static_cast<unsigned>(values.size()));
-  for (size_t i = 0; i < values.size(); ++i) list.set(static_cast<unsigned>(i), values[i]);
-}
-
-// Every `stride`-th of `values` from `first` on.
-template <typename Init>
-void put(Init&& init, std::span<const float> values, int first, int stride, int count) {
-  List::Builder list = init(static_cast<unsigned>(count));
-  for (int i = 0; i < count; ++i) list.set(static_cast<unsigned>(i), values[static_cast<size_t>(first + i * stride)]);
-}
 
 const std::array<float, kPoints>& plan_times() {
   static const auto times = [] {
