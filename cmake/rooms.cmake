@@ -66,6 +66,22 @@ function(sparkpilot_room room)
   endif()
 endfunction()
 
+# The driver's libraries as tests want them, loaded by the code that loads the real ones.
+function(sparkpilot_fake_driver)
+  if(NOT SPARKPILOT_TESTS)
+    return()
+  endif()
+  foreach(fake nvml nvml_old cuda)
+    string(REPLACE "_old" "" source ${fake})
+    string(TOUPPER FAKE_${fake} name)
+    add_library(fake_${fake} MODULE ${PROJECT_SOURCE_DIR}/tests/fake_driver/${source}.cc)
+    target_compile_options(fake_${fake} PRIVATE ${SPARKPILOT_WARNINGS})
+    target_compile_definitions(hw_test PRIVATE ${name}="$<TARGET_FILE:fake_${fake}>")
+    add_dependencies(hw_test fake_${fake})
+  endforeach()
+  target_compile_definitions(fake_nvml_old PRIVATE FAKE_OLD)
+endfunction()
+
 # src/ROOM/**/x_fuzz.cc: a libFuzzer program x_fuzz of the room it lies in.
 function(sparkpilot_fuzz_targets)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*_fuzz.cc)

@@ -27,7 +27,7 @@ struct ComputeCapability {
 struct CoreKind {
   std::string name = {};  // "Cortex-X925"; empty where it is not known
   int count = 0;
-  std::vector<int> processors = {};     // their numbers
+  std::vector<int> processors = {};  // their numbers
   std::optional<int> max_mhz = {};
   bool operator==(const CoreKind&) const = default;
 };
@@ -48,8 +48,8 @@ struct Memory {
   std::optional<int64_t> swap_total = {}, swap_free = {};
   std::optional<int64_t> huge_page_size = {}, huge_pages = {}, huge_pages_free = {};
 
-  // What a program can really still take, also on the GPU where memory is unified: NVIDIA's rule for the DGX Spark, which
-  // is MemAvailable + SwapFree, or the free huge pages alone where some are set aside.
+  // What a program can really still take, also on the GPU where memory is unified: NVIDIA's rule for the DGX Spark,
+  // which is MemAvailable + SwapFree, or the free huge pages alone where some are set aside.
   std::optional<int64_t> allocatable() const;
 };
 
@@ -58,10 +58,10 @@ struct Gpu {
   std::string name = {};
   std::optional<ComputeCapability> capability = {};
   std::optional<int> multiprocessors = {};
-  std::optional<bool> unified_memory = {};           // one memory for CPU and GPU, as on a Spark
+  std::optional<bool> unified_memory = {};                     // one memory for CPU and GPU, as on a Spark
   std::optional<int64_t> memory_total = {}, memory_used = {};  // of its own; empty on unified memory
-  std::string pci = {};                              // "0000:01:00.0"
-  std::optional<std::string> pci_id = {};            // "10de:2e12"
+  std::string pci = {};                                        // "0000:01:00.0"
+  std::optional<std::string> pci_id = {};                      // "10de:2e12"
   std::optional<int> pcie_generation = {}, pcie_max_generation = {}, pcie_width = {}, pcie_max_width = {};
   std::optional<int> sm_clock_mhz = {}, max_sm_clock_mhz = {}, memory_clock_mhz = {};
   std::optional<double> power_w = {}, power_limit_w = {};
@@ -91,7 +91,7 @@ struct NetworkPort {
   bool up = false;
   std::optional<int> mbit_per_second = {}, mtu = {};
   std::string driver = {}, pci = {};
-  std::string hca = {};                     // the RDMA device on it, such as "rocep1s0f0"
+  std::string hca = {};  // the RDMA device on it, such as "rocep1s0f0"
   std::optional<bool> hca_active = {};
   std::optional<int> hca_mbit_per_second = {};
 };
@@ -105,12 +105,12 @@ struct SparkSign {
 
 struct Identity {
   std::string vendor = {}, product = {}, family = {}, board = {}, firmware = {};
-  std::string system = {};   // "NVIDIA DGX Spark", "Dell Pro Max with GB10", else vendor and product
+  std::string system = {};  // "NVIDIA DGX Spark", "Dell Pro Max with GB10", else vendor and product
   std::string operating_system = {}, kernel = {};
   std::optional<std::string> dgx_os = {};  // its version
   std::vector<SparkSign> spark_signs = {};
-  std::optional<std::string> container = {};  // "docker", "podman", "lxc", "kubernetes", "container"
-  std::optional<int> wsl = {};                // 1 or 2: Windows Subsystem for Linux
+  std::optional<std::string> container = {};     // "docker", "podman", "lxc", "kubernetes", "container"
+  std::optional<int> wsl = {};                   // 1 or 2: Windows Subsystem for Linux
   std::optional<std::string> comma_device = {};  // "tici", "mici" ...
 };
 
@@ -119,7 +119,7 @@ struct Machine {
   Cpu cpu = {};
   Memory memory = {};
   Driver driver = {};
-  std::vector<Gpu> gpus = {};  // NVIDIA's
+  std::vector<Gpu> gpus = {};                // NVIDIA's
   std::vector<std::string> other_gpus = {};  // "amdgpu 1002:744c": seen, not used
   std::vector<Disk> disks = {};
   std::vector<NetworkPort> ports = {};
@@ -130,7 +130,7 @@ enum class HardwareClass { dgx_spark, nvidia_pc, comma_device, pc };
 // This machine, examined once, at the first call. Thread-safe. Clocks, power and memory are of that moment.
 const Machine& machine();
 
-bool is_dgx_spark(const Machine& machine);  // NVIDIA's own or another maker's, with a GB10
+bool is_dgx_spark(const Machine& machine);         // NVIDIA's own or another maker's, with a GB10
 bool is_nvidia_available(const Machine& machine);  // a GPU that programs can compute on
 HardwareClass hardware_class(const Machine& machine);
 std::string_view hardware_class_name(HardwareClass hardware);  // "dgx_spark", "nvidia_pc", "comma_device", "pc"

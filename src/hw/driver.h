@@ -44,18 +44,22 @@ struct DriverAnswers {
   std::string library = {};  // the file it was loaded from, where known
   std::string reason = {};
   int error = 0;
-  Answers system = {};                               // of the driver as a whole
-  std::vector<Answers> devices = {};                 // in the library's order
+  Answers system = {};                                  // of the driver as a whole
+  std::vector<Answers> devices = {};                    // in the library's order
   std::vector<std::vector<GpuProcess>> processes = {};  // by device; NVML only
   bool operator==(const DriverAnswers&) const = default;
 };
 
-struct Question {
-  std::string_view name, unit, meaning;
-};
-// Every question that is asked of NVML or of libcuda, for pages and for the readers of recordings.
-std::vector<Question> nvml_questions();
-std::vector<Question> cuda_questions();
+// Asks every question, of every device. `wait_seconds` is for each call into the library alone. Several threads may
+// ask. `libraries` are names or paths for the loader, the first that it finds is taken.
+DriverAnswers ask_nvml(double wait_seconds, const std::vector<std::string>& libraries = {
+                                                "libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"});
+DriverAnswers ask_cuda(double wait_seconds,
+                       const std::vector<std::string>& libraries = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"});
+
+// Every question that is asked, such as "power_mw"; what it means is in its name, its unit at the end.
+std::vector<std::string_view> nvml_questions();
+std::vector<std::string_view> cuda_questions();
 
 // The value as a number or text where it is one, else empty.
 std::optional<int64_t> integer(const Answers& answers, std::string_view question);

@@ -1,0 +1,88 @@
+#include "hw/driver.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <utility>
+
+namespace sparkpilot {
+namespace {
+
+using Names = std::pair<int, const char*>;
+
+constexpr std::array<Names, 21> kNvmlErrors = {{
+    {1, "NVML_ERROR_UNINITIALIZED"},
+    {2, "NVML_ERROR_INVALID_ARGUMENT"},
+    {3, "NVML_ERROR_NOT_SUPPORTED"},
+    {4, "NVML_ERROR_NO_PERMISSION"},
+    {6, "NVML_ERROR_NOT_FOUND"},
+    {7, "NVML_ERROR_INSUFFICIENT_SIZE"},
+    {8, "NVML_ERROR_INSUFFICIENT_POWER"},
+    {9, "NVML_ERROR_DRIVER_NOT_LOADED"},
+    {10, "NVML_ERROR_TIMEOUT"},
+    {11, "NVML_ERROR_IRQ_ISSUE"},
+    {12, "NVML_ERROR_LIBRARY_NOT_FOUND"},
+    {13, "NVML_ERROR_FUNCTION_NOT_FOUND"},
+    {14, "NVML_ERROR_CORRUPTED_INFOROM"},
+    {15, "NVML_ERROR_GPU_IS_LOST"},
+    {16, "NVML_ERROR_RESET_REQUIRED"},
+    {17, "NVML_ERROR_OPERATING_SYSTEM"},
+    {18, "NVML_ERROR_LIB_RM_VERSION_MISMATCH"},
+    {19, "NVML_ERROR_IN_USE"},
+    {20, "NVML_ERROR_MEMORY"},
+    {21, "NVML_ERROR_NO_DATA"},
+    {999, "NVML_ERROR_UNKNOWN"},
+}};
+constexpr std::array<Names, 14> kCudaErrors = {{
+    {1, "CUDA_ERROR_INVALID_VALUE"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED"},
+    {34, "CUDA_ERROR_STUB_LIBRARY"},
+    {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+    {100, "CUDA_ERROR_NO_DEVICE"},
+    {101, "CUDA_ERROR_INVALID_DEVICE"},
+    {214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+    {304, "CUDA_ERROR_OPERATING_SYSTEM"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED"},
+    {802, "CUDA_ERROR_SYSTEM_NOT_READY"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+    {804, "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE"},
+    {999, "CUDA_ERROR_UNKNOWN"},
+}};
+
+template <size_t N>
+std::string name_of(const std::array<Names, N>& names, const char* library, int error) {
+  for (const auto& [number, name] : names) {
+    if (number == error) return name;
+  }
+  return fmt::format("{} error {}", library, error);
+}
+
+const Answer* find(const Answers& answers, std::string_view question) {
+  const auto found = answers.find(question);
+  return found == answers.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+std::optional<int64_t> integer(const Answers& answers, std::string_view question) {
+  const Answer* answer = find(answers, question);
+  const int64_t* value = answer ? std::get_if<int64_t>(&answer->value) : nullptr;
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+std::optional<std::string> text(const Answers& answers, std::string_view question) {
+  const Answer* answer = find(answers, question);
+  const std::string* value = answer ? std::get_if<std::string>(&answer->value) : nullptr;
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+int error_of(const Answers& answers, std::string_view question) {
+  const Answer* answer = find(answers, question);
+  return answer ? answer->error : 0;
+}
+
+std::string nvml_error_name(int error) { return name_of(kNvmlErrors, "NVML", error); }
+std::string cuda_error_name(int error) { return name_of(kCudaErrors, "CUDA", error); }
+
+}  // namespace sparkpilot

@@ -1,0 +1,71 @@
+// Calls into a driver's library that may never come back.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hw/driver.h"
+
+namespace sparkpilot {
+
+// Which call is being made, for the one who waits. Shared by both, as the waiting one may leave first.
+class Watch {
+ public:
+  // Before each call into the library.
+  void calling(std::string_view name);
+  // The work is done.
+  void finish(DriverAnswers answers);
+  // Until finish(), or until one call has taken longer than `wait_seconds`: then its name is in `reason`.
+  DriverAnswers wait(double wait_seconds);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string call_;
+  int64_t since_ns_ = 0;
+  bool finished_ = false;
+  DriverAnswers answers_;
+};
+
+// A library that the loader found.
+class Library {
+ public:
+  // The first of `names` that is there; loading() is a call that can hang too.
+  Library(const std::vector<std::string>& names, Watch& watch);
+  bool loaded() const { return handle_ != nullptr; }
+  const std::string& path() const { return path_; }
+  const std::string& problem() const { return problem_; }  // empty where no name was found at all
+
+  // The first symbol that the library has, newest first; null where it has none of them. `used` is its name.
+  template <typename Function, size_t N>
+  Function find(const std::array<const char*, N>& symbols, std::string_view* used = nullptr) const {
+    for (const char* symbol : symbols) {
+      void* const address = symbol ? lookup(symbol) : nullptr;
+      if (!address) continue;
+      if (used) *used = symbol;
+      return reinterpret_cast<Function>(address);
+    }
+    return nullptr;
+  }
+
+ private:
+  void* lookup(const char* symbol) const;
+  void* handle_ = nullptr;
+  std::string path_, problem_;
+};
+
+// Runs `ask` in a thread of its own and waits for it. A library (its first name stands for it) that did not answer once
+// is not asked again by this process: the thread inside it never ends, and holds its locks.
+DriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait_seconds,
+                          const std::function<DriverAnswers(const Library&, Watch&)>& ask);
+
+// Any text from a library's buffer.
+std::string text_of(const char* buffer, size_t size);
+
+}  // namespace sparkpilot

@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "hw/driver.h"
+
+namespace sparkpilot {
+namespace {
+
+using State = DriverAnswers::State;
+
+// Another name for the same file: a library that hung is remembered by name.
+std::string library(const char* path, const std::string& as) {
+  const std::string link = testing::TempDir() + as + std::to_string(getpid()) + ".so";
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(path, link);
+  return link;
+}
+
+class Mode {
+ public:
+  explicit Mode(const char* mode) { setenv("FAKE_DRIVER", mode, 1); }
+  ~Mode() { unsetenv("FAKE_DRIVER"); }
+};
+
+TEST(Nvml, Answers) {
+  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  ASSERT_EQ(nvml.state, State::answered) << nvml.reason;
+  EXPECT_EQ(std::filesystem::path(nvml.library).filename(), std::filesystem::path(FAKE_NVML).filename());
+  EXPECT_EQ(text(nvml.system, "driver_version"), "580.95.05");
+  EXPECT_EQ(integer(nvml.system, "cuda_version"), 13000);
+  ASSERT_EQ(nvml.devices.size(), 2U);
+  const Answers& gpu = nvml.devices[1];
+  EXPECT_EQ(text(gpu, "name"), "NVIDIA GB10");
+  EXPECT_EQ(integer(gpu, "capability_major"), 12);
+  EXPECT_EQ(integer(gpu, "capability_minor"), 1);
+  EXPECT_EQ(integer(gpu, "memory_total_bytes"), 128LL << 30);
+  EXPECT_EQ(integer(gpu, "memory_free_bytes"), 90LL << 30);
+  EXPECT_EQ(integer(gpu, "memory_used_bytes"), 1LL << 30);
+  EXPECT_EQ(integer(gpu, "gpu_percent"), 3);
+  EXPECT_EQ(integer(gpu, "memory_percent"), 7);
+  EXPECT_EQ(integer(gpu, "sm_clock_mhz"), 2411);
+  EXPECT_EQ(integer(gpu, "memory_clock_mhz"), 8533);
+  EXPECT_EQ(integer(gpu, "power_mw"), 13500);
+  EXPECT_EQ(integer(gpu, "throttle_reasons"), 1);
+  EXPECT_EQ(integer(gpu, "pci_domain"), 15);
+  EXPECT_EQ(integer(gpu, "pci_id"), 0x2e1210de);
+  EXPECT_FALSE(gpu.contains("fan_percent")) << "a question that the library has no function for";
+}
+
+TEST(Nvml, CountsProcessesBeyondTheFirstBuffer) {
+  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  ASSERT_EQ(nvml.processes.size(), 2U);
+  ASSERT_EQ(nvml.processes[0].size(), 200U);
+  EXPECT_EQ(nvml.processes[0][0], (GpuProcess{1000, std::nullopt, true}));
+  EXPECT_EQ(nvml.processes[0][199], (GpuProcess{1199, 199LL << 20, true}));
+}
+
+TEST(Nvml, TakesOldEntryPoints) {
+  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML_OLD});
+  ASSERT_EQ(nvml.state, State::answered);
+  ASSERT_EQ(nvml.devices.size(), 1U);
+  EXPECT_EQ(integer(nvml.system, "cuda_version"), 12020);
+  EXPECT_EQ(integer(nvml.devices[0], "memory_total_bytes"), 8LL << 30);
+  EXPECT_EQ(integer(nvml.devices[0], "memory_used_bytes"), 2LL << 30);
+  EXPECT_EQ(integer(nvml.devices[0], "throttle_reasons"), 4);
+  ASSERT_EQ(nvml.processes[0].size(), 2U);
+  EXPECT_EQ(nvml.processes[0][1], (GpuProcess{1001, 1LL << 20, true}));
+}
+
+TEST(Nvml, KeepsErrors) {
+  const Mode mode("not_supported");
+  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  ASSERT_EQ(nvml.devices.size(), 2U);
+  EXPECT_EQ(integer(nvml.devices[0], "memory_total_bytes"), std::nullopt);
+  EXPECT_EQ(error_of(nvml.devices[0], "memory_total_bytes"), 3);
+  EXPECT_EQ(nvml_error_name(3), "NVML_ERROR_NOT_SUPPORTED");
+  EXPECT_EQ(nvml_error_name(12345), "NVML error 12345");
+}
+
+TEST(Nvml, OneLostDeviceLeavesTheOthers) {
+  const Mode mode("lost");
+  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  ASSERT_EQ(nvml.devices.size(), 2U);
+  EXPECT_EQ(error_of(nvml.devices[0], "handle"), 15);
+  EXPECT_EQ(text(nvml.devices[1], "name"), "NVIDIA GB10");
+}
+
+TEST(Nvml, SaysWhyItDoesNotStart) {
+  const Mode mode("failed");
+  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  EXPECT_EQ(nvml.state, State::failed);
+  EXPECT_EQ(nvml.error, 18);
+  EXPECT_TRUE(nvml.devices.empty());
+}
+
+TEST(Nvml, LeavesALibraryAloneThatHangs) {
+  for (const char* hang : {"hang_init", "hang_device"}) {
+    const std::string path = library(FAKE_NVML, hang);
+    const auto start = std::chrono::steady_clock::now();
+    {
+      const Mode mode(hang);
+      const DriverAnswers nvml = ask_nvml(0.05, {path});
+      EXPECT_EQ(nvml.state, State::timed_out);
+      const char* const call = std::string(hang) == "hang_init" ? "nvmlInit" : "nvmlDeviceGetName";
+      EXPECT_NE(nvml.reason.find(call), std::string::npos) << nvml.reason;
+    }
+    // Even though it would answer now.
+    EXPECT_EQ(ask_nvml(100, {path}).state, State::timed_out);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  }
+}
+
+TEST(Nvml, AbsentUnusableAndNoNvmlAreDifferent) {
+  EXPECT_EQ(ask_nvml(5, {"libsparkpilot_no_such_thing.so.1"}).state, State::absent);
+  const std::string broken = testing::TempDir() + "broken_nvml.so";
+  std::ofstream(broken) << "\177ELF and nothing more";
+  const DriverAnswers unusable = ask_nvml(5, {broken});
+  EXPECT_EQ(unusable.state, State::unusable);
+  EXPECT_NE(unusable.reason.find("broken_nvml.so"), std::string::npos) << unusable.reason;
+  EXPECT_EQ(ask_nvml(5, {FAKE_CUDA}).state, State::unusable);
+}
+
+TEST(Cuda, Answers) {
+  const DriverAnswers cuda = ask_cuda(5, {FAKE_CUDA});
+  ASSERT_EQ(cuda.state, State::answered) << cuda.reason;
+  ASSERT_EQ(cuda.devices.size(), 1U);
+  EXPECT_EQ(integer(cuda.devices[0], "capability_major"), 12);
+  EXPECT_EQ(integer(cuda.devices[0], "multiprocessors"), 48);
+  EXPECT_EQ(integer(cuda.devices[0], "memory_total_bytes"), 119LL << 30);
+  EXPECT_EQ(error_of(cuda.devices[0], "copy_engines"), 1);
+  const Mode mode("failed");
+  const DriverAnswers mismatch = ask_cuda(5, {FAKE_CUDA});
+  EXPECT_EQ(mismatch.state, State::failed);
+  EXPECT_EQ(cuda_error_name(mismatch.error), "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
+  EXPECT_EQ(integer(mismatch.system, "cuda_version"), 13000);
+}
+
+TEST(Cuda, LeavesALibraryAloneThatHangs) {
+  const Mode mode("hang_init");
+  const DriverAnswers cuda = ask_cuda(0.05, {library(FAKE_CUDA, "hang_cuda")});
+  EXPECT_EQ(cuda.state, State::timed_out);
+  EXPECT_NE(cuda.reason.find("cuInit"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sparkpilot
