@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "hw/redact.h"
@@ -306,6 +307,7 @@ std::unique_ptr<Source> recorded_source(std::string_view text, const std::string
 
 struct Recorder::Record {
   Contents contents;
+  bool asked_nvml = false, asked_cuda = false;
 };
 
 Recorder::Recorder(Source& inner) : inner_(inner), record_(std::make_unique<Record>()) {}
@@ -351,8 +353,16 @@ std::optional<std::string> Recorder::variable(const std::string& name) {
 }
 
 std::string Recorder::architecture() { return record_->contents.architecture = inner_.architecture(); }
-DriverAnswers Recorder::nvml() { return record_->contents.nvml = inner_.nvml(); }
-DriverAnswers Recorder::cuda() { return record_->contents.cuda = inner_.cuda(); }
+
+DriverAnswers Recorder::nvml() {
+  if (!std::exchange(record_->asked_nvml, true)) record_->contents.nvml = inner_.nvml();
+  return record_->contents.nvml;
+}
+
+DriverAnswers Recorder::cuda() {
+  if (!std::exchange(record_->asked_cuda, true)) record_->contents.cuda = inner_.cuda();
+  return record_->contents.cuda;
+}
 
 std::optional<std::vector<std::string>> Recorder::kernel_log(const std::vector<std::string>& words) {
   std::optional<std::vector<std::string>> lines = inner_.kernel_log(words);

@@ -15,7 +15,7 @@ inline constexpr int kRecordVersion = 1;
 // recording, is damaged or is of another version.
 std::unique_ptr<Source> recorded_source(std::string_view json, const std::string& name);
 
-// Passes questions on and remembers the answers.
+// Passes questions on and remembers the answers. The drivers are asked once: a recording is of one moment.
 class Recorder : public Source {
  public:
   explicit Recorder(Source& inner);
