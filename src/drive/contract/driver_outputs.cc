@@ -1,18 +1,16 @@
 #include "drive/contract/driver_outputs.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "drive/contract/put_list.h"
+#include "drive/contract/squash.h"
 
 namespace sparkpilot::drive {
 namespace {
 
 constexpr size_t kFaceValues = 6;  // three angles, two places, one unused; then as many log deviations
-
-float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
 class Heads {
  public:
@@ -43,8 +41,8 @@ DriverSide side(const Heads& heads, const std::string& suffix) {
   DriverSide out;
   std::copy_n(face.begin(), 3, out.orientation.begin());
   std::copy_n(face.begin() + 3, 2, out.position.begin());
-  for (size_t i = 0; i < 3; ++i) out.orientation_std[i] = std::exp(face[kFaceValues + i]);
-  for (size_t i = 0; i < 2; ++i) out.position_std[i] = std::exp(face[kFaceValues + 3 + i]);
+  for (size_t i = 0; i < 3; ++i) out.orientation_std[i] = exponential(face[kFaceValues + i]);
+  for (size_t i = 0; i < 2; ++i) out.position_std[i] = exponential(face[kFaceValues + 3 + i]);
   out.face = heads.probability("face_prob" + suffix);
   out.left_eye = heads.probability("left_eye_prob" + suffix);
   out.right_eye = heads.probability("right_eye_prob" + suffix);

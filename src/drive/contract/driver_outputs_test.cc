@@ -59,6 +59,15 @@ TEST(DriverOutputs, EveryHeadIsWhereTheSlicesSay) {
   EXPECT_NEAR(out.wheel_on_right, sigmoid(2.8), 1e-6);
 }
 
+// As the driving model's: what would overflow in half precision is cut.
+TEST(DriverOutputs, ExponentialsAreCutAtEleven) {
+  std::vector<float> values(551, -200.0F);
+  values[6] = 50.0F;  // a log deviation
+  const DriverOutputs out = parse_driver(slices(), values, "dm");
+  EXPECT_FLOAT_EQ(out.left.orientation_std[0], std::exp(11.0F));
+  EXPECT_FLOAT_EQ(out.left.face, 1 / (1 + std::exp(11.0F)));
+}
+
 std::string error_of(const OutputSlices& heads) {
   try {
     parse_driver(heads, raw(), "dm.onnx");

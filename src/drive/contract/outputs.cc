@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "drive/contract/squash.h"
 
 namespace sparkpilot::drive {
 namespace {
@@ -13,10 +14,6 @@ namespace {
 constexpr int64_t kPlanValues = kPoints * kPlanWidth, kLeadValues = kLeadTimes * kLeadWidth;
 constexpr int64_t kPlanHypotheses = 5, kLeadHypotheses = 2;
 constexpr int64_t kOlderMeta = 48, kMeta = 55;
-
-// As openpilot's, whose half-precision exponential would overflow behind 11. NaN stays NaN.
-float exponential(float x) { return std::exp(std::min(x, 11.0F)); }
-float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
 
 void softmax(std::span<const float> in, std::span<float> out) {
   const float top = *std::max_element(in.begin(), in.end());

@@ -1,0 +1,14 @@
+// How openpilot's parsers turn what a network gives into probabilities and deviations
+// (selfdrive/modeld/parse_model_outputs.py; driver monitoring uses the same).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace sparkpilot::drive {
+
+// Cut at 11, behind which a half-precision exponential would overflow. NaN stays NaN.
+inline float exponential(float x) { return std::exp(std::min(x, 11.0F)); }
+inline float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
+
+}  // namespace sparkpilot::drive
