@@ -26,7 +26,7 @@ class BadInput : public testing::Test {
  protected:
   // Every command that reads a model refuses `file` in one line that holds `words`.
   void expect_refused(const std::string& file, const std::vector<std::string>& words) {
-    const std::string out = folder / "out";
+    const std::string out = folder.file("out");
     const std::string commands[] = {
         fmt::format("run '{0}' --output-dir '{1}' --dump-graph '{1}.dot'", file, out),
         fmt::format("bench '{}' --runs 1", file),
@@ -47,7 +47,7 @@ class BadInput : public testing::Test {
     }
   }
   void expect_refused_bytes(const std::string& bytes, const std::vector<std::string>& words = {}) {
-    const std::string file = folder / "bad.onnx";
+    const std::string file = folder.file("bad.onnx");
     write_text(file, bytes);
     expect_refused(file, words);
   }
@@ -55,15 +55,15 @@ class BadInput : public testing::Test {
 };
 
 TEST_F(BadInput, AGoodModelIsAccepted) {
-  write_text(folder / "good.onnx", kGood);
-  const ProgramResult result = run_program("run '" + (folder / "good.onnx") + "' --quiet");
+  write_text(folder.file("good.onnx"), kGood);
+  const ProgramResult result = run_program("run '" + folder.file("good.onnx") + "' --quiet");
   EXPECT_EQ(result.code, 0) << result.err;
 }
 
 TEST_F(BadInput, NoModelAtAll) {
-  expect_refused(folder / "missing.onnx", {"No such file"});
-  fs::create_directory(folder / "folder.onnx");
-  expect_refused(folder / "folder.onnx", {"folder"});
+  expect_refused(folder.file("missing.onnx"), {"No such file"});
+  fs::create_directory(folder.file("folder.onnx"));
+  expect_refused(folder.file("folder.onnx"), {"folder"});
   expect_refused_bytes("");
   expect_refused_bytes("this is not a model\n", {"is a text file, not an ONNX model"});
   expect_refused_bytes("# sparkpilot\n\n" + std::string(5000, 'x'), {"is a text file, not an ONNX model"});
@@ -82,7 +82,7 @@ TEST_F(BadInput, Truncated) {
 }
 
 TEST_F(BadInput, FlippedBitsNeverCrash) {
-  const std::string file = folder / "flipped.onnx";
+  const std::string file = folder.file("flipped.onnx");
   for (size_t bit = 0; bit < kGood.size() * 8; bit += 3) {
     std::string bytes = kGood;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
@@ -128,24 +128,24 @@ TEST_F(BadInput, OpsetFromTheFuture) {
 }
 
 TEST_F(BadInput, ExternalDataOutsideTheFolder) {
-  fs::create_directory(folder / "model");
-  write_text(folder / "secret", "12345678");
-  const std::string file = folder / "model/bad.onnx";
+  fs::create_directory(folder.file("model"));
+  write_text(folder.file("secret"), "12345678");
+  const std::string file = folder.file("model/bad.onnx");
   const auto refuse = [&](const std::string& location) {
     write_text(file, model({node("Add", "add", {"x", "w"}, "y")}, {external("w", location)}));
     SCOPED_TRACE(location);
     expect_refused(file, {});
   };
   refuse("../secret");
-  refuse(folder / "secret");
-  fs::create_symlink(folder / "secret", folder / "model/link");
+  refuse(folder.file("secret"));
+  fs::create_symlink(folder.file("secret"), folder.file("model/link"));
   refuse("link");
-  fs::create_hard_link(folder / "secret", folder / "model/hard");
+  fs::create_hard_link(folder.file("secret"), folder.file("model/hard"));
   refuse("hard");
-  fs::create_directory(folder / "model/sub");
+  fs::create_directory(folder.file("model/sub"));
   refuse("sub");
   refuse("missing");
-  write_text(folder / "model/short", "1234");
+  write_text(folder.file("model/short"), "1234");
   refuse("short");
 }
 

@@ -31,7 +31,7 @@ class Cli : public testing::Test {
     ASSERT_EQ(result.code, 0) << result.err;
   }
   static void TearDownTestSuite() { delete models; }
-  static std::string policy() { return "'" + (*models / "tiny_driving_policy.onnx") + "'"; }
+  static std::string policy() { return "'" + models->file("tiny_driving_policy.onnx") + "'"; }
 
   static json parsed(const std::string& arguments) {
     const ProgramResult result = run_program(arguments + " --json");

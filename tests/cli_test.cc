@@ -30,10 +30,11 @@ TEST_F(Cli, ZooListsAndBuilds) {
   const json list = parsed("zoo list");
   ASSERT_EQ(list["models"].size(), 16u);
   EXPECT_EQ(keys(list["models"][0]), (Keys{"name", "parameters", "macs", "contract", "doc", "big"}));
-  const json built = parsed("zoo build tiny_driving_policy --seed 2 --out '" + (folder / "new/folder") + "'");
+  const json built = parsed("zoo build tiny_driving_policy --seed 2 --out '" + folder.file("new/folder") + "'");
   EXPECT_EQ(keys(built["models"][0]), (Keys{"name", "file", "file_bytes", "seed"}));
-  EXPECT_TRUE(fs::exists(folder / "new/folder/tiny_driving_policy.onnx"));
-  EXPECT_NE(read_text(folder / "new/folder/tiny_driving_policy.onnx"), read_text(*models / "tiny_driving_policy.onnx"));
+  EXPECT_TRUE(fs::exists(folder.file("new/folder/tiny_driving_policy.onnx")));
+  EXPECT_NE(read_text(folder.file("new/folder/tiny_driving_policy.onnx")),
+            read_text(models->file("tiny_driving_policy.onnx")));
 }
 
 TEST_F(Cli, ModelInfo) {
@@ -61,7 +62,7 @@ TEST_F(Cli, ModelCheck) {
 }
 
 TEST_F(Cli, ModelConvert) {
-  const std::string out = folder / "converted.onnx";
+  const std::string out = folder.file("converted.onnx");
   EXPECT_EQ(keys(parsed("model convert " + policy() + " --simplify --opset 21 --output 'outputs[:, 0:990]' --out '" +
                         out + "'")),
             (Keys{"file", "file_bytes"}));
@@ -70,12 +71,13 @@ TEST_F(Cli, ModelConvert) {
   EXPECT_EQ(info["output_slices"], json::parse(R"({"plan": [0, 990]})"));
   const json run = parsed("run '" + out + "' --seed 3");
   EXPECT_EQ(run["outputs"][0]["shape"], json::parse("[1, 990]"));
-  EXPECT_EQ(run_program("model convert " + policy() + " --opset 99 --out '" + (folder / "no.onnx") + "'").code, 2);
-  EXPECT_FALSE(fs::exists(folder / "no.onnx"));
+  EXPECT_EQ(run_program("model convert " + policy() + " --opset 99 --out '" + folder.file("no.onnx") + "'").code, 2);
+  EXPECT_FALSE(fs::exists(folder.file("no.onnx")));
 }
 
 TEST_F(Cli, ModelConvertSaysWhatChanges) {
-  const std::string out = folder / "converted.onnx", convert = "model convert " + policy() + " --out '" + out + "' ";
+  const std::string out = folder.file("converted.onnx"),
+                    convert = "model convert " + policy() + " --out '" + out + "' ";
   const ProgramResult simplified = run_program(convert + "--simplify");
   EXPECT_EQ(simplified.err, "");
   EXPECT_EQ(parsed("model info '" + out + "'")["opsets"]["ai.onnx"], 14);  // the model's own
@@ -85,7 +87,7 @@ TEST_F(Cli, ModelConvertSaysWhatChanges) {
 }
 
 TEST_F(Cli, RunWritesOutputs) {
-  const std::string out = folder / "out";
+  const std::string out = folder.file("out");
   const json run = parsed("run " + policy() + " --runs 3 --output-dir '" + out + "'");
   EXPECT_EQ(keys(run),
             (Keys{"file", "precision", "threads", "load_ms", "runs", "p50_ms", "min_ms", "inputs", "outputs"}));
@@ -95,29 +97,29 @@ TEST_F(Cli, RunWritesOutputs) {
   const Tensor output = load_npy(out + "/outputs.npy");
   EXPECT_EQ(output.shape(), (Shape{1, 1000}));
   // The same seed gives the same bytes, another seed others.
-  ASSERT_EQ(run_program("run " + policy() + " --output-dir '" + (folder / "again") + "'").code, 0);
-  EXPECT_EQ(read_text(out + "/outputs.npy"), read_text(folder / "again/outputs.npy"));
-  ASSERT_EQ(run_program("run " + policy() + " --seed 2 --output-dir '" + (folder / "other") + "'").code, 0);
-  EXPECT_NE(read_text(out + "/outputs.npy"), read_text(folder / "other/outputs.npy"));
+  ASSERT_EQ(run_program("run " + policy() + " --output-dir '" + folder.file("again") + "'").code, 0);
+  EXPECT_EQ(read_text(out + "/outputs.npy"), read_text(folder.file("again/outputs.npy")));
+  ASSERT_EQ(run_program("run " + policy() + " --seed 2 --output-dir '" + folder.file("other") + "'").code, 0);
+  EXPECT_NE(read_text(out + "/outputs.npy"), read_text(folder.file("other/outputs.npy")));
 }
 
 TEST_F(Cli, RunTakesInputs) {
   Tensor desire = Tensor::zeros(DType::f32, Shape{1, 25, 8});
-  save_npy(folder / "desire.npy", desire.view());
-  const json run = parsed("run " + policy() + " --input desire_pulse='" + (folder / "desire.npy") + "'");
-  EXPECT_EQ(run["inputs"][1]["source"], folder / "desire.npy");
+  save_npy(folder.file("desire.npy"), desire.view());
+  const json run = parsed("run " + policy() + " --input desire_pulse='" + folder.file("desire.npy") + "'");
+  EXPECT_EQ(run["inputs"][1]["source"], folder.file("desire.npy"));
   // NumPy's default float is converted.
-  save_npy(folder / "double.npy", convert(desire, DType::f64).view());
-  parsed("run " + policy() + " --input desire_pulse='" + (folder / "double.npy") + "'");
+  save_npy(folder.file("double.npy"), convert(desire, DType::f64).view());
+  parsed("run " + policy() + " --input desire_pulse='" + folder.file("double.npy") + "'");
 
-  save_npy(folder / "small.npy", Tensor::zeros(DType::f32, Shape{1, 24, 8}).view());
-  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "small.npy") + "'", "[1,24,8]");
-  save_npy(folder / "ints.npy", Tensor::zeros(DType::i64, Shape{1, 25, 8}).view());
-  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "ints.npy") + "'", "i64");
-  expect_usage_error("run " + policy() + " --input nothing='" + (folder / "desire.npy") + "'", "nothing");
-  write_text(folder / "broken.npy", "\x93NUMPY broken");
-  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "broken.npy") + "'", "broken.npy");
-  expect_usage_error("run " + policy() + " --input desire_pulse='" + (folder / "gone.npy") + "'", "gone.npy");
+  save_npy(folder.file("small.npy"), Tensor::zeros(DType::f32, Shape{1, 24, 8}).view());
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + folder.file("small.npy") + "'", "[1,24,8]");
+  save_npy(folder.file("ints.npy"), Tensor::zeros(DType::i64, Shape{1, 25, 8}).view());
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + folder.file("ints.npy") + "'", "i64");
+  expect_usage_error("run " + policy() + " --input nothing='" + folder.file("desire.npy") + "'", "nothing");
+  write_text(folder.file("broken.npy"), "\x93NUMPY broken");
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + folder.file("broken.npy") + "'", "broken.npy");
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + folder.file("gone.npy") + "'", "gone.npy");
 }
 
 TEST_F(Cli, RunSlicesOutputs) {
@@ -134,25 +136,25 @@ std::vector<float> row(const std::string& file) {
 
 TEST_F(Cli, PartsOfOneOutputAreOutputsOfTheirOwn) {
   const std::string parts = policy() + " --output 'outputs[:, 0:55]' --output 'outputs[:, 55:100]' --output outputs";
-  const json run = parsed("run " + parts + " --output-dir '" + (folder / "parts") + "'");
+  const json run = parsed("run " + parts + " --output-dir '" + folder.file("parts") + "'");
   ASSERT_EQ(run["outputs"].size(), 3u);
   EXPECT_EQ(run["outputs"][1]["name"], "outputs[:, 55:100]");
-  const std::vector<float> whole = row(folder / "parts/outputs.npy");
+  const std::vector<float> whole = row(folder.file("parts/outputs.npy"));
   ASSERT_EQ(whole.size(), 1000u);
-  EXPECT_EQ(row(folder / "parts/outputs[_, 0_55].npy"), std::vector(whole.begin(), whole.begin() + 55));
-  EXPECT_EQ(row(folder / "parts/outputs[_, 55_100].npy"), std::vector(whole.begin() + 55, whole.begin() + 100));
+  EXPECT_EQ(row(folder.file("parts/outputs[_, 0_55].npy")), std::vector(whole.begin(), whole.begin() + 55));
+  EXPECT_EQ(row(folder.file("parts/outputs[_, 55_100].npy")), std::vector(whole.begin() + 55, whole.begin() + 100));
   EXPECT_EQ(parsed("model check " + parts)["outputs"][0]["name"], "outputs[:, 0:55]");
   parsed("bench --runs 2 --threads 1 " + parts);
-  const std::string file = "'" + (folder / "parts.onnx") + "'";
+  const std::string file = "'" + folder.file("parts.onnx") + "'";
   parsed("model convert " + parts + " --out " + file);
-  const json again = parsed("run " + file + " --output-dir '" + (folder / "again") + "'");
+  const json again = parsed("run " + file + " --output-dir '" + folder.file("again") + "'");
   EXPECT_EQ(again["outputs"][1]["name"], "outputs[:, 55:100]");
-  EXPECT_EQ(row(folder / "again/outputs[_, 55_100].npy"), std::vector(whole.begin() + 55, whole.begin() + 100));
+  EXPECT_EQ(row(folder.file("again/outputs[_, 55_100].npy")), std::vector(whole.begin() + 55, whole.begin() + 100));
   expect_usage_error("run " + policy() + " --output outputs --output outputs", "asked for twice");
 }
 
 TEST_F(Cli, FoldersThatCannotBeMadeAreRefused) {
-  const std::string file = folder / "file";
+  const std::string file = folder.file("file");
   write_text(file, "");
   for (const std::string& place : {file, file + "/inner"}) {
     expect_usage_error("run --quiet " + policy() + " --output-dir '" + place + "'", place + ": cannot make");
@@ -162,12 +164,12 @@ TEST_F(Cli, FoldersThatCannotBeMadeAreRefused) {
 }
 
 TEST_F(Cli, WritesThroughPipesAndRefusesFolders) {
-  const std::string pipe = folder / "pipe";
+  const std::string pipe = folder.file("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& command :
        {"run --quiet " + policy() + " --trace ", "model convert " + policy() + " --out "}) {
     const ProgramResult result =
-        run_program(command + "'" + pipe + "'", "timeout 60 cat '" + pipe + "' >'" + (folder / "got") + "' &");
+        run_program(command + "'" + pipe + "'", "timeout 60 cat '" + pipe + "' >'" + folder.file("got") + "' &");
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_TRUE(fs::is_fifo(pipe));
   }
@@ -176,14 +178,14 @@ TEST_F(Cli, WritesThroughPipesAndRefusesFolders) {
 
 TEST_F(Cli, RunDumpsWhatItDid) {
   const ProgramResult result =
-      run_program("run " + policy() + " --passes none --dump-values '" + (folder / "values") + "' --dump-graph '" +
-                  (folder / "graph.dot") + "' --trace '" + (folder / "trace.json") + "'");
+      run_program("run " + policy() + " --passes none --dump-values '" + folder.file("values") + "' --dump-graph '" +
+                  folder.file("graph.dot") + "' --trace '" + folder.file("trace.json") + "'");
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_EQ(read_text(folder / "graph.dot").substr(0, 7), "digraph");
-  const json trace = json::parse(read_text(folder / "trace.json"));
+  EXPECT_EQ(read_text(folder.file("graph.dot")).substr(0, 7), "digraph");
+  const json trace = json::parse(read_text(folder.file("trace.json")));
   EXPECT_GT(trace["traceEvents"].size(), 50u);
   int values = 0;
-  for (const auto& entry : fs::directory_iterator(folder / "values")) {
+  for (const auto& entry : fs::directory_iterator(folder.file("values"))) {
     EXPECT_EQ(entry.path().extension(), ".npy");
     load_npy(entry.path());
     ++values;
@@ -192,7 +194,7 @@ TEST_F(Cli, RunDumpsWhatItDid) {
 }
 
 TEST_F(Cli, BenchMeasures) {
-  const json bench = parsed("bench " + policy() + " '" + (*models / "tiny_driving_vision.onnx") +
+  const json bench = parsed("bench " + policy() + " '" + models->file("tiny_driving_vision.onnx") +
                             "' --runs 5 --warmup 1 --threads 1 --profile");
   ASSERT_EQ(bench["models"].size(), 2u);
   const json& model = bench["models"][0];
@@ -218,12 +220,13 @@ TEST_F(Cli, BenchMeasures) {
 }
 
 TEST_F(Cli, BenchLooksAtEveryFileFirst) {
-  write_text(folder / "bad.onnx", "no model");
-  const ProgramResult result = run_program("bench " + policy() + " '" + (folder / "bad.onnx") + "' --runs 1000000000");
+  write_text(folder.file("bad.onnx"), "no model");
+  const ProgramResult result =
+      run_program("bench " + policy() + " '" + folder.file("bad.onnx") + "' --runs 1000000000");
   EXPECT_EQ(result.code, 2);  // long before the first model's runs are done
   EXPECT_NE(result.err.find("bad.onnx"), std::string::npos) << result.err;
-  write_text(folder / "other.onnx", model({node("Relu", "relu", {"x"}, "y")}));
-  expect_usage_error("bench " + policy() + " '" + (folder / "other.onnx") + "' --output outputs --runs 1000000000",
+  write_text(folder.file("other.onnx"), model({node("Relu", "relu", {"x"}, "y")}));
+  expect_usage_error("bench " + policy() + " '" + folder.file("other.onnx") + "' --output outputs --runs 1000000000",
                      "other.onnx: the model has no output \"outputs\"");
 }
 
@@ -232,8 +235,8 @@ TEST_F(Cli, BenchCountsTheFramesOfABatch) {
   expect_usage_error("bench " + policy() + " --batch 0", "--batch: expected at least 1");
   expect_usage_error("bench " + policy() + " --batch -2", "--batch: expected at least 1");
   expect_usage_error("bench " + policy() + " --runs 0", "--runs: expected at least 1, got 0");
-  write_text(folder / "open.onnx", model({node("Relu", "relu", {"x"}, "y")}, {}, {-1, 3}));
-  const json bench = parsed("bench '" + (folder / "open.onnx") + "' --batch 4 --runs 5 --threads 1")["models"][0];
+  write_text(folder.file("open.onnx"), model({node("Relu", "relu", {"x"}, "y")}, {}, {-1, 3}));
+  const json bench = parsed("bench '" + folder.file("open.onnx") + "' --batch 4 --runs 5 --threads 1")["models"][0];
   EXPECT_EQ(bench["batch"], 4);
   EXPECT_NEAR(bench["frames_per_second"].get<double>() * bench["mean_ms"].get<double>(), 4000, 1e-6);
 }
@@ -273,12 +276,12 @@ TEST_F(Cli, ThePageOfOpsIsTheTables) {
 }
 
 TEST_F(Cli, AFailedCheckIsCodeFour) {
-  write_text(folder / "infinite.onnx",
+  write_text(folder.file("infinite.onnx"),
              model({node("Div", "divide", {"x", "zero"}, "y")}, {initializer("zero", {1}, std::string(4, '\0'))}));
-  const ProgramResult result = run_program("model check --json '" + (folder / "infinite.onnx") + "'");
+  const ProgramResult result = run_program("model check --json '" + folder.file("infinite.onnx") + "'");
   EXPECT_EQ(result.code, 4) << result.err;
   EXPECT_EQ(json::parse(result.out)["outputs"][0]["not_finite"], 2);
-  const json run = parsed("run '" + (folder / "infinite.onnx") + "'");
+  const json run = parsed("run '" + folder.file("infinite.onnx") + "'");
   EXPECT_EQ(run["outputs"][0]["not_finite"], 2);
   for (const char* key : {"mean", "deviation", "min", "max"}) EXPECT_TRUE(run["outputs"][0][key].is_null()) << key;
 }
@@ -290,7 +293,7 @@ TEST_F(Cli, AFullDiskIsReported) {
 }
 
 TEST_F(Cli, InterruptionLeavesNothingHalfWritten) {
-  const std::string out = folder / "models";
+  const std::string out = folder.file("models");
   const pid_t child = fork();
   if (child == 0) {
     execl(SPARKPILOT_PROGRAM, "sparkpilot", "zoo", "build", "--quiet", "--all", "--out", out.c_str(), nullptr);

@@ -116,8 +116,8 @@ TEST_F(DriveCli, ModelsOfAnotherContractAreRefused) {
   expect_refused(run_program(to + "--vision " + in_quotes(vision) + " --policy " + in_quotes(vision)), vision.string());
   expect_refused(run_program(to + "--vision " + in_quotes(vision) + " --policy /none.onnx"), "/none.onnx");
   expect_refused(run_program(to + "--models " + in_quotes(route())), route().string());
-  write_text(folder / "text.onnx", "no model");
-  expect_refused(run_program(to + "--supercombo " + in_quotes(folder / "text.onnx")), folder / "text.onnx");
+  write_text(folder.file("text.onnx"), "no model");
+  expect_refused(run_program(to + "--supercombo " + in_quotes(folder.file("text.onnx"))), folder.file("text.onnx"));
   EXPECT_FALSE(fs::exists(out()));
 }
 
@@ -133,10 +133,10 @@ TEST_F(DriveCli, FlagsThatDoNotGoTogetherAreRefused) {
 }
 
 TEST_F(DriveCli, AnOutputThatIsAFileIsRefused) {
-  write_text(folder / "file", "mine");
-  expect_refused(drive(route(), folder / "file"), folder / "file");
-  EXPECT_EQ(read_text(folder / "file"), "mine");
-  expect_refused(drive(route(), out(), "--no-overlay --dump " + in_quotes(folder / "file")), folder / "file");
+  write_text(folder.file("file"), "mine");
+  expect_refused(drive(route(), folder.file("file")), folder.file("file"));
+  EXPECT_EQ(read_text(folder.file("file")), "mine");
+  expect_refused(drive(route(), out(), "--no-overlay --dump " + in_quotes(folder.file("file"))), folder.file("file"));
 }
 
 TEST_F(DriveCli, AnOutputWithoutTheRightToWriteIsRefused) {

@@ -94,12 +94,12 @@ class DrivePipeline : public testing::Test {
 
   // Drives `segment` with the models of an era, and notes it in the case.
   void drive(const fs::path& segment, const std::string& era, const std::vector<std::string>& models) {
-    const std::string quoted_models = "'" + (folder / "models") + "'";
+    const std::string quoted_models = "'" + folder.file("models") + "'";
     std::string names;
     json files;
     for (const std::string& model : models) {
       names += " " + model;
-      files.push_back(folder / ("models/" + model + ".onnx"));
+      files.push_back(folder.file("models/" + model + ".onnx"));
     }
     ASSERT_EQ(run_program("zoo build --quiet" + names + " --out " + quoted_models).code, 0);
     const std::string how = models.size() == 1 ? "--supercombo '" + files[0].get<std::string>() + "'"
@@ -120,16 +120,16 @@ class DrivePipeline : public testing::Test {
     expect_equal(segment, numbered, {1344, 760}, {{"road", 1141.5}, {"wide", wide ? json(425.25) : json()}});
   }
   void expect_equal(const fs::path& segment, bool numbered, const json& size, const json& cameras) {
-    write_text(folder / "case.json", json{{"program", SPARKPILOT_PROGRAM},
-                                          {"route", segment.string()},
-                                          {"size", size},
-                                          {"cameras", cameras},
-                                          {"numbered", numbered},
-                                          {"limit", limit > 0 ? json(limit) : json()},
-                                          {"runs", runs}}
-                                         .dump());
+    write_text(folder.file("case.json"), json{{"program", SPARKPILOT_PROGRAM},
+                                              {"route", segment.string()},
+                                              {"size", size},
+                                              {"cameras", cameras},
+                                              {"numbered", numbered},
+                                              {"limit", limit > 0 ? json(limit) : json()},
+                                              {"runs", runs}}
+                                             .dump());
     const std::string script = "python3 '" SPARKPILOT_SOURCE_DIR "/tests/reference/drive_pipeline.py' '";
-    EXPECT_EQ(std::system((script + (folder / "case.json") + "' >&2").c_str()), 0);
+    EXPECT_EQ(std::system((script + folder.file("case.json") + "' >&2").c_str()), 0);
   }
 
   TempFolder folder;
@@ -167,9 +167,9 @@ TEST_F(DrivePipeline, TheDemoRoute) {
 
 TEST_F(DrivePipeline, PicturesOfFullSize) {
   const ProgramResult made =
-      run_program("route synth --quiet --device mici --seed 5 --seconds 0.4 --out '" + (folder / "routes") + "'");
+      run_program("route synth --quiet --device mici --seed 5 --seconds 0.4 --out '" + folder.file("routes") + "'");
   ASSERT_EQ(made.code, 0) << made.err;
-  const fs::path segment = fs::directory_iterator(folder / "routes")->path();
+  const fs::path segment = fs::directory_iterator(folder.file("routes"))->path();
   drive(segment, "C", {"tiny_driving_vision", "tiny_driving_policy"});
   drive(segment, "D", {"tiny_driving_supercombo"});
   expect_equal(segment, false, true);

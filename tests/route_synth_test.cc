@@ -12,7 +12,7 @@ class SynthCli : public Cli {
 };
 
 TEST_F(SynthCli, WritesSegmentsAndKeepsThem) {
-  const std::string out = folder / "routes";
+  const std::string out = folder.file("routes");
   const std::string command = "route synth --device mici --qcamera-only --seconds 0.2 --seed 7 --out " + out;
   const json route = parsed(command)["routes"][0];
   EXPECT_EQ(keys(route), (Keys{"name", "seed", "frames", "segments"}));
@@ -28,7 +28,7 @@ TEST_F(SynthCli, WritesSegmentsAndKeepsThem) {
 }
 
 TEST_F(SynthCli, RefusesWhatCannotBe) {
-  const std::string synth = "route synth --out " + (folder / "none") + " ";
+  const std::string synth = "route synth --out " + folder.file("none") + " ";
   expect_usage_error(synth + "--device phone", "no device is named \"phone\"");
   expect_usage_error(synth + "--road sea", "--road \"sea\"");
   expect_usage_error(synth + "--light lamp", "--light \"lamp\"");
@@ -36,7 +36,7 @@ TEST_F(SynthCli, RefusesWhatCannotBe) {
   expect_usage_error(synth + "--seconds 0", "0 seconds");
   expect_usage_error(synth + "--routes 0", "--routes");
   expect_usage_error("route synth", "--out");
-  EXPECT_FALSE(fs::exists(folder / "none"));
+  EXPECT_FALSE(fs::exists(folder.file("none")));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ class RouteCli : public Cli {
   static void SetUpTestSuite() {}
   static void TearDownTestSuite() {}
   void SetUp() override {
-    fs::create_directories(folder / "data");
+    fs::create_directories(folder.file("data"));
     for (const char* segment : {"0", "1"}) {
       const fs::path log = data() / fmt_name(segment) / "rlog.zst";
       fs::create_directories(log.parent_path());
@@ -27,7 +27,7 @@ class RouteCli : public Cli {
   }
   fs::path data() const { return folder.path() / "data"; }
   static std::string fmt_name(const std::string& segment) { return std::string(kLog) + "--" + segment; }
-  std::string quoted(const std::string& path = "") const { return "'" + (folder / ("data" + path)) + "'"; }
+  std::string quoted(const std::string& path = "") const { return "'" + folder.file("data" + path) + "'"; }
 };
 
 TEST_F(RouteCli, InfoAsJson) {
@@ -73,17 +73,17 @@ TEST_F(RouteCli, NamesAreLookedUp) {
 }
 
 TEST_F(RouteCli, WhatIsNoLogIsRefused) {
-  write_text(folder / "rlog.bz2", "<!DOCTYPE html>");
-  write_text(folder / "empty.zst", "");
+  write_text(folder.file("rlog.bz2"), "<!DOCTYPE html>");
+  write_text(folder.file("empty.zst"), "");
   for (const char* command : {"route info ", "route dump carState "}) {
-    expect_usage_error(command + ("'" + (folder / "rlog.bz2") + "'"), "a page of HTML or XML");
-    expect_usage_error(command + ("'" + (folder / "empty.zst") + "'"), "is empty, expected a log");
+    expect_usage_error(command + ("'" + folder.file("rlog.bz2") + "'"), "a page of HTML or XML");
+    expect_usage_error(command + ("'" + folder.file("empty.zst") + "'"), "is empty, expected a log");
   }
-  fs::create_directories(folder / "video");
-  write_text(folder / "video/qcamera.ts", "");
-  EXPECT_EQ(run_program("route dump carState --quiet '" + (folder / "video") + "'").err,
-            "sparkpilot route dump: " + (folder / "video") + ": the route has no log to read\n");
-  EXPECT_NE(run_program("route info '" + (folder / "video") + "'").out.find("there is no log"), std::string::npos);
+  fs::create_directories(folder.file("video"));
+  write_text(folder.file("video/qcamera.ts"), "");
+  EXPECT_EQ(run_program("route dump carState --quiet '" + folder.file("video") + "'").err,
+            "sparkpilot route dump: " + folder.file("video") + ": the route has no log to read\n");
+  EXPECT_NE(run_program("route info '" + folder.file("video") + "'").out.find("there is no log"), std::string::npos);
 }
 
 TEST_F(RouteCli, DumpAsJsonLines) {

@@ -118,7 +118,7 @@ class DriveTest : public testing::Test {
                        [&](const std::string& note) { return note.find(part) != std::string::npos; });
   }
 
-  TestFolder folder_;
+  TempFolder folder_;
   DriveOptions options_;
   std::vector<std::string> notes_;
 };

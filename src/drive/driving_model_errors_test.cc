@@ -12,7 +12,7 @@ namespace sparkpilot::drive {
 namespace {
 namespace fs = std::filesystem;
 
-fs::path built(const TestFolder& folder, const std::string& name) {
+fs::path built(const TempFolder& folder, const std::string& name) {
   fs::path path = folder / (name + ".onnx");
   if (!fs::exists(path)) save_onnx(build_zoo_model(name), path);
   return path;
@@ -32,7 +32,7 @@ void expect_refused(const ModelFiles& files, const fs::path& named, const std::s
 }
 
 TEST(DrivingModel, NetworksInTheWrongPlaceAreRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   const fs::path vision = built(folder, "tiny_driving_vision"), policy = built(folder, "tiny_driving_policy"),
                  merged = built(folder, "tiny_driving_supercombo"), driver = built(folder, "tiny_dmonitoring_model");
   const std::string expected = "expected the inputs of openpilot's driving models: img and big_img";
@@ -48,7 +48,7 @@ TEST(DrivingModel, NetworksInTheWrongPlaceAreRefused) {
 }
 
 // tiny_driving_policy with other slices, or without any.
-fs::path with_slices(const TestFolder& folder, const OutputSlices& slices) {
+fs::path with_slices(const TempFolder& folder, const OutputSlices& slices) {
   Graph graph = build_zoo_model("tiny_driving_policy");
   if (slices.empty()) graph.metadata.erase("output_slices");
   else graph.metadata["output_slices"] = write_output_slices(slices);
@@ -58,7 +58,7 @@ fs::path with_slices(const TestFolder& folder, const OutputSlices& slices) {
 }
 
 TEST(DrivingModel, OutputsThatNobodyCanReadAreRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   const fs::path vision = built(folder, "tiny_driving_vision");
   const auto refused = [&](const OutputSlices& slices, const std::string& because) {
     const fs::path policy = with_slices(folder, slices);
@@ -73,7 +73,7 @@ TEST(DrivingModel, OutputsThatNobodyCanReadAreRefused) {
 }
 
 // A policy that computes nothing, with inputs of the given shapes.
-fs::path with_inputs(const TestFolder& folder, const std::vector<std::pair<std::string, Shape>>& inputs) {
+fs::path with_inputs(const TempFolder& folder, const std::vector<std::pair<std::string, Shape>>& inputs) {
   Graph graph;
   graph.opsets[""] = 14;
   for (const auto& [name, shape] : inputs) {
@@ -87,7 +87,7 @@ fs::path with_inputs(const TestFolder& folder, const std::vector<std::pair<std::
 }
 
 TEST(DrivingModel, ShapesOfNoEraAreRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   const fs::path vision = built(folder, "tiny_driving_vision");
   const auto refused = [&](Shape features, Shape desire, Shape curvatures, const std::string& because) {
     const fs::path policy = with_inputs(folder, {{"traffic_convention", Shape{1, 2}},
@@ -106,7 +106,7 @@ TEST(DrivingModel, ShapesOfNoEraAreRefused) {
 }
 
 TEST(FindModels, OpenpilotsNames) {
-  const TestFolder folder;
+  const TempFolder folder;
   const auto put = [&](const std::string& name) { write_text(folder / (name + ".onnx"), "x"); };
   const auto at = [&](const std::string& name) { return folder / (name + ".onnx"); };
   const auto none = [&] {

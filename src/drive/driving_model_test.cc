@@ -43,13 +43,13 @@ const Era kEras[] = {
 
 void PrintTo(const Era& era, std::ostream* out) { *out << era.letter; }
 
-fs::path built(const TestFolder& folder, const std::string& name) {
+fs::path built(const TempFolder& folder, const std::string& name) {
   fs::path path = folder / (name + ".onnx");
   if (!fs::exists(path)) save_onnx(build_zoo_model(name), path);
   return path;
 }
 
-ModelFiles files_of(const TestFolder& folder, const Era& era) {
+ModelFiles files_of(const TempFolder& folder, const Era& era) {
   ModelFiles files;
   if (*era.policy == 0) {
     files.supercombo = built(folder, era.vision);
@@ -190,7 +190,7 @@ class EraTest : public testing::TestWithParam<Era> {
     return all;
   }
 
-  TestFolder folder_;
+  TempFolder folder_;
   std::unique_ptr<DrivingModel> model_;
 };
 

@@ -121,7 +121,7 @@ class Heads {
     if (out.desired_curvature) add("desired_curvature", {&*out.desired_curvature, 1});
     if (has.contains("meta")) add_vision(out);
   }
-  void save(const TestFolder& folder, int64_t rows) const {
+  void save(const TempFolder& folder, int64_t rows) const {
     for (const auto& [name, values] : heads_) {
       save_npy(folder / (name + ".npy"), {DType::f32, Shape{rows, std::ssize(values) / rows}, values.data()});
     }
@@ -171,7 +171,7 @@ TEST_P(OutputsNumpy, EveryHeadAsNumpyHasIt) {
     heads.add(out, parser.heads());
     raw.insert(raw.end(), row.begin(), row.end());
   }
-  const TestFolder folder;
+  const TempFolder folder;
   heads.save(folder, std::ssize(cases));
   save_npy(folder / "raw.npy", {DType::f32, Shape{std::ssize(cases), network.width}, raw.data()});
   nlohmann::json slices;

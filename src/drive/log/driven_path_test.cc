@@ -216,7 +216,7 @@ void write_global_pose(const std::filesystem::path& folder) {
 }
 
 TEST(GlobalPose, CalibratesItselfAndTakesOtherTimes) {
-  const TestFolder folder;
+  const TempFolder folder;
   write_global_pose(folder.path());
   const DrivenPath path = DrivenPath::from_global_pose(folder.path());
   EXPECT_EQ(path.source(), "global_pose");
@@ -229,7 +229,7 @@ TEST(GlobalPose, CalibratesItselfAndTakesOtherTimes) {
 
 TEST(GlobalPose, HostileArraysAreRefused) {
   const auto refused = [](const char* file, const Tensor& array) {
-    const TestFolder folder;
+    const TempFolder folder;
     write_global_pose(folder.path());
     save(folder / file, array);
     try {
@@ -246,11 +246,11 @@ TEST(GlobalPose, HostileArraysAreRefused) {
   EXPECT_EQ(refused("frame_positions", Tensor::zeros(DType::i64, {201, 3})), "refused");
   EXPECT_EQ(refused("frame_orientations", Tensor::zeros(DType::f64, {201, 3})), "refused");
   EXPECT_EQ(refused("frame_velocities", Tensor::zeros(DType::f64, {603})), "refused");
-  const TestFolder empty;
+  const TempFolder empty;
   EXPECT_THROW(DrivenPath::from_global_pose(empty.path()), Error);
 
   // Rows that cannot be are no rows.
-  const TestFolder folder;
+  const TempFolder folder;
   write_global_pose(folder.path());
   save(folder / "frame_orientations", Tensor::zeros(DType::f64, {201, 4}));
   EXPECT_TRUE(DrivenPath::from_global_pose(folder.path()).poses().empty());

@@ -212,7 +212,7 @@ TEST(ModelCompare, BothWaysRoundAreEqual) {
 }
 
 TEST(ModelCompare, ToleranceFiles) {
-  const TestFolder folder;
+  const TempFolder folder;
   const auto load = [&](const std::string& text) {
     write_text(folder / "tolerances.json", text);
     return Tolerances::load(folder / "tolerances.json");
@@ -279,7 +279,7 @@ void write_models(const std::filesystem::path& file, uint32_t from, uint32_t to)
 }
 
 TEST(ModelCompare, ReadsLogsAndFolders) {
-  const TestFolder folder;
+  const TempFolder folder;
   for (const char* segment : {"0000010e--5b26bc3be7--0", "0000010e--5b26bc3be7--1"})
     std::filesystem::create_directories(folder / segment);
   write_models(folder / "0000010e--5b26bc3be7--0/rlog.zst", 0, 5);

@@ -129,7 +129,7 @@ TEST(PlanError, DemoRoute) {
 
 // Whoever wrote these logs knows nothing of this reader; their modelV2 is the truth.
 TEST(PlanError, ASyntheticRoutePlansWhatIsDriven) {
-  const TestFolder folder;
+  const TempFolder folder;
   SynthOptions options;
   options.seed = 4;  // a city, with bends
   options.seconds = 12;

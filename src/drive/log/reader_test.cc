@@ -49,7 +49,7 @@ std::string refusal(const std::string& bytes) {
 std::string log_bytes(const std::string& name, int events = kEvents) {
   const TempFolder folder;
   write_log(folder / name, events);
-  return read_bytes(folder / name);
+  return read_text(folder / name);
 }
 
 std::string zstd(const std::string& bytes) {
@@ -68,7 +68,7 @@ TEST(LogReader, ReadsEveryContainer) {
 
 TEST(LogReader, TheNameDoesNotDecideTheContainer) {
   const TempFolder folder;
-  write_bytes(folder / "rlog.bz2", log_bytes("rlog.zst"));
+  write_text(folder / "rlog.bz2", log_bytes("rlog.zst"));
   LogReader reader(folder / "rlog.bz2");
   EXPECT_EQ(reader.done(), 1);  // a small file is read at once
   while (reader.next()) EXPECT_TRUE(reader.known());
@@ -82,7 +82,7 @@ TEST(LogReader, FramesOneAfterTheOther) {
   EXPECT_EQ(read_all(zstd(plain.substr(0, middle)) + skipped + zstd("") + zstd(plain.substr(middle))).events, kEvents);
   const TempFolder folder;
   write_log(folder / "a.bz2", 1);
-  const std::string two = read_bytes(folder / "a.bz2") + read_bytes(folder / "a.bz2");
+  const std::string two = read_text(folder / "a.bz2") + read_text(folder / "a.bz2");
   LogReader reader(memory_source(bytes_of(two)), "two.bz2");
   while (reader.next()) EXPECT_EQ(reader.event().getCarState().getVEgo(), 0);
   EXPECT_EQ(reader.events(), 2);

@@ -37,7 +37,7 @@ std::string refusal(const std::string& name, const fs::path& data = {}) {
 
 class RouteTest : public testing::Test {
  protected:
-  void touch(const std::string& file) const { write_bytes(folder / file, ""); }
+  void touch(const std::string& file) const { write_text(folder / file, ""); }
   Route find(const std::string& name) const { return find_route(name, {folder.path()}); }
   TempFolder folder;
 };
@@ -116,9 +116,9 @@ TEST_F(RouteTest, EveryLayoutIsFoundByName) {
         fmt::format("{}/4/rlog.bz2", kOld), fmt::format("{}|{}--4--rlog.bz2", kDongle, kOld),
         fmt::format("{}_{}--4--rlog.bz2", kDongle, kOld)}) {
     const TempFolder data;
-    write_bytes(data / file, "");
-    write_bytes(data / "0123456789abcdef|2023-07-27--13-01-19--4/rlog.bz2", "");  // another device's
-    write_bytes(data / "unrelated.txt", "");
+    write_text(data / file, "");
+    write_text(data / "0123456789abcdef|2023-07-27--13-01-19--4/rlog.bz2", "");  // another device's
+    write_text(data / "unrelated.txt", "");
     const Route route = find_route(name, {data.path()});
     EXPECT_EQ(numbers(route), std::vector<int>{4}) << file;
     EXPECT_EQ(route.segments[0].rlog, data / file) << file;

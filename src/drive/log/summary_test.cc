@@ -135,8 +135,8 @@ TEST_F(SummaryTest, SilenceOfASteadyStream) {
 TEST_F(SummaryTest, DamageIsSaidWhereItIs) {
   write_log(log(0), 100);
   write_log(log(1), 100);
-  write_bytes(log(1), read_bytes(log(1)).substr(0, 200));
-  write_bytes(log(2), "<html>");
+  write_text(log(1), read_text(log(1)).substr(0, 200));
+  write_text(log(2), "<html>");
   const RouteSummary found = summary();
   EXPECT_EQ(found.segments[0].damage, "");
   EXPECT_NE(found.segments[1].damage.find("zstd stream is cut"), std::string::npos) << found.segments[1].damage;
@@ -147,7 +147,7 @@ TEST_F(SummaryTest, DamageIsSaidWhereItIs) {
 }
 
 TEST_F(SummaryTest, VideoAlone) {
-  write_bytes(folder / "0/qcamera.ts", "");
+  write_text(folder / "0/qcamera.ts", "");
   const RouteSummary found = summary();
   EXPECT_EQ(found.events(), 0);
   EXPECT_TRUE(found.segments[0].log.empty());

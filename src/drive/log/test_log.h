@@ -1,46 +1,15 @@
-// For tests: logs of a few events, and files that go away again.
+// For tests: logs of a few events.
 #pragma once
 
 #include <capnp/message.h>
 #include <drive/log/schema/log.capnp.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
-#include <string>
 
+#include "base/test_files.h"
 #include "drive/log/writer.h"
 
 namespace sparkpilot::drive {
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "sparkpilot_XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string read_bytes(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-inline void write_bytes(const std::filesystem::path& file, const std::string& bytes) {
-  std::filesystem::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << bytes;
-}
 
 // Event `i` of the test logs: a carState at 100 Hz whose speed is i / 8 m/s.
 inline void fill_car_state(capnp::MessageBuilder& message, int i) {

@@ -16,7 +16,7 @@ constexpr int kEvents = 5000;
 
 // As others read them: the library's one-call decompressors, Cap'n Proto's own reader of one message after the other.
 std::string unpacked(const fs::path& file) {
-  std::string packed = read_bytes(file);
+  std::string packed = read_text(file);
   std::string bytes(4 << 20, '\0');
   if (file.extension() == ".zst") {
     bytes.resize(ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size()));

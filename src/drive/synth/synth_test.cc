@@ -83,7 +83,7 @@ std::map<std::string, int> kinds(const std::filesystem::path& path) {
 }
 
 TEST(Synth, RoutesHaveTheRatesOfADevice) {
-  const TestFolder folder;
+  const TempFolder folder;
   SynthOptions options;
   options.seconds = 62, options.road_video = options.wide = options.qcamera = false;
   const SynthRoute route = synth_route(folder.path(), options);
@@ -115,7 +115,7 @@ TEST(Synth, RoutesHaveTheRatesOfADevice) {
 
 // The path that the log's poses give is the plan of every frame, whichever of the log's estimates it is built from.
 TEST(Synth, PlansAreThePathOfTheLog) {
-  const TestFolder folder;
+  const TempFolder folder;
   SynthOptions options;
   options.seed = 3, options.seconds = 14, options.road = synth::RoadKind::city;
   options.road_video = options.wide = options.qcamera = false;
@@ -147,7 +147,7 @@ TEST(Synth, PlansAreThePathOfTheLog) {
 }
 
 TEST(Synth, ATinyRouteIsWhole) {
-  const TestFolder folder;
+  const TempFolder folder;
   const SynthRoute route = tiny_route(folder.path(), 6);
   const std::filesystem::path segment = route.segments.at(0).folder;
   int indices = 0;
@@ -172,7 +172,7 @@ TEST(Synth, ATinyRouteIsWhole) {
 }
 
 TEST(Synth, FinishedSegmentsAreKept) {
-  const TestFolder folder;
+  const TempFolder folder;
   const auto first = tiny_route(folder.path(), 2, true);
   EXPECT_FALSE(first.segments.at(0).kept);
   EXPECT_TRUE(tiny_route(folder.path(), 2, true).segments.at(0).kept);

@@ -43,7 +43,7 @@ void write_video(const fs::path& file, Codec codec, int width, int height, int f
 }
 
 TEST(Video, ComesBackFrameByFrame) {
-  const TestFolder folder;
+  const TempFolder folder;
   for (const auto& [file, codec] :
        {std::pair{"a.hevc", Codec::hevc}, std::pair{"a.ts", Codec::h264}, std::pair{"a.mp4", Codec::h264}}) {
     for (const int threads : {1, 3}) {
@@ -77,7 +77,7 @@ TEST(Video, TheDemoRoutesQcameraHasItsFrames) {
 }
 
 TEST(Video, StartsInTheMiddle) {
-  const TestFolder folder;
+  const TempFolder folder;
   write_video(folder / "a.hevc", Codec::hevc, 160, 96, 35);
   for (const int64_t start : {0, 1, 9, 10, 11, 29, 34}) {
     VideoReader reader(folder / "a.hevc", 2);
@@ -96,7 +96,7 @@ TEST(Video, StartsInTheMiddle) {
 }
 
 TEST(Video, ACutFileEndsEarly) {
-  const TestFolder folder;
+  const TempFolder folder;
   write_video(folder / "a.hevc", Codec::hevc, 160, 96, 25);
   const std::string bytes = read_file(folder / "a.hevc");
   for (const size_t length : {bytes.size() / 2, bytes.size() - 7}) {
@@ -110,7 +110,7 @@ TEST(Video, ACutFileEndsEarly) {
 }
 
 TEST(Video, ALostPacketDoesNotMoveTheFramesBehindIt) {
-  const TestFolder folder;
+  const TempFolder folder;
   write_video(folder / "a.ts", Codec::h264, 160, 96, 25);
   std::string bytes = read_file(folder / "a.ts");
   // Zeros in the middle of the file: the packets they hit are lost or damaged, the others are where they were.
@@ -127,7 +127,7 @@ TEST(Video, ALostPacketDoesNotMoveTheFramesBehindIt) {
 }
 
 TEST(Video, AChangeOfSizeEndsIt) {
-  const TestFolder folder;
+  const TempFolder folder;
   write_video(folder / "a.hevc", Codec::hevc, 160, 96, 5);
   write_video(folder / "b.hevc", Codec::hevc, 128, 64, 5);
   write_text(folder / "both.hevc", read_file(folder / "a.hevc") + read_file(folder / "b.hevc"));
@@ -150,7 +150,7 @@ std::string error_of(Fn&& fn) {
 }
 
 TEST(Video, WhatIsNoVideoIsRefused) {
-  const TestFolder folder;
+  const TempFolder folder;
   write_text(folder / "text.hevc", "this is not a video, it is a line of text\n");
   write_text(folder / "empty.hevc", "");
   write_text(folder / "list.ts", "#EXTM3U\n#EXTINF:1,\n/etc/passwd\n");
@@ -164,7 +164,7 @@ TEST(Video, WhatIsNoVideoIsRefused) {
 }
 
 TEST(Video, NothingIsLeftWithoutCommit) {
-  const TestFolder folder;
+  const TempFolder folder;
   {
     VideoWriter writer(folder / "a.mp4", {.width = 64, .height = 64});
     writer.write(moving(64, 64, 0).view());
@@ -173,7 +173,7 @@ TEST(Video, NothingIsLeftWithoutCommit) {
 }
 
 TEST(Video, TheWriterRefusesWhatItCannotDo) {
-  const TestFolder folder;
+  const TempFolder folder;
   EXPECT_NE(error_of([&] { VideoWriter(folder / "a.avi", {.width = 64, .height = 64}); }).find(".mp4"),
             std::string::npos);
   EXPECT_NE(error_of([&] { VideoWriter(folder / "a.mp4", {.width = 63, .height = 64}); }).find("63x64"),
