@@ -10,19 +10,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
-#include "drive/log/driven_path.h"
-#include "drive/log/timeline.h"
 #include "drive/segment_run.h"
+#include "drive/warm_up.h"
 #include "passes/precision.h"
-#include "tensor/npy.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;
 namespace {
 
-// Frames of the segment before that bring the model's state to where it would be: 5 s of features and desires, 10 s of
-// the confidence's looks, and a few for the filters of the action.
-constexpr int64_t kWarmUp = 230;
 constexpr double kSegmentSeconds = 60;
 
 // FNV-1a over a file: tells two models of one name apart.
@@ -37,22 +32,6 @@ uint64_t fingerprint(const fs::path& path) {
     at += static_cast<int64_t>(count);
   }
   return hash;
-}
-
-// comma2k19 without its log: the frames' times and speeds are beside the poses.
-void take_global_pose(const fs::path& folder, Timeline& timeline) {
-  const Tensor times = convert(load_npy(folder / "frame_times"), DType::f64);
-  const std::span<const double> seconds = times.data<double>();
-  for (size_t i = 0; i < seconds.size(); ++i) {
-    if (!(seconds[i] > 0 && seconds[i] < 1e9)) continue;
-    const auto time = static_cast<uint64_t>(std::llround(seconds[i] * 1e9));
-    timeline.road.push_back({static_cast<uint32_t>(i), static_cast<uint32_t>(i), time, time});
-  }
-  const DrivenPath path = DrivenPath::from_global_pose(folder);
-  for (const IndexedFrame& frame : timeline.road) {
-    const std::optional<DrivenPath::Motion> motion = path.motion(frame.timestamp_eof);
-    if (motion) timeline.car.add(frame.timestamp_eof, {.v_ego = static_cast<float>(motion->speed)});
-  }
 }
 
 bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !files.vision.empty(); }
@@ -209,67 +188,22 @@ class Driver {
     }
   }
 
-  Timeline timeline_of(const Segment& segment) const {
-    const fs::path& log = route_.log(segment);
-    try {
-      if (!log.empty()) return read_timeline(log);
-      Timeline timeline;
-      if (!segment.global_pose.empty()) take_global_pose(segment.global_pose, timeline);
-      note(fmt::format("{}: no log: no calibration{} or recorded model", segment.folder.string(),
-                       timeline.road.empty() ? ", times, speed" : ""));
-      return timeline;
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::user) throw;
-      throw CannotDrive(ErrorKind::user, error.what());
-    }
-  }
-
-  // The state as it is at the end of the segment before, where that was not driven just now.
-  void warm_up(size_t i, Carry& carry) {
-    model_->reset();
-    carry = {};
-    if (i == 0 || route_.segments[i - 1].number + 1 != route_.segments[i].number) return;
-    const Segment& before = route_.segments[i - 1];
-    if (before.road_video.empty() && before.qcamera.empty()) return;
-    try {
-      const Timeline timeline = timeline_of(before);
-      const auto& index = timeline.road.empty() ? timeline.qroad : timeline.road;
-      if (index.empty()) return;
-      DriveOptions quiet = options_;
-      quiet.limit = 0;
-      quiet.realtime = false;
-      const int64_t first = std::max<int64_t>(0, int64_t{index.back().index} + 1 - kWarmUp);
-      SegmentJob job;
-      job.segment = &before;
-      job.timeline = &timeline;
-      job.options = &quiet;
-      job.model = &*model_;
-      job.shares = shares_;
-      job.first = first;
-      run_segment(job, carry);
-    } catch (const CannotDrive& error) {
-      note(fmt::format("{}: cannot be used to prepare the next segment", error.what()));
-      model_->reset();
-      carry = {};
-    }
-  }
-
   void drive(size_t i) {
     const Segment& segment = route_.segments[i];
-    const Timeline timeline = timeline_of(segment);
-    if (model_ && driven_before_ != i - 1) warm_up(i, carry_);
-    const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
-    const auto& index = timeline.road.empty() ? timeline.qroad : timeline.road;
-    const double first = index.empty() ? 0 : static_cast<double>(index.front().timestamp_eof) * 1e-9;
+    const Timeline timeline = segment_timeline(route_, segment, {}, options_.note);
     SegmentJob job;
-    job.segment = &segment;
-    job.timeline = &timeline;
     job.options = &options_;
     job.model = model_ ? &*model_ : nullptr;
-    job.driver_model = driver_model_ ? &*driver_model_ : nullptr;
     job.shares = shares_;
+    if (model_ && (driven_before_ != i - 1 || !follows(route_, i))) warm_up(route_, i, job, carry_);
+    const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
+    const auto& index = road_index(segment, timeline, options_);
+    job.segment = &segment;
+    job.timeline = &timeline;
+    job.driver_model = driver_model_ ? &*driver_model_ : nullptr;
     job.folder = folder_of(i);
-    job.route_start = first - since;
+    job.route_start = index.empty() ? 0 : static_cast<double>(index.front().timestamp_eof) * 1e-9 - since;
+    job.first_eof = static_cast<uint64_t>(since * 1e9);
     SegmentResult unfinished = nothing_of(i, "it was not finished");
     unfinished.left_out = false;
     job.unfinished = text_of(unfinished);

@@ -52,10 +52,10 @@ class DriveTest : public testing::Test {
 
   fs::path segment(int number) const { return folder_ / "route" / fmt::format("2024-01-02--03-04-05--{}", number); }
 
-  void write_video(const fs::path& file, int frames) const {
+  void write_video(const fs::path& file, int frames, int first = 0) const {
     fs::create_directories(file.parent_path());
     VideoWriter writer(file, {.width = kWidth, .height = kHeight, .codec = Codec::hevc, .quality = 20});
-    for (int i = 0; i < frames; ++i) writer.write(picture(i).view());
+    for (int i = 0; i < frames; ++i) writer.write(picture(first + i).view());
     writer.commit();
   }
 
@@ -111,6 +111,33 @@ class DriveTest : public testing::Test {
       return e.what();
     }
     return "no error";
+  }
+
+  // Every message of a segment's log as text, without how long the networks took.
+  static std::vector<std::string> messages(const fs::path& folder) {
+    std::vector<std::string> out;
+    LogReader log(folder / "rlog.zst");
+    while (log.next()) {
+      capnp::MallocMessageBuilder message;
+      message.setRoot(log.event());
+      auto event = message.getRoot<cereal::Event>();
+      if (event.isModelV2()) event.getModelV2().setModelExecutionTime(0);
+      out.emplace_back(kj::str(event.asReader()).cStr());
+    }
+    EXPECT_FALSE(out.empty()) << folder;
+    return out;
+  }
+
+  // What is around the first letter that differs; empty where all is equal.
+  static std::string first_difference(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    if (a.size() != b.size()) return fmt::format("{} messages and {}", a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      const auto at =
+          static_cast<size_t>(std::mismatch(a[i].begin(), a[i].end(), b[i].begin(), b[i].end()).first - a[i].begin());
+      const size_t from = at < 60 ? 0 : at - 60;
+      if (a[i] != b[i]) return fmt::format("message {}: {} and {}", i, a[i].substr(from, 90), b[i].substr(from, 90));
+    }
+    return {};
   }
 
   static bool has_note(const SegmentResult& result, const std::string& part) {
@@ -198,6 +225,9 @@ TEST_F(DriveTest, WithoutALogFramesAreNumbered) {
   EXPECT_EQ(result.frames.size(), 5u);
   EXPECT_TRUE(has_note(result, "no encode index"));
   EXPECT_FALSE(result.frames[0].valid);  // there was no calibration
+  EXPECT_EQ(result.frames[4].time, 0.2);
+  write_video(segment(2) / "fcamera.hevc", 5);
+  EXPECT_EQ(drive().segments.at(1).frames[4].time, 120.2);
 }
 
 TEST_F(DriveTest, AWideCameraThatIsNoVideoIsStoodInFor) {
@@ -236,6 +266,46 @@ TEST_F(DriveTest, StateGoesFromSegmentToSegment) {
   ASSERT_EQ(part.size(), 8u);
   const ModelComparison same = compare_models(part, std::span(alone).subspan(8, 8));
   for (const FieldComparison& field : same.fields) EXPECT_EQ(field.max.value_or(0), 0) << field.name;
+}
+
+// What the models hold of the past reaches over several segments where they are short; frames are lost, too.
+TEST_F(DriveTest, StateReachesBackOverShortSegments) {
+  constexpr uint32_t kSegments = 20, kFrames = 16;
+  for (uint32_t n = 0; n < kSegments; ++n) {
+    std::vector<uint32_t> ids = frames(18 * n, kFrames);
+    for (size_t i = 6 + n % 8; i < ids.size(); ++i) ids[i] += n % 3;
+    write_video(segment(static_cast<int>(n)) / "fcamera.hevc", kFrames, static_cast<int>(7 * n));
+    write_log(static_cast<int>(n), ids);
+  }
+  options_.overlay = false;
+  for (const int64_t limit : {0, 13}) {
+    options_.limit = limit;
+    options_.ranks = 1, options_.rank = 0;
+    options_.out = folder_ / fmt::format("alone{}", limit);
+    drive();
+    const fs::path alone = options_.out;
+    options_.ranks = kSegments;
+    for (options_.rank = 18; options_.rank < 20; ++options_.rank) {
+      options_.out = folder_ / fmt::format("part{}_{}", limit, options_.rank);
+      ASSERT_EQ(drive().segments.size(), 1u);
+      const std::string name = out(options_.rank).filename().string();
+      EXPECT_EQ(first_difference(messages(options_.out / name), messages(alone / name)), "") << "segment " << name;
+    }
+  }
+}
+
+// A run that has driven what is before a gap knows no more than one that begins behind it.
+TEST_F(DriveTest, AGapBetweenSegmentsEndsTheState) {
+  for (const int n : {0, 1, 3}) {
+    write_video(segment(n) / "fcamera.hevc", 8, 5 * n);
+    write_log(n, frames(static_cast<uint32_t>(8 * n), 8));
+  }
+  drive();
+  const fs::path alone = options_.out / out(3).filename();
+  options_.out = folder_ / "behind";
+  options_.ranks = 3, options_.rank = 2;
+  drive();
+  EXPECT_EQ(first_difference(messages(out(3)), messages(alone)), "");
 }
 
 TEST_F(DriveTest, ResumeKeepsWhatIsDoneAndRefusesAnotherRun) {

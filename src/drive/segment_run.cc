@@ -54,6 +54,10 @@ DeviceCameras cameras_of(const SegmentJob& job, const fs::path& video) {
   return *device;
 }
 
+bool from_qcamera(const Segment& segment, const DriveOptions& options) {
+  return options.qcamera || segment.road_video.empty();
+}
+
 // The wide camera's frames beside the road camera's.
 class WideFrames {
  public:
@@ -105,7 +109,8 @@ class Run {
       }
       const PreparedFrame* beside = wide ? wide->at(frame->mark) : nullptr;
       output.put(step(std::move(*frame), beside));
-      if (job_.progress) job_.progress(++done_);
+      ++done_;
+      if (job_.progress) job_.progress(done_);
       if (job_.options->limit > 0 && done_ >= job_.options->limit) {
         result_.complete = true;
         break;
@@ -121,13 +126,10 @@ class Run {
   }
 
  private:
-  const std::vector<IndexedFrame>& road_index() const {
-    const Timeline& log = *job_.timeline;
-    return from_qcamera_ && !log.qroad.empty() ? log.qroad : log.road;
-  }
+  const std::vector<IndexedFrame>& index() const { return road_index(*job_.segment, *job_.timeline, *job_.options); }
 
   int64_t frames_expected() const {
-    const int64_t all = road_index().empty() ? kSegmentFrames : std::ssize(road_index());
+    const int64_t all = index().empty() ? kSegmentFrames : std::ssize(index());
     return job_.options->limit > 0 ? std::min(all, job_.options->limit) : all;
   }
 
@@ -140,7 +142,7 @@ class Run {
 
   void choose_road() {
     const Segment& segment = *job_.segment;
-    from_qcamera_ = job_.options->qcamera || segment.road_video.empty();
+    from_qcamera_ = from_qcamera(segment, *job_.options);
     road_file_ = from_qcamera_ ? segment.qcamera : segment.road_video;
     if (road_file_.empty()) fail("{}: no video of the road camera", segment.folder.string());
     if (from_qcamera_ && !job_.options->qcamera) say("no fcamera.hevc: driven from qcamera.ts");
@@ -161,8 +163,7 @@ class Run {
     // Without a wide camera openpilot feeds the road camera to both inputs; and a wide one may begin later.
     options.road = options.wide = job_.model != nullptr;
     options.picture = (job_.options->overlay && !job_.folder.empty()) || dumping();
-    road_.emplace(road_file_, cameras_.road, road_index(), *job_.timeline, options,
-                  static_cast<uint64_t>(job_.route_start * 1e9));
+    road_.emplace(road_file_, cameras_.road, index(), *job_.timeline, options, job_.first_eof);
     road_camera_ = cameras_.road.scaled(road_->width(), road_->height());
   }
 
@@ -174,7 +175,7 @@ class Run {
     options.picture = dumping();
     try {
       wide_.emplace(job_.segment->wide_video, cameras_.wide, job_.timeline->wide, *job_.timeline, options,
-                    static_cast<uint64_t>(job_.route_start * 1e9));
+                    job_.first_eof);
     } catch (const Error& error) {
       say("{}; the road camera stands in for the wide one", error.what());
     }
@@ -187,7 +188,7 @@ class Run {
     options.driver = true;
     try {
       driver_.emplace(job_.segment->driver_video, cameras_.driver, job_.timeline->driver, *job_.timeline, options,
-                      static_cast<uint64_t>(job_.route_start * 1e9));
+                      job_.first_eof);
       next_driver_ = driver_->next();
     } catch (const Error& error) {
       say("{}; the driver is not monitored", error.what());
@@ -207,21 +208,11 @@ class Run {
     }
   }
 
-  // How many frames were lost before this one; the first of all counts as none.
-  int64_t lost_before(const IndexedFrame& mark) {
-    const bool known = carry_.last_frame_id && mark.frame_id > *carry_.last_frame_id;
-    const int64_t lost = known ? int64_t{mark.frame_id} - *carry_.last_frame_id - 1 : 0;
-    carry_.last_frame_id = mark.frame_id;
-    carry_.dropped += kDropFilter * (static_cast<double>(std::min<int64_t>(lost, 10)) - carry_.dropped);
-    if (carry_.frames++ < 10) carry_.dropped = 0;
-    result_.dropped += lost;
-    return lost;
-  }
-
   OutputFrame step(PreparedFrame frame, const PreparedFrame* wide) {
     OutputFrame out;
     const IndexedFrame mark = frame.mark;
-    const int64_t lost = lost_before(mark);
+    const int64_t lost = carry_.lost_before(mark.frame_id);
+    result_.dropped += lost;
     out.frame_id_extra = wide ? wide->mark.frame_id : mark.frame_id;
     out.valid = frame.calibrated && lost == 0;
     out.frame_drop_percent = 100 * carry_.dropped / (1 + carry_.dropped);
@@ -330,7 +321,7 @@ class Run {
     if (log.unreadable > 0) say("{} events of the log could not be read", log.unreadable);
     if (log.bad_calibrations > 0) say("{} calibrations of the log are not three finite numbers", log.bad_calibrations);
     if (log.calibration.empty() && !carry_.calibration) say("no calibration in the log: zero angles were used");
-    if (road_index().empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
+    if (index().empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
     result_.stages.infer_ms = done_ ? static_cast<double>(infer_ns_) * 1e-6 / static_cast<double>(done_) : 0;
     result_.seconds = static_cast<double>(now_ns() - start) * 1e-9;
   }
@@ -367,6 +358,18 @@ class Run {
 };
 
 }  // namespace
+
+const std::vector<IndexedFrame>& road_index(const Segment& segment, const Timeline& log, const DriveOptions& options) {
+  return from_qcamera(segment, options) && !log.qroad.empty() ? log.qroad : log.road;
+}
+
+int64_t Carry::lost_before(uint32_t frame_id) {
+  const int64_t lost = last_frame_id && frame_id > *last_frame_id ? int64_t{frame_id} - *last_frame_id - 1 : 0;
+  last_frame_id = frame_id;
+  dropped += kDropFilter * (static_cast<double>(std::min<int64_t>(lost, 10)) - dropped);
+  if (frames++ < 10) dropped = 0;
+  return lost;
+}
 
 Shares share_threads(int threads, bool wide, bool overlay) {
   Shares shares;

@@ -19,6 +19,9 @@ struct Carry {
   double dropped = 0;  // frames lost lately, filtered over 10 s as openpilot does
   int64_t frames = 0;  // so far
   ModelPublisher publisher = {};
+
+  // How many frames were lost before this one, the next of the road camera; the first of all counts as none.
+  int64_t lost_before(uint32_t frame_id);
 };
 
 struct SegmentJob {
@@ -32,6 +35,7 @@ struct SegmentJob {
   std::string unfinished = {};   // the folder's segment.json until the segment is done
   int64_t first = 0;             // index of the first frame
   double route_start = 0;        // s of the device's clock at which the route began
+  uint64_t first_eof = 0;        // ns, where the log has no index that says when the first frame was
   std::function<void(int64_t done)> progress = {};
 };
 
@@ -40,6 +44,9 @@ class CannotDrive : public Error {
  public:
   using Error::Error;
 };
+
+// The encode index of the road camera's video that is driven, fcamera.hevc or qcamera.ts; empty where the log has none.
+const std::vector<IndexedFrame>& road_index(const Segment& segment, const Timeline& log, const DriveOptions& options);
 
 // Throws CannotDrive, or fails (user) where the output cannot be written. The result's `complete` is false where it was
 // stopped.

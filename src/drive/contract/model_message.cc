@@ -14,7 +14,6 @@ namespace {
 constexpr double kGreen = 0.01165, kYellow = 0.06157;
 constexpr std::array<float, 5> kBrake5{0.05F, 0.05F, 0.15F, 0.15F, 0.15F};
 constexpr std::array<float, 2> kBrake3{0.7F, 0.7F};
-constexpr uint32_t kFramesALook = 40;  // 2 s
 
 const std::array<float, kPoints>& plan_times() {
   static const auto times = [] {

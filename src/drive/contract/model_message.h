@@ -34,6 +34,9 @@ class ModelPublisher {
   void fill_model(cereal::Event::Builder event, const ModelOutputs& outputs, const Action& action,
                   const FrameMark& mark, const MessageExtras& extras);
   void reset() { *this = {}; }
+  // The confidence is of the last five looks, one at each 40th frame id.
+  static constexpr int64_t kLooks = 5;
+  static constexpr uint32_t kFramesALook = 40;
 
  private:
   cereal::ModelDataV2::ConfidenceClass confidence(const MetaOutputs& meta, uint32_t frame_id);
