@@ -116,7 +116,7 @@ Json summary_json(const RunReport& report) {
       {"machine", report.machine},
       {"networks", networks},
       {"contract", result.contract},
-      {"precision", report.precision},
+      {"precision", report.precision ? Json(*report.precision) : Json()},
       {"device", report.device},
       {"processes", report.processes},
       {"threads", {{"decode", result.shares.decode}, {"infer", result.shares.infer}, {"encode", result.shares.encode}}},

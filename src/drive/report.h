@@ -23,8 +23,9 @@ struct ReferenceReport {
 
 struct RunReport {
   std::string route, out;
-  std::string device, precision, machine, version;
-  DriveResult result;  // all processes' segments, by number
+  std::string device, machine, version;
+  std::optional<std::string> precision = {};  // of the models, where there are any
+  DriveResult result;                         // all processes' segments, by number
   int processes = 1;
   bool realtime = false;
   std::vector<std::string> notes;  // of the route

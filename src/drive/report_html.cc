@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/statistics.h"
+#include "drive/draw/markup.h"
 #include "drive/draw/page.h"
 #include "drive/report.h"
 #include "drive/report_parts.h"
@@ -129,8 +130,8 @@ void add_fit(Page& page, const RunReport& report, const Columns& columns) {
       if (f.count == 0) continue;
       rows.push_back({fmt::format("{:.0f}", f.horizon), who, fmt::format("{}", f.count),
                       fmt::format("{:.2f}", *f.distance_mean), fmt::format("{:.2f}", *f.distance_median),
-                      fmt::format("{:.2f}", *f.distance_p90), fmt::format("{:.2f}", *f.along_mean),
-                      fmt::format("{:.2f}", *f.across_mean), fmt::format("{:.2f}", *f.heading_abs_mean_deg)});
+                      fmt::format("{:.2f}", *f.distance_p90), drive::number(*f.along_mean, 0.01),
+                      drive::number(*f.across_mean, 0.01), fmt::format("{:.2f}", *f.heading_abs_mean_deg)});
     }
     return rows;
   };
@@ -195,11 +196,10 @@ void add_perception(Page& page, const Columns& columns) {
   }
   add_plot(page, lanes, "");
   add_plot(page,
-           {.title = "Lead",
+           {.title = "Distance of the lead, where its probability is above 0.5",
             .y_label = "m",
             .series = {columns.series(
-                "distance where its probability is above 0.5",
-                [](const FrameResult& f) { return f.lead_prob > 0.5F ? static_cast<double>(f.lead_x) : kNone; })},
+                "", [](const FrameResult& f) { return f.lead_prob > 0.5F ? static_cast<double>(f.lead_x) : kNone; })},
             .y_low = 0},
            "");
 }
@@ -228,7 +228,7 @@ void add_facts(Page& page, const RunReport& report) {
     rows.push_back({network.role, network.file + (network.checkpoint.empty() ? "" : " (" + network.checkpoint + ")")});
   }
   if (!report.result.contract.empty()) rows.push_back({"contract", report.result.contract});
-  rows.push_back({"precision", report.precision});
+  if (report.precision) rows.push_back({"precision", *report.precision});
   rows.push_back({"machine", report.machine});
   rows.push_back({"route", report.route});
   page.table({"what", "which"}, rows);

@@ -63,7 +63,7 @@ std::vector<std::string> row_of(const FieldComparison& field) {
           number(field.mean_abs),
           number(field.p99),
           number(field.max),
-          fmt::format("{:.4g} + {:.3g} x", field.tolerance.absolute, field.tolerance.relative),
+          to_text(field.tolerance),
           frames,
           field.ok ? "within" : "BEYOND"};
 }

@@ -61,7 +61,7 @@ std::string describe(const Plot& plot) {
     for (size_t i = 0; i < length(s); ++i) {
       if (!gap(s, i)) values.push_back(s.y[i]);
     }
-    text += fmt::format("; {}: ", s.name);
+    text += s.name.empty() ? "; " : fmt::format("; {}: ", s.name);
     if (values.empty()) {
       text += "no values";
       continue;

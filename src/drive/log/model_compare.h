@@ -70,6 +70,8 @@ void compare_drivers(std::span<const DriverRecord> ours, std::span<const DriverR
                      const Tolerances& tolerances, ModelComparison& out);
 
 nlohmann::ordered_json to_json(const ModelComparison& comparison);
+// "0.05 + 2 %": the second of the larger of the two sizes.
+std::string to_text(const Tolerance& tolerance);
 // For people: a line a field, those beyond their tolerance first; fields that neither side has are left out.
 std::string to_text(const ModelComparison& comparison);
 

@@ -128,6 +128,10 @@ nlohmann::ordered_json to_json(const ModelComparison& comparison) {
           {"fields", fields}};
 }
 
+std::string to_text(const Tolerance& tolerance) {
+  return fmt::format("{:g} + {:g} %", tolerance.absolute, tolerance.relative * 100);
+}
+
 std::string to_text(const ModelComparison& comparison) {
   std::vector<const FieldComparison*> fields;
   for (const FieldComparison& field : comparison.fields) {
@@ -143,9 +147,8 @@ std::string to_text(const ModelComparison& comparison) {
   out += fmt::format(kRow, "", "field", "unit", "values", "mean", "rms", "p99", "max", "tolerance", "worst frames");
   for (const FieldComparison* field : fields) {
     const char* label = !field->ok ? "DIFF" : field->absent_in_reference ? "-" : "ok";
-    const std::string limit = fmt::format("{:g} + {:g} %", field->tolerance.absolute, field->tolerance.relative * 100);
     out += fmt::format(kRow, label, field->name, field->unit, field->values, shown(field->mean_abs), shown(field->rms),
-                       shown(field->p99), shown(field->max), limit, notes(*field));
+                       shown(field->p99), shown(field->max), to_text(field->tolerance), notes(*field));
   }
   return out;
 }

@@ -262,6 +262,7 @@ TEST(ModelCompare, JsonAndText) {
   EXPECT_NE(text.find("6; 1 frames of other lengths"), std::string::npos) << text;
   EXPECT_NE(text.find("not in ours"), std::string::npos);
   EXPECT_NE(to_text(compare_models({}, {})).find("0 frames"), std::string::npos);
+  EXPECT_EQ(to_text(Tolerance{0.05, 0.02}), "0.05 + 2 %");
 }
 
 void write_models(const std::filesystem::path& file, uint32_t from, uint32_t to) {
