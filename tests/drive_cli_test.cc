@@ -53,19 +53,45 @@ TEST_F(DriveCli, SummaryAsJson) {
   }
 }
 
+constexpr const char* kThree =
+    "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 3";
+
+bool no_mpirun() { return std::system("mpirun --version >/dev/null 2>&1") != 0; }
+
 TEST_F(DriveCli, SeveralProcessesGiveTheSame) {
-  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   ASSERT_EQ(drive(route(), out("one")).code, 0);
   // Three for two segments: one has nothing to do.
-  const ProgramResult several =
-      run_program(words(route(), out("several")) + "--no-overlay --json",
-                  "OMPI_MCA_rmaps_base_oversubscribe=1 mpirun --allow-run-as-root --oversubscribe -np 3");
+  const ProgramResult several = run_program(words(route(), out("several")) + "--no-overlay --json", kThree);
   ASSERT_EQ(several.code, 0) << several.err;
   const json summary = json::parse(several.out);
   EXPECT_EQ(summary["processes"], 3);
   EXPECT_EQ(summary["frames"], 2 * kSegmentFrames);
   for (const int segment : {0, 1})
     EXPECT_EQ(models_of(out("several") / name(segment)), models_of(out("one") / name(segment)));
+}
+
+// One process tells what is wrong, whether all met it or one, and none waits for another.
+TEST_F(DriveCli, SeveralProcessesFailWithOneLine) {
+  if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  fs::create_directories(out("recorded") / name(1));
+  write_text(out("recorded") / name(1) / "fcamera.hevc", "a recording of the segment that the second process drives");
+  fs::create_directories(out("blocked") / "summary.html" / "in the way");
+  const std::pair<std::string, std::string> cases[] = {
+      {words(route(), out()) + "--limit few", "--limit: expected a whole number"},
+      {words(route(), out()) + "--limit -1", "--limit: expected at least 0"},
+      {words("/nowhere", out()), "/nowhere"},
+      {words(route(), out("recorded")) + "--no-overlay", "holds a recording"},
+      {words(route(), out("blocked")) + "--no-overlay", "summary.html"}};
+  for (const auto& [arguments, word] : cases) {
+    const ProgramResult result = run_program(arguments, kThree);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_NE(result.err.find(word), std::string::npos) << result.err;
+    const std::string mine = "sparkpilot drive: ";
+    const size_t first = result.err.find(mine);
+    ASSERT_NE(first, std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find(mine, first + 1), std::string::npos) << result.err;
+  }
 }
 
 // Frames of an overlay that can be decoded.
@@ -76,6 +102,14 @@ int64_t decoded(const fs::path& video) {
   EXPECT_EQ(reader.undecodable(), 0);
   EXPECT_EQ(reader.damage(), "");
   return frames;
+}
+
+TEST_F(DriveCli, WithoutAModelThereIsNoPrecision) {
+  const ProgramResult result =
+      run_program("drive " + in_quotes(route()) + " --quiet --from-log --json --out " + in_quotes(out()));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_TRUE(json::parse(result.out)["precision"].is_null());
+  EXPECT_EQ(read_text(out() / "summary.html").find("precision"), std::string::npos);
 }
 
 TEST_F(DriveCli, GoesOnWhereItWasStopped) {

@@ -108,12 +108,33 @@ TEST_F(RouteCli, DumpAsCsv) {
   EXPECT_EQ(run_program("route dump carState --quiet --csv " + quoted()).err, "");
 }
 
+TEST_F(RouteCli, DumpSaysWhatIsThereInsteadOfTheKind) {
+  const ProgramResult none = run_program("route dump modelV2 " + quoted("/" + fmt_name("0")));
+  EXPECT_EQ(none.code, 0);
+  EXPECT_EQ(none.out, "");
+  EXPECT_EQ(none.err, "no event is of the kind modelV2; there are carState\n");
+  EXPECT_EQ(run_program("route dump modelV2 --quiet " + quoted("/" + fmt_name("0"))).err, "");
+}
+
+TEST_F(RouteCli, WhatIsRoundedToZeroHasNoSign) {
+  capnp::MallocMessageBuilder message;
+  auto rpy = message.initRoot<cereal::Event>().initLiveCalibration().initRpyCalib(3);
+  rpy.set(1, -1e-6F);
+  rpy.set(2, -0.01F);
+  fs::create_directories(folder / "calibrated");
+  drive::LogWriter log(folder / "calibrated" / "rlog.zst");
+  log.write(message);
+  log.commit();
+  const ProgramResult info = run_program("route info '" + folder.file("calibrated") + "'");
+  EXPECT_NE(info.out.find("roll 0.00, pitch 0.00, yaw -0.57 degrees"), std::string::npos) << info.out;
+}
+
 TEST_F(RouteCli, DumpRefusesWhatItCannotPrint) {
   expect_usage_error("route dump carStat " + quoted(), "(did you mean carState?)");
   expect_usage_error("route dump nothing " + quoted(), "there are initData, ");
   expect_usage_error("route dump procLog " + quoted(), "procLog: the contents of this kind of event have no schema");
   expect_usage_error("route dump carState --fields vEgo,speed " + quoted(), "carState has no field \"speed\"");
-  expect_usage_error("route dump carState --fields vEgo, " + quoted(), "an empty name of a field");
+  expect_usage_error("route dump carState --fields vEgo, " + quoted(), "carState: expected the name of a field");
   expect_usage_error("route dump carState --csv --json " + quoted(), "exclude each other");
   expect_usage_error("route dump carState --limit -1 " + quoted(), "--limit");
   expect_usage_error("route dump carState", "route");

@@ -22,17 +22,28 @@ TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
   expect_usage_error("zoo", "sparkpilot zoo: A subcommand is required");
   expect_usage_error("fly", "no command is named \"fly\"");
   expect_usage_error("version --loud", "--loud");
-  expect_usage_error("bench", "sparkpilot bench: a model is expected");
-  expect_usage_error("model check", "sparkpilot model check: a model is expected");
-  expect_usage_error("model convert x.onnx", "sparkpilot model convert: --out");
-  expect_usage_error("run " + policy() + " --runs many", "--runs");
+  expect_usage_error("bench", "sparkpilot bench: FILE is missing: ONNX models");
+  expect_usage_error("model check", "sparkpilot model check: FILE is missing: ONNX model");
+  expect_usage_error("model convert x.onnx", "sparkpilot model convert: --out FILE is missing: the file to write");
+  expect_usage_error("drive", "sparkpilot drive: ROUTE is missing: folder");
+  expect_usage_error("run " + policy() + " --runs many", "--runs: expected a whole number, got \"many\"");
+  expect_usage_error("run " + policy() + " --runs 2x", "--runs: expected a whole number, got \"2x\"");
+  expect_usage_error("run " + policy() + " --seed -1", "--seed: expected a whole number of 0 or more, got \"-1\"");
+  expect_usage_error("route synth --out x --routes 99999999999",
+                     "--routes: expected a whole number that is not as large");
+  expect_usage_error("drive x --focal-length far", "--focal-length: expected a number, got \"far\"");
   expect_usage_error("run " + policy() + " --runs 0", "--runs");
   expect_usage_error("run " + policy() + " --threads -1", "--threads");
   expect_usage_error("run " + policy() + " --threads few", "--threads");
   expect_usage_error("run " + policy() + " --passes no-such", "such");
   expect_usage_error("run " + policy() + " --passes fast", "fast");
   expect_usage_error("run " + policy() + " --device cuda", "cuda");
-  expect_usage_error("run " + policy() + " --precision fp3", "fp3");
+  expect_usage_error("run " + policy() + " --precision fp3", "or bf16, got \"fp3\" (did you mean fp32?)");
+  expect_usage_error("drive x --sampling neerest",
+                     "--sampling: expected bilinear or nearest, got \"neerest\" (did you mean nearest?)");
+  expect_usage_error("route synth --out x --light nihgt",
+                     "overcast, dusk or night, got \"nihgt\" (did you mean night?)");
+  expect_usage_error("route synth --out x --no-video --qcamera-only", "--no-video and --qcamera-only");
   expect_usage_error("run " + policy() + " --output nothing", "nothing");
   expect_usage_error("run " + policy() + " --dim batch=4", "batch");
   expect_usage_error("run " + policy() + " --dim batch", "NAME=VALUE");

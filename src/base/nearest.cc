@@ -1,4 +1,4 @@
-#include "cli/nearest.h"
+#include "base/nearest.h"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 #include <cctype>
 #include <numeric>
 
-namespace sparkpilot::cli {
+namespace sparkpilot {
 namespace {
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
@@ -43,4 +43,4 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest);
 }
 
-}  // namespace sparkpilot::cli
+}  // namespace sparkpilot

@@ -62,7 +62,6 @@ void check_files(const Flags& flags, const BenchOptions& options) {
 
 int bench(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
-  if (flags.files.empty()) fail("a model is expected");
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--warmup", flags.warmup, 0);
   expect_at_least("--batch", flags.batch, 1);
@@ -122,13 +121,12 @@ void add_bench(Program& program, CLI::App& app) {
                                   "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"
                                   "  sparkpilot bench model.onnx --profile --top 10",
                                   [&program, flags] { return bench(program, *flags); });
-  add_list(*command, "files", flags->files, "FILE", "ONNX models");
-  command->add_option("--runs", flags->runs, "timed runs")->type_name("N");
-  command->add_option("--warmup", flags->warmup, "runs before them")->type_name("N");
-  command->add_option("--batch", flags->batch, "size of open first dimensions, so frames a run")->type_name("N");
+  add_list(*command, "files", flags->files, "FILE", "ONNX models")->required();
+  add_number(*command, "--runs", flags->runs, "timed runs");
+  add_number(*command, "--warmup", flags->warmup, "runs before them");
+  add_number(*command, "--batch", flags->batch, "size of open first dimensions, so frames a run");
   command->add_flag("--profile", flags->profile, "time each node, in runs of their own");
-  command->add_option("--top", flags->top, "print the N slowest nodes only; 0: all, in their order")
-      ->type_name("N")
+  add_number(*command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order")
       ->needs("--profile");
   add_run_flags(program, *command, flags->run);
   add_report_flags(program, *command);

@@ -132,8 +132,14 @@ void report_text(const drive::RunReport& report) {
     print(fmt::format("model: {} ms a frame at the median, {} ms at 99 %; {}\n", human_ms(s.p50), human_ms(s.p99),
                       report.result.contract));
   }
-  print(fmt::format("stages, ms a frame: decode {:.2f} road, {:.2f} wide; networks {:.2f}; write and draw {:.2f}\n",
-                    t.stages.decode_road_ms, t.stages.decode_wide_ms, t.stages.infer_ms, t.stages.write_ms));
+  std::string stages;
+  for (const auto& [stage, value] : {std::pair("decode road", t.stages.decode_road_ms),
+                                     {"decode wide", t.stages.decode_wide_ms},
+                                     {"networks", t.stages.infer_ms},
+                                     {"write and draw", t.stages.write_ms}}) {
+    if (value > 0) stages += fmt::format("{}{} {:.2f}", stages.empty() ? "" : ", ", stage, value);
+  }
+  if (!stages.empty()) print(fmt::format("stages, ms a frame: {}\n", stages));
   for (const std::string& text : report.notes) print("note: " + text + "\n");
   for (const auto& s : report.result.segments) {
     for (const std::string& text : s.notes) print(fmt::format("note: {}: {}\n", s.name, text));
@@ -223,73 +229,92 @@ drive::ReferenceReport beside_reference(Reference reference, const DriveOptions&
   return out;
 }
 
-int run(const Program& program, const Flags& flags) {
-  if (flags.run.passes == "list") return list_passes(program);
-  if (flags.route.empty()) fail("a route is expected: a folder, or a name such as dongle|2023-07-27--13-01-19");
-  check(flags);
-  Comm comm;
-  const StopOnInterrupt stop;
-  const drive::Route route = drive::find_route(flags.route, {.data = flags.data});
-  DriveOptions options = drive_options(program, flags, comm);
-  options.stop = &stop.requested();
-  if (!program.quiet) options.note = [](const std::string& text) { note(text); };
-  if (!options.models.note.empty() && options.note) options.note(options.models.note);
+// What one process does of a run, and what the first says of all.
+class DriveRun {
+ public:
+  DriveRun(const Program& program, const Flags& flags, Comm& comm) : program_(program), flags_(flags), comm_(comm) {}
 
-  std::optional<Reference> reference = read_reference(flags, route, options);
-  if (!flags.driver_monitoring.empty() && options.note &&
-      std::none_of(route.segments.begin(), route.segments.end(),
-                   [](const drive::Segment& s) { return !s.driver_video.empty(); })) {
-    options.note("no dcamera.hevc in the route: the driver monitoring network does not run");
-  }
-
-  drive::RunReport report;
-  std::optional<Error> trouble;
-  {
-    Progress progress(!program.quiet && comm.rank() == 0, route.name);
-    options.progress = [&](const drive::DriveProgress& p) {
+  void drive(const std::atomic<bool>& stop) {
+    check(flags_);
+    route_ = drive::find_route(flags_.route, {.data = flags_.data});
+    options_ = drive_options(program_, flags_, comm_);
+    options_.stop = &stop;
+    const auto tell = [](const std::string& text) { note(text); };
+    // What every process finds the first says; of its own segments each.
+    if (!program_.quiet && comm_.rank() == 0) options_.note = tell;
+    if (!options_.models.note.empty()) say(options_.models.note);
+    reference_ = read_reference(flags_, route_, options_);
+    if (!flags_.driver_monitoring.empty() &&
+        std::none_of(route_.segments.begin(), route_.segments.end(),
+                     [](const drive::Segment& s) { return !s.driver_video.empty(); })) {
+      say("no dcamera.hevc in the route: the driver monitoring network does not run");
+    }
+    if (!program_.quiet) options_.note = tell;
+    Progress progress(!program_.quiet && comm_.rank() == 0, route_.name);
+    options_.progress = [&](const drive::DriveProgress& p) {
       progress.what(fmt::format("{} {} of {}, {:.0f} a second, {} left", p.segment, p.frame, p.frames,
                                 p.frames_per_second, time_text(p.seconds_left)));
       progress.at(static_cast<double>(p.frame) / static_cast<double>(std::max<int64_t>(p.frames, 1)));
     };
-    try {
-      report.result = drive::drive_route(route, options);
-    } catch (const Error& error) {
-      if (comm.size() == 1) throw;
-      trouble = error;  // the others wait for this process
-    }
+    report_.result = drive::drive_route(route_, options_);
   }
-  const bool failed = comm.max(trouble ? 1 : 0) != 0;
-  if (trouble) throw Error(*trouble);
-  if (failed) fail("another process of this run failed");
-  const bool stopped = comm.max(report.result.stopped ? 1 : 0) != 0;
-  comm.barrier();
-  if (comm.rank() == 0) {
-    report.result.segments = drive::collect_segments(route, options.out, report.result.run);
-    report.result.stopped = stopped;
-    report.route = route.name;
-    report.out = flags.out;
-    report.device = "cpu";
-    report.precision = options.models.vision.empty() && options.models.supercombo.empty()
-                           ? "none"
-                           : std::string(name(options.session.passes.precision));
+
+  bool stopped() const { return report_.result.stopped; }
+
+  // Of all processes' segments; returns whether the reference is matched.
+  bool report(bool stopped) {
+    const bool model = !options_.models.vision.empty() || !options_.models.supercombo.empty();
+    report_.result.segments = drive::collect_segments(route_, options_.out, report_.result.run);
+    report_.result.stopped = stopped;
+    report_.route = route_.name;
+    report_.out = flags_.out;
+    report_.device = "cpu";
+    if (model) report_.precision = std::string(name(options_.session.passes.precision));
     const CpuFeatures& cpu = cpu_features();
-    report.machine = fmt::format("{}, {} processors", cpu.model.empty() ? "unknown processor" : cpu.model, cpu.logical);
-    report.version = SPARKPILOT_VERSION;
-    report.processes = comm.size();
-    report.realtime = flags.realtime;
-    report.notes = route.notes;
-    if (std::any_of(report.result.networks.begin(), report.result.networks.end(), stand_in)) {
-      report.notes.insert(report.notes.begin(),
-                          "a stand-in model with random weights: what it says of the road means nothing");
+    report_.machine =
+        fmt::format("{}, {} processors", cpu.model.empty() ? "unknown processor" : cpu.model, cpu.logical);
+    report_.version = SPARKPILOT_VERSION;
+    report_.processes = comm_.size();
+    report_.realtime = flags_.realtime;
+    report_.notes = route_.notes;
+    if (std::any_of(report_.result.networks.begin(), report_.result.networks.end(), stand_in)) {
+      report_.notes.insert(report_.notes.begin(),
+                           "a stand-in model with random weights: what it says of the road means nothing");
     }
-    if (reference && !stopped) {
-      report.reference = beside_reference(std::move(*reference), options, report.result.segments);
+    if (reference_ && !stopped) {
+      report_.reference = beside_reference(std::move(*reference_), options_, report_.result.segments);
     }
-    drive::write_report(report);
-    if (program.json) print_json(drive::summary_json(report));
-    else report_text(report);
+    drive::write_report(report_);
+    if (program_.json) print_json(drive::summary_json(report_));
+    else report_text(report_);
+    return !report_.reference || report_.reference->comparison.ok();
   }
-  const bool same = !report.reference || report.reference->comparison.ok();
+
+ private:
+  void say(const std::string& text) const {
+    if (options_.note) options_.note(text);
+  }
+
+  const Program& program_;
+  const Flags& flags_;
+  Comm& comm_;
+  drive::Route route_;
+  DriveOptions options_;
+  std::optional<Reference> reference_;
+  drive::RunReport report_;
+};
+
+int run(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  Comm comm;
+  const StopOnInterrupt stop(comm.rank() == 0);
+  DriveRun run(program, flags, comm);
+  comm.together([&] { run.drive(stop.requested()); });
+  const bool stopped = comm.max(run.stopped() ? 1 : 0) != 0;
+  bool same = true;
+  comm.together([&] {
+    if (comm.rank() == 0) same = run.report(stopped);
+  });
   return stopped ? kInterrupted : comm.max(same ? 0 : 1) == 0 ? kDone : kCheckFailed;
 }
 
@@ -308,6 +333,7 @@ void add_drive(Program& program, CLI::App& app) {
                   "Ctrl-C finishes the files that are open; --resume goes on at the first unfinished segment.",
                   [&program, flags] { return run(program, *flags); });
   command->add_option("route", flags->route, "folder, segment, or name (dongle|log, dongle/log/2:6)")
+      ->required()
       ->type_name("ROUTE");
   command->add_option("--models", flags->models, "folder with openpilot's models")->type_name("DIR");
   command->add_option("--vision", flags->vision, "vision network, with --policy")->type_name("FILE");
@@ -323,23 +349,21 @@ void add_drive(Program& program, CLI::App& app) {
   command->add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");
   command->add_flag("--realtime", flags->realtime, "frames at 20 a second, late ones are counted");
   command->add_flag("--no-overlay", flags->no_overlay, "no overlay.mp4 and no pictures");
-  command->add_option("--overlay-width", flags->overlay_width, "pixels across the overlay")->type_name("N");
+  add_number(*command, "--overlay-width", flags->overlay_width, "pixels across the overlay");
   command->add_flag("--no-wide", flags->no_wide, "the road camera stands in for the wide one");
   command->add_flag("--qcamera", flags->qcamera, "drive qcamera.ts, also where fcamera.hevc is there");
-  command->add_option("--sampling", flags->sampling, "of the frames, instead of the era's own")
-      ->check(CLI::IsMember({"bilinear", "nearest"}))
-      ->type_name("HOW");
-  command
-      ->add_option("--focal-length", flags->focal_length, "of the road camera, in pixels, where the log does not tell")
-      ->type_name("PX");
-  command->add_option("--limit", flags->limit, "only the first N frames of each segment")->type_name("N");
+  add_choice(*command, "--sampling", flags->sampling, {"bilinear", "nearest"},
+             "of the frames, instead of the era's own: bilinear or nearest", "HOW");
+  add_number(*command, "--focal-length", flags->focal_length,
+             "of the road camera, in pixels, where the log does not tell", "PX");
+  add_number(*command, "--limit", flags->limit, "only the first N frames of each segment");
   command
       ->add_option("--reference", flags->reference,
                    "compare with another run's folder or log, or with what was `recorded`; exit 4 where they differ")
       ->type_name("PATH");
   command->add_option("--tolerances", flags->tolerances, "what a difference may be, by field (docs/model_compare.md)")
       ->type_name("FILE.json");
-  command->add_option("--tolerance-scale", flags->tolerance_scale, "all tolerances times X")->type_name("X");
+  add_number(*command, "--tolerance-scale", flags->tolerance_scale, "all tolerances times X", "X");
   command->add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
   command->add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy")->type_name("DIR");
   add_engine_flags(program, *command, flags->run);

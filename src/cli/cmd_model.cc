@@ -155,7 +155,6 @@ int info(const Program& program, const Flags& flags) {
 
 int check(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
-  if (flags.file.empty()) fail("a model is expected");
   ModelCheckOptions options;
   options.session = session_options(program, flags.run);
   options.session.threads = thread_flag(flags.run).value_or(0);
@@ -233,9 +232,8 @@ void add_model(Program& program, CLI::App& app) {
                           "  sparkpilot model check driving_vision.onnx\n"
                           "  sparkpilot model check big.onnx --quick",
                           check);
-  checker->get_option("file")->required(false);  // --passes list needs none
   checker->add_flag("--quick", flags->quick, "run it, without the slow comparison");
-  checker->add_option("--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types");
+  add_number(*checker, "--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types", "X");
   add_run_flags(program, *checker, flags->run);
 
   CLI::App* converter =
@@ -245,8 +243,7 @@ void add_model(Program& program, CLI::App& app) {
           "--simplify",
           convert);
   converter->add_option("--out", flags->out, "the file to write")->required()->type_name("FILE");
-  converter->add_option("--opset", flags->opset, "version of the operator set; 0: the model's own where it can be")
-      ->type_name("N");
+  add_number(*converter, "--opset", flags->opset, "version of the operator set; 0: the model's own where it can be");
   converter->add_flag("--external-data", flags->external_data, "weights to FILE.data beside it");
   converter->add_flag("--simplify", flags->simplify, "fold constants, share equal nodes, drop dead ones");
   add_graph_flags(*converter, flags->run);

@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/parallel.h"
 #include "bench/op_bench.h"
 #include "cli/command.h"
-#include "cli/nearest.h"
 #include "cli/terminal.h"
 #include "ops/check.h"
 
@@ -231,12 +231,12 @@ void add_ops(Program& program, CLI::App& app) {
   lister->add_flag("--markdown", flags->markdown, "as docs/ops.md holds it");
   CLI::App* checker = add("check", "hold every kernel against its plain reference, on this machine",
                           "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm", check);
-  checker->add_option("--seed", flags->seed, "seed of the random inputs")->type_name("N");
+  add_number(*checker, "--seed", flags->seed, "seed of the random inputs");
   CLI::App* timer =
       add("bench", "time every kernel on the op's own cases", "  sparkpilot ops bench Conv --threads 2", bench);
-  timer->add_option("--seed", flags->seed, "seed of the random inputs")->type_name("N");
-  timer->add_option("--threads", flags->threads, "threads; 0: every processor")->type_name("N");
-  timer->add_option("--ms", flags->ms_each, "milliseconds a kernel and case")->type_name("MS");
+  add_number(*timer, "--seed", flags->seed, "seed of the random inputs");
+  add_number(*timer, "--threads", flags->threads, "threads; 0: every processor");
+  add_number(*timer, "--ms", flags->ms_each, "milliseconds a kernel and case", "MS");
 }
 
 }  // namespace sparkpilot::cli

@@ -1,15 +1,17 @@
 // sparkpilot route dump: every event of one kind, as JSON lines or CSV.
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/command.h"
-#include "cli/nearest.h"
 #include "cli/terminal.h"
 #include "drive/log/print.h"
 #include "drive/log/reader.h"
@@ -49,6 +51,7 @@ class Dump {
  public:
   Dump(const Program& program, const Flags& flags)
       : program_(program),
+        kind_(flags.kind),
         limit_(flags.limit),
         printer_(flags.kind, {split_fields(flags.fields), flags.csv, flags.whole_data}) {}
 
@@ -70,6 +73,10 @@ class Dump {
   void finish() {
     if (refused_ && !opened_) throw Error(*refused_);
     if (refused_) say(refused_->what());
+    if (lines_ + damaged_ == 0) {
+      say(kinds_.empty() ? "no event is there"
+                         : fmt::format("no event is of the kind {}; there are {}", kind_, fmt::join(kinds_, ", ")));
+    }
     if (damaged_ > 0) say(fmt::format("{} damaged events are left out", damaged_));
   }
 
@@ -84,7 +91,10 @@ class Dump {
     while (!full() && reader.next()) {
       constexpr int64_t kEach = 4096;
       if (reader.events() % kEach == 0) progress(reader.done());
-      if (!printer_.takes(reader.event())) continue;
+      if (!printer_.takes(reader.event())) {
+        if (lines_ == 0) kinds_.insert(drive::event_kind(reader.event()));
+        continue;
+      }
       ++(printer_.print(reader.event(), text) ? lines_ : damaged_);
       constexpr size_t kPiece = 1 << 16;
       if (text.size() < kPiece) continue;
@@ -95,7 +105,9 @@ class Dump {
   }
 
   const Program& program_;
+  std::string kind_;
   int64_t limit_, lines_ = 0, damaged_ = 0;
+  std::set<std::string> kinds_;  // that the logs hold, until one of the kind asked for is met
   drive::EventPrinter printer_;
   std::optional<Error> refused_;  // the first log that could not be read
   bool opened_ = false;
@@ -144,7 +156,7 @@ void add_route_dump(Program& program, CLI::App& group) {
   command->add_option("--fields", flags->fields, "only these, with commas between: a.b,c[0]")
       ->type_name("LIST")
       ->default_str("");
-  command->add_option("--limit", flags->limit, "at most so many events; 0: all")->type_name("N");
+  add_number(*command, "--limit", flags->limit, "at most so many events; 0: all");
   command->add_flag("--csv", flags->csv, "a column for each number or text; a list is one column of JSON");
   command->add_flag("--json", program.json, "a JSON document a line, as without the flag");
   command->add_flag("--whole-data", flags->whole_data, "bytes longer than 64 (pictures) as base64, not their number");

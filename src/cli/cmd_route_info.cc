@@ -140,9 +140,9 @@ std::string text_time(uint64_t ns) {
 }
 
 std::string text_reading(const drive::CalibrationReading& reading) {
-  const auto degrees = [](float radians) { return static_cast<double>(radians) * 180 / std::numbers::pi; };
-  return fmt::format("roll {:.2f}, pitch {:.2f}, yaw {:.2f} degrees, {}, {} %", degrees(reading.rpy[0]),
-                     degrees(reading.rpy[1]), degrees(reading.rpy[2]), reading.status, reading.percent);
+  const auto degrees = [](float radians) { return fixed(static_cast<double>(radians) * 180 / std::numbers::pi, 2); };
+  return fmt::format("roll {}, pitch {}, yaw {} degrees, {}, {} %", degrees(reading.rpy[0]), degrees(reading.rpy[1]),
+                     degrees(reading.rpy[2]), reading.status, reading.percent);
 }
 
 std::string joined(const std::vector<std::string>& words) {

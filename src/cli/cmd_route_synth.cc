@@ -31,16 +31,9 @@ drive::SynthOptions options_of(const SynthFlags& flags) {
   static const std::map<std::string, Light> kLights = {
       {"day", Light::day}, {"overcast", Light::overcast}, {"dusk", Light::dusk}, {"night", Light::night}};
   drive::SynthOptions options = flags.options;
-  if (const auto found = kRoads.find(flags.road); found != kRoads.end()) {
-    options.road = found->second;
-  } else if (flags.road != "any") {
-    fail("--road \"{}\": expected any, highway, rural or city", flags.road);
-  }
-  if (const auto found = kLights.find(flags.light); found != kLights.end()) {
-    options.light = found->second;
-  } else if (flags.light != "any") {
-    fail("--light \"{}\": expected any, day, overcast, dusk or night", flags.light);
-  }
+  if (const auto found = kRoads.find(flags.road); found != kRoads.end()) options.road = found->second;
+  if (const auto found = kLights.find(flags.light); found != kLights.end()) options.light = found->second;
+  if (flags.no_video && flags.qcamera_only) fail("--no-video and --qcamera-only cannot both hold");
   if (flags.wet && flags.dry) fail("--wet and --dry cannot both hold");
   if (flags.wet || flags.dry) options.wet = flags.wet;
   options.wide = !flags.no_wide && !flags.qcamera_only && !flags.no_video;
@@ -60,6 +53,8 @@ int64_t folder_bytes(const fs::path& folder) {
 int synth(const Program& program, const SynthFlags& flags) {
   expect_at_least("--routes", flags.routes, 1);
   expect_at_least("--first-segment", flags.options.first_segment, 0);
+  if (flags.options.quality < 1 || flags.options.quality > 51)
+    fail("--quality: expected 1 to 51, got {}", flags.options.quality);
   check_threads(flags.options.threads);
   drive::SynthOptions options = options_of(flags);
   Json routes = Json::array();
@@ -96,12 +91,13 @@ void add_route_synth(Program& program, CLI::App& route) {
                   "The logs' modelV2, cameraOdometry and liveLocationKalman are the truth.",
                   [&program, flags] { return synth(program, *flags); });
   command->add_option("--out", flags->out, "folder that gets the segments' folders")->type_name("DIR")->required();
-  command->add_option("--seconds", options.seconds, "length; a segment is a minute")->type_name("S");
-  command->add_option("--seed", options.seed, "the same seed, the same route")->type_name("N");
-  command->add_option("--routes", flags->routes, "how many, of this seed and those after it")->type_name("N");
-  command->add_option("--device", options.device, "whose cameras: tici, tizi, mici, neo")->type_name("NAME");
-  command->add_option("--road", flags->road, "any, highway, rural, city")->type_name("KIND");
-  command->add_option("--light", flags->light, "any, day, overcast, dusk, night")->type_name("KIND");
+  add_number(*command, "--seconds", options.seconds, "length; a segment is a minute", "S");
+  add_number(*command, "--seed", options.seed, "the same seed, the same route");
+  add_number(*command, "--routes", flags->routes, "how many, of this seed and those after it");
+  add_choice(*command, "--device", options.device, {"tici", "tizi", "mici", "neo"}, "whose cameras", "NAME");
+  add_choice(*command, "--road", flags->road, {"any", "highway", "rural", "city"}, "where it lies", "KIND");
+  add_choice(*command, "--light", flags->light, {"any", "day", "overcast", "dusk", "night"}, "time of day and sky",
+             "KIND");
   command->add_flag("--wet", flags->wet, "a wet road");
   command->add_flag("--dry", flags->dry, "a dry road");
   command->add_flag("--keep-left", options.keep_left, "traffic keeps left");
@@ -110,11 +106,10 @@ void add_route_synth(Program& program, CLI::App& route) {
   command->add_flag("--qcamera-only", flags->qcamera_only, "of the videos only the small one: quick");
   command->add_flag("--no-video", flags->no_video, "logs only");
   command->add_flag("--no-rlog", flags->no_rlog, "of the logs only the decimated one");
-  command->add_option("--first-segment", options.first_segment, "the number of the first segment")->type_name("N");
-  command->add_option("--quality", options.quality, "rate factor of the full videos: smaller is better and larger")
-      ->type_name("N")
-      ->check(CLI::Range(1, 51));
-  command->add_option("--threads", options.threads, "threads, 0: as many as there are processors")->type_name("N");
+  add_number(*command, "--first-segment", options.first_segment, "the number of the first segment");
+  add_number(*command, "--quality", options.quality,
+             "rate factor of the full videos, 1 to 51: smaller is better and larger");
+  add_number(*command, "--threads", options.threads, "threads, 0: as many as there are processors");
   add_report_flags(program, *command);
 }
 

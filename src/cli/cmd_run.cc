@@ -134,7 +134,6 @@ Json write_outputs(const Program& program, const Flags& flags, const Session& se
 
 int run(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
-  if (flags.file.empty()) fail("a model is expected");
   expect_at_least("--runs", flags.runs, 1);
   SessionOptions options = session_options(program, flags.run);
   options.threads = thread_flag(flags.run).value_or(0);
@@ -186,10 +185,10 @@ void add_run(Program& program, CLI::App& app) {
                                   "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
                                   "  sparkpilot run --passes list",
                                   [&program, flags] { return run(program, *flags); });
-  command->add_option("file", flags->file, "ONNX model")->type_name("FILE");
+  command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
   add_list(*command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
   command->add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy")->type_name("DIR");
-  command->add_option("--runs", flags->runs, "run that often")->type_name("N");
+  add_number(*command, "--runs", flags->runs, "run that often");
   command->add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
       ->type_name("DIR");
   command->add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/nearest.h"
 #include "cli/command.h"
-#include "cli/nearest.h"
 #include "cli/terminal.h"
 #include "onnx/export.h"
 
@@ -107,7 +107,7 @@ void add_zoo(Program& program, CLI::App& app) {
   add_list(*builder, "names", flags->names, "NAME", "models, as zoo list names them");
   builder->add_flag("--all", flags->all, "every model that is not big");
   builder->add_option("--out", flags->out, "folder to write to; made where it is missing")->type_name("DIR");
-  builder->add_option("--seed", flags->seed, "seed of the weights")->type_name("N");
+  add_number(*builder, "--seed", flags->seed, "seed of the weights");
   add_report_flags(program, *builder);
 }
 

@@ -1,10 +1,11 @@
 #include "cli/command.h"
 
-#include <charconv>
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/parallel.h"
 #include "cli/terminal.h"
 #include "passes/precision.h"
@@ -13,12 +14,9 @@ namespace sparkpilot::cli {
 namespace {
 
 int64_t parse_number(const std::string& text, const std::string& flag) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    fail("{}: expected a whole number, got \"{}\"", flag, text);
-  }
-  return value;
+  const std::string wrong = no_number<int64_t>(text);
+  if (!wrong.empty()) fail("{}: {}", flag, wrong);
+  return std::stoll(text);
 }
 
 // "none", or "no-cse,no-fold".
@@ -38,7 +36,7 @@ void take_passes(const std::string& text, std::set<std::string>& off) {
 Precision precision_flag(const std::string& text) {
   if (text == "auto") return Precision::fp32;
   const std::optional<Precision> precision = parse_precision(text);
-  if (!precision) fail("--precision: expected auto, model, fp32, fp16 or bf16, got \"{}\"", text);
+  if (!precision) fail("--precision: {}", no_choice(text, {"auto", "model", "fp32", "fp16", "bf16"}));
   check_precision(*precision);
   return *precision;
 }
@@ -60,6 +58,21 @@ CLI::App* add_command(Program& program, CLI::App& parent, const std::string& nam
 void add_report_flags(Program& program, CLI::App& command) {
   command.add_flag("--json", program.json, "print one JSON document on stdout");
   command.add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
+}
+
+std::string no_choice(const std::string& text, const std::vector<std::string>& words) {
+  std::string list;
+  for (size_t i = 0; i < words.size(); ++i)
+    list += fmt::format("{}{}", i == 0 ? "" : i + 1 == words.size() ? " or " : ", ", words[i]);
+  return fmt::format("expected {}, got \"{}\"{}", list, text, did_you_mean(text, words));
+}
+
+CLI::Option* add_choice(CLI::App& command, const std::string& flag, std::string& value,
+                        const std::vector<std::string>& words, const std::string& doc, const std::string& type) {
+  const auto check = [words](const std::string& text) {
+    return std::find(words.begin(), words.end(), text) == words.end() ? no_choice(text, words) : std::string();
+  };
+  return command.add_option(flag, value, doc)->check(check, "")->type_name(type);
 }
 
 CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<std::string>& values,
@@ -89,14 +102,20 @@ void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
                   measures ? "a number; 0: every processor; auto: the fastest, found by measuring"
                            : "a number; 0 or auto: every processor")
       ->type_name("N");
-  command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")->type_name("LIST");
+  // Asked for the list, a command needs neither a model nor a route; options' checks come after this.
+  command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")
+      ->type_name("LIST")
+      ->each([&command](const std::string& value) {
+        if (value != "list") return;
+        for (CLI::Option* option : command.get_options()) option->required(false);
+      });
   command.add_flag("-v,--verbose", program.verbose, "say on stderr what each pass changed");
 }
 
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
   add_graph_flags(command, flags);
   add_engine_flags(program, command, flags);
-  command.add_option("--seed", flags.seed, "seed of the random inputs")->type_name("N");
+  add_number(command, "--seed", flags.seed, "seed of the random inputs");
 }
 
 SessionOptions session_options(const Program& program, const RunFlags& flags) {

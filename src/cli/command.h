@@ -4,12 +4,16 @@
 // means a function here and a line in main.cc.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "runtime/session.h"
@@ -28,6 +32,32 @@ struct Program {
 // Adds a command under `parent`. `action` runs when the command line names it. `examples` end its help.
 CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
                       const std::string& examples, std::function<int()> action);
+
+// What is wrong with a text that should be a number; empty where nothing is.
+template <typename Number>
+std::string no_number(const std::string& text) {
+  Number value{};
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && stop == text.data() + text.size()) return {};
+  const char* kind = std::is_floating_point_v<Number> ? "number"
+                     : std::is_unsigned_v<Number>     ? "whole number of 0 or more"
+                                                      : "whole number";
+  const bool beyond = error == std::errc::result_out_of_range;
+  return fmt::format("expected a {}{}, got \"{}\"", kind, beyond ? " that is not as large" : "", text);
+}
+
+// An option whose value is a number: what is none is refused with what was expected.
+template <typename Number>
+CLI::Option* add_number(CLI::App& command, const std::string& flag, Number& value, const std::string& doc,
+                        const std::string& type = "N") {
+  return command.add_option(flag, value, doc)->check(no_number<Number>, "")->type_name(type);
+}
+
+// An option whose value is one of these words.
+CLI::Option* add_choice(CLI::App& command, const std::string& flag, std::string& value,
+                        const std::vector<std::string>& words, const std::string& doc, const std::string& type);
+// "expected day or night, got \"nihgt\" (did you mean night?)"
+std::string no_choice(const std::string& text, const std::vector<std::string>& words);
 
 // --json --quiet
 void add_report_flags(Program& program, CLI::App& command);

@@ -10,7 +10,7 @@
 namespace sparkpilot::cli {
 namespace {
 
-std::atomic<bool> graceful{false}, stop_requested{false};
+std::atomic<bool> graceful{false}, stop_requested{false}, tell{true};
 
 void end_by(int signal) {
   AtomicFile::abandon_all();
@@ -41,12 +41,13 @@ void clean_up_when_interrupted() {
     int signal = 0;
     while (sigwait(&signals, &signal) == 0) {
       if (!graceful || stop_requested.exchange(true)) return end_by(signal);
-      note("stopping: the files are finished first; once more ends at once");
+      if (tell) note("stopping: the files are finished first; once more ends at once");
     }
   }).detach();
 }
 
-StopOnInterrupt::StopOnInterrupt() {
+StopOnInterrupt::StopOnInterrupt(bool say) {
+  tell = say;
   stop_requested = false;
   graceful = true;
 }

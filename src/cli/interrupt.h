@@ -6,15 +6,15 @@
 namespace sparkpilot::cli {
 
 // To be called before any other thread starts. From then on SIGINT, SIGTERM and SIGHUP first remove the files that are
-// being written aside, then end the program as they would have; and a file that reaches the limit on its size is a write
-// that fails.
+// being written aside, then end the program as they would have; and a file that reaches the limit on its size is a
+// write that fails.
 void clean_up_when_interrupted();
 
 // While one exists, the first such signal only sets requested(), so that the work can be brought to an end; the next
-// ends the program as above. One at a time.
+// ends the program as above. One at a time. `say`: a line on stderr tells of it.
 class StopOnInterrupt {
  public:
-  StopOnInterrupt();
+  explicit StopOnInterrupt(bool say = true);
   ~StopOnInterrupt();
   StopOnInterrupt(const StopOnInterrupt&) = delete;
   StopOnInterrupt& operator=(const StopOnInterrupt&) = delete;

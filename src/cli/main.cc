@@ -4,10 +4,11 @@
 #include <new>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
-#include "cli/nearest.h"
 #include "cli/terminal.h"
+#include "comm/comm.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -73,6 +74,16 @@ std::string unknown_word(const CLI::App& command, const std::string& word) {
   return fmt::format("no command is named \"{}\"{}", word, did_you_mean(word, names));
 }
 
+// "FILE is missing: ONNX model", of the first that has to be there.
+std::string missing(const CLI::App& command, const std::string& otherwise) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const std::string flag = option->get_positional() ? "" : option->get_name() + " ";
+    return fmt::format("{}{} is missing: {}", flag, option->get_type_name(), option->get_description());
+  }
+  return otherwise;
+}
+
 // "help bench": "bench --help".
 void ask_for_help(const CLI::App& app, std::vector<std::string>& words) {
   words.erase(words.begin());
@@ -89,6 +100,7 @@ void ask_for_help(const CLI::App& app, std::vector<std::string>& words) {
 
 // The help text that was asked for, or what is wrong with the command line.
 int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
+  if (launcher_rank() > 0) return error.get_exit_code() == 0 ? kDone : kBadInput;  // the first process tells it
   if (error.get_exit_code() == 0) {
     app.exit(error);
     flush_output();
@@ -100,6 +112,7 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
   std::vector<std::string> unknown = app.remaining(true);
   unknown.erase(std::remove(unknown.begin(), unknown.end(), "--"), unknown.end());
+  if (code == CLI::ExitCodes::RequiredError) message = missing(command, message);
   if ((code == CLI::ExitCodes::RequiredError || code == CLI::ExitCodes::ExtrasError) && !unknown.empty()) {
     // A wrong option goes before a word that may be its value.
     const auto option =
@@ -136,6 +149,8 @@ int run(int argc, char** argv) {
     return code;
   } catch (const CLI::ParseError& error) {
     return stopped(program, app, error);
+  } catch (const FailedElsewhere& error) {
+    return exit_code_of(error.kind());
   } catch (const Error& error) {
     return complain(program, error.what(), exit_code_of(error.kind()));
   } catch (const std::bad_alloc&) {

@@ -113,6 +113,11 @@ void Progress::at(double done) {
   std::fflush(stderr);
 }
 
+std::string fixed(double value, int decimals) {
+  const std::string text = fmt::format("{:.{}f}", value, decimals);
+  return text.find_first_not_of("-0.") == std::string::npos && text[0] == '-' ? text.substr(1) : text;
+}
+
 std::string human_bytes(int64_t bytes) {
   const auto b = static_cast<double>(bytes);
   if (b < 1e3) return fmt::format("{} B", bytes);

@@ -52,6 +52,8 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
+// With so many decimals; what is rounded to zero has no sign.
+std::string fixed(double value, int decimals);
 // "1.58 GB", "23.1 M", "0.81 ms" with three digits.
 std::string human_bytes(int64_t bytes);
 std::string human_count(double count);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <vector>
 
@@ -27,6 +28,13 @@ struct Comm::Mpi {
   void* library = nullptr;
   SparkpilotMpi calls{};
 };
+
+int launcher_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}) {
+    if (const char* value = std::getenv(name)) return std::atoi(value);
+  }
+  return 0;
+}
 
 std::string launcher_variable() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
@@ -64,5 +72,23 @@ void Comm::barrier() {
 }
 
 int Comm::max(int value) { return mpi_ ? mpi_->calls.max(value) : value; }
+
+void Comm::together(const std::function<void()>& work) {
+  std::exception_ptr trouble;
+  auto kind = ErrorKind::internal;
+  try {
+    work();
+  } catch (const Error& error) {
+    trouble = std::current_exception();
+    kind = error.kind();
+  } catch (...) {
+    trouble = std::current_exception();
+  }
+  const int first = size_ - max(trouble ? size_ - rank_ : 0);  // as many as there are: nobody
+  if (first == size_) return;
+  const int told = max(first == rank_ ? static_cast<int>(kind) : 0);
+  if (first == rank_) std::rethrow_exception(trouble);
+  throw FailedElsewhere(static_cast<ErrorKind>(told), "another process of this run failed");
+}
 
 }  // namespace sparkpilot

@@ -2,8 +2,11 @@
 // 0 of 1 and no library is looked for.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+
+#include "base/error.h"
 
 namespace sparkpilot {
 
@@ -23,6 +26,9 @@ class Comm {
   void barrier();
   // The greatest of what the processes give.
   int max(int value);
+  // Does `work` in every process and waits until all have done theirs. Where it throws in some, the first of these
+  // throws what it threw, all others FailedElsewhere: one process tells of it, and none waits for another.
+  void together(const std::function<void()>& work);
 
  private:
   struct Mpi;
@@ -30,6 +36,14 @@ class Comm {
   int rank_ = 0, size_ = 1;
 };
 
+// Another process of the run failed, and tells why.
+class FailedElsewhere : public Error {
+ public:
+  using Error::Error;
+};
+
+// This process's number among those of a launcher, before MPI is joined; 0 without one.
+int launcher_rank();
 // The variable that says how many processes a launcher started ("OMPI_COMM_WORLD_SIZE=3"); empty without one.
 std::string launcher_variable();
 

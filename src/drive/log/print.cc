@@ -3,6 +3,7 @@
 #include <capnp/dynamic.h>
 #include <capnp/schema.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>
@@ -10,8 +11,10 @@
 #include <optional>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "drive/log/reader.h"
 #include "onnx/base64.h"
 
@@ -154,12 +157,11 @@ std::optional<DynamicValue::Reader> find(DynamicValue::Reader value, const Colum
   return value;
 }
 
-std::string names_of(const StructSchema& schema) {
-  std::string names;
+std::vector<std::string> names_of(const StructSchema& schema) {
+  std::vector<std::string> names;
   for (const auto& field : schema.getFields()) {
     const std::string name = field.getProto().getName().cStr();
-    if (field.getType().isAnyPointer() || name.ends_with("DEPRECATED")) continue;
-    names += (names.empty() ? "" : ", ") + name;
+    if (!field.getType().isAnyPointer() && !name.ends_with("DEPRECATED")) names.push_back(name);
   }
   return names;
 }
@@ -168,7 +170,7 @@ std::string names_of(const StructSchema& schema) {
 Column parse_path(const std::string& kind, const Type& contents, const std::string& path) {
   Column column{path, {}, contents};
   std::string_view rest = path;
-  if (rest.empty()) fail("an empty name of a field of {}", kind);
+  if (rest.empty()) fail("{}: expected the name of a field, got nothing between two commas or at an end", kind);
   while (!rest.empty()) {
     if (rest[0] == '[') {
       unsigned index = 0;
@@ -192,7 +194,11 @@ Column parse_path(const std::string& kind, const Type& contents, const std::stri
       column.steps.emplace_back(*field);
       column.type = field->getType();
     } else {
-      fail(R"({} has no field "{}"; there are {})", kind, path, names_of(schema));
+      const std::vector<std::string> names = names_of(schema);
+      std::string owner = path.substr(0, path.size() - rest.size() - name.size());  // "", "cruiseState.", "[0]."
+      if (owner.ends_with('.')) owner.pop_back();
+      fail(R"({}{}{} has no field "{}"{}; there are {})", kind, owner.empty() || owner[0] == '[' ? "" : ".", owner,
+           name, did_you_mean(name, names), fmt::join(names, ", "));
     }
   }
   return column;

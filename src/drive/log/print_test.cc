@@ -142,7 +142,16 @@ TEST(EventPrinter, WhatCannotBePrintedIsRefused) {
   EXPECT_EQ(refusal("carStat", "x"), "no event is of the kind \"carStat\"");
   EXPECT_NE(refusal("testJoystick", "x").find("testJoystick: the contents of this kind of event have no schema"),
             std::string::npos);
-  EXPECT_NE(refusal("carState", "vEgoo").find("carState has no field \"vEgoo\""), std::string::npos);
+  EXPECT_NE(refusal("carState", "vEgoo").find("carState has no field \"vEgoo\" (did you mean vEgo?); there are "),
+            std::string::npos);
+  EXPECT_NE(refusal("carState", "cruiseState.spede")
+                .find("carState.cruiseState has no field \"spede\" (did you mean "
+                      "speed?); there are enabled, speed"),
+            std::string::npos)
+      << refusal("carState", "cruiseState.spede");
+  EXPECT_NE(refusal("can", "[0].adress").find("can[0] has no field \"adress\" (did you mean address?)"),
+            std::string::npos)
+      << refusal("can", "[0].adress");
   EXPECT_NE(refusal("carState", "cruiseState.x").find("there are enabled, speed, available"), std::string::npos);
   EXPECT_NE(refusal("carState", "eventsDEPRECATED").find("has no schema here"), std::string::npos);
   for (const char* field :
