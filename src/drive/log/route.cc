@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "drive/log/reader.h"
 #include "drive/log/segments.h"
 
 namespace sparkpilot::drive {
@@ -141,13 +142,15 @@ Route route_of_file(const fs::path& file) {
 Route only_route(std::map<std::string, Segments> routes, const std::string& where, const RouteName& range) {
   if (routes.size() > 1) {
     constexpr size_t kShown = 5;
-    std::string names;
+    std::string paths;
     size_t shown = 0;
     for (const auto& [name, segments] : routes) {
-      if (shown++ < kShown) names += " " + name;
+      if (shown == kShown) break;
+      const bool last = ++shown == std::min(routes.size(), kShown);
+      paths += fmt::format("{}'{}'", shown == 1 ? "" : last ? " or " : ", ", (fs::path(where) / name).string());
     }
-    fail("{}: holds {} routes, name one of them:{}{}", where, routes.size(), names,
-         routes.size() > kShown ? " ..." : "");
+    fail("{}: holds {} routes; give one of them instead: {}{}", where, routes.size(), paths,
+         routes.size() > kShown ? ", ..." : "");
   }
   auto& [name, segments] = *routes.begin();
   return make_route(name, std::move(segments), range);
@@ -166,6 +169,51 @@ Route route_of_folder(const fs::path& folder) {
   return only_route(std::move(routes), folder.string(), {});
 }
 
+// FOLDER/NAME: one of several routes whose segments lie side by side in a folder.
+std::optional<Route> route_in_folder(const fs::path& path) {
+  std::error_code error;
+  if (path.filename().empty() || !fs::is_directory(path.parent_path(), error)) return std::nullopt;
+  auto routes = scan_folder(path.parent_path());
+  const auto found = routes.find(route_key(path.filename().string()));
+  if (found == routes.end()) return std::nullopt;
+  return make_route(found->first, std::move(found->second), {});
+}
+
+// The device that recorded a log, as the log itself says; empty where it does not.
+std::string dongle_of(const fs::path& log) {
+  constexpr int64_t kFirstEvents = 1000;  // initData is the first of all
+  std::string dongle;
+  try {
+    LogReader reader(log);
+    while (dongle.empty() && reader.events() < kFirstEvents && reader.next()) {
+      read_fields([&] {
+        if (reader.known() && reader.event().isInitData()) dongle = reader.event().getInitData().getDongleId().cStr();
+      });
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::user) throw;  // what is wrong with the log its reader will say
+  }
+  return parse_route_name(dongle + "|2000-01-01--00-00-00") ? dongle : "";
+}
+
+// Where the folder does not say whose the route is, the log may.
+void check_dongle(const RouteName& wanted, const std::string& where, Route& route) {
+  const std::optional<RouteName> found = parse_route_name(route.name);
+  if (wanted.dongle.empty() || !found || !found->dongle.empty()) return;
+  for (const Segment& segment : route.segments) {
+    const fs::path& log = route.log(segment);
+    const std::string dongle = log.empty() ? "" : dongle_of(log);
+    if (dongle.empty()) continue;
+    if (dongle != wanted.dongle) {
+      fail("{}: the {} in it is of the device {}, not {}, as {} says", where, wanted.log, dongle, wanted.dongle,
+           log.string());
+    }
+    route.name = wanted.str();
+    return;
+  }
+  route.notes.push_back(fmt::format("neither the folder nor a log says whether it is of the device {}", wanted.dongle));
+}
+
 fs::path data_folder(const RouteOptions& options) {
   if (!options.data.empty()) return options.data;
   if (const char* root = std::getenv("LOG_ROOT"); root && *root) return root;
@@ -182,7 +230,9 @@ std::optional<Route> look_up(const RouteName& name, const fs::path& data) {
     routes = scan_folder(data / name.dongle, &name);
   }
   if (routes.empty()) return std::nullopt;
-  return only_route(std::move(routes), data.string(), name);
+  Route route = only_route(std::move(routes), data.string(), name);
+  check_dongle(name, data.string(), route);
+  return route;
 }
 
 // How to get what is not there.
@@ -215,6 +265,7 @@ Route find_route(const std::string& name_or_path, const RouteOptions& options) {
   if (name_or_path.find('\0') != std::string::npos) fail("a route's name holds a zero byte");
   if (fs::is_directory(path, error)) return route_of_folder(path);
   if (fs::exists(path, error)) return route_of_file(path);
+  if (std::optional<Route> route = route_in_folder(path)) return *route;
   const std::optional<RouteName> name = parse_route_name(name_or_path);
   if (!name) {
     fail(

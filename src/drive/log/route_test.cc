@@ -234,11 +234,42 @@ TEST_F(RouteTest, WhatIsNoRouteIsNamed) {
   EXPECT_NE(refusal(folder / "empty").find("holds no route"), std::string::npos);
   touch("two/2023-07-27--13-01-19--0/rlog");
   touch("two/2023-07-27--13-01-20--0/rlog");
-  EXPECT_NE(refusal(folder / "two").find("holds 2 routes, name one of them: 2023-07-27--13-01-19 2023-07-27--13-01-20"),
-            std::string::npos);
+  const std::string two = folder.file("two");
+  EXPECT_EQ(refusal(two), fmt::format("{0}: holds 2 routes; give one of them instead: '{0}/2023-07-27--13-01-19' or "
+                                      "'{0}/2023-07-27--13-01-20'",
+                                      two));
+  const Route one = find_route(two + "/2023-07-27--13-01-20");
+  EXPECT_EQ(one.name, "2023-07-27--13-01-20");
+  EXPECT_EQ(numbers(one), std::vector{0});
+  EXPECT_NE(refusal(two + "/2023-07-27--13-01-21").find("no such file or folder"), std::string::npos);
   touch("a2a0ccea32023010|2023-07-27--13-01-19--0/rlog");
   touch("b2a0ccea32023010|2023-07-27--13-01-19--0/rlog");
   EXPECT_NE(refusal(kOld, folder.path()).find("holds 2 routes"), std::string::npos);
+}
+
+TEST_F(RouteTest, ADeviceIsHeldAgainstWhatTheLogSays) {
+  const auto write = [&](const fs::path& log, const char* dongle) {
+    fs::create_directories(log.parent_path());
+    capnp::MallocMessageBuilder message;
+    message.initRoot<cereal::Event>().initInitData().setDongleId(dongle);
+    LogWriter writer(log);
+    writer.write(message);
+    writer.commit();
+  };
+  const std::string name = fmt::format("{}|{}", kDongle, kOld), place = fmt::format("{}--0", kOld);
+  touch(place + "/fcamera.hevc");
+  EXPECT_EQ(find(name).name, kOld);
+  EXPECT_NE(notes(find(name)).find("neither the folder nor a log says whether it is of the device a2a0ccea32023010"),
+            std::string::npos)
+      << notes(find(name));
+  EXPECT_EQ(notes(find(kOld)).find("neither"), std::string::npos);
+  write(folder / place / "rlog.zst", kDongle);
+  EXPECT_EQ(find(name).name, name);
+  EXPECT_EQ(notes(find(name)).find("neither"), std::string::npos);
+  write(folder / place / "rlog.zst", "0123456789abcdef");
+  const std::string refused = refusal(name, folder.path());
+  EXPECT_NE(refused.find("is of the device 0123456789abcdef, not a2a0ccea32023010"), std::string::npos) << refused;
+  EXPECT_EQ(find(kOld).name, kOld);
 }
 
 TEST_F(RouteTest, ANameThatIsNotThereSaysHowToGetIt) {
