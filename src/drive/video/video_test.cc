@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "drive/test_files.h"
+#include "drive/video/ffmpeg.h"
 #include "drive/video/reader.h"
 #include "drive/video/writer.h"
 #include "sparkpilot/error.h"
@@ -62,6 +63,24 @@ TEST(Video, ComesBackFrameByFrame) {
       EXPECT_EQ(reader.damage(), "");
       EXPECT_EQ(reader.undecodable(), 0);
     }
+  }
+}
+
+// Players that are not told take pictures for limited range: black and white would be lost.
+TEST(Video, SaysThatItsPicturesAreFullRangeBt601) {
+  const TempFolder folder;
+  for (const auto& [file, codec] :
+       {std::pair{"a.hevc", Codec::hevc}, std::pair{"a.ts", Codec::h264}, std::pair{"a.mp4", Codec::h264}}) {
+    write_video(folder / file, codec, 160, 96, 3);
+    AVFormatContext* format = nullptr;
+    ASSERT_EQ(avformat_open_input(&format, folder.file(file).c_str(), nullptr, nullptr), 0);
+    EXPECT_GE(avformat_find_stream_info(format, nullptr), 0);
+    const AVCodecParameters* video = format->streams[0]->codecpar;
+    EXPECT_EQ(video->color_range, AVCOL_RANGE_JPEG) << file;
+    EXPECT_EQ(video->color_space, AVCOL_SPC_SMPTE170M) << file;
+    EXPECT_EQ(video->color_primaries, AVCOL_PRI_BT709) << file;
+    EXPECT_EQ(video->color_trc, AVCOL_TRC_IEC61966_2_1) << file;
+    avformat_close_input(&format);
   }
 }
 

@@ -1,4 +1,4 @@
-// Writes H.264 or HEVC through FFmpeg's libraries.
+// Writes H.264 or HEVC through FFmpeg's libraries: full-range BT.601 with sRGB's primaries, and tagged so.
 #pragma once
 
 #include <cstdint>
