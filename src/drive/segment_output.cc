@@ -79,7 +79,9 @@ struct SegmentOutput::Impl {
   void open_overlay(const Camera& camera) {
     const int width = even(job.options->overlay_width);
     const int height = even(static_cast<double>(camera.height) * width / camera.width);
-    overlay.emplace(OverlayOptions{.width = width, .height = height});
+    OverlayOptions drawing{.width = width, .height = height};
+    if (job.model == nullptr) drawing.ours.clear();
+    overlay.emplace(drawing);
     video.emplace(job.folder / "overlay.mp4",
                   VideoOptions{.width = width, .height = height, .threads = job.shares.encode});
   }
@@ -192,6 +194,12 @@ struct SegmentOutput::Impl {
     if (const CarSample* car = job.timeline->car.at(mark.timestamp_eof)) {
       frame.v_ego = car->v_ego;
       frame.steering_deg = car->steering_deg;
+      frame.left_blinker = car->left_blinker;
+      frame.right_blinker = car->right_blinker;
+    }
+    if (const LaneChangeSample* change = job.timeline->lane_change.at(mark.timestamp_eof)) {
+      frame.lane_change_state = change->state;
+      frame.lane_change_direction = change->direction;
     }
     if (recorded != nullptr && !exact) {
       frame.alert = fmt::format("recorded {:.2f} s before",

@@ -24,6 +24,7 @@ constexpr const char* kStyle =
     ".sp-g{stroke:var(--grid);fill:none}.sp-a{stroke:var(--soft);fill:none}"
     ".sp-m{stroke:var(--soft);stroke-dasharray:3 3;fill:none}"
     ".sp-l{fill:none;stroke-width:1.5;stroke-linejoin:round;stroke-linecap:round}"
+    ".sp-d{stroke-width:5}"
     ".c0{stroke:var(--c0)}.c1{stroke:var(--c1)}.c2{stroke:var(--c2)}.c3{stroke:var(--c3)}.c4{stroke:var(--c4)}"
     ".c5{stroke:var(--c5)}.sp-b{fill:var(--c0);fill-opacity:.75}";
 

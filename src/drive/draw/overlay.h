@@ -2,7 +2,8 @@
 //
 // On the road: our path as a filled ribbon and the recorded one as an outline of the same width (1.8 m, fading with the
 // distance), lane lines by their probability, road edges by their spread, leads with distance and speed. Beside it: the
-// speed, the steering wheel's angle, the same from above with lateral distances drawn larger, a legend, frame and time.
+// speed, the steering wheel's angle, turn signals, a lane change, a desire that is more likely than not, the same from
+// above with lateral distances drawn larger, a legend, frame and time; of these what a small picture has room for.
 // Blue against orange, filled against outlined: either tells the models apart.
 #pragma once
 
@@ -26,6 +27,8 @@ struct OverlayFrame {
   const ModelRecord* recorded = nullptr;    // either may be missing
   std::optional<double> v_ego = {};         // m/s
   std::optional<double> steering_deg = {};  // of the wheel, to the left above zero, as carState has it
+  bool left_blinker = false, right_blinker = false;
+  int lane_change_state = 0, lane_change_direction = 0;  // as openpilot's LaneChangeState and LaneChangeDirection
   std::optional<int64_t> frame_id = {};
   std::optional<double> route_time = {};  // s since the route began
   std::string alert = {};                 // one line at the bottom
@@ -33,8 +36,8 @@ struct OverlayFrame {
 
 struct OverlayOptions {
   int width = 0, height = 0;                             // of the output; even, at least 64
-  std::string ours = "this run", recorded = "recorded";  // names in the legend
-  bool bird_eye = true;                                  // the view from above; left out below 200 rows
+  std::string ours = "this run", recorded = "recorded";  // names in the legend; empty: none
+  bool bird_eye = true;                                  // the view from above, where it fits
 };
 
 // Keeps its sheets from frame to frame: nothing large is allocated after the first. One thread uses an object at a

@@ -184,6 +184,65 @@ TEST(Overlay, LeavesThePictureAloneWithoutAModel) {
   EXPECT_GT(changed(out, picture, 280, 302), 0) << "the legend";
 }
 
+// What a small picture has no room for is left out, the rest stays.
+TEST(Overlay, LeavesOutWhatDoesNotFit) {
+  const ModelRecord model = straight_ahead();
+  for (const auto& [width, height, roomy] :
+       {std::tuple{482, 302, true}, {420, 264, true}, {320, 200, false}, {360, 226, false}, {330, 400, false}}) {
+    const YuvImage picture(width, height);
+    OverlayFrame frame = frame_of(picture);
+    frame.ours = &model;
+    YuvImage with, without;
+    Overlay({.width = width, .height = height}).draw(frame, with);
+    Overlay({.width = width, .height = height, .bird_eye = false}).draw(frame, without);
+    EXPECT_EQ(with.bytes() != without.bytes(), roomy) << width;
+  }
+  const YuvImage narrow(190, 202);
+  const YuvImage bare = drawn(frame_of(narrow), 190, 202);
+  OverlayFrame frame = frame_of(narrow);
+  frame.frame_id = 123456;
+  frame.route_time = 20.05;
+  EXPECT_EQ(drawn(frame, 190, 202).bytes(), bare.bytes()) << "beside the legend there is room for neither";
+  EXPECT_NE(drawn(frame, 320, 202).bytes(), drawn(frame_of(narrow), 320, 202).bytes());
+}
+
+TEST(Overlay, ShowsTurnSignalsAndWhatComesNext) {
+  const YuvImage picture(964, 604);
+  const YuvImage none = drawn(frame_of(picture), 964, 604);
+  const auto green = [&](const YuvImage& image, int x) {  // in the rows of the speed
+    return image.view().v[39 / 2 * 482 + x / 2] < 90 && image.view().y[39 * 964 + x] > 120;
+  };
+  OverlayFrame frame = frame_of(picture);
+  frame.left_blinker = true;
+  YuvImage image = drawn(frame, 964, 604);
+  EXPECT_TRUE(green(image, 24));
+  EXPECT_FALSE(green(image, 122));
+  frame.right_blinker = true;
+  EXPECT_TRUE(green(drawn(frame, 964, 604), 122));
+  // Every line makes the panel longer; what a model takes for less likely than not is no line.
+  ModelRecord model;
+  model.desire_state = {0.5F, 0, 0, 0.49F, 0, 0, 0, 0};
+  frame.recorded = &model;
+  Overlay overlay({.width = 964, .height = 604, .bird_eye = false});
+  const auto panel = [&] {
+    overlay.draw(frame, image);
+    int last = 0;
+    for (int row = 0; row < 300; ++row) last = changed(image, none, row, row + 1) > 0 ? row : last;
+    return last;
+  };
+  const int plain = panel();
+  EXPECT_NEAR(plain, 86, 1);
+  model.desire_state[3] = 0.51F;
+  const int desire = panel();
+  EXPECT_GT(desire, plain + 10);
+  frame.lane_change_state = 2;
+  EXPECT_EQ(panel(), desire) << "to neither side";
+  frame.lane_change_direction = 1;
+  EXPECT_GT(panel(), desire + 10);
+  frame.lane_change_state = 77;
+  EXPECT_EQ(panel(), desire) << "a state that nobody knows";
+}
+
 TEST(Overlay, IsTheSameEveryTime) {
   const YuvImage picture(526, 330);
   ModelRecord ours = straight_ahead(), recorded = straight_ahead();

@@ -12,12 +12,57 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr double kAhead = 80, kLateral = 3;  // metres from above; sideways they are drawn this much larger
-constexpr double kPanelAlpha = 0.7;
+constexpr double kPanelAlpha = 0.7, kSpeedWidth = 196;
+constexpr Colour kSignal{0.24, 0.86, 0.45};
 
 double letter_size(double size, double unit) { return std::max(9.0, size * unit); }
 
 std::optional<double> finite(const std::optional<double>& value, double most) {
   return value && std::abs(*value) < most ? value : std::nullopt;
+}
+
+double footer_letters(double unit) { return letter_size(14, unit); }
+double footer_rows(double unit) { return 1.9 * footer_letters(unit); }
+
+// A turn signal: `side` -1 points to the left, 1 to the right.
+void draw_signal(Layer& layer, double x, double y, double side, double unit) {
+  const double r = 8 * unit, shaft = 0.42 * r;
+  layer.fill({{x + side * r, y},
+              {x, y - r},
+              {x, y - shaft},
+              {x - side * r, y - shaft},
+              {x - side * r, y + shaft},
+              {x, y + shaft},
+              {x, y + r}},
+             kSignal, 1);
+}
+
+struct Words {
+  std::string text;
+  Colour colour;
+};
+
+// Of what comes next: the lane change that the log tells of, and what each model takes for decided.
+std::vector<Words> intentions(const OverlayFrame& frame) {
+  constexpr std::array<const char*, 4> kStates = {"", ", asked for", ", begun", ", ending"};
+  constexpr std::array<const char*, 7> kDesires = {
+      "", "turn left", "turn right", "lane change left", "lane change right", "keep left", "keep right"};
+  constexpr double kDecided = 0.5;
+  std::vector<Words> out;
+  const bool left = frame.lane_change_direction == 1, right = frame.lane_change_direction == 2;
+  if (frame.lane_change_state > 0 && frame.lane_change_state < std::ssize(kStates) && (left || right)) {
+    const char* state = kStates[static_cast<size_t>(frame.lane_change_state)];
+    out.push_back({fmt::format("lane change {}{}", left ? "left" : "right", state), kWhite});
+  }
+  for (const bool ours : {true, false}) {
+    const ModelRecord* model = ours ? frame.ours : frame.recorded;
+    for (size_t i = 1; model != nullptr && i < kDesires.size(); ++i) {
+      const double probability = unit_at(model->desire_state, i, 0);
+      if (probability < kDecided) continue;
+      out.push_back({fmt::format("{} {:.0f} %", kDesires[i], 100 * probability), ours ? kOurs : kRecorded});
+    }
+  }
+  return out;
 }
 
 // A wheel's rim and spokes, turned as the driver sees it.
@@ -105,10 +150,20 @@ void draw_probabilities(Layer& layer, const ModelRecord& model, Colour colour, d
 
 void draw_speed(Layer& layer, const OverlayFrame& frame, double unit) {
   const auto speed = finite(frame.v_ego, 1000), steering = finite(frame.steering_deg, 1e5);
-  if (!speed && !steering) return;
-  const double x = 12 * unit, y = 12 * unit, width = 196 * unit, tall = 74 * unit;
+  const std::vector<Words> words = intentions(frame);
+  const bool gauges = speed || steering || frame.left_blinker || frame.right_blinker;
+  if (!gauges && words.empty()) return;
+  const double x = 12 * unit, y = 12 * unit, width = kSpeedWidth * unit;
   const double big = letter_size(38, unit), small = letter_size(12, unit), fine = letter_size(14, unit);
-  layer.rounded_box(x, y, width, tall, 8 * unit, kInk, kPanelAlpha);
+  const double panel = (gauges ? 74 : 6) * unit, line = 1.4 * small;
+  const double rows = words.empty() ? 0 : static_cast<double>(words.size()) * line + 2 * unit;
+  layer.rounded_box(x, y, width, panel + rows, 8 * unit, kInk, kPanelAlpha);
+  for (size_t i = 0; i < words.size(); ++i) {
+    layer.text(x + width / 2, y + panel + (static_cast<double>(i) + 0.7) * line, words[i].text, small, words[i].colour,
+               1, Align::centre);
+  }
+  if (frame.left_blinker) draw_signal(layer, x + 14 * unit, y + 27 * unit, -1, unit);
+  if (frame.right_blinker) draw_signal(layer, x + 110 * unit, y + 27 * unit, 1, unit);
   if (speed) {
     layer.text(x + 62 * unit, y + 40 * unit, fmt::format("{:.0f}", 3.6 * *speed), big, kWhite, 1, Align::centre, 0,
                true);
@@ -123,6 +178,10 @@ void draw_speed(Layer& layer, const OverlayFrame& frame, double unit) {
 void draw_bird_eye(Layer& layer, const OverlayFrame& frame, double unit) {
   if (frame.ours == nullptr && frame.recorded == nullptr) return;
   const double width = 168 * unit, tall = 320 * unit, x = layer.width() - width - 12 * unit, y = 12 * unit;
+  // Left out where it would hide the road: below the other panels' height, or too near to the speed.
+  const bool fits = y + tall + 6 * unit <= layer.height() - footer_rows(unit) &&
+                    x - (12 + kSpeedWidth) * unit >= 0.25 * layer.width();
+  if (!fits) return;
   const int models = (frame.ours != nullptr) + (frame.recorded != nullptr);
   const double line = letter_size(11, unit) * 1.35, heading = line * 1.15;
   layer.rounded_box(x, y, width, tall, 8 * unit, kInk, kPanelAlpha);
@@ -144,12 +203,13 @@ void draw_bird_eye(Layer& layer, const OverlayFrame& frame, double unit) {
 }
 
 void draw_footer(Layer& layer, const OverlayFrame& frame, const OverlayOptions& options, double unit) {
-  const double size = letter_size(14, unit), tall = 1.9 * size, y = layer.height() - tall, base = y + 0.68 * tall;
+  const double size = footer_letters(unit), tall = footer_rows(unit), y = layer.height() - tall, base = y + 0.68 * tall;
   layer.rounded_box(-8, y, layer.width() + 16, tall + 8, 1, kInk, kPanelAlpha);
   double x = 14 * unit;
   for (const bool ours : {true, false}) {
     const double alpha = (ours ? frame.ours : frame.recorded) != nullptr ? 1 : 0.4;
     const std::string& name = ours ? options.ours : options.recorded;
+    if (name.empty()) continue;
     const double side = 0.72 * size, w = 1.7 * side, top = base - side;
     const std::vector<Pixel> swatch = {{x, top}, {x + w, top}, {x + w, top + side}, {x, top + side}};
     if (ours) {
@@ -160,14 +220,19 @@ void draw_footer(Layer& layer, const OverlayFrame& frame, const OverlayOptions& 
     layer.text(x + w + 0.5 * size, base, name, size, kWhite, alpha);
     x += w + 2 * size + layer.text_width(name, size);
   }
-  std::string right;
-  if (frame.frame_id) right = fmt::format("frame {}", *frame.frame_id);
+  double room = layer.width() - x;
+  // The time, and before it the frame, as far as there is room.
+  const auto put = [&](const std::string& text) {
+    const double width = layer.text_width(text, size);
+    if (width + 14 * unit > room) return;
+    layer.text(x + room - 14 * unit, base, text, size, kWhite, 1, Align::right);
+    room -= width + size;
+  };
   if (const auto time = finite(frame.route_time, 1e6)) {
     const auto hundredths = static_cast<int64_t>(std::llround(100 * std::max(0.0, *time)));
-    right += fmt::format("{}{}:{:02}.{:02}", right.empty() ? "" : "   ", hundredths / 6000, hundredths / 100 % 60,
-                         hundredths % 100);
+    put(fmt::format("{}:{:02}.{:02}", hundredths / 6000, hundredths / 100 % 60, hundredths % 100));
   }
-  layer.text(layer.width() - 14 * unit, base, right, size, kWhite, 1, Align::right);
+  if (frame.frame_id) put(fmt::format("frame {}", *frame.frame_id));
   if (!frame.alert.empty()) {
     constexpr size_t kMostLetters = 160;
     layer.text(layer.width() / 2.0, y - 0.8 * size, frame.alert.substr(0, kMostLetters), 1.25 * size, kWhite, 1,

@@ -15,8 +15,8 @@ constexpr size_t kColours = 6;
 size_t length(const Series& series) { return std::min(series.x.size(), series.y.size()); }
 bool gap(const Series& s, size_t i) { return !plottable(s.x[i]) || !plottable(s.y[i]); }
 
-// One stretch of points without a gap, thinned to what a column of pixels can show.
-void draw_run(const Canvas& canvas, const Series& s, size_t begin, size_t end, std::string& path) {
+// One stretch of points without a gap, thinned to what a column of pixels can show. True where it is a point alone.
+bool draw_run(const Canvas& canvas, const Series& s, size_t begin, size_t end, std::string& path) {
   char next = 'M';
   size_t count = 0;
   const auto put = [&](size_t i) {
@@ -37,20 +37,27 @@ void draw_run(const Canvas& canvas, const Series& s, size_t begin, size_t end, s
     }
     i = stop;
   }
-  if (count == 1) path += "h0";  // with round ends, a dot
+  if (count > 1) return false;
+  path += "h0";  // with round ends, a dot
+  return true;
 }
 
 void draw_series(Canvas& canvas, const Series& s, size_t colour) {
-  std::string path;
+  std::string lines, dots;
   for (size_t i = 0; i < length(s);) {
     size_t end = i;
     while (end < length(s) && !gap(s, end)) ++end;
-    if (end > i) draw_run(canvas, s, i, end, path);
+    std::string run;
+    if (end > i) (draw_run(canvas, s, i, end, run) ? dots : lines) += run;
     i = end + 1;
   }
-  if (path.empty()) return;
-  canvas.add(fmt::format("<path class=\"sp-l c{}\" data-name=\"{}\"{} d=\"{}\"/>", colour, escape(s.name),
-                         s.dashed ? " stroke-dasharray=\"5 4\"" : "", path));
+  const auto add = [&](const char* what, const char* dashes, const std::string& path) {
+    if (path.empty()) return;
+    canvas.add(fmt::format("<path class=\"{} c{}\" data-name=\"{}\"{} d=\"{}\"/>", what, colour, escape(s.name), dashes,
+                           path));
+  };
+  add("sp-l", s.dashed ? " stroke-dasharray=\"5 4\"" : "", lines);
+  add("sp-l sp-d", "", dots);
 }
 
 // What the figure shows, in words.

@@ -57,9 +57,11 @@ TEST(Markup, Shortens) {
 TEST(Plot, BreaksAtGaps) {
   Plot plot{.title = "t", .y_label = "m"};
   plot.series = {{.name = "a", .x = {0, 1, 2, 3, 4, 5, 6}, .y = {1, 2, NAN, 4, kInf, 1e300, 3}}};
-  const std::string path = path_of(svg(plot));
-  EXPECT_EQ(count(path, "M"), 3U);
-  EXPECT_EQ(count(path, "h0"), 2U) << "points on their own are dots: " << path;
+  const std::string text = svg(plot), path = path_of(text), dots = path_of(text.substr(text.find("sp-d c0")));
+  EXPECT_EQ(count(path, "M"), 1U) << path;
+  EXPECT_EQ(count(dots, "M"), 2U) << "points on their own are dots: " << dots;
+  EXPECT_EQ(count(dots, "h0"), 2U) << dots;
+  EXPECT_NE(text.find(".sp-d{stroke-width:5}"), std::string::npos);
   EXPECT_EQ(svg(plot), svg(plot));
 }
 

@@ -71,8 +71,9 @@ void draw_line(Layer& layer, const Projection& projection, const Drawn& drawn, c
 void draw_label(Layer& layer, const Drawn& drawn, const Lead& lead, double u, double top, double bottom) {
   const double size = std::max(10.0, 15 * drawn.unit);
   const double baseline = drawn.ours ? top - 0.45 * size : bottom + 1.25 * size;
-  layer.text(u, baseline, fmt::format("{:.0f} m  {:.0f} m/s", lead.x, lead.v), size, colour_of(drawn), 1, Align::centre,
-             std::max(1.0, 1.6 * drawn.unit), true);
+  const std::string text = fmt::format("{:.0f} m  {:.0f} m/s", lead.x, lead.v);
+  if (layer.text_width(text, size, true) > 0.4 * layer.width()) return;  // the smallest letters would hide the road
+  layer.text(u, baseline, text, size, colour_of(drawn), 1, Align::centre, std::max(1.0, 1.6 * drawn.unit), true);
 }
 
 // The corners of a car's back: ours a frame of corners, the recorded one a thinner whole frame.
