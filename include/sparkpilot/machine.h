@@ -25,16 +25,16 @@ struct ComputeCapability {
 
 // Processor cores of one kind: Arm machines have several.
 struct CoreKind {
-  std::string name = {};  // "Cortex-X925"; empty where it is not known
-  int count = 0;
-  std::vector<int> processors = {};  // their numbers
+  std::string name = {};             // "Cortex-X925"; empty where it is not known
+  int count = 0;                     // of cores
+  std::vector<int> processors = {};  // their numbers, second threads too
   std::optional<int> max_mhz = {};
   bool operator==(const CoreKind&) const = default;
 };
 
 struct Cpu {
   std::string architecture = {};  // "x86_64", "aarch64"; empty where not known
-  std::string model = {};         // as the system names it
+  std::string model = {};         // as the system names it, else its cores' names
   int logical = 0;                // processors that are online
   std::optional<int> cores = {};  // without their second threads
   std::optional<int> sockets = {};
@@ -44,7 +44,8 @@ struct Cpu {
 
 struct Memory {
   std::optional<int64_t> total = {}, free = {}, available = {};
-  std::optional<int64_t> page_cache = {};  // buffers and cached files, given back when programs need it
+  std::optional<int64_t> page_cache =
+      {};  // buffers and cached files, given back when programs need it; no shared memory
   std::optional<int64_t> swap_total = {}, swap_free = {};
   std::optional<int64_t> huge_page_size = {}, huge_pages = {}, huge_pages_free = {};
 
@@ -54,14 +55,18 @@ struct Memory {
 };
 
 struct Gpu {
-  int index = 0;  // as the driver counts
+  std::optional<int> nvml_index = {};  // as NVML counts; empty: it does not know it
+  std::optional<int> cuda_index = {};  // as libcuda counts; empty: this process cannot compute on it
   std::string name = {};
   std::optional<ComputeCapability> capability = {};
   std::optional<int> multiprocessors = {};
   std::optional<bool> unified_memory = {};                     // one memory for CPU and GPU, as on a Spark
+  std::optional<bool> pageable_memory_access = {};             // it reaches what malloc() gives
   std::optional<int64_t> memory_total = {}, memory_used = {};  // of its own; empty on unified memory
+  std::optional<int64_t> process_memory = {};                  // what its processes hold, together
   std::string pci = {};                                        // "0000:01:00.0"
   std::optional<std::string> pci_id = {};                      // "10de:2e12"
+  std::string kernel_driver = {};                              // "nvidia", "nouveau"; empty: none, or no PCI device
   std::optional<int> pcie_generation = {}, pcie_max_generation = {}, pcie_width = {}, pcie_max_width = {};
   std::optional<int> sm_clock_mhz = {}, max_sm_clock_mhz = {}, memory_clock_mhz = {};
   std::optional<double> power_w = {}, power_limit_w = {};
@@ -96,7 +101,9 @@ struct NetworkPort {
   std::optional<int> hca_mbit_per_second = {};
 };
 
-// A sign that a machine is a Spark, or is none.
+// A sign that a machine is a Spark, or is none. It is one where the weights make kSparkWeight together: one sign that
+// only a GB10 gives is enough, those that others give too are not.
+inline constexpr int kSparkWeight = 4;
 struct SparkSign {
   std::string source = {};  // "/etc/dgx-release"
   std::string seen = {};    // what stood there
@@ -104,14 +111,15 @@ struct SparkSign {
 };
 
 struct Identity {
-  std::string vendor = {}, product = {}, family = {}, board = {}, firmware = {};
-  std::string system = {};  // "NVIDIA DGX Spark", "Dell Pro Max with GB10", else vendor and product
+  std::string vendor = {}, product = {}, product_version = {}, family = {}, board = {}, firmware = {};
+  std::string device_tree = {};  // the model that a device tree names: boards without DMI
+  std::string system = {};       // "NVIDIA DGX Spark", "Dell Pro Max with GB10", else vendor and product
   std::string operating_system = {}, kernel = {};
   std::optional<std::string> dgx_os = {};  // its version
   std::vector<SparkSign> spark_signs = {};
-  std::optional<std::string> container = {};     // "docker", "podman", "lxc", "kubernetes", "container"
+  std::optional<std::string> container = {};     // "docker", "podman", "kubernetes", "lxc" ..., else "container"
   std::optional<int> wsl = {};                   // 1 or 2: Windows Subsystem for Linux
-  std::optional<std::string> comma_device = {};  // "tici", "mici" ...
+  std::optional<std::string> comma_device = {};  // "tici", "mici" ..., else "unknown"
 };
 
 struct Machine {
@@ -119,7 +127,7 @@ struct Machine {
   Cpu cpu = {};
   Memory memory = {};
   Driver driver = {};
-  std::vector<Gpu> gpus = {};                // NVIDIA's
+  std::vector<Gpu> gpus = {};                // NVIDIA's, in NVML's order, then what only others see
   std::vector<std::string> other_gpus = {};  // "amdgpu 1002:744c": seen, not used
   std::vector<Disk> disks = {};
   std::vector<NetworkPort> ports = {};
@@ -132,13 +140,21 @@ const Machine& machine();
 
 bool is_dgx_spark(const Machine& machine);         // NVIDIA's own or another maker's, with a GB10
 bool is_nvidia_available(const Machine& machine);  // a GPU that programs can compute on
+// A Spark is one even while its GPU does not work; a PC with an NVIDIA GPU that does not work is a PC.
 HardwareClass hardware_class(const Machine& machine);
 std::string_view hardware_class_name(HardwareClass hardware);  // "dgx_spark", "nvidia_pc", "comma_device", "pc"
+
+// What openpilot's models run on here if nobody chooses: CUDA wherever a GPU is usable (openpilot's specification asks
+// for it on a Spark only), a comma device's own GPU, else the CPU. sparkpilot itself knows no qcom and takes the CPU.
+enum class Backend { cuda, qcom, cpu };
+Backend backend(const Machine& machine);
+std::string_view backend_name(Backend backend);  // "cuda", "qcom", "cpu"
 
 // The GPU to compute on: the highest capability, then the most multiprocessors, then memory; null where none is usable.
 const Gpu* best_gpu(const Machine& machine);
 
-// By compute capability: fp16 7.0, bf16 8.0, fp8 8.9, NVFP4 10.0. False where it is not known.
+// By compute capability: fp16 7.0, bf16 8.0, fp8 8.9 (Ada; the specification says 9.0, Hopper), NVFP4 10.0. False where
+// it is not known.
 bool supports_fp16(const Gpu& gpu);
 bool supports_bf16(const Gpu& gpu);
 bool supports_fp8(const Gpu& gpu);

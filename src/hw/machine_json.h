@@ -1,0 +1,13 @@
+// A machine as JSON, for `doctor --json` and recordings that people read. Keys carry their unit; what the machine does
+// not say is null.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "sparkpilot/machine.h"
+
+namespace sparkpilot {
+
+nlohmann::json machine_json(const Machine& machine);
+
+}  // namespace sparkpilot
