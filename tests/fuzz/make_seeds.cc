@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "drive/log/test_log.h"
@@ -124,6 +125,12 @@ void write_logs(const fs::path& folder) {
   write(folder / "two.zst", read_file(folder / "cars.zst") + read_file(folder / "cars.zst"));
 }
 
+// Without the spaces that make them readable: fuzz.sh leaves out what is longer than 16 KiB.
+void write_machines(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(fs::path(SPARKPILOT_SOURCE_DIR) / "tests/machines"))
+    write(folder / entry.path().filename(), nlohmann::json::parse(read_file(entry.path())).dump());
+}
+
 }  // namespace
 }  // namespace sparkpilot
 
@@ -133,7 +140,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz"})
+  for (const char* target :
+       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz", "machine_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -141,6 +149,7 @@ int main(int argc, char** argv) {
   }
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
+  sparkpilot::write_machines(root / "machine_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);
   return 0;
 }
