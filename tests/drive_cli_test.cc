@@ -1,4 +1,6 @@
 // `sparkpilot drive` from outside: what it prints and writes, several processes, stopping and going on.
+#include <fmt/core.h>
+
 #include "drive/video/reader.h"
 #include "drive_fixture.h"
 
@@ -91,6 +93,29 @@ TEST_F(DriveCli, SeveralProcessesFailWithOneLine) {
     const size_t first = result.err.find(mine);
     ASSERT_NE(first, std::string::npos) << result.err;
     EXPECT_EQ(result.err.find(mine, first + 1), std::string::npos) << result.err;
+  }
+}
+
+// A line longer than the terminal is wide would be left behind each time it is drawn anew.
+TEST_F(DriveCli, ProgressFitsTheTerminal) {
+  if (std::system("script --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no script to make a terminal";
+  for (const int columns : {100, 60, 20, 5}) {
+    const std::string command =
+        fmt::format("stty cols {}; {} drive {} --from-log --out {} --realtime --limit 8 >/dev/null", columns,
+                    in_quotes(SPARKPILOT_PROGRAM), in_quotes(route()), in_quotes(out(std::to_string(columns))));
+    write_text(folder / "run.sh", command);
+    ASSERT_EQ(std::system(("TERM=xterm script -qec 'sh " + folder.file("run.sh") + "' /dev/null >" +
+                           folder.file("seen") + " </dev/null")
+                              .c_str()),
+              0);
+    std::istringstream seen(read_text(folder / "seen"));
+    size_t widest = 0;
+    for (std::string line; std::getline(seen, line, '\r');) {
+      const std::string clear = "\x1b[K";
+      if (line.starts_with(clear)) widest = std::max(widest, line.size() - clear.size());
+    }
+    EXPECT_GT(widest, 5U);
+    EXPECT_LE(widest, static_cast<size_t>(std::max(columns - 1, 6))) << read_text(folder / "seen");
   }
 }
 

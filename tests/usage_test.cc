@@ -19,7 +19,7 @@ TEST_F(Cli, EveryCommandHelpsWithAnExample) {
 }
 
 TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
-  expect_usage_error("zoo", "sparkpilot zoo: A subcommand is required");
+  expect_usage_error("zoo", "sparkpilot zoo: one of its commands is missing: list or build");
   expect_usage_error("fly", "no command is named \"fly\"");
   expect_usage_error("version --loud", "--loud");
   expect_usage_error("bench", "sparkpilot bench: FILE is missing: ONNX models");

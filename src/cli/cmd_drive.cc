@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 using drive::DriveOptions;
 
 struct Flags {
-  std::string route, models, vision, policy, supercombo, out, data, dump, sampling, reference, tolerances,
-      driver_monitoring;
+  RouteFlags route;
+  std::string models, vision, policy, supercombo, out, dump, sampling, reference, tolerances, driver_monitoring;
   bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
        qcamera = false;
   int64_t overlay_width = 964, limit = 0;
@@ -236,7 +236,7 @@ class DriveRun {
 
   void drive(const std::atomic<bool>& stop) {
     check(flags_);
-    route_ = drive::find_route(flags_.route, {.data = flags_.data});
+    route_ = drive::find_route(flags_.route.route, {.data = flags_.route.data});
     options_ = drive_options(program_, flags_, comm_);
     options_.stop = &stop;
     const auto tell = [](const std::string& text) { note(text); };
@@ -332,9 +332,7 @@ void add_drive(Program& program, CLI::App& app) {
                   "  mpirun -np 3 sparkpilot drive route/ --models models --out out/drive\n"
                   "Ctrl-C finishes the files that are open; --resume goes on at the first unfinished segment.",
                   [&program, flags] { return run(program, *flags); });
-  command->add_option("route", flags->route, "folder, segment, or name (dongle|log, dongle/log/2:6)")
-      ->required()
-      ->type_name("ROUTE");
+  add_route_flags(*command, flags->route);
   command->add_option("--models", flags->models, "folder with openpilot's models")->type_name("DIR");
   command->add_option("--vision", flags->vision, "vision network, with --policy")->type_name("FILE");
   command->add_option("--policy", flags->policy, "policy network, with --vision")->type_name("FILE");
@@ -345,7 +343,6 @@ void add_drive(Program& program, CLI::App& app) {
       ->type_name("FILE");
   command->add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
   command->add_option("-o,--out", flags->out, "where logs, videos and the summary go")->type_name("DIR");
-  command->add_option("--data", flags->data, "folder that routes are looked up in by name")->type_name("DIR");
   command->add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");
   command->add_flag("--realtime", flags->realtime, "frames at 20 a second, late ones are counted");
   command->add_flag("--no-overlay", flags->no_overlay, "no overlay.mp4 and no pictures");

@@ -76,6 +76,11 @@ std::string unknown_word(const CLI::App& command, const std::string& word) {
 
 // "FILE is missing: ONNX model", of the first that has to be there.
 std::string missing(const CLI::App& command, const std::string& otherwise) {
+  std::string commands;
+  const auto known = command.get_subcommands({});
+  for (size_t i = 0; i < known.size(); ++i)
+    commands += (i == 0 ? "" : i + 1 == known.size() ? " or " : ", ") + known[i]->get_name();
+  if (!commands.empty()) return "one of its commands is missing: " + commands;
   for (const CLI::Option* option : command.get_options()) {
     if (!option->get_required() || option->count() > 0) continue;
     const std::string flag = option->get_positional() ? "" : option->get_name() + " ";

@@ -1,5 +1,6 @@
 #include "cli/terminal.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +33,28 @@ size_t width_of(std::string_view text) {
     }
   }
   return width;
+}
+
+int columns_of(int fd) {
+  winsize size{};
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// "what [###...]  42 %", a column shorter than the terminal: a line that wraps cannot be drawn anew. First the bar
+// gives way, then the words' end.
+std::string progress_line(const std::string& what, double done, int columns) {
+  constexpr int kWidest = 30, kLeast = 5, kPercent = 6;
+  const int room = std::max(0, columns - 1 - kPercent);
+  size_t end = what.size();
+  while (end > 0 && width_of(what.substr(0, end)) > static_cast<size_t>(room)) --end;
+  while (end > 0 && end < what.size() && (static_cast<unsigned char>(what[end]) & 0xc0) == 0x80) --end;
+  std::string line = what.substr(0, end);
+  const int bar = std::min(kWidest, room - static_cast<int>(width_of(line)) - 3);
+  if (bar >= kLeast) {
+    const auto full = static_cast<size_t>(std::lround(done * bar));
+    line += fmt::format(" [{}{}]", std::string(full, '#'), std::string(static_cast<size_t>(bar) - full, '.'));
+  }
+  return line + fmt::format(" {:3.0f} %", done * 100);
 }
 
 std::string three_digits(double value) {
@@ -105,11 +128,7 @@ void Progress::at(double done) {
   const auto now = std::chrono::steady_clock::now();
   if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
   last_ = now;
-  constexpr int kWidth = 30;
-  const long full = std::lround(std::clamp(done, 0.0, 1.0) * kWidth);
-  const std::string bar =
-      std::string(static_cast<size_t>(full), '#') + std::string(static_cast<size_t>(kWidth - full), '.');
-  fmt::print(stderr, "\r\x1b[K{} [{}] {:3.0f} %", what_, bar, std::clamp(done, 0.0, 1.0) * 100);
+  fmt::print(stderr, "\r\x1b[K{}", progress_line(what_, std::clamp(done, 0.0, 1.0), columns_of(STDERR_FILENO)));
   std::fflush(stderr);
 }
 

@@ -35,7 +35,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A bar on stderr, only where that is a terminal; it disappears at the end.
+// A bar on stderr, only where that is a terminal, in one line of it; it disappears at the end.
 class Progress {
  public:
   Progress(bool wanted, std::string what);

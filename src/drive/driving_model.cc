@@ -102,7 +102,7 @@ ModelFiles find_models(const fs::path& folder) {
     }
     for (const fs::path& path : {vision, policy, merged, old}) {
       if (path.empty() || path == files.vision || path == files.policy || path == files.supercombo) continue;
-      files.note += (files.note.empty() ? "not taken: " : ", ") + path.string();
+      files.note += (files.note.empty() ? "also there and not taken: " : ", ") + path.string();
     }
     files.driver_monitoring = here(prefix + "dmonitoring_model.onnx");
     return files;

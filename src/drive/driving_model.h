@@ -23,7 +23,7 @@ namespace sparkpilot::drive {
 struct ModelFiles {
   std::filesystem::path vision = {}, policy = {}, supercombo = {};
   std::filesystem::path driver_monitoring = {};  // may be empty
-  std::string note = {};                         // "not taken: " and what else was there; may be empty
+  std::string note = {};                         // what else was there and is not taken; may be empty
 };
 
 // The models of a folder by openpilot's names, the first of driving_vision.onnx with driving_policy.onnx,

@@ -126,7 +126,7 @@ TEST(FindModels, OpenpilotsNames) {
   ModelFiles found = find_models(folder.path());
   EXPECT_EQ(found.supercombo, at("supercombo"));
   EXPECT_EQ(found.driver_monitoring, fs::path());  // full size and tiny ones are not mixed
-  EXPECT_EQ(found.note, "not taken: " + at("driving_vision").string());
+  EXPECT_EQ(found.note, "also there and not taken: " + at("driving_vision").string());
   put("driving_supercombo"), put("dmonitoring_model");
   found = find_models(folder.path());
   EXPECT_EQ(found.supercombo, at("driving_supercombo"));
@@ -136,7 +136,8 @@ TEST(FindModels, OpenpilotsNames) {
   EXPECT_EQ(found.vision, at("driving_vision"));
   EXPECT_EQ(found.policy, at("driving_policy"));
   EXPECT_EQ(found.supercombo, fs::path());
-  EXPECT_EQ(found.note, "not taken: " + at("driving_supercombo").string() + ", " + at("supercombo").string());
+  EXPECT_EQ(found.note,
+            "also there and not taken: " + at("driving_supercombo").string() + ", " + at("supercombo").string());
   EXPECT_THROW(find_models(folder / "nowhere"), Error);
 }
 

@@ -187,6 +187,7 @@ Column parse_path(const std::string& kind, const Type& contents, const std::stri
     if (rest[0] == '.' && rest.size() != path.size()) rest.remove_prefix(1);
     const std::string name(rest.substr(0, rest.find_first_of(".[")));
     rest.remove_prefix(name.size());
+    if (name.empty()) fail("{}: expected the name of a field behind each dot of \"{}\"", kind, path);
     if (!column.type.isStruct()) fail(R"({}: what "{}" takes the field "{}" of has no fields)", kind, path, name);
     const StructSchema schema = column.type.asStruct();
     KJ_IF_MAYBE (field, schema.findFieldByName(name)) {

@@ -149,6 +149,10 @@ TEST(EventPrinter, WhatCannotBePrintedIsRefused) {
                       "speed?); there are enabled, speed"),
             std::string::npos)
       << refusal("carState", "cruiseState.spede");
+  for (const char* path : {"cruiseState..speed", ".cruiseState", "cruiseState."}) {
+    EXPECT_NE(refusal("carState", path).find("expected the name of a field behind each dot"), std::string::npos)
+        << path;
+  }
   EXPECT_NE(refusal("can", "[0].adress").find("can[0] has no field \"adress\" (did you mean address?)"),
             std::string::npos)
       << refusal("can", "[0].adress");
