@@ -8,10 +8,10 @@
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "comm/comm.h"
 #include "drive/drive.h"
 #include "drive/report.h"
 #include "hw/cpu.h"
@@ -125,7 +125,7 @@ void report_text(const drive::RunReport& report) {
   }
   print(table.str());
   const std::vector<double> ms = drive::latencies(report.result.segments);
-  print(fmt::format("{} frames, {:.1f} a second ({:.1f} times real time)\n", t.frames, t.frames_per_second,
+  print(fmt::format("{}, {:.1f} a second ({:.1f} times real time)\n", count_of(t.frames, "frame"), t.frames_per_second,
                     t.frames_per_second / 20));
   if (!ms.empty()) {
     const Statistics s = summarize(ms);
@@ -151,9 +151,9 @@ void report_text(const drive::RunReport& report) {
   for (const bool recorded : {false, true}) {
     for (const drive::PlanErrorSummary& f : drive::fit_of(report.result.segments, recorded)) {
       if (f.count == 0) continue;
-      print(fmt::format("{} error {:.0f} s ahead: {:.2f} m, heading {:.2f} deg ({} frames)\n",
+      print(fmt::format("{} error {:.0f} s ahead: {:.2f} m, heading {:.2f} deg ({})\n",
                         recorded ? "recorded plan's" : "plan's", f.horizon, *f.distance_mean, *f.heading_abs_mean_deg,
-                        f.count));
+                        count_of(f.count, "frame")));
     }
   }
   if (report.reference)
@@ -304,9 +304,10 @@ class DriveRun {
   drive::RunReport report_;
 };
 
-int run(const Program& program, const Flags& flags) {
+int run(Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
-  Comm comm;
+  program.comm = std::make_unique<Comm>();
+  Comm& comm = *program.comm;
   const StopOnInterrupt stop(comm.rank() == 0);
   DriveRun run(program, flags, comm);
   comm.together([&] { run.drive(stop.requested()); });

@@ -11,11 +11,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "comm/comm.h"
 #include "runtime/session.h"
 
 namespace sparkpilot::cli {
@@ -27,6 +29,7 @@ struct Program {
   std::function<int()> action;
   std::string command;  // "model info", for messages
   bool json = false, quiet = false, verbose = false;
+  std::unique_ptr<Comm> comm = {};  // of a command of several processes; the others wait until an error is told
 };
 
 // Adds a command under `parent`. `action` runs when the command line names it. `examples` end its help.

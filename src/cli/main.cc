@@ -8,7 +8,6 @@
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "comm/comm.h"
 
 namespace sparkpilot::cli {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/statistics.h"
+#include "base/text.h"
 #include "drive/draw/markup.h"
 #include "drive/draw/page.h"
 #include "drive/report.h"
@@ -69,9 +70,7 @@ void add_plot(Page& page, Plot plot, const std::string& caption) {
 
 void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
   std::vector<Headline> out;
-  out.push_back(
-      {"frames", std::to_string(t.frames),
-       fmt::format("of {} segment{}", report.result.segments.size(), report.result.segments.size() == 1 ? "" : "s")});
+  out.push_back({"frames", std::to_string(t.frames), "of " + count_of(std::ssize(report.result.segments), "segment")});
   out.push_back({"frames a second", fmt::format("{:.0f}", t.frames_per_second),
                  fmt::format("{:.1f} times real time", t.frames_per_second / 20)});
   const std::vector<double> ms = latencies(report.result.segments);

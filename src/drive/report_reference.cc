@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/text.h"
 #include "drive/draw/page.h"
 #include "drive/report.h"
 #include "drive/report_parts.h"
@@ -73,8 +74,8 @@ std::vector<std::string> row_of(const FieldComparison& field) {
 void add_reference(Page& page, const ReferenceReport& report) {
   const ModelComparison& c = report.comparison;
   page.section("Beside the reference");
-  page.text(fmt::format("{}: {} frames in both, {} only in this run, {} only in the reference.", report.name, c.frames,
-                        c.only_ours, c.only_reference));
+  page.text(fmt::format("{}: {} in both, {} only in this run, {} only in the reference.", report.name,
+                        count_of(c.frames, "frame"), c.only_ours, c.only_reference));
   if (!c.ok()) page.warning("Not the same model: fields differ by more than their tolerance.");
   std::vector<std::vector<std::string>> rows;
   for (const bool ok : {false, true}) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "drive/log/model_compare.h"
 
 namespace sparkpilot::drive {
@@ -139,8 +140,8 @@ std::string to_text(const ModelComparison& comparison) {
   }
   const auto rank = [](const FieldComparison* f) { return !f->ok ? 0 : f->absent_in_reference ? 2 : 1; };
   std::stable_sort(fields.begin(), fields.end(), [&](auto* x, auto* y) { return rank(x) < rank(y); });
-  std::string out = fmt::format("{} frames compared, {} only in ours, {} only in the reference: {}\n",
-                                comparison.frames, comparison.only_ours, comparison.only_reference,
+  std::string out = fmt::format("{} compared, {} only in ours, {} only in the reference: {}\n",
+                                count_of(comparison.frames, "frame"), comparison.only_ours, comparison.only_reference,
                                 comparison.ok() ? "the same within the tolerances" : "not the same");
   if (fields.empty()) return out;
   constexpr const char* kRow = "{:4} {:23} {:5} {:>8} {:>9} {:>9} {:>9} {:>9} {:>14}  {}\n";
