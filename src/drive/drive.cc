@@ -39,12 +39,12 @@ bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !
 // Everything that changes what comes out; segments of one text are of one run.
 std::string run_text(const Route& route, const DriveOptions& options) {
   std::string text = fmt::format("route {}", route.name);
-  if (!has_models(options.models)) text += ", recorded models only";
   for (const fs::path& file :
        {options.models.supercombo, options.models.vision, options.models.policy, options.models.driver_monitoring}) {
     if (!file.empty()) text += fmt::format(", {} {:016x}", file.filename().string(), fingerprint(file));
   }
-  text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
+  if (!has_models(options.models)) text += ", recorded models only";
+  else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
   if (options.sampling) text += *options.sampling == Sampling::nearest ? ", nearest" : ", bilinear";
   if (options.focal_length) text += fmt::format(", focal length {}", *options.focal_length);
   text += fmt::format("{}{}{}", options.wide ? "" : ", no wide camera", options.qcamera ? ", qcamera" : "",
