@@ -116,6 +116,7 @@ void add_bench(Program& program, CLI::App& app);
 void add_zoo(Program& program, CLI::App& app);
 void add_ops(Program& program, CLI::App& app);
 void add_drive(Program& program, CLI::App& app);
+void add_doctor(Program& program, CLI::App& app);
 void add_route(Program& program, CLI::App& app);
 void add_route_info(Program& program, CLI::App& group);
 void add_route_dump(Program& program, CLI::App& group);

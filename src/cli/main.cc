@@ -33,6 +33,7 @@ void add_commands(Program& program, CLI::App& app) {
   add_bench(program, app);
   add_zoo(program, app);
   add_drive(program, app);
+  add_doctor(program, app);
   add_ops(program, app);
   add_route(program, app);
   add_version(program, app);

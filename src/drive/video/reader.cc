@@ -198,6 +198,11 @@ struct VideoReader::Impl {
   std::string damage;
 };
 
+bool can_decode(const std::string& codec) {
+  const AVCodecDescriptor* description = avcodec_descriptor_get_by_name(codec.c_str());
+  return description && avcodec_find_decoder(description->id);
+}
+
 VideoReader::VideoReader(const std::filesystem::path& path, int threads) : impl_(new Impl(path, threads)) {}
 VideoReader::~VideoReader() = default;
 int VideoReader::width() const { return impl_->width; }

@@ -11,6 +11,9 @@
 
 namespace sparkpilot::drive {
 
+// Whether FFmpeg's libraries here hold a decoder of that name ("hevc", "h264").
+bool can_decode(const std::string& codec);
+
 class VideoReader {
  public:
   // Fails (user) naming the file where it holds no video that can be decoded to 8-bit 4:2:0.

@@ -1,0 +1,150 @@
+// sparkpilot doctor: what the machine is, what is wrong with it, and what mends it.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+#include "doctor/load.h"
+#include "doctor/report.h"
+#include "hw/record.h"
+#include "hw/redact.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+struct Flags {
+  std::string root, from, record, models, data;
+  bool strict = false, report = false, verify = false, list = false, markdown = false;
+  double load_seconds = 0, wait_seconds = 0.5;
+};
+
+std::unique_ptr<Source> source_of(const Flags& flags) {
+  constexpr int64_t kMostRecord = 32 << 20;
+  if (!flags.from.empty()) return recorded_source(read_file(flags.from, kMostRecord), flags.from);
+  return system_source({.root = flags.root.empty() ? "/" : flags.root, .driver_wait_seconds = flags.wait_seconds});
+}
+
+int list(const Program& program, const Flags& flags) {
+  if (flags.markdown) {
+    print(checks_markdown());
+    return kDone;
+  }
+  Table table({"check", "impact", "what should be"});
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const CheckInfo& check : checks()) {
+    table.add({std::string(check.id), std::string(impact_name(check.impact)), std::string(check.title)});
+    rows.push_back({{"id", check.id},
+                    {"impact", impact_name(check.impact)},
+                    {"title", check.title},
+                    {"why", check.why},
+                    {"mend", check.mend}});
+  }
+  if (program.json) print_json({{"checks", rows}});
+  else print(table.str());
+  return kDone;
+}
+
+std::string emphasised(std::string_view text, std::string_view style) {
+  if (style == "fatal" || style == "slow") return painted(text, Paint::bad);
+  if (style == "good") return painted(text, Paint::good);
+  if (style == "heading") return painted(text, Paint::bold);
+  return painted(text, Paint::dim);
+}
+
+std::string redacted(Source& source, const std::string& text) {
+  std::vector<std::string> names;
+  for (const char* name : {"USER", "LOGNAME", "SUDO_USER", "HOSTNAME"}) {
+    if (const auto value = source.variable(name)) names.push_back(*value);
+  }
+  if (const auto host = read_word(source, "/proc/sys/kernel/hostname")) names.push_back(*host);
+  return Redactor(names)(text);
+}
+
+bool failed(const Diagnosis& diagnosis, const Verifications& verified, bool strict) {
+  const auto counts = [strict](const Finding& finding) { return strict || finding.impact == Impact::fatal; };
+  const bool found = std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(), counts);
+  const auto wrong = [](const Verification& device) { return !device.right; };
+  return found || (!verified.problem.empty() && !verified.absent) ||
+         std::any_of(verified.devices.begin(), verified.devices.end(), wrong);
+}
+
+int examine_machine(const Program& program, const Flags& flags) {
+  if (flags.list || flags.markdown) return list(program, flags);
+  const bool here = flags.root.empty() && flags.from.empty();
+  const bool work = flags.verify || flags.load_seconds > 0;
+  if (work && !here) fail("--verify and --load compute on this machine, and --root and --from name another one");
+  const std::unique_ptr<Source> source = source_of(flags);
+  Recorder recorder(*source);
+
+  Load load;
+  DoctorOptions options{.models = flags.models, .data = flags.data, .here = here};
+  if (work) {
+    if (flags.load_seconds > 0 && !program.quiet)
+      note(fmt::format("keeping the GPUs busy for {} s each", flags.load_seconds));
+    load = sample_under_load(*source, flags.load_seconds);
+    options.under_load = load.samples;
+  }
+  const Diagnosis diagnosis = examine(recorder, options);
+  if (!flags.record.empty()) {
+    AtomicFile file(flags.record);
+    file.write(recorder.json());
+    file.commit();
+    if (!program.quiet) note(fmt::format("wrote {}: look at it before you send it", flags.record));
+  }
+
+  if (program.json) {
+    nlohmann::ordered_json document = report_json(diagnosis);
+    if (work) document["verified"] = verification_json(load.verified);
+    print_json(document);
+  } else {
+    const bool plain = flags.report;
+    ReportOptions words{.all = program.verbose || plain};
+    if (!plain) words.paint = emphasised;
+    std::string text = report_text(diagnosis, words);
+    if (work) text += verification_text(load.verified);
+    if (plain) text = redacted(*source, fmt::format("sparkpilot {}\n{}", SPARKPILOT_VERSION, text));
+    print(text);
+  }
+  return failed(diagnosis, load.verified, flags.strict) ? kCheckFailed : kDone;
+}
+
+}  // namespace
+
+void add_doctor(Program& program, CLI::App& app) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      add_command(program, app, "doctor", "say what this machine is, what is wrong with it, and what mends it",
+                  "  sparkpilot doctor\n"
+                  "  sparkpilot doctor --verify --load 5     compute on each GPU, judge its clocks and heat\n"
+                  "  sparkpilot doctor --report              a text for a bug report, without names and numbers\n"
+                  "  sparkpilot doctor --record spark.json   what was seen, to be examined elsewhere with --from\n\n"
+                  "Exit code 4 where a fatal finding stands. Having no GPU is none.",
+                  [&program, flags] { return examine_machine(program, *flags); });
+  add_report_flags(program, *command);
+  command->add_flag("-v,--verbose", program.verbose, "list every check");
+  command->add_flag("--strict", flags->strict, "exit code 4 for any finding");
+  command->add_flag("--report", flags->report, "a plain text to paste into a bug report: every check, names removed");
+  command->add_flag("--verify", flags->verify, "run a small kernel on each GPU and compare it with the processor");
+  command
+      ->add_option("--load", flags->load_seconds,
+                   "verify, and keep each GPU busy for so long while its sensors are asked")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 600.0));
+  command->add_option("--models", flags->models, "also look at the models in this folder")->type_name("DIR");
+  command->add_option("--data", flags->data, "the folder of routes, for room and speed (default: the home folder)")
+      ->type_name("DIR");
+  command->add_option("--wait", flags->wait_seconds, "how long a call into the driver may take (default 0.5)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.01, 600.0));
+  CLI::Option* root =
+      command->add_option("--root", flags->root, "examine another file tree, such as a mounted disk")->type_name("DIR");
+  command->add_option("--from", flags->from, "examine a recorded machine")->type_name("FILE")->excludes(root);
+  command->add_option("--record", flags->record, "write what was seen, without serial numbers, addresses and names")
+      ->type_name("FILE");
+  command->add_flag("--list", flags->list, "list the checks");
+  command->add_flag("--markdown", flags->markdown, "as docs/doctor.md holds them");
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,77 @@
+// One check is a record in a table: what it is called, why it matters, what mends it, and a function that looks.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "doctor/doctor.h"
+#include "hw/driver.h"
+
+namespace sparkpilot::doctor {
+
+// All that a check may look at.
+struct Patient {
+  Source& source;
+  const Machine& machine;
+  const DriverAnswers& nvml;
+  const DriverAnswers& cuda;
+  const DoctorOptions& options;
+};
+
+// What a check says. It says one thing at least: that all is good, that something is wrong (once for each wrong thing),
+// or why it did not look.
+class Says {
+ public:
+  template <typename... Args>
+  void good(fmt::format_string<Args...> format, Args&&... args) {
+    good_ = fmt::format(format, std::forward<Args>(args)...);
+  }
+  template <typename... Args>
+  void bad(fmt::format_string<Args...> format, Args&&... args) {
+    bad_.push_back({fmt::format(format, std::forward<Args>(args)...), ""});
+  }
+  // The last wrong thing needs another remedy than the check's own.
+  void mend(std::string how) { bad_.back().second = std::move(how); }
+  // There is nothing here to look at.
+  template <typename... Args>
+  void skip(fmt::format_string<Args...> format, Args&&... args) {
+    skipped_ = fmt::format(format, std::forward<Args>(args)...);
+  }
+
+  const std::optional<std::string>& all_good() const { return good_; }
+  const std::optional<std::string>& skipped() const { return skipped_; }
+  const std::vector<std::pair<std::string, std::string>>& wrong() const { return bad_; }
+
+ private:
+  std::optional<std::string> good_, skipped_;
+  std::vector<std::pair<std::string, std::string>> bad_;  // what was seen; another remedy or ""
+};
+
+struct Check {
+  CheckInfo info;
+  void (*look)(const Patient&, Says&);
+};
+
+// The tables, one a file.
+std::span<const Check> driver_checks();
+std::span<const Check> gpu_checks();
+std::span<const Check> memory_checks();
+std::span<const Check> system_checks();
+std::span<const Check> library_checks();
+std::span<const Check> python_checks();
+std::span<const Check> program_checks();
+std::span<const Check> disk_checks();
+std::span<const Check> network_checks();
+
+// What several tables ask.
+bool has_nvidia(const Patient& patient);  // a GPU of NVIDIA's on the bus, usable or not
+std::string gpu_name(const Gpu& gpu);     // "GPU 0 (NVIDIA GB10)"
+std::optional<ComputeCapability> highest_capability(const Patient& patient);
+std::string human_bytes(int64_t bytes);  // "12.3 GiB"
+
+}  // namespace sparkpilot::doctor

@@ -1,0 +1,262 @@
+// The NVIDIA driver: there, loaded, of one version, new enough, answering.
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "doctor/check.h"
+#include "doctor/versions.h"
+
+namespace sparkpilot::doctor {
+namespace {
+
+using State = DriverAnswers::State;
+constexpr int kNotLoaded = 9, kNoLibrary = 12, kMismatch = 18;  // nvmlReturn_t
+constexpr int kStub = 34, kNoDevice = 100;                      // CUresult
+
+bool nothing_to_ask(const Patient& patient, Says& says) {
+  if (has_nvidia(patient)) return false;
+  says.skip("no NVIDIA GPU");
+  return true;
+}
+
+std::string driver_version(const Patient& patient) {
+  const Driver& driver = patient.machine.driver;
+  return driver.version.value_or(driver.kernel_version.value_or("of unknown version"));
+}
+
+void missing(const Patient& patient, Says& says) {
+  if (nothing_to_ask(patient, says)) return;
+  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent &&
+      !patient.machine.driver.kernel_version) {
+    says.bad("{} is there, and neither a driver in the kernel nor its libraries",
+             gpu_name(patient.machine.gpus.front()));
+    if (patient.machine.identity.container)
+      says.mend("start the container with `--gpus all` (Docker, Podman with the NVIDIA Container Toolkit on the host)");
+  } else {
+    says.good("driver {}", driver_version(patient));
+  }
+}
+
+void not_loaded(const Patient& patient, Says& says) {
+  if (nothing_to_ask(patient, says)) return;
+  if (patient.nvml.state == State::failed && (patient.nvml.error == kNotLoaded || patient.nvml.error == kNoLibrary)) {
+    says.bad("the driver's libraries are installed and say {}", nvml_error_name(patient.nvml.error));
+  } else if (patient.nvml.state == State::absent) {
+    says.skip("no driver");
+  } else {
+    says.good("loaded");
+  }
+}
+
+void mismatch(const Patient& patient, Says& says) {
+  if (nothing_to_ask(patient, says)) return;
+  const Driver& driver = patient.machine.driver;
+  if (patient.nvml.state == State::failed && patient.nvml.error == kMismatch) {
+    says.bad("the kernel runs driver {}, the libraries are of another ({})", driver.kernel_version.value_or("?"),
+             nvml_error_name(kMismatch));
+  } else if (driver.version && driver.kernel_version && *driver.version != *driver.kernel_version) {
+    says.bad("the kernel runs driver {}, the libraries are of {}", *driver.kernel_version, *driver.version);
+  } else if (driver.version && driver.kernel_version) {
+    says.good("kernel and libraries are of {}", *driver.version);
+  } else {
+    says.skip("not both versions are known");
+  }
+}
+
+void hangs(const Patient& patient, Says& says) {
+  for (const auto& [library, answers] : {std::pair{"NVML", &patient.nvml}, std::pair{"libcuda", &patient.cuda}}) {
+    if (answers->state == State::timed_out) says.bad("{}: {}", library, answers->reason);
+  }
+  if (!says.wrong().empty()) return;
+  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent) return says.skip("no driver");
+  says.good("it answers in time");
+}
+
+void broken(const Patient& patient, Says& says) {
+  for (const auto& [library, answers] : {std::pair{"NVML", &patient.nvml}, std::pair{"libcuda", &patient.cuda}}) {
+    if (answers->state == State::unusable) says.bad("{} cannot be loaded: {}", library, answers->reason);
+  }
+  if (!says.wrong().empty()) return;
+  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent) return says.skip("no driver");
+  says.good("NVML and libcuda load");
+}
+
+void no_device(const Patient& patient, Says& says) {
+  if (patient.nvml.state == State::absent && patient.cuda.state == State::absent) return says.skip("no driver");
+  if (patient.machine.gpus.empty())
+    return says.bad("a driver {} is installed, and there is no GPU for it", driver_version(patient));
+  says.good("{} GPU{}", patient.machine.gpus.size(), patient.machine.gpus.size() == 1 ? "" : "s");
+}
+
+void cuda_fails(const Patient& patient, Says& says) {
+  if (nothing_to_ask(patient, says)) return;
+  const std::string hidden = patient.source.variable("CUDA_VISIBLE_DEVICES").value_or("0");
+  if (patient.cuda.state == State::answered && patient.cuda.devices.empty() && hidden.empty()) {
+    return says.skip("CUDA_VISIBLE_DEVICES hides every GPU");
+  }
+  if (patient.cuda.state == State::absent && patient.nvml.state == State::answered) {
+    says.bad("NVML is there and libcuda.so.1 is not");
+    says.mend("install the driver's computing part: sudo apt install libnvidia-compute-<driver version>");
+  } else if (patient.cuda.state == State::failed && patient.cuda.error == kStub) {
+    says.bad("the libcuda that is found is the toolkit's stub, made for linking only ({})", patient.cuda.library);
+    says.mend("take the folder \"stubs\" out of LD_LIBRARY_PATH and /etc/ld.so.conf.d");
+  } else if (patient.cuda.state == State::failed && patient.cuda.error != kNoDevice) {
+    says.bad("cuInit says {}", cuda_error_name(patient.cuda.error));
+  } else if (patient.cuda.state == State::failed && hidden != "-1" && patient.nvml.state == State::answered) {
+    says.bad("NVML sees a GPU, cuInit says {}", cuda_error_name(patient.cuda.error));
+  } else if (patient.cuda.state == State::answered) {
+    says.good("libcuda sees {} GPU{}", patient.cuda.devices.size(), patient.cuda.devices.size() == 1 ? "" : "s");
+  } else {
+    says.skip("libcuda does not answer");
+  }
+}
+
+// The first driver branch that serves a capability, from NVIDIA's release notes.
+void too_old(const Patient& patient, Says& says) {
+  struct First {
+    ComputeCapability capability;
+    int driver;
+  };
+  constexpr std::array kFirst = {First{{12, 1}, 580}, First{{10, 0}, 570}, First{{9, 0}, 525},
+                                 First{{8, 9}, 520},  First{{8, 6}, 455},  First{{8, 0}, 450}};
+  if (nothing_to_ask(patient, says)) return;
+  const std::optional<Version> version = parse_version(driver_version(patient));
+  const std::optional<ComputeCapability> capability = highest_capability(patient);
+  if (!version || !capability) return says.skip("driver or GPU not known");
+  for (const First& first : kFirst) {
+    if (*capability < first.capability) continue;
+    if (version->numbers[0] < first.driver) {
+      return says.bad("driver {}, and compute capability {}.{} needs {} or newer", driver_version(patient),
+                      capability->major, capability->minor, first.driver);
+    }
+    break;
+  }
+  says.good("driver {} serves compute capability {}.{}", driver_version(patient), capability->major, capability->minor);
+}
+
+// CUDA of /usr/local/cuda.
+std::optional<Version> toolkit(const Patient& patient) {
+  const std::optional<std::string> text = patient.source.read("/usr/local/cuda/version.json");
+  if (!text) return std::nullopt;
+  const nlohmann::json document = nlohmann::json::parse(*text, nullptr, false);
+  if (!document.is_object() || !document.contains("cuda") || !document["cuda"].is_object()) return std::nullopt;
+  const nlohmann::json version = document["cuda"].value("version", nlohmann::json());
+  return version.is_string() ? parse_version(version.get<std::string>()) : std::nullopt;
+}
+
+bool know_both(const Patient& patient, Says& says, std::optional<Version>& tools) {
+  tools = toolkit(patient);
+  if (!tools || tools->numbers.size() < 2) {
+    says.skip("no CUDA toolkit in /usr/local/cuda");
+    return false;
+  }
+  if (!patient.machine.driver.cuda) {
+    says.skip("the driver does not say which CUDA it serves");
+    return false;
+  }
+  return true;
+}
+
+void toolkit_major(const Patient& patient, Says& says) {
+  std::optional<Version> tools;
+  if (!know_both(patient, says, tools)) return;
+  const ComputeCapability serves = *patient.machine.driver.cuda;
+  if (tools->numbers[0] > serves.major) {
+    says.bad("the toolkit is CUDA {}, the driver serves CUDA {}.{}", tools->str(), serves.major, serves.minor);
+  } else {
+    says.good("toolkit CUDA {}, driver CUDA {}.{}", tools->str(), serves.major, serves.minor);
+  }
+}
+
+void toolkit_minor(const Patient& patient, Says& says) {
+  std::optional<Version> tools;
+  if (!know_both(patient, says, tools)) return;
+  const ComputeCapability serves = *patient.machine.driver.cuda;
+  if (tools->numbers[0] == serves.major && tools->numbers[1] > serves.minor) {
+    says.bad("the toolkit is CUDA {}, the driver compiles PTX up to CUDA {}.{}", tools->str(), serves.major,
+             serves.minor);
+  } else {
+    says.good("toolkit CUDA {}, driver CUDA {}.{}", tools->str(), serves.major, serves.minor);
+  }
+}
+
+// The first toolkit that compiles for a capability.
+void toolkit_old(const Patient& patient, Says& says) {
+  struct First {
+    ComputeCapability capability;
+    Version toolkit;
+  };
+  static const std::array kFirst = {First{{12, 1}, {{12, 9}}}, First{{10, 0}, {{12, 8}}}, First{{9, 0}, {{11, 8}}},
+                                    First{{8, 9}, {{11, 8}}},  First{{8, 6}, {{11, 1}}},  First{{8, 0}, {{11, 0}}}};
+  const std::optional<Version> tools = toolkit(patient);
+  if (!tools) return says.skip("no CUDA toolkit in /usr/local/cuda");
+  const std::optional<ComputeCapability> capability = highest_capability(patient);
+  if (!capability) return says.skip("no NVIDIA GPU of known capability");
+  for (const First& first : kFirst) {
+    if (*capability < first.capability) continue;
+    if (*tools < first.toolkit) {
+      return says.bad("the toolkit is CUDA {}, and compute capability {}.{} needs {} or newer", tools->str(),
+                      capability->major, capability->minor, first.toolkit.str());
+    }
+    break;
+  }
+  says.good("CUDA {} compiles for compute capability {}.{}", tools->str(), capability->major, capability->minor);
+}
+
+constexpr Check kChecks[] = {
+    {{"driver.missing", "A driver for the GPU is installed", Impact::fatal,
+      "Without it no program can use the GPU; everything runs on the processor.",
+      "on a PC: sudo apt install nvidia-driver-580-open; on a DGX Spark: restore DGX OS, which brings it"},
+     missing},
+    {{"driver.not_loaded", "The driver is loaded in the kernel", Impact::fatal,
+      "The libraries talk to the kernel module. After a kernel update it may not have been built, or Secure Boot "
+      "refuses it.",
+      "sudo modprobe nvidia; where that fails: sudo dkms autoinstall && sudo reboot, and look at `mokutil --sb-state`"},
+     not_loaded},
+    {{"driver.mismatch", "Kernel module and libraries are of one version", Impact::fatal,
+      "An update replaced the libraries while the old module is still loaded: every program fails until both are the "
+      "same.",
+      "sudo reboot"},
+     mismatch},
+    {{"driver.hangs", "The driver answers in time", Impact::fatal,
+      "A driver that does not come back usually has lost its GPU, or wakes it up for many seconds because nothing "
+      "keeps it "
+      "awake.",
+      "sudo systemctl enable --now nvidia-persistenced; wait longer with --wait 10; else sudo reboot"},
+     hangs},
+    {{"driver.broken", "The driver's libraries can be loaded", Impact::fatal,
+      "A library that is cut short, of another machine or without what it needs stops every program that uses the GPU.",
+      "sudo apt install --reinstall the package that `dpkg -S` names for the file"},
+     broken},
+    {{"driver.no_device", "The driver has a GPU", Impact::cosmetic,
+      "A driver without a GPU does no harm; a GPU that used to be there may be off the bus.",
+      "look for the GPU with `lspci -d 10de:`; switch the machine off and on where it should be there"},
+     no_device},
+    {{"driver.cuda_fails", "CUDA starts", Impact::fatal,
+      "The driver manages the GPU and cannot compute on it: frameworks say that there is no GPU.",
+      "sudo modprobe nvidia-uvm; then sudo reboot; `sudo dmesg | grep NVRM` says more"},
+     cuda_fails},
+    {{"driver.too_old", "The driver is new enough for the GPU", Impact::fatal,
+      "An older driver does not know the GPU, or runs it without what it can do.",
+      "on a PC: sudo apt install nvidia-driver-580-open && sudo reboot; on a DGX Spark: update DGX OS in DGX "
+      "Dashboard"},
+     too_old},
+    {{"driver.toolkit_major", "The driver serves the toolkit's CUDA", Impact::fatal,
+      "Programs built with a toolkit of a newer major version than the driver serves do not start.",
+      "install a newer driver, or the toolkit of the driver's major version"},
+     toolkit_major},
+    {{"driver.toolkit_minor", "The driver compiles the toolkit's PTX", Impact::slow,
+      "Code that is kept as PTX is compiled by the driver at start; PTX of a newer CUDA is refused "
+      "(CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
+      "install a newer driver, or build for the GPU's own architecture"},
+     toolkit_minor},
+    {{"driver.toolkit_old", "The toolkit compiles for the GPU", Impact::slow,
+      "What is built here, PyTorch's extensions and Triton's kernels included, cannot be made for this GPU.",
+      "sudo apt install cuda-toolkit-13-0"},
+     toolkit_old},
+};
+
+}  // namespace
+
+std::span<const Check> driver_checks() { return kChecks; }
+
+}  // namespace sparkpilot::doctor

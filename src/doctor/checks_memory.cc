@@ -1,0 +1,128 @@
+// Memory: what is really left, and what takes it.
+#include <algorithm>
+#include <cstdlib>
+
+#include "doctor/check.h"
+
+namespace sparkpilot::doctor {
+namespace {
+
+constexpr int64_t kGib = int64_t{1} << 30;
+
+bool unified(const Patient& patient) {
+  return std::any_of(patient.machine.gpus.begin(), patient.machine.gpus.end(),
+                     [](const Gpu& gpu) { return gpu.unified_memory.value_or(false); });
+}
+
+void available(const Patient& patient, Says& says) {
+  const Memory& memory = patient.machine.memory;
+  const std::optional<int64_t> left = memory.allocatable();
+  if (!left || !memory.total) return says.skip("the system does not say");
+  if (*left < std::min(4 * kGib, *memory.total / 8)) {
+    says.bad("{} of {} can still be taken", human_bytes(*left), human_bytes(*memory.total));
+  } else {
+    says.good("{} of {} can still be taken", human_bytes(*left), human_bytes(*memory.total));
+  }
+}
+
+// cudaMemGetInfo reports MemFree there, so cached files look like used GPU memory.
+void page_cache(const Patient& patient, Says& says) {
+  const Memory& memory = patient.machine.memory;
+  if (!unified(patient)) return says.skip("no unified memory");
+  if (!memory.free || !memory.total || !memory.page_cache) return says.skip("the system does not say");
+  if (*memory.free < *memory.total / 8 && *memory.page_cache > *memory.total / 4) {
+    says.bad("cached files fill {}, {} are free", human_bytes(*memory.page_cache), human_bytes(*memory.free));
+  } else {
+    says.good("{} free, {} of cached files", human_bytes(*memory.free), human_bytes(*memory.page_cache));
+  }
+}
+
+void huge_pages(const Patient& patient, Says& says) {
+  const Memory& memory = patient.machine.memory;
+  if (!memory.huge_pages || !memory.huge_page_size || !memory.huge_pages_free)
+    return says.skip("the system does not say");
+  if (*memory.huge_pages == 0) return says.good("none are set aside");
+  const int64_t size = *memory.huge_page_size;
+  const int64_t idle =
+      *memory.huge_pages_free > INT64_MAX / std::max<int64_t>(size, 1) ? 0 : *memory.huge_pages_free * size;
+  if (memory.total && idle > *memory.total / 16 && idle <= *memory.total) {
+    says.bad("{} are set aside as huge pages that nothing uses", human_bytes(idle));
+  } else {
+    says.good("{} huge pages, {} of them unused", *memory.huge_pages, human_bytes(idle));
+  }
+}
+
+void swapping(const Patient& patient, Says& says) {
+  const Memory& memory = patient.machine.memory;
+  if (!memory.swap_total || !memory.swap_free) return says.skip("the system does not say");
+  const int64_t used = *memory.swap_total - *memory.swap_free;
+  if (*memory.swap_total == 0) return says.good("no swap space");
+  if (used > 2 * kGib && used > *memory.swap_total / 4) {
+    says.bad("{} of {} swap space are in use", human_bytes(used), human_bytes(*memory.swap_total));
+  } else {
+    says.good("{} of {} swap space are in use", human_bytes(std::max<int64_t>(used, 0)),
+              human_bytes(*memory.swap_total));
+  }
+}
+
+// "some avg10=0.00 avg60=12.34 ...": the share of the last minute in which a program waited for memory.
+void pressure(const Patient& patient, Says& says) {
+  const std::optional<std::string> text = patient.source.read("/proc/pressure/memory");
+  const size_t at = text ? text->find("some ") : std::string::npos;
+  const size_t minute = at == std::string::npos ? at : text->find("avg60=", at);
+  if (minute == std::string::npos) return says.skip("the kernel does not measure it");
+  const double percent = std::strtod(text->c_str() + minute + 6, nullptr);
+  if (percent > 10 && percent <= 100) {
+    says.bad("programs waited for memory in {:.0f} % of the last minute", percent);
+  } else {
+    says.good("programs do not wait for memory");
+  }
+}
+
+void killed(const Patient& patient, Says& says) {
+  const auto lines =
+      patient.source.kernel_log({"Out of memory: Killed process", "oom-kill:", "Memory cgroup out of memory"});
+  if (!lines) return says.skip("the kernel's log is not readable here (sudo dmesg)");
+  size_t kills = 0;
+  for (const std::string& line : *lines) kills += line.find("Killed process") != std::string::npos ? 1 : 0;
+  if (kills > 0) return says.bad("the kernel ended {} program{} for want of memory", kills, kills == 1 ? "" : "s");
+  says.good("no program was ended for want of memory");
+}
+
+constexpr Check kChecks[] = {
+    {{"memory.available", "Memory is free", Impact::slow,
+      "Models and routes need some gigabytes. On unified memory a program that takes more than there is does not fail: "
+      "the "
+      "whole machine stops answering.",
+      "end what takes it (sparkpilot monitor shows it)"},
+     available},
+    {{"memory.page_cache", "Cached files leave the GPU room", Impact::slow,
+      "On unified memory CUDA reports only what is entirely free: programs refuse to start though the cache would be "
+      "given "
+      "back.",
+      "sync && echo 3 | sudo tee /proc/sys/vm/drop_caches"},
+     page_cache},
+    {{"memory.huge_pages", "No memory is locked away as huge pages", Impact::slow,
+      "Huge pages that are set aside and unused are lost to everything else, and NVIDIA's count of free memory sees "
+      "them alone.",
+      "sudo sysctl vm.nr_hugepages=0, unless a program here is set up to use them"},
+     huge_pages},
+    {{"memory.swap", "Programs are in memory, not in swap space", Impact::slow,
+      "What is in swap space is read back from the disk.",
+      "end what takes memory, then: sudo swapoff -a && sudo swapon -a"},
+     swapping},
+    {{"memory.pressure", "Programs do not wait for memory", Impact::slow,
+      "Every measurement now says more about the disk than about a model.",
+      "end what takes memory (sparkpilot monitor shows it)"},
+     pressure},
+    {{"memory.oom_kills", "No program was ended for want of memory", Impact::slow,
+      "A run that disappeared without a word was ended by the kernel.",
+      "run fewer things at once; smaller batches; on a DGX Spark also: sudo apt install earlyoom"},
+     killed},
+};
+
+}  // namespace
+
+std::span<const Check> memory_checks() { return kChecks; }
+
+}  // namespace sparkpilot::doctor

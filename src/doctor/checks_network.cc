@@ -1,0 +1,87 @@
+// The ports through which two Sparks, or several machines, exchange gradients: NVIDIA's ConnectX.
+#include "doctor/check.h"
+
+namespace sparkpilot::doctor {
+namespace {
+
+bool is_connectx(const NetworkPort& port) { return port.driver == "mlx5_core"; }
+
+// Ports that a cable is in. False where there are none: then `says` says so.
+bool linked(const Patient& patient, Says& says, std::vector<const NetworkPort*>& ports) {
+  bool any = false;
+  for (const NetworkPort& port : patient.machine.ports) {
+    any = any || is_connectx(port);
+    if (is_connectx(port) && port.up) ports.push_back(&port);
+  }
+  if (ports.empty()) says.skip("{}", any ? "no cable in a ConnectX port" : "no ConnectX port");
+  return !ports.empty();
+}
+
+void mtu(const Patient& patient, Says& says) {
+  std::vector<const NetworkPort*> ports;
+  if (!linked(patient, says, ports)) return;
+  for (const NetworkPort* port : ports) {
+    if (port->mtu && *port->mtu < 9000) {
+      says.bad("{} has an MTU of {}", port->name, *port->mtu);
+      says.mend(fmt::format("on both machines: sudo ip link set {} mtu 9000", port->name));
+    }
+  }
+  if (says.wrong().empty()) says.good("jumbo frames");
+}
+
+void speed(const Patient& patient, Says& says) {
+  std::vector<const NetworkPort*> ports;
+  if (!linked(patient, says, ports)) return;
+  if (!is_dgx_spark(patient.machine)) return says.skip("the ports' own speed is not known");
+  for (const NetworkPort* port : ports) {
+    if (port->mbit_per_second && *port->mbit_per_second < 200'000)
+      says.bad("{} runs at {} Gb/s of 200", port->name, *port->mbit_per_second / 1000);
+  }
+  if (says.wrong().empty()) says.good("200 Gb/s");
+}
+
+// Each cage of a Spark is two ports and two HCAs, on two PCIe links of half the speed.
+void both(const Patient& patient, Says& says) {
+  std::vector<const NetworkPort*> ports;
+  if (!linked(patient, says, ports)) return;
+  if (!is_dgx_spark(patient.machine)) return says.skip("no DGX Spark");
+  if (ports.size() % 2 != 0) return says.bad("of the two ports of a cable only {} is up", ports.front()->name);
+  says.good("both ports of the cable are up");
+}
+
+void hca(const Patient& patient, Says& says) {
+  std::vector<const NetworkPort*> ports;
+  if (!linked(patient, says, ports)) return;
+  for (const NetworkPort* port : ports) {
+    if (port->hca.empty()) {
+      says.bad("{} has no RDMA device", port->name);
+    } else if (port->hca_active == false) {
+      says.bad("the RDMA device {} of {} is not active", port->hca, port->name);
+    }
+  }
+  if (says.wrong().empty()) says.good("RDMA devices are active");
+}
+
+constexpr Check kChecks[] = {
+    {{"network.mtu", "ConnectX ports use jumbo frames", Impact::slow,
+      "With frames of 1,500 bytes two machines exchange gradients at a fraction of the line's speed.",
+      "sudo ip link set <port> mtu 9000, on both machines"},
+     mtu},
+    {{"network.speed", "The cable between Sparks is fast", Impact::slow,
+      "A cable or module that is not for 200 Gb/s halves the exchange.",
+      "use a QSFP56 cable of NVIDIA's list, the same port on both machines"},
+     speed},
+    {{"network.both_ports", "Both ports of a cable are up", Impact::slow,
+      "Each of a Spark's cages appears as two ports; half of the speed is lost while one is down.",
+      "sudo ip link set <port> up for both, and give both addresses (netplan)"},
+     both},
+    {{"network.rdma", "RDMA devices are active", Impact::slow, "NCCL falls back to sockets: 3 GB/s instead of 23.",
+      "sudo apt install rdma-core && sudo modprobe mlx5_ib; ibdev2netdev shows them"},
+     hca},
+};
+
+}  // namespace
+
+std::span<const Check> network_checks() { return kChecks; }
+
+}  // namespace sparkpilot::doctor

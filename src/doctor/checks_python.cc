@@ -1,0 +1,132 @@
+// Python's packages that compute on the GPU, as far as their own files tell. What GPU code is inside them is
+// `sparkpilot stack audit`'s.
+#include <algorithm>
+
+#include "doctor/check.h"
+#include "doctor/versions.h"
+
+namespace sparkpilot::doctor {
+namespace {
+
+struct Package {
+  std::string folder = {};   // site-packages
+  std::string version = {};  // from its metadata
+};
+
+// Where the environment that is active now, the user and the system keep packages.
+std::vector<std::string> package_folders(Source& source) {
+  std::vector<std::string> folders;
+  const auto add = [&](const std::string& prefix, const char* name) {
+    for (const std::string& python : source.list(prefix + "/lib")) {
+      if (python.starts_with("python3")) folders.push_back(prefix + "/lib/" + python + "/" + name);
+    }
+  };
+  for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const auto prefix = source.variable(variable); prefix && !prefix->empty()) add(*prefix, "site-packages");
+  }
+  if (const auto home = source.variable("HOME"); home && !home->empty()) add(*home + "/.local", "site-packages");
+  add("/usr/local", "dist-packages");
+  folders.push_back("/usr/lib/python3/dist-packages");
+  return folders;
+}
+
+// "torch-2.9.1+cu130.dist-info": the first environment that has it is the one that Python takes.
+std::optional<Package> find_package(Source& source, const std::string& name) {
+  for (const std::string& folder : package_folders(source)) {
+    for (const std::string& entry : source.list(folder)) {
+      constexpr std::string_view kEnd = ".dist-info";
+      if (!entry.starts_with(name + "-") || !entry.ends_with(kEnd)) continue;
+      return Package{folder, entry.substr(name.size() + 1, entry.size() - name.size() - 1 - kEnd.size())};
+    }
+  }
+  return std::nullopt;
+}
+
+bool nothing(const Patient& patient, Says& says, const char* name, std::optional<Package>& package) {
+  if (!highest_capability(patient)) {
+    says.skip("no NVIDIA GPU of known capability");
+    return true;
+  }
+  package = find_package(patient.source, name);
+  if (!package) says.skip("{} is not installed", name);
+  return !package;
+}
+
+// cuda: Optional[str] = '13.0', or None, in torch/version.py. Empty: the file does not say.
+std::optional<std::string> torch_cuda(Source& source, const Package& torch) {
+  const auto text = source.read(torch.folder + "/torch/version.py", 8192);
+  const size_t at = text ? text->find("\ncuda") : std::string::npos;
+  const size_t equal = at == std::string::npos ? at : text->find('=', at);
+  if (equal == std::string::npos) return std::nullopt;
+  const size_t begin = text->find_first_not_of(" '\"", equal + 1);
+  if (begin == std::string::npos) return std::nullopt;
+  return text->substr(begin, text->find_first_of("'\"\n ", begin) - begin);
+}
+
+void torch_without_cuda(const Patient& patient, Says& says) {
+  std::optional<Package> torch;
+  if (nothing(patient, says, "torch", torch)) return;
+  const auto cuda = torch_cuda(patient.source, *torch);
+  if (!cuda) return says.skip("PyTorch {} does not say what it is built with", torch->version);
+  if (*cuda == "None") return says.bad("PyTorch {} in {} is built without CUDA", torch->version, torch->folder);
+  says.good("PyTorch {} with CUDA {}", torch->version, *cuda);
+}
+
+void torch_old(const Patient& patient, Says& says) {
+  std::optional<Package> torch;
+  if (nothing(patient, says, "torch", torch)) return;
+  const auto cuda = torch_cuda(patient.source, *torch);
+  const auto version = cuda ? parse_version(*cuda) : std::nullopt;
+  if (!version) return says.skip("PyTorch {} does not say which CUDA it is built with", torch->version);
+  const ComputeCapability capability = *highest_capability(patient);
+  if (capability >= ComputeCapability{10, 0} && *version < Version{{12, 8}}) {
+    return says.bad("PyTorch {} is built with CUDA {}, which knows nothing of compute capability {}.{}", torch->version,
+                    *cuda, capability.major, capability.minor);
+  }
+  says.good("PyTorch {} with CUDA {}", torch->version, *cuda);
+}
+
+// Triton compiles with a ptxas of its own, which may be older than the GPU.
+void ptxas(const Patient& patient, Says& says) {
+  std::optional<Package> triton;
+  if (nothing(patient, says, "triton", triton)) return;
+  if (*highest_capability(patient) < ComputeCapability{12, 1}) return says.good("Triton's own ptxas knows this GPU");
+  const auto set = patient.source.variable("TRITON_PTXAS_PATH");
+  if (!set) return says.bad("Triton {} compiles with its own ptxas: TRITON_PTXAS_PATH is not set", triton->version);
+  if (patient.source.access(*set) == Access::absent)
+    return says.bad("TRITON_PTXAS_PATH names {}, which is not there", *set);
+  says.good("TRITON_PTXAS_PATH={}", *set);
+}
+
+void cutlass(const Patient& patient, Says& says) {
+  std::optional<Package> package;
+  if (nothing(patient, says, "nvidia_cutlass_dsl", package)) return;
+  if (parse_version(package->version) == Version{{4, 5, 0}} &&
+      *highest_capability(patient) >= ComputeCapability{12, 0}) {
+    return says.bad("nvidia-cutlass-dsl {}", package->version);
+  }
+  says.good("nvidia-cutlass-dsl {}", package->version);
+}
+
+constexpr Check kChecks[] = {
+    {{"python.torch_cuda", "PyTorch is built with CUDA", Impact::slow, "It computes on the processor alone.",
+      "pip install torch --index-url https://download.pytorch.org/whl/cu130"},
+     torch_without_cuda},
+    {{"python.torch_old", "PyTorch's CUDA knows the GPU", Impact::slow,
+      "It has no kernels for the GPU and fails at the first one: no kernel image is available.",
+      "pip install --upgrade torch --index-url https://download.pytorch.org/whl/cu130"},
+     torch_old},
+    {{"python.ptxas", "Triton compiles for the GPU", Impact::slow,
+      "The ptxas inside Triton's wheel may not know compute capability 12.1: kernels fail to compile.",
+      "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"},
+     ptxas},
+    {{"python.cutlass", "CUTLASS's Python package is none of the known bad ones", Impact::slow,
+      "4.5.0 computes garbage in NVFP4 on this GPU; 4.5.1 is right.", "pip install 'nvidia-cutlass-dsl>=4.5.1'"},
+     cutlass},
+};
+
+}  // namespace
+
+std::span<const Check> python_checks() { return kChecks; }
+
+}  // namespace sparkpilot::doctor

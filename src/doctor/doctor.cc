@@ -1,0 +1,86 @@
+#include "doctor/doctor.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "doctor/check.h"
+#include "hw/probe.h"
+#include "hw/record.h"
+
+namespace sparkpilot {
+namespace doctor {
+namespace {
+
+std::vector<std::span<const Check>> tables() {
+  return {driver_checks(), gpu_checks(),  memory_checks(),  system_checks(), library_checks(),
+          python_checks(), disk_checks(), network_checks(), program_checks()};
+}
+
+}  // namespace
+
+bool has_nvidia(const Patient& patient) { return !patient.machine.gpus.empty(); }
+
+std::string gpu_name(const Gpu& gpu) {
+  const std::string which = gpu.nvml_index ? fmt::format("GPU {}", *gpu.nvml_index) : "GPU at " + gpu.pci;
+  return gpu.name.empty() ? which : fmt::format("{} ({})", which, gpu.name);
+}
+
+std::optional<ComputeCapability> highest_capability(const Patient& patient) {
+  std::optional<ComputeCapability> highest;
+  for (const Gpu& gpu : patient.machine.gpus) {
+    if (gpu.capability && (!highest || *highest < *gpu.capability)) highest = gpu.capability;
+  }
+  return highest;
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr double kGib = 1 << 30;
+  const double gib = static_cast<double>(bytes) / kGib;
+  return gib >= 100 ? fmt::format("{:.0f} GiB", gib) : fmt::format("{:.1f} GiB", gib);
+}
+
+}  // namespace doctor
+
+std::string_view impact_name(Impact impact) {
+  switch (impact) {
+    case Impact::fatal: return "fatal";
+    case Impact::slow: return "slow";
+    case Impact::cosmetic: break;
+  }
+  return "cosmetic";
+}
+
+Diagnosis examine(Source& source, const DoctorOptions& options) {
+  Recorder once(source);  // the drivers are asked once
+  Diagnosis out;
+  out.machine = probe(once);
+  const DriverAnswers nvml = once.nvml(), cuda = once.cuda();
+  const doctor::Patient patient{once, out.machine, nvml, cuda, options};
+  for (const auto table : doctor::tables()) {
+    for (const doctor::Check& check : table) {
+      doctor::Says says;
+      check.look(patient, says);
+      for (const auto& [seen, mend] : says.wrong()) {
+        out.findings.push_back({std::string(check.info.id), std::string(check.info.title), check.info.impact, seen,
+                                std::string(check.info.why), mend.empty() ? std::string(check.info.mend) : mend});
+      }
+      if (!says.wrong().empty()) continue;
+      if (!says.all_good() && !says.skipped()) fail_internal("the check {} said nothing", check.info.id);
+      const bool looked = says.all_good().has_value();
+      out.passed.push_back({std::string(check.info.id), looked ? *says.all_good() : *says.skipped(), looked});
+    }
+  }
+  std::stable_sort(out.findings.begin(), out.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.impact < b.impact; });
+  return out;
+}
+
+std::vector<CheckInfo> checks() {
+  std::vector<CheckInfo> out;
+  for (const auto table : doctor::tables()) {
+    for (const doctor::Check& check : table) out.push_back(check.info);
+  }
+  return out;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,42 @@
+// Computes something small on each GPU and compares it with the processor: the whole way from the driver to the
+// arithmetic.
+//
+// The kernel is PTX that the driver compiles, so neither a CUDA toolkit nor GPU code in the program is needed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace sparkpilot {
+
+struct Verification {
+  int index = 0;
+  std::string name = {};
+  bool right = false;
+  // What failed, with the driver's error; or how many values are wrong. Empty where all is right.
+  std::string problem = {};
+  int64_t values = 0, wrong = 0;
+  std::optional<double> start_ms = {};  // context and compilation
+  std::optional<double> run_ms = {};    // copy there, compute, copy back
+};
+
+struct VerifyOptions {
+  double wait_seconds = 20;  // for each call into the driver; compiling takes a while on a cold one
+  // Keeps every GPU computing for so long after it was verified; what its sensors say meanwhile is the caller's to ask.
+  double load_seconds = 0;
+  std::vector<std::string> libraries = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
+};
+
+struct Verifications {
+  std::string problem = {};  // why no GPU was reached: no driver, it fails, it hangs
+  bool absent = false;       // there is no driver: nothing to verify
+  std::vector<Verification> devices = {};
+};
+
+// Takes a few hundred kilobytes of each GPU's memory. Compares bit for bit.
+Verifications verify_gpus(const VerifyOptions& options = {});
+
+}  // namespace sparkpilot
