@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/parallel.h"
 #include "base/random.h"
+#include "base/test_files.h"
 
 namespace sparkpilot {
 namespace {
@@ -20,14 +21,9 @@ namespace fs = std::filesystem;
 
 class Folder : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "sparkpilot_base_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    dir = name;
-  }
-  void TearDown() override { fs::remove_all(dir); }
   void put(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-  fs::path dir;
+  TempFolder folder;
+  const fs::path dir = folder.path();
 };
 
 TEST_F(Folder, AtomicFileAppearsOnlyAfterCommit) {
