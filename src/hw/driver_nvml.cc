@@ -8,7 +8,7 @@ namespace sparkpilot {
 namespace {
 
 using Device = void*;
-constexpr int kSuccess = 0, kInsufficientSize = 7;
+constexpr int kSuccess = 0, kInsufficientSize = 7, kNoFunction = 13;
 constexpr unsigned kMostDevices = 64, kMostProcesses = 1024;
 
 enum class Shape {
@@ -139,8 +139,9 @@ class Nvml {
         continue;
       }
       for (const Ask& question : kAsks) ask_device(device, question, answers);
-      ask_processes(device, true, processes);
+      const int denied = ask_processes(device, true, processes);
       ask_processes(device, false, processes);
+      answers["compute_processes"] = number_or(denied, processes.size());
     }
     return out;
   }
@@ -258,7 +259,8 @@ class Nvml {
     put(2, error, memory.used);
   }
 
-  void ask_processes(Device device, bool compute, std::vector<GpuProcess>& out) {
+  // Adds to `out`; the error of the question, which is not "there are none".
+  int ask_processes(Device device, bool compute, std::vector<GpuProcess>& out) {
     std::string_view used;
     const std::array<const char*, 3> symbols =
         compute ? std::array<const char*, 3>{"nvmlDeviceGetComputeRunningProcesses_v3",
@@ -268,17 +270,16 @@ class Nvml {
                                              "nvmlDeviceGetGraphicsRunningProcesses_v2",
                                              "nvmlDeviceGetGraphicsRunningProcesses"};
     const auto f = function<int (*)(Device, unsigned*, void*)>(symbols, &used);
-    if (!f) return;
+    if (!f) return kNoFunction;
     const bool first = used.substr(used.size() - 3, 2) != "_v";
     if (first) {
-      ask_processes<ProcessV1>(device, f, used, compute, out);
-    } else {
-      ask_processes<ProcessV2>(device, f, used, compute, out);
+      return ask_processes<ProcessV1>(device, f, used, compute, out);
     }
+    return ask_processes<ProcessV2>(device, f, used, compute, out);
   }
 
   template <typename Process, typename Function>
-  void ask_processes(Device device, Function f, std::string_view used, bool compute, std::vector<GpuProcess>& out) {
+  int ask_processes(Device device, Function f, std::string_view used, bool compute, std::vector<GpuProcess>& out) {
     // One more than it may fill: a driver that counts wrongly does not harm.
     std::vector<Process> processes(64 + 1);
     int error = kInsufficientSize;
@@ -288,15 +289,16 @@ class Nvml {
       watch_.calling(used);
       error = f(device, &count, processes.data());
       if (error != kInsufficientSize) break;
-      if (processes.size() > kMostProcesses) return;
+      if (processes.size() > kMostProcesses) return error;
       processes.resize(2 * processes.size());
     }
-    if (error != kSuccess) return;
+    if (error != kSuccess) return error;
     for (size_t i = 0; i < std::min<size_t>(count, processes.size() - 1); ++i) {
       const unsigned long long bytes = processes[i].bytes;
       const bool known = bytes <= static_cast<unsigned long long>(INT64_MAX);  // all ones: the driver does not know
       out.push_back({processes[i].pid, known ? std::optional(static_cast<int64_t>(bytes)) : std::nullopt, compute});
     }
+    return kSuccess;
   }
 
   const Library& library_;
@@ -317,6 +319,7 @@ std::vector<std::string_view> nvml_questions() {
       if (!question.empty()) out.push_back(question);
     }
   }
+  out.push_back("compute_processes");
   return out;
 }
 

@@ -55,8 +55,16 @@ TEST(Nvml, CountsProcessesBeyondTheFirstBuffer) {
   const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
   ASSERT_EQ(nvml.processes.size(), 2U);
   ASSERT_EQ(nvml.processes[0].size(), 200U);
+  EXPECT_EQ(integer(nvml.devices[0], "compute_processes"), 200);
   EXPECT_EQ(nvml.processes[0][0], (GpuProcess{1000, std::nullopt, true}));
   EXPECT_EQ(nvml.processes[0][199], (GpuProcess{1199, 199LL << 20, true}));
+}
+
+TEST(Nvml, NoAnswerAboutProcessesIsNotNone) {
+  const Mode mode("not_supported");
+  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  EXPECT_EQ(error_of(nvml.devices[0], "compute_processes"), 3);
+  EXPECT_TRUE(nvml.processes[0].empty());
 }
 
 TEST(Nvml, TakesOldEntryPoints) {

@@ -98,7 +98,7 @@ Gpu gpu_of_nvml(const Answers& answers, const std::vector<GpuProcess>& processes
   gpu.ecc = asked_flag(answers, "ecc");
   gpu.mig = asked_flag(answers, "mig");
   gpu.display = asked_flag(answers, "display");
-  gpu.process_memory = sum(processes);
+  if (error_of(answers, "compute_processes") == 0) gpu.process_memory = sum(processes);
   return gpu;
 }
 

@@ -89,6 +89,15 @@ Match home(std::string_view text, size_t at) {
   return {};
 }
 
+// "nas:/export", "alice@nas:/export" at the start of a line or behind a space: file systems of other machines.
+Match remote(std::string_view text, size_t at) {
+  if (at > 0 && text[at - 1] != ' ' && text[at - 1] != '\n' && text[at - 1] != '\t') return {};
+  size_t end = at;
+  while (end < text.size() && (is_word(text[end]) || text[end] == '-' || text[end] == '.' || text[end] == '@')) ++end;
+  if (end == at || text.substr(end, 2) != ":/" || text.substr(end, 3) == "://") return {};
+  return {end - at, "<host>"};
+}
+
 // SERIAL_NUMBER="x", Serial : x, androidboot.serialno=x.
 Match serial(std::string_view text, size_t at) {
   constexpr std::string_view kWord = "serial";
@@ -116,7 +125,7 @@ Match serial(std::string_view text, size_t at) {
   return {end - at, by};
 }
 
-constexpr std::array<Rule, 5> kRules = {uuid, colons, ipv4, home, serial};
+constexpr std::array<Rule, 6> kRules = {uuid, colons, ipv4, remote, home, serial};
 
 }  // namespace
 

@@ -195,6 +195,8 @@ TEST(Redact, TakesOutWhatNamesOneMachine) {
   EXPECT_EQ(redact("fe80::1 and 9c63:c003:00ab:cdef"), "<address> and <address>");
   EXPECT_EQ(redact("root=UUID=123e4567-e89b-12d3-a456-426614174000"), "root=UUID=<uuid>");
   EXPECT_EQ(redact("nfs 192.168.1.17:/data"), "nfs <address>:/data");
+  EXPECT_EQ(redact("nas:/export /data nfs4 rw\nbob@box:/x /y fuse.sshfs"),
+            "<host>:/export /data nfs4 rw\n<host>:/x /y fuse.sshfs");
   EXPECT_EQ(redact("/home/alice/models /home/bob.b/x"), "/home/user/models /home/user/x");
   EXPECT_EQ(redact("alice malice alice_2"), "<name> malice alice_2");
 }
@@ -203,7 +205,7 @@ TEST(Redact, LeavesTheRest) {
   const Redactor redact({"root", "nvidia", "x"});
   for (const char* text : {"0000:01:00.0", "12:34:56", "libcublas.so.13.1.0.3", "v13.1.0.3", "580.95.05", "127.0.0.1",
                            "NVRM: Xid (PCI:0000:01:00): 79, pid=1", "nvidia root", "10de:2e12", "std::vector", "/home/",
-                           "serial", "0-9,12", "\xff\xfe"}) {
+                           "see https://x.org/a", "serial", "0-9,12", "\xff\xfe"}) {
     EXPECT_EQ(redact(text), text);
   }
 }
