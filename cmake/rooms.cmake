@@ -117,6 +117,7 @@ function(sparkpilot_capnp target)
   add_custom_command(OUTPUT ${sources} ${headers} DEPENDS ${inputs} VERBATIM
                      COMMAND ${SPARKPILOT_capnp} compile --no-standard-import -I${CAPNP_INCLUDE}
                              -o${SPARKPILOT_capnpc-c++}:${generated} --src-prefix=${PROJECT_SOURCE_DIR}/src ${inputs})
+  add_custom_target(${target}_headers DEPENDS ${headers})
   add_library(${target} STATIC ${sources})
   target_include_directories(${target} SYSTEM PUBLIC ${generated} ${CAPNP_INCLUDE})
   target_link_libraries(${target} PUBLIC sparkpilot::capnp sparkpilot::kj)

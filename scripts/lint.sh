@@ -17,6 +17,7 @@ tests/include_rules.py || failed=1
 
 # clang-tidy reads build/compile_commands.json; a folder of its own keeps `make build` untouched when it is not there.
 [ -f build/compile_commands.json ] || cmake --log-level=WARNING --preset release >/dev/null
+cmake --build build --target cereal_headers >/dev/null
 if [ -n "${ALL:-}" ]; then
   changed=("${files[@]}")
 else
