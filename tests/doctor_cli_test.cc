@@ -124,7 +124,7 @@ TEST_F(Doctor, VerifyComparesWithTheProcessor) {
 
 TEST_F(Doctor, LoadAsksTheSensorsMeanwhile) {
   const ProgramResult result = run_program("doctor --load 2 -v", with_driver(""));
-  EXPECT_EQ(result.err, "keeping the GPUs busy for 2 s each\n");
+  EXPECT_EQ(result.err, "keeping the GPUs busy for 2 s each, and reading a disk\n");
   // The driver says 3 %, so no sample is one of a busy GPU.
   EXPECT_NE(result.out.find("the GPU is not busy"), std::string::npos) << result.out;
 }

@@ -82,9 +82,11 @@ int examine_machine(const Program& program, const Flags& flags) {
   DoctorOptions options{.models = flags.models, .data = flags.data, .here = here};
   if (work) {
     if (flags.load_seconds > 0 && !program.quiet)
-      note(fmt::format("keeping the GPUs busy for {} s each", flags.load_seconds));
+      note(fmt::format("keeping the GPUs busy for {} s each, and reading a disk", flags.load_seconds));
     load = sample_under_load(*source, flags.load_seconds);
     options.under_load = load.samples;
+    const std::string home = source->variable("HOME").value_or("/");
+    if (flags.load_seconds > 0) options.disk_bytes_per_second = measure_disk(flags.data.empty() ? home : flags.data);
   }
   const Diagnosis diagnosis = examine(recorder, options);
   if (!flags.record.empty()) {

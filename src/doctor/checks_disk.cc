@@ -53,6 +53,15 @@ void slow_disk(const Patient& patient, Says& says) {
   says.good("{} on {}{}", folder, disk->device, disk->model.empty() ? "" : " (" + disk->model + ")");
 }
 
+// Three cameras and a log of a minute are 100 MB; training reads many times faster than real time.
+void speed(const Patient& patient, Says& says) {
+  constexpr double kLeast = 200e6;
+  if (!patient.options.disk_bytes_per_second) return says.skip("not measured: sparkpilot doctor --load 2 does");
+  const double speed = *patient.options.disk_bytes_per_second;
+  if (speed < kLeast) return says.bad("{} is read at {:.0f} MB/s", work_folder(patient), speed * 1e-6);
+  says.good("{} is read at {:.0f} MB/s", work_folder(patient), speed * 1e-6);
+}
+
 void home(const Patient& patient, Says& says) {
   const auto home = patient.source.variable("HOME");
   if (!home || home->empty()) return says.skip("HOME is not set");
@@ -96,6 +105,10 @@ constexpr Check kChecks[] = {
     {{"disk.kind", "Routes lie on a fast disk", Impact::slow,
       "Reading video for several models at once waits for the disk.", "copy the routes to an SSD of this machine"},
      slow_disk},
+    {{"disk.speed", "The disk is read fast enough", Impact::slow,
+      "Below 200 MB/s training waits for video, and several models at once do.",
+      "copy the routes to an SSD of this machine"},
+     speed},
     {{"disk.home", "The home folder can be written", Impact::cosmetic, "Settings cannot be kept.",
       "set HOME or XDG_CONFIG_HOME to a folder that can be written"},
      home},

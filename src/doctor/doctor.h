@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,8 @@ struct DoctorOptions {
   bool here = true;
   // NVML's answers while the GPUs were kept busy (sample_under_load()). Empty: the moment has to do.
   std::vector<DriverAnswers> under_load = {};
+  // What measure_disk() measured. Empty: nothing was measured.
+  std::optional<double> disk_bytes_per_second = {};
 };
 
 // Every check on one machine. Takes milliseconds, besides the drivers' own time; changes nothing.

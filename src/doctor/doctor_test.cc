@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "doctor/libraries.h"
+#include "doctor/load.h"
 #include "doctor/report.h"
 #include "doctor/versions.h"
 #include "hw/record.h"
@@ -376,6 +377,23 @@ TEST(Doctor, ModelsThatAreGitLfsPointers) {
   EXPECT_EQ(diagnosis.findings[0].seen, "1 of 2 models in /models are git-lfs pointers: a.onnx");
 }
 
+TEST(Doctor, ASlowDiskIsFound) {
+  EXPECT_TRUE(ids(examined(healthy(), {.here = false, .disk_bytes_per_second = 90e6})).contains("disk.speed"));
+  EXPECT_TRUE(ids(examined(healthy(), {.here = false, .disk_bytes_per_second = 900e6})).empty());
+}
+
+TEST(Doctor, MeasuresADiskAndLeavesNothing) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("disk" + std::to_string(getpid()));
+  fs::create_directory(folder);
+  const std::optional<double> speed = measure_disk(folder, 3 << 20);
+  ASSERT_TRUE(speed);
+  EXPECT_GT(*speed, 0);
+  EXPECT_TRUE(fs::is_empty(folder));
+  fs::remove(folder);
+  EXPECT_FALSE(measure_disk(folder));
+  EXPECT_FALSE(measure_disk("/proc", 3 << 20));
+}
+
 TEST(Doctor, UnderLoadEverySampleCounts) {
   json machine = healthy();
   const auto source = recorded_source(machine.dump(), "test");
@@ -390,8 +408,9 @@ TEST(Doctor, UnderLoadEverySampleCounts) {
 
 // Checks that no recorded machine can fail: they look at the program itself.
 TEST(Doctor, EveryCheckIsTested) {
-  std::set<std::string> tested = {"program.decoders", "system.architecture", "models.lfs_pointers", "gpu.pcie",
-                                  "gpu.persistence",  "gpu.memory_used",     "driver.no_device",    "library.gds"};
+  std::set<std::string> tested = {"program.decoders", "system.architecture", "models.lfs_pointers",
+                                  "gpu.pcie",         "gpu.persistence",     "gpu.memory_used",
+                                  "driver.no_device", "library.gds",         "disk.speed"};
   for (const Fault& fault : kFaults) tested.insert(fault.id);
   std::set<std::string_view> seen;
   for (const CheckInfo& check : checks()) {
