@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
   }
   const fs::path root = argv[1];
   for (const char* target :
-       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz", "machine_fuzz"})
+       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz", "doctor_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
   }
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
-  sparkpilot::write_machines(root / "machine_fuzz");
+  sparkpilot::write_machines(root / "doctor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);
   return 0;
 }
