@@ -1,0 +1,118 @@
+#include "monitor/gpu_reader.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "hw/probe.h"
+#include "hw/scan.h"
+
+namespace sparkpilot::monitor {
+namespace {
+
+constexpr size_t kMostGpus = 64;
+constexpr int64_t kMostMemory = int64_t{1} << 44;
+constexpr int kNotSupported = 3;  // of nvmlReturn_t
+
+// A machine of which only the driver's answers of one moment are known, so that they go through the checks of a whole
+// examination.
+class OnlyNvml : public Source {
+ public:
+  explicit OnlyNvml(const DriverAnswers& answers) : answers_(answers) {}
+  std::optional<std::string> read(const std::string&, size_t) override { return std::nullopt; }
+  std::vector<std::string> list(const std::string&) override { return {}; }
+  std::optional<std::string> link(const std::string&) override { return std::nullopt; }
+  Access access(const std::string&) override { return Access::absent; }
+  std::optional<Space> space(const std::string&) override { return std::nullopt; }
+  std::optional<std::string> variable(const std::string&) override { return std::nullopt; }
+  std::string architecture() override { return {}; }
+  DriverAnswers nvml() override { return answers_; }
+  DriverAnswers cuda() override { return {}; }
+  std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>&) override { return std::nullopt; }
+
+ private:
+  const DriverAnswers& answers_;
+};
+
+std::optional<double> percent_of(const Answers& answers, std::string_view question) {
+  const auto value = within(integer(answers, question), 0, 100);
+  return value ? std::optional<double>(*value) : std::nullopt;
+}
+
+// A process stands in the list of each kind of work that it does.
+std::map<int64_t, std::optional<int64_t>> by_process(const std::vector<GpuProcess>& processes) {
+  std::map<int64_t, std::optional<int64_t>> out;
+  for (const GpuProcess& process : processes) {
+    if (process.pid <= 0) continue;
+    std::optional<int64_t>& bytes = out[process.pid];
+    if (process.bytes && *process.bytes >= 0 && *process.bytes <= kMostMemory) bytes = std::max(bytes, process.bytes);
+  }
+  return out;
+}
+
+// Empty where one of them is.
+std::optional<int64_t> sum(const std::map<int64_t, std::optional<int64_t>>& bytes) {
+  int64_t total = 0;
+  for (const auto& [pid, of_process] : bytes) {
+    if (!of_process) return std::nullopt;
+    total += *of_process;
+  }
+  return total;
+}
+
+}  // namespace
+
+std::optional<std::vector<std::string>> throttle_words(uint64_t bits) {
+  static constexpr std::array<const char*, 9> kWords = {
+      "idle",           "clocks set",     "power cap",   "slowed by hardware", "sync boost",
+      "hot (software)", "hot (hardware)", "power brake", "display clocks"};
+  constexpr uint64_t kMost = 0xffff;  // NVML has nine; all ones are no answer
+  if (bits > kMost) return std::nullopt;
+  std::vector<std::string> out;
+  for (size_t i = 0; i < kWords.size(); ++i) {
+    if (bits >> i & 1) out.emplace_back(kWords[i]);
+  }
+  if (bits >> kWords.size()) out.push_back(fmt::format("reason {:#x}", bits >> kWords.size() << kWords.size()));
+  return out;
+}
+
+GpuReading read_gpus(Source& source) {
+  const DriverAnswers nvml = source.nvml();
+  OnlyNvml moment(nvml);
+  Machine machine;
+  probe_gpus(moment, machine);
+  GpuReading out;
+  out.problem = machine.driver.nvml_problem;
+  for (size_t i = 0; i < nvml.devices.size() && i < kMostGpus; ++i) {
+    const Answers& answers = nvml.devices[i];
+    GpuSample& sample = out.gpus.emplace_back();
+    sample.index = static_cast<int>(i);
+    const auto found = std::find_if(machine.gpus.begin(), machine.gpus.end(),
+                                    [&](const Gpu& gpu) { return gpu.nvml_index == sample.index; });
+    if (found == machine.gpus.end()) continue;
+    sample.gpu = std::move(*found);
+    // Asking CUDA would open a context's worth of driver; a GPU whose memory NVML has no notion of shares the system's.
+    if (!sample.gpu.unified_memory && error_of(answers, "memory_total_bytes") == kNotSupported) {
+      sample.gpu.unified_memory = true;
+    }
+    sample.encoder_percent = percent_of(answers, "encoder_percent");
+    sample.decoder_percent = percent_of(answers, "decoder_percent");
+    sample.fan_percent = percent_of(answers, "fan_percent");
+    if (const auto energy = integer(answers, "energy_mj"); energy && *energy > 0) {
+      sample.energy_j = static_cast<double>(*energy) * 1e-3;
+    }
+    if (sample.gpu.throttle_reasons) sample.throttle_reasons = throttle_words(*sample.gpu.throttle_reasons);
+    if (i >= nvml.processes.size()) continue;
+    const auto processes = by_process(nvml.processes[i]);
+    sample.process_memory = sum(processes);
+    for (const auto& [pid, bytes] : processes) {
+      std::optional<int64_t>& total = out.process_bytes[pid];
+      if (bytes) total = total.value_or(0) + *bytes;
+    }
+  }
+  return out;
+}
+
+}  // namespace sparkpilot::monitor

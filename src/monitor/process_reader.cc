@@ -1,0 +1,175 @@
+#include "monitor/process_reader.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <set>
+
+#include "hw/scan.h"
+
+namespace sparkpilot::monitor {
+namespace {
+
+constexpr double kTicksPerSecond = 100;  // USER_HZ, on every architecture that we know
+
+std::string printable(std::string_view text) {
+  constexpr size_t kLongest = 64;
+  std::string out(text.substr(0, kLongest));
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return out;
+}
+
+bool is_interpreter(std::string_view comm) {
+  for (const std::string_view name : {"python", "bash", "sh", "node", "java", "perl", "ruby"}) {
+    if (comm.substr(0, name.size()) == name && comm.find_first_not_of("0123456789.", name.size()) == comm.npos)
+      return true;
+  }
+  return false;
+}
+
+// "123 (name (of) any bytes) S 1 ...": fields are counted from behind the last parenthesis, the state being the third.
+struct Stat {
+  std::string_view comm;
+  int64_t ticks = 0, start = 0, pages = 0;
+};
+std::optional<Stat> parse_stat(std::string_view text) {
+  const size_t open = text.find('('), close = text.rfind(')');
+  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  const auto fields = words(text.substr(close + 1), 22);
+  if (fields.size() < 22) return std::nullopt;
+  const auto user = to_integer(fields[11]), system = to_integer(fields[12]), start = to_integer(fields[19]),
+             pages = to_integer(fields[21]);
+  const auto sane = [](std::optional<int64_t> value) { return value && *value >= 0 && *value < INT64_MAX / 4; };
+  if (!sane(user) || !sane(system) || !sane(start) || !sane(pages)) return std::nullopt;
+  return Stat{text.substr(open + 1, close - open - 1), *user + *system, *start, *pages};
+}
+
+}  // namespace
+
+std::string process_name(const std::string& comm, std::string_view arguments) {
+  std::string name = printable(comm);
+  if (!is_interpreter(comm)) return name;
+  bool first = true;
+  while (!arguments.empty()) {
+    const size_t end = std::min(arguments.find('\0'), arguments.size());
+    const std::string_view word = arguments.substr(0, end);
+    arguments.remove_prefix(std::min(end + 1, arguments.size()));
+    if (word == "-c") break;  // a program in the place of a name
+    if (!first && !word.empty() && word[0] != '-') return name + " " + printable(base_name(word));
+    first = false;
+  }
+  return name;
+}
+
+std::vector<int64_t> ProcessReader::pids() {
+  const std::vector<std::string> names = source_.list("/proc");
+  std::vector<int64_t> out;
+  for (const std::string& name : names) {
+    const auto pid = to_integer(name);
+    if (pid && *pid > 0) out.push_back(*pid);
+  }
+  count_.reset();
+  if (!out.empty() && names.size() < Source::kListLimit) count_ = static_cast<int64_t>(out.size());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// False where it is gone.
+bool ProcessReader::look(int64_t pid, int64_t now_ns) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  const std::string text = read_text(source_, folder + "/stat", 4096);
+  const auto stat = parse_stat(text);
+  if (!stat) {
+    known_.erase(pid);
+    return false;
+  }
+  Process& process = known_[pid];
+  const bool same = process.at_ns && process.start == stat->start;
+  if (!same) process = {};
+  const double seconds = static_cast<double>(now_ns - process.at_ns.value_or(now_ns)) * 1e-9;
+  process.percent.reset();
+  if (same && seconds > 0 && stat->ticks >= process.ticks) {
+    process.percent = 100 * static_cast<double>(stat->ticks - process.ticks) / kTicksPerSecond / seconds;
+  }
+  if (process.comm != stat->comm) {  // a new one, or one that has begun to run another program
+    process.comm = std::string(stat->comm);
+    process.name = process_name(
+        process.comm, is_interpreter(process.comm) ? read_text(source_, folder + "/cmdline", 4096) : std::string());
+  }
+  process.start = stat->start;
+  process.ticks = stat->ticks;
+  process.pages = stat->pages;
+  process.at_ns = now_ns;
+  return true;
+}
+
+// The counts are in pages, whose size is the kernel's: found once, from a process whose bytes are known too.
+std::optional<int64_t> ProcessReader::resident(int64_t pid, const Process& process) {
+  constexpr int64_t kEnough = 256;  // pages: the two are not read in one moment
+  if (!page_bytes_ && process.pages >= kEnough) {
+    const std::string status = read_text(source_, "/proc/" + std::to_string(pid) + "/status", 8192);
+    for (std::string_view left = status; const auto line = next_line(left);) {
+      if (line->substr(0, 6) != "VmRSS:") continue;
+      const auto fields = words(line->substr(6), 2);
+      const auto kib = fields.empty() ? std::nullopt : to_integer(fields[0]);
+      if (!kib || *kib <= 0 || *kib > int64_t{1} << 40) break;
+      const double ratio = static_cast<double>(*kib) * 1024 / static_cast<double>(process.pages);
+      page_bytes_ = std::clamp<int64_t>(int64_t{1} << std::lround(std::log2(ratio)), 4096, 65536);
+    }
+  }
+  constexpr int64_t kMostPages = int64_t{1} << 40;
+  if (!page_bytes_ || process.pages > kMostPages) return std::nullopt;
+  return process.pages * *page_bytes_;
+}
+
+std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
+                                               const std::map<int64_t, std::optional<int64_t>>& on_gpu) {
+  const std::vector<int64_t> all = budget_ > 0 ? pids() : std::vector<int64_t>();
+  for (auto it = known_.begin(); it != known_.end();) {
+    const bool there = std::binary_search(all.begin(), all.end(), it->first) || on_gpu.count(it->first) > 0;
+    it = there ? std::next(it) : known_.erase(it);
+  }
+  // Those on a GPU, then the busy, then as many of the rest as the budget allows, where the last reading stopped.
+  std::set<int64_t> looked;
+  for (const auto& [pid, bytes] : on_gpu) {
+    look(pid, now_ns);
+    looked.insert(pid);
+  }
+  const size_t limit = looked.size() + budget_;
+  for (const int64_t pid : all) {
+    const auto known = known_.find(pid);
+    if (looked.size() >= limit || known == known_.end() || !known->second.busy() || looked.count(pid)) continue;
+    look(pid, now_ns);
+    looked.insert(pid);
+  }
+  const auto start = std::upper_bound(all.begin(), all.end(), turn_);
+  for (size_t i = 0; i < all.size() && looked.size() < limit; ++i) {
+    const auto behind = static_cast<size_t>(start - all.begin()) + i;
+    const int64_t pid = all[behind % all.size()];
+    if (!looked.insert(pid).second) continue;
+    look(pid, now_ns);
+    turn_ = pid;
+  }
+
+  std::vector<ProcessSample> out;
+  for (const auto& [pid, bytes] : on_gpu) {
+    const auto known = known_.find(pid);
+    ProcessSample& sample = out.emplace_back(ProcessSample{pid, {}, {}, {}, true, bytes});
+    if (known == known_.end()) continue;  // of another container, or already gone
+    sample.name = known->second.name;
+    sample.cpu_percent = known->second.percent;
+    sample.resident_bytes = resident(pid, known->second);
+  }
+  for (const auto& [pid, process] : known_) {
+    if (on_gpu.count(pid)) continue;
+    out.push_back({pid, process.name, process.percent, resident(pid, process), false, {}});
+  }
+  std::stable_sort(out.begin(), out.end(), [](const ProcessSample& a, const ProcessSample& b) {
+    return std::tuple(a.on_gpu, a.gpu_bytes, a.cpu_percent, a.resident_bytes) >
+           std::tuple(b.on_gpu, b.gpu_bytes, b.cpu_percent, b.resident_bytes);
+  });
+  return out;
+}
+
+}  // namespace sparkpilot::monitor

@@ -1,0 +1,48 @@
+// Processes: those on a GPU, and those that keep the processors busy.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hw/source.h"
+#include "monitor/sample.h"
+
+namespace sparkpilot::monitor {
+
+class ProcessReader {
+ public:
+  // `budget`: how many are looked at in one reading, those on a GPU besides.
+  ProcessReader(Source& source, size_t budget) : source_(source), budget_(budget) {}
+
+  // `on_gpu` are looked at and listed in any case; of the others only those that a reading has found.
+  std::vector<ProcessSample> next(int64_t now_ns, const std::map<int64_t, std::optional<int64_t>>& on_gpu);
+  // How many there are; empty where the system shows none, or more than can be listed.
+  std::optional<int64_t> count() const { return count_; }
+
+ private:
+  struct Process {
+    std::string comm, name;
+    int64_t start = 0, ticks = 0, pages = 0;
+    std::optional<int64_t> at_ns;
+    std::optional<double> percent;
+    bool busy() const { return percent.value_or(0) > 0; }
+  };
+  std::vector<int64_t> pids();
+  bool look(int64_t pid, int64_t now_ns);
+  std::optional<int64_t> resident(int64_t pid, const Process& process);
+
+  Source& source_;
+  size_t budget_;
+  std::map<int64_t, Process> known_;
+  std::optional<int64_t> count_, page_bytes_;
+  int64_t turn_ = 0;  // the idle one that was looked at last
+};
+
+// What runs, for an interpreter with its script: "python3 train.py". `arguments` end in NUL each, as in
+// /proc/PID/cmdline. Printable ASCII whatever comes, and no folders: their names are people's.
+std::string process_name(const std::string& comm, std::string_view arguments);
+
+}  // namespace sparkpilot::monitor

@@ -1,0 +1,37 @@
+// Reads a machine again and again, through a Source: the real one, another tree, or a recording.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "base/clock.h"
+#include "hw/source.h"
+#include "monitor/sample.h"
+
+namespace sparkpilot::monitor {
+
+struct SamplerOptions {
+  bool processes = true;  // those on a GPU are listed in any case
+  bool sensors = true;    // temperatures of others than GPUs
+  // How many processes are looked at in one reading. Those that are busy are looked at every time, idle ones in turns.
+  size_t process_budget = 256;
+};
+
+// Any bytes may come from the source: nothing is thrown. One thread uses a sampler at a time; the source must outlive
+// it.
+class Sampler {
+ public:
+  explicit Sampler(Source& source, const SamplerOptions& options = {});
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
+
+  // `now_ns` is of a monotonic clock; where it does not advance there are no rates.
+  Sample next(int64_t now_ns = sparkpilot::now_ns());
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace sparkpilot::monitor
