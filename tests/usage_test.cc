@@ -7,9 +7,10 @@ namespace sparkpilot {
 namespace {
 
 TEST_F(Cli, EveryCommandHelpsWithAnExample) {
-  for (const char* command : {"", "model", "zoo", "ops", "model info", "model check", "model convert", "run", "bench",
-                              "zoo list", "zoo build", "ops list", "ops check", "ops bench", "version", "route",
-                              "route info", "route dump", "route synth"}) {
+  for (const char* command :
+       {"",        "model",   "zoo",      "ops",        "model info", "model check", "model convert",
+        "run",     "bench",   "zoo list", "zoo build",  "ops list",   "ops check",   "ops bench",
+        "version", "monitor", "route",    "route info", "route dump", "route synth"}) {
     const ProgramResult result = run_program(std::string(command) + " --help");
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_NE(result.out.find("Example"), std::string::npos) << command;

@@ -121,6 +121,7 @@ void add_route(Program& program, CLI::App& app);
 void add_route_info(Program& program, CLI::App& group);
 void add_route_dump(Program& program, CLI::App& group);
 void add_route_synth(Program& program, CLI::App& group);
+void add_monitor(Program& program, CLI::App& app);
 void add_version(Program& program, CLI::App& app);
 
 }  // namespace sparkpilot::cli

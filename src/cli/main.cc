@@ -36,6 +36,7 @@ void add_commands(Program& program, CLI::App& app) {
   add_doctor(program, app);
   add_ops(program, app);
   add_route(program, app);
+  add_monitor(program, app);
   add_version(program, app);
 }
 

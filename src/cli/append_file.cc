@@ -1,0 +1,47 @@
+#include "cli/append_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace sparkpilot::cli {
+
+AppendFile::AppendFile(std::string path, std::string_view heading) : path_(std::move(path)) {
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  struct stat status = {};
+  if (fd_ < 0 || fstat(fd_, &status) != 0) fail("{}: cannot be written: {}", path_, std::strerror(errno));
+  if (!S_ISREG(status.st_mode) || status.st_size == 0) {
+    append(heading);
+    return;
+  }
+  std::string begin(heading.size(), '\0');
+  const bool same = pread(fd_, begin.data(), begin.size(), 0) == static_cast<ssize_t>(begin.size()) && begin == heading;
+  char last = '\n';
+  const bool readable = pread(fd_, &last, 1, status.st_size - 1) == 1;
+  if (!same || !readable) {
+    close(fd_);
+    fd_ = -1;
+    fail("{}: the file is there and has other columns; remove it or name another", path_);
+  }
+  if (last != '\n') append("\n");  // a line that a full disk or a power cut left unfinished
+}
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void AppendFile::append(std::string_view line) {
+  while (!line.empty()) {
+    const ssize_t written = ::write(fd_, line.data(), line.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) fail("{}: cannot be written: {}", path_, std::strerror(errno));
+    line.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace sparkpilot::cli

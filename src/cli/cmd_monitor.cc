@@ -1,0 +1,174 @@
+// sparkpilot monitor: the machine at work, on the terminal, as text, JSON or CSV.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/append_file.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "hw/record.h"
+#include "monitor/output.h"
+#include "monitor/sampler.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using monitor::Sample;
+using monitor::Sampler;
+using monitor::Summary;
+
+struct Flags {
+  bool once = false;
+  std::string csv, duration, interval = "1s", from;
+};
+
+// "500ms", "10s", "2m", "1h", "10" in seconds.
+double seconds_flag(const std::string& flag, const std::string& text, double least, double most) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  const double factor = unit == "ms"                  ? 1e-3
+                        : unit == "s" || unit.empty() ? 1
+                        : unit == "m"                 ? 60
+                        : unit == "h"                 ? 3600
+                                                      : 0;
+  if (error != std::errc() || factor == 0) fail("{}: expected a time such as 500ms, 10s or 2m, got \"{}\"", flag, text);
+  if (!(value * factor >= least && value * factor <= most)) {
+    fail("{}: expected {} to {} seconds, got \"{}\"", flag, least, most, text);
+  }
+  return value * factor;
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+  const std::time_t seconds = ms / 1000;
+  std::tm parts = {};
+  gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, ms % 1000);
+}
+
+// False where it was interrupted.
+bool sleep_until(int64_t until_ns, const std::atomic<bool>& stop) {
+  constexpr int64_t kPiece = 100'000'000;
+  for (int64_t left = until_ns - now_ns(); left > 0 && !stop; left = until_ns - now_ns()) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(left, kPiece)));
+  }
+  return !stop;
+}
+
+int once(const Program& program, const Flags& flags, Source& source) {
+  Sampler sampler(source);
+  Sample sample = sampler.next();
+  if (flags.from.empty()) {  // rates need two readings; a recorded machine does not move
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    sample = sampler.next();
+  }
+  constexpr size_t kProcesses = 10;
+  if (program.json) print_json(to_json(sample, utc_now()));
+  else print(to_text(sample, kProcesses));
+  return kDone;
+}
+
+void print_summary(const Summary& summary) {
+  Table table({"", "mean", "p50", "p99", "max"});
+  for (const Summary::Row& row : summary.rows()) {
+    const auto cell = [&](double value) { return human(row.quantity.unit, value); };
+    const Statistics& s = row.statistics;
+    table.add({row.quantity.column(), cell(s.mean), cell(s.p50), cell(s.p99), cell(s.max)});
+  }
+  print(table.str());
+  for (const monitor::EnergyMeter::Energy& of : summary.energy()) {
+    print(fmt::format("GPU {} used {}{}\n", of.gpu, human(monitor::Unit::joules, of.joules),
+                      !of.joules   ? ""
+                      : of.counted ? " by the driver's counter"
+                                   : fmt::format(" (power over {:.0f} s)", of.seconds)));
+  }
+  print(fmt::format("{} readings in {:.1f} s\n", summary.samples(), summary.seconds()));
+}
+
+// Readings until the time is over or somebody stops it.
+int record(const Program& program, const Flags& flags, Source& source) {
+  const double interval = seconds_flag("--interval", flags.interval, 0.1, 3600);
+  const double most = 366 * 24 * 3600.0;
+  const double duration = flags.duration.empty() ? most : seconds_flag("--duration", flags.duration, interval, most);
+  const auto interval_ns = static_cast<int64_t>(interval * 1e9);
+  const StopOnInterrupt stop(false);
+  Sampler sampler(source);
+  const int64_t start = now_ns();
+  const Sample first = sampler.next();  // what later rates count from
+  const monitor::Csv columns(first);
+  std::optional<AppendFile> file;
+  if (!flags.csv.empty()) {
+    file.emplace(flags.csv, columns.heading());
+    if (!program.quiet && !program.json) {
+      note(fmt::format("writing {} every {}{}", flags.csv, flags.interval,
+                       flags.duration.empty() ? "; Ctrl-C ends it" : ""));
+    }
+  }
+  Progress bar(!program.quiet && !program.json && !flags.duration.empty(), "monitoring");
+  Summary summary;
+  int64_t at = start;
+  do {
+    // What was missed, because the machine slept or a driver hung, is not made up for.
+    at += std::max<int64_t>(1, (now_ns() - at) / interval_ns) * interval_ns;
+    if (!sleep_until(at, stop.requested())) break;
+    const Sample sample = sampler.next();
+    const std::string time = utc_now();
+    summary.add(sample);
+    if (file) file->append(columns.row(sample, time));
+    if (program.json) {
+      print(to_json(sample, time).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+      flush_output();
+    }
+    bar.at(sample.seconds / duration);
+  } while (static_cast<double>(at - start) * 1e-9 + interval / 2 < duration);
+  if (program.json) print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + "\n");
+  else print_summary(summary);
+  return kDone;
+}
+
+int run(const Program& program, const Flags& flags) {
+  if (flags.once && !(flags.csv.empty() && flags.duration.empty())) {
+    fail("--once is one reading: it excludes --csv and --duration");
+  }
+  constexpr int64_t kLargestRecording = 64 << 20;
+  const std::unique_ptr<Source> source =
+      flags.from.empty() ? system_source() : recorded_source(read_file(flags.from, kLargestRecording), flags.from);
+  if (flags.once) return once(program, flags, *source);
+  if (program.json || !flags.csv.empty() || !flags.duration.empty()) return record(program, flags, *source);
+  fail("the view needs a terminal; --once prints one reading, --json a line each second, --csv FILE writes a table");
+}
+
+}  // namespace
+
+void add_monitor(Program& program, CLI::App& app) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command = add_command(program, app, "monitor", "GPU, CPU, memory, disks, network and processes at work",
+                                  "  sparkpilot monitor --once\n"
+                                  "  sparkpilot monitor --duration 60s --csv load.csv\n"
+                                  "  sparkpilot monitor --json --interval 500ms | jq .gpus[0].power_w\n"
+                                  "What the machine does not say is n/a (null, an empty cell), never 0.",
+                                  [&program, flags] { return run(program, *flags); });
+  command->add_flag("--once", flags->once, "print one reading");
+  command->add_flag("--json", program.json, "a JSON document a line, the summary last; with --once one document");
+  command->add_option("--csv", flags->csv, "write a row for each reading; to a file of the same columns, at its end")
+      ->type_name("FILE");
+  command->add_option("--duration", flags->duration, "stop after so long: 10s, 2m, 1h; without it Ctrl-C does")
+      ->type_name("TIME");
+  command->add_option("--interval", flags->interval, "time between readings, from 100ms on")->type_name("TIME");
+  command->add_option("--from", flags->from, "a machine that `sparkpilot doctor --record` wrote")->type_name("FILE");
+  command->add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
+}
+
+}  // namespace sparkpilot::cli
