@@ -450,6 +450,7 @@ TEST(Doctor, GravestFirstAndAllCounted) {
   EXPECT_EQ(diagnosis.findings[0].impact, Impact::fatal);
   EXPECT_EQ(diagnosis.findings[2].impact, Impact::cosmetic);
   EXPECT_NE(report_text(diagnosis, {}).find("1 fatal, 1 slow, 1 cosmetic"), std::string::npos);
+  EXPECT_NE(report_text(diagnosis, {}).find("(a DGX Spark by /etc/dgx-release, DMI, GPU"), std::string::npos);
   const json document = report_json(diagnosis);
   EXPECT_EQ(document["findings"].size() + document["passed"].size(), checks().size());
   EXPECT_EQ(document["dgx_spark"], true);

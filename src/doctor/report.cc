@@ -109,7 +109,13 @@ std::vector<std::string> describe(const Machine& machine) {
   };
   const std::string& system = machine.identity.system;
   const bool spark = is_dgx_spark(machine);
-  add("machine", system.empty() ? (spark ? "a DGX Spark" : "") : system);
+  std::vector<std::string> spoke;
+  for (const SparkSign& sign : machine.identity.spark_signs) {
+    if (sign.weight > 0 && std::find(spoke.begin(), spoke.end(), sign.source) == spoke.end())
+      spoke.push_back(sign.source);
+  }
+  const std::string by = spark ? fmt::format(" (a DGX Spark by {})", joined(spoke)) : "";
+  if (!system.empty() || spark) add("machine", (system.empty() ? "unknown" : system) + by);
   add("system", system_line(machine.identity));
   add("processor", cpu_line(machine.cpu));
   add("memory", memory_line(machine.memory));
