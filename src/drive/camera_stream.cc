@@ -1,11 +1,13 @@
 #include "drive/camera_stream.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <thread>
 
 #include "base/clock.h"
+#include "drive/draw/scale.h"
 #include "drive/queue.h"
 #include "drive/video/reader.h"
 
@@ -13,6 +15,8 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr uint64_t kFrameNs = 50'000'000;
+
+int even(double value) { return 2 * static_cast<int>(std::lround(value / 2)); }
 
 void copy(const YuvView& from, YuvImage& to) {
   if (to.width() != from.width || to.height() != from.height) to = YuvImage(from.width, from.height);
@@ -37,6 +41,8 @@ struct CameraStream::Impl {
         index(frames),
         timeline(log),
         options(o),
+        canvas_width(even(o.canvas_width)),
+        canvas_height(even(1.0 * reader.height() * canvas_width / reader.width())),
         start_ns(start),
         queue(o.depth) {
     counts.indexed = std::ssize(index);
@@ -110,6 +116,10 @@ struct CameraStream::Impl {
                            nearest ? std::optional(kDriverBorder) : std::nullopt, out.driver);
     }
     if (options.picture) copy(picture, out.picture);
+    if (options.canvas_width == 0) return;
+    // Here, while the picture is in a cache: whole it would be copied once to wait and read again to be drawn on.
+    if (out.canvas.width() == 0) out.canvas = YuvImage(canvas_width, canvas_height);
+    scaler.scale(picture, out.canvas);
   }
 
   PreparedFrame fresh() {
@@ -125,6 +135,8 @@ struct CameraStream::Impl {
   const std::vector<IndexedFrame>& index;
   const Timeline& timeline;
   StreamOptions options;
+  const int canvas_width, canvas_height;
+  Scaler scaler;
   uint64_t start_ns;
   IndexedFrame made_up;
   StreamCounts counts;
@@ -141,6 +153,8 @@ CameraStream::~CameraStream() = default;
 std::optional<PreparedFrame> CameraStream::next() { return impl_->queue.take(); }
 int CameraStream::width() const { return impl_->reader.width(); }
 int CameraStream::height() const { return impl_->reader.height(); }
+int CameraStream::canvas_width() const { return impl_->canvas_width; }
+int CameraStream::canvas_height() const { return impl_->canvas_height; }
 
 StreamCounts CameraStream::counts() {
   impl_->end();

@@ -21,12 +21,14 @@ struct PreparedFrame {
   std::vector<uint8_t> wide;    // kFrameBytes for the wide input, where it was asked for
   std::vector<uint8_t> driver;  // kDriverFrameBytes, where it was asked for
   YuvImage picture = {};        // the camera's picture, where it was asked for
+  YuvImage canvas = {};         // the same at the overlay's size, where it was asked for
 };
 
 struct StreamOptions {
   bool road = false, wide = false;  // which inputs to prepare from this camera
   bool driver = false;              // prepare the driver monitoring model's input
   bool picture = false;
+  int canvas_width = 0;  // 0: no canvas
   Sampling sampling = Sampling::bilinear;
   int decode_threads = 1;
   int64_t first = 0;                        // index of the first frame that is wanted
@@ -58,6 +60,9 @@ class CameraStream {
   void recycle(PreparedFrame frame);
   int width() const;
   int height() const;
+  // The next even numbers to the options' canvas_width and what belongs to it at the picture's shape.
+  int canvas_width() const;
+  int canvas_height() const;
   // Ends the thread, whether or not all frames were taken.
   StreamCounts counts();
 

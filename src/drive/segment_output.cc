@@ -20,10 +20,9 @@ namespace {
 constexpr size_t kDepth = 4;      // frames that wait
 constexpr int64_t kPictures = 4;  // key frames a segment
 constexpr int kJpegQuality = 5;
+constexpr int kQuantiser = 25;  // of the overlay: 42 dB against what was drawn
 // In a decimated log a recorded model stands for the frames behind it for this long.
 constexpr uint64_t kHoldNs = 2'000'000'000;
-
-int even(double value) { return 2 * static_cast<int>(std::lround(value / 2)); }
 
 template <typename T>
 T item(const std::vector<T>& list, size_t i) {
@@ -42,7 +41,6 @@ struct SegmentOutput::Impl {
       if (job.model != nullptr) log.emplace(job.folder / "rlog.zst");
       if (options.overlay) open_overlay(camera);
     }
-    intrinsics = camera.intrinsics();
     thread = std::thread([this] {
       try {
         while (std::optional<OutputFrame> frame = queue.take()) take(std::move(*frame));
@@ -77,13 +75,20 @@ struct SegmentOutput::Impl {
   }
 
   void open_overlay(const Camera& camera) {
-    const int width = even(job.options->overlay_width);
-    const int height = even(static_cast<double>(camera.height) * width / camera.width);
+    const int width = road.canvas_width(), height = road.canvas_height();
     OverlayOptions drawing{.width = width, .height = height};
     if (job.model == nullptr) drawing.ours.clear();
     overlay.emplace(drawing);
-    video.emplace(job.folder / "overlay.mp4",
-                  VideoOptions{.width = width, .height = height, .threads = job.shares.encode});
+    video.emplace(job.folder / "overlay.mp4", VideoOptions{.width = width,
+                                                           .height = height,
+                                                           .quality = kQuantiser,
+                                                           .constant_quantiser = true,
+                                                           .threads = job.shares.encode});
+    intrinsics = camera.intrinsics();
+    for (size_t i = 0; i < 3; ++i) {
+      intrinsics[i] *= 1.0 * width / camera.width;
+      intrinsics[3 + i] *= 1.0 * height / camera.height;
+    }
   }
 
   void take(OutputFrame in) {
@@ -184,9 +189,10 @@ struct SegmentOutput::Impl {
     rows.push_back(row);
   }
 
-  void draw(const OutputFrame& in, const ModelRecord* ours, const ModelRecord* recorded) {
+  void draw(OutputFrame& in, const ModelRecord* ours, const ModelRecord* recorded) {
     const IndexedFrame& mark = in.frame.mark;
-    OverlayFrame frame{.picture = in.frame.picture.view(), .intrinsics = intrinsics, .rpy = in.frame.rpy};
+    YuvImage& canvas = in.frame.canvas;
+    OverlayFrame frame{.intrinsics = intrinsics, .rpy = in.frame.rpy};
     frame.ours = ours;
     frame.recorded = recorded;
     frame.frame_id = mark.frame_id;
@@ -205,20 +211,20 @@ struct SegmentOutput::Impl {
       frame.alert = fmt::format("recorded {:.2f} s before",
                                 static_cast<double>(mark.timestamp_eof - recorded->timestamp_eof) * 1e-9);
     }
-    overlay->draw(frame, drawn);
-    video->write(drawn.view());
+    overlay->draw(frame, canvas);
+    video->write(canvas.view());
     if (recorded != nullptr && exact) ++recorded_drawn;
     const int64_t expected = std::max<int64_t>(frames_expected, 1);
     // A frame that shows a model of its own, not one that is held.
     if ((ours != nullptr || exact) && std::ssize(pictures) < kPictures &&
         video->frames() * kPictures >= expected * std::ssize(pictures) + kPictures) {
-      keep_picture(mark.frame_id);
+      keep_picture(mark.frame_id, canvas.view());
     }
   }
 
-  void keep_picture(uint32_t frame_id) {
+  void keep_picture(uint32_t frame_id, const YuvView& picture) {
     const std::string name = fmt::format("frame_{:06}.jpg", frame_id);
-    const std::vector<uint8_t> jpeg = encode_jpeg(drawn.view(), kJpegQuality);
+    const std::vector<uint8_t> jpeg = encode_jpeg(picture, kJpegQuality);
     AtomicFile file(job.folder / name);
     file.write(jpeg.data(), jpeg.size());
     file.commit();
@@ -249,7 +255,6 @@ struct SegmentOutput::Impl {
   std::optional<Overlay> overlay;
   std::optional<VideoWriter> video;
   Matrix3 intrinsics{};
-  YuvImage drawn;
   std::vector<FrameResult> rows;
   std::vector<ModelRecord> records;
   std::vector<std::string> pictures;

@@ -162,7 +162,8 @@ class Run {
     StreamOptions options = stream_options();
     // Without a wide camera openpilot feeds the road camera to both inputs; and a wide one may begin later.
     options.road = options.wide = job_.model != nullptr;
-    options.picture = (job_.options->overlay && !job_.folder.empty()) || dumping();
+    options.picture = dumping();
+    if (job_.options->overlay && !job_.folder.empty()) options.canvas_width = job_.options->overlay_width;
     road_.emplace(road_file_, cameras_.road, index(), *job_.timeline, options, job_.first_eof);
     road_camera_ = cameras_.road.scaled(road_->width(), road_->height());
   }

@@ -7,41 +7,16 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "drive/draw/blend.h"
 
 namespace sparkpilot::drive {
 namespace {
 
 constexpr std::pair<int, int> kClean{1 << 30, 0};
+constexpr int kWhole = 32;  // pixels: what is blended begins and ends at multiples of it, as vectors do
 
 void check(cairo_status_t status) {
   if (status != CAIRO_STATUS_SUCCESS) fail_internal("cairo: {}", cairo_status_to_string(status));
-}
-
-// x / 255, rounded, for x up to 255 * 255.
-int over_255(int x) { return (x + 128 + ((x + 128) >> 8)) >> 8; }
-
-struct Sum {
-  int a = 0, r = 0, g = 0, b = 0;
-  void add(uint32_t argb) {
-    a += static_cast<int>(argb >> 24);
-    r += static_cast<int>(argb >> 16 & 255);
-    g += static_cast<int>(argb >> 8 & 255);
-    b += static_cast<int>(argb & 255);
-  }
-};
-
-uint8_t blend_luma(int y, uint32_t argb) {
-  const int a = static_cast<int>(argb >> 24), r = static_cast<int>(argb >> 16 & 255),
-            g = static_cast<int>(argb >> 8 & 255), b = static_cast<int>(argb & 255);
-  const int drawn = (19595 * r + 38470 * g + 7471 * b + 32768) >> 16;  // 0.299, 0.587, 0.114; colours hold their alpha
-  return static_cast<uint8_t>(std::min(255, over_255(y * (255 - a)) + drawn));
-}
-
-// `sum`: of the four pixels that share a chroma sample.
-uint8_t blend_chroma(int c, const Sum& sum, int of_r, int of_g, int of_b) {
-  const int drawn = of_r * sum.r + of_g * sum.g + of_b * sum.b;  // in 1/65536 of four pixels
-  const int kept = (c - 128) * (4 * 255 - sum.a) * 257;          // 65536 / 255, as near as whole numbers come
-  return static_cast<uint8_t>(std::clamp(128 + ((drawn + kept + 131072) >> 18), 0, 255));
 }
 
 }  // namespace
@@ -202,35 +177,24 @@ void Layer::clip(double x, double y, double width, double height) {
 
 void Layer::unclip() { cairo_restore(cairo_.get()); }
 
-void Layer::blend_rows(int row, YuvImage& image) const {
-  const auto above = dirty_[static_cast<size_t>(row)], below = dirty_[static_cast<size_t>(row) + 1];
-  const int begin = std::min(above.first, below.first) & ~1, end = std::max(above.second, below.second);
-  const unsigned char* data = cairo_image_surface_get_data(surface_.get());
-  const ptrdiff_t stride = cairo_image_surface_get_stride(surface_.get());
-  uint8_t* y0 = image.y() + static_cast<ptrdiff_t>(row) * width_;
-  uint8_t* y1 = y0 + width_;
-  uint8_t* u = image.u() + static_cast<ptrdiff_t>(row / 2) * (width_ / 2);
-  uint8_t* v = image.v() + static_cast<ptrdiff_t>(row / 2) * (width_ / 2);
-  for (int x = begin; x < end; x += 2) {
-    std::array<uint32_t, 4> p;
-    std::memcpy(p.data(), data + row * stride + 4 * x, 8);
-    std::memcpy(p.data() + 2, data + (row + 1) * stride + 4 * x, 8);
-    if ((p[0] | p[1] | p[2] | p[3]) == 0) continue;
-    y0[x] = blend_luma(y0[x], p[0]);
-    y0[x + 1] = blend_luma(y0[x + 1], p[1]);
-    y1[x] = blend_luma(y1[x], p[2]);
-    y1[x + 1] = blend_luma(y1[x + 1], p[3]);
-    Sum sum;
-    for (uint32_t argb : p) sum.add(argb);
-    u[x / 2] = blend_chroma(u[x / 2], sum, -11059, -21709, 32768);  // -0.168736, -0.331264, 0.5
-    v[x / 2] = blend_chroma(v[x / 2], sum, 32768, -27439, -5329);   // 0.5, -0.418688, -0.081312
-  }
-}
-
 void Layer::blend_onto(YuvImage& image) {
   check(cairo_status(cairo_.get()));
   cairo_surface_flush(surface_.get());
-  for (int row = 0; row < height_; row += 2) blend_rows(row, image);
+  const unsigned char* data = cairo_image_surface_get_data(surface_.get());
+  const ptrdiff_t stride = cairo_image_surface_get_stride(surface_.get());
+  const auto pixels = [&](ptrdiff_t row, int x) {
+    return reinterpret_cast<const uint32_t*>(data + row * stride) + x;  // Cairo's rows begin at whole words
+  };
+  for (ptrdiff_t row = 0; row < height_; row += 2) {
+    const auto above = dirty_[static_cast<size_t>(row)], below = dirty_[static_cast<size_t>(row) + 1];
+    const int begin = std::min(above.first, below.first) / kWhole * kWhole, end = std::max(above.second, below.second);
+    if (begin >= end) continue;
+    const int whole = std::min(width_, (end + kWhole - 1) / kWhole * kWhole);
+    uint8_t* y = image.y() + row * width_ + begin;
+    const ptrdiff_t chroma = row / 2 * (width_ / 2) + begin / 2;
+    blend_rows(pixels(row, begin), pixels(row + 1, begin), static_cast<size_t>(whole - begin),
+               {y, y + width_, image.u() + chroma, image.v() + chroma});
+  }
 }
 
 }  // namespace sparkpilot::drive

@@ -60,7 +60,6 @@ class Layer {
   void outline(const std::vector<Pixel>& points, bool closed, double margin);
   void touch(double x0, double y0, double x1, double y1);
   void font(double size, bool bold);
-  void blend_rows(int row, YuvImage& image) const;
 
   struct Delete {
     void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }

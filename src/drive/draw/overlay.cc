@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "drive/draw/scale.h"
 #include "drive/draw/scene.h"
 
 namespace sparkpilot::drive {
@@ -26,12 +25,13 @@ const OverlayOptions& checked(const OverlayOptions& o) {
 struct Overlay::Impl {
   explicit Impl(const OverlayOptions& o) : options(checked(o)), layer(o.width, o.height) {}
 
-  void draw(const OverlayFrame& frame, YuvImage& out) {
-    if (out.width() != options.width || out.height() != options.height) out = YuvImage(options.width, options.height);
-    scaler.scale(frame.picture, out);
+  void draw(const OverlayFrame& frame, YuvImage& picture) {
+    if (picture.width() != options.width || picture.height() != options.height) {
+      fail("a picture of {}x{} pixels to draw on, expected {}x{}", picture.width(), picture.height(), options.width,
+           options.height);
+    }
     layer.clear();
-    const Projection projection(frame.intrinsics, frame.rpy, 1.0 * options.width / frame.picture.width,
-                                1.0 * options.height / frame.picture.height);
+    const Projection projection(frame.intrinsics, frame.rpy);
     const double unit = options.height / kRowsOfAUnit;
     for (const auto part : {draw_road, draw_leads}) {
       if (frame.ours) part(layer, projection, {*frame.ours, true, frame.height, unit});
@@ -43,16 +43,15 @@ struct Overlay::Impl {
       if (options.bird_eye) draw_bird_eye(layer, frame, panel_unit);
       draw_footer(layer, frame, options, panel_unit);
     }
-    layer.blend_onto(out);
+    layer.blend_onto(picture);
   }
 
   OverlayOptions options;
   Layer layer;
-  Scaler scaler;
 };
 
 Overlay::Overlay(const OverlayOptions& options) : impl_(new Impl(options)) {}
 Overlay::~Overlay() = default;
-void Overlay::draw(const OverlayFrame& frame, YuvImage& out) { impl_->draw(frame, out); }
+void Overlay::draw(const OverlayFrame& frame, YuvImage& picture) { impl_->draw(frame, picture); }
 
 }  // namespace sparkpilot::drive

@@ -19,8 +19,7 @@
 namespace sparkpilot::drive {
 
 struct OverlayFrame {
-  YuvView picture;                          // the camera's picture, of any even size
-  Matrix3 intrinsics{};                     // of that picture
+  Matrix3 intrinsics{};                     // of the picture that is drawn on
   Vector3 rpy{};                            // liveCalibration.rpyCalib, radians
   double height = 1.22;                     // of the camera above the road, m: paths are drawn this far below their z
   const ModelRecord* ours = nullptr;        // either may be missing
@@ -35,7 +34,7 @@ struct OverlayFrame {
 };
 
 struct OverlayOptions {
-  int width = 0, height = 0;                             // of the output; even, at least 64
+  int width = 0, height = 0;                             // of the pictures; even, at least 64
   std::string ours = "this run", recorded = "recorded";  // names in the legend; empty: none
   bool bird_eye = true;                                  // the view from above, where it fits
 };
@@ -50,9 +49,9 @@ class Overlay {
   Overlay(const Overlay&) = delete;
   Overlay& operator=(const Overlay&) = delete;
 
-  // `out` is made the output's size where it is not. Whatever a record holds that is not finite, far away or behind the
-  // camera is left out. Fails (user) where the picture has no even, positive size.
-  void draw(const OverlayFrame& frame, YuvImage& out);
+  // Onto `picture`, which has the options' size: fails (user) where it has not. Whatever a record holds that is not
+  // finite, far away or behind the camera is left out.
+  void draw(const OverlayFrame& frame, YuvImage& picture);
 
  private:
   struct Impl;

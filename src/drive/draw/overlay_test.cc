@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
+#include "base/random.h"
+#include "drive/draw/blend.h"
 #include "drive/draw/layer.h"
 #include "drive/draw/projection.h"
 #include "drive/draw/scale.h"
@@ -46,16 +50,14 @@ constexpr Camera kCamera{1928, 1208, 2648};
 
 OverlayFrame frame_of(const YuvImage& picture) {
   OverlayFrame frame;
-  frame.picture = picture.view();
   frame.intrinsics = kCamera.scaled(picture.width(), picture.height()).intrinsics();
   return frame;
 }
 
-YuvImage drawn(const OverlayFrame& frame, int width = 482, int height = 302) {
-  Overlay overlay({.width = width, .height = height});
-  YuvImage out;
-  overlay.draw(frame, out);
-  return out;
+YuvImage drawn(const OverlayFrame& frame, YuvImage picture) {
+  Overlay overlay({.width = picture.width(), .height = picture.height()});
+  overlay.draw(frame, picture);
+  return picture;
 }
 
 int changed(const YuvImage& a, const YuvImage& b, int from_row, int to_row) {
@@ -70,9 +72,6 @@ TEST(Projection, PutsPointsWhereAPinholeDoes) {
   ASSERT_TRUE(ahead);
   EXPECT_NEAR(ahead->u, 964 + 2648 * 1.8 / 20, 1e-9);
   EXPECT_NEAR(ahead->v, 604 + 2648 * 1.22 / 20, 1e-9);
-  const Projection half(kCamera.intrinsics(), {}, 0.5, 0.25);
-  EXPECT_NEAR(half.pixel({20, 1.8, 1.22})->u, ahead->u / 2, 1e-9);
-  EXPECT_NEAR(half.pixel({20, 1.8, 1.22})->v, ahead->v / 4, 1e-9);
 }
 
 TEST(Projection, FollowsTheCalibration) {
@@ -157,13 +156,55 @@ TEST(Layer, BlendsColoursAsJpegMeansThem) {
   EXPECT_EQ(untouched.bytes(), before.bytes());
 }
 
+TEST(Layer, BlendsEveryColumnAlike) {
+  // In turns of all widths, so that every pixel is part of a vector once and of what a row leaves over once.
+  constexpr size_t kCount = 70;
+  Random random(7);
+  std::array<uint32_t, 2 * kCount> pixels{};
+  for (uint32_t& pixel : pixels) {
+    const auto alpha = static_cast<uint32_t>(random.bits() % 4 == 0 ? 0 : random.bits() % 256);
+    pixel = alpha << 24;
+    for (const int shift : {0, 8, 16}) pixel |= static_cast<uint32_t>(random.bits() % (alpha + 1)) << shift;
+  }
+  std::array<uint8_t, 3 * kCount> before{};
+  for (uint8_t& byte : before) byte = static_cast<uint8_t>(random.bits());
+  const auto blended = [&](size_t width) {
+    auto out = before;
+    for (size_t x = 0; x < kCount; x += width) {
+      uint8_t* y = out.data() + x;
+      uint8_t* u = out.data() + 2 * kCount + x / 2;
+      blend_rows(&pixels[x], &pixels[kCount + x], std::min(width, kCount - x), {y, y + kCount, u, u + kCount / 2});
+    }
+    return out;
+  };
+  const auto whole = blended(kCount);
+  for (size_t width = 2; width < kCount; width += 2) ASSERT_EQ(blended(width), whole) << width;
+  for (size_t x = 0; x < kCount; ++x) {
+    const size_t other = x ^ 1;
+    double r = 0, b = 0, luma = 0, alpha = 0;  // of the four that share a sample
+    for (const size_t at : {x, other, kCount + x, kCount + other}) {
+      const auto channel = [&](int shift) { return (pixels[at] >> shift & 255) / 4.0; };
+      alpha += channel(24), r += channel(16), b += channel(0);
+      luma += 0.299 * channel(16) + 0.587 * channel(8) + 0.114 * channel(0);
+    }
+    const auto near = [&](size_t at, double drawn, double of, double grey) {
+      const double expected = grey + (before[at] - grey) * (1 - of / 255) + drawn;
+      EXPECT_NEAR(whole[at], std::clamp(expected, 0.0, 255.0), 1.01) << at;
+    };
+    const auto argb = [&](int shift) { return pixels[x] >> shift & 255; };
+    near(x, 0.299 * argb(16) + 0.587 * argb(8) + 0.114 * argb(0), argb(24), 0);
+    near(2 * kCount + x / 2, (b - luma) / 1.772, alpha, 128);
+    near(2 * kCount + kCount / 2 + x / 2, (r - luma) / 1.402, alpha, 128);
+  }
+}
+
 TEST(Overlay, DrawsThePathOnTheRoad) {
   const YuvImage picture(482, 302);
   const ModelRecord model = straight_ahead();
   OverlayFrame frame = frame_of(picture);
   frame.ours = &model;
   Overlay overlay({.width = 482, .height = 302, .bird_eye = false});
-  YuvImage out;
+  YuvImage out = picture;
   overlay.draw(frame, out);
   // 20 m ahead: below the middle by f h / x, as wide as 1.8 m.
   const double f = 2648.0 / 4;
@@ -179,7 +220,7 @@ TEST(Overlay, DrawsThePathOnTheRoad) {
 
 TEST(Overlay, LeavesThePictureAloneWithoutAModel) {
   const YuvImage picture(482, 302);
-  const YuvImage out = drawn(frame_of(picture));
+  const YuvImage out = drawn(frame_of(picture), picture);
   EXPECT_EQ(changed(out, picture, 0, 270), 0);
   EXPECT_GT(changed(out, picture, 280, 302), 0) << "the legend";
 }
@@ -192,39 +233,40 @@ TEST(Overlay, LeavesOutWhatDoesNotFit) {
     const YuvImage picture(width, height);
     OverlayFrame frame = frame_of(picture);
     frame.ours = &model;
-    YuvImage with, without;
+    YuvImage with = picture, without = picture;
     Overlay({.width = width, .height = height}).draw(frame, with);
     Overlay({.width = width, .height = height, .bird_eye = false}).draw(frame, without);
     EXPECT_EQ(with.bytes() != without.bytes(), roomy) << width;
   }
   const YuvImage narrow(190, 202);
-  const YuvImage bare = drawn(frame_of(narrow), 190, 202);
+  const YuvImage bare = drawn(frame_of(narrow), YuvImage(190, 202));
   OverlayFrame frame = frame_of(narrow);
   frame.frame_id = 123456;
   frame.route_time = 20.05;
-  EXPECT_EQ(drawn(frame, 190, 202).bytes(), bare.bytes()) << "beside the legend there is room for neither";
-  EXPECT_NE(drawn(frame, 320, 202).bytes(), drawn(frame_of(narrow), 320, 202).bytes());
+  EXPECT_EQ(drawn(frame, YuvImage(190, 202)).bytes(), bare.bytes()) << "beside the legend there is room for neither";
+  EXPECT_NE(drawn(frame, YuvImage(320, 202)).bytes(), drawn(frame_of(narrow), YuvImage(320, 202)).bytes());
 }
 
 TEST(Overlay, ShowsTurnSignalsAndWhatComesNext) {
   const YuvImage picture(964, 604);
-  const YuvImage none = drawn(frame_of(picture), 964, 604);
+  const YuvImage none = drawn(frame_of(picture), YuvImage(964, 604));
   const auto green = [&](const YuvImage& image, int x) {  // in the rows of the speed
     return image.view().v[39 / 2 * 482 + x / 2] < 90 && image.view().y[39 * 964 + x] > 120;
   };
   OverlayFrame frame = frame_of(picture);
   frame.left_blinker = true;
-  YuvImage image = drawn(frame, 964, 604);
+  YuvImage image = drawn(frame, YuvImage(964, 604));
   EXPECT_TRUE(green(image, 24));
   EXPECT_FALSE(green(image, 122));
   frame.right_blinker = true;
-  EXPECT_TRUE(green(drawn(frame, 964, 604), 122));
+  EXPECT_TRUE(green(drawn(frame, YuvImage(964, 604)), 122));
   // Every line makes the panel longer; what a model takes for less likely than not is no line.
   ModelRecord model;
   model.desire_state = {0.5F, 0, 0, 0.49F, 0, 0, 0, 0};
   frame.recorded = &model;
   Overlay overlay({.width = 964, .height = 604, .bird_eye = false});
   const auto panel = [&] {
+    image = picture;
     overlay.draw(frame, image);
     int last = 0;
     for (int row = 0; row < 300; ++row) last = changed(image, none, row, row + 1) > 0 ? row : last;
@@ -256,14 +298,15 @@ TEST(Overlay, IsTheSameEveryTime) {
   frame.route_time = 20.05;
   frame.alert = "Take control \xff immediately";
   Overlay overlay({.width = 526, .height = 330});
-  YuvImage first, second;
+  YuvImage first = picture, second = picture;
   overlay.draw(frame, first);
   OverlayFrame other = frame_of(picture);
   overlay.draw(other, second);
   EXPECT_NE(first.bytes(), second.bytes());
+  second = picture;
   overlay.draw(frame, second);
   EXPECT_EQ(first.bytes(), second.bytes());
-  EXPECT_EQ(first.bytes(), drawn(frame, 526, 330).bytes());
+  EXPECT_EQ(first.bytes(), drawn(frame, picture).bytes());
 }
 
 TEST(Overlay, HoldsAgainstHostileRecords) {
@@ -287,7 +330,7 @@ TEST(Overlay, HoldsAgainstHostileRecords) {
     records.push_back(some);
   }
   Overlay overlay({.width = 482, .height = 302});
-  YuvImage out;
+  YuvImage out = picture;
   for (const ModelRecord& record : records) {
     for (const double angle : {0.0, 1.5, 3.1, static_cast<double>(kNan), 1e300}) {
       OverlayFrame frame = frame_of(picture);
@@ -301,6 +344,7 @@ TEST(Overlay, HoldsAgainstHostileRecords) {
     }
   }
   OverlayFrame last = frame_of(picture);
+  out = picture;
   overlay.draw(last, out);
   EXPECT_EQ(changed(out, picture, 0, 270), 0) << "nothing stays from earlier frames";
 }
@@ -310,7 +354,7 @@ TEST(Overlay, RefusesSizesThatCannotBe) {
     EXPECT_THROW(Overlay({.width = width, .height = height}), Error);
   }
   Overlay overlay({.width = 64, .height = 64});
-  YuvImage out;
+  YuvImage out(64, 66);
   EXPECT_THROW(overlay.draw({}, out), Error);
 }
 

@@ -30,14 +30,8 @@ Vector3 sideways(const std::vector<Vector3>& run, size_t i) {
 
 }  // namespace
 
-Projection::Projection(const Matrix3& intrinsics, const Vector3& rpy, double scale_x, double scale_y) {
-  Matrix3 scaled = intrinsics;
-  for (size_t i = 0; i < 3; ++i) {
-    scaled[i] *= scale_x;
-    scaled[3 + i] *= scale_y;
-  }
-  picture_from_calibrated_ = multiply(multiply(scaled, view_from_device()), rotation_from_euler(rpy));
-}
+Projection::Projection(const Matrix3& intrinsics, const Vector3& rpy)
+    : picture_from_calibrated_(multiply(multiply(intrinsics, view_from_device()), rotation_from_euler(rpy))) {}
 
 std::optional<Pixel> Projection::pixel(const Vector3& point) const {
   const Vector3 p = multiply(picture_from_calibrated_, point);

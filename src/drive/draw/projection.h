@@ -22,8 +22,8 @@ inline constexpr double kPixelLimit = 2e4;
 
 class Projection {
  public:
-  // `intrinsics` belong to a picture that is drawn `scale_x`, `scale_y` times as large.
-  Projection(const Matrix3& intrinsics, const Vector3& rpy, double scale_x = 1, double scale_y = 1);
+  // `intrinsics`: of the picture that pixels are told of.
+  Projection(const Matrix3& intrinsics, const Vector3& rpy);
 
   // Of a point in the calibrated frame, relative to the camera. Empty behind the near plane and for what is not finite.
   std::optional<Pixel> pixel(const Vector3& point) const;

@@ -18,6 +18,17 @@ constexpr int64_t kMaxPixels = int64_t{8192} * 8192;
 // Of what cameras and screens write; formats that name other files (playlists, concatenations) are not among them.
 constexpr const char* kFormats = "hevc,h264,mpegts,mov,mp4,m4a,3gp,3g2,mj2,matroska,webm";
 
+// As the default, but no picture's rows begin a power of two apart: pixels below one another would share a few sets of
+// the first cache, and much of decoding works down columns (1928 columns: 2176 bytes instead of 2048 save 6 %).
+int get_buffer(AVCodecContext* context, AVFrame* frame, int flags) {
+  constexpr int kUnit = 128, kBad = 1024;
+  const int width = frame->width, row = (width + kUnit - 1) / kUnit * kUnit;
+  if (row % kBad == 0) frame->width += kUnit;
+  const int code = avcodec_default_get_buffer2(context, frame, flags);
+  frame->width = width;
+  return code;
+}
+
 struct FormatDelete {
   void operator()(AVFormatContext* format) const { avformat_close_input(&format); }
 };
@@ -85,6 +96,7 @@ struct VideoReader::Impl {
     decoder.reset(avcodec_alloc_context3(codec));
     avcodec_parameters_to_context(decoder.get(), parameters);
     decoder->thread_count = std::max(1, threads);
+    if (threads <= 1) decoder->get_buffer2 = get_buffer;  // with more, FFmpeg 5 takes its own only
     decoder->max_pixels = kMaxPixels;
     if (const int code = avcodec_open2(decoder.get(), codec, nullptr); code < 0) {
       fail("{}: {} cannot be decoded ({})", name, codec->name, ffmpeg_error(code));

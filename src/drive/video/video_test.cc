@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "base/random.h"
 #include "drive/test_files.h"
 #include "drive/video/ffmpeg.h"
 #include "drive/video/reader.h"
@@ -29,6 +30,14 @@ YuvImage moving(int width, int height, int frame) {
   return image;
 }
 
+// Every pixel by itself: what costs an encoder bits.
+YuvImage noise(int width, int height, int seed) {
+  YuvImage image(width, height);
+  Random random(static_cast<uint64_t>(seed));
+  for (uint8_t& byte : image.bytes()) byte = static_cast<uint8_t>(random.bits() % 256);
+  return image;
+}
+
 double corner_of(const YuvView& picture) {
   double sum = 0;
   for (int y = 4; y < picture.height / 4 - 4; ++y) {
@@ -41,6 +50,40 @@ void write_video(const fs::path& file, Codec codec, int width, int height, int f
   VideoWriter writer(file, {.width = width, .height = height, .codec = codec, .quality = 15, .group = 10});
   for (int i = 0; i < frames; ++i) writer.write(moving(width, height, i).view());
   writer.commit();
+}
+
+TEST(Video, HoldsTheQuantiserWhereItIsAsked) {
+  // A rate factor coarsens what follows costly pictures; a constant quantiser treats the last as the first.
+  const TempFolder folder;
+  const auto lost = [&](bool constant) {
+    VideoOptions options{.width = 160, .height = 96, .quality = 30, .group = 1};
+    options.constant_quantiser = constant;
+    VideoWriter writer(folder / "a.mp4", options);
+    for (int i = 0; i < 30; ++i) writer.write((i == 29 ? moving(160, 96, 3) : noise(160, 96, i)).view());
+    writer.commit();
+    VideoReader reader(folder / "a.mp4");
+    while (reader.index() < 29 && reader.next()) {
+    }
+    const YuvImage wanted = moving(160, 96, 3);
+    double sum = 0;
+    for (int y = 0; y < 96; ++y) {
+      for (int x = 0; x < 160; ++x) {
+        const YuvView picture = reader.picture();
+        sum += std::pow(picture.y[y * picture.y_stride + x] - wanted.view().y[y * 160 + x], 2);
+      }
+    }
+    return sum / (96 * 160);
+  };
+  EXPECT_GT(lost(false), 1.5 * lost(true));
+}
+
+TEST(Video, ReadsRowsThatDoNotShareTheCache) {
+  const TempFolder folder;
+  write_video(folder / "a.hevc", Codec::hevc, 1928, 64, 2);
+  VideoReader reader(folder / "a.hevc");
+  ASSERT_TRUE(reader.next());
+  EXPECT_NE(reader.picture().y_stride % 1024, 0);
+  EXPECT_NEAR(corner_of(reader.picture()), 16, 1.5);
 }
 
 TEST(Video, ComesBackFrameByFrame) {
