@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 
-# The rooms whose code meets bytes that others made: files, tensors, graphs, ONNX, route logs and video.
-readers=(base tensor ir onnx drive)
+# The rooms whose code meets bytes that others made: files, machines, tensors, graphs, ONNX, route logs and video.
+readers=(base hw tensor monitor ir onnx drive doctor)
 
 failed=0
 run_ctest() { # folder, what to run

@@ -74,7 +74,7 @@ class Damaged : public Source {
       for (auto& [question, answer] : device) {
         if (below(3) > 0) continue;
         if (below(3) == 0) answer = {"\x01text", 0};
-        else answer = {number(), 0};
+        else answer.value = number(), answer.error = 0;
       }
     }
     if (below(10) == 0 && !answers.devices.empty()) answers.devices.resize(200, answers.devices[0]);
