@@ -1,0 +1,226 @@
+#include "hw/settings.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace sparkpilot {
+namespace {
+
+// Digits that make a number of at most `longest` of them.
+bool is_number(std::string_view text, size_t longest) {
+  return !text.empty() && text.size() <= longest &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+bool is_device(std::string_view value) {
+  return value == "auto" || value == "cpu" || value == "cuda" ||
+         (value.starts_with("cuda:") && is_number(value.substr(5), 3));
+}
+bool is_count(std::string_view value) { return is_number(value, 9); }
+bool is_path(std::string_view value) { return !value.empty() && value.find('\0') == value.npos; }
+bool is_level(std::string_view value) { return is_number(value, 1); }
+
+std::optional<std::string> device_of_disable_dgx(std::string_view value) {
+  if (value == "1") return "cpu";
+  return value == "0" ? std::optional<std::string>("") : std::nullopt;
+}
+
+std::optional<std::string> device_of_switch(std::string_view value) {
+  if (value == "1") return "cuda";
+  return value == "0" ? std::optional<std::string>("cpu") : std::nullopt;
+}
+
+std::optional<std::string> color_of_no_color(std::string_view) { return "never"; }
+
+// Somebody who says what a setting shall be.
+struct Source {
+  Origin origin = Origin::none;
+  std::string from;                  // as in SettingValue
+  std::string who;                   // the same without the value, for messages
+  std::string got;                   // the value, in words
+  std::optional<std::string> value;  // what that means; empty where it means nothing
+  std::string_view expected;
+};
+
+// A wrong value, in words.
+std::string wrong(const Setting& setting, std::string_view value) {
+  return fmt::format("\"{}\"{}", shown(value), did_you_mean(value.substr(0, 80), setting.words));
+}
+
+// Everybody who speaks of a setting, the strongest first.
+std::vector<Source> sources_of(const Setting& setting, const SettingsInput& input) {
+  std::vector<Source> sources;
+  const auto own = [&](const std::string& raw) {
+    return accepts(setting, raw) ? std::optional<std::string>(raw) : std::nullopt;
+  };
+  if (const auto flag = input.flags.find(setting.name); flag != input.flags.end()) {
+    const std::string who(setting.flag);
+    sources.push_back({Origin::flag, who + " " + shown(flag->second), who, wrong(setting, flag->second),
+                       own(flag->second), setting.values});
+  }
+  for (const SettingVariable& variable : setting.variables) {
+    const auto found = input.environment.find(variable.name);
+    if (found == input.environment.end() || found->second.empty()) continue;
+    const std::string who(variable.name);
+    const std::optional<std::string> value = variable.meaning ? variable.meaning(found->second) : own(found->second);
+    if (value && value->empty()) continue;
+    sources.push_back({Origin::environment, who + "=" + shown(found->second), who, wrong(setting, found->second), value,
+                       variable.values.empty() ? setting.values : variable.values});
+  }
+  for (const FileSetting& line : input.lines) {
+    if (line.name != setting.name) continue;
+    const std::string where = fmt::format("{} line {}", shown(input.file), line.line);
+    std::string raw = line.value.value_or("");
+    if (raw.starts_with("~/") && !input.home.empty()) raw.replace(0, 1, input.home);
+    const std::optional<std::string> value = line.value ? own(raw) : std::nullopt;
+    const std::string got = line.value ? wrong(setting, raw) : "neither text nor a whole number";
+    sources.push_back({Origin::file, where, fmt::format("{}: {}", where, setting.name), got, value, setting.values});
+  }
+  return sources;
+}
+
+}  // namespace
+
+bool accepts(const Setting& setting, std::string_view value) {
+  const auto& words = setting.words;
+  return std::find(words.begin(), words.end(), value) != words.end() || (setting.accepts && setting.accepts(value));
+}
+
+std::span<const Setting> all_settings() {
+  static const std::vector<Setting> table{
+      {.name = "device",
+       .flag = "--device",
+       .value_name = "NAME",
+       .values = "auto, cpu, cuda or cuda:N",
+       .default_value = "auto",
+       .doc = "where models run; auto: a usable NVIDIA GPU, else the CPU",
+       .accepts = is_device,  // no words: cpu is no guess for "gpu"
+       .variables = {{"SPARKPILOT_DEVICE"},
+                     {"OPENPILOT_DISABLE_DGX", "1 (cpu) or 0 (says nothing)", device_of_disable_dgx},
+                     {"OPENPILOT_DGX_ENABLED", "1 (cuda), 0 (cpu) or unset (detect)", device_of_switch},
+                     {"CUDA", "1 (cuda) or 0 (cpu)", device_of_switch}}},
+      {.name = "precision",
+       .flag = "--precision",
+       .value_name = "NAME",
+       .values = "auto, model, fp32, fp16, bf16, fp8 or fp4",
+       .default_value = "auto",
+       .doc = "what models compute in; auto: what suits the device, model: as the file has it",
+       .words = {"auto", "model", "fp32", "fp16", "bf16", "fp8", "fp4"},
+       .variables = {{"SPARKPILOT_PRECISION"}, {"OPENPILOT_DGX_PRECISION"}}},
+      {.name = "threads",
+       .flag = "--threads",
+       .value_name = "N",
+       .values = "auto or a whole number",
+       .default_value = "auto",
+       .doc = "threads on the CPU; 0: every processor, auto: what suits the command (bench finds the fastest)",
+       .words = {"auto"},
+       .accepts = is_count,
+       .variables = {{"SPARKPILOT_THREADS"}}},
+      {.name = "models",
+       .flag = "--models",
+       .value_name = "DIR",
+       .values = "a folder",
+       .default_value = "",
+       .doc = "openpilot's models for drive, where no flag names any",
+       .accepts = is_path,
+       .variables = {{"SPARKPILOT_MODELS"}}},
+      {.name = "data",
+       .flag = "--data",
+       .value_name = "DIR",
+       .values = "a folder",
+       .default_value = "",
+       .doc = "where routes are looked up by name; by default ~/.comma/media/0/realdata",
+       .accepts = is_path,
+       .variables = {{"SPARKPILOT_DATA"}, {"LOG_ROOT"}}},
+      {.name = "verbose",
+       .flag = "--verbose",
+       .value_name = "N",
+       .values = "a digit",
+       .default_value = "0",
+       .doc = "1: say what each pass changed; 2: also which settings are not the default",
+       .accepts = is_level,
+       .variables = {{"SPARKPILOT_VERBOSE"}, {"DEBUG"}}},
+      {.name = "color",
+       .flag = "",
+       .value_name = "WHEN",
+       .values = "auto, never or always",
+       .default_value = "auto",
+       .doc = "colours on stdout; auto: where that is a terminal",
+       .words = {"auto", "never", "always"},
+       .variables = {{"SPARKPILOT_COLOR"}, {"NO_COLOR", "anything (never)", color_of_no_color}}},
+  };
+  return table;
+}
+
+const Setting& find_setting(std::string_view name) {
+  for (const Setting& setting : all_settings()) {
+    if (setting.name == name) return setting;
+  }
+  fail_internal("no setting is named \"{}\"", name);
+}
+
+std::string_view name(Origin origin) {
+  switch (origin) {
+    case Origin::none: return "default";
+    case Origin::file: return "file";
+    case Origin::environment: return "environment";
+    case Origin::flag: break;
+  }
+  return "flag";
+}
+
+const SettingValue& Settings::operator[](std::string_view name) const {
+  for (const SettingValue& value : values) {
+    if (value.setting->name == name) return value;
+  }
+  fail_internal("no setting is named \"{}\"", name);
+}
+
+Settings resolve_settings(const SettingsInput& input) {
+  Settings settings;
+  for (const Setting& setting : all_settings()) {
+    SettingValue result{&setting, std::string(setting.default_value), Origin::none, "default", {}};
+    std::vector<std::string> problems;
+    for (const Source& source : sources_of(setting, input)) {
+      if (source.value && result.origin != Origin::none) {
+        if (*source.value != result.value) result.overruled.push_back(source.from);
+        continue;
+      }
+      std::string problem;
+      if (!source.value) {
+        problem = fmt::format("{}: expected {}, got {}", source.who, source.expected, source.got);
+      } else if (input.refusal) {
+        if (const std::string why = input.refusal(setting, *source.value); !why.empty()) {
+          problem = fmt::format("{}: {}", source.from, why);
+        }
+      }
+      if (problem.empty()) {
+        result.value = *source.value;
+        result.origin = source.origin;
+        result.from = source.from;
+      } else if (source.origin == Origin::flag) {
+        fail("{}", problem);
+      } else {
+        problems.push_back(std::move(problem));
+      }
+    }
+    const std::string holds =
+        fmt::format("{} is {} ({})", setting.name, result.value.empty() ? "not set" : shown(result.value), result.from);
+    for (const std::string& problem : problems) settings.warnings.push_back(problem + "; " + holds);
+    settings.values.push_back(std::move(result));
+  }
+  return settings;
+}
+
+std::string shown(std::string_view value) {
+  constexpr size_t kLongest = 80;
+  if (value.size() <= kLongest) return one_line(value);
+  size_t end = kLongest;
+  while (end > kLongest - 4 && (static_cast<unsigned char>(value[end]) & 0xc0) == 0x80)
+    --end;  // not inside a character
+  return one_line(value.substr(0, end)) + " ...";
+}
+
+}  // namespace sparkpilot
