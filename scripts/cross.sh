@@ -8,11 +8,12 @@ cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 build=$PWD/build-aarch64
 sysroot=$build/sysroot
-libraries=(libonnx-dev libprotobuf-dev libdnnl-dev libhwy-dev libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev
-  libbenchmark-dev libcapnp-dev libzstd-dev libbz2-dev libcairo2-dev libavcodec-dev libavformat-dev libavutil-dev
-  libswscale-dev)
+libraries=(libonnx-dev libprotobuf-dev libdnnl-dev libhwy-dev libcli11-dev libtomlplusplus-dev nlohmann-json3-dev
+  libfmt-dev libgtest-dev libbenchmark-dev libcapnp-dev libzstd-dev libbz2-dev libcairo2-dev libavcodec-dev
+  libavformat-dev libavutil-dev libswscale-dev)
 
-if [ ! -f "$sysroot/complete" ]; then
+# Made anew where the list has changed since.
+if [ "$(cat "$sysroot/complete" 2>/dev/null)" != "${libraries[*]}" ]; then
   rm -rf "$sysroot" "$build/apt"
   mkdir -p "$sysroot" "$build"/apt/{lists/partial,archives/partial}
   touch "$build/apt/status"
@@ -30,7 +31,7 @@ if [ ! -f "$sysroot/complete" ]; then
     esac
   done
   rm -rf "$build/apt"
-  touch "$sysroot/complete"
+  echo "${libraries[*]}" >"$sysroot/complete"
 fi
 
 cmake --log-level=WARNING --preset aarch64 >/dev/null

@@ -15,7 +15,7 @@ packages_of() {
     build)
       echo g++ make cmake ninja-build ccache python3 python3-numpy zstd \
         libonnx-dev libprotobuf-dev protobuf-compiler libdnnl-dev libhwy-dev \
-        libcli11-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev \
+        libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev \
         capnproto libcapnp-dev libzstd-dev libbz2-dev libcairo2-dev \
         libavcodec-dev libavformat-dev libavutil-dev libswscale-dev libopenmpi-dev openmpi-bin
       ;;

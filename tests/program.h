@@ -17,8 +17,19 @@ struct ProgramResult {
   std::string out, err;
 };
 
+// What whoever runs the tests has chosen for the program is not what they test.
+inline void forget_settings() {
+  for (const char* name : {"SPARKPILOT_DEVICE", "SPARKPILOT_PRECISION", "SPARKPILOT_THREADS", "SPARKPILOT_MODELS",
+                           "SPARKPILOT_DATA", "SPARKPILOT_VERBOSE", "SPARKPILOT_COLOR", "OPENPILOT_DISABLE_DGX",
+                           "OPENPILOT_DGX_ENABLED", "OPENPILOT_DGX_PRECISION", "CUDA", "DEBUG", "LOG_ROOT"}) {
+    unsetenv(name);
+  }
+  setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+}
+
 // Runs the program with `arguments` as a shell reads them; `before` goes in front (ulimit, environment).
 inline ProgramResult run_program(const std::string& arguments, const std::string& before = {}) {
+  forget_settings();
   const TempFolder folder;
   const std::string command = before + " '" SPARKPILOT_PROGRAM "' " + arguments + " >'" + folder.file("out") + "' 2>'" +
                               folder.file("err") + "' </dev/null";

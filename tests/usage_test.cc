@@ -8,9 +8,9 @@ namespace {
 
 TEST_F(Cli, EveryCommandHelpsWithAnExample) {
   for (const char* command :
-       {"",        "model",   "zoo",      "ops",        "model info", "model check", "model convert",
-        "run",     "bench",   "zoo list", "zoo build",  "ops list",   "ops check",   "ops bench",
-        "version", "monitor", "route",    "route info", "route dump", "route synth"}) {
+       {"",        "model",   "zoo",      "ops",       "model info", "model check", "model convert",
+        "run",     "bench",   "zoo list", "zoo build", "ops list",   "ops check",   "ops bench",
+        "version", "monitor", "env",      "route",     "route info", "route dump",  "route synth"}) {
     const ProgramResult result = run_program(std::string(command) + " --help");
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_NE(result.out.find("Example"), std::string::npos) << command;
@@ -39,7 +39,7 @@ TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
   expect_usage_error("run " + policy() + " --passes no-such", "such");
   expect_usage_error("run " + policy() + " --passes fast", "fast");
   expect_usage_error("run " + policy() + " --device cuda", "cuda");
-  expect_usage_error("run " + policy() + " --precision fp3", "or bf16, got \"fp3\" (did you mean fp32?)");
+  expect_usage_error("run " + policy() + " --precision fp3", "or fp4, got \"fp3\" (did you mean fp32?)");
   expect_usage_error("drive x --sampling neerest",
                      "--sampling: expected bilinear or nearest, got \"neerest\" (did you mean nearest?)");
   expect_usage_error("route synth --out x --light nihgt",

@@ -68,7 +68,7 @@ int bench(const Program& program, const Flags& flags) {
   expect_at_least("--top", flags.top, 0);
   BenchOptions options;
   options.session = session_options(program, flags.run);
-  options.threads = thread_flag(flags.run);
+  options.threads = chosen_threads(program);
   options.runs = flags.runs;
   options.warmup = flags.warmup;
   options.batch = flags.batch;
@@ -115,7 +115,6 @@ int bench(const Program& program, const Flags& flags) {
 
 void add_bench(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
-  flags->run.threads = "auto";
   CLI::App* command = add_command(program, app, "bench", "measure models on seeded random inputs",
                                   "  sparkpilot bench model.onnx\n"
                                   "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"

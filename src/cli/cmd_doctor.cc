@@ -15,7 +15,7 @@ namespace sparkpilot::cli {
 namespace {
 
 struct Flags {
-  std::string root, from, record, models, data;
+  std::string root, from, record;
   bool strict = false, report = false, verify = false, list = false, markdown = false;
   double load_seconds = 0, wait_seconds = 0.5;
 };
@@ -79,14 +79,20 @@ int examine_machine(const Program& program, const Flags& flags) {
   Recorder recorder(*source);
 
   Load load;
-  DoctorOptions options{.models = flags.models, .data = flags.data, .here = here};
+  // Folders of this machine's settings mean nothing on another.
+  const auto folder = [&](std::string_view setting) {
+    const SettingValue& value = program.settings[setting];
+    return here || value.origin == Origin::flag ? value.value : "";
+  };
+  DoctorOptions options{.models = folder("models"), .data = folder("data"), .here = here};
   if (work) {
     if (flags.load_seconds > 0 && !program.quiet)
       note(fmt::format("keeping the GPUs busy for {} s each, and reading a disk", flags.load_seconds));
     load = sample_under_load(*source, flags.load_seconds);
     options.under_load = load.samples;
-    const std::string home = source->variable("HOME").value_or("/");
-    if (flags.load_seconds > 0) options.disk_bytes_per_second = measure_disk(flags.data.empty() ? home : flags.data);
+    const std::filesystem::path home = source->variable("HOME").value_or("/");
+    if (flags.load_seconds > 0)
+      options.disk_bytes_per_second = measure_disk(options.data.empty() ? home : options.data);
   }
   const Diagnosis diagnosis = examine(recorder, options);
   if (!flags.record.empty()) {
@@ -102,7 +108,7 @@ int examine_machine(const Program& program, const Flags& flags) {
     print_json(document);
   } else {
     const bool plain = flags.report;
-    ReportOptions words{.all = program.verbose || plain};
+    ReportOptions words{.all = program.verbose() || plain};
     if (!plain) words.paint = emphasised;
     std::string text = report_text(diagnosis, words);
     if (work) text += verification_text(load.verified);
@@ -125,7 +131,7 @@ void add_doctor(Program& program, CLI::App& app) {
                   "Exit code 4 where a fatal finding stands. Having no GPU is none.",
                   [&program, flags] { return examine_machine(program, *flags); });
   add_report_flags(program, *command);
-  command->add_flag("-v,--verbose", program.verbose, "list every check");
+  add_setting(program, *command, "verbose", "list every check");
   command->add_flag("--strict", flags->strict, "exit code 4 for any finding");
   command->add_flag("--report", flags->report, "a plain text to paste into a bug report: every check, names removed");
   command->add_flag("--verify", flags->verify, "run a small kernel on each GPU and compare it with the processor");
@@ -134,9 +140,8 @@ void add_doctor(Program& program, CLI::App& app) {
                    "verify, and keep each GPU busy for so long while its sensors are asked")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.0, 600.0));
-  command->add_option("--models", flags->models, "also look at the models in this folder")->type_name("DIR");
-  command->add_option("--data", flags->data, "the folder of routes, for room and speed (default: the home folder)")
-      ->type_name("DIR");
+  add_setting(program, *command, "models", "also look at the models in this folder");
+  add_setting(program, *command, "data", "the folder of routes, for room and speed (default: the home folder)");
   command->add_option("--wait", flags->wait_seconds, "how long a call into the driver may take (default 0.5)")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.01, 600.0));

@@ -23,8 +23,7 @@ namespace fs = std::filesystem;
 using drive::DriveOptions;
 
 struct Flags {
-  RouteFlags route;
-  std::string models, vision, policy, supercombo, out, dump, sampling, reference, tolerances, driver_monitoring;
+  std::string route, vision, policy, supercombo, out, dump, sampling, reference, tolerances, driver_monitoring;
   bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
        qcamera = false;
   int64_t overlay_width = 964, limit = 0;
@@ -32,8 +31,10 @@ struct Flags {
   RunFlags run;
 };
 
-drive::ModelFiles model_files(const Flags& flags) {
-  const int ways = !flags.models.empty() + !flags.supercombo.empty() + (!flags.vision.empty() || !flags.policy.empty());
+drive::ModelFiles model_files(const Program& program, const Flags& flags) {
+  const SettingValue& models = program.settings["models"];
+  const int ways =
+      (models.origin == Origin::flag) + !flags.supercombo.empty() + (!flags.vision.empty() || !flags.policy.empty());
   if (flags.from_log) {
     if (ways > 0) fail("--from-log draws what was recorded, without a model: leave --models and its like away");
     return {};
@@ -42,11 +43,11 @@ drive::ModelFiles model_files(const Flags& flags) {
     fail("{} is given without {}: the vision and the policy network go together",
          flags.vision.empty() ? "--policy" : "--vision", flags.vision.empty() ? "--vision" : "--policy");
   }
-  if (ways != 1) {
+  if (ways > 1 || (ways == 0 && models.value.empty())) {
     fail("expected one of --models DIR, --supercombo FILE, --vision FILE with --policy FILE, or --from-log");
   }
-  if (!flags.models.empty()) {
-    drive::ModelFiles files = drive::find_models(flags.models);
+  if (models.origin == Origin::flag || ways == 0) {
+    drive::ModelFiles files = drive::find_models(models.value);
     if (!flags.driver_monitoring.empty()) files.driver_monitoring = flags.driver_monitoring;
     return files;
   }
@@ -60,9 +61,9 @@ drive::ModelFiles model_files(const Flags& flags) {
 
 DriveOptions drive_options(const Program& program, const Flags& flags, const Comm& comm) {
   DriveOptions options;
-  options.models = model_files(flags);
+  options.models = model_files(program, flags);
   options.session = session_options(program, flags.run);
-  options.threads = thread_flag(flags.run).value_or(0);
+  options.threads = chosen_threads(program).value_or(0);
   if (options.threads == 0) options.threads = std::max(1, available_processors() / comm.size());
   options.out = flags.out;
   options.resume = flags.resume;
@@ -236,7 +237,7 @@ class DriveRun {
 
   void drive(const std::atomic<bool>& stop) {
     check(flags_);
-    route_ = drive::find_route(flags_.route.route, {.data = flags_.route.data});
+    route_ = drive::find_route(flags_.route, {.data = program_.settings["data"].value});
     options_ = drive_options(program_, flags_, comm_);
     options_.stop = &stop;
     const auto tell = [](const std::string& text) { note(text); };
@@ -333,8 +334,8 @@ void add_drive(Program& program, CLI::App& app) {
                   "  mpirun -np 3 sparkpilot drive route/ --models models --out out/drive\n"
                   "Ctrl-C finishes the files that are open; --resume goes on at the first unfinished segment.",
                   [&program, flags] { return run(program, *flags); });
-  add_route_flags(*command, flags->route);
-  command->add_option("--models", flags->models, "folder with openpilot's models")->type_name("DIR");
+  add_route_flags(program, *command, flags->route);
+  add_setting(program, *command, "models", "folder with openpilot's models");
   command->add_option("--vision", flags->vision, "vision network, with --policy")->type_name("FILE");
   command->add_option("--policy", flags->policy, "policy network, with --vision")->type_name("FILE");
   command->add_option("--supercombo", flags->supercombo, "vision and policy in one network")->type_name("FILE");

@@ -157,7 +157,7 @@ int check(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   ModelCheckOptions options;
   options.session = session_options(program, flags.run);
-  options.session.threads = thread_flag(flags.run).value_or(0);
+  options.session.threads = chosen_threads(program).value_or(0);
   options.seed = flags.run.seed;
   options.compare = !flags.quick;
   options.tolerance = flags.tolerance;
@@ -190,12 +190,11 @@ int check(const Program& program, const Flags& flags) {
 // --- convert
 
 int convert(const Program& program, const Flags& flags) {
-  const SessionOptions parsed = session_options(program, flags.run);
   const ConvertOptions options{.opset = flags.opset,
                                .external_data = flags.external_data,
                                .simplify = flags.simplify,
-                               .dims = parsed.dims,
-                               .outputs = parsed.outputs};
+                               .dims = dims_of(flags.run),
+                               .outputs = flags.run.outputs};
   std::vector<std::string> notes;
   with_file(flags.file, [&] { notes = convert_model(flags.file, flags.out, options); });
   for (const std::string& text : notes) {

@@ -20,7 +20,6 @@ struct Flags {
   std::vector<std::string> names;
   bool markdown = false;
   uint64_t seed = 1;
-  int threads = 1;
   double ms_each = 20;
 };
 
@@ -181,9 +180,9 @@ int check(const Program& program, const Flags& flags) {
 }
 
 int bench(const Program& program, const Flags& flags) {
-  check_threads(flags.threads);
   if (!(flags.ms_each > 0)) fail("--ms: expected more than 0, got {}", flags.ms_each);
-  const int threads = flags.threads == 0 ? available_processors() : flags.threads;
+  int threads = chosen_threads(program).value_or(1);
+  if (threads == 0) threads = available_processors();
   std::vector<const OpDef*> ops = ops_named(flags.names);
   ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty(); }), ops.end());
   Json rows = Json::array();
@@ -235,7 +234,7 @@ void add_ops(Program& program, CLI::App& app) {
   CLI::App* timer =
       add("bench", "time every kernel on the op's own cases", "  sparkpilot ops bench Conv --threads 2", bench);
   add_number(*timer, "--seed", flags->seed, "seed of the random inputs");
-  add_number(*timer, "--threads", flags->threads, "threads; 0: every processor");
+  add_setting(program, *timer, "threads", "a number; 0: every processor, auto: one");
   add_number(*timer, "--ms", flags->ms_each, "milliseconds a kernel and case", "MS");
 }
 

@@ -20,13 +20,9 @@ void add_route(Program& program, CLI::App& app) {
   add_route_synth(program, *group);
 }
 
-void add_route_flags(CLI::App& command, RouteFlags& flags) {
-  command.add_option("route", flags.route, "folder, file or name of a route")->required()->type_name("ROUTE");
-  command
-      .add_option("--data", flags.data,
-                  "folder in which names are looked up; else $LOG_ROOT or ~/.comma/media/0/realdata")
-      ->type_name("DIR")
-      ->default_str("");
+void add_route_flags(Program& program, CLI::App& command, std::string& route) {
+  command.add_option("route", route, "folder, file or name of a route")->required()->type_name("ROUTE");
+  add_setting(program, command, "data");
 }
 
 }  // namespace sparkpilot::cli

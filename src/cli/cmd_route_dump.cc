@@ -21,7 +21,7 @@ namespace sparkpilot::cli {
 namespace {
 
 struct Flags {
-  RouteFlags route;
+  std::string route;
   std::string kind, fields;
   int64_t limit = 0;
   bool csv = false, whole_data = false;
@@ -119,7 +119,7 @@ int dump(const Program& program, const Flags& flags) {
   check_kind(flags.kind);
   Dump dump(program, flags);
   std::vector<std::string> logs;
-  for (const drive::Route& route : drive::find_routes(flags.route.route, {flags.route.data})) {
+  for (const drive::Route& route : drive::find_routes(flags.route, {program.settings["data"].value})) {
     if (!route.missing.empty())
       dump.say(fmt::format("{}: {} segments are not there", route.name, route.missing.size()));
     for (const drive::Segment& segment : route.segments) {
@@ -127,7 +127,7 @@ int dump(const Program& program, const Flags& flags) {
       else logs.push_back(route.log(segment).string());
     }
   }
-  if (logs.empty()) fail("{}: the route has no log to read", flags.route.route);
+  if (logs.empty()) fail("{}: the route has no log to read", flags.route);
   {
     // A bar between the lines would tear them.
     Progress bar(!program.quiet && !isatty(STDOUT_FILENO), "reading");
@@ -152,7 +152,7 @@ void add_route_dump(Program& program, CLI::App& group) {
                   "Events come in the order of the file, which is not quite that of their times.",
                   [&program, flags] { return dump(program, *flags); });
   command->add_option("kind", flags->kind, "kind of event, such as carState")->required()->type_name("TYPE");
-  add_route_flags(*command, flags->route);
+  add_route_flags(program, *command, flags->route);
   command->add_option("--fields", flags->fields, "only these, with commas between: a.b,c[0]")
       ->type_name("LIST")
       ->default_str("");

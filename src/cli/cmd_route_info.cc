@@ -239,10 +239,10 @@ void print_troubles(const drive::Route& route, const drive::RouteSummary& summar
   if (!text.empty()) print("\n" + text);
 }
 
-int info(const Program& program, const RouteFlags& flags) {
+int info(const Program& program, const std::string& name) {
   Json described = Json::array();
   bool first = true;
-  for (const drive::Route& route : drive::find_routes(flags.route, {flags.data})) {
+  for (const drive::Route& route : drive::find_routes(name, {program.settings["data"].value})) {
     const drive::RouteSummary summary = [&] {
       Progress bar(!program.quiet, route.name);
       return drive::summarise(route, [&](double done) { bar.at(done); });
@@ -266,13 +266,13 @@ int info(const Program& program, const RouteFlags& flags) {
 }  // namespace
 
 void add_route_info(Program& program, CLI::App& group) {
-  const auto flags = std::make_shared<RouteFlags>();
+  const auto name = std::make_shared<std::string>();
   CLI::App* command =
       add_command(program, group, "info", "print segments, times, cameras, calibration, events, and what is missing",
                   "  sparkpilot route info /data/2023-07-27--13-01-19--0\n"
                   "  sparkpilot route info 'a2a0ccea32023010|2023-07-27--13-01-19/2:6' --data /data --json",
-                  [&program, flags] { return info(program, *flags); });
-  add_route_flags(*command, *flags);
+                  [&program, name] { return info(program, *name); });
+  add_route_flags(program, *command, *name);
   add_report_flags(program, *command);
 }
 

@@ -55,8 +55,8 @@ int synth(const Program& program, const SynthFlags& flags) {
   expect_at_least("--first-segment", flags.options.first_segment, 0);
   if (flags.options.quality < 1 || flags.options.quality > 51)
     fail("--quality: expected 1 to 51, got {}", flags.options.quality);
-  check_threads(flags.options.threads);
   drive::SynthOptions options = options_of(flags);
+  options.threads = chosen_threads(program).value_or(0);
   Json routes = Json::array();
   for (int i = 0; i < flags.routes; ++i, ++options.seed) {
     Progress progress(!program.quiet, fmt::format("seed {}", options.seed));
@@ -109,7 +109,7 @@ void add_route_synth(Program& program, CLI::App& route) {
   add_number(*command, "--first-segment", options.first_segment, "the number of the first segment");
   add_number(*command, "--quality", options.quality,
              "rate factor of the full videos, 1 to 51: smaller is better and larger");
-  add_number(*command, "--threads", options.threads, "threads, 0: as many as there are processors");
+  add_setting(program, *command, "threads", "a number; 0 or auto: every processor");
   add_report_flags(program, *command);
 }
 

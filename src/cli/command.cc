@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
-#include "base/parallel.h"
 #include "cli/terminal.h"
 #include "passes/precision.h"
 
@@ -32,15 +31,6 @@ void take_passes(const std::string& text, std::set<std::string>& off) {
   }
 }
 
-// On the CPU nothing is both as exact and faster than fp32.
-Precision precision_flag(const std::string& text) {
-  if (text == "auto") return Precision::fp32;
-  const std::optional<Precision> precision = parse_precision(text);
-  if (!precision) fail("--precision: {}", no_choice(text, {"auto", "model", "fp32", "fp16", "bf16"}));
-  check_precision(*precision);
-  return *precision;
-}
-
 }  // namespace
 
 CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
@@ -48,11 +38,32 @@ CLI::App* add_command(Program& program, CLI::App& parent, const std::string& nam
   CLI::App* command = parent.add_subcommand(name, doc);
   if (!examples.empty()) command->footer("Examples:\n" + examples);
   const std::string full = parent.get_parent() ? parent.get_name() + " " + name : name;
-  command->callback([&program, full, action = std::move(action)] {
+  command->add_option("--config", program.config, "read settings from FILE instead of the usual place")
+      ->type_name("FILE")
+      ->default_str("");
+  command->callback([&program, command, full, action = std::move(action)] {
     program.command = full;
+    program.at = command;
     program.action = action;
   });
   return command;
+}
+
+CLI::Option* add_setting(Program& program, CLI::App& command, const std::string& setting, const std::string& doc) {
+  const Setting& row = find_setting(setting);
+  program.flags_of[&command].insert(setting);
+  if (setting == "verbose") {
+    return command.add_flag_function(
+        "-v,--verbose",
+        [&program](int64_t times) { program.given["verbose"] = std::to_string(std::min<int64_t>(times, 9)); },
+        doc.empty() ? "say on stderr what each pass changed; twice: also which settings are not the default" : doc);
+  }
+  return command
+      .add_option_function<std::string>(
+          std::string(row.flag), [&program, setting](const std::string& value) { program.given[setting] = value; },
+          doc.empty() ? std::string(row.doc) : doc)
+      ->type_name(std::string(row.value_name))
+      ->default_str(std::string(row.default_value));
 }
 
 void add_report_flags(Program& program, CLI::App& command) {
@@ -90,18 +101,11 @@ void add_graph_flags(CLI::App& command, RunFlags& flags) {
 }
 
 void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
-  command.add_option("--device", flags.device, "auto or cpu")->type_name("NAME");
-  command
-      .add_option("--precision", flags.precision,
-                  "auto (fp32), model (as the file has it: 16-bit types by plain, slow kernels), fp32, "
-                  "fp16 (weights in 16 bits) or bf16")
-      ->type_name("NAME");
-  const bool measures = flags.threads == "auto";
-  command
-      .add_option("--threads", flags.threads,
-                  measures ? "a number; 0: every processor; auto: the fastest, found by measuring"
-                           : "a number; 0 or auto: every processor")
-      ->type_name("N");
+  add_setting(program, command, "device", "auto or cpu");
+  add_setting(program, command, "precision",
+              "auto (fp32), model (as the file has it: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
+              "bits) or bf16");
+  add_setting(program, command, "threads");
   // Asked for the list, a command needs neither a model nor a route; options' checks come after this.
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")
       ->type_name("LIST")
@@ -109,7 +113,7 @@ void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
         if (value != "list") return;
         for (CLI::Option* option : command.get_options()) option->required(false);
       });
-  command.add_flag("-v,--verbose", program.verbose, "say on stderr what each pass changed");
+  add_setting(program, command, "verbose");
 }
 
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
@@ -118,19 +122,26 @@ void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
   add_number(command, "--seed", flags.seed, "seed of the random inputs");
 }
 
-SessionOptions session_options(const Program& program, const RunFlags& flags) {
-  SessionOptions options;
-  options.device = flags.device;
-  options.passes.precision = precision_flag(flags.precision);
+std::map<std::string, int64_t> dims_of(const RunFlags& flags) {
+  std::map<std::string, int64_t> dims;
   for (const std::string& text : flags.dims) {
     const auto [name, size] = split_assignment(text, "--dim");
     const std::string flag = "--dim " + name;
     expect_at_least(flag, parse_number(size, flag), 0);
-    if (!options.dims.emplace(name, parse_number(size, flag)).second) fail("--dim: \"{}\" is given twice", name);
+    if (!dims.emplace(name, parse_number(size, flag)).second) fail("--dim: \"{}\" is given twice", name);
   }
+  return dims;
+}
+
+SessionOptions session_options(const Program& program, const RunFlags& flags) {
+  SessionOptions options;
+  options.device = program.settings["device"].value;
+  // On the CPU nothing is both as exact and faster than fp32.
+  options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
+  options.dims = dims_of(flags);
   options.outputs = flags.outputs;
   take_passes(flags.passes, options.passes.off);
-  if (program.verbose) {
+  if (program.verbose()) {
     options.passes.observe = [](std::string_view pass, const Graph&, int changes) {
       if (changes > 0) note(fmt::format("pass {}: {} changes", pass, changes));
     };
@@ -138,20 +149,10 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   return options;
 }
 
-void check_threads(int64_t threads) {
-  constexpr int64_t kMost = 4;  // threads a processor
-  const int64_t processors = available_processors();
-  if (threads < 0 || threads > kMost * processors) {
-    fail("--threads: expected 0 to {} ({} times the number of processors, {}), got {}", kMost * processors, kMost,
-         processors, threads);
-  }
-}
-
-std::optional<int> thread_flag(const RunFlags& flags) {
-  if (flags.threads == "auto") return std::nullopt;
-  const int64_t threads = parse_number(flags.threads, "--threads");
-  check_threads(threads);
-  return static_cast<int>(threads);
+std::optional<int> chosen_threads(const Program& program) {
+  const std::string& threads = program.settings["threads"].value;
+  if (threads == "auto") return std::nullopt;
+  return static_cast<int>(parse_number(threads, "threads"));
 }
 
 int list_passes(const Program& program) {

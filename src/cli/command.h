@@ -13,11 +13,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "cli/config_file.h"
 #include "comm/comm.h"
+#include "hw/settings.h"
 #include "runtime/session.h"
 
 namespace sparkpilot::cli {
@@ -28,13 +31,27 @@ enum ExitCode { kDone = 0, kInternal = 1, kBadInput = 2, kDevice = 3, kCheckFail
 struct Program {
   std::function<int()> action;
   std::string command;  // "model info", for messages
-  bool json = false, quiet = false, verbose = false;
+  bool json = false, quiet = false;
   std::unique_ptr<Comm> comm = {};  // of a command of several processes; the others wait until an error is told
+
+  // What the command line says of settings, and which of them each command has a flag for.
+  std::map<std::string, std::string, std::less<>> given;
+  std::map<const CLI::App*, std::set<std::string, std::less<>>> flags_of;
+  const CLI::App* at = nullptr;  // the command that the line names
+  std::string config;            // --config
+  // Read before the action runs (cli/choices.h).
+  ConfigFile config_file;
+  Settings settings;
+  bool verbose() const { return settings["verbose"].value != "0"; }
 };
 
 // Adds a command under `parent`. `action` runs when the command line names it. `examples` end its help.
 CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
                       const std::string& examples, std::function<int()> action);
+
+// The flag of a setting: what it says is among the program's settings when the action runs. `doc` instead of the
+// table's.
+CLI::Option* add_setting(Program& program, CLI::App& command, const std::string& setting, const std::string& doc = {});
 
 // What is wrong with a text that should be a number; empty where nothing is.
 template <typename Number>
@@ -69,21 +86,21 @@ void add_report_flags(Program& program, CLI::App& command);
 CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<std::string>& values,
                       const std::string& type, const std::string& doc);
 
-// Flags of everything that runs a model, in the same words everywhere.
+// Flags of everything that runs a model, in the same words everywhere. Device, precision and threads are settings.
 struct RunFlags {
-  std::string device = "auto", precision = "auto", passes, threads = "0";
+  std::string passes;
   std::vector<std::string> dims, outputs;
   uint64_t seed = 1;
 };
 void add_graph_flags(CLI::App& command, RunFlags& flags);                     // --dim and --output only
 void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags);  // device, precision, threads, passes
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);     // both, and the seed
-// The session options those flags stand for; threads apart, which `auto` leaves open. Fails (user) on a bad value.
+// The sizes that --dim gives. Fails (user) on a bad value.
+std::map<std::string, int64_t> dims_of(const RunFlags& flags);
+// The session options that those flags and the settings stand for; threads apart, which `auto` leaves open.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
-// Fails (user) where `threads` is negative or far more than there are processors: a slip that would take hours.
-void check_threads(int64_t threads);
-// Threads where a number is given; empty for "auto".
-std::optional<int> thread_flag(const RunFlags& flags);
+// The setting `threads` where it is a number; empty for "auto".
+std::optional<int> chosen_threads(const Program& program);
 
 // What --passes list prints; every command that has the flag answers it, with or without a model.
 int list_passes(const Program& program);
@@ -105,10 +122,7 @@ std::optional<int64_t> file_bytes(const std::string& file);
 std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used);
 
 // A route and where names are looked up, in the same words everywhere.
-struct RouteFlags {
-  std::string route, data;
-};
-void add_route_flags(CLI::App& command, RouteFlags& flags);
+void add_route_flags(Program& program, CLI::App& command, std::string& route);
 
 void add_model(Program& program, CLI::App& app);
 void add_run(Program& program, CLI::App& app);
@@ -122,6 +136,7 @@ void add_route_info(Program& program, CLI::App& group);
 void add_route_dump(Program& program, CLI::App& group);
 void add_route_synth(Program& program, CLI::App& group);
 void add_monitor(Program& program, CLI::App& app);
+void add_env(Program& program, CLI::App& app);
 void add_version(Program& program, CLI::App& app);
 
 }  // namespace sparkpilot::cli

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -37,6 +38,7 @@ void add_commands(Program& program, CLI::App& app) {
   add_ops(program, app);
   add_route(program, app);
   add_monitor(program, app);
+  add_env(program, app);
   add_version(program, app);
 }
 
@@ -150,6 +152,7 @@ int run(int argc, char** argv) {
     if (words[0] == "help") ask_for_help(app, words);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
+    take_settings(program);
     const int code = program.action();
     flush_output();
     return code;

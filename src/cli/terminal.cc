@@ -16,10 +16,9 @@
 namespace sparkpilot::cli {
 namespace {
 
-bool colours(int fd) {
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  return isatty(fd) && !(no_color && *no_color) && term && std::strcmp(term, "dumb") != 0;
+bool& colours_on() {
+  static bool on = false;
+  return on;
 }
 
 // Columns a text takes: UTF-8 continuation bytes and colour sequences take none.
@@ -81,9 +80,14 @@ void note(std::string_view text) {
   std::fputc('\n', stderr);
 }
 
+void set_colours(std::string_view when) {
+  const char* term = std::getenv("TERM");
+  const bool able = isatty(STDOUT_FILENO) && term && std::strcmp(term, "dumb") != 0;
+  colours_on() = when == "always" || (when == "auto" && able);
+}
+
 std::string painted(std::string_view text, Paint paint) {
-  static const bool on = colours(STDOUT_FILENO);
-  if (!on) return std::string(text);
+  if (!colours_on()) return std::string(text);
   const char* code = paint == Paint::bold ? "1" : paint == Paint::good ? "32" : paint == Paint::bad ? "31" : "2";
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }

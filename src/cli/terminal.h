@@ -19,7 +19,10 @@ void flush_output();
 // A line on stderr.
 void note(std::string_view text);
 
-// `text` in bold, green, red or dim where stdout is a terminal and neither NO_COLOR is set nor TERM is dumb.
+// Whether painted() paints: "never", "always", or "auto": where stdout is a terminal and TERM is not dumb.
+void set_colours(std::string_view when);
+
+// `text` in bold, green, red or dim.
 enum class Paint { bold, good, bad, dim };
 std::string painted(std::string_view text, Paint paint);
 

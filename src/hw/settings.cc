@@ -139,7 +139,7 @@ std::span<const Setting> all_settings() {
        .value_name = "N",
        .values = "a digit",
        .default_value = "0",
-       .doc = "1: say what each pass changed; 2: also which settings are not the default",
+       .doc = "1: say more, such as what each pass changed; 2: also which settings are not the default",
        .accepts = is_level,
        .variables = {{"SPARKPILOT_VERBOSE"}, {"DEBUG"}}},
       {.name = "color",

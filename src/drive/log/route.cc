@@ -216,7 +216,6 @@ void check_dongle(const RouteName& wanted, const std::string& where, Route& rout
 
 fs::path data_folder(const RouteOptions& options) {
   if (!options.data.empty()) return options.data;
-  if (const char* root = std::getenv("LOG_ROOT"); root && *root) return root;
   const char* home = std::getenv("HOME");
   return fs::path(home ? home : ".") / ".comma/media/0/realdata";
 }
@@ -275,7 +274,7 @@ Route find_route(const std::string& name_or_path, const RouteOptions& options) {
   }
   const fs::path data = data_folder(options);
   if (std::optional<Route> route = look_up(*name, data)) return *route;
-  fail("{}: not in {} (--data or LOG_ROOT name another folder); {}", name->str(), data.string(), remedy(*name, data));
+  fail("{}: not in {} (--data names another folder); {}", name->str(), data.string(), remedy(*name, data));
 }
 
 std::vector<Route> find_routes(const std::string& name_or_path, const RouteOptions& options) {

@@ -41,8 +41,7 @@ struct Route {
 };
 
 struct RouteOptions {
-  // The folder that names are looked up in. Empty: $LOG_ROOT, else ~/.comma/media/0/realdata, as openpilot has it on a
-  // PC.
+  // The folder that names are looked up in. Empty: ~/.comma/media/0/realdata, as openpilot has it on a PC.
   std::filesystem::path data;
 };
 

@@ -1,0 +1,112 @@
+#include "cli/choices.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "cli/terminal.h"
+#include "comm/comm.h"
+#include "passes/precision.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+std::string device_refusal(const Program& program, const std::string& device) {
+  if (device == "auto" || device == "cpu") return {};
+  // What openpilot's tools can use is not what this program can.
+  if (program.command != "env") return "this version runs models on the CPU only";
+  return device_missing(device, this_device_facts());
+}
+
+std::string precision_refusal(const std::string& text) {
+  if (text == "auto") return {};
+  const std::optional<Precision> precision = parse_precision(text);
+  if (!precision) return "this version computes in fp32, fp16 and bf16";
+  try {
+    check_precision(*precision);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+// Far more threads than processors are a slip that would take hours.
+std::string threads_refusal(const std::string& threads) {
+  constexpr int kMost = 4;  // a processor
+  const int processors = available_processors();
+  if (threads == "auto" || std::stoi(threads) <= kMost * processors) return {};
+  return fmt::format("expected 0 to {} ({} times the number of processors, {})", kMost * processors, kMost, processors);
+}
+
+std::string refusal(const Program& program, const Setting& setting, const std::string& value) {
+  const auto flags = program.flags_of.find(program.at);
+  if (flags == program.flags_of.end() || !flags->second.contains(setting.name)) return {};
+  if (setting.name == "device") return device_refusal(program, value);
+  if (setting.name == "precision") return precision_refusal(value);
+  if (setting.name == "threads") return threads_refusal(value);
+  return {};
+}
+
+// What flags, environment and file say, as the table has it.
+void resolve(Program& program) {
+  const char* home = std::getenv("HOME");
+  program.config_file = program.config.empty()
+                            ? read_config_file(usual_config_file(std::getenv("XDG_CONFIG_HOME"), home), false)
+                            : read_config_file(program.config, true);
+  SettingsInput input;
+  input.flags = program.given;
+  for (const Setting& setting : all_settings()) {
+    for (const SettingVariable& each : setting.variables) {
+      const std::string name(each.name);
+      if (const auto value = variable(name.c_str())) input.environment[name] = *value;
+    }
+  }
+  input.file = program.config_file.path.string();
+  input.lines = program.config_file.lines;
+  input.home = home ? home : "";
+  input.refusal = [&](const Setting& setting, const std::string& value) { return refusal(program, setting, value); };
+  program.settings = resolve_settings(input);
+}
+
+}  // namespace
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+const DeviceFacts& this_device_facts() {
+  static const DeviceFacts facts = [] {
+    constexpr double kWaitSeconds = 2;  // a driver without persistence mode wakes up slowly
+    std::error_code ignored;
+    DeviceFacts out = device_facts(ask_cuda(kWaitSeconds));
+    const std::optional<std::string> visible = variable("CUDA_VISIBLE_DEVICES");
+    if (!out.problem.empty() && visible) out.problem += ", CUDA_VISIBLE_DEVICES=" + shown(*visible);
+    out.comma_device = std::filesystem::exists("/TICI", ignored);  // as openpilot tells
+    return out;
+  }();
+  return facts;
+}
+
+void take_settings(Program& program) {
+  try {
+    resolve(program);
+  } catch (const Error& error) {
+    if (launcher_rank() == 0) throw;
+    throw FailedElsewhere(error.kind(), error.what());  // the first process tells it
+  }
+  set_colours(program.settings["color"].value);
+
+  if (launcher_rank() != 0) return;  // of several, one says it
+  for (const auto* warnings : {&program.config_file.warnings, &program.settings.warnings}) {
+    for (const std::string& text : *warnings) note("warning: " + text);
+  }
+  if (program.settings["verbose"].value < "2") return;
+  for (const SettingValue& value : program.settings.values) {
+    if (value.origin != Origin::none)
+      note(fmt::format("{}: {} ({})", value.setting->name, shown(value.value), value.from));
+  }
+}
+
+}  // namespace sparkpilot::cli
