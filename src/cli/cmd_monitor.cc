@@ -14,6 +14,7 @@
 #include "cli/append_file.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/monitor_view.h"
 #include "cli/terminal.h"
 #include "hw/record.h"
 #include "monitor/output.h"
@@ -147,7 +148,8 @@ int run(const Program& program, const Flags& flags) {
       flags.from.empty() ? system_source() : recorded_source(read_file(flags.from, kLargestRecording), flags.from);
   if (flags.once) return once(program, flags, *source);
   if (program.json || !flags.csv.empty() || !flags.duration.empty()) return record(program, flags, *source);
-  fail("the view needs a terminal; --once prints one reading, --json a line each second, --csv FILE writes a table");
+  show_view(*source, seconds_flag("--interval", flags.interval, 0.1, 3600));
+  return kDone;
 }
 
 }  // namespace
@@ -155,6 +157,7 @@ int run(const Program& program, const Flags& flags) {
 void add_monitor(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* command = add_command(program, app, "monitor", "GPU, CPU, memory, disks, network and processes at work",
+                                  "  sparkpilot monitor\n"
                                   "  sparkpilot monitor --once\n"
                                   "  sparkpilot monitor --duration 60s --csv load.csv\n"
                                   "  sparkpilot monitor --json --interval 500ms | jq .gpus[0].power_w\n"

@@ -52,16 +52,6 @@ std::map<int64_t, std::optional<int64_t>> by_process(const std::vector<GpuProces
   return out;
 }
 
-// Empty where one of them is.
-std::optional<int64_t> sum(const std::map<int64_t, std::optional<int64_t>>& bytes) {
-  int64_t total = 0;
-  for (const auto& [pid, of_process] : bytes) {
-    if (!of_process) return std::nullopt;
-    total += *of_process;
-  }
-  return total;
-}
-
 }  // namespace
 
 std::optional<std::vector<std::string>> throttle_words(uint64_t bits) {
@@ -106,7 +96,6 @@ GpuReading read_gpus(Source& source) {
     if (sample.gpu.throttle_reasons) sample.throttle_reasons = throttle_words(*sample.gpu.throttle_reasons);
     if (i >= nvml.processes.size()) continue;
     const auto processes = by_process(nvml.processes[i]);
-    sample.process_memory = sum(processes);
     for (const auto& [pid, bytes] : processes) {
       std::optional<int64_t>& total = out.process_bytes[pid];
       if (bytes) total = total.value_or(0) + *bytes;

@@ -72,7 +72,7 @@ void add_gpu(List& list, const GpuSample& sample) {
   list.add("throttled", Unit::count, held_back(sample), "1 where heat or power slows the GPU, 0 where nothing does.");
   list.add("memory_used", Unit::bytes, gpu.memory_used, "The GPU's own memory in use.");
   list.add_fixed("memory_total", Unit::bytes, gpu.memory_total, "The GPU's own memory.");
-  list.add("process_memory", Unit::bytes, sample.process_memory, "GPU memory that processes hold.");
+  list.add("process_memory", Unit::bytes, gpu.process_memory, "GPU memory that processes hold.");
   list.add("pcie_generation", Unit::count, gpu.pcie_generation, "Generation of the PCIe link now.");
   list.add("pcie_width", Unit::count, gpu.pcie_width, "Lanes of the PCIe link now.");
 }

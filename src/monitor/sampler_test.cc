@@ -176,7 +176,7 @@ TEST(Sampler, GpuAnswers) {
   EXPECT_DOUBLE_EQ(*gpu.encoder_percent, 3);
   EXPECT_EQ(gpu.decoder_percent, std::nullopt);
   EXPECT_DOUBLE_EQ(*gpu.energy_j, 5000.5);
-  EXPECT_EQ(gpu.process_memory, int64_t{3} << 30);  // the one that computes and draws holds its memory once
+  EXPECT_EQ(gpu.gpu.process_memory, int64_t{3} << 30);  // the one that computes and draws holds its memory once
   EXPECT_FALSE(gpu.unified());
   EXPECT_EQ(gpu.gpu.memory_used, int64_t{20} << 30);
 }
@@ -189,8 +189,13 @@ TEST(Sampler, UnifiedMemoryHasTwoFigures) {
   Sample sample = Sampler(source).next(0);
   EXPECT_TRUE(sample.gpus.at(0).unified());
   EXPECT_EQ(sample.pool_used(), int64_t{25'000'000} * 1024);
-  EXPECT_EQ(sample.gpus[0].process_memory, int64_t{3} << 30);
+  EXPECT_EQ(sample.gpus[0].gpu.process_memory, int64_t{3} << 30);
   EXPECT_EQ(sample.gpus[0].gpu.memory_used, std::nullopt);
+  // Where the driver does not list processes, that is not that there are none.
+  source.driver.processes[0].clear();
+  EXPECT_EQ(Sampler(source).next(0).gpus[0].gpu.process_memory, 0);
+  spark["compute_processes"] = {{}, 4};
+  EXPECT_EQ(Sampler(source).next(0).gpus[0].gpu.process_memory, std::nullopt);
   // One firmware answers with the system's memory; it is no memory of its own for that.
   spark["memory_total_bytes"] = {int64_t{125'000'000} * 1024, 0};
   spark["memory_used_bytes"] = {int64_t{1} << 30, 0};

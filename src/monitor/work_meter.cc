@@ -66,7 +66,7 @@ struct WorkMeter::State {
       Gpu& of = gpus[gpu.index];
       of.report.index = gpu.index;
       if (of.report.name.empty()) of.report.name = gpu.gpu.name;
-      of.memory.add(gpu.unified() ? gpu.process_memory : gpu.gpu.memory_used);
+      of.memory.add(gpu.unified() ? gpu.gpu.process_memory : gpu.gpu.memory_used);
       if (gpu.gpu.gpu_percent) of.percent.add(*gpu.gpu.gpu_percent);
       if (gpu.gpu.power_w) of.power.add(*gpu.gpu.power_w);
       of.report.max_temperature_c = std::max(of.report.max_temperature_c, gpu.gpu.temperature_c);
