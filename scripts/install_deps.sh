@@ -16,7 +16,7 @@ packages_of() {
       echo g++ make cmake ninja-build ccache python3 python3-numpy zstd \
         libonnx-dev libprotobuf-dev protobuf-compiler libdnnl-dev libhwy-dev \
         libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev \
-        capnproto libcapnp-dev libzstd-dev libbz2-dev libcairo2-dev \
+        capnproto libcapnp-dev libzstd-dev libbz2-dev libzip-dev libcairo2-dev \
         libncurses-dev tmux libavcodec-dev libavformat-dev libavutil-dev libswscale-dev libopenmpi-dev openmpi-bin
       ;;
     lint) echo clang clang-format clang-tidy python3 ;;

@@ -5,8 +5,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=${JOBS:-$(nproc)}
 
-# The rooms whose code meets bytes that others made: files, machines, tensors, graphs, ONNX, route logs and video.
-readers=(base hw tensor monitor ir onnx drive doctor)
+# The rooms whose code meets bytes that others made: files, machines, tensors, graphs, ONNX, route logs and video,
+# libraries.
+readers=(base hw tensor monitor ir onnx drive doctor stack)
 
 failed=0
 run_ctest() { # folder, what to run

@@ -14,6 +14,7 @@
 #include "onnx/base64.h"
 #include "onnx/metadata.h"
 #include "onnx/test_models.h"
+#include "stack/test_files.h"
 #include "tensor/npy.h"
 
 namespace fs = std::filesystem;
@@ -131,6 +132,22 @@ void write_machines(const fs::path& folder) {
     write(folder / entry.path().filename(), nlohmann::json::parse(read_file(entry.path())).dump());
 }
 
+// A library with every kind of image, and one without a table of sections.
+void write_libraries(const fs::path& folder) {
+  using namespace stack;
+  const std::string code = fatbin({ptx(120), sass(90, 'a'), sass(120, 'f'), {8, 80}, {2, 121, '\0', true, 48, 4096}});
+  TestElf elf;
+  elf.run_path = "$ORIGIN:/opt/lib";
+  elf.needed = {"libcudart.so.13"};
+  elf.sections = {{".text", "code", true},
+                  {".nv_fatbin", code + fatbin({})},
+                  {".rodata", cubin(120) + std::string("lto_121\0", 8)}};
+  write(folder / "library", elf_file(elf));
+  elf.section_table = false;
+  write(folder / "no_sections", elf_file(elf));
+  write(folder / "fatbin", code + cubin(90, false));
+}
+
 }  // namespace
 }  // namespace sparkpilot
 
@@ -140,8 +157,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target :
-       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz", "doctor_fuzz"})
+  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz",
+                             "doctor_fuzz", "elf_fuzz", "fatbin_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -151,5 +168,6 @@ int main(int argc, char** argv) {
   sparkpilot::write_arrays(root / "npy_fuzz");
   sparkpilot::write_machines(root / "doctor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);
+  for (const char* target : {"elf_fuzz", "fatbin_fuzz"}) sparkpilot::write_libraries(root / target);
   return 0;
 }

@@ -1,0 +1,21 @@
+// Names and small texts: wildcards, package names, fields of metadata.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace sparkpilot::stack {
+
+// Whether `text` is what `pattern` says, in which `*` stands for anything.
+bool matches(std::string_view pattern, std::string_view text);
+
+// A Python package's name as indexes compare it: small letters, dashes for `_` and `.`.
+std::string package_name(std::string_view name);
+
+// The value behind "Name:" and blanks at the beginning of a line of `text`; empty where there is none.
+std::string field(std::string_view text, std::string_view name);
+
+// The number of `#define NAME 12`; empty where it is not defined as a number.
+std::string macro(std::string_view text, std::string_view name);
+
+}  // namespace sparkpilot::stack
