@@ -8,9 +8,9 @@ namespace {
 
 TEST_F(Cli, EveryCommandHelpsWithAnExample) {
   for (const char* command :
-       {"",        "model",   "zoo",      "ops",       "model info", "model check", "model convert",
-        "run",     "bench",   "zoo list", "zoo build", "ops list",   "ops check",   "ops bench",
-        "version", "monitor", "env",      "route",     "route info", "route dump",  "route synth"}) {
+       {"",      "model",    "zoo",        "ops",        "model info",  "model check", "model convert", "run",
+        "bench", "zoo list", "zoo build",  "ops list",   "ops check",   "ops bench",   "version",       "monitor",
+        "env",   "route",    "route info", "route dump", "route synth", "stack",       "stack audit"}) {
     const ProgramResult result = run_program(std::string(command) + " --help");
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_NE(result.out.find("Example"), std::string::npos) << command;

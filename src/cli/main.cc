@@ -39,6 +39,7 @@ void add_commands(Program& program, CLI::App& app) {
   add_route(program, app);
   add_monitor(program, app);
   add_env(program, app);
+  add_stack(program, app);
   add_version(program, app);
 }
 

@@ -1,0 +1,15 @@
+// sparkpilot stack: what the machine's ML libraries hold for its GPU.
+#include "cli/command.h"
+
+namespace sparkpilot::cli {
+
+void add_stack(Program& program, CLI::App& app) {
+  CLI::App* group = app.add_subcommand("stack", "what the machine's ML libraries hold for its GPU");
+  group->require_subcommand(1);
+  group->footer(
+      "Examples:\n  sparkpilot stack audit\n  sparkpilot stack audit --gpu gb10 --path "
+      "torch-2.9.1-cp312-cp312-linux_aarch64.whl");
+  add_stack_audit(program, *group);
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,82 @@
+#include "cli/stack_flags.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/terminal.h"
+#include "stack/python.h"
+
+namespace sparkpilot::cli {
+namespace fs = std::filesystem;
+namespace {
+
+// On this machine a path is seen from the current folder; in another tree from its root.
+fs::path placed(const StackFlags& flags, const std::string& path) {
+  return flags.root == "/" ? fs::absolute(path).lexically_normal() : fs::path("/") / path;
+}
+
+stack::Audit run_audit(const Program& program, const StackFlags& flags, stack::AuditOptions options) {
+  options.root = flags.root;
+  if (flags.root == "/") {
+    options.here.push_back(fs::current_path());
+    for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+      if (const char* folder = std::getenv(name); folder && *folder) options.here.emplace_back(folder);
+    }
+  }
+  Progress progress(!program.quiet, "looking for libraries");
+  options.progress = [&](double done, const std::string& file) {
+    progress.what(one_line(fs::path(file).filename().string()));
+    progress.at(done);
+  };
+  return stack::audit(options);
+}
+
+}  // namespace
+
+void add_stack_flags(CLI::App& command, StackFlags& flags) {
+  command
+      .add_option("--gpu", flags.gpu,
+                  "for this GPU: a name such as gb10 or h200, sm_121, 12.1; without it the machine's own")
+      ->type_name("GPU");
+  add_list(command, "--path", flags.paths, "PATH", "look here instead of everywhere: a library, a wheel, a folder");
+  add_list(command, "--python", flags.environments, "ENV",
+           "look into this Python environment: its folder, python, or site-packages");
+  command.add_option("--root", flags.root, "another machine's file tree; paths are then seen from inside")
+      ->type_name("DIR");
+  command.add_option("--from", flags.from, "take what --json wrote before instead of looking")->type_name("FILE");
+}
+
+stack::Audit audit_of(const Program& program, const StackFlags& flags) {
+  if (!flags.from.empty()) return stack::read_audit_json(read_file(flags.from), flags.from);
+  stack::AuditOptions options;
+  for (const std::string& path : flags.paths) options.paths.push_back(placed(flags, path));
+  for (const std::string& path : flags.environments) options.environments.push_back(placed(flags, path));
+  return run_audit(program, flags, std::move(options));
+}
+
+stack::Audit audit_of(const Program& program, const StackFlags& flags, const std::string& thing) {
+  if (thing.ends_with(".json")) return stack::read_audit_json(read_file(thing), thing);
+  stack::AuditOptions options;
+  const fs::path path = placed(flags, thing);
+  const stack::Tree tree(flags.root);
+  const bool environment = tree.is_folder(path) && !tree.find((path / "lib/python3*/site-packages").string()).empty();
+  (environment ? options.environments : options.paths).push_back(path);
+  return run_audit(program, flags, std::move(options));
+}
+
+std::optional<stack::Target> target_of(const StackFlags& flags, const stack::Audit& audit) {
+  if (!flags.gpu.empty()) {
+    const stack::NamedGpu gpu = stack::parse_gpu(flags.gpu);
+    return stack::Target{gpu, gpu.machine.empty() ? audit.machine : gpu.machine};
+  }
+  if (audit.gpu.empty()) return std::nullopt;
+  try {
+    return stack::Target{stack::parse_gpu(audit.gpu), audit.machine};
+  } catch (const Error&) {  // a name that is not in our table
+    return std::nullopt;
+  }
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,27 @@
+// An audit as JSON: what `stack audit --json` prints, and what is read again for comparisons.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "stack/audit.h"
+#include "stack/verdict.h"
+
+namespace sparkpilot::stack {
+
+// For whom an audit is judged.
+struct Target {
+  NamedGpu gpu;
+  std::string machine;  // the processor beside it; empty where that is not known
+};
+
+// With verdicts where there is a target. `absent` are core components that were not found.
+nlohmann::ordered_json audit_json(const Audit& audit, const std::optional<Target>& target);
+
+// The audit in such a document; fails (user) naming what is wrong with it.
+Audit read_audit_json(const std::string& text, const std::string& file);
+
+// Core components that no library of the audit belongs to.
+std::vector<std::string_view> absent_components(const Audit& audit);
+
+}  // namespace sparkpilot::stack

@@ -1,0 +1,94 @@
+// sparkpilot stack audit, from outside.
+#include <gtest/gtest.h>
+
+#include "cli_fixture.h"
+#include "stack/test_files.h"
+
+namespace sparkpilot {
+namespace {
+
+class StackAudit : public Cli {
+ protected:
+  StackAudit() {
+    using namespace stack;
+    write("libcublasLt.so.13.1.0", {ptx(90), sass(90, 'a'), sass(120)});
+    write("libnccl.so.2.28.9", {sass(120, 'a')});
+    write("libother.so", {});
+  }
+  void write(const std::string& name, const std::vector<stack::TestImage>& images,
+             const std::string& below = "libraries") {
+    stack::TestElf elf;
+    if (!images.empty()) elf.sections = {{".nv_fatbin", stack::fatbin(images)}};
+    std::filesystem::create_directories(folder / below);
+    write_text(folder / (below + "/" + name), elf_file(elf));
+  }
+  std::string quoted(const std::string& name) const { return "'" + (folder / name) + "'"; }
+};
+
+TEST_F(StackAudit, TellsWhatEachLibraryMeans) {
+  const json report = parsed("stack audit --gpu gb10 --path " + quoted("libraries"));
+  EXPECT_EQ(keys(report),
+            (Keys{"gpu", "own_gpu", "own_machine", "places", "libraries", "other_libraries", "absent", "notes"}));
+  EXPECT_EQ(report["gpu"]["compute_capability"], "12.1");
+  EXPECT_EQ(report["other_libraries"], 1);
+  ASSERT_EQ(report["libraries"].size(), 2U);
+  const json& nccl = report["libraries"][0];
+  EXPECT_EQ(nccl["component"], "NCCL");
+  EXPECT_EQ(nccl["verdict"]["standing"], "none") << "120a runs on 12.0 alone";
+  const json& blas = report["libraries"][1];
+  EXPECT_EQ(blas["version"], "13.1.0");
+  EXPECT_EQ(blas["verdict"]["standing"], "family");
+  EXPECT_EQ(blas["gpu_code"].size(), 3U);
+  EXPECT_EQ(keys(blas["gpu_code"][0]),
+            (Keys{"section", "target", "bare", "images", "compressed_images", "bytes", "unpacked_bytes"}));
+}
+
+TEST_F(StackAudit, AsATable) {
+  const ProgramResult result = run_program("stack audit --gpu gb10 --path " + quoted("libraries"));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_NE(result.out.find("sm_90a 120, PTX 90     0/1/0/0  family"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("none of its GPU code runs (\"no kernel image is available\"): libnccl.so.2.28.9"),
+            std::string::npos)
+      << result.out;
+  EXPECT_EQ(result.out.find(" \n"), std::string::npos);
+}
+
+TEST_F(StackAudit, ARecordingIsJudgedForAnotherGpu) {
+  const ProgramResult recorded = run_program("stack audit --json --path " + quoted("libraries"));
+  write_text(folder / "recorded.json", recorded.out);
+  const json report = parsed("stack audit --gpu gh200 --from " + quoted("recorded.json"));
+  EXPECT_EQ(report["libraries"][0]["verdict"]["standing"], "none");
+  EXPECT_EQ(report["libraries"][1]["verdict"]["standing"], "native");
+  expect_usage_error("stack audit --from " + quoted("libraries/libother.so"), "no audit that stack audit --json wrote");
+}
+
+TEST_F(StackAudit, TwoFoldersAreCompared) {
+  write("libcublasLt.so.13.2.0", {stack::sass(121)}, "newer");
+  write("libnccl.so.2.28.9", {stack::sass(120, 'a')}, "newer");
+  const std::string both = "--diff " + quoted("libraries") + " " + quoted("newer");
+  const json report = parsed("stack audit --gpu gb10 " + both);
+  ASSERT_EQ(report["differences"].size(), 1U);
+  EXPECT_EQ(report["differences"][0]["a"]["standing"], "family");
+  EXPECT_EQ(report["differences"][0]["b"]["standing"], "native");
+  EXPECT_EQ(report["differences"][0]["gained"], json::array({"sm_121"}));
+  EXPECT_NE(run_program("stack audit " + both).out.find("+sm_121"), std::string::npos);
+}
+
+TEST_F(StackAudit, AnotherTreeIsLookedThroughFromItsRoot) {
+  write("libcudnn.so.9.13.0", {stack::sass(121)}, "root/usr/lib/aarch64-linux-gnu");
+  const json report = parsed("stack audit --gpu gb10 --root " + quoted("root"));
+  ASSERT_EQ(report["libraries"].size(), 1U);
+  EXPECT_EQ(report["libraries"][0]["path"], "/usr/lib/aarch64-linux-gnu/libcudnn.so.9.13.0");
+}
+
+TEST_F(StackAudit, WrongUsageIsRefused) {
+  expect_usage_error("stack audit --gpu voodoo", "no GPU is known as \"voodoo\"");
+  expect_usage_error("stack audit --path " + quoted("nowhere"), "no such file or folder");
+  expect_usage_error("stack audit --python " + quoted("libraries"), "no Python environment");
+  expect_usage_error("stack audit --root " + quoted("nowhere"), "expected a folder");
+  expect_usage_error("stack audit --diff " + quoted("libraries"), "--diff");
+}
+
+}  // namespace
+}  // namespace sparkpilot
