@@ -85,13 +85,13 @@ std::string text_containers(const stack::Verdict& verdict) {
   return fmt::format("{}/{}/{}/{}", verdict.native, verdict.family, verdict.jit, verdict.none);
 }
 
-void print_libraries(const stack::Audit& audit, const std::optional<stack::Target>& target, bool all) {
+void print_libraries(const stack::Audit& audit, const std::optional<stack::NamedGpu>& target, bool all) {
   Table table(target ? std::vector<std::string>{"component", "version", "GPU code", "containers", "verdict", "file"}
                      : std::vector<std::string>{"component", "version", "GPU code", "file"});
   int64_t hidden = 0;
   Costs costs;
   for (const stack::Library& library : audit.libraries) {
-    const stack::Verdict verdict = target ? judge(library, target->gpu.capability, target->machine) : stack::Verdict{};
+    const stack::Verdict verdict = target ? judge(library, target->capability, target->machine) : stack::Verdict{};
     if (!verdict.cost.empty()) costs[verdict.cost].push_back(library.path.substr(library.path.find_last_of("/!") + 1));
     if (!is_shown(library, all)) {
       ++hidden;
@@ -114,10 +114,10 @@ void print_libraries(const stack::Audit& audit, const std::optional<stack::Targe
   print_costs(costs);
 }
 
-void print_audit(const stack::Audit& audit, const std::optional<stack::Target>& target, bool all, bool whole) {
+void print_audit(const stack::Audit& audit, const std::optional<stack::NamedGpu>& target, bool all, bool whole) {
   if (target) {
-    print(fmt::format("{}: {} (compute capability {}{})\n\n", painted("for", Paint::bold), target->gpu.name,
-                      target->gpu.capability.str(), target->machine.empty() ? "" : ", " + target->machine));
+    print(fmt::format("{}: {} (compute capability {}{})\n\n", painted("for", Paint::bold), target->name,
+                      stack::text_of(target->capability), target->machine.empty() ? "" : ", " + target->machine));
   }
   if (audit.libraries.empty()) print("no library of an ML stack was found\n");
   else print_libraries(audit, target, all);
@@ -131,13 +131,13 @@ void print_audit(const stack::Audit& audit, const std::optional<stack::Target>& 
 
 // --- differences
 
-Json json_difference(const stack::Difference& one, const std::optional<stack::Target>& target) {
+Json json_difference(const stack::Difference& one, const std::optional<stack::NamedGpu>& target) {
   const auto side = [&](const stack::Library* library) {
     if (!library) return Json();
     Json object{{"path", library->path},
                 {"version", library->version.empty() ? Json() : Json(library->version)},
                 {"machine", library->machine.empty() ? Json() : Json(library->machine)}};
-    if (target) object["standing"] = name_of(judge(*library, target->gpu.capability, target->machine).standing);
+    if (target) object["standing"] = name_of(judge(*library, target->capability, target->machine).standing);
     return object;
   };
   return {{"component", one.component}, {"file", one.file},     {"a", side(one.a)},
@@ -150,15 +150,14 @@ std::string joined(const std::vector<std::string>& words, const char* sign) {
   return text;
 }
 
-void print_differences(const std::vector<stack::Difference>& list, const std::optional<stack::Target>& target) {
+void print_differences(const std::vector<stack::Difference>& list, const std::optional<stack::NamedGpu>& target) {
   if (list.empty()) return print("no difference\n");
   Table table({"component", "file", "a", "b", "GPU code"});
   for (const stack::Difference& one : list) {
     const auto side = [&](const stack::Library* library) {
       if (!library) return std::string("-");
       std::string text = library->version.empty() ? "there" : library->version;
-      if (target)
-        text += ", " + std::string(name_of(judge(*library, target->gpu.capability, target->machine).standing));
+      if (target) text += ", " + std::string(name_of(judge(*library, target->capability, target->machine).standing));
       if (one.a && one.b && one.a->machine != one.b->machine) text += ", " + library->machine;
       return text;
     };

@@ -66,17 +66,11 @@ stack::Audit audit_of(const Program& program, const StackFlags& flags, const std
   return run_audit(program, flags, std::move(options));
 }
 
-std::optional<stack::Target> target_of(const StackFlags& flags, const stack::Audit& audit) {
-  if (!flags.gpu.empty()) {
-    const stack::NamedGpu gpu = stack::parse_gpu(flags.gpu);
-    return stack::Target{gpu, gpu.machine.empty() ? audit.machine : gpu.machine};
-  }
-  if (audit.gpu.empty()) return std::nullopt;
-  try {
-    return stack::Target{stack::parse_gpu(audit.gpu), audit.machine};
-  } catch (const Error&) {  // a name that is not in our table
-    return std::nullopt;
-  }
+std::optional<stack::NamedGpu> target_of(const StackFlags& flags, const stack::Audit& audit) {
+  if (flags.gpu.empty()) return audit.gpu;
+  stack::NamedGpu gpu = stack::parse_gpu(flags.gpu);
+  if (gpu.machine.empty()) gpu.machine = audit.machine;
+  return gpu;
 }
 
 }  // namespace sparkpilot::cli

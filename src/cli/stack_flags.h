@@ -23,6 +23,6 @@ stack::Audit audit_of(const Program& program, const StackFlags& flags, const std
 
 // Whom an audit is for: the GPU that was named, else the one that the audited machine has; empty where neither is
 // known.
-std::optional<stack::Target> target_of(const StackFlags& flags, const stack::Audit& audit);
+std::optional<stack::NamedGpu> target_of(const StackFlags& flags, const stack::Audit& audit);
 
 }  // namespace sparkpilot::cli

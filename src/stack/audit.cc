@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "hw/probe.h"
 #include "stack/python.h"
 #include "stack/text.h"
 #include "stack/tree.h"
@@ -97,8 +98,7 @@ class Auditor {
   void read_wheel(const Found& found, const InputFile& file);
   void keep(Library library, const PythonPackage& package);
   std::string header_version(const Library& library) const;
-  std::string own_machine() const;
-  std::string own_gpu() const;
+  void take_machine();
 
   const AuditOptions& options_;
   Tree tree_;
@@ -263,26 +263,20 @@ void Auditor::read(const Found& found) {
   }
 }
 
-std::string Auditor::own_machine() const {
-  for (const char* program : {"/bin/sh", "/usr/bin/env", "/bin/ls", "/sbin/ldconfig"}) {
-    try {
-      return read_elf(FileSource(tree_.open(program))).machine;
-    } catch (const Error&) {  // the next may be there
-    }
-  }
-  return {};
-}
-
-std::string Auditor::own_gpu() const {
-  for (const fs::path& file : tree_.find("/proc/driver/nvidia/gpus/*/information")) {
-    if (std::string model = field(tree_.text(file, 1 << 16), "Model"); !model.empty()) return model;
-  }
-  return {};
+void Auditor::take_machine() {
+  const auto source = system_source({options_.root});
+  audit_.machine = source->architecture();
+  const Machine here = options_.root == "/" ? machine() : probe(*source);
+  const Gpu* gpu = best_gpu(here);
+  if (!gpu && !here.gpus.empty()) gpu = &here.gpus.front();
+  if (!gpu) return;
+  // Another tree's driver does not answer.
+  const auto capability = is_gb10(*gpu) ? ComputeCapability{12, 1} : gpu->capability;
+  if (capability) audit_.gpu = NamedGpu{gpu->name.empty() ? "GB10" : gpu->name, *capability, audit_.machine};
 }
 
 Audit Auditor::run() {
-  audit_.machine = own_machine();
-  audit_.gpu = own_gpu();
+  take_machine();
   if (options_.paths.empty() && options_.environments.empty()) take_everywhere();
   for (const fs::path& named : options_.environments) {
     for (const fs::path& site : sites_of(tree_, named)) take_site(site);

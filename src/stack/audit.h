@@ -23,8 +23,8 @@ struct AuditOptions {
 };
 
 struct Audit {
-  std::string machine;              // of the tree's own programs: "aarch64"; empty where there are none
-  std::string gpu;                  // as the driver names the first one: "NVIDIA GB10"; empty without a driver
+  std::string machine;              // the tree's own processor: "aarch64"; empty where that is not known
+  std::optional<NamedGpu> gpu;      // the tree's own, the best of several
   std::vector<std::string> places;  // what was looked through
   std::vector<Library> libraries;   // known ones, and others with GPU code: by component, then path
   int64_t others = 0;               // shared libraries without either

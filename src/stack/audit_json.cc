@@ -44,7 +44,12 @@ Json json_verdict(const Verdict& verdict) {
           {"cost", or_null(verdict.cost)}};
 }
 
-Json json_library(const Library& library, const std::optional<Target>& target) {
+Json json_gpu(const std::optional<NamedGpu>& gpu) {
+  if (!gpu) return {};
+  return {{"name", gpu->name}, {"compute_capability", text_of(gpu->capability)}, {"machine", or_null(gpu->machine)}};
+}
+
+Json json_library(const Library& library, const std::optional<NamedGpu>& target) {
   const GpuCode& code = library.code;
   Json object{{"component", or_null(library.component)},
               {"path", library.path},
@@ -65,7 +70,7 @@ Json json_library(const Library& library, const std::optional<Target>& target) {
               {"compiles_for", names_of(library.compiles_for)},
               {"damage", library.damage},
               {"trouble", or_null(library.trouble)}};
-  if (target) object["verdict"] = json_verdict(judge(library, target->gpu.capability, target->machine));
+  if (target) object["verdict"] = json_verdict(judge(library, target->capability, target->machine));
   return object;
 }
 
@@ -139,16 +144,11 @@ std::vector<std::string_view> absent_components(const Audit& audit) {
   return absent;
 }
 
-Json audit_json(const Audit& audit, const std::optional<Target>& target) {
+Json audit_json(const Audit& audit, const std::optional<NamedGpu>& target) {
   Json libraries = Json::array();
   for (const Library& library : audit.libraries) libraries.push_back(json_library(library, target));
-  Json gpu;
-  if (target)
-    gpu = {{"name", target->gpu.name},
-           {"compute_capability", target->gpu.capability.str()},
-           {"machine", or_null(target->machine)}};
-  return {{"gpu", gpu},
-          {"own_gpu", or_null(audit.gpu)},
+  return {{"gpu", json_gpu(target)},
+          {"own_gpu", json_gpu(audit.gpu)},
           {"own_machine", or_null(audit.machine)},
           {"places", audit.places},
           {"libraries", libraries},
@@ -161,7 +161,10 @@ Audit read_audit_json(const std::string& text, const std::string& file) {
   try {
     const Plain document = Plain::parse(text);
     Audit audit;
-    audit.gpu = text_at(document, "own_gpu");
+    if (const Plain& gpu = document.at("own_gpu"); !gpu.is_null()) {
+      audit.gpu = {text_at(gpu, "name"), parse_gpu(text_at(gpu, "compute_capability")).capability,
+                   text_at(gpu, "machine")};
+    }
     audit.machine = text_at(document, "own_machine");
     audit.places = document.at("places").get<std::vector<std::string>>();
     for (const Plain& library : document.at("libraries")) audit.libraries.push_back(read_library(library));

@@ -9,14 +9,9 @@
 
 namespace sparkpilot::stack {
 
-// For whom an audit is judged.
-struct Target {
-  NamedGpu gpu;
-  std::string machine;  // the processor beside it; empty where that is not known
-};
-
-// With verdicts where there is a target. `absent` are core components that were not found.
-nlohmann::ordered_json audit_json(const Audit& audit, const std::optional<Target>& target);
+// With verdicts where there is a GPU to judge for; its `machine` is the processor that libraries have to load on.
+// `absent` are core components that were not found.
+nlohmann::ordered_json audit_json(const Audit& audit, const std::optional<NamedGpu>& target);
 
 // The audit in such a document; fails (user) naming what is wrong with it.
 Audit read_audit_json(const std::string& text, const std::string& file);

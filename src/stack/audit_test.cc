@@ -157,9 +157,16 @@ TEST_F(AuditTest, WhatCannotBeReadIsSaidAndTheRestIsRead) {
   EXPECT_EQ(find(audit, "/usr/lib/libcurand.so.10").trouble, "");
 }
 
-TEST_F(AuditTest, ADriverNamesTheGpu) {
-  write("proc/driver/nvidia/gpus/000f:01:00.0/information", "Model: \t\t NVIDIA GB10\nIRQ:   \t 321\n");
-  EXPECT_EQ(look().gpu, "NVIDIA GB10");
+TEST_F(AuditTest, TheTreesOwnGpuIsTold) {
+  EXPECT_FALSE(look().gpu);
+  const fs::path device = "sys/bus/pci/devices/000f:01:00.0";
+  write(device / "vendor", "0x10de\n");
+  write(device / "device", "0x2e12\n");
+  write(device / "class", "0x030200\n");
+  const Audit audit = look();
+  ASSERT_TRUE(audit.gpu);
+  EXPECT_EQ(audit.gpu->capability, (ComputeCapability{12, 1}));
+  EXPECT_EQ(audit.gpu->machine, "aarch64");
 }
 
 void write_zip(const fs::path& path, const std::vector<std::pair<std::string, std::string>>& members) {
@@ -224,7 +231,7 @@ TEST_F(AuditTest, AsJsonNothingIsLost) {
   write("usr/lib/libcufft.so.12", "no library, but long enough\n");
   write("usr/lib/libnccl.so.2.28.9", library({sass(90)}).substr(0, 30));
   const Audit first = look();
-  const Target target{parse_gpu("gb10"), "aarch64"};
+  const NamedGpu target = parse_gpu("gb10");
   const auto document = audit_json(first, target);
   const Audit second = read_audit_json(document.dump(), "x.json");
   EXPECT_EQ(audit_json(second, target), document);

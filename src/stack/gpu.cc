@@ -91,7 +91,7 @@ std::optional<ComputeCapability> numbered(std::string_view text) {
 
 }  // namespace
 
-std::string ComputeCapability::str() const { return fmt::format("{}.{}", major, minor); }
+std::string text_of(ComputeCapability capability) { return fmt::format("{}.{}", capability.major, capability.minor); }
 
 std::string CodeTarget::str() const {
   const auto prefix = std::find_if(kPrefixes.begin(), kPrefixes.end(), [&](const Prefix& p) { return p.kind == kind; });

@@ -6,13 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "sparkpilot/machine.h"
+
 namespace sparkpilot::stack {
 
-struct ComputeCapability {
-  int major = 0, minor = 0;
-  auto operator<=>(const ComputeCapability&) const = default;
-  std::string str() const;  // "12.1"
-};
+std::string text_of(ComputeCapability capability);  // "12.1"
 
 enum class CodeKind {
   sass,  // machine code

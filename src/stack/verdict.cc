@@ -65,7 +65,7 @@ void judge_code(const Library& library, ComputeCapability gpu, Verdict& verdict)
     verdict.standing = Standing::native;
   } else if (verdict.family > 0) {
     verdict.standing = Standing::family;
-    verdict.cost = fmt::format("runs code made for {}, nothing tuned for {}", nearest(code, gpu), gpu.str());
+    verdict.cost = fmt::format("runs code made for {}, nothing tuned for {}", nearest(code, gpu), text_of(gpu));
   } else if (verdict.jit > 0) {
     verdict.standing = Standing::jit;
     verdict.jit_bytes = bytes_to_compile(code, gpu);
@@ -105,7 +105,7 @@ Verdict judge(const Library& library, ComputeCapability gpu, std::string_view ma
   if (!library.compiles_for.empty()) {
     const bool able = compiles_for(library, gpu);
     verdict.standing = able ? Standing::compiles : Standing::too_old;
-    verdict.cost = able ? "" : fmt::format("cannot make code for {}", gpu.str());
+    verdict.cost = able ? "" : fmt::format("cannot make code for {}", text_of(gpu));
   }
   if (!machine.empty() && library.machine != machine) {
     verdict.standing = Standing::wrong_machine;
