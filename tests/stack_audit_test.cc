@@ -22,7 +22,7 @@ class StackAudit : public Cli {
     std::filesystem::create_directories(folder / below);
     write_text(folder / (below + "/" + name), elf_file(elf));
   }
-  std::string quoted(const std::string& name) const { return "'" + (folder / name) + "'"; }
+  std::string quoted(const std::string& name) const { return "'" + folder.file(name) + "'"; }
 };
 
 TEST_F(StackAudit, TellsWhatEachLibraryMeans) {

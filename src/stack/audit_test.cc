@@ -1,7 +1,6 @@
 #include "stack/audit.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zip.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/test_files.h"
 #include "stack/audit_json.h"
 #include "stack/diff.h"
 #include "stack/test_files.h"
@@ -21,12 +21,7 @@ namespace fs = std::filesystem;
 
 class AuditTest : public testing::Test {
  protected:
-  AuditTest() {
-    std::string name = (fs::temp_directory_path() / "sparkpilot_XXXXXX").string();
-    root = mkdtemp(name.data());
-    write("bin/sh", library({}));
-  }
-  ~AuditTest() override { fs::remove_all(root); }
+  AuditTest() { write("bin/sh", library({})); }
 
   static std::string library(const std::vector<TestImage>& images, const std::string& soname = {},
                              uint16_t machine = 183) {
@@ -60,7 +55,8 @@ class AuditTest : public testing::Test {
     if (found == audit.libraries.end()) throw std::runtime_error("no " + path);
     return *found;
   }
-  fs::path root;
+  const TempFolder folder;
+  const fs::path root = folder.path();
 };
 
 TEST_F(AuditTest, FindsTheSystemsLibraries) {

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 
 #include "base/error.h"
+#include "base/test_files.h"
 #include "stack/test_files.h"
 
 namespace sparkpilot::stack {
@@ -166,16 +166,14 @@ TEST(Fatbin, ReadsWhatNvccWrites) {
   if (std::system("nvcc --list-gpu-arch 2>/dev/null | grep -q compute_121") != 0) {
     GTEST_SKIP() << "this nvcc does not know compute_121";
   }
-  std::string folder = (std::filesystem::temp_directory_path() / "sparkpilot_XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TempFolder folder;
   const std::string command =
-      "cd " + folder +
+      "cd " + folder.path().string() +
       " && echo '__global__ void k(float* x) { *x *= 2; }' >k.cu && nvcc -fatbin k.cu -o k.fatbin"
       " -gencode arch=compute_90a,code=sm_90a -gencode arch=compute_100f,code=sm_100f"
       " -gencode arch=compute_121a,code=[sm_121a,compute_121a] -gencode arch=compute_120,code=[sm_120,compute_120]";
   const int status = std::system(command.c_str());
-  const std::string bytes = status == 0 ? read_file(folder + "/k.fatbin") : std::string();
-  std::filesystem::remove_all(folder);
+  const std::string bytes = status == 0 ? read_file(folder / "k.fatbin") : std::string();
   ASSERT_EQ(status, 0);
   const auto list = found_in(bytes);
   ASSERT_EQ(list.size(), 1U);
