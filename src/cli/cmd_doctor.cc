@@ -109,7 +109,7 @@ int examine_machine(const Program& program, const Flags& flags) {
   } else {
     const bool plain = flags.report;
     ReportOptions words{.all = program.verbose() || plain};
-    if (!plain) words.paint = emphasised;
+    if (!plain) words.paint = emphasised, words.columns = stdout_columns();
     std::string text = report_text(diagnosis, words);
     if (work) text += verification_text(load.verified);
     if (plain) text = redacted(*source, fmt::format("sparkpilot {}\n{}", SPARKPILOT_VERSION, text));

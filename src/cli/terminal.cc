@@ -86,6 +86,8 @@ void set_colours(std::string_view when) {
   colours_on() = when == "always" || (when == "auto" && able);
 }
 
+int stdout_columns() { return isatty(STDOUT_FILENO) ? columns_of(STDOUT_FILENO) : 0; }
+
 std::string painted(std::string_view text, Paint paint) {
   if (!colours_on()) return std::string(text);
   const char* code = paint == Paint::bold ? "1" : paint == Paint::good ? "32" : paint == Paint::bad ? "31" : "2";

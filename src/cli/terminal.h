@@ -19,6 +19,9 @@ void flush_output();
 // A line on stderr.
 void note(std::string_view text);
 
+// Columns of the terminal that stdout is; 0 where it is none.
+int stdout_columns();
+
 // Whether painted() paints: "never", "always", or "auto": where stdout is a terminal and TERM is not dumb.
 void set_colours(std::string_view when);
 

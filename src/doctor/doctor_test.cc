@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -454,6 +455,20 @@ TEST(Doctor, GravestFirstAndAllCounted) {
   const json document = report_json(diagnosis);
   EXPECT_EQ(document["findings"].size() + document["passed"].size(), checks().size());
   EXPECT_EQ(document["dgx_spark"], true);
+}
+
+TEST(Doctor, LinesAreBrokenBetweenWords) {
+  const Diagnosis diagnosis = examined(fixture("spark_dell"));
+  const std::string whole = report_text(diagnosis, {}), narrow = report_text(diagnosis, {.columns = 60});
+  std::istringstream lines(narrow);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_TRUE(line.size() <= 60 || line.starts_with("  mend") || line.find(" checks: ") != std::string::npos) << line;
+  EXPECT_NE(narrow.find("\n           "), std::string::npos);
+  const auto words = [](const std::string& text) {
+    std::istringstream in(text);
+    return std::vector<std::string>(std::istream_iterator<std::string>(in), {});
+  };
+  EXPECT_EQ(words(whole), words(narrow));
 }
 
 TEST(Versions, AreComparedByNumber) {

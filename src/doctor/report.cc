@@ -86,6 +86,25 @@ std::string system_line(const Identity& identity) {
   return joined(parts);
 }
 
+// `first` and then the words of `text`, broken to fit into `columns` under the beginning of the text.
+std::string wrapped(const std::string& first, std::string_view text, int columns) {
+  constexpr size_t kLeast = 24;  // narrower is no better
+  const size_t room =
+      columns > 0 ? std::max(static_cast<size_t>(columns), first.size() + kLeast) - first.size() : SIZE_MAX;
+  std::string out = first;
+  for (size_t used = 0; !text.empty();) {
+    const size_t end = std::min(text.find(' '), text.size());
+    if (used > 0 && used + 1 + end > room) {
+      out += "\n" + std::string(first.size(), ' ');
+      used = 0;
+    }
+    out += (used > 0 ? " " : "") + std::string(text.substr(0, end));
+    used += end + (used > 0 ? 1 : 0);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out + "\n";
+}
+
 json check_json(const Finding& finding) {
   return {{"id", finding.id},     {"title", finding.title}, {"impact", impact_name(finding.impact)},
           {"seen", finding.seen}, {"why", finding.why},     {"mend", finding.mend}};
@@ -136,14 +155,18 @@ std::vector<std::string> describe(const Machine& machine) {
 
 std::string report_text(const Diagnosis& diagnosis, const ReportOptions& options) {
   std::string out;
-  for (const std::string& line : describe(diagnosis.machine)) out += line + "\n";
+  constexpr size_t kHeading = 11;
+  for (const std::string& line : describe(diagnosis.machine))
+    out += wrapped(line.substr(0, kHeading), line.substr(kHeading), options.columns);
   size_t counts[3] = {};
   for (const Finding& finding : diagnosis.findings) {
     ++counts[static_cast<size_t>(finding.impact)];
     const std::string_view impact = impact_name(finding.impact);
     out += fmt::format("\n{} {}\n", options.paint(fmt::format("{:<9}", impact), impact),
                        options.paint(finding.id, "heading"));
-    out += fmt::format("  seen     {}\n  because  {}\n  mend     {}\n", finding.seen, finding.why, finding.mend);
+    out += wrapped("  seen     ", finding.seen, options.columns) +
+           wrapped("  because  ", finding.why, options.columns) +
+           fmt::format("  mend     {}\n", finding.mend);  // a command that is copied must stay in one line
   }
   size_t good = 0, skipped = 0;
   for (const Passed& passed : diagnosis.passed) ++(passed.looked ? good : skipped);

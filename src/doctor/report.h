@@ -17,6 +17,7 @@ std::vector<std::string> describe(const Machine& machine);
 
 struct ReportOptions {
   bool all = false;  // also the checks that found nothing
+  int columns = 0;   // prose is broken between words to fit, commands never are; 0: neither
   // How words are emphasised: an impact's name, a heading. Plain as it is.
   std::function<std::string(std::string_view text, std::string_view style)> paint =
       [](std::string_view text, std::string_view) { return std::string(text); };
