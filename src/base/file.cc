@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <set>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace sparkpilot {
@@ -129,6 +131,9 @@ fs::path behind_links(const fs::path& path) {
   fail("{}: cannot write: {}", path.string(), std::strerror(ELOOP));
 }
 
+// How the system calls an open file, whether it has a name or not.
+std::string own_link(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
 }  // namespace
 
 void make_folders(const fs::path& path) {
@@ -141,6 +146,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   if (open_stream()) return;
   target_ = behind_links(path_);
   const std::lock_guard lock(unfinished().mutex);
+  if (open_unnamed()) return;
   std::string name = target_.string() + ".XXXXXX";
   fd_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (fd_ < 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
@@ -163,6 +169,32 @@ bool AtomicFile::open_stream() {
   return true;
 }
 
+// Not every file system has such files.
+bool AtomicFile::open_unnamed() {
+  const fs::path folder = target_.has_parent_path() ? target_.parent_path() : ".";
+  fd_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (fd_ < 0) return false;
+  unnamed_ = ::access(own_link(fd_).c_str(), F_OK) == 0;
+  if (unnamed_) return true;
+  ::close(fd_);
+  return false;
+}
+
+// A file cannot be linked onto one that is there, so it is named beside it first.
+void AtomicFile::give_name() {
+  int failed = EEXIST;
+  for (auto i = static_cast<uint64_t>(now_ns()); failed == EEXIST; ++i) {
+    aside_ = fmt::format("{}.{:06x}", target_.string(), i & 0xffffff);
+    failed = ::linkat(AT_FDCWD, own_link(fd_).c_str(), AT_FDCWD, aside_.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+  }
+  if (failed != 0) {
+    aside_.clear();
+    fail("{}: cannot write: {}", path_.string(), std::strerror(failed));
+  }
+  unnamed_ = false;
+  unfinished().asides.insert(aside_);
+}
+
 AtomicFile::~AtomicFile() {
   if (fd_ >= 0) ::close(fd_);
   if (aside_.empty()) return;
@@ -183,11 +215,12 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
+  const std::lock_guard lock(unfinished().mutex);
+  if (unnamed_) give_name();
   const int closed = ::close(fd_);
   fd_ = -1;
   if (closed != 0) fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
   if (aside_.empty()) return;
-  const std::lock_guard lock(unfinished().mutex);
   if (::rename(aside_.c_str(), target_.c_str()) != 0)
     fail("{}: cannot write: {}", path_.string(), std::strerror(errno));
   unfinished().asides.erase(aside_);

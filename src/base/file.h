@@ -42,8 +42,9 @@ std::string read_file(const std::filesystem::path& path, int64_t limit = int64_t
 // Makes a folder and those above it where they are missing; fails (user) with the path and the system's reason.
 void make_folders(const std::filesystem::path& path);
 
-// A file written aside and renamed into place by commit(); without commit() nothing is left behind. One thread uses an
-// object at a time.
+// A file written aside and renamed into place by commit(); without commit() nothing is left behind. Where the file
+// system can (most local ones), what is being written has no name, so that not even a process that is killed leaves any
+// of it. One thread uses an object at a time.
 //
 // What is there and no regular file stays: a symbolic link's target is written, a device or a pipe takes the bytes as
 // they come (opening a pipe waits for its reader), and anything else (a folder, a socket) is refused.
@@ -68,9 +69,12 @@ class AtomicFile {
  private:
   // Opens what takes bytes as they come; false where a file is to be written aside.
   bool open_stream();
+  bool open_unnamed();
+  void give_name();
 
-  std::filesystem::path path_, target_, aside_;  // as given; behind links; being written, empty for a stream
+  std::filesystem::path path_, target_, aside_;  // as given; behind links; beside it, empty without a name
   int fd_ = -1;
+  bool unnamed_ = false;
 };
 
 }  // namespace sparkpilot
