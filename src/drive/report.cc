@@ -14,10 +14,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// What took no time did not run.
+Json measured(double ms) { return ms > 0 ? Json(ms) : Json(); }
+
 Json latency_json(const std::vector<double>& ms) {
   const Statistics s = summarize(ms);
-  return {{"count", s.count}, {"mean_ms", s.mean}, {"p50_ms", s.p50},
-          {"p90_ms", s.p90},  {"p99_ms", s.p99},   {"max_ms", s.max}};
+  return {{"count", s.count},          {"mean_ms", measured(s.mean)}, {"p50_ms", measured(s.p50)},
+          {"p90_ms", measured(s.p90)}, {"p99_ms", measured(s.p99)},   {"max_ms", measured(s.max)}};
+}
+
+Json stages_json(const StageTimes& stages) {
+  return {{"decode_road_ms", measured(stages.decode_road_ms)},
+          {"decode_wide_ms", measured(stages.decode_wide_ms)},
+          {"infer_ms", measured(stages.infer_ms)},
+          {"write_ms", measured(stages.write_ms)}};
 }
 
 }  // namespace
@@ -128,11 +138,7 @@ Json summary_json(const RunReport& report) {
       {"seconds", result.seconds},
       {"late_frames", report.realtime ? Json(t.late) : Json()},
       {"latency", latency_json(latencies(result.segments))},
-      {"stages",
-       {{"decode_road_ms", t.stages.decode_road_ms},
-        {"decode_wide_ms", t.stages.decode_wide_ms},
-        {"infer_ms", t.stages.infer_ms},
-        {"write_ms", t.stages.write_ms}}},
+      {"stages", stages_json(t.stages)},
       {"recorded_models", t.recorded_models},
       {"recorded_drawn", t.recorded_drawn},
       {"plan_error", fit_json(fit_of(result.segments, false))},
