@@ -129,11 +129,15 @@ int64_t decoded(const fs::path& video) {
   return frames;
 }
 
-TEST_F(DriveCli, WithoutAModelThereIsNoPrecision) {
+TEST_F(DriveCli, WithoutAModelThereIsNoPrecisionAndNoTimeOfNetworks) {
   const ProgramResult result =
       run_program("drive " + in_quotes(route()) + " --quiet --from-log --json --out " + in_quotes(out()));
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_TRUE(json::parse(result.out)["precision"].is_null());
+  const json summary = json::parse(result.out);
+  EXPECT_TRUE(summary["precision"].is_null());
+  EXPECT_TRUE(summary["latency"]["p50_ms"].is_null());
+  EXPECT_TRUE(summary["stages"]["infer_ms"].is_null());
+  EXPECT_GT(summary["stages"]["decode_road_ms"], 0);
   EXPECT_EQ(read_text(out() / "summary.html").find("precision"), std::string::npos);
 }
 
@@ -185,6 +189,36 @@ TEST_F(DriveCli, TheSecondCtrlCEndsAtOnceAndLeavesNothingHalfWritten) {
   if (fs::exists(video)) decoded(video);
   const bool begun = fs::exists(out() / name(1) / "segment.json");
   EXPECT_FALSE(begun && result_of(out() / name(1))["complete"] == true && !fs::exists(log));
+}
+
+// Open MPI passes Ctrl-C on as SIGTERM after a second and kills after another, so files may be absent, but none is
+// half.
+TEST_F(DriveCli, CtrlCUnderALauncherLeavesNothingHalfWritten) {
+  if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  constexpr int kFrames = 60;
+  for (const int number : {0, 1, 2}) make_segment(folder.path() / "long", kFrames, number);
+  const fs::path from = folder.path() / "long";
+  {
+    Background run({"drive", from.string(), "--models", models().string(), "--out", out().string(), "--realtime"},
+                   {"mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3"});
+    ASSERT_TRUE(run.wait_for(out() / name(0) / "segment.json"));
+    run.signal(SIGINT);
+    EXPECT_NE(run.wait(), 0);
+  }
+  EXPECT_EQ(left_over(out()), "");
+  for (const auto& segment : fs::directory_iterator(out())) {
+    if (!segment.is_directory()) continue;
+    const fs::path log = segment.path() / "rlog.zst", video = segment.path() / "overlay.mp4";
+    const json result = result_of(segment.path());
+    EXPECT_EQ(result["complete"], false);
+    const auto frames = static_cast<int64_t>(fs::exists(log) ? models_of(segment.path()).size() : 0);
+    EXPECT_LT(frames, kFrames);
+    if (fs::exists(video)) {
+      EXPECT_EQ(decoded(video), frames);
+    }
+  }
+  ASSERT_EQ(drive(from, out(), "--resume").code, 0);
+  EXPECT_EQ(json::parse(read_text((out() / "summary.json").string()))["complete"], true);
 }
 
 }  // namespace

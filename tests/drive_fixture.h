@@ -21,18 +21,20 @@ inline constexpr int kSegmentFrames = 24;
 
 inline std::string in_quotes(const fs::path& path) { return "'" + path.string() + "'"; }
 
-// The program, running beside the test.
+// The program, running beside the test; `launcher` is what starts it.
 class Background {
  public:
-  explicit Background(const std::vector<std::string>& arguments) {
+  explicit Background(const std::vector<std::string>& arguments, std::vector<std::string> launcher = {}) {
     pid_ = fork();
     if (pid_ != 0) return;
     const int nothing = open("/dev/null", O_RDWR);
     for (const int to : {0, 1, 2}) dup2(nothing, to);
-    std::vector<char*> words{const_cast<char*>(SPARKPILOT_PROGRAM)};
-    for (const std::string& word : arguments) words.push_back(const_cast<char*>(word.c_str()));
+    launcher.emplace_back(SPARKPILOT_PROGRAM);
+    launcher.insert(launcher.end(), arguments.begin(), arguments.end());
+    std::vector<char*> words;
+    for (std::string& word : launcher) words.push_back(word.data());
     words.push_back(nullptr);
-    execv(words[0], words.data());
+    execvp(words[0], words.data());
     _exit(127);
   }
   ~Background() {

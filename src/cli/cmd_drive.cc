@@ -208,7 +208,7 @@ drive::ReferenceReport beside_reference(Reference reference, const DriveOptions&
   Reference ours;
   const bool model = !options.models.vision.empty() || !options.models.supercombo.empty();
   for (const drive::SegmentResult& segment : segments) {
-    if (segment.left_out) continue;
+    if (segment.frames.empty()) continue;
     if (model) {
       ours.add(options.out / segment.name / "rlog.zst", nullptr);
       continue;

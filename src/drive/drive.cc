@@ -196,6 +196,7 @@ class Driver {
     job.model = model_ ? &*model_ : nullptr;
     job.shares = shares_;
     if (model_ && (driven_before_ != i - 1 || !follows(route_, i))) warm_up(route_, i, job, carry_);
+    if (stopped()) return;  // nothing of it was written yet
     const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
     const auto& index = road_index(segment, timeline, options_);
     job.segment = &segment;

@@ -12,6 +12,7 @@
 #include "drive/log/model_compare.h"
 #include "drive/log/reader.h"
 #include "drive/log/writer.h"
+#include "drive/segment_run.h"
 #include "drive/test_files.h"
 #include "drive/video/reader.h"
 #include "drive/video/writer.h"
@@ -342,6 +343,41 @@ TEST_F(DriveTest, AStopFinishesTheFiles) {
   EXPECT_GE(driven, 3u);
   EXPECT_LT(driven, 20u);
   EXPECT_EQ(result.segments[0].frames.size(), driven);
+}
+
+TEST_F(DriveTest, ASegmentWithoutAFrameHasNeitherLogNorVideo) {
+  write_video(segment(0) / "fcamera.hevc", 5);
+  write_log(0, frames(0, 5));
+  const Route route = find_route((folder_ / "route").string());
+  const Timeline timeline = read_timeline(segment(0) / "rlog.zst");
+  DrivingModel model(options_.models, {.threads = 1});
+  SegmentJob job;
+  job.segment = &route.segments[0];
+  job.timeline = &timeline;
+  job.options = &options_;
+  job.model = &model;
+  job.folder = out(0);
+  Carry carry;
+  const auto there = [&](const char* file) { return fs::exists(out(0) / file); };
+  run_segment(job, carry);
+  EXPECT_TRUE(there("rlog.zst") && there("overlay.mp4"));
+  std::atomic<bool> stop{true};
+  options_.stop = &stop;
+  EXPECT_TRUE(run_segment(job, carry).frames.empty());
+  EXPECT_FALSE(there("rlog.zst") || there("overlay.mp4")) << "what an earlier run left is gone, too";
+}
+
+TEST_F(DriveTest, AStopBeforeTheFirstFrameLeavesNoFiles) {
+  for (const int number : {0, 1}) write_video(segment(number) / "fcamera.hevc", 5);
+  std::atomic<bool> stop{false};
+  options_.stop = &stop;
+  options_.note = [&](const std::string&) { stop = true; };  // that there is no log, said before the networks run
+  options_.rank = 1;
+  options_.ranks = 2;
+  const DriveResult result = drive();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_TRUE(result.segments.empty());
+  EXPECT_FALSE(fs::exists(out(1)));
 }
 
 TEST_F(DriveTest, TheDriverIsMonitoredWhereThereIsACamera) {

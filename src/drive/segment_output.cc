@@ -236,6 +236,10 @@ struct SegmentOutput::Impl {
     thread.join();
     queue.take();  // throws what the thread threw
     if (!job.folder.empty()) {
+      if (rows.empty()) {  // a log and a video of nothing are none that could be read
+        log.reset();
+        video.reset();
+      }
       if (log) log->commit();
       if (video) video->commit();
       remove_older(pictures);
