@@ -3,11 +3,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/statistics.h"
 #include "bench/inputs.h"
 #include "bench/model_bench.h"
 #include "bench/op_bench.h"
 #include "bench/report.h"
-#include "base/statistics.h"
 #include "bench/summary.h"
 
 namespace sparkpilot {

@@ -17,7 +17,10 @@ void put(Init&& init, std::span<const float> values) {
 template <typename Init>
 void put(Init&& init, std::span<const float> values, int first, int stride, int count) {
   auto list = init(static_cast<unsigned>(count));
-  for (int i = 0; i < count; ++i) list.set(static_cast<unsigned>(i), values[static_cast<size_t>(first + i * stride)]);
+  for (int i = 0; i < count; ++i) {
+    const int at = first + i * stride;
+    list.set(static_cast<unsigned>(i), values[static_cast<size_t>(at)]);
+  }
 }
 
 }  // namespace sparkpilot::drive

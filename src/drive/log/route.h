@@ -50,8 +50,8 @@ struct RouteOptions {
 //   dongle|log, dongle/log, dongle_log or log alone, where a log is 2021-01-04--17-13-21 or 0000010e--5b26bc3be7, with
 //   a segment (--13, /13, /-1) or a slice as Python has it (/2:6, /:5, /1:, /-2:, /0:10:2), then /r, /q or /a for the
 //   kind of log.
-// What exists as a path is a path. A device that the name gives is held against the folder's name, else the log. Fails (user) where nothing fits, saying what would; several routes in one folder are
-// named.
+// What exists as a path is a path. A device that the name gives is held against the folder's name, else the log. Fails
+// (user) where nothing fits, saying what would; several routes in one folder are named.
 Route find_route(const std::string& name_or_path, const RouteOptions& options = {});
 
 // The same, where the name may be that of a set: "ci", openpilot's public test segments; then those that are there,
