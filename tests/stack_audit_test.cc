@@ -82,6 +82,27 @@ TEST_F(StackAudit, AnotherTreeIsLookedThroughFromItsRoot) {
   EXPECT_EQ(report["libraries"][0]["path"], "/usr/lib/aarch64-linux-gnu/libcudnn.so.9.13.0");
 }
 
+TEST_F(StackAudit, AsAPlanAndItsScripts) {
+  const std::string here = " --gpu gb10 --path " + quoted("libraries");
+  const json report = parsed("stack plan" + here + " --script " + quoted("plan"));
+  EXPECT_EQ(keys(report["steps"][0]), (Keys{"id", "title", "reason", "size", "check"}));
+  std::set<std::string> steps;
+  for (const json& step : report["steps"]) steps.insert(step["id"]);
+  EXPECT_EQ(steps.count("nccl"), 1U) << "120a does not run";
+  EXPECT_EQ(steps.count("cublas"), 0U) << "120 does";
+  EXPECT_EQ(access(folder.file("plan/run.sh").c_str(), X_OK), 0);
+  EXPECT_NE(run_program("stack plan" + here).out.find("1. the CUDA toolkit's compilers"), std::string::npos);
+
+  const ProgramResult verified = run_program("stack verify --json" + here);
+  EXPECT_EQ(verified.code, 4);
+  const json checks = json::parse(verified.out);
+  EXPECT_EQ(checks["good"], false);
+  EXPECT_EQ(checks["checks"][1]["step"], "cublas");
+  EXPECT_EQ(checks["checks"][1]["good"], true);
+  expect_usage_error("stack plan --gpu h200 --path " + quoted("libraries"),
+                     "the plan is for compute capability 12.x beside an Arm64 processor");
+}
+
 TEST_F(StackAudit, WrongUsageIsRefused) {
   expect_usage_error("stack audit --gpu voodoo", "no GPU is known as \"voodoo\"");
   expect_usage_error("stack audit --path " + quoted("nowhere"), "no such file or folder");

@@ -8,9 +8,10 @@ namespace {
 
 TEST_F(Cli, EveryCommandHelpsWithAnExample) {
   for (const char* command :
-       {"",      "model",    "zoo",        "ops",        "model info",  "model check", "model convert", "run",
-        "bench", "zoo list", "zoo build",  "ops list",   "ops check",   "ops bench",   "version",       "monitor",
-        "env",   "route",    "route info", "route dump", "route synth", "stack",       "stack audit"}) {
+       {"",        "model",       "zoo",        "ops",         "model info", "model check", "model convert",
+        "run",     "bench",       "zoo list",   "zoo build",   "ops list",   "ops check",   "ops bench",
+        "version", "monitor",     "env",        "route",       "route info", "route dump",  "route synth",
+        "stack",   "stack audit", "stack plan", "stack verify"}) {
     const ProgramResult result = run_program(std::string(command) + " --help");
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_NE(result.out.find("Example"), std::string::npos) << command;

@@ -10,6 +10,7 @@ void add_stack(Program& program, CLI::App& app) {
       "Examples:\n  sparkpilot stack audit\n  sparkpilot stack audit --gpu gb10 --path "
       "torch-2.9.1-cp312-cp312-linux_aarch64.whl");
   add_stack_audit(program, *group);
+  add_stack_plan(program, *group);
 }
 
 }  // namespace sparkpilot::cli

@@ -139,6 +139,7 @@ void add_monitor(Program& program, CLI::App& app);
 void add_env(Program& program, CLI::App& app);
 void add_stack(Program& program, CLI::App& app);
 void add_stack_audit(Program& program, CLI::App& group);
+void add_stack_plan(Program& program, CLI::App& group);
 void add_version(Program& program, CLI::App& app);
 
 }  // namespace sparkpilot::cli
