@@ -90,6 +90,7 @@ int examine_machine(const Program& program, const Flags& flags) {
       note(fmt::format("keeping the GPUs busy for {} s each, and reading a disk", flags.load_seconds));
     load = sample_under_load(*source, flags.load_seconds);
     options.under_load = load.samples;
+    options.deep = true;
     const std::filesystem::path home = source->variable("HOME").value_or("/");
     if (flags.load_seconds > 0)
       options.disk_bytes_per_second = measure_disk(options.data.empty() ? home : options.data);

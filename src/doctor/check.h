@@ -11,6 +11,7 @@
 
 #include "doctor/doctor.h"
 #include "hw/driver.h"
+#include "stack/verdict.h"
 
 namespace sparkpilot::doctor {
 
@@ -72,6 +73,8 @@ std::span<const Check> network_checks();
 bool has_nvidia(const Patient& patient);  // a GPU of NVIDIA's on the bus, usable or not
 std::string gpu_name(const Gpu& gpu);     // "GPU 0 (NVIDIA GB10)"
 std::optional<ComputeCapability> highest_capability(const Patient& patient);
+// What the GPU code in a file of this machine means for its best GPU; empty where it cannot be read.
+std::optional<stack::Verdict> gpu_code(const Patient& patient, const std::string& path);
 std::string human_bytes(int64_t bytes);  // "12.3 GiB"
 
 }  // namespace sparkpilot::doctor

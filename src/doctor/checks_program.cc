@@ -15,7 +15,25 @@ void decoders(const Patient& patient, Says& says) {
   says.good("FFmpeg decodes hevc and h264");
 }
 
+void kernels(const Patient& patient, Says& says) {
+  if (!patient.options.here) return says.skip("the machine is not this one");
+  if (!highest_capability(patient)) return says.skip("no NVIDIA GPU of known capability");
+  const std::optional<stack::Verdict> code = gpu_code(patient, "/proc/self/exe");
+  if (!code) return says.skip("the program cannot read itself");
+  switch (code->standing) {
+    case stack::Standing::native:
+    case stack::Standing::family: return says.good("sparkpilot's GPU code runs on this GPU as it is");
+    case stack::Standing::jit: return says.bad("sparkpilot holds PTX alone for this GPU");
+    case stack::Standing::no_gpu_code: return says.bad("this build of sparkpilot holds no GPU code");
+    default: return says.bad("sparkpilot's GPU code does not run on this GPU ({})", stack::name_of(code->standing));
+  }
+}
+
 constexpr Check kChecks[] = {
+    {{"program.kernels", "sparkpilot has kernels for the GPU", Impact::slow,
+      "Without them models run on the processor; from PTX alone they are compiled at every first start.",
+      "build it on this machine with a CUDA toolkit: make build"},
+     kernels},
     {{"program.decoders", "FFmpeg decodes openpilot's videos", Impact::fatal, "No route's cameras can be read.",
       "sudo apt install --reinstall libavcodec59 libavcodec60 (whichever this system has)"},
      decoders},

@@ -86,6 +86,21 @@ void torch_old(const Patient& patient, Says& says) {
   says.good("PyTorch {} with CUDA {}", torch->version, *cuda);
 }
 
+// The kernels in PyTorch's largest library, a gigabyte or two.
+void torch_kernels(const Patient& patient, Says& says) {
+  std::optional<Package> torch;
+  if (nothing(patient, says, "torch", torch)) return;
+  if (!patient.options.here || !patient.options.deep)
+    return says.skip("not looked at: sparkpilot doctor --verify does, and stack audit");
+  const auto code = gpu_code(patient, torch->folder + "/torch/lib/libtorch_cuda.so");
+  if (!code) return says.skip("PyTorch {} has no libtorch_cuda.so that can be read", torch->version);
+  if (code->standing == stack::Standing::none)
+    return says.bad("PyTorch {} holds no kernel for this GPU", torch->version);
+  if (code->standing == stack::Standing::jit)
+    return says.bad("PyTorch {} holds PTX alone for this GPU", torch->version);
+  says.good("PyTorch {}: {} for this GPU", torch->version, stack::name_of(code->standing));
+}
+
 // Triton compiles with a ptxas of its own, which may be older than the GPU.
 void ptxas(const Patient& patient, Says& says) {
   std::optional<Package> triton;
@@ -116,6 +131,12 @@ constexpr Check kChecks[] = {
       "It has no kernels for the GPU and fails at the first one: no kernel image is available.",
       "pip install --upgrade torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_old},
+    {{"python.torch_kernels", "PyTorch has kernels for the GPU", Impact::slow,
+      "Kernels of the GPU's family are as good as its own; from PTX alone every first start compiles for minutes, and "
+      "without "
+      "either nothing runs.",
+      "pip install --upgrade torch --index-url https://download.pytorch.org/whl/cu130"},
+     torch_kernels},
     {{"python.ptxas", "Triton compiles for the GPU", Impact::slow,
       "The ptxas inside Triton's wheel may not know compute capability 12.1: kernels fail to compile.",
       "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"},

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "doctor/check.h"
 #include "hw/probe.h"
 #include "hw/record.h"
+#include "stack/library.h"
 
 namespace sparkpilot {
 namespace doctor {
@@ -31,6 +33,19 @@ std::optional<ComputeCapability> highest_capability(const Patient& patient) {
     if (gpu.capability && (!highest || *highest < *gpu.capability)) highest = gpu.capability;
   }
   return highest;
+}
+
+std::optional<stack::Verdict> gpu_code(const Patient& patient, const std::string& path) {
+  const std::optional<ComputeCapability> capability = highest_capability(patient);
+  if (!capability) return std::nullopt;
+  try {
+    const stack::FileSource file{InputFile(path)};
+    const stack::Library library = stack::inspect(file, path);
+    if (!library.trouble.empty()) return std::nullopt;
+    return stack::judge(library, *capability, patient.machine.cpu.architecture);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::string human_bytes(int64_t bytes) {

@@ -45,6 +45,8 @@ struct DoctorOptions {
   std::filesystem::path models = {}, data = {};
   // The machine is the one this process runs on, so what the program itself was built with counts, too.
   bool here = true;
+  // Also what takes seconds: reading the GPU code of large libraries on this machine.
+  bool deep = false;
   // NVML's answers while the GPUs were kept busy (sample_under_load()). Empty: the moment has to do.
   std::vector<DriverAnswers> under_load = {};
   // What measure_disk() measured. Empty: nothing was measured.

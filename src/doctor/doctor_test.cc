@@ -15,6 +15,7 @@
 #include "doctor/report.h"
 #include "doctor/versions.h"
 #include "hw/record.h"
+#include "stack/test_files.h"
 
 namespace sparkpilot {
 namespace {
@@ -409,9 +410,9 @@ TEST(Doctor, UnderLoadEverySampleCounts) {
 
 // Checks that no recorded machine can fail: they look at the program itself.
 TEST(Doctor, EveryCheckIsTested) {
-  std::set<std::string> tested = {"program.decoders", "system.architecture", "models.lfs_pointers",
-                                  "gpu.pcie",         "gpu.persistence",     "gpu.memory_used",
-                                  "driver.no_device", "library.gds",         "disk.speed"};
+  std::set<std::string> tested = {"program.decoders", "system.architecture",  "models.lfs_pointers", "gpu.pcie",
+                                  "gpu.persistence",  "gpu.memory_used",      "driver.no_device",    "library.gds",
+                                  "program.kernels",  "python.torch_kernels", "disk.speed"};
   for (const Fault& fault : kFaults) tested.insert(fault.id);
   std::set<std::string_view> seen;
   for (const CheckInfo& check : checks()) {
@@ -425,11 +426,35 @@ TEST(Doctor, TheProgramItself) {
   json machine = healthy();
   const auto source = recorded_source(machine.dump(), "test");
   const Diagnosis diagnosis = examine(*source, {.here = true});
-#if defined(__aarch64__)
-  EXPECT_TRUE(diagnosis.findings.empty());
-#else
-  EXPECT_EQ(ids(diagnosis), std::set<std::string>{"system.architecture"});
+  std::set<std::string> expected = {"program.kernels"};  // the tests hold none
+#if !defined(__aarch64__)
+  expected.insert("system.architecture");
 #endif
+  EXPECT_EQ(ids(diagnosis), expected);
+}
+
+TEST(Doctor, KernelsInPyTorch) {
+  const fs::path environment = fs::path(testing::TempDir()) / ("env" + std::to_string(getpid()));
+  const fs::path packages = environment / "lib/python3.12/site-packages";
+  fs::create_directories(packages / "torch/lib");
+  json machine = healthy();
+  machine["variables"]["VIRTUAL_ENV"] = environment.string();
+  file(machine, (packages / "torch-2.9.1.dist-info/METADATA").string(), "");
+  const auto seen = [&](const std::vector<stack::TestImage>& images) {
+    stack::TestElf elf;
+    elf.machine = 183;  // aarch64, as the healthy machine is
+    elf.sections = {{".nv_fatbin", stack::fatbin(images)}};
+    std::ofstream(packages / "torch/lib/libtorch_cuda.so", std::ios::binary) << stack::elf_file(elf);
+    const Diagnosis diagnosis = examined(machine, {.here = true, .deep = true});
+    for (const Finding& finding : diagnosis.findings) {
+      if (finding.id == "python.torch_kernels") return finding.seen;
+    }
+    return std::string("good");
+  };
+  EXPECT_EQ(seen({stack::sass(120)}), "good");
+  EXPECT_EQ(seen({stack::sass(90)}), "PyTorch 2.9.1 holds no kernel for this GPU");
+  EXPECT_EQ(seen({stack::ptx(90)}), "PyTorch 2.9.1 holds PTX alone for this GPU");
+  fs::remove_all(environment);
 }
 
 TEST(Doctor, CompatibilityModeOfGpuDirectStorage) {
