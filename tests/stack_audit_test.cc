@@ -10,7 +10,7 @@ namespace {
 class StackAudit : public Cli {
  protected:
   StackAudit() {
-    using namespace stack;
+    using stack::ptx, stack::sass;
     write("libcublasLt.so.13.1.0", {ptx(90), sass(90, 'a'), sass(120)});
     write("libnccl.so.2.28.9", {sass(120, 'a')});
     write("libother.so", {});

@@ -46,7 +46,7 @@ std::string text_compiles(const stack::Library& library) {
 
 std::string text_standing(const stack::Verdict& verdict) {
   using stack::Standing;
-  const std::string text(name_of(verdict.standing));
+  std::string text(name_of(verdict.standing));
   switch (verdict.standing) {
     case Standing::native:
     case Standing::compiles: return painted(text, Paint::good);
@@ -100,7 +100,7 @@ void print_libraries(const stack::Audit& audit, const std::optional<stack::Named
     std::string code = text_code(library.code);
     if (code.empty()) code = text_compiles(library);
     std::vector<std::string> row{library.component.empty() ? "-" : library.component,
-                                 library.version.empty() ? "-" : library.version, code.empty() ? "-" : code};
+                                 library.version.empty() ? "-" : one_line(library.version), code.empty() ? "-" : code};
     if (target) {
       row.push_back(library.code.empty() ? "" : text_containers(verdict));
       row.push_back(text_standing(verdict));
@@ -156,15 +156,18 @@ void print_differences(const std::vector<stack::Difference>& list, const std::op
   for (const stack::Difference& one : list) {
     const auto side = [&](const stack::Library* library) {
       if (!library) return std::string("-");
-      std::string text = library->version.empty() ? "there" : library->version;
+      std::string text = library->version.empty() ? "there" : one_line(library->version);
       if (target) text += ", " + std::string(name_of(judge(*library, target->capability, target->machine).standing));
       if (one.a && one.b && one.a->machine != one.b->machine) text += ", " + library->machine;
       return text;
     };
-    const std::string lost = joined(one.lost, "-"), gained = joined(one.gained, "+");
-    const bool both = one.a && one.b;
-    table.add({one.component.empty() ? "-" : one.component, one.file, side(one.a), side(one.b),
-               both ? lost + (lost.empty() || gained.empty() ? "" : " ") + gained : std::string()});
+    std::string code;
+    if (one.a && one.b) {
+      code = joined(one.lost, "-");
+      if (!one.lost.empty() && !one.gained.empty()) code += ' ';
+      code += joined(one.gained, "+");
+    }
+    table.add({one.component.empty() ? "-" : one.component, one_line(one.file), side(one.a), side(one.b), code});
   }
   print(table.str());
 }

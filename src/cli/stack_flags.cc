@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,6 +22,11 @@ stack::Audit run_audit(const Program& program, const StackFlags& flags, stack::A
   options.root = flags.root;
   if (flags.root == "/") {
     options.here.push_back(fs::current_path());
+    const char* path = std::getenv("LD_LIBRARY_PATH");
+    std::istringstream folders(path ? path : "");
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      if (!folder.empty()) options.library_folders.push_back(fs::absolute(folder));
+    }
     for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
       if (const char* folder = std::getenv(name); folder && *folder) options.here.emplace_back(folder);
     }

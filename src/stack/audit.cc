@@ -185,6 +185,7 @@ void Auditor::take_everywhere() {
     for (const fs::path& folder : tree_.find(pattern)) take_once(folder);
   }
   for (const fs::path& folder : configured_folders(tree_)) take_once(folder);
+  for (const fs::path& folder : options_.library_folders) take_once(folder);
   for (const fs::path& site : find_sites(tree_, options_.here)) take_site(site);
 }
 
@@ -240,7 +241,7 @@ void Auditor::read_wheel(const Found& found, const InputFile& file) {
     try {
       keep(inspect(*wheel.unpack(member), path), package);
     } catch (const Error& error) {
-      audit_.notes.push_back(error.what());
+      audit_.notes.emplace_back(error.what());
     }
   }
 }
@@ -259,7 +260,7 @@ void Auditor::read(const Found& found) {
     }
     keep(inspect(source, found.path.string()), found.package);
   } catch (const Error& error) {
-    audit_.notes.push_back(error.what());
+    audit_.notes.emplace_back(error.what());
   }
 }
 

@@ -16,8 +16,8 @@ struct AuditOptions {
   // Files, folders and wheels; Python environments. Where both are empty, the places in which systems keep their
   // libraries, and the Python environments in the usual ones.
   std::vector<std::filesystem::path> paths, environments;
-  // Where environments are looked for besides, such as the current folder.
-  std::vector<std::filesystem::path> here;
+  // Where environments are looked for besides, such as the current folder; and libraries: $LD_LIBRARY_PATH.
+  std::vector<std::filesystem::path> here, library_folders;
   // Called before each file with the share of bytes done, 0 to 1.
   std::function<void(double done, const std::string& file)> progress;
 };

@@ -83,6 +83,14 @@ std::string text_at(const Plain& object, const char* key) {
   return value.is_null() ? std::string() : value.get<std::string>();
 }
 
+// A count; sums of them stay within bounds.
+int64_t count_at(const Plain& object, const char* key) {
+  constexpr int64_t kMost = int64_t{1} << 44;
+  const auto count = object.at(key).get<int64_t>();
+  if (count < 0 || count > kMost) fail("{}: expected 0 to {}, got {}", key, kMost, count);
+  return count;
+}
+
 std::vector<CodeTarget> targets_at(const Plain& list) {
   std::vector<CodeTarget> targets;
   for (const Plain& name : list) {
@@ -97,12 +105,13 @@ GpuCode read_code(const Plain& object) {
   GpuCode code;
   for (const Plain& group : object.at("gpu_code")) {
     const auto target = targets_at(Plain::array({group.at("target")})).front();
-    code.groups.push_back({group.at("section"), target, group.at("bare"), group.at("images"),
-                           group.at("compressed_images"), group.at("bytes"), group.at("unpacked_bytes")});
+    code.groups.push_back({group.at("section"), target, group.at("bare"), count_at(group, "images"),
+                           count_at(group, "compressed_images"), count_at(group, "bytes"),
+                           count_at(group, "unpacked_bytes")});
   }
   for (const Plain& mix : object.at("containers"))
-    code.mixes.push_back({targets_at(mix.at("targets")), mix.at("count")});
-  code.damaged = object.at("damaged_containers");
+    code.mixes.push_back({targets_at(mix.at("targets")), count_at(mix, "count")});
+  code.damaged = count_at(object, "damaged_containers");
   const std::string ptx = text_at(object, "ptx_version");
   if (const size_t dot = ptx.find('.'); dot != std::string::npos) {
     code.ptx_major = std::atoi(ptx.c_str());
@@ -124,7 +133,7 @@ Library read_library(const Plain& object) {
   library.needed = object.at("needed").get<std::vector<std::string>>();
   library.run_path = object.at("run_path").get<std::vector<std::string>>();
   library.stripped = object.at("stripped");
-  library.bytes = object.at("file_bytes");
+  library.bytes = count_at(object, "file_bytes");
   library.code = read_code(object);
   library.compiles_for = targets_at(object.at("compiles_for"));
   library.damage = object.at("damage").get<std::vector<std::string>>();
@@ -168,7 +177,7 @@ Audit read_audit_json(const std::string& text, const std::string& file) {
     audit.machine = text_at(document, "own_machine");
     audit.places = document.at("places").get<std::vector<std::string>>();
     for (const Plain& library : document.at("libraries")) audit.libraries.push_back(read_library(library));
-    audit.others = document.at("other_libraries");
+    audit.others = count_at(document, "other_libraries");
     audit.notes = document.at("notes").get<std::vector<std::string>>();
     return audit;
   } catch (const Plain::exception& error) {

@@ -70,9 +70,12 @@ TEST_F(AuditTest, FindsTheSystemsLibraries) {
   link("etc/alternatives/cuda", "/usr/local/cuda-13.0");
   write("opt/extra/libnccl.so.2", library({sass(120)}, "libnccl.so.2"));
   write("etc/ld.so.conf.d/extra.conf", "# more\n/opt/extra\n");
-  const Audit audit = look();
+  write("opt/path/libcurand.so.10", library({sass(120)}));
+  AuditOptions options;
+  options.library_folders = {"/opt/path", "/opt/nowhere"};
+  const Audit audit = look(options);
   EXPECT_EQ(audit.machine, "aarch64");
-  ASSERT_EQ(audit.libraries.size(), 3U) << "each file once, however many links and folders lead to it";
+  ASSERT_EQ(audit.libraries.size(), 4U) << "each file once, however many links and folders lead to it";
   const Library& dnn = find(audit, "/usr/lib/aarch64-linux-gnu/libcudnn.so.9.13.0");
   EXPECT_EQ(dnn.component, "cuDNN");
   EXPECT_EQ(dnn.version + " " + dnn.version_from, "9.13.0 file name");
@@ -236,6 +239,9 @@ TEST_F(AuditTest, AsJsonNothingIsLost) {
   EXPECT_TRUE(audit_json(first, std::nullopt)["gpu"].is_null());
   for (const char* text : {"", "{", "[]", "{\"libraries\": 3}"})
     EXPECT_THROW(read_audit_json(text, "x.json"), Error) << text;
+  auto negative = document;
+  negative["libraries"][1]["containers"][0]["count"] = -1;
+  EXPECT_THROW(read_audit_json(negative.dump(), "x.json"), Error);
   std::string wrong = document.dump();
   wrong.replace(wrong.find("sm_120f"), 7, "sm_120q");
   EXPECT_THROW(read_audit_json(wrong, "x.json"), Error);

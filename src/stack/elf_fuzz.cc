@@ -5,7 +5,8 @@
 #include "stack/verdict.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace sparkpilot::stack;
+  using sparkpilot::stack::CodeMix, sparkpilot::stack::Library, sparkpilot::stack::MemorySource,
+      sparkpilot::stack::Verdict;
   const MemorySource source({reinterpret_cast<const std::byte*>(data), size});
   for (const char* path : {"/usr/lib/libnccl.so.2", "/usr/local/cuda/bin/ptxas"}) {
     const Library library = inspect(source, path);

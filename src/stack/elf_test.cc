@@ -99,14 +99,14 @@ TEST(Elf, DamageIsSaid) {
   bytes = good;
   poke(bytes, 60, 0xffff, 2);  // far more sections than there are
   EXPECT_NE(read(bytes).damage.at(0).find("no table of sections"), std::string::npos);
-  bytes = good.substr(0, good.size() - 64 * 5);
+  bytes = good.substr(0, good.size() - size_t{64} * 5);
   EXPECT_FALSE(read(bytes).damage.empty());
 }
 
 TEST(Elf, ASectionThatEndsBehindTheFileIsLeftOut) {
   std::string bytes = elf_file(sample());
   const auto table = MemorySource(bytes).load<uint64_t>(40);
-  poke(bytes, table + 2 * 64 + 32, uint64_t{1} << 62, 8);  // .nv_fatbin's size
+  poke(bytes, table + size_t{2} * 64 + 32, uint64_t{1} << 62, 8);  // .nv_fatbin's size
   const Elf elf = read(bytes);
   EXPECT_EQ(names_of(elf), Names{".rodata"});
   EXPECT_NE(elf.damage.at(0).find("section \".nv_fatbin\""), std::string::npos) << elf.damage[0];

@@ -5,7 +5,7 @@
 #include "stack/fatbin.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace sparkpilot::stack;
+  using sparkpilot::stack::Fatbin, sparkpilot::stack::FatbinImage, sparkpilot::stack::MemorySource;
   const MemorySource source({reinterpret_cast<const std::byte*>(data), size});
   uint64_t next = 0;
   find_fatbins(source, 0, size, [&](const Fatbin& fatbin) {

@@ -1,10 +1,10 @@
 // Which GPU code runs on which GPU.
 #pragma once
 
-#include <compare>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "sparkpilot/machine.h"
 
@@ -24,7 +24,10 @@ struct CodeTarget {
   CodeKind kind = CodeKind::other;
   int number = 0;      // 121 for compute capability 12.1
   char suffix = '\0';  // 'a': this architecture only; 'f': its family
-  auto operator<=>(const CodeTarget&) const = default;
+  bool operator==(const CodeTarget&) const = default;
+  bool operator<(const CodeTarget& other) const {
+    return std::tie(kind, number, suffix) < std::tie(other.kind, other.number, other.suffix);
+  }
   std::string str() const;  // "sm_121a", "compute_120", "lto_75"
 };
 // What str() wrote; empty for anything else.

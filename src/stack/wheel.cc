@@ -109,6 +109,13 @@ void Wheel::read(const Member& member, Take take) const {
 }
 
 std::unique_ptr<Source> Wheel::unpack(const Member& member) const {
+  // An archive of a few megabytes may claim to unpack to terabytes.
+  std::error_code error;
+  const fs::space_info room = fs::space(fs::temp_directory_path(), error);
+  if (error || member.bytes > room.available / 2) {
+    fail("{}!{}: {} bytes, more than half of what is free in {}", name_, member.name, member.bytes,
+         fs::temp_directory_path().string());
+  }
   auto file = std::make_unique<UnnamedFile>();
   read(member, [&](const char* data, size_t bytes) { file->append(data, bytes); });
   return file;

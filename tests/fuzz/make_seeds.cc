@@ -134,7 +134,7 @@ void write_machines(const fs::path& folder) {
 
 // A library with every kind of image, and one without a table of sections.
 void write_libraries(const fs::path& folder) {
-  using namespace stack;
+  using stack::cubin, stack::elf_file, stack::fatbin, stack::ptx, stack::sass, stack::TestElf;
   const std::string code = fatbin({ptx(120), sass(90, 'a'), sass(120, 'f'), {8, 80}, {2, 121, '\0', true, 48, 4096}});
   TestElf elf;
   elf.run_path = "$ORIGIN:/opt/lib";
