@@ -352,7 +352,7 @@ TEST_F(DriveTest, ASegmentWithoutAFrameHasNeitherLogNorVideo) {
   const Timeline timeline = read_timeline(segment(0) / "rlog.zst");
   DrivingModel model(options_.models, {.threads = 1});
   SegmentJob job;
-  job.segment = &route.segments[0];
+  job.segment = &route.segments.at(0);
   job.timeline = &timeline;
   job.options = &options_;
   job.model = &model;

@@ -56,7 +56,7 @@ void put_line(cereal::XYZTData::Builder out, std::span<const float> line, const 
 
 void put_lines(cereal::ModelDataV2::Builder model, const ModelOutputs& outputs) {
   const std::array<float, kPoints> times = line_times(outputs);
-  constexpr size_t kLine = kPoints * 2;
+  constexpr size_t kLine = size_t{kPoints} * 2;
   auto lines = model.initLaneLines(kLaneLines);
   auto line_stds = model.initLaneLineStds(kLaneLines);
   for (unsigned i = 0; i < kLaneLines; ++i) {
@@ -73,7 +73,7 @@ void put_lines(cereal::ModelDataV2::Builder model, const ModelOutputs& outputs) 
 }
 
 void put_leads(cereal::ModelDataV2::Builder model, const ModelOutputs& outputs) {
-  constexpr size_t kLead = kLeadTimes * kLeadWidth;
+  constexpr size_t kLead = size_t{kLeadTimes} * kLeadWidth;
   auto leads = model.initLeadsV3(kLeads);
   for (unsigned i = 0; i < kLeads; ++i) {
     auto lead = leads[i];
@@ -136,7 +136,7 @@ void put_temporal_pose(cereal::ModelDataV2::Pose::Builder out, const ModelOutput
 
 std::array<float, kPoints> line_times(const ModelOutputs& outputs) {
   const auto plan_x = [&](int i) {
-    return static_cast<double>(outputs.plan.mean[static_cast<size_t>(i * kPlanWidth)]);
+    return static_cast<double>(outputs.plan.mean[static_cast<size_t>(i) * kPlanWidth]);
   };
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
   std::array<float, kPoints> times{};

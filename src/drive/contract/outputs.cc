@@ -11,7 +11,7 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr int64_t kPlanValues = kPoints * kPlanWidth, kLeadValues = kLeadTimes * kLeadWidth;
+constexpr int64_t kPlanValues = int64_t{kPoints} * kPlanWidth, kLeadValues = int64_t{kLeadTimes} * kLeadWidth;
 constexpr int64_t kPlanHypotheses = 5, kLeadHypotheses = 2;
 constexpr int64_t kOlderMeta = 48, kMeta = 55;
 
@@ -96,13 +96,13 @@ OutputParser::OutputParser(const OutputSlices& slices, int64_t width, std::strin
     heads_.insert(head);
   }
   check("plan", {2 * kPlanValues, kPlanHypotheses * (2 * kPlanValues + 1)});
-  check("lead", {2 * kLeads * kLeadValues, kLeadHypotheses * (2 * kLeadValues + kLeads)});
-  check("lane_lines", {kLaneLines * kPoints * 4});
-  check("road_edges", {kRoadEdges * kPoints * 4});
-  check("lane_lines_prob", {2 * kLaneLines});
+  check("lead", {2 * kLeadValues * kLeads, kLeadHypotheses * (2 * kLeadValues + kLeads)});
+  check("lane_lines", {int64_t{kLaneLines} * kPoints * 4});
+  check("road_edges", {int64_t{kRoadEdges} * kPoints * 4});
+  check("lane_lines_prob", {int64_t{2} * kLaneLines});
   check("lead_prob", {kLeads});
   check("desire_state", {kDesires});
-  check("desire_pred", {kDesireTimes * kDesires});
+  check("desire_pred", {int64_t{kDesireTimes} * kDesires});
   check("meta", {kMeta, kOlderMeta});
   for (const char* head : {"pose", "road_transform", "sim_pose"}) check(head, {12});
   check("wide_from_device_euler", {6});
@@ -134,7 +134,7 @@ void OutputParser::parse(std::span<const float> raw, ModelOutputs& out) const {
     else hypotheses(part, kPlanHypotheses, kPlanValues, 1, out.plan.mean, out.plan.std);
   });
   head("lead", [&](auto part) {
-    if (part.size() == 2 * kLeads * kLeadValues) gaussian(part, out.leads);
+    if (part.size() == 2 * kLeadValues * kLeads) gaussian(part, out.leads);
     else hypotheses(part, kLeadHypotheses, kLeadValues, kLeads, out.leads.mean, out.leads.std);
   });
   head("lane_lines", [&](auto part) { gaussian(part, out.lane_lines); });

@@ -31,13 +31,13 @@ constexpr const char* kStyle =
 constexpr double kLetter = 6.7, kLegendRow = 18;
 
 std::string line(const char* what, double x0, double y0, double x1, double y1) {
-  return fmt::format("<path class=\"{}\" d=\"M{} {}L{} {}\"/>", what, coordinate(x0), coordinate(y0), coordinate(x1),
+  return fmt::format(R"(<path class="{}" d="M{} {}L{} {}"/>)", what, coordinate(x0), coordinate(y0), coordinate(x1),
                      coordinate(y1));
 }
 
 std::string words(const char* what, double x, double y, const char* anchor, const std::string& text) {
-  return fmt::format("<text class=\"{}\" x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>", what, coordinate(x),
-                     coordinate(y), anchor, escape(text));
+  return fmt::format(R"(<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>)", what, coordinate(x), coordinate(y),
+                     anchor, escape(text));
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ Canvas::Canvas(const std::string& title, const std::string& description, int wid
       x = 0;
       y += kLegendRow + 2;
     }
-    body_ += fmt::format("<path class=\"sp-l c{}\"{} style=\"stroke-width:3\" d=\"M{} {}h18\"/>", entry.colour,
-                         entry.dashed ? " stroke-dasharray=\"5 4\"" : "", coordinate(x + 2), coordinate(y - 4));
+    body_ += fmt::format(R"(<path class="sp-l c{}"{} style="stroke-width:3" d="M{} {}h18"/>)", entry.colour,
+                         entry.dashed ? R"( stroke-dasharray="5 4")" : "", coordinate(x + 2), coordinate(y - 4));
     body_ += words("sp-i", x + 26, y, "start", name);
     x += wide;
   }
@@ -105,7 +105,7 @@ void Canvas::axes(Range x, Range y, const std::string& x_label, const std::strin
   body_ += line("sp-a", left_, bottom_, right_, bottom_);
   body_ += words("", 0, top_ - 9, "start", y_label) + words("", right_, bottom_ + 33, "end", x_label);
   // For the read-out: where the axes lie and what they measure.
-  body_ += fmt::format("<g class=\"sp-area\" data-box=\"{} {} {} {}\" data-range=\"{:.9g} {:.9g} {:.9g} {:.9g}\">",
+  body_ += fmt::format(R"(<g class="sp-area" data-box="{} {} {} {}" data-range="{:.9g} {:.9g} {:.9g} {:.9g}">)",
                        coordinate(left_), coordinate(top_), coordinate(right_), coordinate(bottom_), x.low, x.high,
                        y.low, y.high) +
            "</g>";

@@ -316,7 +316,7 @@ TEST(Overlay, HoldsAgainstHostileRecords) {
   records[0].leads.resize(4096);
   for (const float odd : {kNan, kInf, -kInf, 3e38F, -3e38F, -1e3F, 0.0F, 1e-40F}) {
     ModelRecord every = straight_ahead(), some = straight_ahead();
-    for (Polyline* line : {&every.position, &every.lane_lines[1], &every.road_edges[0]}) {
+    for (Polyline* line : {&every.position, &every.lane_lines[1], every.road_edges.data()}) {
       line->x.assign(4096, odd);
       line->y.assign(4000, odd);
       line->z.assign(4090, odd);

@@ -53,10 +53,10 @@ void draw_series(Canvas& canvas, const Series& s, size_t colour) {
   }
   const auto add = [&](const char* what, const char* dashes, const std::string& path) {
     if (path.empty()) return;
-    canvas.add(fmt::format("<path class=\"{} c{}\" data-name=\"{}\"{} d=\"{}\"/>", what, colour, escape(s.name), dashes,
-                           path));
+    canvas.add(
+        fmt::format(R"(<path class="{} c{}" data-name="{}"{} d="{}"/>)", what, colour, escape(s.name), dashes, path));
   };
-  add("sp-l", s.dashed ? " stroke-dasharray=\"5 4\"" : "", lines);
+  add("sp-l", s.dashed ? R"( stroke-dasharray="5 4")" : "", lines);
   add("sp-l sp-d", "", dots);
 }
 

@@ -79,13 +79,13 @@ Tolerances Tolerances::load(const std::filesystem::path& file) {
   Tolerances out;
   try {
     const Json in = Json::parse(text);
-    if (!in.is_object()) fail("expected {{\"field\": {{\"absolute\": ..., \"relative\": ...}}}}");
+    if (!in.is_object()) fail(R"(expected {{"field": {{"absolute": ..., "relative": ...}}}})");
     for (const auto& [name, item] : in.items()) {
       const Tolerance before = out.list_[index_of(name)];
-      if (!item.is_object()) fail("expected \"absolute\" and \"relative\" for {}, got {}", name, item.dump());
+      if (!item.is_object()) fail(R"(expected "absolute" and "relative" for {}, got {})", name, item.dump());
       for (const auto& [key, value] : item.items()) {
         if (key != "absolute" && key != "relative")
-          fail("expected \"absolute\" and \"relative\" for {}, got \"{}\"", name, key);
+          fail(R"(expected "absolute" and "relative" for {}, got "{}")", name, key);
       }
       out.set(name, {part(item, "absolute", before.absolute), part(item, "relative", before.relative)});
     }

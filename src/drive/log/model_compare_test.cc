@@ -233,9 +233,9 @@ TEST(ModelCompare, ToleranceFiles) {
   EXPECT_NE(refused(R"({"positon_x": {"absolute": 1}})").find("position_x, position_y"), std::string::npos);
   EXPECT_EQ(refused(R"({"positon_x": {"absolute": 1}})").find("velocity"), std::string::npos);
   EXPECT_NE(refused(R"({"xyz": {}})").find("velocity_x"), std::string::npos);
-  for (const char* bad : {"", "[]", "3", "{\"position_x\": 1}", "{\"position_x\": {\"absolute\": -1}}",
-                          "{\"position_x\": {\"absolute\": \"1\"}}", "{\"position_x\": {\"absolut\": 1}}",
-                          "{\"position_x\": {\"absolute\": 1e999}}"})
+  for (const char* bad : {"", "[]", "3", R"({"position_x": 1})", R"({"position_x": {"absolute": -1}})",
+                          R"({"position_x": {"absolute": "1"}})", R"({"position_x": {"absolut": 1}})",
+                          R"({"position_x": {"absolute": 1e999}})"})
     EXPECT_NE(refused(bad), "taken") << bad;
   EXPECT_THROW(Tolerances().scale(-1), Error);
   EXPECT_THROW(Tolerances().scale(std::numeric_limits<double>::quiet_NaN()), Error);
