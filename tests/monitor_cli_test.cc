@@ -136,9 +136,28 @@ TEST_F(MonitorCli, CtrlCEndsARecordingWithItsSummary) {
   EXPECT_EQ(read_text(file).back(), '\n');
 }
 
+TEST_F(MonitorCli, ServesMetrics) {
+  const std::string err = (folder / "err").string(), page = (folder / "page").string();
+  const std::string command =
+      "'" SPARKPILOT_PROGRAM "' monitor --serve 0 --interval 100ms 2>'" + err + "' & program=$!\n" +
+      "for i in $(seq 600); do grep -q metrics '" + err + "' && break; sleep 0.1; done\n" +
+      "port=$(sed 's/.*127.0.0.1:\\([0-9]*\\).*/\\1/' '" + err + "')\n" +
+      "exec 3<>/dev/tcp/127.0.0.1/$port; printf 'GET /metrics HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3 >'" + page +
+      "'; kill $program; wait $program";
+  write_text(folder / "serve.sh", command);
+  EXPECT_EQ(std::system(("bash '" + (folder / "serve.sh").string() + "'").c_str()), 0) << read_text(err);
+  const std::string text = read_text(page);
+  EXPECT_EQ(text.rfind("HTTP/1.1 200 OK\r\n", 0), 0U) << text;
+  EXPECT_NE(text.find("\nsparkpilot_memory_total_bytes "), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\n"));
+}
+
 TEST_F(MonitorCli, RefusesInOneLine) {
   expect_usage_error("monitor", "the view needs a terminal; --once");
   expect_usage_error("monitor --once --duration 1s", "--once is one reading");
+  expect_usage_error("monitor --once --serve", "--once is one reading");
+  expect_usage_error("monitor --serve 70000", "--serve: expected a port");
+  expect_usage_error("monitor --serve 80x", "--serve: expected a port");
   expect_usage_error("monitor --json --interval 5x", "--interval: expected a time such as");
   expect_usage_error("monitor --json --interval 1ms", "--interval: expected 0.1 to 3600 seconds");
   expect_usage_error("monitor --json --interval nan", "--interval: expected");

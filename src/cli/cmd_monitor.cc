@@ -17,6 +17,7 @@
 #include "cli/monitor_view.h"
 #include "cli/terminal.h"
 #include "hw/record.h"
+#include "monitor/metrics.h"
 #include "monitor/output.h"
 #include "monitor/sampler.h"
 
@@ -29,7 +30,8 @@ using monitor::Summary;
 
 struct Flags {
   bool once = false;
-  std::string csv, duration, interval = "1s", from;
+  bool serves = false;
+  std::string csv, duration, interval = "1s", from, port;
 };
 
 // "500ms", "10s", "2m", "1h", "10" in seconds.
@@ -59,13 +61,22 @@ std::string utc_now() {
                      parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, ms % 1000);
 }
 
-// False where it was interrupted.
-bool sleep_until(int64_t until_ns, const std::atomic<bool>& stop) {
+void sleep_until(int64_t until_ns, const std::atomic<bool>& stop) {
   constexpr int64_t kPiece = 100'000'000;
   for (int64_t left = until_ns - now_ns(); left > 0 && !stop; left = until_ns - now_ns()) {
     std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(left, kPiece)));
   }
-  return !stop;
+}
+
+int port_flag(const std::string& text) {
+  constexpr int kUsual = 9790, kMost = 65535;
+  if (text.empty()) return kUsual;
+  int port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port < 0 || port > kMost) {
+    fail("--serve: expected a port from 0 to {}, got \"{}\"", kMost, text);
+  }
+  return port;
 }
 
 int once(const Program& program, const Flags& flags, Source& source) {
@@ -105,10 +116,16 @@ int record(const Program& program, const Flags& flags, Source& source) {
   const double duration = flags.duration.empty() ? most : seconds_flag("--duration", flags.duration, interval, most);
   const auto interval_ns = static_cast<int64_t>(interval * 1e9);
   const StopOnInterrupt stop(false);
+  std::optional<monitor::MetricsServer> server;
+  if (flags.serves) {
+    server.emplace(port_flag(flags.port));
+    if (!program.quiet) note(fmt::format("serving http://127.0.0.1:{}/metrics; Ctrl-C ends it", server->port()));
+  }
   Sampler sampler(source);
   const int64_t start = now_ns();
   const Sample first = sampler.next();  // what later rates count from
   const monitor::Csv columns(first);
+  if (server) server->publish(monitor::metrics_page(first));
   std::optional<AppendFile> file;
   if (!flags.csv.empty()) {
     file.emplace(flags.csv, columns.heading());
@@ -123,10 +140,13 @@ int record(const Program& program, const Flags& flags, Source& source) {
   do {
     // What was missed, because the machine slept or a driver hung, is not made up for.
     at += std::max<int64_t>(1, (now_ns() - at) / interval_ns) * interval_ns;
-    if (!sleep_until(at, stop.requested())) break;
+    if (server) server->serve(at, stop.requested());
+    else sleep_until(at, stop.requested());
+    if (stop.requested()) break;
     const Sample sample = sampler.next();
     const std::string time = utc_now();
     summary.add(sample);
+    if (server) server->publish(monitor::metrics_page(sample));
     if (file) file->append(columns.row(sample, time));
     if (program.json) {
       print(to_json(sample, time).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -135,19 +155,20 @@ int record(const Program& program, const Flags& flags, Source& source) {
     bar.at(sample.seconds / duration);
   } while (static_cast<double>(at - start) * 1e-9 + interval / 2 < duration);
   if (program.json) print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + "\n");
-  else print_summary(summary);
+  else if (file || !flags.duration.empty()) print_summary(summary);
   return kDone;
 }
 
 int run(const Program& program, const Flags& flags) {
-  if (flags.once && !(flags.csv.empty() && flags.duration.empty())) {
-    fail("--once is one reading: it excludes --csv and --duration");
+  if (flags.once && !(flags.csv.empty() && flags.duration.empty() && !flags.serves)) {
+    fail("--once is one reading: it excludes --csv, --duration and --serve");
   }
   constexpr int64_t kLargestRecording = 64 << 20;
   const std::unique_ptr<Source> source =
       flags.from.empty() ? system_source() : recorded_source(read_file(flags.from, kLargestRecording), flags.from);
   if (flags.once) return once(program, flags, *source);
-  if (program.json || !flags.csv.empty() || !flags.duration.empty()) return record(program, flags, *source);
+  if (program.json || flags.serves || !flags.csv.empty() || !flags.duration.empty())
+    return record(program, flags, *source);
   show_view(*source, seconds_flag("--interval", flags.interval, 0.1, 3600));
   return kDone;
 }
@@ -160,6 +181,7 @@ void add_monitor(Program& program, CLI::App& app) {
                                   "  sparkpilot monitor\n"
                                   "  sparkpilot monitor --once\n"
                                   "  sparkpilot monitor --duration 60s --csv load.csv\n"
+                                  "  sparkpilot monitor --serve --interval 15s\n"
                                   "  sparkpilot monitor --json --interval 500ms | jq .gpus[0].power_w\n"
                                   "What the machine does not say is n/a (null, an empty cell), never 0.",
                                   [&program, flags] { return run(program, *flags); });
@@ -170,6 +192,16 @@ void add_monitor(Program& program, CLI::App& app) {
   command->add_option("--duration", flags->duration, "stop after so long: 10s, 2m, 1h; without it Ctrl-C does")
       ->type_name("TIME");
   command->add_option("--interval", flags->interval, "time between readings, from 100ms on")->type_name("TIME");
+  command
+      ->add_option_function<std::string>(
+          "--serve",
+          [flags](const std::string& port) {
+            flags->serves = true;
+            flags->port = port;
+          },
+          "answer GET /metrics for Prometheus on 127.0.0.1, port 9790 or another (0: any)")
+      ->expected(0, 1)
+      ->type_name("[PORT]");
   command->add_option("--from", flags->from, "a machine that `sparkpilot doctor --record` wrote")->type_name("FILE");
   command->add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
 }

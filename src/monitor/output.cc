@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -88,7 +89,8 @@ Json to_json(const Sample& sample, const std::string& time) {
     processors.push_back(number(Unit::percent, processor.percent));
   }
   Json& list = document["processes"]["list"] = Json::array();
-  for (const ProcessSample& process : sample.processes) list.push_back(to_json(process));
+  constexpr size_t kListed = 64;
+  for (size_t i = 0; i < std::min(kListed, sample.processes.size()); ++i) list.push_back(to_json(sample.processes[i]));
   return document;
 }
 

@@ -62,17 +62,21 @@ std::string process_name(const std::string& comm, std::string_view arguments) {
   return name;
 }
 
-std::vector<int64_t> ProcessReader::pids() {
+// Where there are thousands, listing them costs more than all else: every fourth time is enough.
+void ProcessReader::list() {
+  constexpr size_t kMany = 1000;
+  constexpr int kReadings = 4;
+  if (budget_ == 0 || (pids_.size() >= kMany && ++unlisted_ < kReadings)) return;
+  unlisted_ = 0;
+  pids_.clear();
   const std::vector<std::string> names = source_.list("/proc");
-  std::vector<int64_t> out;
   for (const std::string& name : names) {
     const auto pid = to_integer(name);
-    if (pid && *pid > 0) out.push_back(*pid);
+    if (pid && *pid > 0) pids_.push_back(*pid);
   }
   count_.reset();
-  if (!out.empty() && names.size() < Source::kListLimit) count_ = static_cast<int64_t>(out.size());
-  std::sort(out.begin(), out.end());
-  return out;
+  if (!pids_.empty() && names.size() < Source::kListLimit) count_ = static_cast<int64_t>(pids_.size());
+  std::sort(pids_.begin(), pids_.end());
 }
 
 // False where it is gone.
@@ -125,9 +129,9 @@ std::optional<int64_t> ProcessReader::resident(int64_t pid, const Process& proce
 
 std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
                                                const std::map<int64_t, std::optional<int64_t>>& on_gpu) {
-  const std::vector<int64_t> all = budget_ > 0 ? pids() : std::vector<int64_t>();
+  list();
   for (auto it = known_.begin(); it != known_.end();) {
-    const bool there = std::binary_search(all.begin(), all.end(), it->first) || on_gpu.count(it->first) > 0;
+    const bool there = std::binary_search(pids_.begin(), pids_.end(), it->first) || on_gpu.count(it->first) > 0;
     it = there ? std::next(it) : known_.erase(it);
   }
   // Those on a GPU, then the busy, then as many of the rest as the budget allows, where the last reading stopped.
@@ -137,16 +141,16 @@ std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
     looked.insert(pid);
   }
   const size_t limit = looked.size() + budget_;
-  for (const int64_t pid : all) {
+  for (const int64_t pid : pids_) {
     const auto known = known_.find(pid);
     if (looked.size() >= limit || known == known_.end() || !known->second.busy() || looked.count(pid)) continue;
     look(pid, now_ns);
     looked.insert(pid);
   }
-  const auto start = std::upper_bound(all.begin(), all.end(), turn_);
-  for (size_t i = 0; i < all.size() && looked.size() < limit; ++i) {
-    const auto behind = static_cast<size_t>(start - all.begin()) + i;
-    const int64_t pid = all[behind % all.size()];
+  const auto start = std::upper_bound(pids_.begin(), pids_.end(), turn_);
+  for (size_t i = 0; i < pids_.size() && looked.size() < limit; ++i) {
+    const auto behind = static_cast<size_t>(start - pids_.begin()) + i;
+    const int64_t pid = pids_[behind % pids_.size()];
     if (!looked.insert(pid).second) continue;
     look(pid, now_ns);
     turn_ = pid;

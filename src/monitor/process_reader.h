@@ -30,13 +30,15 @@ class ProcessReader {
     std::optional<double> percent;
     bool busy() const { return percent.value_or(0) > 0; }
   };
-  std::vector<int64_t> pids();
+  void list();
   bool look(int64_t pid, int64_t now_ns);
   std::optional<int64_t> resident(int64_t pid, const Process& process);
 
   Source& source_;
   size_t budget_;
   std::map<int64_t, Process> known_;
+  std::vector<int64_t> pids_;  // ascending
+  int unlisted_ = 0;           // readings since they were listed
   std::optional<int64_t> count_, page_bytes_;
   int64_t turn_ = 0;  // the idle one that was looked at last
 };

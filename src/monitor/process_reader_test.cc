@@ -89,6 +89,21 @@ TEST(Processes, AReadingCostsTheBudgetAtMost) {
   EXPECT_DOUBLE_EQ(*sample.processes[0].cpu_percent, 100);
 }
 
+TEST(Processes, ThousandsAreListedEveryFourthTime) {
+  ScriptedSource source;
+  for (int pid = 1; pid <= 2000; ++pid) source.set_process(pid, "p", 0);
+  Sampler sampler(source);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(sampler.next(i * kSecond).process_count, 2000);
+  EXPECT_EQ(source.lists["/proc"], 2);
+  source.set_process(2001, "new", 0);
+  EXPECT_EQ(sampler.next(8 * kSecond).process_count, 2001);
+  ScriptedSource few;
+  few.set_process(1, "p", 0);
+  Sampler always(few);
+  for (int i = 0; i < 8; ++i) always.next(i * kSecond);
+  EXPECT_EQ(few.lists["/proc"], 8);
+}
+
 TEST(Processes, NamesAreSafeToPrint) {
   EXPECT_EQ(process_name("x\x1b[31m\n\xff", ""), "x?[31m??");
   EXPECT_EQ(process_name(std::string(200, 'a'), "").size(), 64U);

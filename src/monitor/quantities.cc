@@ -50,7 +50,7 @@ class List {
 
 // Only what slows a GPU that has work: not that it is idle, or that somebody set its clocks.
 std::optional<double> held_back(const GpuSample& gpu) {
-  if (!gpu.throttle_reasons) return std::nullopt;
+  if (!gpu.throttle_reasons || !gpu.gpu.throttle_reasons) return std::nullopt;
   constexpr uint64_t kHarmless = 0x1 | 0x2 | 0x10 | 0x100;  // idle, clocks set, sync boost, display clocks
   return (*gpu.gpu.throttle_reasons & ~kHarmless) != 0 ? 1 : 0;
 }

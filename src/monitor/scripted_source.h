@@ -16,8 +16,8 @@ class ScriptedSource : public Source {
   std::map<std::string, std::vector<std::string>> folders;
   DriverAnswers driver;
   std::string machine = "x86_64";
-  std::map<std::string, int> reads;  // how often each file was read
-  std::set<std::string> vanishing;   // listed, but gone when it is read
+  std::map<std::string, int> reads, lists;  // how often each file and folder was read
+  std::set<std::string> vanishing;          // listed, but gone when it is read
 
   std::optional<std::string> read(const std::string& path, size_t limit) override {
     ++reads[path];
@@ -26,6 +26,7 @@ class ScriptedSource : public Source {
     return found->second.substr(0, limit);
   }
   std::vector<std::string> list(const std::string& folder) override {
+    ++lists[folder];
     const auto found = folders.find(folder);
     return found == folders.end() ? std::vector<std::string>() : found->second;
   }
