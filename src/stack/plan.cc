@@ -166,7 +166,8 @@ std::vector<PlanStep> plan_stack(const Audit& audit, const NamedGpu& gpu) {
     }
     const auto reason = reasons.find(std::string(step.id));
     if (reason == reasons.end()) continue;
-    steps.push_back({std::string(step.id), std::string(step.title), reason->second, std::string(step.size),
+    const auto number = static_cast<int>(&step - kSteps.data()) + 1;
+    steps.push_back({number, std::string(step.id), std::string(step.title), reason->second, std::string(step.size),
                      std::string(step.check)});
   }
   return steps;

@@ -12,6 +12,7 @@
 namespace sparkpilot::stack {
 
 struct PlanStep {
+  int number = 0;  // its place among all steps, needed or not: a script keeps its name
   std::string id;  // "cusparselt"; names its script
   std::string title;
   std::string reason;  // what the audit shows, or which step needs this one

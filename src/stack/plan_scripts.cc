@@ -249,9 +249,9 @@ std::vector<Script> plan_scripts(const std::vector<PlanStep>& steps) {
       "#!/usr/bin/env bash\n# All steps in their order. What is done is passed over, so this may be run again after a "
       "failure.\n"
       "set -euo pipefail\ncd \"$(dirname \"${BASH_SOURCE[0]}\")\"\n";
-  for (size_t i = 0; i < steps.size(); ++i) {
-    const std::string name = fmt::format("{:02}-{}.sh", i + 1, steps[i].id);
-    scripts.push_back({name, step_script(steps[i])});
+  for (const PlanStep& step : steps) {
+    const std::string name = fmt::format("{:02}-{}.sh", step.number, step.id);
+    scripts.push_back({name, step_script(step)});
     run += "bash " + name + "\n";
   }
   scripts.push_back({"verify.sh", std::string(kVerify)});

@@ -82,6 +82,7 @@ TEST(Plan, OnlyWhatIsMissingIsPlanned) {
   Audit audit = good_audit();
   at(audit, "/l/libcusparseLt.so.0").version = "0.7.1";
   EXPECT_EQ(planned(audit), Ids{"cusparselt"});
+  EXPECT_EQ(plan_scripts(plan_stack(audit, kSpark)).at(2).name, "06-cusparselt.sh") << "as in a plan of everything";
   EXPECT_NE(plan_stack(audit, kSpark)[0].reason.find("older than 0.8.0"), std::string::npos);
   audit = good_audit();
   at(audit, "/l/libcudnn_cnn.so.9").code = library("", "", "", {"sm_90"}).code;
