@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kLabel = 6;  // columns before a bar
 
-int bar_width(const Area& area) { return std::clamp(area.width * 3 / 10, 6, 36); }
+int bar_width(const Area& area) { return std::clamp(area.width / 4, 6, 36); }
 
 template <typename T>
 std::string show(Unit unit, const std::optional<T>& value) {
@@ -87,8 +87,10 @@ int Painter::cpu_rows() const {
   return 2 + (sample_.cpu.clusters.size() > 1 ? static_cast<int>(std::min<size_t>(sample_.cpu.clusters.size(), 3)) : 1);
 }
 int Painter::memory_rows() const { return unified() ? 2 : 3; }
-int Painter::io_rows() const {
-  return 1 + static_cast<int>(std::max({sample_.disks.size(), sample_.ports.size(), size_t{1}}));
+int Painter::io_rows(int width) const {
+  const int disks = std::max(1, static_cast<int>(sample_.disks.size())),
+            ports = std::max(1, static_cast<int>(sample_.ports.size()));
+  return 1 + (side_by_side(width) ? std::max(disks, ports) : disks + ports);
 }
 
 void Painter::header() {
@@ -284,27 +286,27 @@ struct Painter::Flow {
 };
 
 // "nvme0n1     r 1.31 MB/s  w 0 B/s"
-void Painter::flow(const Area& area, const std::string& name, const Flow& first, const Flow& second) {
+void Painter::flow(const Area& area, const std::string& name, const Flow& first, const Flow& second, int label_width) {
   int end = area.end() - 1;
   for (const Flow* part : {&second, &first}) {
     constexpr int kNumber = 10;  // "1.31 MB/s" and a space
     canvas_.text_right(end, area.y, show(Unit::bytes_per_second, part->bytes_per_s),
                        known(part->bytes_per_s.value_or(0) > 0));
     canvas_.text_right(end - kNumber, area.y, part->label, Ink::dim);
-    end -= kNumber + static_cast<int>(part->label.size()) + 2;
+    end -= kNumber + std::max(label_width, static_cast<int>(part->label.size())) + 2;
   }
   canvas_.text(area.x + 1, area.y, name, Ink::text, end - area.x - 1);
 }
 
-// Disks to the left of ports; the busiest where not all fit.
+// Disks and ports, the busiest where not all fit: beside each other, or by turns where that is too narrow.
 void Painter::io(const Area& area) {
   if (area.height < 2) return;
-  const int half = area.width * 9 / 20;  // ports have the longer names
-  rule({area.x, area.y, half, 1}, "Disks", "", Ink::io);
-  rule({area.x + half, area.y, area.width - half, 1}, "Network", "", Ink::io);
+  const bool beside = side_by_side(area.width);
+  const int half = beside ? area.width * 9 / 20 : area.width;  // ports have the longer names
+  RightWords title = rule({area.x, area.y, half, 1}, beside ? "Disks" : "Disks and network", "", Ink::io);
+  if (beside) rule({area.x + half, area.y, area.width - half, 1}, "Network", "", Ink::io);
   if (sample_.pressure.io_some.value_or(0) >= 0.5) {
-    canvas_.text_right(area.x + half - 1, area.y, " waiting " + show(Unit::percent, sample_.pressure.io_some) + " ",
-                       Ink::text);
+    title.add(" waiting " + show(Unit::percent, sample_.pressure.io_some) + " ", Ink::text);
   }
   const auto busiest = [](auto list, const auto& bytes) {
     std::stable_sort(list.begin(), list.end(), [&](const auto& a, const auto& b) { return bytes(a) > bytes(b); });
@@ -316,16 +318,23 @@ void Painter::io(const Area& area) {
   const auto ports = busiest(sample_.ports, [](const PortSample& port) {
     return port.received_bytes_per_s.value_or(0) + port.sent_bytes_per_s.value_or(0);
   });
-  for (int row = 1; row < area.height; ++row) {
-    const auto i = static_cast<size_t>(row) - 1;
-    const Area left{area.x, area.y + row, half, 1}, right{area.x + half, area.y + row, area.width - half, 1};
-    if (i < disks.size())
-      flow(left, disks[i].name, {"r", disks[i].read_bytes_per_s}, {"w", disks[i].written_bytes_per_s});
-    if (i < ports.size())
-      flow(right, ports[i].name, {"in", ports[i].received_bytes_per_s}, {"out", ports[i].sent_bytes_per_s});
+  const int label_width = beside ? 0 : 3;  // under each other
+  int row = 1, port_row = 1;
+  for (size_t i = 0; i < std::max({disks.size(), ports.size(), size_t{1}}); ++i) {
+    if (row < area.height && i < disks.size()) {
+      const DiskSample& disk = disks[i];
+      flow({area.x, area.y + row++, half, 1}, disk.name, {"r", disk.read_bytes_per_s}, {"w", disk.written_bytes_per_s},
+           label_width);
+    }
+    int& at = beside ? port_row : row;
+    if (at < area.height && i < ports.size()) {
+      const PortSample& port = ports[i];
+      const Area line{beside ? area.x + half : area.x, area.y + at++, beside ? area.width - half : half, 1};
+      flow(line, port.name, {"in", port.received_bytes_per_s}, {"out", port.sent_bytes_per_s}, label_width);
+    }
   }
-  if (disks.empty()) canvas_.text(area.x + 1, area.y + 1, "n/a", Ink::dim);
-  if (ports.empty()) canvas_.text(area.x + half + 1, area.y + 1, "n/a", Ink::dim);
+  if (disks.empty() && (beside || ports.empty())) canvas_.text(area.x + 1, area.y + 1, "n/a", Ink::dim);
+  if (ports.empty() && beside) canvas_.text(area.x + half + 1, area.y + 1, "n/a", Ink::dim);
 }
 
 std::vector<ProcessSample> Painter::sorted() const {
@@ -365,8 +374,8 @@ void Painter::processes(const Area& area) {
     }
     column(kCpu, show(Unit::percent, process.cpu_percent), known(process.cpu_percent.value_or(0) > 0, Ink::text));
     column(kMemory, show(Unit::bytes, process.resident_bytes), known(process.resident_bytes.has_value(), Ink::text));
-    canvas_.text(area.x + kName, y, process.name.empty() ? "n/a" : process.name, known(!process.name.empty()),
-                 area.width - kName);
+    canvas_.text(area.x + kName, y, process.name.empty() ? "n/a" : process.name,
+                 known(!process.name.empty(), process.on_gpu ? Ink::bright : Ink::text), area.width - kName);
   }
 }
 

@@ -28,7 +28,7 @@ class Painter {
   int gpu_rows() const;
   int cpu_rows() const;
   int memory_rows() const;
-  int io_rows() const;
+  int io_rows(int width) const;
 
   void header();
   void footer();
@@ -42,13 +42,14 @@ class Painter {
 
  private:
   bool unified() const;
+  static bool side_by_side(int width) { return width >= 76; }  // disks beside ports
   RightWords rule(const Area& area, const std::string& title, const std::string& more, Ink ink);
   int labelled_bar(const Area& area, int y, const std::string& label, std::optional<double> part, Ink ink,
                    const std::string& text, bool is_known);
   void gpu_extras(const Area& area, int x, int y, const GpuSample& sample);
   void processors(int x, int end, int y, const std::vector<int>& numbers);
   struct Flow;
-  void flow(const Area& area, const std::string& name, const Flow& first, const Flow& second);
+  void flow(const Area& area, const std::string& name, const Flow& first, const Flow& second, int label_width);
   std::vector<ProcessSample> sorted() const;
 
   Canvas& canvas_;

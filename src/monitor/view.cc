@@ -26,7 +26,7 @@ int stack_gpus(Painter& painter, const Area& area, const std::vector<GpuSample>&
   const int shown = std::clamp(area.height / painter.gpu_rows(), 0, count);
   int y = area.y;
   for (int i = 0; i < shown; ++i) {
-    const int rows = std::min((area.bottom() - y) / (shown - i), painter.gpu_rows() + kHighestCurve);
+    const int rows = (area.bottom() - y) / (shown - i);
     painter.gpu({area.x, y, area.width, rows}, gpus[static_cast<size_t>(i)], i + 1 == shown ? count - shown : 0);
     y += rows;
   }
@@ -35,7 +35,7 @@ int stack_gpus(Painter& painter, const Area& area, const std::vector<GpuSample>&
 
 void one_column(Painter& painter, const Area& area, const std::vector<GpuSample>& gpus) {
   const int count = static_cast<int>(gpus.size());
-  const int io = std::min(painter.io_rows(), area.height >= 30 ? 5 : 2);
+  const int io = std::min(painter.io_rows(area.width), area.height >= 30 ? 5 : area.width < 76 ? 3 : 2);
   const int spare = area.height - painter.cpu_rows() - painter.memory_rows() - io - kLeastProcesses;
   // What is left when each has its least: curves first, half of the rest to the processes.
   int curves = std::max(0, spare - count * painter.gpu_rows());
@@ -58,7 +58,7 @@ void one_column(Painter& painter, const Area& area, const std::vector<GpuSample>
 void two_columns(Painter& painter, const Area& area, const std::vector<GpuSample>& gpus) {
   constexpr int kGap = 2, kCurve = 4;
   const int left = (area.width - kGap) / 2, right = area.width - kGap - left;
-  const int io = std::min(painter.io_rows(), 4), others = painter.memory_rows() + io;
+  const int io = std::min(painter.io_rows(right), 5), others = painter.memory_rows() + io;
   const int wanted =
       std::max(painter.cpu_rows() + kCurve + others, static_cast<int>(gpus.size()) * (painter.gpu_rows() + kCurve));
   const int least = painter.cpu_rows() + others;

@@ -47,8 +47,11 @@ Sample spark(int second) {
   sample.processes = {{41822, "python3 train.py", 312, 9 * kGiB, true, 28 * kGiB},
                       {2210, "Xorg", 1.2, kGiB / 8, true, kGiB / 4},
                       {41901, "sparkpilot", 96, kGiB, true, 3 * kGiB + kGiB / 4},
-                      {881, "nvidia-persiste", 0, kGiB / 512, false, {}},
                       {41377, "ffmpeg", 188, kGiB / 3, false, {}},
+                      {41911, "tensorboard", 14, kGiB / 2, false, {}},
+                      {41950, "bash run.sh", 0.4, kGiB / 200, false, {}},
+                      {3172, "dockerd", 0.9, kGiB / 11, false, {}},
+                      {881, "nvidia-persiste", 0, kGiB / 512, false, {}},
                       {1, "systemd", 0, kGiB / 80, false, {}}};
   sample.process_count = 412;
   return sample;
@@ -122,6 +125,28 @@ TEST(View, ShowsWhatMattersIn80By24) {
   }
 }
 
+// The picture of README.md: SPARKPILOT_SAMPLE_VIEW=FILE.html writes the page that it is taken of, with the terminal's
+// colours.
+TEST(View, SamplePage) {
+  constexpr const char* kColours[] = {"#c8ccd4", "#767c88", "#ffffff", "#87d787", "#5fafff",
+                                      "#d787d7", "#d7af87", "#ffd75f", "#ff5f5f"};
+  const Canvas canvas = draw(spark(300), history_of(300), state_of(), 120, 29);
+  // Every character in a box of its own: a browser takes those that its font lacks from another, of another width.
+  std::string page =
+      "<meta charset=utf-8><style>body{margin:0;background:#16181d}pre{margin:14px;font:15px/19px 'DejaVu Sans Mono'}"
+      "i{font-style:normal;display:inline-block;width:9px;height:19px;overflow:hidden;vertical-align:top}</style><pre>";
+  for (int y = 0; y < canvas.height(); ++y) {
+    for (int x = 0; x < canvas.width(); ++x) {
+      const Cell& cell = canvas.at(x, y);
+      page += std::string("<i style=color:") + kColours[static_cast<int>(cell.ink)] +
+              (cell.ink == Ink::bright ? ";font-weight:bold>" : ">") + utf8(cell.symbol) + "</i>";
+    }
+    page += "\n";
+  }
+  EXPECT_TRUE(has(page, "\u2588"));
+  if (const char* file = std::getenv("SPARKPILOT_SAMPLE_VIEW")) std::ofstream(file) << page;
+}
+
 TEST(View, SaysNotAvailableNeverZero) {
   const std::string text = drawn(Sample());
   EXPECT_FALSE(has(text, " 0 ")) << text;
@@ -178,10 +203,11 @@ TEST(View, AnySizeAnyMachine) {
 // Every section has its place; whatever the height, processes get rows before curves grow.
 TEST(View, EverySectionHasItsPlace) {
   for (const Sample& sample : {spark(5), two_gpus()}) {
-    for (const int width : {80, 99, 100, 120, 200}) {
+    for (const int width : {60, 80, 99, 100, 120, 200}) {
       for (const int height : {24, 30, 40, 60}) {
         const std::string text = drawn(sample, width, height);
-        for (const char* part : {"GPU 0", "CPU", "Memory", "Disks", "Network", "Processes", "python3 train.py"}) {
+        for (const char* part :
+             {"GPU 0", "CPU", "Memory", "Disks", "etwork", "nvme0n1", "enp1s0f1np1", "Processes", "python3 train.py"}) {
           EXPECT_TRUE(has(text, part)) << part << " in " << width << "x" << height << "\n" << text;
         }
       }
