@@ -94,6 +94,8 @@ class Auditor {
   void take_site(const fs::path& site);
   void take_below(const fs::path& folder);
   void take_path(const fs::path& path);
+  // Progress: this file comes next, or the part of it behind so many of its bytes.
+  void tell(const std::string& file, double bytes_of_it) const;
   void read(const Found& found);
   void read_wheel(const Found& found, const InputFile& file);
   void keep(Library library, const PythonPackage& package);
@@ -104,6 +106,7 @@ class Auditor {
   Tree tree_;
   std::set<fs::path> seen_;  // resolved
   std::vector<Found> found_;
+  int64_t total_ = 0, done_ = 0;  // bytes
   Audit audit_;
 };
 
@@ -227,6 +230,12 @@ void Auditor::keep(Library library, const PythonPackage& package) {
   audit_.libraries.push_back(std::move(library));
 }
 
+void Auditor::tell(const std::string& file, double bytes_of_it) const {
+  if (!options_.progress) return;
+  const double done = static_cast<double>(done_) + bytes_of_it;
+  options_.progress(done / static_cast<double>(std::max<int64_t>(total_, 1)), file);
+}
+
 void Auditor::read_wheel(const Found& found, const InputFile& file) {
   const Wheel wheel(file);
   PythonPackage package;
@@ -235,9 +244,18 @@ void Auditor::read_wheel(const Found& found, const InputFile& file) {
     const std::string metadata = wheel.text(member, 16 << 20);
     package = {field(metadata, "Name"), field(metadata, "Version")};
   }
+  std::vector<Wheel::Member> wanted;
+  uint64_t bytes = 0, before = 0;
   for (const Wheel::Member& member : wheel.members()) {
     if (!is_of_interest(fs::path(member.name).filename().native())) continue;
+    wanted.push_back(member);
+    bytes += member.bytes;
+  }
+  for (const Wheel::Member& member : wanted) {
     const std::string path = found.path.string() + "!" + member.name;
+    tell(path, static_cast<double>(before) / static_cast<double>(std::max<uint64_t>(bytes, 1)) *
+                   static_cast<double>(found.bytes));
+    before += member.bytes;
     try {
       keep(inspect(*wheel.unpack(member), path), package);
     } catch (const Error& error) {
@@ -283,21 +301,17 @@ Audit Auditor::run() {
     for (const fs::path& site : sites_of(tree_, named)) take_site(site);
   }
   for (const fs::path& path : options_.paths) take_path(path);
-  int64_t total = 0, done = 0;
   for (Found& found : found_) {
     try {
       found.bytes = tree_.open(found.path).size();
     } catch (const Error&) {  // told when it is read
     }
-    total += found.bytes;
+    total_ += found.bytes;
   }
   for (const Found& found : found_) {
-    if (options_.progress) {
-      options_.progress(static_cast<double>(done) / static_cast<double>(std::max<int64_t>(total, 1)),
-                        found.path.string());
-    }
+    tell(found.path.string(), 0);
     read(found);
-    done += found.bytes;
+    done_ += found.bytes;
   }
   std::sort(audit_.libraries.begin(), audit_.libraries.end(), [](const Library& a, const Library& b) {
     return std::tie(a.component, a.path) < std::tie(b.component, b.path);

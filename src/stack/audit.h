@@ -18,7 +18,7 @@ struct AuditOptions {
   std::vector<std::filesystem::path> paths, environments;
   // Where environments are looked for besides, such as the current folder; and libraries: $LD_LIBRARY_PATH.
   std::vector<std::filesystem::path> here, library_folders;
-  // Called before each file with the share of bytes done, 0 to 1.
+  // Called before each file, in a wheel before each library, with the share of bytes done, 0 to 1.
   std::function<void(double done, const std::string& file)> progress;
 };
 

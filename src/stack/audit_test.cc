@@ -187,7 +187,13 @@ TEST_F(AuditTest, WheelsAreReadAsTheyAre) {
                                  {"flash_attn-2.8.3.dist-info/METADATA", "Name: flash-attn\nVersion: 2.8.3\n"}});
   AuditOptions options;
   options.paths = {"/flash.whl"};
+  std::vector<double> done;
+  options.progress = [&](double share, const std::string&) { done.push_back(share); };
   const Audit audit = look(options);
+  EXPECT_EQ(done.size(), 3U) << "the wheel, and its two libraries";
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_GT(done.back(), 0);
+  EXPECT_LT(done.back(), 1);
   const Library& library = find(audit, "/flash.whl!flash_attn_2_cuda.cpython-312.so");
   EXPECT_EQ(library.component + " " + library.version, "flash-attention 2.8.3");
   EXPECT_EQ(library.code.groups.size(), 2U);
