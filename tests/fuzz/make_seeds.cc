@@ -132,6 +132,37 @@ void write_machines(const fs::path& folder) {
     write(folder / entry.path().filename(), nlohmann::json::parse(read_file(entry.path())).dump());
 }
 
+// What only the monitor reads.
+void write_machine_at_work(const fs::path& folder) {
+  const nlohmann::json files = {
+      {"/proc/stat", "cpu  9 0 3 50 2 0 1 0 0 0\ncpu0 4 0 1 25 1 0 0 0\ncpu1 5 0 2 25 1 0 1 0\nintr 5\n"},
+      {"/proc/meminfo", "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 500 kB\nSwapTotal: 10 kB\nSwapFree: 5 kB\n"},
+      {"/proc/loadavg", "0.52 0.58 0.59 1/389 12345\n"},
+      {"/proc/diskstats", "   8       0 sda 1 2 3 4 5 6 7 8 0 10 11 0 0 0 0\n"},
+      {"/proc/net/dev", "h\nh\n  eth0: 1 2 0 0 0 0 0 0 3 4 0 0 0 0 0 0\n"},
+      {"/proc/pressure/io",
+       "some avg10=0.00 avg60=0.00 avg300=0.07 total=98\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"},
+      {"/proc/7/stat", "7 (python3) S 1 1 1 0 -1 0 1 0 0 0 5 6 0 0 20 0 1 0 50 123456 1000 18446744073709551615 0\n"},
+      {"/proc/7/status", "VmRSS: 4000 kB\n"},
+      {"/proc/7/cmdline", std::string("python3\0train.py\0", 17)},
+      {"/sys/class/thermal/thermal_zone0/type", "acpitz\n"},
+      {"/sys/class/thermal/thermal_zone0/temp", "41000\n"},
+      {"/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "1900000\n"}};
+  nlohmann::json gpu = {{"name", "NVIDIA GB10"}};
+  for (const char* question : {"gpu_percent", "sm_clock_mhz", "power_mw", "energy_mj", "temperature_c",
+                               "throttle_reasons", "encoder_percent", "fan_percent"})
+    gpu[question] = 40;
+  gpu["memory_total_bytes"] = {{"error", 3}};
+  using nlohmann::json;
+  const json process = {{"pid", 7}, {"bytes", 4096}, {"compute", true}},
+             nvml = {{"state", "answered"},
+                     {"devices", json::array({gpu})},
+                     {"processes", json::array({json::array({process})})}},
+             links = {{"/sys/block/sda/device", "x"}, {"/sys/class/net/eth0/device", "x"}};
+  const json machine = {{"sparkpilot_record", 1}, {"files", files}, {"links", links}, {"nvml", nvml}};
+  write(folder / "at_work.json", machine.dump());
+}
+
 // A library with every kind of image, and one without a table of sections.
 void write_libraries(const fs::path& folder) {
   using stack::cubin, stack::elf_file, stack::fatbin, stack::ptx, stack::sass, stack::TestElf;
@@ -158,7 +189,7 @@ int main(int argc, char** argv) {
   }
   const fs::path root = argv[1];
   for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz",
-                             "doctor_fuzz", "elf_fuzz", "fatbin_fuzz"})
+                             "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -166,7 +197,8 @@ int main(int argc, char** argv) {
   }
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
-  sparkpilot::write_machines(root / "doctor_fuzz");
+  for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
+  sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);
   for (const char* target : {"elf_fuzz", "fatbin_fuzz"}) sparkpilot::write_libraries(root / target);
   return 0;
