@@ -1,6 +1,7 @@
 // `sparkpilot monitor` from outside: one reading, recordings, what it refuses, and how it ends.
 #include <gtest/gtest.h>
 
+#include <cctype>
 #include <chrono>
 #include <csignal>
 #include <sstream>
@@ -56,6 +57,19 @@ TEST_F(MonitorCli, AReadingOfEveryMachine) {
     const ProgramResult result = run_program("monitor --once --from '" + file.path().string() + "'");
     EXPECT_EQ(result.code, 0) << file.path() << result.err;
     EXPECT_NE(result.out.find("\nmemory\n"), std::string::npos) << file.path();
+  }
+}
+
+TEST_F(MonitorCli, WhatTheDoctorRecordsHoldsNoProcesses) {
+  const std::string file = (folder / "here.json").string();
+  run_program("doctor --quiet --record '" + file + "'");
+  const json here = parsed("monitor --once --from '" + file + "'");
+  EXPECT_GE(here["cpu"]["load"], 0);
+  EXPECT_GT(here["memory"]["used_bytes"], 0);
+  EXPECT_GE(here["cpu"]["processors_percent"].size(), 1U);
+  for (const auto& [path, text] : json::parse(read_text(file))["files"].items()) {
+    const bool of_process = path.size() > 6 && path.starts_with("/proc/") && std::isdigit(path[6]);
+    EXPECT_FALSE(of_process && (path.ends_with("/stat") || path.ends_with("/cmdline"))) << path;
   }
 }
 

@@ -10,6 +10,7 @@
 #include "doctor/report.h"
 #include "hw/record.h"
 #include "hw/redact.h"
+#include "monitor/sampler.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -97,6 +98,8 @@ int examine_machine(const Program& program, const Flags& flags) {
   }
   const Diagnosis diagnosis = examine(recorder, options);
   if (!flags.record.empty()) {
+    monitor::Sampler(recorder, {.processes = false})
+        .next();  // for `monitor --from`; what runs here is nobody's business
     AtomicFile file(flags.record);
     file.write(recorder.json());
     file.commit();

@@ -104,6 +104,18 @@ TEST(Processes, ThousandsAreListedEveryFourthTime) {
   EXPECT_EQ(few.lists["/proc"], 8);
 }
 
+TEST(Processes, AreLeftAloneWhereNobodyAsks) {
+  ScriptedSource source;
+  source.add_gpu("GPU", {}, {{7, int64_t{1} << 30, true}});
+  source.set_process(7, "python3", 0);
+  SamplerOptions options;
+  options.processes = false;
+  const Sample sample = Sampler(source, options).next(0);
+  EXPECT_TRUE(sample.processes.empty());
+  EXPECT_EQ(sample.gpus.at(0).gpu.process_memory, int64_t{1} << 30);
+  EXPECT_EQ(source.reads["/proc/7/stat"] + source.reads["/proc/7/cmdline"] + source.lists["/proc"], 0);
+}
+
 TEST(Processes, NamesAreSafeToPrint) {
   EXPECT_EQ(process_name("x\x1b[31m\n\xff", ""), "x?[31m??");
   EXPECT_EQ(process_name(std::string(200, 'a'), "").size(), 64U);

@@ -13,13 +13,9 @@ namespace sparkpilot::monitor {
 
 struct Sampler::State {
   State(Source& from, const SamplerOptions& chosen)
-      : source(from),
-        cpu(from),
-        disks(from),
-        ports(from),
-        pressure(from),
-        processes(from, chosen.processes ? chosen.process_budget : 0) {
+      : source(from), cpu(from), disks(from), ports(from), pressure(from) {
     if (chosen.sensors) temperatures.emplace(from);
+    if (chosen.processes) processes.emplace(from, chosen.process_budget);
   }
 
   Source& source;
@@ -28,7 +24,7 @@ struct Sampler::State {
   DiskReader disks;
   PortReader ports;
   PressureReader pressure;
-  ProcessReader processes;
+  std::optional<ProcessReader> processes;
   std::optional<int64_t> first_ns, last_ns;
 };
 
@@ -56,8 +52,10 @@ Sample Sampler::next(int64_t now_ns) {
   sample.pressure = state.pressure.next(sample.interval_s);
   sample.disks = state.disks.next(sample.interval_s);
   sample.ports = state.ports.next(sample.interval_s);
-  sample.processes = state.processes.next(now_ns, gpus.process_bytes);
-  sample.process_count = state.processes.count();
+  if (state.processes) {
+    sample.processes = state.processes->next(now_ns, gpus.process_bytes);
+    sample.process_count = state.processes->count();
+  }
   return sample;
 }
 

@@ -11,7 +11,7 @@
 namespace sparkpilot::monitor {
 
 struct SamplerOptions {
-  bool processes = true;  // those on a GPU are listed in any case
+  bool processes = true;
   bool sensors = true;    // temperatures of others than GPUs
   // How many processes are looked at in one reading. Those that are busy are looked at every time, idle ones in turns.
   size_t process_budget = 256;

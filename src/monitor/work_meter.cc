@@ -40,7 +40,7 @@ std::optional<double> mean(const monitor::Series& series) {
 struct WorkMeter::State {
   State(std::unique_ptr<Source> own, Source* other, const WorkMeterOptions& chosen)
       : owned(std::move(own)),
-        sampler(owned ? *owned : *other, {.processes = false, .sensors = false, .process_budget = 0}),
+        sampler(owned ? *owned : *other, {.processes = false, .sensors = false}),
         interval(chosen.interval_s) {
     if (!(chosen.interval_s >= 0.01 && chosen.interval_s <= 3600)) {
       fail("interval_s: expected 0.01 to 3600, got {}", chosen.interval_s);
