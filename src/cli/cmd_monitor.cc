@@ -134,8 +134,9 @@ int record(const Program& program, const Flags& flags, Source& source) {
                        flags.duration.empty() ? "; Ctrl-C ends it" : ""));
     }
   }
-  Progress bar(!program.quiet && !program.json && !flags.duration.empty(), "monitoring");
-  Summary summary;
+  std::optional<Progress> bar;
+  bar.emplace(!program.quiet && !program.json && !flags.duration.empty(), "monitoring");
+  Summary summary(first);
   int64_t at = start;
   do {
     // What was missed, because the machine slept or a driver hung, is not made up for.
@@ -152,8 +153,9 @@ int record(const Program& program, const Flags& flags, Source& source) {
       print(to_json(sample, time).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
       flush_output();
     }
-    bar.at(sample.seconds / duration);
+    bar->at(sample.seconds / duration);
   } while (static_cast<double>(at - start) * 1e-9 + interval / 2 < duration);
+  bar.reset();
   if (program.json) print(nlohmann::ordered_json{{"summary", to_json(summary)}}.dump() + "\n");
   else if (file || !flags.duration.empty()) print_summary(summary);
   return kDone;

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto source = recorded_source({reinterpret_cast<const char*>(data), size}, "fuzz");
     Sampler sampler(*source);
     History history;
-    Summary summary;
+    Summary summary(sampler.next(-1'000'000'000));
     for (int64_t second = 0; second < 2; ++second) {
       const Sample sample = sampler.next(second * 1'000'000'000);
       for (const Quantity& quantity : quantities(sample)) {

@@ -106,7 +106,7 @@ TEST(Output, TextSaysNotAvailable) {
 }
 
 TEST(Summary, SaysMeanPercentilesAndMost) {
-  Summary summary;
+  Summary summary(sample_of(0, 0));
   for (int i = 1; i <= 100; ++i) {
     Sample sample = sample_of(i, i);
     if (i <= 3) sample.cpu.percent = 10 * i;  // the rest is not known, and does not count
@@ -122,6 +122,8 @@ TEST(Summary, SaysMeanPercentilesAndMost) {
   EXPECT_DOUBLE_EQ(power.max, 100);
   EXPECT_EQ(rows["cpu.utilization_percent"].count, 3);
   EXPECT_DOUBLE_EQ(rows["cpu.utilization_percent"].mean, 20);
+  EXPECT_DOUBLE_EQ(*summary.energy().at(0).joules, 5000);  // from the start on, before the first sample
+  EXPECT_DOUBLE_EQ(summary.energy()[0].seconds, 100);
   const Json json = to_json(summary);
   EXPECT_EQ(json["samples"], 100);
   EXPECT_EQ(json["quantities"]["gpu.0.power_w"]["p99"], 99);

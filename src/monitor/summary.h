@@ -48,6 +48,8 @@ class Series {
 
 class Summary {
  public:
+  // `start`: where energies are counted from; it has no rates and is not one of the samples.
+  explicit Summary(const Sample& start) { energy_.add(start); }
   void add(const Sample& sample);
 
   struct Row {
