@@ -12,7 +12,9 @@
 namespace sparkpilot::stack {
 
 inline void put(std::string& out, uint64_t value, size_t bytes) {
-  out.append(reinterpret_cast<const char*>(&value), bytes);  // little-endian, as everything here
+  out.append(reinterpret_cast<const char*>(&value),
+             std::min(bytes, sizeof value));  // little-endian, as everything here
+  out.append(bytes - std::min(bytes, sizeof value), '\0');
 }
 inline void poke(std::string& out, size_t at, uint64_t value, size_t bytes) {
   std::memcpy(out.data() + at, &value, bytes);
