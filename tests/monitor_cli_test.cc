@@ -155,8 +155,8 @@ TEST_F(MonitorCli, ServesMetrics) {
   const std::string command =
       "'" SPARKPILOT_PROGRAM "' monitor --serve 0 --interval 100ms 2>'" + err + "' & program=$!\n" +
       "for i in $(seq 600); do grep -q metrics '" + err + "' && break; sleep 0.1; done\n" +
-      "port=$(sed 's/.*127.0.0.1:\\([0-9]*\\).*/\\1/' '" + err + "')\n" +
-      "exec 3<>/dev/tcp/127.0.0.1/$port; printf 'GET /metrics HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3 >'" + page +
+      R"(port=$(sed 's/.*127.0.0.1:\([0-9]*\).*/\1/' ')" + err + "')\n" +
+      R"(exec 3<>/dev/tcp/127.0.0.1/$port; printf 'GET /metrics HTTP/1.1\r\n\r\n' >&3; cat <&3 >')" + page +
       "'; kill $program; wait $program";
   write_text(folder / "serve.sh", command);
   EXPECT_EQ(std::system(("bash '" + (folder / "serve.sh").string() + "'").c_str()), 0) << read_text(err);

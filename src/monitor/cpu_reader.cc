@@ -1,6 +1,7 @@
 #include "monitor/cpu_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "hw/probe.h"
@@ -15,10 +16,8 @@ constexpr size_t kMostSensors = 24, kMostPaths = 16, kClocksOfCluster = 16;
 
 bool mentions_cpu(std::string_view name) {
   const std::string text = lower(name);
-  for (const char* part : {"cpu", "coretemp", "k10temp", "zenpower", "pkg_temp", "soc"}) {
-    if (contains(text, part)) return true;
-  }
-  return false;
+  constexpr std::array<const char*, 6> kParts = {"cpu", "coretemp", "k10temp", "zenpower", "pkg_temp", "soc"};
+  return std::any_of(kParts.begin(), kParts.end(), [&](const char* part) { return contains(text, part); });
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST(Metrics, AreWellFormedInBaseUnits) {
         "sparkpilot_gpu_energy_joules_total{gpu=\"0\"} 123456.5\n",
         "sparkpilot_gpu_throttle_reason{gpu=\"0\",reason=\"power cap\"} 1\n",
         "sparkpilot_cpu_utilization_ratio 0.125\n", "sparkpilot_disk_read_bytes_per_second{disk=\"nvme0n1\"} 1000000\n",
-        "sparkpilot_sensor_temperature_celsius{sensor=\"acpitz\"} 51.5\n", "name=\"A \\\"quoted\\\" \\\\ name\\n\""}) {
+        "sparkpilot_sensor_temperature_celsius{sensor=\"acpitz\"} 51.5\n", R"(name="A \"quoted\" \\ name\n")"}) {
     EXPECT_NE(page.find(line), std::string::npos) << line << "\n" << page;
   }
   // What is not known has no line.

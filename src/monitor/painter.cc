@@ -33,8 +33,8 @@ std::optional<double> of_hundred(const std::optional<T>& percent) {
 
 // "11.2 of 24.0 GiB"; the unit once where it is the same.
 std::string part_of(std::optional<int64_t> part, std::optional<int64_t> whole) {
+  if (!part && !whole) return "n/a";
   const std::string used = show(Unit::bytes, part), all = show(Unit::bytes, whole);
-  if (!part && !whole) return used;
   const size_t unit = used.find(' '), same = all.find(' ');
   const bool once = part && whole && used.substr(unit) == all.substr(same);
   return (once ? used.substr(0, unit) : used) + " of " + all;

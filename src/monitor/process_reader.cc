@@ -1,6 +1,7 @@
 #include "monitor/process_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <set>
@@ -21,11 +22,10 @@ std::string printable(std::string_view text) {
 }
 
 bool is_interpreter(std::string_view comm) {
-  for (const std::string_view name : {"python", "bash", "sh", "node", "java", "perl", "ruby"}) {
-    if (comm.substr(0, name.size()) == name && comm.find_first_not_of("0123456789.", name.size()) == comm.npos)
-      return true;
-  }
-  return false;
+  constexpr std::array<std::string_view, 7> kNames = {"python", "bash", "sh", "node", "java", "perl", "ruby"};
+  return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
+    return comm.starts_with(name) && comm.find_first_not_of("0123456789.", name.size()) == std::string_view::npos;
+  });
 }
 
 // "123 (name (of) any bytes) S 1 ...": fields are counted from behind the last parenthesis, the state being the third.
@@ -35,7 +35,7 @@ struct Stat {
 };
 std::optional<Stat> parse_stat(std::string_view text) {
   const size_t open = text.find('('), close = text.rfind(')');
-  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
   const auto fields = words(text.substr(close + 1), 22);
   if (fields.size() < 22) return std::nullopt;
   const auto user = to_integer(fields[11]), system = to_integer(fields[12]), start = to_integer(fields[19]),
@@ -131,7 +131,7 @@ std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
                                                const std::map<int64_t, std::optional<int64_t>>& on_gpu) {
   list();
   for (auto it = known_.begin(); it != known_.end();) {
-    const bool there = std::binary_search(pids_.begin(), pids_.end(), it->first) || on_gpu.count(it->first) > 0;
+    const bool there = std::binary_search(pids_.begin(), pids_.end(), it->first) || on_gpu.contains(it->first);
     it = there ? std::next(it) : known_.erase(it);
   }
   // Those on a GPU, then the busy, then as many of the rest as the budget allows, where the last reading stopped.
@@ -143,7 +143,7 @@ std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
   const size_t limit = looked.size() + budget_;
   for (const int64_t pid : pids_) {
     const auto known = known_.find(pid);
-    if (looked.size() >= limit || known == known_.end() || !known->second.busy() || looked.count(pid)) continue;
+    if (looked.size() >= limit || known == known_.end() || !known->second.busy() || looked.contains(pid)) continue;
     look(pid, now_ns);
     looked.insert(pid);
   }
@@ -166,7 +166,7 @@ std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
     sample.resident_bytes = resident(pid, known->second);
   }
   for (const auto& [pid, process] : known_) {
-    if (on_gpu.count(pid)) continue;
+    if (on_gpu.contains(pid)) continue;
     out.push_back({pid, process.name, process.percent, resident(pid, process), false, {}});
   }
   std::stable_sort(out.begin(), out.end(), [](const ProcessSample& a, const ProcessSample& b) {

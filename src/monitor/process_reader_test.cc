@@ -14,7 +14,7 @@ TEST(Processes, ThoseOnAGpuFirstThenTheBusy) {
   source.set_process(5, "idle", 100);
   source.set_process(6, "make) (me", 100, 2000);
   source.set_process(7, "python3.12", 100);
-  source.files["/proc/7/cmdline"] = std::string("/usr/bin/python3.12\0-u\0/home/alice/train.py\0--lr\0", 50);
+  source.files["/proc/7/cmdline"] = std::string("/usr/bin/python3.12\0-u\0/home/alice/train.py\0--lr", 48);
   source.folders["/proc"].push_back("meminfo");
   Sampler sampler(source);
   sampler.next(0);

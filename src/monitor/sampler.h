@@ -12,7 +12,7 @@ namespace sparkpilot::monitor {
 
 struct SamplerOptions {
   bool processes = true;
-  bool sensors = true;    // temperatures of others than GPUs
+  bool sensors = true;  // temperatures of others than GPUs
   // How many processes are looked at in one reading. Those that are busy are looked at every time, idle ones in turns.
   size_t process_budget = 256;
 };

@@ -22,7 +22,7 @@ class ScriptedSource : public Source {
   std::optional<std::string> read(const std::string& path, size_t limit) override {
     ++reads[path];
     const auto found = files.find(path);
-    if (found == files.end() || vanishing.count(path)) return std::nullopt;
+    if (found == files.end() || vanishing.contains(path)) return std::nullopt;
     return found->second.substr(0, limit);
   }
   std::vector<std::string> list(const std::string& folder) override {
@@ -34,7 +34,7 @@ class ScriptedSource : public Source {
     const auto found = links.find(path);
     return found == links.end() ? std::nullopt : std::optional(found->second);
   }
-  Access access(const std::string& path) override { return files.count(path) ? Access::read_only : Access::absent; }
+  Access access(const std::string& path) override { return files.contains(path) ? Access::read_only : Access::absent; }
   std::optional<Space> space(const std::string&) override { return std::nullopt; }
   std::optional<std::string> variable(const std::string&) override { return std::nullopt; }
   std::string architecture() override { return machine; }
@@ -55,7 +55,7 @@ class ScriptedSource : public Source {
   // A process as /proc shows it; `comm` may be any bytes.
   void set_process(int pid, const std::string& comm, int64_t ticks, int64_t pages = 1000, int64_t start = 50) {
     const std::string folder = "/proc/" + std::to_string(pid);
-    if (!files.count(folder + "/stat")) folders["/proc"].push_back(std::to_string(pid));
+    if (!files.contains(folder + "/stat")) folders["/proc"].push_back(std::to_string(pid));
     files[folder + "/stat"] = std::to_string(pid) + " (" + comm + ") S 1 1 1 0 -1 4194560 1 0 0 0 " +
                               std::to_string(ticks) + " 0 0 0 20 0 1 0 " + std::to_string(start) + " 123456 " +
                               std::to_string(pages) + " 18446744073709551615 0 0 0\n";
