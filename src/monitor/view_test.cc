@@ -45,8 +45,8 @@ Sample spark(int second) {
   sample.disks = {{"nvme0n1", 1.314e9, 2.1e6, 62}};
   sample.ports = {{"enp1s0f1np1", 11.2e6, 0.4e6, 200'000}, {"wlP9s9", 0, 0, {}}};
   sample.processes = {{41822, "python3 train.py", 312, 9 * kGiB, true, 28 * kGiB},
-                      {2210, "Xorg", 1.2, kGiB / 8, true, kGiB / 4},
                       {41901, "sparkpilot", 96, kGiB, true, 3 * kGiB + kGiB / 4},
+                      {2210, "Xorg", 1.2, kGiB / 8, true, kGiB / 4},
                       {41377, "ffmpeg", 188, kGiB / 3, false, {}},
                       {41911, "tensorboard", 14, kGiB / 2, false, {}},
                       {41950, "bash run.sh", 0.4, kGiB / 200, false, {}},
