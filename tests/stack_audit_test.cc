@@ -54,13 +54,26 @@ TEST_F(StackAudit, AsATable) {
   EXPECT_EQ(result.out.find(" \n"), std::string::npos);
 }
 
+TEST_F(StackAudit, WhatIsCutIsShownAndAnEmptyTableIsNot) {
+  write("libnccl.so.2", {}, "plain");
+  const ProgramResult plain = run_program("stack audit --gpu gb10 --path " + quoted("plain"));
+  EXPECT_NE(plain.out.find("\n1 library without GPU code (--all lists them)\n"), std::string::npos) << plain.out;
+  EXPECT_EQ(plain.out.find("verdict"), std::string::npos) << plain.out;
+  const std::string whole = read_text(folder / "libraries/libnccl.so.2.28.9");
+  write_text(folder / "plain/libnccl.so.2", whole.substr(0, whole.size() / 2));
+  const ProgramResult cut = run_program("stack audit --gpu gb10 --path " + quoted("plain"));
+  EXPECT_NE(cut.out.find("unreadable"), std::string::npos) << cut.out;
+  EXPECT_NE(cut.out.find("it is cut"), std::string::npos) << cut.out;
+}
+
 TEST_F(StackAudit, ARecordingIsJudgedForAnotherGpu) {
   const ProgramResult recorded = run_program("stack audit --json --path " + quoted("libraries"));
   write_text(folder / "recorded.json", recorded.out);
   const json report = parsed("stack audit --gpu gh200 --from " + quoted("recorded.json"));
   EXPECT_EQ(report["libraries"][0]["verdict"]["standing"], "none");
   EXPECT_EQ(report["libraries"][1]["verdict"]["standing"], "native");
-  expect_usage_error("stack audit --from " + quoted("libraries/libother.so"), "no audit that stack audit --json wrote");
+  expect_usage_error("stack audit --from " + quoted("libraries/libother.so"),
+                     "no audit that stack audit --json wrote: it is not even JSON");
 }
 
 TEST_F(StackAudit, TwoFoldersAreCompared) {

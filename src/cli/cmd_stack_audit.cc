@@ -108,9 +108,14 @@ void print_libraries(const stack::Audit& audit, const std::optional<stack::Named
     row.push_back(one_line(library.path));
     table.add(std::move(row));
   }
-  print(table.str());
-  if (target) print("containers: native/family/JIT/not for this GPU\n");
-  if (hidden > 0) print(fmt::format("and {} libraries without GPU code (--all lists them)\n", hidden));
+  const char* rest = hidden == 1 ? "library" : "libraries";
+  if (hidden == std::ssize(audit.libraries)) {
+    print(fmt::format("{} {} without GPU code (--all lists them)\n", hidden, rest));
+  } else {
+    print(table.str());
+    if (target) print("containers: native/family/JIT/not for this GPU\n");
+    if (hidden > 0) print(fmt::format("and {} {} without GPU code (--all lists them)\n", hidden, rest));
+  }
   print_costs(costs);
 }
 

@@ -180,6 +180,8 @@ Audit read_audit_json(const std::string& text, const std::string& file) {
     audit.others = count_at(document, "other_libraries");
     audit.notes = document.at("notes").get<std::vector<std::string>>();
     return audit;
+  } catch (const Plain::parse_error&) {
+    fail("{}: no audit that stack audit --json wrote: it is not even JSON", file);
   } catch (const Plain::exception& error) {
     fail("{}: no audit that stack audit --json wrote: {}", file, error.what());
   } catch (const Error& error) {

@@ -13,6 +13,7 @@
 #include "stack/diff.h"
 #include "stack/test_files.h"
 #include "stack/tree.h"
+#include "stack/verdict.h"
 
 namespace sparkpilot::stack {
 namespace {
@@ -148,11 +149,16 @@ TEST_F(AuditTest, WhatCannotBeReadIsSaidAndTheRestIsRead) {
   write("usr/lib/libcudnn.so.9", "INPUT(libcudnn.so.9.13)\n");
   write("usr/lib/libcufft.so.12.0.0", library({sass(120)}).substr(0, 30));
   write("usr/lib/libcurand.so.10", library({sass(121)}));
-  fs::create_directories(root / "usr/lib/libcublas.so.13");  // a folder by that name
+  const std::string whole = library({sass(121), sass(90)});
+  write("usr/lib/libnccl.so.2.28.9", whole.substr(0, whole.size() - 64));  // a download that broke off
+  fs::create_directories(root / "usr/lib/libcublas.so.13");                // a folder by that name
   const Audit audit = look();
   ASSERT_EQ(audit.notes.size(), 1U);
   EXPECT_NE(audit.notes[0].find("libcudnn.so.9: no ELF file"), std::string::npos);
   EXPECT_NE(find(audit, "/usr/lib/libcufft.so.12.0.0").trouble, "");
+  const Library& nccl = find(audit, "/usr/lib/libnccl.so.2.28.9");
+  EXPECT_NE(nccl.trouble.find("it is cut"), std::string::npos) << nccl.trouble;
+  EXPECT_EQ(judge(nccl, {12, 1}, "aarch64").standing, Standing::unreadable) << "no loader takes it";
   EXPECT_EQ(find(audit, "/usr/lib/libcurand.so.10").trouble, "");
 }
 

@@ -225,6 +225,10 @@ Elf Reader::read() {
   header_ = source_.load<FileHeader>(0);
   segments_ = table<ProgramHeader>(header_.program_headers, header_.program_header_count, header_.program_header_size,
                                    "segments");
+  elf_.cut = segments_.empty() && header_.program_header_count > 0;
+  elf_.cut |= std::ranges::any_of(segments_, [&](const ProgramHeader& segment) {
+    return segment.type == kLoad && segment.file_bytes > 0 && !source_.holds(segment.offset, segment.file_bytes);
+  });
   read_sections();
   if (!elf_.sections) take_segments();
   read_dynamic();

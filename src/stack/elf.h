@@ -27,6 +27,7 @@ struct Elf {
   bool sections = false, stripped = true;     // a table of sections; no symbol table among them
   std::vector<DataRange> data;                // by offset, none overlapping another
   std::vector<std::string> damage;
+  bool cut = false;  // ends before a segment that is loaded does: no loader takes it
 };
 
 // Whether the source begins as an ELF file does.

@@ -103,6 +103,14 @@ TEST(Elf, DamageIsSaid) {
   EXPECT_FALSE(read(bytes).damage.empty());
 }
 
+TEST(Elf, AFileThatEndsBeforeWhatIsLoadedIsCut) {
+  const std::string good = elf_file(sample());
+  EXPECT_FALSE(read(good).cut);
+  EXPECT_TRUE(read(good.substr(0, good.size() - 1)).cut);
+  EXPECT_TRUE(read(good.substr(0, good.size() / 2)).cut);
+  EXPECT_TRUE(read(good.substr(0, 64)).cut) << "nothing but the header";
+}
+
 TEST(Elf, ASectionThatEndsBehindTheFileIsLeftOut) {
   std::string bytes = elf_file(sample());
   const auto table = MemorySource(bytes).load<uint64_t>(40);

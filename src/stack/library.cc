@@ -141,6 +141,7 @@ void read_into(const Source& source, Library& library) {
     library.version_from = "its text";
   }
   library.damage = std::move(elf.damage);
+  if (elf.cut) library.trouble = fmt::format("it is cut: {} bytes do not hold all that is to be loaded", source.size());
 }
 
 }  // namespace
