@@ -90,6 +90,8 @@ TEST_F(Doctor, ExaminesAnotherTree) {
   const json report = parsed(run_program("doctor --json --root '" + folder.path().string() + "'"));
   EXPECT_EQ(report["machine"]["memory"]["total_bytes"], 127600748LL * 1024) << report["machine"]["memory"];
   EXPECT_EQ(report["machine"]["identity"]["dgx_os"], "7.2.3") << report["machine"]["identity"];
+  const std::string text = run_program("doctor --root '" + folder.path().string() + "'").out;
+  EXPECT_NE(text.find("processor  unknown model\n"), std::string::npos) << "unknown is not 0:\n" << text;
 }
 
 TEST_F(Doctor, ADriverThatHangsCostsHalfASecond) {
@@ -99,6 +101,9 @@ TEST_F(Doctor, ADriverThatHangsCostsHalfASecond) {
   EXPECT_LT(took, std::chrono::seconds(30)) << "it must not wait for ever; the exact time is the machine's";
   EXPECT_EQ(result.code, 4);
   EXPECT_TRUE(findings(parsed(result)).contains("driver.hangs")) << result.out;
+  const std::string settings = run_program("env", with_driver("hang_init")).out;
+  EXPECT_NE(settings.find("device: cpu; libcuda shows no GPU: cuInit did not come back"), std::string::npos)
+      << settings;
 }
 
 TEST_F(Doctor, ReadsADriver) {
@@ -107,6 +112,12 @@ TEST_F(Doctor, ReadsADriver) {
   EXPECT_EQ(report["machine"]["gpus"][0]["name"], "NVIDIA GB10");
   EXPECT_EQ(report["nvidia_available"], true);
   EXPECT_EQ(report["recommended_precision"], "fp16");
+  for (const json& finding : report["findings"]) {
+    if (finding["id"] != "program.kernels") continue;
+    EXPECT_EQ(finding["mend"].dump().find("make"), std::string::npos)
+        << "no build of this version has any: " << finding;
+  }
+  EXPECT_TRUE(findings(report).contains("program.kernels")) << report;
   const json lost = parsed(run_program("doctor --json", with_driver("lost")));
   EXPECT_TRUE(findings(lost).contains("gpu.lost"));
 }

@@ -57,7 +57,11 @@ void print_table(const Program& program) {
                                                       ? "none: there is no home folder"
                                                       : one_line(file.path.string()) + " (" + file.state + ")"));
   const std::string device = chosen_device(program.settings["device"].value, this_device_facts());
-  print(fmt::format("device: {}{}\n", device, device == "cpu" ? "" : "; this version runs models on the CPU"));
+  std::string why;
+  if (device != "cpu") why = "; this version runs models on the CPU";
+  else if (const std::string& problem = this_device_facts().problem; !problem.empty())
+    why = "; libcuda shows no GPU: " + problem;
+  print(fmt::format("device: {}{}\n", device, one_line(why)));
   std::vector<std::string> variables;
   for (const ToolVariable& each : tools(program)) variables.push_back(each.name + "=" + shown(each.value));
   print(fmt::format("openpilot's tools (--export): {}\n", joined(variables)));

@@ -47,10 +47,15 @@ void not_loaded(const Patient& patient, Says& says) {
   }
 }
 
+// NVML itself says so: a GPU need not be seen any other way, which under WSL it never is.
+bool versions_differ(const Patient& patient) {
+  return patient.nvml.state == State::failed && patient.nvml.error == kMismatch;
+}
+
 void mismatch(const Patient& patient, Says& says) {
-  if (nothing_to_ask(patient, says)) return;
+  if (!versions_differ(patient) && nothing_to_ask(patient, says)) return;
   const Driver& driver = patient.machine.driver;
-  if (patient.nvml.state == State::failed && patient.nvml.error == kMismatch) {
+  if (versions_differ(patient)) {
     says.bad("the kernel runs driver {}, the libraries are of another ({})", driver.kernel_version.value_or("?"),
              nvml_error_name(kMismatch));
   } else if (driver.version && driver.kernel_version && *driver.version != *driver.kernel_version) {
@@ -82,6 +87,10 @@ void broken(const Patient& patient, Says& says) {
 
 void no_device(const Patient& patient, Says& says) {
   if (patient.nvml.state == State::absent && patient.cuda.state == State::absent) return says.skip("no driver");
+  const bool silent = patient.nvml.state == State::timed_out || patient.cuda.state == State::timed_out;
+  if (patient.machine.gpus.empty() && (silent || versions_differ(patient))) {
+    return says.skip("the driver does not say which GPUs there are");
+  }
   if (patient.machine.gpus.empty())
     return says.bad("a driver {} is installed, and there is no GPU for it", driver_version(patient));
   says.good("{} GPU{}", patient.machine.gpus.size(), patient.machine.gpus.size() == 1 ? "" : "s");

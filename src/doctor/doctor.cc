@@ -23,7 +23,10 @@ std::vector<std::span<const Check>> tables() {
 bool has_nvidia(const Patient& patient) { return !patient.machine.gpus.empty(); }
 
 std::string gpu_name(const Gpu& gpu) {
-  const std::string which = gpu.nvml_index ? fmt::format("GPU {}", *gpu.nvml_index) : "GPU at " + gpu.pci;
+  const std::string which = gpu.nvml_index     ? fmt::format("GPU {}", *gpu.nvml_index)
+                            : !gpu.pci.empty() ? "GPU at " + gpu.pci
+                            : gpu.cuda_index   ? fmt::format("GPU cuda:{}", *gpu.cuda_index)
+                                               : "a GPU";
   return gpu.name.empty() ? which : fmt::format("{} ({})", which, gpu.name);
 }
 

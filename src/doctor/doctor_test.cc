@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "doctor/check.h"
 #include "doctor/libraries.h"
 #include "doctor/load.h"
 #include "doctor/report.h"
@@ -406,6 +407,23 @@ TEST(Doctor, UnderLoadEverySampleCounts) {
   once.devices[0]["sm_clock_mhz"].value = int64_t{2400};
   EXPECT_TRUE(ids(examined(machine, {.here = false, .under_load = {slow, slow}})).contains("gpu.low_power"));
   EXPECT_FALSE(ids(examined(machine, {.here = false, .under_load = {slow, once}})).contains("gpu.low_power"));
+}
+
+// Under WSL, and where the PCI bus is hidden, nothing but the driver tells of a GPU.
+TEST(Doctor, ADriverThatKeepsSilentIsNoDriverWithoutAGpu) {
+  json machine = fixture("no_gpu");
+  fails(machine, "nvml", 18);
+  fails(machine, "cuda", 803);
+  EXPECT_EQ(ids(examined(machine)), std::set<std::string>{"driver.mismatch"});
+  machine["nvml"] = machine["cuda"] = {{"state", "timed_out"}, {"reason", "it did not come back within 0.5 s"}};
+  EXPECT_EQ(ids(examined(machine)), std::set<std::string>{"driver.hangs"});
+}
+
+// A libcuda whose NVML hangs may know no PCI address.
+TEST(Doctor, AGpuIsNamedByWhatIsKnownOfIt) {
+  EXPECT_EQ(doctor::gpu_name({.nvml_index = 1, .name = "NVIDIA GB10"}), "GPU 1 (NVIDIA GB10)");
+  EXPECT_EQ(doctor::gpu_name({.cuda_index = 0, .pci = "000f:01:00.0"}), "GPU at 000f:01:00.0");
+  EXPECT_EQ(doctor::gpu_name({.cuda_index = 0, .name = "NVIDIA GB10"}), "GPU cuda:0 (NVIDIA GB10)");
 }
 
 // Checks that no recorded machine can fail: they look at the program itself.

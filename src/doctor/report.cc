@@ -33,7 +33,8 @@ std::string cpu_line(const Cpu& cpu) {
     named = named && !kind.name.empty();
     kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", kind.count, kind.name);
   }
-  std::string count = plural(static_cast<size_t>(std::max(cpu.logical, 0)), "processor");
+  std::string count;  // none is known where the tree says nothing of them
+  if (cpu.logical > 0) count = plural(static_cast<size_t>(cpu.logical), "processor");
   if (cpu.cores && *cpu.cores != cpu.logical) count += fmt::format(" on {} cores", *cpu.cores);
   if (named) count += " (" + kinds + ")";
   // Arm's model is made of its kinds of cores.
@@ -59,13 +60,13 @@ std::string gpu_line(const Gpu& gpu) {
   if (gpu.capability)
     parts.push_back(fmt::format("compute capability {}.{}", gpu.capability->major, gpu.capability->minor));
   if (gpu.multiprocessors) parts.push_back(plural(static_cast<size_t>(*gpu.multiprocessors), "multiprocessor"));
-  if (gpu.unified_memory == true) parts.push_back("unified memory");
+  if (gpu.unified_memory == true) parts.emplace_back("unified memory");
   else if (gpu.memory_total) parts.push_back(human_bytes(*gpu.memory_total));
   std::vector<std::string> formats = {"fp32"};
-  if (supports_fp16(gpu)) formats.push_back("fp16");
-  if (supports_bf16(gpu)) formats.push_back("bf16");
-  if (supports_fp8(gpu)) formats.push_back("fp8");
-  if (supports_nvfp4(gpu)) formats.push_back("NVFP4");
+  if (supports_fp16(gpu)) formats.emplace_back("fp16");
+  if (supports_bf16(gpu)) formats.emplace_back("bf16");
+  if (supports_fp8(gpu)) formats.emplace_back("fp8");
+  if (supports_nvfp4(gpu)) formats.emplace_back("NVFP4");
   if (gpu.capability) parts.push_back(joined(formats, " "));
   return joined(parts);
 }

@@ -53,7 +53,7 @@ std::string heading_of(const Sample& sample, const Quantity& quantity) {
   if (quantity.group == "gpu") {
     for (const GpuSample& gpu : sample.gpus) {
       if (std::to_string(gpu.index) != quantity.instance) continue;
-      return fmt::format("GPU {}  {}{}", gpu.index, gpu.gpu.name, gpu.unified() ? ", unified memory" : "");
+      return fmt::format("GPU {}  {}{}", gpu.index, gpu.title(), gpu.unified() ? ", unified memory" : "");
     }
   }
   if (quantity.group == "cpu") return "CPU";

@@ -163,8 +163,7 @@ int Painter::labelled_bar(const Area& area, int y, const std::string& label, std
 void Painter::gpu(const Area& area, const GpuSample& sample, int hidden) {
   if (area.height < 3) return;
   const Gpu& gpu = sample.gpu;
-  const std::string name = gpu.name.empty() ? "lost" : gpu.name;
-  RightWords title = rule(area, fmt::format("GPU {}", sample.index), name, Ink::gpu);
+  RightWords title = rule(area, fmt::format("GPU {}", sample.index), sample.title(), Ink::gpu);
   if (hidden > 0) title.add(fmt::format(" and {} more ", hidden), Ink::warn);
   for (const std::string& reason : sample.throttle_reasons.value_or(std::vector<std::string>())) {
     title.add(" " + reason + " ", reason_ink(reason));

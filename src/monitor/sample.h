@@ -23,6 +23,8 @@ struct GpuSample {
   std::optional<std::vector<std::string>> throttle_reasons = {};  // in words; none: nothing holds it back
 
   bool unified() const { return gpu.unified_memory.value_or(false); }
+  // What stands for it on a screen. NVML counts a lost one and tells nothing of it.
+  std::string title() const { return !gpu.name.empty() ? gpu.name : gpu.nvml_index ? "n/a" : "lost"; }
 };
 
 // Processors of one kind: the fast and the slow ones of an Arm machine, or all.

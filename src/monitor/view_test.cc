@@ -157,6 +157,8 @@ TEST(View, SaysNotAvailableNeverZero) {
   EXPECT_TRUE(has(drawn(lost), "GPU 0 lost")) << drawn(lost);
   EXPECT_TRUE(has(drawn(lost), "NVML hangs"));
   EXPECT_FALSE(has(drawn(lost), " 0 %"));
+  lost.gpus[0].gpu.nvml_index = 0;  // it answers, with a name that is none
+  EXPECT_TRUE(has(drawn(lost), "GPU 0 n/a")) << drawn(lost);
 }
 
 TEST(View, AnySizeAnyMachine) {
