@@ -20,7 +20,7 @@ namespace sparkpilot {
 
 struct ComputeCapability {
   int major = 0, minor = 0;
-  auto operator<=>(const ComputeCapability&) const = default;
+  auto operator<=>(const ComputeCapability&) const = default;  // NOLINT(modernize-use-nullptr): the linter's mistake
 };
 
 // Processor cores of one kind: Arm machines have several.

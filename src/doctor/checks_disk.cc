@@ -85,7 +85,9 @@ void pointers(const Patient& patient, Says& says) {
     ++models;
     const auto head = patient.source.read(folder + "/" + name, 64);
     if (!head || !head->starts_with("version https://git-lfs.github.com/spec/")) continue;
-    if (++pointers <= 3) some += (some.empty() ? "" : ", ") + name;
+    if (++pointers > 3) continue;
+    some += some.empty() ? "" : ", ";
+    some += name;
   }
   if (pointers > 0) {
     says.bad("{} of {} models in {} are git-lfs pointers: {}{}", pointers, models, folder, some,

@@ -18,7 +18,7 @@ std::vector<std::string> package_folders(Source& source) {
   std::vector<std::string> folders;
   const auto add = [&](const std::string& prefix, const char* name) {
     for (const std::string& python : source.list(prefix + "/lib")) {
-      if (python.starts_with("python3")) folders.push_back(prefix + "/lib/" + python + "/" + name);
+      if (python.starts_with("python3")) folders.push_back(fmt::format("{}/lib/{}/{}", prefix, python, name));
     }
   };
   for (const char* variable : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
@@ -26,7 +26,7 @@ std::vector<std::string> package_folders(Source& source) {
   }
   if (const auto home = source.variable("HOME"); home && !home->empty()) add(*home + "/.local", "site-packages");
   add("/usr/local", "dist-packages");
-  folders.push_back("/usr/lib/python3/dist-packages");
+  folders.emplace_back("/usr/lib/python3/dist-packages");
   return folders;
 }
 

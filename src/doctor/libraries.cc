@@ -1,5 +1,7 @@
 #include "doctor/libraries.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 namespace sparkpilot::doctor {
@@ -58,7 +60,7 @@ std::optional<FoundLibrary> find_library(Source& source, const std::vector<std::
       // The longest name says most: libcudnn.so.9.13.0 rather than libcudnn.so.9.
       const size_t had = found.version ? found.version->numbers.size() : 0;
       if (version->numbers.size() > had || (version->numbers.size() == had && *found.version < *version)) {
-        found = {folder + "/" + name, version};
+        found = {fmt::format("{}/{}", folder, name), version};
       }
     }
     if (!found.path.empty()) return found;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -179,7 +180,7 @@ Verification verify(Driver& driver, int index, double load_seconds) {
     out.values = std::ssize(in);
     for (size_t i = 0; i < in.size(); ++i) {
       const float expected = iterate(in[i]);
-      if (std::memcmp(&expected, &got[i], sizeof expected) == 0) continue;
+      if (std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(got[i])) continue;
       if (out.wrong++ == 0) out.problem = fmt::format("value {} is {}, the processor computes {}", i, got[i], expected);
     }
     out.right = out.wrong == 0;

@@ -18,7 +18,7 @@ Verifications verify(const char* mode, double wait_seconds = 20) {
   std::filesystem::remove(link);
   std::filesystem::create_symlink(FAKE_CUDA, link);
   setenv("FAKE_DRIVER", mode, 1);
-  const Verifications out = verify_gpus({.wait_seconds = wait_seconds, .libraries = {link}});
+  Verifications out = verify_gpus({.wait_seconds = wait_seconds, .libraries = {link}});
   unsetenv("FAKE_DRIVER");
   return out;
 }

@@ -113,6 +113,6 @@ DriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait
   return answers;
 }
 
-std::string text_of(const char* buffer, size_t size) { return std::string(buffer, strnlen(buffer, size)); }
+std::string text_of(const char* buffer, size_t size) { return {buffer, strnlen(buffer, size)}; }
 
 }  // namespace sparkpilot

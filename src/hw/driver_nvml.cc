@@ -319,7 +319,7 @@ std::vector<std::string_view> nvml_questions() {
       if (!question.empty()) out.push_back(question);
     }
   }
-  out.push_back("compute_processes");
+  out.emplace_back("compute_processes");
   return out;
 }
 

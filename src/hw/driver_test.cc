@@ -14,7 +14,7 @@ using State = DriverAnswers::State;
 
 // Another name for the same file: a library that hung is remembered by name.
 std::string library(const char* path, const std::string& as) {
-  const std::string link = testing::TempDir() + as + std::to_string(getpid()) + ".so";
+  std::string link = testing::TempDir() + as + std::to_string(getpid()) + ".so";
   std::filesystem::remove(link);
   std::filesystem::create_symlink(path, link);
   return link;

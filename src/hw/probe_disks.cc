@@ -61,7 +61,7 @@ void examine_device(Source& source, Disk& disk) {
   if (disk.device.substr(0, 5) != "/dev/" || name.empty()) return;
   const std::string folder = "/sys/class/block/" + disk_of(source, name);
   const auto rotational = read_integer(source, folder + "/queue/rotational");
-  if (rotational == 0 || rotational == 1) disk.rotational = rotational == 1;
+  if (rotational && (*rotational == 0 || *rotational == 1)) disk.rotational = *rotational == 1;
   disk.model = read_plain(source, folder + "/device/model");
 }
 

@@ -191,7 +191,7 @@ std::optional<std::string> version(std::string_view text) {
 // "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build ...": the first word with a point
 // among digits.
 std::optional<std::string> kernel_version(Source& source) {
-  if (const auto found = version(read_plain(source, "/sys/module/nvidia/version"))) return found;
+  if (auto found = version(read_plain(source, "/sys/module/nvidia/version"))) return found;
   const std::string text = read_text(source, "/proc/driver/nvidia/version", 4096);
   std::string_view left = text;
   const auto line = next_line(left);

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "hw/probe.h"
 #include "hw/scan.h"
 
@@ -7,12 +10,18 @@ namespace {
 // What firmware says where its maker wrote nothing.
 bool is_placeholder(std::string_view text) {
   const std::string value = lower(text);
-  for (const std::string_view nothing :
-       {"to be filled by o.e.m.", "default string", "not specified", "not defined", "invalid", "none", "unknown",
-        "system manufacturer", "system product name", "n/a", "0"}) {
-    if (value == nothing) return true;
-  }
-  return false;
+  static constexpr std::array<std::string_view, 11> kNothing{"to be filled by o.e.m.",
+                                                             "default string",
+                                                             "not specified",
+                                                             "not defined",
+                                                             "invalid",
+                                                             "none",
+                                                             "unknown",
+                                                             "system manufacturer",
+                                                             "system product name",
+                                                             "n/a",
+                                                             "0"};
+  return std::ranges::find(kNothing, value) != kNothing.end();
 }
 
 std::string dmi(Source& source, const char* name) {
@@ -48,7 +57,7 @@ std::optional<std::string> container(Source& source) {
   if (exists(source, "/run/.containerenv")) return "podman";
   if (exists(source, "/.dockerenv")) return "docker";
   if (exists(source, "/.singularity.d")) return "apptainer";
-  for (std::string name :
+  for (const std::string& name :
        {plain(source.variable("container").value_or("")), read_plain(source, "/run/systemd/container")}) {
     if (name == "wsl") continue;  // a machine of its own, see wsl()
     if (!name.empty()) return name == "oci" ? "container" : name;

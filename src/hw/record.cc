@@ -145,13 +145,13 @@ class Reader {
   Answer answer(const json& value, const std::string& where) const {
     if (value.is_string()) return {value.get<std::string>(), 0};
     if (value.is_object() && value.size() == 1 && value.contains("error")) return {{}, code(value["error"], where)};
-    if (!value.is_number_integer()) wrong(value, where, "a number, a text or {\"error\": code}");
+    if (!value.is_number_integer()) wrong(value, where, R"(a number, a text or {"error": code})");
     return {number(value, where), 0};
   }
   Answers answers(const json& value, const std::string& where) const {
     if (!value.is_object()) wrong(value, where, "an object");
     Answers out;
-    for (const auto& [name, item] : value.items()) out[name] = answer(item, where + "." + name);
+    for (const auto& [name, item] : value.items()) out[name] = answer(item, fmt::format("{}.{}", where, name));
     return out;
   }
   GpuProcess process(const json& value, const std::string& where) const {
@@ -224,7 +224,8 @@ class Replay : public Source {
   std::optional<std::string> link(const std::string& path) override { return find(contents_.links, path); }
   Access access(const std::string& path) override {
     if (const auto found = contents_.access.find(path); found != contents_.access.end()) return found->second;
-    const bool there = contents_.files.count(path) || contents_.folders.count(path) || contents_.links.count(path);
+    const bool there =
+        contents_.files.contains(path) || contents_.folders.contains(path) || contents_.links.contains(path);
     return there ? Access::read_only : Access::absent;
   }
   std::optional<Space> space(const std::string& path) override { return find(contents_.space, path); }

@@ -163,10 +163,9 @@ std::string Redactor::operator()(std::string_view text) const {
 
 bool Redactor::secret_path(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
-  for (const std::string_view secret : {"serial", "uuid", "address", "guid", "machine-id", "hostname", "gid"}) {
-    if (name.find(secret) != std::string_view::npos) return true;
-  }
-  return false;
+  static constexpr std::array<std::string_view, 7> kSecrets{"serial",     "uuid",     "address", "guid",
+                                                            "machine-id", "hostname", "gid"};
+  return std::ranges::any_of(kSecrets, [&](auto secret) { return name.find(secret) != std::string_view::npos; });
 }
 
 }  // namespace sparkpilot

@@ -19,7 +19,7 @@ bool is_device(std::string_view value) {
          (value.starts_with("cuda:") && is_number(value.substr(5), 3));
 }
 bool is_count(std::string_view value) { return is_number(value, 9); }
-bool is_path(std::string_view value) { return !value.empty() && value.find('\0') == value.npos; }
+bool is_path(std::string_view value) { return !value.empty() && value.find('\0') == std::string_view::npos; }
 bool is_level(std::string_view value) { return is_number(value, 1); }
 
 std::optional<std::string> device_of_disable_dgx(std::string_view value) {
@@ -208,7 +208,7 @@ Settings resolve_settings(const SettingsInput& input) {
     }
     const std::string holds =
         fmt::format("{} is {} ({})", setting.name, result.value.empty() ? "not set" : shown(result.value), result.from);
-    for (const std::string& problem : problems) settings.warnings.push_back(problem + "; " + holds);
+    for (const std::string& problem : problems) settings.warnings.push_back(fmt::format("{}; {}", problem, holds));
     settings.values.push_back(std::move(result));
   }
   return settings;

@@ -21,7 +21,7 @@ std::optional<int> index_of(std::string_view device) {
 std::string part(std::string_view list, int index) {
   for (; index > 0; --index) {
     const size_t comma = list.find(',');
-    if (comma == list.npos) return {};
+    if (comma == std::string_view::npos) return {};
     list.remove_prefix(comma + 1);
   }
   return std::string(list.substr(0, list.find(',')));
