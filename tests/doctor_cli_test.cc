@@ -118,6 +118,8 @@ TEST_F(Doctor, ReadsADriver) {
         << "no build of this version has any: " << finding;
   }
   EXPECT_TRUE(findings(report).contains("program.kernels")) << report;
+  EXPECT_EQ(report["machine"]["best_gpu"], 0);
+  EXPECT_FALSE(report.contains("best_gpu")) << "one number, which is a place in machine.gpus";
   const json lost = parsed(run_program("doctor --json", with_driver("lost")));
   EXPECT_TRUE(findings(lost).contains("gpu.lost"));
 }

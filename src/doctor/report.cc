@@ -217,7 +217,6 @@ json report_json(const Diagnosis& diagnosis) {
           {"dgx_spark", is_dgx_spark(machine)},
           {"hardware_class", hardware_class_name(hardware_class(machine))},
           {"nvidia_available", is_nvidia_available(machine)},
-          {"best_gpu", gpu && gpu->cuda_index ? json(*gpu->cuda_index) : json()},
           {"recommended_precision", recommended_precision(gpu)},
           {"machine", machine_json(machine)},
           {"findings", findings},
