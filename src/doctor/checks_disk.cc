@@ -83,11 +83,9 @@ void pointers(const Patient& patient, Says& says) {
   for (const std::string& name : patient.source.list(folder)) {
     if (!name.ends_with(".onnx") || models >= kMost) continue;
     ++models;
-    const auto head = patient.source.read(folder + "/" + name, 64);
+    const auto head = patient.source.read(fmt::format("{}/{}", folder, name), 64);
     if (!head || !head->starts_with("version https://git-lfs.github.com/spec/")) continue;
-    if (++pointers > 3) continue;
-    some += some.empty() ? "" : ", ";
-    some += name;
+    if (++pointers <= 3) some += (some.empty() ? "" : ", ") + name;
   }
   if (pointers > 0) {
     says.bad("{} of {} models in {} are git-lfs pointers: {}{}", pointers, models, folder, some,

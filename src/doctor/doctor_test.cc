@@ -31,7 +31,7 @@ json fixture(const std::string& name) {
   return json::parse(file);
 }
 
-Diagnosis examined(const json& machine, DoctorOptions options = {.here = false}) {
+Diagnosis examined(const json& machine, const DoctorOptions& options = {.here = false}) {
   const auto source = recorded_source(machine.dump(), "test");
   return examine(*source, options);
 }
