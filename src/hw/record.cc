@@ -132,7 +132,7 @@ class Reader {
       if (text == name) return known;
       expected += (expected.empty() ? "" : ", ") + std::string(name);
     }
-    fail("{}: \"{}\" is \"{}\", expected one of {}", name_, where, text, expected);
+    fail(R"({}: "{}" is "{}", expected one of {})", name_, where, text, expected);
   }
   template <typename F>
   void each(const json& parent, const char* key, F&& f) const {
