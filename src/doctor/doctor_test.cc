@@ -90,8 +90,8 @@ TEST(Doctor, SurvivesGarbage) {
 json healthy() {
   json machine = fixture("spark_founders_edition");
   machine["kernel_log"] = json::array();
-  machine["variables"] = {{"HOME", "/home/user"}, {"TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"}};
-  machine["access"]["/home/user"] = "read_write";
+  machine["variables"] = {{"HOME", "/u/me"}, {"TRITON_PTXAS_PATH", "/usr/local/cuda/bin/ptxas"}};
+  machine["access"]["/u/me"] = "read_write";
   json& files = machine["files"];
   files["/sys/devices/system/cpu/present"] = "0-19\n";
   files["/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"] = "performance\n";
@@ -107,7 +107,7 @@ json healthy() {
   const std::string system = "/usr/lib/aarch64-linux-gnu/";
   for (const char* name : {"libcudnn.so.9.13.0", "libcusparseLt.so.0.8.0", "libnccl.so.2.28.9"})
     files[system + name] = "\177ELF";
-  const std::string packages = "/home/user/.local/lib/python3.12/site-packages/";
+  const std::string packages = "/u/me/.local/lib/python3.12/site-packages/";
   for (const char* name : {"torch-2.9.1+cu130", "triton-3.5.1", "nvidia_cutlass_dsl-4.5.1"}) {
     files[packages + name + ".dist-info/METADATA"] = "";
   }
@@ -156,7 +156,7 @@ void meminfo(json& machine, const std::string& key, int64_t value) {
       line = key + ": " + std::to_string(value) + (key[0] == 'H' && key[4] == 'P' ? "" : " kB");
   }
 }
-constexpr const char* kPackages = "/home/user/.local/lib/python3.12/site-packages/";
+constexpr const char* kPackages = "/u/me/.local/lib/python3.12/site-packages/";
 
 const Fault kFaults[] = {
     {"driver.missing", "neither a driver",
@@ -322,11 +322,11 @@ const Fault kFaults[] = {
      }},
     {"disk.space", "minutes of routes",
      [](json& m) {
-       m["space"]["/home/user"] = {{"total_bytes", 1LL << 40}, {"free_bytes", 1LL << 30}};
+       m["space"]["/u/me"] = {{"total_bytes", 1LL << 40}, {"free_bytes", 1LL << 30}};
      }},
     {"disk.kind", "spinning disk", [](json& m) { file(m, "/sys/class/block/nvme0n1/queue/rotational", "1\n"); }},
-    {"disk.kind", "on the network", [](json& m) { m["files"]["/proc/mounts"].push_back("nas:/x /home nfs4 rw 0 0"); }},
-    {"disk.home", "nothing can be written", [](json& m) { m["access"]["/home/user"] = "read_only"; }},
+    {"disk.kind", "on the network", [](json& m) { m["files"]["/proc/mounts"].push_back("nas:/x /u nfs4 rw 0 0"); }},
+    {"disk.home", "nothing can be written", [](json& m) { m["access"]["/u/me"] = "read_only"; }},
     {"network.mtu", "MTU of 1500", [](json& m) { file(m, "/sys/class/net/enp1s0f1np1/mtu", "1500\n"); }},
     {"network.speed", "100 Gb/s of 200", [](json& m) { file(m, "/sys/class/net/enp1s0f1np1/speed", "100000\n"); }},
     {"network.both_ports", "only enp1s0f1np1 is up",

@@ -219,7 +219,6 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 VIRTUAL_ENV=$STACK_HOME/venv sparkpilot stack verify
 "$python" - <<'PYTHON'
-import sys
 import torch
 
 major, minor = torch.cuda.get_device_capability()
@@ -227,7 +226,7 @@ properties = torch.cuda.get_device_properties(0)
 print(f"{properties.name}, compute capability {major}.{minor}, {properties.total_memory / 1e9:.0f} GB")
 square = torch.ones(256, 256, device="cuda", dtype=torch.bfloat16)
 if (major, minor) not in ((12, 0), (12, 1)) or (square @ square)[0, 0].item() != 256:
-    sys.exit("PyTorch does not compute as it should on this GPU")
+    raise SystemExit("PyTorch does not compute as it should on this GPU")
 PYTHON
 )sh";
 
