@@ -9,7 +9,6 @@
 #include "doctor/load.h"
 #include "doctor/report.h"
 #include "hw/record.h"
-#include "hw/redact.h"
 #include "monitor/sampler.h"
 
 namespace sparkpilot::cli {
@@ -52,15 +51,6 @@ std::string emphasised(std::string_view text, std::string_view style) {
   if (style == "good") return painted(text, Paint::good);
   if (style == "heading") return painted(text, Paint::bold);
   return painted(text, Paint::dim);
-}
-
-std::string redacted(Source& source, const std::string& text) {
-  std::vector<std::string> names;
-  for (const char* name : {"USER", "LOGNAME", "SUDO_USER", "HOSTNAME"}) {
-    if (const auto value = source.variable(name)) names.push_back(*value);
-  }
-  if (const auto host = read_word(source, "/proc/sys/kernel/hostname")) names.push_back(*host);
-  return Redactor(names)(text);
 }
 
 bool failed(const Diagnosis& diagnosis, const Verifications& verified, bool strict) {
@@ -116,7 +106,7 @@ int examine_machine(const Program& program, const Flags& flags) {
     if (!plain) words.paint = emphasised, words.columns = stdout_columns();
     std::string text = report_text(diagnosis, words);
     if (work) text += verification_text(load.verified);
-    if (plain) text = redacted(*source, fmt::format("sparkpilot {}\n{}", SPARKPILOT_VERSION, text));
+    if (plain) text = redactor_of(*source)(fmt::format("sparkpilot {}\n{}", SPARKPILOT_VERSION, text));
     print(text);
   }
   return failed(diagnosis, load.verified, flags.strict) ? kCheckFailed : kDone;

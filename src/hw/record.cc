@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "hw/redact.h"
 
 namespace sparkpilot {
 namespace {
@@ -377,14 +376,18 @@ std::optional<std::vector<std::string>> Recorder::kernel_log(const std::vector<s
   return lines;
 }
 
-std::string Recorder::json() const {
-  const Contents& c = record_->contents;
+Redactor redactor_of(Source& source) {
   std::vector<std::string> names;
   for (const char* name : {"USER", "LOGNAME", "SUDO_USER", "HOSTNAME"}) {
-    if (const auto value = inner_.variable(name)) names.push_back(*value);
+    if (const auto value = source.variable(name)) names.push_back(*value);
   }
-  if (const auto host = read_word(inner_, "/proc/sys/kernel/hostname")) names.push_back(*host);
-  const Redactor redact(names);
+  if (const auto host = read_word(source, "/proc/sys/kernel/hostname")) names.push_back(*host);
+  return Redactor(std::move(names));
+}
+
+std::string Recorder::json() const {
+  const Contents& c = record_->contents;
+  const Redactor redact = redactor_of(inner_);
 
   nlohmann::json out = {{"sparkpilot_record", kRecordVersion}, {"sparkpilot", SPARKPILOT_VERSION}};
   if (!c.architecture.empty()) out["architecture"] = c.architecture;

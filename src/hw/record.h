@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "hw/redact.h"
 #include "hw/source.h"
 
 namespace sparkpilot {
@@ -14,6 +15,9 @@ inline constexpr int kRecordVersion = 1;
 // Answers from a recording; what it does not hold is absent. `name` is for messages. Fails (user) where the text is no
 // recording, is damaged or is of another version.
 std::unique_ptr<Source> recorded_source(std::string_view json, const std::string& name);
+
+// With the names of the machine that a source speaks of, and of who uses it.
+Redactor redactor_of(Source& source);
 
 // Passes questions on and remembers the answers. The drivers are asked once: a recording is of one moment.
 class Recorder : public Source {
