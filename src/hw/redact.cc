@@ -83,7 +83,10 @@ Match home(std::string_view text, size_t at) {
   for (const std::string_view parent : {"/home/", "/Users/"}) {
     if (text.substr(at, parent.size()) != parent) continue;
     size_t end = at + parent.size();
-    while (end < text.size() && (is_word(text[end]) || text[end] == '-' || text[end] == '.' || text[end] < 0)) ++end;
+    const auto in_name = [](char c) {
+      return is_word(c) || c == '-' || c == '.' || static_cast<unsigned char>(c) >= 0x80;
+    };
+    while (end < text.size() && in_name(text[end])) ++end;
     if (end > at + parent.size()) return {end - at, std::string(parent) + "user"};
   }
   return {};

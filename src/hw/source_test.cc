@@ -195,6 +195,7 @@ TEST(Redact, TakesOutWhatNamesOneMachine) {
   EXPECT_EQ(redact("fe80::1 and 9c63:c003:00ab:cdef"), "<address> and <address>");
   EXPECT_EQ(redact("root=UUID=123e4567-e89b-12d3-a456-426614174000"), "root=UUID=<uuid>");
   EXPECT_EQ(redact("nfs 192.168.1.17:/data"), "nfs <address>:/data");
+  EXPECT_EQ(redact("/home/j\xc3\xbcrgen.k-1/data"), "/home/user/data");
   EXPECT_EQ(redact("nas:/export /data nfs4 rw\nbob@box:/x /y fuse.sshfs"),
             "<host>:/export /data nfs4 rw\n<host>:/x /y fuse.sshfs");
   EXPECT_EQ(redact("/home/alice/models /home/bob.b/x"), "/home/user/models /home/user/x");
