@@ -4,6 +4,7 @@
 #include <cctype>
 #include <chrono>
 #include <csignal>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -70,6 +71,26 @@ TEST_F(MonitorCli, WhatTheDoctorRecordsHoldsNoProcesses) {
   for (const auto& [path, text] : json::parse(read_text(file))["files"].items()) {
     const bool of_process = path.size() > 6 && path.starts_with("/proc/") && std::isdigit(path[6]);
     EXPECT_FALSE(of_process && (path.ends_with("/stat") || path.ends_with("/cmdline"))) << path;
+  }
+}
+
+TEST_F(MonitorCli, AsksTheDriverOnceForWhatDoesNotChange) {
+  const std::filesystem::path built = std::filesystem::path(SPARKPILOT_PROGRAM).parent_path();
+  std::filesystem::create_symlink(built / "libfake_nvml.so", folder / "libnvidia-ml.so.1");
+  const std::string calls = (folder / "calls").string();
+  const ProgramResult result =
+      run_program("monitor --json --interval 100ms --duration 300ms",
+                  "LD_LIBRARY_PATH='" + folder.path().string() + "' FAKE_DRIVER_CALLS='" + calls + "'");
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::map<std::string, int> count;
+  for (const std::string& call : lines(read_text(calls))) ++count[call];
+  EXPECT_EQ(count["nvmlDeviceGetName"], 2) << "GPUs";
+  EXPECT_EQ(count["nvmlSystemGetDriverVersion"], 1);
+  EXPECT_GE(count["nvmlDeviceGetPowerUsage"], 2 * 3);
+  for (const std::string& line : lines(result.out)) {
+    const json reading = json::parse(line);
+    if (!reading.contains("gpus")) continue;  // the summary
+    EXPECT_EQ(reading["gpus"][1]["name"], "NVIDIA GB10");
   }
 }
 

@@ -52,8 +52,12 @@ struct DriverAnswers {
 
 // Asks every question, of every device. `wait_seconds` is for each call into the library alone. Several threads may
 // ask. `libraries` are names or paths for the loader, the first that it finds is taken.
-DriverAnswers ask_nvml(double wait_seconds, const std::vector<std::string>& libraries = {
-                                                "libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"});
+//
+// Who asks NVML again and again gives its answers of the time `before`: what lasts while a driver is loaded (a GPU's
+// name, address, highest clocks ...) is taken from them, and asked anew only where GPUs came, went or were lost.
+DriverAnswers ask_nvml(double wait_seconds, const DriverAnswers& before = {},
+                       const std::vector<std::string>& libraries = {"libnvidia-ml.so.1",
+                                                                    "/usr/lib/wsl/lib/libnvidia-ml.so.1"});
 DriverAnswers ask_cuda(double wait_seconds,
                        const std::vector<std::string>& libraries = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"});
 

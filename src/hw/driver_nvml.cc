@@ -1,6 +1,8 @@
 // NVML, NVIDIA's management library. Prototypes are those of its public header, written down here so that nothing needs
 // it; the newest form of a function first, those of older drivers after it.
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "hw/driver_call.h"
 
@@ -32,12 +34,23 @@ struct Ask {
 
 // The kinds are NVML's enumerations: clocks SM 1, memory 2; thresholds shutdown 0, slowdown 1; ECC errors that could
 // not be corrected 1, since the driver was loaded 0.
-constexpr Ask kAsks[] = {
+
+// What a GPU stays for as long as its driver is loaded.
+constexpr Ask kLasting[] = {
     {Shape::text, {"nvmlDeviceGetName"}, {"name"}},
     {Shape::pci,
      {"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"},
      {"pci_domain", "pci_bus", "pci_device", "pci_id"}},
     {Shape::version, {"nvmlDeviceGetCudaComputeCapability"}, {"capability_major", "capability_minor"}},
+    {Shape::number, {"nvmlDeviceGetNumGpuCores"}, {"cuda_cores"}},
+    {Shape::of_kind, {"nvmlDeviceGetMaxClockInfo"}, {"max_sm_clock_mhz"}, 1},
+    {Shape::of_kind, {"nvmlDeviceGetMaxClockInfo"}, {"max_memory_clock_mhz"}, 2},
+    {Shape::of_kind, {"nvmlDeviceGetTemperatureThreshold"}, {"slowdown_temperature_c"}, 1},
+    {Shape::of_kind, {"nvmlDeviceGetTemperatureThreshold"}, {"shutdown_temperature_c"}, 0},
+    {Shape::number, {"nvmlDeviceGetMaxPcieLinkGeneration"}, {"pcie_max_generation"}},
+    {Shape::number, {"nvmlDeviceGetMaxPcieLinkWidth"}, {"pcie_max_width"}},
+};
+constexpr Ask kChanging[] = {
     {Shape::memory,
      {"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"},
      {"memory_total_bytes", "memory_free_bytes", "memory_used_bytes"}},
@@ -45,28 +58,21 @@ constexpr Ask kAsks[] = {
     {Shape::pair, {"nvmlDeviceGetEncoderUtilization"}, {"encoder_percent"}},
     {Shape::pair, {"nvmlDeviceGetDecoderUtilization"}, {"decoder_percent"}},
     {Shape::of_kind, {"nvmlDeviceGetClockInfo"}, {"sm_clock_mhz"}, 1},
-    {Shape::of_kind, {"nvmlDeviceGetMaxClockInfo"}, {"max_sm_clock_mhz"}, 1},
     {Shape::of_kind, {"nvmlDeviceGetClockInfo"}, {"memory_clock_mhz"}, 2},
-    {Shape::of_kind, {"nvmlDeviceGetMaxClockInfo"}, {"max_memory_clock_mhz"}, 2},
     {Shape::number, {"nvmlDeviceGetPowerUsage"}, {"power_mw"}},
     {Shape::number, {"nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementLimit"}, {"power_limit_mw"}},
     {Shape::wide, {"nvmlDeviceGetTotalEnergyConsumption"}, {"energy_mj"}},
     {Shape::of_kind, {"nvmlDeviceGetTemperature"}, {"temperature_c"}, 0},
-    {Shape::of_kind, {"nvmlDeviceGetTemperatureThreshold"}, {"slowdown_temperature_c"}, 1},
-    {Shape::of_kind, {"nvmlDeviceGetTemperatureThreshold"}, {"shutdown_temperature_c"}, 0},
     {Shape::wide,
      {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"},
      {"throttle_reasons"}},
     {Shape::number, {"nvmlDeviceGetPerformanceState"}, {"performance_state"}},
     {Shape::number, {"nvmlDeviceGetFanSpeed"}, {"fan_percent"}},
     {Shape::number, {"nvmlDeviceGetCurrPcieLinkGeneration"}, {"pcie_generation"}},
-    {Shape::number, {"nvmlDeviceGetMaxPcieLinkGeneration"}, {"pcie_max_generation"}},
     {Shape::number, {"nvmlDeviceGetCurrPcieLinkWidth"}, {"pcie_width"}},
-    {Shape::number, {"nvmlDeviceGetMaxPcieLinkWidth"}, {"pcie_max_width"}},
     {Shape::number, {"nvmlDeviceGetPersistenceMode"}, {"persistence"}},
     {Shape::number, {"nvmlDeviceGetDisplayActive"}, {"display"}},
     {Shape::number, {"nvmlDeviceGetComputeMode"}, {"compute_mode"}},
-    {Shape::number, {"nvmlDeviceGetNumGpuCores"}, {"cuda_cores"}},
     {Shape::pair, {"nvmlDeviceGetEccMode"}, {"ecc", "ecc_pending"}},
     {Shape::wide_of, {"nvmlDeviceGetTotalEccErrors"}, {"ecc_uncorrected"}, 1, 0},
     {Shape::pair, {"nvmlDeviceGetMigMode"}, {"mig", "mig_pending"}},
@@ -101,11 +107,25 @@ Answer number_or(int error, unsigned long long value) {
   return {static_cast<int64_t>(value), 0};
 }
 
+// With every answer, or with an error that stands for as long as the driver does: no such argument, sensor, right or
+// function. Any other may be a lost GPU's.
+bool steady(const Answers& answers) {
+  return std::all_of(answers.begin(), answers.end(), [](const auto& item) {
+    constexpr int kStanding[] = {kSuccess, 2, 3, 4, kNoFunction};
+    return std::find(std::begin(kStanding), std::end(kStanding), item.second.error) != std::end(kStanding);
+  });
+}
+bool steady(const DriverAnswers& answers) {
+  return answers.state == DriverAnswers::State::answered && steady(answers.system) &&
+         std::all_of(answers.devices.begin(), answers.devices.end(), [](const Answers& a) { return steady(a); });
+}
+
 class Nvml {
  public:
   Nvml(const Library& library, Watch& watch) : library_(library), watch_(watch) {}
 
-  DriverAnswers ask() {
+  // What lasts is taken over from `before`, unless GPUs came, went or were lost since.
+  DriverAnswers ask(const DriverAnswers& before) {
     DriverAnswers out;
     out.library = library_.path();
     const auto init = function<int (*)()>({"nvmlInit_v2", "nvmlInit"});
@@ -122,26 +142,35 @@ class Nvml {
     out.error = init();
     out.state = out.error == kSuccess ? DriverAnswers::State::answered : DriverAnswers::State::failed;
     if (out.error != kSuccess) return out;
-    ask_system(out.system);
     unsigned devices = 0;
     watch_.calling("nvmlDeviceGetCount");
-    const int error = count(&devices);
-    out.system["device_count"] = number_or(error, devices);
-    if (error != kSuccess) return out;
-    for (unsigned i = 0; i < std::min(devices, kMostDevices); ++i) {
+    const int uncounted = count(&devices);
+    out.system["device_count"] = number_or(uncounted, devices);
+    std::vector<Device> handles(uncounted == kSuccess ? std::min(devices, kMostDevices) : 0);
+    for (size_t i = 0; i < handles.size(); ++i) {
       Answers& answers = out.devices.emplace_back();
       std::vector<GpuProcess>& processes = out.processes.emplace_back();
-      Device device = nullptr;
       watch_.calling("nvmlDeviceGetHandleByIndex");
-      const int lost = handle(i, &device);
+      const int lost = handle(static_cast<unsigned>(i), &handles[i]);
       if (lost != kSuccess) {
         answers["handle"] = {{}, lost};
         continue;
       }
-      for (const Ask& question : kAsks) ask_device(device, question, answers);
-      const int denied = ask_processes(device, true, processes);
-      ask_processes(device, false, processes);
+      for (const Ask& question : kChanging) ask_device(handles[i], question, answers);
+      const int denied = ask_processes(handles[i], true, processes);
+      ask_processes(handles[i], false, processes);
       answers["compute_processes"] = number_or(denied, processes.size());
+    }
+    const bool same = before.devices.size() == out.devices.size() && steady(before) && steady(out);
+    if (same) out.system = before.system;
+    else ask_system(out.system);
+    for (size_t i = 0; i < handles.size(); ++i) {
+      Answers& answers = out.devices[i];
+      if (answers.contains("handle")) continue;
+      for (const Ask& question : kLasting) {
+        if (same) take_over(before.devices[i], question, answers);
+        else ask_device(handles[i], question, answers);
+      }
     }
     return out;
   }
@@ -168,6 +197,12 @@ class Nvml {
       watch_.calling("nvmlSystemGetCudaDriverVersion");
       const int error = f(&version);
       answers["cuda_version"] = error == kSuccess ? Answer{int64_t{version}, 0} : Answer{{}, error};
+    }
+  }
+
+  static void take_over(const Answers& before, const Ask& ask, Answers& answers) {
+    for (const std::string_view question : ask.questions) {
+      if (const auto known = before.find(question); known != before.end()) answers.insert(*known);
     }
   }
 
@@ -307,16 +342,18 @@ class Nvml {
 
 }  // namespace
 
-DriverAnswers ask_nvml(double wait_seconds, const std::vector<std::string>& libraries) {
+DriverAnswers ask_nvml(double wait_seconds, const DriverAnswers& before, const std::vector<std::string>& libraries) {
   return ask_bounded(libraries, wait_seconds,
-                     [](const Library& library, Watch& watch) { return Nvml(library, watch).ask(); });
+                     [before](const Library& library, Watch& watch) { return Nvml(library, watch).ask(before); });
 }
 
 std::vector<std::string_view> nvml_questions() {
   std::vector<std::string_view> out(std::begin(kSystemQuestions), std::end(kSystemQuestions));
-  for (const Ask& ask : kAsks) {
-    for (const std::string_view question : ask.questions) {
-      if (!question.empty()) out.push_back(question);
+  for (const std::span<const Ask> asks : {std::span<const Ask>(kLasting), std::span<const Ask>(kChanging)}) {
+    for (const Ask& ask : asks) {
+      for (const std::string_view question : ask.questions) {
+        if (!question.empty()) out.push_back(question);
+      }
     }
   }
   out.emplace_back("compute_processes");

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
 
 #include "hw/driver.h"
 
@@ -27,7 +29,7 @@ class Mode {
 };
 
 TEST(Nvml, Answers) {
-  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.state, State::answered) << nvml.reason;
   EXPECT_EQ(std::filesystem::path(nvml.library).filename(), std::filesystem::path(FAKE_NVML).filename());
   EXPECT_EQ(text(nvml.system, "driver_version"), "580.95.05");
@@ -52,7 +54,7 @@ TEST(Nvml, Answers) {
 }
 
 TEST(Nvml, CountsProcessesBeyondTheFirstBuffer) {
-  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.processes.size(), 2U);
   ASSERT_EQ(nvml.processes[0].size(), 200U);
   EXPECT_EQ(integer(nvml.devices[0], "compute_processes"), 200);
@@ -62,13 +64,13 @@ TEST(Nvml, CountsProcessesBeyondTheFirstBuffer) {
 
 TEST(Nvml, NoAnswerAboutProcessesIsNotNone) {
   const Mode mode("not_supported");
-  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   EXPECT_EQ(error_of(nvml.devices[0], "compute_processes"), 3);
   EXPECT_TRUE(nvml.processes[0].empty());
 }
 
 TEST(Nvml, TakesOldEntryPoints) {
-  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML_OLD});
+  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML_OLD});
   ASSERT_EQ(nvml.state, State::answered);
   ASSERT_EQ(nvml.devices.size(), 1U);
   EXPECT_EQ(integer(nvml.system, "cuda_version"), 12020);
@@ -81,7 +83,7 @@ TEST(Nvml, TakesOldEntryPoints) {
 
 TEST(Nvml, KeepsErrors) {
   const Mode mode("not_supported");
-  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.devices.size(), 2U);
   EXPECT_EQ(integer(nvml.devices[0], "memory_total_bytes"), std::nullopt);
   EXPECT_EQ(error_of(nvml.devices[0], "memory_total_bytes"), 3);
@@ -91,15 +93,77 @@ TEST(Nvml, KeepsErrors) {
 
 TEST(Nvml, OneLostDeviceLeavesTheOthers) {
   const Mode mode("lost");
-  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.devices.size(), 2U);
   EXPECT_EQ(error_of(nvml.devices[0], "handle"), 15);
   EXPECT_EQ(text(nvml.devices[1], "name"), "NVIDIA GB10");
 }
 
+// The functions that the library's code called while `work` ran, each as often as it did.
+std::map<std::string, int> calls_of(const std::function<void()>& work) {
+  const std::string file = testing::TempDir() + "fake_driver_calls" + std::to_string(getpid());
+  std::filesystem::remove(file);
+  setenv("FAKE_DRIVER_CALLS", file.c_str(), 1);
+  work();
+  unsetenv("FAKE_DRIVER_CALLS");
+  std::map<std::string, int> out;
+  std::ifstream calls(file);
+  for (std::string name; std::getline(calls, name);) ++out[name];
+  return out;
+}
+
+constexpr const char* kLasting[] = {"nvmlSystemGetDriverVersion",        "nvmlSystemGetNVMLVersion",
+                                    "nvmlSystemGetCudaDriverVersion_v2", "nvmlDeviceGetName",
+                                    "nvmlDeviceGetPciInfo_v3",           "nvmlDeviceGetCudaComputeCapability",
+                                    "nvmlDeviceGetMaxClockInfo",         "nvmlDeviceGetNumGpuCores",
+                                    "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetMaxPcieLinkGeneration",
+                                    "nvmlDeviceGetMaxPcieLinkWidth"};
+
+TEST(Nvml, AsksOnceWhatLasts) {
+  DriverAnswers nvml, again;
+  const auto first = calls_of([&] { nvml = ask_nvml(5, {}, {FAKE_NVML}); });
+  const auto second = calls_of([&] { again = ask_nvml(5, nvml, {FAKE_NVML}); });
+  EXPECT_EQ(again, nvml);
+  auto changing = first;
+  for (const char* call : kLasting) {
+    EXPECT_GE(first.count(call), 1U) << call;
+    changing.erase(call);
+  }
+  EXPECT_EQ(second, changing);
+  EXPECT_EQ(second.at("nvmlDeviceGetPowerUsage"), 2) << "one of each GPU";
+}
+
+TEST(Nvml, AsksAgainWhatLastsWhereGpusAreNotTheSame) {
+  const DriverAnswers two = ask_nvml(5, {}, {FAKE_NVML});
+  const auto all = calls_of([] { ask_nvml(5, {}, {FAKE_NVML}); });
+  DriverAnswers before = two;
+  before.devices.pop_back();
+  EXPECT_EQ(calls_of([&] { ask_nvml(5, before, {FAKE_NVML}); }), all) << "one came";
+  for (const char* trouble : {"lost", "failed"}) {
+    {
+      const Mode mode(trouble);
+      before = ask_nvml(5, two, {FAKE_NVML});
+    }
+    DriverAnswers back;
+    EXPECT_EQ(calls_of([&] { back = ask_nvml(5, before, {FAKE_NVML}); }), all) << trouble;
+    EXPECT_EQ(back, two);
+  }
+  before = two;
+  before.devices[1]["power_mw"] = {{}, 15};  // it went while it was asked
+  EXPECT_EQ(calls_of([&] { ask_nvml(5, before, {FAKE_NVML}); }), all);
+}
+
+TEST(Nvml, ALostGpuHasNoNameOfBefore) {
+  const DriverAnswers two = ask_nvml(5, {}, {FAKE_NVML});
+  const Mode mode("lost");
+  const DriverAnswers nvml = ask_nvml(5, two, {FAKE_NVML});
+  EXPECT_EQ(nvml.devices.at(0).size(), 1U);
+  EXPECT_EQ(text(nvml.devices.at(1), "name"), "NVIDIA GB10");
+}
+
 TEST(Nvml, SaysWhyItDoesNotStart) {
   const Mode mode("failed");
-  const DriverAnswers nvml = ask_nvml(5, {FAKE_NVML});
+  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   EXPECT_EQ(nvml.state, State::failed);
   EXPECT_EQ(nvml.error, 18);
   EXPECT_TRUE(nvml.devices.empty());
@@ -111,25 +175,25 @@ TEST(Nvml, LeavesALibraryAloneThatHangs) {
     const auto start = std::chrono::steady_clock::now();
     {
       const Mode mode(hang);
-      const DriverAnswers nvml = ask_nvml(0.05, {path});
+      const DriverAnswers nvml = ask_nvml(0.05, {}, {path});
       EXPECT_EQ(nvml.state, State::timed_out);
       const char* const call = std::string(hang) == "hang_init" ? "nvmlInit" : "nvmlDeviceGetName";
       EXPECT_NE(nvml.reason.find(call), std::string::npos) << nvml.reason;
     }
     // Even though it would answer now.
-    EXPECT_EQ(ask_nvml(100, {path}).state, State::timed_out);
+    EXPECT_EQ(ask_nvml(100, {}, {path}).state, State::timed_out);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   }
 }
 
 TEST(Nvml, AbsentUnusableAndNoNvmlAreDifferent) {
-  EXPECT_EQ(ask_nvml(5, {"libsparkpilot_no_such_thing.so.1"}).state, State::absent);
+  EXPECT_EQ(ask_nvml(5, {}, {"libsparkpilot_no_such_thing.so.1"}).state, State::absent);
   const std::string broken = testing::TempDir() + "broken_nvml.so";
   std::ofstream(broken) << "\177ELF and nothing more";
-  const DriverAnswers unusable = ask_nvml(5, {broken});
+  const DriverAnswers unusable = ask_nvml(5, {}, {broken});
   EXPECT_EQ(unusable.state, State::unusable);
   EXPECT_NE(unusable.reason.find("broken_nvml.so"), std::string::npos) << unusable.reason;
-  EXPECT_EQ(ask_nvml(5, {FAKE_CUDA}).state, State::unusable);
+  EXPECT_EQ(ask_nvml(5, {}, {FAKE_CUDA}).state, State::unusable);
 }
 
 TEST(Cuda, Answers) {

@@ -137,7 +137,10 @@ class SystemSource : public Source {
     return {};
   }
 
-  DriverAnswers nvml() override { return here_ ? ask_nvml(options_.driver_wait_seconds) : DriverAnswers{}; }
+  DriverAnswers nvml() override {
+    if (here_) nvml_ = ask_nvml(options_.driver_wait_seconds, nvml_);
+    return nvml_;
+  }
   DriverAnswers cuda() override { return here_ ? ask_cuda(options_.driver_wait_seconds) : DriverAnswers{}; }
 
   std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>& words) override {
@@ -204,6 +207,7 @@ class SystemSource : public Source {
   SourceOptions options_;
   bool here_;
   std::string root_;
+  DriverAnswers nvml_;  // of the last time
 };
 
 }  // namespace
