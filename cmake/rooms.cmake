@@ -180,6 +180,23 @@ function(sparkpilot_end_to_end_tests)
   endforeach()
 endfunction()
 
+# The op table once more with the kernels of lesser processors (docs/configuration.md, `cpu`).
+function(sparkpilot_level_tests)
+  if(NOT SPARKPILOT_TESTS)
+    return()
+  endif()
+  set(levels avx512 avx2 sse4 baseline)
+  if(SPARKPILOT_SANITIZE)
+    set(levels avx2)
+  endif()
+  foreach(level IN LISTS levels)
+    add_test(NAME ops/OpTable.${level} COMMAND ops_test --gtest_filter=OpTable.EveryCandidate*
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(ops/OpTable.${level} PROPERTIES LABELS unit ENVIRONMENT SPARKPILOT_CPU=${level}
+                         SKIP_REGULAR_EXPRESSION "this processor has no ${level}")
+  endforeach()
+endfunction()
+
 # Tests that are scripts: the include rules, held by the sources and by a tree made to break them, and the house's rules.
 function(sparkpilot_script_tests)
   if(NOT SPARKPILOT_TESTS)

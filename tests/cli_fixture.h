@@ -33,8 +33,8 @@ class Cli : public testing::Test {
   static void TearDownTestSuite() { delete models; }
   static std::string policy() { return "'" + models->file("tiny_driving_policy.onnx") + "'"; }
 
-  static json parsed(const std::string& arguments) {
-    const ProgramResult result = run_program(arguments + " --json");
+  static json parsed(const std::string& arguments, const std::string& before = "") {
+    const ProgramResult result = run_program(arguments + " --json", before);
     EXPECT_EQ(result.code, 0) << result.err;
     return json::parse(result.out, nullptr, false);
   }

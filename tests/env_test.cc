@@ -36,7 +36,8 @@ std::string bash(const std::string& script) {
 TEST_F(Env, SaysWhoSetWhat) {
   const json report = parsed("env");
   EXPECT_EQ(keys(report), (Keys{"settings", "config_file", "config_file_state", "device", "engine_device", "export"}));
-  EXPECT_EQ(keys(report["settings"]), (Keys{"device", "precision", "threads", "models", "data", "verbose", "color"}));
+  EXPECT_EQ(keys(report["settings"]),
+            (Keys{"device", "precision", "threads", "cpu", "models", "data", "verbose", "color"}));
   EXPECT_EQ(report["config_file_state"], "not there");
   const json device = setting("device", "CUDA=1 OPENPILOT_DISABLE_DGX=1");
   EXPECT_EQ(device, json::parse(R"({"value": "cpu", "origin": "environment", "from": "OPENPILOT_DISABLE_DGX=1",
@@ -45,6 +46,23 @@ TEST_F(Env, SaysWhoSetWhat) {
   EXPECT_NE(table.find("device     cpu      OPENPILOT_DGX_ENABLED=0"), std::string::npos) << table;
   EXPECT_NE(table.find("threads    1        --threads 1"), std::string::npos) << table;
   EXPECT_NE(table.find("models     not set  default"), std::string::npos) << table;
+}
+
+// The processor as this program sees it, and what it computes on one that can do less.
+TEST_F(Env, CpuLimitsWhatKernelsUse) {
+  const std::string all = parsed("version")["isa"];
+  EXPECT_EQ(parsed("version", "SPARKPILOT_CPU=auto")["isa"], all);
+  const std::string least = parsed("version", "SPARKPILOT_CPU=baseline")["isa"];
+  EXPECT_TRUE(least == "baseline" || least == "neon") << least;
+  const std::string two = parsed("version", "SPARKPILOT_CPU=avx2")["isa"];
+  if (all.find("avx2") != std::string::npos) {
+    EXPECT_EQ(two, "avx2");
+  } else {
+    EXPECT_EQ(two, all);
+    EXPECT_EQ(run_program("version", "SPARKPILOT_CPU=avx2").err,
+              "warning: SPARKPILOT_CPU=avx2: this processor has no avx2; cpu is auto (default)\n");
+  }
+  EXPECT_EQ(run_program("ops check MatMul sparkpilot::Gemm", "SPARKPILOT_CPU=baseline").code, 0);
 }
 
 TEST_F(Env, WrongValuesAreOneLineOnStderr) {

@@ -1,5 +1,6 @@
 #include "cli/choices.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -7,6 +8,8 @@
 #include "base/parallel.h"
 #include "cli/terminal.h"
 #include "comm/comm.h"
+#include "hw/cpu.h"
+#include "ops/cpu/limit.h"
 #include "passes/precision.h"
 
 namespace sparkpilot::cli {
@@ -39,7 +42,14 @@ std::string threads_refusal(const std::string& threads) {
   return fmt::format("expected 0 to {} ({} times the number of processors, {})", kMost * processors, kMost, processors);
 }
 
+std::string cpu_refusal(const std::string& level) {
+  const std::vector<std::string_view> levels = cpu_levels();
+  if (level == "auto" || std::find(levels.begin(), levels.end(), level) != levels.end()) return {};
+  return "this processor has no " + level;
+}
+
 std::string refusal(const Program& program, const Setting& setting, const std::string& value) {
+  if (setting.name == "cpu") return cpu_refusal(value);
   const auto flags = program.flags_of.find(program.at);
   if (flags == program.flags_of.end() || !flags->second.contains(setting.name)) return {};
   if (setting.name == "device") return device_refusal(program, value);
@@ -97,6 +107,7 @@ void take_settings(Program& program) {
     throw FailedElsewhere(error.kind(), error.what());  // the first process tells it
   }
   set_colours(program.settings["color"].value);
+  if (const std::string& level = program.settings["cpu"].value; level != "auto") limit_kernels(level);
 
   if (launcher_rank() != 0) return;  // of several, one says it
   for (const auto* warnings : {&program.config_file.warnings, &program.settings.warnings}) {

@@ -1,7 +1,9 @@
 #include "hw/cpu.h"
 
+#include <algorithm>
 #include <fstream>
 
+#include "base/error.h"
 #include "base/parallel.h"
 
 #if defined(__aarch64__)
@@ -44,6 +46,20 @@ CpuFeatures probe() {
   return f;
 }
 
+CpuFeatures& features() {
+  static CpuFeatures features = probe();
+  return features;
+}
+
+bool has_sse4() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("sse4.2");
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 std::string CpuFeatures::isa() const {
@@ -63,9 +79,28 @@ std::string CpuFeatures::isa() const {
   return out.empty() ? "baseline" : out;
 }
 
-const CpuFeatures& cpu_features() {
-  static const CpuFeatures features = probe();
-  return features;
+const CpuFeatures& cpu_features() { return features(); }
+
+std::vector<std::string_view> cpu_levels() {
+  std::vector<std::string_view> levels;
+  if (features().avx512) levels.push_back("avx512");
+  if (features().avx2) levels.push_back("avx2");
+  if (has_sse4()) levels.push_back("sse4");
+  levels.push_back("baseline");
+  return levels;
+}
+
+void limit_cpu_features(std::string_view level) {
+  const std::vector<std::string_view> levels = cpu_levels();
+  if (std::find(levels.begin(), levels.end(), level) == levels.end()) {
+    std::string known;
+    for (const std::string_view each : levels) known += (known.empty() ? "" : ", ") + std::string(each);
+    fail("this processor cannot be limited to \"{}\", only to {}", level, known);
+  }
+  CpuFeatures& f = features();
+  f.avx512_bf16 = f.avx512_vnni = f.amx_bf16 = f.neon_bf16 = f.i8mm = f.sve = false;
+  f.avx512 &= level == "avx512";
+  f.avx2 &= f.avx512 || level == "avx2";
 }
 
 }  // namespace sparkpilot

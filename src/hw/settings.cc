@@ -118,6 +118,16 @@ std::span<const Setting> all_settings() {
        .words = {"auto"},
        .accepts = is_count,
        .variables = {{"SPARKPILOT_THREADS"}}},
+      {.name = "cpu",
+       .flag = "",
+       .value_name = "NAME",
+       .values = "auto, avx512, avx2, sse4 or baseline",
+       .default_value = "auto",
+       .doc = "the most that kernels use of the CPU's instructions; avx512: without VNNI and bf16, baseline: SSE2, or "
+              "NEON "
+              "without bf16 and i8mm",
+       .words = {"auto", "avx512", "avx2", "sse4", "baseline"},
+       .variables = {{"SPARKPILOT_CPU"}}},
       {.name = "models",
        .flag = "--models",
        .value_name = "DIR",

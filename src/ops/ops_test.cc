@@ -1,7 +1,9 @@
 // The whole op table against itself: schema sanity, and every candidate against its reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -10,11 +12,27 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "hw/cpu.h"
 #include "ir/infer.h"
 #include "ops/check.h"
+#include "ops/cpu/limit.h"
 
 namespace sparkpilot {
 namespace {
+
+// SPARKPILOT_CPU runs the tests with the kernels of a lesser processor.
+class Level : public ::testing::Environment {
+  void SetUp() override {
+    const char* level = std::getenv("SPARKPILOT_CPU");
+    if (!level) return;
+    const std::vector<std::string_view> levels = cpu_levels();
+    if (std::find(levels.begin(), levels.end(), level) == levels.end()) {
+      GTEST_SKIP() << "this processor has no " << level;
+    }
+    limit_kernels(level);
+  }
+};
+[[maybe_unused]] const auto* const kLevel = ::testing::AddGlobalTestEnvironment(new Level);
 
 // How often each name stands between `before` and `after`, in lines that begin so.
 void count_names(const std::filesystem::path& file, std::string_view before, std::string_view after,

@@ -143,7 +143,17 @@ std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, cons
   return result;
 }
 
-bool computes(DType dtype) { return dtype == DType::f32 || (dtype == DType::bf16 && cpu_features().avx512_bf16); }
+void limit(std::string_view level) {
+  if (level == "avx512") dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
+  else if (level == "avx2") dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+}
+
+bool computes(DType dtype) {
+  const CpuFeatures& cpu = cpu_features();
+  // Its convolutions for SSE4.1 read the operands of binary steps wrongly, and make a number of NaN.
+  if (!cpu.avx2 && !cpu.neon) return false;
+  return dtype == DType::f32 || (dtype == DType::bf16 && cpu.avx512_bf16);
+}
 
 dnnl::primitive_attr attributes(const PostOps& post_ops, dnnl::scratchpad_mode scratchpad) {
   dnnl::primitive_attr attr;

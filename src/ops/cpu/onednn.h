@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/op.h"
@@ -75,7 +76,10 @@ std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, cons
 dnnl::primitive_attr attributes(const PostOps& post_ops = {},
                                 dnnl::scratchpad_mode scratchpad = dnnl::scratchpad_mode::user);
 
-// Whether oneDNN computes fast on this dtype here: f32, and bf16 where the processor has it.
+// limit_kernels() for oneDNN.
+void limit(std::string_view level);
+
+// Whether oneDNN computes fast, and rightly, on this dtype here: f32, and bf16 where the processor has it.
 bool computes(DType dtype);
 
 // A convolution's window in oneDNN's terms: dilations count from 0 there.
