@@ -18,6 +18,11 @@ std::vector<NetworkPort> probe_network(Source& source);
 Identity probe_identity(Source& source);
 // Into machine.driver, machine.gpus and machine.other_gpus.
 void probe_gpus(Source& source, Machine& machine);
+// What NVML alone says, for who asks it again and again. In its order; a GPU that is lost has no nvml_index and nothing
+// else.
+std::vector<Gpu> nvml_gpus(const DriverAnswers& nvml);
+// Why it does not answer, in a line; empty where it does or is not there.
+std::string nvml_problem(const DriverAnswers& nvml);
 
 // Every sign that is there, of the table in docs/machine.md; needs the processor, the GPUs and the identity.
 std::vector<SparkSign> spark_signs(Source& source, const Machine& machine);

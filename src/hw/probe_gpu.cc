@@ -102,6 +102,15 @@ Gpu gpu_of_nvml(const Answers& answers, const std::vector<GpuProcess>& processes
   return gpu;
 }
 
+// A memory that is the machine's is none of the GPU's, and a GB10 has no link.
+void drop_what_it_lacks(Gpu& gpu) {
+  if (is_gb10(gpu)) {
+    gpu.unified_memory = true;
+    gpu.pcie_generation = gpu.pcie_max_generation = gpu.pcie_width = gpu.pcie_max_width = std::nullopt;
+  }
+  if (gpu.unified_memory.value_or(false)) gpu.memory_total = gpu.memory_used = std::nullopt;
+}
+
 // What libcuda adds; it sees the GPUs that this process may compute on.
 void put_cuda(const Answers& answers, int index, Gpu& gpu) {
   constexpr int kProhibited = 2;
@@ -237,36 +246,41 @@ std::string pci_address(std::string_view text) {
   return domain ? fmt::format("{:04x}{}", *domain, tail) : std::string();
 }
 
+std::vector<Gpu> nvml_gpus(const DriverAnswers& nvml) {
+  std::vector<Gpu> out;
+  for (size_t i = 0; i < nvml.devices.size() && i < kMostGpus; ++i) {
+    const bool counted = i < nvml.processes.size();
+    Gpu& gpu = out.emplace_back(gpu_of_nvml(nvml.devices[i], counted ? nvml.processes[i] : std::vector<GpuProcess>()));
+    if (gpu.name.empty() && gpu.pci.empty()) {
+      gpu = {};
+      continue;
+    }
+    if (!counted) gpu.process_memory.reset();
+    gpu.nvml_index = static_cast<int>(i);
+    drop_what_it_lacks(gpu);
+  }
+  return out;
+}
+
+std::string nvml_problem(const DriverAnswers& nvml) { return problem(nvml, "NVML", nvml_error_name); }
+
 void probe_gpus(Source& source, Machine& machine) {
   const DriverAnswers nvml = source.nvml(), cuda = source.cuda();
   Driver& driver = machine.driver;
   driver.nvml_answers = nvml.state == DriverAnswers::State::answered;
   driver.cuda_answers = cuda.state == DriverAnswers::State::answered;
-  driver.nvml_problem = problem(nvml, "NVML", nvml_error_name);
+  driver.nvml_problem = nvml_problem(nvml);
   driver.cuda_problem = problem(cuda, "libcuda", cuda_error_name);
   driver.version = version(text(nvml.system, "driver_version").value_or(""));
   driver.kernel_version = kernel_version(source);
   driver.cuda = cuda_version(cuda.system);
   if (!driver.cuda) driver.cuda = cuda_version(nvml.system);
 
-  for (size_t i = 0; i < nvml.devices.size() && i < kMostGpus; ++i) {
-    const bool counted = i < nvml.processes.size();
-    Gpu gpu = gpu_of_nvml(nvml.devices[i], counted ? nvml.processes[i] : std::vector<GpuProcess>());
-    if (gpu.name.empty() && gpu.pci.empty()) continue;  // lost: the PCI bus may still know it
-    if (!counted) gpu.process_memory.reset();
-    gpu.nvml_index = static_cast<int>(i);
-    machine.gpus.push_back(std::move(gpu));
-  }
+  machine.gpus = nvml_gpus(nvml);
+  std::erase_if(machine.gpus, [](const Gpu& gpu) { return !gpu.nvml_index; });  // the PCI bus may still know it
   merge_cuda(cuda, machine.gpus);
   merge_pci(source, machine);
-  for (Gpu& gpu : machine.gpus) {
-    if (is_gb10(gpu)) {
-      gpu.unified_memory = true;
-      gpu.pcie_generation = gpu.pcie_max_generation = gpu.pcie_width = gpu.pcie_max_width =
-          std::nullopt;  // it has no link
-    }
-    if (gpu.unified_memory.value_or(false)) gpu.memory_total = gpu.memory_used = std::nullopt;
-  }
+  for (Gpu& gpu : machine.gpus) drop_what_it_lacks(gpu);
 }
 
 }  // namespace sparkpilot

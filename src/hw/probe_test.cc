@@ -87,6 +87,34 @@ TEST(Gpus, SayNoNonsense) {
   EXPECT_EQ(small_machine({{"nvml", {{"state", "answered"}, {"devices", {{{"name", "odd \x01"}}}}}}}).gpus.size(), 0U);
 }
 
+TEST(Gpus, OfNvmlAlone) {
+  for (const char* name : {"pc_two_gpus", "spark_nvml_memory", "server_h200"}) {
+    const auto source = source_of(name);
+    const Machine whole = probe(*source);
+    const std::vector<Gpu> gpus = nvml_gpus(source->nvml());
+    ASSERT_EQ(gpus.size(), whole.gpus.size());
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      EXPECT_EQ(gpus[i].nvml_index, static_cast<int>(i)) << name;
+      EXPECT_EQ(gpus[i].name, whole.gpus[i].name) << name;
+      EXPECT_EQ(gpus[i].pci, whole.gpus[i].pci) << name;
+      EXPECT_EQ(gpus[i].power_w, whole.gpus[i].power_w) << name;
+      EXPECT_EQ(gpus[i].memory_total, whole.gpus[i].memory_total) << name;
+      EXPECT_EQ(gpus[i].pcie_width, whole.gpus[i].pcie_width) << name;
+      EXPECT_EQ(gpus[i].cuda_index, std::nullopt) << name;
+    }
+  }
+  DriverAnswers nvml = source_of("pc_two_gpus")->nvml();
+  nvml.devices[0] = {{"handle", {{}, 15}}, {"temperature_c", {int64_t{50}}}};
+  const std::vector<Gpu> gpus = nvml_gpus(nvml);
+  ASSERT_EQ(gpus.size(), 2U);
+  EXPECT_EQ(gpus[0].nvml_index, std::nullopt);
+  EXPECT_EQ(gpus[0].temperature_c, std::nullopt);
+  EXPECT_EQ(gpus[1].nvml_index, 1);
+  EXPECT_EQ(nvml_problem(nvml), "");
+  EXPECT_EQ(nvml_problem(source_of("broken_libraries")->nvml()),
+            "NVML does not start: NVML_ERROR_LIB_RM_VERSION_MISMATCH");
+}
+
 TEST(Cpu, KindsOfIntelAndThreads) {
   const Cpu laptop = machine_of("laptop_rtx").cpu;
   ASSERT_EQ(laptop.kinds.size(), 2U);

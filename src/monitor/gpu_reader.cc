@@ -12,29 +12,8 @@
 namespace sparkpilot::monitor {
 namespace {
 
-constexpr size_t kMostGpus = 64;
 constexpr int64_t kMostMemory = int64_t{1} << 44;
 constexpr int kNotSupported = 3;  // of nvmlReturn_t
-
-// A machine of which only the driver's answers of one moment are known, so that they go through the checks of a whole
-// examination.
-class OnlyNvml : public Source {
- public:
-  explicit OnlyNvml(const DriverAnswers& answers) : answers_(answers) {}
-  std::optional<std::string> read(const std::string&, size_t) override { return std::nullopt; }
-  std::vector<std::string> list(const std::string&) override { return {}; }
-  std::optional<std::string> link(const std::string&) override { return std::nullopt; }
-  Access access(const std::string&) override { return Access::absent; }
-  std::optional<Space> space(const std::string&) override { return std::nullopt; }
-  std::optional<std::string> variable(const std::string&) override { return std::nullopt; }
-  std::string architecture() override { return {}; }
-  DriverAnswers nvml() override { return answers_; }
-  DriverAnswers cuda() override { return {}; }
-  std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>&) override { return std::nullopt; }
-
- private:
-  const DriverAnswers& answers_;
-};
 
 std::optional<double> percent_of(const Answers& answers, std::string_view question) {
   const auto value = within(integer(answers, question), 0, 100);
@@ -70,19 +49,15 @@ std::optional<std::vector<std::string>> throttle_words(uint64_t bits) {
 
 GpuReading read_gpus(Source& source) {
   const DriverAnswers nvml = source.nvml();
-  OnlyNvml moment(nvml);
-  Machine machine;
-  probe_gpus(moment, machine);
+  std::vector<Gpu> gpus = nvml_gpus(nvml);
   GpuReading out;
-  out.problem = machine.driver.nvml_problem;
-  for (size_t i = 0; i < nvml.devices.size() && i < kMostGpus; ++i) {
+  out.problem = nvml_problem(nvml);
+  for (size_t i = 0; i < gpus.size(); ++i) {
     const Answers& answers = nvml.devices[i];
     GpuSample& sample = out.gpus.emplace_back();
     sample.index = static_cast<int>(i);
-    const auto found = std::find_if(machine.gpus.begin(), machine.gpus.end(),
-                                    [&](const Gpu& gpu) { return gpu.nvml_index == sample.index; });
-    if (found == machine.gpus.end()) continue;
-    sample.gpu = std::move(*found);
+    if (!gpus[i].nvml_index) continue;
+    sample.gpu = std::move(gpus[i]);
     // Asking CUDA would open a context's worth of driver; a GPU whose memory NVML has no notion of shares the system's.
     if (!sample.gpu.unified_memory && error_of(answers, "memory_total_bytes") == kNotSupported) {
       sample.gpu.unified_memory = true;
