@@ -11,13 +11,12 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/resolve_in_root.h"
 #include "hw/source.h"
 
 namespace sparkpilot {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr int kMostLinks = 40;
 
 class Descriptor {
  public:
@@ -163,45 +162,12 @@ class SystemSource : public Source {
   }
 
  private:
-  // Where a path of the tree lies on this machine, its links followed inside the tree only. The last part need not
-  // exist.
+  // Where a path of the tree lies on this machine; it need not be there.
   std::optional<std::string> inside(const std::string& path) const {
     if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) return std::nullopt;
     if (here_) return path;
-    std::vector<std::string> done, left;
-    const auto push = [&left](const std::string& text) {
-      const fs::path parts(text);
-      std::vector<std::string> names;
-      for (const fs::path& part : parts) names.push_back(part.string());
-      left.insert(left.end(), names.rbegin(), names.rend());
-    };
-    push(path);
-    int links = 0;
-    while (!left.empty()) {
-      const std::string name = std::move(left.back());
-      left.pop_back();
-      if (name == "/" || name.empty() || name == ".") {
-        if (name == "/") done.clear();
-        continue;
-      }
-      if (name == "..") {
-        if (!done.empty()) done.pop_back();
-        continue;
-      }
-      done.push_back(name);
-      if (const std::optional<std::string> target = read_link(joined(done))) {
-        if (++links > kMostLinks) return std::nullopt;
-        done.pop_back();
-        push(*target);
-      }
-    }
-    return joined(done);
-  }
-
-  std::string joined(const std::vector<std::string>& names) const {
-    std::string path = root_;
-    for (const std::string& name : names) path += "/" + name;
-    return path;
+    const std::optional<fs::path> found = resolve_in_root(root_, path);
+    return found ? std::optional(root_ + found->string()) : std::nullopt;
   }
 
   SourceOptions options_;

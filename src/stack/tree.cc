@@ -1,9 +1,9 @@
 #include "stack/tree.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "base/error.h"
+#include "base/resolve_in_root.h"
 #include "stack/text.h"
 
 namespace sparkpilot::stack {
@@ -15,32 +15,10 @@ Tree::Tree(fs::path root) : root_(std::move(root)) {
 }
 
 std::optional<fs::path> Tree::resolve(const fs::path& path) const {
-  constexpr int kMostLinks = 40;  // as Linux has it
-  std::deque<fs::path> rest(path.begin(), path.end());
-  fs::path at = "/";
-  for (int links = 0; !rest.empty();) {
-    const fs::path part = rest.front();
-    rest.pop_front();
-    if (part.empty() || part == "." || part == "/") continue;
-    if (part == "..") {
-      at = at.parent_path();
-      continue;
-    }
-    const fs::path next = at / part;
-    std::error_code error;
-    const fs::file_status status = fs::symlink_status(outside(next), error);
-    if (error || !fs::exists(status)) return std::nullopt;
-    if (!fs::is_symlink(status)) {
-      at = next;
-      continue;
-    }
-    if (++links > kMostLinks) return std::nullopt;
-    const fs::path target = fs::read_symlink(outside(next), error);
-    if (error) return std::nullopt;
-    if (target.is_absolute()) at = "/";
-    rest.insert(rest.begin(), target.begin(), target.end());
-  }
-  return at;
+  std::optional<fs::path> found = resolve_in_root(root_, path);
+  std::error_code error;
+  if (found && !fs::exists(fs::symlink_status(outside(*found), error))) found.reset();
+  return found;
 }
 
 bool Tree::is_folder(const fs::path& path) const {
