@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "doctor/check.h"
+#include "hw/scan.h"
 
 namespace sparkpilot::doctor {
 namespace {

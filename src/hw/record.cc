@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "hw/scan.h"
 
 namespace sparkpilot {
 namespace {

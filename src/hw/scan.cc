@@ -67,6 +67,18 @@ std::string plain(std::string_view text) {
   return printable && inner.size() <= kLongestPlain ? std::string(inner) : std::string();
 }
 
+std::optional<std::string> read_word(Source& source, const std::string& path) {
+  const std::optional<std::string> text = source.read(path, 4096);
+  const std::string_view word = text ? trim(*text) : std::string_view();
+  if (word.empty() || contains(word, "\n")) return std::nullopt;
+  return std::string(word);
+}
+
+std::optional<int64_t> read_integer(Source& source, const std::string& path) {
+  const std::optional<std::string> word = read_word(source, path);
+  return word ? to_integer(*word) : std::nullopt;
+}
+
 std::string read_plain(Source& source, const std::string& path) { return plain(read_text(source, path, 4096)); }
 
 std::string read_text(Source& source, const std::string& path, size_t limit) {

@@ -34,7 +34,11 @@ std::optional<int> within(const std::optional<T>& value, int64_t least, int64_t 
 
 // Trimmed, where it is printable ASCII of at most 256 characters; else empty.
 std::string plain(std::string_view text);
-// The same of a file.
+// The words of a file's only line, trimmed; empty where there are none.
+std::optional<std::string> read_word(Source& source, const std::string& path);
+// A file that holds one decimal integer; empty where it holds something else.
+std::optional<int64_t> read_integer(Source& source, const std::string& path);
+// plain() of a file.
 std::string read_plain(Source& source, const std::string& path);
 std::string read_text(Source& source, const std::string& path, size_t limit = Source::kReadLimit);
 bool exists(Source& source, const std::string& path);

@@ -51,11 +51,6 @@ class Source {
   static constexpr size_t kReadLimit = 256 << 10, kListLimit = 4096;
 };
 
-// The words of a file's only line, without the spaces and NULs around them; empty where there are none.
-std::optional<std::string> read_word(Source& source, const std::string& path);
-// A file that holds one decimal integer; empty where it holds something else.
-std::optional<int64_t> read_integer(Source& source, const std::string& path);
-
 struct SourceOptions {
   // Another file tree, such as a mounted disk or a container's root. Links in it stay inside it; its drivers are not
   // asked and its environment is empty, as they would be this machine's.

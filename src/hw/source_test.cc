@@ -9,6 +9,7 @@
 
 #include "hw/record.h"
 #include "hw/redact.h"
+#include "hw/scan.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot {
@@ -35,19 +36,25 @@ TEST_F(Tree, ReadsFilesAndFolders) {
   write("/proc/meminfo", "MemTotal: 1 kB\n");
   write("/sys/a/value", " 42\n");
   write("/sys/b/value", "x");
+  write("/sys/c/words", std::string_view(" two words\n\0", 12));
+  write("/sys/c/lines", "two\nlines\n");
+  write("/sys/c/blank", " \n");
   const auto source = this->source();
   EXPECT_EQ(source->read("/proc/meminfo"), "MemTotal: 1 kB\n");
   EXPECT_EQ(source->read("/proc/meminfo", 3), "Mem");
   EXPECT_EQ(source->read("/proc/none"), std::nullopt);
   EXPECT_EQ(source->read("/proc"), std::nullopt);
   EXPECT_EQ(source->read("proc/meminfo"), std::nullopt);
-  EXPECT_EQ(source->list("/sys"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(source->list("/sys"), (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_TRUE(source->list("/none").empty());
   EXPECT_EQ(read_integer(*source, "/sys/a/value"), 42);
   EXPECT_EQ(read_integer(*source, "/sys/b/value"), std::nullopt);
   EXPECT_EQ(read_word(*source, "/sys/a/value"), "42");
+  EXPECT_EQ(read_word(*source, "/sys/c/words"), "two words");
+  EXPECT_EQ(read_word(*source, "/sys/c/lines"), std::nullopt);
+  EXPECT_EQ(read_word(*source, "/sys/c/blank"), std::nullopt);
   EXPECT_EQ(source->access("/sys/a/value"), Access::read_write);
-  EXPECT_EQ(source->access("/sys/c"), Access::absent);
+  EXPECT_EQ(source->access("/sys/d"), Access::absent);
   EXPECT_GT(source->space("/sys")->total_bytes, 0);
 }
 
