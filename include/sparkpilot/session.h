@@ -24,9 +24,15 @@
 
 namespace sparkpilot {
 
+// A kernel that would have come first and did not take the node.
+struct DeclinedKernel {
+  std::string kernel = {}, reason = {};
+};
+
 struct NodeProfile {
   std::string name = {}, op = {}, kernel = {};
-  std::string shape = {};  // of the first output
+  std::vector<DeclinedKernel> declined = {};  // kernels that come before it
+  std::string shape = {};                     // of the first output
   int64_t calls = 0;
   int64_t total_ns = 0;
   double flops = 0;         // one call; a multiply-add is two

@@ -147,5 +147,30 @@ TEST(Report, SumsNodesByOpAndKernel) {
   EXPECT_EQ(to_json(profile).size(), 3u);
 }
 
+TEST(Report, SumsNodesByWhyKernelsDeclined) {
+  Profile profile;
+  const auto node = [&](const char* kernel, std::vector<DeclinedKernel> declined) {
+    profile.nodes.push_back({.name = "",
+                             .op = "Conv",
+                             .kernel = kernel,
+                             .declined = std::move(declined),
+                             .shape = "",
+                             .calls = 1,
+                             .total_ns = 1'000'000});
+  };
+  node("onednn", {});
+  node("simd", {{"onednn", "stride 3"}});
+  node("simd", {{"onednn", "stride 3"}});
+  node("reference", {{"onednn", "stride 3"}, {"simd", "f16 activations"}});
+  const auto declined = declined_kernels(profile);
+  ASSERT_EQ(declined.size(), 3u);
+  EXPECT_EQ(declined[0].kernel, "simd");
+  EXPECT_EQ(declined[0].declined, "onednn");
+  EXPECT_EQ(declined[0].reason, "stride 3");
+  EXPECT_EQ(declined[0].nodes, 2);
+  EXPECT_DOUBLE_EQ(declined[0].mean_ms, 2);
+  EXPECT_EQ(to_json(profile)[3]["declined"].size(), 2u);
+}
+
 }  // namespace
 }  // namespace sparkpilot

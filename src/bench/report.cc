@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace sparkpilot {
 
@@ -11,9 +12,12 @@ Json to_json(const Profile& profile) {
   Json nodes = Json::array();
   for (const NodeProfile& node : profile.nodes) {
     if (node.calls == 0) continue;
+    Json declined = Json::array();
+    for (const DeclinedKernel& d : node.declined) declined.push_back({{"kernel", d.kernel}, {"reason", d.reason}});
     nodes.push_back({{"name", node.name},
                      {"op", node.op},
                      {"kernel", node.kernel},
+                     {"declined", std::move(declined)},
                      {"shape", node.shape},
                      {"calls", node.calls},
                      {"mean_ms", node.mean_ns() * 1e-6},
@@ -71,6 +75,24 @@ std::vector<OpTime> times_by_op(const Profile& profile) {
     out.push_back(sum);
   }
   std::stable_sort(out.begin(), out.end(), [](const OpTime& a, const OpTime& b) { return a.mean_ms > b.mean_ms; });
+  return out;
+}
+
+std::vector<DeclinedNodes> declined_kernels(const Profile& profile) {
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, DeclinedNodes> sums;
+  for (const NodeProfile& node : profile.nodes) {
+    if (node.calls == 0) continue;
+    for (const DeclinedKernel& d : node.declined) {
+      DeclinedNodes& sum = sums[{node.op, node.kernel, d.kernel, d.reason}];
+      if (sum.nodes == 0) sum = {.op = node.op, .kernel = node.kernel, .declined = d.kernel, .reason = d.reason};
+      ++sum.nodes;
+      sum.mean_ms += node.mean_ns() * 1e-6;
+    }
+  }
+  std::vector<DeclinedNodes> out;
+  for (auto& [key, sum] : sums) out.push_back(sum);
+  std::stable_sort(out.begin(), out.end(),
+                   [](const DeclinedNodes& a, const DeclinedNodes& b) { return a.mean_ms > b.mean_ms; });
   return out;
 }
 

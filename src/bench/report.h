@@ -20,4 +20,12 @@ struct OpTime {
 };
 std::vector<OpTime> times_by_op(const Profile& profile);
 
+// Why kernels that come first did not take nodes: the nodes with the same answer together, the longest first.
+struct DeclinedNodes {
+  std::string op, kernel, declined, reason;  // `kernel` took them in its stead
+  int nodes = 0;
+  double mean_ms = 0;  // of one run
+};
+std::vector<DeclinedNodes> declined_kernels(const Profile& profile);
+
 }  // namespace sparkpilot

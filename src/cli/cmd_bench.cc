@@ -47,6 +47,14 @@ void print_profile(const ModelBench& bench, int64_t top) {
                fmt::format("{:.0f} %", node.roofline_share * 100)});
   }
   print(nodes.str() + "\n" + ops.str());
+  const std::vector<DeclinedNodes> declined = declined_kernels(bench.profile);
+  if (declined.empty()) return;
+  Table reasons({"op", "kernel", "instead of", "because", "nodes", "ms"});
+  for (const DeclinedNodes& d : declined) {
+    reasons.add(
+        {d.op, d.kernel, d.declined, d.reason.empty() ? "-" : d.reason, std::to_string(d.nodes), human_ms(d.mean_ms)});
+  }
+  print("\n" + reasons.str());
 }
 
 // A file that cannot be measured must not cost the measurements of those before it.

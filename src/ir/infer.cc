@@ -165,9 +165,13 @@ std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, s
     out_types.push_back({v.dtype, known ? *v.shape : Shape{}, known});
   }
   const Problem problem{.node = &one, .inputs = in_types, .outputs = out_types, .constants = constants};
+  std::string why_not;
   for (const Kernel& kernel : one.op->cpu) {
     if (!kernel_name.empty() && kernel.name != kernel_name) continue;
-    if (kernel.accepts && !kernel.accepts(problem)) continue;
+    if (const Verdict verdict = kernel.accepts ? kernel.accepts(problem) : Verdict(true); !verdict) {
+      why_not = verdict.reason();
+      continue;
+    }
     try {
       const auto state = kernel.prepare ? kernel.prepare(problem) : nullptr;
       const Buffer workspace(state ? state->workspace : 0);
@@ -198,8 +202,8 @@ std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, s
   }
   std::string types;
   for (const TensorType& type : in_types) types += fmt::format(" {}{}", name(type.dtype), type.shape.str());
-  fail("{}: no CPU kernel{}{} for inputs{} (node \"{}\")", qualified(*node.op), kernel_name.empty() ? "" : " named ",
-       kernel_name, types, node.name);
+  fail("{}: no CPU kernel{}{} for inputs{}{}{} (node \"{}\")", qualified(*node.op),
+       kernel_name.empty() ? "" : " named ", kernel_name, types, why_not.empty() ? "" : ": ", why_not, node.name);
 }
 
 Cost cost_of(const OpDef& op, const Problem& problem) {

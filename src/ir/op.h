@@ -14,6 +14,7 @@
 // where i is the index of a node input that has the output's shape, or one element a channel ([C]), or one element.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <span>
@@ -104,6 +105,23 @@ struct Problem {
   bool is_constant(size_t i) const { return i < constants.size() && constants[i].present(); }
 };
 
+// Whether a kernel takes a node: yes, or no and why. A reason is a few words for the profile ("weights are not
+// constant", "f16 activations"); kernels that have nothing faster to offer may leave it out.
+class Verdict {
+ public:
+  template <std::same_as<bool> B>
+  Verdict(B accepts) : accepts_(accepts) {}
+  Verdict(const char* why_not) : accepts_(false), reason_(why_not) {}
+  Verdict(std::string_view why_not) : accepts_(false), reason_(why_not) {}
+  Verdict(std::string why_not) : accepts_(false), reason_(std::move(why_not)) {}
+  explicit operator bool() const { return accepts_; }
+  const std::string& reason() const { return reason_; }  // empty where it accepts or did not say
+
+ private:
+  bool accepts_;
+  std::string reason_;
+};
+
 // What `prepare` made: packed weights, primitives, sizes. One object per node and session; `run` may change it.
 class KernelState {
  public:
@@ -146,7 +164,7 @@ struct Call {
 // reference, which accepts everything the op can do.
 struct Kernel {
   std::string_view name;                                              // "onednn", "simd", "reference"
-  bool (*accepts)(const Problem&) = nullptr;                          // null: everything
+  Verdict (*accepts)(const Problem&) = nullptr;                       // null: everything
   std::unique_ptr<KernelState> (*prepare)(const Problem&) = nullptr;  // null: no state
   // May throw Error (user) for values that make no sense (an index out of range). Goes parallel through base/parallel.h
   // only. Allocates nothing, except through `allocate` and inside `dynamic` ops.

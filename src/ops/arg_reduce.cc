@@ -51,8 +51,10 @@ void run_reference(const Call& c) {
 }
 
 // Rows of f32: the extreme first, vectorised, then the place where it stands.
-bool accepts_simd(const Problem& p) {
-  return p.inputs[0].dtype == DType::f32 && Axis(p.inputs[0].shape, p.attrs()).inner == 1;
+Verdict accepts_simd(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (Axis(p.inputs[0].shape, p.attrs()).inner != 1) return "not along the last axis";
+  return true;
 }
 template <bool kMax>
 void run_simd(const Call& c) {
@@ -73,8 +75,10 @@ void run_simd(const Call& c) {
 
 // An axis further out: the lines of up to 256 outputs side by side.
 constexpr int64_t kColumns = 256;
-bool accepts_lines(const Problem& p) {
-  return p.inputs[0].dtype == DType::f32 && Axis(p.inputs[0].shape, p.attrs()).inner > 1;
+Verdict accepts_lines(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (Axis(p.inputs[0].shape, p.attrs()).inner <= 1) return "along the last axis";
+  return true;
 }
 template <bool kMax>
 void run_lines(const Call& c) {

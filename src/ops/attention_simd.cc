@@ -111,15 +111,19 @@ void attend(const Call& c, const AttentionShape& a, const AttentionMask& mask, c
 
 }  // namespace
 
-bool accepts_attention_simd(const Problem& p) {
+Verdict accepts_attention_simd(const Problem& p) {
   for (const size_t i : {0, 1, 2}) {
-    if (p.inputs[i].dtype != DType::f32) return false;
+    if (p.inputs[i].dtype != DType::f32) return fmt::format("{} query, key or value", name(p.inputs[i].dtype));
   }
-  if (p.has(3) && p.inputs[3].dtype != DType::f32 && p.inputs[3].dtype != DType::boolean) return false;
+  if (p.has(3) && p.inputs[3].dtype != DType::f32 && p.inputs[3].dtype != DType::boolean) {
+    return fmt::format("{} mask", name(p.inputs[3].dtype));
+  }
+  if (p.has(4)) return "past keys and values";
   for (size_t i = 1; i < p.outputs.size(); ++i) {
-    if (p.outputs[i].dtype != DType::none) return false;
+    if (p.outputs[i].dtype != DType::none) return "more than the first output is wanted";
   }
-  return !p.has(4) && p.outputs[0].shape.elements() > 0 && attention_shape(p).total > 0;
+  if (p.outputs[0].shape.elements() == 0 || attention_shape(p).total == 0) return "empty";
+  return true;
 }
 
 std::unique_ptr<KernelState> prepare_attention_simd(const Problem& p) {

@@ -51,7 +51,7 @@ PoolKind kind(const Problem& p) {
   return p.attrs().integer("count_include_pad", 0) != 0 ? PoolKind::average_with_padding : PoolKind::average;
 }
 
-bool onednn_accepts(const Problem& p) {
+Verdict onednn_accepts(const Problem& p) {
   return pool_onednn_accepts(p, pool_shape(p.attrs(), p.inputs[0].shape), kind(p));
 }
 

@@ -108,11 +108,12 @@ void run_reference(const Call& c) {
 }
 
 // f32 from or to f16 and bf16, and the pairs of cast_n.
-bool accepts_simd(const Problem& p) {
+Verdict accepts_simd(const Problem& p) {
   using Halves = TypeList<Half, BFloat16>;
   const DType from = p.inputs[0].dtype, to = p.outputs[0].dtype;
-  return (to == DType::f32 && contains(Halves{}, from)) || (from == DType::f32 && contains(Halves{}, to)) ||
-         (from != to && can_cast_n(from, to));
+  if ((to == DType::f32 && contains(Halves{}, from)) || (from == DType::f32 && contains(Halves{}, to))) return true;
+  if (from != to && can_cast_n(from, to)) return true;
+  return fmt::format("{} to {}", name(from), name(to));
 }
 void run_simd(const Call& c) {
   const ConstView& x = c.inputs[0];

@@ -35,7 +35,11 @@ void run_reference(const Call& c) {
   });
 }
 
-bool accepts_simd(const Problem& p) { return contains(TypeList<float, Half, BFloat16>{}, p.inputs[0].dtype); }
+Verdict accepts_simd(const Problem& p) {
+  const DType dtype = p.inputs[0].dtype;
+  if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
+  return true;
+}
 void run_simd(const Call& c) {
   Bounds<float> b;
   dispatch(TypeList<float, Half, BFloat16>{}, c.inputs[0].dtype, [&]<typename T>() { b = bounds<T, float>(c); });

@@ -147,10 +147,11 @@ std::vector<OpCase> cases() {
           {"integers", {CaseInput::range({1, 4, 4}, -9, 9, DType::i32), ints({3, 3}), ints({2, 2})}, {}}};
 }
 
-constexpr Kernel kCpu[] = {{.name = "reference",
-                            .accepts = [](const Problem& p) { return contains(NumericTypes{}, p.inputs[0].dtype); },
-                            .prepare = prepare,
-                            .run = run}};
+constexpr Kernel kCpu[] = {
+    {.name = "reference",
+     .accepts = [](const Problem& p) -> Verdict { return contains(NumericTypes{}, p.inputs[0].dtype); },
+     .prepare = prepare,
+     .run = run}};
 constexpr AttrSpec kAttrs[] = {
     {"strides", AttrType::integers}, {"pads", AttrType::integers}, {"dilations", AttrType::integers}};
 

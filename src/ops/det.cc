@@ -68,10 +68,11 @@ std::vector<OpCase> cases() {
           {"empty", {CaseInput::of({2, 0, 0})}, {}}};
 }
 
-constexpr Kernel kCpu[] = {{.name = "reference",
-                            .accepts = [](const Problem& p) { return contains(FloatTypes{}, p.inputs[0].dtype); },
-                            .prepare = prepare,
-                            .run = run}};
+constexpr Kernel kCpu[] = {
+    {.name = "reference",
+     .accepts = [](const Problem& p) -> Verdict { return contains(FloatTypes{}, p.inputs[0].dtype); },
+     .prepare = prepare,
+     .run = run}};
 
 const OpDef kOps[] = {{
     .name = "Det",

@@ -146,7 +146,10 @@ constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},      {"channels_las
                                {"group", AttrType::integer},      {"kernel_shape", AttrType::integers},
                                {"pads", AttrType::integers},      {"strides", AttrType::integers}};
 // What the project's own kernels do better is theirs.
-bool onednn_accepts(const Problem& p) { return !conv_simd_wins(p) && conv_onednn_accepts(p); }
+Verdict onednn_accepts(const Problem& p) {
+  if (conv_simd_wins(p)) return "simd is faster at this shape";
+  return conv_onednn_accepts(p);
+}
 
 constexpr Kernel kCpu[] = {
     {.name = "onednn", .accepts = onednn_accepts, .prepare = conv_onednn_prepare, .run = onednn::run},

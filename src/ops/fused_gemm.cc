@@ -123,11 +123,11 @@ std::vector<OpCase> cases() {
 
 constexpr AttrSpec kAttrs[] = {{"epilogue", AttrType::texts}, {"transB", AttrType::integer}};
 constexpr Kernel kCpu[] = {{.name = "simd",
-                            .accepts = [](const Problem& p) { return gemm_simd_accepts(p, args_of(p)); },
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
                             .run = gemm_simd_run},
                            {.name = "onednn",
-                            .accepts = [](const Problem& p) { return gemm_onednn_accepts(p, args_of(p)); },
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
                             .run = onednn::run},
                            {.name = "reference", .prepare = prepare, .run = run}};

@@ -114,11 +114,11 @@ constexpr AttrSpec kOldAttrs[] = {{"alpha", AttrType::real},
                                   {"transA", AttrType::integer},
                                   {"transB", AttrType::integer}};
 constexpr Kernel kCpu[] = {{.name = "simd",
-                            .accepts = [](const Problem& p) { return gemm_simd_accepts(p, args_of(p)); },
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
                             .run = gemm_simd_run},
                            {.name = "onednn",
-                            .accepts = [](const Problem& p) { return gemm_onednn_accepts(p, args_of(p)); },
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
                             .run = onednn::run},
                            {.name = "reference", .run = run}};

@@ -61,7 +61,10 @@ void run_reference(const Call& c) {
   });
 }
 
-bool accepts_simd(const Problem& p) { return p.inputs[0].dtype == DType::f32; }
+Verdict accepts_simd(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
+  return true;
+}
 
 template <bool kInstance>
 void run_simd(const Call& c) {

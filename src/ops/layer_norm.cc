@@ -64,7 +64,7 @@ void run_reference(const Call& c) {
 
 // f32 throughout, and scale and bias with one value for each element of a row.
 template <bool kRms>
-bool accepts_simd(const Problem& p) {
+Verdict accepts_simd(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
   const int axis = normalize_axis(p.attrs().integer("axis", -1), x.rank());
   const auto is_row = [&](size_t input) {
@@ -76,9 +76,13 @@ bool accepts_simd(const Problem& p) {
     }
     return same;
   };
-  bool fits = p.inputs[0].dtype == DType::f32 && is_row(1) && (kRms || !p.has(2) || is_row(2));
-  for (const TensorType& output : p.outputs) fits &= output.dtype == DType::none || output.dtype == DType::f32;
-  return fits;
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (!is_row(1)) return "scale is not one f32 row";
+  if (!kRms && p.has(2) && !is_row(2)) return "bias is not one f32 row";
+  for (const TensorType& output : p.outputs) {
+    if (output.dtype != DType::none && output.dtype != DType::f32) return fmt::format("{} output", name(output.dtype));
+  }
+  return true;
 }
 
 template <bool kRms>

@@ -94,8 +94,9 @@ std::vector<OpCase> channels_last_cases() {
           {"bf16", {CaseInput::of({1, 6, 6, 16}, DType::bf16)}, {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}}}};
 }
 
-bool onednn_accepts(const Problem& p) {
-  return p.outputs.size() == 1 && pool_onednn_accepts(p, pool_shape(p.attrs(), p.inputs[0].shape), PoolKind::max);
+Verdict onednn_accepts(const Problem& p) {
+  if (p.outputs.size() != 1) return "indices are wanted";
+  return pool_onednn_accepts(p, pool_shape(p.attrs(), p.inputs[0].shape), PoolKind::max);
 }
 
 std::unique_ptr<KernelState> onednn_prepare(const Problem& p) {

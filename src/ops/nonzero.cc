@@ -76,11 +76,12 @@ std::vector<OpCase> compress_cases() {
           {"flat", {CaseInput::of({3, 5}), keep(11)}, {}}};
 }
 
-constexpr Kernel kNonZero[] = {{.name = "reference",
-                                .accepts = [](const Problem& p) { return contains(AllTypes{}, p.inputs[0].dtype); },
-                                .run = run_nonzero}};
+constexpr Kernel kNonZero[] = {
+    {.name = "reference",
+     .accepts = [](const Problem& p) -> Verdict { return contains(AllTypes{}, p.inputs[0].dtype); },
+     .run = run_nonzero}};
 constexpr Kernel kCompress[] = {{.name = "reference",
-                                 .accepts = [](const Problem& p) { return bits(p.inputs[0].dtype) >= 8; },
+                                 .accepts = [](const Problem& p) -> Verdict { return bits(p.inputs[0].dtype) >= 8; },
                                  .run = run_compress}};
 constexpr AttrSpec kCompressAttrs[] = {{"axis", AttrType::integer}};
 

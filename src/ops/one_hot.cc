@@ -57,8 +57,9 @@ std::vector<OpCase> cases() {
            {}}};
 }
 
-constexpr Kernel kCpu[] = {
-    {.name = "reference", .accepts = [](const Problem& p) { return bits(p.inputs[2].dtype) >= 8; }, .run = run}};
+constexpr Kernel kCpu[] = {{.name = "reference",
+                            .accepts = [](const Problem& p) -> Verdict { return bits(p.inputs[2].dtype) >= 8; },
+                            .run = run}};
 constexpr AttrSpec kAttrs[] = {{"axis", AttrType::integer}};
 
 const OpDef kOps[] = {{

@@ -146,6 +146,27 @@ TEST(OpTable, EveryCandidateKeepsNaN) {
   EXPECT_GT(compared, 500);
 }
 
+// The profile tells it to who wonders why a fast kernel was not taken.
+TEST(OpTable, KernelsSayWhyTheyDecline) {
+  int declined = 0;
+  for (const OpDef* op : all_ops()) {
+    for (const OpCase& op_case : op->cpu.size() > 1 && op->cases ? op->cases() : std::vector<OpCase>{}) {
+      for (const Kernel& kernel : op->cpu.first(op->cpu.size() - 1)) {
+        try {
+          evaluate(case_node(*op, op_case), case_inputs(op_case, 1), kernel.name, {}, variable_inputs(op_case));
+        } catch (const Error& error) {
+          if (std::string_view(error.what()).find("no CPU kernel named") == std::string_view::npos) continue;
+          // "... for inputs f32[2,3] i64[1]: <the reason> (node ...)"
+          const std::string text = error.what();
+          EXPECT_NE(text.find(": ", text.find(" for inputs")), text.npos) << text;
+          ++declined;
+        }
+      }
+    }
+  }
+  EXPECT_GT(declined, 100);
+}
+
 TEST(OpTable, NewestVersionAtOrBelowTheOpsetWins) {
   ASSERT_NE(find_op("", "Softmax", 13), nullptr);
   EXPECT_EQ(find_op("", "Softmax", 13)->since, 13);

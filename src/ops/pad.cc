@@ -163,7 +163,7 @@ void run(const Call& c) {
   });
 }
 
-bool accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
+Verdict accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
 
 std::vector<ValueId> expand_attributes(ExpandContext& e) {
   const Attributes& attrs = e.node.attrs;

@@ -51,10 +51,13 @@ std::optional<double> constant_exponent(const Problem& p) {
   if (!(p.outputs[0].shape == p.inputs[0].shape)) return std::nullopt;
   return p.constants[1].to_scalar();
 }
-bool accepts_simple(const Problem& p) {
+Verdict accepts_simple(const Problem& p) {
+  const DType dtype = p.inputs[0].dtype;
+  if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
   const auto e = constant_exponent(p);
-  const bool floats = contains(TypeList<float, Half, BFloat16>{}, p.inputs[0].dtype);
-  return floats && e && (*e == -1 || *e == 0.5 || *e == 1 || *e == 2 || *e == 3);
+  if (!e) return "exponent is not one constant";
+  if (*e != -1 && *e != 0.5 && *e != 1 && *e != 2 && *e != 3) return fmt::format("exponent {}", *e);
+  return true;
 }
 struct SimpleState final : KernelState {
   double exponent = 1;

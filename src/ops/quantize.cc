@@ -130,20 +130,27 @@ void dequantize_reference(const Call& c) {
 constexpr int64_t kShortestRow = 16;
 
 // Long runs of elements with one scale.
-bool has_rows(const Problem& p) {
+Verdict has_rows(const Problem& p) {
   const Granularity g = granularity_of(p.inputs[0].shape, p.inputs[1].shape, p.attrs());
-  return p.inputs[1].dtype == DType::f32 && !g.blocked && (g.scales == 1 || g.inner >= kShortestRow);
+  if (p.inputs[1].dtype != DType::f32) return fmt::format("{} scale", name(p.inputs[1].dtype));
+  if (g.blocked) return "scales of blocks";
+  if (g.scales != 1 && g.inner < kShortestRow) return "too few elements side by side share a scale";
+  return true;
 }
 
 bool is_byte(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
 
-bool accepts_quantize(const Problem& p) {
-  return p.inputs[0].dtype == DType::f32 && is_byte(p.outputs[0].dtype) && has_rows(p) &&
-         division_dtype(p.attrs(), DType::f32) == DType::f32;
+Verdict accepts_quantize(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (!is_byte(p.outputs[0].dtype)) return fmt::format("{} output", name(p.outputs[0].dtype));
+  if (division_dtype(p.attrs(), DType::f32) != DType::f32) return "divides in another type than f32";
+  return has_rows(p);
 }
 
-bool accepts_dequantize(const Problem& p) {
-  return is_byte(p.inputs[0].dtype) && p.outputs[0].dtype == DType::f32 && has_rows(p);
+Verdict accepts_dequantize(const Problem& p) {
+  if (!is_byte(p.inputs[0].dtype)) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (p.outputs[0].dtype != DType::f32) return fmt::format("{} output", name(p.outputs[0].dtype));
+  return has_rows(p);
 }
 
 // Calls fn(first element, count, index of the scale) for runs of at most 4096 elements.

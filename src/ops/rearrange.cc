@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-bool accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
+Verdict accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
 
 // --- ReverseSequence
 void infer_reverse(InferContext& c) {

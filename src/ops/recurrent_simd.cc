@@ -61,10 +61,12 @@ void write_step(const Call& c, const Recurrent& r, int64_t d, const Scratch& m, 
 
 }  // namespace
 
-bool accepts_recurrent_simd(const Problem& p) {
-  if (p.inputs[kX].dtype != DType::f32 || p.inputs[kX].shape.elements() == 0) return false;
-  return p.is_constant(kW) && p.is_constant(kR) && (!p.has(kB) || p.is_constant(kB)) &&
-         p.inputs[kR].shape.elements() > 0;
+Verdict accepts_recurrent_simd(const Problem& p) {
+  if (p.inputs[kX].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[kX].dtype));
+  if (p.inputs[kX].shape.elements() == 0 || p.inputs[kR].shape.elements() == 0) return "empty input";
+  if (!p.is_constant(kW) || !p.is_constant(kR)) return "weights are not constant";
+  if (p.has(kB) && !p.is_constant(kB)) return "bias is not constant";
+  return true;
 }
 
 std::unique_ptr<RecurrentSimd> prepare_recurrent_simd(const Problem& p, const RecurrentKind& kind, LastGate last) {

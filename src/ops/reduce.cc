@@ -144,7 +144,11 @@ void run_simd(const Call& c) {
   reduce_floats(kKind, ReducePlan(c.inputs[0].shape, axes_of(c)), c.inputs[0], c.outputs[0]);
 }
 
-bool accepts_simd(const Problem& p) { return contains(TypeList<float, Half, BFloat16>{}, p.inputs[0].dtype); }
+Verdict accepts_simd(const Problem& p) {
+  const DType dtype = p.inputs[0].dtype;
+  if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
+  return true;
+}
 
 // --- versions with the axes as an attribute
 std::vector<ValueId> expand_attribute(ExpandContext& e) {

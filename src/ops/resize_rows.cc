@@ -38,13 +38,17 @@ bool find_axes(const std::vector<ResizeExtent>& extents, size_t& high, size_t& w
 
 }  // namespace
 
-bool accepts_resize_rows(const Problem& p) {
-  if (p.inputs[0].dtype != DType::f32 || !resize_operands_constant(p) || p.outputs[0].shape.elements() == 0)
-    return false;
-  if (ResizeMode(p.attrs()).coordinates == ResizeMode::tf_crop_and_resize) return false;
+Verdict accepts_resize_rows(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (!resize_operands_constant(p)) return "sizes or scales are not constant";
+  if (p.outputs[0].shape.elements() == 0) return "empty output";
+  if (ResizeMode(p.attrs()).coordinates == ResizeMode::tf_crop_and_resize) return "tf_crop_and_resize";
+  if (p.inputs[0].shape.elements() >= INT32_MAX) return "more than 2^31 elements";
   size_t high = 0, wide = 0;
-  return find_axes(resize_extents(p.inputs[0].shape, p.attrs(), resize_operands(p)), high, wide) &&
-         p.inputs[0].shape.elements() < INT32_MAX;
+  if (!find_axes(resize_extents(p.inputs[0].shape, p.attrs(), resize_operands(p)), high, wide)) {
+    return "more than two axes side by side change";
+  }
+  return true;
 }
 
 namespace {

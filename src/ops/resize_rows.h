@@ -7,7 +7,7 @@
 
 namespace sparkpilot {
 
-bool accepts_resize_rows(const Problem& p);
+Verdict accepts_resize_rows(const Problem& p);
 std::unique_ptr<KernelState> prepare_resize_rows(const Problem& p);
 void run_resize_rows(const Call& c);
 

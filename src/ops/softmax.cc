@@ -98,9 +98,11 @@ void run_rows(const Call& c) {
   });
 }
 
-bool accepts_rows(const Problem& p) {
-  return contains(TypeList<float, Half, BFloat16>{}, p.inputs[0].dtype) &&
-         Axis(p.inputs[0].shape, p.attrs()).inner == 1;
+Verdict accepts_rows(const Problem& p) {
+  const DType dtype = p.inputs[0].dtype;
+  if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
+  if (Axis(p.inputs[0].shape, p.attrs()).inner != 1) return "not along the last axis";
+  return true;
 }
 
 std::unique_ptr<KernelState> prepare_rows(const Problem& p) {
@@ -149,9 +151,12 @@ void run_lines(const Call& c) {
                });
 }
 
-bool accepts_lines(const Problem& p) {
+Verdict accepts_lines(const Problem& p) {
   const Axis a(p.inputs[0].shape, p.attrs());
-  return p.inputs[0].dtype == DType::f32 && a.size > 0 && a.inner > 1;
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (a.inner <= 1) return "along the last axis";
+  if (a.size == 0) return "empty axis";
+  return true;
 }
 
 void infer(InferContext& c) {

@@ -124,9 +124,10 @@ std::vector<OpCase> cases() {
           {"floats", {CaseInput::of({17})}, {}, 1}};
 }
 
-constexpr Kernel kCpu[] = {{.name = "reference",
-                            .accepts = [](const Problem& p) { return contains(AllTypes{}, p.inputs[0].dtype); },
-                            .run = run}};
+constexpr Kernel kCpu[] = {
+    {.name = "reference",
+     .accepts = [](const Problem& p) -> Verdict { return contains(AllTypes{}, p.inputs[0].dtype); },
+     .run = run}};
 constexpr AttrSpec kAttrs[] = {{"axis", AttrType::integer}, {"sorted", AttrType::integer}};
 
 const OpDef kOps[] = {{

@@ -143,6 +143,7 @@ void Plan::collect(Profile& profile) const {
     NodeProfile row{.name = graph_.label(step.node),
                     .op = qualified(*node.op),
                     .kernel = step.skipped ? "view" : std::string(step.kernel->name),
+                    .declined = step.declined,
                     .shape = step.out.empty() ? std::string() : step.out[0].shape.str()};
     row.calls = step.calls;
     row.total_ns = step.total_ns;

@@ -69,6 +69,7 @@ class Plan {
   void choose_steps();
   void find_blocked();
   void add_step(NodeId id, bool dynamic);
+  void choose_kernel(Step& step, const Problem& problem) const;
   void release_packed(const Step& step);
   int new_storage(Storage storage, ValueId id);
   void assign_storage();

@@ -19,6 +19,7 @@ struct Plan::Storage {
 struct Plan::Step {
   NodeId node;
   const Kernel* kernel = nullptr;
+  std::vector<DeclinedKernel> declined;
   std::unique_ptr<KernelState> state;
   std::vector<ConstView> in;
   std::vector<View> out;

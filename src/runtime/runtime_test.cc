@@ -343,6 +343,31 @@ TEST(Session, KeepsAndVisitsValues) {
   EXPECT_GE(seen, 5);
 }
 
+TEST(Session, ProfileSaysWhyFasterKernelsDeclined) {
+  const auto profiled = [](bool constant, const std::string& kernel) {
+    Graph g;
+    Builder b(g, "layer");
+    const ValueId x = g.add_input("x", DType::f32, std::vector<Dim>{{16, ""}, {32, ""}});
+    const ValueId w = constant ? b.constant(random_tensor(Shape{32, 24}, 1))
+                               : g.add_input("w", DType::f32, std::vector<Dim>{{32, ""}, {24, ""}});
+    g.add_output(b.add("sparkpilot::Gemm", {x, w}), "y");
+    Session session(std::move(g), {.threads = 1, .kernel = kernel, .profile = true});
+    session.run();
+    return session.profile().nodes.at(0);
+  };
+  EXPECT_EQ(profiled(true, "").kernel, "simd");
+  EXPECT_TRUE(profiled(true, "").declined.empty());
+  const NodeProfile at_run = profiled(false, "");
+  EXPECT_NE(at_run.kernel, "simd");
+  ASSERT_FALSE(at_run.declined.empty());
+  EXPECT_EQ(at_run.declined[0].kernel, "simd");
+  EXPECT_EQ(at_run.declined[0].reason, "weights are not constant");
+  const NodeProfile forced = profiled(true, "reference");
+  EXPECT_EQ(forced.kernel, "reference");
+  ASSERT_FALSE(forced.declined.empty());
+  EXPECT_EQ(forced.declined[0].reason, "another is asked for");
+}
+
 TEST(Session, ProfilesEveryNode) {
   Session session(chain(), {.dims = {{"batch", 2}}, .trace = true});
   for (int i = 0; i < 3; ++i) session.run();

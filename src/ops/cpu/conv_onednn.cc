@@ -74,11 +74,15 @@ Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
   return o;
 }
 
-bool types_fit(const Problem& p) {
+Verdict types_fit(const Problem& p) {
   const DType x = p.inputs[0].dtype, w = p.inputs[1].dtype;
-  if (!onednn::computes(x)) return false;
-  if (w != x && !(p.is_constant(1) && (w == DType::f16 || w == DType::bf16 || w == DType::f32))) return false;
-  return !p.has(2) || p.inputs[2].dtype == DType::f32 || p.is_constant(2);
+  if (!onednn::computes(x)) return fmt::format("{} activations", name(x));
+  if (w != x) {
+    if (!p.is_constant(1)) return fmt::format("{} weights that are not constant", name(w));
+    if (w != DType::f16 && w != DType::bf16 && w != DType::f32) return fmt::format("{} weights", name(w));
+  }
+  if (p.has(2) && p.inputs[2].dtype != DType::f32 && !p.is_constant(2)) return "bias is neither f32 nor constant";
+  return true;
 }
 
 // A primitive for the operands and what its epilogue reads.
@@ -149,9 +153,10 @@ ConvShape transposed_shape_of(const Problem& p) {
 
 }  // namespace
 
-bool conv_onednn_accepts(const Problem& p) {
+Verdict conv_onednn_accepts(const Problem& p) {
   const ConvShape s = shape_of(p);
-  if (!types_fit(p) || s.empty()) return false;
+  if (const Verdict types = types_fit(p); !types) return types;
+  if (s.empty()) return "empty";
   Operands o = operands(p, s, false);
   return onednn::is_fast(describe(p, s, o).desc);
 }
@@ -163,9 +168,11 @@ std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p) {
   return prepare(p, o, described);
 }
 
-bool conv_transpose_onednn_accepts(const Problem& p) {
+Verdict conv_transpose_onednn_accepts(const Problem& p) {
   const ConvShape s = transposed_shape_of(p);
-  return types_fit(p) && !s.empty() && onednn::is_fast(describe_transpose(operands(p, s, true)).desc);
+  if (const Verdict types = types_fit(p); !types) return types;
+  if (s.empty()) return "empty";
+  return onednn::is_fast(describe_transpose(operands(p, s, true)).desc);
 }
 
 std::unique_ptr<KernelState> conv_transpose_onednn_prepare(const Problem& p) {

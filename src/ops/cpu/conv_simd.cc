@@ -45,11 +45,14 @@ ConstView part(const Tensor& t, int64_t first, int64_t count) {
 
 }  // namespace
 
-bool conv_simd_accepts(const Problem& p) {
-  if (p.inputs[0].dtype != DType::f32 || p.attrs().integer("channels_last", 0) == 0) return false;
-  if (!p.is_constant(1) || !is_small_float(p.inputs[1].dtype) || (p.has(2) && !p.is_constant(2))) return false;
-  const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
-  return !s.empty();
+Verdict conv_simd_accepts(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} activations", name(p.inputs[0].dtype));
+  if (p.attrs().integer("channels_last", 0) == 0) return "channels come first";
+  if (!is_small_float(p.inputs[1].dtype)) return fmt::format("{} weights", name(p.inputs[1].dtype));
+  if (!p.is_constant(1)) return "weights are not constant";
+  if (p.has(2) && !p.is_constant(2)) return "bias is not constant";
+  if (conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true).empty()) return "empty";
+  return true;
 }
 
 bool conv_simd_wins(const Problem& p) {

@@ -5,7 +5,7 @@
 
 namespace sparkpilot {
 
-bool conv_simd_accepts(const Problem& p);
+Verdict conv_simd_accepts(const Problem& p);
 // Whether it was measured to be faster than oneDNN's on such a shape (AVX-512, one core).
 bool conv_simd_wins(const Problem& p);
 std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p);

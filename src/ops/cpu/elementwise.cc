@@ -2,9 +2,11 @@
 
 namespace sparkpilot {
 
-bool accepts_floats(const Problem& problem) {
-  return std::all_of(problem.inputs.begin(), problem.inputs.end(),
-                     [](const TensorType& input) { return contains(TypeList<float, Half, BFloat16>{}, input.dtype); });
+Verdict accepts_floats(const Problem& problem) {
+  for (const TensorType& input : problem.inputs) {
+    if (!contains(TypeList<float, Half, BFloat16>{}, input.dtype)) return fmt::format("{} input", name(input.dtype));
+  }
+  return true;
 }
 
 std::unique_ptr<KernelState> prepare_broadcast(const Problem& problem) {

@@ -30,7 +30,7 @@ T narrow(W value) {
 }
 
 // An `accepts`: all inputs are f32, f16 or bf16, which vector functions take.
-bool accepts_floats(const Problem& problem);
+Verdict accepts_floats(const Problem& problem);
 
 // --- one operand
 template <typename T, typename W, typename R, typename Fn>

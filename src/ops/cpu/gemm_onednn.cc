@@ -93,13 +93,18 @@ Tensor scaled(const Tensor& c, float beta) {
 
 }  // namespace
 
-bool gemm_onednn_accepts(const Problem& p, const GemmArgs& args) {
+Verdict gemm_onednn_accepts(const Problem& p, const GemmArgs& args) {
   const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
-  if (!onednn::computes(a) || args.shape.empty()) return false;
-  if (b != a && !(p.is_constant(1) && (b == DType::f16 || b == DType::bf16 || b == DType::f32))) return false;
+  if (!onednn::computes(a)) return fmt::format("{} activations", name(a));
+  if (args.shape.empty()) return "empty";
+  if (b != a) {
+    if (!p.is_constant(1)) return fmt::format("{} weights that are not constant", name(b));
+    if (b != DType::f16 && b != DType::bf16 && b != DType::f32) return fmt::format("{} weights", name(b));
+  }
   if (args.c >= 0) {
     const auto c = static_cast<size_t>(args.c);
-    if (!p.is_constant(c) && (args.beta != 1 || p.inputs[c].dtype != DType::f32)) return false;
+    if (!p.is_constant(c) && p.inputs[c].dtype != DType::f32) return "C is neither f32 nor constant";
+    if (!p.is_constant(c) && args.beta != 1) return "beta is not 1 and C not constant";
   }
   return onednn::is_fast(describe(p, args, operands(p, args)).desc);
 }

@@ -16,7 +16,7 @@ struct GemmArgs {
 
 // f32, and bf16 where the processor has it. B may be stored in 16 bits where it is constant; it is packed at prepare
 // then.
-bool gemm_onednn_accepts(const Problem& p, const GemmArgs& args);
+Verdict gemm_onednn_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArgs& args);
 
 }  // namespace sparkpilot

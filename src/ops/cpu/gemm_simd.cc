@@ -17,15 +17,21 @@ bool is_vector(const Shape& c, int64_t n) { return c.rank() >= 1 && c[c.rank() -
 
 }  // namespace
 
-bool gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
+Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
   const DType b = p.inputs[1].dtype;
-  if (p.inputs[0].dtype != DType::f32 || !p.is_constant(1) || s.batch != 1 || s.empty() || s.a_col != 1) return false;
-  if (b != DType::f32 && b != DType::f16 && b != DType::bf16) return false;
-  if (args.alpha != 1) return false;
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} activations", name(p.inputs[0].dtype));
+  if (b != DType::f32 && b != DType::f16 && b != DType::bf16) return fmt::format("{} weights", name(b));
+  if (!p.is_constant(1)) return "weights are not constant";
+  if (s.batch != 1) return "batch of matrices";
+  if (s.empty()) return "empty";
+  if (s.a_col != 1) return "A is transposed";
+  if (args.alpha != 1) return "alpha is not 1";
   if (args.c < 0) return true;
   const auto c = static_cast<size_t>(args.c);
-  return p.is_constant(c) && is_vector(p.inputs[c].shape, s.n);
+  if (!p.is_constant(c)) return "C is not constant";
+  if (!is_vector(p.inputs[c].shape, s.n)) return "C is not one row";
+  return true;
 }
 
 std::unique_ptr<KernelState> gemm_simd_prepare(const Problem& p, const GemmArgs& args) {

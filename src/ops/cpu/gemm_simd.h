@@ -7,7 +7,7 @@ namespace sparkpilot {
 
 // B must be constant and one matrix, A have its columns next to each other, alpha be 1, and C, where there is one, be a
 // constant with one element a column.
-bool gemm_simd_accepts(const Problem& p, const GemmArgs& args);
+Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> gemm_simd_prepare(const Problem& p, const GemmArgs& args);
 void gemm_simd_run(const Call& call);
 

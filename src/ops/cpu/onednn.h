@@ -102,7 +102,7 @@ DescOf<dnnl::pooling_forward> pooling(dnnl::algorithm algorithm, const Desc& src
                                       const WindowArgs& window, const dnnl::primitive_attr& attr);
 
 // Whether the descriptor exists and stands for optimised code, not for oneDNN's own slow reference.
-bool is_fast(const dnnl::primitive_desc_base& desc);
+Verdict is_fast(const dnnl::primitive_desc_base& desc);
 std::string implementation(const dnnl::primitive_desc_base& desc);
 
 // Thrown errors of oneDNN become Errors.

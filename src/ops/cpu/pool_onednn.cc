@@ -43,8 +43,9 @@ Described describe(const Problem& p, const PoolShape& s, PoolKind kind) {
 
 }  // namespace
 
-bool pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind) {
-  if (!onednn::computes(p.inputs[0].dtype) || s.empty()) return false;
+Verdict pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind) {
+  if (!onednn::computes(p.inputs[0].dtype)) return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (s.empty()) return "empty";
   return onednn::is_fast(describe(p, s, kind).desc);
 }
 
