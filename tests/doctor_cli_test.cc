@@ -42,8 +42,8 @@ TEST_F(Doctor, SpeaksOfThisMachine) {
   EXPECT_NE(result.out.find(" checks: "), std::string::npos) << result.out;
   const json report = parsed(run_program("doctor --json"));
   EXPECT_EQ(report["machine"]["cpu"]["architecture"].get<std::string>().empty(), false);
-  EXPECT_TRUE(report["hardware_class"].is_string());
-  EXPECT_TRUE(report["recommended_precision"].is_string());
+  EXPECT_TRUE(report["machine"]["hardware_class"].is_string());
+  EXPECT_TRUE(report["machine"]["recommended_precision"].is_string());
 }
 
 TEST_F(Doctor, ExitCodesSayWhatStands) {
@@ -61,7 +61,7 @@ TEST_F(Doctor, ARecordingIsExaminedElsewhere) {
   const ProgramResult second = run_program("doctor --json --from '" + copy + "'");
   EXPECT_EQ(first.out, second.out);
   EXPECT_EQ(findings(parsed(first)), (std::set<std::string>{"library.missing", "memory.page_cache"}));
-  EXPECT_EQ(parsed(first)["dgx_spark"], true);
+  EXPECT_EQ(parsed(first)["machine"]["is_dgx_spark"], true);
 
   const ProgramResult here = run_program("doctor --quiet --json --record '" + copy + "'");
   EXPECT_EQ(here.err, "");
@@ -110,8 +110,8 @@ TEST_F(Doctor, ReadsADriver) {
   const json report = parsed(run_program("doctor --json", with_driver("")));
   ASSERT_GE(report["machine"]["gpus"].size(), 1U) << report;
   EXPECT_EQ(report["machine"]["gpus"][0]["name"], "NVIDIA GB10");
-  EXPECT_EQ(report["nvidia_available"], true);
-  EXPECT_EQ(report["recommended_precision"], "fp16");
+  EXPECT_EQ(report["machine"]["is_nvidia_available"], true);
+  EXPECT_EQ(report["machine"]["recommended_precision"], "fp16");
   for (const json& finding : report["findings"]) {
     if (finding["id"] != "program.kernels") continue;
     EXPECT_EQ(finding["mend"].dump().find("make"), std::string::npos)

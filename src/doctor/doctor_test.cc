@@ -497,7 +497,9 @@ TEST(Doctor, GravestFirstAndAllCounted) {
   EXPECT_NE(report_text(diagnosis, {}).find("(a DGX Spark by /etc/dgx-release, DMI, GPU"), std::string::npos);
   const json document = report_json(diagnosis);
   EXPECT_EQ(document["findings"].size() + document["passed"].size(), checks().size());
-  EXPECT_EQ(document["dgx_spark"], true);
+  EXPECT_EQ(document.size(), 4U)
+      << "sparkpilot, machine, findings, passed: what the machine is stands in machine alone";
+  EXPECT_EQ(document["machine"]["is_dgx_spark"], true);
 }
 
 TEST(Doctor, LinesAreBrokenBetweenWords) {

@@ -206,19 +206,13 @@ std::string verification_text(const Verifications& verified) {
 }
 
 json report_json(const Diagnosis& diagnosis) {
-  const Machine& machine = diagnosis.machine;
-  const Gpu* gpu = best_gpu(machine);
   json findings = json::array(), passed = json::array();
   for (const Finding& finding : diagnosis.findings) findings.push_back(check_json(finding));
   for (const Passed& check : diagnosis.passed) {
     passed.push_back({{"id", check.id}, {"outcome", check.looked ? "good" : "skipped"}, {"seen", check.seen}});
   }
   return {{"sparkpilot", SPARKPILOT_VERSION},
-          {"dgx_spark", is_dgx_spark(machine)},
-          {"hardware_class", hardware_class_name(hardware_class(machine))},
-          {"nvidia_available", is_nvidia_available(machine)},
-          {"recommended_precision", recommended_precision(gpu)},
-          {"machine", machine_json(machine)},
+          {"machine", machine_json(diagnosis.machine)},
           {"findings", findings},
           {"passed", passed}};
 }

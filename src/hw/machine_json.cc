@@ -149,6 +149,7 @@ json machine_json(const Machine& machine) {
   const Gpu* const best = best_gpu(machine);
   return {{"hardware_class", hardware_class_name(hardware_class(machine))},
           {"is_dgx_spark", is_dgx_spark(machine)},
+          {"is_nvidia_available", is_nvidia_available(machine)},
           {"backend", backend_name(backend(machine))},
           {"best_gpu", best ? json(best - machine.gpus.data()) : json()},
           {"recommended_precision", recommended_precision(best)},
