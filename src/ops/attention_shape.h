@@ -11,9 +11,9 @@ namespace sparkpilot {
 // its last axis ([batch, rows, heads * size]).
 struct HeadLayout {
   int64_t batch = 0, heads = 0, rows = 0, size = 0;
-  int64_t batch_step = 0, head_step = 0, row_step = 0;  // in elements
+  int64_t first = 0, batch_step = 0, head_step = 0, row_step = 0;  // in elements
   int64_t offset(int64_t b, int64_t head, int64_t row) const {
-    return b * batch_step + head * head_step + row * row_step;
+    return first + b * batch_step + head * head_step + row * row_step;
   }
 };
 

@@ -1,34 +1,31 @@
 // A task is a block of queries of one head: scores for all keys by a small matrix product with the keys transposed into
-// scratch, softmax row by row, then the product with the values.
+// scratch, softmax row by row, then the product with the values. 16-bit operands are widened into scratch, row by row.
 #include "ops/attention_simd.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/parallel.h"
-#include "ops/attention_shape.h"
-#include "ops/cpu/small_gemm.h"
+#include "ops/attention_block.h"
 #include "ops/cpu/vector_math.h"
 
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kBlock = 64;      // queries to a task
-constexpr int64_t kLine = 16;       // rows of scratch begin at multiples of this many floats
-constexpr int64_t kFewQueries = 3;  // up to this many, dot products beat transposing the keys
+constexpr int64_t kBlock = 64;  // queries to a task
 
-int64_t rounded_up(int64_t n) { return (n + kLine - 1) / kLine * kLine; }
+using Operand = TypeList<float, Half, BFloat16>;
+
+// Where each part of a slot's scratch begins, in floats; a part that is not needed has the place of the next.
+struct ScratchPlan {
+  int64_t scores = 0, transposed = 0, q = 0, k = 0, v = 0, y = 0, end = 0;
+  int64_t stride = 0, v_step = 0;  // of a row of scores and transposed keys; of a row of copied values
+};
 
 struct SimdState final : KernelState {
   AttentionShape a;
   int64_t blocks = 0, tasks = 0, slots = 0;  // blocks of a head; all tasks; scratch areas
-  int64_t slot_floats = 0;
-};
-
-// Scratch of one slot: the keys transposed, then the scores.
-struct Scratch {
-  float *keys, *scores;
-  int64_t stride;  // of a row of either
+  ScratchPlan scratch;
 };
 
 // One block of queries of one head.
@@ -37,7 +34,16 @@ struct Block {
   KeyRange seen;  // the union over the rows
 };
 
-void apply_mask(const AttentionMask& mask, int64_t at, const KeyRange& seen, float* scores) {
+// Soft cap and mask on the scores of one query's keys.
+void adjust(const AttentionShape& a, const AttentionMask& mask, int64_t at, const KeyRange& seen, float* scores) {
+  if (a.softcap > 0) {
+    const auto cap = static_cast<float>(a.softcap);
+    float* row = scores + seen.first;
+    const int64_t count = seen.last - seen.first;
+    vector_scale_shift(row, 1 / cap, 0, row, count);
+    apply_activation(Activation::tanh, 0, 0, row, row, count);
+    vector_scale_shift(row, cap, 0, row, count);
+  }
   if (!mask.view.present()) return;
   const int64_t end = std::min(seen.last, mask.length);
   if (mask.view.dtype == DType::boolean) {
@@ -50,62 +56,57 @@ void apply_mask(const AttentionMask& mask, int64_t at, const KeyRange& seen, flo
   if (end < seen.last) std::fill(scores + std::max(seen.first, end), scores + seen.last, -INFINITY);
 }
 
-// Scores of one query become weights that are not divided by their sum yet; returns 1 / sum, or 0 where it sees
-// nothing.
-float weigh(const AttentionShape& a, const AttentionMask& mask, int64_t at, const KeyRange& seen, const KeyRange& all,
-            float* scores) {
-  const int64_t count = seen.last - seen.first;
-  if (count == 0) {
-    std::fill(scores + all.first, scores + all.last, 0.0f);
-    return 0;
+// Rows of one head as f32 in rows of `step` floats, zeros behind each: the input itself where it is that already.
+HeadRows rows_of(const ConstView& x, const HeadLayout& layout, int64_t at, int64_t rows, float* copy, int64_t step) {
+  if (!copy) return {x.as<float>() + at, layout.row_step};
+  for (int64_t i = 0; i < rows; ++i) {
+    floats_from(x.dtype, x.data, at + i * layout.row_step, copy + i * step, layout.size);
+    std::fill(copy + i * step + layout.size, copy + (i + 1) * step, 0.0f);
   }
-  float* row = scores + seen.first;
-  if (a.softcap > 0) {
-    const auto cap = static_cast<float>(a.softcap);
-    vector_scale_shift(row, 1 / cap, 0, row, count);
-    apply_activation(Activation::tanh, 0, 0, row, row, count);
-    vector_scale_shift(row, cap, 0, row, count);
-  }
-  apply_mask(mask, at, seen, scores);
-  std::fill(scores + all.first, row, 0.0f);
-  std::fill(row + count, scores + all.last, 0.0f);
-  const float top = row_max(row, count);
-  if (top == -INFINITY) {
-    std::fill(row, row + count, 0.0f);
-    return 0;
-  }
-  return 1 / exp_sub_sum(row, top, row, count);
+  return {copy, step};
 }
 
-void attend(const Call& c, const AttentionShape& a, const AttentionMask& mask, const Block& block, const Scratch& s) {
+void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const Block& block, float* memory) {
+  const AttentionShape& a = s.a;
+  const ScratchPlan& plan = s.scratch;
+  const auto part = [&](int64_t begin, int64_t end) { return begin < end ? memory + begin : nullptr; };
   const int64_t kv_head = block.head / a.group(), keys = block.seen.last - block.seen.first;
-  const float* q = c.inputs[0].as<float>() + a.q.offset(block.b, block.head, block.first);
-  const float* k = c.inputs[1].as<float>() + a.k.offset(block.b, kv_head, block.seen.first);
-  const float* v = c.inputs[2].as<float>() + a.v.offset(block.b, kv_head, block.seen.first);
-  float* y = c.outputs[0].as<float>() + a.y.offset(block.b, block.head, block.first);
-  float* scores = s.scores;  // column j is key j, counted from the first that is seen
-  const auto scale = static_cast<float>(a.scale);
-  if (block.rows <= kFewQueries) {
-    for (int64_t i = 0; i < block.rows; ++i) {
-      for (int64_t j = 0; j < keys; ++j) {
-        scores[i * s.stride + j] = scale * row_dot(q + i * a.q.row_step, k + j * a.k.row_step, a.q.size);
-      }
-    }
-  } else {
-    transpose_rows(k, a.k.row_step, s.keys, s.stride, keys, a.k.size);
-    small_gemm(q, a.q.row_step, s.keys, s.stride, scores, s.stride, block.rows, keys, a.q.size, scale, false);
-  }
-  float inverse[kBlock];
+  const HeadRows q = rows_of(c.inputs[0], a.q, a.q.offset(block.b, block.head, block.first), block.rows,
+                             part(plan.q, plan.k), a.q.size);
+  const HeadRows k =
+      rows_of(c.inputs[1], a.k, a.k.offset(block.b, kv_head, block.seen.first), keys, part(plan.k, plan.v), a.k.size);
+  const HeadRows v = rows_of(c.inputs[2], a.v, a.v.offset(block.b, kv_head, block.seen.first), keys,
+                             part(plan.v, plan.y), plan.v_step);
+  KeyRange seen[kBlock];
   const int64_t valid = valid_keys(c, a, block.b);
   for (int64_t i = 0; i < block.rows; ++i) {
-    const int64_t row = block.first + i;
-    // weigh() counts keys from 0.
-    inverse[i] = weigh(a, mask, mask.offset(block.b, block.head, row), visible_keys(a, row, valid), block.seen,
-                       scores + i * s.stride - block.seen.first);
+    seen[i] = visible_keys(a, block.first + i, valid);
+    seen[i] = {std::max<int64_t>(0, seen[i].first - block.seen.first),
+               std::max<int64_t>(0, seen[i].last - block.seen.first)};
   }
-  small_gemm(scores, s.stride, v, a.v.row_step, y, a.y.row_step, block.rows, a.v.size, keys, 1, false);
-  for (int64_t i = 0; i < block.rows; ++i) {
-    vector_scale_shift(y + i * a.y.row_step, inverse[i], 0, y + i * a.y.row_step, a.v.size);
+  const AttentionBlock rows{block.rows, keys, seen, memory + plan.scores, plan.stride};
+  const auto scale = static_cast<float>(a.scale);
+  if (block.rows <= kFewQueries) {
+    attention_dots(rows, q, k, a.q.size, scale);
+  } else {
+    transpose_keys(k, keys, a.k.size, memory + plan.transposed, plan.stride);
+    attention_scores(rows, q, memory + plan.transposed, a.q.size, scale);
+  }
+  for (int64_t i = 0; (a.softcap > 0 || mask.view.present()) && i < block.rows; ++i) {
+    // The mask counts keys from 0.
+    const int64_t at = mask.offset(block.b, block.head, block.first + i) + block.seen.first;
+    AttentionMask from_first = mask;
+    from_first.length = mask.length - block.seen.first;
+    adjust(a, from_first, at, seen[i], rows.scores + i * rows.stride);
+  }
+  float inverse[kBlock];
+  attention_softmax(rows, inverse);
+  const int64_t at = a.y.offset(block.b, block.head, block.first);
+  float* copy = part(plan.y, plan.end);
+  attention_values(rows, v, a.v.size, inverse, copy ? copy : c.outputs[0].as<float>() + at,
+                   copy ? a.v.size : a.y.row_step);
+  for (int64_t i = 0; copy && i < block.rows; ++i) {
+    floats_to(c.outputs[0].dtype, copy + i * a.v.size, c.outputs[0].data, at + i * a.y.row_step, a.v.size);
   }
 }
 
@@ -113,7 +114,7 @@ void attend(const Call& c, const AttentionShape& a, const AttentionMask& mask, c
 
 Verdict accepts_attention_simd(const Problem& p) {
   for (const size_t i : {0, 1, 2}) {
-    if (p.inputs[i].dtype != DType::f32) return fmt::format("{} query, key or value", name(p.inputs[i].dtype));
+    if (!contains(Operand{}, p.inputs[i].dtype)) return fmt::format("{} query, key or value", name(p.inputs[i].dtype));
   }
   if (p.has(3) && p.inputs[3].dtype != DType::f32 && p.inputs[3].dtype != DType::boolean) {
     return fmt::format("{} mask", name(p.inputs[3].dtype));
@@ -132,9 +133,18 @@ std::unique_ptr<KernelState> prepare_attention_simd(const Problem& p) {
   state->blocks = (a.q.rows + kBlock - 1) / kBlock;
   state->tasks = a.q.batch * a.q.heads * state->blocks;
   state->slots = std::min<int64_t>(state->tasks, 64);
-  const int64_t stride = rounded_up(a.total), rows = std::min(kBlock, a.q.rows);
-  state->slot_floats = stride * (rows + (rows > kFewQueries ? a.k.size : 0)) + kLine;
-  state->workspace = state->slots * state->slot_floats * static_cast<int64_t>(sizeof(float));
+  const int64_t rows = std::min(kBlock, a.q.rows);
+  ScratchPlan& plan = state->scratch;
+  plan.stride = whole_lines(a.total);
+  plan.v_step = whole_lines(a.v.size);
+  const auto wide = [&](size_t i) { return p.inputs[i].dtype == DType::f32; };
+  plan.transposed = rows * plan.stride;
+  plan.q = plan.transposed + (rows > kFewQueries ? a.k.size * plan.stride : 0);
+  plan.k = plan.q + (wide(0) ? 0 : whole_lines(rows * a.q.size));
+  plan.v = plan.k + (wide(1) ? 0 : whole_lines(a.total * a.k.size));
+  plan.y = plan.v + (wide(2) && a.v.size == plan.v_step ? 0 : a.total * plan.v_step);
+  plan.end = plan.y + (p.outputs[0].dtype == DType::f32 ? 0 : whole_lines(rows * a.v.size));
+  state->workspace = state->slots * plan.end * static_cast<int64_t>(sizeof(float));
   return state;
 }
 
@@ -142,13 +152,11 @@ void run_attention_simd(const Call& c) {
   const SimdState& s = c.as<SimdState>();
   const AttentionShape& a = s.a;
   const AttentionMask mask(c, a);
-  const int64_t stride = rounded_up(a.total), rows = std::min(kBlock, a.q.rows);
   // A thread is worth waking for some 100,000 multiplications.
-  const int64_t work = s.tasks / s.slots * rows * a.total * (a.q.size + a.v.size) + 1;
+  const int64_t work = s.tasks / s.slots * std::min(kBlock, a.q.rows) * a.total * (a.q.size + a.v.size) + 1;
   parallel_for(s.slots, std::max<int64_t>(1, 100000 / work), [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
-      float* memory = reinterpret_cast<float*>(c.workspace) + slot * s.slot_floats;
-      const Scratch scratch{memory + rows * stride, memory, stride};
+      float* memory = reinterpret_cast<float*>(c.workspace) + slot * s.scratch.end;
       for (int64_t i = s.tasks * slot / s.slots; i < s.tasks * (slot + 1) / s.slots; ++i) {
         Block block{i / s.blocks / a.q.heads, i / s.blocks % a.q.heads, i % s.blocks * kBlock, 0, {a.total, 0}};
         block.rows = std::min(kBlock, a.q.rows - block.first);
@@ -160,7 +168,7 @@ void run_attention_simd(const Call& c) {
           block.seen.last = std::max(block.seen.last, seen.last);
         }
         if (block.seen.first >= block.seen.last) block.seen = {0, 0};
-        attend(c, a, mask, block, scratch);
+        attend(c, s, mask, block, memory);
       }
     }
   });
