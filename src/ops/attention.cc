@@ -2,12 +2,16 @@
 // caps.
 //
 // A key that is masked out is not read at all, whatever its score is; a query that sees no key gives zeros.
+//
+// sparkpilot::Attention is the same without a past, on columns of wider matrices: `q_columns`, `k_columns` and
+// `v_columns`, each the first column and how many, say which columns of [batch, rows, width] hold the heads.
 #include <cmath>
 
 #include "base/parallel.h"
 #include "ops/attention_shape.h"
 #include "ops/attention_simd.h"
 #include "ops/expect.h"
+#include "ops/operands.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -148,6 +152,7 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0),
            c.rank(0) == 4 ? Shape{a.q.batch, a.q.heads, a.q.rows, a.v.size}
                           : Shape{a.q.batch, a.q.rows, a.q.heads * a.v.size});
+  if (c.output_count() == 1) return;
   c.output(1, c.dtype(0), {a.k.batch, a.k.heads, a.total, a.k.size});
   c.output(2, c.dtype(2), {a.v.batch, a.v.heads, a.total, a.v.size});
   c.output(3, c.dtype(0), {a.q.batch, a.q.heads, a.q.rows, a.total});
@@ -190,6 +195,41 @@ std::vector<OpCase> cases() {
   return out;
 }
 
+// Where heads are columns, by input.
+constexpr const char* kColumns[] = {"q_columns", "k_columns", "v_columns"};
+
+std::vector<ValueId> expand_columns(ExpandContext& e) {
+  Attributes attrs = e.node.attrs;
+  std::vector<ValueId> inputs = e.node.inputs;
+  for (size_t i = 0; i < 3; ++i) {
+    const std::vector<int64_t> columns = attrs.integers(kColumns[i]);
+    attrs.erase(kColumns[i]);
+    if (columns.empty()) continue;
+    inputs[i] = e.b.add(
+        "Slice", {inputs[i], e.b.ints({columns[0]}), e.b.ints({columns[0] + columns[1]}), e.b.ints({int64_t{2}})});
+  }
+  return {e.b.add("Attention", std::move(inputs), std::move(attrs))};
+}
+
+std::vector<OpCase> column_cases() {
+  const auto columns = [](int64_t first, int64_t count) { return std::vector<int64_t>{first, count}; };
+  const auto heads = [&](int64_t q, int64_t kv, const char* key, int64_t value) {
+    return Attributes{{"q_num_heads", q}, {"kv_num_heads", kv}, {key, value}};
+  };
+  Attributes product = heads(4, 4, "is_causal", 1), wide = product, groups = heads(6, 2, "right_window_size", 3);
+  for (int i = 0; i < 3; ++i) product.set(kColumns[i], columns(i * 32, 32));
+  for (int i = 0; i < 3; ++i) wide.set(kColumns[i], columns(i * 128, 128));
+  groups.set("k_columns", columns(3, 34));
+  groups.set("v_columns", columns(40, 46));
+  std::vector<OpCase> out{make_case("product", {2, 19, 96}, {2, 19, 96}, {2, 19, 96}, product),
+                          make_case("two_vectors", {1, 20, 384}, {1, 20, 384}, {1, 20, 384}, wide),
+                          make_case("own_queries", {2, 5, 102}, {2, 33, 90}, {2, 33, 90}, groups),
+                          make_case("one_query", {3, 1, 102}, {3, 9, 90}, {3, 9, 90}, groups),
+                          make_case("bf16", {2, 19, 96}, {2, 19, 96}, {2, 19, 96}, product)};
+  for (CaseInput& input : out.back().inputs) input.dtype = DType::bf16;
+  return out;
+}
+
 constexpr AttrSpec kAttrs[] = {{"is_causal", AttrType::integer},
                                {"kv_num_heads", AttrType::integer},
                                {"left_window_size", AttrType::integer},
@@ -199,6 +239,18 @@ constexpr AttrSpec kAttrs[] = {{"is_causal", AttrType::integer},
                                {"scale", AttrType::real},
                                {"softcap", AttrType::real},
                                {"softmax_precision", AttrType::integer}};
+constexpr AttrSpec kColumnAttrs[] = {{"is_causal", AttrType::integer},
+                                     {"kv_num_heads", AttrType::integer},
+                                     {"left_window_size", AttrType::integer},
+                                     {"q_num_heads", AttrType::integer},
+                                     {"qk_matmul_output_mode", AttrType::integer},
+                                     {"right_window_size", AttrType::integer},
+                                     {"scale", AttrType::real},
+                                     {"softcap", AttrType::real},
+                                     {"softmax_precision", AttrType::integer},
+                                     {"q_columns", AttrType::integers},
+                                     {"k_columns", AttrType::integers},
+                                     {"v_columns", AttrType::integers}};
 constexpr Kernel kCpu[] = {
     {.name = "simd", .accepts = accepts_attention_simd, .prepare = prepare_attention_simd, .run = run_attention_simd},
     {.name = "reference", .prepare = prepare_reference, .run = run_reference},
@@ -213,7 +265,19 @@ const OpDef kOps[] = {{.name = "Attention",
                        .infer = infer,
                        .cpu = kCpu,
                        .cost = cost,
-                       .cases = cases}};
+                       .cases = cases},
+                      {.name = "Attention",
+                       .domain = "sparkpilot",
+                       .doc = "Attention whose queries, keys and values are columns of wider matrices.",
+                       .since = 1,
+                       .inputs = {3, 4},
+                       .outputs = {1, 1},
+                       .attributes = kColumnAttrs,
+                       .infer = infer,
+                       .cpu = kCpu,
+                       .expand = expand_columns,
+                       .cost = cost,
+                       .cases = column_cases}};
 
 }  // namespace
 

@@ -8,14 +8,23 @@
 namespace sparkpilot {
 namespace {
 
-HeadLayout layout_of(const Shape& shape, int64_t heads, const char* what) {
+// `columns` of rank 3: the first and how many hold the heads; empty: all of them do.
+HeadLayout layout_of(const Shape& shape, int64_t heads, const char* what, std::span<const int64_t> columns = {}) {
   HeadLayout l{.batch = shape[0]};
   if (shape.rank() == 4) {
     l.heads = shape[1], l.rows = shape[2], l.size = shape[3];
     l.row_step = l.size, l.head_step = l.rows * l.size;
   } else {
-    if (heads < 1 || shape[2] % heads != 0) fail("{} of width {} does not hold {} heads", what, shape[2], heads);
-    l.heads = heads, l.rows = shape[1], l.size = shape[2] / heads;
+    int64_t width = shape[2];
+    if (!columns.empty()) {
+      if (columns.size() != 2 || columns[0] < 0 || columns[1] < 0 || columns[0] > width - columns[1]) {
+        fail("{} of width {} does not hold the columns that are asked for", what, width);
+      }
+      l.first = columns[0];
+      width = columns[1];
+    }
+    if (heads < 1 || width % heads != 0) fail("{} of width {} does not hold {} heads", what, width, heads);
+    l.heads = heads, l.rows = shape[1], l.size = width / heads;
     l.row_step = shape[2], l.head_step = l.size;
   }
   l.batch_step = shape.elements(1, shape.rank());
@@ -71,9 +80,9 @@ AttentionShape attention_shape(const AttentionInputs& inputs, const Attributes& 
   }
   AttentionShape a;
   const int64_t q_heads = attrs.integer("q_num_heads", 0), kv_heads = attrs.integer("kv_num_heads", 0);
-  a.q = layout_of(q, q_heads, "query");
-  a.k = layout_of(k, kv_heads, "key");
-  a.v = layout_of(v, kv_heads, "value");
+  a.q = layout_of(q, q_heads, "query", attrs.integers("q_columns"));
+  a.k = layout_of(k, kv_heads, "key", attrs.integers("k_columns"));
+  a.v = layout_of(v, kv_heads, "value", attrs.integers("v_columns"));
   check_heads(a);
   if ((inputs.shape[4] == nullptr) != (inputs.shape[5] == nullptr)) fail("past_key and past_value come together");
   a.past_k = past_layout(inputs.shape[4], a.k, "past_key");

@@ -15,6 +15,7 @@ constexpr Pass kPasses[] = {
     {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
+    {"columns", "attention reads what a product put side by side", true, attend_to_columns},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},
     {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half},
     {"dce", "dead code", true, drop_dead},
