@@ -177,10 +177,34 @@ Tensor causal_rows(const Pick& pick, int64_t columns) {
   return mask;
 }
 
-// Queries of an attention; keys and values stay whole.
+// Rows of the internal Gemm.
+Result fused_gemm(Edit& edit, NodeId id, const Pick& pick) {
+  const Node& node = edit.node(id);
+  const Shape y = edit.shape(node.outputs[0]);
+  if (pick.axis == y.rank() - 1) return {};
+  Narrowed out = same_attrs(edit, id);
+  out.saves = true;
+  out.inputs[0] = pick;
+  for (size_t i = 3; i < node.inputs.size(); ++i) {
+    if (node.inputs[i].present()) out.inputs[i] = broadcast_pick(edit.shape(node.inputs[i]), y, pick);
+  }
+  return out;
+}
+
+// Entries of the batch, or queries; keys and values stay whole then.
 Result attention(Edit& edit, NodeId id, const Pick& pick) {
   const Node& node = edit.node(id);
   const int rank = edit.shape(node.inputs[0]).rank();
+  if (pick.axis == 0 && node.inputs.size() <= 4) {
+    Narrowed out = same_attrs(edit, id);
+    out.saves = true;
+    std::fill_n(out.inputs.begin(), 3, pick);
+    if (node.inputs.size() > 3 && node.inputs[3].present()) {
+      const Shape mask = edit.shape(node.inputs[3]);
+      if (mask.rank() == 4 && mask[0] != 1) out.inputs[3] = pick;
+    }
+    return out;
+  }
   if (node.inputs.size() > 4 || pick.axis != rank - 2) return {};
   Narrowed out = same_attrs(edit, id);
   out.saves = true;
@@ -212,6 +236,8 @@ constexpr Rule kRules[] = {
     {"Concat", concat},
     {"Gather", gather},
     {"Attention", attention},
+    {"sparkpilot::Attention", attention},
+    {"sparkpilot::Gemm", fused_gemm},
     {"Softmax", along_axis},
     {"LogSoftmax", along_axis},
     {"LpNormalization", along_axis},

@@ -6,9 +6,25 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ir/infer.h"
+#include "runtime/batch_slices.h"
 #include "runtime/plan.h"
 
 namespace sparkpilot {
+namespace {
+
+// A plan for one set of shapes: for all of the batch, or for slices of it.
+struct Compiled {
+  std::unique_ptr<Plan> plan;
+  std::unique_ptr<BatchSlices> slices;
+
+  void run(std::span<const void* const> inputs) { slices ? slices->run(inputs) : plan->run(inputs); }
+  std::span<const ConstView> outputs() const { return slices ? slices->outputs() : plan->outputs(); }
+  const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
+  int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
+  void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
+};
+
+}  // namespace
 
 struct Session::Impl {
   Graph graph;  // the source; moved into the plan where all shapes are fixed
@@ -19,8 +35,8 @@ struct Session::Impl {
   std::vector<TensorInfo> inputs, outputs;
   std::vector<Tensor> memory;  // one an input
   std::vector<const void*> pointers;
-  std::map<std::string, std::unique_ptr<Plan>> plans;  // by input shapes
-  Plan* plan = nullptr;                                // for the shapes bound now; null: to be found
+  std::map<std::string, Compiled> plans;  // by input shapes
+  Compiled* plan = nullptr;               // for the shapes bound now; null: to be found
   bool ran = false;
 
   size_t input_index(std::string_view name) const {
@@ -107,7 +123,7 @@ void Session::Impl::compile() {
     constexpr size_t kMaxPlans = 32;  // a stream of ever new shapes must not fill the memory
     if (plans.size() >= kMaxPlans) plans.clear();
     const ThreadScope scope(options.threads);
-    std::unique_ptr<Plan> made;
+    Compiled made;
     if (all_fixed) {
       // Nothing will ask for another shape, so the weights may leave the source as they are packed. What set_shape
       // still needs of it, the declared inputs, is kept.
@@ -117,13 +133,14 @@ void Session::Impl::compile() {
         keep.add_input(v.name, v.dtype, v.declared.value_or(std::vector<Dim>{}));
       }
       std::swap(graph, keep);
-      made = std::make_unique<Plan>(std::move(keep), plan_options, states);
+      made.plan = std::make_unique<Plan>(std::move(keep), plan_options, states);
     } else {
-      made = std::make_unique<Plan>(graph, plan_options, states);
+      made.slices = BatchSlices::make(graph, plan_options, options.threads, states);
+      if (!made.slices) made.plan = std::make_unique<Plan>(graph, plan_options, states);
     }
     found = plans.emplace(key, std::move(made)).first;
   }
-  plan = found->second.get();
+  plan = &found->second;
 }
 
 Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<Impl>()) {
@@ -210,8 +227,10 @@ View Session::state(std::string_view name) {
 }
 
 void Session::reset_states() {
-  // A plan keeps its states' first contents.
-  for (const auto& [key, plan] : impl_->plans) plan->reset_states();
+  // A plan keeps its states' first contents; one with slices has none.
+  for (const auto& [key, made] : impl_->plans) {
+    if (made.plan) made.plan->reset_states();
+  }
 }
 
 Profile Session::profile() const {
@@ -222,7 +241,7 @@ Profile Session::profile() const {
 
 void Session::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {
   if (!impl_->ran) fail("values were asked for before run()");
-  impl_->plan->visit_values(visit);
+  if (impl_->plan->plan) impl_->plan->plan->visit_values(visit);
 }
 
 }  // namespace sparkpilot

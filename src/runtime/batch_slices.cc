@@ -1,0 +1,139 @@
+#include "runtime/batch_slices.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "base/parallel.h"
+#include "ir/infer.h"
+#include "passes/batch.h"
+
+namespace sparkpilot {
+namespace {
+
+// What one layer reads and writes should fit three quarters of a processor's second-level cache, say 1 MiB.
+constexpr int64_t kCacheBytes = 768 << 10;
+// Weights packed for every thread are at most this many bytes together.
+constexpr int64_t kMostWeights = 256 << 20;
+// Slices of fewer entries leave kernels too little to do at a time.
+constexpr int64_t kFewest = 8;
+
+// The first axis that all inputs share and leave open; 0 where there is none.
+int64_t open_batch(const Graph& graph) {
+  int64_t batch = 0;
+  for (const ValueId id : graph.inputs()) {
+    const Value& input = graph.value(id);
+    const bool open = input.declared && !input.declared->empty() && input.declared->front().size < 0;
+    if (!open || !input.shape || (batch && (*input.shape)[0] != batch)) return 0;
+    batch = (*input.shape)[0];
+  }
+  return batch;
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t constant_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    const Value& value = graph.value(ValueId{i});
+    if (value.kind == ValueKind::constant && value.constant.present()) bytes += value.constant.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSlices> BatchSlices::make(const Graph& bound, const PlanOptions& options, int threads,
+                                               StateStore& states) {
+  const int64_t batch = open_batch(bound), processors = available_processors();
+  if (batch < 2 * kFewest || options.keep_values || options.passes.observe || !bound.states().empty()) return nullptr;
+  Graph whole = bound;
+  run_passes(whole, options.passes);
+  const int64_t fit = kCacheBytes / std::max<int64_t>(1, bytes_of_an_entry(whole, batch));
+  if (fit < kFewest || constant_bytes(whole) * processors > kMostWeights) return nullptr;
+  // As many slices for each processor.
+  const int64_t slices = ceil_div(ceil_div(batch, fit), processors) * processors, count = ceil_div(batch, slices);
+  if (count < kFewest || slices < 2) return nullptr;
+  Graph part = bound;
+  for (const ValueId id : part.inputs()) bind_input(part, id, part.value(id).shape->with(0, count));
+  Graph optimised = part;
+  run_passes(optimised, options.passes);
+  if (!runs_in_parts(whole, optimised, batch, count)) return nullptr;
+
+  std::unique_ptr<BatchSlices> out(new BatchSlices);
+  out->batch_ = batch;
+  out->count_ = count;
+  out->slices_ = ceil_div(batch, count);
+  for (const ValueId id : bound.inputs()) {
+    const Value& input = bound.value(id);
+    out->input_bytes_.push_back(storage_bytes(input.dtype, input.shape->elements()) / batch);
+  }
+  const ThreadScope serial(1);  // a lane's kernels are prepared for the one thread that runs them
+  for (int64_t lane = 0; lane < std::min<int64_t>(threads, out->slices_); ++lane) {
+    out->lanes_.push_back(
+        {std::make_unique<Plan>(part, options, states), std::vector<const void*>(bound.inputs().size())});
+  }
+  for (const Graph::Output& output : out->graph().outputs()) {
+    const Value& value = out->graph().value(output.value);
+    out->results_.emplace_back(value.dtype, value.shape->with(0, batch));
+    out->outputs_.push_back(out->results_.back().view());
+  }
+  return out;
+}
+
+void BatchSlices::run_slice(Lane& lane, int64_t slice, std::span<const void* const> inputs) {
+  // The last slice moves back where it would reach over the end: what it computes again is not written again.
+  const int64_t wanted = slice * count_, first = std::min(wanted, batch_ - count_);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    lane.inputs[i] = static_cast<const std::byte*>(inputs[i]) + first * input_bytes_[i];
+  }
+  lane.plan->run(lane.inputs);
+  for (size_t i = 0; i < results_.size(); ++i) {
+    const ConstView part = lane.plan->outputs()[i];
+    const int64_t entry = part.bytes() / count_;
+    std::memcpy(static_cast<std::byte*>(results_[i].raw()) + wanted * entry,
+                static_cast<const std::byte*>(part.data) + (wanted - first) * entry,
+                static_cast<size_t>((first + count_ - wanted) * entry));
+  }
+}
+
+void BatchSlices::run(std::span<const void* const> inputs) {
+  std::atomic<int64_t> next = 0;  // a thread that is held up takes fewer
+  parallel_for(static_cast<int64_t>(lanes_.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t lane = begin; lane < end; ++lane) {
+      for (int64_t slice = next++; slice < slices_; slice = next++) {
+        run_slice(lanes_[static_cast<size_t>(lane)], slice, inputs);
+      }
+    }
+  });
+}
+
+void BatchSlices::collect(Profile& profile) const {
+  const size_t before = profile.nodes.size();
+  lanes_[0].plan->collect(profile);
+  for (size_t lane = 1; lane < lanes_.size(); ++lane) {
+    Profile other;
+    lanes_[lane].plan->collect(other);
+    for (size_t i = 0; i < other.nodes.size(); ++i) {
+      profile.nodes[before + i].calls += other.nodes[i].calls;
+      profile.nodes[before + i].total_ns += other.nodes[i].total_ns;
+    }
+  }
+  for (size_t i = before; i < profile.nodes.size(); ++i) {
+    NodeProfile& node = profile.nodes[i];
+    node.calls /= slices_;
+    node.total_ns /= static_cast<int64_t>(lanes_.size());
+    node.flops *= static_cast<double>(slices_);
+    node.bytes *= static_cast<double>(slices_);
+    node.weight_bytes *= static_cast<double>(slices_);
+  }
+}
+
+int64_t BatchSlices::arena_bytes() const {
+  int64_t bytes = 0;
+  for (const Lane& lane : lanes_) bytes += lane.plan->arena_bytes();
+  for (const Tensor& result : results_) bytes += result.bytes();
+  return bytes;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,127 @@
+// Large batches in slices: the same results as without, for any size and number of threads; and graphs that must not be
+// sliced.
+#include "runtime/batch_slices.h"
+
+#include <gtest/gtest.h>
+
+#include "passes/test_graph.h"
+#include "runtime/session.h"
+
+namespace sparkpilot {
+namespace {
+
+using testing::random_tensor;
+
+const std::vector<Dim> kRows{{-1, "batch"}, {6, {}}, {16, {}}};
+
+Graph empty_graph() {
+  Graph g;
+  g.opsets[""] = 26;
+  return g;
+}
+
+// A small transformer: rows of a table, a norm, attention on parts of one product, a wide layer, the last position.
+Graph transformer() {
+  Graph g = empty_graph();
+  Builder b(g, "", 26);
+  const auto weight = [&](const Shape& shape, uint64_t seed) {
+    return b.constant(random_tensor(shape, seed, DType::f32, 0.3));
+  };
+  const ValueId x = g.add_input("x", DType::f32, kRows);
+  const ValueId tokens = g.add_input("tokens", DType::i64, std::vector<Dim>{{-1, "batch"}, {6, {}}});
+  const ValueId h = b.add("Add", {x, b.add("Gather", {weight({9, 16}, 1), tokens})});
+  const ValueId norm = b.add("LayerNormalization", {h, weight({16}, 2), weight({16}, 3)});
+  const ValueId qkv = b.add("MatMul", {norm, weight({16, 48}, 4)});
+  const auto parts = b.add_many("Split", {qkv, b.ints({16, 16, 16})}, {{"axis", int64_t{2}}}, 3);
+  const ValueId attention =
+      b.add("Attention", {parts[0], parts[1], parts[2]}, {{"q_num_heads", int64_t{2}}, {"kv_num_heads", int64_t{2}}});
+  const ValueId mixed = b.add("Add", {h, b.add("MatMul", {attention, weight({16, 16}, 5)})});
+  const ValueId wide = b.add("Gelu", {b.add("MatMul", {mixed, weight({16, 2000}, 6)})});
+  const ValueId y = b.add("MatMul", {wide, weight({2000, 16}, 7)});
+  g.add_output(b.add("Slice", {y, b.ints({5}), b.ints({6}), b.ints({1})}), "y");
+  return g;
+}
+
+Tensor run(const Graph& graph, int64_t batch, SessionOptions options) {
+  Session session(graph, std::move(options));
+  session.set_input("x", random_tensor({batch, 6, 16}, 11).view());
+  if (session.inputs().size() > 1) {
+    Tensor tokens(DType::i64, Shape{batch, 6});
+    for (int64_t i = 0; i < tokens.elements(); ++i) tokens.data<int64_t>()[static_cast<size_t>(i)] = i * i % 9;
+    session.set_input("tokens", tokens.view());
+  }
+  session.run();
+  session.run();  // a second run finds the lanes as the first left them
+  const ConstView view = session.output("y");
+  return Tensor::of<float>(view.shape, std::span<const float>(view.as<float>(), static_cast<size_t>(view.elements())));
+}
+
+Graph bound(Graph graph, int64_t batch) {
+  for (const ValueId id : graph.inputs()) {
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : *graph.value(id).declared) sizes.push_back(dim.size < 0 ? batch : dim.size);
+    bind_input(graph, id, Shape(std::span<const int64_t>(sizes)));
+  }
+  return graph;
+}
+
+bool is_sliced(const Graph& graph, int64_t batch) {
+  StateStore states;
+  const PlanOptions options;
+  return BatchSlices::make(bound(graph, batch), options, 2, states) != nullptr;
+}
+
+TEST(BatchSlices, GiveWhatTheWholeBatchGives) {
+  const Graph graph = transformer();
+  for (const int64_t batch : {64, 101, 300}) {
+    ASSERT_TRUE(is_sliced(graph, batch)) << batch;
+    const Tensor sliced = run(graph, batch, {.threads = 2});
+    const Tensor serial = run(graph, batch, {.threads = 1});
+    const Tensor whole = run(graph, batch, {.threads = 2, .keep_values = true});  // never sliced
+    ASSERT_EQ(sliced.shape(), whole.shape());
+    EXPECT_EQ(testing::distance(sliced, serial), 0) << batch;
+    EXPECT_EQ(testing::distance(sliced, whole), 0) << batch;
+  }
+}
+
+TEST(BatchSlices, FewEntriesStayTogether) {
+  EXPECT_FALSE(is_sliced(transformer(), 1));
+  EXPECT_FALSE(is_sliced(transformer(), 15));
+}
+
+// y = f(x) with a node that looks at the whole batch, or at how large it is.
+TEST(BatchSlices, EntriesThatMixStayTogether) {
+  const auto graph = [](auto&& make) {
+    Graph g = empty_graph();
+    Builder b(g, "", 26);
+    const ValueId x = g.add_input("x", DType::f32, kRows);
+    const ValueId wide = b.add("MatMul", {x, b.constant(random_tensor({16, 2000}, 1))});
+    g.add_output(make(b, x, wide), "y");
+    return g;
+  };
+  EXPECT_TRUE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) { return b.add("Relu", {wide}); }), 64));
+  EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
+                           return b.add("Softmax", {wide}, {{"axis", int64_t{0}}});
+                         }),
+                         64));
+  EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
+                           return b.add("Sub", {wide, b.add("ReduceMean", {wide, b.ints({0})})});
+                         }),
+                         64));
+  EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
+                           return b.add("Slice", {wide, b.ints({-1}), b.ints({-99}), b.ints({0}), b.ints({-1})});
+                         }),
+                         64));
+  EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId x, ValueId wide) {
+                           const ValueId size = b.add("Cast", {b.add("Shape", {x})}, {{"to", int64_t{1}}});
+                           return b.add("Div", {wide, b.add("Gather", {size, b.ints({0})})});
+                         }),
+                         64));
+  EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
+                           return b.add("Transpose", {wide}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+                         }),
+                         64));
+}
+
+}  // namespace
+}  // namespace sparkpilot
