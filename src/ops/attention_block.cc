@@ -167,33 +167,40 @@ HWY_INLINE hn::Mask<D> inside(const KeyRange& range, int64_t at) {
   return range.first <= at ? last : hn::AndNot(hn::FirstN(d, lanes(range.first - at)), last);
 }
 
-// One row. It begins at the lowest finite number, so that a row of -infinity gives weights and a sum of zero; NaN
-// comes out of exp, whatever the maximum made of it.
-HWY_INLINE float softmax(float* row, const KeyRange& seen, int64_t stride) {
+// The largest score of a row. It begins at the lowest finite number, so that a row of -infinity gives weights and a sum
+// of zero; NaN comes out of exp, whatever the maximum made of it.
+HWY_INLINE float largest(const float* row, const KeyRange& seen) {
   const D d;
-  const int64_t begin = seen.first / kLanes * kLanes, end = (seen.last + kLanes - 1) / kLanes * kLanes;
   const V lowest = hn::Set(d, std::numeric_limits<float>::lowest());
   V top = lowest;
-  for (int64_t j = begin; j < end; j += kLanes) {
+  for (int64_t j = seen.first / kLanes * kLanes; j < seen.last; j += kLanes) {
     top = hn::Max(top, hn::IfThenElse(inside(seen, j), hn::LoadU(d, row + j), lowest));
   }
-  top = hn::MaxOfLanes(d, top);
+  return hn::GetLane(hn::MaxOfLanes(d, top));
+}
+
+// A row of scores as weights, zero where the query does not see; returns their sum.
+HWY_INLINE float weigh(float* row, const KeyRange& seen, float top, int64_t stride) {
+  const D d;
+  const int64_t begin = seen.first / kLanes * kLanes;
+  const V shift = hn::Set(d, top);
   V sum = hn::Zero(d);
-  for (int64_t j = 0; j < begin; j += kLanes) hn::StoreU(hn::Zero(d), d, row + j);
-  for (int64_t j = begin; j < end; j += kLanes) {
-    const V e = hn::IfThenElseZero(inside(seen, j), exp_flushed(d, hn::Sub(hn::LoadU(d, row + j), top)));
+  int64_t j = 0;
+  for (; j < begin; j += kLanes) hn::StoreU(hn::Zero(d), d, row + j);
+  for (; j < seen.last; j += kLanes) {
+    const V e = hn::IfThenElseZero(inside(seen, j), exp_flushed(d, hn::Sub(hn::LoadU(d, row + j), shift)));
     hn::StoreU(e, d, row + j);
     sum = hn::Add(sum, e);
   }
-  for (int64_t j = end; j < stride; j += kLanes) hn::StoreU(hn::Zero(d), d, row + j);
+  for (; j < stride; j += kLanes) hn::StoreU(hn::Zero(d), d, row + j);
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// Step by step over all rows: more of them are under way at a time than in one loop.
 void Softmax(const AttentionBlock& b, float* inverse) {
-  for (int64_t i = 0; i < b.rows; ++i) {
-    const float sum = softmax(b.scores + i * b.stride, b.seen[i], b.stride);
-    inverse[i] = sum == 0 ? 0 : 1 / sum;
-  }
+  for (int64_t i = 0; i < b.rows; ++i) inverse[i] = largest(b.scores + i * b.stride, b.seen[i]);
+  for (int64_t i = 0; i < b.rows; ++i) inverse[i] = weigh(b.scores + i * b.stride, b.seen[i], inverse[i], b.stride);
+  for (int64_t i = 0; i < b.rows; ++i) inverse[i] = inverse[i] == 0 ? 0 : 1 / inverse[i];
 }
 
 template <int kRows, int kVecs>

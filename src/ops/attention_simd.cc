@@ -31,8 +31,24 @@ struct SimdState final : KernelState {
 // One block of queries of one head.
 struct Block {
   int64_t b, head, first, rows;
-  KeyRange seen;  // the union over the rows
 };
+
+// The keys that each query of the block sees; returns the union, from whose first key on they are counted.
+KeyRange seen_by(const AttentionShape& a, const Block& block, int64_t valid, KeyRange* seen) {
+  KeyRange all{a.total, 0};
+  for (int64_t i = 0; i < block.rows; ++i) {
+    seen[i] = visible_keys(a, block.first + i, valid);
+    if (seen[i].first == seen[i].last) continue;
+    all.first = std::min(all.first, seen[i].first);
+    all.last = std::max(all.last, seen[i].last);
+  }
+  if (all.first >= all.last) all = {0, 0};
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const bool any = seen[i].first < seen[i].last;
+    seen[i] = any ? KeyRange{seen[i].first - all.first, seen[i].last - all.first} : KeyRange{0, 0};
+  }
+  return all;
+}
 
 // Soft cap and mask on the scores of one query's keys.
 void adjust(const AttentionShape& a, const AttentionMask& mask, int64_t at, const KeyRange& seen, float* scores) {
@@ -70,20 +86,15 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
   const AttentionShape& a = s.a;
   const ScratchPlan& plan = s.scratch;
   const auto part = [&](int64_t begin, int64_t end) { return begin < end ? memory + begin : nullptr; };
-  const int64_t kv_head = block.head / a.group(), keys = block.seen.last - block.seen.first;
+  KeyRange seen[kBlock];
+  const KeyRange all = seen_by(a, block, valid_keys(c, a, block.b), seen);
+  const int64_t kv_head = block.head / a.group(), keys = all.last - all.first;
   const HeadRows q = rows_of(c.inputs[0], a.q, a.q.offset(block.b, block.head, block.first), block.rows,
                              part(plan.q, plan.k), a.q.size);
   const HeadRows k =
-      rows_of(c.inputs[1], a.k, a.k.offset(block.b, kv_head, block.seen.first), keys, part(plan.k, plan.v), a.k.size);
-  const HeadRows v = rows_of(c.inputs[2], a.v, a.v.offset(block.b, kv_head, block.seen.first), keys,
-                             part(plan.v, plan.y), plan.v_step);
-  KeyRange seen[kBlock];
-  const int64_t valid = valid_keys(c, a, block.b);
-  for (int64_t i = 0; i < block.rows; ++i) {
-    seen[i] = visible_keys(a, block.first + i, valid);
-    seen[i] = {std::max<int64_t>(0, seen[i].first - block.seen.first),
-               std::max<int64_t>(0, seen[i].last - block.seen.first)};
-  }
+      rows_of(c.inputs[1], a.k, a.k.offset(block.b, kv_head, all.first), keys, part(plan.k, plan.v), a.k.size);
+  const HeadRows v =
+      rows_of(c.inputs[2], a.v, a.v.offset(block.b, kv_head, all.first), keys, part(plan.v, plan.y), plan.v_step);
   const AttentionBlock rows{block.rows, keys, seen, memory + plan.scores, plan.stride};
   const auto scale = static_cast<float>(a.scale);
   if (block.rows <= kFewQueries) {
@@ -94,9 +105,9 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
   }
   for (int64_t i = 0; (a.softcap > 0 || mask.view.present()) && i < block.rows; ++i) {
     // The mask counts keys from 0.
-    const int64_t at = mask.offset(block.b, block.head, block.first + i) + block.seen.first;
+    const int64_t at = mask.offset(block.b, block.head, block.first + i) + all.first;
     AttentionMask from_first = mask;
-    from_first.length = mask.length - block.seen.first;
+    from_first.length = mask.length - all.first;
     adjust(a, from_first, at, seen[i], rows.scores + i * rows.stride);
   }
   float inverse[kBlock];
@@ -158,16 +169,9 @@ void run_attention_simd(const Call& c) {
     for (int64_t slot = begin; slot < end; ++slot) {
       float* memory = reinterpret_cast<float*>(c.workspace) + slot * s.scratch.end;
       for (int64_t i = s.tasks * slot / s.slots; i < s.tasks * (slot + 1) / s.slots; ++i) {
-        Block block{i / s.blocks / a.q.heads, i / s.blocks % a.q.heads, i % s.blocks * kBlock, 0, {a.total, 0}};
-        block.rows = std::min(kBlock, a.q.rows - block.first);
-        const int64_t valid = valid_keys(c, a, block.b);
-        for (int64_t row = block.first; row < block.first + block.rows; ++row) {
-          const KeyRange seen = visible_keys(a, row, valid);
-          if (seen.first == seen.last) continue;
-          block.seen.first = std::min(block.seen.first, seen.first);
-          block.seen.last = std::max(block.seen.last, seen.last);
-        }
-        if (block.seen.first >= block.seen.last) block.seen = {0, 0};
+        const int64_t first = i % s.blocks * kBlock;
+        const Block block{i / s.blocks / a.q.heads, i / s.blocks % a.q.heads, first,
+                          std::min(kBlock, a.q.rows - first)};
         attend(c, s, mask, block, memory);
       }
     }

@@ -24,13 +24,8 @@ Rows rows_of(const Shape& shape, const Attributes& attrs) {
   return {shape.elements(0, axis), shape.elements(axis, shape.rank())};
 }
 
-// Calls fn(row index) for all rows, about 16,000 elements to a task.
-template <typename Fn>
-void for_rows(const Rows& rows, Fn fn) {
-  parallel_for(rows.count, 1 + 16384 / (rows.size + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) fn(row);
-  });
-}
+// Rows that are worth a thread: about 16,000 elements.
+int64_t grain(const Rows& rows) { return 1 + 16384 / (rows.size + 1); }
 
 template <bool kRms>
 void run_reference(const Call& c) {
@@ -40,7 +35,7 @@ void run_reference(const Call& c) {
   const bool has_bias = !kRms && c.has(2);
   const Strides scale_steps = broadcast_strides(scale.shape, x.shape);
   const Strides bias_steps = has_bias ? broadcast_strides(c.inputs[2].shape, x.shape) : Strides{};
-  for_rows(rows, [&](int64_t row) {
+  const auto normalize = [&](int64_t row) {
     const int64_t base = row * rows.size;
     double mean = 0, variance = 0;
     for (int64_t i = 0; i < rows.size && !kRms; ++i) mean += load_element(x.dtype, x.data, base + i);
@@ -59,6 +54,9 @@ void run_reference(const Call& c) {
     for (size_t i = 1; i < c.outputs.size(); ++i) {
       if (c.outputs[i].present()) store_element(c.outputs[i].dtype, c.outputs[i].data, row, i == 1 ? mean : inverse);
     }
+  };
+  parallel_for(rows.count, grain(rows), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) normalize(row);
   });
 }
 
@@ -88,22 +86,23 @@ Verdict accepts_simd(const Problem& p) {
 template <bool kRms>
 void run_simd(const Call& c) {
   const Rows rows = rows_of(c.inputs[0].shape, c.attrs());
-  const float epsilon = c.attrs().real("epsilon", 1e-5f);
-  const float *x = c.inputs[0].as<float>(), *scale = c.inputs[1].as<float>();
-  const float* bias = !kRms && c.has(2) ? c.inputs[2].as<float>() : nullptr;
-  float* y = c.outputs[0].as<float>();
   const auto extra = [&](size_t i) {
     return i < c.outputs.size() && c.outputs[i].present() ? c.outputs[i].as<float>() : nullptr;
   };
-  float *means = extra(1), *inverses = extra(2);
-  for_rows(rows, [&](int64_t row) {
-    const float* in = x + row * rows.size;
-    const Moments m =
-        kRms ? Moments{0, row_sum_squares(in, rows.size) / static_cast<float>(rows.size)} : row_moments(in, rows.size);
-    const float inverse = 1 / std::sqrt(m.variance + epsilon);
-    row_normalize(in, y + row * rows.size, rows.size, m.mean, inverse, scale, bias);
-    if (means) means[row] = m.mean;
-    if (inverses) inverses[row] = inverse;
+  RowNorm norm{.n = rows.size,
+               .epsilon = c.attrs().real("epsilon", 1e-5f),
+               .rms = kRms,
+               .scale = c.inputs[1].as<float>(),
+               .bias = !kRms && c.has(2) ? c.inputs[2].as<float>() : nullptr,
+               .means = extra(1),
+               .inverses = extra(2)};
+  const float* x = c.inputs[0].as<float>();
+  float* y = c.outputs[0].as<float>();
+  parallel_for(rows.count, grain(rows), [&](int64_t begin, int64_t end) {
+    RowNorm part = norm;
+    if (part.means) part.means += begin;
+    if (part.inverses) part.inverses += begin;
+    normalize_rows(part, x + begin * rows.size, y + begin * rows.size, end - begin);
   });
 }
 

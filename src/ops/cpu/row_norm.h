@@ -17,9 +17,18 @@ inline Moments row_moments(const float* x, int64_t n) {
   return {mean, row_sum_squares_about(x, mean, n) / count};
 }
 
-// y = (x - mean) * factor * scale[i] + bias[i]; `scale` and `bias` may be null (1 and 0).
-void row_normalize(const float* x, float* y, int64_t n, float mean, float factor, const float* scale,
-                   const float* bias);
+// LayerNormalization and RMSNormalization of `rows` rows of n elements:
+//   y = (x - mean) * inverse * scale[i] + bias[i], inverse = 1 / sqrt(variance + epsilon); rms: about 0 instead of the
+//   mean.
+// `bias` may be null; each row's mean and inverse go to `means` and `inverses` where those are given.
+struct RowNorm {
+  int64_t n = 0;
+  float epsilon = 0;
+  bool rms = false;
+  const float *scale = nullptr, *bias = nullptr;
+  float *means = nullptr, *inverses = nullptr;
+};
+void normalize_rows(const RowNorm& norm, const float* x, float* y, int64_t rows);
 // y = (x - mean) * factor + shift
 void row_affine(const float* x, float* y, int64_t n, float mean, float factor, float shift);
 
