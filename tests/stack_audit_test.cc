@@ -116,6 +116,25 @@ TEST_F(StackAudit, AsAPlanAndItsScripts) {
                      "the plan is for compute capability 12.x beside an Arm64 processor");
 }
 
+TEST_F(StackAudit, APlanForAnotherGpuThanTheMachinesOwnIsTold) {
+  json audit = parsed("stack audit --path " + quoted("libraries"));
+  const std::string from = " --gpu gb10 --from " + quoted("recorded.json");
+  for (const char* own : {"9.0", "12.1"}) {
+    audit["own_gpu"] = {{"name", "NVIDIA X"}, {"compute_capability", own}, {"machine", "aarch64"}};
+    write_text(folder / "recorded.json", audit.dump());
+    for (const char* command : {"stack plan", "stack verify"}) {
+      const ProgramResult result = run_program(command + from);
+      EXPECT_EQ(result.err, own == std::string("12.1") ? ""
+                                                       : "this is for gb10 (compute capability 12.1, aarch64); "
+                                                         "the machine's own GPU is NVIDIA X (compute capability 9.0, "
+                                                         "aarch64)\n");
+      const json report = json::parse(run_program(command + from + " --json").out);
+      EXPECT_EQ(report["gpu"]["compute_capability"], "12.1");
+      EXPECT_EQ(report["own_gpu"]["compute_capability"], own);
+    }
+  }
+}
+
 TEST_F(StackAudit, WrongUsageIsRefused) {
   expect_usage_error("stack audit --gpu voodoo", "no GPU is known as \"voodoo\"");
   expect_usage_error("stack audit --path " + quoted("nowhere"), "no such file or folder");

@@ -120,10 +120,7 @@ void print_libraries(const stack::Audit& audit, const std::optional<stack::Named
 }
 
 void print_audit(const stack::Audit& audit, const std::optional<stack::NamedGpu>& target, bool all, bool whole) {
-  if (target) {
-    print(fmt::format("{}: {} (compute capability {}{})\n\n", painted("for", Paint::bold), target->name,
-                      stack::text_of(target->capability), target->machine.empty() ? "" : ", " + target->machine));
-  }
+  if (target) print(fmt::format("{}: {}\n\n", painted("for", Paint::bold), described(*target)));
   if (audit.libraries.empty()) print("no library of an ML stack was found\n");
   else print_libraries(audit, target, all);
   std::string absent;

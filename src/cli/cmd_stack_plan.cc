@@ -28,6 +28,12 @@ stack::NamedGpu expected_target(const StackFlags& flags, const stack::Audit& aud
   return *target;
 }
 
+// Libraries can be made ready for another machine; what is good for its GPU need not be so for the one that is there.
+void note_other_gpu(const stack::NamedGpu& target, const stack::Audit& audit) {
+  if (!audit.gpu || audit.gpu->capability == target.capability) return;
+  note(fmt::format("this is for {}; the machine's own GPU is {}", described(target), described(*audit.gpu)));
+}
+
 void write_scripts(const std::filesystem::path& folder, const std::vector<stack::PlanStep>& steps) {
   make_folders(folder);
   for (const stack::Script& script : stack::plan_scripts(steps)) {
@@ -49,7 +55,8 @@ void print_plan(const std::vector<stack::PlanStep>& steps) {
 
 int plan(const Program& program, const PlanFlags& flags) {
   const stack::Audit audit = audit_of(program, flags.stack);
-  const std::vector<stack::PlanStep> steps = stack::plan_stack(audit, expected_target(flags.stack, audit));
+  const stack::NamedGpu target = expected_target(flags.stack, audit);
+  const std::vector<stack::PlanStep> steps = stack::plan_stack(audit, target);
   if (!flags.script.empty()) write_scripts(flags.script, steps);
   if (program.json) {
     Json list = Json::array();
@@ -60,10 +67,14 @@ int plan(const Program& program, const PlanFlags& flags) {
                       {"size", step.size},
                       {"check", step.check}});
     }
-    print_json({{"steps", list}, {"script", flags.script.empty() ? Json() : Json(flags.script)}});
+    print_json({{"gpu", stack::json_gpu(target)},
+                {"own_gpu", stack::json_gpu(audit.gpu)},
+                {"steps", list},
+                {"script", flags.script.empty() ? Json() : Json(flags.script)}});
     return kDone;
   }
   print_plan(steps);
+  note_other_gpu(target, audit);
   if (!flags.script.empty())
     print(fmt::format("\n{}/run.sh does it; versions are in {}/versions.sh\n", flags.script, flags.script));
   return kDone;
@@ -71,7 +82,8 @@ int plan(const Program& program, const PlanFlags& flags) {
 
 int verify(const Program& program, const StackFlags& flags) {
   const stack::Audit audit = audit_of(program, flags);
-  const std::vector<stack::StackCheck> checks = stack::check_stack(audit, expected_target(flags, audit));
+  const stack::NamedGpu target = expected_target(flags, audit);
+  const std::vector<stack::StackCheck> checks = stack::check_stack(audit, target);
   bool good = true;
   Json list = Json::array();
   Table table({"step", "", "expected", "seen"});
@@ -81,8 +93,13 @@ int verify(const Program& program, const StackFlags& flags) {
     table.add({check.step, check.good ? painted("good", Paint::good) : painted("bad", Paint::bad), check.expected,
                one_line(check.seen)});
   }
-  if (program.json) print_json({{"good", good}, {"checks", list}});
-  else print(table.str());
+  if (program.json) {
+    print_json(
+        {{"gpu", stack::json_gpu(target)}, {"own_gpu", stack::json_gpu(audit.gpu)}, {"good", good}, {"checks", list}});
+  } else {
+    print(table.str());
+    note_other_gpu(target, audit);
+  }
   return good ? kDone : kCheckFailed;
 }
 

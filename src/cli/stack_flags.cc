@@ -79,4 +79,9 @@ std::optional<stack::NamedGpu> target_of(const StackFlags& flags, const stack::A
   return gpu;
 }
 
+std::string described(const stack::NamedGpu& gpu) {
+  return fmt::format("{} (compute capability {}{})", gpu.name, stack::text_of(gpu.capability),
+                     gpu.machine.empty() ? "" : ", " + gpu.machine);
+}
+
 }  // namespace sparkpilot::cli

@@ -25,4 +25,7 @@ stack::Audit audit_of(const Program& program, const StackFlags& flags, const std
 // known.
 std::optional<stack::NamedGpu> target_of(const StackFlags& flags, const stack::Audit& audit);
 
+// "GB10 (compute capability 12.1, aarch64)"
+std::string described(const stack::NamedGpu& gpu);
+
 }  // namespace sparkpilot::cli

@@ -44,11 +44,6 @@ Json json_verdict(const Verdict& verdict) {
           {"cost", or_null(verdict.cost)}};
 }
 
-Json json_gpu(const std::optional<NamedGpu>& gpu) {
-  if (!gpu) return {};
-  return {{"name", gpu->name}, {"compute_capability", text_of(gpu->capability)}, {"machine", or_null(gpu->machine)}};
-}
-
 Json json_library(const Library& library, const std::optional<NamedGpu>& target) {
   const GpuCode& code = library.code;
   Json object{{"component", or_null(library.component)},
@@ -151,6 +146,11 @@ std::vector<std::string_view> absent_components(const Audit& audit) {
     if (!there) absent.push_back(component);
   }
   return absent;
+}
+
+Json json_gpu(const std::optional<NamedGpu>& gpu) {
+  if (!gpu) return {};
+  return {{"name", gpu->name}, {"compute_capability", text_of(gpu->capability)}, {"machine", or_null(gpu->machine)}};
 }
 
 Json audit_json(const Audit& audit, const std::optional<NamedGpu>& target) {

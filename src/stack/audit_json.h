@@ -13,6 +13,9 @@ namespace sparkpilot::stack {
 // `absent` are core components that were not found.
 nlohmann::ordered_json audit_json(const Audit& audit, const std::optional<NamedGpu>& target);
 
+// `name`, `compute_capability`, `machine`; null without one.
+nlohmann::ordered_json json_gpu(const std::optional<NamedGpu>& gpu);
+
 // The audit in such a document; fails (user) naming what is wrong with it.
 Audit read_audit_json(const std::string& text, const std::string& file);
 
