@@ -48,7 +48,9 @@ class Source {
   // The kernel's log, the lines that contain one of `words`; empty where this process may not read it.
   virtual std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>& words) = 0;
 
-  static constexpr size_t kReadLimit = 256 << 10, kListLimit = 4096;
+  static constexpr size_t kReadLimit = 256 << 10;
+  // Folders of libraries and of Python packages have thousands of names, and /proc one a process.
+  static constexpr size_t kListLimit = 65536;
 };
 
 struct SourceOptions {

@@ -134,6 +134,15 @@ TEST_F(Tree, ARecordingAnswersAsTheMachineDid) {
   EXPECT_EQ(again.json(), text) << "a recording of a recording";
 }
 
+// A desktop's folder of libraries has that many.
+TEST(Record, ListsFoldersOfThousands) {
+  constexpr size_t kMany = 5000;
+  std::string names = "\"lib0.so\"";
+  for (size_t i = 1; i < kMany; ++i) names += ",\"lib" + std::to_string(i) + ".so\"";
+  const auto source = recorded_source(R"({"sparkpilot_record": 1, "folders": {"/usr/lib": [)" + names + "]}}", "test");
+  EXPECT_EQ(source->list("/usr/lib").size(), kMany);
+}
+
 TEST(Record, KeepsTheDriversAnswers) {
   const std::string text = R"({"sparkpilot_record": 1,
     "nvml": {"state": "answered", "library": "x", "system": {"driver_version": "580"},
