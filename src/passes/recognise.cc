@@ -8,8 +8,9 @@ namespace sparkpilot {
 
 int recognise_patterns(Graph& graph) {
   Edit edit(graph);
-  constexpr bool (*kPatterns[])(Edit&, NodeId) = {recognise_activation, recognise_norm,      recognise_norm_affine,
-                                                  recognise_l2,         recognise_attention, pack_attention};
+  constexpr bool (*kPatterns[])(Edit&, NodeId) = {recognise_activation, recognise_norm, recognise_norm_affine,
+                                                  recognise_l2,         unstack_heads,  recognise_attention,
+                                                  pack_attention};
   int changes = 0;
   for (int before = -1; before != changes;) {
     before = changes;

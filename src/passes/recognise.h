@@ -14,6 +14,9 @@ bool recognise_norm(Edit& edit, NodeId id);
 bool recognise_norm_affine(Edit& edit, NodeId id);
 // sparkpilot::L2Normalize from its Div.
 bool recognise_l2(Edit& edit, NodeId id);
+// Queries, keys and values stacked before they are split (Reshape to [batch, rows, parts, heads, size], Transpose to
+// [parts, batch, heads, rows, size], Split) as a Split of the columns, and the heads of each part moved.
+bool unstack_heads(Edit& edit, NodeId id);
 // Attention from its Softmax.
 bool recognise_attention(Edit& edit, NodeId id);
 // An Attention between Transposes that split and join its heads as one on [batch, rows, heads * size].

@@ -205,6 +205,38 @@ bool pack_attention(Edit& edit, NodeId id) {
   return true;
 }
 
+bool unstack_heads(Edit& edit, NodeId id) {
+  const Node node = edit.node(id);
+  if (!is_op(node, "Transpose") || !edit.known(node.inputs[0]) || edit.shape(node.inputs[0]).rank() != 5) return false;
+  if (permutation_of(node, 5) != std::vector<int>{2, 0, 3, 1, 4}) return false;
+  const Shape stacked = edit.shape(node.inputs[0]);  // batch, rows, parts, heads, size
+  const int64_t batch = stacked[0], rows = stacked[1], parts = stacked[2], heads = stacked[3], size = stacked[4];
+  const NodeId split = edit.only_reader(node.outputs[0]);
+  if (!split.present() || !is_op(edit.node(split), "Split")) return false;
+  const std::vector<ValueId> outputs = edit.node(split).outputs;
+  if (normalize_axis(edit.node(split).attrs.integer("axis", 0), 5) != 0) return false;
+  if (static_cast<int64_t>(outputs.size()) != parts || parts < 2) return false;
+  for (const ValueId output : outputs) {
+    if (!edit.known(output) || edit.shape(output)[0] != 1) return false;
+  }
+  const ValueId flat = edit.reshape(id, node.inputs[0], Shape{batch, rows, parts * heads * size});
+  Builder builder(edit.graph(), edit.node(split).name);
+  const std::vector<int64_t> sizes(static_cast<size_t>(parts), heads * size);
+  const std::vector<ValueId> made =
+      builder.add_many("Split", {flat, builder.ints(sizes)}, {{"axis", int64_t{2}}}, static_cast<int>(parts));
+  constexpr int kSwapped[] = {0, 2, 1, 3};
+  for (size_t i = 0; i < made.size(); ++i) {
+    const ValueId part = edit.transpose(id, edit.reshape(id, made[i], Shape{batch, rows, heads, size}), kSwapped);
+    // Past the Squeeze, so that who looks for the Transpose finds it.
+    const NodeId view = edit.only_reader(outputs[i]);
+    const bool squeezed = view.present() && edit.node(view).op->traits.view && edit.known(edit.node(view).outputs[0]) &&
+                          edit.shape(edit.node(view).outputs[0]) == edit.shape(part);
+    if (squeezed) edit.replace(edit.node(view).outputs[0], part);
+    else edit.replace(outputs[i], edit.reshape(id, part, edit.shape(outputs[i])));
+  }
+  return true;
+}
+
 bool recognise_attention(Edit& edit, NodeId id) {
   if (!is_op(edit.node(id), "Softmax")) return false;
   const ValueId weights = edit.node(id).outputs[0], scores = edit.node(id).inputs[0];

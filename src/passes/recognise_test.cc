@@ -207,6 +207,31 @@ TEST(Recognise, AttentionWithItsMasks) {
   }
 }
 
+// Stacked first and split then, as many vision transformers are written: attention reads the product all the same.
+TEST(Recognise, AttentionOnStackedHeads) {
+  for (const bool last_part_only : {false, true}) {
+    Net n;
+    const ValueId qkv = n.op("MatMul", {n.input("x", {2, 5, 8}), n.weight({8, 24}, 5)});
+    const ValueId stacked = n.transpose(n.reshape(qkv, {2, 5, 3, 2, 4}), {2, 0, 3, 1, 4});
+    const auto parts = n.b.add_many("Split", {stacked, n.b.ints({1, 1, 1})}, {{"axis", int64_t{0}}}, 3);
+    const auto part = [&](size_t i) { return n.op("Squeeze", {parts[i], n.b.ints({0})}); };
+    const ValueId v = part(2);
+    if (last_part_only) {
+      n.output(v);
+      EXPECT_EQ(run_and_compare(n.graph, recognise_patterns), 1);
+      continue;
+    }
+    const ValueId scores = n.op("MatMul", {part(0), n.transpose(part(1), {0, 1, 3, 2})});
+    const ValueId weights = n.op("Softmax", {n.op("Mul", {scores, n.scalar(0.5)})}, {{"axis", int64_t{-1}}});
+    n.output(n.reshape(n.transpose(n.op("MatMul", {weights, v}), {0, 2, 1, 3}), {2, 5, 8}));
+    run_and_compare(n.graph, recognise_patterns, 2e-6);
+    EXPECT_EQ(count(n.graph, "Attention"), 1);
+    EXPECT_EQ(count(n.graph, "Transpose"), 0);
+    EXPECT_EQ(run_and_compare(n.graph, attend_to_columns), 1);
+    EXPECT_EQ(count(n.graph, "Split"), 0);
+  }
+}
+
 TEST(Recognise, AttentionOnMatricesWithoutHeads) {
   Net n;
   const ValueId q = n.input("q", {3, 5, 8}), k = n.input("k", {3, 7, 8}), v = n.input("v", {3, 7, 6});
