@@ -11,12 +11,13 @@
 namespace sparkpilot {
 namespace {
 
-// What one layer reads and writes should fit three quarters of a processor's second-level cache, say 1 MiB.
-constexpr int64_t kCacheBytes = 768 << 10;
+// What one layer reads and writes should fit half of a processor's second-level cache, say 1 MiB; weights need the
+// rest.
+constexpr int64_t kCacheBytes = 512 << 10;
 // Weights packed for every thread are at most this many bytes together.
 constexpr int64_t kMostWeights = 256 << 20;
 // Slices of fewer entries leave kernels too little to do at a time.
-constexpr int64_t kFewest = 8;
+constexpr int64_t kFewest = 4;
 
 // The first axis that all inputs share and leave open; 0 where there is none.
 int64_t open_batch(const Graph& graph) {
@@ -31,6 +32,18 @@ int64_t open_batch(const Graph& graph) {
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// At most `fit`, with as many slices for each processor, so that the last slices compute little again.
+int64_t entries_of_a_slice(int64_t batch, int64_t fit, int64_t processors) {
+  int64_t best = 0, least = 0;
+  for (int64_t slices = ceil_div(ceil_div(batch, fit), processors) * processors; slices * kFewest <= batch;
+       slices += processors) {
+    const int64_t count = ceil_div(batch, slices), computed = count * slices;
+    if (best == 0 || computed < least) best = count, least = computed;
+    if (least * 100 <= batch * 101) break;
+  }
+  return best;
+}
 
 int64_t constant_bytes(const Graph& graph) {
   int64_t bytes = 0;
@@ -51,9 +64,8 @@ std::unique_ptr<BatchSlices> BatchSlices::make(const Graph& bound, const PlanOpt
   run_passes(whole, options.passes);
   const int64_t fit = kCacheBytes / std::max<int64_t>(1, bytes_of_an_entry(whole, batch));
   if (fit < kFewest || constant_bytes(whole) * processors > kMostWeights) return nullptr;
-  // As many slices for each processor.
-  const int64_t slices = ceil_div(ceil_div(batch, fit), processors) * processors, count = ceil_div(batch, slices);
-  if (count < kFewest || slices < 2) return nullptr;
+  const int64_t count = entries_of_a_slice(batch, fit, processors);
+  if (count < kFewest || count == batch) return nullptr;
   Graph part = bound;
   for (const ValueId id : part.inputs()) bind_input(part, id, part.value(id).shape->with(0, count));
   Graph optimised = part;

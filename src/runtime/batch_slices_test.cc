@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/parallel.h"
 #include "passes/test_graph.h"
 #include "runtime/session.h"
 
@@ -73,7 +74,8 @@ bool is_sliced(const Graph& graph, int64_t batch) {
 
 TEST(BatchSlices, GiveWhatTheWholeBatchGives) {
   const Graph graph = transformer();
-  for (const int64_t batch : {64, 101, 300}) {
+  const int64_t processors = available_processors();
+  for (const int64_t batch : {9 * processors, 32 * processors, 50 * processors + 1}) {
     ASSERT_TRUE(is_sliced(graph, batch)) << batch;
     const Tensor sliced = run(graph, batch, {.threads = 2});
     const Tensor serial = run(graph, batch, {.threads = 1});
@@ -86,7 +88,7 @@ TEST(BatchSlices, GiveWhatTheWholeBatchGives) {
 
 TEST(BatchSlices, FewEntriesStayTogether) {
   EXPECT_FALSE(is_sliced(transformer(), 1));
-  EXPECT_FALSE(is_sliced(transformer(), 15));
+  EXPECT_FALSE(is_sliced(transformer(), 7));
 }
 
 // y = f(x) with a node that looks at the whole batch, or at how large it is.
@@ -99,28 +101,29 @@ TEST(BatchSlices, EntriesThatMixStayTogether) {
     g.add_output(make(b, x, wide), "y");
     return g;
   };
-  EXPECT_TRUE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) { return b.add("Relu", {wide}); }), 64));
+  EXPECT_TRUE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) { return b.add("Relu", {wide}); }),
+                        32 * available_processors()));
   EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
                            return b.add("Softmax", {wide}, {{"axis", int64_t{0}}});
                          }),
-                         64));
+                         32 * available_processors()));
   EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
                            return b.add("Sub", {wide, b.add("ReduceMean", {wide, b.ints({0})})});
                          }),
-                         64));
+                         32 * available_processors()));
   EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
                            return b.add("Slice", {wide, b.ints({-1}), b.ints({-99}), b.ints({0}), b.ints({-1})});
                          }),
-                         64));
+                         32 * available_processors()));
   EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId x, ValueId wide) {
                            const ValueId size = b.add("Cast", {b.add("Shape", {x})}, {{"to", int64_t{1}}});
                            return b.add("Div", {wide, b.add("Gather", {size, b.ints({0})})});
                          }),
-                         64));
+                         32 * available_processors()));
   EXPECT_FALSE(is_sliced(graph([](Builder& b, ValueId, ValueId wide) {
                            return b.add("Transpose", {wide}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
                          }),
-                         64));
+                         32 * available_processors()));
 }
 
 }  // namespace
