@@ -86,6 +86,37 @@ TEST_P(Goldens, ByTheRuntime) {
   }
 }
 
+// The last position alone, of a large batch that holds the golden's samples over and over: what is not needed is not
+// computed, and the batch goes in slices.
+TEST(TinyPhysics, LastPositionOfALargeBatch) {
+  const fs::path folder = assets_folder() / "golden_ort" / "tinyphysics_b4";
+  if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not there";
+  const Golden golden = load_golden(folder);
+  constexpr int64_t kBatch = 201;
+  Session session(load_onnx(golden.model), {.outputs = {"output[:, -1, :]"}});
+  for (size_t i = 0; i < golden.inputs.size(); ++i) {
+    const Tensor& four = golden.inputs[i];
+    const Tensor many(four.dtype(), four.shape().with(0, kBatch));
+    const int64_t sample = four.bytes() / 4;
+    for (int64_t b = 0; b < kBatch; ++b) {
+      std::copy_n(static_cast<const std::byte*>(four.raw()) + b % 4 * sample, sample,
+                  static_cast<std::byte*>(many.raw()) + b * sample);
+    }
+    session.set_input(golden.input_names[i], many.view());
+  }
+  session.run();
+  const ConstView output = session.output("output");
+  const int64_t width = golden.outputs[0].shape()[2], rows = golden.outputs[0].shape()[1];
+  ASSERT_EQ(output.shape, (Shape{kBatch, width}));
+  Tensor got(DType::f32, Shape{width}), expected(DType::f32, Shape{width});
+  for (int64_t b = 0; b < kBatch; ++b) {
+    std::copy_n(output.as<float>() + b * width, width, got.data<float>().data());
+    std::copy_n(golden.outputs[0].data<float>().data() + (b % 4 * rows + rows - 1) * width, width,
+                expected.data<float>().data());
+    ASSERT_LT(relative_l2(got, expected), kTolerance) << "sample " << b;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(OnnxRuntime, Goldens,
                          ::testing::Values("FastestDet", "dmonitoring_model_2021-06",
                                            "dmonitoring_model_v0.8.9_2021-08", "embedding_model", "hey_comma",

@@ -105,7 +105,10 @@ HWY_INLINE void transpose_square(const float* from, int64_t step, float* to, int
 
 void Transpose(const float* k, int64_t step, int64_t count, int64_t size, float* to, int64_t stride) {
   const int64_t whole_keys = count / kSide * kSide, whole_size = size / kSide * kSide;
-  for (int64_t p = 0; p < size; ++p) std::fill(to + p * stride + count, to + (p + 1) * stride, 0.0f);
+  for (int64_t p = 0; count < stride && p < size; ++p) {
+    float* line = to + (p + 1) * stride - kLine;
+    for (int64_t i = 0; i < kLine; i += kLanes) hn::StoreU(hn::Zero(D()), D(), line + i);
+  }
   for (int64_t j = 0; j < whole_keys; j += kSide) {
     const float* rows = k + j * step;
     for (int64_t p = 0; p < whole_size; p += kSide) transpose_square(rows + p, step, to + p * stride + j, stride);

@@ -26,6 +26,9 @@ struct SimdState final : KernelState {
   AttentionShape a;
   int64_t blocks = 0, tasks = 0, slots = 0;  // blocks of a head; all tasks; scratch areas
   ScratchPlan scratch;
+  // Where no input says how many keys there are: what each query sees, counted from its block's first key, and the
+  // blocks' keys.
+  std::vector<KeyRange> seen, seen_by_block;
 };
 
 // One block of queries of one head.
@@ -86,8 +89,15 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
   const AttentionShape& a = s.a;
   const ScratchPlan& plan = s.scratch;
   const auto part = [&](int64_t begin, int64_t end) { return begin < end ? memory + begin : nullptr; };
-  KeyRange seen[kBlock];
-  const KeyRange all = seen_by(a, block, valid_keys(c, a, block.b), seen);
+  KeyRange own[kBlock];
+  const KeyRange* seen = own;
+  KeyRange all;
+  if (s.seen.empty()) {
+    all = seen_by(a, block, valid_keys(c, a, block.b), own);
+  } else {
+    seen = s.seen.data() + block.first;
+    all = s.seen_by_block[static_cast<size_t>(block.first / kBlock)];
+  }
   const int64_t kv_head = block.head / a.group(), keys = all.last - all.first;
   const HeadRows q = rows_of(c.inputs[0], a.q, a.q.offset(block.b, block.head, block.first), block.rows,
                              part(plan.q, plan.k), a.q.size);
@@ -155,6 +165,13 @@ std::unique_ptr<KernelState> prepare_attention_simd(const Problem& p) {
   plan.v = plan.k + (wide(1) ? 0 : whole_lines(a.total * a.k.size));
   plan.y = plan.v + (wide(2) && a.v.size == plan.v_step ? 0 : a.total * plan.v_step);
   plan.end = plan.y + (p.outputs[0].dtype == DType::f32 ? 0 : whole_lines(rows * a.v.size));
+  if (!p.has(6)) {
+    state->seen.resize(static_cast<size_t>(a.q.rows));
+    for (int64_t first = 0; first < a.q.rows; first += kBlock) {
+      const Block block{0, 0, first, std::min(kBlock, a.q.rows - first)};
+      state->seen_by_block.push_back(seen_by(a, block, -1, state->seen.data() + first));
+    }
+  }
   state->workspace = state->slots * plan.end * static_cast<int64_t>(sizeof(float));
   return state;
 }
