@@ -30,7 +30,7 @@ lint: ## clang-format on all files, clang-tidy on the changed ones (ALL=1: on al
 	@ALL=$(ALL) JOBS=$(JOBS) scripts/lint.sh
 
 bench: build peers ## compare the speed with ONNX Runtime's; prints a table, writes out/benchmarks.json
-	@.venv/bin/python bench/compare_onnxruntime.py --json out/benchmarks.json
+	@.venv/bin/python bench/peers/compare_onnxruntime.py --json out/benchmarks.json
 
 fuzz: ## every fuzz target for 60 seconds (SECONDS_EACH=n changes that)
 	@scripts/install_deps.sh build fuzz

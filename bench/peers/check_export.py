@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether ONNX Runtime loads what sparkpilot writes, and computes the same with it as with the original.
 
-    .venv/bin/python bench/check_export.py [FILE...] [--cases DIR] [--json F]
+    .venv/bin/python bench/peers/check_export.py [FILE...] [--cases DIR] [--json F]
 
 Every network is written anew by `sparkpilot model convert` in several ways (its own opset, the newest one that can be
 written, simplified, with external data); ONNX Runtime runs the original and each copy on the same seeded inputs. With

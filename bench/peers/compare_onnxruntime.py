@@ -2,16 +2,16 @@
 """The speed of sparkpilot beside ONNX Runtime's, on the same machine, in turns.
 
     make bench                                              everything below with the models it finds
-    .venv/bin/python bench/compare_onnxruntime.py [FILE...] [--processes N] [--json F] [--page docs/benchmarks.md]
+    .venv/bin/python bench/peers/compare_onnxruntime.py [FILE...] [--processes N] [--json F] [--page docs/benchmarks.md]
 
 For every model and for 1 and 2 threads it starts the two engines one after the other, each in a process of its own,
 several times over; a figure is the median over the processes of each one's median latency, and each engine counts with
-its own better number of threads. Ratio: ONNX Runtime's time over ours, so above 1 sparkpilot is faster. Outputs of both
-on the same inputs are compared as well. Exit code 4 where a model does not run, outputs
-disagree, or the mean misses --least.
+its own better number of threads. Ratio: ONNX Runtime's time over ours, so above 1 sparkpilot is faster. p99 and the first
+run after loading are sparkpilot's, over its median; medians over the processes too. Outputs of both engines on the same
+inputs are compared as well. Exit code 4 where a model does not run, outputs disagree, or the mean misses --least.
 
 Without FILEs: the real networks under ../shared/assets where that folder is, and the full-size stand-in models, which
-are built into out/models first.
+are built into out/models first. --only convolutional leaves out those that are mostly matrices.
 """
 import argparse
 import json
@@ -27,12 +27,14 @@ import tempfile
 
 import numpy
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 ASSETS = pathlib.Path(os.environ.get("SPARKPILOT_ASSETS", ROOT.parent / "shared/assets"))
 REAL = ["openpilot_dm/dmonitoring_model_2021-06", "openpilot_dm/dmonitoring_model_v0.8.9_2021-08",
         "controls_challenge/tinyphysics", "thirdparty/FastestDet", "thirdparty/ultraface_version-RFB-320_128",
         "thirdparty/ultraface_version-slim-320", "wakeword/embedding_model", "wakeword/hey_comma"]
 STAND_INS = ["driving_vision", "driving_policy", "driving_supercombo", "dmonitoring_model"]
+NOT_CONVOLUTIONAL = {"tinyphysics", "hey_comma", "driving_policy"}
 
 
 def run(command):
@@ -59,7 +61,7 @@ class Engines:
 
     @staticmethod
     def theirs(file, threads, runs, *more):
-        return json.loads(run([sys.executable, ROOT / "bench/peer_onnxruntime.py", file, "--threads", threads,
+        return json.loads(run([sys.executable, HERE / "peer_onnxruntime.py", file, "--threads", threads,
                                "--runs", runs, "--warmup", max(3, runs // 10), *more]))
 
     def tolerance(self, file):
@@ -105,32 +107,35 @@ def measure(engines, files, options):
     # One short look decides how many runs fill the time of a process.
     runs = {file: max(10, min(5000, int(1000 * options.seconds / engines.theirs(file, 1, 5)["p50_ms"])))
             for file in files}
-    times = {file: {"sparkpilot": {}, "onnxruntime": {}} for file in files}
-    last = {}
+    answers = {file: {"sparkpilot": {}, "onnxruntime": {}} for file in files}
     for turn in range(options.processes):
         for file in files:
             for threads in options.threads:
                 pair = [("sparkpilot", engines.ours), ("onnxruntime", engines.theirs)]
                 for name, engine in pair if turn % 2 == 0 else reversed(pair):
-                    answer = engine(file, threads, runs[file])
-                    times[file][name].setdefault(threads, []).append(answer["p50_ms"])
-                    last[file, name, threads] = answer
+                    answers[file][name].setdefault(threads, []).append(engine(file, threads, runs[file]))
             if sys.stderr.isatty():
                 print(f"\rround {turn + 1} of {options.processes}: {file.stem:<40}", end="", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
-    return times, last
+    return answers
 
 
-def summarise(file, times, last, error, tolerance):
+def summarise(file, answers, error, tolerance):
     row = {"model": file.stem, "file": os.path.relpath(file, ROOT), "relative_l2": error, "tolerance": tolerance,
-           "processes": times}
-    for name, by_threads in times.items():
-        medians = {threads: statistics.median(values) for threads, values in by_threads.items()}
+           "processes": {name: {threads: [answer["p50_ms"] for answer in answers_of]
+                                for threads, answers_of in by_threads.items()}
+                         for name, by_threads in answers.items()}}
+    for name, by_threads in answers.items():
+        medians = {threads: statistics.median(answer["p50_ms"] for answer in answers_of)
+                   for threads, answers_of in by_threads.items()}
         best = min(medians, key=medians.get)
         row[name] = {"p50_ms": medians[best], "threads": best, "p50_ms_by_threads": medians}
+        for key in ("p99", "first"):
+            row[name][f"{key}_over_p50"] = statistics.median(answer[f"{key}_ms"] / answer["p50_ms"]
+                                                             for answer in by_threads[best])
     row["ratio"] = row["onnxruntime"]["p50_ms"] / row["sparkpilot"]["p50_ms"]
-    ours = last[file, "sparkpilot", row["sparkpilot"]["threads"]]
+    ours = answers["sparkpilot"][row["sparkpilot"]["threads"]][-1]
     for key in ("flops", "roofline_share", "peak_memory_bytes"):
         row[key] = ours.get(key)
     return row
@@ -141,14 +146,15 @@ def geometric_mean(values):
 
 
 def table(rows):
-    lines = ["| model | sparkpilot ms (threads) | ONNX Runtime ms (threads) | ratio | share of the machine's limit "
-             "| relative L2 |", "|---|---|---|---|---|---|"]
+    lines = ["| model | sparkpilot ms (threads) | ONNX Runtime ms (threads) | ratio | p99 / p50 | first / p50 "
+             "| share of the machine's limit | relative L2 |", "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         ours, theirs, share = row["sparkpilot"], row["onnxruntime"], row["roofline_share"]
         lines.append(f"| {row['model']} | {ours['p50_ms']:.3f} ({ours['threads']}) | {theirs['p50_ms']:.3f} "
-                     f"({theirs['threads']}) | {row['ratio']:.2f} | "
-                     f"{'not measured' if share is None else f'{share:.0%}'} | {row['relative_l2']:.1e} |")
-    lines.append(f"| **geometric mean** | | | **{geometric_mean([row['ratio'] for row in rows]):.2f}** | | |")
+                     f"({theirs['threads']}) | {row['ratio']:.2f} | {ours['p99_over_p50']:.2f} | "
+                     f"{ours['first_over_p50']:.1f} | {'not measured' if share is None else f'{share:.0%}'} | "
+                     f"{row['relative_l2']:.1e} |")
+    lines.append(f"| **geometric mean** | | | **{geometric_mean([row['ratio'] for row in rows]):.2f}** | | | | |")
     return "\n".join(lines)
 
 
@@ -174,6 +180,7 @@ def main():
     parser.add_argument("--processes", type=int, default=5, help="processes of each engine (default 5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="time of one process's runs (default 1)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--only", choices=["convolutional"], help="of the models that it finds")
     parser.add_argument("--precision", default="fp32", help="of sparkpilot; ONNX Runtime computes what the file says")
     parser.add_argument("--tolerance", type=float, help="largest relative L2 (default 1e-5; 1e-3 for a file with 16-bit "
                         "weights, whose intermediates ONNX Runtime rounds; 5e-2 for --precision bf16)")
@@ -188,6 +195,8 @@ def main():
     if about["load_at_start"] > 0.5:
         print(f"the machine is busy (load {about['load_at_start']:.1f}): the figures will say little", file=sys.stderr)
     files = [file.resolve() for file in options.files] or find_models(options.program)
+    if options.only:
+        files = [file for file in files if file.stem not in NOT_CONVOLUTIONAL]
     errors, refused = {}, {}
     for file in files:
         try:
@@ -198,13 +207,14 @@ def main():
     files = list(errors)
     if not files:
         return 4
-    times, last = measure(engines, files, options)
-    rows = [summarise(file, times[file], last, errors[file], options.tolerance or engines.tolerance(file))
+    answers = measure(engines, files, options)
+    rows = [summarise(file, answers[file], errors[file], options.tolerance or engines.tolerance(file))
             for file in files]
+    peer = answers[files[0]]["onnxruntime"][options.threads[0]][0]["engine"]
 
     text = table(rows)
     print(f"{about['cpu']}, {about['processors']} processors, {about['system']}; sparkpilot {options.precision} beside "
-          f"{last[files[0], 'onnxruntime', options.threads[0]]['engine']}; medians of {options.processes} processes\n")
+          f"{peer}; medians of {options.processes} processes\n")
     print(text)
     mean = geometric_mean([row["ratio"] for row in rows])
     if options.json:
