@@ -13,6 +13,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -196,6 +198,23 @@ TEST(Parallel, CoversEveryItemOnceAndRethrows) {
     for (auto& n : seen) EXPECT_EQ(n, 1);
   }
   EXPECT_THROW(parallel_for(100, 1, [](int64_t, int64_t) { fail("no"); }), Error);
+}
+
+// A thread that is ended and begun anew costs more than most pieces of work.
+TEST(Parallel, LittleWorkKeepsTheThreads) {
+  ThreadScope scope(4);
+  const auto threads_of = [](int64_t count) {
+    std::mutex mutex;
+    std::set<pid_t> seen;
+    parallel_for(count, 1, [&](int64_t, int64_t) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      seen.insert(gettid());
+    });
+    return seen;
+  };
+  const std::set<pid_t> all = threads_of(4);
+  EXPECT_EQ(threads_of(2).size(), std::min<size_t>(2, all.size()));
+  EXPECT_EQ(threads_of(4), all);
 }
 
 TEST(Random, PhiloxMatchesThePublishedVector) {

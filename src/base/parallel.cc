@@ -47,12 +47,14 @@ void parallel_ranges(int64_t count, int64_t grain, RangeFn fn, void* context) {
     return;
   }
   std::exception_ptr error;
-#pragma omp parallel num_threads(static_cast <int>(pieces))
+  // The whole team, also where fewer have work: OpenMP ends the threads that a smaller team has no use for, and begins
+  // new ones for the next that is larger.
+#pragma omp parallel
   {
     // The runtime may give fewer threads than asked for, so the ranges follow the team's true size.
-    const int64_t size = omp_get_num_threads(), rank = omp_get_thread_num();
+    const int64_t size = std::min<int64_t>(pieces, omp_get_num_threads()), rank = omp_get_thread_num();
     try {
-      const int64_t begin = count * rank / size, end = count * (rank + 1) / size;
+      const int64_t begin = count * rank / size, end = rank < size ? count * (rank + 1) / size : begin;
       if (begin < end) fn(context, begin, end);
     } catch (...) {
 #pragma omp critical(sparkpilot_parallel_error)
