@@ -5,6 +5,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <thread>
 
 #include "cli_fixture.h"
 #include "model_bytes.h"
@@ -199,16 +200,16 @@ TEST_F(Cli, BenchMeasures) {
   ASSERT_EQ(bench["models"].size(), 2u);
   const json& model = bench["models"][0];
   EXPECT_EQ(keys(model), (Keys{"file", "precision", "threads", "batch", "runs", "mean_ms", "p50_ms", "p90_ms", "p99_ms",
-                               "min_ms", "frames_per_second", "load_ms", "peak_memory_bytes", "weight_bytes", "flops",
-                               "roofline_share", "profile"}));
+                               "min_ms", "first_ms", "frames_per_second", "load_ms", "peak_memory_bytes",
+                               "weight_bytes", "flops", "roofline_share", "profile"}));
   EXPECT_EQ(model["runs"], 5);
   EXPECT_EQ(model["threads"], 1);
   EXPECT_LE(model["min_ms"], model["p50_ms"]);
   EXPECT_LE(model["p50_ms"], model["p99_ms"]);
   EXPECT_GT(model["flops"], 1000);
   EXPECT_GT(model["roofline_share"], 0);
-  EXPECT_EQ(keys(model["profile"][0]),
-            (Keys{"name", "op", "kernel", "shape", "calls", "mean_ms", "flops", "bytes", "roofline_share"}));
+  EXPECT_EQ(keys(model["profile"][0]), (Keys{"name", "op", "kernel", "declined", "shape", "calls", "mean_ms", "flops",
+                                             "bytes", "roofline_share"}));
   EXPECT_EQ(bench["models"][1].count("profile"), 1u);
   const auto lines = [](const std::string& flags) {
     const std::string out = run_program("bench --quiet --runs 3 --threads 1 " + flags + policy()).out;
@@ -247,6 +248,47 @@ TEST_F(Cli, BenchChoosesThreadsByMeasuring) {
   EXPECT_GE(model["thread_trials"].size(), 1u);
   EXPECT_EQ(model["thread_trials"][0]["threads"], 1);
   EXPECT_EQ(model.count("profile"), 0u);
+}
+
+TEST_F(Cli, TuningOfAnotherProcessorOrDamagedIsIgnoredWithALine) {
+  const fs::path file = folder / "sparkpilot/tuning.json";
+  fs::create_directories(file.parent_path());
+  const std::string cache = "XDG_CACHE_HOME='" + folder.path().string() + "'";
+  const std::string elsewhere = R"({"sparkpilot": "0.1.0", "cpu": "Z80", "threads": {}})";
+  for (const std::string& text : {std::string("{\"threads\": "), std::string("[]"), elsewhere}) {
+    write_text(file, text);
+    const ProgramResult result = run_program("run " + policy() + " --json", cache);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.err.find("tuning.json is not used: "), std::string::npos) << text << ": " << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    write_text(file, text);
+    EXPECT_EQ(run_program("run " + policy() + " --json --threads 1", cache).err, "");
+  }
+  fs::remove(file);
+  EXPECT_EQ(run_program("run " + policy() + " --json", cache).err, "");
+}
+
+// OMP_DISPLAY_ENV makes libgomp say how it was started.
+TEST_F(Cli, ThreadsSleepSoonAfterTheirWork) {
+#ifdef SPARKPILOT_SERIAL
+  GTEST_SKIP() << "built without threads";
+#endif
+  const auto spins = [&](const std::string& before) {
+    const std::string err = run_program("bench " + policy() + " --quiet --runs 1 --threads 1", before).err;
+    std::vector<int64_t> counts;
+    const std::string name = "GOMP_SPINCOUNT = '";
+    for (size_t at = err.find(name); at != err.npos; at = err.find(name, at + 1)) {
+      counts.push_back(std::stoll(err.substr(at + name.size())));
+    }
+    return counts;
+  };
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor";
+  const std::vector<int64_t> usual = spins("OMP_DISPLAY_ENV=verbose");
+  ASSERT_EQ(usual.size(), 2u);
+  EXPECT_LT(usual[1], usual[0]);
+  EXPECT_GT(usual[1], 0);
+  EXPECT_EQ(spins("OMP_DISPLAY_ENV=verbose GOMP_SPINCOUNT=77"), std::vector<int64_t>{77});
+  EXPECT_EQ(spins("OMP_DISPLAY_ENV=verbose OMP_WAIT_POLICY=passive").size(), 1u);
 }
 
 TEST_F(Cli, OpsAreListedCheckedAndTimed) {

@@ -25,6 +25,7 @@ inline void forget_settings() {
     unsetenv(name);
   }
   setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+  setenv("XDG_CACHE_HOME", "/dev/null", 1);  // where nothing can be kept
 }
 
 // Runs the program with `arguments` as a shell reads them; `before` goes in front (ulimit, environment).

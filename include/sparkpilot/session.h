@@ -59,8 +59,12 @@ struct Profile {
 // Every member has a value of its own, here and in the structs of graph.h, so that -Wextra has nothing to say where
 // some are named: {.threads = 2}.
 struct SessionOptions {
-  std::string device = "auto";               // auto, cpu; another device is refused with the reason
-  int threads = 0;                           // 0: every processor this process may use
+  std::string device = "auto";  // auto, cpu; another device is refused with the reason
+  // 0: what is fastest, at most every processor that this process may use; found by trying when it is compiled.
+  int threads = 0;
+  // Keeps what was found from one process to the next (JSON); empty: nothing is kept. One that cannot be read or
+  // written, or that another processor or version wrote, does no harm.
+  std::string tuning_file = {};
   std::map<std::string, int64_t> dims = {};  // sizes of named dimensions ("batch")
   // Only these are computed; empty: all. They may be sliced: "logits[:, -1, :]". Several parts of one output are then
   // outputs by those texts, a single one keeps its name.
@@ -102,6 +106,9 @@ class Session {
   void set_input(std::string_view name, const ConstView& value);
 
   // Compiles now what the first run would have to: every input's shape must be bound. Nothing happens where it is done.
+  // Where no shape depends on data and there are no loops, it also runs a few times on the inputs' present contents,
+  // without a trace in states or profile: for finding the number of threads, and so that the first run finds its
+  // memory.
   void compile();
   // Computes the outputs from the inputs' present contents.
   void run();
@@ -122,7 +129,7 @@ class Session {
   void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
   // The graph as it was compiled last; null before.
   const Graph* compiled_graph() const;
-  int threads() const;
+  int threads() const;          // of the plan in use
   int64_t arena_bytes() const;  // activations, outputs and scratch of the plan in use
 
  private:

@@ -101,13 +101,6 @@ TEST(Inputs, ABatchThatChangesNothingIsRefused) {
   }
 }
 
-TEST(Bench, ThreadChoicesEndAtAll) {
-  EXPECT_EQ(thread_choices(1), (std::vector<int>{1}));
-  EXPECT_EQ(thread_choices(2), (std::vector<int>{1, 2}));
-  EXPECT_EQ(thread_choices(6), (std::vector<int>{1, 2, 4, 6}));
-  EXPECT_EQ(thread_choices(8), (std::vector<int>{1, 2, 4, 8}));
-}
-
 TEST(Bench, MissingFileIsNamed) {
   try {
     bench_model("/nowhere/model.onnx");

@@ -7,6 +7,7 @@
 #include "bench/inputs.h"
 #include "hw/memory.h"
 #include "onnx/import.h"
+#include "runtime/thread_choice.h"
 
 namespace sparkpilot {
 namespace {
@@ -94,13 +95,6 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
 
 }  // namespace
 
-std::vector<int> thread_choices(int all) {
-  std::vector<int> choices;
-  for (int threads = 1; threads < all; threads *= 2) choices.push_back(threads);
-  choices.push_back(all);
-  return choices;
-}
-
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options) {
   if (options.runs < 1) fail("runs: expected at least 1, got {}", options.runs);
   if (options.warmup < 0) fail("warmup: expected 0 or more, got {}", options.warmup);
@@ -129,6 +123,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& op
     result.load_ms = ms_since(start);
     make_ready(session, options);
     result.threads = session.threads();
+    result.first_ms = time_runs(session, 0, 1, Reporter(nullptr, 0, 0)).front();
     const auto samples = time_runs(session, options.warmup, options.runs, Reporter(options.progress, 0, 0.8));
     result.ms = summarize(samples);
     const std::optional<int64_t> peak = peak_memory_bytes();

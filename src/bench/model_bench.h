@@ -37,6 +37,7 @@ struct ModelBench {
   int threads = 0;
   std::vector<ThreadTrial> trials;           // what was measured to choose the threads; empty where they were given
   Statistics ms;                             // of one run
+  double first_ms = 0;                       // of the first run after loading
   double load_ms = 0;                        // from the file to the first run's readiness
   std::optional<int64_t> peak_memory_bytes;  // of the process while it loaded and ran, less what it held before
   int64_t weight_bytes = 0;                  // constants of the model as its file holds them
@@ -49,8 +50,5 @@ struct ModelBench {
 
 // Fails (user) with the file in the message.
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options = {});
-
-// 1, 2, 4 ... below `all`, and `all`.
-std::vector<int> thread_choices(int all);
 
 }  // namespace sparkpilot

@@ -39,6 +39,7 @@ Json to_json(const ModelBench& bench, const std::string& precision) {
            {"p90_ms", bench.ms.p90},
            {"p99_ms", bench.ms.p99},
            {"min_ms", bench.ms.min},
+           {"first_ms", bench.first_ms},
            {"frames_per_second", bench.frames_per_second()},
            {"load_ms", bench.load_ms},
            {"peak_memory_bytes", nullptr},

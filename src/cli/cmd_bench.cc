@@ -96,17 +96,18 @@ int bench(const Program& program, const Flags& flags) {
     }
   }
   nlohmann::ordered_json models = nlohmann::ordered_json::array();
-  Table table({"model", "threads", "mean ms", "p50", "p90", "p99", "min", "frames/s", "load ms", "memory", "weights",
-               "roofline"});
+  Table table({"model", "threads", "mean ms", "p50", "p90", "p99", "min", "first", "frames/s", "load ms", "memory",
+               "weights", "roofline"});
   for (const ModelBench& r : results) {
     if (!program.quiet) {
       for (const std::string& text : r.notes) note(fmt::format("{}: {}", r.file, text));
     }
     models.push_back(to_json(r, std::string(name(options.session.passes.precision))));
     table.add({r.file, std::to_string(r.threads), human_ms(r.ms.mean), human_ms(r.ms.p50), human_ms(r.ms.p90),
-               human_ms(r.ms.p99), human_ms(r.ms.min), fmt::format("{:.1f}", r.frames_per_second()),
-               fmt::format("{:.0f}", r.load_ms), r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-",
-               human_bytes(r.weight_bytes), fmt::format("{:.0f} %", r.roofline_share * 100)});
+               human_ms(r.ms.p99), human_ms(r.ms.min), human_ms(r.first_ms),
+               fmt::format("{:.1f}", r.frames_per_second()), fmt::format("{:.0f}", r.load_ms),
+               r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-", human_bytes(r.weight_bytes),
+               fmt::format("{:.0f} %", r.roofline_share * 100)});
   }
   if (program.json) {
     print_json({{"models", models}});

@@ -157,7 +157,7 @@ int check(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   ModelCheckOptions options;
   options.session = session_options(program, flags.run);
-  options.session.threads = chosen_threads(program).value_or(0);
+  set_threads(program, options.session);
   options.seed = flags.run.seed;
   options.compare = !flags.quick;
   options.tolerance = flags.tolerance;

@@ -136,7 +136,7 @@ int run(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--runs", flags.runs, 1);
   SessionOptions options = session_options(program, flags.run);
-  options.threads = chosen_threads(program).value_or(0);
+  set_threads(program, options);
   options.keep_values = !flags.dump_values.empty();
   options.trace = !flags.trace.empty();
 

@@ -1,13 +1,18 @@
 #include "cli/command.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/parallel.h"
+#include "cli/config_file.h"
 #include "cli/terminal.h"
+#include "hw/cpu.h"
 #include "passes/precision.h"
+#include "runtime/tuning_file.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -152,7 +157,16 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
 std::optional<int> chosen_threads(const Program& program) {
   const std::string& threads = program.settings["threads"].value;
   if (threads == "auto") return std::nullopt;
-  return static_cast<int>(parse_number(threads, "threads"));
+  const int64_t count = parse_number(threads, "threads");
+  return count > 0 ? static_cast<int>(count) : available_processors();
+}
+
+void set_threads(const Program& program, SessionOptions& options) {
+  options.threads = chosen_threads(program).value_or(0);
+  if (options.threads > 0) return;
+  options.tuning_file = usual_tuning_file(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
+  const TuningFile file(options.tuning_file, cpu_features().model);
+  if (!program.quiet && !file.ignored().empty()) note(file.ignored());
 }
 
 int list_passes(const Program& program) {

@@ -99,8 +99,10 @@ void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);     //
 std::map<std::string, int64_t> dims_of(const RunFlags& flags);
 // The session options that those flags and the settings stand for; threads apart, which `auto` leaves open.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
-// The setting `threads` where it is a number; empty for "auto".
+// The setting `threads`, every processor where it is 0; empty for "auto".
 std::optional<int> chosen_threads(const Program& program);
+// Those of a session, and where what it finds for "auto" is kept; says what is wrong with that file.
+void set_threads(const Program& program, SessionOptions& options);
 
 // What --passes list prints; every command that has the flag answers it, with or without a model.
 int list_passes(const Program& program);

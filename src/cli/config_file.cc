@@ -36,13 +36,22 @@ void parse(const std::string& text, ConfigFile& file) {
   }
 }
 
+// As XDG's base directories have it: where the variable says, if that is absolute, else beneath the home.
+fs::path usual_file(const char* xdg, const char* home, const char* beneath_home, const char* name) {
+  const fs::path folder = xdg ? xdg : "";
+  if (folder.is_absolute()) return folder / "sparkpilot" / name;
+  if (home == nullptr || *home == '\0') return {};
+  return fs::path(home) / beneath_home / "sparkpilot" / name;
+}
+
 }  // namespace
 
 fs::path usual_config_file(const char* xdg_config_home, const char* home) {
-  const fs::path xdg = xdg_config_home ? xdg_config_home : "";
-  if (xdg.is_absolute()) return xdg / "sparkpilot/config.toml";
-  if (home == nullptr || *home == '\0') return {};
-  return fs::path(home) / ".config/sparkpilot/config.toml";
+  return usual_file(xdg_config_home, home, ".config", "config.toml");
+}
+
+fs::path usual_tuning_file(const char* xdg_cache_home, const char* home) {
+  return usual_file(xdg_cache_home, home, ".cache", "tuning.json");
 }
 
 ConfigFile read_config_file(const fs::path& path, bool is_explicit) {

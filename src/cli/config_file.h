@@ -20,6 +20,9 @@ struct ConfigFile {
 // $XDG_CONFIG_HOME/sparkpilot/config.toml where that is an absolute path, else beneath ~/.config; empty without a home.
 std::filesystem::path usual_config_file(const char* xdg_config_home, const char* home);
 
+// $XDG_CACHE_HOME/sparkpilot/tuning.json in the same way, else beneath ~/.cache.
+std::filesystem::path usual_tuning_file(const char* xdg_cache_home, const char* home);
+
 // What the file says. Not there: nothing. Unreadable, too long or no TOML: a warning, and nothing of it is used; where
 // it is `explicit`, given by --config, these are errors (user). A key that is no setting is a warning.
 ConfigFile read_config_file(const std::filesystem::path& path, bool is_explicit);

@@ -8,6 +8,7 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/short_waits.h"
 #include "cli/terminal.h"
 
 namespace sparkpilot::cli {
@@ -153,6 +154,7 @@ int run(int argc, char** argv) {
     if (words[0] == "help") ask_for_help(app, words);
     std::reverse(words.begin(), words.end());  // as CLI11 takes them
     app.parse(std::move(words));
+    if (program.flags_of[program.at].contains("threads")) begin_with_short_waits(argv);
     take_settings(program);
     const int code = program.action();
     flush_output();

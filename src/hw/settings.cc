@@ -114,7 +114,7 @@ std::span<const Setting> all_settings() {
        .value_name = "N",
        .values = "auto or a whole number",
        .default_value = "auto",
-       .doc = "threads on the CPU; 0: every processor, auto: what suits the command (bench finds the fastest)",
+       .doc = "threads on the CPU; 0: every processor, auto: what is fastest, found by trying",
        .words = {"auto"},
        .accepts = is_count,
        .variables = {{"SPARKPILOT_THREADS"}}},

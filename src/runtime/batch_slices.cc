@@ -141,6 +141,10 @@ void BatchSlices::collect(Profile& profile) const {
   }
 }
 
+void BatchSlices::forget_times() {
+  for (Lane& lane : lanes_) lane.plan->forget_times();
+}
+
 int64_t BatchSlices::arena_bytes() const {
   int64_t bytes = 0;
   for (const Lane& lane : lanes_) bytes += lane.plan->arena_bytes();

@@ -416,6 +416,15 @@ void Plan::reset_states() {
   for (const auto& [key, child] : rest_->children) child.plan->reset_states();
 }
 
+bool Plan::is_straight() const {
+  return !rest_ && std::all_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.bodies.empty(); });
+}
+
+void Plan::forget_times() {
+  for (Step& step : steps_) step.calls = step.total_ns = 0;
+  events_.clear();
+}
+
 int64_t Plan::arena_bytes() const { return arena_->size() + owned_->size() + workspace_->size(); }
 
 }  // namespace sparkpilot

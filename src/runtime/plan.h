@@ -49,6 +49,10 @@ class Plan {
   // With keep_values: calls visit(name, view) for every named value of the last run.
   void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
 
+  // Nothing is compiled while it runs, and no loop decides how long that takes.
+  bool is_straight() const;
+  // The node times so far are dropped.
+  void forget_times();
   // The states of this plan get their first contents back.
   void reset_states();
   const Graph& graph() const { return graph_; }

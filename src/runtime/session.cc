@@ -1,27 +1,43 @@
 #include "runtime/session.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
+#include "hw/cpu.h"
 #include "ir/infer.h"
 #include "runtime/batch_slices.h"
 #include "runtime/plan.h"
+#include "runtime/thread_choice.h"
+#include "runtime/tuning_file.h"
 
 namespace sparkpilot {
 namespace {
+
+// Times that another process or the system took a processor from this one.
+int64_t interruptions() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
 
 // A plan for one set of shapes: for all of the batch, or for slices of it.
 struct Compiled {
   std::unique_ptr<Plan> plan;
   std::unique_ptr<BatchSlices> slices;
+  int threads = 1;
 
   void run(std::span<const void* const> inputs) { slices ? slices->run(inputs) : plan->run(inputs); }
   std::span<const ConstView> outputs() const { return slices ? slices->outputs() : plan->outputs(); }
   const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
   int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
   void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
+  void forget_times() { slices ? slices->forget_times() : plan->forget_times(); }
+  bool is_straight() const { return slices || plan->is_straight(); }
 };
 
 }  // namespace
@@ -36,7 +52,7 @@ struct Session::Impl {
   std::vector<Tensor> memory;  // one an input
   std::vector<const void*> pointers;
   std::map<std::string, Compiled> plans;  // by input shapes
-  Compiled* plan = nullptr;               // for the shapes bound now; null: to be found
+  Compiled* now = nullptr;                // for the shapes bound now; null: to be found
   bool ran = false;
 
   size_t input_index(std::string_view name) const {
@@ -59,6 +75,9 @@ struct Session::Impl {
   void bind_dims();
   void set_shape(size_t i, const Shape& shape);
   void compile();
+  Compiled compile_for(Graph source, int threads);
+  Compiled compile_fastest(Graph source);
+  bool try_run(Compiled& compiled);
 };
 
 void Session::Impl::describe() {
@@ -104,8 +123,60 @@ void Session::Impl::set_shape(size_t i, const Shape& shape) {
   inputs[i].shape = shape;
   memory[i] = Tensor::zeros(inputs[i].dtype, shape);
   pointers[i] = memory[i].raw();
-  plan = nullptr;
+  now = nullptr;
   ran = false;
+}
+
+Compiled Session::Impl::compile_for(Graph source, int threads) {
+  const ThreadScope scope(threads);
+  Compiled made{
+      .plan = nullptr, .slices = BatchSlices::make(source, plan_options, threads, states), .threads = threads};
+  if (!made.slices) made.plan = std::make_unique<Plan>(std::move(source), plan_options, states);
+  return made;
+}
+
+// False where the inputs' contents make no sense to the model, as those that nobody has set yet may.
+bool Session::Impl::try_run(Compiled& compiled) {
+  const ThreadScope scope(compiled.threads);
+  try {
+    compiled.run(pointers);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+Compiled Session::Impl::compile_fastest(Graph source) {
+  const std::vector<int> choices = thread_choices(available_processors());
+  if (choices.size() == 1) return compile_for(std::move(source), 1);
+  TuningFile file(options.tuning_file, cpu_features().model);
+  const std::string key = tuning_key(source, options.passes, options.kernel);
+  if (const auto kept = file.threads(key)) return compile_for(std::move(source), *kept);
+
+  // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
+  std::map<int, Compiled> tried;
+  tried[1] = compile_for(source, 1);
+  if (!tried[1].is_straight() || !try_run(tried[1])) return compile_for(std::move(source), choices.back());
+  const auto observe = std::exchange(plan_options.passes.observe, nullptr);  // it has seen the passes
+  const auto time_ns = [&](int threads) {
+    constexpr int64_t kLongEnough = 10'000'000;  // to be held up by whoever else wants the processors
+    Compiled& compiled = tried[threads];
+    if (!compiled.plan && !compiled.slices) {
+      if (tried.size() > 2) tried.erase(tried.begin());
+      compiled = compile_for(source, threads);
+      try_run(compiled);
+    }
+    int64_t runs = 0, taken = 0;
+    for (const int64_t start = now_ns(); taken < kLongEnough; taken = now_ns() - start, ++runs) try_run(compiled);
+    return static_cast<double>(taken) / static_cast<double>(runs);
+  };
+  const int64_t start = now_ns(), disturbed = interruptions();
+  const int best = fastest_threads(choices, time_ns);
+  plan_options.passes.observe = observe;
+  // What was found beside other work holds for this session only.
+  constexpr int64_t kQuietNs = 20'000'000;  // a processor that does nothing else is taken less often
+  if (interruptions() - disturbed <= 1 + (now_ns() - start) / kQuietNs) file.keep_threads(key, best);
+  return std::move(tried[best]);
 }
 
 void Session::Impl::compile() {
@@ -122,8 +193,7 @@ void Session::Impl::compile() {
   if (found == plans.end()) {
     constexpr size_t kMaxPlans = 32;  // a stream of ever new shapes must not fill the memory
     if (plans.size() >= kMaxPlans) plans.clear();
-    const ThreadScope scope(options.threads);
-    Compiled made;
+    Graph source;
     if (all_fixed) {
       // Nothing will ask for another shape, so the weights may leave the source as they are packed. What set_shape
       // still needs of it, the declared inputs, is kept.
@@ -133,14 +203,24 @@ void Session::Impl::compile() {
         keep.add_input(v.name, v.dtype, v.declared.value_or(std::vector<Dim>{}));
       }
       std::swap(graph, keep);
-      made.plan = std::make_unique<Plan>(std::move(keep), plan_options, states);
+      source = std::move(keep);
     } else {
-      made.slices = BatchSlices::make(graph, plan_options, options.threads, states);
-      if (!made.slices) made.plan = std::make_unique<Plan>(graph, plan_options, states);
+      source = graph;
+    }
+    std::map<std::string, Tensor> before;
+    for (const auto& [name, tensor] : states) before[name] = tensor.clone();
+    Compiled made =
+        options.threads > 0 ? compile_for(std::move(source), options.threads) : compile_fastest(std::move(source));
+    // The first run is to find pages, caches and threads as the others do.
+    if (made.is_straight()) try_run(made);
+    made.forget_times();
+    if (made.plan) made.plan->reset_states();
+    for (const auto& [name, tensor] : before) {
+      std::memcpy(states.at(name).raw(), tensor.raw(), static_cast<size_t>(tensor.bytes()));
     }
     found = plans.emplace(key, std::move(made)).first;
   }
-  plan = &found->second;
+  now = &found->second;
 }
 
 Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<Impl>()) {
@@ -149,7 +229,6 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
     fail("device \"{}\" is not available: this version runs models on the CPU only", options.device);
   }
   if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
-  if (options.threads == 0) options.threads = available_processors();
   s.graph = std::move(graph);
   s.options = std::move(options);
   if (!s.options.outputs.empty()) select_outputs(s.graph, s.options.outputs);
@@ -171,9 +250,12 @@ Session& Session::operator=(Session&&) noexcept = default;
 
 const std::vector<TensorInfo>& Session::inputs() const { return impl_->inputs; }
 const std::vector<TensorInfo>& Session::outputs() const { return impl_->outputs; }
-int Session::threads() const { return impl_->options.threads; }
-const Graph* Session::compiled_graph() const { return impl_->plan ? &impl_->plan->graph() : nullptr; }
-int64_t Session::arena_bytes() const { return impl_->plan ? impl_->plan->arena_bytes() : 0; }
+int Session::threads() const {
+  if (impl_->now) return impl_->now->threads;
+  return impl_->options.threads > 0 ? impl_->options.threads : available_processors();
+}
+const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }
+int64_t Session::arena_bytes() const { return impl_->now ? impl_->now->arena_bytes() : 0; }
 
 View Session::input(std::string_view name) {
   const size_t i = impl_->input_index(name);
@@ -196,22 +278,22 @@ void Session::set_input(std::string_view name, const ConstView& value) {
 }
 
 void Session::compile() {
-  if (!impl_->plan) impl_->compile();
+  if (!impl_->now) impl_->compile();
 }
 
 void Session::run() {
   Impl& s = *impl_;
-  if (!s.plan) s.compile();
-  const ThreadScope scope(s.options.threads);
+  if (!s.now) s.compile();
+  const ThreadScope scope(s.now->threads);
   s.ran = false;
-  s.plan->run(s.pointers);
+  s.now->run(s.pointers);
   s.ran = true;
 }
 
 ConstView Session::output(std::string_view name) const {
   const size_t i = impl_->output_index(name);
   if (!impl_->ran) fail("output \"{}\" was asked for before run()", name);
-  return impl_->plan->outputs()[i];
+  return impl_->now->outputs()[i];
 }
 
 std::vector<std::string> Session::states() const {
@@ -235,13 +317,13 @@ void Session::reset_states() {
 
 Profile Session::profile() const {
   Profile profile;
-  if (impl_->plan) impl_->plan->collect(profile);
+  if (impl_->now) impl_->now->collect(profile);
   return profile;
 }
 
 void Session::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {
   if (!impl_->ran) fail("values were asked for before run()");
-  if (impl_->plan->plan) impl_->plan->plan->visit_values(visit);
+  if (impl_->now->plan) impl_->now->plan->visit_values(visit);
 }
 
 }  // namespace sparkpilot

@@ -1,0 +1,163 @@
+#include "runtime/tuning_file.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "hw/cpu.h"
+#include "ir/op.h"
+
+namespace sparkpilot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kLargest = 1 << 18;  // bytes; kMost entries take a tenth of it
+
+// FNV-1a: the key only has to be the same tomorrow and to tell a user's few hundred graphs apart.
+class Hash {
+ public:
+  void bytes(const void* data, size_t size) {
+    const auto* at = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i < size; ++i) value_ = (value_ ^ at[i]) * 0x100000001b3u;
+  }
+  void integer(int64_t i) { bytes(&i, sizeof(i)); }
+  void text(std::string_view s) {
+    integer(std::ssize(s));
+    bytes(s.data(), s.size());
+  }
+  void shape(const Shape& s) {
+    integer(s.rank());
+    for (const int64_t size : s) integer(size);
+  }
+  void tensor(const Tensor& t) {
+    constexpr int64_t kSmall = 256;  // bytes; a shape or a scalar, which decides what is computed
+    integer(static_cast<int64_t>(t.dtype()));
+    if (!t.present()) return;
+    shape(t.shape());
+    if (t.bytes() <= kSmall) bytes(t.raw(), static_cast<size_t>(t.bytes()));
+  }
+  void attribute(const Attribute& attribute);
+  void graph(const Graph& graph);
+  std::string str() const { return fmt::format("{:016x}", value_); }
+
+ private:
+  uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+void Hash::attribute(const Attribute& attribute) {
+  integer(static_cast<int64_t>(attribute.index()));
+  std::visit(
+      [this]<typename T>(const T& v) {
+        if constexpr (std::is_same_v<T, std::string>) text(v);
+        else if constexpr (std::is_same_v<T, Tensor>) tensor(v);
+        else if constexpr (std::is_same_v<T, std::shared_ptr<const Graph>>) graph(*v);
+        else if constexpr (std::is_arithmetic_v<T>) bytes(&v, sizeof(v));
+        else {
+          integer(std::ssize(v));
+          for (const auto& each : v) {
+            if constexpr (std::is_arithmetic_v<std::decay_t<decltype(each)>>) bytes(&each, sizeof(each));
+            else text(each);
+          }
+        }
+      },
+      attribute);
+}
+
+void Hash::graph(const Graph& graph) {
+  for (int i = 0; i < graph.value_count(); ++i) {
+    const Value& v = graph.value(ValueId{i});
+    integer(static_cast<int64_t>(v.kind));
+    integer(static_cast<int64_t>(v.dtype));
+    if (v.kind == ValueKind::constant || v.kind == ValueKind::state) tensor(v.constant);
+    else if (v.kind == ValueKind::input && v.shape) shape(*v.shape);
+  }
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    text(qualified(*node.op));
+    integer(node.op->since);
+    for (const ValueId input : node.inputs) integer(input.index);
+    for (const ValueId output : node.outputs) integer(output.index);
+    for (const auto& [key, value] : node.attrs) {
+      text(key);
+      attribute(value);
+    }
+  }
+  for (const Graph::Output& output : graph.outputs()) integer(output.value.index);
+}
+
+}  // namespace
+
+TuningFile::TuningFile(std::filesystem::path path, std::string cpu) : path_(std::move(path)), cpu_(std::move(cpu)) {
+  read();
+}
+
+void TuningFile::read() {
+  entries_.clear();
+  ignored_.clear();
+  std::error_code error;
+  if (path_.empty() || !std::filesystem::exists(path_, error)) return;
+  Json file;
+  try {
+    file = Json::parse(read_file(path_, kLargest), nullptr, false);
+  } catch (const Error& problem) {
+    ignored_ = problem.what();
+    return;
+  }
+  const auto says = [&](const char* key, const std::string& value) {
+    return file.contains(key) && file[key].is_string() && file[key].get_ref<const std::string&>() == value;
+  };
+  if (!file.is_object() || !file.contains("threads") || !file["threads"].is_object()) ignored_ = "it is damaged";
+  else if (!says("sparkpilot", SPARKPILOT_VERSION)) ignored_ = "another version wrote it";
+  else if (!says("cpu", cpu_)) ignored_ = "it was measured on another processor";
+  if (!ignored_.empty()) {
+    ignored_ = fmt::format("{} is not used: {}", path_.string(), ignored_);
+    return;
+  }
+  for (const auto& [key, value] : file["threads"].items()) {
+    const int64_t threads = value.is_number_integer() ? value.get<int64_t>() : 0;
+    if (threads >= 1 && threads <= cpu_features().logical) entries_.emplace_back(key, static_cast<int>(threads));
+  }
+}
+
+std::optional<int> TuningFile::threads(const std::string& key) const {
+  for (const auto& [name, threads] : entries_) {
+    if (name == key) return threads;
+  }
+  return std::nullopt;
+}
+
+bool TuningFile::keep_threads(const std::string& key, int threads) {
+  if (path_.empty()) return false;
+  read();
+  std::erase_if(entries_, [&](const auto& entry) { return entry.first == key; });
+  entries_.emplace_back(key, threads);
+  if (entries_.size() > kMost) entries_.erase(entries_.begin(), entries_.end() - kMost);
+  Json list = Json::object();
+  for (const auto& [name, count] : entries_) list[name] = count;
+  try {
+    make_folders(path_.parent_path());
+    AtomicFile file(path_);
+    file.write(Json{{"sparkpilot", SPARKPILOT_VERSION}, {"cpu", cpu_}, {"threads", std::move(list)}}.dump(
+        1, ' ', false, Json::error_handler_t::replace));
+    file.write("\n");
+    file.commit();
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+std::string tuning_key(const Graph& graph, const PassOptions& passes, const std::string& kernel) {
+  Hash hash;
+  hash.graph(graph);
+  hash.integer(static_cast<int64_t>(passes.precision));
+  for (const std::string& pass : passes.off) hash.text(pass);
+  hash.text(kernel);
+  hash.text(cpu_features().isa());
+  hash.integer(cpu_features().logical);
+  return hash.str();
+}
+
+}  // namespace sparkpilot

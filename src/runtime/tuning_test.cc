@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/random.h"
+#include "base/test_files.h"
+#include "hw/cpu.h"
+#include "ir/op.h"
+#include "runtime/session.h"
+#include "runtime/thread_choice.h"
+#include "runtime/tuning_file.h"
+
+namespace sparkpilot {
+namespace {
+namespace fs = std::filesystem;
+
+// --- the number of threads
+TEST(Threads, ChoicesEndAtAll) {
+  EXPECT_EQ(thread_choices(1), (std::vector<int>{1}));
+  EXPECT_EQ(thread_choices(2), (std::vector<int>{1, 2}));
+  EXPECT_EQ(thread_choices(6), (std::vector<int>{1, 2, 4, 6}));
+  EXPECT_EQ(thread_choices(8), (std::vector<int>{1, 2, 4, 8}));
+}
+
+// Times by the number of threads, one after the other; the last stays.
+using Times = std::map<int, std::vector<double>>;
+int choose(Times times, std::vector<int>* asked = nullptr) {
+  std::vector<int> choices;
+  for (const auto& [threads, list] : times) choices.push_back(threads);
+  return fastest_threads(choices, [&](int threads) {
+    if (asked) asked->push_back(threads);
+    std::vector<double>& list = times[threads];
+    const double first = list.front();
+    if (list.size() > 1) list.erase(list.begin());
+    return first;
+  });
+}
+
+TEST(Threads, MoreAreTakenWhileTheyAreFaster) {
+  EXPECT_EQ(choose({{1, {100}}, {2, {55}}, {4, {30}}, {8, {20}}}), 8);
+  EXPECT_EQ(choose({{1, {100}}, {2, {55}}, {4, {60}}, {8, {20}}}), 2);
+  EXPECT_EQ(choose({{1, {100}}, {2, {97}}}), 1);  // not worth a second processor
+  EXPECT_EQ(choose({{3, {100}}}), 3);
+}
+
+TEST(Threads, AreComparedInTurns) {
+  std::vector<int> asked;
+  choose({{1, {100}}, {2, {200}}, {4, {1}}}, &asked);
+  EXPECT_EQ(asked, (std::vector<int>{1, 2, 1, 2, 1, 2}));
+}
+
+TEST(Threads, OneDisturbedTurnDecidesNothing) {
+  EXPECT_EQ(choose({{1, {100}}, {2, {55, 4000, 55}}}), 2);
+  EXPECT_EQ(choose({{1, {100}}, {2, {4000, 55, 4000}}}), 1);
+}
+
+// --- what is kept
+class Tuning : public testing::Test {
+ protected:
+  void write(const std::string& text) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  std::string ignored() { return TuningFile(path, "cpu").ignored(); }
+  TempFolder folder;
+  fs::path path = folder / "sparkpilot/tuning.json";
+};
+
+TEST_F(Tuning, IsKeptForTheSameProcessor) {
+  {
+    TuningFile file(path, "cpu");
+    EXPECT_EQ(file.ignored(), "");
+    EXPECT_FALSE(file.threads("a"));
+    EXPECT_TRUE(file.keep_threads("a", 1));
+    EXPECT_EQ(file.threads("a"), 1);
+    TuningFile other(path, "cpu");  // another process meanwhile
+    EXPECT_TRUE(other.keep_threads("b", 1));
+    EXPECT_TRUE(file.keep_threads("c", 1));
+  }
+  const TuningFile file(path, "cpu");
+  for (const char* key : {"a", "b", "c"}) EXPECT_EQ(file.threads(key), 1) << key;
+  TuningFile elsewhere(path, "another cpu");
+  EXPECT_NE(elsewhere.ignored().find("another processor"), std::string::npos);
+  EXPECT_FALSE(elsewhere.threads("a"));
+  EXPECT_TRUE(elsewhere.keep_threads("a", 1));
+  EXPECT_NE(ignored(), "");
+}
+
+TEST_F(Tuning, DamagedIsIgnoredAndWrittenOver) {
+  std::string deep;
+  for (int i = 0; i < 10000; ++i) deep += "[";
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[]"), std::string("{\"threads\": 1}"), std::string("\xff\x00", 2),
+        std::string(R"({"sparkpilot": "0.0.0", "cpu": "cpu", "threads": {"a": 1}})"), deep,
+        std::string(1 << 19, ' ')}) {
+    write(text);
+    EXPECT_NE(ignored(), "") << text.substr(0, 60);
+    EXPECT_TRUE(TuningFile(path, "cpu").keep_threads("a", 1));
+    EXPECT_EQ(ignored(), "");
+  }
+}
+
+TEST_F(Tuning, CountsThatThisMachineCannotHaveAreLeftOut) {
+  write(R"({"sparkpilot": ")" SPARKPILOT_VERSION
+        R"(", "cpu": "cpu", "threads": {"a": 0, "b": 100000, "c": "x", "d": 1, "e": 1.5}})");
+  const TuningFile file(path, "cpu");
+  EXPECT_EQ(file.ignored(), "");
+  for (const char* key : {"a", "b", "c", "e"}) EXPECT_FALSE(file.threads(key)) << key;
+  EXPECT_EQ(file.threads("d"), 1);
+}
+
+TEST_F(Tuning, StaysSmall) {
+  TuningFile file(path, "cpu");
+  std::string all = R"({"sparkpilot": ")" SPARKPILOT_VERSION R"(", "cpu": "cpu", "threads": {)";
+  for (size_t i = 0; i < TuningFile::kMost; ++i) all += (i ? ", \"k" : "\"k") + std::to_string(i) + "\": 1";
+  write(all + "}}");
+  EXPECT_TRUE(file.keep_threads("new", 1));
+  EXPECT_FALSE(file.threads("k0"));
+  EXPECT_EQ(file.threads("k1"), 1);
+  EXPECT_EQ(TuningFile(path, "cpu").threads("new"), 1);
+}
+
+TEST_F(Tuning, NoPlaceToKeepItIsNoError) {
+  for (const fs::path& nowhere : {fs::path(), fs::path("/dev/null/sparkpilot/tuning.json"), folder.path()}) {
+    TuningFile file(nowhere, "cpu");
+    EXPECT_FALSE(file.keep_threads("a", 1)) << nowhere;
+  }
+}
+
+// --- sessions
+Graph layer(int64_t columns = 24, float alpha = 1) {
+  Graph g;
+  Builder b(g, "layer");
+  Tensor weights(DType::f32, Shape{32, columns});
+  Random random(1);
+  for (float& x : weights.data<float>()) x = static_cast<float>(random.normal());
+  const ValueId x = g.add_input("x", DType::f32, std::vector<Dim>{{16, ""}, {32, ""}});
+  g.add_output(b.add("Gemm", {x, b.constant(weights)}, {{"alpha", alpha}}), "y");
+  return g;
+}
+
+TEST_F(Tuning, TheKeyStandsForWhatIsComputed) {
+  const std::string key = tuning_key(layer(), {}, "");
+  EXPECT_EQ(tuning_key(layer(), {}, ""), key);
+  EXPECT_NE(tuning_key(layer(25), {}, ""), key);
+  EXPECT_NE(tuning_key(layer(24, 2), {}, ""), key);
+  EXPECT_NE(tuning_key(layer(), {.precision = Precision::bf16}, ""), key);
+  EXPECT_NE(tuning_key(layer(), {.off = {"fold"}}, ""), key);
+  EXPECT_NE(tuning_key(layer(), {}, "reference"), key);
+}
+
+TEST_F(Tuning, ASessionTakesWhatWasKept) {
+  const SessionOptions options{.tuning_file = path.string()};
+  const std::string key = tuning_key(layer(), options.passes, "");
+  for (const int threads : thread_choices(available_processors())) {
+    ASSERT_TRUE(TuningFile(path, cpu_features().model).keep_threads(key, threads));
+    EXPECT_EQ(Session(layer(), options).threads(), threads);
+  }
+  EXPECT_EQ(Session(layer(), {.threads = 3, .tuning_file = path.string()}).threads(), 3);
+}
+
+TEST_F(Tuning, TryingLeavesNoTrace) {
+  Graph g;
+  Builder b(g, "count");
+  const ValueId n = g.add_state(Tensor::of<float>(Shape{1}, {5}), "n");
+  const ValueId next = b.add("Add", {n, b.constant(Tensor::of<float>(Shape{1}, {1}))});
+  g.set_next(n, next);
+  g.add_output(next, "y");
+  Session session(std::move(g), {.profile = true});
+  EXPECT_GE(session.threads(), 1);
+  for (const NodeProfile& node : session.profile().nodes) EXPECT_EQ(node.calls, 0) << node.name;
+  EXPECT_THROW(session.output("y"), Error);
+  EXPECT_EQ(session.state("n").as<float>()[0], 5);
+  session.run();
+  EXPECT_EQ(session.output<float>("y")[0], 6);
+}
+
+}  // namespace
+}  // namespace sparkpilot
