@@ -28,8 +28,24 @@ void run_reference(const Call& c) {
   });
 }
 
+// f16 and bf16 as floats.
+template <Comparison kOp>
+void run_halves(const Call& c) {
+  const Broadcast& plan = c.as<BroadcastState>().plan;
+  bool* y = c.outputs[0].as<bool>();
+  parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    alignas(64) float left[kBlock], right[kBlock];
+    for (int64_t i = begin; i < end; i += kBlock) {
+      const int64_t n = std::min(kBlock, end - i);
+      const float* a = float_block(c, plan, 0, i, n, left);
+      compare_n(kOp, DType::f32, a, float_block(c, plan, 1, i, n, right), y + i, n);
+    }
+  });
+}
+
 template <Comparison kOp, typename Types>
 void run_simd(const Call& c) {
+  if (contains(TypeList<Half, BFloat16>{}, c.inputs[0].dtype)) return run_halves<kOp>(c);
   dispatch(Types{}, c.inputs[0].dtype, [&]<typename T>() {
     using W = Compute<T>;
     each_block<W, T>(c, [](const W* a, const W* b, bool* y, int64_t n) { compare_n(kOp, dtype_of<W>(), a, b, y, n); });

@@ -180,6 +180,8 @@ std::vector<OpCase> cases() {
                    .attrs = {{"keepdims", keep}}});
   };
   add("inner", DType::f32, {5, 67}, {-1});
+  add("short_rows", DType::f32, {41, 3}, {1});
+  add("short_rows_outside", DType::f32, {5, 7, 16}, {2}, 0);
   add("all", DType::f32, {3, 5, 7}, {}, 0);
   add("outer", DType::f32, {131, 19}, {0}, 0);
   add("channels_last", DType::f32, {2, 5, 9, 300}, {1, 2});

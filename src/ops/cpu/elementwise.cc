@@ -22,8 +22,9 @@ const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t po
     floats_from(x.dtype, x.data, position, scratch, n);
     return scratch;
   }
-  if (x.dtype == DType::f16) return block(plan, k, x.as<Half>(), position, n, scratch);
-  return block(plan, k, x.as<BFloat16>(), position, n, scratch);
+  alignas(64) uint16_t bits[kBlock];
+  floats_from(x.dtype, block(plan, k, static_cast<const uint16_t*>(x.data), position, n, bits), 0, scratch, n);
+  return scratch;
 }
 
 namespace {

@@ -42,6 +42,7 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kColumns = 256;     // outputs or elements taken at a time: a few blocks stay in the first-level cache
 constexpr int64_t kDirectRun = 4096;  // elements of a run that is summed without blocks
+constexpr int64_t kShortRow = 16;     // elements that are summed before a call for them would have begun
 constexpr int64_t kRowsInPart = 64;   // rows summed before they join the total, so that rounding does not pile up
 
 float start(Reduce kind) {
@@ -118,6 +119,31 @@ float reduce_one(Reduce kind, const ReducePlan& plan, const ConstView& x, int64_
   return shift + std::log(sum);
 }
 
+// y[o] = the o'th run of n elements put together by `join`, for the outputs [begin, end) of f32.
+template <typename Join>
+void short_rows(const ReducePlan& plan, const float* x, float* y, int64_t begin, int64_t end, float first, Join join) {
+  const int64_t n = plan.inner();
+  for (int64_t o = begin; o < end; ++o) {
+    const float* row = x + plan.base(o);
+    float value = first;
+    for (int64_t i = 0; i < n; ++i) value = join(value, row[i]);
+    y[o] = value;
+  }
+}
+
+void reduce_short_rows(Reduce kind, const ReducePlan& plan, const float* x, float* y, int64_t begin, int64_t end) {
+  const auto rows = [&](auto join) { short_rows(plan, x, y, begin, end, start(kind), join); };
+  switch (kind) {
+    case Reduce::max: rows([](float a, float b) { return std::isnan(a) || a > b ? a : b; }); break;
+    case Reduce::min: rows([](float a, float b) { return std::isnan(a) || a < b ? a : b; }); break;
+    case Reduce::l1: rows([](float a, float b) { return a + std::abs(b); }); break;
+    case Reduce::l2:
+    case Reduce::sum_square: rows([](float a, float b) { return a + b * b; }); break;
+    default: rows([](float a, float b) { return a + b; });
+  }
+  for (int64_t o = begin; o < end; ++o) y[o] = finish(kind, y[o], plan.count());
+}
+
 // One row of outputs, columns [column, column + n), n <= kColumns.
 class Columns {
  public:
@@ -177,7 +203,10 @@ class Columns {
 void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
   const int64_t grain = 1 + 16384 / (plan.count() + 1);
   if (plan.inner_reduced()) {
+    const bool is_short = plan.single_run() && plan.inner() <= kShortRow && x.dtype == DType::f32 &&
+                          y.dtype == DType::f32 && kind != Reduce::log_sum_exp;
     parallel_for(plan.outputs(), grain, [&](int64_t begin, int64_t end) {
+      if (is_short) return reduce_short_rows(kind, plan, x.as<float>(), y.as<float>(), begin, end);
       for (int64_t o = begin; o < end; ++o) {
         const float value = reduce_one(kind, plan, x, plan.base(o));
         if (y.dtype == DType::f32) y.as<float>()[o] = value;
