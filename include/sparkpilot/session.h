@@ -106,9 +106,9 @@ class Session {
   void set_input(std::string_view name, const ConstView& value);
 
   // Compiles now what the first run would have to: every input's shape must be bound. Nothing happens where it is done.
-  // Where no shape depends on data and there are no loops, it also runs a few times on the inputs' present contents,
-  // without a trace in states or profile: for finding the number of threads, and so that the first run finds its
-  // memory.
+  // Where no shape depends on data, there are no loops, and a run takes a fraction of a second, it also runs a few
+  // times on the inputs' present contents, without a trace in states or profile: to find the number of threads, and
+  // so that the first run finds its memory.
   void compile();
   // Computes the outputs from the inputs' present contents.
   void run();

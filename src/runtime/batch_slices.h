@@ -26,6 +26,7 @@ class BatchSlices {
   void forget_times();
   const Graph& graph() const { return lanes_[0].plan->graph(); }
   int64_t arena_bytes() const;
+  double flops() const { return lanes_[0].plan->flops() * static_cast<double>(slices_); }
 
  private:
   // What one thread works with.

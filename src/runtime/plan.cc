@@ -420,6 +420,12 @@ bool Plan::is_straight() const {
   return !rest_ && std::all_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.bodies.empty(); });
 }
 
+double Plan::flops() const {
+  double sum = 0;
+  for (const Step& step : steps_) sum += step.cost.flops;
+  return sum;
+}
+
 void Plan::forget_times() {
   for (Step& step : steps_) step.calls = step.total_ns = 0;
   events_.clear();

@@ -57,6 +57,7 @@ class Plan {
   void reset_states();
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const;
+  double flops() const;  // of a run
 
  private:
   struct Step;

@@ -37,7 +37,11 @@ struct Compiled {
   int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
   void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
   void forget_times() { slices ? slices->forget_times() : plan->forget_times(); }
-  bool is_straight() const { return slices || plan->is_straight(); }
+  // May be run for the sake of its time: no loops, and about a tenth of a second's work for one thread at most.
+  bool is_quick() const {
+    constexpr double kMost = 2e10;
+    return (slices || plan->is_straight()) && (slices ? slices->flops() : plan->flops()) < kMost;
+  }
 };
 
 }  // namespace
@@ -148,7 +152,7 @@ bool Session::Impl::try_run(Compiled& compiled) {
 
 Compiled Session::Impl::compile_fastest(Graph source) {
   const std::vector<int> choices = thread_choices(available_processors());
-  if (choices.size() == 1) return compile_for(std::move(source), 1);
+  if (choices.size() == 1 || !options.kernel.empty()) return compile_for(std::move(source), choices.back());
   TuningFile file(options.tuning_file, cpu_features().model);
   const std::string key = tuning_key(source, options.passes, options.kernel);
   if (const auto kept = file.threads(key)) return compile_for(std::move(source), *kept);
@@ -156,7 +160,7 @@ Compiled Session::Impl::compile_fastest(Graph source) {
   // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
   std::map<int, Compiled> tried;
   tried[1] = compile_for(source, 1);
-  if (!tried[1].is_straight() || !try_run(tried[1])) return compile_for(std::move(source), choices.back());
+  if (!tried[1].is_quick() || !try_run(tried[1])) return compile_for(std::move(source), choices.back());
   const auto observe = std::exchange(plan_options.passes.observe, nullptr);  // it has seen the passes
   const auto time_ns = [&](int threads) {
     constexpr int64_t kLongEnough = 10'000'000;  // to be held up by whoever else wants the processors
@@ -212,7 +216,7 @@ void Session::Impl::compile() {
     Compiled made =
         options.threads > 0 ? compile_for(std::move(source), options.threads) : compile_fastest(std::move(source));
     // The first run is to find pages, caches and threads as the others do.
-    if (made.is_straight()) try_run(made);
+    if (options.kernel.empty() && made.is_quick()) try_run(made);
     made.forget_times();
     if (made.plan) made.plan->reset_states();
     for (const auto& [name, tensor] : before) {
