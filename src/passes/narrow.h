@@ -28,4 +28,8 @@ struct Narrowed {
 // Empty where the op needs its inputs whole, or the selection cannot be followed through it.
 std::optional<Narrowed> narrow_node(Edit& edit, NodeId id, const Pick& pick);
 
+// An Attention of so few queries that keys and values are not worth computing reads what they are made of; their
+// weights go into the products before and behind it (narrow_attention.cc). True where it did.
+bool attend_without_keys(Edit& edit, NodeId id);
+
 }  // namespace sparkpilot

@@ -228,7 +228,11 @@ bool Narrower::separate(NodeId split, size_t output) {
 }  // namespace
 
 int narrow_outputs(Graph& graph) {
-  const int changes = Narrower(graph).run();
+  int changes = Narrower(graph).run();
+  Edit edit(graph);
+  for (const NodeId id : graph.order()) {
+    if (!graph.erased(id)) changes += attend_without_keys(edit, id);
+  }
   graph.compact();
   return changes;
 }

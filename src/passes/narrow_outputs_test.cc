@@ -29,7 +29,7 @@ ValueId block(Net& n, ValueId x, uint64_t seed) {
   return n.op("Add", {h, n.op("MatMul", {up, n.weight({64, kWidth}, seed + 7)})});
 }
 
-// What the last position costs in the last block: all but its keys and values for one row instead of all.
+// What one position costs in the last block: all for one row instead of all rows, and keys and values for none.
 TEST(NarrowOutputs, LastPositionOfATransformer) {
   for (const int64_t position : {kRows - 1, int64_t{7}}) {
     Net n;
@@ -40,13 +40,36 @@ TEST(NarrowOutputs, LastPositionOfATransformer) {
     const double before = flops(n.graph);
     run_and_compare(n.graph, narrow_outputs, 2e-6);
     const double after = flops(n.graph);
-    // Weights used by a row of a block: 4 W W + 2 * 64 W; keys and values of the last block stay whole.
+    // Weights used by a row of a block: 4 W W + 2 * 64 W; the position's keys and values go into other weights.
     const double row = 2.0 * 2 * (4 * kWidth * kWidth + 128 * kWidth), head = 2.0 * 2 * kWidth * 100;
     const double kv = 2.0 * 2 * 2 * kWidth * kWidth;
     const double saved = (kRows - 1) * (row - kv + head);
     EXPECT_GT(before - after, saved);
-    EXPECT_LT(before - after, saved * 1.3);  // norms and activations besides
+    EXPECT_LT(before - after, saved + 1.3 * kRows * kv + 0.3 * saved);  // norms and activations besides
     EXPECT_LE(count(n.graph, "Slice"), 2);
+  }
+}
+
+// One query of many: keys and values are never computed, whatever biases they have and however heads are shared.
+TEST(NarrowOutputs, FewQueriesNeedNoKeys) {
+  for (const int64_t kv_heads : {int64_t{1}, kHeads}) {
+    const int64_t kv = kv_heads * kWidth / kHeads;
+    for (const int64_t queries : {int64_t{1}, kRows}) {
+      Net n;
+      const ValueId x = n.input("x", {9, kRows, kWidth}), asked = n.input("q", {9, queries, kWidth});
+      const auto linear = [&](ValueId v, int64_t columns, uint64_t seed) {
+        return n.op("Add", {n.op("MatMul", {v, n.weight({kWidth, columns}, seed)}), n.weight({columns}, seed + 1)});
+      };
+      const auto parts = n.b.add_many("Split", {linear(x, 2 * kv, 3), n.b.ints({kv, kv})}, {{"axis", int64_t{-1}}}, 2);
+      const ValueId y = n.op("Attention", {linear(asked, kWidth, 5), parts[0], parts[1]},
+                             {{"q_num_heads", kHeads}, {"kv_num_heads", kv_heads}});
+      n.output(n.op("MatMul", {y, n.weight({kWidth, 10}, 7)}));
+      const double before = flops(n.graph);
+      const bool few = queries == 1;
+      EXPECT_EQ(run_and_compare(n.graph, narrow_outputs, 2e-6), few);
+      EXPECT_EQ(count(n.graph, "Split"), !few);
+      EXPECT_LE(flops(n.graph), few ? 0.5 * before : before);
+    }
   }
 }
 
