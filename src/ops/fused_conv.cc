@@ -1,6 +1,7 @@
 // sparkpilot::Conv: convolution in either layout, with an epilogue (the contract is in ir/op.h).
 //
-// Weights and bias may be stored in f16 or bf16 where the image is f32.
+// Weights and bias may be stored in f16 or bf16 where the image is f32. With `channels_last` and `x_channels_first` the
+// image comes as ONNX has it and only the output has channels last.
 #include "ops/cpu/conv_loop.h"
 #include "ops/cpu/conv_onednn.h"
 #include "ops/cpu/conv_simd.h"
@@ -70,8 +71,10 @@ std::vector<ValueId> expand(ExpandContext& e) {
   const bool last = channels_last(e.node.attrs);
   Attributes attrs = e.node.attrs;
   attrs.erase("channels_last");
+  attrs.erase("x_channels_first");
   attrs.erase("epilogue");
-  const ValueId x = last ? channels_last_to_first(b, e.in(0)) : e.in(0);
+  const bool x_last = last && e.node.attrs.integer("x_channels_first", 0) == 0;
+  const ValueId x = x_last ? channels_last_to_first(b, e.in(0)) : e.in(0);
   std::vector<ValueId> inputs{x, cast_to(b, e.in(1), dtype)};
   if (e.has(2)) inputs.push_back(cast_to(b, e.in(2), dtype));
   ValueId y = b.add("Conv", inputs, attrs);
@@ -127,6 +130,26 @@ std::vector<OpCase> cases() {
       {"f16_weights",
        {x({1, 6, 7, 5}), CaseInput::of({8, 5, 3, 3}, DType::f16).fixed(), CaseInput::of({8}, DType::f16).fixed()},
        {{"channels_last", on}}},
+      {"planes",
+       {x({2, 3, 21, 47}), w({19, 3, 3, 3}), w({19})},
+       {{"channels_last", on},
+        {"x_channels_first", on},
+        {"pads", Ints{1, 1, 1, 1}},
+        {"strides", Ints{2, 2}},
+        {"epilogue", Texts{"clip:0:6"}}}},
+      {"planes_wide",
+       {x({1, 4, 17, 29}), w({70, 4, 5, 7}), w({70})},
+       {{"channels_last", on},
+        {"x_channels_first", on},
+        {"pads", Ints{4, 3, 0, 5}},
+        {"strides", Ints{1, 3}},
+        {"epilogue", Texts{"gelu_tanh"}}}},
+      {"planes_f16",
+       {x({1, 6, 12, 9}), CaseInput::of({16, 6, 2, 3}, DType::f16).fixed()},
+       {{"channels_last", on}, {"x_channels_first", on}}},
+      {"planes_dilated",
+       {x({1, 2, 9, 9}), w({5, 2, 3, 3}), w({5})},
+       {{"channels_last", on}, {"x_channels_first", on}, {"dilations", Ints{2, 2}}}},
       {"1d", {x({2, 31, 7}), w({5, 7, 4}), w({5})}, {{"channels_last", on}, {"epilogue", Texts{"silu"}}}},
       {"3d", {x({1, 5, 6, 7, 3}), w({4, 3, 2, 3, 3}), w({4})}, {{"channels_last", on}}}};
   for (const char* step : {"relu", "gelu_tanh", "gelu_erf", "sigmoid", "silu", "tanh", "hard_swish", "leaky_relu:0.1",
@@ -141,10 +164,10 @@ std::vector<OpCase> cases() {
   return all;
 }
 
-constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},      {"channels_last", AttrType::integer},
-                               {"dilations", AttrType::integers}, {"epilogue", AttrType::texts},
-                               {"group", AttrType::integer},      {"kernel_shape", AttrType::integers},
-                               {"pads", AttrType::integers},      {"strides", AttrType::integers}};
+constexpr AttrSpec kAttrs[] = {
+    {"auto_pad", AttrType::text},  {"channels_last", AttrType::integer}, {"dilations", AttrType::integers},
+    {"epilogue", AttrType::texts}, {"group", AttrType::integer},         {"kernel_shape", AttrType::integers},
+    {"pads", AttrType::integers},  {"strides", AttrType::integers},      {"x_channels_first", AttrType::integer}};
 // What the project's own kernels do better is theirs.
 Verdict onednn_accepts(const Problem& p) {
   if (conv_simd_wins(p)) return "simd is faster at this shape";

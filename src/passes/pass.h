@@ -41,6 +41,7 @@ int fold_batch_norm(Graph& graph);     // scale and shift beside a convolution o
 int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into convolution and GEMM
 int attend_to_columns(Graph& graph);   // attention on parts of one product reads them there
 int keep_channels_last(Graph& graph);  // chains of image ops in N, spatial, C
+int read_planes(Graph& graph);         // first layers read images with channels first as they come
 int store_half(Graph& graph);          // weights that 16 bits hold exactly, for products that only read them once
 
 }  // namespace sparkpilot

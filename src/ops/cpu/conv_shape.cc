@@ -22,6 +22,12 @@ std::span<const int64_t> kernel_of(const Attributes& attrs, const Shape& x, cons
 
 }  // namespace
 
+bool ConvShape::is_pointwise() const {
+  const Window::Dims ones{1, 1, 1}, zeros{0, 0, 0};
+  return groups == 1 && window.kernel == ones && window.stride == ones && window.pad_begin == zeros &&
+         window.out == window.in;
+}
+
 Shape ConvShape::output() const {
   return make_image_shape(batch, out_channels, window.spatial(window.out), channels_last);
 }
@@ -32,7 +38,7 @@ double ConvShape::flops() const {
 }
 
 ConvShape conv_shape(const Attributes& attrs, const Shape& x, const Shape& weights, bool channels_last) {
-  const ImageShape image = image_shape(x, channels_last);
+  const ImageShape image = image_shape(x, channels_last && attrs.integer("x_channels_first", 0) == 0);
   const auto kernel = kernel_of(attrs, x, weights);
   ConvShape s;
   s.batch = image.batch;

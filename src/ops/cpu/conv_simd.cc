@@ -1,12 +1,13 @@
 #include "ops/cpu/conv_simd.h"
 
+#include "ops/cpu/conv_planes.h"
 #include "ops/cpu/depthwise.h"
 #include "ops/cpu/tile_plan.h"
 
 namespace sparkpilot {
 namespace {
 
-enum class Way { rows, image, depthwise };
+enum class Way { rows, image, depthwise, planes };
 
 struct SimdState : KernelState {
   ConvShape shape;
@@ -18,21 +19,14 @@ struct SimdState : KernelState {
   SplitEpilogue epilogue;
 };
 
-bool is_pointwise(const Window& w) {
-  if (w.kernel_size() != 1) return false;
-  for (size_t i = 0; i < Window::kMaxDims; ++i) {
-    if (w.stride[i] != 1 || w.pad_begin[i] != 0 || w.out[i] != w.in[i]) return false;
-  }
-  return true;
-}
-
 // 1x1 at stride 1 multiplies the image's rows as they lie.
 Way way_of(const ConvShape& s) {
+  if (s.x.c != 1 && s.in_channels > 1) return Way::planes;
   const bool one_each = s.groups > 1 && s.groups == s.in_channels;
   if (one_each && s.out_channels <= 2 * s.in_channels &&
       s.window.kernel[0] * s.window.kernel[1] <= kDepthwiseKernelRows)
     return Way::depthwise;
-  return s.groups == 1 && is_pointwise(s.window) ? Way::rows : Way::image;
+  return s.is_pointwise() ? Way::rows : Way::image;
 }
 
 bool is_small_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
@@ -51,7 +45,9 @@ Verdict conv_simd_accepts(const Problem& p) {
   if (!is_small_float(p.inputs[1].dtype)) return fmt::format("{} weights", name(p.inputs[1].dtype));
   if (!p.is_constant(1)) return "weights are not constant";
   if (p.has(2) && !p.is_constant(2)) return "bias is not constant";
-  if (conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true).empty()) return "empty";
+  const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
+  if (s.empty()) return "empty";
+  if (way_of(s) == Way::planes && !convolve_planes_takes(s)) return "channels come first";
   return true;
 }
 
@@ -62,6 +58,7 @@ bool conv_simd_wins(const Problem& p) {
   if (way_of(s) == Way::depthwise) {
     return w.dilation[2] == 1 && w.stride[2] <= 2 && (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7);
   }
+  if (way_of(s) == Way::planes) return true;
   // Small maps: oneDNN cuts along columns of pixels, of which there are too few.
   const int64_t rows = s.batch * w.out_size();
   return s.groups == 1 && rows <= 64 && s.out_channels >= 32 && s.in_channels >= 32;
@@ -84,6 +81,13 @@ std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p) {
     const Tensor& w = p.constants[1];
     const Tensor wide = w.dtype() == DType::f32 ? w : convert(w, DType::f32);
     state->weights.push_back(pack_panels(wide.view(), taps, s.out_channels, where));
+    if (p.has(2)) state->bias.push_back(pack_bias(p.constants[2].view(), s.out_channels));
+    return state;
+  }
+  if (state->way == Way::planes) {
+    const Tensor& w = p.constants[1];
+    const Tensor wide = w.dtype() == DType::f32 ? w : convert(w, DType::f32);
+    state->weights.push_back(pack_planes(wide.view(), s));
     if (p.has(2)) state->bias.push_back(pack_bias(p.constants[2].view(), s.out_channels));
     return state;
   }
@@ -111,7 +115,7 @@ void run_depthwise(const SimdState& state, const float* x, float* y, const Epilo
   parallel_for(pieces, 1 + static_cast<int64_t>(65536 / (work + 1)), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t from = i * piece, to = std::min(rows, from + piece);
-      depthwise_rows(x, s, state.weights[0], out, from, to);
+      depthwise_rows(x, w.in[1], s, state.weights[0], out, {from, to, 0, state.weights[0].panels()});
       if (state.epilogue.rest.empty()) continue;
       state.epilogue.rest.apply_rows(operands, {.data = y + from * row,
                                                 .lines = (to - from) * w.out[2],
@@ -140,7 +144,8 @@ void conv_simd_run(const Call& call) {
     const TileOutput out =
         state.epilogue.output(state.bias.empty() ? Tensor() : state.bias[at], y + plan.channel, s.out_channels);
     plan.run(out.y, state.epilogue, operands, [&](const RowRange& range) {
-      if (state.way == Way::rows) multiply_rows(x, s.in_channels, state.weights[at], out, range, plan.rows <= 2);
+      if (state.way == Way::planes) convolve_planes(x, s, state.weights[0], out, range);
+      else if (state.way == Way::rows) multiply_rows(x, s.in_channels, state.weights[at], out, range, plan.rows <= 2);
       else convolve_rows(x + g * s.in_per_group(), s, state.zeros.data<float>().data(), state.weights[at], out, range);
     });
   }

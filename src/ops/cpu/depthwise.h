@@ -5,12 +5,14 @@
 
 namespace sparkpilot {
 
-// Rows of the output (n, d, h) in [first_row, last_row), all columns and channels. `weights` (f32) has the kernel's
-// positions as depth and the channels as columns; `out.stride` is not used. Serial; every element is summed in the
-// order of the kernel's positions.
-// Kernels with more rows (depth times height) than this are not for it.
+// Rows of the output (n, d, h) in [first_row, last_row), all columns, the channels of panels [first_panel, last_panel).
+// `weights` (f32) has the kernel's positions as depth and the channels as columns; `out.stride` is not used. Serial;
+// every element is summed in the order of the kernel's positions.
+//
+// Of an image that is made row by row only the last `ring` rows need be there: row h lies where h % ring would.
+// Kernels with more rows (depth times height) than kDepthwiseKernelRows are not for it.
 inline constexpr int64_t kDepthwiseKernelRows = 64;
-void depthwise_rows(const float* x, const ConvShape& shape, const PanelMatrix& weights, const TileOutput& out,
-                    int64_t first_row, int64_t last_row);
+void depthwise_rows(const float* x, int64_t ring, const ConvShape& shape, const PanelMatrix& weights,
+                    const TileOutput& out, const RowRange& range);
 
 }  // namespace sparkpilot
