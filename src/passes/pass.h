@@ -42,6 +42,7 @@ int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scal
 int attend_to_columns(Graph& graph);   // attention on parts of one product reads them there
 int keep_channels_last(Graph& graph);  // chains of image ops in N, spatial, C
 int read_planes(Graph& graph);         // first layers read images with channels first as they come
+int chain_convolutions(Graph& graph);  // expand, depthwise and project as one node
 int store_half(Graph& graph);          // weights that 16 bits hold exactly, for products that only read them once
 
 }  // namespace sparkpilot

@@ -18,6 +18,7 @@ constexpr Pass kPasses[] = {
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},
     {"planes", "first layers read images with channels first as they come", true, read_planes},
+    {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions},
     {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half},
     {"dce", "dead code", true, drop_dead},
 };
