@@ -12,6 +12,7 @@
 #include "hw/cpu.h"
 #include "ir/infer.h"
 #include "runtime/batch_slices.h"
+#include "runtime/busy_watch.h"
 #include "runtime/plan.h"
 #include "runtime/thread_choice.h"
 #include "runtime/tuning_file.h"
@@ -25,14 +26,34 @@ int64_t interruptions() {
   return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
+int64_t weight_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    if (const Tensor* constant = graph.constant(ValueId{i})) bytes += constant->bytes();
+  }
+  return bytes;
+}
+
 // A plan for one set of shapes: for all of the batch, or for slices of it.
 struct Compiled {
   std::unique_ptr<Plan> plan;
   std::unique_ptr<BatchSlices> slices;
   int threads = 1;
+  std::unique_ptr<Plan> one = nullptr;  // where it is worth its memory: for one thread, while others are held up
+  BusyWatch watch = {};
+  bool alone = false;  // `one` ran last
 
-  void run(std::span<const void* const> inputs) { slices ? slices->run(inputs) : plan->run(inputs); }
-  std::span<const ConstView> outputs() const { return slices ? slices->outputs() : plan->outputs(); }
+  void run(std::span<const void* const> inputs) {
+    const int64_t start = one ? now_ns() : 0;
+    alone = one && watch.alone();
+    const ThreadScope scope(alone ? 1 : threads);
+    if (slices) slices->run(inputs);
+    else (alone ? one : plan)->run(inputs);
+    if (one) watch.took(now_ns() - start);
+  }
+  std::span<const ConstView> outputs() const {
+    return slices ? slices->outputs() : alone ? one->outputs() : plan->outputs();
+  }
   const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
   int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
   void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
@@ -81,6 +102,7 @@ struct Session::Impl {
   void compile();
   Compiled compile_for(Graph source, int threads);
   Compiled compile_fastest(Graph source);
+  void keep_one(Compiled& compiled, Graph source);
   bool try_run(Compiled& compiled);
 };
 
@@ -141,7 +163,6 @@ Compiled Session::Impl::compile_for(Graph source, int threads) {
 
 // False where the inputs' contents make no sense to the model, as those that nobody has set yet may.
 bool Session::Impl::try_run(Compiled& compiled) {
-  const ThreadScope scope(compiled.threads);
   try {
     compiled.run(pointers);
     return true;
@@ -150,12 +171,26 @@ bool Session::Impl::try_run(Compiled& compiled) {
   }
 }
 
+// A plan for one thread beside that for several, for times when the machine is busy.
+void Session::Impl::keep_one(Compiled& compiled, Graph source) {
+  constexpr int64_t kMostWeights = 64 << 20;  // bytes; they are packed once more
+  if (compiled.threads == 1 || !compiled.plan || !compiled.is_quick()) return;
+  if (plan_options.profile || plan_options.keep_values || weight_bytes(source) > kMostWeights) return;
+  Compiled one = compile_for(std::move(source), 1);
+  try_run(one);
+  compiled.one = std::move(one.plan);
+}
+
 Compiled Session::Impl::compile_fastest(Graph source) {
   const std::vector<int> choices = thread_choices(available_processors());
   if (choices.size() == 1 || !options.kernel.empty()) return compile_for(std::move(source), choices.back());
   TuningFile file(options.tuning_file, cpu_features().model);
   const std::string key = tuning_key(source, options.passes, options.kernel);
-  if (const auto kept = file.threads(key)) return compile_for(std::move(source), *kept);
+  if (const auto kept = file.threads(key)) {
+    Compiled made = compile_for(source, *kept);
+    keep_one(made, std::move(source));
+    return made;
+  }
 
   // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
   std::map<int, Compiled> tried;
@@ -180,7 +215,9 @@ Compiled Session::Impl::compile_fastest(Graph source) {
   // What was found beside other work holds for this session only.
   constexpr int64_t kQuietNs = 20'000'000;  // a processor that does nothing else is taken less often
   if (interruptions() - disturbed <= 1 + (now_ns() - start) / kQuietNs) file.keep_threads(key, best);
-  return std::move(tried[best]);
+  Compiled made = std::move(tried[best]);
+  keep_one(made, std::move(source));
+  return made;
 }
 
 void Session::Impl::compile() {
@@ -288,7 +325,6 @@ void Session::compile() {
 void Session::run() {
   Impl& s = *impl_;
   if (!s.now) s.compile();
-  const ThreadScope scope(s.now->threads);
   s.ran = false;
   s.now->run(s.pointers);
   s.ran = true;

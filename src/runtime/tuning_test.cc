@@ -9,6 +9,7 @@
 #include "base/test_files.h"
 #include "hw/cpu.h"
 #include "ir/op.h"
+#include "runtime/busy_watch.h"
 #include "runtime/session.h"
 #include "runtime/thread_choice.h"
 #include "runtime/tuning_file.h"
@@ -55,6 +56,43 @@ TEST(Threads, AreComparedInTurns) {
 TEST(Threads, OneDisturbedTurnDecidesNothing) {
   EXPECT_EQ(choose({{1, {100}}, {2, {55, 4000, 55}}}), 2);
   EXPECT_EQ(choose({{1, {100}}, {2, {4000, 55, 4000}}}), 1);
+}
+
+// Runs of 1.8 alone and of `together` on several threads; returns the share that was alone.
+double share_alone(BusyWatch& watch, int runs, int64_t together) {
+  int alone = 0;
+  for (int i = 0; i < runs; ++i) {
+    alone += watch.alone();
+    watch.took(watch.alone() ? 1800 : together);
+  }
+  return static_cast<double>(alone) / runs;
+}
+
+TEST(BusyWatch, LeavesAQuietMachineAlone) {
+  BusyWatch watch;
+  EXPECT_EQ(share_alone(watch, 5000, 1000), 0);
+  EXPECT_EQ(share_alone(watch, 5000, 1300), 0);  // a lower clock
+}
+
+TEST(BusyWatch, TakesOneThreadWhileTheMachineIsBusy) {
+  BusyWatch watch;
+  share_alone(watch, 500, 1000);
+  EXPECT_GT(share_alone(watch, 20000, 9000), 0.97);
+  share_alone(watch, 4200, 1000);  // until it looks again
+  EXPECT_EQ(share_alone(watch, 5000, 1000), 0);
+}
+
+TEST(BusyWatch, AHiccupCostsLittle) {
+  BusyWatch watch;
+  share_alone(watch, 500, 1000);
+  watch.took(40000);
+  EXPECT_LT(share_alone(watch, 5000, 1000), 0.03);
+}
+
+TEST(BusyWatch, SeveralThreadsStayWhereOneIsHeldUpToo) {
+  BusyWatch watch;
+  share_alone(watch, 500, 500);
+  EXPECT_LT(share_alone(watch, 5000, 1700), 0.05);  // slower than before, and still faster than one
 }
 
 // --- what is kept
