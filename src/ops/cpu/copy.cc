@@ -185,6 +185,41 @@ struct Lanes {
   }
 };
 
+// to[b, a] = from[a, b] for few `a`, whose rows lie one behind the other in the destination: kRows rows (some of them
+// may be missing) by log2(kRows) rounds, then each result's row with what is too much in it overwritten by the next.
+template <typename T, int kRows>
+void transpose_thin(const std::byte* from, int64_t from_row, std::byte* to, int a_count, int64_t b_begin,
+                    int64_t b_end) {
+  using L = Lanes<T>;
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  constexpr auto kIndex = std::make_index_sequence<L::kCount>{};
+  const int64_t row_bytes = a_count * kSize;
+  int64_t b = b_begin;
+  for (; b + L::kCount + kRows <= b_end; b += L::kCount) {
+    typename L::Vec rows[kRows], mixed[kRows];
+    for (int i = 0; i < kRows; ++i)
+      rows[i] = load<typename L::Vec>(from + std::min(i, a_count - 1) * from_row + b * kSize);
+    for (int round = 1; round < kRows; round *= 2) {
+      for (int i = 0; i < kRows / 2; ++i) {
+        mixed[2 * i] = L::low(rows[i], rows[i + kRows / 2], kIndex);
+        mixed[2 * i + 1] = L::high(rows[i], rows[i + kRows / 2], kIndex);
+      }
+      for (int i = 0; i < kRows; ++i) rows[i] = mixed[i];
+    }
+    std::byte* out = to + b * row_bytes;
+    for (int i = 0; i < kRows; ++i) {
+      std::byte done[16];
+      store(done, rows[i]);
+      for (int k = 0; k < L::kCount / kRows; ++k, out += row_bytes)
+        std::memcpy(out, done + k * kRows * kSize, kRows * kSize);
+    }
+  }
+  for (; b < b_end; ++b) {
+    for (int64_t a = 0; a < a_count; ++a)
+      store<T>(to + b * row_bytes + a * kSize, load<T>(from + a * from_row + b * kSize));
+  }
+}
+
 // to[b, a] = from[a, b] for b in [b_begin, b_end); `a` is contiguous in the destination, `b` in the source.
 template <typename T>
 void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int64_t to_row, int64_t a_count,
@@ -198,6 +233,15 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
     }
   };
   const int64_t b_count = b_end - b_begin;
+  if (to_row == a_count * kSize) {
+    const auto few = static_cast<int>(a_count);
+    if constexpr (kLanes > 4) {
+      if (a_count > 2 && a_count <= 4) return transpose_thin<T, 4>(from, from_row, to, few, b_begin, b_end);
+    }
+    if constexpr (kLanes > 8) {
+      if (a_count > 4 && a_count <= 8) return transpose_thin<T, 8>(from, from_row, to, few, b_begin, b_end);
+    }
+  }
   if (a_count < kLanes || b_count < kLanes) return scalar(0, a_count, b_begin, b_end);
   // The last square of a side that is no multiple of a square's lies over the one before it.
   for (int64_t a0 = 0; a0 < a_count; a0 += kTile) {
