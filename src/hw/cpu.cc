@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "base/parallel.h"
 
-#if defined(__aarch64__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -36,11 +38,15 @@ CpuFeatures probe() {
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   f.avx512_bf16 = f.avx512 && __builtin_cpu_supports("avx512bf16");
   f.avx512_vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
+  // clang 14 has no name for it.
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  f.avx_vnni = f.avx2 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4) != 0;
 #elif defined(__aarch64__)
   f.neon = true;
   const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
   f.sve = (caps & HWCAP_SVE) != 0;
   f.neon_bf16 = (caps2 & HWCAP2_BF16) != 0;
+  f.dotprod = (caps & HWCAP_ASIMDDP) != 0;
   f.i8mm = (caps2 & HWCAP2_I8MM) != 0;
 #endif
   return f;
@@ -98,7 +104,8 @@ void limit_cpu_features(std::string_view level) {
     fail("this processor cannot be limited to \"{}\", only to {}", level, known);
   }
   CpuFeatures& f = features();
-  f.avx512_bf16 = f.avx512_vnni = f.amx_bf16 = f.neon_bf16 = f.i8mm = f.sve = false;
+  f.avx512_bf16 = f.avx512_vnni = f.avx_vnni = f.amx_bf16 = false;
+  f.neon_bf16 = f.dotprod = f.i8mm = f.sve = false;
   f.avx512 &= level == "avx512";
   f.avx2 &= f.avx512 || level == "avx2";
 }

@@ -47,7 +47,7 @@ LayoutRole image_op(Edit& edit, NodeId id) {
         edit.shape(node.inputs[i]) == edit.shape(node.outputs[0]) && edit.shape(node.outputs[0]).elements() > 1;
   }
   role.kind = LayoutRole::free;
-  const bool conv = is_op(node, "sparkpilot::Conv");
+  const bool conv = is_op(node, "sparkpilot::Conv") || is_op(node, "sparkpilot::QConv");
   const double moved = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.outputs[0]);
   role.first_cost = conv ? moved : is_op(node, "Resize") ? 0 : moved / 2;
   return role;
@@ -276,8 +276,9 @@ bool flattens_for_gemm(Edit& edit, NodeId id) {
   const std::vector<NodeId>& readers = edit.readers(node.outputs[0]);
   return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](NodeId reader) {
     const std::vector<ValueId>& inputs = edit.node(reader).inputs;
-    return is_op(edit.node(reader), "sparkpilot::Gemm") && inputs[0] == node.outputs[0] && edit.constant(inputs[1]) &&
-           edit.readers(inputs[1]).size() == 1 && std::count(inputs.begin(), inputs.end(), node.outputs[0]) == 1;
+    return is_one_of(edit.node(reader), {"sparkpilot::Gemm", "sparkpilot::QGemm"}) && inputs[0] == node.outputs[0] &&
+           edit.constant(inputs[1]) && edit.readers(inputs[1]).size() == 1 &&
+           std::count(inputs.begin(), inputs.end(), node.outputs[0]) == 1;
   });
 }
 

@@ -14,6 +14,7 @@ constexpr Pass kPasses[] = {
      recognise_patterns},
     {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
+    {"int8", "quantised convolutions, products and what stands between them in integers", true, fuse_quantised},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},

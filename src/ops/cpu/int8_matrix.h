@@ -1,0 +1,30 @@
+// A constant matrix of signed bytes packed for int8_gemm: blocks of 16 columns, within them groups of 4 rows, so that a
+// block's group is what one vector of AVX-512 multiplies. The depth is cut into runs, each a whole number of groups.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace sparkpilot {
+
+struct Int8Matrix {
+  static constexpr int64_t kBlock = 16, kGroup = 4;
+  int64_t depth = 0, columns = 0, run = 0;
+  Tensor data;  // i8 [blocks, groups, kBlock, kGroup]; zeros behind the last column and each run
+  Tensor sums;  // i32 [blocks * kBlock]: of each column
+
+  int64_t blocks() const { return (columns + kBlock - 1) / kBlock; }
+  int64_t runs() const { return depth / run; }
+  int64_t run_groups() const { return (run + kGroup - 1) / kGroup; }
+  int64_t groups() const { return runs() * run_groups(); }
+  int64_t padded_depth() const { return groups() * kGroup; }
+};
+
+// Element (depth p, column j) is source[j * column + p / inner * outer_step + p % inner * inner_step].
+struct Int8Source {
+  const int8_t* data;
+  int64_t column, inner, inner_step, outer_step;
+};
+// `run` divides the depth; 0: one run.
+Int8Matrix pack_int8(const Int8Source& source, int64_t depth, int64_t columns, int64_t run = 0);
+
+}  // namespace sparkpilot

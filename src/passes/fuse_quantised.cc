@@ -1,0 +1,193 @@
+// Quantised graphs in integers. Exporters and quantisers write them as floats between DequantizeLinear and
+// QuantizeLinear; here each such stretch becomes one op on bytes:
+//   Conv, Gemm, MatMul by constant weights, with bias, Relu or Clip   sparkpilot::QConv, sparkpilot::QGemm
+//   Add                                                               sparkpilot::QAdd
+//   any chain of elementwise ops on one tensor                        sparkpilot::ByteTable
+//   what only moves elements                                          the op itself, on bytes
+// QLinearConv, QLinearMatMul, ConvInteger and MatMulInteger with constant weights become QConv and QGemm too.
+//
+// What does not fit (scales that are no positive numbers, zero points at run time, other granularities) stays as it is:
+// floats between the two ops. Its constant weights are dequantised once.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/infer.h"
+#include "passes/pass.h"
+#include "passes/quantised.h"
+
+namespace sparkpilot {
+namespace {
+
+int64_t code(DType dtype) { return onnx_code(dtype); }
+
+class Quantised {
+ public:
+  explicit Quantised(Graph& graph) : edit_(graph), graph_(graph) {}
+
+  int run() {
+    int changes = 0;
+    for (const NodeId id : graph_.order()) {
+      if (!graph_.erased(id)) changes += rewrite(id);
+    }
+    changes += dequantise_constants();
+    return changes;
+  }
+
+ private:
+  bool rewrite(NodeId id);
+  bool move_bytes(NodeId id);
+  bool concat(NodeId id);
+  bool table(NodeId id);
+  bool add(NodeId id);
+  int dequantise_constants();
+
+  // The value's bytes under another quantisation.
+  ValueId as(NodeId like, const Dequantised& from, NodeId dequantize, NodeId quantize, const Quantisation& to) {
+    if (from.q == to) return from.bytes;
+    const NodeId chain[] = {dequantize, quantize};
+    return make_table(like, from.bytes, chain);
+  }
+  ValueId make_table(NodeId like, ValueId bytes, std::span<const NodeId> chain) {
+    return edit_.make(like, "sparkpilot::ByteTable", {bytes}, {{"table", table_of(edit_, chain)}});
+  }
+
+  Edit edit_;
+  Graph& graph_;
+};
+
+bool is_one_of(const Node& node, std::initializer_list<std::string_view> ops) {
+  return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
+}
+
+bool Quantised::rewrite(NodeId id) {
+  for (const ValueId output : edit_.node(id).outputs) {
+    if (!edit_.known(output)) return false;
+  }
+  if (edit_.node(id).inputs.empty() || !edit_.known(edit_.node(id).inputs[0])) return false;
+  return move_bytes(id) || concat(id) || add(id) || fuse_quantised_product(edit_, id) || table(id);
+}
+
+// op(dequantize(x)) is dequantize(op(x)) where op only picks elements.
+bool Quantised::move_bytes(NodeId id) {
+  const Node node = edit_.node(id);
+  if (!is_one_of(node, {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
+                        "SpaceToDepth", "Identity", "MaxPool", "Expand", "Tile"}) ||
+      node.outputs.size() != 1) {
+    return false;
+  }
+  const auto from = dequantised(edit_, node.inputs[0]);
+  if (!from) return false;
+  const NodeId dequantize = edit_.maker(node.inputs[0]);
+  std::vector<ValueId> inputs = node.inputs;
+  inputs[0] = from->bytes;
+  const ValueId moved = edit_.remake(id, inputs, node.attrs);
+  std::vector<ValueId> back = edit_.node(dequantize).inputs;
+  back[0] = moved;
+  const ValueId result = edit_.remake(dequantize, back, edit_.node(dequantize).attrs);
+  edit_.replace(node.outputs[0], result);
+  return true;
+}
+
+// Quantised tensors side by side: on bytes, each in the output's quantisation.
+bool Quantised::concat(NodeId id) {
+  const Node node = edit_.node(id);
+  if (!is_op(node, "Concat")) return false;
+  const Requantised to = requantised(edit_, node.outputs[0]);
+  if (!to.node.present()) return false;
+  std::vector<Dequantised> parts;
+  for (const ValueId input : node.inputs) {
+    const auto from = dequantised(edit_, input);
+    if (!from) return false;
+    parts.push_back(*from);
+  }
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    inputs.push_back(as(id, parts[i], edit_.maker(node.inputs[i]), to.node, to.q));
+  }
+  edit_.replace(edit_.node(to.node).outputs[0], edit_.make(id, "Concat", inputs, node.attrs));
+  return true;
+}
+
+// A QuantizeLinear whose input depends on one tensor of bytes, element by element.
+bool Quantised::table(NodeId id) {
+  if (!is_op(edit_.node(id), "QuantizeLinear")) return false;
+  const auto to = quantisation_of(edit_, id);
+  if (!to) return false;
+  std::vector<NodeId> chain{id};
+  ValueId at = edit_.node(id).inputs[0];
+  const Shape shape = edit_.shape(at);
+  while (true) {
+    const NodeId maker = edit_.maker(at);
+    if (!maker.present()) return false;
+    chain.push_back(maker);
+    if (const auto from = dequantised(edit_, at)) {
+      std::reverse(chain.begin(), chain.end());
+      const bool same = chain.size() == 2 && from->q == *to;
+      edit_.replace(edit_.node(id).outputs[0], same ? from->bytes : make_table(id, from->bytes, chain));
+      return true;
+    }
+    const Node& node = edit_.node(maker);
+    if (!node.op->traits.elementwise || !node.op->traits.pure || node.outputs.size() != 1) return false;
+    ValueId next;
+    for (const ValueId input : node.inputs) {
+      if (!input.present()) continue;
+      if (edit_.constant(input)) {
+        if (edit_.constant(input)->elements() != 1) return false;
+      } else {
+        if (next.present() && next != input) return false;
+        next = input;
+      }
+    }
+    if (!next.present() || !edit_.known(next) || !(edit_.shape(next) == shape)) return false;
+    at = next;
+  }
+}
+
+bool Quantised::add(NodeId id) {
+  const Node node = edit_.node(id);
+  if (!is_op(node, "Add")) return false;
+  const auto a = dequantised(edit_, node.inputs[0]), b = dequantised(edit_, node.inputs[1]);
+  if (!a || !b || !(edit_.shape(a->bytes) == edit_.shape(b->bytes))) return false;
+  ValueId y = node.outputs[0];
+  double low = -std::numeric_limits<double>::infinity(), high = -low;
+  absorb_clamps(edit_, y, low, high);
+  const Requantised to = requantised(edit_, y);
+  if (!to.node.present()) return false;
+  const auto ratio = [&](double scale) { return static_cast<float>(scale / to.q.scale); };
+  if (!std::isfinite(ratio(a->q.scale)) || !std::isfinite(ratio(b->q.scale))) return false;
+  const Attributes attrs{{"a_zero", a->q.zero},          {"b_zero", b->q.zero},         {"a_scale", ratio(a->q.scale)},
+                         {"b_scale", ratio(b->q.scale)}, {"y_dtype", code(to.q.dtype)}, {"y_zero", to.q.zero},
+                         {"low", to.q.quantise(low)},    {"high", to.q.quantise(high)}};
+  edit_.replace(edit_.node(to.node).outputs[0], edit_.make(id, "sparkpilot::QAdd", {a->bytes, b->bytes}, attrs));
+  return true;
+}
+
+int Quantised::dequantise_constants() {
+  int changes = 0;
+  for (const NodeId id : graph_.order()) {
+    if (graph_.erased(id) || !is_op(edit_.node(id), "DequantizeLinear")) continue;
+    const Node& node = edit_.node(id);
+    std::vector<Tensor> inputs;
+    for (const ValueId input : node.inputs) {
+      if (input.present() && !edit_.constant(input)) break;
+      inputs.push_back(input.present() ? *edit_.constant(input) : Tensor());
+    }
+    if (inputs.size() != node.inputs.size()) continue;
+    const ValueId floats = graph_.add_constant(evaluate(node, inputs)[0]);
+    edit_.replace(edit_.node(id).outputs[0], floats);
+    ++changes;
+  }
+  return changes;
+}
+
+}  // namespace
+
+int fuse_quantised(Graph& graph) {
+  Quantised quantised(graph);
+  const int changes = quantised.run();
+  graph.compact();
+  return changes;
+}
+
+}  // namespace sparkpilot
