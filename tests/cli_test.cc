@@ -76,6 +76,32 @@ TEST_F(Cli, ModelConvert) {
   EXPECT_FALSE(fs::exists(folder.file("no.onnx")));
 }
 
+TEST_F(Cli, ModelQuantize) {
+  const std::string out = folder.file("int8.onnx");
+  const auto samples = [&](const std::string& input, const Shape& shape) {
+    Tensor t = Tensor::zeros(DType::f32, shape);
+    for (int64_t i = 0; i < t.elements(); ++i)
+      t.data<float>()[static_cast<size_t>(i)] = std::sin(static_cast<float>(i));
+    save_npy(folder.file(input + ".npy"), t.view());
+    return " --calibrate " + input + "='" + folder.file(input + ".npy") + "'";
+  };
+  const std::string command = "model quantize --int8 " + policy() + " '" + out + "'";
+  const std::string features = samples("features_buffer", {3, 25, 512}), desire = samples("desire_pulse", {3, 25, 8});
+  const json report = parsed(command + features + desire + samples("traffic_convention", {1, 2}));
+  EXPECT_EQ(keys(report), (Keys{"file", "file_bytes", "opset", "method", "samples", "compared", "products",
+                                "products_int8", "outputs", "activations"}));
+  EXPECT_EQ(report["samples"], 3);
+  EXPECT_GT(report["products_int8"], 0);
+  EXPECT_EQ(report["outputs"][0]["name"], "outputs");
+  EXPECT_LT(report["outputs"][0]["relative_l2"], 0.2);
+  EXPECT_EQ(run_program("model check '" + out + "'").code, 0);
+  std::filesystem::remove(out);
+  expect_usage_error(command + features + desire, "no samples of input \"traffic_convention\"");
+  expect_usage_error(command + " --calibrate '" + folder.file("none.npy") + "'", "the model has 3 inputs");
+  expect_usage_error(command + " --method best --calibrate x", "best");
+  EXPECT_FALSE(fs::exists(out));
+}
+
 TEST_F(Cli, ModelConvertSaysWhatChanges) {
   const std::string out = folder.file("converted.onnx"),
                     convert = "model convert " + policy() + " --out '" + out + "' ";

@@ -210,13 +210,15 @@ int convert(const Program& program, const Flags& flags) {
 
 void add_model(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* group = app.add_subcommand("model", "what a model file holds, whether it runs right, and writing it anew");
+  CLI::App* group =
+      app.add_subcommand("model", "what a model file holds, whether it runs right, and writing it anew or in int8");
   group->require_subcommand(1);
   group->footer(
       "Examples:\n"
       "  sparkpilot model info driving_vision.onnx\n"
       "  sparkpilot model check driving_vision.onnx --quick\n"
-      "  sparkpilot model convert driving_vision.onnx --out newer.onnx --opset 21");
+      "  sparkpilot model convert driving_vision.onnx --out newer.onnx --opset 21\n"
+      "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
                        int (*action)(const Program&, const Flags&)) {
     CLI::App* command = add_command(program, *group, name, doc, examples,
@@ -246,6 +248,7 @@ void add_model(Program& program, CLI::App& app) {
   converter->add_flag("--external-data", flags->external_data, "weights to FILE.data beside it");
   converter->add_flag("--simplify", flags->simplify, "fold constants, share equal nodes, drop dead ones");
   add_graph_flags(*converter, flags->run);
+  add_model_quantize(program, *group);
 }
 
 }  // namespace sparkpilot::cli

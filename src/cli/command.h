@@ -127,6 +127,7 @@ std::string file_name_of(const std::string& tensor, std::map<std::string, int>& 
 void add_route_flags(Program& program, CLI::App& command, std::string& route);
 
 void add_model(Program& program, CLI::App& app);
+void add_model_quantize(Program& program, CLI::App& group);
 void add_run(Program& program, CLI::App& app);
 void add_bench(Program& program, CLI::App& app);
 void add_zoo(Program& program, CLI::App& app);

@@ -1,0 +1,226 @@
+#include "bench/quantise_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "ir/infer.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+#include "passes/pass.h"
+
+namespace sparkpilot {
+namespace {
+
+// The model's own nodes in their newest forms and in f32, with batch norms inside the weights beside them.
+Graph float_graph(const std::filesystem::path& from, const std::map<std::string, int64_t>& dims) {
+  Graph graph = load_onnx(from);
+  for (const ValueId input : graph.inputs()) {
+    Value& value = graph.value(input);
+    if (value.shape) continue;
+    std::vector<int64_t> sizes;
+    for (Dim& dim : *value.declared) {
+      const auto given = dims.find(dim.symbol);
+      if (dim.size < 0 && given != dims.end()) dim.size = given->second;
+      if (dim.size < 0) {
+        fail("input \"{}\" has an open dimension{}: fix it with --dim", value.name,
+             dim.symbol.empty() ? "" : " \"" + dim.symbol + "\"");
+      }
+      sizes.push_back(dim.size);
+    }
+    bind_input(graph, input, Shape(std::span<const int64_t>(sizes)));
+  }
+  infer(graph);
+  expand_ops(graph);
+  infer(graph);
+  widen_to_fp32(graph);
+  infer(graph);
+  while (fold_constants(graph) + share_common(graph) + drop_dead(graph) > 0) infer(graph);
+  fold_batch_norm(graph);
+  infer(graph);
+  drop_dead(graph);
+  graph.compact();
+  return graph;
+}
+
+// Every value and node gets a name that no other has, so that files and messages can tell them apart.
+void name_everything(Graph& graph) {
+  std::set<std::string> used;
+  const auto unique = [&](std::string name, const std::string& otherwise) {
+    if (name.empty()) name = otherwise;
+    std::string candidate = name;
+    for (int i = 1; !used.insert(candidate).second; ++i) candidate = fmt::format("{}_{}", name, i);
+    return candidate;
+  };
+  for (const Graph::Output& output : graph.outputs()) graph.value(output.value).name = output.name;
+  for (const ValueId input : graph.inputs()) used.insert(graph.value(input).name);
+  for (const Graph::Output& output : graph.outputs()) used.insert(output.name);
+  for (int i = 0; i < graph.value_count(); ++i) {
+    Value& value = graph.value(ValueId{i});
+    const bool fixed =
+        value.kind == ValueKind::input || std::any_of(graph.outputs().begin(), graph.outputs().end(),
+                                                      [&](const Graph::Output& o) { return o.value == ValueId{i}; });
+    if (!fixed) value.name = unique(value.name, fmt::format("value_{}", i));
+  }
+}
+
+// The graph with the values as outputs, by their places: "0", "1" and so on.
+Session session_of(Graph graph, const std::vector<ValueId>& values, int threads) {
+  std::vector<Graph::Output> outputs;
+  for (size_t i = 0; i < values.size(); ++i) outputs.push_back({values[i], std::to_string(i)});
+  graph.replace_outputs(std::move(outputs));
+  return Session(std::move(graph), {.threads = threads});
+}
+
+// The mean, or the largest magnitude, of each channel of the session's outputs over all samples.
+std::vector<std::vector<double>> by_channel(Session& session, const Samples& samples, bool largest) {
+  std::vector<std::vector<double>> out(session.outputs().size());
+  for (size_t i = 0; i < samples.count; ++i) {
+    set_sample(session, samples, i);
+    session.run();
+    for (size_t o = 0; o < out.size(); ++o) {
+      const ConstView view = session.output(std::to_string(o));
+      const Shape& shape = view.shape;
+      const int axis = shape.rank() > 2 ? 1 : shape.rank() - 1;
+      const int64_t inner = shape.elements(axis + 1, shape.rank());
+      const double share =
+          static_cast<double>(shape[axis]) / static_cast<double>(view.elements() * static_cast<int64_t>(samples.count));
+      out[o].resize(static_cast<size_t>(shape[axis]));
+      for (int64_t e = 0; e < view.elements(); ++e) {
+        double& at = out[o][static_cast<size_t>(e / inner % shape[axis])];
+        const auto v = static_cast<double>(view.as<float>()[e]);
+        at = largest ? std::max(at, std::abs(v)) : at + v * share;
+      }
+    }
+  }
+  return out;
+}
+
+// Channels whose scale is free get one reach.
+void equalise(Graph& graph, const std::vector<std::pair<std::string, std::string>>& named, int threads) {
+  const std::vector<ValueId> tensors = free_channels(graph);
+  if (tensors.empty()) return;
+  Session session = session_of(graph, tensors, threads);
+  const auto reach = by_channel(session, load_samples(session, named), true);
+  for (size_t i = 0; i < tensors.size(); ++i) equalise_channels(graph, tensors[i], reach[i]);
+}
+
+// Rounding shifts the mean of what a convolution computes; its bias shifts it back, one after the other, since each
+// sees what those before it leave.
+void correct_biases(Graph& graph, const QuantisedGraph& quantised, const QuantisePlan& plan, Session& floats,
+                    const Samples& samples, int threads, const std::function<void(double)>& progress) {
+  const auto expected = by_channel(floats, samples, false);
+  size_t done = 0;
+  for (const NodeId id : plan.nodes) {
+    const auto bias = quantised.biases.find(id);
+    if (bias == quantised.biases.end()) continue;
+    progress(static_cast<double>(done) / static_cast<double>(quantised.biases.size()));
+    Session session = session_of(graph, {graph.node(id).outputs[0]}, threads);
+    const auto got = by_channel(session, samples, false)[0];
+    const Tensor integers = graph.constant(bias->second.integers)->clone();
+    for (size_t c = 0; c < got.size(); ++c) {
+      int32_t& b = integers.data<int32_t>()[c];
+      const double steps = std::nearbyint((expected[done][c] - got[c]) / static_cast<double>(bias->second.steps[c]));
+      constexpr double kMost = 1 << 30;
+      b = static_cast<int32_t>(std::clamp(b + steps, -kMost, kMost));
+    }
+    graph.value(bias->second.integers).constant = integers;
+    ++done;
+  }
+}
+
+// Sums over samples.
+struct Difference {
+  double error = 0, norm = 0, worst = 0;
+  void add(const ConstView& got, const ConstView& expected) {
+    double e = 0, n = 0;
+    for (int64_t i = 0; i < expected.elements(); ++i) {
+      const double a = load_element(got.dtype, got.data, i), b = load_element(expected.dtype, expected.data, i);
+      e += (a - b) * (a - b);
+      n += b * b;
+    }
+    error += e;
+    norm += n;
+    worst = std::max(worst, relative(e, n));
+  }
+  static double relative(double e, double n) { return e == 0 ? 0 : std::sqrt(e / std::max(n, 1e-30)); }
+};
+
+}  // namespace
+
+QuantisedModel quantise_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                              const QuantiseModelOptions& options,
+                              const std::function<void(std::string_view what, double done)>& progress) {
+  Graph graph = float_graph(from, options.dims);
+  name_everything(graph);
+  plan_quantisation(graph, options.graph);  // says what is wrong before the work begins
+  if (options.equalise) equalise(graph, options.samples, options.threads);
+  const QuantisePlan plan = plan_quantisation(graph, options.graph);
+  QuantisedModel result;
+  for (const NodeId id : graph.order()) {
+    const std::string_view op = graph.node(id).op->name;
+    result.nodes += op == "Conv" || op == "Gemm" || op == "MatMul";
+  }
+  result.quantised = std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](NodeId id) {
+    const std::string_view op = graph.node(id).op->name;
+    return op == "Conv" || op == "Gemm" || op == "MatMul";
+  });
+
+  // Outputs first, then the activations.
+  std::vector<ValueId> watched;
+  for (const Graph::Output& output : graph.outputs()) watched.push_back(output.value);
+  const size_t outputs = watched.size();
+  watched.insert(watched.end(), plan.tensors.begin(), plan.tensors.end());
+  Session floats = session_of(graph, watched, options.threads);
+  const Samples samples = load_samples(floats, options.samples);
+  const Samples held_out = options.held_out.empty() ? samples : load_samples(floats, options.held_out);
+  result.samples = samples.count;
+  result.compared = held_out.count;
+  const auto seen =
+      calibrate(floats, samples, options.calibration, [&](double done) { progress("calibrating", done); });
+
+  std::map<ValueId, ValueRange> ranges;
+  for (size_t i = 0; i < plan.tensors.size(); ++i) ranges[plan.tensors[i]] = seen.at(std::to_string(outputs + i));
+  const Graph original = graph;
+  const QuantisedGraph rewritten = quantise_graph(graph, plan, ranges);
+  infer(graph);
+  if (options.correct_biases) {
+    std::vector<ValueId> products;
+    for (const NodeId id : plan.nodes) {
+      if (rewritten.biases.contains(id)) products.push_back(original.node(id).outputs[0]);
+    }
+    Session plain = session_of(original, products, options.threads);
+    correct_biases(graph, rewritten, plan, plain, samples, options.threads,
+                   [&](double done) { progress("correcting biases", done); });
+  }
+
+  std::vector<ValueId> watched_again(watched.begin(), watched.begin() + static_cast<int64_t>(outputs));
+  for (const ValueId tensor : plan.tensors) watched_again.push_back(rewritten.stands_for.at(tensor));
+  Session quantised = session_of(graph, watched_again, options.threads);
+  std::vector<Difference> differences(watched.size());
+  for (size_t i = 0; i < held_out.count; ++i) {
+    progress("comparing", static_cast<double>(i) / static_cast<double>(held_out.count));
+    set_sample(floats, held_out, i);
+    set_sample(quantised, held_out, i);
+    floats.run();
+    quantised.run();
+    for (size_t w = 0; w < watched.size(); ++w) {
+      differences[w].add(quantised.output(std::to_string(w)), floats.output(std::to_string(w)));
+    }
+  }
+  for (size_t w = 0; w < watched.size(); ++w) {
+    const Difference& d = differences[w];
+    const std::string& name = w < outputs ? graph.outputs()[w].name : graph.value(watched[w]).name;
+    (w < outputs ? result.outputs : result.tensors).push_back({name, Difference::relative(d.error, d.norm), d.worst});
+  }
+  std::stable_sort(result.tensors.begin(), result.tensors.end(),
+                   [](const QuantisedError& a, const QuantisedError& b) { return a.relative_l2 > b.relative_l2; });
+
+  constexpr int kLeastOpset = 13;  // scales by channel
+  graph.opsets[""] = std::max(kLeastOpset, graph.opsets[""]);
+  drop_dead(graph);
+  result.opset = save_onnx(graph, to);
+  return result;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,44 @@
+// A model file as a quantised one: calibrated, written as standard ONNX, and held against the floats.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/calibrate.h"
+
+namespace sparkpilot {
+
+struct QuantiseModelOptions {
+  CalibrationOptions calibration;
+  QuantiseOptions graph;
+  std::map<std::string, int64_t> dims;                        // sizes of named dimensions, fixed in what is written
+  std::vector<std::pair<std::string, std::string>> samples;   // to calibrate with: input's name (or empty), path
+  std::vector<std::pair<std::string, std::string>> held_out;  // to compare with; empty: those
+  bool equalise = true;        // channels between a convolution and a depthwise one (equalise_channels)
+  bool correct_biases = true;  // so that each convolution's mean stays what it was; takes a run of the samples for each
+  int threads = 0;
+};
+
+// Relative L2 against the floats over all samples.
+struct QuantisedError {
+  std::string name;
+  double relative_l2 = 0;
+  double worst = 0;  // of one sample
+};
+
+struct QuantisedModel {
+  size_t samples = 0, compared = 0;
+  int64_t nodes = 0, quantised = 0;  // convolutions and products; of them in integers
+  int opset = 0;
+  std::vector<QuantisedError> outputs;
+  std::vector<QuantisedError> tensors;  // quantised activations, the worst first
+};
+
+// Fails (user) with the reason where the model cannot be quantised; nothing is written then.
+QuantisedModel quantise_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                              const QuantiseModelOptions& options,
+                              const std::function<void(std::string_view what, double done)>& progress);
+
+}  // namespace sparkpilot

@@ -1,0 +1,152 @@
+// Models quantised from files: what is written, how close it is, and what is refused.
+#include "bench/quantise_model.h"
+
+#include <gtest/gtest.h>
+
+#include "base/test_files.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+#include "passes/test_graph.h"
+#include "tensor/npy.h"
+
+namespace sparkpilot {
+namespace {
+
+using namespace testing;  // NOLINT: the helpers of the passes' tests
+
+// An inverted bottleneck with a batch norm and a residual, a pool and a head.
+struct SmallNet : Net {
+  SmallNet() {
+    const ValueId x = input("x", {1, 3, 16, 12});
+    const auto conv = [&](ValueId v, const Shape& w, int64_t group, int64_t pad) {
+      return op("Conv", {v, weight(w, static_cast<uint64_t>(w[0] + w[2])), weight({w[0]}, 9)},
+                {{"group", group}, {"pads", std::vector<int64_t>{pad, pad, pad, pad}}});
+    };
+    const ValueId stem = op("Relu", {conv(x, {8, 3, 3, 3}, 1, 1)});
+    const ValueId wide = op("Clip", {conv(stem, {24, 8, 1, 1}, 1, 0), scalar(0), scalar(6)});
+    const ValueId deep = op("Relu", {conv(wide, {24, 1, 3, 3}, 24, 1)});
+    const ValueId narrow =
+        op("BatchNormalization", {conv(deep, {8, 24, 1, 1}, 1, 0), weight({8}, 1), weight({8}, 2), weight({8}, 3),
+                                  b.constant(Tensor::of<float>({8}, {1, 2, 1, 2, 1, 2, 1, 2}))});
+    const ValueId sum = op("Add", {narrow, stem});
+    const ValueId pooled =
+        op("MaxPool", {sum}, {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+    const ValueId flat = op("Flatten", {pooled});
+    output(op("Gemm", {flat, weight({384, 5}, 4, 0.05), weight({5}, 5)}), "head");
+    int i = 0;
+    for (const NodeId id : graph.order()) graph.node(id).name = fmt::format("node_{}", i++);
+  }
+};
+
+class QuantiseModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    SmallNet net;
+    save_onnx(net.graph, folder.file("in.onnx"));
+    save_npy(folder.file("samples.npy"), random_tensor({6, 3, 16, 12}, 11).view());
+    save_npy(folder.file("held_out.npy"), random_tensor({4, 3, 16, 12}, 12).view());
+    options.samples = {{"", folder.file("samples.npy")}};
+    options.held_out = {{"x", folder.file("held_out.npy")}};
+  }
+  QuantisedModel run() {
+    return quantise_model(folder.file("in.onnx"), folder.file("out.onnx"), options, [](std::string_view, double) {});
+  }
+  std::string refusal() {
+    try {
+      run();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::user);
+      EXPECT_FALSE(std::filesystem::exists(folder.file("out.onnx")));
+      return error.what();
+    }
+    return "nothing was refused";
+  }
+  TempFolder folder;
+  QuantiseModelOptions options;
+};
+
+TEST_F(QuantiseModel, WritesStandardOnnxThatRunsInIntegers) {
+  for (const auto method : {CalibrationMethod::min_max, CalibrationMethod::percentile, CalibrationMethod::entropy}) {
+    options.calibration.method = method;
+    const QuantisedModel model = run();
+    EXPECT_EQ(model.samples, 6u);
+    EXPECT_EQ(model.compared, 4u);
+    EXPECT_EQ(model.nodes, 5);
+    EXPECT_EQ(model.quantised, 5);
+    ASSERT_EQ(model.outputs.size(), 1u);
+    EXPECT_EQ(model.outputs[0].name, "head");
+    EXPECT_GT(model.outputs[0].relative_l2, 0);
+    EXPECT_LT(model.outputs[0].relative_l2, 0.1);
+  }
+  Graph graph = load_onnx(folder.file("out.onnx"));
+  infer(graph);
+  for (const NodeId id : graph.order()) EXPECT_EQ(graph.node(id).op->domain, "") << graph.label(id);
+  EXPECT_EQ(count(graph, "Conv"), 4);
+  EXPECT_EQ(count(graph, "BatchNormalization"), 0);
+  run_passes(graph);
+  EXPECT_EQ(count(graph, "sparkpilot::QConv"), 4);
+  EXPECT_EQ(count(graph, "sparkpilot::QGemm"), 1);
+  EXPECT_EQ(count(graph, "sparkpilot::QAdd"), 1);
+  EXPECT_EQ(count(graph, "QuantizeLinear"), 1);  // of the input
+  EXPECT_EQ(count(graph, "DequantizeLinear"), 0);
+}
+
+TEST_F(QuantiseModel, LeavesWhatIsExcludedInFloats) {
+  options.graph.exclude = {"Gemm", "node_0"};
+  const QuantisedModel model = run();
+  EXPECT_EQ(model.quantised, 3);
+  const Graph graph = load_onnx(folder.file("out.onnx"));
+  for (const NodeId id : graph.order()) {
+    if (graph.node(id).name == "node_0" || is_op(graph.node(id), "Gemm")) {
+      EXPECT_NE(graph.constant(graph.node(id).inputs[1]), nullptr) << graph.label(id);
+    }
+  }
+}
+
+TEST_F(QuantiseModel, RefusesWithTheReason) {
+  options.graph.exclude = {"node_99"};
+  EXPECT_NE(refusal().find("no node and no op is named \"node_99\""), std::string::npos);
+  options.graph.exclude = {"Conv", "Gemm"};
+  EXPECT_NE(refusal().find("to quantise"), std::string::npos);
+  options.graph.exclude = {};
+  options.samples = {{"y", folder.file("samples.npy")}};
+  EXPECT_NE(refusal().find("no input \"y\"; there are: x"), std::string::npos);
+  save_npy(folder.file("odd.npy"), random_tensor({6, 3, 16, 11}, 11).view());
+  options.samples = {{"x", folder.file("odd.npy")}};
+  EXPECT_NE(refusal().find("odd.npy: shape [6,3,16,11]"), std::string::npos);
+  Tensor broken = random_tensor({1, 3, 16, 12}, 1);
+  broken.data<float>()[7] = std::numeric_limits<float>::quiet_NaN();
+  save_npy(folder.file("nan.npy"), broken.view());
+  options.samples = {{"x", folder.file("nan.npy")}};
+  EXPECT_NE(refusal().find("not finite"), std::string::npos);
+  options.samples = {{"x", folder.file("samples.npy")}};
+  run();
+  std::filesystem::rename(folder.file("out.onnx"), folder.file("in.onnx"));
+  EXPECT_NE(refusal().find("quantised already"), std::string::npos);
+}
+
+TEST(Calibration, CutsWhatLiesFarOutside) {
+  Histogram h;
+  h.low = -100;
+  h.high = 100;
+  const Tensor values = random_tensor({100000}, 3);
+  h.add(values.data<float>());
+  const float far[] = {-100, 100};
+  h.add(far);
+  const ValueRange percentile = percentile_range(h, 99.9);
+  EXPECT_NEAR(percentile.low, -3.3, 0.2);
+  EXPECT_NEAR(percentile.high, 3.3, 0.2);
+  const ValueRange entropy = entropy_range(h);
+  EXPECT_LT(entropy.high, 60);
+  EXPECT_GE(entropy.high, 50);  // half the range is its least
+  // Behind a Relu zero stays the lower end.
+  Histogram positive;
+  positive.high = 8;
+  for (float& v : values.data<float>()) v = std::abs(v);
+  positive.add(values.data<float>());
+  EXPECT_EQ(percentile_range(positive, 99).low, 0);
+  EXPECT_NEAR(percentile_range(positive, 99).high, 2.6, 0.2);
+}
+
+}  // namespace
+}  // namespace sparkpilot

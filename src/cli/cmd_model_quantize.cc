@@ -1,0 +1,125 @@
+// sparkpilot model quantize: a model in bytes, calibrated on samples, as a standard ONNX file.
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "bench/quantise_model.h"
+#include "cli/command.h"
+#include "cli/terminal.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kWorst = 5;  // activations shown
+
+struct Flags {
+  std::string file, out, method = "percentile";
+  std::vector<std::string> calibrate, compare, exclude;
+  double percentile = 99.99;
+  bool int8 = false, plain = false;
+  RunFlags run;
+};
+
+std::vector<std::pair<std::string, std::string>> named(const std::vector<std::string>& texts, const std::string& flag) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& text : texts) {
+    if (text.find('=') == std::string::npos) pairs.emplace_back("", text);
+    else pairs.push_back(split_assignment(text, flag));
+  }
+  return pairs;
+}
+
+Json json_errors(const std::vector<QuantisedError>& errors) {
+  Json rows = Json::array();
+  for (const QuantisedError& e : errors) {
+    rows.push_back({{"name", e.name}, {"relative_l2", e.relative_l2}, {"worst_sample_relative_l2", e.worst}});
+  }
+  return rows;
+}
+
+void print_report(const Flags& flags, const QuantisedModel& model, std::optional<int64_t> bytes) {
+  const auto share = [](double v) { return fmt::format("{:.3f} %", 100 * v); };
+  Table table({"output", "relative L2", "worst sample"});
+  for (const QuantisedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
+  print(table.str() + "\n");
+  Table worst({"worst activation", "relative L2", "worst sample"});
+  for (size_t i = 0; i < std::min(kWorst, model.tensors.size()); ++i) {
+    worst.add({model.tensors[i].name, share(model.tensors[i].relative_l2), share(model.tensors[i].worst)});
+  }
+  print(worst.str() + "\n");
+  print(fmt::format("{}  {}, opset {}; {} of {} convolutions and products in int8; {} samples, {} compared\n",
+                    flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, model.quantised, model.nodes,
+                    model.samples, model.compared));
+}
+
+int quantize(const Program& program, const Flags& flags) {
+  if (!flags.int8) fail("--int8 is missing: say which type to quantise to");
+  QuantiseModelOptions options;
+  options.calibration.method = flags.method == "entropy"      ? CalibrationMethod::entropy
+                               : flags.method == "percentile" ? CalibrationMethod::percentile
+                                                              : CalibrationMethod::min_max;
+  options.calibration.percentile = flags.percentile;
+  options.graph.exclude.insert(flags.exclude.begin(), flags.exclude.end());
+  options.dims = dims_of(flags.run);
+  options.samples = named(flags.calibrate, "--calibrate");
+  options.held_out = named(flags.compare, "--compare");
+  options.equalise = options.correct_biases = !flags.plain;
+  options.threads = chosen_threads(program).value_or(0);
+  QuantisedModel model;
+  {
+    Progress bar(!program.json && !program.quiet, "calibrating");
+    with_file(flags.file, [&] {
+      model = quantise_model(flags.file, flags.out, options, [&](std::string_view what, double done) {
+        bar.what(std::string(what));
+        bar.at(done);
+      });
+    });
+  }
+  const std::optional<int64_t> bytes = file_bytes(flags.out);
+  if (!program.json) {
+    print_report(flags, model, bytes);
+    return kDone;
+  }
+  print_json({{"file", flags.out},
+              {"file_bytes", bytes ? Json(*bytes) : Json()},
+              {"opset", model.opset},
+              {"method", flags.method},
+              {"samples", model.samples},
+              {"compared", model.compared},
+              {"products", model.nodes},
+              {"products_int8", model.quantised},
+              {"outputs", json_errors(model.outputs)},
+              {"activations", json_errors(model.tensors)}});
+  return kDone;
+}
+
+}  // namespace
+
+void add_model_quantize(Program& program, CLI::App& group) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command =
+      add_command(program, group, "quantize", "write it in int8, calibrated on samples",
+                  "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/\n"
+                  "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate img=imgs.npy "
+                  "--calibrate calib=calib.npy --method entropy --exclude Gemm_99",
+                  [&program, flags] { return quantize(program, *flags); });
+  command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
+  command->add_option("out", flags->out, "the file to write")->required()->type_name("OUT");
+  command->add_flag("--int8", flags->int8, "activations u8, weights i8 with a scale a channel");
+  add_list(*command, "--calibrate", flags->calibrate, "[NAME=]PATH",
+           "an input's samples: .npy files or folders of them (repeatable)")
+      ->required();
+  add_list(*command, "--compare", flags->compare, "[NAME=]PATH",
+           "other samples to measure the error on; without it, those of --calibrate");
+  add_choice(*command, "--method", flags->method, {"percentile", "min-max", "entropy"}, "how ranges are chosen", "HOW");
+  add_number(*command, "--percentile", flags->percentile, "share of the values that --method percentile keeps", "P");
+  command->add_flag("--plain", flags->plain, "neither equalise channels nor correct biases: faster, less exact");
+  add_list(*command, "--exclude", flags->exclude, "NODE|OP", "what stays in floats (repeatable)");
+  add_list(*command, "--dim", flags->run.dims, "NAME=N", "size of a named open dimension, fixed in what is written");
+  add_setting(program, *command, "threads");
+  add_report_flags(program, *command);
+}
+
+}  // namespace sparkpilot::cli
