@@ -68,49 +68,78 @@ struct Step {
   int64_t groups, columns, group_bytes, column_bytes;  // of the operands
 };
 
+// Sums of some pixels into the output.
+template <typename T>
+HWY_INLINE void store_pixels(const Step& step, const Int8Output& out, const int32_t* sums, int pixels, T* y,
+                             int64_t y_next, int64_t count) {
+  const __m512 low = _mm512_set1_ps(out.low), high = _mm512_set1_ps(out.high);
+  const __m512i zero = _mm512_set1_epi32(out.zero);
+  const __mmask64 mask = count >= kDotStep ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
+  const auto finish = [&](const int32_t* from, int at) {
+    const __m512 v = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(from + at)),
+                                     _mm512_loadu_ps(step.multiplier + at), _mm512_loadu_ps(step.shift + at));
+    return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(v, low), high)), zero);
+  };
+  for (int p = 0; p < pixels; ++p, sums += kDotStep, y += y_next) {
+    const __m512i left = _mm512_packs_epi32(finish(sums, 0), finish(sums, 16));
+    const __m512i right = _mm512_packs_epi32(finish(sums, 32), finish(sums, 48));
+    const __m512i bytes = std::is_signed_v<T> ? _mm512_packs_epi16(left, right) : _mm512_packus_epi16(left, right);
+    _mm512_mask_storeu_epi8(y, mask, bytes);
+  }
+}
+
+// 64 sums, in members rather than an array, which the compiler would leave in memory.
+struct Sums {
+  __m512i a, b, c, d;
+  HWY_INLINE void add(const uint8_t* x, const Sums& w) {
+    add(a, x, w.a);
+    add(b, x + 64, w.b);
+    add(c, x + 128, w.c);
+    add(d, x + 192, w.d);
+  }
+  HWY_INLINE void store(int32_t* to) const {
+    _mm512_store_si512(to, a);
+    _mm512_store_si512(to + 16, b);
+    _mm512_store_si512(to + 32, c);
+    _mm512_store_si512(to + 48, d);
+  }
+
+ private:
+  static HWY_INLINE void add(__m512i& sum, const uint8_t* x, __m512i w) {
+    const __m512i operand = _mm512_load_si512(x);
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(operand), "v"(w));
+  }
+};
+
 // kPixels neighbours, which share the weights on their way through the registers.
 template <int kPixels, typename T>
 HWY_INLINE void dots(const Step& step, const Int8Output& out, const uint8_t* x, int64_t x_next, T* y, int64_t y_next,
                      int64_t count) {
-  __m512i sums[kPixels][4];
-  HWY_UNROLL(4)
-  for (int p = 0; p < kPixels; ++p) {
-    HWY_UNROLL(4)
-    for (int i = 0; i < 4; ++i) sums[p][i] = _mm512_loadu_si512(step.start + 16 * i);
-  }
+  static_assert(kPixels == 1 || kPixels == 4);
+  const Sums start{_mm512_loadu_si512(step.start), _mm512_loadu_si512(step.start + 16),
+                   _mm512_loadu_si512(step.start + 32), _mm512_loadu_si512(step.start + 48)};
+  Sums s0 = start, s1 = start, s2 = start, s3 = start;
   const int8_t* w = step.weights;
   for (int64_t g = 0; g < step.groups; ++g) {
     const uint8_t* at = x + g * step.group_bytes;
     for (int64_t k = 0; k < step.columns; ++k, at += step.column_bytes, w += kGroup * kDotStep) {
-      HWY_UNROLL(4)
-      for (int i = 0; i < 4; ++i) {
-        const __m512i weights = _mm512_loadu_si512(w + 64 * i);
-        HWY_UNROLL(4)
-        for (int p = 0; p < kPixels; ++p) {
-          const __m512i operand = _mm512_load_si512(at + p * x_next + 64 * i);
-          asm("vpdpbusd %2, %1, %0" : "+v"(sums[p][i]) : "v"(operand), "v"(weights));
-        }
-      }
+      const Sums weights{_mm512_loadu_si512(w), _mm512_loadu_si512(w + 64), _mm512_loadu_si512(w + 128),
+                         _mm512_loadu_si512(w + 192)};
+      s0.add(at, weights);
+      if constexpr (kPixels == 1) continue;
+      s1.add(at + x_next, weights);
+      s2.add(at + 2 * x_next, weights);
+      s3.add(at + 3 * x_next, weights);
     }
   }
-  const __m512 low = _mm512_set1_ps(out.low), high = _mm512_set1_ps(out.high);
-  const __m512i zero = _mm512_set1_epi32(out.zero);
-  HWY_UNROLL(4)
-  for (int i = 0; i < 4; ++i) {
-    const __m512 multiplier = _mm512_loadu_ps(step.multiplier + 16 * i), shift = _mm512_loadu_ps(step.shift + 16 * i);
-    HWY_UNROLL(4)
-    for (int p = 0; p < kPixels; ++p) {
-      const __m512 v = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[p][i]), multiplier, shift);
-      sums[p][i] = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(v, low), high)), zero);
-    }
+  alignas(64) int32_t finished[kPixels * kDotStep];
+  s0.store(finished);
+  if constexpr (kPixels == 4) {
+    s1.store(finished + kDotStep);
+    s2.store(finished + 2 * kDotStep);
+    s3.store(finished + 3 * kDotStep);
   }
-  const __mmask64 mask = count >= kDotStep ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
-  HWY_UNROLL(4)
-  for (int p = 0; p < kPixels; ++p) {
-    const __m512i left = _mm512_packs_epi32(sums[p][0], sums[p][1]), right = _mm512_packs_epi32(sums[p][2], sums[p][3]);
-    const __m512i bytes = std::is_signed_v<T> ? _mm512_packs_epi16(left, right) : _mm512_packus_epi16(left, right);
-    _mm512_mask_storeu_epi8(y + p * y_next, mask, bytes);
-  }
+  store_pixels(step, out, finished, kPixels, y, y_next, count);
 }
 
 template <typename T>
