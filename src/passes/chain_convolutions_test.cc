@@ -15,7 +15,7 @@ using Texts = std::vector<std::string>;
 // What each test builds: expand 1x1, depthwise, project 1x1, residual.
 struct Block {
   Net n;
-  ValueId x = n.input("x", {1, 12, 11, 24});
+  ValueId x = n.input("x", {1, 22, 21, 24});
   int64_t dilation = 1;
   std::string auto_pad;
 
@@ -50,7 +50,8 @@ TEST(ChainConvolutions, TakesAnInvertedBottleneckWithItsResidual) {
 
 TEST(ChainConvolutions, TakesOneAfterTheOther) {
   Block b;
-  b.n.output(b.project(b.depthwise(b.conv(b.project(b.depthwise(b.expand(), 2)), 70, 1, 1, false, {"silu"}))));
+  const ValueId half = b.project(b.depthwise(b.expand(), 2));
+  b.n.output(b.project(b.depthwise(b.conv(half, 300, 1, 1, false, {"silu"}))));
   EXPECT_EQ(b.run(), 2);
   EXPECT_EQ(count(b.n.graph, "sparkpilot::Conv"), 0);
 }
@@ -84,6 +85,18 @@ TEST(ChainConvolutions, LeavesAnImageThatSomebodyElseReads) {
   c.n.output(kept, "kept");
   EXPECT_EQ(c.run(), 1);
   EXPECT_EQ(count(c.n.graph, "sparkpilot::Conv"), 1);
+}
+
+TEST(ChainConvolutions, LeavesWhatStaysInCacheAnyway) {
+  Block b;  // the image between depthwise and project still is worth it
+  b.x = b.n.input("small", {1, 10, 9, 24});
+  b.n.output(b.project(b.depthwise(b.expand())));
+  EXPECT_EQ(b.run(), 1);
+  EXPECT_EQ(count(b.n.graph, "sparkpilot::Conv"), 1);
+  Block c;
+  c.x = c.n.input("few", {1, 4, 6, 24});
+  c.n.output(c.project(c.depthwise(c.expand())));
+  EXPECT_EQ(c.run(), 0);
 }
 
 TEST(ChainConvolutions, LeavesDilatedFilters) {
