@@ -59,8 +59,11 @@ bool conv_simd_wins(const Problem& p) {
     return w.dilation[2] == 1 && w.stride[2] <= 2 && (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7);
   }
   if (way_of(s) == Way::planes) return true;
-  // Small maps: oneDNN cuts along columns of pixels, of which there are too few.
   const int64_t rows = s.batch * w.out_size();
+  // Projections to few channels.
+  if (way_of(s) == Way::rows && rows <= 4096 && s.out_channels <= 64 && s.in_channels >= 2 * s.out_channels)
+    return true;
+  // Small maps: oneDNN cuts along columns of pixels, of which there are too few.
   return s.groups == 1 && rows <= 64 && s.out_channels >= 32 && s.in_channels >= 32;
 }
 
