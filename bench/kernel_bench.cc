@@ -1,0 +1,141 @@
+// Times the project's own kernels beside oneDNN's, single nodes in turns on one machine.
+//
+//   kernel_bench [--threads N] [--ms MS] [--only TEXT]
+//
+// Each line is one node with constant weights: microseconds (median), GFLOP/s, the share of the core's measured fp32
+// peak (bf16 may reach twice that), and how many times faster than oneDNN the project's first candidate is. `--only`
+// takes the rows whose text holds TEXT. The table of docs/benchmarks.md ("Kernels").
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "bench/op_bench.h"
+#include "hw/peak.h"
+#include "ops/cpu/limit.h"
+
+namespace sparkpilot {
+namespace {
+
+struct Options {
+  int threads = 1;
+  double ms = 100;
+  std::string only;
+};
+
+struct Work {
+  std::string op;
+  OpCase op_case;
+};
+
+using Steps = std::vector<std::string>;
+
+// [m, k] x [k, n] with a bias and an epilogue; operands of steps have the output's shape.
+Work gemm(int64_t m, int64_t k, int64_t n, const Steps& steps = {}, DType dtype = DType::f32) {
+  OpCase c{fmt::format("{}x{}x{}", m, k, n),
+           {CaseInput::of({m, k}, dtype), CaseInput::of({k, n}, dtype).fixed(), CaseInput::of({n}).fixed()},
+           {}};
+  if (!steps.empty()) c.attrs.set("epilogue", steps);
+  for (const std::string& step : steps) {
+    c.name += " " + step;
+    if (step.find(':') != std::string::npos) c.inputs.push_back(CaseInput::of({m, n}, dtype));
+  }
+  if (dtype != DType::f32) c.name += fmt::format(" {}", name(dtype));
+  return {"Gemm", c};
+}
+
+// A convolution of a channels-last image.
+Work conv(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups,
+          DType dtype = DType::f32) {
+  const int64_t pad = kernel / 2;
+  OpCase c{fmt::format("{0}x{0}x{1} {2}x{2}/{3} to {4}{5}", side, in, kernel, stride, out,
+                       groups > 1 ? fmt::format(", {} groups", groups) : ""),
+           {CaseInput::of({1, side, side, in}, dtype), CaseInput::of({out, in / groups, kernel, kernel}, dtype).fixed(),
+            CaseInput::of({out}).fixed()},
+           {{"channels_last", int64_t{1}},
+            {"group", groups},
+            {"pads", std::vector<int64_t>(4, pad)},
+            {"strides", std::vector<int64_t>(2, stride)},
+            {"epilogue", Steps{"relu"}}}};
+  if (dtype != DType::f32) c.name += fmt::format(" {}", name(dtype));
+  return {"Conv", c};
+}
+
+std::vector<Work> all_work() {
+  std::vector<Work> all;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    all.push_back(gemm(1, 512, 512, {}, dtype));
+    all.push_back(gemm(1, 2048, 2048, {}, dtype));
+    all.push_back(gemm(8, 512, 2048, {}, dtype));
+    all.push_back(gemm(20, 128, 512, {"gelu_tanh"}, dtype));
+    all.push_back(gemm(20, 512, 128, {"add:3"}, dtype));
+    all.push_back(gemm(64, 2048, 512, {}, dtype));
+    all.push_back(gemm(128, 512, 512, {"gelu_erf"}, dtype));
+    all.push_back(gemm(512, 256, 1024, {"gelu_tanh"}, dtype));
+    all.push_back(gemm(512, 1024, 256, {"add:3"}, dtype));
+    all.push_back(gemm(1280, 128, 512, {"gelu_tanh"}, dtype));
+    all.push_back(gemm(4096, 64, 64, {"relu"}, dtype));
+    all.push_back(gemm(4096, 512, 512, {}, dtype));
+    all.push_back(gemm(2048, 2048, 2048, {}, dtype));
+    all.push_back(gemm(2048, 64, 192, {}, dtype));
+    all.push_back(gemm(2048, 64, 192, {"gelu_tanh"}, dtype));
+    all.push_back(gemm(2048, 64, 192, {"gelu_erf"}, dtype));
+    all.push_back(gemm(2048, 192, 64, {"add:3"}, dtype));
+    all.push_back(gemm(128, 256, 768, {"gelu_tanh"}, dtype));
+    all.push_back(gemm(32, 512, 1536, {"gelu_tanh"}, dtype));
+    all.push_back(gemm(32, 1536, 512, {"add:3"}, dtype));
+    all.push_back(gemm(32, 4096, 4096, {}, dtype));
+    all.push_back(conv(8, 512, 512, 1, 1, 1, dtype));
+    all.push_back(conv(16, 256, 64, 1, 1, 1, dtype));
+    all.push_back(conv(56, 64, 256, 1, 1, 1, dtype));
+    all.push_back(conv(28, 128, 128, 3, 1, 1, dtype));
+    all.push_back(conv(28, 192, 192, 7, 1, 192, dtype));
+    all.push_back(conv(28, 192, 192, 3, 1, 192, dtype));
+  }
+  return all;
+}
+
+void bench(const Options& options) {
+  const double peak = measured_peak(options.threads).flops_per_second;
+  fmt::print("| node | kernel | us | GFLOP/s | of peak | times oneDNN's speed |\n|---|---|---|---|---|---|\n");
+  for (const Work& work : all_work()) {
+    if (work.op_case.name.find(options.only) == std::string::npos) continue;
+    const OpDef* op = find_op("sparkpilot", work.op, 1);
+    if (!op) fail_internal("no op {}", work.op);
+    const std::vector<OpBench> results = bench_case(*op, work.op_case, options.threads, options.ms, 1, true);
+    double onednn = 0;
+    for (const OpBench& r : results) {
+      if (r.kernel == "onednn") onednn = r.p50_us;
+    }
+    for (const OpBench& r : results) {
+      fmt::print("| {} {} | {} | {:.2f} | {:.1f} | {:.2f} | {} |\n", work.op, r.case_name, r.kernel, r.p50_us,
+                 r.flops / r.p50_us * 1e-3, r.flops / r.p50_us * 1e6 / peak,
+                 onednn > 0 ? fmt::format("{:.2f}", onednn / r.p50_us) : "-");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot
+
+int main(int argc, char** argv) {
+  using namespace sparkpilot;
+  Options options;
+  CLI::App app("Times the project's own kernels beside oneDNN's");
+  app.add_option("--threads", options.threads, "threads")->capture_default_str();
+  app.add_option("--ms", options.ms, "milliseconds a kernel and node")->capture_default_str();
+  app.add_option("--only", options.only, "rows whose text holds this");
+  app.add_option_function<std::string>(
+      "--cpu", [](const std::string& level) { limit_kernels(level); },
+      "the kernels of a lesser processor: avx512, avx2, sse4, baseline");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    bench(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "kernel_bench: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
