@@ -6,6 +6,7 @@
 #include "ops/cpu/conv_onednn.h"
 #include "ops/cpu/conv_simd.h"
 #include "ops/cpu/epilogue_store.h"
+#include "ops/cpu/gemm_dot.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
@@ -150,6 +151,13 @@ std::vector<OpCase> cases() {
       {"planes_dilated",
        {x({1, 2, 9, 9}), w({5, 2, 3, 3}), w({5})},
        {{"channels_last", on}, {"x_channels_first", on}, {"dilations", Ints{2, 2}}}},
+      {"pointwise_bf16",
+       {CaseInput::of({2, 5, 9, 37}, DType::bf16), CaseInput::of({70, 37, 1, 1}, DType::bf16).fixed(), w({70}),
+        CaseInput::of({2, 5, 9, 70}, DType::bf16)},
+       {{"channels_last", on}, {"epilogue", Texts{"gelu_tanh", "add:3"}}}},
+      {"pointwise_bf16_relu",
+       {CaseInput::of({1, 11, 3, 16}, DType::bf16), CaseInput::of({48, 16, 1, 1}, DType::bf16).fixed()},
+       {{"channels_last", on}, {"epilogue", Texts{"relu"}}}},
       {"1d", {x({2, 31, 7}), w({5, 7, 4}), w({5})}, {{"channels_last", on}, {"epilogue", Texts{"silu"}}}},
       {"3d", {x({1, 5, 6, 7, 3}), w({4, 3, 2, 3, 3}), w({4})}, {{"channels_last", on}}}};
   for (const char* step : {"relu", "gelu_tanh", "gelu_erf", "sigmoid", "silu", "tanh", "hard_swish", "leaky_relu:0.1",
@@ -171,12 +179,14 @@ constexpr AttrSpec kAttrs[] = {
 // What the project's own kernels do better is theirs.
 Verdict onednn_accepts(const Problem& p) {
   if (conv_simd_wins(p)) return "simd is faster at this shape";
+  if (conv_dot_accepts(p)) return "dot is faster at this shape";
   return conv_onednn_accepts(p);
 }
 
 constexpr Kernel kCpu[] = {
     {.name = "onednn", .accepts = onednn_accepts, .prepare = conv_onednn_prepare, .run = onednn::run},
     {.name = "simd", .accepts = conv_simd_accepts, .prepare = conv_simd_prepare, .run = conv_simd_run},
+    {.name = "dot", .accepts = conv_dot_accepts, .prepare = conv_dot_prepare, .run = dot_run},
     {.name = "reference", .prepare = prepare, .run = run}};
 
 const OpDef kOps[] = {{.name = "Conv",

@@ -2,6 +2,7 @@
 //
 // B and bias may be stored in f16 or bf16 where A is f32.
 #include "ops/cpu/epilogue_store.h"
+#include "ops/cpu/gemm_dot.h"
 #include "ops/cpu/gemm_onednn.h"
 #include "ops/cpu/gemm_simd.h"
 #include "ops/cpu/matmul_loop.h"
@@ -118,6 +119,19 @@ std::vector<OpCase> cases() {
   all.push_back(epilogue_case("layer_scale_residual", {"mul:4", "add:3", "gelu_erf"}));
   all.push_back(epilogue_case("f16", {"mul:4", "add:3", "silu"}, DType::f16));
   all.push_back(epilogue_case("bf16", {"gelu_tanh", "add:3"}, DType::bf16));
+  all.push_back(epilogue_case("bf16_layer_scale", {"gelu_erf", "mul:4", "add:5"}, DType::bf16));
+  const auto bf16 = [&](const char* name, int64_t m, int64_t k, int64_t n, Texts steps) {
+    all.push_back({name,
+                   {CaseInput::of({m, k}, DType::bf16), CaseInput::of({k, n}, DType::bf16).fixed(),
+                    CaseInput::of({n}).fixed(), CaseInput::of({m, n}, DType::bf16)},
+                   {{"epilogue", std::move(steps)}}});
+  };
+  bf16("bf16_vector", 1, 517, 131, {"relu"});
+  bf16("bf16_two_rows", 2, 64, 300, {});
+  bf16("bf16_three_rows", 3, 33, 96, {"gelu_tanh"});
+  bf16("bf16_five_rows", 5, 66, 160, {"add:3"});
+  bf16("bf16_many_rows", 137, 65, 600, {"clip:-0.5:6", "add:3"});
+  bf16("bf16_deep", 27, 1031, 70, {"silu"});
   return all;
 }
 
@@ -126,6 +140,10 @@ constexpr Kernel kCpu[] = {{.name = "simd",
                             .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
                             .run = gemm_simd_run},
+                           {.name = "dot",
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_dot_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_dot_prepare(p, args_of(p)); },
+                            .run = dot_run},
                            {.name = "onednn",
                             .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },

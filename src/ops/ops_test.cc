@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +13,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "hw/cpu.h"
 #include "ir/infer.h"
 #include "ops/check.h"
@@ -91,6 +93,41 @@ TEST(OpTable, EveryCandidateMatchesItsReference) {
   for (const std::string& kernel : never) {
     if (!ran.contains(kernel)) std::printf("note: no case that %s accepts on this machine\n", kernel.c_str());
   }
+}
+
+// oneDNN cuts as it likes.
+TEST(OpTable, ResultsOfOwnKernelsDoNotDependOnThreads) {
+  int compared = 0;
+  for (const OpDef* op : all_ops()) {
+    if (op->cpu.size() < 2 || !op->cases || !op->infer || !op->traits.pure) continue;
+    for (const OpCase& op_case : op->cases()) {
+      const std::vector<Tensor> inputs = case_inputs(op_case, 5);
+      const Node node = case_node(*op, op_case);
+      for (const Kernel& kernel : op->cpu.first(op->cpu.size() - 1)) {
+        if (kernel.name == "onednn") continue;
+        SCOPED_TRACE(qualified(*op) + " " + std::string(kernel.name) + " case " + op_case.name);
+        const auto run = [&](int threads) {
+          const ThreadScope scope(threads);
+          return evaluate(node, inputs, kernel.name, {}, variable_inputs(op_case));
+        };
+        std::vector<Tensor> one;
+        try {
+          one = run(1);
+        } catch (const Error&) {  // it does not accept the case
+          continue;
+        }
+        for (const int threads : {2, 5}) {
+          const std::vector<Tensor> many = run(threads);
+          for (size_t i = 0; i < one.size(); ++i) {
+            const auto bytes = static_cast<size_t>(one[i].bytes());
+            EXPECT_EQ(std::memcmp(one[i].raw(), many[i].raw(), bytes), 0) << threads << " threads, output " << i;
+          }
+        }
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 300);
 }
 
 // The case's inputs with one element of each float operand replaced; false where it has none.

@@ -22,7 +22,7 @@ Buffer::Buffer(int64_t bytes) : size_(bytes) {
   if (bytes < 0 || bytes > physical_memory()) {
     fail("{} bytes of memory wanted, the machine has {}", bytes, physical_memory());
   }
-  const bool large = bytes >= kHugePage / 2;
+  const bool large = bytes >= 2 * kHugePage;
   const int64_t unit = large ? kHugePage : static_cast<int64_t>(kAlignment);
   reserved_ = (bytes + static_cast<int64_t>(kAlignment) + unit - 1) / unit * unit;
   data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved_)));

@@ -59,6 +59,13 @@ bool conv_simd_wins(const Problem& p) {
     return w.dilation[2] == 1 && w.stride[2] <= 2 && (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7);
   }
   if (way_of(s) == Way::planes) return true;
+  // GELU and its like take oneDNN longer.
+  if (way_of(s) == Way::rows) {
+    for (const Epilogue::Step& step : Epilogue::of(p, s.out_channels).steps()) {
+      const bool clamps = step.function == Activation::relu || step.function == Activation::clip;
+      if (step.kind == Epilogue::Step::activation && !clamps) return true;
+    }
+  }
   const int64_t rows = s.batch * w.out_size();
   // Projections to few channels.
   if (way_of(s) == Way::rows && rows <= 4096 && s.out_channels <= 64 && s.in_channels >= 2 * s.out_channels)

@@ -157,6 +157,12 @@ Epilogue Epilogue::without_first() const {
   return out;
 }
 
+Epilogue Epilogue::without_last() const {
+  Epilogue out = *this;
+  --out.count_;
+  return out;
+}
+
 Epilogue::Operands Epilogue::bind(const Call& call) const {
   Operands operands{};
   for (size_t i = 0; i < static_cast<size_t>(count_); ++i) {

@@ -42,8 +42,9 @@ class Epilogue {
 
   bool empty() const { return count_ == 0; }
   std::span<const Step> steps() const { return {steps_.data(), static_cast<size_t>(count_)}; }
-  // The same without its first step, which must be there.
+  // The same without its first or last step, which must be there.
   Epilogue without_first() const;
+  Epilogue without_last() const;
   Operands bind(const Call& call) const;
 
   struct Tile {

@@ -7,12 +7,12 @@ namespace {
 
 constexpr int64_t kGrain = 4096;  // elements that are worth a thread
 
-void store(const View& out, const float* values, int64_t first, int64_t count) {
+}  // namespace
+
+void store_floats(const View& out, const float* values, int64_t first, int64_t count) {
   if (out.dtype == DType::f16) float_to_half_n(values + first, out.as<Half>() + first, count);
   if (out.dtype == DType::bf16) float_to_bfloat16_n(values + first, out.as<BFloat16>() + first, count);
 }
-
-}  // namespace
 
 int64_t epilogue_store_bytes(DType dtype, int64_t elements) {
   return dtype == DType::f32 ? 0 : elements * static_cast<int64_t>(sizeof(float));
@@ -32,7 +32,7 @@ void store_rows(const Call& call, const Epilogue& epilogue, float* values, int64
                                    .channel = 0,
                                    .offset = first * channels,
                                    .output_stride = channels});
-    store(call.outputs[0], values, first * channels, (last - first) * channels);
+    store_floats(call.outputs[0], values, first * channels, (last - first) * channels);
   });
 }
 
@@ -49,7 +49,7 @@ void store_planes(const Call& call, const Epilogue& epilogue, float* values, int
                                        .offset = plane * size,
                                        .output_stride = size});
     }
-    store(call.outputs[0], values, first * size, (last - first) * size);
+    store_floats(call.outputs[0], values, first * size, (last - first) * size);
   });
 }
 

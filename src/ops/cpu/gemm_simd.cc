@@ -1,5 +1,7 @@
 #include "ops/cpu/gemm_simd.h"
 
+#include "ops/cpu/dot_tile.h"
+#include "ops/cpu/epilogue_store.h"
 #include "ops/cpu/tile_plan.h"
 
 namespace sparkpilot {
@@ -11,17 +13,21 @@ struct SimdState : KernelState {
   Tensor bias;
   SplitEpilogue epilogue;
   int64_t lda = 0;
+  int64_t wide_a = 0;  // bytes of the workspace that hold A in f32, where it is in 16 bits; Y in f32 follows
 };
 
 bool is_vector(const Shape& c, int64_t n) { return c.rank() >= 1 && c[c.rank() - 1] == n && c.elements() == n; }
 
+bool is_small_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
+
+int64_t float_bytes(int64_t elements) { return (elements * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64; }
+
+constexpr int64_t kGrain = 16384;  // elements whose conversion is worth a thread
+
 }  // namespace
 
-Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
+Verdict rows_accept(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
-  const DType b = p.inputs[1].dtype;
-  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} activations", name(p.inputs[0].dtype));
-  if (b != DType::f32 && b != DType::f16 && b != DType::bf16) return fmt::format("{} weights", name(b));
   if (!p.is_constant(1)) return "weights are not constant";
   if (s.batch != 1) return "batch of matrices";
   if (s.empty()) return "empty";
@@ -34,6 +40,23 @@ Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
   return true;
 }
 
+Tensor pack_c(const Problem& p, const GemmArgs& args, uint64_t& consumed) {
+  if (args.c < 0) return {};
+  Tensor bias = pack_bias(p.constants[static_cast<size_t>(args.c)].view(), args.shape.n);
+  for (float& value : bias.data<float>()) value *= args.beta;
+  consumed |= uint64_t{1} << args.c;
+  return bias;
+}
+
+Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
+  const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
+  if (!is_small_float(b)) return fmt::format("{} weights", name(b));
+  // 16-bit rows are widened where nothing computes with them.
+  const bool computes = onednn::computes(a) || (a == DType::bf16 && dot_group() > 0);
+  if (!is_small_float(a) || (a != DType::f32 && computes)) return fmt::format("{} activations", name(a));
+  return rows_accept(p, args);
+}
+
 std::unique_ptr<KernelState> gemm_simd_prepare(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
   auto state = std::make_unique<SimdState>();
@@ -42,25 +65,34 @@ std::unique_ptr<KernelState> gemm_simd_prepare(const Problem& p, const GemmArgs&
   state->weights =
       pack_panels(b.view(), s.k, s.n, {.column = s.b_col, .inner = s.k, .inner_step = s.b_row, .outer_step = 0});
   state->consumed = 2;
-  if (args.c >= 0) {
-    const Tensor& c = p.constants[static_cast<size_t>(args.c)];
-    state->bias = pack_bias(c.view(), s.n);
-    for (float& value : state->bias.data<float>()) value *= args.beta;
-    state->consumed |= uint64_t{1} << args.c;
-  }
+  state->bias = pack_c(p, args, state->consumed);
   state->epilogue = SplitEpilogue(args.epilogue);
   state->lda = s.a_row;
+  if (p.inputs[0].dtype != DType::f32) {
+    state->wide_a = float_bytes(s.m * s.a_row);
+    state->workspace = state->wide_a + float_bytes(s.m * s.n);
+  }
   return state;
 }
 
 void gemm_simd_run(const Call& call) {
   const auto& state = call.as<SimdState>();
-  const float* a = call.inputs[0].as<float>();
-  float* y = call.outputs[0].as<float>();
+  const bool wide = state.wide_a > 0;
+  auto* wide_a = reinterpret_cast<float*>(call.workspace);
+  if (wide) {
+    parallel_for(call.inputs[0].elements(), kGrain, [&](int64_t first, int64_t last) {
+      floats_from(call.inputs[0].dtype, call.inputs[0].data, first, wide_a + first, last - first);
+    });
+  }
+  const float* a = wide ? wide_a : call.inputs[0].as<float>();
+  float* y = wide ? reinterpret_cast<float*>(call.workspace + state.wide_a) : call.outputs[0].as<float>();
   const TileOutput out = state.epilogue.output(state.bias, y, state.plan.row_stride);
   state.plan.run(y, state.epilogue, state.epilogue.rest.bind(call), [&](const RowRange& range) {
     multiply_rows(a, state.lda, state.weights, out, range, state.plan.rows <= 2);
   });
+  if (!wide) return;
+  parallel_for(call.outputs[0].elements(), kGrain,
+               [&](int64_t first, int64_t last) { store_floats(call.outputs[0], y, first, last - first); });
 }
 
 }  // namespace sparkpilot

@@ -14,7 +14,7 @@ PanelMatrix pack_panels(const ConstView& source, int64_t depth, int64_t columns,
     for (int64_t panel = 0; panel < out.panels(); ++panel) {
       const int64_t first = panel * kPanel, count = std::min(kPanel, columns - first);
       for (int64_t p = 0; p < depth; ++p, to += kPanel) {
-        const T* row = from + p / where.inner * where.outer_step + p % where.inner * where.inner_step;
+        const T* row = from + where.row(p);
         for (int64_t j = 0; j < count; ++j) to[j] = row[(first + j) * where.column];
       }
     }

@@ -16,6 +16,7 @@ struct PanelMatrix {
 // Where element (depth p, column j) of the source lies: j * column + p / inner * outer_step + p % inner * inner_step.
 struct PanelSource {
   int64_t column = 0, inner = 1, inner_step = 0, outer_step = 0;
+  int64_t row(int64_t p) const { return p / inner * outer_step + p % inner * inner_step; }
 };
 
 // Packs f32, f16 or bf16 `source`; the dtype stays.

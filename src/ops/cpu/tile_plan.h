@@ -68,7 +68,9 @@ void TilePlan::run(float* y, const SplitEpilogue& epilogue, const Epilogue::Oper
     finish(y, epilogue, operands, range);
   };
   const int64_t block = block_rows(), blocks = (rows + block - 1) / block;
-  if (rows < 2 * block && panels > 1) {
+  // Few rows: every thread takes columns of its own, so that each reads its part of the weights only.
+  const int64_t threads = thread_count();
+  if (panels > 1 && (rows < 2 * block || (blocks < 8 * threads && panels >= 4 * threads))) {
     const auto grain = static_cast<int64_t>(kWorth / (total / static_cast<double>(panels) + 1)) + 1;
     parallel_for(panels, grain, [&](int64_t first, int64_t last) {
       for (int64_t row = 0; row < rows; row += block) piece({row, std::min(rows, row + block), first, last});
