@@ -317,6 +317,28 @@ TEST_F(Cli, ThreadsSleepSoonAfterTheirWork) {
   EXPECT_EQ(spins("OMP_DISPLAY_ENV=verbose OMP_WAIT_POLICY=passive").size(), 1u);
 }
 
+// It starts itself anew for short waits, and is listed by its own name all the same.
+TEST_F(Cli, KeepsItsNameInTheListOfProcesses) {
+#ifdef SPARKPILOT_SERIAL
+  GTEST_SKIP() << "built without threads";
+#endif
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one processor";
+  const std::string model = policy();
+  forget_settings();
+  const pid_t child = fork();
+  if (child == 0) {
+    execl(SPARKPILOT_PROGRAM, "sparkpilot", "bench", model.c_str(), "--quiet", "--runs", "100000000", nullptr);
+    _exit(127);
+  }
+  const std::string process = "/proc/" + std::to_string(child);
+  const auto anew = [&] { return read_text(process + "/environ").find("GOMP_SPINCOUNT=") != std::string::npos; };
+  for (int i = 0; i < 1000 && !anew(); ++i) usleep(10'000);
+  EXPECT_TRUE(anew());
+  EXPECT_EQ(read_text(process + "/comm"), fs::path(SPARKPILOT_PROGRAM).filename().string() + "\n");
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
 TEST_F(Cli, OpsAreListedCheckedAndTimed) {
   const json list = parsed("ops list Softmax");
   EXPECT_EQ(keys(list["ops"][0]), (Keys{"name", "domain", "since", "doc", "kernels", "expands", "has_gradient"}));
