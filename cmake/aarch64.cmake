@@ -14,5 +14,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 
 # Debian 12's packages still put some libraries under /lib.
 set(libraries ${sysroot}/usr/lib/aarch64-linux-gnu:${sysroot}/lib/aarch64-linux-gnu)
-string(APPEND CMAKE_EXE_LINKER_FLAGS_INIT " -Wl,-rpath-link,${libraries}")
+string(REPLACE ":" " -L" search ${libraries})  # linker scripts name libraries without their folder
+string(APPEND CMAKE_EXE_LINKER_FLAGS_INIT " -L${search} -Wl,-rpath-link,${libraries}")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=${libraries})

@@ -30,6 +30,8 @@ if [ "$(cat "$sysroot/complete" 2>/dev/null)" != "${libraries[*]}" ]; then
       *) dpkg-deb -x "$package" "$sysroot" ;;
     esac
   done
+  # Links such as libtinfo.so -> /lib/... mean the sysroot's own.
+  find "$sysroot" -type l -lname '/*' -printf '%p %l\n' | while read -r link target; do ln -sfn "$sysroot$target" "$link"; done
   rm -rf "$build/apt"
   echo "${libraries[*]}" >"$sysroot/complete"
 fi
