@@ -4,9 +4,7 @@ set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic $<$<BOOL:${SPARKPILOT_WERROR}>:
     -Wno-missing-field-initializers -Wno-psabi $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
 set(SPARKPILOT_SANITIZE_FLAGS "")
 if(SPARKPILOT_SANITIZE)
-  # char has no sign on Arm: code that needs one fails here already.
-  set(SPARKPILOT_SANITIZE_FLAGS -fsanitize=${SPARKPILOT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
-      -funsigned-char)
+  set(SPARKPILOT_SANITIZE_FLAGS -fsanitize=${SPARKPILOT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
 endif()
 
 if(SPARKPILOT_FUZZ)

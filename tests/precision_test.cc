@@ -9,30 +9,41 @@
 namespace sparkpilot {
 namespace {
 
-std::vector<Tensor> run(const testing::Network& network, Precision precision) {
+Session open(const testing::Network& network, Precision precision) {
   SessionOptions options;
   options.passes.precision = precision;
-  Session session(network.load(), options);
-  testing::fill_inputs(session, 3);
+  return Session(network.load(), options);
+}
+
+std::vector<Tensor> run(Session& session, uint64_t seed) {
+  testing::fill_inputs(session, seed);
+  session.reset_states();
   session.run();
   return testing::results(session);
 }
 
-// The tolerance leaves room for detectors, whose features random pixels stretch; most networks are ten times nearer.
+// Of several inputs the one in the middle counts: now and then random pixels stretch a feature of a random network
+// tenfold, and rounding with it. The tolerance leaves room for detectors; most networks are ten times nearer.
 void stays_near(Precision precision, double tolerance) {
   double sum = 0;
   for (const testing::Network& network : testing::networks()) {
     SCOPED_TRACE(network.name);
-    const std::vector<Tensor> expected = run(network, Precision::fp32), got = run(network, precision);
-    ASSERT_EQ(got.size(), expected.size());
-    double largest = 0;
-    for (size_t i = 0; i < got.size(); ++i) {
-      EXPECT_EQ(got[i].dtype(), expected[i].dtype());
-      EXPECT_EQ(got[i].shape(), expected[i].shape());
-      largest = std::max(largest, relative_l2(got[i], expected[i]));
+    Session exact = open(network, Precision::fp32), rounded = open(network, precision);
+    std::vector<double> errors;
+    for (const uint64_t seed : {3, 4, 5, 6, 7}) {
+      const std::vector<Tensor> expected = run(exact, seed), got = run(rounded, seed);
+      ASSERT_EQ(got.size(), expected.size());
+      double largest = 0;
+      for (size_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(got[i].dtype(), expected[i].dtype());
+        EXPECT_EQ(got[i].shape(), expected[i].shape());
+        largest = std::max(largest, relative_l2(got[i], expected[i]));
+      }
+      errors.push_back(largest);
     }
-    EXPECT_LE(largest, tolerance);
-    sum += largest;
+    std::sort(errors.begin(), errors.end());
+    EXPECT_LE(errors[errors.size() / 2], tolerance);
+    sum += errors[errors.size() / 2];
   }
   EXPECT_GT(sum, 1e-6) << "nothing was computed in 16 bits";
 }

@@ -165,6 +165,9 @@ std::vector<OpCase> cases() {
       chain_case("separable_batch", {.batch = 3, .in = 48, .first = 0, .kernel = 7, .stride = 2}, {{}, {"elu:0.5"}}),
       chain_case("kernel_below_stride", {.in = 6, .kernel = 1, .stride = 2}, {relu, {}, {}}),
       chain_case("f16_weights", {}, {clip, {"leaky_relu:0.1"}, {}}, DType::f16)};
+  OpCase bare = chain_case("no_biases", {.height = 12}, {clip, clip, {}});
+  for (const size_t i : {2, 4, 6}) bare.inputs[i] = CaseInput::none();
+  all.push_back(bare);
   OpCase planes = chain_case(
       "stem_of_planes", {.height = 25, .width = 31, .in = 6, .expanded = 40, .out = 9, .first = 3, .first_stride = 2},
       {clip, clip, {}});
@@ -195,7 +198,7 @@ const OpDef kOps[] = {{.name = "ConvChain",
                        .domain = "sparkpilot",
                        .doc = "Two or three convolutions in a row (expand, depthwise, project), each with an epilogue.",
                        .since = 1,
-                       .inputs = {5, kMany},
+                       .inputs = {2, kMany},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
                        .traits = {.finite = true},

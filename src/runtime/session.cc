@@ -176,7 +176,9 @@ void Session::Impl::keep_one(Compiled& compiled, Graph source) {
   constexpr int64_t kMostWeights = 64 << 20;  // bytes; they are packed once more
   if (compiled.threads == 1 || !compiled.plan || !compiled.is_quick()) return;
   if (plan_options.profile || plan_options.keep_values || weight_bytes(source) > kMostWeights) return;
+  const auto observe = std::exchange(plan_options.passes.observe, nullptr);  // it has seen the passes
   Compiled one = compile_for(std::move(source), 1);
+  plan_options.passes.observe = observe;
   try_run(one);
   compiled.one = std::move(one.plan);
 }

@@ -61,7 +61,8 @@ bool conv_simd_wins(const Problem& p) {
   if (way_of(s) == Way::planes) return true;
   // GELU and its like take oneDNN longer.
   if (way_of(s) == Way::rows) {
-    for (const Epilogue::Step& step : Epilogue::of(p, s.out_channels).steps()) {
+    const Epilogue epilogue = Epilogue::of(p, s.out_channels);
+    for (const Epilogue::Step& step : epilogue.steps()) {
       const bool clamps = step.function == Activation::relu || step.function == Activation::clip;
       if (step.kind == Epilogue::Step::activation && !clamps) return true;
     }
