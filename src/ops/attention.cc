@@ -230,15 +230,7 @@ std::vector<OpCase> column_cases() {
   return out;
 }
 
-constexpr AttrSpec kAttrs[] = {{"is_causal", AttrType::integer},
-                               {"kv_num_heads", AttrType::integer},
-                               {"left_window_size", AttrType::integer},
-                               {"q_num_heads", AttrType::integer},
-                               {"qk_matmul_output_mode", AttrType::integer},
-                               {"right_window_size", AttrType::integer},
-                               {"scale", AttrType::real},
-                               {"softcap", AttrType::real},
-                               {"softmax_precision", AttrType::integer}};
+// ONNX's, and behind them those of the op that reads columns of wider matrices.
 constexpr AttrSpec kColumnAttrs[] = {{"is_causal", AttrType::integer},
                                      {"kv_num_heads", AttrType::integer},
                                      {"left_window_size", AttrType::integer},
@@ -251,6 +243,7 @@ constexpr AttrSpec kColumnAttrs[] = {{"is_causal", AttrType::integer},
                                      {"q_columns", AttrType::integers},
                                      {"k_columns", AttrType::integers},
                                      {"v_columns", AttrType::integers}};
+constexpr std::span<const AttrSpec> kAttrs{kColumnAttrs, std::size(kColumnAttrs) - 3};
 constexpr Kernel kCpu[] = {
     {.name = "simd", .accepts = accepts_attention_simd, .prepare = prepare_attention_simd, .run = run_attention_simd},
     {.name = "reference", .prepare = prepare_reference, .run = run_reference},
