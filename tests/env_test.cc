@@ -37,7 +37,7 @@ TEST_F(Env, SaysWhoSetWhat) {
   const json report = parsed("env");
   EXPECT_EQ(keys(report), (Keys{"settings", "config_file", "config_file_state", "device", "engine_device", "export"}));
   EXPECT_EQ(keys(report["settings"]),
-            (Keys{"device", "precision", "threads", "cpu", "models", "data", "verbose", "color"}));
+            (Keys{"device", "precision", "threads", "cpu", "kernels", "models", "data", "verbose", "color"}));
   EXPECT_EQ(report["config_file_state"], "not there");
   const json device = setting("device", "CUDA=1 OPENPILOT_DISABLE_DGX=1");
   EXPECT_EQ(device, json::parse(R"({"value": "cpu", "origin": "environment", "from": "OPENPILOT_DISABLE_DGX=1",
@@ -63,6 +63,34 @@ TEST_F(Env, CpuLimitsWhatKernelsUse) {
               "warning: SPARKPILOT_CPU=avx2: this processor has no avx2; cpu is auto (default)\n");
   }
   EXPECT_EQ(run_program("ops check MatMul sparkpilot::Gemm", "SPARKPILOT_CPU=baseline").code, 0);
+}
+
+// Single kernels, in every command that runs a model.
+TEST_F(Env, KernelsAreAskedForAndSwitchedOff) {
+  const ProgramResult built =
+      run_program("zoo build tiny_driving_policy --quiet --out '" + folder.path().string() + "'");
+  ASSERT_EQ(built.code, 0) << built.err;
+  const auto kernels = [&](const std::string& before, const std::string& err = "") {
+    const ProgramResult result = run_program(
+        "bench --quiet --runs 1 --threads 1 --profile --json '" + folder.file("tiny_driving_policy.onnx") + "'",
+        before);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.err, err);
+    std::set<std::string> names;
+    const json report = json::parse(result.out, nullptr, false);
+    for (const json& node : report["models"][0]["profile"]) {
+      if (node["op"] == "sparkpilot::Gemm") names.insert(node["kernel"]);
+    }
+    return names;
+  };
+  EXPECT_TRUE(kernels("").contains("simd"));
+  EXPECT_FALSE(kernels("SPARKPILOT_KERNELS=no-sparkpilot::Gemm/simd").contains("simd"));
+  EXPECT_EQ(kernels("SPARKPILOT_KERNELS=reference"), std::set<std::string>{"reference"});
+  EXPECT_EQ(
+      kernels("SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind",
+              "warning: SPARKPILOT_KERNELS=no-sparkpilot::Gemm/sind: no kernel of sparkpilot::Gemm is named \"sind\" "
+              "(did you mean simd?); there are dot, onednn, reference, simd; kernels is not set (default)\n"),
+      kernels(""));
 }
 
 TEST_F(Env, WrongValuesAreOneLineOnStderr) {

@@ -70,8 +70,10 @@ struct SessionOptions {
   // outputs by those texts, a single one keeps its name.
   std::vector<std::string> outputs = {};
   PassOptions passes = {.precision = Precision::fp32};  // on the CPU nothing is both as exact and faster
-  std::string kernel = {};                              // prefer this candidate everywhere ("reference")
-  bool keep_values = false;                             // keep every intermediate (visit_values)
+  // Which of an op's kernels are taken, with commas: "reference" or "sparkpilot::Gemm/dot" wherever it accepts,
+  // "no-onednn" or "no-sparkpilot::Conv/simd" never. Where it is not empty the number of threads is not tried.
+  std::string kernels = {};
+  bool keep_values = false;  // keep every intermediate (visit_values)
   bool profile = false;
   bool trace = false;
 };

@@ -63,7 +63,7 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
   std::vector<Tensor> expected;
   if (options.compare) {
     SessionOptions plain = options.session;
-    plain.kernel = "reference";
+    plain.kernels = "reference";
     plain.passes.off = {"all"};
     if (plain.passes.precision != Precision::model) plain.passes.precision = Precision::fp32;
     expected = run_once(graph, plain, options.seed, check);

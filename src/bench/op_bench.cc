@@ -11,23 +11,6 @@
 namespace sparkpilot {
 namespace {
 
-// The case as a graph: its fixed inputs are constants, the others inputs.
-Graph graph_of(const OpDef& op, const OpCase& op_case, const std::vector<Tensor>& tensors) {
-  Graph graph;
-  std::vector<ValueId> inputs;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i].present()) inputs.emplace_back();
-    else if (op_case.inputs[i].constant) inputs.push_back(graph.add_constant(tensors[i]));
-    else inputs.push_back(graph.add_input(fmt::format("x{}", i), tensors[i].dtype(), tensors[i].shape()));
-  }
-  while (!inputs.empty() && !inputs.back().present()) inputs.pop_back();
-  const NodeId node = graph.add_node(op, std::move(inputs), op_case.attrs, op_case.outputs, op_case.name);
-  for (size_t i = 0; i < graph.node(node).outputs.size(); ++i) {
-    graph.add_output(graph.node(node).outputs[i], fmt::format("y{}", i));
-  }
-  return graph;
-}
-
 // A candidate at work.
 struct Contender {
   OpBench result;
@@ -61,10 +44,10 @@ std::vector<OpBench> bench_case(const OpDef& op, const OpCase& op_case, int thre
     if (fast_only && &kernel == &op.cpu.back()) continue;
     SessionOptions options;
     options.threads = threads;
-    options.kernel = std::string(kernel.name);
+    options.kernels = std::string(kernel.name);
     options.passes = {.off = {"all"}, .precision = Precision::model};  // 16-bit types stay
     Contender c;
-    c.session = std::make_unique<Session>(graph_of(op, op_case, tensors), options);
+    c.session = std::make_unique<Session>(case_graph(op, op_case, tensors), options);
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i].present() && !op_case.inputs[i].constant) {
         c.session->set_input(fmt::format("x{}", i), tensors[i].view());

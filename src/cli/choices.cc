@@ -11,6 +11,7 @@
 #include "hw/cpu.h"
 #include "ops/cpu/limit.h"
 #include "passes/precision.h"
+#include "runtime/kernel_choice.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -48,8 +49,18 @@ std::string cpu_refusal(const std::string& level) {
   return "this processor has no " + level;
 }
 
+std::string kernels_refusal(const std::string& list) {
+  try {
+    const KernelChoice known(list);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 std::string refusal(const Program& program, const Setting& setting, const std::string& value) {
   if (setting.name == "cpu") return cpu_refusal(value);
+  if (setting.name == "kernels") return kernels_refusal(value);
   const auto flags = program.flags_of.find(program.at);
   if (flags == program.flags_of.end() || !flags->second.contains(setting.name)) return {};
   if (setting.name == "device") return device_refusal(program, value);

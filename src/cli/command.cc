@@ -143,6 +143,7 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   options.device = program.settings["device"].value;
   // On the CPU nothing is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
+  options.kernels = program.settings["kernels"].value;
   options.dims = dims_of(flags);
   options.outputs = flags.outputs;
   take_passes(flags.passes, options.passes.off);

@@ -161,7 +161,7 @@ struct Call {
 };
 
 // One way to compute an op on one device. Candidates are ordered; the first that accepts wins; the last is the plain
-// reference, which accepts everything the op can do.
+// reference, which accepts everything the op can do. Names are the op's own.
 struct Kernel {
   std::string_view name;                                              // "onednn", "simd", "reference"
   Verdict (*accepts)(const Problem&) = nullptr;                       // null: everything
@@ -169,6 +169,9 @@ struct Kernel {
   // May throw Error (user) for values that make no sense (an index out of range). Goes parallel through base/parallel.h
   // only. Allocates nothing, except through `allocate` and inside `dynamic` ops.
   void (*run)(const Call&) = nullptr;
+  // Of a problem that it accepts: the name of a later candidate that was measured to be faster at such a shape; empty
+  // where there is none. That one is taken instead, if it accepts.
+  std::string_view (*yields)(const Problem&) = nullptr;
 };
 
 // ---------------------------------------------------------------- gradient, decomposition, cost, cases

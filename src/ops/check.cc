@@ -101,6 +101,21 @@ Node case_node(const OpDef& op, const OpCase& op_case) {
   return node;
 }
 
+Graph case_graph(const OpDef& op, const OpCase& op_case, const std::vector<Tensor>& tensors) {
+  Graph graph;
+  std::vector<ValueId> inputs;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].present()) inputs.emplace_back();
+    else if (op_case.inputs[i].constant) inputs.push_back(graph.add_constant(tensors[i]));
+    else inputs.push_back(graph.add_input(fmt::format("x{}", i), tensors[i].dtype(), tensors[i].shape()));
+  }
+  const NodeId node = graph.add_node(op, std::move(inputs), op_case.attrs, op_case.outputs, op_case.name);
+  for (size_t i = 0; i < graph.node(node).outputs.size(); ++i) {
+    graph.add_output(graph.node(node).outputs[i], fmt::format("y{}", i));
+  }
+  return graph;
+}
+
 uint64_t variable_inputs(const OpCase& op_case) {
   uint64_t bits = 0;
   for (size_t i = 0; i < op_case.inputs.size() && i < 64; ++i) {

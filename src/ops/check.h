@@ -22,6 +22,8 @@ struct CheckResult {
 std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed);
 // The case as a node of its own, outside any graph.
 Node case_node(const OpDef& op, const OpCase& op_case);
+// The case as a graph, on case_inputs(): what it gives as constants are constants, the others inputs "x0", "x1", ...
+Graph case_graph(const OpDef& op, const OpCase& op_case, const std::vector<Tensor>& tensors);
 // Bits of the inputs that the case does not give as constants: kernels must do without their contents at prepare.
 uint64_t variable_inputs(const OpCase& op_case);
 

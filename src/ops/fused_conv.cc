@@ -177,14 +177,14 @@ constexpr AttrSpec kAttrs[] = {
     {"epilogue", AttrType::texts}, {"group", AttrType::integer},         {"kernel_shape", AttrType::integers},
     {"pads", AttrType::integers},  {"strides", AttrType::integers},      {"x_channels_first", AttrType::integer}};
 // What the project's own kernels do better is theirs.
-Verdict onednn_accepts(const Problem& p) {
-  if (conv_simd_wins(p)) return "simd is faster at this shape";
-  if (conv_dot_accepts(p)) return "dot is faster at this shape";
-  return conv_onednn_accepts(p);
-}
+std::string_view onednn_yields(const Problem& p) { return conv_simd_wins(p) ? "simd" : conv_dot_wins(p) ? "dot" : ""; }
 
 constexpr Kernel kCpu[] = {
-    {.name = "onednn", .accepts = onednn_accepts, .prepare = conv_onednn_prepare, .run = onednn::run},
+    {.name = "onednn",
+     .accepts = conv_onednn_accepts,
+     .prepare = conv_onednn_prepare,
+     .run = onednn::run,
+     .yields = onednn_yields},
     {.name = "simd", .accepts = conv_simd_accepts, .prepare = conv_simd_prepare, .run = conv_simd_run},
     {.name = "dot", .accepts = conv_dot_accepts, .prepare = conv_dot_prepare, .run = dot_run},
     {.name = "reference", .prepare = prepare, .run = run}};

@@ -108,22 +108,6 @@ void Plan::find_blocked() {
   }
 }
 
-// The first candidate that accepts, or the one that is asked for where that accepts.
-void Plan::choose_kernel(Step& step, const Problem& problem) const {
-  const std::span<const Kernel> candidates = problem.node->op->cpu;
-  std::vector<Verdict> verdicts;
-  for (const Kernel& kernel : candidates) {
-    verdicts.push_back(kernel.accepts ? kernel.accepts(problem) : Verdict(true));
-    if (!verdicts.back()) continue;
-    if (!step.kernel || kernel.name == options_.kernel) step.kernel = &kernel;
-    if (options_.kernel.empty() || kernel.name == options_.kernel) break;
-  }
-  for (size_t i = 0; i < candidates.size() && &candidates[i] != step.kernel; ++i) {
-    step.declined.push_back(
-        {std::string(candidates[i].name), verdicts[i] ? "another is asked for" : verdicts[i].reason()});
-  }
-}
-
 void Plan::add_step(NodeId id, bool dynamic) {
   const Node& node = graph_.node(id);
   Step step;
@@ -142,7 +126,9 @@ void Plan::add_step(NodeId id, bool dynamic) {
     out_types.push_back({v.dtype, v.shape.value_or(Shape{}), v.shape.has_value()});
   }
   const Problem problem{.node = &node, .inputs = in_types, .outputs = out_types, .constants = constants};
-  choose_kernel(step, problem);
+  KernelChoice::Taken taken = options_.kernels.take(problem);
+  step.kernel = taken.kernel;
+  step.declined = std::move(taken.declined);
   if (!step.kernel) {
     fail("{}: no CPU kernel for inputs{} (node \"{}\")", qualified(*node.op), type_list(in_types), graph_.label(id));
   }

@@ -17,6 +17,7 @@
 #include "ir/graph.h"
 #include "ir/op.h"
 #include "passes/pass.h"
+#include "runtime/kernel_choice.h"
 #include "runtime/profile.h"
 
 namespace sparkpilot {
@@ -26,7 +27,7 @@ using StateStore = std::map<std::string, Tensor, std::less<>>;
 
 struct PlanOptions {
   PassOptions passes;
-  std::string kernel;        // use this candidate wherever an op has it and it accepts ("reference")
+  KernelChoice kernels;
   bool keep_values = false;  // every value gets memory of its own and can be read after a run
   bool profile = false;      // time every step
   bool trace = false;        // and keep every event
@@ -74,7 +75,6 @@ class Plan {
   void choose_steps();
   void find_blocked();
   void add_step(NodeId id, bool dynamic);
-  void choose_kernel(Step& step, const Problem& problem) const;
   void release_packed(const Step& step);
   int new_storage(Storage storage, ValueId id);
   void assign_storage();

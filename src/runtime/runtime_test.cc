@@ -351,7 +351,7 @@ TEST(Session, ProfileSaysWhyFasterKernelsDeclined) {
     const ValueId w = constant ? b.constant(random_tensor(Shape{32, 24}, 1))
                                : g.add_input("w", DType::f32, std::vector<Dim>{{32, ""}, {24, ""}});
     g.add_output(b.add("sparkpilot::Gemm", {x, w}), "y");
-    Session session(std::move(g), {.threads = 1, .kernel = kernel, .profile = true});
+    Session session(std::move(g), {.threads = 1, .kernels = kernel, .profile = true});
     session.run();
     return session.profile().nodes.at(0);
   };

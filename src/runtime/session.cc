@@ -185,9 +185,9 @@ void Session::Impl::keep_one(Compiled& compiled, Graph source) {
 
 Compiled Session::Impl::compile_fastest(Graph source) {
   const std::vector<int> choices = thread_choices(available_processors());
-  if (choices.size() == 1 || !options.kernel.empty()) return compile_for(std::move(source), choices.back());
+  if (choices.size() == 1 || !options.kernels.empty()) return compile_for(std::move(source), choices.back());
   TuningFile file(options.tuning_file, cpu_features().model);
-  const std::string key = tuning_key(source, options.passes, options.kernel);
+  const std::string key = tuning_key(source, options.passes);
   if (const auto kept = file.threads(key)) {
     Compiled made = compile_for(source, *kept);
     keep_one(made, std::move(source));
@@ -255,7 +255,7 @@ void Session::Impl::compile() {
     Compiled made =
         options.threads > 0 ? compile_for(std::move(source), options.threads) : compile_fastest(std::move(source));
     // The first run is to find pages, caches and threads as the others do.
-    if (options.kernel.empty() && made.is_quick()) try_run(made);
+    if (options.kernels.empty() && made.is_quick()) try_run(made);
     made.forget_times();
     if (made.plan) made.plan->reset_states();
     for (const auto& [name, tensor] : before) {
@@ -276,7 +276,7 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   s.options = std::move(options);
   if (!s.options.outputs.empty()) select_outputs(s.graph, s.options.outputs);
   s.plan_options = {.passes = s.options.passes,
-                    .kernel = s.options.kernel,
+                    .kernels = KernelChoice(s.options.kernels),
                     .keep_values = s.options.keep_values,
                     .profile = s.options.profile || s.options.trace,
                     .trace = s.options.trace};

@@ -149,12 +149,11 @@ bool TuningFile::keep_threads(const std::string& key, int threads) {
   return true;
 }
 
-std::string tuning_key(const Graph& graph, const PassOptions& passes, const std::string& kernel) {
+std::string tuning_key(const Graph& graph, const PassOptions& passes) {
   Hash hash;
   hash.graph(graph);
   hash.integer(static_cast<int64_t>(passes.precision));
   for (const std::string& pass : passes.off) hash.text(pass);
-  hash.text(kernel);
   hash.text(cpu_features().isa());
   hash.integer(cpu_features().logical);
   return hash.str();

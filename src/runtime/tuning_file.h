@@ -40,6 +40,6 @@ class TuningFile {
 
 // Stands for the graph (names apart, large constants by their shapes) with its inputs' shapes, for what passes are to
 // do with it, and for the processor's instruction sets and count.
-std::string tuning_key(const Graph& graph, const PassOptions& passes, const std::string& kernel);
+std::string tuning_key(const Graph& graph, const PassOptions& passes);
 
 }  // namespace sparkpilot

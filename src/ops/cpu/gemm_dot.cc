@@ -88,15 +88,13 @@ Verdict types_fit(const Problem& p) {
 }
 
 // Where oneDNN was measured to be faster (AVX-512, one core): what waits for memory, and plain products of many rows.
-Verdict is_worth_it(int64_t rows, int64_t weights, const Epilogue& epilogue) {
+bool wins(int64_t rows, int64_t weights, const Epilogue& epilogue) {
   constexpr int64_t kCached = 524288;
-  if (!onednn::computes(DType::bf16)) return true;
-  if (rows <= 2 && weights > kCached) return "onednn is faster at this shape";
+  if (rows <= 2 && weights > kCached) return false;
   const auto steps = epilogue.steps();
   const bool activates = std::any_of(
       steps.begin(), steps.end(), [](const Epilogue::Step& step) { return step.kind == Epilogue::Step::activation; });
-  if (rows > 256 && !activates) return "onednn is faster at this shape";
-  return true;
+  return rows <= 256 || activates;
 }
 
 std::unique_ptr<KernelState> prepare(const Problem& p, int64_t rows, int64_t lda, int64_t depth, int64_t columns,
@@ -116,9 +114,10 @@ std::unique_ptr<KernelState> prepare(const Problem& p, int64_t rows, int64_t lda
 
 Verdict gemm_dot_accepts(const Problem& p, const GemmArgs& args) {
   if (Verdict fits = types_fit(p); !fits) return fits;
-  if (Verdict fits = rows_accept(p, args); !fits) return fits;
-  return is_worth_it(args.shape.m, args.shape.k * args.shape.n, args.epilogue);
+  return rows_accept(p, args);
 }
+
+bool gemm_dot_wins(const GemmArgs& args) { return wins(args.shape.m, args.shape.k * args.shape.n, args.epilogue); }
 
 std::unique_ptr<KernelState> gemm_dot_prepare(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
@@ -136,7 +135,13 @@ Verdict conv_dot_accepts(const Problem& p) {
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
   if (s.empty()) return "empty";
   if (!s.is_pointwise()) return "not 1x1 at stride 1";
-  return is_worth_it(s.batch * s.window.out_size(), s.weights(), Epilogue::of(p, s.out_channels));
+  return true;
+}
+
+bool conv_dot_wins(const Problem& p) {
+  if (!conv_dot_accepts(p)) return false;
+  const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
+  return wins(s.batch * s.window.out_size(), s.weights(), Epilogue::of(p, s.out_channels));
 }
 
 std::unique_ptr<KernelState> conv_dot_prepare(const Problem& p) {
