@@ -21,6 +21,7 @@ constexpr int64_t kMostRuns = 16;
 struct Group {
   Int8Matrix weights;
   Tensor start, multiplier, shift;  // padded to whole blocks
+  bool simple = false;              // of Int8Output
 };
 
 struct Int8State : KernelState {
@@ -82,10 +83,23 @@ std::unique_ptr<Int8State> common_state(const Problem& p, int64_t channels) {
   return state;
 }
 
+// Int8Output::simple for sums of that many products.
+bool is_simple(int64_t depth, const Tensor& start, const Tensor& multiplier, const Tensor& shift) {
+  for (size_t i = 0; i < static_cast<size_t>(start.elements()); ++i) {
+    const double most =
+        2.0 * kInt8MostProduct * static_cast<double>(depth) + std::abs(static_cast<double>(start.data<int32_t>()[i]));
+    if (shift.data<float>()[i] != 0 ||
+        !(most * std::abs(static_cast<double>(multiplier.data<float>()[i])) < kInt8MaxBias))
+      return false;
+  }
+  return true;
+}
+
 Group make_group(const Problem& p, const Int8State& state, const Int8Source& source, int64_t first, int64_t columns) {
   const int64_t run = state.way == Int8State::padded ? state.shape.window.kernel[2] * state.shape.in_channels : 0;
   Group g{pack_int8(source, state.depth, columns, run), padded(p, 3, DType::i32, first, columns, 0),
           padded(p, 2, DType::f32, first, columns, 1), padded(p, 4, DType::f32, first, columns, 0)};
+  g.simple = is_simple(state.depth, g.start, g.multiplier, g.shift);
   if (state.zero_at_run) return g;
   for (size_t i = 0; i < static_cast<size_t>(columns); ++i) {
     const int64_t start = g.start.data<int32_t>()[i] - state.x_zero * g.weights.sums.data<int32_t>()[i];
@@ -201,6 +215,7 @@ void run_product(const Call& call, const Int8State& state) {
         state.zero_at_run ? start_at_run(g, zero, call.workspace + state.start_offset) : g.start.data<int32_t>().data();
     out.multiplier = g.multiplier.data<float>().data();
     out.shift = g.shift.data<float>().data();
+    out.simple = g.simple;
     out.y = static_cast<std::byte*>(call.outputs[0].data) + static_cast<int64_t>(i) * state.columns * element;
     const int64_t blocks = g.weights.blocks();
     if (state.way == Int8State::direct && state.rows < 48 && blocks > 2) {  // too few rows to share

@@ -87,6 +87,41 @@ struct Int8Block {
   }
 };
 
+#if HWY_TARGET == HWY_AVX3
+// 64 sums at once into bytes. i8 is made as u8 with its highest bit flipped.
+struct Int8Pack {
+  __m512i zero, low, high, flip;
+  bool plain;  // u8 in its whole range
+
+  HWY_INLINE explicit Int8Pack(const Int8Output& out) {
+    const int origin = out.dtype == DType::i8 ? 128 : 0, offset = out.zero + origin;
+    const int lowest = static_cast<int>(out.low) + offset, highest = static_cast<int>(out.high) + offset;
+    zero = _mm512_set1_epi16(static_cast<int16_t>(offset));
+    low = _mm512_set1_epi8(static_cast<char>(lowest));
+    high = _mm512_set1_epi8(static_cast<char>(highest));
+    flip = _mm512_set1_epi8(static_cast<char>(origin));
+    plain = origin == 0 && lowest == 0 && highest == 255;
+  }
+
+  // 16 sums that hold `start`. What is above any byte stays so, instead of wrapping around.
+  template <bool kSimple>
+  static HWY_INLINE __m512i scale(__m512i sum, const float* multiplier, const float* shift) {
+    const __m512 v = _mm512_cvtepi32_ps(sum);
+    if constexpr (kSimple) return _mm512_cvtps_epi32(_mm512_mul_ps(v, _mm512_loadu_ps(multiplier)));
+    const __m512 scaled = _mm512_fmadd_ps(v, _mm512_loadu_ps(multiplier), _mm512_loadu_ps(shift));
+    return _mm512_cvtps_epi32(_mm512_min_ps(scaled, _mm512_set1_ps(32767)));
+  }
+  // Scaled numbers; each 16 bytes of the result are four of a, four of b, of c and of d.
+  HWY_INLINE __m512i operator()(__m512i a, __m512i b, __m512i c, __m512i d) const {
+    const __m512i ab = _mm512_adds_epi16(_mm512_packs_epi32(a, b), zero);
+    const __m512i cd = _mm512_adds_epi16(_mm512_packs_epi32(c, d), zero);
+    const __m512i bytes = _mm512_packus_epi16(ab, cd);
+    if (plain) return bytes;
+    return _mm512_xor_si512(_mm512_min_epu8(_mm512_max_epu8(bytes, low), high), flip);
+  }
+};
+#endif
+
 }  // namespace HWY_NAMESPACE
 }  // namespace sparkpilot
 HWY_AFTER_NAMESPACE();

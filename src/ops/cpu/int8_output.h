@@ -15,6 +15,7 @@ struct Int8Output {
   const int32_t* start = nullptr;  // bias, and what the input's zero point takes off
   const float* multiplier = nullptr;
   const float* shift = nullptr;
+  bool simple = false;        // every shift is 0, and no product of a sum and its multiplier leaves the range of i32
   float low = 0, high = 255;  // whole numbers, before the zero point is added
   int32_t zero = 0;
   void* y = nullptr;   // row 0, column 0
@@ -22,6 +23,7 @@ struct Int8Output {
 };
 
 // The deepest sum that cannot overflow: 2^15 products of at most 255 * 128 and a bias of at most 2^30.
+inline constexpr int64_t kInt8MostProduct = 255 * 128;
 inline constexpr int64_t kInt8MaxDepth = int64_t{1} << 15, kInt8MaxBias = int64_t{1} << 30;
 
 }  // namespace sparkpilot
