@@ -250,10 +250,7 @@ void run_depthwise(const Call& call, const Int8State& state) {
   Int8Output out = state.out;
   out.y = call.outputs[0].data;
   parallel_for(state.rows, state.grain, [&](int64_t first, int64_t last) {
-    for (int64_t row = first; row < last; row += state.piece) {
-      depthwise_int8(state.filter, x, out, row, std::min(last, row + state.piece),
-                     call.workspace + first * state.unit_bytes);
-    }
+    depthwise_int8(state.filter, x, out, first, last, call.workspace + first * state.unit_bytes);
   });
 }
 
@@ -279,9 +276,8 @@ void prepare_depthwise(const Problem& p, Int8State& state) {
   state.filter = pack_depthwise_int8(s, w, static_cast<uint8_t>(state.x_zero), start.data<int32_t>().data(),
                                      multiplier.data<float>().data(), shift.data<float>().data());
   state.rows = s.batch * s.window.out[1];
-  const int64_t row = s.window.out[2] * channels;
-  state.piece = std::clamp<int64_t>(16384 / (row + 1), 1, 8);
-  plan(state, state.rows, row * taps, state.filter.scratch_bytes(state.piece));
+  state.out.simple = is_simple(taps, start, multiplier, shift);
+  plan(state, state.rows, s.window.out[2] * channels * taps, state.filter.scratch_bytes());
 }
 
 bool is_pointwise(const ConvShape& s) {
