@@ -25,6 +25,7 @@ struct Row {
   const float* weights;  // panels of [kernel positions, kPanel]
   float* y = nullptr;    // the row's first pixel
   int64_t panel_size = 0, first_channel = 0, last_channel = 0;
+  int64_t width = 1;  // of most tiles
   // For each of the kernel's rows inside the image: the image's row, and the weights from a panel's start.
   int kernel_rows = 0;
   const float* image[kDepthwiseKernelRows];
@@ -190,17 +191,18 @@ constexpr int kWidest = 8;
 constexpr int kWidest = 10;
 #endif
 
-// Pixels of the next tile where `left` are to do: tiles of nearly equal width, even ones.
-HWY_INLINE int64_t tile_width(int64_t left) {
-  const int64_t count = (left + kWidest - 1) / kWidest, width = ((left + count - 1) / count + 1) / 2 * 2;
-  return width <= left ? width : left > 1 ? left / 2 * 2 : 1;
+// Pixels of a tile where a row has so many: nearly equal ones, even.
+int64_t tile_width(int64_t pixels) {
+  const int64_t count = std::max<int64_t>(1, (pixels + kWidest - 1) / kWidest);
+  return ((pixels + count - 1) / count + 1) / 2 * 2;
 }
 
 template <Source kSource, int kKernel, int kStride, int kRows>
 void tiles(const Row& row) {
   const Window& w = row.s.window;
   for (int64_t ow = 0; ow < w.out[2];) {
-    const int64_t width = tile_width(w.out[2] - ow), start = ow * kStride - w.pad_begin[2];
+    const int64_t left = w.out[2] - ow, start = ow * kStride - w.pad_begin[2];
+    const int64_t width = left >= row.width ? row.width : left > 1 ? left & ~int64_t{1} : 1;
     if (width == kWidest) {
       if (start >= 0 && start + (kWidest - 1) * kStride + kKernel <= w.in[2]) {
         tile<kSource, kWidest, kKernel, kStride, kRows, false>(row, ow);
@@ -251,7 +253,7 @@ void find_kernel_rows(Row& row, const float* image, int64_t ring, int64_t d0, in
   const Window& w = row.s.window;
   const KernelRange kd = inside(d0, w.kernel[0], w.dilation[0], w.in[0]);
   const KernelRange kh = inside(h0, w.kernel[1], w.dilation[1], w.in[1]);
-  const int64_t first = (h0 + kh.begin * w.dilation[1]) % ring;
+  const int64_t top = h0 + kh.begin * w.dilation[1], first = top < ring ? top : top % ring;
   row.kernel_rows = 0;
   for (int64_t d = kd.begin; d < kd.end; ++d) {
     int64_t at = first;
@@ -273,6 +275,7 @@ void all_rows(const float* x, int64_t ring, const ConvShape& s, const PanelMatri
   const int64_t chunk = channel_chunk(s), last = std::min(s.out_channels, range.last_panel * kPanel);
   Row row{.s = s, .out = out, .weights = static_cast<const float*>(weights.data.raw())};
   row.panel_size = weights.depth * kPanel;
+  row.width = tile_width(w.out[2]);
   for (int64_t c = range.first_panel * kPanel; c < last; c += chunk) {
     row.first_channel = c;
     row.last_channel = std::min(last, c + chunk);

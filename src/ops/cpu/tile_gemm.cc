@@ -240,10 +240,11 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
 template <int kVecs, typename W, typename Rows>
 void panel_rows(const Rows& source, const W* b, const float* bias, const TileOutput& out, int64_t column,
                 int64_t columns, const RowRange& range) {
-  int64_t row = range.first_row;
-  while (row < range.last_row) {
-    const int64_t left = range.last_row - row, tiles = (left + kMaxRows - 1) / kMaxRows;
-    const auto height = static_cast<int>((left + tiles - 1) / tiles);
+  const int64_t all = range.last_row - range.first_row, tiles = (all + kMaxRows - 1) / kMaxRows;
+  if (tiles == 0) return;
+  const int64_t low = all / tiles, end_of_high = range.first_row + all % tiles * (low + 1);
+  for (int64_t row = range.first_row; row < range.last_row;) {
+    const int64_t height = row < end_of_high ? low + 1 : low;
     float* y = out.y + row * out.stride + column;
     const auto go = [&]<int kRows>() {
       if constexpr (kRows <= kMaxRows) tile<kRows, kVecs>(source, row, b, bias, out, y, columns);
