@@ -275,7 +275,6 @@ Verdict conv_chain_simd_accepts(const Problem& p) {
   if (reads_planes(chain.first()) && !(chain.has_first() && convolve_planes_takes(chain.first()))) {
     return "channels come first";
   }
-  if (chain.depthwise().window.kernel[1] > kDepthwiseKernelRows) return "a very high kernel";
   return true;
 }
 

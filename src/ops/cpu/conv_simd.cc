@@ -23,9 +23,7 @@ struct SimdState : KernelState {
 Way way_of(const ConvShape& s) {
   if (s.x.c != 1 && s.in_channels > 1) return Way::planes;
   const bool one_each = s.groups > 1 && s.groups == s.in_channels;
-  if (one_each && s.out_channels <= 2 * s.in_channels &&
-      s.window.kernel[0] * s.window.kernel[1] <= kDepthwiseKernelRows)
-    return Way::depthwise;
+  if (one_each && s.out_channels <= 2 * s.in_channels) return Way::depthwise;
   return s.is_pointwise() ? Way::rows : Way::image;
 }
 

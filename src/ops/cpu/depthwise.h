@@ -10,8 +10,6 @@ namespace sparkpilot {
 // every element is summed in the order of the kernel's positions.
 //
 // Of an image that is made row by row only the last `ring` rows need be there: row h lies where h % ring would.
-// Kernels with more rows (depth times height) than kDepthwiseKernelRows are not for it.
-inline constexpr int64_t kDepthwiseKernelRows = 64;
 void depthwise_rows(const float* x, int64_t ring, const ConvShape& shape, const PanelMatrix& weights,
                     const TileOutput& out, const RowRange& range);
 

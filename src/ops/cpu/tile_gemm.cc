@@ -6,7 +6,7 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/tile_gemm.cc"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
-#include "ops/cpu/load_weights-inl.h"
+#include "ops/cpu/pair_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
@@ -71,6 +71,10 @@ struct Sums {
       }
     }
   }
+  template <typename W>
+  HWY_INLINE void add(const float* const (&rows)[kRows], int64_t depth, const W* b) {
+    for (int64_t p = 0; p < depth; ++p, b += kPanel) step(rows, p, b);
+  }
   HWY_INLINE void store(const TileOutput& out, float* y, int64_t columns) const {
     const D d;
     const V low = hn::Set(d, out.low), high = hn::Set(d, out.high);
@@ -87,6 +91,23 @@ struct Sums {
     }
   }
 };
+
+// What a tile's sums are: so many whole vectors, or...
+template <int kVecs>
+struct Vectors {
+  static constexpr int kVectors = kVecs, kHighest = kMaxRows;
+  template <int kRows>
+  using Of = Sums<kRows, kVecs>;
+};
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+// ...pairs of depths for so many times eight columns.
+template <int kEights>
+struct Pairs {
+  static constexpr int kVectors = (kEights + 1) / 2, kHighest = kEights > 2 ? 8 : kMaxRows;
+  template <int kRows>
+  using Of = PairSums<kRows, kEights>;
+};
+#endif
 
 // Rows that lie at one stride.
 struct PlainRows {
@@ -193,17 +214,17 @@ struct KernelRows {
   }
 };
 
-template <int kRows, int kVecs, typename W, typename Rows>
+template <typename Tile, int kRows, typename W, typename Rows>
 HWY_NOINLINE void tile(const Rows& source, int64_t row, const W* b, const float* bias, const TileOutput& out, float* y,
                        int64_t columns) {
-  Sums<kRows, kVecs> sums;
+  typename Tile::template Of<kRows> sums;
   sums.start(bias);
   const float* rows[kRows];
   typename Rows::Scratch scratch;
   const int64_t depth = source.step_depth();
-  for (int64_t s = 0; s < source.steps(); ++s) {
+  for (int64_t s = 0; s < source.steps(); ++s, b += depth * kPanel) {
     source.point(row, s, scratch, rows);
-    for (int64_t p = 0; p < depth; ++p, b += kPanel) sums.step(rows, p, b);
+    sums.add(rows, depth, b);
   }
   sums.store(out, y, columns);
 }
@@ -237,17 +258,17 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
 }
 
 // One panel (or its last columns) under rows [first, last), in tiles of nearly equal height.
-template <int kVecs, typename W, typename Rows>
+template <typename Tile, typename W, typename Rows>
 void panel_rows(const Rows& source, const W* b, const float* bias, const TileOutput& out, int64_t column,
                 int64_t columns, const RowRange& range) {
-  const int64_t all = range.last_row - range.first_row, tiles = (all + kMaxRows - 1) / kMaxRows;
+  const int64_t all = range.last_row - range.first_row, tiles = (all + Tile::kHighest - 1) / Tile::kHighest;
   if (tiles == 0) return;
   const int64_t low = all / tiles, end_of_high = range.first_row + all % tiles * (low + 1);
   for (int64_t row = range.first_row; row < range.last_row;) {
     const int64_t height = row < end_of_high ? low + 1 : low;
     float* y = out.y + row * out.stride + column;
     const auto go = [&]<int kRows>() {
-      if constexpr (kRows <= kMaxRows) tile<kRows, kVecs>(source, row, b, bias, out, y, columns);
+      if constexpr (kRows <= Tile::kHighest) tile<Tile, kRows>(source, row, b, bias, out, y, columns);
     };
     switch (height) {
       case 1: go.template operator()<1>(); break;
@@ -265,15 +286,21 @@ void panel_rows(const Rows& source, const W* b, const float* bias, const TileOut
   }
 }
 
-// Runs fn.operator()<vectors>(column, columns) over a panel's columns, in the fewest vectors that hold them.
+// Runs fn.operator()<Tile>(column, columns) over a panel's columns, in the fewest vectors that hold them.
 template <typename Fn>
 HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  if (columns <= 8) return fn.template operator()<Pairs<1>>(0, columns);
+  if (columns <= 16) return fn.template operator()<Pairs<2>>(0, columns);
+  if (columns <= 24) return fn.template operator()<Pairs<3>>(0, columns);
+#endif
   for (int64_t j = 0; j < columns; j += kMaxVectors * kLanes) {
     const int64_t left = std::min<int64_t>(columns - j, kMaxVectors * kLanes);
     const int64_t vectors = (left + kLanes - 1) / kLanes;
-    if (vectors > kMaxVectors / 2) fn.template operator()<kMaxVectors>(j, left);
-    else if (kMaxVectors < 4 || vectors > kMaxVectors / 4) fn.template operator()<(kMaxVectors + 1) / 2>(j, left);
-    else fn.template operator()<(kMaxVectors + 3) / 4>(j, left);
+    if (vectors > kMaxVectors / 2) fn.template operator()<Vectors<kMaxVectors>>(j, left);
+    else if (kMaxVectors < 4 || vectors > kMaxVectors / 4)
+      fn.template operator()<Vectors<(kMaxVectors + 1) / 2>>(j, left);
+    else fn.template operator()<Vectors<(kMaxVectors + 3) / 4>>(j, left);
   }
 }
 
@@ -282,22 +309,22 @@ void all_panels(const Rows& source, const PanelMatrix& b, const TileOutput& out,
   const W* data = static_cast<const W*>(b.data.raw());
   for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
     const int64_t first = panel * kPanel;
-    for_parts(std::min(kPanel, b.columns - first), [&]<int kVecs>(int64_t j, int64_t columns) {
+    for_parts(std::min(kPanel, b.columns - first), [&]<typename Tile>(int64_t j, int64_t columns) {
       const W* weights = data + panel * b.depth * kPanel + j;
       const float* bias = out.bias ? out.bias + first + j : nullptr;
       if constexpr (std::is_same_v<Rows, PlainRows>) {
         float* y = out.y + range.first_row * out.stride + first + j;
         const int64_t rows = range.last_row - range.first_row;
         if (few && rows == 1) {
-          tile_few<1, kVecs>(source, range.first_row, weights, bias, out, y, columns);
+          tile_few<1, Tile::kVectors>(source, range.first_row, weights, bias, out, y, columns);
           return;
         }
         if (few && rows == 2) {
-          tile_few<2, kVecs>(source, range.first_row, weights, bias, out, y, columns);
+          tile_few<2, Tile::kVectors>(source, range.first_row, weights, bias, out, y, columns);
           return;
         }
       }
-      panel_rows<kVecs>(source, weights, bias, out, first + j, columns, range);
+      panel_rows<Tile>(source, weights, bias, out, first + j, columns, range);
     });
   }
 }
