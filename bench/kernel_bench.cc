@@ -3,7 +3,7 @@
 //   kernel_bench [--threads N] [--ms MS] [--only TEXT]
 //
 // Each line is one node with constant weights: microseconds (median), GFLOP/s, the share of the core's measured fp32
-// peak (bf16 may reach twice that), and how many times faster than oneDNN the project's first candidate is. `--only`
+// peak (bf16 may reach twice that, bytes four times), and how many times faster than oneDNN the project's first candidate is. `--only`
 // takes the rows whose text holds TEXT. The table of docs/benchmarks.md ("Kernels").
 #include <fmt/format.h>
 
@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "bench/op_bench.h"
 #include "hw/peak.h"
+#include "int8_peer.h"
 #include "ops/cpu/limit.h"
 
 namespace sparkpilot {
@@ -63,6 +64,48 @@ Work conv(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride,
   return {"Conv", c};
 }
 
+// The same of bytes.
+Work quantized(Work work, std::string op, int64_t channels) {
+  OpCase& c = work.op_case;
+  c.name += " u8";
+  c.inputs[0] = CaseInput::range(c.inputs[0].shape, 0, 255, DType::u8);
+  c.inputs[1] = CaseInput::range(c.inputs[1].shape, -128, 127, DType::i8).fixed();
+  c.inputs[2] = CaseInput::range({channels}, 0.001, 0.003).fixed();
+  c.inputs.push_back(CaseInput::range({channels}, -999, 999, DType::i32).fixed());
+  c.attrs.erase("epilogue");
+  c.attrs.set("y_dtype", int64_t{onnx_code(DType::u8)});
+  return {std::move(op), std::move(c)};
+}
+Work int8_gemm(int64_t m, int64_t k, int64_t n) { return quantized(gemm(m, k, n), "QGemm", n); }
+Work int8_conv(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups) {
+  return quantized(conv(side, in, out, kernel, stride, groups), "QConv", out);
+}
+
+std::vector<Work> int8_work() {
+  return {int8_gemm(1, 1024, 1024),
+          int8_gemm(16, 512, 512),
+          int8_gemm(512, 256, 1024),
+          int8_gemm(512, 1024, 256),
+          int8_gemm(2048, 2048, 2048),
+          int8_conv(112, 16, 96, 1, 1, 1),
+          int8_conv(56, 144, 24, 1, 1, 1),
+          int8_conv(56, 64, 256, 1, 1, 1),
+          int8_conv(14, 80, 480, 1, 1, 1),
+          int8_conv(14, 480, 80, 1, 1, 1),
+          int8_conv(8, 512, 512, 1, 1, 1),
+          int8_conv(224, 6, 32, 3, 2, 1),
+          int8_conv(56, 64, 64, 3, 1, 1),
+          int8_conv(28, 128, 128, 3, 1, 1),
+          int8_conv(14, 256, 256, 3, 1, 1),
+          int8_conv(28, 128, 256, 3, 2, 1),
+          int8_conv(112, 32, 32, 3, 1, 32),
+          int8_conv(112, 96, 96, 3, 2, 96),
+          int8_conv(56, 144, 144, 3, 1, 144),
+          int8_conv(28, 240, 240, 5, 1, 240),
+          int8_conv(14, 480, 480, 3, 1, 480),
+          int8_conv(14, 672, 672, 5, 2, 672)};
+}
+
 std::vector<Work> all_work() {
   std::vector<Work> all;
   for (const DType dtype : {DType::f32, DType::bf16}) {
@@ -94,6 +137,7 @@ std::vector<Work> all_work() {
     all.push_back(conv(28, 192, 192, 7, 1, 192, dtype));
     all.push_back(conv(28, 192, 192, 3, 1, 192, dtype));
   }
+  for (Work& work : int8_work()) all.push_back(std::move(work));
   return all;
 }
 
@@ -104,8 +148,14 @@ void bench(const Options& options) {
     if (work.op_case.name.find(options.only) == std::string::npos) continue;
     const OpDef* op = find_op("sparkpilot", work.op, 1);
     if (!op) fail_internal("no op {}", work.op);
-    const std::vector<OpBench> results = bench_case(*op, work.op_case, options.threads, options.ms, 1, true);
+    std::vector<OpBench> results = bench_case(*op, work.op_case, options.threads, options.ms, 1, true);
     double onednn = 0;
+    if (work.op[0] == 'Q') {
+      const auto peer = time_onednn_int8(work.op, work.op_case, options.threads, options.ms);
+      if (peer) results.push_back(results[0]);
+      if (peer) results.back().p50_us = peer->p50_us;
+      if (peer) results.back().kernel = "onednn";
+    }
     for (const OpBench& r : results) {
       if (r.kernel == "onednn") onednn = r.p50_us;
     }
