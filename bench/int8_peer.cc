@@ -68,7 +68,8 @@ std::optional<Bound> convolution(const OpCase& c) {
   const int64_t group = c.attrs.integer("group", 1), out = w[0];
   const auto pads = c.attrs.integers("pads"), strides = c.attrs.integers("strides");
   const auto side = [&](int i) { return (x[1 + i] + 2 * pads[0] - w[2]) / strides[0] + 1; };
-  const Desc src({x[0], x[3], x[1], x[2]}, Type::u8, Tag::nhwc), dst({x[0], out, side(0), side(1)}, Type::u8, Tag::nhwc);
+  const Desc src({x[0], x[3], x[1], x[2]}, Type::u8, Tag::nhwc),
+      dst({x[0], out, side(0), side(1)}, Type::u8, Tag::nhwc);
   const Desc weights = group > 1 ? Desc({group, out / group, w[1], w[2], w[3]}, Type::s8, Tag::any)
                                  : Desc({out, w[1], w[2], w[3]}, Type::s8, Tag::any);
   const Desc bias({out}, Type::f32, Tag::x);

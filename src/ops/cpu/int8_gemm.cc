@@ -265,14 +265,34 @@ HWY_INLINE void tile(const Job& job, int64_t row, int64_t block) {
   store_tile(job, finished, row, block, kRows, kBlocks);
 }
 
-// All rows of some blocks, in tiles of kRows rows; the last tile begins earlier where it would overhang, or is lower.
 template <class P, int kRows, int kBlocks>
-HWY_NOINLINE void rows_of(const Job& job, int64_t first, int64_t last, int64_t block) {
-  if (last - first < kRows) {
+HWY_NOINLINE void tiles_of(const Job& job, int64_t row, int64_t count, int64_t block) {
+  for (int64_t i = 0; i < count; ++i) tile<P, kRows, kBlocks>(job, row + i * kRows, block);
+}
+
+// Tiles of `height` rows, at most kRows.
+template <class P, int kRows, int kBlocks>
+void tiles_of_height(const Job& job, int64_t height, int64_t row, int64_t count, int64_t block) {
+  if (height == kRows) tiles_of<P, kRows, kBlocks>(job, row, count, block);
+  else if constexpr (kRows > 1) tiles_of_height<P, kRows - 1, kBlocks>(job, height, row, count, block);
+}
+
+// All rows of some blocks, in tiles of at most kRows rows: of two neighbouring heights where the tiles are low; else
+// the last tile begins earlier where it would overhang, or is lower.
+template <class P, int kRows, int kBlocks>
+void rows_of(const Job& job, int64_t first, int64_t last, int64_t block) {
+  const int64_t rows = last - first;
+  if constexpr (kBlocks >= 3) {
+    const int64_t tiles = (rows + kRows - 1) / kRows, low = rows / std::max<int64_t>(tiles, 1),
+                  high = rows - low * tiles;
+    if (high > 0) tiles_of_height<P, kRows, kBlocks>(job, low + 1, first, high, block);
+    tiles_of_height<P, kRows, kBlocks>(job, low, first + high * (low + 1), tiles - high, block);
+  } else if (rows < kRows) {
     if constexpr (kRows > 1) rows_of<P, kRows / 2, kBlocks>(job, first, last, block);
-    return;
+  } else {
+    tiles_of<P, kRows, kBlocks>(job, first, rows / kRows, block);
+    if (rows % kRows) tiles_of<P, kRows, kBlocks>(job, last - kRows, 1, block);
   }
-  for (int64_t row = first; row < last; row += kRows) tile<P, kRows, kBlocks>(job, std::min(row, last - kRows), block);
 }
 
 template <class P>
