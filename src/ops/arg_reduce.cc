@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/elementwise.h"
+#include "ops/cpu/reduce.h"
 #include "ops/cpu/typed_loops.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
@@ -50,26 +51,34 @@ void run_reference(const Call& c) {
   });
 }
 
-// Rows of f32: the extreme first, vectorised, then the place where it stands.
+// Rows of f32 or integers: the extreme first, vectorised, then the place where it stands.
 Verdict accepts_simd(const Problem& p) {
-  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
-  if (Axis(p.inputs[0].shape, p.attrs()).inner != 1) return "not along the last axis";
+  const DType dtype = p.inputs[0].dtype;
+  if (is_float(dtype) && dtype != DType::f32) return fmt::format("{} input", name(dtype));
+  const Axis a(p.inputs[0].shape, p.attrs());
+  if (a.inner != 1) return "not along the last axis";
+  if (!is_float(dtype) && a.size < 32) return "rows are short";
   return true;
 }
 template <bool kMax>
 void run_simd(const Call& c) {
   const Axis a(c.inputs[0].shape, c.attrs());
-  const float* x = c.inputs[0].as<float>();
+  const DType dtype = c.inputs[0].dtype;
   int64_t* y = c.outputs[0].as<int64_t>();
-  parallel_for(a.outer, 1 + 16384 / (a.size + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t o = begin; o < end; ++o) {
-      const float* row = x + o * a.size;
-      const float best = kMax ? row_max(row, a.size) : row_min(row, a.size);
-      const auto here = [best](float v) { return v == best || (best != best && v != v); };
-      int64_t at = a.last ? a.size - 1 : 0;
-      while (!here(row[at])) at += a.last ? -1 : 1;
-      y[o] = at;
-    }
+  dispatch(NumericTypes{}, dtype, [&]<typename T>() {
+    const T* x = c.inputs[0].as<T>();
+    parallel_for(a.outer, 1 + 16384 / (a.size + 1), [&](int64_t begin, int64_t end) {
+      for (int64_t o = begin; o < end; ++o) {
+        const T* row = x + o * a.size;
+        T best{};
+        if constexpr (std::is_same_v<T, float>) best = kMax ? row_max(row, a.size) : row_min(row, a.size);
+        else integer_extreme(kMax, dtype, row, a.size, &best);
+        const auto here = [best](T v) { return v == best || (best != best && v != v); };
+        int64_t at = a.last ? a.size - 1 : 0;
+        while (!here(row[at])) at += a.last ? -1 : 1;
+        y[o] = at;
+      }
+    });
   });
 }
 
@@ -119,7 +128,12 @@ std::vector<OpCase> cases() {
            {{"axis", int64_t{0}}, {"select_last_index", int64_t{1}}}},
           {"channels", {CaseInput::of({2, 5, 300})}, {{"axis", int64_t{1}}}},
           {"f16", {CaseInput::of({3, 40}, DType::f16)}, {{"axis", int64_t{1}}}},
-          {"u8", {CaseInput::range({3, 40}, 0, 5, DType::u8)}, {{"axis", int64_t{1}}}}};
+          {"u8", {CaseInput::range({3, 40}, 0, 5, DType::u8)}, {{"axis", int64_t{1}}}},
+          {"i64_last",
+           {CaseInput::range({7, 601}, -9, 9, DType::i64)},
+           {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}}},
+          {"i16", {CaseInput::range({4, 300}, -9000, 9000, DType::i16)}, {{"axis", int64_t{-1}}}},
+          {"u32_first", {CaseInput::range({40, 3}, 0, 5, DType::u32)}, {}}};
 }
 
 double cost(const Problem& p) { return static_cast<double>(p.inputs[0].shape.elements()); }

@@ -11,10 +11,15 @@ template <class Fn, typename Types>
 void run(const Call& c) {
   dispatch(Types{}, c.inputs[0].dtype, [&]<typename T>() { map_nary<T, T>(c, c.as<BroadcastState>().plan, Fn{}); });
 }
-template <class Fn, typename Types>
-constexpr Kernel kKernels[] = {{.name = "reference", .prepare = prepare_broadcast, .run = run<Fn, Types>}};
+template <Integers kOp>
+void run_simd(const Call& c) {
+  map_integer_nary(c, c.as<BroadcastState>().plan, kOp);
+}
+template <class Fn, Integers kOp, typename Types>
+constexpr Kernel kKernels[] = {{.name = "simd", .prepare = prepare_broadcast, .run = run_simd<kOp>},
+                               {.name = "reference", .prepare = prepare_broadcast, .run = run<Fn, Types>}};
 
-template <class Fn, typename Types>
+template <class Fn, Integers kOp, typename Types>
 constexpr OpDef logic_op(std::string_view name, int since, std::string_view doc) {
   return {.name = name,
           .doc = doc,
@@ -23,7 +28,7 @@ constexpr OpDef logic_op(std::string_view name, int since, std::string_view doc)
           .outputs = {1, 1},
           .traits = {.in_place = true, .elementwise = true},
           .infer = infer_nary<Types>,
-          .cpu = kKernels<Fn, Types>,
+          .cpu = kKernels<Fn, kOp, Types>,
           .cases = [] {
             return binary_cases(0, std::is_same_v<Types, Booleans> ? 1 : 100, false, !std::is_same_v<Types, Booleans>);
           }};
@@ -37,8 +42,20 @@ void run_bitwise_not(const Call& c) {
   dispatch(IntTypes{}, c.inputs[0].dtype,
            [&]<typename T>() { map_unary<T, T, T>(c, [](T x) { return static_cast<T>(~x); }); });
 }
-constexpr Kernel kNot[] = {{.name = "reference", .run = run_not}};
-constexpr Kernel kBitwiseNot[] = {{.name = "reference", .run = run_bitwise_not}};
+// Every bit turned, or of booleans the lowest.
+void run_not_simd(const Call& c) {
+  const ConstView& x = c.inputs[0];
+  alignas(8) std::array<uint8_t, 8> turned;
+  turned.fill(x.dtype == DType::boolean ? 1 : 0xff);
+  const int64_t width = bits(x.dtype) / 8;
+  const auto* from = static_cast<const std::byte*>(x.data);
+  auto* to = static_cast<std::byte*>(c.outputs[0].data);
+  parallel_for(x.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    integers_n(Integers::bit_xor, x.dtype, from + begin * width, turned.data(), false, to + begin * width, end - begin);
+  });
+}
+constexpr Kernel kNot[] = {{.name = "simd", .run = run_not_simd}, {.name = "reference", .run = run_not}};
+constexpr Kernel kBitwiseNot[] = {{.name = "simd", .run = run_not_simd}, {.name = "reference", .run = run_bitwise_not}};
 std::vector<OpCase> not_cases() {
   return {{"odd", {CaseInput::range({3, 7}, 0, 1, DType::boolean)}, {}},
           {"scalar", {CaseInput::range({}, 0, 1, DType::boolean)}, {}}};
@@ -88,12 +105,12 @@ constexpr AttrSpec kShiftAttrs[] = {{"direction", AttrType::text, true}};
 constexpr Kernel kShift[] = {{.name = "reference", .prepare = prepare_shift, .run = run_shift}};
 
 const OpDef kOps[] = {
-    logic_op<fn::And, Booleans>("And", 7, "Whether both are true."),
-    logic_op<fn::Or, Booleans>("Or", 7, "Whether one or both are true."),
-    logic_op<fn::Xor, Booleans>("Xor", 7, "Whether exactly one is true."),
-    logic_op<fn::And, IntTypes>("BitwiseAnd", 18, "The bits that both have."),
-    logic_op<fn::Or, IntTypes>("BitwiseOr", 18, "The bits that one or both have."),
-    logic_op<fn::Xor, IntTypes>("BitwiseXor", 18, "The bits that exactly one has."),
+    logic_op<fn::And, Integers::bit_and, Booleans>("And", 7, "Whether both are true."),
+    logic_op<fn::Or, Integers::bit_or, Booleans>("Or", 7, "Whether one or both are true."),
+    logic_op<fn::Xor, Integers::bit_xor, Booleans>("Xor", 7, "Whether exactly one is true."),
+    logic_op<fn::And, Integers::bit_and, IntTypes>("BitwiseAnd", 18, "The bits that both have."),
+    logic_op<fn::Or, Integers::bit_or, IntTypes>("BitwiseOr", 18, "The bits that one or both have."),
+    logic_op<fn::Xor, Integers::bit_xor, IntTypes>("BitwiseXor", 18, "The bits that exactly one has."),
     legacy_binary_op("And", false),
     legacy_binary_op("Or", false),
     legacy_binary_op("Xor", false),

@@ -21,15 +21,15 @@ namespace {
 uint32_t all_axes(int rank) { return (1u << rank) - 1; }
 
 // The axes as bits, from a list that `infer` has checked.
-uint32_t axes_of(const Call& c) {
-  const int rank = c.inputs[0].shape.rank();
-  const IntOperand axes = c.has(1) ? IntOperand(c.inputs[1]) : IntOperand();
-  if (!axes.present() || axes.size() == 0) {
-    return c.attrs().integer("noop_with_empty_axes", 0) != 0 ? 0 : all_axes(rank);
-  }
+uint32_t axes_of(const Attributes& attrs, int rank, const IntOperand& axes) {
+  if (!axes.present() || axes.size() == 0) return attrs.integer("noop_with_empty_axes", 0) != 0 ? 0 : all_axes(rank);
   uint32_t bits = 0;
   for (int64_t i = 0; i < axes.size(); ++i) bits |= 1u << normalize_axis(axes[i], rank);
   return bits;
+}
+
+uint32_t axes_of(const Call& c) {
+  return axes_of(c.attrs(), c.inputs[0].shape.rank(), c.has(1) ? IntOperand(c.inputs[1]) : IntOperand());
 }
 
 Shape reduced_shape(const Shape& shape, uint32_t axes, bool keep) {
@@ -141,12 +141,24 @@ void run_reference(const Call& c) {
 
 template <Reduce kKind>
 void run_simd(const Call& c) {
-  reduce_floats(kKind, ReducePlan(c.inputs[0].shape, axes_of(c)), c.inputs[0], c.outputs[0]);
+  const ReducePlan plan(c.inputs[0].shape, axes_of(c));
+  if (is_float(c.inputs[0].dtype)) reduce_floats(kKind, plan, c.inputs[0], c.outputs[0]);
+  else reduce_integers(kKind, plan, c.inputs[0], c.outputs[0]);
 }
 
+template <Reduce kKind>
 Verdict accepts_simd(const Problem& p) {
+  constexpr int64_t kShort = 32;  // elements that are faster one by one
   const DType dtype = p.inputs[0].dtype;
-  if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
+  if (contains(TypeList<float, Half, BFloat16>{}, dtype)) return true;
+  const bool folds = kKind == Reduce::sum || kKind == Reduce::max || kKind == Reduce::min;
+  if (is_float(dtype) || !folds) return fmt::format("{} input", name(dtype));
+  if (p.has(1) && !p.is_constant(1)) return "axes are not constant";
+  const Shape& shape = p.inputs[0].shape;
+  const IntOperand axes = p.has(1) ? IntOperand(p.constants[1].view()) : IntOperand();
+  const ReducePlan plan(shape, axes_of(p.attrs(), shape.rank(), axes));
+  if (shape.elements() == 0) return "empty";
+  if (plan.inner() < kShort) return "runs are short";
   return true;
 }
 
@@ -195,6 +207,14 @@ std::vector<OpCase> cases() {
     add("i32", DType::i32, {3, 5}, {0});
     add("u8", DType::u8, {3, 5}, {1});
   }
+  if (kKind == Reduce::sum || takes_bool<kKind>) {
+    add("i64_rows", DType::i64, {5, 601}, {1});
+    add("i8_rows", DType::i8, {7, 67}, {1}, 0);
+    add("u16_all", DType::u16, {3, 1031}, {});
+    add("i32_columns", DType::i32, {9, 1100}, {0});
+    add("u8_every_other", DType::u8, {2, 3, 4, 35}, {1, 3});
+    add("i16_channels_last", DType::i16, {2, 5, 3, 40}, {1, 2});
+  }
   if (kKind != Reduce::mean) add("nothing", DType::f32, {2, 0, 3}, {1});
   if (takes_bool<kKind>) {
     all.push_back({.name = "bool", .inputs = {CaseInput::range({3, 4}, 0, 1, DType::boolean)}, .attrs = {}});
@@ -211,7 +231,7 @@ constexpr AttrSpec kAttrs[] = {{"keepdims", AttrType::integer}, {"noop_with_empt
 constexpr AttrSpec kOldAttrs[] = {{"axes", AttrType::integers}, {"keepdims", AttrType::integer}};
 
 template <Reduce kKind>
-constexpr Kernel kKernels[] = {{.name = "simd", .accepts = accepts_simd, .run = run_simd<kKind>},
+constexpr Kernel kKernels[] = {{.name = "simd", .accepts = accepts_simd<kKind>, .run = run_simd<kKind>},
                                {.name = "reference", .run = run_reference<kKind>}};
 template <>
 constexpr Kernel kKernels<Reduce::prod>[] = {{.name = "reference", .run = run_reference<Reduce::prod>}};

@@ -72,9 +72,9 @@ void log_softmax_row(const float* in, float* out, int64_t n) {
 }
 
 template <Form kForm>
-void row(const float* in, float* out, int64_t n) {
-  if constexpr (kForm == Form::log_softmax) log_softmax_row(in, out, n);
-  else softmax_row(in, out, n);
+void rows(const float* in, float* out, int64_t n, int64_t count) {
+  if constexpr (kForm == Form::softmax) return softmax_rows(in, out, n, count);
+  for (int64_t r = 0; r < count; ++r) log_softmax_row(in + r * n, out + r * n, n);
 }
 
 // f16 and bf16 rows become floats in the workspace, which is as large as the whole tensor in f32.
@@ -84,17 +84,12 @@ void run_rows(const Call& c) {
   View& y = c.outputs[0];
   const Axis a(x.shape, c.attrs());
   parallel_for(a.outer, 1 + 4096 / (a.size + 1), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const int64_t at = r * a.size;
-      if (x.dtype == DType::f32) {
-        row<kForm>(x.as<float>() + at, y.as<float>() + at, a.size);
-        continue;
-      }
-      float* floats = reinterpret_cast<float*>(c.workspace) + at;
-      floats_from(x.dtype, x.data, at, floats, a.size);
-      row<kForm>(floats, floats, a.size);
-      floats_to(y.dtype, floats, y.data, at, a.size);
-    }
+    const int64_t at = begin * a.size, n = (end - begin) * a.size;
+    if (x.dtype == DType::f32) return rows<kForm>(x.as<float>() + at, y.as<float>() + at, a.size, end - begin);
+    float* floats = reinterpret_cast<float*>(c.workspace) + at;
+    floats_from(x.dtype, x.data, at, floats, n);
+    rows<kForm>(floats, floats, a.size, end - begin);
+    floats_to(y.dtype, floats, y.data, at, n);
   });
 }
 
@@ -180,6 +175,10 @@ double cost(const Problem& p) { return 5.0 * static_cast<double>(p.inputs[0].sha
 std::vector<OpCase> cases() {
   const Tensor masked = Tensor::of<float>({2, 3}, {-INFINITY, 0, 1, -INFINITY, -INFINITY, 2});
   return {{"rows", {CaseInput::of({5, 33})}, {{"axis", int64_t{-1}}}},
+          {"short_rows", {CaseInput::of({41, 3})}, {}},
+          {"two_vectors", {CaseInput::of({7, 31})}, {}},
+          {"four_vectors", {CaseInput::of({3, 49})}, {}},
+          {"eight_vectors", {CaseInput::of({5, 101})}, {}},
           {"long_rows", {CaseInput::of({3, 1031})}, {}},
           {"middle", {CaseInput::of({2, 7, 3})}, {{"axis", int64_t{1}}}},
           {"channels", {CaseInput::of({2, 5, 300})}, {{"axis", int64_t{1}}}},

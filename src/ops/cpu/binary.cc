@@ -78,6 +78,11 @@ std::vector<OpCase> binary_cases(double low, double high, bool floats, bool inte
   }
   if (integers) {
     for (const DType dtype : {DType::i64, DType::u8, DType::i16}) add(name(dtype).data(), dtype, {7, 19}, {7, 1});
+    add("i32_rows", DType::i32, {5, 133}, {133});
+    add("u32_scalar", DType::u32, {10001}, {});
+    add("i8_scalar_left", DType::i8, {1}, {3, 7, 5});
+    add("u64_short_rows", DType::u64, {2, 9, 3}, {3});
+    add("u16_both", DType::u16, {4, 1, 3, 1}, {5, 1, 18});
   }
   for (size_t i = 0; i < cases.size(); ++i) cases[i].name = fmt::format("{}_{}", cases[i].name, i);
   return cases;

@@ -1,10 +1,24 @@
 // Records of ops with two or more operands that broadcast.
 #pragma once
 
+#include <optional>
+
 #include "ops/cpu/elementwise.h"
 #include "ops/cpu/unary.h"
 
 namespace sparkpilot {
+
+// The loop over integers that does the same; none for division.
+constexpr std::optional<Integers> integers_like(BinaryMath op) {
+  switch (op) {
+    case BinaryMath::add: return Integers::add;
+    case BinaryMath::sub: return Integers::sub;
+    case BinaryMath::mul: return Integers::mul;
+    case BinaryMath::max: return Integers::max;
+    case BinaryMath::min: return Integers::min;
+    default: return std::nullopt;
+  }
+}
 
 // kVector: a BinaryMath or NoVector{}. kTypes: the dtypes.
 template <class Fn, auto kVector, typename Types>
@@ -12,14 +26,21 @@ struct BinaryKernels {
   static void fast(const Call& c) {
     using V = std::remove_const_t<decltype(kVector)>;
     if constexpr (std::is_same_v<V, NoVector>) map_float_binary(c, c.as<BroadcastState>().plan, Fn{});
+    else if (!is_float(c.inputs[0].dtype)) map_integer_nary(c, c.as<BroadcastState>().plan, *integers_like(kVector));
     else map_vector_nary(c, c.as<BroadcastState>().plan, kVector);
   }
   static void reference(const Call& c) {
     dispatch(Types{}, c.inputs[0].dtype,
              [&]<typename T>() { map_nary<T, Wide<T>>(c, c.as<BroadcastState>().plan, Fn{}); });
   }
+  static Verdict accepts(const Problem& p) {
+    if constexpr (!std::is_same_v<std::remove_const_t<decltype(kVector)>, NoVector>) {
+      if (integers_like(kVector) && !is_float(p.inputs[0].dtype)) return true;
+    }
+    return accepts_floats(p);
+  }
   static constexpr Kernel kKernels[] = {
-      {.name = kFastName<decltype(kVector)>, .accepts = accepts_floats, .prepare = prepare_broadcast, .run = fast},
+      {.name = kFastName<decltype(kVector)>, .accepts = accepts, .prepare = prepare_broadcast, .run = fast},
       {.name = "reference", .prepare = prepare_broadcast, .run = reference}};
 };
 

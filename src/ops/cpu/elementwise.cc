@@ -56,7 +56,57 @@ void nary_blocks(const Call& c, const Broadcast& plan, BinaryMath op, int64_t be
   }
 }
 
+// T: any type as wide as the operands'.
+template <typename T>
+void integer_blocks(const Call& c, const Broadcast& plan, Integers op, int64_t begin, int64_t end) {
+  alignas(64) T operand[kBlock], first[kBlock];
+  T* y = static_cast<T*>(c.outputs[0].data);
+  const auto of = [&](size_t k, int64_t at, int64_t n, T* scratch) {
+    return block(plan, static_cast<int>(k), static_cast<const T*>(c.inputs[k].data), at, n, scratch);
+  };
+  for (int64_t i = begin; i < end; i += kBlock) {
+    const int64_t n = std::min(kBlock, end - i);
+    const T* left = of(0, i, n, first);
+    if (c.inputs.size() == 1) std::copy_n(left, n, y + i);
+    // Only the last may be written where an operand yet to come may lie.
+    for (size_t k = 1; k < c.inputs.size(); ++k) {
+      T* out = k + 1 == c.inputs.size() ? y + i : first;
+      integers_n(op, c.inputs[0].dtype, left, of(k, i, n, operand), true, out, n);
+      left = out;
+    }
+  }
+}
+
+template <typename T>
+void integer_runs(const Call& c, const Broadcast& plan, Integers op, int64_t begin, int64_t end) {
+  const DType dtype = c.inputs[0].dtype;
+  const auto *a = static_cast<const T*>(c.inputs[0].data), *b = static_cast<const T*>(c.inputs[1].data);
+  T* y = static_cast<T*>(c.outputs[0].data);
+  const bool a_steps = plan.step(0) != 0, b_steps = plan.step(1) != 0;
+  const Integers turned = op == Integers::sub ? Integers::rsub : op;
+  plan.for_runs<2>({0, 1}, begin, end, [&](int64_t at, const std::array<int64_t, 2>& offset, int64_t n) {
+    if (a_steps || n == 1) integers_n(op, dtype, a + offset[0], b + offset[1], b_steps && n > 1, y + at, n);
+    else integers_n(turned, dtype, b + offset[1], a + offset[0], false, y + at, n);
+  });
+}
+
 }  // namespace
+
+void map_integer_nary(const Call& c, const Broadcast& plan, Integers op) {
+  const bool runs = c.inputs.size() == 2 && (plan.run() >= kShortRun || plan.run() == plan.elements());
+  const auto work = [&]<typename T>(T) {
+    parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
+      if (runs) integer_runs<T>(c, plan, op, begin, end);
+      else integer_blocks<T>(c, plan, op, begin, end);
+    });
+  };
+  switch (bits(c.inputs[0].dtype)) {
+    case 8: return work(uint8_t{});
+    case 16: return work(uint16_t{});
+    case 32: return work(uint32_t{});
+    default: return work(uint64_t{});
+  }
+}
 
 void map_vector_nary(const Call& c, const Broadcast& plan, BinaryMath op) {
   const bool runs = c.inputs.size() == 2 && c.outputs[0].dtype == DType::f32 &&

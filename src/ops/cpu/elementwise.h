@@ -10,6 +10,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/broadcast.h"
+#include "ops/cpu/typed_loops.h"
 #include "ops/cpu/vector_math.h"
 
 namespace sparkpilot {
@@ -108,6 +109,9 @@ void map_float_binary(const Call& c, const Broadcast& plan, const Fn& fn) {
 
 // y = (...(x0 op x1) op x2 ...) for f32, f16 and bf16. Two operands go through whole runs, more go block by block.
 void map_vector_nary(const Call& c, const Broadcast& plan, BinaryMath op);
+
+// The same for booleans and integers.
+void map_integer_nary(const Call& c, const Broadcast& plan, Integers op);
 
 // --- ready-made `infer` and `cases`
 // Output 0 has input 0's type and shape.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/parallel.h"
+#include "ops/cpu/typed_loops.h"
 #include "ops/cpu/vector_math.h"
 
 namespace sparkpilot {
@@ -198,7 +199,88 @@ class Columns {
   const ConstView& x_;
 };
 
+// --- integers: what they are put together by does not round, so any order will do
+Integers integers_of(Reduce kind) {
+  return kind == Reduce::max ? Integers::max : kind == Reduce::min ? Integers::min : Integers::add;
+}
+
+// The n elements at x put together, n > 0. T: any type as wide as they are.
+template <typename T>
+T fold(Integers op, DType dtype, const T* x, int64_t n) {
+  alignas(64) T kept[kColumns];
+  int64_t width = std::min(n, kColumns);
+  std::copy_n(x, width, kept);
+  for (int64_t i = width; i < n; i += width) integers_n(op, dtype, kept, x + i, true, kept, std::min(width, n - i));
+  while (width > 1) {
+    const int64_t half = (width + 1) / 2;
+    integers_n(op, dtype, kept, kept + half, true, kept, width - half);
+    width = half;
+  }
+  return *kept;
+}
+
+template <typename T>
+void fold_runs(Integers op, const ReducePlan& plan, DType dtype, const T* x, T* y) {
+  parallel_for(plan.outputs(), 1 + 16384 / plan.count(), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      bool first = true;
+      plan.each_run(plan.base(o), [&](int64_t at) {
+        const T value = fold(op, dtype, x + at, plan.inner());
+        if (first) y[o] = value;
+        else integers_n(op, dtype, y + o, &value, true, y + o, 1);
+        first = false;
+      });
+    }
+  });
+}
+
+template <typename T>
+void fold_columns(Integers op, const ReducePlan& plan, DType dtype, const T* x, T* y) {
+  constexpr int64_t kWide = 4 * kColumns;
+  const int64_t blocks = (plan.inner() + kWide - 1) / kWide;
+  parallel_for(plan.outputs() / plan.inner() * blocks, 1 + 16384 / (plan.count() * std::min(plan.inner(), kWide)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t row = task / blocks, column = task % blocks * kWide;
+                   const int64_t n = std::min(kWide, plan.inner() - column);
+                   T* out = y + row * plan.inner() + column;
+                   bool first = true;
+                   plan.each_run(plan.base(row) + column, [&](int64_t at) {
+                     if (first) std::copy_n(x + at, n, out);
+                     else integers_n(op, dtype, out, x + at, true, out, n);
+                     first = false;
+                   });
+                 }
+               });
+}
+
+// fn(T{}) for a type as wide as the dtype.
+template <typename Fn>
+void by_width(DType dtype, const Fn& fn) {
+  switch (bits(dtype)) {
+    case 8: return fn(uint8_t{});
+    case 16: return fn(uint16_t{});
+    case 32: return fn(uint32_t{});
+    default: return fn(uint64_t{});
+  }
+}
+
 }  // namespace
+
+void reduce_integers(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
+  const Integers op = integers_of(kind);
+  by_width(x.dtype, [&]<typename T>(T) {
+    const auto* from = static_cast<const T*>(x.data);
+    if (plan.inner_reduced()) fold_runs(op, plan, x.dtype, from, static_cast<T*>(y.data));
+    else fold_columns(op, plan, x.dtype, from, static_cast<T*>(y.data));
+  });
+}
+
+void integer_extreme(bool max, DType dtype, const void* x, int64_t n, void* best) {
+  by_width(dtype, [&]<typename T>(T) {
+    *static_cast<T*>(best) = fold(max ? Integers::max : Integers::min, dtype, static_cast<const T*>(x), n);
+  });
+}
 
 void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
   const int64_t grain = 1 + 16384 / (plan.count() + 1);

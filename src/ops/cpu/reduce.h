@@ -67,5 +67,9 @@ class ReducePlan {
 
 // y = the reduction of x for f32, f16 and bf16 and every kind but prod; in float, partial sums in blocks.
 void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y);
+// The largest or smallest of n integers or booleans, n > 0; `best` is one of them.
+void integer_extreme(bool max, DType dtype, const void* x, int64_t n, void* best);
+// As reduce_floats() for integers and booleans, for sum, max and min of at least one element.
+void reduce_integers(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y);
 
 }  // namespace sparkpilot

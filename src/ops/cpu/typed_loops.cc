@@ -54,6 +54,74 @@ void compare_impl(Comparison op, DType dtype, const void* a, const void* b, bool
   }
 }
 
+// In place of short types, whose products would overflow the int that they are promoted to.
+template <typename T>
+using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
+template <Integers kOp, typename T>
+HWY_INLINE T combine(T a, T b) {
+  const auto u = static_cast<Wrapping<T>>(a), v = static_cast<Wrapping<T>>(b);
+  switch (kOp) {
+    case Integers::add: return static_cast<T>(u + v);
+    case Integers::sub: return static_cast<T>(u - v);
+    case Integers::rsub: return static_cast<T>(v - u);
+    case Integers::mul: return static_cast<T>(u * v);
+    case Integers::max: return a > b ? a : b;
+    case Integers::min: return a < b ? a : b;
+    case Integers::bit_and: return static_cast<T>(a & b);
+    case Integers::bit_or: return static_cast<T>(a | b);
+    default: return static_cast<T>(a ^ b);
+  }
+}
+
+template <Integers kOp, typename T>
+HWY_INLINE void integers(const void* left, const void* right, bool b_steps, void* result, int64_t n) {
+  const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);
+  T* out = static_cast<T*>(result);
+  if (b_steps) {
+    for (int64_t i = 0; i < n; ++i) out[i] = combine<kOp>(a[i], b[i]);
+  } else {
+    const T one = *b;
+    for (int64_t i = 0; i < n; ++i) out[i] = combine<kOp>(a[i], one);
+  }
+}
+
+// What only the width counts for.
+template <Integers kOp>
+HWY_INLINE void integers_by_width(DType dtype, const void* a, const void* b, bool b_steps, void* out, int64_t n) {
+  switch (bits(dtype)) {
+    case 8: return integers<kOp, uint8_t>(a, b, b_steps, out, n);
+    case 16: return integers<kOp, uint16_t>(a, b, b_steps, out, n);
+    case 32: return integers<kOp, uint32_t>(a, b, b_steps, out, n);
+    default: return integers<kOp, uint64_t>(a, b, b_steps, out, n);
+  }
+}
+
+template <Integers kOp>
+HWY_INLINE void integers_by_type(DType dtype, const void* a, const void* b, bool b_steps, void* out, int64_t n) {
+  switch (dtype) {
+    case DType::i8: return integers<kOp, int8_t>(a, b, b_steps, out, n);
+    case DType::i16: return integers<kOp, int16_t>(a, b, b_steps, out, n);
+    case DType::i32: return integers<kOp, int32_t>(a, b, b_steps, out, n);
+    case DType::i64: return integers<kOp, int64_t>(a, b, b_steps, out, n);
+    default: return integers_by_width<kOp>(dtype, a, b, b_steps, out, n);
+  }
+}
+
+void integers_impl(Integers op, DType dtype, const void* a, const void* b, bool b_steps, void* out, int64_t n) {
+  switch (op) {
+    case Integers::add: return integers_by_width<Integers::add>(dtype, a, b, b_steps, out, n);
+    case Integers::sub: return integers_by_width<Integers::sub>(dtype, a, b, b_steps, out, n);
+    case Integers::rsub: return integers_by_width<Integers::rsub>(dtype, a, b, b_steps, out, n);
+    case Integers::mul: return integers_by_width<Integers::mul>(dtype, a, b, b_steps, out, n);
+    case Integers::max: return integers_by_type<Integers::max>(dtype, a, b, b_steps, out, n);
+    case Integers::min: return integers_by_type<Integers::min>(dtype, a, b, b_steps, out, n);
+    case Integers::bit_and: return integers_by_width<Integers::bit_and>(dtype, a, b, b_steps, out, n);
+    case Integers::bit_or: return integers_by_width<Integers::bit_or>(dtype, a, b, b_steps, out, n);
+    case Integers::bit_xor: return integers_by_width<Integers::bit_xor>(dtype, a, b, b_steps, out, n);
+  }
+}
+
 // By masks: random conditions would make a branch guess wrong half of the time.
 template <typename T>
 HWY_INLINE void select(const bool* condition, const void* left, const void* right, void* result, int64_t n) {
@@ -144,12 +212,16 @@ HWY_AFTER_NAMESPACE();
 namespace sparkpilot {
 
 HWY_EXPORT(compare_impl);
+HWY_EXPORT(integers_impl);
 HWY_EXPORT(select_impl);
 HWY_EXPORT(cast_impl);
 HWY_EXPORT(extreme_impl);
 
 void compare_n(Comparison op, DType dtype, const void* a, const void* b, bool* out, int64_t n) {
   HWY_DYNAMIC_DISPATCH(compare_impl)(op, dtype, a, b, out, n);
+}
+void integers_n(Integers op, DType dtype, const void* a, const void* b, bool b_steps, void* out, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(integers_impl)(op, dtype, a, b, b_steps, out, n);
 }
 void select_n(int64_t bytes, const bool* condition, const void* a, const void* b, void* out, int64_t n) {
   HWY_DYNAMIC_DISPATCH(select_impl)(bytes, condition, a, b, out, n);

@@ -13,6 +13,11 @@ enum class Comparison : uint8_t { equal, greater, greater_or_equal, less, less_o
 // out[i] = a[i] op b[i] for f32, f64, booleans and integers; false where an operand is NaN.
 void compare_n(Comparison op, DType dtype, const void* a, const void* b, bool* out, int64_t n);
 
+enum class Integers : uint8_t { add, sub, rsub, mul, max, min, bit_and, bit_or, bit_xor };
+
+// out[i] = a[i] op b[i] (rsub: b[i] - a[i]) for booleans and integers, which wrap; without `b_steps` b is one element.
+void integers_n(Integers op, DType dtype, const void* a, const void* b, bool b_steps, void* out, int64_t n);
+
 // out[i] = condition[i] ? a[i] : b[i] for elements of 1, 2, 4 or 8 bytes.
 void select_n(int64_t bytes, const bool* condition, const void* a, const void* b, void* out, int64_t n);
 

@@ -94,8 +94,8 @@ float row_dot(const float* a, const float* b, int64_t n);
 // out[i] = exp(in[i] - shift); returns their sum. Softmax calls it with the row's maximum as shift, so that nothing
 // overflows; -infinity gives exactly 0. Accuracy: 2 kEps where in[i] - shift is at least -20, 10 kEps below.
 float exp_sub_sum(const float* in, float shift, float* out, int64_t n);
-// out = exp(in - max) / sum(exp(in - max)).
-void softmax_row(const float* in, float* out, int64_t n);
+// out = exp(in - max) / sum(exp(in - max)) for `rows` rows of n elements.
+void softmax_rows(const float* in, float* out, int64_t n, int64_t rows);
 
 // --- conversions, rounding to nearest even.
 void half_to_float_n(const Half* in, float* out, int64_t n);

@@ -94,6 +94,53 @@ float exp_sub_sum_impl(const float* in, float shift, float* out, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
 }
 
+// Rows of at most kVectors vectors, each in registers from its first element to its last.
+template <int kVectors>
+HWY_INLINE void short_softmax(const float* in, float* out, int64_t n, int64_t rows) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<hn::ScalableTag<float>>;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V least = hn::Set(d, -std::numeric_limits<float>::infinity());
+  for (int64_t r = 0; r < rows; ++r, in += n, out += n) {
+    V v[kVectors];
+    V top = least;
+    for (int k = 0; k < kVectors; ++k) {
+      const int64_t left = n - k * lanes;
+      if (left >= lanes) v[k] = hn::LoadU(d, in + k * lanes);
+      else if (left > 0)
+        v[k] = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(left)),
+                              load_first(d, in + k * lanes, static_cast<size_t>(left)), least);
+      else v[k] = least;
+      top = hn::Max(top, v[k]);  // of a row with NaN anything will do: the sum is NaN
+    }
+    top = hn::MaxOfLanes(d, top);
+    V sum = hn::Zero(d);
+    for (int k = 0; k < kVectors; ++k) {
+      v[k] = exp_flushed(d, hn::Sub(v[k], top));
+      sum = hn::Add(sum, v[k]);
+    }
+    const V factor = hn::Div(hn::Set(d, 1.0f), hn::SumOfLanes(d, sum));
+    for (int k = 0; k < kVectors; ++k) {
+      const int64_t left = n - k * lanes;
+      const V y = hn::Mul(v[k], factor);
+      if (left >= lanes) hn::StoreU(y, d, out + k * lanes);
+      else if (left > 0) store_first(d, y, out + k * lanes, static_cast<size_t>(left));
+    }
+  }
+}
+
+void softmax_rows_impl(const float* in, float* out, int64_t n, int64_t rows) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  if (n <= lanes) return short_softmax<1>(in, out, n, rows);
+  if (n <= 2 * lanes) return short_softmax<2>(in, out, n, rows);
+  if (n <= 4 * lanes) return short_softmax<4>(in, out, n, rows);
+  if (n <= 8 * lanes) return short_softmax<8>(in, out, n, rows);
+  for (int64_t r = 0; r < rows; ++r, in += n, out += n) {
+    const float sum = exp_sub_sum_impl(in, max_impl(in, n), out, n);
+    vector_scalar_binary(BinaryMath::mul, out, 1 / sum, out, n);
+  }
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sparkpilot
@@ -109,6 +156,7 @@ HWY_EXPORT(squares_about_impl);
 HWY_EXPORT(max_impl);
 HWY_EXPORT(min_impl);
 HWY_EXPORT(exp_sub_sum_impl);
+HWY_EXPORT(softmax_rows_impl);
 
 float row_max(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(max_impl)(x, n); }
 float row_min(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(min_impl)(x, n); }
@@ -122,9 +170,8 @@ float row_sum_squares_about(const float* x, float mean, int64_t n) {
 float exp_sub_sum(const float* in, float shift, float* out, int64_t n) {
   return HWY_DYNAMIC_DISPATCH(exp_sub_sum_impl)(in, shift, out, n);
 }
-void softmax_row(const float* in, float* out, int64_t n) {
-  const float sum = exp_sub_sum(in, row_max(in, n), out, n);
-  vector_scalar_binary(BinaryMath::mul, out, 1 / sum, out, n);
+void softmax_rows(const float* in, float* out, int64_t n, int64_t rows) {
+  HWY_DYNAMIC_DISPATCH(softmax_rows_impl)(in, out, n, rows);
 }
 
 }  // namespace sparkpilot
