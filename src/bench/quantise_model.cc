@@ -72,6 +72,11 @@ Session session_of(Graph graph, const std::vector<ValueId>& values, int threads)
   return Session(std::move(graph), {.threads = threads});
 }
 
+bool is_product(const Graph& graph, NodeId id) {
+  const std::string_view op = graph.node(id).op->name;
+  return op == "Conv" || op == "Gemm" || op == "MatMul";
+}
+
 // The mean, or the largest magnitude, of each channel of the session's outputs over all samples.
 std::vector<std::vector<double>> by_channel(Session& session, const Samples& samples, bool largest) {
   std::vector<std::vector<double>> out(session.outputs().size());
@@ -146,6 +151,75 @@ struct Difference {
   static double relative(double e, double n) { return e == 0 ? 0 : std::sqrt(e / std::max(n, 1e-30)); }
 };
 
+// The float model at work, and what its tensors were seen to hold.
+struct Calibrated {
+  const Graph& graph;
+  Session& floats;
+  const Samples& samples;
+  const std::map<ValueId, ValueRange>& ranges;
+  int threads;
+};
+
+// Of the outputs over the first `most` samples, the largest, with the nodes of the plan in integers.
+double cost_of(const Calibrated& c, const QuantisePlan& plan, size_t most) {
+  Graph graph = c.graph;
+  quantise_graph(graph, plan, c.ranges);
+  infer(graph);
+  std::vector<ValueId> outputs;
+  for (const Graph::Output& output : graph.outputs()) outputs.push_back(output.value);
+  Session quantised = session_of(std::move(graph), outputs, c.threads);
+  std::vector<Difference> differences(outputs.size());
+  for (size_t i = 0; i < std::min(most, c.samples.count); ++i) {
+    set_sample(c.floats, c.samples, i);
+    set_sample(quantised, c.samples, i);
+    c.floats.run();
+    quantised.run();
+    for (size_t o = 0; o < outputs.size(); ++o) {
+      differences[o].add(quantised.output(std::to_string(o)), c.floats.output(std::to_string(o)));
+    }
+  }
+  double largest = 0;
+  for (const Difference& d : differences) largest = std::max(largest, Difference::relative(d.error, d.norm));
+  return largest;
+}
+
+// Leaves as few products in floats as keep the error under `most`, those first that alone cost most.
+std::vector<QuantisedError> keep_costly(const Calibrated& c, QuantiseOptions& options, double most,
+                                        const std::function<void(double)>& progress) {
+  constexpr size_t kLook = 4;  // samples that tell which nodes cost most
+  Graph graph = c.graph;
+  const QuantisePlan all = plan_quantisation(graph, options);
+  if (cost_of(c, all, c.samples.count) <= most) return {};
+  std::set<NodeId> products;
+  for (const NodeId id : all.nodes) {
+    if (is_product(graph, id)) products.insert(id);
+  }
+  std::vector<std::pair<double, NodeId>> costs;
+  for (const NodeId id : products) {
+    progress(static_cast<double>(costs.size()) / static_cast<double>(products.size()));
+    QuantiseOptions alone = options;
+    alone.floats = products;
+    alone.floats.erase(id);
+    costs.emplace_back(cost_of(c, plan_quantisation(graph, alone), kLook), id);
+  }
+  std::stable_sort(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  const auto with_kept = [&](size_t count) {
+    QuantiseOptions kept = options;
+    for (size_t i = 0; i < count; ++i) kept.floats.insert(costs[i].second);
+    return kept;
+  };
+  size_t low = 0, high = costs.size();  // too few, and enough, as no product in integers costs nothing
+  while (high - low > 1) {
+    const size_t middle = (low + high) / 2;
+    (cost_of(c, plan_quantisation(graph, with_kept(middle)), c.samples.count) <= most ? high : low) = middle;
+  }
+  if (high == costs.size()) fail("an error under {} leaves no convolution and no product in int8", most);
+  options = with_kept(high);
+  std::vector<QuantisedError> kept;
+  for (size_t i = 0; i < high; ++i) kept.push_back({graph.label(costs[i].second), costs[i].first, costs[i].first});
+  return kept;
+}
+
 }  // namespace
 
 QuantisedModel quantise_model(const std::filesystem::path& from, const std::filesystem::path& to,
@@ -155,16 +229,8 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
   name_everything(graph);
   plan_quantisation(graph, options.graph);  // says what is wrong before the work begins
   if (options.equalise) equalise(graph, options.samples, options.threads);
-  const QuantisePlan plan = plan_quantisation(graph, options.graph);
+  QuantisePlan plan = plan_quantisation(graph, options.graph);
   QuantisedModel result;
-  for (const NodeId id : graph.order()) {
-    const std::string_view op = graph.node(id).op->name;
-    result.nodes += op == "Conv" || op == "Gemm" || op == "MatMul";
-  }
-  result.quantised = std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](NodeId id) {
-    const std::string_view op = graph.node(id).op->name;
-    return op == "Conv" || op == "Gemm" || op == "MatMul";
-  });
 
   // Outputs first, then the activations.
   std::vector<ValueId> watched;
@@ -181,6 +247,15 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
 
   std::map<ValueId, ValueRange> ranges;
   for (size_t i = 0; i < plan.tensors.size(); ++i) ranges[plan.tensors[i]] = seen.at(std::to_string(outputs + i));
+  if (options.max_error) {
+    QuantiseOptions chosen = options.graph;
+    result.kept = keep_costly({graph, floats, samples, ranges, options.threads}, chosen, *options.max_error,
+                              [&](double done) { progress("looking for what costs most", done); });
+    plan = plan_quantisation(graph, chosen);
+  }
+  for (const NodeId id : graph.order()) result.nodes += is_product(graph, id);
+  result.quantised =
+      std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](NodeId id) { return is_product(graph, id); });
   const Graph original = graph;
   const QuantisedGraph rewritten = quantise_graph(graph, plan, ranges);
   infer(graph);
@@ -194,24 +269,31 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
                    [&](double done) { progress("correcting biases", done); });
   }
 
-  std::vector<ValueId> watched_again(watched.begin(), watched.begin() + static_cast<int64_t>(outputs));
-  for (const ValueId tensor : plan.tensors) watched_again.push_back(rewritten.stands_for.at(tensor));
-  Session quantised = session_of(graph, watched_again, options.threads);
-  std::vector<Difference> differences(watched.size());
+  // What is compared: its place among the float session's outputs, and the value that stands for it.
+  std::vector<std::pair<size_t, ValueId>> compared;
+  for (size_t w = 0; w < watched.size(); ++w) {
+    const auto stands_for = rewritten.stands_for.find(watched[w]);
+    if (w < outputs) compared.emplace_back(w, watched[w]);
+    else if (stands_for != rewritten.stands_for.end()) compared.emplace_back(w, stands_for->second);
+  }
+  std::vector<ValueId> values;
+  for (const auto& [place, value] : compared) values.push_back(value);
+  Session quantised = session_of(graph, values, options.threads);
+  std::vector<Difference> differences(compared.size());
   for (size_t i = 0; i < held_out.count; ++i) {
     progress("comparing", static_cast<double>(i) / static_cast<double>(held_out.count));
     set_sample(floats, held_out, i);
     set_sample(quantised, held_out, i);
     floats.run();
     quantised.run();
-    for (size_t w = 0; w < watched.size(); ++w) {
-      differences[w].add(quantised.output(std::to_string(w)), floats.output(std::to_string(w)));
+    for (size_t c = 0; c < compared.size(); ++c) {
+      differences[c].add(quantised.output(std::to_string(c)), floats.output(std::to_string(compared[c].first)));
     }
   }
-  for (size_t w = 0; w < watched.size(); ++w) {
-    const Difference& d = differences[w];
-    const std::string& name = w < outputs ? graph.outputs()[w].name : graph.value(watched[w]).name;
-    (w < outputs ? result.outputs : result.tensors).push_back({name, Difference::relative(d.error, d.norm), d.worst});
+  for (size_t c = 0; c < compared.size(); ++c) {
+    const Difference& d = differences[c];
+    const std::string& name = c < outputs ? graph.outputs()[c].name : graph.value(watched[compared[c].first]).name;
+    (c < outputs ? result.outputs : result.tensors).push_back({name, Difference::relative(d.error, d.norm), d.worst});
   }
   std::stable_sort(result.tensors.begin(), result.tensors.end(),
                    [](const QuantisedError& a, const QuantisedError& b) { return a.relative_l2 > b.relative_l2; });

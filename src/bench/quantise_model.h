@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct QuantiseModelOptions {
   std::map<std::string, int64_t> dims;                        // sizes of named dimensions, fixed in what is written
   std::vector<std::pair<std::string, std::string>> samples;   // to calibrate with: input's name (or empty), path
   std::vector<std::pair<std::string, std::string>> held_out;  // to compare with; empty: those
+  // Nodes that cost most stay in floats until no output's error is above this; empty: all are quantised.
+  std::optional<double> max_error = {};
   bool equalise = true;        // channels between a convolution and a depthwise one (equalise_channels)
   bool correct_biases = true;  // so that each convolution's mean stays what it was; takes a run of the samples for each
   int threads = 0;
@@ -32,6 +35,7 @@ struct QuantisedModel {
   size_t samples = 0, compared = 0;
   int64_t nodes = 0, quantised = 0;  // convolutions and products; of them in integers
   int opset = 0;
+  std::vector<QuantisedError> kept;  // nodes that max_error left in floats, with what each alone would have cost
   std::vector<QuantisedError> outputs;
   std::vector<QuantisedError> tensors;  // quantised activations, the worst first
 };

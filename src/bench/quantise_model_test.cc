@@ -103,6 +103,24 @@ TEST_F(QuantiseModel, LeavesWhatIsExcludedInFloats) {
   }
 }
 
+TEST_F(QuantiseModel, LeavesWhatCostsMostInFloats) {
+  options.held_out = {};
+  options.correct_biases = false;  // the choice is made without
+  const double whole = run().outputs[0].relative_l2;
+  options.max_error = whole * 0.7;
+  const QuantisedModel model = run();
+  EXPECT_LE(model.outputs[0].relative_l2, *options.max_error);
+  ASSERT_FALSE(model.kept.empty());
+  ASSERT_LT(model.kept.size(), 5u);
+  EXPECT_EQ(model.quantised, 5 - static_cast<int64_t>(model.kept.size()));
+  for (size_t i = 1; i < model.kept.size(); ++i) EXPECT_GE(model.kept[i - 1].relative_l2, model.kept[i].relative_l2);
+  options.max_error = whole * 1.01;
+  EXPECT_TRUE(run().kept.empty());
+  std::filesystem::remove(folder.file("out.onnx"));
+  options.max_error = 1e-7;
+  EXPECT_NE(refusal().find("leaves no convolution"), std::string::npos);
+}
+
 TEST_F(QuantiseModel, RefusesWithTheReason) {
   options.graph.exclude = {"node_99"};
   EXPECT_NE(refusal().find("no node and no op is named \"node_99\""), std::string::npos);

@@ -17,7 +17,7 @@ constexpr size_t kWorst = 5;  // activations shown
 struct Flags {
   std::string file, out, method = "percentile";
   std::vector<std::string> calibrate, compare, exclude;
-  double percentile = 99.99;
+  double percentile = 99.99, max_error = 0;  // 0: none
   bool int8 = false, plain = false;
   RunFlags run;
 };
@@ -49,6 +49,11 @@ void print_report(const Flags& flags, const QuantisedModel& model, std::optional
     worst.add({model.tensors[i].name, share(model.tensors[i].relative_l2), share(model.tensors[i].worst)});
   }
   print(worst.str() + "\n");
+  if (!model.kept.empty()) {
+    Table kept({"kept in floats", "cost alone"});
+    for (const QuantisedError& e : model.kept) kept.add({e.name, share(e.relative_l2)});
+    print(kept.str() + "\n");
+  }
   print(fmt::format("{}  {}, opset {}; {} of {} convolutions and products in int8; {} samples, {} compared\n",
                     flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, model.quantised, model.nodes,
                     model.samples, model.compared));
@@ -63,6 +68,8 @@ int quantize(const Program& program, const Flags& flags) {
   options.calibration.percentile = flags.percentile;
   options.graph.exclude.insert(flags.exclude.begin(), flags.exclude.end());
   options.dims = dims_of(flags.run);
+  if (flags.max_error < 0) fail("--max-error {}: expected more than 0", flags.max_error);
+  if (flags.max_error > 0) options.max_error = flags.max_error;
   options.samples = named(flags.calibrate, "--calibrate");
   options.held_out = named(flags.compare, "--compare");
   options.equalise = options.correct_biases = !flags.plain;
@@ -90,6 +97,7 @@ int quantize(const Program& program, const Flags& flags) {
               {"compared", model.compared},
               {"products", model.nodes},
               {"products_int8", model.quantised},
+              {"kept_in_floats", json_errors(model.kept)},
               {"outputs", json_errors(model.outputs)},
               {"activations", json_errors(model.tensors)}});
   return kDone;
@@ -117,6 +125,8 @@ void add_model_quantize(Program& program, CLI::App& group) {
   add_number(*command, "--percentile", flags->percentile, "share of the values that --method percentile keeps", "P");
   command->add_flag("--plain", flags->plain, "neither equalise channels nor correct biases: faster, less exact");
   add_list(*command, "--exclude", flags->exclude, "NODE|OP", "what stays in floats (repeatable)");
+  add_number(*command, "--max-error", flags->max_error,
+             "largest relative L2 error of an output, as 0.05: the nodes that cost most stay in floats", "E");
   add_list(*command, "--dim", flags->run.dims, "NAME=N", "size of a named open dimension, fixed in what is written");
   add_setting(program, *command, "threads");
   add_report_flags(program, *command);

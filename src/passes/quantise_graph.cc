@@ -189,8 +189,10 @@ QuantisePlan plan_quantisation(Graph& graph, const QuantiseOptions& options) {
   const auto want = [&](ValueId v) {
     if (tensors.insert(v).second) plan.tensors.push_back(v);
   };
-  const auto excluded = [&](const Node& node) {
-    return options.exclude.contains(node.name) || options.exclude.contains(std::string(node.op->name));
+  const auto excluded = [&](NodeId id) {
+    const Node& node = edit.node(id);
+    return options.floats.contains(id) || options.exclude.contains(node.name) ||
+           options.exclude.contains(std::string(node.op->name));
   };
   const std::vector<NodeId> order = graph.order();
   std::set<ValueId> made;  // by what runs in integers, clamped
@@ -199,7 +201,7 @@ QuantisePlan plan_quantisation(Graph& graph, const QuantiseOptions& options) {
     if (is_one_of(node, {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})) {
       fail("the model is quantised already (node \"{}\")", graph.label(id));
     }
-    if (excluded(node)) continue;
+    if (excluded(id)) continue;
     if (is_product(edit, id)) {
       plan.nodes.push_back(id);
       want(node.inputs[0]);
@@ -209,7 +211,7 @@ QuantisePlan plan_quantisation(Graph& graph, const QuantiseOptions& options) {
   // Sums, concatenations and pools of what was made in integers stay there, where somebody reads them as integers.
   for (const NodeId id : order) {
     const Node& node = edit.node(id);
-    if (excluded(node) || !is_one_of(node, {"Add", "Concat", "MaxPool"}) || node.outputs.size() != 1) continue;
+    if (excluded(id) || !is_one_of(node, {"Add", "Concat", "MaxPool"}) || node.outputs.size() != 1) continue;
     const bool from_integers = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
       return v.present() && is_f32(edit, v) && (made.contains(v) || tensors.contains(v)) &&
              edit.shape(v).rank() == edit.shape(node.outputs[0]).rank();

@@ -19,6 +19,7 @@ namespace sparkpilot {
 
 struct QuantiseOptions {
   std::set<std::string> exclude = {};  // names of nodes and ops that stay in floats
+  std::set<NodeId> floats = {};        // nodes that do besides
 };
 
 // What a tensor was seen to hold.
