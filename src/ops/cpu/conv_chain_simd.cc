@@ -49,7 +49,7 @@ struct ChainState : KernelState {
 };
 
 Cut ChainState::cut(int64_t pieces) const {
-  constexpr int64_t kSlabFloats = 8192;            // of the first cache
+  constexpr int64_t kSlabFloats = 16384;           // near the core: more spills the first cache, less costs calls
   constexpr int64_t kFilteredFloats = 160 * 1024;  // of the second
   constexpr double kHalo = 0.02;                   // of the work may be done twice
   const ConvShape& d = chain.depthwise();
