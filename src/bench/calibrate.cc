@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "stack/wheel.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {
@@ -17,11 +18,29 @@ std::vector<fs::path> files_of(const std::string& path) {
   if (!fs::is_directory(path)) return {path};
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(path)) {
-    if (entry.path().extension() == ".npy") files.push_back(entry.path());
+    const fs::path kind = entry.path().extension();
+    if (kind == ".npy" || kind == ".npz") files.push_back(entry.path());
   }
-  if (files.empty()) fail("{}: no .npy files in this folder", path);
+  if (files.empty()) fail("{}: no .npy or .npz files in this folder", path);
   std::sort(files.begin(), files.end());
   return files;
+}
+
+// A file's arrays by their names; that of a .npy has none.
+std::vector<std::pair<std::string, Tensor>> arrays_of(const fs::path& file) {
+  constexpr uint64_t kLimit = uint64_t{1} << 31;
+  if (file.extension() != ".npz") return {{"", load_npy(file)}};
+  std::vector<std::pair<std::string, Tensor>> arrays;
+  const stack::Wheel archive{InputFile(file)};
+  for (const stack::Wheel::Member& member : archive.members()) {
+    const fs::path name(member.name);
+    if (name.extension() != ".npy") continue;
+    const std::string bytes = archive.text(member, kLimit);
+    arrays.emplace_back((name.parent_path() / name.stem()).string(),
+                        parse_npy(std::as_bytes(std::span(bytes)), file.string() + "!" + member.name));
+  }
+  if (arrays.empty()) fail("{}: no arrays in it", file.string());
+  return arrays;
 }
 
 // The sample, or the samples along the first axis, that an array holds.
@@ -80,14 +99,22 @@ void visit(Session& session, const Samples& samples, double from, double to,
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named) {
   Samples samples;
   for (const auto& [wanted, path] : named) {
-    const TensorInfo& input = input_named(session, wanted);
     for (const fs::path& file : files_of(path)) {
-      Tensor array = load_npy(file);
-      // NumPy makes float64 where nothing else is said.
-      if (array.dtype() != input.dtype && is_float(array.dtype()) && is_float(input.dtype)) {
-        array = convert(array, input.dtype);
+      std::vector<std::pair<std::string, Tensor>> arrays = arrays_of(file);
+      // A single array needs no name that fits.
+      if (arrays.size() == 1 && session.inputs().size() == 1) arrays[0].first.clear();
+      if (!wanted.empty() && arrays.size() > 1) {
+        std::erase_if(arrays, [&](const auto& a) { return a.first != wanted; });
+        if (arrays.empty()) fail("{}: no array \"{}\" in it", file.string(), wanted);
       }
-      split_samples(array, input, file.string(), samples.inputs[input.name]);
+      for (auto& [name, array] : arrays) {
+        const TensorInfo& input = input_named(session, wanted.empty() ? name : wanted);
+        // NumPy makes float64 where nothing else is said.
+        if (array.dtype() != input.dtype && is_float(array.dtype()) && is_float(input.dtype)) {
+          array = convert(array, input.dtype);
+        }
+        split_samples(array, input, file.string(), samples.inputs[input.name]);
+      }
     }
   }
   for (const auto& [input, tensors] : samples.inputs) samples.count = std::max(samples.count, tensors.size());

@@ -29,8 +29,9 @@ struct Samples {
 };
 
 // Arrays of files by input: each file holds one sample, or several along a first axis in the place of an input's first
-// dimension of 1. A folder stands for the .npy files in it, by name. `named` are pairs of an input's name (empty: the
-// only one) and a path. Fails (user) where names, shapes or counts do not fit the session's inputs.
+// dimension of 1. A .npz holds arrays of several inputs under their names. A folder stands for the .npy and .npz files
+// in it, by name. `named` are pairs of an input's name (empty: the only one, or those of the .npz) and a path. Fails
+// (user) where names, shapes or counts do not fit the session's inputs.
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named);
 
 // Writes sample i into the session's inputs.

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "base/file.h"
 #include "base/test_files.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
 #include "passes/test_graph.h"
+#include "stack/test_zip.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {
@@ -119,6 +121,23 @@ TEST_F(QuantiseModel, LeavesWhatCostsMostInFloats) {
   std::filesystem::remove(folder.file("out.onnx"));
   options.max_error = 1e-7;
   EXPECT_NE(refusal().find("leaves no convolution"), std::string::npos);
+}
+
+TEST_F(QuantiseModel, ReadsArchivesOfArrays) {
+  const std::string samples = read_file(folder.file("samples.npy"));
+  const double expected = run().outputs[0].relative_l2;
+  stack::write_zip(folder.file("s.npz"), {{"arr_0.npy", samples}, {"notes.txt", "no array"}});
+  options.samples = {{"", folder.file("s.npz")}};
+  EXPECT_EQ(run().outputs[0].relative_l2, expected);
+  stack::write_zip(folder.file("two.npz"), {{"y.npy", samples}, {"x.npy", samples}});
+  options.samples = {{"x", folder.file("two.npz")}};
+  EXPECT_EQ(run().outputs[0].relative_l2, expected);
+  std::filesystem::remove(folder.file("out.onnx"));
+  options.samples = {{"", folder.file("two.npz")}};
+  EXPECT_NE(refusal().find("no input \"y\""), std::string::npos);
+  stack::write_zip(folder.file("none.npz"), {{"notes.txt", "no array"}});
+  options.samples = {{"", folder.file("none.npz")}};
+  EXPECT_NE(refusal().find("no arrays in it"), std::string::npos);
 }
 
 TEST_F(QuantiseModel, RefusesWithTheReason) {

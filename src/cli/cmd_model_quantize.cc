@@ -117,7 +117,7 @@ void add_model_quantize(Program& program, CLI::App& group) {
   command->add_option("out", flags->out, "the file to write")->required()->type_name("OUT");
   command->add_flag("--int8", flags->int8, "activations u8, weights i8 with a scale a channel");
   add_list(*command, "--calibrate", flags->calibrate, "[NAME=]PATH",
-           "an input's samples: .npy files or folders of them (repeatable)")
+           "an input's samples: .npy or .npz files, or folders of them (repeatable)")
       ->required();
   add_list(*command, "--compare", flags->compare, "[NAME=]PATH",
            "other samples to measure the error on; without it, those of --calibrate");

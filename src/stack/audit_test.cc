@@ -1,7 +1,6 @@
 #include "stack/audit.h"
 
 #include <gtest/gtest.h>
-#include <zip.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "stack/audit_json.h"
 #include "stack/diff.h"
 #include "stack/test_files.h"
+#include "stack/test_zip.h"
 #include "stack/tree.h"
 #include "stack/verdict.h"
 
@@ -172,17 +172,6 @@ TEST_F(AuditTest, TheTreesOwnGpuIsTold) {
   ASSERT_TRUE(audit.gpu);
   EXPECT_EQ(audit.gpu->capability, (ComputeCapability{12, 1}));
   EXPECT_EQ(audit.gpu->machine, "aarch64");
-}
-
-void write_zip(const fs::path& path, const std::vector<std::pair<std::string, std::string>>& members) {
-  int error = 0;
-  zip_t* zip = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &error);
-  ASSERT_NE(zip, nullptr);
-  for (const auto& [name, bytes] : members) {
-    zip_source_t* source = zip_source_buffer(zip, bytes.data(), bytes.size(), 0);
-    ASSERT_GE(zip_file_add(zip, name.c_str(), source, 0), 0);
-  }
-  ASSERT_EQ(zip_close(zip), 0);
 }
 
 TEST_F(AuditTest, WheelsAreReadAsTheyAre) {
