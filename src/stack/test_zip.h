@@ -1,7 +1,6 @@
 // Zip archives for tests.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <zip.h>
 
 #include <filesystem>
@@ -9,18 +8,20 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
+
 namespace sparkpilot::stack {
 
 inline void write_zip(const std::filesystem::path& path,
                       const std::vector<std::pair<std::string, std::string>>& members) {
   int error = 0;
   zip_t* zip = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &error);
-  ASSERT_NE(zip, nullptr);
+  if (!zip) fail_internal("{}: zip error {}", path.string(), error);
   for (const auto& [name, bytes] : members) {
     zip_source_t* source = zip_source_buffer(zip, bytes.data(), bytes.size(), 0);
-    ASSERT_GE(zip_file_add(zip, name.c_str(), source, 0), 0);
+    if (zip_file_add(zip, name.c_str(), source, 0) < 0) fail_internal("{}: {}", path.string(), zip_strerror(zip));
   }
-  ASSERT_EQ(zip_close(zip), 0);
+  if (zip_close(zip) != 0) fail_internal("{}: {}", path.string(), zip_strerror(zip));
 }
 
 }  // namespace sparkpilot::stack
