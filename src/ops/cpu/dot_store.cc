@@ -21,33 +21,37 @@ SPARKPILOT_DOT inline __m512 gelu(__m512 x) {
   constexpr float kScale = -2.0f * 0.7978845608f * 1.4426950409f;
   const __m512 cubic = _mm512_fmadd_ps(_mm512_mul_ps(x, x), _mm512_set1_ps(0.044715f * kScale), _mm512_set1_ps(kScale));
   const __m512 power = _mm512_mul_ps(x, cubic);
-  // 2^128 is infinity, whose reciprocal is zero: minus infinity becomes NaN. NaN becomes a number here and is one again
-  // in the product with x.
-  const __m512 most = _mm512_set1_ps(128.0f), least = _mm512_set1_ps(-126.0f);
-  __m512 t = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(power, most, _CMP_LT_OQ), most, power);
-  t = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(t, least, _CMP_LT_OQ), t, least);
-  const __m512 whole = _mm512_maskz_roundscale_ps(kAll, t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 f = _mm512_sub_ps(t, whole);
-  __m512 p = _mm512_fmadd_ps(f, _mm512_set1_ps(0.00961813f), _mm512_set1_ps(0.05550411f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.24022651f));
-  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.69314718f));
+  // The fraction of infinity is 0, and scalef saturates: minus infinity becomes NaN, plus infinity stays.
+  const __m512 f = _mm512_maskz_reduce_ps(kAll, power, _MM_FROUND_TO_NEG_INF);
+  __m512 p = _mm512_fmadd_ps(f, _mm512_set1_ps(0.0770671976f), _mm512_set1_ps(0.2276448217f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(0.6951168246f));
   p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(1.0f));
-  const __m512 e = _mm512_maskz_scalef_ps(kAll, p, whole);
-  return _mm512_mul_ps(x, _mm512_maskz_rcp14_ps(kAll, _mm512_add_ps(e, _mm512_set1_ps(1.0f))));
+  const __m512 e = _mm512_maskz_scalef_ps(kAll, p, power);
+  return _mm512_div_ps(x, _mm512_add_ps(e, _mm512_set1_ps(1.0f)));
+}
+
+template <DotStore::Last kLast>
+SPARKPILOT_DOT inline __m256i finish(__m512 v, __m256i other) {
+  if constexpr (kLast == DotStore::gelu_tanh) v = gelu(v);
+  if constexpr (kLast == DotStore::add) {
+    const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, other);
+    v = _mm512_add_ps(v, _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, wide, 16)));
+  }
+  return reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v));
 }
 
 template <DotStore::Last kLast>
 SPARKPILOT_DOT void store_line(const float* x, const BFloat16* other, BFloat16* y, int64_t n) {
-  for (int64_t i = 0; i < n; i += 16) {
-    const auto mask = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1 << (n - i)) - 1);
-    __m512 v = _mm512_maskz_loadu_ps(mask, x + i);
-    if constexpr (kLast == DotStore::gelu_tanh) v = gelu(v);
-    if constexpr (kLast == DotStore::add) {
-      const __m512i wide = _mm512_maskz_cvtepu16_epi32(kAll, _mm256_maskz_loadu_epi16(mask, other + i));
-      v = _mm512_add_ps(v, _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, wide, 16)));
-    }
-    _mm256_mask_storeu_epi16(y + i, mask, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v)));
+  constexpr bool kReads = kLast == DotStore::add;
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256i from = kReads ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(other + i)) : __m256i{};
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), finish<kLast>(_mm512_loadu_ps(x + i), from));
   }
+  if (i == n) return;
+  const auto mask = static_cast<__mmask16>((1 << (n - i)) - 1);
+  const __m256i from = kReads ? _mm256_maskz_loadu_epi16(mask, other + i) : __m256i{};
+  _mm256_mask_storeu_epi16(y + i, mask, finish<kLast>(_mm512_maskz_loadu_ps(mask, x + i), from));
 }
 
 #endif
