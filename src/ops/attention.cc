@@ -180,6 +180,7 @@ std::vector<OpCase> cases() {
   std::vector<OpCase> out{
       make_case("plain", small, small, small, {}),
       make_case("one_query", {1, 8, 1, 64}, {1, 8, 10, 64}, {1, 8, 10, 64}, {}),
+      make_case("one_query_of_groups", {2, 1, 296}, {2, 20, 74}, {2, 20, 66}, packed),
       make_case("packed_groups", {2, 5, 72}, {2, 7, 18}, {2, 7, 22}, packed),
       make_case("causal", {1, 2, 70, 16}, {1, 2, 70, 16}, {1, 2, 70, 8}, {{"is_causal", one}, {"scale", 0.3f}}),
       make_case("window_softcap", {1, 2, 9, 16}, {1, 2, 9, 16}, {1, 2, 9, 33}, window),
@@ -191,7 +192,13 @@ std::vector<OpCase> cases() {
                 {none, CaseInput::of({2, 3, 6, 16}), CaseInput::of({2, 3, 6, 8})}),
       make_case("padding", {2, 3, 5, 16}, {2, 3, 9, 16}, {2, 3, 9, 16}, {{"is_causal", one}},
                 {none, none, none, CaseInput::value(Tensor::ints({3, 9}))})};
-  out[7].outputs = 4;
+  out[8].outputs = 4;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    OpCase half =
+        make_case(dtype == DType::f16 ? "f16" : "bf16", {2, 3, 21, 19}, {2, 3, 37, 19}, {2, 3, 37, 35}, window);
+    for (CaseInput& input : half.inputs) input.dtype = dtype;
+    out.push_back(half);
+  }
   return out;
 }
 

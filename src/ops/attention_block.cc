@@ -6,7 +6,7 @@
 #define HWY_TARGET_INCLUDE "ops/attention_block.cc"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
-#include "ops/cpu/vector_math-inl.h"
+#include "ops/cpu/load_weights-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
@@ -81,17 +81,43 @@ struct Tile {
   }
 };
 
-// A block of 4 x 4 where vectors have four lanes.
+struct Plus {
+  HWY_INLINE V operator()(V a, V b) const { return hn::Add(a, b); }
+};
+struct Larger {
+  HWY_INLINE V operator()(V a, V b) const { return hn::Max(a, b); }
+};
+
 #if HWY_TARGET == HWY_SCALAR
 constexpr int64_t kSide = 1;
-HWY_INLINE void transpose_square(const float* from, int64_t, float* to, int64_t) { *to = *from; }
+template <int64_t kRows>
+HWY_INLINE void transpose_rows(const float* from, int64_t, float* to, int64_t) {
+  *to = *from;
+}
+template <int kRows, class Op>
+HWY_INLINE void reduce_rows(V (&)[kRows], const Op&) {}
 #else
-constexpr int64_t kSide = 4;
-HWY_INLINE void transpose_square(const float* from, int64_t step, float* to, int64_t to_step) {
-  const hn::FixedTag<float, 4> d;
-  const hn::FixedTag<double, 2> pairs;
-  const auto a = hn::LoadU(d, from), b = hn::LoadU(d, from + step);
-  const auto c = hn::LoadU(d, from + 2 * step), e = hn::LoadU(d, from + 3 * step);
+constexpr int64_t kSide = 4;  // lanes of the blocks within which vectors are shuffled
+
+// Rows 0, 4, 8, ... of four columns, side by side in one vector.
+template <int64_t kRows>
+HWY_INLINE auto side_by_side(const float* from, int64_t step) {
+  const hn::CappedTag<float, kRows> d;
+  if constexpr (kRows <= kSide) {
+    return hn::LoadU(d, from);
+  } else {
+    constexpr int64_t kHalf = kRows / 2;
+    return hn::Combine(d, side_by_side<kHalf>(from + kHalf * step, step), side_by_side<kHalf>(from, step));
+  }
+}
+
+// kRows rows of four columns, transposed: as many rows as a vector has lanes.
+template <int64_t kRows>
+HWY_INLINE void transpose_rows(const float* from, int64_t step, float* to, int64_t to_step) {
+  const hn::CappedTag<float, kRows> d;
+  const hn::Repartition<double, decltype(d)> pairs;
+  const auto a = side_by_side<kRows>(from, step), b = side_by_side<kRows>(from + step, step);
+  const auto c = side_by_side<kRows>(from + 2 * step, step), e = side_by_side<kRows>(from + 3 * step, step);
   const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
   const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
   const auto ce_low = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
@@ -101,22 +127,60 @@ HWY_INLINE void transpose_square(const float* from, int64_t step, float* to, int
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, ab_high, ce_high)), d, to + 2 * to_step);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, to + 3 * to_step);
 }
+
+// The op of all lanes of each vector: vector i of the four in lane i of every block.
+template <class Op>
+HWY_INLINE V reduce_four(V a, V b, V c, V e, const Op& op) {
+  const D d;
+  const hn::Repartition<double, D> pairs;
+  const auto both = [&](V x, V y) {
+    return hn::BitCast(pairs, op(hn::InterleaveLower(d, x, y), hn::InterleaveUpper(d, x, y)));
+  };
+  const auto ab = both(a, b), ce = both(c, e);
+  V all = op(hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce)), hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce)));
+#if HWY_MAX_BYTES >= 64
+  all = op(all, hn::SwapAdjacentBlocks(all));
+#endif
+#if HWY_MAX_BYTES >= 32
+  all = op(all, hn::ConcatLowerUpper(d, all, all));
+#endif
+  return all;
+}
+
+// Every lane of each vector becomes the op of all its lanes.
+template <int kRows, class Op>
+HWY_INLINE void reduce_rows(V (&v)[kRows], const Op& op) {
+  HWY_UNROLL(2)
+  for (int r = 0; r < kRows; r += 4) {
+    const auto at = [&](int i) { return v[r + i < kRows ? r + i : r]; };
+    const V four = reduce_four(at(0), at(1), at(2), at(3), op);
+    v[r] = hn::Broadcast<0>(four);
+    if (r + 1 < kRows) v[r + 1] = hn::Broadcast<1>(four);
+    if (r + 2 < kRows) v[r + 2] = hn::Broadcast<2>(four);
+    if (r + 3 < kRows) v[r + 3] = hn::Broadcast<3>(four);
+  }
+}
 #endif
 
 void Transpose(const float* k, int64_t step, int64_t count, int64_t size, float* to, int64_t stride) {
-  const int64_t whole_keys = count / kSide * kSide, whole_size = size / kSide * kSide;
   for (int64_t p = 0; count < stride && p < size; ++p) {
     float* line = to + (p + 1) * stride - kLine;
     for (int64_t i = 0; i < kLine; i += kLanes) hn::StoreU(hn::Zero(D()), D(), line + i);
   }
-  for (int64_t j = 0; j < whole_keys; j += kSide) {
-    const float* rows = k + j * step;
-    for (int64_t p = 0; p < whole_size; p += kSide) transpose_square(rows + p, step, to + p * stride + j, stride);
-    for (int64_t p = whole_size; p < size; ++p) {
-      for (int64_t i = 0; i < kSide; ++i) to[p * stride + j + i] = rows[i * step + p];
+  int64_t j = 0;
+  const auto rows = [&]<int64_t kRows>() {
+    for (; j + kRows <= count; j += kRows) {
+      const float* from = k + j * step;
+      for (int64_t p = 0; p + kSide <= size; p += kSide)
+        transpose_rows<kRows>(from + p, step, to + p * stride + j, stride);
+      for (int64_t p = size / kSide * kSide; p < size; ++p) {
+        for (int64_t i = 0; i < kRows; ++i) to[p * stride + j + i] = from[i * step + p];
+      }
     }
-  }
-  for (int64_t j = whole_keys; j < count; ++j) {
+  };
+  rows.template operator()<kLanes>();
+  rows.template operator()<kSide>();
+  for (; j < count; ++j) {
     for (int64_t p = 0; p < size; ++p) to[p * stride + j] = k[j * step + p];
   }
 }
@@ -146,19 +210,29 @@ void Scores(const AttentionBlock& b, const HeadRows& q, const float* keys, int64
   });
 }
 
-void Dots(const AttentionBlock& b, const HeadRows& q, const HeadRows& keys, int64_t size, float scale) {
+// Up to four queries at once, so that keys are read once.
+template <int kRows>
+HWY_INLINE void dot_tile(const AttentionBlock& b, const HeadRows& q, int64_t row, const HeadRows& keys, int64_t size,
+                         float scale) {
   const D d;
   const int64_t whole = size / kLanes * kLanes;
   const auto left = static_cast<size_t>(size - whole);
-  for (int64_t i = 0; i < b.rows; ++i) {
-    const float* x = q.data + i * q.step;
-    for (int64_t j = b.seen[i].first; j < b.seen[i].last; ++j) {
-      const float* k = keys.data + j * keys.step;
-      V sum = hn::Zero(d);
-      for (int64_t p = 0; p < whole; p += kLanes) sum = hn::MulAdd(hn::LoadU(d, x + p), hn::LoadU(d, k + p), sum);
-      if (left) sum = hn::MulAdd(load_first(d, x + whole, left), load_first(d, k + whole, left), sum);
-      b.scores[i * b.stride + j] = scale * hn::GetLane(hn::SumOfLanes(d, sum));
+  const float* x = q.data + row * q.step;
+  const KeyRange seen = seen_by(b.seen + row, kRows);
+  for (int64_t j = seen.first; j < seen.last; ++j) {
+    const float* k = keys.data + j * keys.step;
+    V sums[kRows];
+    for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(d);
+    for (int64_t p = 0; p < whole; p += kLanes) {
+      const V key = hn::LoadU(d, k + p);
+      HWY_UNROLL(4)
+      for (int r = 0; r < kRows; ++r) sums[r] = hn::MulAdd(hn::LoadU(d, x + r * q.step + p), key, sums[r]);
     }
+    for (int r = 0; r < kRows && left; ++r) {
+      sums[r] = hn::MulAdd(load_first(d, x + r * q.step + whole, left), load_first(d, k + whole, left), sums[r]);
+    }
+    reduce_rows(sums, Plus());
+    for (int r = 0; r < kRows; ++r) b.scores[(row + r) * b.stride + j] = scale * hn::GetLane(sums[r]);
   }
 }
 
@@ -170,40 +244,77 @@ HWY_INLINE hn::Mask<D> inside(const KeyRange& range, int64_t at) {
   return range.first <= at ? last : hn::AndNot(hn::FirstN(d, lanes(range.first - at)), last);
 }
 
-// The largest score of a row. It begins at the lowest finite number, so that a row of -infinity gives weights and a sum
-// of zero; NaN comes out of exp, whatever the maximum made of it.
-HWY_INLINE float largest(const float* row, const KeyRange& seen) {
+// The largest score of each of some rows. It begins at the lowest finite number, so that a row of -infinity gives
+// weights and a sum of zero; NaN comes out of exp, whatever the maximum made of it.
+template <int kRows>
+HWY_INLINE void largest(const AttentionBlock& b, int64_t row, float* top) {
   const D d;
   const V lowest = hn::Set(d, std::numeric_limits<float>::lowest());
-  V top = lowest;
-  for (int64_t j = seen.first / kLanes * kLanes; j < seen.last; j += kLanes) {
-    top = hn::Max(top, hn::IfThenElse(inside(seen, j), hn::LoadU(d, row + j), lowest));
+  const KeyRange *seen = b.seen + row, all = seen_by(seen, kRows);
+  const float* scores = b.scores + row * b.stride;
+  V most[kRows];
+  for (int r = 0; r < kRows; ++r) most[r] = lowest;
+  for (int64_t j = all.first / kLanes * kLanes; j < all.last; j += kLanes) {
+    HWY_UNROLL(4)
+    for (int r = 0; r < kRows; ++r) {
+      const V score = hn::LoadU(d, scores + r * b.stride + j);
+      most[r] = hn::Max(most[r], hn::IfThenElse(inside(seen[r], j), score, lowest));
+    }
   }
-  return hn::GetLane(hn::MaxOfLanes(d, top));
+  reduce_rows(most, Larger());
+  for (int r = 0; r < kRows; ++r) top[row + r] = hn::GetLane(most[r]);
 }
 
-// A row of scores as weights, zero where the query does not see; returns their sum.
-HWY_INLINE float weigh(float* row, const KeyRange& seen, float top, int64_t stride) {
+// Rows of scores as weights, zero where a query does not see; `top` becomes 1 over their sums, 0 for 0.
+template <int kRows>
+HWY_INLINE void weigh(const AttentionBlock& b, int64_t row, float* top) {
   const D d;
-  const int64_t begin = seen.first / kLanes * kLanes;
-  const V shift = hn::Set(d, top);
-  V sum = hn::Zero(d);
-  int64_t j = 0;
-  for (; j < begin; j += kLanes) hn::StoreU(hn::Zero(d), d, row + j);
-  for (; j < seen.last; j += kLanes) {
-    const V e = hn::IfThenElseZero(inside(seen, j), exp_flushed(d, hn::Sub(hn::LoadU(d, row + j), shift)));
-    hn::StoreU(e, d, row + j);
-    sum = hn::Add(sum, e);
+  const KeyRange *seen = b.seen + row, all = seen_by(seen, kRows);
+  float* scores = b.scores + row * b.stride;
+  V sums[kRows];
+  for (int r = 0; r < kRows; ++r) sums[r] = hn::Zero(d);
+  const auto clear = [&](int64_t begin, int64_t end) {
+    for (int64_t j = begin; j < end; j += kLanes) {
+      for (int r = 0; r < kRows; ++r) hn::StoreU(hn::Zero(d), d, scores + r * b.stride + j);
+    }
+  };
+  const int64_t begin = all.first / kLanes * kLanes, end = (all.last + kLanes - 1) / kLanes * kLanes;
+  clear(0, begin);
+  for (int64_t j = begin; j < end; j += kLanes) {
+    HWY_UNROLL(4)
+    for (int r = 0; r < kRows; ++r) {
+      float* at = scores + r * b.stride + j;
+      const V e = exp_below(d, hn::Sub(hn::LoadU(d, at), hn::Set(d, top[row + r])));
+      const V weight = hn::IfThenElseZero(inside(seen[r], j), e);
+      hn::StoreU(weight, d, at);
+      sums[r] = hn::Add(sums[r], weight);
+    }
   }
-  for (; j < stride; j += kLanes) hn::StoreU(hn::Zero(d), d, row + j);
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+  clear(end, b.stride);
+  reduce_rows(sums, Plus());
+  for (int r = 0; r < kRows; ++r) {
+    const float sum = hn::GetLane(sums[r]);
+    top[row + r] = sum == 0 ? 0 : 1 / sum;
+  }
+}
+
+// Calls fn.operator()<rows>(first row) for up to four rows at a time.
+template <typename Fn>
+HWY_INLINE void for_rows(int64_t rows, const Fn& fn) {
+  int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) fn.template operator()<4>(row);
+  for (; row + 2 <= rows; row += 2) fn.template operator()<2>(row);
+  if (row < rows) fn.template operator()<1>(row);
+}
+
+void Dots(const AttentionBlock& b, const HeadRows& q, const HeadRows& keys, int64_t size, float scale) {
+  for_rows(b.rows, [&]<int kRows>(int64_t row) { dot_tile<kRows>(b, q, row, keys, size, scale); });
 }
 
 // Step by step over all rows: more of them are under way at a time than in one loop.
 void Softmax(const AttentionBlock& b, float* inverse) {
-  for (int64_t i = 0; i < b.rows; ++i) inverse[i] = largest(b.scores + i * b.stride, b.seen[i]);
-  for (int64_t i = 0; i < b.rows; ++i) inverse[i] = weigh(b.scores + i * b.stride, b.seen[i], inverse[i], b.stride);
-  for (int64_t i = 0; i < b.rows; ++i) inverse[i] = inverse[i] == 0 ? 0 : 1 / inverse[i];
+  for_rows(b.rows, [&]<int kRows>(int64_t row) { largest<kRows>(b, row, inverse); });
+  for_rows(b.rows, [&]<int kRows>(int64_t row) { weigh<kRows>(b, row, inverse); });
 }
 
 template <int kRows, int kVecs>
@@ -238,6 +349,22 @@ void Values(const AttentionBlock& b, const HeadRows& v, int64_t size, const floa
   });
 }
 
+template <typename T>
+void widen(const T* from, int64_t from_step, int64_t rows, int64_t size, float* to, int64_t step) {
+  const D d;
+  const int64_t whole = size / kLanes * kLanes;
+  for (int64_t i = 0; i < rows; ++i, from += from_step, to += step) {
+    for (int64_t p = 0; p < whole; p += kLanes) hn::StoreU(load_weights(d, from + p), d, to + p);
+    for (int64_t p = whole; p < size; ++p) to[p] = static_cast<float>(from[p]);
+    for (int64_t p = size; p < step; ++p) to[p] = 0;
+  }
+}
+
+void Widen(const ConstView& x, int64_t at, int64_t x_step, int64_t rows, int64_t size, float* to, int64_t step) {
+  dispatch(TypeList<float, Half, BFloat16>{}, x.dtype,
+           [&]<typename T>() { widen(x.as<T>() + at, x_step, rows, size, to, step); });
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace sparkpilot
@@ -251,6 +378,7 @@ HWY_EXPORT(Scores);
 HWY_EXPORT(Dots);
 HWY_EXPORT(Softmax);
 HWY_EXPORT(Values);
+HWY_EXPORT(Widen);
 
 void transpose_keys(const HeadRows& keys, int64_t count, int64_t size, float* to, int64_t stride) {
   HWY_DYNAMIC_DISPATCH(Transpose)(keys.data, keys.step, count, size, to, stride);
@@ -265,6 +393,10 @@ void attention_softmax(const AttentionBlock& b, float* inverse) { HWY_DYNAMIC_DI
 void attention_values(const AttentionBlock& b, const HeadRows& v, int64_t size, const float* inverse, float* y,
                       int64_t y_step) {
   HWY_DYNAMIC_DISPATCH(Values)(b, v, size, inverse, y, y_step);
+}
+
+void widen_rows(const ConstView& x, int64_t at, int64_t x_step, int64_t rows, int64_t size, float* to, int64_t step) {
+  HWY_DYNAMIC_DISPATCH(Widen)(x, at, x_step, rows, size, to, step);
 }
 
 }  // namespace sparkpilot

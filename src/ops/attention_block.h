@@ -11,7 +11,7 @@
 namespace sparkpilot {
 
 inline constexpr int64_t kLine = 16;       // floats: the widest vector
-inline constexpr int64_t kFewQueries = 3;  // up to this many, dot products beat transposing the keys
+inline constexpr int64_t kFewQueries = 4;  // up to this many, dot products beat transposing the keys
 inline int64_t whole_lines(int64_t n) { return (n + kLine - 1) / kLine * kLine; }
 
 // Rows of one head in memory.
@@ -38,5 +38,7 @@ void attention_softmax(const AttentionBlock& b, float* inverse);
 // y[i] = inverse[i] * (weights of i) v. Rows of v are read in whole lines.
 void attention_values(const AttentionBlock& b, const HeadRows& v, int64_t size, const float* inverse, float* y,
                       int64_t y_step);
+// Rows of f16, bf16 or f32 from element `at` on as f32, zeros behind each up to `step`.
+void widen_rows(const ConstView& x, int64_t at, int64_t x_step, int64_t rows, int64_t size, float* to, int64_t step);
 
 }  // namespace sparkpilot

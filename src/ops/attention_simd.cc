@@ -78,11 +78,14 @@ void adjust(const AttentionShape& a, const AttentionMask& mask, int64_t at, cons
 // Rows of one head as f32 in rows of `step` floats, zeros behind each: the input itself where it is that already.
 HeadRows rows_of(const ConstView& x, const HeadLayout& layout, int64_t at, int64_t rows, float* copy, int64_t step) {
   if (!copy) return {x.as<float>() + at, layout.row_step};
-  for (int64_t i = 0; i < rows; ++i) {
-    floats_from(x.dtype, x.data, at + i * layout.row_step, copy + i * step, layout.size);
-    std::fill(copy + i * step + layout.size, copy + (i + 1) * step, 0.0f);
-  }
+  widen_rows(x, at, layout.row_step, rows, layout.size, copy, step);
   return {copy, step};
+}
+
+// Dense rows into an output of 16 bits.
+void round_rows(const float* from, int64_t size, const View& y, int64_t at, int64_t step, int64_t rows) {
+  if (y.dtype == DType::bf16) return float_to_bfloat16_rows(from, size, y.as<BFloat16>() + at, step, rows, size);
+  for (int64_t i = 0; i < rows; ++i) floats_to(y.dtype, from + i * size, y.data, at + i * step, size);
 }
 
 void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const Block& block, float* memory) {
@@ -115,10 +118,10 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
   }
   for (int64_t i = 0; (a.softcap > 0 || mask.view.present()) && i < block.rows; ++i) {
     // The mask counts keys from 0.
-    const int64_t at = mask.offset(block.b, block.head, block.first + i) + all.first;
+    const int64_t first = mask.offset(block.b, block.head, block.first + i) + all.first;
     AttentionMask from_first = mask;
     from_first.length = mask.length - all.first;
-    adjust(a, from_first, at, seen[i], rows.scores + i * rows.stride);
+    adjust(a, from_first, first, seen[i], rows.scores + i * rows.stride);
   }
   float inverse[kBlock];
   attention_softmax(rows, inverse);
@@ -126,9 +129,7 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
   float* copy = part(plan.y, plan.end);
   attention_values(rows, v, a.v.size, inverse, copy ? copy : c.outputs[0].as<float>() + at,
                    copy ? a.v.size : a.y.row_step);
-  for (int64_t i = 0; copy && i < block.rows; ++i) {
-    floats_to(c.outputs[0].dtype, copy + i * a.v.size, c.outputs[0].data, at + i * a.y.row_step, a.v.size);
-  }
+  if (copy) round_rows(copy, a.v.size, c.outputs[0], at, a.y.row_step, block.rows);
 }
 
 }  // namespace
@@ -148,9 +149,26 @@ Verdict accepts_attention_simd(const Problem& p) {
   return true;
 }
 
+namespace {
+
+// One query of several heads that share keys and values: several queries of one head, which reads them once.
+void join_heads(const Problem& p, AttentionShape& a) {
+  if (a.q.rows != 1 || a.causal || a.left >= 0 || a.right >= 0 || p.has(3)) return;
+  const int64_t group = a.group();
+  for (HeadLayout* layout : {&a.q, &a.y}) {
+    layout->rows = group;
+    layout->heads /= group;
+    layout->row_step = layout->head_step;
+    layout->head_step *= group;
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<KernelState> prepare_attention_simd(const Problem& p) {
   auto state = std::make_unique<SimdState>();
-  const AttentionShape a = state->a = attention_shape(p);
+  join_heads(p, state->a = attention_shape(p));
+  const AttentionShape& a = state->a;
   state->blocks = (a.q.rows + kBlock - 1) / kBlock;
   state->tasks = a.q.batch * a.q.heads * state->blocks;
   state->slots = std::min<int64_t>(state->tasks, 64);
@@ -183,14 +201,12 @@ void run_attention_simd(const Call& c) {
   // A thread is worth waking for some 100,000 multiplications.
   const int64_t work = s.tasks / s.slots * std::min(kBlock, a.q.rows) * a.total * (a.q.size + a.v.size) + 1;
   parallel_for(s.slots, std::max<int64_t>(1, 100000 / work), [&](int64_t begin, int64_t end) {
-    for (int64_t slot = begin; slot < end; ++slot) {
-      float* memory = reinterpret_cast<float*>(c.workspace) + slot * s.scratch.end;
-      for (int64_t i = s.tasks * slot / s.slots; i < s.tasks * (slot + 1) / s.slots; ++i) {
-        const int64_t first = i % s.blocks * kBlock;
-        const Block block{i / s.blocks / a.q.heads, i / s.blocks % a.q.heads, first,
-                          std::min(kBlock, a.q.rows - first)};
-        attend(c, s, mask, block, memory);
-      }
+    // A thread stays in the scratch of its first slot, which is in its cache.
+    float* memory = reinterpret_cast<float*>(c.workspace) + begin * s.scratch.end;
+    for (int64_t i = s.tasks * begin / s.slots; i < s.tasks * end / s.slots; ++i) {
+      const int64_t first = i % s.blocks * kBlock;
+      const Block block{i / s.blocks / a.q.heads, i / s.blocks % a.q.heads, first, std::min(kBlock, a.q.rows - first)};
+      attend(c, s, mask, block, memory);
     }
   });
 }

@@ -60,27 +60,65 @@ void run_reference(const Call& c) {
   });
 }
 
-// f32 throughout, and scale and bias with one value for each element of a row.
+constexpr int64_t kWideRows = 8192;  // elements that are widened at a time
+
+bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// f32 throughout, or rows of 16 bits whose scale and bias are constant; scale and bias with one value for each element
+// of a row.
 template <bool kRms>
 Verdict accepts_simd(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
   const int axis = normalize_axis(p.attrs().integer("axis", -1), x.rank());
   const auto is_row = [&](size_t input) {
     const Shape& shape = p.inputs[input].shape;
-    bool same = p.inputs[input].dtype == DType::f32 && shape.elements() == x.elements(axis, x.rank());
+    bool same = shape.elements() == x.elements(axis, x.rank());
     for (int i = axis; i < x.rank(); ++i) {
       const int at = shape.rank() - x.rank() + i;
       same &= (at < 0 ? 1 : shape[at]) == x[i];
     }
     return same;
   };
-  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
-  if (!is_row(1)) return "scale is not one f32 row";
-  if (!kRms && p.has(2) && !is_row(2)) return "bias is not one f32 row";
-  for (const TensorType& output : p.outputs) {
-    if (output.dtype != DType::none && output.dtype != DType::f32) return fmt::format("{} output", name(output.dtype));
+  const DType dtype = p.inputs[0].dtype;
+  const bool narrow = is_narrow(dtype);
+  if (!narrow && dtype != DType::f32) return fmt::format("{} input", name(dtype));
+  for (size_t i = 1; i < p.inputs.size() && p.has(i); ++i) {
+    const char* what = i == 1 ? "scale" : "bias";
+    if (p.inputs[i].dtype != dtype || !is_row(i)) return fmt::format("{} is not one {} row", what, name(dtype));
+    if (narrow && !p.is_constant(i)) return fmt::format("{} is not constant", what);
+  }
+  if (narrow && x.elements(axis, x.rank()) > kWideRows) return "long rows of 16 bits";
+  if (p.outputs[0].dtype != dtype) return fmt::format("{} output", name(p.outputs[0].dtype));
+  for (size_t i = 1; i < p.outputs.size(); ++i) {
+    const DType output = p.outputs[i].dtype;
+    if (output != DType::none && (narrow || output != DType::f32)) return fmt::format("{} statistics", name(output));
   }
   return true;
+}
+
+// Scale and bias of 16-bit rows in f32.
+struct Widened final : KernelState {
+  Tensor scale, bias;
+};
+
+std::unique_ptr<KernelState> prepare_simd(const Problem& p) {
+  if (!is_narrow(p.inputs[0].dtype)) return nullptr;
+  auto state = std::make_unique<Widened>();
+  state->scale = convert(p.constants[1], DType::f32);
+  if (p.has(2)) state->bias = convert(p.constants[2], DType::f32);
+  return state;
+}
+
+// Rows of 16 bits pass through f32 in the first cache.
+void normalize_narrow(const RowNorm& norm, const ConstView& x, const View& y, int64_t begin, int64_t end) {
+  alignas(64) float rows[kWideRows];
+  const int64_t block = std::max<int64_t>(1, std::min<int64_t>(16, kWideRows / norm.n));
+  for (int64_t row = begin; row < end; row += block) {
+    const int64_t count = std::min(block, end - row);
+    floats_from(x.dtype, x.data, row * norm.n, rows, count * norm.n);
+    normalize_rows(norm, rows, rows, count);
+    floats_to(y.dtype, rows, y.data, row * norm.n, count * norm.n);
+  }
 }
 
 template <bool kRms>
@@ -92,10 +130,18 @@ void run_simd(const Call& c) {
   RowNorm norm{.n = rows.size,
                .epsilon = c.attrs().real("epsilon", 1e-5f),
                .rms = kRms,
-               .scale = c.inputs[1].as<float>(),
-               .bias = !kRms && c.has(2) ? c.inputs[2].as<float>() : nullptr,
                .means = extra(1),
                .inverses = extra(2)};
+  if (is_narrow(c.inputs[0].dtype)) {
+    const auto& wide = c.as<Widened>();
+    norm.scale = wide.scale.data<float>().data();
+    if (!kRms && wide.bias.present()) norm.bias = wide.bias.data<float>().data();
+    parallel_for(rows.count, grain(rows),
+                 [&](int64_t begin, int64_t end) { normalize_narrow(norm, c.inputs[0], c.outputs[0], begin, end); });
+    return;
+  }
+  norm.scale = c.inputs[1].as<float>();
+  if (!kRms && c.has(2)) norm.bias = c.inputs[2].as<float>();
   const float* x = c.inputs[0].as<float>();
   float* y = c.outputs[0].as<float>();
   parallel_for(rows.count, grain(rows), [&](int64_t begin, int64_t end) {
@@ -154,6 +200,11 @@ std::vector<OpCase> layer_cases() {
           {"whole_scale", {x, CaseInput::of({3, 1, 37}), CaseInput::of({1})}, {{"axis", int64_t{-1}}}},
           {"offset", {CaseInput::range({2, 515}, 99, 101), CaseInput::of({515}), CaseInput::of({515})}, {}, 1, 3e-5},
           {"f16", {CaseInput::of({4, 9}, DType::f16), CaseInput::of({9}, DType::f16)}, {}, 3},
+          {"bf16", {CaseInput::of({35, 128}, DType::bf16), CaseInput::of({128}, DType::bf16).fixed()}, {}},
+          {"f16_bias",
+           {CaseInput::of({2, 3, 37}, DType::f16), CaseInput::of({37}, DType::f16).fixed(),
+            CaseInput::of({37}, DType::f16).fixed()},
+           {}},
           {"f64", {CaseInput::of({2, 11}, DType::f64), CaseInput::of({11}, DType::f64)}, {}}};
 }
 
@@ -161,15 +212,18 @@ std::vector<OpCase> rms_cases() {
   return {{"last_axis", {CaseInput::of({3, 5, 37}), CaseInput::of({37})}, {}},
           {"all_axes", {CaseInput::of({2, 3, 19}), CaseInput::of({2, 3, 19})}, {{"axis", int64_t{0}}}},
           {"broadcast_scale", {CaseInput::of({2, 3, 19}), CaseInput::of({3, 1})}, {{"axis", int64_t{1}}}},
+          {"bf16", {CaseInput::of({18, 65}, DType::bf16), CaseInput::of({65}, DType::bf16).fixed()}, {}},
           {"mixed", {CaseInput::of({4, 9}, DType::f16), CaseInput::of({9})}, {{"epsilon", 0.01f}}}};
 }
 
 constexpr AttrSpec kAttrs[] = {
     {"axis", AttrType::integer}, {"epsilon", AttrType::real}, {"stash_type", AttrType::integer}};
-constexpr Kernel kLayer[] = {{.name = "simd", .accepts = accepts_simd<false>, .run = run_simd<false>},
-                             {.name = "reference", .run = run_reference<false>}};
-constexpr Kernel kRms[] = {{.name = "simd", .accepts = accepts_simd<true>, .run = run_simd<true>},
-                           {.name = "reference", .run = run_reference<true>}};
+constexpr Kernel kLayer[] = {
+    {.name = "simd", .accepts = accepts_simd<false>, .prepare = prepare_simd, .run = run_simd<false>},
+    {.name = "reference", .run = run_reference<false>}};
+constexpr Kernel kRms[] = {
+    {.name = "simd", .accepts = accepts_simd<true>, .prepare = prepare_simd, .run = run_simd<true>},
+    {.name = "reference", .run = run_reference<true>}};
 
 const OpDef kOps[] = {
     {.name = "LayerNormalization",

@@ -115,4 +115,22 @@ std::optional<Linear> linear_of(Edit& edit, NodeId id) {
   return linear;
 }
 
+void rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result) {
+  Graph& graph = edit.graph();
+  const Node node = edit.node(linear.node);
+  Tensor bias(DType::f32, Shape{linear.out_channels});
+  const bool biased = std::any_of(linear.bias.begin(), linear.bias.end(), [](double b) { return b != 0; });
+  for (size_t c = 0; biased && c < linear.bias.size(); ++c) bias.data<float>()[c] = static_cast<float>(linear.bias[c]);
+  std::vector<ValueId> inputs{x, graph.add_constant(linear.weights, graph.value(node.inputs[1]).name)};
+  const bool separate = linear.kind == Linear::matmul;
+  const ValueId bias_id = biased ? graph.add_constant(bias) : ValueId{};
+  if (biased && !separate) inputs.push_back(bias_id);
+  Attributes attrs = node.attrs;
+  if (attrs.has("beta")) attrs.set("beta", 1.0f);
+  ValueId y = edit.make(linear.node, node.op->name, inputs, attrs);
+  if (biased && separate) y = edit.make(linear.node, "Add", {y, bias_id});
+  graph.value(node.inputs[1]).constant = Tensor();  // released now: the pass may rewrite every weight of a model
+  edit.replace(result, y);
+}
+
 }  // namespace sparkpilot

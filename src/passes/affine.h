@@ -38,6 +38,8 @@ struct Linear {
   void for_weights(Fn fn);
 };
 std::optional<Linear> linear_of(Edit& edit, NodeId id);
+// Puts the node with the weights and bias of `linear`, on x, in the place of `result`.
+void rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result);
 
 template <typename Fn>
 void Linear::for_weights(Fn fn) {

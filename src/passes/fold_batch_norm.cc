@@ -12,25 +12,6 @@ bool all_zero(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double v) { return v == 0; });
 }
 
-// Puts the node with new weights and bias in the place of `result`.
-void write(Edit& edit, const Linear& linear, ValueId x, ValueId result) {
-  Graph& graph = edit.graph();
-  const Node node = edit.node(linear.node);
-  Tensor bias(DType::f32, Shape{linear.out_channels});
-  const bool biased = !linear.bias.empty() && !all_zero(linear.bias);
-  for (size_t c = 0; biased && c < linear.bias.size(); ++c) bias.data<float>()[c] = static_cast<float>(linear.bias[c]);
-  std::vector<ValueId> inputs{x, graph.add_constant(linear.weights, graph.value(node.inputs[1]).name)};
-  const bool separate = linear.kind == Linear::matmul;
-  const ValueId bias_id = biased ? graph.add_constant(bias) : ValueId{};
-  if (biased && !separate) inputs.push_back(bias_id);
-  Attributes attrs = node.attrs;
-  if (attrs.has("beta")) attrs.set("beta", 1.0f);
-  ValueId y = edit.make(linear.node, node.op->name, inputs, attrs);
-  if (biased && separate) y = edit.make(linear.node, "Add", {y, bias_id});
-  graph.value(node.inputs[1]).constant = Tensor();  // released now: the pass may rewrite every weight of a model
-  edit.replace(result, y);
-}
-
 // layer(x) * scale + shift
 bool fold_behind(Edit& edit, NodeId id) {
   auto linear = linear_of(edit, id);
@@ -52,7 +33,7 @@ bool fold_behind(Edit& edit, NodeId id) {
   for (size_t c = 0; c < linear->bias.size(); ++c) {
     linear->bias[c] = linear->bias[c] * affine->scale[c] + affine->shift[c];
   }
-  write(edit, *linear, edit.node(id).inputs[0], edit.node(next).outputs[0]);
+  rewrite(edit, *linear, edit.node(id).inputs[0], edit.node(next).outputs[0]);
   return true;
 }
 
@@ -75,7 +56,7 @@ bool fold_before(Edit& edit, NodeId id) {
     linear->bias[static_cast<size_t>(out)] += linear->alpha * static_cast<double>(w) * affine->shift[i];
     w = static_cast<float>(static_cast<double>(w) * affine->scale[i]);
   });
-  write(edit, *linear, affine->x, y);
+  rewrite(edit, *linear, affine->x, y);
   return true;
 }
 

@@ -36,6 +36,7 @@ int drop_dead(Graph& graph);           // what no output or state needs
 int simplify_algebra(Graph& graph);    // x*1, x+0, double Transpose, Reshape of Reshape, Cast to its own type
 int merge_views(Graph& graph);         // the part of it that is about Transpose and Reshape, for passes that leave some
 int recognise_patterns(Graph& graph);  // decomposed GELU, LayerNorm, attention, L2 normalisation
+int fold_gain(Graph& graph);           // gains of norms and scales of attention into the products beside them
 int narrow_outputs(Graph& graph);      // a Gather or Slice at the end is pushed up: what no output needs is not done
 int fold_batch_norm(Graph& graph);     // scale and shift beside a convolution or GEMM into its weights
 int fuse_quantised(Graph& graph);      // what stands between DequantizeLinear and QuantizeLinear, in integers

@@ -100,6 +100,8 @@ constexpr std::string_view kMoving[] = {"Concat",
                                         "SpaceToDepth",
                                         "sparkpilot::MaxPool"};
 
+constexpr std::string_view kNorms[] = {"LayerNormalization", "RMSNormalization"};
+
 bool is_one_of(const Node& node, std::span<const std::string_view> ops) {
   return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
 }
@@ -180,16 +182,34 @@ class Narrowing {
     }
   }
 
+  bool is_bf16(ValueId value) const { return value.present() && graph_.value(value).dtype == DType::bf16; }
+
+  // Norms compute in f32 whatever they read and write: in 16 bits only where their input has them already, the gain is
+  // exact in them, and no head reads the result.
+  bool keeps_bf16(const Node& node) {
+    if (!is_bf16(node.inputs[0])) return false;
+    const std::vector<NodeId>& readers = edit_.readers(node.outputs[0]);
+    if (std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return is_head(reader); })) return false;
+    return std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](ValueId input) {
+      const Tensor* constant = graph_.constant(input);
+      return !input.present() || (constant && is_exact(*constant));
+    });
+  }
+  static bool is_exact(const Tensor& constant) {
+    const std::span<const float> data = constant.data<float>();
+    return std::all_of(data.begin(), data.end(), [](float v) { return static_cast<float>(BFloat16(v)) == v; });
+  }
+  bool is_head(NodeId id) const { return heads_[static_cast<size_t>(id.index)]; }
+
   bool wants_bf16(NodeId id) {
     const Node& node = graph_.node(id);
     if (has_bodies(node)) return false;
-    if (is_one_of(node, kHeavy)) return !heads_[static_cast<size_t>(id.index)];
+    if (is_one_of(node, kHeavy)) return !is_head(id);
+    if (is_one_of(node, kNorms)) return keeps_bf16(node);
     if (!node.op->traits.elementwise && !is_one_of(node, kMoving)) return false;
     if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
-    for (const ValueId input : node.inputs) {
-      if (input.present() && !graph_.constant(input) && graph_.value(input).dtype == DType::bf16) return true;
-    }
-    return false;
+    return std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId input) { return is_bf16(input) && !graph_.constant(input); });
   }
 
   int narrow(NodeId id) {

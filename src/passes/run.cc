@@ -12,6 +12,7 @@ constexpr Pass kPasses[] = {
     {"simplify", "x * 1, Transpose of Transpose, Reshape of Reshape and the like", true, simplify_algebra},
     {"recognise", "GELU, LayerNorm, attention and the like from the chains that exporters write", true,
      recognise_patterns},
+    {"gain", "gains of norms and scales of attention into the weights beside them", true, fold_gain},
     {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
     {"int8", "quantised convolutions, products and what stands between them in integers", true, fuse_quantised},

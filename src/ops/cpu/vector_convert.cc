@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/cpu/dot_round.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/vector_convert.cc"
 #include "hwy/foreach_target.h"
@@ -58,24 +60,40 @@ void from_bfloat16_impl(const BFloat16* in, float* out, int64_t n) {
   for (; i < n; ++i) out[i] = in[i];
 }
 
-void to_bfloat16_impl(const float* in, BFloat16* out, int64_t n) {
+// x as bf16 in the low halves of the lanes.
+template <class D, class V>
+HWY_INLINE auto rounded(D, V x) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto up = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
+  const auto nan = hn::RebindMask(du, hn::IsNaN(x));
+  return hn::ShiftRight<16>(hn::IfThenElse(nan, hn::Or(bits, hn::Set(du, 0x400000)), up));
+}
+
+void round_row(const float* in, BFloat16* out, int64_t n) {
   const hn::ScalableTag<float> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
   const hn::RebindToSigned<decltype(d)> di;
   const hn::Rebind<uint16_t, decltype(d)> ds;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   auto* words = reinterpret_cast<uint16_t*>(out);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-    const auto x = hn::LoadU(d, in + i);
-    const auto bits = hn::BitCast(du, x);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-    const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fff)));
-    const auto nan = hn::RebindMask(du, hn::IsNaN(x));
-    const auto high = hn::ShiftRight<16>(hn::IfThenElse(nan, hn::Or(bits, hn::Set(du, 0x400000)), rounded));
-    hn::StoreU(hn::DemoteTo(ds, hn::BitCast(di, high)), ds, words + i);
+    hn::StoreU(hn::DemoteTo(ds, hn::BitCast(di, rounded(d, hn::LoadU(d, in + i)))), ds, words + i);
   }
   for (; i < n; ++i) out[i] = BFloat16(in[i]);
+}
+
+void to_bfloat16_impl(const float* in, int64_t in_step, BFloat16* out, int64_t out_step, int64_t rows, int64_t n) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  const bool hardware = has_dot_round();
+#else
+  constexpr bool hardware = false;
+#endif
+  for (int64_t row = 0; row < rows; ++row, in += in_step, out += out_step) {
+    if (hardware) dot_round(in, out, n);
+    else round_row(in, out, n);
+  }
 }
 
 #undef SPARKPILOT_HARDWARE_HALF
@@ -99,7 +117,11 @@ void bfloat16_to_float_n(const BFloat16* in, float* out, int64_t n) {
   HWY_DYNAMIC_DISPATCH(from_bfloat16_impl)(in, out, n);
 }
 void float_to_bfloat16_n(const float* in, BFloat16* out, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(to_bfloat16_impl)(in, out, n);
+  HWY_DYNAMIC_DISPATCH(to_bfloat16_impl)(in, n, out, n, 1, n);
+}
+void float_to_bfloat16_rows(const float* in, int64_t in_step, BFloat16* out, int64_t out_step, int64_t rows,
+                            int64_t n) {
+  HWY_DYNAMIC_DISPATCH(to_bfloat16_impl)(in, in_step, out, out_step, rows, n);
 }
 
 void floats_from(DType dtype, const void* data, int64_t at, float* out, int64_t n) {

@@ -110,6 +110,15 @@ HWY_INLINE V exp2_bounded(D d, V x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(di, polynomial(d, r, p)), hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
+// exp(x) for x <= 0, within (2 + |x|) 2^-24 of it; -infinity gives exactly 0.
+template <class D, class V>
+HWY_INLINE V exp_below(D d, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  if constexpr (sizeof(V) == 64) return exp2_bounded(d, hn::Mul(x, hn::Set(d, 1.44269504f)));
+#endif
+  return exp_flushed(d, x);
+}
+
 // 2^n for the integers n held by `shifted`, as two factors that are both normal for n in [-252, 254].
 template <class D, class V>
 HWY_INLINE void powers_of_two(D d, V shifted, V& first, V& second) {

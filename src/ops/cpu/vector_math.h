@@ -102,6 +102,7 @@ void half_to_float_n(const Half* in, float* out, int64_t n);
 void float_to_half_n(const float* in, Half* out, int64_t n);
 void bfloat16_to_float_n(const BFloat16* in, float* out, int64_t n);
 void float_to_bfloat16_n(const float* in, BFloat16* out, int64_t n);
+void float_to_bfloat16_rows(const float* in, int64_t in_step, BFloat16* out, int64_t out_step, int64_t rows, int64_t n);
 // The same by dtype (f32, f16 or bf16), from or to element `at` of an array.
 void floats_from(DType dtype, const void* data, int64_t at, float* out, int64_t n);
 void floats_to(DType dtype, const float* in, void* data, int64_t at, int64_t n);
