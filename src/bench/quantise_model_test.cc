@@ -16,7 +16,7 @@ namespace {
 
 using namespace testing;  // NOLINT: the helpers of the passes' tests
 
-// An inverted bottleneck with a batch norm and a residual, a pool and a head.
+// An inverted bottleneck with a batch norm and a residual, pools and a head.
 struct SmallNet : Net {
   SmallNet() {
     const ValueId x = input("x", {1, 3, 16, 12});
@@ -33,8 +33,9 @@ struct SmallNet : Net {
     const ValueId sum = op("Add", {narrow, stem});
     const ValueId pooled =
         op("MaxPool", {sum}, {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
-    const ValueId flat = op("Flatten", {pooled});
-    output(op("Gemm", {flat, weight({384, 5}, 4, 0.05), weight({5}, 5)}), "head");
+    const ValueId mean = op("AveragePool", {pooled}, {{"kernel_shape", std::vector<int64_t>{2, 2}}});
+    const ValueId flat = op("Flatten", {mean});
+    output(op("Gemm", {flat, weight({280, 5}, 4, 0.05), weight({5}, 5)}), "head");
     int i = 0;
     for (const NodeId id : graph.order()) graph.node(id).name = fmt::format("node_{}", i++);
   }
@@ -89,6 +90,7 @@ TEST_F(QuantiseModel, WritesStandardOnnxThatRunsInIntegers) {
   EXPECT_EQ(count(graph, "sparkpilot::QConv"), 4);
   EXPECT_EQ(count(graph, "sparkpilot::QGemm"), 1);
   EXPECT_EQ(count(graph, "sparkpilot::QAdd"), 1);
+  EXPECT_EQ(count(graph, "sparkpilot::QAveragePool"), 1);
   EXPECT_EQ(count(graph, "QuantizeLinear"), 1);  // of the input
   EXPECT_EQ(count(graph, "DequantizeLinear"), 0);
 }

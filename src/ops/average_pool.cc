@@ -9,17 +9,6 @@
 namespace sparkpilot {
 namespace {
 
-// Elements of the window within the padded image.
-int64_t padded_taps(const Window& w, const Window::Dims& start) {
-  int64_t count = 1;
-  for (size_t i = 0; i < Window::kMaxDims; ++i) {
-    const KernelRange range =
-        inside(start[i] + w.pad_begin[i], w.kernel[i], w.dilation[i], w.in[i] + w.pad_begin[i] + w.pad_end[i]);
-    count *= range.end - range.begin;
-  }
-  return count;
-}
-
 void run(const Call& c) {
   const PoolShape& s = c.as<PoolState>().shape;
   const bool with_padding = c.attrs().integer("count_include_pad", 0) != 0;

@@ -2,6 +2,7 @@
 // QuantizeLinear; here each such stretch becomes one op on bytes:
 //   Conv, Gemm, MatMul by constant weights, with bias, Relu or Clip   sparkpilot::QConv, sparkpilot::QGemm
 //   Add                                                               sparkpilot::QAdd
+//   AveragePool, GlobalAveragePool                                    sparkpilot::QAveragePool
 //   any chain of elementwise ops on one tensor                        sparkpilot::ByteTable
 //   what only moves elements                                          the op itself, on bytes
 // QLinearConv, QLinearMatMul, ConvInteger and MatMulInteger with constant weights become QConv and QGemm too.
@@ -40,6 +41,7 @@ class Quantised {
   bool concat(NodeId id);
   bool table(NodeId id);
   bool add(NodeId id);
+  bool average(NodeId id);
   int dequantise_constants();
 
   // The value's bytes under another quantisation.
@@ -65,7 +67,7 @@ bool Quantised::rewrite(NodeId id) {
     if (!edit_.known(output)) return false;
   }
   if (edit_.node(id).inputs.empty() || !edit_.known(edit_.node(id).inputs[0])) return false;
-  return move_bytes(id) || concat(id) || add(id) || fuse_quantised_product(edit_, id) || table(id);
+  return move_bytes(id) || concat(id) || add(id) || average(id) || fuse_quantised_product(edit_, id) || table(id);
 }
 
 // op(dequantize(x)) is dequantize(op(x)) where op only picks elements.
@@ -160,6 +162,27 @@ bool Quantised::add(NodeId id) {
                          {"b_scale", ratio(b->q.scale)}, {"y_dtype", code(to.q.dtype)}, {"y_zero", to.q.zero},
                          {"low", to.q.quantise(low)},    {"high", to.q.quantise(high)}};
   edit_.replace(edit_.node(to.node).outputs[0], edit_.make(id, "sparkpilot::QAdd", {a->bytes, b->bytes}, attrs));
+  return true;
+}
+
+bool Quantised::average(NodeId id) {
+  const Node node = edit_.node(id);
+  if (!is_one_of(node, {"AveragePool", "GlobalAveragePool"})) return false;
+  const auto x = dequantised(edit_, node.inputs[0]);
+  const Requantised to = requantised(edit_, node.outputs[0]);
+  const Shape shape = edit_.shape(node.inputs[0]);
+  if (!x || !to.node.present() || shape.rank() < 3 || shape.rank() > 5) return false;
+  const auto scale = static_cast<float>(x->q.scale / to.q.scale);
+  if (!std::isfinite(scale)) return false;
+  Attributes attrs = node.attrs;
+  if (is_op(node, "GlobalAveragePool")) {
+    attrs.set("kernel_shape", std::vector<int64_t>(shape.begin() + 2, shape.end()));
+  }
+  attrs.set("scale", scale);
+  attrs.set("x_zero", x->q.zero);
+  attrs.set("y_dtype", code(to.q.dtype));
+  attrs.set("y_zero", to.q.zero);
+  edit_.replace(edit_.node(to.node).outputs[0], edit_.make(id, "sparkpilot::QAveragePool", {x->bytes}, attrs));
   return true;
 }
 

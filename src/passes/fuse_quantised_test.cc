@@ -95,6 +95,21 @@ TEST(FuseQuantised, SumsTablesAndWhatOnlyMoves) {
   EXPECT_EQ(count(n.graph, "MaxPool"), 1);
 }
 
+TEST(FuseQuantised, MeansOfBytes) {
+  QuantisedNet n;
+  const ValueId x = n.both(n.input("x", {2, 5, 6, 7}), 0.02f, 120);
+  const ValueId pooled = n.both(n.op("AveragePool", {x},
+                                     {{"kernel_shape", std::vector<int64_t>{3, 3}},
+                                      {"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                                      {"count_include_pad", int64_t{1}}}),
+                                0.011f, 100);
+  n.output(n.quantise(n.op("GlobalAveragePool", {pooled}), 0.003f, 128));
+  n.output(n.op("AveragePool", {pooled}, {{"kernel_shape", std::vector<int64_t>{2, 2}}}), "floats");
+  EXPECT_LE(run_pass(n.graph).difference, 1);
+  EXPECT_EQ(count(n.graph, "sparkpilot::QAveragePool"), 2);
+  EXPECT_EQ(count(n.graph, "AveragePool"), 1);
+}
+
 TEST(FuseQuantised, ReluInTheSameBytesNarrowsTheRange) {
   QuantisedNet n;
   const ValueId x = n.both(n.input("x", {3, 12}), 0.03f, 90);

@@ -2,8 +2,8 @@
 // integers, so that every engine that knows ONNX can run it.
 //
 // Activations are u8 with a scale and a zero point for the tensor, weights i8 with a scale a channel and no zero point,
-// biases i32. Convolutions and products with constant weights are quantised, and sums, concatenations and maximum pools
-// between them; a Relu or Clip behind one stays between it and the QuantizeLinear. Everything else stays in floats, and
+// biases i32. Convolutions and products with constant weights are quantised, and sums, concatenations and pools between
+// them; a Relu or Clip behind one stays between it and the QuantizeLinear. Everything else stays in floats, and
 // so do the graph's outputs.
 #pragma once
 

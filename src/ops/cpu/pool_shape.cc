@@ -44,4 +44,14 @@ PoolShape global_pool_shape(const Shape& x) {
   return s;
 }
 
+int64_t padded_taps(const Window& w, const Window::Dims& start) {
+  int64_t count = 1;
+  for (size_t i = 0; i < Window::kMaxDims; ++i) {
+    const KernelRange range =
+        inside(start[i] + w.pad_begin[i], w.kernel[i], w.dilation[i], w.in[i] + w.pad_begin[i] + w.pad_end[i]);
+    count *= range.end - range.begin;
+  }
+  return count;
+}
+
 }  // namespace sparkpilot

@@ -31,6 +31,9 @@ std::unique_ptr<KernelState> prepare_pool(const Problem& p);
 // The window is the whole image. Fails (user) unless there are batch, channels and 1 to 3 spatial dimensions.
 PoolShape global_pool_shape(const Shape& x);
 
+// Elements of the window at `start` within the padded image.
+int64_t padded_taps(const Window& w, const Window::Dims& start);
+
 // Calls body(n, c, start, offset in y) for each output element, in parallel over its rows; `start` is where the window
 // begins, in the padding perhaps.
 template <typename Body>
