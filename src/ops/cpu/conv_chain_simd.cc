@@ -51,7 +51,7 @@ struct ChainState : KernelState {
 Cut ChainState::cut(int64_t pieces) const {
   constexpr int64_t kSlabFloats = 16384;           // near the core: more spills the first cache, less costs calls
   constexpr int64_t kFilteredFloats = 160 * 1024;  // of the second
-  constexpr double kHalo = 0.02;                   // of the work may be done twice
+  constexpr double kHalo = 0.08;  // of the work may be done twice: dearer is what panels move between cores
   const ConvShape& d = chain.depthwise();
   const Window& w = d.window;
   const int64_t out_row = w.out[2] * d.out_channels, panels = (d.out_channels + kPanel - 1) / kPanel;

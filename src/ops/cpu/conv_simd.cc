@@ -2,6 +2,8 @@
 
 #include "ops/cpu/conv_planes.h"
 #include "ops/cpu/depthwise.h"
+#include "ops/cpu/depthwise_bf16.h"
+#include "ops/cpu/dot_tile.h"
 #include "ops/cpu/tile_plan.h"
 
 namespace sparkpilot {
@@ -17,6 +19,8 @@ struct SimdState : KernelState {
   Tensor zeros;
   TilePlan plan;  // of one group
   SplitEpilogue epilogue;
+  DotStore store;       // of what the epilogue leaves, for bf16
+  int64_t threads = 1;  // that there is workspace for
 };
 
 // 1x1 at stride 1 multiplies the image's rows as they lie.
@@ -38,7 +42,8 @@ ConstView part(const Tensor& t, int64_t first, int64_t count) {
 }  // namespace
 
 Verdict conv_simd_accepts(const Problem& p) {
-  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} activations", name(p.inputs[0].dtype));
+  const DType x = p.inputs[0].dtype;
+  if (x != DType::f32 && !(x == DType::bf16 && dot_group() > 0)) return fmt::format("{} activations", name(x));
   if (p.attrs().integer("channels_last", 0) == 0) return "channels come first";
   if (!is_small_float(p.inputs[1].dtype)) return fmt::format("{} weights", name(p.inputs[1].dtype));
   if (!p.is_constant(1)) return "weights are not constant";
@@ -46,6 +51,7 @@ Verdict conv_simd_accepts(const Problem& p) {
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
   if (s.empty()) return "empty";
   if (way_of(s) == Way::planes && !convolve_planes_takes(s)) return "channels come first";
+  if (x == DType::bf16 && (way_of(s) != Way::depthwise || s.window.dims > 2)) return "bf16, and not depthwise";
   return true;
 }
 
@@ -91,6 +97,11 @@ std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p) {
     const Tensor wide = w.dtype() == DType::f32 ? w : convert(w, DType::f32);
     state->weights.push_back(pack_panels(wide.view(), taps, s.out_channels, where));
     if (p.has(2)) state->bias.push_back(pack_bias(p.constants[2].view(), s.out_channels));
+    if (p.inputs[0].dtype == DType::bf16) {
+      state->store = DotStore(state->epilogue.rest);
+      state->threads = std::max(1, thread_count());
+      state->workspace = state->threads * DepthwiseBf16::workspace(s);
+    }
     return state;
   }
   if (state->way == Way::planes) {
@@ -142,6 +153,16 @@ void run_depthwise(const SimdState& state, const float* x, float* y, const Epilo
 void conv_simd_run(const Call& call) {
   const auto& state = call.as<SimdState>();
   const ConvShape& s = state.shape;
+  if (call.inputs[0].dtype == DType::bf16) {
+    const DepthwiseBf16 work{.shape = s,
+                             .weights = state.weights[0],
+                             .output = state.epilogue.output(state.bias.empty() ? Tensor() : state.bias[0], nullptr, 0),
+                             .store = state.store,
+                             .threads = state.threads};
+    work.run(call.inputs[0].as<BFloat16>(), call.outputs[0].as<BFloat16>(), state.epilogue.rest.bind(call),
+             call.workspace);
+    return;
+  }
   const float* x = call.inputs[0].as<float>();
   float* y = call.outputs[0].as<float>();
   const Epilogue::Operands operands = state.epilogue.rest.bind(call);
