@@ -1,6 +1,7 @@
 // MaxPool: the largest element of each window, and where it was; sparkpilot::MaxPool also with channels last.
 //
 // Padding never wins. Where two elements are equal the first counts, in row-major order; NaN wins over everything.
+#include <cstring>
 #include <limits>
 
 #include "ops/cpu/pool_onednn.h"
@@ -51,6 +52,42 @@ void run(const Call& c) {
   dispatch(PoolTypes{}, c.inputs[0].dtype, [&]<typename T>() { run_as<T>(c, s); });
 }
 
+// --- bytes with channels last: 16 channels at a time, by the compiler's own vector type
+constexpr int64_t kBytes = 16;
+
+Verdict bytes_accept(const Problem& p) {
+  if (!contains(TypeList<int8_t, uint8_t>{}, p.inputs[0].dtype))
+    return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (p.outputs.size() != 1) return "indices are wanted";
+  if (p.attrs().integer("channels_last", 0) == 0) return "channels first";
+  if (pool_shape(p.attrs(), p.inputs[0].shape).channels < kBytes) return fmt::format("fewer than {} channels", kBytes);
+  return true;
+}
+
+template <typename T>
+void run_bytes_as(const Call& c, const PoolShape& s) {
+  typedef T Vec __attribute__((vector_size(kBytes)));
+  const T* x = c.inputs[0].as<T>();
+  T* y = c.outputs[0].as<T>();
+  for_each_block(s, kBytes, [&](int64_t n, const Window::Dims& start, int64_t first, int64_t count, int64_t at) {
+    const int64_t back = kBytes - count;  // the last block reads what the one before it does
+    const T* plane = x + n * s.x.n + first - back;
+    Vec best = Vec{} + lowest<T>();
+    for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {
+      Vec v;
+      std::memcpy(&v, plane + d * s.x.d + h * s.x.h + i * s.x.w, kBytes);
+      best = v > best ? v : best;
+    });
+    std::memcpy(y + at, reinterpret_cast<const T*>(&best) + back, static_cast<size_t>(count));
+  });
+}
+
+void run_bytes(const Call& c) {
+  const PoolShape& s = c.as<PoolState>().shape;
+  if (c.inputs[0].dtype == DType::u8) run_bytes_as<uint8_t>(c, s);
+  else run_bytes_as<int8_t>(c, s);
+}
+
 void infer(InferContext& c) {
   if (!contains(PoolTypes{}, c.dtype(0))) fail("input is {}, expected a float type, i8 or u8", name(c.dtype(0)));
   const Shape out = pool_shape(c.attrs, c.shape(0)).output();
@@ -91,6 +128,12 @@ std::vector<OpCase> channels_last_cases() {
            {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"ceil_mode", on}}},
           {"1d", {CaseInput::of({2, 17, 5})}, {{"channels_last", on}, {"kernel_shape", Ints{4}}}},
           {"channels_first", {CaseInput::of({1, 3, 6, 6})}, {{"kernel_shape", Ints{3, 3}}}},
+          {"u8",
+           {CaseInput::range({2, 9, 7, 43}, 0, 255, DType::u8)},
+           {{"channels_last", on}, {"kernel_shape", Ints{3, 2}}, {"strides", Ints{2, 1}}, {"pads", Ints{1, 0, 1, 1}}}},
+          {"i8",
+           {CaseInput::range({1, 8, 6, 16}, -128, 127, DType::i8)},
+           {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}, {"dilations", Ints{2, 1}}}},
           {"bf16", {CaseInput::of({1, 6, 6, 16}, DType::bf16)}, {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}}}};
 }
 
@@ -117,6 +160,7 @@ constexpr AttrSpec kInternalAttrs[] = {
     {"dilations", AttrType::integers}, {"kernel_shape", AttrType::integers, true}, {"pads", AttrType::integers},
     {"strides", AttrType::integers}};
 constexpr Kernel kCpu[] = {{.name = "onednn", .accepts = onednn_accepts, .prepare = onednn_prepare, .run = onednn::run},
+                           {.name = "bytes", .accepts = bytes_accept, .prepare = prepare_pool, .run = run_bytes},
                            {.name = "reference", .prepare = prepare_pool, .run = run}};
 
 const OpDef kOps[] = {{.name = "MaxPool",

@@ -106,6 +106,14 @@ void run_table(const Call& c) {
   });
 }
 
+void run_table_simd(const Call& c) {
+  const auto* table = static_cast<const uint8_t*>(table_of(c.attrs()).raw());
+  const auto* x = static_cast<const uint8_t*>(c.inputs[0].data);
+  auto* y = static_cast<uint8_t*>(c.outputs[0].data);
+  parallel_for(c.inputs[0].elements(), 65536,
+               [&](int64_t first, int64_t last) { look_up_bytes(table, x + first, y + first, last - first); });
+}
+
 void infer_table(InferContext& c) {
   if (!is_byte(c.dtype(0))) fail("input is {}, expected u8 or i8", name(c.dtype(0)));
   c.output(0, table_of(c.attrs).dtype(), c.shape(0));
@@ -147,7 +155,7 @@ constexpr AttrSpec kAddAttrs[] = {{"a_scale", AttrType::real},          {"a_zero
 constexpr AttrSpec kTableAttrs[] = {{"table", AttrType::tensor, true}};
 constexpr Kernel kAdd[] = {{.name = "simd", .prepare = prepare_add, .run = add_simd},
                            {.name = "reference", .prepare = prepare_add, .run = add_reference}};
-constexpr Kernel kTable[] = {{.name = "reference", .run = run_table}};
+constexpr Kernel kTable[] = {{.name = "simd", .run = run_table_simd}, {.name = "reference", .run = run_table}};
 
 const OpDef kOps[] = {{.name = "QAdd",
                        .domain = "sparkpilot",

@@ -78,40 +78,24 @@ Verdict accepts(const Problem& p) {
   return true;
 }
 
-template <typename T>
-void pool_block(const Call& c, const PoolShape& s, const Mean& mean, int64_t position, int64_t first,
-                int64_t channels) {
-  const Window& w = s.window;
-  const int64_t n = position / w.out_size(), at = position % w.out_size();
-  const Window::Dims out{at / (w.out[1] * w.out[2]), at / w.out[2] % w.out[1], at % w.out[2]};
-  Window::Dims start;
-  for (size_t i = 0; i < Window::kMaxDims; ++i) start[i] = out[i] * w.stride[i] - w.pad_begin[i];
-  const T* x = c.inputs[0].as<T>() + n * s.x.n + first;
-  int32_t sums[kBlock] = {};
-  int64_t taps = 0;
-  for_each_tap(w, start, [&](int64_t d, int64_t h, int64_t i) {
-    const T* pixel = x + d * s.x.d + h * s.x.h + i * s.x.w;
-    for (int64_t k = 0; k < channels; ++k) sums[k] += pixel[k];
-    ++taps;
-  });
-  const int64_t count = mean.count(w, start, taps);
-  for (int64_t k = 0; k < channels; ++k) {
-    mean.store(c.outputs[0], position * s.channels + first + k, sums[k] - taps * mean.x_zero, count);
-  }
-}
-
 void run_blocks(const Call& c) {
   const PoolShape& s = c.as<PoolState>().shape;
   const Mean mean = Mean::of(c.attrs());
-  const int64_t blocks = (s.channels + kBlock - 1) / kBlock;
   dispatch(ByteTypes{}, c.inputs[0].dtype, [&]<typename T>() {
-    parallel_for(s.batch * s.window.out_size() * blocks, 1 + 2048 / (1 + s.window.kernel_size()),
-                 [&](int64_t begin, int64_t end) {
-                   for (int64_t i = begin; i < end; ++i) {
-                     const int64_t first = i % blocks * kBlock;
-                     pool_block<T>(c, s, mean, i / blocks, first, std::min(kBlock, s.channels - first));
-                   }
-                 });
+    const T* x = c.inputs[0].as<T>();
+    for_each_block(s, kBlock, [&](int64_t n, const Window::Dims& start, int64_t first, int64_t channels, int64_t at) {
+      int32_t sums[kBlock] = {};
+      int64_t taps = 0;
+      for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {
+        const T* pixel = x + n * s.x.n + d * s.x.d + h * s.x.h + i * s.x.w + first;
+        for (int64_t k = 0; k < channels; ++k) sums[k] += pixel[k];
+        ++taps;
+      });
+      const int64_t count = mean.count(s.window, start, taps);
+      for (int64_t k = 0; k < channels; ++k) {
+        mean.store(c.outputs[0], at + k, sums[k] - taps * mean.x_zero, count);
+      }
+    });
   });
 }
 

@@ -44,6 +44,27 @@ void add_as(const void* a, const void* b, void* y, int64_t n, const Int8Sum& s) 
   }
 }
 
+// Each 16 bytes of the table are looked up for all elements; an index that is not theirs gives 0.
+void look_up_target(const uint8_t* table, const uint8_t* x, uint8_t* y, int64_t n) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<uint8_t> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto beyond = hn::Set(d, 0x70), valid = hn::Set(d, 0x8F);
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    auto found = hn::Zero(d);
+    for (int part = 0; part < 16; ++part) {
+      const auto index = hn::Xor(v, hn::Set(d, static_cast<uint8_t>(16 * part)));
+      const auto theirs = hn::And(hn::SaturatedAdd(index, beyond), valid);
+      found = hn::Or(found, hn::TableLookupBytesOr0(hn::LoadDup128(d, table + 16 * part), theirs));
+    }
+    hn::StoreU(found, d, y + i);
+  }
+#endif
+  for (; i < n; ++i) y[i] = table[x[i]];
+}
+
 void add_target(DType a_dtype, const void* a, DType b_dtype, const void* b, DType y_dtype, void* y, int64_t n,
                 const Int8Sum& s) {
   using Bytes = TypeList<uint8_t, int8_t>;
@@ -62,10 +83,15 @@ HWY_AFTER_NAMESPACE();
 namespace sparkpilot {
 
 HWY_EXPORT(add_target);
+HWY_EXPORT(look_up_target);
 
 void add_int8(DType a_dtype, const void* a, DType b_dtype, const void* b, DType y_dtype, void* y, int64_t n,
               const Int8Sum& sum) {
   HWY_DYNAMIC_DISPATCH(add_target)(a_dtype, a, b_dtype, b, y_dtype, y, n, sum);
+}
+
+void look_up_bytes(const uint8_t* table, const uint8_t* x, uint8_t* y, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(look_up_target)(table, x, y, n);
 }
 
 }  // namespace sparkpilot

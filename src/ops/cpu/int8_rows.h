@@ -15,4 +15,7 @@ struct Int8Sum {
 void add_int8(DType a_dtype, const void* a, DType b_dtype, const void* b, DType y_dtype, void* y, int64_t n,
               const Int8Sum& sum);
 
+// y[i] = table[x[i]]; the table has 256 bytes.
+void look_up_bytes(const uint8_t* table, const uint8_t* x, uint8_t* y, int64_t n);
+
 }  // namespace sparkpilot

@@ -67,4 +67,22 @@ void for_each_tap(const Window& w, const Window::Dims& start, const Body& body) 
   }
 }
 
+// With channels last: calls body(n, start, first channel, count, offset in y) for each output position and each `block`
+// of channels, in parallel.
+template <typename Body>
+void for_each_block(const PoolShape& s, int64_t block, const Body& body) {
+  const Window& w = s.window;
+  const int64_t blocks = (s.channels + block - 1) / block;
+  parallel_for(s.batch * w.out_size() * blocks, 1 + 2048 / (1 + w.kernel_size()), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % blocks * block, position = i / blocks, at = position % w.out_size();
+      const Window::Dims out{at / (w.out[1] * w.out[2]), at / w.out[2] % w.out[1], at % w.out[2]};
+      Window::Dims start;
+      for (size_t k = 0; k < Window::kMaxDims; ++k) start[k] = out[k] * w.stride[k] - w.pad_begin[k];
+      body(position / w.out_size(), start, first, s.channels - first < block ? s.channels - first : block,
+           position * s.channels + first);
+    }
+  });
+}
+
 }  // namespace sparkpilot
