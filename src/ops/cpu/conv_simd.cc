@@ -60,6 +60,9 @@ bool conv_simd_wins(const Problem& p) {
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
   const Window& w = s.window;
   if (way_of(s) == Way::depthwise) {
+    // oneDNN filters bf16 well where the kernel is small or strided, and by its plain loop with two filters a channel.
+    const bool plain = p.inputs[0].dtype == DType::bf16 && s.out_channels == s.in_channels;
+    if (plain && (w.kernel[2] < 5 || w.stride[2] > 1)) return false;
     return w.dilation[2] == 1 && w.stride[2] <= 2 && (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7);
   }
   if (way_of(s) == Way::planes) return true;
