@@ -235,11 +235,16 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
   const int64_t b_count = b_end - b_begin;
   if (to_row == a_count * kSize) {
     const auto few = static_cast<int>(a_count);
-    if constexpr (kLanes > 4) {
-      if (a_count > 2 && a_count <= 4) return transpose_thin<T, 4>(from, from_row, to, few, b_begin, b_end);
+    // As many rows as a vector has lanes are a square.
+    if constexpr (kLanes >= 4) {
+      if (a_count == 3 || (a_count == 4 && kLanes > 4)) {
+        return transpose_thin<T, 4>(from, from_row, to, few, b_begin, b_end);
+      }
     }
-    if constexpr (kLanes > 8) {
-      if (a_count > 4 && a_count <= 8) return transpose_thin<T, 8>(from, from_row, to, few, b_begin, b_end);
+    if constexpr (kLanes >= 8) {
+      if (a_count > 4 && (a_count < 8 || (a_count == 8 && kLanes > 8))) {
+        return transpose_thin<T, 8>(from, from_row, to, few, b_begin, b_end);
+      }
     }
   }
   if (a_count < kLanes || b_count < kLanes) return scalar(0, a_count, b_begin, b_end);
@@ -257,17 +262,18 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
 
 template <typename T>
 void copy_tiles(Walk walk, int source_inner, const std::byte* from, std::byte* to) {
-  constexpr int64_t kTile = kTileBytes / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kTile = kTileBytes / static_cast<int64_t>(sizeof(T)), kThin = 8;
   const CopyLoop a = walk.last(), b = walk.loops[static_cast<size_t>(source_inner)];
+  const int64_t tile = a.count <= kThin ? 16 * kTile : kTile;
   --walk.size;
   std::copy(walk.loops.begin() + source_inner + 1, walk.loops.begin() + walk.size, walk.loops.begin() + source_inner);
   --walk.size;
-  const int64_t pieces = (b.count + kTile - 1) / kTile;
+  const int64_t pieces = (b.count + tile - 1) / tile;
   const std::span loops(walk.loops.data(), static_cast<size_t>(walk.size));
-  walk_pieces(loops, pieces, std::min(kTile, b.count) * a.count * static_cast<int64_t>(sizeof(T)),
+  walk_pieces(loops, pieces, std::min(tile, b.count) * a.count * static_cast<int64_t>(sizeof(T)),
               [&](int64_t f, int64_t t, int64_t piece) {
-                transpose_rows<T>(from + f, a.from, to + t, b.to, a.count, piece * kTile,
-                                  std::min(b.count, (piece + 1) * kTile));
+                transpose_rows<T>(from + f, a.from, to + t, b.to, a.count, piece * tile,
+                                  std::min(b.count, (piece + 1) * tile));
               });
 }
 
