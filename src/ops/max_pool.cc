@@ -159,9 +159,11 @@ constexpr AttrSpec kInternalAttrs[] = {
     {"auto_pad", AttrType::text},      {"ceil_mode", AttrType::integer},           {"channels_last", AttrType::integer},
     {"dilations", AttrType::integers}, {"kernel_shape", AttrType::integers, true}, {"pads", AttrType::integers},
     {"strides", AttrType::integers}};
-constexpr Kernel kCpu[] = {{.name = "onednn", .accepts = onednn_accepts, .prepare = onednn_prepare, .run = onednn::run},
-                           {.name = "bytes", .accepts = bytes_accept, .prepare = prepare_pool, .run = run_bytes},
-                           {.name = "reference", .prepare = prepare_pool, .run = run}};
+constexpr Kernel kOnednn{.name = "onednn", .accepts = onednn_accepts, .prepare = onednn_prepare, .run = onednn::run};
+constexpr Kernel kReference{.name = "reference", .prepare = prepare_pool, .run = run};
+constexpr Kernel kCpu[] = {kOnednn, kReference};
+constexpr Kernel kInternal[] = {
+    kOnednn, {.name = "bytes", .accepts = bytes_accept, .prepare = prepare_pool, .run = run_bytes}, kReference};
 
 const OpDef kOps[] = {{.name = "MaxPool",
                        .doc = "The largest element of each window, and its index.",
@@ -183,7 +185,7 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .attributes = kInternalAttrs,
                        .traits = {.channels_last = true, .finite = true},
                        .infer = infer,
-                       .cpu = kCpu,
+                       .cpu = kInternal,
                        .expand = expand_channels_last,
                        .cost = cost,
                        .cases = channels_last_cases}};
