@@ -91,10 +91,7 @@ Verdict types_fit(const Problem& p) {
 bool wins(int64_t rows, int64_t weights, const Epilogue& epilogue) {
   constexpr int64_t kCached = 524288;
   if (rows <= 2 && weights > kCached) return false;
-  const auto steps = epilogue.steps();
-  const bool activates = std::any_of(
-      steps.begin(), steps.end(), [](const Epilogue::Step& step) { return step.kind == Epilogue::Step::activation; });
-  return rows <= 256 || activates;
+  return rows <= 256 || activates(epilogue);
 }
 
 std::unique_ptr<KernelState> prepare(const Problem& p, int64_t rows, int64_t lda, int64_t depth, int64_t columns,

@@ -1,5 +1,8 @@
 #include "ops/cpu/gemm_simd.h"
 
+#include <algorithm>
+
+#include "hw/cpu.h"
 #include "ops/cpu/dot_tile.h"
 #include "ops/cpu/epilogue_store.h"
 #include "ops/cpu/tile_plan.h"
@@ -25,6 +28,12 @@ int64_t float_bytes(int64_t elements) { return (elements * static_cast<int64_t>(
 constexpr int64_t kGrain = 16384;  // elements whose conversion is worth a thread
 
 }  // namespace
+
+bool activates(const Epilogue& epilogue) {
+  const auto steps = epilogue.steps();
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Epilogue::Step& step) { return step.kind == Epilogue::Step::activation; });
+}
 
 Verdict rows_accept(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
@@ -55,6 +64,12 @@ Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
   const bool computes = onednn::computes(a) || (a == DType::bf16 && dot_group() > 0);
   if (!is_small_float(a) || (a != DType::f32 && computes)) return fmt::format("{} activations", name(a));
   return rows_accept(p, args);
+}
+
+bool gemm_simd_wins(const GemmArgs& args) {
+  constexpr int64_t kCached = 524288;
+  if (args.shape.m <= 1024 || activates(args.epilogue)) return true;
+  return !cpu_features().avx512 && args.shape.k * args.shape.n <= kCached;
 }
 
 std::unique_ptr<KernelState> gemm_simd_prepare(const Problem& p, const GemmArgs& args) {

@@ -72,8 +72,12 @@ void TilePlan::run(float* y, const SplitEpilogue& epilogue, const Epilogue::Oper
   const int64_t threads = thread_count();
   if (panels > 1 && (rows < 2 * block || (blocks < 8 * threads && panels >= 4 * threads))) {
     const auto grain = static_cast<int64_t>(kWorth / (total / static_cast<double>(panels) + 1)) + 1;
+    // Each block of rows reads all weights, so no small one is left over.
+    constexpr int64_t kTile = 10;
+    const int64_t cuts = std::max<int64_t>(1, rows / block);
+    const int64_t step = ((rows + cuts - 1) / cuts + kTile - 1) / kTile * kTile;
     parallel_for(panels, grain, [&](int64_t first, int64_t last) {
-      for (int64_t row = 0; row < rows; row += block) piece({row, std::min(rows, row + block), first, last});
+      for (int64_t row = 0; row < rows; row += step) piece({row, std::min(rows, row + step), first, last});
     });
     return;
   }
