@@ -110,7 +110,7 @@ TEST(Kernels, NamesThatAreNoneAreRefusedWithThoseThatAre) {
       EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
     }
   };
-  refused("onednm", "no kernel is named \"onednm\" (did you mean onednn?); there are dot, ");
+  refused("onednm", "no kernel is named \"onednm\" (did you mean onednn?); there are ");
   refused("no-sparkpilot::Gemm/rows",
           "no kernel of sparkpilot::Gemm is named \"rows\"; there are dot, onednn, reference, simd");
   refused("simd,no-Convolution/simd", "no op \"Convolution\" has kernels");
