@@ -238,13 +238,15 @@ class Narrowing {
     if (const Tensor* constant = graph_.constant(value)) {
       result = graph_.add_constant(convert(*constant, dtype), graph_.value(value).name);
     } else {
-      // What has just been widened is there in 16 bits already, and the other way round.
+      // What has just been widened is there in 16 bits already, and the other way round; pixels need no way over f32.
       const NodeId maker = edit_.maker(value, "Cast");
-      if (maker.present() && graph_.value(graph_.node(maker).inputs[0]).dtype == dtype) {
-        result = graph_.node(maker).inputs[0];
+      const ValueId before = maker.present() ? graph_.node(maker).inputs[0] : ValueId();
+      const DType from = before.present() ? graph_.value(before).dtype : DType::none;
+      if (from == dtype) {
+        result = before;
       } else {
         Builder builder(graph_, graph_.node(reader).name);
-        result = cast(builder, value, dtype);
+        result = cast(builder, from == DType::u8 ? before : value, dtype);
       }
     }
     casts_[{value, dtype}] = result;

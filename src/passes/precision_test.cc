@@ -116,6 +116,25 @@ TEST(SetPrecision, Bf16KeepsNormsBetweenProductsInIt) {
   EXPECT_EQ(norms, (std::vector<DType>{DType::bf16, DType::f32, DType::f32}));
 }
 
+TEST(SetPrecision, Bf16TakesPixelsAtOnce) {
+  if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
+  Net n;
+  const ValueId pixels = n.op("Cast", {n.input("x", {1, 3, 6, 6}, DType::u8)}, {{"to", onnx_code(DType::f32)}});
+  ValueId y = n.op("Conv", {pixels, n.b.constant(random_tensor({8, 3, 3, 3}, 1))});
+  y = n.op("Conv", {n.op("Relu", {y}), n.b.constant(random_tensor({8, 8, 1, 1}, 2))});
+  n.output(n.op("Gemm", {n.op("Flatten", {y}), n.b.constant(random_tensor({128, 4}, 3))}), "y");
+  set_precision(n.graph, Precision::bf16);
+  drop_dead(n.graph);
+  int casts = 0;
+  for (const NodeId id : n.graph.order()) {
+    const Node& node = n.graph.node(id);
+    if (node.op->name != "Cast" || n.graph.value(node.inputs[0]).dtype != DType::u8) continue;
+    EXPECT_EQ(n.graph.value(node.outputs[0]).dtype, DType::bf16) << "pixels go over fp32";
+    ++casts;
+  }
+  EXPECT_EQ(casts, 1);
+}
+
 TEST(SetPrecision, Bf16KeepsHeadsInFp32) {
   if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
   Net n;
