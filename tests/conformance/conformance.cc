@@ -124,7 +124,7 @@ struct Engine {
 std::vector<Tensor> run_session(const Graph& graph, const std::vector<Tensor>& inputs, const Engine& engine) {
   // The cases ask for what each dtype gives, so nothing is widened. They are small: threads would only wait for each
   // other.
-  Session session(graph, {.threads = 1, .passes = {.precision = Precision::model}, .kernel = engine.kernel});
+  Session session(graph, {.threads = 1, .passes = {.precision = Precision::model}, .kernels = engine.kernel});
   for (size_t i = 0; i < inputs.size(); ++i) {
     session.set_input(graph.value(graph.inputs()[i]).name, inputs[i].view());
   }
