@@ -352,7 +352,10 @@ void Values(const AttentionBlock& b, const HeadRows& v, int64_t size, const floa
 template <typename T>
 void widen(const T* from, int64_t from_step, int64_t rows, int64_t size, float* to, int64_t step) {
   const D d;
-  const int64_t whole = size / kLanes * kLanes;
+  // Where the processor does not convert halves, Highway's own way makes numbers of NaN and infinity.
+  constexpr bool kExact = !std::is_same_v<T, Half> || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) ||
+                          (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON);
+  const int64_t whole = kExact ? size / kLanes * kLanes : 0;
   for (int64_t i = 0; i < rows; ++i, from += from_step, to += step) {
     for (int64_t p = 0; p < whole; p += kLanes) hn::StoreU(load_weights(d, from + p), d, to + p);
     for (int64_t p = whole; p < size; ++p) to[p] = static_cast<float>(from[p]);
