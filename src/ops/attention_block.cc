@@ -349,23 +349,19 @@ void Values(const AttentionBlock& b, const HeadRows& v, int64_t size, const floa
   });
 }
 
-template <typename T>
-void widen(const T* from, int64_t from_step, int64_t rows, int64_t size, float* to, int64_t step) {
-  const D d;
-  // Where the processor does not convert halves, Highway's own way makes numbers of NaN and infinity.
-  constexpr bool kExact = !std::is_same_v<T, Half> || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) ||
-                          (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON);
-  const int64_t whole = kExact ? size / kLanes * kLanes : 0;
-  for (int64_t i = 0; i < rows; ++i, from += from_step, to += step) {
-    for (int64_t p = 0; p < whole; p += kLanes) hn::StoreU(load_weights(d, from + p), d, to + p);
-    for (int64_t p = whole; p < size; ++p) to[p] = static_cast<float>(from[p]);
-    for (int64_t p = size; p < step; ++p) to[p] = 0;
-  }
-}
-
 void Widen(const ConstView& x, int64_t at, int64_t x_step, int64_t rows, int64_t size, float* to, int64_t step) {
-  dispatch(TypeList<float, Half, BFloat16>{}, x.dtype,
-           [&]<typename T>() { widen(x.as<T>() + at, x_step, rows, size, to, step); });
+  dispatch(TypeList<float, Half, BFloat16>{}, x.dtype, [&]<typename T>() {
+    // Where the processor does not convert halves, Highway's own way makes numbers of NaN and infinity.
+    constexpr bool kExact = !std::is_same_v<T, Half> || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) ||
+                            (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON);
+    const int64_t whole = kExact ? size / kLanes * kLanes : 0;
+    const T* from = x.as<T>() + at;
+    for (int64_t i = 0; i < rows; ++i, from += x_step, to += step) {
+      for (int64_t p = 0; p < whole; p += kLanes) hn::StoreU(load_weights(D(), from + p), D(), to + p);
+      for (int64_t p = whole; p < size; ++p) to[p] = static_cast<float>(from[p]);
+      for (int64_t p = size; p < step; ++p) to[p] = 0;
+    }
+  });
 }
 
 }  // namespace
