@@ -129,6 +129,8 @@ class KernelState {
   int64_t workspace = 0;  // bytes of scratch `run` wants, 64-byte aligned, contents undefined
   // The fast way loses NaN, so `run` takes another where Call::not_finite says so.
   bool loses_nan = false;
+  // Made for as many threads as there were in `prepare`; others can be run with any number.
+  bool for_threads = false;
   // Constant inputs that `run` no longer reads because they are packed inside: their memory may be freed.
   uint64_t consumed = 0;  // bit i: input i
 };

@@ -27,7 +27,8 @@ using StateStore = std::map<std::string, Tensor, std::less<>>;
 
 struct PlanOptions {
   PassOptions passes;
-  KernelChoice kernels;
+  KernelChoice kernels = KernelChoice();
+  bool alone = false;        // can also be run by one thread, where it is made for several
   bool keep_values = false;  // every value gets memory of its own and can be read after a run
   bool profile = false;      // time every step
   bool trace = false;        // and keep every event
@@ -42,6 +43,7 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   // `inputs` in the order of the graph's inputs, with its shapes and dtypes; they must stay readable while it runs.
+  // With as many threads as there were when it was made; or with one, where the options said so.
   void run(std::span<const void* const> inputs);
   // In the order of the graph's outputs; valid until the next run.
   std::span<const ConstView> outputs() const { return outputs_; }

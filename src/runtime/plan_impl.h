@@ -1,4 +1,4 @@
-// The inside of Plan, shared by plan.cc and continuation.cc.
+// The inside of Plan, shared by plan.cc, plan_*.cc and continuation.cc.
 #pragma once
 
 #include "base/error.h"
@@ -21,6 +21,7 @@ struct Plan::Step {
   const Kernel* kernel = nullptr;
   std::vector<DeclinedKernel> declined;
   std::unique_ptr<KernelState> state;
+  std::unique_ptr<KernelState> alone;  // what one thread runs with instead; null: the same
   std::vector<ConstView> in;
   std::vector<View> out;
   std::vector<std::unique_ptr<BodyRunner>> bodies;

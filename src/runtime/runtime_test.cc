@@ -5,11 +5,14 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "base/random.h"
 #include "ir/infer.h"
 #include "ir/interpret.h"
+#include "ops/check.h"
 #include "passes/precision.h"
 #include "runtime/arena.h"
+#include "runtime/plan.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {
@@ -366,6 +369,38 @@ TEST(Session, ProfileSaysWhyFasterKernelsDeclined) {
   EXPECT_EQ(forced.kernel, "reference");
   ASSERT_FALSE(forced.declined.empty());
   EXPECT_EQ(forced.declined[0].reason, "another is asked for");
+}
+
+// What is prepared for a number of threads is there for one as well; the rest serves both.
+TEST(Plan, RunsAlsoWithOneThread) {
+  Graph g;
+  Builder b(g, "net");
+  ValueId y = g.add_input("x", DType::f32, Shape{1, 24, 40, 16});
+  const Attributes attrs{{"channels_last", int64_t{1}}, {"pads", std::vector<int64_t>{1, 1, 1, 1}}};
+  y = b.add("sparkpilot::Conv", {y, b.constant(random_tensor({48, 16, 3, 3}, 1))}, attrs);
+  y = b.add("sparkpilot::Gemm", {y, b.constant(random_tensor({48, 32}, 2))});
+  g.add_output(y, "y");
+  infer(g);
+  const Tensor x = random_tensor({1, 24, 40, 16}, 3);
+  const void* inputs[] = {x.raw()};
+  StateStore states;
+  const auto run = [&](Plan& plan, int threads) {
+    const ThreadScope scope(threads);
+    plan.run(inputs);
+    Tensor copy(DType::f32, plan.outputs()[0].shape);
+    std::memcpy(copy.raw(), plan.outputs()[0].data, static_cast<size_t>(copy.bytes()));
+    return copy;
+  };
+  const PlanOptions for_one{.alone = false}, for_both{.alone = true};
+  const auto make = [&](const PlanOptions& options, int threads) {
+    const ThreadScope scope(threads);
+    return std::make_unique<Plan>(g, options, states);
+  };
+  const auto one = make(for_one, 1), both = make(for_both, 2);
+  const Tensor expected = run(*one, 1);
+  EXPECT_LE(relative_l2(run(*both, 2), expected), 2e-6);
+  EXPECT_EQ(std::memcmp(run(*both, 1).raw(), expected.raw(), static_cast<size_t>(expected.bytes())), 0);
+  EXPECT_LE(relative_l2(run(*both, 2), expected), 2e-6);
 }
 
 TEST(Session, ProfilesEveryNode) {

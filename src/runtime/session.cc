@@ -39,21 +39,17 @@ struct Compiled {
   std::unique_ptr<Plan> plan;
   std::unique_ptr<BatchSlices> slices;
   int threads = 1;
-  std::unique_ptr<Plan> one = nullptr;  // where it is worth its memory: for one thread, while others are held up
+  bool watched = false;  // one thread takes runs while others are held up
   BusyWatch watch = {};
-  bool alone = false;  // `one` ran last
 
   void run(std::span<const void* const> inputs) {
-    const int64_t start = one ? now_ns() : 0;
-    alone = one && watch.alone();
-    const ThreadScope scope(alone ? 1 : threads);
+    const int64_t start = watched ? now_ns() : 0;
+    const ThreadScope scope(watched && watch.alone() ? 1 : threads);
     if (slices) slices->run(inputs);
-    else (alone ? one : plan)->run(inputs);
-    if (one) watch.took(now_ns() - start);
+    else plan->run(inputs);
+    if (watched) watch.took(now_ns() - start);
   }
-  std::span<const ConstView> outputs() const {
-    return slices ? slices->outputs() : alone ? one->outputs() : plan->outputs();
-  }
+  std::span<const ConstView> outputs() const { return slices ? slices->outputs() : plan->outputs(); }
   const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
   int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
   void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
@@ -102,7 +98,6 @@ struct Session::Impl {
   void compile();
   Compiled compile_for(Graph source, int threads);
   Compiled compile_fastest(Graph source);
-  void keep_one(Compiled& compiled, Graph source);
   bool try_run(Compiled& compiled);
 };
 
@@ -171,28 +166,14 @@ bool Session::Impl::try_run(Compiled& compiled) {
   }
 }
 
-// A plan for one thread beside that for several, for times when the machine is busy.
-void Session::Impl::keep_one(Compiled& compiled, Graph source) {
-  constexpr int64_t kMostWeights = 64 << 20;  // bytes; they are packed once more
-  if (compiled.threads == 1 || !compiled.plan || !compiled.is_quick()) return;
-  if (plan_options.profile || plan_options.keep_values || weight_bytes(source) > kMostWeights) return;
-  const auto observe = std::exchange(plan_options.passes.observe, nullptr);  // it has seen the passes
-  Compiled one = compile_for(std::move(source), 1);
-  plan_options.passes.observe = observe;
-  try_run(one);
-  compiled.one = std::move(one.plan);
-}
-
 Compiled Session::Impl::compile_fastest(Graph source) {
+  constexpr int64_t kMostWeights = 64 << 20;  // bytes, of which oneDNN packs its part once more
+  plan_options.alone = !plan_options.profile && !plan_options.keep_values && weight_bytes(source) <= kMostWeights;
   const std::vector<int> choices = thread_choices(available_processors());
   if (choices.size() == 1 || !options.kernels.empty()) return compile_for(std::move(source), choices.back());
   TuningFile file(options.tuning_file, cpu_features().model);
   const std::string key = tuning_key(source, options.passes);
-  if (const auto kept = file.threads(key)) {
-    Compiled made = compile_for(source, *kept);
-    keep_one(made, std::move(source));
-    return made;
-  }
+  if (const auto kept = file.threads(key)) return compile_for(std::move(source), *kept);
 
   // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
   std::map<int, Compiled> tried;
@@ -217,9 +198,7 @@ Compiled Session::Impl::compile_fastest(Graph source) {
   // What was found beside other work holds for this session only.
   constexpr int64_t kQuietNs = 20'000'000;  // a processor that does nothing else is taken less often
   if (interruptions() - disturbed <= 1 + (now_ns() - start) / kQuietNs) file.keep_threads(key, best);
-  Compiled made = std::move(tried[best]);
-  keep_one(made, std::move(source));
-  return made;
+  return std::move(tried[best]);
 }
 
 void Session::Impl::compile() {
@@ -256,6 +235,7 @@ void Session::Impl::compile() {
         options.threads > 0 ? compile_for(std::move(source), options.threads) : compile_fastest(std::move(source));
     // The first run is to find pages, caches and threads as the others do.
     if (options.kernels.empty() && made.is_quick()) try_run(made);
+    made.watched = plan_options.alone && made.threads > 1 && made.plan && made.is_quick();
     made.forget_times();
     if (made.plan) made.plan->reset_states();
     for (const auto& [name, tensor] : before) {

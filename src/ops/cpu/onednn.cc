@@ -208,7 +208,7 @@ void rethrow(const dnnl::error& error) {
   fail_internal("oneDNN: {} (status {})", error.what(), static_cast<int>(error.status));
 }
 
-State::State() : stream_(engine()), threads_(thread_count()) {}
+State::State() : stream_(engine()), threads_(thread_count()) { for_threads = true; }
 
 State::Slot State::add(const Desc& desc, Home home, int64_t index, void* data, Tensor owned) {
   places_.push_back({dnnl::memory(desc, engine(), data), home, index, data, std::move(owned)});
