@@ -89,7 +89,7 @@ TEST_F(Cli, ModelQuantize) {
   const std::string features = samples("features_buffer", {3, 25, 512}), desire = samples("desire_pulse", {3, 25, 8});
   const json report = parsed(command + features + desire + samples("traffic_convention", {1, 2}));
   EXPECT_EQ(keys(report), (Keys{"file", "file_bytes", "opset", "method", "samples", "compared", "products",
-                                "products_int8", "outputs", "activations"}));
+                                "products_int8", "kept_in_floats", "outputs", "activations"}));
   EXPECT_EQ(report["samples"], 3);
   EXPECT_GT(report["products_int8"], 0);
   EXPECT_EQ(report["outputs"][0]["name"], "outputs");
@@ -97,7 +97,8 @@ TEST_F(Cli, ModelQuantize) {
   EXPECT_EQ(run_program("model check '" + out + "'").code, 0);
   std::filesystem::remove(out);
   expect_usage_error(command + features + desire, "no samples of input \"traffic_convention\"");
-  expect_usage_error(command + " --calibrate '" + folder.file("none.npy") + "'", "the model has 3 inputs");
+  expect_usage_error(command + " --calibrate '" + folder.file("desire_pulse.npy") + "'", "the model has 3 inputs");
+  expect_usage_error(command + " --calibrate '" + folder.file("none.npy") + "'", "none.npy: No such file");
   expect_usage_error(command + " --method best --calibrate x", "best");
   EXPECT_FALSE(fs::exists(out));
 }

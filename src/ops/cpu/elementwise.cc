@@ -56,6 +56,23 @@ void nary_blocks(const Call& c, const Broadcast& plan, BinaryMath op, int64_t be
   }
 }
 
+// Two operands, of which one at least is f16 or bf16, or the result.
+void half_runs(const Call& c, const Broadcast& plan, BinaryMath op, int64_t begin, int64_t end) {
+  alignas(64) float a[kBlock], b[kBlock];
+  const ConstView &x0 = c.inputs[0], &x1 = c.inputs[1];
+  View& y = c.outputs[0];
+  const bool a_steps = plan.step(0) != 0, b_steps = plan.step(1) != 0;
+  plan.for_runs<2>({0, 1}, begin, end, [&](int64_t at, const std::array<int64_t, 2>& offset, int64_t length) {
+    for (int64_t i = 0; i < length; i += kBlock) {
+      const int64_t n = std::min(kBlock, length - i);
+      floats_from(x0.dtype, x0.data, offset[0] + (a_steps ? i : 0), a, a_steps ? n : 1);
+      floats_from(x1.dtype, x1.data, offset[1] + (b_steps ? i : 0), b, b_steps ? n : 1);
+      binary_run(op, a, a_steps, b, b_steps, a, n);
+      floats_to(y.dtype, a, y.data, at + i, n);
+    }
+  });
+}
+
 // T: any type as wide as the operands'.
 template <typename T>
 void integer_blocks(const Call& c, const Broadcast& plan, Integers op, int64_t begin, int64_t end) {
@@ -109,10 +126,11 @@ void map_integer_nary(const Call& c, const Broadcast& plan, Integers op) {
 }
 
 void map_vector_nary(const Call& c, const Broadcast& plan, BinaryMath op) {
-  const bool runs = c.inputs.size() == 2 && c.outputs[0].dtype == DType::f32 &&
-                    (plan.run() >= kShortRun || plan.run() == plan.elements());
+  const bool runs = c.inputs.size() == 2 && (plan.run() >= kShortRun || plan.run() == plan.elements());
+  const bool floats = c.outputs[0].dtype == DType::f32;
   parallel_for(plan.elements(), kGrain, [&](int64_t begin, int64_t end) {
     if (!runs) return nary_blocks(c, plan, op, begin, end);
+    if (!floats) return half_runs(c, plan, op, begin, end);
     const auto *a = c.inputs[0].as<float>(), *b = c.inputs[1].as<float>();
     auto* y = c.outputs[0].as<float>();
     const bool a_steps = plan.step(0) != 0, b_steps = plan.step(1) != 0;
