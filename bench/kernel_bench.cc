@@ -3,8 +3,8 @@
 //   kernel_bench [--threads N] [--ms MS] [--only TEXT]
 //
 // Each line is one node with constant weights: microseconds (median), GFLOP/s, the share of the core's measured fp32
-// peak (bf16 may reach twice that, bytes four times), and how many times faster than oneDNN the project's first candidate is. `--only`
-// takes the rows whose text holds TEXT. The table of docs/benchmarks.md ("Kernels").
+// peak (bf16 may reach twice that, bytes four times), and how many times faster than oneDNN the project's first
+// candidate is. `--only` takes the rows whose text holds TEXT. The table of docs/benchmarks.md ("Kernels").
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -82,28 +82,17 @@ Work int8_conv(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t st
 }
 
 std::vector<Work> int8_work() {
-  return {int8_gemm(1, 1024, 1024),
-          int8_gemm(16, 512, 512),
-          int8_gemm(512, 256, 1024),
-          int8_gemm(512, 1024, 256),
-          int8_gemm(2048, 2048, 2048),
-          int8_conv(112, 16, 96, 1, 1, 1),
-          int8_conv(56, 144, 24, 1, 1, 1),
-          int8_conv(56, 64, 256, 1, 1, 1),
-          int8_conv(14, 80, 480, 1, 1, 1),
-          int8_conv(14, 480, 80, 1, 1, 1),
-          int8_conv(8, 512, 512, 1, 1, 1),
-          int8_conv(224, 6, 32, 3, 2, 1),
-          int8_conv(56, 64, 64, 3, 1, 1),
-          int8_conv(28, 128, 128, 3, 1, 1),
-          int8_conv(14, 256, 256, 3, 1, 1),
-          int8_conv(28, 128, 256, 3, 2, 1),
-          int8_conv(112, 32, 32, 3, 1, 32),
-          int8_conv(112, 96, 96, 3, 2, 96),
-          int8_conv(56, 144, 144, 3, 1, 144),
-          int8_conv(28, 240, 240, 5, 1, 240),
-          int8_conv(14, 480, 480, 3, 1, 480),
-          int8_conv(14, 672, 672, 5, 2, 672)};
+  return {int8_gemm(1, 1024, 1024),           int8_gemm(16, 512, 512),
+          int8_gemm(512, 256, 1024),          int8_gemm(512, 1024, 256),
+          int8_gemm(2048, 2048, 2048),        int8_conv(112, 16, 96, 1, 1, 1),
+          int8_conv(56, 144, 24, 1, 1, 1),    int8_conv(56, 64, 256, 1, 1, 1),
+          int8_conv(14, 80, 480, 1, 1, 1),    int8_conv(14, 480, 80, 1, 1, 1),
+          int8_conv(8, 512, 512, 1, 1, 1),    int8_conv(224, 6, 32, 3, 2, 1),
+          int8_conv(56, 64, 64, 3, 1, 1),     int8_conv(28, 128, 128, 3, 1, 1),
+          int8_conv(14, 256, 256, 3, 1, 1),   int8_conv(28, 128, 256, 3, 2, 1),
+          int8_conv(112, 32, 32, 3, 1, 32),   int8_conv(112, 96, 96, 3, 2, 96),
+          int8_conv(56, 144, 144, 3, 1, 144), int8_conv(28, 240, 240, 5, 1, 240),
+          int8_conv(14, 480, 480, 3, 1, 480), int8_conv(14, 672, 672, 5, 2, 672)};
 }
 
 std::vector<Work> all_work() {
@@ -136,6 +125,10 @@ std::vector<Work> all_work() {
     all.push_back(conv(28, 128, 128, 3, 1, 1, dtype));
     all.push_back(conv(28, 192, 192, 7, 1, 192, dtype));
     all.push_back(conv(28, 192, 192, 3, 1, 192, dtype));
+    all.push_back(conv(112, 96, 96, 3, 2, 96, dtype));
+    all.push_back(conv(28, 240, 240, 5, 1, 240, dtype));
+    all.push_back(conv(14, 672, 672, 5, 2, 672, dtype));
+    all.push_back(conv(32, 64, 128, 7, 2, 64, dtype));
   }
   for (Work& work : int8_work()) all.push_back(std::move(work));
   return all;

@@ -96,6 +96,18 @@ TEST_F(DriveCli, SeveralProcessesFailWithOneLine) {
   }
 }
 
+// The launcher ends all processes as soon as one has failed, the one that tells why among them.
+TEST_F(DriveCli, TheFirstOfSeveralProcessesTellsWhyHoweverLate) {
+  if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const std::string late =
+      std::string(kThree) + R"( sh -c 'if [ "$OMPI_COMM_WORLD_RANK" = 0 ]; then sleep 0.5; fi; exec "$@"' sh)";
+  for (const char* wrong : {"--limit few", "--precision fp31"}) {
+    const ProgramResult result = run_program(words(route(), out()) + wrong, late);
+    EXPECT_EQ(result.code, 2) << wrong;
+    EXPECT_NE(result.err.find("sparkpilot drive: "), std::string::npos) << result.err;
+  }
+}
+
 // A line longer than the terminal is wide would be left behind each time it is drawn anew.
 TEST_F(DriveCli, ProgressFitsTheTerminal) {
   if (std::system("script --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no script to make a terminal";

@@ -115,6 +115,7 @@ void take_settings(Program& program) {
     resolve(program);
   } catch (const Error& error) {
     if (launcher_rank() == 0) throw;
+    let_first_process_tell();
     throw FailedElsewhere(error.kind(), error.what());  // the first process tells it
   }
   set_colours(program.settings["color"].value);

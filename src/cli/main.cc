@@ -110,7 +110,11 @@ void ask_for_help(const CLI::App& app, std::vector<std::string>& words) {
 
 // The help text that was asked for, or what is wrong with the command line.
 int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
-  if (launcher_rank() > 0) return error.get_exit_code() == 0 ? kDone : kBadInput;  // the first process tells it
+  if (launcher_rank() > 0) {  // the first process tells it
+    if (error.get_exit_code() == 0) return kDone;
+    let_first_process_tell();
+    return kBadInput;
+  }
   if (error.get_exit_code() == 0) {
     app.exit(error);
     flush_output();

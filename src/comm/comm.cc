@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -34,6 +36,10 @@ int launcher_rank() {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
   return 0;
+}
+
+void let_first_process_tell() {
+  if (launcher_rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
 std::string launcher_variable() {

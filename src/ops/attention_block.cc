@@ -47,10 +47,7 @@ HWY_INLINE void for_tiles(int64_t rows, const Fn& fn) {
 // All keys that a tile's queries see.
 HWY_INLINE KeyRange seen_by(const KeyRange* seen, int rows) {
   KeyRange all = seen[0];
-  for (int r = 1; r < rows; ++r) {
-    all.first = std::min(all.first, seen[r].first);
-    all.last = std::max(all.last, seen[r].last);
-  }
+  for (int r = 1; r < rows; ++r) all = {std::min(all.first, seen[r].first), std::max(all.last, seen[r].last)};
   return all;
 }
 
