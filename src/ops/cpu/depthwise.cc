@@ -251,7 +251,7 @@ void tiles(const Rows& rows) {
 
 // Whether tiles take it: flat images.
 bool takes_tiles(const Window& w) {
-  return w.in[0] == 1 && w.kernel[0] == 1 && w.pad_begin[0] == 0 && w.dilation[2] == 1 &&
+  return w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.pad_begin[0] == 0 && w.dilation[2] == 1 &&
          w.pad_begin[2] < w.kernel[2] && w.pad_end[2] < w.kernel[2] &&
          (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7) && w.stride[2] <= 2;
 }

@@ -13,9 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
 namespace HWY_NAMESPACE {
 
-// Whether this target takes them.
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-inline constexpr bool kPairs = true;
 
 // The sums of kRows rows by kEights times eight columns: even lanes of a vector hold those of depths 0, 2, 4..., odd
 // lanes those of 1, 3, 5... of each stretch of depth.
@@ -90,8 +88,7 @@ struct PairSums {
     for (int j = 0; j < kEights; ++j) v[r][j] = hn::MulAdd(x, weights[j], v[r][j]);
   }
 };
-#else
-inline constexpr bool kPairs = false;
+
 #endif
 
 }  // namespace HWY_NAMESPACE
