@@ -9,12 +9,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -215,6 +220,96 @@ TEST(Parallel, LittleWorkKeepsTheThreads) {
   const std::set<pid_t> all = threads_of(4);
   EXPECT_EQ(threads_of(2).size(), std::min<size_t>(2, all.size()));
   EXPECT_EQ(threads_of(4), all);
+}
+
+// Held together, threads do what they do without, one piece of work after the other.
+TEST(Parallel, AHeldTeamCoversEveryItemOnce) {
+  for (const int threads : {1, 2, 3, 7}) {
+    ThreadScope scope(threads);
+    const int all = thread_count();
+    with_team([&] {
+      EXPECT_EQ(thread_count(), all);
+      for (int64_t count = 0; count < 300; ++count) {
+        std::vector<int> seen(static_cast<size_t>(count)), inside(static_cast<size_t>(count));
+        parallel_for(count, 1 + count % 5, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+          parallel_for(end - begin, 1, [&](int64_t first, int64_t last) {  // nested: in this thread
+            for (int64_t i = first; i < last; ++i) ++inside[static_cast<size_t>(begin + i)];
+          });
+        });
+        EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), count);
+        EXPECT_EQ(std::count(inside.begin(), inside.end(), 1), count);
+      }
+    });
+  }
+}
+
+TEST(Parallel, AHeldTeamGoesOnBehindErrors) {
+  ThreadScope scope(3);
+  int64_t done = 0;
+  const auto run = [&] {
+    for (int64_t bad = 0; bad < 3; ++bad) {
+      const auto fail_at = [&](int64_t begin, int64_t) {
+        if (begin == bad) fail("no {}", begin);
+      };
+      EXPECT_THROW(parallel_for(3, 1, fail_at), Error);
+      EXPECT_THROW(parallel_for(3, 1, [](int64_t begin, int64_t) { fail("no {}", begin); }), Error);
+      std::atomic<int64_t> sum = 0;
+      parallel_for(100, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) sum += i;
+      });
+      EXPECT_EQ(sum, 4950);
+      ++done;
+    }
+    fail("in the end");
+  };
+  EXPECT_THROW(with_team(run), Error);
+  EXPECT_EQ(done, 3);
+  EXPECT_THROW(with_team(run), Error);  // the same threads once more
+  EXPECT_EQ(done, 6);
+}
+
+// Threads that nobody has work for go to sleep, and wake up; whoever has done waits for the slow one.
+TEST(Parallel, AHeldTeamSleepsAndWakes) {
+  ThreadScope scope(2);
+  const int all = thread_count();
+  std::atomic<int> pieces = 0;
+  with_team([&] {
+    with_team([&] {  // nothing more
+      for (const int slow : {0, 1, 2, 3}) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(slow));
+        parallel_for(2, 1, [&](int64_t begin, int64_t end) {
+          if (begin == slow % 2) std::this_thread::sleep_for(std::chrono::milliseconds(slow));
+          pieces += static_cast<int>(end - begin);
+        });
+        EXPECT_EQ(pieces, 2 * slow + 2);
+      }
+    });
+    EXPECT_EQ(thread_count(), all);
+  });
+  parallel_for(2, 1, [&](int64_t, int64_t) { with_team([&] { EXPECT_EQ(thread_count(), 1); }); });
+}
+
+// Each thread of a caller's own has its team.
+TEST(Parallel, TeamsDoNotDisturbEachOther) {
+  std::array<int64_t, 3> sums{};
+  std::vector<std::thread> callers;
+  for (int64_t& sum : sums) {
+    callers.emplace_back([&sum] {
+      ThreadScope scope(2);
+      with_team([&] {
+        for (int round = 0; round < 200; ++round) {
+          std::array<int64_t, 2> parts{};
+          parallel_for(2, 1, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) parts[static_cast<size_t>(i)] = i + round;
+          });
+          sum += parts[0] + parts[1];
+        }
+      });
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  for (const int64_t sum : sums) EXPECT_EQ(sum, 200 + 200 * 199);
 }
 
 TEST(Random, PhiloxMatchesThePublishedVector) {

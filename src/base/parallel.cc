@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <thread>
+#include <utility>
+
+#include "base/team.h"
 
 #ifndef SPARKPILOT_SERIAL
 #include <omp.h>
@@ -26,11 +30,26 @@ ThreadScope::ThreadScope(int) : previous_(1) {}
 ThreadScope::~ThreadScope() = default;
 namespace detail {
 void parallel_ranges(int64_t count, int64_t, RangeFn fn, void* context) { fn(context, 0, count); }
+void hold_team(void (*fn)(void* context), void* context) { fn(context); }
 }  // namespace detail
 
 #else
 
-int thread_count() { return omp_in_parallel() ? 1 : omp_get_max_threads(); }
+namespace {
+
+// What this thread has taken together with with_team(); inside its own pieces nothing.
+struct Held {
+  detail::Team* team = nullptr;
+  int threads = 1;
+};
+thread_local Held held;
+
+}  // namespace
+
+int thread_count() {
+  if (held.team) return held.threads;
+  return omp_in_parallel() ? 1 : omp_get_max_threads();
+}
 
 ThreadScope::ThreadScope(int threads) : previous_(omp_get_max_threads()) {
   if (threads > 0) omp_set_num_threads(threads);
@@ -46,6 +65,17 @@ void parallel_ranges(int64_t count, int64_t grain, RangeFn fn, void* context) {
     fn(context, 0, count);
     return;
   }
+  if (held.team) {
+    const Held mine = std::exchange(held, {});
+    try {
+      mine.team->run(count, pieces, fn, context);
+    } catch (...) {
+      held = mine;
+      throw;
+    }
+    held = mine;
+    return;
+  }
   std::exception_ptr error;
   // The whole team, also where fewer have work: OpenMP ends the threads that a smaller team has no use for, and begins
   // new ones for the next that is larger.
@@ -53,12 +83,39 @@ void parallel_ranges(int64_t count, int64_t grain, RangeFn fn, void* context) {
   {
     // The runtime may give fewer threads than asked for, so the ranges follow the team's true size.
     const int64_t size = std::min<int64_t>(pieces, omp_get_num_threads()), rank = omp_get_thread_num();
+    const Share share(count, rank, size);
     try {
-      const int64_t begin = count * rank / size, end = rank < size ? count * (rank + 1) / size : begin;
-      if (begin < end) fn(context, begin, end);
+      if (share.begin < share.end) fn(context, share.begin, share.end);
     } catch (...) {
 #pragma omp critical(sparkpilot_parallel_error)
       error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+void hold_team(void (*fn)(void* context), void* context) {
+  if (held.team) return fn(context);
+  const int threads = thread_count();
+  thread_local std::unique_ptr<Team> kept;
+  if (!kept || kept->most() < threads) kept = std::make_unique<Team>(threads, available_processors());
+  Team& team = *kept;
+  team.reset(threads);
+  std::exception_ptr error;
+#pragma omp parallel
+  {
+    if (omp_get_thread_num() > 0) {
+      team.work(omp_get_thread_num());
+    } else {
+      team.begin(omp_get_num_threads());
+      held = {&team, threads};
+      try {
+        fn(context);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      held = {};
+      team.dismiss();
     }
   }
   if (error) std::rethrow_exception(error);

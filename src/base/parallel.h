@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace sparkpilot {
@@ -30,6 +31,7 @@ class ThreadScope {
 namespace detail {
 using RangeFn = void (*)(void* context, int64_t begin, int64_t end);
 void parallel_ranges(int64_t count, int64_t grain, RangeFn fn, void* context);
+void hold_team(void (*fn)(void* context), void* context);
 }  // namespace detail
 
 // Calls fn(begin, end) on disjoint ranges that cover [0, count), on up to thread_count() threads, none with fewer than
@@ -43,8 +45,22 @@ void parallel_for(int64_t count, int64_t grain, Fn&& fn) {
     return;
   }
   detail::parallel_ranges(
-      count, grain, [](void* context, int64_t begin, int64_t end) { (*static_cast<Fn*>(context))(begin, end); },
+      count, grain,
+      [](void* context, int64_t begin, int64_t end) {
+        (*static_cast<std::remove_reference_t<Fn>*>(context))(begin, end);
+      },
       const_cast<void*>(static_cast<const void*>(&fn)));
+}
+
+// Calls fn() once, and keeps the threads of parallel_for together as long: beginning and ending one then costs a cache
+// line sent each way (measured: 0.1 us for two threads) instead of a region of OpenMP's (0.5 us). They spin for their
+// next piece, and sleep where none comes for 0.15 ms. What brings OpenMP's threads together by itself, as oneDNN does,
+// finds one thread inside. An exception from fn is rethrown. Inside another, or with one thread, it only calls fn.
+template <typename Fn>
+void with_team(Fn&& fn) {
+  if (thread_count() == 1) return fn();
+  detail::hold_team([](void* context) { (*static_cast<std::remove_reference_t<Fn>*>(context))(); },
+                    const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
 }  // namespace sparkpilot

@@ -42,6 +42,7 @@ Plan::Plan(Graph graph, const PlanOptions& options, StateStore& states)
   choose_steps();
   choose_checks();
   plan_memory();
+  choose_stretches();
   outputs_.resize(graph_.outputs().size());
 }
 
@@ -169,6 +170,18 @@ void Plan::release_packed(const Step& step) {
   }
 }
 
+// Steps that go parallel through base/parallel.h alone are run by threads that stay together.
+void Plan::choose_stretches() {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    if (step.skipped) continue;
+    const bool together = step.bodies.empty() && !(step.state && step.state->for_threads);
+    if (stretches_.empty() || stretches_.back().together != together) stretches_.push_back({i, i, together});
+    stretches_.back().end = i + 1;
+  }
+  for (Stretch& stretch : stretches_) stretch.together &= stretch.end - stretch.begin > 1;
+}
+
 ConstView Plan::view_of(ValueId id) const {
   const Value& v = graph_.value(id);
   const Storage& storage = storage_[static_cast<size_t>(storage_of(id))];
@@ -187,7 +200,7 @@ void Plan::run(std::span<const void* const> inputs) {
     for (Step& step : steps_) bind_step(step);
   }
   look_at_inputs();
-  for (Step& step : steps_) run_step(step);
+  for (const Stretch& stretch : stretches_) run_stretch(stretch);
   for (const Copy& copy : copies_) {
     const Storage& from = storage_[static_cast<size_t>(copy.storage)];
     std::memcpy(owned_->data() + copy.offset, from.data, static_cast<size_t>(from.bytes));
@@ -197,8 +210,18 @@ void Plan::run(std::span<const void* const> inputs) {
   commit_states();
 }
 
+void Plan::run_stretch(const Stretch& stretch) {
+  const auto steps = std::span(steps_).subspan(stretch.begin, stretch.end - stretch.begin);
+  const auto run_all = [&] {
+    for (Step& step : steps) {
+      if (!step.skipped) run_step(step);
+    }
+  };
+  if (stretch.together) with_team(run_all);
+  else run_all();
+}
+
 void Plan::run_step(Step& step) {
-  if (step.skipped) return;
   const int64_t begin = options_.profile ? now_ns() : 0;
   try {
     if (step.dynamic && !step.allocate) {

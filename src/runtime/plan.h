@@ -74,6 +74,12 @@ class Plan {
     int64_t offset;
   };
 
+  // Steps in a row, and whether threads stay together meanwhile.
+  struct Stretch {
+    size_t begin, end;
+    bool together;
+  };
+
   void choose_steps();
   void find_blocked();
   void add_step(NodeId id, bool dynamic);
@@ -86,6 +92,8 @@ class Plan {
   int storage_of(ValueId id) const { return storage_index_[static_cast<size_t>(id.index)]; }
   ConstView view_of(ValueId id) const;
   ConstView result(size_t i) const;
+  void choose_stretches();
+  void run_stretch(const Stretch& stretch);
   void run_step(Step& step);
   void run_rest();
   void commit_states();
@@ -98,6 +106,7 @@ class Plan {
   const PlanOptions& options_;
   StateStore& states_;
   std::vector<Step> steps_;
+  std::vector<Stretch> stretches_;
   std::vector<Storage> storage_;
   std::vector<int> storage_index_;  // by value; -1: none
   std::vector<ValueId> results_;    // graph outputs, then next values of states
