@@ -114,6 +114,15 @@ bool has_bodies(const Node& node) {
 // Bias and operands of the internal ops may have any of the types whatever the image or matrix has.
 bool takes_mixed_types(const Node& node) { return is_op(node, "sparkpilot::Conv") || is_op(node, "sparkpilot::Gemm"); }
 
+bool is_attention(const Node& node) { return is_op(node, "Attention") || is_op(node, "sparkpilot::Attention"); }
+constexpr size_t kMask = 3;  // of attention's inputs; before it queries, keys and values, behind it past ones
+
+// How many inputs, from the first on, get the type that a node is computed in.
+size_t narrowed_inputs(const Node& node) {
+  if (takes_mixed_types(node)) return 2;
+  return is_attention(node) ? kMask : node.inputs.size();
+}
+
 class Narrowing {
  public:
   explicit Narrowing(Graph& graph) : edit_(graph), graph_(graph) {}
@@ -188,8 +197,7 @@ class Narrowing {
   // exact in them, and no head reads the result.
   bool keeps_bf16(const Node& node) {
     if (!is_bf16(node.inputs[0])) return false;
-    const std::vector<NodeId>& readers = edit_.readers(node.outputs[0]);
-    if (std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return is_head(reader); })) return false;
+    if (read_by_head(node)) return false;
     return std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](ValueId input) {
       const Tensor* constant = graph_.constant(input);
       return !input.present() || (constant && is_exact(*constant));
@@ -199,6 +207,19 @@ class Narrowing {
     const std::span<const float> data = constant.data<float>();
     return std::all_of(data.begin(), data.end(), [](float v) { return static_cast<float>(BFloat16(v)) == v; });
   }
+  // Attention computes in f32 too, on what has been rounded already; its mask may have any type.
+  bool attends_in_bf16(const Node& node) {
+    const size_t count = std::min<size_t>(node.inputs.size(), 6);
+    for (size_t i = 0; i < count; ++i) {
+      const bool past = i > kMask;
+      if (i != kMask && (past ? node.inputs[i].present() : !is_bf16(node.inputs[i]))) return false;
+    }
+    return node.outputs.size() == 1 && !read_by_head(node);
+  }
+  bool read_by_head(const Node& node) {
+    const std::vector<NodeId>& readers = edit_.readers(node.outputs[0]);
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return is_head(reader); });
+  }
   bool is_head(NodeId id) const { return heads_[static_cast<size_t>(id.index)]; }
 
   bool wants_bf16(NodeId id) {
@@ -206,6 +227,7 @@ class Narrowing {
     if (has_bodies(node)) return false;
     if (is_one_of(node, kHeavy)) return !is_head(id);
     if (is_one_of(node, kNorms)) return keeps_bf16(node);
+    if (is_attention(node)) return attends_in_bf16(node);
     if (!node.op->traits.elementwise && !is_one_of(node, kMoving)) return false;
     if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
     return std::any_of(node.inputs.begin(), node.inputs.end(),
@@ -220,7 +242,7 @@ class Narrowing {
       return 0;
     }
     int changes = 0;
-    const size_t count = takes_mixed_types(graph_.node(id)) ? 2 : graph_.node(id).inputs.size();
+    const size_t count = narrowed_inputs(graph_.node(id));
     for (size_t i = 0; i < count; ++i) {
       const ValueId input = graph_.node(id).inputs[i];
       if (!input.present() || graph_.value(input).dtype != from) continue;

@@ -157,6 +157,37 @@ TEST(SetPrecision, Bf16KeepsHeadsInFp32) {
   EXPECT_GT(distance(after[0], before[0]), 0);
 }
 
+// What attention reads has been rounded already: no casts beside it, unless it reads something finer or a head reads
+// it.
+TEST(SetPrecision, Bf16KeepsAttentionBetweenProductsInIt) {
+  if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
+  for (const bool rounded : {true, false}) {
+    for (const bool head : {true, false}) {
+      Net n;
+      const ValueId x = n.input("x", {2, 6, 16}), given = n.input("v", {2, 6, 16}), mask = n.input("mask", {6, 6});
+      const ValueId q = n.op("MatMul", {x, n.weight({16, 16}, 1)}), k = n.op("MatMul", {x, n.weight({16, 16}, 2)});
+      const ValueId v = rounded ? n.op("MatMul", {x, n.weight({16, 16}, 3)}) : given;
+      ValueId y = n.op("Attention", {q, k, v, mask}, {{"q_num_heads", int64_t{2}}, {"kv_num_heads", int64_t{2}}});
+      y = n.op("MatMul", {y, n.weight({16, 16}, 4)});
+      if (!head) y = n.op("MatMul", {n.op("Relu", {y}), n.weight({16, 8}, 5)});
+      n.output(y);
+      n.output(n.op("Neg", {given}), "also");
+      const std::vector<Tensor> inputs = random_inputs(n.graph, 7), before = interpret(n.graph, inputs);
+      set_precision(n.graph, Precision::bf16);
+      drop_dead(n.graph);
+      const bool narrow = rounded && !head;
+      for (const NodeId id : n.graph.order()) {
+        const Node& node = n.graph.node(id);
+        if (!is_op(node, "Attention")) continue;
+        EXPECT_EQ(n.graph.value(node.outputs[0]).dtype, narrow ? DType::bf16 : DType::f32);
+        EXPECT_EQ(n.graph.value(node.inputs[0]).dtype, narrow ? DType::bf16 : DType::f32);
+        EXPECT_EQ(n.graph.value(node.inputs[3]).dtype, DType::f32);
+      }
+      EXPECT_LE(distance(interpret(n.graph, inputs)[0], before[0]), 2e-2);
+    }
+  }
+}
+
 TEST(SetPrecision, RefusesBf16WhereTheCpuHasNone) {
   if (has_bf16()) EXPECT_NO_THROW(check_precision(Precision::bf16));
   else EXPECT_THROW(check_precision(Precision::bf16), Error);
