@@ -198,9 +198,9 @@ void run_attention_simd(const Call& c) {
   const SimdState& s = c.as<SimdState>();
   const AttentionShape& a = s.a;
   const AttentionMask mask(c, a);
-  // A thread is worth waking for some 100,000 multiplications.
+  // A thread is worth waking for some 20,000 multiplications.
   const int64_t work = s.tasks / s.slots * std::min(kBlock, a.q.rows) * a.total * (a.q.size + a.v.size) + 1;
-  parallel_for(s.slots, std::max<int64_t>(1, 100000 / work), [&](int64_t begin, int64_t end) {
+  parallel_for(s.slots, std::max<int64_t>(1, 20000 / work), [&](int64_t begin, int64_t end) {
     // A thread stays in the scratch of its first slot, which is in its cache.
     float* memory = reinterpret_cast<float*>(c.workspace) + begin * s.scratch.end;
     for (int64_t i = s.tasks * begin / s.slots; i < s.tasks * end / s.slots; ++i) {

@@ -157,7 +157,7 @@ void dot_run(const Call& call) {
   const auto& state = call.as<DotState>();
   const Epilogue::Operands operands = state.epilogue.rest.bind(call);
   const Cut cut(state.rows, state.weights);
-  constexpr double kWorth = 131072;  // multiply-adds that are worth a thread
+  constexpr double kWorth = 32768;  // multiply-adds that are worth a thread
   const double each = static_cast<double>(cut.row_step * cut.panel_step * kPanel * state.weights.depth);
   parallel_for(cut.blocks * cut.groups, 1 + static_cast<int64_t>(kWorth / (each + 1)),
                [&](int64_t first, int64_t last) {

@@ -60,7 +60,7 @@ inline void TilePlan::finish(float* y, const SplitEpilogue& epilogue, const Epil
 template <typename Work>
 void TilePlan::run(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands,
                    const Work& work) const {
-  constexpr double kWorth = 65536;  // multiply-adds that are worth a thread
+  constexpr double kWorth = 16384;  // multiply-adds that are worth a thread
   const int64_t panels = (columns + PanelMatrix::kPanel - 1) / PanelMatrix::kPanel;
   const double total = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
   const auto piece = [&](const RowRange& range) {
