@@ -293,7 +293,7 @@ std::unique_ptr<KernelState> conv_chain_simd_prepare(const Problem& p) {
     state->slab_shape.x.w = kPanel;
     state->slab_shape.x.h = kPanel * chain.depthwise().window.in[2];
   }
-  constexpr double kWorth = 131072;  // FLOPs that are worth a thread
+  constexpr double kWorth = 32768;  // FLOPs that are worth a thread
   const auto worth = static_cast<int64_t>(chain.flops() / kWorth);
   state->most_pieces = std::clamp<int64_t>(worth, 1, std::max(1, thread_count()));
   int64_t floats = 0;

@@ -135,7 +135,7 @@ void run_depthwise(const SimdState& state, const float* x, float* y, const Epilo
   const int64_t row = w.out[2] * s.out_channels, rows = s.batch * w.out[0] * w.out[1];
   const int64_t piece = std::clamp<int64_t>(65536 / row, 1, 16), pieces = (rows + piece - 1) / piece;
   const double work = static_cast<double>(row * piece) * static_cast<double>(w.kernel_size());
-  parallel_for(pieces, 1 + static_cast<int64_t>(65536 / (work + 1)), [&](int64_t first, int64_t last) {
+  parallel_for(pieces, 1 + static_cast<int64_t>(16384 / (work + 1)), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int64_t from = i * piece, to = std::min(rows, from + piece);
       depthwise_rows(x, w.in[1], s, state.weights[0], out, {from, to, 0, state.weights[0].panels()});

@@ -32,7 +32,7 @@ int64_t DepthwiseBf16::workspace(const ConvShape& shape) {
 
 void DepthwiseBf16::run(const BFloat16* x, BFloat16* y, const Epilogue::Operands& operands,
                         std::byte* workspace) const {
-  constexpr double kWorth = 131072;  // FLOPs that are worth a thread
+  constexpr double kWorth = 32768;  // FLOPs that are worth a thread
   const Window& w = shape.window;
   const Band band(shape);
   ConvShape image = shape;  // as the kernel sees it: one image, of floats

@@ -14,7 +14,7 @@ namespace sparkpilot {
 namespace {
 
 // Multiply-adds that are worth a thread, pieces that threads may work on at once, bytes of rows that stay in cache.
-constexpr double kWorth = 1 << 19;
+constexpr double kWorth = 1 << 17;
 constexpr int64_t kPieces = 32, kRowBytes = 24576, kSlack = 64;
 constexpr int64_t kMostRuns = 16;
 
