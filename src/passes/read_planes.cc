@@ -1,5 +1,7 @@
 // First layers read images with channels first as they come: bringing three or six channels together costs as much as
 // half of such a convolution.
+#include <algorithm>
+
 #include "passes/edit.h"
 #include "passes/pass.h"
 
@@ -11,15 +13,18 @@ using Ints = std::vector<int64_t>;
 // What the kernel for it does better than moving the data first.
 bool gains(Edit& edit, const Node& node, const Shape& x) {
   constexpr int64_t kMostChannels = 16, kLeastWidth = 8, kMostStride = 4, kMostKernel = 16;
+  constexpr int64_t kMostWork = 300;  // multiply-adds an element read; beside more, moving it costs nothing
   const Tensor* weights = edit.constant(node.inputs[1]);
   if (!weights || weights->shape().rank() != 4 ||
       (node.inputs.size() > 2 && node.inputs[2].present() && !edit.constant(node.inputs[2])))
     return false;
   const Ints strides = node.attrs.integers("strides", {1, 1});
-  const int64_t kernel = weights->shape()[3];
+  const int64_t kernel = weights->shape()[3], out = weights->shape()[0];
+  const int64_t work =
+      weights->shape()[2] * kernel * out / std::max<int64_t>(1, strides[0]) / std::max<int64_t>(1, strides[1]);
   return node.attrs.integer("group", 1) == 1 && node.attrs.integers("dilations", {1, 1}) == Ints{1, 1} && x[1] > 1 &&
          x[1] <= kMostChannels && kernel > 1 && kernel <= kMostKernel && strides[1] <= kMostStride &&
-         edit.shape(node.outputs[0])[2] >= kLeastWidth;
+         work <= kMostWork && edit.shape(node.outputs[0])[2] >= kLeastWidth;
 }
 
 bool read_planes(Edit& edit, NodeId id) {
