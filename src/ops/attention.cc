@@ -199,6 +199,22 @@ std::vector<OpCase> cases() {
     for (CaseInput& input : half.inputs) input.dtype = dtype;
     out.push_back(half);
   }
+  // Heads of even sizes, of which pairs can be moved: every height of tiles, whole and cut vectors.
+  const std::vector<OpCase> even{
+      make_case("bf16_even", {2, 3, 21, 18}, {2, 3, 37, 18}, {2, 3, 37, 35}, window),
+      make_case("bf16_causal", {1, 2, 71, 32}, {1, 2, 71, 32}, {1, 2, 71, 64}, {{"is_causal", one}, {"scale", 0.3f}}),
+      make_case("bf16_few", {1, 2, 5, 2}, {1, 2, 1, 2}, {1, 2, 1, 1}, {}),
+      make_case("bf16_groups", {2, 13, 144}, {2, 7, 36}, {2, 7, 46}, packed),
+      make_case("bf16_mask", {2, 3, 6, 16}, {2, 3, 19, 16}, {2, 3, 19, 16}, {{"softcap", 2.0f}},
+                {CaseInput::of({3, 6, 19})}),
+      make_case("bf16_bool_mask", {2, 3, 15, 16}, {2, 3, 19, 16}, {2, 3, 19, 48}, {},
+                {CaseInput::range({15, 17}, 0, 1, DType::boolean)}),
+      make_case("bf16_padding", {2, 3, 9, 16}, {2, 3, 9, 16}, {2, 3, 9, 16}, {{"is_causal", one}},
+                {none, none, none, CaseInput::value(Tensor::ints({3, 9}))})};
+  for (OpCase c : even) {
+    for (size_t i = 0; i < 3; ++i) c.inputs[i].dtype = DType::bf16;
+    out.push_back(std::move(c));
+  }
   return out;
 }
 
@@ -232,8 +248,11 @@ std::vector<OpCase> column_cases() {
                           make_case("two_vectors", {1, 20, 384}, {1, 20, 384}, {1, 20, 384}, wide),
                           make_case("own_queries", {2, 5, 102}, {2, 33, 90}, {2, 33, 90}, groups),
                           make_case("one_query", {3, 1, 102}, {3, 9, 90}, {3, 9, 90}, groups),
-                          make_case("bf16", {2, 19, 96}, {2, 19, 96}, {2, 19, 96}, product)};
-  for (CaseInput& input : out.back().inputs) input.dtype = DType::bf16;
+                          make_case("bf16", {2, 19, 96}, {2, 19, 96}, {2, 19, 96}, product),
+                          make_case("bf16_odd_columns", {2, 7, 102}, {2, 33, 90}, {2, 33, 90}, groups)};
+  for (size_t c = out.size() - 2; c < out.size(); ++c) {
+    for (CaseInput& input : out[c].inputs) input.dtype = DType::bf16;
+  }
   return out;
 }
 

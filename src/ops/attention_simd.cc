@@ -1,5 +1,6 @@
 // A task is a block of queries of one head: scores for all keys by a small matrix product with the keys transposed into
-// scratch, softmax row by row, then the product with the values. 16-bit operands are widened into scratch, row by row.
+// scratch, softmax row by row, then the product with the values. 16-bit operands are widened into scratch,
+// row by row, where the processor has no dot products of bf16.
 #include "ops/attention_simd.h"
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "ops/attention_block.h"
+#include "ops/attention_dot.h"
 #include "ops/cpu/vector_math.h"
 
 namespace sparkpilot {
@@ -26,6 +28,7 @@ struct SimdState final : KernelState {
   AttentionShape a;
   int64_t blocks = 0, tasks = 0, slots = 0;  // blocks of a head; all tasks; scratch areas
   ScratchPlan scratch;
+  bool dots = false;  // by dot products of bf16
   // Where no input says how many keys there are: what each query sees, counted from its block's first key, and the
   // blocks' keys.
   std::vector<KeyRange> seen, seen_by_block;
@@ -102,19 +105,23 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
     all = s.seen_by_block[static_cast<size_t>(block.first / kBlock)];
   }
   const int64_t kv_head = block.head / a.group(), keys = all.last - all.first;
-  const HeadRows q = rows_of(c.inputs[0], a.q, a.q.offset(block.b, block.head, block.first), block.rows,
-                             part(plan.q, plan.k), a.q.size);
-  const HeadRows k =
-      rows_of(c.inputs[1], a.k, a.k.offset(block.b, kv_head, all.first), keys, part(plan.k, plan.v), a.k.size);
-  const HeadRows v =
-      rows_of(c.inputs[2], a.v, a.v.offset(block.b, kv_head, all.first), keys, part(plan.v, plan.y), plan.v_step);
+  const int64_t q_at = a.q.offset(block.b, block.head, block.first), k_at = a.k.offset(block.b, kv_head, all.first);
+  const int64_t v_at = a.v.offset(block.b, kv_head, all.first), y_at = a.y.offset(block.b, block.head, block.first);
   const AttentionBlock rows{block.rows, keys, seen, memory + plan.scores, plan.stride};
   const auto scale = static_cast<float>(a.scale);
-  if (block.rows <= kFewQueries) {
-    attention_dots(rows, q, k, a.q.size, scale);
+  const auto bf16 = [&](size_t i) { return c.inputs[i].as<BFloat16>(); };
+  if (s.dots) {
+    attention_dot_scores(rows, {bf16(0) + q_at, a.q.row_step}, {bf16(1) + k_at, a.k.row_step}, a.k.size, scale,
+                         memory + plan.transposed);
   } else {
-    transpose_keys(k, keys, a.k.size, memory + plan.transposed, plan.stride);
-    attention_scores(rows, q, memory + plan.transposed, a.q.size, scale);
+    const HeadRows q = rows_of(c.inputs[0], a.q, q_at, block.rows, part(plan.q, plan.k), a.q.size);
+    const HeadRows k = rows_of(c.inputs[1], a.k, k_at, keys, part(plan.k, plan.v), a.k.size);
+    if (block.rows <= kFewQueries) {
+      attention_dots(rows, q, k, a.q.size, scale);
+    } else {
+      transpose_keys(k, keys, a.k.size, memory + plan.transposed, plan.stride);
+      attention_scores(rows, q, memory + plan.transposed, a.q.size, scale);
+    }
   }
   for (int64_t i = 0; (a.softcap > 0 || mask.view.present()) && i < block.rows; ++i) {
     // The mask counts keys from 0.
@@ -125,11 +132,15 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
   }
   float inverse[kBlock];
   attention_softmax(rows, inverse);
-  const int64_t at = a.y.offset(block.b, block.head, block.first);
+  if (s.dots) {
+    return attention_dot_values(rows, {bf16(2) + v_at, a.v.row_step}, a.v.size, inverse,
+                                c.outputs[0].as<BFloat16>() + y_at, a.y.row_step);
+  }
+  const HeadRows v = rows_of(c.inputs[2], a.v, v_at, keys, part(plan.v, plan.y), plan.v_step);
   float* copy = part(plan.y, plan.end);
-  attention_values(rows, v, a.v.size, inverse, copy ? copy : c.outputs[0].as<float>() + at,
+  attention_values(rows, v, a.v.size, inverse, copy ? copy : c.outputs[0].as<float>() + y_at,
                    copy ? a.v.size : a.y.row_step);
-  if (copy) round_rows(copy, a.v.size, c.outputs[0], at, a.y.row_step, block.rows);
+  if (copy) round_rows(copy, a.v.size, c.outputs[0], y_at, a.y.row_step, block.rows);
 }
 
 }  // namespace
@@ -163,6 +174,17 @@ void join_heads(const Problem& p, AttentionShape& a) {
   }
 }
 
+// Whether all is bf16, and keys lie so that they can be moved by pairs.
+bool takes_dots(const Problem& p, const AttentionShape& a) {
+  const auto even = [](const HeadLayout& l) {
+    return (l.size | l.first | l.batch_step | l.head_step | l.row_step) % 2 == 0;
+  };
+  const bool bf16 = p.outputs[0].dtype == DType::bf16 &&
+                    std::all_of(p.inputs.begin(), p.inputs.begin() + 3,
+                                [](const TensorType& input) { return input.dtype == DType::bf16; });
+  return has_attention_dots() && bf16 && a.q.rows > kFewQueries && even(a.k);
+}
+
 }  // namespace
 
 std::unique_ptr<KernelState> prepare_attention_simd(const Problem& p) {
@@ -176,13 +198,14 @@ std::unique_ptr<KernelState> prepare_attention_simd(const Problem& p) {
   ScratchPlan& plan = state->scratch;
   plan.stride = whole_lines(a.total);
   plan.v_step = whole_lines(a.v.size);
-  const auto wide = [&](size_t i) { return p.inputs[i].dtype == DType::f32; };
+  state->dots = takes_dots(p, a);
+  const auto wide = [&](size_t i) { return state->dots || p.inputs[i].dtype == DType::f32; };
   plan.transposed = rows * plan.stride;
   plan.q = plan.transposed + (rows > kFewQueries ? a.k.size * plan.stride : 0);
   plan.k = plan.q + (wide(0) ? 0 : whole_lines(rows * a.q.size));
   plan.v = plan.k + (wide(1) ? 0 : whole_lines(a.total * a.k.size));
-  plan.y = plan.v + (wide(2) && a.v.size == plan.v_step ? 0 : a.total * plan.v_step);
-  plan.end = plan.y + (p.outputs[0].dtype == DType::f32 ? 0 : whole_lines(rows * a.v.size));
+  plan.y = plan.v + (state->dots || (wide(2) && a.v.size == plan.v_step) ? 0 : a.total * plan.v_step);
+  plan.end = plan.y + (state->dots || p.outputs[0].dtype == DType::f32 ? 0 : whole_lines(rows * a.v.size));
   if (!p.has(6)) {
     state->seen.resize(static_cast<size_t>(a.q.rows));
     for (int64_t first = 0; first < a.q.rows; first += kBlock) {
