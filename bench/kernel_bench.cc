@@ -98,7 +98,10 @@ std::vector<Work> int8_work() {
 std::vector<Work> all_work() {
   std::vector<Work> all;
   for (const DType dtype : {DType::f32, DType::bf16}) {
+    all.push_back(gemm(1, 128, 1024, {}, dtype));
     all.push_back(gemm(1, 512, 512, {}, dtype));
+    all.push_back(gemm(1, 512, 2048, {"gelu_tanh"}, dtype));
+    all.push_back(gemm(1, 1024, 256, {"relu"}, dtype));
     all.push_back(gemm(1, 2048, 2048, {}, dtype));
     all.push_back(gemm(8, 512, 2048, {}, dtype));
     all.push_back(gemm(20, 128, 512, {"gelu_tanh"}, dtype));
@@ -122,6 +125,8 @@ std::vector<Work> all_work() {
     all.push_back(conv(8, 512, 512, 1, 1, 1, dtype));
     all.push_back(conv(16, 256, 64, 1, 1, 1, dtype));
     all.push_back(conv(56, 64, 256, 1, 1, 1, dtype));
+    all.push_back(conv(28, 40, 240, 1, 1, 1, dtype));
+    all.push_back(conv(14, 480, 80, 1, 1, 1, dtype));
     all.push_back(conv(28, 128, 128, 3, 1, 1, dtype));
     all.push_back(conv(28, 192, 192, 7, 1, 192, dtype));
     all.push_back(conv(28, 192, 192, 3, 1, 192, dtype));

@@ -31,6 +31,9 @@ class Loop {
         data_(static_cast<size_t>(std::max<int64_t>(bytes, 1 << 16) / 4), 0.5f) {}
 
   void run() {
+    with_team([&] { run_regions(); });  // as the model's steps
+  }
+  void run_regions() {
     const auto size = static_cast<int64_t>(data_.size()) / regions_;
     for (int64_t r = 0; r < regions_; ++r) {
       const float* part = data_.data() + r * size;

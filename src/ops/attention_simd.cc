@@ -8,7 +8,7 @@
 
 #include "base/parallel.h"
 #include "ops/attention_block.h"
-#include "ops/attention_dot.h"
+#include "ops/cpu/dot_attention.h"
 #include "ops/cpu/vector_math.h"
 
 namespace sparkpilot {

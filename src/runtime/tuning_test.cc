@@ -82,6 +82,18 @@ TEST(BusyWatch, TakesOneThreadWhileTheMachineIsBusy) {
   EXPECT_EQ(share_alone(watch, 5000, 1000), 0);
 }
 
+// Looking whether the machine is quiet again costs no more than it must.
+TEST(BusyWatch, LooksBrieflyWhereRunsAreManyTimesSlower) {
+  BusyWatch watch;
+  share_alone(watch, 500, 1000);
+  int64_t together = 0;
+  for (int i = 0; i < 2000; ++i) {
+    together += !watch.alone();
+    watch.took(watch.alone() ? 1800 : 50000);
+  }
+  EXPECT_LT(together, 32 + 4 * 5);
+}
+
 TEST(BusyWatch, AHiccupCostsLittle) {
   BusyWatch watch;
   share_alone(watch, 500, 1000);

@@ -1,4 +1,4 @@
-#include "ops/attention_dot.h"
+#include "ops/cpu/dot_attention.h"
 
 #include <algorithm>
 #include <array>
