@@ -1,4 +1,5 @@
 // The program's contract: exit codes, what goes to stdout and stderr, the shape of its JSON.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -196,8 +197,8 @@ TEST_F(Cli, WritesThroughPipesAndRefusesFolders) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   for (const std::string& command :
        {"run --quiet " + policy() + " --trace ", "model convert " + policy() + " --out "}) {
-    const ProgramResult result =
-        run_program(command + "'" + pipe + "'", "timeout 60 cat '" + pipe + "' >'" + folder.file("got") + "' &");
+    const ProgramResult result = run_program(fmt::format("{}'{}'", command, pipe),
+                                             fmt::format("timeout 60 cat '{}' >'{}' &", pipe, folder.file("got")));
     EXPECT_EQ(result.code, 0) << result.err;
     EXPECT_TRUE(fs::is_fifo(pipe));
   }
@@ -304,7 +305,7 @@ TEST_F(Cli, ThreadsSleepSoonAfterTheirWork) {
     const std::string err = run_program("bench " + policy() + " --quiet --runs 1 --threads 1", before).err;
     std::vector<int64_t> counts;
     const std::string name = "GOMP_SPINCOUNT = '";
-    for (size_t at = err.find(name); at != err.npos; at = err.find(name, at + 1)) {
+    for (size_t at = err.find(name); at != std::string::npos; at = err.find(name, at + 1)) {
       counts.push_back(std::stoll(err.substr(at + name.size())));
     }
     return counts;

@@ -1,4 +1,6 @@
 // Settings from outside: who wins, what is said once on stderr, what commands do with them, and lines for a shell.
+#include <fmt/format.h>
+
 #include "cli_fixture.h"
 
 namespace sparkpilot {
@@ -197,9 +199,10 @@ TEST_F(Env, WhatThisVersionCannotIsAWarningOrToAFlagARefusal) {
     const ProgramResult result = run_program("run --json " + policy(), "OPENPILOT_DGX_PRECISION=" + mode);
     EXPECT_EQ(result.code, 0);
     EXPECT_EQ(result.err,
-              "warning: OPENPILOT_DGX_PRECISION=" + mode + ": " + reason + "; precision is auto (default)\n");
+              fmt::format("warning: OPENPILOT_DGX_PRECISION={}: {}; precision is auto (default)\n", mode, reason));
     EXPECT_EQ(json::parse(result.out)["precision"], "fp32");
-    expect_usage_error("run " + policy() + " --precision " + mode, "--precision " + mode + ": " + reason);
+    expect_usage_error(fmt::format("run {} --precision {}", policy(), mode),
+                       fmt::format("--precision {}: {}", mode, reason));
   }
   ProgramResult result = run_program("run --json --precision fp32 " + policy(), "OPENPILOT_DGX_PRECISION=fp8");
   EXPECT_EQ(result.err, "");

@@ -77,13 +77,13 @@ struct OpDef;
 
 struct ValueId {
   int32_t index = -1;
-  bool present() const { return index >= 0; }  // an absent id stands for an optional input that is not there
-  auto operator<=>(const ValueId&) const = default;
+  bool present() const { return index >= 0; }        // an absent id stands for an optional input that is not there
+  auto operator<=>(const ValueId&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 errs
 };
 struct NodeId {
   int32_t index = -1;
   bool present() const { return index >= 0; }
-  auto operator<=>(const NodeId&) const = default;
+  auto operator<=>(const NodeId&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // A dimension as a model declares it: a size, a name ("batch"), or neither.

@@ -98,7 +98,8 @@ void visit(Session& session, const Samples& samples, double from, double to,
 
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named) {
   Samples samples;
-  for (const auto& [wanted, path] : named) {
+  for (const auto& [of, path] : named) {
+    const std::string& wanted = of;  // clang 14 captures no binding
     for (const fs::path& file : files_of(path)) {
       std::vector<std::pair<std::string, Tensor>> arrays = arrays_of(file);
       // A single array needs no name that fits.

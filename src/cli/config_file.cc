@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kLargest = 1 << 20;
 
 std::optional<std::string> text_of(const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) return text;
+  if (auto text = node.value_exact<std::string>()) return text;
   if (const auto number = node.value_exact<int64_t>()) return std::to_string(*number);
   return std::nullopt;
 }

@@ -44,8 +44,8 @@ class FailedElsewhere : public Error {
 
 // This process's number among those of a launcher, before MPI is joined; 0 without one.
 int launcher_rank();
-// For a process that is not the first and fails before MPI is joined, as all do: waits, so that the first can tell why. A
-// launcher ends all of them as soon as one has failed; without one that does, for two seconds.
+// For a process that is not the first and fails before MPI is joined, as all do: waits, so that the first can tell why.
+// A launcher ends all of them as soon as one has failed; without one that does, for two seconds.
 void let_first_process_tell();
 // The variable that says how many processes a launcher started ("OMPI_COMM_WORLD_SIZE=3"); empty without one.
 std::string launcher_variable();

@@ -66,7 +66,7 @@ Verdict bytes_accept(const Problem& p) {
 
 template <typename T>
 void run_bytes_as(const Call& c, const PoolShape& s) {
-  typedef T Vec __attribute__((vector_size(kBytes)));
+  typedef T Vec __attribute__((vector_size(kBytes)));  // NOLINT(modernize-use-using)
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
   for_each_block(s, kBytes, [&](int64_t n, const Window::Dims& start, int64_t first, int64_t count, int64_t at) {

@@ -211,7 +211,9 @@ QuantisePlan plan_quantisation(Graph& graph, const QuantiseOptions& options) {
   // Sums, concatenations and pools of what was made in integers stay there, where somebody reads them as integers.
   for (const NodeId id : order) {
     const Node& node = edit.node(id);
-    if (excluded(id) || !is_one_of(node, {"Add", "Concat", "MaxPool", "AveragePool", "GlobalAveragePool"}) || node.outputs.size() != 1) continue;
+    if (excluded(id) || !is_one_of(node, {"Add", "Concat", "MaxPool", "AveragePool", "GlobalAveragePool"}) ||
+        node.outputs.size() != 1)
+      continue;
     const bool from_integers = std::all_of(node.inputs.begin(), node.inputs.end(), [&](ValueId v) {
       return v.present() && is_f32(edit, v) && (made.contains(v) || tensors.contains(v)) &&
              edit.shape(v).rank() == edit.shape(node.outputs[0]).rank();

@@ -53,7 +53,7 @@ void run_passes(Graph& graph, const PassOptions& options) {
     // To f32 before constants are folded, to 16 bits when all is fused.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
     if (converts && pass.run == keep_channels_last) done(kPrecision, narrow_from_fp32(graph, options.precision));
-    if (pass.optional && (options.off.count("all") || options.off.count(std::string(pass.name)))) continue;
+    if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;
     done(pass.name, pass.run(graph));
   }
 }

@@ -45,8 +45,8 @@ KernelChoice::KernelChoice(std::string_view text) {
     const bool off = item.starts_with("no-");
     if (off) item.remove_prefix(3);
     const size_t slash = item.rfind('/');
-    const std::string_view op = slash == item.npos ? std::string_view{} : item.substr(0, slash);
-    const std::string_view kernel = slash == item.npos ? item : item.substr(slash + 1);
+    const std::string_view op = slash == std::string_view::npos ? std::string_view{} : item.substr(0, slash);
+    const std::string_view kernel = slash == std::string_view::npos ? item : item.substr(slash + 1);
     check(op, kernel, off);
     rules_.push_back({std::string(op), std::string(kernel), off});
   }

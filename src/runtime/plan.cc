@@ -57,12 +57,12 @@ void Plan::choose_steps() {
     if (!all_shapes_known(graph_, node)) {
       blocked.push_back(id);
     } else if (infer_node(graph_, id, &missing)) {
-      chosen.push_back({id, false});
+      chosen.emplace_back(id, false);
     } else if (missing >= 0) {
       blocked.push_back(id);
-      wanted.push_back({id, missing});
+      wanted.emplace_back(id, missing);
     } else if (node.op->traits.dynamic) {
-      chosen.push_back({id, true});
+      chosen.emplace_back(id, true);
     } else {
       fail("{} cannot be run (node \"{}\")", qualified(*node.op), graph_.label(id));
     }
@@ -155,8 +155,8 @@ void Plan::add_step(NodeId id, bool dynamic) {
     }
   }
   release_packed(step);
-  for (size_t i = 0; i < in_types.size(); ++i) step.in.push_back({in_types[i].dtype, in_types[i].shape, nullptr});
-  for (size_t i = 0; i < out_types.size(); ++i) step.out.push_back({out_types[i].dtype, out_types[i].shape, nullptr});
+  for (const TensorType& type : in_types) step.in.push_back({type.dtype, type.shape, nullptr});
+  for (const TensorType& type : out_types) step.out.push_back({type.dtype, type.shape, nullptr});
   steps_.push_back(std::move(step));
 }
 

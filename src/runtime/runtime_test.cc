@@ -121,7 +121,7 @@ TEST(Session, NamesWhatIsWrong) {
   EXPECT_THROW(Session(chain(), {.device = "cuda"}), Error);
   EXPECT_THROW(Session(chain(), {.dims = {{"nothing", 2}}}), Error);
   try {
-    Session(chain(), {.outputs = {"nowhere"}});
+    const Session none(chain(), {.outputs = {"nowhere"}});
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("it has: y, relu, x_again"), std::string::npos) << error.what();

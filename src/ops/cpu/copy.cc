@@ -158,7 +158,7 @@ void copy_lines(const Walk& walk, const std::byte* from, std::byte* to) {
 template <typename T>
 struct Lanes {
   static constexpr int kCount = 16 / sizeof(T);
-  typedef T Vec __attribute__((vector_size(16)));
+  typedef T Vec __attribute__((vector_size(16)));  // NOLINT(modernize-use-using)
 
   template <size_t... I>
   static Vec low(Vec a, Vec b, std::index_sequence<I...>) {

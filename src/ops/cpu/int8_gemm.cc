@@ -18,7 +18,7 @@ namespace {  // the names are this file's own, in every target
 using V = hn::Vec<Int8Sums>;
 constexpr int64_t kBlock = Int8Matrix::kBlock, kGroup = Int8Matrix::kGroup;
 
-HWY_INLINE int32_t four_bytes(const uint8_t* p) {
+[[maybe_unused]] HWY_INLINE int32_t four_bytes(const uint8_t* p) {
   int32_t v;
   std::memcpy(&v, p, sizeof v);
   return v;

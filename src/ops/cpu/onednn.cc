@@ -58,9 +58,9 @@ Desc dense(DType dtype, const Dims& dims) {
   return strided(dtype, dims, strides);
 }
 
-Desc strided(DType dtype, const Dims& dims, const Dims& strides) { return Desc(dims, type_of(dtype).value(), strides); }
+Desc strided(DType dtype, const Dims& dims, const Dims& strides) { return {dims, type_of(dtype).value(), strides}; }
 
-Desc any(DType dtype, const Dims& dims) { return Desc(dims, type_of(dtype).value(), dnnl::memory::format_tag::any); }
+Desc any(DType dtype, const Dims& dims) { return {dims, type_of(dtype).value(), dnnl::memory::format_tag::any}; }
 
 void PostOps::eltwise(dnnl::algorithm algorithm, float alpha, float beta) {
   ops_.push_back({algorithm, alpha, beta, {}});
