@@ -19,7 +19,7 @@ void pause() {
 // Sequentially consistent, so that a thread that goes to sleep meanwhile is seen.
 void change(std::atomic<int>& value, int to) {
   value.store(to);
-  value.notify_one();
+  value.notify_all();
 }
 
 }  // namespace
@@ -45,15 +45,8 @@ void Team::take(int64_t rank) {
   try {
     task_.fn(task_.context, share.begin, share.end);
   } catch (...) {
-    if (!failing_.test_and_set()) error_ = std::current_exception();
-    failed_.store(true, std::memory_order_relaxed);
+    if (!failed_.exchange(true)) error_ = std::current_exception();
   }
-}
-
-// Every other thread looks at the task's number, so all are told.
-void Team::call(int number) {
-  task_.number.store(number);
-  task_.number.notify_all();
 }
 
 void Team::reset(int threads) {
@@ -68,7 +61,7 @@ void Team::run(int64_t count, int64_t pieces, RangeFn fn, void* context) {
   task_.count = count;
   task_.pieces = std::min<int64_t>(pieces, size_);
   const int number = task_.number.load(std::memory_order_relaxed) % (1 << 30) + 1;
-  call(number);
+  change(task_.number, number);
   take(0);
   for (int rank = 1; rank < size_; ++rank) {
     std::atomic<int>& done = done_[rank].number;
@@ -76,9 +69,10 @@ void Team::run(int64_t count, int64_t pieces, RangeFn fn, void* context) {
   }
   if (!failed_.load(std::memory_order_relaxed)) return;
   failed_.store(false, std::memory_order_relaxed);
-  failing_.clear();
   std::rethrow_exception(std::exchange(error_, nullptr));
 }
+
+void Team::dismiss() { change(task_.number, kDismissed); }
 
 void Team::work(int rank) {
   for (int seen = 0;;) {

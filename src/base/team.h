@@ -6,9 +6,9 @@
 #include <exception>
 #include <memory>
 
-namespace sparkpilot::detail {
+#include "base/parallel.h"
 
-using RangeFn = void (*)(void* context, int64_t begin, int64_t end);
+namespace sparkpilot::detail {
 
 // The range of `count` items that thread `rank` of `size` takes.
 struct Share {
@@ -31,7 +31,7 @@ class Team {
   // any of them is rethrown.
   void run(int64_t count, int64_t pieces, RangeFn fn, void* context);
   // work() returns.
-  void dismiss() { call(kDismissed); }
+  void dismiss();
   // Every other thread: takes its share of each run() until it is dismissed.
   void work(int rank);
 
@@ -47,7 +47,6 @@ class Team {
     std::atomic<int> number{0};
   };
   int await_change(const std::atomic<int>& value, int old) const;
-  void call(int number);
   void take(int64_t rank);
 
   Task task_;
@@ -55,7 +54,6 @@ class Team {
   const int most_, processors_;
   bool crowded_ = false;          // more threads than processors
   std::unique_ptr<Done[]> done_;  // by rank: the last task that it has done
-  std::atomic_flag failing_;
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;
 };

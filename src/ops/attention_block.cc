@@ -28,8 +28,7 @@ constexpr int kMaxRows = 8;
 template <typename Fn>
 HWY_INLINE void for_tiles(int64_t rows, const Fn& fn) {
   for (int64_t row = 0; row < rows;) {
-    const int64_t left = rows - row, tiles = (left + kMaxRows - 1) / kMaxRows;
-    const int64_t height = (left + tiles - 1) / tiles;
+    const int64_t height = tile_height(rows - row, kMaxRows);
     switch (height) {
       case 1: fn.template operator()<1>(row); break;
       case 2: fn.template operator()<2>(row); break;
@@ -42,13 +41,6 @@ HWY_INLINE void for_tiles(int64_t rows, const Fn& fn) {
     }
     row += height;
   }
-}
-
-// All keys that a tile's queries see.
-HWY_INLINE KeyRange seen_by(const KeyRange* seen, int rows) {
-  KeyRange all = seen[0];
-  for (int r = 1; r < rows; ++r) all = {std::min(all.first, seen[r].first), std::max(all.last, seen[r].last)};
-  return all;
 }
 
 // sums[r][j] += x[r * x_step + p * x_next] * b[p * b_step + j] over p: a tile of a small matrix product.

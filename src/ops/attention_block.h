@@ -4,6 +4,7 @@
 // lines of kLine floats, and so is `stride`.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ops/attention_shape.h"
@@ -19,6 +20,19 @@ struct HeadRows {
   const float* data = nullptr;
   int64_t step = 0;  // between rows
 };
+
+// All keys that some queries see.
+inline KeyRange seen_by(const KeyRange* seen, int rows) {
+  KeyRange all = seen[0];
+  for (int r = 1; r < rows; ++r) all = {std::min(all.first, seen[r].first), std::max(all.last, seen[r].last)};
+  return all;
+}
+
+// Queries of the next tile of at most `most`, where `left` are left: tiles are nearly equal in height.
+inline int64_t tile_height(int64_t left, int64_t most) {
+  const int64_t tiles = (left + most - 1) / most;
+  return (left + tiles - 1) / tiles;
+}
 
 struct AttentionBlock {
   int64_t rows = 0, keys = 0;

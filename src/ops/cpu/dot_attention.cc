@@ -36,13 +36,6 @@ SPARKPILOT_DOT inline __m512 widen(__m256i x) {
   return _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, x), 16));
 }
 
-// All keys that some queries see.
-KeyRange seen_by(const KeyRange* seen, int rows) {
-  KeyRange all = seen[0];
-  for (int r = 1; r < rows; ++r) all = {std::min(all.first, seen[r].first), std::max(all.last, seen[r].last)};
-  return all;
-}
-
 struct Scores {
   const AttentionBlock& b;
   const DotRows& q;
@@ -140,8 +133,7 @@ SPARKPILOT_DOT void value_rows(const Values& s, int64_t row) {
 template <typename Work>
 void for_tiles(int64_t rows, const std::array<void (*)(const Work&, int64_t), kMaxRows>& by_height, const Work& work) {
   for (int64_t row = 0; row < rows;) {
-    const int64_t left = rows - row, tiles = (left + kMaxRows - 1) / kMaxRows;
-    const int64_t height = (left + tiles - 1) / tiles;
+    const int64_t height = tile_height(rows - row, kMaxRows);
     by_height[static_cast<size_t>(height - 1)](work, row);
     row += height;
   }
