@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "base/statistics.h"
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/onednn/onednn.h"
 
 namespace sparkpilot {
 namespace {

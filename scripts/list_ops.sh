@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../src/ops"
 {
-  echo '// Every file of ops, a line each: SPARKPILOT_OPS(x) means that some src/ops/*.cc defines `std::span<const OpDef> x_ops()`.'
-  sed -nE 's/^std::span<const OpDef> ([a-z0-9_]+)_ops\(\) \{.*/SPARKPILOT_OPS(\1)/p' ./*.cc | LC_ALL=C sort -u
+  echo '// Every file of ops, a line each: SPARKPILOT_OPS(x) means that some file under src/ops defines `std::span<const OpDef> x_ops()`.'
+  find . -name '*.cc' -exec sed -nE 's/^std::span<const OpDef> ([a-z0-9_]+)_ops\(\) \{.*/SPARKPILOT_OPS(\1)/p' {} + | LC_ALL=C sort -u
 } >list.inc.new
 mv list.inc.new list.inc

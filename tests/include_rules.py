@@ -11,7 +11,8 @@ read. The lines of the block:
     tests  ops ...                               besides that, unit tests beside the code may include these rooms
     header fmt/ omp.h : base/parallel.*          who may include headers that begin so (`all`: every file under src)
     system unistd.h sys/ ...                     headers of the system that every file may include
-    without runtime/ : drive/log ...             files that may not include these headers, whatever their room may
+    without ops/ !ops/cpu/ : ops/cpu ...         files that may not include these headers (but those behind a `!`),
+                                                 whatever their room may
     only   "pragma omp" : base/parallel.cc       which files may hold this text
 
 Patterns are those of the shell, from src/ or the root on; a bare room stands for its whole folder. A header in <> that
@@ -44,7 +45,7 @@ class Rules:
         self.headers = []  # (prefixes, patterns)
         self.system = []
         self.only = []  # (text, patterns)
-        self.without = []  # (prefixes, patterns)
+        self.without = []  # (prefixes, prefixes that may, patterns)
         for line in block[1].splitlines():
             words = shlex.split(line, comments=True)
             if words:
@@ -73,7 +74,8 @@ class Rules:
             if kind == "header":
                 self.headers.append((tuple(what), where))
             elif kind == "without":
-                self.without.append((tuple(what), where))
+                self.without.append((tuple(word for word in what if word[0] != "!"),
+                                     tuple(word[1:] for word in what if word[0] == "!"), where))
             else:
                 self.only.append((" ".join(what), where))
         else:
@@ -136,9 +138,10 @@ class Checker:
             if not found:
                 continue
             quoted, angled, macro = found.groups()
-            for prefixes, where in self.rules.without:
-                if (quoted or angled or "").startswith(prefixes) and matches(place, where):
-                    self._say(path, number, f"{quoted or angled} may not be included here")
+            header = quoted or angled or ""
+            for prefixes, but, where in self.rules.without:
+                if header.startswith(prefixes) and not header.startswith(but) and matches(place, where):
+                    self._say(path, number, f"{header} may not be included here")
             if quoted:
                 if self._is_foreign(quoted):
                     self._foreign(path, number, parts[0], place, quoted)

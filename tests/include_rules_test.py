@@ -19,6 +19,7 @@ header omp.h : base/parallel.*
 header google/protobuf/ onnx/ : onnx
 system unistd.h sys/
 without ir/ sparkpilot/session.h : cli/draw
+without ops/ !ops/cpu/ : ops/cpu
 only "pragma omp" : base/parallel.cc
 """
 
@@ -83,6 +84,10 @@ class IncludeRules(unittest.TestCase):
 
     def test_text_that_belongs_elsewhere(self):
         self.assert_refused({"src/ops/a.cc": "#pragma omp parallel for\n"}, '"pragma omp" belongs to base/parallel.cc')
+
+    def test_what_a_folder_may_not_include_and_what_of_it_it_may(self):
+        self.assert_fine({"src/ops/cpu/a.cc": '#include "ops/cpu/b.h"\n', "src/ops/cpu/b.h": ""})
+        self.assert_refused({"src/ops/cpu/a.cc": '#include "ops/ops.h"\n'}, "ops/ops.h may not be included here")
 
     def test_public_headers_stand_alone(self):
         self.assert_refused({"include/sparkpilot/a.h": '#include "ir/ir.h"\n'}, "public header")

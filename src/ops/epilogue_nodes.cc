@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "ops/cpu/epilogue.h"
+#include "ops/cpu/vector/epilogue.h"
 
 namespace sparkpilot {
 namespace {

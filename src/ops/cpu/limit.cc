@@ -2,7 +2,7 @@
 
 #include "hw/cpu.h"
 #include "hwy/highway.h"
-#include "ops/cpu/onednn.h"
+#include "ops/cpu/onednn/onednn.h"
 
 namespace sparkpilot {
 namespace {

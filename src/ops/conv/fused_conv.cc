@@ -1,0 +1,229 @@
+// sparkpilot::Conv: convolution in either layout, with an epilogue (the contract is in ir/op.h).
+//
+// Weights and bias may be stored in f16 or bf16 where the image is f32. With `channels_last` and `x_channels_first` the
+// image comes as ONNX has it and only the output has channels last.
+#include "ops/cpu/conv/conv_loop.h"
+#include "ops/cpu/conv/conv_simd.h"
+#include "ops/cpu/gemm/gemm_dot.h"
+#include "ops/cpu/onednn/conv_onednn.h"
+#include "ops/cpu/vector/epilogue_store.h"
+#include "ops/epilogue_nodes.h"
+#include "ops/layout.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+using ImageTypes = TypeList<float, Half, BFloat16>;
+
+bool channels_last(const Attributes& attrs) { return attrs.integer("channels_last", 0) != 0; }
+
+struct ReferenceState : KernelState {
+  ConvShape shape;
+  Epilogue epilogue;
+  int64_t values_offset = 0;  // in the workspace, behind the weights as doubles
+};
+
+std::unique_ptr<KernelState> prepare(const Problem& p) {
+  auto state = std::make_unique<ReferenceState>();
+  state->shape = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs()));
+  state->epilogue = Epilogue::of(p, state->shape.out_channels);
+  state->values_offset = (state->shape.weights() * static_cast<int64_t>(sizeof(double)) + 63) / 64 * 64;
+  state->workspace = state->values_offset + epilogue_store_bytes(p.outputs[0].dtype, p.outputs[0].shape.elements());
+  return state;
+}
+
+void run(const Call& c) {
+  const auto& state = c.as<ReferenceState>();
+  const ConvShape& s = state.shape;
+  auto* weights = reinterpret_cast<double*>(c.workspace);
+  float* values = epilogue_values(c, c.workspace + state.values_offset);
+  dispatch(ImageTypes{}, c.inputs[1].dtype,
+           [&]<typename W>() { std::copy_n(c.inputs[1].as<W>(), s.weights(), weights); });
+  dispatch(ImageTypes{}, c.inputs[0].dtype, [&]<typename T>() {
+    const T* x = c.inputs[0].as<T>();
+    convolve(
+        s, weights, [&](int64_t at) { return static_cast<double>(x[at]); },
+        [&](int64_t at, int64_t channel, double sum) {
+          if (c.has(2)) sum += load_element(c.inputs[2].dtype, c.inputs[2].data, channel);
+          values[at] = static_cast<float>(sum);
+        });
+  });
+  if (s.channels_last) store_rows(c, state.epilogue, values, s.batch * s.window.out_size(), s.out_channels);
+  else store_planes(c, state.epilogue, values, s.batch, s.out_channels, s.window.out_size());
+}
+
+void infer(InferContext& c) {
+  const ConvShape s = conv_shape(c.attrs, c.shape(0), c.shape(1), channels_last(c.attrs));
+  if (!contains(ImageTypes{}, c.dtype(0))) fail("input is {}, expected f32, f16 or bf16", name(c.dtype(0)));
+  if (c.dtype(1) != c.dtype(0) && !(c.dtype(0) == DType::f32 && contains(ImageTypes{}, c.dtype(1)))) {
+    fail("weight is {}, the input {}", name(c.dtype(1)), name(c.dtype(0)));
+  }
+  if (c.has(2) && !(contains(ImageTypes{}, c.dtype(2)) && c.shape(2) == Shape{s.out_channels})) {
+    fail("bias is {}{}, expected [{}] of f32, f16 or bf16", name(c.dtype(2)), c.shape(2).str(), s.out_channels);
+  }
+  check_epilogue(c, s.output(), s.out_channels);
+  c.output(0, c.dtype(0), s.output());
+}
+
+std::vector<ValueId> expand(ExpandContext& e) {
+  Builder& b = e.b;
+  const DType dtype = b.dtype(e.in(0));
+  const bool last = channels_last(e.node.attrs);
+  Attributes attrs = e.node.attrs;
+  attrs.erase("channels_last");
+  attrs.erase("x_channels_first");
+  attrs.erase("epilogue");
+  const bool x_last = last && e.node.attrs.integer("x_channels_first", 0) == 0;
+  const ValueId x = x_last ? channels_last_to_first(b, e.in(0)) : e.in(0);
+  std::vector<ValueId> inputs{x, cast_to(b, e.in(1), dtype)};
+  if (e.has(2)) inputs.push_back(cast_to(b, e.in(2), dtype));
+  ValueId y = b.add("Conv", inputs, attrs);
+  if (last) y = channels_first_to_last(b, y);
+  return {add_epilogue_nodes(e, y, last ? b.shape(y).rank() - 1 : 1)};
+}
+
+double cost(const Problem& p) {
+  return conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, channels_last(p.attrs())).flops();
+}
+
+using Ints = std::vector<int64_t>;
+using Texts = std::vector<std::string>;
+
+// A 3x3 convolution of 19 channels to 21 with one operand of each kind, under the given steps.
+OpCase epilogue_case(const std::string& name, Texts steps, int64_t last = 1, DType dtype = DType::f32) {
+  const Shape x = last ? Shape{2, 6, 5, 19} : Shape{2, 19, 6, 5}, y = last ? Shape{2, 6, 5, 21} : Shape{2, 21, 6, 5};
+  return {name,
+          {CaseInput::of(x, dtype), CaseInput::of({21, 19, 3, 3}, dtype).fixed(), CaseInput::of({21}).fixed(),
+           CaseInput::of(y, dtype), CaseInput::of({21}).fixed(), CaseInput::of({}).fixed()},
+          {{"channels_last", last}, {"pads", Ints{1, 1, 1, 1}}, {"epilogue", std::move(steps)}}};
+}
+
+std::vector<OpCase> cases() {
+  const auto x = [](std::initializer_list<int64_t> dims) { return CaseInput::of(dims); };
+  const auto w = [](std::initializer_list<int64_t> dims) { return CaseInput::of(dims).fixed(); };
+  const int64_t on = 1;
+  std::vector<OpCase> all = {
+      {"1x1", {x({1, 5, 6, 33}), w({17, 33, 1, 1}), w({17})}, {{"channels_last", on}}},
+      {"1x1_rows", {x({1, 16, 20, 48}), w({96, 48, 1, 1})}, {{"channels_last", on}, {"epilogue", Texts{"gelu_tanh"}}}},
+      {"strided", {x({2, 9, 7, 3}), w({24, 3, 3, 3})}, {{"channels_last", on}, {"strides", Ints{2, 2}}}},
+      {"depthwise",
+       {x({2, 10, 9, 19}), w({19, 1, 7, 7}), w({19})},
+       {{"channels_last", on}, {"group", int64_t{19}}, {"pads", Ints{3, 3, 3, 3}}, {"epilogue", Texts{"relu"}}}},
+      {"depthwise_strided",
+       {x({1, 37, 35, 19}), w({19, 1, 7, 7})},
+       {{"channels_last", on}, {"group", int64_t{19}}, {"strides", Ints{2, 2}}, {"pads", Ints{3, 3, 3, 3}}}},
+      {"depthwise_doubled",
+       {x({1, 15, 37, 19}), w({38, 1, 7, 7}), w({38})},
+       {{"channels_last", on}, {"group", int64_t{19}}, {"strides", Ints{2, 2}}, {"pads", Ints{3, 3, 3, 3}}}},
+      {"depthwise_doubled_3x3",
+       {x({2, 10, 9, 32}), w({64, 1, 3, 3})},
+       {{"channels_last", on}, {"group", int64_t{32}}, {"pads", Ints{1, 1, 1, 1}}, {"epilogue", Texts{"gelu_tanh"}}}},
+      {"depthwise_doubled_4x2",
+       {x({2, 10, 9, 5}), w({10, 1, 4, 2}), w({10})},
+       {{"channels_last", on}, {"group", int64_t{5}}, {"dilations", Ints{1, 2}}}},
+      {"depthwise_tall",
+       {x({1, 23, 26, 19}), w({19, 1, 9, 3}), w({19})},
+       {{"channels_last", on}, {"group", int64_t{19}}, {"pads", Ints{5, 1, 8, 1}}, {"dilations", Ints{2, 1}}}},
+      {"depthwise_3d",
+       {x({2, 4, 5, 23, 33}), w({33, 1, 1, 3, 3}), w({33})},
+       {{"channels_last", on}, {"group", int64_t{33}}, {"pads", Ints{1, 1, 1, 2, 1, 1}}, {"strides", Ints{2, 1, 1}}}},
+      {"depthwise_3d_padded",
+       {x({1, 1, 5, 23, 33}), w({33, 1, 1, 3, 3})},
+       {{"channels_last", on}, {"group", int64_t{33}}, {"pads", Ints{0, 1, 1, 1, 1, 1}}}},
+      {"depthwise_tripled", {x({1, 8, 9, 5}), w({15, 1, 3, 3})}, {{"channels_last", on}, {"group", int64_t{5}}}},
+      {"grouped",
+       {x({1, 8, 8, 12}), w({9, 4, 3, 3})},
+       {{"channels_last", on}, {"group", int64_t{3}}, {"pads", Ints{0, 1, 1, 0}}}},
+      {"dilated", {x({1, 13, 17, 16}), w({16, 16, 3, 2})}, {{"channels_last", on}, {"dilations", Ints{2, 3}}}},
+      {"weights_at_run", {x({1, 6, 7, 5}), x({8, 5, 3, 3}), x({8})}, {{"channels_last", on}}},
+      {"f16_weights",
+       {x({1, 6, 7, 5}), CaseInput::of({8, 5, 3, 3}, DType::f16).fixed(), CaseInput::of({8}, DType::f16).fixed()},
+       {{"channels_last", on}}},
+      {"planes",
+       {x({2, 3, 21, 47}), w({19, 3, 3, 3}), w({19})},
+       {{"channels_last", on},
+        {"x_channels_first", on},
+        {"pads", Ints{1, 1, 1, 1}},
+        {"strides", Ints{2, 2}},
+        {"epilogue", Texts{"clip:0:6"}}}},
+      {"planes_wide",
+       {x({1, 4, 17, 29}), w({70, 4, 5, 7}), w({70})},
+       {{"channels_last", on},
+        {"x_channels_first", on},
+        {"pads", Ints{4, 3, 0, 5}},
+        {"strides", Ints{1, 3}},
+        {"epilogue", Texts{"gelu_tanh"}}}},
+      {"planes_f16",
+       {x({1, 6, 12, 9}), CaseInput::of({16, 6, 2, 3}, DType::f16).fixed()},
+       {{"channels_last", on}, {"x_channels_first", on}}},
+      {"planes_dilated",
+       {x({1, 2, 9, 9}), w({5, 2, 3, 3}), w({5})},
+       {{"channels_last", on}, {"x_channels_first", on}, {"dilations", Ints{2, 2}}}},
+      {"depthwise_bf16",
+       {CaseInput::of({2, 23, 26, 19}, DType::bf16), CaseInput::of({19, 1, 7, 7}, DType::bf16).fixed(), w({19}),
+        CaseInput::of({2, 23, 26, 19}, DType::bf16)},
+       {{"channels_last", on},
+        {"group", int64_t{19}},
+        {"pads", Ints{3, 3, 3, 3}},
+        {"epilogue", Texts{"clip:-1:2", "gelu_tanh", "add:3"}}}},
+      {"depthwise_doubled_bf16",
+       {CaseInput::of({1, 64, 70, 33}, DType::bf16), CaseInput::of({66, 1, 7, 7}, DType::bf16).fixed()},
+       {{"channels_last", on}, {"group", int64_t{33}}, {"strides", Ints{2, 2}}, {"pads", Ints{3, 3, 3, 3}}}},
+      {"pointwise_bf16",
+       {CaseInput::of({2, 5, 9, 37}, DType::bf16), CaseInput::of({70, 37, 1, 1}, DType::bf16).fixed(), w({70}),
+        CaseInput::of({2, 5, 9, 70}, DType::bf16)},
+       {{"channels_last", on}, {"epilogue", Texts{"gelu_tanh", "add:3"}}}},
+      {"pointwise_bf16_relu",
+       {CaseInput::of({1, 11, 3, 16}, DType::bf16), CaseInput::of({48, 16, 1, 1}, DType::bf16).fixed()},
+       {{"channels_last", on}, {"epilogue", Texts{"relu"}}}},
+      {"1d", {x({2, 31, 7}), w({5, 7, 4}), w({5})}, {{"channels_last", on}, {"epilogue", Texts{"silu"}}}},
+      {"3d", {x({1, 5, 6, 7, 3}), w({4, 3, 2, 3, 3}), w({4})}, {{"channels_last", on}}}};
+  for (const char* step : {"relu", "gelu_tanh", "gelu_erf", "sigmoid", "silu", "tanh", "hard_swish", "leaky_relu:0.1",
+                           "elu:0.7", "clip:-0.5:6", "add:3", "mul:3", "add:4", "mul:4", "add:5", "mul:5"}) {
+    all.push_back(epilogue_case(step, {step}));
+  }
+  all.push_back(epilogue_case("layer_scale_residual", {"mul:4", "add:3", "gelu_erf"}));
+  all.push_back(epilogue_case("channels_first", {"mul:4", "add:3", "relu"}, 0));
+  all.push_back(epilogue_case("channels_first_channel", {"mul:4", "hard_swish"}, 0));
+  all.push_back(epilogue_case("f16", {"mul:4", "add:3", "silu"}, 1, DType::f16));
+  all.push_back(epilogue_case("bf16", {"gelu_tanh", "add:3"}, 1, DType::bf16));
+  return all;
+}
+
+constexpr AttrSpec kAttrs[] = {
+    {"auto_pad", AttrType::text},  {"channels_last", AttrType::integer}, {"dilations", AttrType::integers},
+    {"epilogue", AttrType::texts}, {"group", AttrType::integer},         {"kernel_shape", AttrType::integers},
+    {"pads", AttrType::integers},  {"strides", AttrType::integers},      {"x_channels_first", AttrType::integer}};
+// What the project's own kernels do better is theirs.
+std::string_view onednn_yields(const Problem& p) { return conv_simd_wins(p) ? "simd" : conv_dot_wins(p) ? "dot" : ""; }
+
+constexpr Kernel kCpu[] = {
+    {.name = "onednn",
+     .accepts = conv_onednn_accepts,
+     .prepare = conv_onednn_prepare,
+     .run = onednn::run,
+     .yields = onednn_yields},
+    {.name = "simd", .accepts = conv_simd_accepts, .prepare = conv_simd_prepare, .run = conv_simd_run},
+    {.name = "dot", .accepts = conv_dot_accepts, .prepare = conv_dot_prepare, .run = dot_run},
+    {.name = "reference", .prepare = prepare, .run = run}};
+
+const OpDef kOps[] = {{.name = "Conv",
+                       .domain = "sparkpilot",
+                       .doc = "Convolution in either layout, with an epilogue.",
+                       .since = 1,
+                       .inputs = {2, kMany},
+                       .outputs = {1, 1},
+                       .attributes = kAttrs,
+                       .traits = {.channels_last = true, .finite = true},
+                       .infer = infer,
+                       .cpu = kCpu,
+                       .expand = expand,
+                       .cost = cost,
+                       .cases = cases}};
+
+}  // namespace
+
+std::span<const OpDef> fused_conv_ops() { return kOps; }
+
+}  // namespace sparkpilot

@@ -1,0 +1,41 @@
+// sparkpilot::ConvChain: two or three convolutions in a row whose intermediate images never are whole in memory.
+//
+// Inputs: X [N, H, W, C], then weights and bias (or absent) of each stage, then the operands of epilogues. Attributes,
+// stage after stage: `groups`, `strides` (two a stage), `pads` (four: top, left, bottom, right); `epilogue_<stage>` as
+// sparkpilot::Conv has it; `x_channels_first`: X is [N, C, H, W]. The last stage is 1x1, the one before it depthwise (a
+// filter a channel), and the first of three a dense convolution of any size: an inverted bottleneck, the stem of a
+// network, or depthwise and pointwise.
+#pragma once
+
+#include "ops/cpu/conv/conv_shape.h"
+
+namespace sparkpilot {
+
+struct ConvChain {
+  static constexpr size_t kMost = 3;
+  size_t stages = 0;
+  std::array<ConvShape, kMost> shape;
+
+  // Fails (user) where the parts do not fit together. `weights` has one shape a stage.
+  static ConvChain of(const Attributes& attrs, const Shape& x, std::span<const Shape> weights);
+  static ConvChain of(const Problem& problem);
+
+  bool has_first() const { return stages == kMost; }
+  const ConvShape& first() const { return shape[0]; }
+  const ConvShape& depthwise() const { return shape[stages - 2]; }
+  const ConvShape& last() const { return shape[stages - 1]; }
+  double flops() const;
+
+  static size_t weights_input(size_t stage) { return 1 + 2 * stage; }
+  static size_t bias_input(size_t stage) { return 2 + 2 * stage; }
+};
+
+// The attributes of one stage as sparkpilot::Conv has them, without the epilogue.
+Attributes stage_attributes(const Attributes& chain, size_t stage);
+std::string stage_epilogue(size_t stage);
+
+Verdict conv_chain_simd_accepts(const Problem& p);
+std::unique_ptr<KernelState> conv_chain_simd_prepare(const Problem& p);
+void conv_chain_simd_run(const Call& call);
+
+}  // namespace sparkpilot

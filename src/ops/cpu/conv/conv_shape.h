@@ -1,0 +1,38 @@
+// What every convolution op knows about its operands before it runs.
+#pragma once
+
+#include "ir/op.h"
+#include "ops/cpu/conv/window.h"
+
+namespace sparkpilot {
+
+struct ConvShape {
+  Window window;
+  int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
+  bool channels_last = false;
+  ImageStrides x, y;
+
+  int64_t in_per_group() const { return in_channels / groups; }
+  int64_t out_per_group() const { return out_channels / groups; }
+  int64_t weights() const { return out_channels * in_per_group() * window.kernel_size(); }
+  bool empty() const { return batch == 0 || in_channels == 0 || out_channels == 0 || window.out_size() == 0; }
+  // One group of 1x1 at stride 1: a product of the image's rows.
+  bool is_pointwise() const;
+  // A filter of its own for each channel.
+  bool is_depthwise() const { return groups > 1 && groups == in_channels && out_channels == in_channels; }
+  Shape output() const;
+  double flops() const;  // a multiply-add is two; padding counts as work
+};
+
+// Conv: weights [O, I/groups, kernel]. Reads the attributes `group`, `kernel_shape`, those of sliding_window(), and
+// `x_channels_first`: only the output has channels last.
+// Fails (user) where the shapes or attributes do not fit together.
+ConvShape conv_shape(const Attributes& attrs, const Shape& x, const Shape& weights, bool channels_last = false);
+
+// ConvTranspose: weights [I, O/groups, kernel].
+ConvShape conv_transpose_shape(const Attributes& attrs, const Shape& x, const Shape& weights);
+
+// Checks the operands X, W and bias of an op whose types all are one float type; fails (user).
+void check_conv_operands(const InferContext& c, int64_t out_channels);
+
+}  // namespace sparkpilot

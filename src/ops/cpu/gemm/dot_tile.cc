@@ -1,0 +1,298 @@
+#include "ops/cpu/gemm/dot_tile.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "hw/cpu.h"
+#include "hwy/base.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__) && (defined(__ARM_FEATURE_BF16) || !defined(__clang__))
+#include <arm_neon.h>
+#define SPARKPILOT_BFMMLA 1
+#endif
+
+// Highway 1.0 has no word for these instructions, so this is written in the processors' own.
+namespace sparkpilot {
+namespace {
+
+constexpr int64_t kPanel = DotMatrix::kPanel;
+[[maybe_unused]] constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Some rows of a piece under one or several panels.
+struct Tile {
+  const BFloat16* a;
+  int64_t lda, depth;
+  const BFloat16* b;
+  int64_t panel_size;  // elements of a panel
+  const float* bias;
+  float low, high;
+  float* y;
+  BFloat16* rounded;
+  int64_t stride;
+  int64_t columns;  // of `rounded`
+};
+
+#if defined(__x86_64__)
+
+#define SPARKPILOT_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+constexpr int kMaxRows = 10;
+
+// Few rows take several panels at once: a sum waits six cycles for the one before it.
+constexpr int panels_at_once(int rows) { return rows <= 3 ? 4 : rows <= 6 ? 2 : 1; }
+
+template <typename T>
+SPARKPILOT_DOT HWY_INLINE __m512bh broadcast(const BFloat16* from) {
+  T bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(bits)));
+}
+
+SPARKPILOT_DOT HWY_INLINE __m512bh load(const BFloat16* from) {
+  return reinterpret_cast<__m512bh>(_mm512_loadu_si512(from));
+}
+
+// Two steps of depth; T is uint16_t where there is only one left.
+template <typename T, int kRows, int kVectors>
+SPARKPILOT_DOT HWY_INLINE void step(const BFloat16* const (&rows)[kRows], int64_t p,
+                                    const BFloat16* const (&b)[kVectors], __m512 (&sums)[kRows][kVectors]) {
+  if constexpr (kRows <= kVectors) {  // the shorter side of the tile waits in registers
+    __m512bh x[kRows];
+    HWY_UNROLL(10)
+    for (int r = 0; r < kRows; ++r) x[r] = broadcast<T>(rows[r] + p);
+    HWY_UNROLL(10)
+    for (int j = 0; j < kVectors; ++j) {
+      const __m512bh weights = load(b[j] + p * kPanel);
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) sums[r][j] = _mm512_dpbf16_ps(sums[r][j], x[r], weights);
+    }
+  } else {
+    __m512bh weights[kVectors];
+    HWY_UNROLL(10)
+    for (int j = 0; j < kVectors; ++j) weights[j] = load(b[j] + p * kPanel);
+    HWY_UNROLL(10)
+    for (int r = 0; r < kRows; ++r) {
+      const __m512bh x = broadcast<T>(rows[r] + p);
+      HWY_UNROLL(10)
+      for (int j = 0; j < kVectors; ++j) sums[r][j] = _mm512_dpbf16_ps(sums[r][j], x, weights[j]);
+    }
+  }
+}
+
+template <int kRows, int kPanels>
+SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
+  constexpr int kLanes = 16, kEach = kPanel / kLanes, kVectors = kPanels * kEach;
+  __m512 sums[kRows][kVectors];
+  const BFloat16* b[kVectors];
+  HWY_UNROLL(10)
+  for (int j = 0; j < kVectors; ++j) {
+    b[j] = t.b + j / kEach * t.panel_size + j % kEach * 2 * kLanes;
+    const __m512 first = t.bias ? _mm512_loadu_ps(t.bias + j * kLanes) : _mm512_setzero_ps();
+    HWY_UNROLL(10)
+    for (int r = 0; r < kRows; ++r) sums[r][j] = first;
+  }
+  const BFloat16* rows[kRows];
+  for (int r = 0; r < kRows; ++r) rows[r] = t.a + r * t.lda;
+  int64_t p = 0;
+  for (; p + 2 <= t.depth; p += 2) step<uint32_t>(rows, p, b, sums);
+  if (p < t.depth) step<uint16_t>(rows, p, b, sums);
+  const __m512 low = _mm512_set1_ps(t.low), high = _mm512_set1_ps(t.high);
+  const bool clamps = t.low > -kInfinity || t.high < kInfinity;
+  HWY_UNROLL(10)
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(10)
+    for (int j = 0; j < kVectors; ++j) {
+      __m512 sum = sums[r][j];
+      if (clamps) {  // NaN is neither more nor less
+        sum = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(sum, high, _CMP_GT_OQ), sum, high);
+        sum = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(sum, low, _CMP_LT_OQ), sum, low);
+      }
+      const int64_t at = r * t.stride + j * kLanes, left = t.columns - j * kLanes;
+      if (!t.rounded) {
+        _mm512_storeu_ps(t.y + at, sum);
+        continue;
+      }
+      const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(sum));
+      if (left >= kLanes) _mm256_storeu_si256(reinterpret_cast<__m256i*>(t.rounded + at), bits);
+      else if (left > 0) _mm256_mask_storeu_epi16(t.rounded + at, static_cast<__mmask16>((1 << left) - 1), bits);
+    }
+  }
+}
+
+#elif defined(SPARKPILOT_BFMMLA)
+
+#define SPARKPILOT_DOT __attribute__((target("arch=armv8.2-a+bf16")))
+constexpr int kMaxRows = 8;
+constexpr int panels_at_once(int) { return 1; }
+
+SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load(const BFloat16* from) {
+  return vreinterpretq_bf16_u16(vld1q_u16(reinterpret_cast<const uint16_t*>(from)));
+}
+
+// Four elements of each of two rows, `left` of them there.
+SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load_rows(const BFloat16* first, const BFloat16* second, int64_t left) {
+  uint16_t bits[8] = {};
+  const auto bytes = static_cast<size_t>(2 * std::min<int64_t>(4, left));
+  if (bytes == 8) {
+    std::memcpy(bits, first, 8);
+    std::memcpy(bits + 4, second, 8);
+  } else {
+    std::memcpy(bits, first, bytes);
+    std::memcpy(bits + 4, second, bytes);
+  }
+  return vreinterpretq_bf16_u16(vld1q_u16(bits));
+}
+
+// An instruction multiplies two rows with two columns, four deep. A panel is taken in quarters.
+template <int kRows, int kPanels>
+SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
+  static_assert(kPanels == 1);
+  constexpr int kPairs = (kRows + 1) / 2, kColumns = 8, kVectors = kColumns / 2;
+  const BFloat16* rows[2 * kPairs];
+  for (int r = 0; r < 2 * kPairs; ++r) rows[r] = t.a + std::min(r, kRows - 1) * t.lda;
+  for (int64_t column = 0; column < kPanel; column += kColumns) {
+    float32x4_t sums[kPairs][kVectors];
+    HWY_UNROLL(8)
+    for (int j = 0; j < kVectors; ++j) {
+      const float32x2_t bias = t.bias ? vld1_f32(t.bias + column + 2 * j) : vdup_n_f32(0);
+      HWY_UNROLL(8)
+      for (int r = 0; r < kPairs; ++r) sums[r][j] = vcombine_f32(bias, bias);
+    }
+    const BFloat16* b = t.b + column * 4;
+    for (int64_t p = 0; p < t.depth; p += 4, b += 4 * kPanel) {
+      bfloat16x8_t weights[kVectors];
+      HWY_UNROLL(8)
+      for (int j = 0; j < kVectors; ++j) weights[j] = load(b + 8 * j);
+      HWY_UNROLL(8)
+      for (int r = 0; r < kPairs; ++r) {
+        const bfloat16x8_t x = load_rows(rows[2 * r] + p, rows[2 * r + 1] + p, t.depth - p);
+        HWY_UNROLL(8)
+        for (int j = 0; j < kVectors; ++j) sums[r][j] = vbfmmlaq_f32(sums[r][j], x, weights[j]);
+      }
+    }
+    const float32x4_t low = vdupq_n_f32(t.low), high = vdupq_n_f32(t.high);
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(8)
+      for (int j = 0; j < kVectors; j += 2) {  // NEON's minimum and maximum keep NaN
+        const float32x4_t one = sums[r / 2][j], two = sums[r / 2][j + 1];
+        const float32x4_t sum = r % 2 == 0 ? vcombine_f32(vget_low_f32(one), vget_low_f32(two))
+                                           : vcombine_f32(vget_high_f32(one), vget_high_f32(two));
+        const float32x4_t result = vmaxq_f32(low, vminq_f32(high, sum));
+        const int64_t at = r * t.stride + column + 2 * j, left = t.columns - column - 2 * j;
+        if (!t.rounded) {
+          vst1q_f32(t.y + at, result);
+        } else if (left > 0) {
+          uint16_t bits[4];
+          vst1_u16(bits, vreinterpret_u16_bf16(vcvt_bf16_f32(result)));
+          std::memcpy(t.rounded + at, bits, static_cast<size_t>(2 * std::min<int64_t>(4, left)));
+        }
+      }
+    }
+  }
+}
+
+#endif
+
+#if defined(SPARKPILOT_DOT)
+
+// kRows rows under panels [0, count).
+template <int kRows>
+void panels(Tile t, int64_t count) {
+  constexpr int kAtOnce = panels_at_once(kRows);
+  const auto on = [&](int64_t n) {
+    t.b += n * t.panel_size;
+    t.bias = t.bias ? t.bias + n * kPanel : nullptr;
+    if (t.y) t.y += n * kPanel;
+    if (t.rounded) t.rounded += n * kPanel;
+    t.columns -= n * kPanel;
+    count -= n;
+  };
+  while (count >= kAtOnce) {
+    tile<kRows, kAtOnce>(t);
+    on(kAtOnce);
+  }
+  while (count > 0) {
+    tile<kRows, 1>(t);
+    on(1);
+  }
+}
+
+template <int kRows = 1>
+void panels(int rows, const Tile& t, int64_t count) {
+  if constexpr (kRows <= kMaxRows) {
+    if (rows == kRows) panels<kRows>(t, count);
+    else panels<kRows + 1>(rows, t, count);
+  }
+}
+
+#endif
+
+}  // namespace
+
+int64_t dot_group() {
+  const CpuFeatures& cpu = cpu_features();
+#if defined(__x86_64__)
+  return cpu.avx512_bf16 ? 2 : 0;
+#elif defined(SPARKPILOT_BFMMLA)
+  return cpu.neon_bf16 ? 4 : 0;
+#else
+  return (void)cpu, 0;
+#endif
+}
+
+DotMatrix pack_dots(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where) {
+  const int64_t group = dot_group(), groups = (depth + group - 1) / group;
+  DotMatrix out{depth, columns, {}};
+  out.data = Tensor::zeros(DType::bf16, Shape{out.panels(), groups, kPanel, group});
+  const BFloat16* from = source.as<BFloat16>();
+  for (int64_t panel = 0; panel < out.panels(); ++panel) {
+    BFloat16* to = static_cast<BFloat16*>(out.data.raw()) + panel * groups * group * kPanel;
+    const int64_t first = panel * kPanel, count = std::min(kPanel, columns - first);
+    for (int64_t p = 0; p < depth; ++p) {
+      const BFloat16* row = from + where.row(p);
+      for (int64_t j = 0; j < count; ++j) {
+        to[(p / group * kPanel + j) * group + p % group] = row[(first + j) * where.column];
+      }
+    }
+  }
+  return out;
+}
+
+void multiply_dots(const DotMatrix& b, const DotPiece& piece) {
+#if defined(SPARKPILOT_DOT)
+  constexpr int64_t kAtOnce = 4;  // panels under which all rows pass, before the next
+  const int64_t panel_size = b.data.shape()[1] * b.data.shape()[2] * b.data.shape()[3];
+  const BFloat16* data = b.data.data<BFloat16>().data();
+  for (int64_t panel = piece.first_panel; panel < piece.last_panel; panel += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, piece.last_panel - panel);
+    for (int64_t row = 0; row < piece.rows;) {  // in tiles of nearly equal height
+      const int64_t left = piece.rows - row, tiles = (left + kMaxRows - 1) / kMaxRows;
+      const auto height = static_cast<int>((left + tiles - 1) / tiles);
+      const int64_t at = row * piece.stride + (panel - piece.first_panel) * kPanel;
+      panels(height,
+             Tile{.a = piece.a + row * piece.lda,
+                  .lda = piece.lda,
+                  .depth = b.depth,
+                  .b = data + panel * panel_size,
+                  .panel_size = panel_size,
+                  .bias = piece.bias ? piece.bias + panel * kPanel : nullptr,
+                  .low = piece.low,
+                  .high = piece.high,
+                  .y = piece.y ? piece.y + at : nullptr,
+                  .rounded = piece.rounded ? piece.rounded + at : nullptr,
+                  .stride = piece.stride,
+                  .columns = b.columns - panel * kPanel},
+             count);
+      row += height;
+    }
+  }
+#else
+  (void)b, (void)piece;
+  fail_internal("no dot products of bf16 here");
+#endif
+}
+
+}  // namespace sparkpilot

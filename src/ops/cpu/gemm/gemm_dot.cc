@@ -1,0 +1,168 @@
+#include "ops/cpu/gemm/gemm_dot.h"
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "ops/cpu/conv/conv_shape.h"
+#include "ops/cpu/gemm/dot_store.h"
+#include "ops/cpu/gemm/dot_tile.h"
+#include "ops/cpu/gemm/gemm_simd.h"
+#include "ops/cpu/gemm/tile_plan.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr int64_t kPanel = DotMatrix::kPanel;
+
+struct DotState : KernelState {
+  int64_t rows = 0, lda = 0;
+  DotMatrix weights;
+  Tensor bias;
+  SplitEpilogue epilogue;
+  DotStore store;  // what of it is not done in the registers
+};
+
+// How the result is cut: each piece is computed in f32 on the stack, passes the epilogue there and is stored as bf16.
+struct Cut {
+  static constexpr int64_t kFloats = 16384;
+  int64_t row_step = 0, panel_step = 0;
+  int64_t blocks = 0, groups = 0;  // pieces along rows and along columns
+
+  Cut(int64_t rows, const DotMatrix& b) {
+    // A piece's weights stay in the second cache while rows pass.
+    constexpr int64_t kWeights = 131072;
+    const int64_t panels = b.panels(), threads = thread_count();
+    panel_step = std::clamp<int64_t>(kWeights / (b.depth * kPanel), 2, 16);
+    groups = (panels + panel_step - 1) / panel_step;
+    blocks = (rows * panel_step * kPanel + kFloats - 1) / kFloats;
+    if (blocks * groups < threads) groups = std::min(panels, threads);
+    else if (blocks * groups < 8 * threads && blocks >= threads) blocks = (blocks + threads - 1) / threads * threads;
+    panel_step = (panels + groups - 1) / groups;
+    row_step = (rows + blocks - 1) / blocks;
+    groups = (panels + panel_step - 1) / panel_step;
+    blocks = (rows + row_step - 1) / row_step;
+  }
+};
+
+void piece(const DotState& state, const Call& call, const Epilogue::Operands& operands, const Cut& cut, int64_t at) {
+  alignas(64) float values[Cut::kFloats];
+  const int64_t columns = state.weights.columns, panels = state.weights.panels();
+  const int64_t row = at % cut.blocks * cut.row_step, panel = at / cut.blocks * cut.panel_step;
+  const int64_t rows = std::min(cut.row_step, state.rows - row), last = std::min(panels, panel + cut.panel_step);
+  const int64_t first = panel * kPanel, length = std::min(columns, last * kPanel) - first;
+  const int64_t stride = (last - panel) * kPanel;
+  const int64_t offset = row * columns + first;
+  BFloat16* y = call.outputs[0].as<BFloat16>() + offset;
+  DotPiece product{.a = call.inputs[0].as<BFloat16>() + row * state.lda,
+                   .lda = state.lda,
+                   .rows = rows,
+                   .first_panel = panel,
+                   .last_panel = last,
+                   .bias = state.bias.present() ? state.bias.data<float>().data() : nullptr,
+                   .low = state.epilogue.low,
+                   .high = state.epilogue.high};
+  if (state.store.empty()) {
+    product.rounded = y;
+    product.stride = columns;
+    return multiply_dots(state.weights, product);
+  }
+  product.y = values;
+  product.stride = stride;
+  multiply_dots(state.weights, product);
+  state.store.store(operands,
+                    {.data = values,
+                     .lines = rows,
+                     .length = length,
+                     .stride = stride,
+                     .channel = first,
+                     .offset = offset,
+                     .output_stride = columns},
+                    y);
+}
+
+Verdict types_fit(const Problem& p) {
+  if (p.inputs[0].dtype != DType::bf16) return fmt::format("{} activations", name(p.inputs[0].dtype));
+  if (!p.is_constant(1)) return "weights are not constant";
+  if (dot_group() == 0) return "this processor has no dot products of bf16";
+  return true;
+}
+
+// Where oneDNN was measured to be faster (AVX-512, one core): what waits for memory, and plain products of many rows.
+bool wins(int64_t rows, int64_t weights, const Epilogue& epilogue) {
+  constexpr int64_t kCached = 524288;
+  if (rows <= 2 && weights > kCached) return false;
+  return rows <= 256 || activates(epilogue);
+}
+
+std::unique_ptr<KernelState> prepare(const Problem& p, int64_t rows, int64_t lda, int64_t depth, int64_t columns,
+                                     const PanelSource& where, const Epilogue& epilogue) {
+  auto state = std::make_unique<DotState>();
+  state->rows = rows;
+  state->lda = lda;
+  const Tensor& b = p.constants[1];
+  state->weights = pack_dots((b.dtype() == DType::bf16 ? b : convert(b, DType::bf16)).view(), depth, columns, where);
+  state->epilogue = SplitEpilogue(epilogue);
+  state->store = DotStore(state->epilogue.rest);
+  state->consumed = 2;
+  return state;
+}
+
+}  // namespace
+
+Verdict gemm_dot_accepts(const Problem& p, const GemmArgs& args) {
+  if (Verdict fits = types_fit(p); !fits) return fits;
+  return rows_accept(p, args);
+}
+
+bool gemm_dot_wins(const GemmArgs& args) { return wins(args.shape.m, args.shape.k * args.shape.n, args.epilogue); }
+
+std::unique_ptr<KernelState> gemm_dot_prepare(const Problem& p, const GemmArgs& args) {
+  const MatMulShape& s = args.shape;
+  auto state = prepare(p, s.m, s.a_row, s.k, s.n,
+                       {.column = s.b_col, .inner = s.k, .inner_step = s.b_row, .outer_step = 0}, args.epilogue);
+  static_cast<DotState&>(*state).bias = pack_c(p, args, state->consumed);
+  return state;
+}
+
+Verdict conv_dot_accepts(const Problem& p) {
+  if (Verdict fits = types_fit(p); !fits) return fits;
+  if (p.has(2) && !p.is_constant(2)) return "bias is not constant";
+  if (p.attrs().integer("channels_last", 0) == 0 || p.attrs().integer("x_channels_first", 0) != 0)
+    return "channels first";
+  const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
+  if (s.empty()) return "empty";
+  if (!s.is_pointwise()) return "not 1x1 at stride 1";
+  return true;
+}
+
+bool conv_dot_wins(const Problem& p) {
+  if (!conv_dot_accepts(p)) return false;
+  const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
+  return wins(s.batch * s.window.out_size(), s.weights(), Epilogue::of(p, s.out_channels));
+}
+
+std::unique_ptr<KernelState> conv_dot_prepare(const Problem& p) {
+  const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
+  const int64_t in = s.in_channels;
+  auto state = prepare(p, s.batch * s.window.out_size(), in, in, s.out_channels,
+                       {.column = in, .inner = in, .inner_step = 1, .outer_step = 0}, Epilogue::of(p, s.out_channels));
+  if (p.has(2)) {
+    static_cast<DotState&>(*state).bias = pack_bias(p.constants[2].view(), s.out_channels);
+    state->consumed |= 4;
+  }
+  return state;
+}
+
+void dot_run(const Call& call) {
+  const auto& state = call.as<DotState>();
+  const Epilogue::Operands operands = state.epilogue.rest.bind(call);
+  const Cut cut(state.rows, state.weights);
+  constexpr double kWorth = 32768;  // multiply-adds that are worth a thread
+  const double each = static_cast<double>(cut.row_step * cut.panel_step * kPanel * state.weights.depth);
+  parallel_for(cut.blocks * cut.groups, 1 + static_cast<int64_t>(kWorth / (each + 1)),
+               [&](int64_t first, int64_t last) {
+                 for (int64_t at = first; at < last; ++at) piece(state, call, operands, cut, at);
+               });
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,34 @@
+#include "ops/cpu/gemm/panel_matrix.h"
+
+#include <algorithm>
+
+namespace sparkpilot {
+
+PanelMatrix pack_panels(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where) {
+  constexpr int64_t kPanel = PanelMatrix::kPanel;
+  PanelMatrix out{depth, columns, {}};
+  out.data = Tensor::zeros(source.dtype, Shape{out.panels(), depth, kPanel});
+  dispatch_size(source.dtype, [&]<typename T>() {
+    const T* from = source.as<T>();
+    T* to = static_cast<T*>(out.data.raw());
+    for (int64_t panel = 0; panel < out.panels(); ++panel) {
+      const int64_t first = panel * kPanel, count = std::min(kPanel, columns - first);
+      for (int64_t p = 0; p < depth; ++p, to += kPanel) {
+        const T* row = from + where.row(p);
+        for (int64_t j = 0; j < count; ++j) to[j] = row[(first + j) * where.column];
+      }
+    }
+  });
+  return out;
+}
+
+Tensor pack_bias(const ConstView& source, int64_t count) {
+  constexpr int64_t kPanel = PanelMatrix::kPanel;
+  const Tensor out = Tensor::zeros(DType::f32, Shape{(count + kPanel - 1) / kPanel * kPanel});
+  for (int64_t i = 0; i < count; ++i) {
+    out.data<float>()[static_cast<size_t>(i)] = static_cast<float>(load_element(source.dtype, source.data, i));
+  }
+  return out;
+}
+
+}  // namespace sparkpilot

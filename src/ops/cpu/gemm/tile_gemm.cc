@@ -1,0 +1,372 @@
+#include "ops/cpu/gemm/tile_gemm.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/gemm/tile_gemm.cc"
+#include "hwy/foreach_target.h"
+// Behind foreach_target.h, as Highway asks.
+#include "ops/cpu/gemm/pair_sums-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparkpilot {
+namespace HWY_NAMESPACE {
+namespace {  // the names are this file's own, in every target
+
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr int64_t kPanel = PanelMatrix::kPanel;
+
+// Vectors to a panel, and rows to a tile: as many sums as leave registers for the operands.
+constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
+constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
+// Narrow vectors take a panel in parts.
+constexpr int kMostVectors = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
+constexpr int kMaxVectors = kVectors > kMostVectors ? kMostVectors : kVectors;
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+constexpr int kMaxRows = 10;
+#else
+constexpr int kMaxRows = 3;
+#endif
+
+// The sums of kRows rows by kVecs vectors.
+template <int kRows, int kVecs>
+struct Sums {
+  V v[kRows][kVecs];
+
+  HWY_INLINE Sums() {}  // written out, or g++ for Arm builds it without the target's instructions
+
+  HWY_INLINE void start(const float* bias) {
+    const D d;
+    HWY_UNROLL(10)
+    for (int j = 0; j < kVecs; ++j) {
+      const V first = bias ? hn::LoadU(d, bias + j * kLanes) : hn::Zero(d);
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) v[r][j] = first;
+    }
+  }
+  // One step of depth.
+  template <typename W>
+  HWY_INLINE void step(const float* const (&rows)[kRows], int64_t p, const W* b) {
+    const D d;
+    if constexpr (kRows <= kVecs) {  // the shorter side of the tile waits in registers
+      V x[kRows];
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) x[r] = hn::Set(d, rows[r][p]);
+      HWY_UNROLL(10)
+      for (int j = 0; j < kVecs; ++j) {
+        const V weights = load_weights(d, b + j * kLanes);
+        HWY_UNROLL(10)
+        for (int r = 0; r < kRows; ++r) v[r][j] = hn::MulAdd(x[r], weights, v[r][j]);
+      }
+    } else {
+      V weights[kVecs];
+      HWY_UNROLL(10)
+      for (int j = 0; j < kVecs; ++j) weights[j] = load_weights(d, b + j * kLanes);
+      HWY_UNROLL(10)
+      for (int r = 0; r < kRows; ++r) {
+        const V x = hn::Set(d, rows[r][p]);
+        HWY_UNROLL(10)
+        for (int j = 0; j < kVecs; ++j) v[r][j] = hn::MulAdd(x, weights[j], v[r][j]);
+      }
+    }
+  }
+  template <typename W>
+  HWY_INLINE void add(const float* const (&rows)[kRows], int64_t depth, const W* b) {
+    for (int64_t p = 0; p < depth; ++p, b += kPanel) step(rows, p, b);
+  }
+  HWY_INLINE void store(const TileOutput& out, float* y, int64_t columns) const {
+    const D d;
+    const V low = hn::Set(d, out.low), high = hn::Set(d, out.high);
+    HWY_UNROLL(10)
+    for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(10)
+      for (int j = 0; j < kVecs; ++j) {
+        const int64_t left = columns - j * kLanes;
+        float* to = y + r * out.stride + j * kLanes;
+        const V result = max_keep_nan(low, min_keep_nan(high, v[r][j]));
+        if (left >= kLanes) hn::StoreU(result, d, to);
+        else if (left > 0) store_first(d, result, to, static_cast<size_t>(left));
+      }
+    }
+  }
+};
+
+// What a tile's sums are: so many whole vectors, or...
+template <int kVecs>
+struct Vectors {
+  static constexpr int kVectors = kVecs, kHighest = kMaxRows;
+  template <int kRows>
+  using Of = Sums<kRows, kVecs>;
+};
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+// ...pairs of depths for so many times eight columns.
+template <int kEights>
+struct Pairs {
+  static constexpr int kVectors = (kEights + 1) / 2, kHighest = kEights > 2 ? 8 : kMaxRows;
+  template <int kRows>
+  using Of = PairSums<kRows, kEights>;
+};
+#endif
+
+// Rows that lie at one stride.
+struct PlainRows {
+  struct Scratch {};
+  const float* a;
+  int64_t stride, depth;
+  int64_t steps() const { return 1; }
+  int64_t step_depth() const { return depth; }
+  template <int kRows>
+  HWY_INLINE void point(int64_t row, int64_t, Scratch&, const float* (&rows)[kRows]) const {
+    for (int r = 0; r < kRows; ++r) rows[r] = a + (row + r) * stride;
+  }
+};
+
+// The pixel under one position of the kernel, or zeros outside the image.
+HWY_INLINE const float* pixel_or_zeros(const float* x, const ConvShape& s, const float* zeros, const Window::Dims& at,
+                                       int64_t n) {
+  const Window& w = s.window;
+  const bool there = at[0] >= 0 && at[0] < w.in[0] && at[1] >= 0 && at[1] < w.in[1] && at[2] >= 0 && at[2] < w.in[2];
+  return there ? x + n * s.x.n + at[0] * s.x.d + at[1] * s.x.h + at[2] * s.x.w : zeros;
+}
+
+// Walks over output positions, giving where each one's window begins.
+struct Walk {
+  const Window& w;
+  int64_t n, od, oh, ow;
+  Walk(const Window& window, int64_t row)
+      : w(window),
+        n(row / w.out_size()),
+        od(row / w.out[2] / w.out[1] % w.out[0]),
+        oh(row / w.out[2] % w.out[1]),
+        ow(row % w.out[2]) {}
+  HWY_INLINE Window::Dims start() const {
+    return {od * w.stride[0] - w.pad_begin[0], oh * w.stride[1] - w.pad_begin[1], ow * w.stride[2] - w.pad_begin[2]};
+  }
+  HWY_INLINE void next() {
+    if (++ow < w.out[2]) return;
+    ow = 0;
+    if (++oh < w.out[1]) return;
+    oh = 0;
+    if (++od < w.out[0]) return;
+    od = 0;
+    ++n;
+  }
+};
+
+// Rows that are the image's pixels under one position of the kernel after the other.
+struct PixelRows {
+  struct Scratch {};
+  const float* x;
+  const ConvShape& s;
+  const float* zeros;
+  int64_t steps() const { return s.window.kernel_size(); }
+  int64_t step_depth() const { return s.in_per_group(); }
+  template <int kRows>
+  HWY_INLINE void point(int64_t row, int64_t tap, Scratch&, const float* (&rows)[kRows]) const {
+    const Window& w = s.window;
+    const int64_t kw = tap % w.kernel[2], kh = tap / w.kernel[2] % w.kernel[1], kd = tap / w.kernel[2] / w.kernel[1];
+    Walk walk(w, row);
+    for (int r = 0; r < kRows; ++r, walk.next()) {
+      Window::Dims at = walk.start();
+      at[0] += kd * w.dilation[0];
+      at[1] += kh * w.dilation[1];
+      at[2] += kw * w.dilation[2];
+      rows[r] = pixel_or_zeros(x, s, zeros, at, walk.n);
+    }
+  }
+};
+
+// The same for dense pixels and few channels: a row of the kernel at once, since its pixels lie side by side. At the
+// image's border the row is put together in scratch memory.
+struct KernelRows {
+  static constexpr int64_t kPatch = kConvolveZeros;
+  struct Scratch {
+    float patch[kMaxRows][kPatch];
+  };
+  const float* x;
+  const ConvShape& s;
+  const float* zeros;  // kPatch of them
+  static bool fits(const ConvShape& s) {
+    const Window& w = s.window;
+    return w.kernel[2] > 1 && w.dilation[2] == 1 && s.groups == 1 && w.kernel[2] * s.in_channels <= kPatch;
+  }
+  int64_t steps() const { return s.window.kernel[0] * s.window.kernel[1]; }
+  int64_t step_depth() const { return s.window.kernel[2] * s.in_channels; }
+  template <int kRows>
+  HWY_INLINE void point(int64_t row, int64_t step, Scratch& scratch, const float* (&rows)[kRows]) const {
+    const Window& w = s.window;
+    const int64_t kh = step % w.kernel[1], kd = step / w.kernel[1];
+    Walk walk(w, row);
+    for (int r = 0; r < kRows; ++r, walk.next()) {
+      Window::Dims at = walk.start();
+      at[0] += kd * w.dilation[0];
+      at[1] += kh * w.dilation[1];
+      if (at[2] >= 0 && at[2] + w.kernel[2] <= w.in[2]) rows[r] = pixel_or_zeros(x, s, zeros, at, walk.n);
+      else rows[r] = patch(at, walk.n, scratch.patch[r]);
+    }
+  }
+  const float* patch(Window::Dims at, int64_t n, float* to) const {
+    for (int64_t k = 0; k < s.window.kernel[2]; ++k, ++at[2]) {
+      std::copy_n(pixel_or_zeros(x, s, zeros, at, n), s.in_channels, to + k * s.in_channels);
+    }
+    return to;
+  }
+};
+
+template <typename Tile, int kRows, typename W, typename Rows>
+HWY_NOINLINE void tile(const Rows& source, int64_t row, const W* b, const float* bias, const TileOutput& out, float* y,
+                       int64_t columns) {
+  typename Tile::template Of<kRows> sums;
+  sums.start(bias);
+  const float* rows[kRows];
+  typename Rows::Scratch scratch;
+  const int64_t depth = source.step_depth();
+  for (int64_t s = 0; s < source.steps(); ++s, b += depth * kPanel) {
+    source.point(row, s, scratch, rows);
+    sums.add(rows, depth, b);
+  }
+  sums.store(out, y, columns);
+}
+
+// For one or two rows in all: four sums an element hide the latency of the additions.
+template <int kRows, int kVecs, typename W>
+HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, const float* bias, const TileOutput& out,
+                           float* y, int64_t columns) {
+  Sums<kRows, kVecs> s0, s1, s2, s3;
+  s0.start(bias);
+  s1.start(nullptr);
+  s2.start(nullptr);
+  s3.start(nullptr);
+  const float* rows[kRows];
+  PlainRows::Scratch scratch;
+  source.point(row, 0, scratch, rows);
+  int64_t p = 0;
+  for (; p + 4 <= source.depth; p += 4, b += 4 * kPanel) {
+    s0.step(rows, p, b);
+    s1.step(rows, p + 1, b + kPanel);
+    s2.step(rows, p + 2, b + 2 * kPanel);
+    s3.step(rows, p + 3, b + 3 * kPanel);
+  }
+  for (; p < source.depth; ++p, b += kPanel) s0.step(rows, p, b);
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kVecs; ++j) {
+      s0.v[r][j] = hn::Add(hn::Add(s0.v[r][j], s1.v[r][j]), hn::Add(s2.v[r][j], s3.v[r][j]));
+    }
+  }
+  s0.store(out, y, columns);
+}
+
+// One panel (or its last columns) under rows [first, last), in tiles of nearly equal height.
+template <typename Tile, typename W, typename Rows>
+void panel_rows(const Rows& source, const W* b, const float* bias, const TileOutput& out, int64_t column,
+                int64_t columns, const RowRange& range) {
+  const int64_t all = range.last_row - range.first_row, tiles = (all + Tile::kHighest - 1) / Tile::kHighest;
+  if (tiles == 0) return;
+  const int64_t low = all / tiles, end_of_high = range.first_row + all % tiles * (low + 1);
+  for (int64_t row = range.first_row; row < range.last_row;) {
+    const int64_t height = row < end_of_high ? low + 1 : low;
+    float* y = out.y + row * out.stride + column;
+    const auto go = [&]<int kRows>() {
+      if constexpr (kRows <= Tile::kHighest) tile<Tile, kRows>(source, row, b, bias, out, y, columns);
+    };
+    switch (height) {
+      case 1: go.template operator()<1>(); break;
+      case 2: go.template operator()<2>(); break;
+      case 3: go.template operator()<3>(); break;
+      case 4: go.template operator()<4>(); break;
+      case 5: go.template operator()<5>(); break;
+      case 6: go.template operator()<6>(); break;
+      case 7: go.template operator()<7>(); break;
+      case 8: go.template operator()<8>(); break;
+      case 9: go.template operator()<9>(); break;
+      default: go.template operator()<10>(); break;
+    }
+    row += height;
+  }
+}
+
+// Runs fn.operator()<Tile>(column, columns) over a panel's columns, in the fewest vectors that hold them.
+template <typename Fn>
+HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  if (columns <= 8) return fn.template operator()<Pairs<1>>(0, columns);
+  if (columns <= 16) return fn.template operator()<Pairs<2>>(0, columns);
+  if (columns <= 24) return fn.template operator()<Pairs<3>>(0, columns);
+#endif
+  for (int64_t j = 0; j < columns; j += kMaxVectors * kLanes) {
+    const int64_t left = std::min<int64_t>(columns - j, kMaxVectors * kLanes);
+    const int64_t vectors = (left + kLanes - 1) / kLanes;
+    if (vectors > kMaxVectors / 2) fn.template operator()<Vectors<kMaxVectors>>(j, left);
+    else if (kMaxVectors < 4 || vectors > kMaxVectors / 4)
+      fn.template operator()<Vectors<(kMaxVectors + 1) / 2>>(j, left);
+    else fn.template operator()<Vectors<(kMaxVectors + 3) / 4>>(j, left);
+  }
+}
+
+template <typename W, typename Rows>
+void all_panels(const Rows& source, const PanelMatrix& b, const TileOutput& out, const RowRange& range, bool few) {
+  const W* data = static_cast<const W*>(b.data.raw());
+  for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
+    const int64_t first = panel * kPanel;
+    for_parts(std::min(kPanel, b.columns - first), [&]<typename Tile>(int64_t j, int64_t columns) {
+      const W* weights = data + panel * b.depth * kPanel + j;
+      const float* bias = out.bias ? out.bias + first + j : nullptr;
+      if constexpr (std::is_same_v<Rows, PlainRows>) {
+        float* y = out.y + range.first_row * out.stride + first + j;
+        const int64_t rows = range.last_row - range.first_row;
+        if (few && rows == 1) {
+          tile_few<1, Tile::kVectors>(source, range.first_row, weights, bias, out, y, columns);
+          return;
+        }
+        if (few && rows == 2) {
+          tile_few<2, Tile::kVectors>(source, range.first_row, weights, bias, out, y, columns);
+          return;
+        }
+      }
+      panel_rows<Tile>(source, weights, bias, out, first + j, columns, range);
+    });
+  }
+}
+
+template <typename Rows>
+void dispatch_weights(const Rows& source, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
+                      bool few) {
+  dispatch(TypeList<float, Half, BFloat16>{}, b.data.dtype(),
+           [&]<typename W>() { all_panels<W>(source, b, out, range, few); });
+}
+
+void multiply_impl(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
+                   bool few) {
+  dispatch_weights(PlainRows{a, lda, b.depth}, b, out, range, few);
+}
+
+void convolve_impl(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
+                   const TileOutput& out, const RowRange& range) {
+  if (KernelRows::fits(shape)) dispatch_weights(KernelRows{x, shape, zeros}, b, out, range, false);
+  else dispatch_weights(PixelRows{x, shape, zeros}, b, out, range, false);
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace sparkpilot
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sparkpilot {
+
+HWY_EXPORT(multiply_impl);
+HWY_EXPORT(convolve_impl);
+
+void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
+                   bool few) {
+  HWY_DYNAMIC_DISPATCH(multiply_impl)(a, lda, b, out, range, few);
+}
+
+void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
+                   const TileOutput& out, const RowRange& range) {
+  HWY_DYNAMIC_DISPATCH(convolve_impl)(x, shape, zeros, b, out, range);
+}
+
+}  // namespace sparkpilot
+#endif  // HWY_ONCE

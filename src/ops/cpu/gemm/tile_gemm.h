@@ -1,0 +1,39 @@
+// The project's own matrix kernel: rows of f32 times a packed matrix, for plain rows (products, 1x1 convolutions) and
+// for rows gathered from an image with channels last (dense convolutions).
+//
+// A tile of some rows by one panel of columns keeps its sums in registers over the whole depth. Every element is summed
+// in the order of depth in one accumulator (in four for products of one or two rows), so results do not depend on how
+// the work is cut. f16 and bf16 weights widen on the way into the registers: half the bytes are read.
+#pragma once
+
+#include <limits>
+
+#include "ops/cpu/conv/conv_shape.h"
+#include "ops/cpu/gemm/panel_matrix.h"
+
+namespace sparkpilot {
+
+struct TileOutput {
+  const float* bias = nullptr;  // padded to whole panels (pack_bias); null: zero
+  float* y = nullptr;           // row 0, column 0
+  int64_t stride = 0;           // between rows
+  // Results are clamped to [low, high] before they are stored; NaN stays.
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+};
+
+// Y[i, j] = clamp(bias[j] + sum over p of a[i * lda + p] * b[p, j]) for rows [first_row, last_row) and the columns of
+// panels [first_panel, last_panel). `few` (one or two rows in the whole product) sums in four parts for speed. Serial.
+struct RowRange {
+  int64_t first_row, last_row, first_panel, last_panel;
+};
+void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
+                   bool few);
+
+// A dense convolution (one group) of f32 images with channels last: rows are the output's positions n, d, h, w; the
+// depth of `b` is [kernel positions, channels]. `x` is the group's first channel. `zeros` are as many zeros as a group
+// has input channels, and kConvolveZeros at least. Serial.
+inline constexpr int64_t kConvolveZeros = 512;
+void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
+                   const TileOutput& out, const RowRange& range);
+
+}  // namespace sparkpilot

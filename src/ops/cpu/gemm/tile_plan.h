@@ -1,0 +1,90 @@
+// How a tile_gemm product is cut into pieces for threads and caches, and its epilogue applied piece by piece.
+#pragma once
+
+#include <algorithm>
+
+#include "base/parallel.h"
+#include "ops/cpu/gemm/tile_gemm.h"
+#include "ops/cpu/vector/epilogue.h"
+
+namespace sparkpilot {
+
+// An epilogue whose first step, where it only clamps, is done on the way out of the registers.
+struct SplitEpilogue {
+  Epilogue rest;
+  float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
+
+  SplitEpilogue() = default;
+  explicit SplitEpilogue(const Epilogue& epilogue);
+  TileOutput output(const Tensor& bias, float* y, int64_t stride) const {
+    return {bias.present() ? bias.data<float>().data() : nullptr, y, stride, low, high};
+  }
+};
+
+struct TilePlan {
+  int64_t rows = 0, columns = 0, depth = 0;
+  int64_t row_stride = 0;  // of Y
+  int64_t channel = 0;     // of column 0 in the epilogue's terms (groups)
+
+  // Calls work(range) for pieces that cover all rows and panels, in parallel, and then the epilogue on what the piece
+  // wrote to `y` (row 0, column 0). The pieces may depend on the number of threads; what they compute must not.
+  template <typename Work>
+  void run(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands, const Work& work) const;
+
+ private:
+  int64_t block_rows() const;
+  void finish(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands, const RowRange& range) const;
+};
+
+// Rows of A and Y that stay in the first cache for the epilogue, a multiple of every tile's height.
+inline int64_t TilePlan::block_rows() const {
+  constexpr int64_t kFloats = 8192, kMultiple = 30;
+  return std::clamp<int64_t>(kFloats / (depth + columns) / kMultiple, 1, 8) * kMultiple;
+}
+
+inline void TilePlan::finish(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands,
+                             const RowRange& range) const {
+  if (epilogue.rest.empty()) return;
+  const int64_t first = range.first_panel * PanelMatrix::kPanel;
+  const int64_t last = std::min(columns, range.last_panel * PanelMatrix::kPanel);
+  const int64_t offset = range.first_row * row_stride + first;
+  epilogue.rest.apply_rows(operands, {.data = y + offset,
+                                      .lines = range.last_row - range.first_row,
+                                      .length = last - first,
+                                      .stride = row_stride,
+                                      .channel = channel + first,
+                                      .offset = channel + offset,
+                                      .output_stride = row_stride});
+}
+
+template <typename Work>
+void TilePlan::run(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands,
+                   const Work& work) const {
+  constexpr double kWorth = 16384;  // multiply-adds that are worth a thread
+  const int64_t panels = (columns + PanelMatrix::kPanel - 1) / PanelMatrix::kPanel;
+  const double total = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
+  const auto piece = [&](const RowRange& range) {
+    work(range);
+    finish(y, epilogue, operands, range);
+  };
+  const int64_t block = block_rows(), blocks = (rows + block - 1) / block;
+  // Few rows: every thread takes columns of its own, so that each reads its part of the weights only.
+  const int64_t threads = thread_count();
+  if (panels > 1 && (rows < 2 * block || (blocks < 8 * threads && panels >= 4 * threads))) {
+    const auto grain = static_cast<int64_t>(kWorth / (total / static_cast<double>(panels) + 1)) + 1;
+    // Each block of rows reads all weights, so no small one is left over.
+    constexpr int64_t kTile = 10;
+    const int64_t cuts = std::max<int64_t>(1, rows / block);
+    const int64_t step = ((rows + cuts - 1) / cuts + kTile - 1) / kTile * kTile;
+    parallel_for(panels, grain, [&](int64_t first, int64_t last) {
+      for (int64_t row = 0; row < rows; row += step) piece({row, std::min(rows, row + step), first, last});
+    });
+    return;
+  }
+  const auto grain = static_cast<int64_t>(kWorth / (total / static_cast<double>(blocks) + 1)) + 1;
+  parallel_for(blocks, grain, [&](int64_t first, int64_t last) {
+    for (int64_t b = first; b < last; ++b) piece({b * block, std::min(rows, (b + 1) * block), 0, panels});
+  });
+}
+
+}  // namespace sparkpilot

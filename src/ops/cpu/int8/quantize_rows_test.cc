@@ -1,0 +1,73 @@
+// Rows to bytes on every instruction set of this machine against the division of the processor.
+#include "ops/cpu/int8/quantize_rows.h"
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+
+namespace sparkpilot {
+namespace {
+
+template <typename T>
+T expected(float x, float scale, float zero) {
+  const float lowest = static_cast<float>(std::numeric_limits<T>::min()) - zero;
+  const float highest = static_cast<float>(std::numeric_limits<T>::max()) - zero;
+  float v = x / scale;
+  v = v >= lowest ? v : lowest;
+  v = v <= highest ? v : highest;
+  return static_cast<T>(static_cast<int>(std::nearbyint(v)) + static_cast<int>(zero));
+}
+
+// Quotients on, just below and just above every tie, beyond the range, and what is no number.
+std::vector<float> samples(float scale, Random& random) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  std::vector<float> xs = {0.0f, -0.0f, kInf, -kInf, std::numeric_limits<float>::quiet_NaN(), 3e38f, -3e38f, 1e-45f};
+  for (int k = -258; k <= 258; ++k) {
+    float x = (static_cast<float>(k) + 0.5f) * scale;
+    for (int back = 0; back < 2; ++back) x = std::nextafter(x, -kInf);
+    for (int i = 0; i < 5; ++i, x = std::nextafter(x, kInf)) xs.push_back(x);
+    xs.push_back(static_cast<float>(random.normal()) * 100 * scale);
+  }
+  return xs;
+}
+
+template <typename T>
+void check(float scale, float zero, Random& random) {
+  const std::vector<float> xs = samples(scale, random);
+  std::vector<T> got(xs.size());
+  quantize_row(xs.data(), got.data(), std::ssize(xs), scale, zero);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    ASSERT_EQ(got[i], expected<T>(xs[i], scale, zero)) << "element " << i << ": " << xs[i] << " / " << scale;
+  }
+}
+
+TEST(QuantizeRows, AreDividedExactly) {
+  for (int bit = 0; bit < 63; ++bit) {
+    const int64_t target = int64_t{1} << bit;
+    if (!(hwy::SupportedTargets() & target & HWY_TARGETS)) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    SCOPED_TRACE("target " + std::to_string(target));
+    Random random(7);
+    for (int i = 0; i < 1000; ++i) {
+      // Everyday scales, and now and then the smallest and largest that there are.
+      const int reach = i % 10 == 0 ? 125 : 20;
+      const auto exponent = static_cast<int>(random.integer(-reach, reach - 1));
+      const float scale = std::ldexp(1 + static_cast<float>(random.uniform()), exponent);
+      check<uint8_t>(scale, static_cast<float>(random.integer(0, 255)), random);
+      check<int8_t>(i % 7 ? scale : -scale, static_cast<float>(random.integer(-128, 127)), random);
+      if (HasFailure()) break;
+    }
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot

@@ -1,0 +1,16 @@
+// Convolution by oneDNN, for ONNX's Conv and ConvTranspose and the internal Conv with its epilogue.
+#pragma once
+
+#include "ops/cpu/onednn/onednn.h"
+
+namespace sparkpilot {
+
+// Inputs are X, W and bias as in ONNX; both layouts of the image. Weights that are constant are packed at prepare and
+// may be stored in 16 bits; others are brought into the primitive's format at each run.
+Verdict conv_onednn_accepts(const Problem& p);
+std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p);
+
+Verdict conv_transpose_onednn_accepts(const Problem& p);
+std::unique_ptr<KernelState> conv_transpose_onednn_prepare(const Problem& p);
+
+}  // namespace sparkpilot

@@ -1,0 +1,18 @@
+// Pooling by oneDNN.
+#pragma once
+
+#include "ops/cpu/conv/pool_shape.h"
+#include "ops/cpu/onednn/onednn.h"
+
+namespace sparkpilot {
+
+enum class PoolKind { max, average, average_with_padding };
+
+// f32, and bf16 where the processor has it, in both layouts; windows without dilation.
+Verdict pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind);
+// `largest`: for PoolKind::max, what runs in place of oneDNN, whose maximum of NaN is a number, where there may be
+// some.
+std::unique_ptr<KernelState> pool_onednn_prepare(const Problem& p, const PoolShape& s, PoolKind kind,
+                                                 std::function<void(const Call&)> largest = {});
+
+}  // namespace sparkpilot

@@ -1,0 +1,315 @@
+#include "ops/cpu/vector/reduce.h"
+
+#include <cmath>
+#include <limits>
+
+#include "base/parallel.h"
+#include "ops/cpu/vector/typed_loops.h"
+#include "ops/cpu/vector/vector_math.h"
+
+namespace sparkpilot {
+
+ReducePlan::ReducePlan(const Shape& shape, uint32_t axes) {
+  const auto reduced = [&](int axis) { return (axes >> axis & 1) != 0; };
+  for (int axis = 0; axis < shape.rank(); ++axis) (reduced(axis) ? count_ : outputs_) *= shape[axis];
+  int axis = shape.rank() - 1;
+  while (axis >= 0 && shape[axis] == 1) --axis;
+  if (axis >= 0) inner_reduced_ = reduced(axis);
+  int64_t stride = 1;
+  for (; axis >= 0 && (reduced(axis) == inner_reduced_ || shape[axis] == 1); --axis) stride *= shape[axis];
+  inner_ = stride;
+  // The rest from the inside out, so the groups are reversed afterwards.
+  const Axes* previous = nullptr;
+  for (; axis >= 0; --axis) {
+    if (shape[axis] == 1) continue;
+    Axes& group = reduced(axis) ? reduced_ : kept_;
+    if (previous == &group) {
+      group.dims[at(group.rank - 1)] *= shape[axis];
+    } else {
+      group.dims[at(group.rank)] = shape[axis];
+      group.strides[at(group.rank++)] = stride;
+    }
+    previous = &group;
+    stride *= shape[axis];
+  }
+  for (Axes* group : {&kept_, &reduced_}) {
+    std::reverse(group->dims.begin(), group->dims.begin() + group->rank);
+    std::reverse(group->strides.begin(), group->strides.begin() + group->rank);
+  }
+}
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int64_t kColumns = 256;     // outputs or elements taken at a time: a few blocks stay in the first-level cache
+constexpr int64_t kDirectRun = 4096;  // elements of a run that is summed without blocks
+constexpr int64_t kShortRow = 16;     // elements that are summed before a call for them would have begun
+constexpr int64_t kRowsInPart = 64;   // rows summed before they join the total, so that rounding does not pile up
+
+float start(Reduce kind) {
+  if (kind == Reduce::max) return -kInfinity;
+  return kind == Reduce::min ? kInfinity : 0;
+}
+
+// What a run of elements adds to an output.
+float of_run(Reduce kind, const float* x, int64_t n) {
+  switch (kind) {
+    case Reduce::max: return row_max(x, n);
+    case Reduce::min: return row_min(x, n);
+    case Reduce::l1: return row_sum_abs(x, n);
+    case Reduce::l2:
+    case Reduce::sum_square: return row_sum_squares(x, n);
+    default: return row_sum(x, n);
+  }
+}
+
+float combine(Reduce kind, float a, float b) {
+  if (kind == Reduce::max) return std::isnan(a) || a > b ? a : b;
+  if (kind == Reduce::min) return std::isnan(a) || a < b ? a : b;
+  return a + b;
+}
+
+float finish(Reduce kind, float value, int64_t count) {
+  switch (kind) {
+    case Reduce::mean: return value / static_cast<float>(count);
+    case Reduce::l2: return std::sqrt(value);
+    case Reduce::log_sum: return std::log(value);
+    default: return value;
+  }
+}
+
+// Elements [at, at + n) as floats: in place where they are.
+const float* floats(const ConstView& x, int64_t at, float* scratch, int64_t n) {
+  if (x.dtype == DType::f32) return x.as<float>() + at;
+  floats_from(x.dtype, x.data, at, scratch, n);
+  return scratch;
+}
+
+// fn(x, n) over the runs of one output: whole runs of f32, blocks of the other types.
+template <typename Fn>
+void each_block(const ReducePlan& plan, const ConstView& x, int64_t base, float* scratch, const Fn& fn) {
+  const int64_t step = x.dtype == DType::f32 ? plan.inner() : kColumns;
+  plan.each_run(base, [&](int64_t at) {
+    for (int64_t i = 0; i < plan.inner(); i += step) {
+      const int64_t n = std::min(step, plan.inner() - i);
+      fn(floats(x, at + i, scratch, n), n);
+    }
+  });
+}
+
+float reduce_one(Reduce kind, const ReducePlan& plan, const ConstView& x, int64_t base) {
+  const bool exponentials = kind == Reduce::log_sum_exp;
+  if (plan.single_run() && plan.inner() <= kDirectRun && x.dtype == DType::f32 && !exponentials) {
+    return static_cast<float>(finish(kind, of_run(kind, x.as<float>() + base, plan.inner()), plan.count()));
+  }
+  alignas(64) float scratch[kColumns];
+  const Reduce first = exponentials ? Reduce::max : kind;
+  float value = start(first);
+  each_block(plan, x, base, scratch,
+             [&](const float* p, int64_t n) { value = combine(first, value, of_run(first, p, n)); });
+  if (!exponentials) return finish(kind, value, plan.count());
+  if (std::isnan(value)) return value;
+  const float shift = std::isinf(value) ? 0 : value;
+  float sum = 0;
+  each_block(plan, x, base, scratch, [&](const float* p, int64_t length) {
+    for (int64_t i = 0; i < length; i += kColumns) {
+      const int64_t n = std::min(kColumns, length - i);
+      sum += exp_sub_sum(p + i, shift, scratch, n);
+    }
+  });
+  return shift + std::log(sum);
+}
+
+// y[o] = the o'th run of n elements put together by `join`, for the outputs [begin, end) of f32.
+template <typename Join>
+void short_rows(const ReducePlan& plan, const float* x, float* y, int64_t begin, int64_t end, float first, Join join) {
+  const int64_t n = plan.inner();
+  for (int64_t o = begin; o < end; ++o) {
+    const float* row = x + plan.base(o);
+    float value = first;
+    for (int64_t i = 0; i < n; ++i) value = join(value, row[i]);
+    y[o] = value;
+  }
+}
+
+void reduce_short_rows(Reduce kind, const ReducePlan& plan, const float* x, float* y, int64_t begin, int64_t end) {
+  const auto rows = [&](auto join) { short_rows(plan, x, y, begin, end, start(kind), join); };
+  switch (kind) {
+    case Reduce::max: rows([](float a, float b) { return std::isnan(a) || a > b ? a : b; }); break;
+    case Reduce::min: rows([](float a, float b) { return std::isnan(a) || a < b ? a : b; }); break;
+    case Reduce::l1: rows([](float a, float b) { return a + std::abs(b); }); break;
+    case Reduce::l2:
+    case Reduce::sum_square: rows([](float a, float b) { return a + b * b; }); break;
+    default: rows([](float a, float b) { return a + b; });
+  }
+  for (int64_t o = begin; o < end; ++o) y[o] = finish(kind, y[o], plan.count());
+}
+
+// One row of outputs, columns [column, column + n), n <= kColumns.
+class Columns {
+ public:
+  Columns(Reduce kind, const ReducePlan& plan, const ConstView& x) : kind_(kind), plan_(plan), x_(x) {}
+
+  void reduce(int64_t base, int64_t n, float* total) {
+    const bool exponentials = kind_ == Reduce::log_sum_exp;
+    accumulate(exponentials ? Reduce::max : kind_, base, n, total);
+    if (!exponentials) {
+      for (int64_t i = 0; i < n; ++i) total[i] = finish(kind_, total[i], plan_.count());
+      return;
+    }
+    alignas(64) float shift[kColumns], row[kColumns];
+    for (int64_t i = 0; i < n; ++i) shift[i] = std::isinf(total[i]) ? 0 : total[i];
+    std::fill_n(total, n, 0.0f);
+    plan_.each_run(base, [&](int64_t at) {
+      vector_binary(BinaryMath::sub, floats(x_, at, row, n), shift, row, n);
+      vector_unary(UnaryMath::exp, row, row, n);
+      vector_binary(BinaryMath::add, total, row, total, n);
+    });
+    vector_unary(UnaryMath::log, total, total, n);
+    vector_binary(BinaryMath::add, total, shift, total, n);
+  }
+
+ private:
+  void accumulate(Reduce kind, int64_t base, int64_t n, float* total) {
+    alignas(64) float part[kColumns], scratch[kColumns];
+    const BinaryMath join = kind == Reduce::max   ? BinaryMath::max
+                            : kind == Reduce::min ? BinaryMath::min
+                                                  : BinaryMath::add;
+    std::fill_n(total, n, start(kind));
+    std::fill_n(part, n, start(kind));
+    int64_t rows = 0;
+    plan_.each_run(base, [&](int64_t at) {
+      const float* row = floats(x_, at, scratch, n);
+      if (kind == Reduce::l2 || kind == Reduce::sum_square) {
+        accumulate_squares(row, part, n);
+      } else {
+        if (kind == Reduce::l1) vector_unary(UnaryMath::abs, row, scratch, n);
+        vector_binary(join, part, kind == Reduce::l1 ? scratch : row, part, n);
+      }
+      if (++rows % kRowsInPart == 0) {
+        vector_binary(join, total, part, total, n);
+        std::fill_n(part, n, start(kind));
+      }
+    });
+    vector_binary(join, total, part, total, n);
+  }
+
+  Reduce kind_;
+  const ReducePlan& plan_;
+  const ConstView& x_;
+};
+
+// --- integers: what they are put together by does not round, so any order will do
+Integers integers_of(Reduce kind) {
+  return kind == Reduce::max ? Integers::max : kind == Reduce::min ? Integers::min : Integers::add;
+}
+
+// The n elements at x put together, n > 0. T: any type as wide as they are.
+template <typename T>
+T fold(Integers op, DType dtype, const T* x, int64_t n) {
+  alignas(64) T kept[kColumns];
+  int64_t width = std::min(n, kColumns);
+  std::copy_n(x, width, kept);
+  for (int64_t i = width; i < n; i += width) integers_n(op, dtype, kept, x + i, true, kept, std::min(width, n - i));
+  while (width > 1) {
+    const int64_t half = (width + 1) / 2;
+    integers_n(op, dtype, kept, kept + half, true, kept, width - half);
+    width = half;
+  }
+  return *kept;
+}
+
+template <typename T>
+void fold_runs(Integers op, const ReducePlan& plan, DType dtype, const T* x, T* y) {
+  parallel_for(plan.outputs(), 1 + 16384 / plan.count(), [&](int64_t begin, int64_t end) {
+    for (int64_t o = begin; o < end; ++o) {
+      bool first = true;
+      plan.each_run(plan.base(o), [&](int64_t at) {
+        const T value = fold(op, dtype, x + at, plan.inner());
+        if (first) y[o] = value;
+        else integers_n(op, dtype, y + o, &value, true, y + o, 1);
+        first = false;
+      });
+    }
+  });
+}
+
+template <typename T>
+void fold_columns(Integers op, const ReducePlan& plan, DType dtype, const T* x, T* y) {
+  constexpr int64_t kWide = 4 * kColumns;
+  const int64_t blocks = (plan.inner() + kWide - 1) / kWide;
+  parallel_for(plan.outputs() / plan.inner() * blocks, 1 + 16384 / (plan.count() * std::min(plan.inner(), kWide)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t row = task / blocks, column = task % blocks * kWide;
+                   const int64_t n = std::min(kWide, plan.inner() - column);
+                   T* out = y + row * plan.inner() + column;
+                   bool first = true;
+                   plan.each_run(plan.base(row) + column, [&](int64_t at) {
+                     if (first) std::copy_n(x + at, n, out);
+                     else integers_n(op, dtype, out, x + at, true, out, n);
+                     first = false;
+                   });
+                 }
+               });
+}
+
+// fn(T{}) for a type as wide as the dtype.
+template <typename Fn>
+void by_width(DType dtype, const Fn& fn) {
+  switch (bits(dtype)) {
+    case 8: return fn(uint8_t{});
+    case 16: return fn(uint16_t{});
+    case 32: return fn(uint32_t{});
+    default: return fn(uint64_t{});
+  }
+}
+
+}  // namespace
+
+void reduce_integers(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
+  const Integers op = integers_of(kind);
+  by_width(x.dtype, [&]<typename T>(T) {
+    const auto* from = static_cast<const T*>(x.data);
+    if (plan.inner_reduced()) fold_runs(op, plan, x.dtype, from, static_cast<T*>(y.data));
+    else fold_columns(op, plan, x.dtype, from, static_cast<T*>(y.data));
+  });
+}
+
+void integer_extreme(bool max, DType dtype, const void* x, int64_t n, void* best) {
+  by_width(dtype, [&]<typename T>(T) {
+    *static_cast<T*>(best) = fold(max ? Integers::max : Integers::min, dtype, static_cast<const T*>(x), n);
+  });
+}
+
+void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y) {
+  const int64_t grain = 1 + 16384 / (plan.count() + 1);
+  if (plan.inner_reduced()) {
+    const bool is_short = plan.single_run() && plan.inner() <= kShortRow && x.dtype == DType::f32 &&
+                          y.dtype == DType::f32 && kind != Reduce::log_sum_exp;
+    parallel_for(plan.outputs(), grain, [&](int64_t begin, int64_t end) {
+      if (is_short) return reduce_short_rows(kind, plan, x.as<float>(), y.as<float>(), begin, end);
+      for (int64_t o = begin; o < end; ++o) {
+        const float value = reduce_one(kind, plan, x, plan.base(o));
+        if (y.dtype == DType::f32) y.as<float>()[o] = value;
+        else floats_to(y.dtype, &value, y.data, o, 1);
+      }
+    });
+    return;
+  }
+  const int64_t blocks = (plan.inner() + kColumns - 1) / kColumns;
+  const int64_t rows = plan.inner() == 0 ? 0 : plan.outputs() / plan.inner();
+  parallel_for(rows * blocks, 1 + grain / std::clamp<int64_t>(plan.inner(), 1, kColumns),
+               [&](int64_t begin, int64_t end) {
+                 Columns columns(kind, plan, x);
+                 alignas(64) float total[kColumns];
+                 for (int64_t task = begin; task < end; ++task) {
+                   const int64_t row = task / blocks, column = task % blocks * kColumns;
+                   const int64_t n = std::min(kColumns, plan.inner() - column);
+                   columns.reduce(plan.base(row) + column, n, total);
+                   floats_to(y.dtype, total, y.data, row * plan.inner() + column, n);
+                 }
+               });
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,151 @@
+// Gemm: Y = alpha * A' x B' + beta * C, where ' transposes where asked for and C broadcasts to Y.
+//
+// Until opset 6 C was only broadcast where the attribute `broadcast` said so, and then from any axis on: those versions
+// expand to the newest form, after the broadcast has been checked.
+#include "ops/cpu/gemm/gemm_simd.h"
+#include "ops/cpu/gemm/matmul_loop.h"
+#include "ops/cpu/onednn/gemm_onednn.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+MatMulShape shape_of(const Attributes& attrs, const Shape& a, const Shape& b) {
+  if (a.rank() != 2) fail("A has shape {}, expected a matrix", a.str());
+  return gemm_shape(a, b, attrs.integer("transA", 0) != 0, attrs.integer("transB", 0) != 0);
+}
+
+GemmArgs args_of(const Problem& p) {
+  GemmArgs args{.shape = shape_of(p.attrs(), p.inputs[0].shape, p.inputs[1].shape)};
+  args.alpha = p.attrs().real("alpha", 1);
+  args.beta = p.attrs().real("beta", 1);
+  if (p.has(2) && args.beta != 0) args.c = 2;
+  return args;
+}
+
+// Floats scale and add in double; integers wrap, and their scales are cut to integers first.
+template <typename T>
+void run_as(const Call& c, const MatMulShape& s) {
+  using Sum = MatMulSum<T>;
+  const auto scale = [](float value) {
+    if constexpr (std::is_integral_v<T>) return static_cast<Sum>(static_cast<int64_t>(value));
+    else return static_cast<Sum>(value);
+  };
+  const Sum alpha = scale(c.attrs().real("alpha", 1)), beta = scale(c.attrs().real("beta", 1));
+  const T* a = c.inputs[0].as<T>();
+  const T* b = c.inputs[1].as<T>();
+  const T* add = c.has(2) ? c.inputs[2].as<T>() : nullptr;
+  int64_t add_row = 0, add_col = 0;
+  if (add) {
+    const Shape& shape = c.inputs[2].shape;
+    const int rank = shape.rank();
+    if (rank > 0 && shape[rank - 1] != 1) add_col = 1;
+    if (rank > 1 && shape[0] != 1) add_row = shape[1];
+  }
+  T* y = c.outputs[0].as<T>();
+  multiply_matrices<Sum>(
+      s, [&](int64_t at) { return static_cast<Sum>(a[at]); }, [&](int64_t at) { return static_cast<Sum>(b[at]); },
+      [&](int64_t, int64_t i, int64_t j, Sum sum) {
+        Sum value = alpha * sum;
+        if (add) value += beta * static_cast<Sum>(add[i * add_row + j * add_col]);
+        y[i * s.n + j] = T(static_cast<Compute<T>>(value));
+      });
+}
+
+void run(const Call& c) {
+  const MatMulShape s = shape_of(c.attrs(), c.inputs[0].shape, c.inputs[1].shape);
+  dispatch(NumericTypes{}, c.inputs[0].dtype, [&]<typename T>() { run_as<T>(c, s); });
+}
+
+void check_scale(float value, DType dtype, std::string_view what) {
+  if (is_integer(dtype) && !(value > -1e9f && value < 1e9f)) fail("{} is {}, expected a small integer", what, value);
+}
+
+void infer(InferContext& c) {
+  const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(1));
+  if (!contains(NumericTypes{}, c.dtype(0))) fail("A is {}, expected a number type", name(c.dtype(0)));
+  for (int i = 1; i < c.input_count(); ++i) {
+    if (c.has(i) && c.dtype(i) != c.dtype(0))
+      fail("input {} is {}, expected {}", i, name(c.dtype(i)), name(c.dtype(0)));
+  }
+  check_scale(c.attrs.real("alpha", 1), c.dtype(0), "alpha");
+  check_scale(c.attrs.real("beta", 1), c.dtype(0), "beta");
+  if (c.has(2) && (c.rank(2) > 2 || !(broadcast(c.shape(2), s.out) == s.out))) {
+    fail("C has shape {}, which does not broadcast to {}", c.shape(2).str(), s.out.str());
+  }
+  c.output(0, c.dtype(0), s.out);
+}
+
+std::vector<ValueId> expand_old(ExpandContext& e) {
+  Attributes attrs = e.node.attrs;
+  attrs.erase("broadcast");
+  return {e.b.add("Gemm", e.node.inputs, attrs)};
+}
+
+double cost(const Problem& p) { return args_of(p).shape.flops(); }
+
+std::vector<OpCase> cases() {
+  const auto f = [](std::initializer_list<int64_t> dims) { return CaseInput::of(dims); };
+  const auto i = [](std::initializer_list<int64_t> dims) { return CaseInput::range(dims, -9, 9, DType::i32); };
+  const int64_t on = 1;
+  return {{"plain", {f({5, 33}), f({33, 19}).fixed()}, {}},
+          {"bias", {f({3, 17}), f({9, 17}).fixed(), f({9}).fixed()}, {{"transB", on}}},
+          {"transposed_a", {f({17, 3}), f({17, 9}), f({1, 9})}, {{"transA", on}}},
+          {"scaled", {f({4, 8}), f({8, 5}), f({4, 5}).fixed()}, {{"alpha", 0.5f}, {"beta", -1.5f}}},
+          {"scaled_at_run", {f({4, 8}), f({8, 5}), f({4, 5})}, {{"alpha", 0.5f}, {"beta", 0.25f}}},
+          {"column", {f({4, 8}), f({8, 5}), f({4, 1})}, {}},
+          {"scalar", {f({4, 8}), f({8, 5}), f({})}, {{"transA", int64_t{0}}, {"alpha", 2.0f}}},
+          {"vector", {f({1, 300}), f({300, 65}).fixed(), f({65}).fixed()}, {}},
+          {"ints", {i({3, 5}), i({5, 4}), i({4})}, {{"beta", 2.0f}}},
+          {"f64",
+           {CaseInput::of({3, 5}, DType::f64), CaseInput::of({5, 4}, DType::f64), CaseInput::of({4}, DType::f64)},
+           {}},
+          {"bf16",
+           {CaseInput::of({3, 40}, DType::bf16), CaseInput::of({40, 24}, DType::bf16).fixed(),
+            CaseInput::of({24}, DType::bf16).fixed()},
+           {}}};
+}
+
+constexpr AttrSpec kAttrs[] = {
+    {"alpha", AttrType::real}, {"beta", AttrType::real}, {"transA", AttrType::integer}, {"transB", AttrType::integer}};
+constexpr AttrSpec kOldAttrs[] = {{"alpha", AttrType::real},
+                                  {"beta", AttrType::real},
+                                  {"broadcast", AttrType::integer},
+                                  {"transA", AttrType::integer},
+                                  {"transB", AttrType::integer}};
+constexpr Kernel kCpu[] = {{.name = "simd",
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
+                            .run = gemm_simd_run},
+                           {.name = "onednn",
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
+                            .run = onednn::run},
+                           {.name = "reference", .run = run}};
+
+const OpDef kOps[] = {{.name = "Gemm",
+                       .doc = "Product of two matrices, scaled, plus a third.",
+                       .since = 7,
+                       .inputs = {2, 3},
+                       .outputs = {1, 1},
+                       .attributes = kAttrs,
+                       .traits = {.finite = true},
+                       .infer = infer,
+                       .cpu = kCpu,
+                       .cost = cost,
+                       .cases = cases},
+                      {.name = "Gemm",
+                       .doc = "With the attribute broadcast.",
+                       .since = 1,
+                       .inputs = {3, 3},
+                       .outputs = {1, 1},
+                       .attributes = kOldAttrs,
+                       .traits = {.finite = true},
+                       .infer = infer,
+                       .expand = expand_old}};
+
+}  // namespace
+
+std::span<const OpDef> gemm_ops() { return kOps; }
+
+}  // namespace sparkpilot

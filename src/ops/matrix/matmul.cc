@@ -1,0 +1,78 @@
+// MatMul: NumPy's matrix product, with 1-D promotion and broadcast leading dimensions.
+#include "ops/cpu/gemm/gemm_simd.h"
+#include "ops/cpu/gemm/matmul_loop.h"
+#include "ops/cpu/onednn/gemm_onednn.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+GemmArgs args_of(const Problem& p) { return {.shape = matmul_shape(p.inputs[0].shape, p.inputs[1].shape)}; }
+
+void run(const Call& c) {
+  const MatMulShape s = matmul_shape(c.inputs[0].shape, c.inputs[1].shape);
+  dispatch(NumericTypes{}, c.inputs[0].dtype, [&]<typename T>() {
+    using Sum = MatMulSum<T>;
+    const T* a = c.inputs[0].as<T>();
+    const T* b = c.inputs[1].as<T>();
+    T* y = c.outputs[0].as<T>();
+    multiply_matrices<Sum>(
+        s, [&](int64_t at) { return static_cast<Sum>(a[at]); }, [&](int64_t at) { return static_cast<Sum>(b[at]); },
+        [&](int64_t entry, int64_t i, int64_t j, Sum sum) {
+          y[(entry * s.m + i) * s.n + j] = T(static_cast<Compute<T>>(sum));
+        });
+  });
+}
+
+void infer(InferContext& c) {
+  if (!contains(NumericTypes{}, c.dtype(0))) fail("input 0 is {}, expected a number type", name(c.dtype(0)));
+  if (c.dtype(1) != c.dtype(0)) fail("input 1 is {}, expected {} as input 0", name(c.dtype(1)), name(c.dtype(0)));
+  c.output(0, c.dtype(0), matmul_shape(c.shape(0), c.shape(1)).out);
+}
+
+double cost(const Problem& p) { return args_of(p).shape.flops(); }
+
+std::vector<OpCase> cases() {
+  const auto f = [](std::initializer_list<int64_t> dims) { return CaseInput::of(dims); };
+  const auto i = [](std::initializer_list<int64_t> dims, DType t) { return CaseInput::range(dims, -90, 90, t); };
+  return {{"matrices", {f({7, 33}), f({33, 19}).fixed()}, {}},
+          {"rows", {f({2, 3, 5, 17}), f({17, 9}).fixed()}, {}},
+          {"batch", {f({2, 3, 5, 16}), f({2, 3, 16, 9})}, {}},
+          {"broadcast", {f({3, 1, 4, 7}), f({2, 7, 5})}, {}},
+          {"one_left", {f({5, 6}), f({4, 6, 3})}, {}},
+          {"vector_matrix", {f({11}), f({3, 11, 4})}, {}},
+          {"matrix_vector", {f({2, 5, 11}), f({11})}, {}},
+          {"vectors", {f({37}), f({37})}, {}},
+          {"i32", {i({3, 5}, DType::i32), i({5, 4}, DType::i32)}, {}},
+          {"u64", {CaseInput::range({3, 5}, 0, 90, DType::u64), CaseInput::range({5, 4}, 0, 90, DType::u64)}, {}},
+          {"f64", {CaseInput::of({3, 5}, DType::f64), CaseInput::of({5, 4}, DType::f64)}, {}},
+          {"f16", {CaseInput::of({3, 15}, DType::f16), CaseInput::of({15, 4}, DType::f16)}, {}},
+          {"bf16", {CaseInput::of({5, 48}, DType::bf16), CaseInput::of({48, 33}, DType::bf16).fixed()}, {}}};
+}
+
+constexpr Kernel kCpu[] = {{.name = "simd",
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
+                            .run = gemm_simd_run},
+                           {.name = "onednn",
+                            .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
+                            .run = onednn::run},
+                           {.name = "reference", .run = run}};
+
+const OpDef kOps[] = {{.name = "MatMul",
+                       .doc = "Matrix product with broadcast leading dimensions.",
+                       .since = 1,
+                       .inputs = {2, 2},
+                       .outputs = {1, 1},
+                       .traits = {.finite = true},
+                       .infer = infer,
+                       .cpu = kCpu,
+                       .cost = cost,
+                       .cases = cases}};
+
+}  // namespace
+
+std::span<const OpDef> matmul_ops() { return kOps; }
+
+}  // namespace sparkpilot

@@ -1,0 +1,162 @@
+// Concat and Split: tensors joined and cut along one axis.
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/cpu/move/copy.h"
+#include "ops/operands.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+// --- Concat
+void infer_concat(InferContext& c) {
+  const int axis = normalize_axis(c.attrs.integer("axis"), c.rank(0));
+  int64_t size = 0;
+  for (int i = 0; i < c.input_count(); ++i) {
+    expect_same_dtype(c, 0, i);
+    const Shape &first = c.shape(0), &shape = c.shape(i);
+    bool fits = shape.rank() == first.rank();
+    for (int d = 0; fits && d < first.rank(); ++d) fits = d == axis || shape[d] == first[d];
+    if (!fits)
+      fail("input {} has shape {}, input 0 {}: they may differ at axis {} only", i, shape.str(), first.str(), axis);
+    if (__builtin_add_overflow(size, shape[axis], &size)) fail("the sizes along axis {} are too large", axis);
+  }
+  c.output(0, c.dtype(0), c.shape(0).with(axis, size));
+}
+
+void run_concat(const Call& c) {
+  const Shape& out = c.outputs[0].shape;
+  const int axis = normalize_axis(c.attrs().integer("axis"), out.rank());
+  const int64_t outer = out.elements(0, axis), row = out.elements(axis, out.rank());
+  int64_t start = 0;
+  for (const ConstView& in : c.inputs) {
+    const int64_t part = in.shape.elements(axis, out.rank());
+    CopyLoops loops;
+    loops.add(outer, part, row);
+    loops.add(part, 1, 1);
+    copy_strided(in.dtype, loops, in.data, 0, c.outputs[0].data, start);
+    start += part;
+  }
+}
+
+std::vector<ValueId> expand_concat_default(ExpandContext& e) {
+  return {e.b.add("Concat", e.node.inputs, {{"axis", e.node.attrs.integer("axis", 1)}})};
+}
+
+std::vector<OpCase> concat_cases() {
+  const auto axis = [](int64_t at) { return Attributes{{"axis", at}}; };
+  return {{"rows", {CaseInput::of({2, 5}), CaseInput::of({3, 5})}, axis(0)},
+          {"columns", {CaseInput::of({3, 5}), CaseInput::of({3, 1}), CaseInput::of({3, 4})}, axis(-1)},
+          {"channels", {CaseInput::of({2, 3, 7}, DType::f16), CaseInput::of({2, 4, 7}, DType::f16)}, axis(1)},
+          {"empty_part", {CaseInput::of({2, 0}), CaseInput::of({2, 3})}, axis(1)},
+          {"packed", {CaseInput::range({3, 3}, 0, 15, DType::u4), CaseInput::range({3, 2}, 0, 15, DType::u4)}, axis(1)},
+          {"one", {CaseInput::of({4})}, axis(0)}};
+}
+
+// --- Split
+// The sizes of the parts: as given, or equal with a smaller rest at the end.
+void infer_split(InferContext& c) {
+  const Shape& in = c.shape(0);
+  const int axis = normalize_axis(c.attrs.integer("axis", 0), in.rank()), parts = c.output_count();
+  std::vector<int64_t> sizes;
+  if (c.has(1)) {
+    if (c.attrs.has("num_outputs")) fail("both split and num_outputs are given");
+    sizes = list_operand(c, 1, kMany);
+    if (static_cast<int>(sizes.size()) != parts) fail("{} sizes given for {} outputs", sizes.size(), parts);
+    int64_t left = in[axis];
+    for (const int64_t size : sizes) {
+      if (size < 0 || size > left) fail("the parts do not add up to the {} along axis {}", in[axis], axis);
+      left -= size;
+    }
+    if (left != 0) fail("the parts leave {} of the {} along axis {}", left, in[axis], axis);
+  } else {
+    const int64_t asked = c.attrs.integer("num_outputs", parts);
+    if (asked != parts) fail("num_outputs is {}, the node has {} outputs", asked, parts);
+    const int64_t size = (in[axis] + parts - 1) / parts;
+    for (int64_t i = 0; i < parts; ++i) sizes.push_back(std::clamp<int64_t>(in[axis] - i * size, 0, size));
+  }
+  for (int i = 0; i < parts; ++i) c.output(i, c.dtype(0), in.with(axis, sizes[static_cast<size_t>(i)]));
+}
+
+void run_split(const Call& c) {
+  const Shape& in = c.inputs[0].shape;
+  const int axis = normalize_axis(c.attrs().integer("axis", 0), in.rank());
+  const int64_t outer = in.elements(0, axis), row = in.elements(axis, in.rank());
+  int64_t start = 0;
+  for (const View& out : c.outputs) {
+    const int64_t part = out.shape.elements(axis, in.rank());
+    CopyLoops loops;
+    loops.add(outer, row, part);
+    loops.add(part, 1, 1);
+    copy_strided(out.dtype, loops, c.inputs[0].data, start, out.data, 0);
+    start += part;
+  }
+}
+
+std::vector<ValueId> expand_split_attribute(ExpandContext& e) {
+  const Attributes axis{{"axis", e.node.attrs.integer("axis", 0)}};
+  const int parts = static_cast<int>(e.node.outputs.size());
+  if (!e.node.attrs.has("split")) return e.b.add_many("Split", {e.in(0)}, axis, parts);
+  return e.b.add_many("Split", {e.in(0), e.b.ints(e.node.attrs.integers("split"))}, axis, parts);
+}
+
+std::vector<OpCase> split_cases() {
+  return {{"equal", {CaseInput::of({6, 5})}, {}, 3},
+          {"rest", {CaseInput::of({2, 7, 3})}, {{"axis", int64_t{1}}, {"num_outputs", int64_t{3}}}, 3},
+          {"sizes", {CaseInput::of({3, 9}), CaseInput::value(Tensor::ints({2, 0, 7}))}, {{"axis", int64_t{-1}}}, 3},
+          {"fewer_than_parts", {CaseInput::of({5})}, {{"num_outputs", int64_t{4}}}, 4},
+          {"packed", {CaseInput::range({3, 4}, 0, 15, DType::u4)}, {{"axis", int64_t{1}}}, 2}};
+}
+
+constexpr Kernel kConcat[] = {{.name = "reference", .run = run_concat}};
+constexpr Kernel kSplit[] = {{.name = "reference", .run = run_split}};
+constexpr AttrSpec kConcatAttrs[] = {{"axis", AttrType::integer, true}};
+constexpr AttrSpec kOldConcatAttrs[] = {{"axis", AttrType::integer}};
+constexpr AttrSpec kSplitAttrs[] = {{"axis", AttrType::integer}, {"num_outputs", AttrType::integer}};
+constexpr AttrSpec kOldSplitAttrs[] = {{"axis", AttrType::integer}, {"split", AttrType::integers}};
+
+const OpDef kOps[] = {
+    {.name = "Concat",
+     .doc = "Tensors joined along an axis.",
+     .since = 4,
+     .inputs = {1, kMany},
+     .outputs = {1, 1},
+     .attributes = kConcatAttrs,
+     .traits = {.finite = true},
+     .infer = infer_concat,
+     .cpu = kConcat,
+     .cost = no_flops,
+     .cases = concat_cases},
+    {.name = "Concat",
+     .doc = "Axis 1 unless given.",
+     .since = 1,
+     .inputs = {1, kMany},
+     .outputs = {1, 1},
+     .attributes = kOldConcatAttrs,
+     .expand = expand_concat_default},
+    {.name = "Split",
+     .doc = "A tensor cut along an axis.",
+     .since = 13,
+     .inputs = {1, 2},
+     .outputs = {1, kMany},
+     .attributes = kSplitAttrs,
+     .traits = {.finite = true},
+     .infer = infer_split,
+     .cpu = kSplit,
+     .cost = no_flops,
+     .cases = split_cases},
+    {.name = "Split",
+     .doc = "The sizes as an attribute.",
+     .since = 2,
+     .inputs = {1, 1},
+     .outputs = {1, kMany},
+     .attributes = kOldSplitAttrs,
+     .expand = expand_split_attribute},
+};
+
+}  // namespace
+
+std::span<const OpDef> concat_ops() { return kOps; }
+
+}  // namespace sparkpilot

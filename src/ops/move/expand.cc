@@ -1,0 +1,103 @@
+// Expand and Tile: a tensor repeated.
+#include "base/error.h"
+#include "ops/cpu/move/copy.h"
+#include "ops/operands.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+// --- Expand: broadcast to a shape, both ways
+void infer_expand(InferContext& c) {
+  const std::vector<int64_t> dims = list_operand(c, 1);
+  c.output(0, c.dtype(0), broadcast(c.shape(0), Shape(std::span<const int64_t>(dims))));
+}
+
+void run_expand(const Call& c) {
+  const Shape &in = c.inputs[0].shape, &out = c.outputs[0].shape;
+  const auto from = in.strides(), to = out.strides();
+  CopyLoops loops;
+  for (int i = 0; i < out.rank(); ++i) {
+    const int j = i - (out.rank() - in.rank());
+    loops.add(out[i], j < 0 || in[j] == 1 ? 0 : from[static_cast<size_t>(j)], to[static_cast<size_t>(i)]);
+  }
+  copy_strided(c.inputs[0].dtype, loops, c.inputs[0].data, 0, c.outputs[0].data, 0);
+}
+
+std::vector<OpCase> expand_cases() {
+  const auto to = [](std::initializer_list<int64_t> v) { return CaseInput::value(Tensor::ints(v)); };
+  return {{"rows", {CaseInput::of({1, 5}), to({3, 5})}, {}},
+          {"columns", {CaseInput::of({7, 1}), to({7, 9})}, {}},
+          {"both_ways", {CaseInput::of({2, 1, 3}), to({4, 1})}, {}},
+          {"more_axes", {CaseInput::of({3}, DType::f16), to({2, 5, 3})}, {}},
+          {"scalar", {CaseInput::range({}, 0, 1, DType::boolean), to({9})}, {}},
+          {"empty", {CaseInput::of({1, 3}), to({0, 3})}, {}}};
+}
+
+// --- Tile
+void infer_tile(InferContext& c) {
+  Shape out = c.shape(0);
+  const std::vector<int64_t> repeats = list_operand(c, 1);
+  if (static_cast<int>(repeats.size()) != out.rank()) fail("{} repeats given for rank {}", repeats.size(), out.rank());
+  std::vector<int64_t> dims(repeats.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (repeats[i] < 0) fail("{} repeats of axis {}", repeats[i], i);
+    if (__builtin_mul_overflow(out[static_cast<int>(i)], repeats[i], &dims[i]))
+      fail("{} repeats are too many", repeats[i]);
+  }
+  c.output(0, c.dtype(0), Shape(std::span<const int64_t>(dims)));
+}
+
+void run_tile(const Call& c) {
+  const Shape &in = c.inputs[0].shape, &out = c.outputs[0].shape;
+  const auto from = in.strides(), to = out.strides();
+  CopyLoops loops;
+  if (out.elements() == 0) return;
+  for (int i = 0; i < out.rank(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    loops.add(out[i] / in[i], 0, in[i] * to[at]);
+    loops.add(in[i], from[at], to[at]);
+  }
+  copy_strided(c.inputs[0].dtype, loops, c.inputs[0].data, 0, c.outputs[0].data, 0);
+}
+
+std::vector<OpCase> tile_cases() {
+  const auto by = [](std::initializer_list<int64_t> v) { return CaseInput::value(Tensor::ints(v)); };
+  return {{"both", {CaseInput::of({3, 5}), by({2, 3})}, {}},
+          {"rows", {CaseInput::of({1, 7}), by({4, 1})}, {}},
+          {"four", {CaseInput::of({2, 3, 1, 5}), by({1, 2, 3, 2})}, {}},
+          {"none", {CaseInput::of({2, 3}), by({0, 1})}, {}},
+          {"packed", {CaseInput::range({3}, 0, 15, DType::u4), by({3})}, {}}};
+}
+
+constexpr Kernel kExpand[] = {{.name = "reference", .run = run_expand}};
+constexpr Kernel kTile[] = {{.name = "reference", .run = run_tile}};
+
+const OpDef kOps[] = {
+    {.name = "Expand",
+     .doc = "Broadcast to a shape given as data.",
+     .since = 8,
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .traits = {.finite = true},
+     .infer = infer_expand,
+     .cpu = kExpand,
+     .cost = no_flops,
+     .cases = expand_cases},
+    {.name = "Tile",
+     .doc = "Repeated along each axis.",
+     .since = 6,
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .traits = {.finite = true},
+     .infer = infer_tile,
+     .cpu = kTile,
+     .cost = no_flops,
+     .cases = tile_cases},
+};
+
+}  // namespace
+
+std::span<const OpDef> expand_ops() { return kOps; }
+
+}  // namespace sparkpilot

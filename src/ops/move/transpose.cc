@@ -1,0 +1,88 @@
+// Transpose: axes in another order. The work is in cpu/copy.cc, whose tiles serve the changes between NCHW and NHWC.
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "ops/cpu/move/copy.h"
+#include "ops/operands.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+std::vector<int64_t> permutation(const Attributes& attrs, int rank) {
+  std::vector<int64_t> reversed(static_cast<size_t>(rank));
+  for (int i = 0; i < rank; ++i) reversed[static_cast<size_t>(i)] = rank - 1 - i;
+  return attrs.integers("perm", std::move(reversed));
+}
+
+void infer(InferContext& c) {
+  const Shape& in = c.shape(0);
+  const std::vector<int64_t> perm = permutation(c.attrs, in.rank());
+  if (static_cast<int>(perm.size()) != in.rank())
+    fail("perm has {} axes, the input has rank {}", perm.size(), in.rank());
+  Shape out = in;
+  const std::vector<int> axes = distinct_axes(perm, in.rank());
+  for (int i = 0; i < in.rank(); ++i) out.set(i, in[axes[static_cast<size_t>(i)]]);
+  c.output(0, c.dtype(0), out);
+}
+
+struct State final : KernelState {
+  CopyLoops loops;
+};
+
+std::unique_ptr<KernelState> prepare(const Problem& p) {
+  auto state = std::make_unique<State>();
+  const Shape &in = p.inputs[0].shape, &out = p.outputs[0].shape;
+  const auto from = in.strides(), to = out.strides();
+  const std::vector<int64_t> perm = permutation(p.attrs(), in.rank());
+  for (int i = 0; i < in.rank(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    state->loops.add(out[i], from[static_cast<size_t>(normalize_axis(perm[at], in.rank()))], to[at]);
+  }
+  return state;
+}
+
+void run(const Call& c) {
+  copy_strided(c.inputs[0].dtype, c.as<State>().loops, c.inputs[0].data, 0, c.outputs[0].data, 0);
+}
+
+std::vector<OpCase> cases() {
+  const auto perm = [](std::vector<int64_t> p) { return Attributes{{"perm", std::move(p)}}; };
+  return {{"reversed", {CaseInput::of({3, 5, 7})}, {}},
+          {"to_channels_last", {CaseInput::of({2, 19, 5, 7})}, perm({0, 2, 3, 1})},
+          {"to_channels_first", {CaseInput::of({2, 5, 7, 19}, DType::f16)}, perm({0, 3, 1, 2})},
+          {"heads", {CaseInput::of({2, 9, 4, 8})}, perm({0, 2, 1, 3})},
+          {"bytes", {CaseInput::range({37, 41}, -9, 9, DType::i8)}, perm({1, 0})},
+          {"camera", {CaseInput::range({1, 24, 5, 27}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
+          {"camera_of_six", {CaseInput::range({2, 6, 13, 27}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
+          {"colours", {CaseInput::range({1, 3, 19, 41}, 0, 255, DType::u8)}, perm({0, 2, 3, 1})},
+          {"halves_of_four", {CaseInput::of({1, 4, 9, 37}, DType::f16)}, perm({0, 2, 3, 1})},
+          {"narrow", {CaseInput::of({70, 3})}, perm({1, 0})},
+          {"packed", {CaseInput::range({3, 5}, -8, 7, DType::i4)}, perm({-1, -2})},
+          {"empty", {CaseInput::of({3, 0, 2})}, {}},
+          {"scalar", {CaseInput::of({})}, {}}};
+}
+
+constexpr Kernel kCpu[] = {{.name = "reference", .prepare = prepare, .run = run}};
+constexpr AttrSpec kAttrs[] = {{"perm", AttrType::integers}};
+
+const OpDef kOps[] = {{
+    .name = "Transpose",
+    .doc = "Axes in another order.",
+    .since = 1,
+    .inputs = {1, 1},
+    .outputs = {1, 1},
+    .attributes = kAttrs,
+    .traits = {.finite = true},
+    .infer = infer,
+    .cpu = kCpu,
+    .cost = no_flops,
+    .cases = cases,
+}};
+
+}  // namespace
+
+std::span<const OpDef> transpose_ops() { return kOps; }
+
+}  // namespace sparkpilot

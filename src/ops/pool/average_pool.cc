@@ -1,0 +1,130 @@
+// AveragePool: the mean of each window; sparkpilot::AveragePool also with channels last.
+//
+// Padding does not count, unless `count_include_pad` says so; what a last window of `ceil_mode` reaches beyond the
+// padding never does. A window wholly in padding gives 0.
+#include "ops/cpu/onednn/pool_onednn.h"
+#include "ops/layout.h"
+#include "ops/registry.h"
+
+namespace sparkpilot {
+namespace {
+
+void run(const Call& c) {
+  const PoolShape& s = c.as<PoolState>().shape;
+  const bool with_padding = c.attrs().integer("count_include_pad", 0) != 0;
+  dispatch(FloatTypes{}, c.inputs[0].dtype, [&]<typename T>() {
+    const T* x = c.inputs[0].as<T>();
+    T* y = c.outputs[0].as<T>();
+    for_each_window(s, [&](int64_t n, int64_t channel, const Window::Dims& start, int64_t at) {
+      const T* plane = x + n * s.x.n + channel * s.x.c;
+      double sum = 0;
+      int64_t count = 0;
+      for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {
+        sum += static_cast<double>(plane[d * s.x.d + h * s.x.h + i * s.x.w]);
+        ++count;
+      });
+      if (with_padding) count = padded_taps(s.window, start);
+      y[at] = T(static_cast<Compute<T>>(count > 0 ? sum / static_cast<double>(count) : 0.0));
+    });
+  });
+}
+
+void infer(InferContext& c) {
+  if (!contains(FloatTypes{}, c.dtype(0))) fail("input is {}, expected a float type", name(c.dtype(0)));
+  c.output(0, c.dtype(0), pool_shape(c.attrs, c.shape(0)).output());
+}
+
+double cost(const Problem& p) { return pool_shape(p.attrs(), p.inputs[0].shape).flops(); }
+
+PoolKind kind(const Problem& p) {
+  return p.attrs().integer("count_include_pad", 0) != 0 ? PoolKind::average_with_padding : PoolKind::average;
+}
+
+Verdict onednn_accepts(const Problem& p) {
+  return pool_onednn_accepts(p, pool_shape(p.attrs(), p.inputs[0].shape), kind(p));
+}
+
+std::unique_ptr<KernelState> onednn_prepare(const Problem& p) {
+  return pool_onednn_prepare(p, pool_shape(p.attrs(), p.inputs[0].shape), kind(p));
+}
+
+using Ints = std::vector<int64_t>;
+
+std::vector<OpCase> cases() {
+  const Ints k3{3, 3}, s2{2, 2}, p1{1, 1, 1, 1};
+  const int64_t on = 1;
+  return {
+      {"padding", {CaseInput::of({2, 19, 9, 7})}, {{"kernel_shape", k3}, {"strides", s2}, {"pads", p1}}},
+      {"count_padding", {CaseInput::of({1, 5, 9, 7})}, {{"kernel_shape", k3}, {"pads", p1}, {"count_include_pad", on}}},
+      {"ceil", {CaseInput::of({1, 5, 8, 10})}, {{"kernel_shape", k3}, {"strides", s2}, {"ceil_mode", on}}},
+      {"ceil_count_padding",
+       {CaseInput::of({1, 5, 8, 10})},
+       {{"kernel_shape", k3}, {"strides", s2}, {"pads", p1}, {"ceil_mode", on}, {"count_include_pad", on}}},
+      {"dilated",
+       {CaseInput::of({1, 3, 9, 9})},
+       {{"kernel_shape", k3}, {"dilations", Ints{2, 3}}, {"pads", Ints{2, 2, 2, 2}}}},
+      {"1d", {CaseInput::of({2, 5, 17})}, {{"kernel_shape", Ints{4}}, {"strides", Ints{3}}}},
+      {"3d", {CaseInput::of({1, 17, 4, 6, 5})}, {{"kernel_shape", Ints{2, 3, 2}}}},
+      {"f64", {CaseInput::of({1, 3, 6, 6}, DType::f64)}, {{"kernel_shape", k3}}},
+      {"f16", {CaseInput::of({1, 3, 6, 6}, DType::f16)}, {{"kernel_shape", k3}}},
+      {"bf16", {CaseInput::of({1, 16, 6, 6}, DType::bf16)}, {{"kernel_shape", k3}}}};
+}
+
+std::vector<OpCase> channels_last_cases() {
+  const int64_t on = 1;
+  return {
+      {"3x3",
+       {CaseInput::of({2, 9, 7, 19})},
+       {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 0, 1, 1}}}},
+      {"count_padding",
+       {CaseInput::of({1, 8, 10, 32})},
+       {{"channels_last", on}, {"kernel_shape", Ints{2, 3}}, {"pads", Ints{1, 1, 0, 1}}, {"count_include_pad", on}}},
+      {"whole_image", {CaseInput::of({2, 6, 7, 33})}, {{"channels_last", on}, {"kernel_shape", Ints{6, 7}}}},
+      {"channels_first", {CaseInput::of({1, 3, 6, 6})}, {{"kernel_shape", Ints{3, 3}}}},
+      {"bf16", {CaseInput::of({1, 6, 6, 16}, DType::bf16)}, {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}}}};
+}
+
+constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},
+                               {"ceil_mode", AttrType::integer},
+                               {"count_include_pad", AttrType::integer},
+                               {"dilations", AttrType::integers},
+                               {"kernel_shape", AttrType::integers, true},
+                               {"pads", AttrType::integers},
+                               {"strides", AttrType::integers}};
+constexpr AttrSpec kInternalAttrs[] = {{"auto_pad", AttrType::text},         {"ceil_mode", AttrType::integer},
+                                       {"channels_last", AttrType::integer}, {"count_include_pad", AttrType::integer},
+                                       {"dilations", AttrType::integers},    {"kernel_shape", AttrType::integers, true},
+                                       {"pads", AttrType::integers},         {"strides", AttrType::integers}};
+constexpr Kernel kCpu[] = {{.name = "onednn", .accepts = onednn_accepts, .prepare = onednn_prepare, .run = onednn::run},
+                           {.name = "reference", .prepare = prepare_pool, .run = run}};
+
+const OpDef kOps[] = {{.name = "AveragePool",
+                       .doc = "The mean of each window.",
+                       .since = 1,
+                       .inputs = {1, 1},
+                       .outputs = {1, 1},
+                       .attributes = kAttrs,
+                       .traits = {.finite = true},
+                       .infer = infer,
+                       .cpu = kCpu,
+                       .cost = cost,
+                       .cases = cases},
+                      {.name = "AveragePool",
+                       .domain = "sparkpilot",
+                       .doc = "AveragePool in either layout.",
+                       .since = 1,
+                       .inputs = {1, 1},
+                       .outputs = {1, 1},
+                       .attributes = kInternalAttrs,
+                       .traits = {.channels_last = true, .finite = true},
+                       .infer = infer,
+                       .cpu = kCpu,
+                       .expand = expand_channels_last,
+                       .cost = cost,
+                       .cases = channels_last_cases}};
+
+}  // namespace
+
+std::span<const OpDef> average_pool_ops() { return kOps; }
+
+}  // namespace sparkpilot

@@ -1,0 +1,44 @@
+#include "ops/recurrent/infer_recurrent.h"
+
+#include <iterator>
+
+#include "ops/expect.h"
+
+namespace sparkpilot {
+
+void infer_recurrent(InferContext& c, const RecurrentKind& kind) {
+  expect_float(c, kX);
+  const Recurrent r = parse_recurrent(kind, c.shape(kX), c.shape(kR), c.attrs);
+  if (c.attrs.integer("hidden_size", r.hidden) != r.hidden) {
+    fail("hidden_size is {}, R has {}", c.attrs.integer("hidden_size", r.hidden), r.hidden);
+  }
+  const int64_t rows = Shape{r.gates, r.hidden}.elements();
+  const Shape state = r.batch_first ? Shape{r.batch, r.directions, r.hidden} : Shape{r.directions, r.batch, r.hidden};
+  const Shape expected[] = {c.shape(kX),
+                            {r.directions, rows, r.input},
+                            {r.directions, rows, r.hidden},
+                            {r.directions, 2 * rows},
+                            {r.batch},
+                            state,
+                            state,
+                            {r.directions, 3 * r.hidden}};
+  for (int i = 0; i < static_cast<int>(std::size(expected)); ++i) {
+    if (!c.has(i)) continue;
+    if (i == kLengths) expect_dtype(c, i, TypeList<int32_t>{}, "i32");
+    else expect_same_dtype(c, i, kX);
+    expect_shape(c, i, expected[i]);
+  }
+  c.output(0, c.dtype(0),
+           r.batch_first ? Shape{r.batch, r.steps, r.directions, r.hidden}
+                         : Shape{r.steps, r.directions, r.batch, r.hidden});
+  c.output(1, c.dtype(0), state);
+  if (kind.cell) c.output(2, c.dtype(0), state);
+}
+
+double recurrent_cost(const Problem& p, int64_t gates) {
+  const Shape &x = p.inputs[kX].shape, &r = p.inputs[kR].shape;
+  return 2.0 * static_cast<double>(x[0] * x[1]) * static_cast<double>(r[0] * gates * r[2]) *
+         static_cast<double>(x[2] + r[2]);
+}
+
+}  // namespace sparkpilot

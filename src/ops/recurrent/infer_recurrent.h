@@ -1,0 +1,11 @@
+// What the records of LSTM, GRU and RNN share: the checks of their inputs, and their cost.
+#pragma once
+
+#include "ops/cpu/recurrent/recurrent.h"
+
+namespace sparkpilot {
+
+void infer_recurrent(InferContext& c, const RecurrentKind& kind);
+double recurrent_cost(const Problem& p, int64_t gates);
+
+}  // namespace sparkpilot
