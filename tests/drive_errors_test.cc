@@ -1,6 +1,7 @@
 // `sparkpilot drive` on what is missing, damaged or of another kind: one line that names it, exit code 2, or what there
 // is driven and the rest told.
 #include <limits>
+#include <map>
 
 #include "drive_fixture.h"
 
@@ -137,6 +138,85 @@ TEST_F(DriveCli, AnOutputThatIsAFileIsRefused) {
   expect_refused(drive(route(), folder.file("file")), folder.file("file"));
   EXPECT_EQ(read_text(folder.file("file")), "mine");
   expect_refused(drive(route(), out(), "--no-overlay --dump " + in_quotes(folder.file("file"))), folder.file("file"));
+}
+
+// Every file below a folder and what it holds.
+std::map<std::string, std::string> contents(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string name = entry.path().lexically_relative(folder).string();
+    files[name] = entry.is_regular_file() ? read_text(entry.path().string()) : "a folder";
+  }
+  return files;
+}
+
+TEST_F(DriveCli, ARecordingIsNotWrittenInto) {
+  const fs::path segment = a_segment(), around = segment.parent_path();
+  fs::create_directory_symlink(segment, folder.path() / "link");
+  fs::create_directory_symlink(around, folder.path() / "link_around");
+  // Named otherwise than the results would be.
+  const fs::path numbered = folder.path() / "00000003--5e160c0fd5";
+  fs::create_directories(numbered);
+  fs::copy(route() / name(1), numbered / "0");
+  // A part of another one.
+  const fs::path other = folder.path() / "other";
+  write_text((other / "2023-07-27--13-01-19--0" / "qcamera.ts").string(), "recorded");
+  const auto before = contents(folder.path());
+
+  struct Case {
+    fs::path from, to;
+    std::string word;
+  };
+  const std::vector<Case> cases = {
+      {segment, segment, "holds the recording that is driven"},
+      {segment, around, "holds the recording that is driven"},
+      {segment / "fcamera.hevc", segment, "holds the recording that is driven"},
+      {segment, segment.string() + "/", "holds the recording that is driven"},
+      {segment, around / "." / ".." / around.filename() / segment.filename(), "holds the recording that is driven"},
+      {segment, folder.path() / "link", "holds the recording that is driven"},
+      {folder.path() / "link", segment, "holds the recording that is driven"},
+      {segment, folder.path() / "link_around", "holds the recording that is driven"},
+      {around, around, "holds the recording that is driven"},
+      {numbered, numbered, "holds a recording (0/"},
+      {numbered / "0", numbered, "holds a recording (0/"},
+      {route(), segment, "holds a recording (ecamera.hevc)"},
+      {segment, route() / name(1), "holds a recording (ecamera.hevc)"},
+      {segment, other, "holds a recording (2023-07-27--13-01-19--0/qcamera.ts)"}};
+  for (const auto& [from, to, word] : cases) {
+    for (const std::string more : {"--no-overlay", "--resume", "--reference recorded"}) {
+      const ProgramResult result = drive(from, to, more);
+      expect_refused(result, word);
+      EXPECT_NE(result.err.find(to.string() + ": "), std::string::npos) << result.err;
+    }
+    expect_refused(run_program("drive " + in_quotes(from) + " --from-log --quiet --out " + in_quotes(to)), word);
+    expect_refused(drive(from, out(), "--dump " + in_quotes(to)), word);
+  }
+  expect_refused(run_program(words(segment, ".") + "--no-overlay", "cd " + in_quotes(segment) + ";"), "recording");
+  expect_refused(run_program(words(".", ".") + "--no-overlay", "cd " + in_quotes(segment) + ";"), "recording");
+  expect_refused(run_program(words("fcamera.hevc", ".") + "--no-overlay", "cd " + in_quotes(segment) + ";"),
+                 "recording");
+  EXPECT_EQ(contents(folder.path()), before);
+}
+
+TEST_F(DriveCli, ASummaryOfAnotherProgramStays) {
+  write_text((out() / "summary.json").string(), R"({"tests": 12})");
+  expect_refused(drive(route(), out()), (out() / "summary.json").string());
+  EXPECT_EQ(read_text((out() / "summary.json").string()), R"({"tests": 12})");
+}
+
+TEST_F(DriveCli, EarlierResultsAreWrittenOverAndResumed) {
+  const fs::path segment = a_segment();
+  write_text((out() / "notes.txt").string(), "mine");
+  for (const std::string more : {"--no-overlay", "--no-overlay", "--no-overlay --resume", "--overlay-width 480"}) {
+    const ProgramResult result = drive(segment, out(), more);
+    EXPECT_EQ(result.code, 0) << more << ": " << result.err;
+  }
+  EXPECT_EQ(read_text((out() / "notes.txt").string()), "mine");
+  // Results lie where their recording does, in a folder of their own.
+  EXPECT_EQ(drive(segment, segment.parent_path() / "results").code, 0);
+  // They can be driven as well, where there is video; not onto themselves.
+  fs::copy(segment / "fcamera.hevc", out() / name(0) / "fcamera.hevc");
+  expect_refused(drive(out(), out()), "holds the recording that is driven");
 }
 
 TEST_F(DriveCli, AnOutputWithoutTheRightToWriteIsRefused) {

@@ -27,6 +27,20 @@ TEST_F(SynthCli, WritesSegmentsAndKeepsThem) {
   expect_usage_error(command + " --light night", "was not made by these options");
 }
 
+TEST_F(SynthCli, ARecordingIsNotWrittenInto) {
+  const std::string command = "route synth --no-video --no-rlog --seconds 0.2 --out ";
+  write_text(folder.file("data/2023-07-27--13-01-19--0/qlog.bz2"), "recorded");
+  for (const char* to : {"data", "data/2023-07-27--13-01-19--0"}) {
+    expect_usage_error(command + folder.file(to), folder.file(to) + ": holds a recording");
+  }
+  EXPECT_EQ(std::distance(fs::recursive_directory_iterator(folder.path()), {}), 3);
+  // Synthetic routes lie side by side.
+  EXPECT_EQ(run_program(command + folder.file("routes") + " --seed 1").code, 0);
+  EXPECT_EQ(run_program(command + folder.file("routes") + " --seed 2").code, 0);
+  const std::string segment = fs::directory_iterator(folder / "routes")->path().string();
+  expect_usage_error(command + segment + " --seed 3", "holds a recording");
+}
+
 TEST_F(SynthCli, RefusesWhatCannotBe) {
   const std::string synth = "route synth --out " + folder.file("none") + " ";
   expect_usage_error(synth + "--device phone", "--device: expected tici, tizi, mici or neo, got \"phone\"");

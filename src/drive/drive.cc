@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
+#include "drive/log/recording.h"
+#include "drive/output_folder.h"
 #include "drive/segment_run.h"
 #include "drive/warm_up.h"
 #include "passes/precision.h"
@@ -64,7 +66,7 @@ class Driver {
     for (size_t i = 0; i < route.segments.size(); ++i) {
       if (static_cast<int>(i) % options.ranks == options.rank) mine_.push_back(i);
     }
-    check_output();
+    check_output_folder(route, options);
     take_what_is_done();
     result_.shares = shares_;
     result_.run = run_;
@@ -123,31 +125,6 @@ class Driver {
     return result;
   }
 
-  // A recording is never written over, and OUT is of one route, so that it can be read as one.
-  void check_output() const {
-    std::error_code ignored;
-    for (const size_t i : mine_) {
-      const fs::path folder = folder_of(i);
-      const bool ours = fs::exists(folder / "segment.json");
-      for (const char* file : {"rlog.zst", "rlog.bz2", "rlog", "raw_log.bz2", "qlog.zst", "qlog.bz2", "qlog",
-                               "fcamera.hevc", "ecamera.hevc", "dcamera.hevc", "qcamera.ts", "video.hevc"}) {
-        const bool made = ours && std::string_view(file) == "rlog.zst";
-        if (fs::exists(folder / file) && !made) {
-          fail("{}: holds a recording ({}), which would be written over: choose another folder for the results",
-               folder.string(), file);
-        }
-      }
-    }
-    const std::string log = segment_folder(route_, route_.segments[0]);
-    const std::string mine = log.substr(0, log.rfind("--") + 2);
-    for (const auto& entry : fs::directory_iterator(options_.out, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (fs::exists(entry.path() / "segment.json") && !name.starts_with(mine)) {
-        fail("{}: holds the results of another route ({}): choose another folder", options_.out.string(), name);
-      }
-    }
-  }
-
   // It tells of a run that this one writes over.
   void remove_summary() const {
     std::error_code ignored;
@@ -175,7 +152,7 @@ class Driver {
     todo_ = std::ssize(mine_);
     if (!options_.resume) return;
     for (const size_t i : mine_) {
-      const fs::path file = folder_of(i) / "segment.json";
+      const fs::path file = folder_of(i) / kResultFile;
       if (!fs::exists(file)) continue;
       SegmentResult result = segment_result_from(read_file(file), file);
       if (!result.complete) continue;
@@ -230,7 +207,7 @@ class Driver {
   }
 
   static void write_result(const SegmentResult& result, const fs::path& folder) {
-    AtomicFile file(folder / "segment.json");
+    AtomicFile file(folder / kResultFile);
     file.write(text_of(result));
     file.commit();
   }

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/statistics.h"
+#include "drive/log/recording.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;
@@ -166,7 +167,7 @@ void write_report(const RunReport& report) {
 std::vector<SegmentResult> collect_segments(const Route& route, const fs::path& out, const std::string& run) {
   std::vector<SegmentResult> segments;
   for (const Segment& segment : route.segments) {
-    const fs::path file = out / segment_folder(route, segment) / "segment.json";
+    const fs::path file = out / segment_folder(route, segment) / kResultFile;
     if (!fs::exists(file)) continue;
     SegmentResult result = segment_result_from(read_file(file), file);
     if (result.run == run) segments.push_back(std::move(result));

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "drive/draw/overlay.h"
+#include "drive/log/recording.h"
 #include "drive/log/writer.h"
 #include "drive/queue.h"
 #include "drive/video/jpeg.h"
@@ -57,7 +58,7 @@ struct SegmentOutput::Impl {
 
   // Says whose the folder is, and that what an earlier run left in it counts no more.
   void mark_unfinished() const {
-    AtomicFile file(job.folder / "segment.json");
+    AtomicFile file(job.folder / kResultFile);
     file.write(job.unfinished);
     file.commit();
   }

@@ -54,6 +54,32 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+// Whether a device, or comma2k19, names so what it records, or is about to.
+bool is_recorded(std::string_view name) {
+  constexpr std::string_view kLock = ".lock";  // while a device still writes the file
+  if (name.ends_with(kLock)) name.remove_suffix(kLock.size());
+  if (name == "global_pose" || name == "processed_log") return true;
+  return std::any_of(kKnownFiles.begin(), kKnownFiles.end(),
+                     [&](const KnownFile& known) { return known.name == name; });
+}
+
+using Made = std::function<bool(const fs::path&, const std::string&)>;
+
+std::optional<fs::path> recorded_in_segment(const fs::path& segment, const Made& made) {
+  for (const std::string& name : names_in(segment)) {
+    if (is_recorded(name) && !made(segment, name)) return segment / name;
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> recorded_in_segments(const fs::path& folder, const Made& made) {
+  for (const std::string& name : names_in(folder)) {
+    if (!segment_number(name) || !is_folder(folder / name)) continue;
+    if (auto file = recorded_in_segment(folder / name, made)) return file;
+  }
+  return std::nullopt;
+}
+
 bool may_be(const std::string& key, const RouteName* only) {
   if (!only) return true;
   const std::optional<RouteName> name = parse_route_name(key);
@@ -165,6 +191,23 @@ std::map<std::string, Segments> scan_folder(const fs::path& folder, const RouteN
   }
   if (numbered && may_be(name_of_folder(folder), only)) take(name_of_folder(folder), numbered_segments(folder));
   return routes;
+}
+
+std::optional<fs::path> find_recording(const fs::path& folder, const Made& made) {
+  if (!is_folder(folder)) return std::nullopt;
+  for (const std::string& name : names_in(folder)) {
+    const fs::path path = folder / name;
+    const size_t dashes = name.rfind("--");
+    const bool named = dashes != std::string::npos && split_segment_name(name.substr(0, dashes)) &&
+                       is_recorded(std::string_view(name).substr(dashes + 2));  // DONGLE|LOG--N--FILE
+    if (named || is_recorded(name)) return path;
+    if (!is_folder(path)) continue;
+    std::optional<fs::path> file;
+    if (split_segment_name(name) || segment_number(name)) file = recorded_in_segment(path, made);
+    else if (parse_route_name(name)) file = recorded_in_segments(path, made);
+    if (file) return file;
+  }
+  return std::nullopt;
 }
 
 }  // namespace sparkpilot::drive

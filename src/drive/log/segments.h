@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -33,5 +34,13 @@ std::string name_of_folder(const std::filesystem::path& folder);
 // The routes below a folder: LOG--N, DONGLE|LOG--N, DONGLE|LOG/N and N folders, DONGLE|LOG--N--FILE files. Looks two
 // levels deep. With `only`, those alone whose name may be that one. Fails (user) where the folder cannot be read.
 std::map<std::string, Segments> scan_folder(const std::filesystem::path& folder, const RouteName* only = nullptr);
+
+// A recorded file (or comma2k19's folder of poses) that lies in `folder`, or in a folder below it that is named as a
+// segment's is or holds numbered segments: the first by name, empty where there is none. Files of segments' folders for
+// which `made` says true are left out; it gets the segment's folder and the file's name. Fails (user) where a folder
+// cannot be read; one that is not there holds nothing.
+std::optional<std::filesystem::path> find_recording(
+    const std::filesystem::path& folder,
+    const std::function<bool(const std::filesystem::path& segment, const std::string& file)>& made);
 
 }  // namespace sparkpilot::drive

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
+#include "drive/log/recording.h"
 #include "drive/log/writer.h"
 #include "drive/synth/log.h"
 #include "drive/video/writer.h"
@@ -64,7 +65,6 @@ std::string fingerprint(const SynthOptions& o, int64_t frames) {
       o.seed, frames, o.seconds, o.device, o.road_video, o.wide, o.qcamera, o.full_log, o.first_segment, choice(o.road),
       choice(o.light), choice(o.wet), o.keep_left, o.traffic, o.quality);
 }
-constexpr const char* kFingerprintFile = ".synth";
 
 std::string text_of(const fs::path& path) {
   std::error_code error;
@@ -193,6 +193,7 @@ SynthRoute synth_route(const fs::path& folder, const SynthOptions& options,
   const int64_t frames = drive.frames();
   const synth::LogOptions log = log_options(options, frames, drive.cameras().wide.width > 0);
   SynthRoute route{log.dongle + "|" + log.log_id, {}, frames};
+  refuse_recording(folder, Writer::synth);
   make_folders(folder);
   for (int64_t first = 0, i = 0; first < frames; first += synth::kFramesPerSegment, ++i) {
     SynthSegment segment;
@@ -202,7 +203,7 @@ SynthRoute synth_route(const fs::path& folder, const SynthOptions& options,
     const std::string made_of = fingerprint(options, frames);
     std::error_code error;
     if (fs::exists(segment.folder, error)) {
-      if (text_of(segment.folder / kFingerprintFile) != made_of) {
+      if (text_of(segment.folder / kSynthFile) != made_of) {
         fail("{}: is there and was not made by these options; name another folder or remove it",
              segment.folder.string());
       }
@@ -216,7 +217,7 @@ SynthRoute synth_route(const fs::path& folder, const SynthOptions& options,
       write_videos(aside, drive, options, first, first + segment.frames, [&](int64_t frame) {
         if (progress) progress(static_cast<double>(frame + 1) / static_cast<double>(frames));
       });
-      AtomicFile note(aside / kFingerprintFile);
+      AtomicFile note(aside / kSynthFile);
       note.write(made_of);
       note.commit();
       fs::rename(aside, segment.folder, error);

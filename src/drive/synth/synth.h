@@ -53,7 +53,8 @@ struct SynthRoute {
 
 // Writes `folder`/<log id>--<n>/{rlog.zst, qlog.zst, fcamera.hevc, ecamera.hevc, qcamera.ts} for every minute. A
 // segment is written beside its place and renamed when it is whole; one that is there and was made by the same options
-// is kept. Fails (user) on options that no device has, and where something cannot be written. `progress` gets 0 to 1.
+// is kept. Fails (user) on options that no device has, where the folder holds a recording, and where something cannot
+// be written. `progress` gets 0 to 1.
 SynthRoute synth_route(const std::filesystem::path& folder, const SynthOptions& options,
                        const std::function<void(double)>& progress = {});
 
