@@ -1,6 +1,7 @@
 // `sparkpilot drive` from outside: what it prints and writes, several processes, stopping and going on.
 #include <fmt/core.h>
 
+#include "base/folder_lock.h"
 #include "drive/video/reader.h"
 #include "drive_fixture.h"
 
@@ -79,11 +80,13 @@ TEST_F(DriveCli, SeveralProcessesFailWithOneLine) {
   fs::create_directories(out("recorded") / name(1));
   write_text(out("recorded") / name(1) / "fcamera.hevc", "a recording of the segment that the second process drives");
   fs::create_directories(out("blocked") / "summary.html" / "in the way");
+  const FolderLock held(out("held"));
   const std::pair<std::string, std::string> cases[] = {
       {words(route(), out()) + "--limit few", "--limit: expected a whole number"},
       {words(route(), out()) + "--limit -1", "--limit: expected at least 0"},
       {words("/nowhere", out()), "/nowhere"},
       {words(route(), out("recorded")) + "--no-overlay", "holds a recording"},
+      {words(route(), out("held")) + "--no-overlay", fmt::format("process {} is writing", getpid())},
       {words(route(), out("blocked")) + "--no-overlay", "summary.html"}};
   for (const auto& [arguments, word] : cases) {
     const ProgramResult result = run_program(arguments, kThree);
@@ -106,6 +109,35 @@ TEST_F(DriveCli, TheFirstOfSeveralProcessesTellsWhyHoweverLate) {
     EXPECT_EQ(result.code, 2) << wrong;
     EXPECT_NE(result.err.find("sparkpilot drive: "), std::string::npos) << result.err;
   }
+}
+
+TEST_F(DriveCli, OneRunAtATimeWritesIntoAFolder) {
+  {
+    const FolderLock held(out());
+    const ProgramResult refused = drive(route(), out());
+    expect_refused(refused, fmt::format("{}: process {} is writing", out().string(), getpid()));
+    expect_refused(run_program("drive " + in_quotes(route()) + " --quiet --from-log --out " + in_quotes(out())),
+                   "is writing into this folder");
+    EXPECT_EQ(drive(route(), out("other")).code, 0);
+  }
+  EXPECT_FALSE(fs::exists(out())) << "nothing of what was refused";
+  EXPECT_EQ(left_over(out("other")), "");
+  EXPECT_FALSE(fs::exists(out("other") / ".sparkpilot.lock"));
+}
+
+TEST_F(DriveCli, ARunThatWasKilledHoldsNoFolder) {
+  Background first({"drive", route().string(), "--models", models().string(), "--out", out().string(), "--realtime"});
+  ASSERT_TRUE(first.wait_for(out() / name(0) / "segment.json"));
+  first.signal(SIGSTOP);  // in the middle, however long the second takes
+  const auto left = fs::file_size(out() / name(0) / "segment.json");
+  expect_refused(drive(route(), out()), fmt::format("process {} is writing", first.pid()));
+  EXPECT_EQ(fs::file_size(out() / name(0) / "segment.json"), left);
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait(), 128 + SIGKILL);
+  EXPECT_TRUE(fs::exists(out() / ".sparkpilot.lock"));
+  EXPECT_EQ(drive(route(), out()).code, 0);
+  EXPECT_FALSE(fs::exists(out() / ".sparkpilot.lock"));
+  for (const int segment : {0, 1}) EXPECT_EQ(models_of(out() / name(segment)).size(), size_t{kSegmentFrames});
 }
 
 // A line longer than the terminal is wide would be left behind each time it is drawn anew.

@@ -46,6 +46,7 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
+  pid_t pid() const { return pid_; }
   void signal(int number) { ::kill(pid_, number); }
   bool ended() {
     if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
@@ -127,9 +128,11 @@ class DriveCli : public testing::Test {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_NE(result.err.find(word), std::string::npos) << result.err << " expected: " << word;
   }
-  // Files that no run leaves: those that are being written aside.
+  // Files that no run leaves: those that are being written aside. The lock's file outlives a run that is killed, which
+  // keeps nobody out.
   static std::string left_over(const fs::path& where) {
-    const std::set<std::string> known{"rlog.zst", "overlay.mp4", "segment.json", "summary.json", "summary.html"};
+    const std::set<std::string> known{"rlog.zst",     "overlay.mp4",  "segment.json",
+                                      "summary.json", "summary.html", ".sparkpilot.lock"};
     for (const auto& entry : fs::recursive_directory_iterator(where)) {
       const std::string file = entry.path().filename().string();
       if (entry.is_regular_file() && !known.contains(file) && !file.starts_with("frame_")) return file;

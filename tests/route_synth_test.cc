@@ -1,4 +1,5 @@
 // route synth from outside: what it writes, says and refuses.
+#include "base/folder_lock.h"
 #include "cli_fixture.h"
 
 namespace sparkpilot {
@@ -39,6 +40,15 @@ TEST_F(SynthCli, ARecordingIsNotWrittenInto) {
   EXPECT_EQ(run_program(command + folder.file("routes") + " --seed 2").code, 0);
   const std::string segment = fs::directory_iterator(folder / "routes")->path().string();
   expect_usage_error(command + segment + " --seed 3", "holds a recording");
+}
+
+TEST_F(SynthCli, ARouteIsMadeByOneProcess) {
+  const std::string command = "route synth --no-video --no-rlog --seconds 0.2 --out " + folder.file("routes");
+  const std::string name = parsed(command + " --seed 1")["routes"][0]["name"];
+  fs::remove_all(folder / "routes");
+  const FolderLock held(folder / "routes", "." + name.substr(name.find('|') + 1) + ".lock");
+  expect_usage_error(command + " --seed 1", "process " + std::to_string(getpid()) + " is writing");
+  EXPECT_EQ(run_program(command + " --seed 2").code, 0) << "another route";
 }
 
 TEST_F(SynthCli, RefusesWhatCannotBe) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include "base/parallel.h"
 #include "base/statistics.h"
 #include "base/text.h"
@@ -13,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "drive/drive.h"
+#include "drive/output_folder.h"
 #include "drive/report.h"
 #include "hw/cpu.h"
 
@@ -235,15 +237,19 @@ class DriveRun {
  public:
   DriveRun(const Program& program, const Flags& flags, Comm& comm) : program_(program), flags_(flags), comm_(comm) {}
 
-  void drive(const std::atomic<bool>& stop) {
+  // Looks at what is given and takes the output folder; the other processes write after all have done this.
+  void prepare(const std::atomic<bool>& stop) {
     check(flags_);
     route_ = drive::find_route(flags_.route, {.data = program_.settings["data"].value});
     options_ = drive_options(program_, flags_, comm_);
     options_.stop = &stop;
+    check_output_folder(route_, options_);
+    if (comm_.rank() == 0) out_.emplace(options_.out);
     const auto tell = [](const std::string& text) { note(text); };
     // What every process finds the first says; of its own segments each.
     if (!program_.quiet && comm_.rank() == 0) options_.note = tell;
     if (!options_.models.note.empty()) say(options_.models.note);
+    if (out_ && !out_->held()) say(options_.out.string() + ": its file system has no locks; two runs would mix here");
     reference_ = read_reference(flags_, route_, options_);
     if (!flags_.driver_monitoring.empty() &&
         std::none_of(route_.segments.begin(), route_.segments.end(),
@@ -251,6 +257,9 @@ class DriveRun {
       say("no dcamera.hevc in the route: the driver monitoring network does not run");
     }
     if (!program_.quiet) options_.note = tell;
+  }
+
+  void drive() {
     Progress progress(!program_.quiet && comm_.rank() == 0, route_.name);
     options_.progress = [&](const drive::DriveProgress& p) {
       progress.what(fmt::format("{} {} of {}, {:.0f} a second, {} left", p.segment, p.frame, p.frames,
@@ -301,6 +310,7 @@ class DriveRun {
   Comm& comm_;
   drive::Route route_;
   DriveOptions options_;
+  std::optional<FolderLock> out_;  // of the first process, for all of them
   std::optional<Reference> reference_;
   drive::RunReport report_;
 };
@@ -311,7 +321,8 @@ int run(Program& program, const Flags& flags) {
   Comm& comm = *program.comm;
   const StopOnInterrupt stop(comm.rank() == 0);
   DriveRun run(program, flags, comm);
-  comm.together([&] { run.drive(stop.requested()); });
+  comm.together([&] { run.prepare(stop.requested()); });
+  comm.together([&] { run.drive(); });
   const bool stopped = comm.max(run.stopped() ? 1 : 0) != 0;
   bool same = true;
   comm.together([&] {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder_lock.h"
 #include "base/parallel.h"
 #include "drive/log/recording.h"
 #include "drive/log/writer.h"
@@ -194,7 +195,7 @@ SynthRoute synth_route(const fs::path& folder, const SynthOptions& options,
   const synth::LogOptions log = log_options(options, frames, drive.cameras().wide.width > 0);
   SynthRoute route{log.dongle + "|" + log.log_id, {}, frames};
   refuse_recording(folder, Writer::synth);
-  make_folders(folder);
+  const FolderLock lock(folder, fmt::format(".{}.lock", log.log_id));  // other routes may be made there meanwhile
   for (int64_t first = 0, i = 0; first < frames; first += synth::kFramesPerSegment, ++i) {
     SynthSegment segment;
     segment.number = options.first_segment + static_cast<int>(i);
