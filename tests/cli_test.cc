@@ -205,6 +205,84 @@ TEST_F(Cli, WritesThroughPipesAndRefusesFolders) {
   expect_usage_error("run --quiet " + policy() + " --trace '" + folder.path().string() + "'", "is a folder");
 }
 
+// The names under which a command may be told to write what it reads.
+std::vector<std::string> other_names(const std::string& file) {
+  const fs::path path(file), folder = path.parent_path();
+  fs::create_symlink(path.filename(), folder / "soft");
+  fs::create_hard_link(path, folder / "hard");
+  fs::create_directory_symlink(".", folder / "same");
+  std::vector<std::string> names = {file, (folder / "." / path.filename()).string(), (folder / "soft").string(),
+                                    (folder / "hard").string(), (folder / "same" / path.filename()).string()};
+  for (std::string& name : names) name = "'" + name + "'";
+  return names;
+}
+
+TEST_F(Cli, WhatIsReadIsNotReplaced) {
+  const std::string model = folder.file("model.onnx"), before = read_text(models->file("tiny_driving_policy.onnx"));
+  write_text(model, before);
+  const std::string said = "is read and would be replaced";
+  for (const std::string& name : other_names(model)) {
+    expect_usage_error("model convert '" + model + "' --out " + name, said);
+    expect_usage_error("model convert " + name + " --simplify --out '" + model + "'", said);
+    expect_usage_error("model quantize --int8 '" + model + "' " + name + " --calibrate /none", said);
+    expect_usage_error("run '" + model + "' --dump-graph " + name, said);
+    expect_usage_error("run '" + model + "' --trace " + name, said);
+    EXPECT_EQ(run_program("model convert model.onnx --out ./model.onnx", "cd '" + folder.path().string() + "';").code,
+              2);
+    EXPECT_EQ(read_text(model), before) << name;
+    EXPECT_EQ(read_text(folder.file("hard")), before) << name;
+  }
+  EXPECT_EQ(run_program("model convert '" + model + "' --out '" + folder.file("new.onnx") + "'").code, 0);
+  EXPECT_EQ(run_program("model convert '" + model + "' --out '" + folder.file("new.onnx") + "'").code, 0) << "again";
+}
+
+TEST_F(Cli, WeightsBesideTheModelAreNotReplaced) {
+  const std::string model = folder.file("model.onnx"), weights = folder.file("model.onnx.data");
+  ASSERT_EQ(run_program("model convert " + policy() + " --external-data --out '" + model + "'").code, 0);
+  const std::string before = read_text(weights), said = "is read and would be replaced";
+  ASSERT_NE(before, "");
+  fs::create_symlink(weights, folder / "new.onnx.data");
+  const std::string convert = "model convert '" + model + "' --out '";
+  expect_usage_error(convert + weights + "'", said);
+  expect_usage_error(convert + folder.file("new.onnx") + "' --external-data", said);
+  expect_usage_error("model quantize --int8 '" + model + "' '" + weights + "' --calibrate /none", said);
+  expect_usage_error("run '" + model + "' --trace '" + weights + "'", said);
+  EXPECT_FALSE(fs::exists(folder / "new.onnx"));
+  EXPECT_EQ(read_text(weights), before);
+  EXPECT_EQ(run_program(convert + folder.file("new.onnx") + "'").code, 0) << "weights in the model itself";
+  EXPECT_EQ(run_program("model check --quick '" + model + "'").code, 0);
+}
+
+TEST_F(Cli, InputsAndSamplesAreNotReplaced) {
+  const json described = parsed("model info " + policy());
+  const std::string input = described["inputs"][0]["name"], output = described["outputs"][0]["name"];
+  const auto sizes = described["inputs"][0]["shape"].get<std::vector<int64_t>>();
+  const Tensor zeros = Tensor::zeros(DType::f32, Shape(std::span<const int64_t>(sizes)));
+  const std::string file = folder.file(output + ".npy"), said = "is read and would be replaced";
+  save_npy(file, zeros.view());
+  const std::string before = read_text(file), run = "run --quiet " + policy() + " --input " + input + "='" + file + "'";
+  expect_usage_error(run + " --output-dir '" + folder.path().string() + "'", said);
+  expect_usage_error(run + " --trace '" + file + "'", said);
+  fs::rename(file, folder / (input + ".npy"));
+  fs::create_symlink(folder / (input + ".npy"), file);
+  expect_usage_error(run + " --dump-values '" + folder.path().string() + "'", said);
+  expect_usage_error("model quantize --int8 " + policy() + " '" + file + "' --calibrate " + input + "='" + file + "'",
+                     said);
+  EXPECT_EQ(read_text(file), before);
+}
+
+TEST_F(Cli, ZooBuildReplacesStandInsOnly) {
+  const std::string model = folder.file("tiny_driving_policy.onnx"),
+                    build = "zoo build --quiet --out '" + folder.path().string() + "' ";
+  write_text(model, "trained weights");
+  expect_usage_error(build + "tiny_driving_vision tiny_driving_policy", model + ": is there and is no stand-in");
+  EXPECT_EQ(read_text(model), "trained weights");
+  EXPECT_FALSE(fs::exists(folder / "tiny_driving_vision.onnx"));
+  fs::remove(model);
+  for (const std::string seed : {"1", "2"})
+    EXPECT_EQ(run_program(build + "tiny_driving_policy --seed " + seed).code, 0);
+}
+
 TEST_F(Cli, RunDumpsWhatItDid) {
   const ProgramResult result =
       run_program("run " + policy() + " --passes none --dump-values '" + folder.file("values") + "' --dump-graph '" +

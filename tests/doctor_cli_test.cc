@@ -168,5 +168,17 @@ TEST_F(Doctor, WrongInputIsOneLine) {
   expect_one_line("doctor --record /proc/none/x --from '" + machine("spark_dell") + "'", "/proc/none");
 }
 
+TEST_F(Doctor, ARecordingIsNotReplacedByItsOwn) {
+  const std::string copy = (folder / "spark.json").string(), before = read_text(machine("spark_dell"));
+  write_text(copy, before);
+  fs::create_hard_link(copy, folder / "link.json");
+  for (const std::string& name : {copy, (folder / "link.json").string()}) {
+    const ProgramResult result = run_program("doctor --quiet --from '" + copy + "' --record '" + name + "'");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_NE(result.err.find("is read and would be replaced"), std::string::npos) << result.err;
+    EXPECT_EQ(read_text(copy), before);
+  }
+}
+
 }  // namespace
 }  // namespace sparkpilot

@@ -23,6 +23,8 @@ inline constexpr int kNewestIr = 13, kOldestIr = 3, kNewestOpset = 28;
 // Fails (user) with the file and, where there is one, the node in the message; throws Unsupported, which is such an
 // error too, for what the model may hold and sparkpilot does not do.
 Graph load_onnx(const std::filesystem::path& path);
+// The same; `files` receives what was read: the file itself and those with external data.
+Graph load_onnx(const std::filesystem::path& path, std::vector<std::filesystem::path>& files);
 
 // The same for bytes in memory; `name` stands for the file in messages. External data is refused.
 Graph parse_onnx(std::span<const std::byte> bytes, const std::string& name);
@@ -53,6 +55,8 @@ struct ExportOptions {
   int opset = 0;
   // Weights go to `<file name>.data` beside the model: always, or only where protobuf's 2 GiB would not hold them.
   bool external_data = false;
+  // Files that are not to be replaced, such as those that the graph was read from: fails (user) instead.
+  std::vector<std::filesystem::path> keep = {};
 };
 
 // Writes aside and renames, weights straight from their tensors. Bodies' captures become references to the graph

@@ -115,6 +115,23 @@ TEST_F(Folder, FoldersThatCannotBeMadeAreNamed) {
   }
 }
 
+TEST_F(Folder, WhatIsReadIsKnownByAnyName) {
+  fs::create_directory(dir / "sub");
+  put(dir / "file", "text");
+  put(dir / "copy", "text");
+  fs::create_symlink("file", dir / "soft");
+  fs::create_symlink("soft", dir / "far");
+  fs::create_hard_link(dir / "file", dir / "hard");
+  fs::create_directory_symlink(dir, dir / "sub/up");
+  for (const char* name : {"file", "./file", "sub/../file", "soft", "far", "hard", "sub/up/file"}) {
+    EXPECT_THROW(refuse_to_replace(dir / name, dir / "file"), Error) << name;
+    EXPECT_THROW(refuse_to_replace(dir / "file", dir / name), Error) << name;
+  }
+  for (const char* name : {"copy", "new", "sub", "sub/file", ""}) refuse_to_replace(dir / name, dir / "file");
+  refuse_to_replace(dir / "new", dir / "new");  // not there: there is nothing to lose
+  refuse_to_replace("/dev/null", "/dev/null");  // keeps nothing
+}
+
 // As on a file system that has no files without a name; for the rest of this process. False where it cannot be had.
 bool forbid_unnamed_files() {
   constexpr uint32_t kUnnamed = O_TMPFILE & ~O_DIRECTORY;

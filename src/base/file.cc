@@ -136,6 +136,13 @@ std::string own_link(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 }  // namespace
 
+void refuse_to_replace(const fs::path& out, const fs::path& input) {
+  std::error_code not_there;
+  if (!fs::is_regular_file(out, not_there) || !fs::equivalent(out, input, not_there)) return;
+  const std::string also = out == input ? "" : fmt::format(" (also called {})", input.string());
+  fail("{}: is read and would be replaced{}: choose another name for what is written", out.string(), also);
+}
+
 void make_folders(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);

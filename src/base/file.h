@@ -39,6 +39,10 @@ class InputFile {
 // The whole file as bytes; fails (user) above `limit` bytes.
 std::string read_file(const std::filesystem::path& path, int64_t limit = int64_t{1} << 31);
 
+// Fails (user) where a file written at `out` would replace `input`: both are one regular file, whatever it is called
+// (links of both kinds, another way to write the path). To be called before `out` is written.
+void refuse_to_replace(const std::filesystem::path& out, const std::filesystem::path& input);
+
 // Makes a folder and those above it where they are missing; fails (user) with the path and the system's reason.
 void make_folders(const std::filesystem::path& path);
 

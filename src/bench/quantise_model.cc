@@ -13,8 +13,9 @@ namespace sparkpilot {
 namespace {
 
 // The model's own nodes in their newest forms and in f32, with batch norms inside the weights beside them.
-Graph float_graph(const std::filesystem::path& from, const std::map<std::string, int64_t>& dims) {
-  Graph graph = load_onnx(from);
+Graph float_graph(const std::filesystem::path& from, const std::map<std::string, int64_t>& dims,
+                  std::vector<std::filesystem::path>& files) {
+  Graph graph = load_onnx(from, files);
   for (const ValueId input : graph.inputs()) {
     Value& value = graph.value(input);
     if (value.shape) continue;
@@ -225,7 +226,13 @@ std::vector<QuantisedError> keep_costly(const Calibrated& c, QuantiseOptions& op
 QuantisedModel quantise_model(const std::filesystem::path& from, const std::filesystem::path& to,
                               const QuantiseModelOptions& options,
                               const std::function<void(std::string_view what, double done)>& progress) {
-  Graph graph = float_graph(from, options.dims);
+  refuse_to_replace(to, from);
+  for (const auto* given : {&options.samples, &options.held_out}) {
+    for (const auto& [input, samples] : *given) refuse_to_replace(to, samples);
+  }
+  std::vector<std::filesystem::path> read;
+  Graph graph = float_graph(from, options.dims, read);
+  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);  // before the work begins
   name_everything(graph);
   plan_quantisation(graph, options.graph);  // says what is wrong before the work begins
   if (options.equalise) equalise(graph, options.samples, options.threads);
@@ -301,7 +308,7 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
   constexpr int kLeastOpset = 13;  // scales by channel
   graph.opsets[""] = std::max(kLeastOpset, graph.opsets[""]);
   drop_dead(graph);
-  result.opset = save_onnx(graph, to);
+  result.opset = save_onnx(graph, to, {.keep = read});
   return result;
 }
 

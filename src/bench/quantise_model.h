@@ -40,7 +40,8 @@ struct QuantisedModel {
   std::vector<QuantisedError> tensors;  // quantised activations, the worst first
 };
 
-// Fails (user) with the reason where the model cannot be quantised; nothing is written then.
+// Fails (user) with the reason where the model cannot be quantised, and where what is written would replace what is
+// read; nothing is written then.
 QuantisedModel quantise_model(const std::filesystem::path& from, const std::filesystem::path& to,
                               const QuantiseModelOptions& options,
                               const std::function<void(std::string_view what, double done)>& progress);

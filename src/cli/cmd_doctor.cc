@@ -66,6 +66,7 @@ int examine_machine(const Program& program, const Flags& flags) {
   const bool here = flags.root.empty() && flags.from.empty();
   const bool work = flags.verify || flags.load_seconds > 0;
   if (work && !here) fail("--verify and --load compute on this machine, and --root and --from name another one");
+  if (!flags.record.empty() && !flags.from.empty()) refuse_to_replace(flags.record, flags.from);
   const std::unique_ptr<Source> source = source_of(flags);
   Recorder recorder(*source);
 

@@ -82,6 +82,12 @@ Json fill_inputs(const Program& program, const Flags& flags, Session& session) {
 
 double ms_since(int64_t start_ns) { return static_cast<double>(now_ns() - start_ns) * 1e-6; }
 
+using Files = std::vector<fs::path>;
+
+void refuse_to_replace_any(const fs::path& out, const Files& read) {
+  for (const fs::path& file : read) refuse_to_replace(out, file);
+}
+
 void write_text(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.write(text);
@@ -89,20 +95,22 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 // Writes what the flags ask for, besides the outputs.
-void write_extras(const Flags& flags, const Session& session) {
+void write_extras(const Flags& flags, const Session& session, const Files& read) {
   if (!flags.dump_graph.empty()) write_text(flags.dump_graph, to_dot(*session.compiled_graph()));
   if (!flags.trace.empty()) write_text(flags.trace, chrome_trace(session.profile(), flags.file));
   if (flags.dump_values.empty()) return;
   make_folders(flags.dump_values);
   std::map<std::string, int> used;
   session.visit_values([&](const std::string& value, const ConstView& view) {
-    save_npy(fs::path(flags.dump_values) / (file_name_of(value, used) + ".npy"), view);
+    const fs::path file = fs::path(flags.dump_values) / (file_name_of(value, used) + ".npy");
+    refuse_to_replace_any(file, read);
+    save_npy(file, view);
   });
 }
 
 Json json_number(std::optional<double> number) { return number ? Json(*number) : Json(); }
 
-Json write_outputs(const Program& program, const Flags& flags, const Session& session) {
+Json write_outputs(const Program& program, const Flags& flags, const Session& session, const Files& read) {
   if (!flags.output_dir.empty()) make_folders(flags.output_dir);
   Json outputs = Json::array();
   Table table({"output", "dtype", "shape", "mean", "deviation", "min", "max", "not finite", "file"});
@@ -114,6 +122,7 @@ Json write_outputs(const Program& program, const Flags& flags, const Session& se
     std::string file;
     if (!flags.output_dir.empty()) {
       file = (fs::path(flags.output_dir) / (file_name_of(output.name, used) + ".npy")).string();
+      refuse_to_replace_any(file, read);
       save_npy(file, view);
     }
     outputs.push_back({{"name", output.name},
@@ -142,7 +151,10 @@ int run(const Program& program, const Flags& flags) {
 
   const int64_t start = now_ns();
   std::optional<Session> session;
-  with_file(flags.file, [&] { session.emplace(load_onnx(flags.file), options); });
+  Files read;
+  with_file(flags.file, [&] { session.emplace(load_onnx(flags.file, read), options); });
+  for (const auto& [input, file] : input_files(flags, *session)) read.emplace_back(file);
+  for (const std::string& file : {flags.dump_graph, flags.trace}) refuse_to_replace_any(file, read);
   const Json inputs = fill_inputs(program, flags, *session);
   double load_ms = 0;
   std::vector<double> ms;
@@ -157,8 +169,8 @@ int run(const Program& program, const Flags& flags) {
   });
   const Statistics times = summarize(ms);
 
-  write_extras(flags, *session);
-  const Json outputs = write_outputs(program, flags, *session);
+  write_extras(flags, *session, read);
+  const Json outputs = write_outputs(program, flags, *session, read);
   if (program.json) {
     print_json({{"file", flags.file},
                 {"precision", name(options.passes.precision)},

@@ -34,9 +34,12 @@ void note_other_gpu(const stack::NamedGpu& target, const stack::Audit& audit) {
   note(fmt::format("this is for {}; the machine's own GPU is {}", described(target), described(*audit.gpu)));
 }
 
-void write_scripts(const std::filesystem::path& folder, const std::vector<stack::PlanStep>& steps) {
+void write_scripts(const PlanFlags& flags, const std::vector<stack::PlanStep>& steps) {
+  const std::filesystem::path folder = flags.script;
+  const std::vector<stack::Script> scripts = stack::plan_scripts(steps);
+  for (const stack::Script& script : scripts) refuse_to_replace(folder / script.name, flags.stack.from);
   make_folders(folder);
-  for (const stack::Script& script : stack::plan_scripts(steps)) {
+  for (const stack::Script& script : scripts) {
     AtomicFile file(folder / script.name);
     file.write(script.text);
     if (script.runs) ::fchmod(file.fd(), 0755);
@@ -57,7 +60,7 @@ int plan(const Program& program, const PlanFlags& flags) {
   const stack::Audit audit = audit_of(program, flags.stack);
   const stack::NamedGpu target = expected_target(flags.stack, audit);
   const std::vector<stack::PlanStep> steps = stack::plan_stack(audit, target);
-  if (!flags.script.empty()) write_scripts(flags.script, steps);
+  if (!flags.script.empty()) write_scripts(flags, steps);
   if (program.json) {
     Json list = Json::array();
     for (const stack::PlanStep& step : steps) {

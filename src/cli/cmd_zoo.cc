@@ -68,9 +68,20 @@ std::vector<std::string> wanted_names(const BuildFlags& flags) {
   return names;
 }
 
+// Stand-ins have the names of openpilot's models, which cannot be made again.
+void refuse_to_replace_models(const std::vector<std::string>& names, const fs::path& folder) {
+  for (const std::string& name : names) {
+    const fs::path path = folder / (name + ".onnx");
+    if (fs::is_regular_file(path) && !is_stand_in(path)) {
+      fail("{}: is there and is no stand-in: choose another folder, or remove it", path.string());
+    }
+  }
+}
+
 int build(const Program& program, const BuildFlags& flags) {
   const std::vector<std::string> names = wanted_names(flags);
   make_folders(flags.out);
+  refuse_to_replace_models(names, flags.out);
   Json built = Json::array();
   Progress progress(!program.quiet, "");
   for (size_t i = 0; i < names.size(); ++i) {

@@ -156,6 +156,10 @@ int export_graph(Graph graph, const std::filesystem::path& path, const ExportOpt
   if (std::ssize(fields) + layout.inline_bytes + std::ssize(model) > kProtobufLimit - 64) {
     layout = lay_out(initializers, true, data.filename().string());
   }
+  for (const std::filesystem::path& keep : options.keep) {
+    refuse_to_replace(path, keep);
+    if (layout.external_bytes > 0) refuse_to_replace(data, keep);
+  }
   AtomicFile file(path);
   write_model(model, fields, layout, file);
   if (layout.external_bytes > 0) {

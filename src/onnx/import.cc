@@ -63,7 +63,8 @@ onnx::ModelProto read_model(ByteSource& source, std::vector<Range>& graphs, std:
   return proto;
 }
 
-Graph import_model(ByteSource& source, const std::filesystem::path& folder) {
+Graph import_model(ByteSource& source, const std::filesystem::path& folder,
+                   std::vector<std::filesystem::path>* files = nullptr) {
   if (source.size() == 0) fail("the file is empty");
   refuse_lfs_pointer(source);
   onnx::ModelProto proto;
@@ -85,15 +86,24 @@ Graph import_model(ByteSource& source, const std::filesystem::path& folder) {
   Model model{.source = source, .tensors = TensorReader(source, folder), .functions = {}, .calls = {}, .nodes = 0};
   read_functions(model, functions, graph.opsets);
   Importer(model, graph, graph.opsets, 0).import_graph(graphs[0]);
+  if (files != nullptr) {
+    for (const std::string& location : model.tensors.locations()) files->push_back(folder / location);
+  }
   return graph;
 }
 
 }  // namespace
 
 Graph load_onnx(const std::filesystem::path& path) {
+  std::vector<std::filesystem::path> files;
+  return load_onnx(path, files);
+}
+
+Graph load_onnx(const std::filesystem::path& path, std::vector<std::filesystem::path>& files) {
   FileSource source(path);
+  files = {path};
   try {
-    return import_model(source, path.has_parent_path() ? path.parent_path() : ".");
+    return import_model(source, path.has_parent_path() ? path.parent_path() : ".", &files);
   } catch (const Error&) {
     rethrow_within(path.string() + ": ");
   }

@@ -95,6 +95,7 @@ Tensor TensorReader::read_external(const onnx::TensorProto& proto, DType dtype, 
   if (found == files_.end()) {
     if (files_.size() >= kMostFiles) files_.clear();  // one file a tensor is common: do not run out of descriptors
     found = files_.emplace(location, External{InputFile::open_beneath(folder_, location), {}, 0}).first;
+    locations_.insert(location);
   }
   External& external = found->second;
   const InputFile& file = external.file;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/file.h"
@@ -37,6 +38,8 @@ class TensorReader {
   // them. Fails (user) where dims and data disagree. What was read before at the same place is shared: functions are
   // imported once a call, and hold their weights once.
   const Named& read(Range range);
+  // Of the external data that was read.
+  const std::set<std::string>& locations() const { return locations_; }
 
  private:
   struct External {
@@ -48,7 +51,8 @@ class TensorReader {
   Tensor read_external(const onnx::TensorProto& proto, DType dtype, const Shape& shape);
   ByteSource& source_;
   std::filesystem::path folder_;
-  std::map<std::string, External> files_;
+  std::map<std::string, External> files_;  // those that are open
+  std::set<std::string> locations_;
   std::map<int64_t, Named> done_;  // by place
 };
 

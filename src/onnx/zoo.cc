@@ -1,5 +1,8 @@
 #include "onnx/zoo.h"
 
+#include <algorithm>
+
+#include "base/file.h"
 #include "onnx/metadata.h"
 #include "onnx/zoo_models.h"
 
@@ -19,6 +22,8 @@ constexpr MobileSize kTinyMobile{{1, 1, 1, 1, 2, 1, 1}, {4, 8, 8, 12, 12, 16, 24
 constexpr std::string_view kSplit = "openpilot v0.10.1 to early 2026", kSupercombo = "openpilot mid-2026",
                            kMonitoring = "openpilot 2024-09 to 2026-01", kOldSupercombo = "openpilot v0.9.7",
                            kOldSplit = "openpilot v0.10.0";
+
+constexpr std::string_view kStandIn = "sparkpilot-zoo/";  // begins the checkpoint's name
 
 struct Model {
   ZooEntry entry;
@@ -131,7 +136,15 @@ void build_zoo_model(Layers& layers, std::string_view name) {
   const bool halves = model->era == ZooEra::v0_9_7;  // whose inputs and output are fp16, too
   graph.add_output(halves ? output : layers.cast(output, DType::f32), "outputs");
   graph.metadata[std::string(kOutputSlicesKey)] = write_output_slices(slices_of(layers, heads, !size.mobile));
-  graph.metadata["model_checkpoint"] = fmt::format("sparkpilot-zoo/{}/{}", name, layers.seed());
+  graph.metadata["model_checkpoint"] = fmt::format("{}{}/{}", kStandIn, name, layers.seed());
+}
+
+bool is_stand_in(const std::filesystem::path& file) {
+  constexpr int64_t kHead = 1 << 16;  // the metadata comes before the graph
+  const InputFile in(file);
+  std::string head(static_cast<size_t>(std::min(kHead, in.size())), '\0');
+  in.read_at(0, std::as_writable_bytes(std::span(head.data(), head.size())));
+  return head.find(kStandIn) != std::string::npos;
 }
 
 Graph build_zoo_model(std::string_view name, uint64_t seed) {

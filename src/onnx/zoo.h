@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -31,5 +32,8 @@ const ZooEntry* find_zoo_entry(std::string_view name);
 // The same name and seed give the same bytes on every machine and for any number of threads. Fails (user) on an
 // unknown name, naming those there are. Memory: the weights.
 Graph build_zoo_model(std::string_view name, uint64_t seed = 1);
+
+// Whether the file begins as save_onnx() writes a stand-in.
+bool is_stand_in(const std::filesystem::path& file);
 
 }  // namespace sparkpilot

@@ -1,6 +1,7 @@
 #include "runtime/convert.h"
 
 #include "base/error.h"
+#include "base/file.h"
 #include "ir/infer.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
@@ -48,7 +49,9 @@ void bind_fixed_inputs(Graph& graph) {
 std::vector<std::string> convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
                                        const ConvertOptions& options) {
   std::vector<std::string> notes;
-  Graph graph = load_onnx(from);
+  std::vector<std::filesystem::path> read;
+  refuse_to_replace(to, from);
+  Graph graph = load_onnx(from, read);
   for (const auto& [symbol, size] : options.dims) fix_dimension(graph, symbol, size);
   if (!options.outputs.empty()) notes.push_back(select_outputs(graph, options.outputs));
   bind_fixed_inputs(graph);
@@ -58,7 +61,8 @@ std::vector<std::string> convert_model(const std::filesystem::path& from, const 
   }
   graph.compact();
   const auto own = graph.opsets.find("");
-  const int written = save_onnx(graph, to, {.opset = options.opset, .external_data = options.external_data});
+  const int written =
+      save_onnx(graph, to, {.opset = options.opset, .external_data = options.external_data, .keep = read});
   if (options.opset == 0 && own != graph.opsets.end() && own->second != written) {
     notes.push_back(
         fmt::format("written in opset {}: not every node has a form in the model's own, {}", written, own->second));

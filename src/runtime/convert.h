@@ -17,8 +17,8 @@ struct ConvertOptions {
   std::vector<std::string> outputs;     // only these, sliced as select_outputs() says; empty: all
 };
 
-// Fails (user) with file and node; nothing is written then. Returns what the caller may not expect of what was written,
-// a line each.
+// Fails (user) with file and node, and where what is written would replace what is read; nothing is written then.
+// Returns what the caller may not expect of what was written, a line each.
 std::vector<std::string> convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
                                        const ConvertOptions& options = {});
 
