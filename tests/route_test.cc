@@ -112,7 +112,7 @@ TEST_F(RouteCli, DumpSaysWhatIsThereInsteadOfTheKind) {
   const ProgramResult none = run_program("route dump modelV2 " + quoted("/" + fmt_name("0")));
   EXPECT_EQ(none.code, 0);
   EXPECT_EQ(none.out, "");
-  EXPECT_EQ(none.err, "no event is of the kind modelV2; there are carState\n");
+  EXPECT_EQ(none.err, "no event is of the kind modelV2; the route holds carState (200)\n");
   EXPECT_EQ(run_program("route dump modelV2 --quiet " + quoted("/" + fmt_name("0"))).err, "");
 }
 
@@ -129,9 +129,33 @@ TEST_F(RouteCli, WhatIsRoundedToZeroHasNoSign) {
   EXPECT_NE(info.out.find("roll 0.00, pitch 0.00, yaw -0.57 degrees"), std::string::npos) << info.out;
 }
 
+TEST_F(RouteCli, AnUnknownKindListsThoseThatTheRouteHolds) {
+  const fs::path log = data() / fmt_name("2") / "qlog.bz2";
+  fs::create_directories(log.parent_path());
+  {
+    drive::LogWriter writer(log);
+    for (int i = 0; i < 5; ++i) {
+      capnp::MallocMessageBuilder message;
+      if (i < 3) message.initRoot<cereal::Event>().initOnroadEvents(1);
+      else message.initRoot<cereal::Event>().initProcLog();
+      writer.write(message);
+    }
+    writer.commit();
+  }
+  expect_usage_error(
+      "route dump disengagements " + quoted("/" + fmt_name("2")),
+      "no event is of the kind \"disengagements\"; the route holds onroadEvents (3); and without a schema "
+      "here procLog (2)");
+  write_text(data() / fmt_name("1") / "rlog.zst", "<html>");  // said where there is nothing else
+  expect_usage_error("route dump onroadEvent " + quoted(),
+                     "(did you mean onroadEvents?); the route holds carState (200), "
+                     "onroadEvents (3)");
+  expect_usage_error("route dump nothing " + quoted("/" + fmt_name("1")), "a page of HTML");
+  expect_usage_error("route dump nothing /nowhere", "/nowhere");
+}
+
 TEST_F(RouteCli, DumpRefusesWhatItCannotPrint) {
   expect_usage_error("route dump carStat " + quoted(), "(did you mean carState?)");
-  expect_usage_error("route dump nothing " + quoted(), "there are initData, ");
   expect_usage_error("route dump procLog " + quoted(), "procLog: the contents of this kind of event have no schema");
   expect_usage_error("route dump carState --fields vEgo,speed " + quoted(), "carState has no field \"speed\"");
   expect_usage_error("route dump carState --fields vEgo, " + quoted(), "carState: expected the name of a field");

@@ -1,12 +1,11 @@
 // sparkpilot route dump: every event of one kind, as JSON lines or CSV.
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -37,14 +36,48 @@ std::vector<std::string> split_fields(const std::string& text) {
   return fields;
 }
 
-void check_kind(const std::string& kind) {
-  const std::vector<std::string>& known = drive::event_kinds();
-  if (std::find(known.begin(), known.end(), kind) != known.end()) return;
-  std::string list;
-  for (const std::string& name : drive::printable_kinds()) {
-    if (!name.ends_with("DEPRECATED")) list += (list.empty() ? "" : ", ") + name;
+// How many events of each kind there are.
+using Counts = std::map<std::string, int64_t>;
+
+// "carState (579), modelV2 (31); and without a schema here procLog (12)"
+std::string text_of(const Counts& counts) {
+  const std::vector<std::string> printable = drive::printable_kinds();
+  std::string lists[2];
+  for (const auto& [kind, count] : counts) {
+    std::string& list = lists[std::find(printable.begin(), printable.end(), kind) == printable.end() ? 1 : 0];
+    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", kind, count);
   }
-  fail("no event is of the kind \"{}\"{}; there are {}", kind, did_you_mean(kind, known), list);
+  if (lists[1].empty()) return lists[0];
+  return fmt::format("{}{}without a schema here {}", lists[0], lists[0].empty() ? "" : "; and ", lists[1]);
+}
+
+// Of whole logs; damage ends one as it ends what is printed of it.
+Counts count_kinds(const Program& program, const std::vector<std::string>& logs) {
+  Progress bar(!program.quiet, "counting");
+  Counts counts;
+  std::optional<Error> refused;
+  for (size_t i = 0; i < logs.size(); ++i) {
+    try {
+      drive::LogReader reader(logs[i]);
+      while (reader.next()) {
+        ++counts[drive::event_kind(reader.event())];
+        constexpr int64_t kEach = 4096;
+        if (reader.events() % kEach == 0)
+          bar.at((static_cast<double>(i) + reader.done()) / static_cast<double>(logs.size()));
+      }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::user) throw;
+      if (!refused) refused = error;
+    }
+  }
+  if (counts.empty() && refused) throw Error(*refused);
+  return counts;
+}
+
+[[noreturn]] void refuse_kind(const Program& program, const std::string& kind, const std::vector<std::string>& logs) {
+  const Counts counts = count_kinds(program, logs);
+  fail("no event is of the kind \"{}\"{}; {}", kind, did_you_mean(kind, drive::event_kinds()),
+       counts.empty() ? "the route holds no event" : "the route holds " + text_of(counts));
 }
 
 class Dump {
@@ -75,7 +108,7 @@ class Dump {
     if (refused_) say(refused_->what());
     if (lines_ + damaged_ == 0) {
       say(kinds_.empty() ? "no event is there"
-                         : fmt::format("no event is of the kind {}; there are {}", kind_, fmt::join(kinds_, ", ")));
+                         : fmt::format("no event is of the kind {}; the route holds {}", kind_, text_of(kinds_)));
     }
     if (damaged_ > 0) say(fmt::format("{} damaged events are left out", damaged_));
   }
@@ -92,7 +125,7 @@ class Dump {
       constexpr int64_t kEach = 4096;
       if (reader.events() % kEach == 0) progress(reader.done());
       if (!printer_.takes(reader.event())) {
-        if (lines_ == 0) kinds_.insert(drive::event_kind(reader.event()));
+        if (lines_ == 0) ++kinds_[drive::event_kind(reader.event())];
         continue;
       }
       ++(printer_.print(reader.event(), text) ? lines_ : damaged_);
@@ -107,27 +140,35 @@ class Dump {
   const Program& program_;
   std::string kind_;
   int64_t limit_, lines_ = 0, damaged_ = 0;
-  std::set<std::string> kinds_;  // that the logs hold, until one of the kind asked for is met
+  Counts kinds_;  // that the logs hold, until one of the kind asked for is met
   drive::EventPrinter printer_;
   std::optional<Error> refused_;  // the first log that could not be read
   bool opened_ = false;
 };
 
-int dump(const Program& program, const Flags& flags) {
-  if (flags.csv && program.json) fail("--csv and --json exclude each other");
-  expect_at_least("--limit", flags.limit, 0);
-  check_kind(flags.kind);
-  Dump dump(program, flags);
+// The logs of a route, and of what is not there a note each.
+std::vector<std::string> logs_of(const Program& program, const Flags& flags) {
+  const auto say = [&](const std::string& text) {
+    if (!program.quiet) note(text);
+  };
   std::vector<std::string> logs;
   for (const drive::Route& route : drive::find_routes(flags.route, {program.settings["data"].value})) {
-    if (!route.missing.empty())
-      dump.say(fmt::format("{}: {} segments are not there", route.name, route.missing.size()));
+    if (!route.missing.empty()) say(fmt::format("{}: {} segments are not there", route.name, route.missing.size()));
     for (const drive::Segment& segment : route.segments) {
-      if (route.log(segment).empty()) dump.say(fmt::format("{}: segment {} has no log", route.name, segment.number));
+      if (route.log(segment).empty()) say(fmt::format("{}: segment {} has no log", route.name, segment.number));
       else logs.push_back(route.log(segment).string());
     }
   }
   if (logs.empty()) fail("{}: the route has no log to read", flags.route);
+  return logs;
+}
+
+int dump(const Program& program, const Flags& flags) {
+  if (flags.csv && program.json) fail("--csv and --json exclude each other");
+  expect_at_least("--limit", flags.limit, 0);
+  if (!drive::is_kind(flags.kind)) refuse_kind(program, flags.kind, logs_of(program, flags));
+  Dump dump(program, flags);
+  const std::vector<std::string> logs = logs_of(program, flags);
   {
     // A bar between the lines would tear them.
     Progress bar(!program.quiet && !isatty(STDOUT_FILENO), "reading");
@@ -149,6 +190,7 @@ void add_route_dump(Program& program, CLI::App& group) {
                   "  sparkpilot route dump carState /data/route --fields vEgo,cruiseState.speed --csv > speed.csv\n"
                   "  sparkpilot route dump modelV2 /data/route --limit 1\n"
                   "  sparkpilot route dump liveCalibration qlog.bz2 --fields 'rpyCalib[1],calStatus'\n"
+                  "  sparkpilot route dump onroadEvents /data/route          why it engaged, warned and disengaged\n"
                   "Events come in the order of the file, which is not quite that of their times.",
                   [&program, flags] { return dump(program, *flags); });
   command->add_option("kind", flags->kind, "kind of event, such as carState")->required()->type_name("TYPE");

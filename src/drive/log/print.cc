@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -237,30 +238,63 @@ void append_cell(std::string_view json, std::string& out) {
   out += '"';
 }
 
-std::optional<StructSchema::Field> field_of(const std::string& kind) {
+// What openpilot logs its on-road events as: carEvents, renamed onroadEvents in 2023; since early 2025 with other
+// numbers of names, and the kind before it renamed once more. The name of either time means both.
+constexpr std::string_view kOnroadNames[] = {"carEvents", "onroadEvents"};
+constexpr std::string_view kOnroadKinds[] = {"onroadEventsDEPRECATED", "onroadEvents"};
+
+// The kinds of events that `kind` means; none where there is no such.
+std::vector<StructSchema::Field> fields_of(const std::string& kind) {
+  const bool onroad = std::find(std::begin(kOnroadNames), std::end(kOnroadNames), kind) != std::end(kOnroadNames);
+  std::vector<StructSchema::Field> fields;
   for (const auto& field : capnp::Schema::from<cereal::Event>().getUnionFields()) {
-    if (kind == field.getProto().getName().cStr()) return field;
+    const std::string_view name = field.getProto().getName().cStr();
+    const bool one =
+        onroad && std::find(std::begin(kOnroadKinds), std::end(kOnroadKinds), name) != std::end(kOnroadKinds);
+    if (one || kind == name) fields.push_back(field);
   }
-  return std::nullopt;
+  return fields;
 }
 
 }  // namespace
 
 struct EventPrinter::Impl {
   Impl(std::string name, PrintOptions given) : kind(std::move(name)), options(std::move(given)) {
-    const std::optional<StructSchema::Field> found = field_of(kind);
-    if (!found) fail("no event is of the kind \"{}\"", kind);
-    if (found->getType().isAnyPointer()) {
+    for (const StructSchema::Field& field : fields_of(kind)) sources.push_back({field, columns_of(field.getType())});
+    if (sources.empty()) fail("no event is of the kind \"{}\"", kind);
+  }
+
+  // Empty: JSON with everything.
+  std::vector<Column> columns_of(const Type& type) const {
+    if (type.isAnyPointer()) {
       fail("{}: the contents of this kind of event have no schema here, so its fields cannot be printed", kind);
     }
-    field = *found;
-    for (const std::string& path : options.fields) columns.push_back(parse_path(kind, field.getType(), path));
-    if (!options.csv || !options.fields.empty()) return;
-    if (field.getType().isStruct()) add_leaves({"", {}, field.getType()}, columns);
-    else columns.push_back({kind, {}, field.getType()});
+    std::vector<Column> columns;
+    for (const std::string& path : options.fields) columns.push_back(parse_path(kind, type, path));
+    if (!options.csv || !options.fields.empty()) return columns;
+    if (type.isStruct()) add_leaves({"", {}, type}, columns);
+    else columns.push_back({kind, {}, type});
+    return columns;
+  }
+
+  // A kind of event, and what is printed of it: under the same headings for all of one printer.
+  struct Source {
+    StructSchema::Field field;
+    std::vector<Column> columns;
+  };
+
+  // The source of an event; null where it is of another kind.
+  const Source* source_of(const cereal::Event::Reader& event) const {
+    for (const Source& source : sources) {
+      if (static_cast<uint16_t>(event.which()) == source.field.getProto().getDiscriminantValue()) return &source;
+    }
+    return nullptr;
   }
 
   void print(const cereal::Event::Reader& event, std::string& out) const {
+    const Source* source = source_of(event);
+    if (source == nullptr) fail_internal("an event of another kind than {}", kind);
+    const auto& [field, columns] = *source;
     const DynamicValue::Reader contents = DynamicStruct::Reader(event).get(field);
     const uint64_t time = event.getLogMonoTime();
     if (options.csv) {
@@ -295,8 +329,7 @@ struct EventPrinter::Impl {
 
   std::string kind;
   PrintOptions options;
-  StructSchema::Field field = capnp::Schema::from<cereal::Event>().getUnionFields()[0];
-  std::vector<Column> columns;  // empty: JSON with everything
+  std::vector<Source> sources;
 };
 
 EventPrinter::EventPrinter(const std::string& kind, PrintOptions options)
@@ -306,7 +339,7 @@ EventPrinter::~EventPrinter() = default;
 std::string EventPrinter::heading() const {
   if (!impl_->options.csv) return "";
   std::string line = "mono_time_ns,valid";
-  for (const Column& column : impl_->columns) {
+  for (const Column& column : impl_->sources[0].columns) {
     // liveParameters has a field of the event's own name.
     const bool taken = column.name == "valid" || column.name == "mono_time_ns";
     append_cell(json_text(taken ? impl_->kind + "." + column.name : column.name), line);
@@ -314,9 +347,7 @@ std::string EventPrinter::heading() const {
   return line + "\n";
 }
 
-bool EventPrinter::takes(const cereal::Event::Reader& event) const {
-  return static_cast<uint16_t>(event.which()) == impl_->field.getProto().getDiscriminantValue();
-}
+bool EventPrinter::takes(const cereal::Event::Reader& event) const { return impl_->source_of(event) != nullptr; }
 
 bool EventPrinter::print(const cereal::Event::Reader& event, std::string& out) const {
   const size_t before = out.size();
@@ -324,6 +355,8 @@ bool EventPrinter::print(const cereal::Event::Reader& event, std::string& out) c
   out.resize(before);
   return false;
 }
+
+bool is_kind(const std::string& kind) { return !fields_of(kind).empty(); }
 
 std::vector<std::string> printable_kinds() {
   std::vector<std::string> kinds;

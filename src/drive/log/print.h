@@ -20,6 +20,7 @@ struct PrintOptions {
 // where chosen fields stand under the paths that named them. As CSV, a line is the time, the flag and a column for each
 // leaf of the schema (or each chosen field); a list is one column of JSON.
 // NaN, infinity, a list's element that is not there and the members of a union that are not set: null, empty in CSV.
+// carEvents and onroadEvents each mean the on-road events of every era, under the name that was asked for.
 // Enums are their names, Data is base64, or {"bytes": N} where it is long. What has no schema here (AnyPointer) is left
 // out.
 class EventPrinter {
@@ -40,6 +41,8 @@ class EventPrinter {
   std::unique_ptr<Impl> impl_;
 };
 
+// Whether there is such a kind of event; its contents may have no schema here.
+bool is_kind(const std::string& kind);
 // The kinds that EventPrinter prints.
 std::vector<std::string> printable_kinds();
 

@@ -1,5 +1,6 @@
 #include "drive/log/print.h"
 
+#include <capnp/any.h>
 #include <capnp/message.h>
 #include <capnp/serialize.h>
 #include <gtest/gtest.h>
@@ -54,7 +55,7 @@ TEST(EventPrinter, JsonOfAStruct) {
   EXPECT_EQ(car["gearShifter"], "drive");
   EXPECT_EQ(car["canMonoTimesDEPRECATED"], json::parse("[0, 7]"));
   EXPECT_EQ(car["canValid"], false);
-  EXPECT_FALSE(car.contains("eventsDEPRECATED"));  // no schema
+  EXPECT_EQ(car["eventsDEPRECATED"], json::array());
 }
 
 TEST(EventPrinter, JsonOfChosenFields) {
@@ -121,6 +122,126 @@ TEST(EventPrinter, OfAUnionOnlyTheMemberThatIsSet) {
             json::parse(R"({"lateralControlState.torqueState.error": 2, "lateralControlState.pidState.p": null})"));
 }
 
+// openpilot's own numbers, of the schemas from 2019 to 2025 and of those since.
+TEST(EventPrinter, OnroadEventsOfEveryEra) {
+  using Old = cereal::CarEvent::EventName;
+  using New = cereal::OnroadEvent::EventName;
+  const auto old = [](cereal::Event::Builder event) {
+    auto events = event.initOnroadEventsDEPRECATED(3);
+    events[0].setName(static_cast<Old>(13));
+    events[0].setUserDisable(true);
+    events[1].setName(static_cast<Old>(108));
+    events[1].setOverrideLongitudinal(true);
+    events[2].setName(static_cast<Old>(125));
+  };
+  const auto now = [](cereal::Event::Builder event) {
+    auto events = event.initOnroadEvents(3);
+    events[0].setName(static_cast<New>(11));
+    events[0].setUserDisable(true);
+    events[1].setName(static_cast<New>(13));
+    events[1].setOverrideLongitudinal(true);
+    events[2].setName(static_cast<New>(63));
+  };
+  for (const std::string kind : {"carEvents", "onroadEvents"}) {
+    const std::string text = printed(kind, {}, old);
+    EXPECT_EQ(text, printed(kind, {}, now));
+    const json events = json::parse(text)[kind];
+    ASSERT_EQ(events.size(), 3u);
+    EXPECT_EQ(events[0]["name"], "pedalPressed");
+    EXPECT_EQ(events[0]["userDisable"], true);
+    EXPECT_EQ(events[0]["overrideLongitudinal"], false);
+    EXPECT_EQ(events[1]["name"], "gasPressedOverride");
+    EXPECT_EQ(events[1]["overrideLongitudinal"], true);
+    EXPECT_EQ(events[1]["overrideLateral"], false);
+    EXPECT_EQ(events[2]["name"], "startupNoSecOcKey");
+    const PrintOptions chosen{{"[0].name", "[2].name", "[3].name"}, true};
+    EXPECT_EQ(printed(kind, chosen, old), printed(kind, chosen, now));
+    EXPECT_EQ(printed(kind, chosen, now),
+              "mono_time_ns,valid,[0].name,[2].name,[3].name\n18446744073709551615,false,pedalPressed,"
+              "startupNoSecOcKey,\n");
+  }
+  EXPECT_NE(printed("onroadEventsDEPRECATED", {}, old).find("\"onroadEventsDEPRECATED\":[{"), std::string::npos);
+  EXPECT_TRUE(is_kind("carEvents"));
+  EXPECT_FALSE(is_kind("onroadEvent"));
+}
+
+TEST(EventPrinter, NumbersOfOnroadEventsAreOpenpilots) {
+  using Old = cereal::CarEvent::EventName;
+  using New = cereal::OnroadEvent::EventName;
+  const std::pair<Old, int> old[] = {{Old::CAN_ERROR, 0},
+                                     {Old::STEER_TEMP_UNAVAILABLE, 9},
+                                     {Old::BUTTON_CANCEL, 11},
+                                     {Old::CRUISE_DISABLED, 14},
+                                     {Old::CONTROLS_MISMATCH, 22},
+                                     {Old::PCM_DISABLE, 24},
+                                     {Old::DRIVER_DISTRACTED, 39},
+                                     {Old::DRIVER_UNRESPONSIVE, 45},
+                                     {Old::ACC_FAULTED, 51},
+                                     {Old::COMM_ISSUE, 53},
+                                     {Old::LANE_CHANGE, 59},
+                                     {Old::PRE_ENABLE_STANDSTILL, 73},
+                                     {Old::STEER_SATURATED, 80},
+                                     {Old::WRONG_CRUISE_MODE, 87},
+                                     {Old::PROCESS_NOT_RUNNING, 95},
+                                     {Old::LOCATIOND_TEMPORARY_ERROR, 103},
+                                     {Old::STEER_OVERRIDE, 114},
+                                     {Old::STARTUP_NO_SEC_OC_KEY, 125}};
+  for (const auto& [name, number] : old) EXPECT_EQ(static_cast<int>(name), number);
+  const std::pair<New, int> now[] = {{New::CAN_ERROR, 0},
+                                     {New::STEER_TEMP_UNAVAILABLE, 7},
+                                     {New::BUTTON_CANCEL, 9},
+                                     {New::CRUISE_DISABLED, 15},
+                                     {New::CONTROLS_MISMATCH, 22},
+                                     {New::PCM_DISABLE, 24},
+                                     {New::DRIVER_DISTRACTED, 35},
+                                     {New::DRIVER_UNRESPONSIVE, 38},
+                                     {New::ACC_FAULTED, 41},
+                                     {New::COMM_ISSUE, 43},
+                                     {New::LANE_CHANGE, 50},
+                                     {New::STEER_SATURATED, 66},
+                                     {New::PROCESS_NOT_RUNNING, 75},
+                                     {New::AEB, 92},
+                                     {New::STEER_DISENGAGE, 94},
+                                     {New::AUDIO_FEEDBACK, 97}};
+  for (const auto& [name, number] : now) EXPECT_EQ(static_cast<int>(name), number);
+}
+
+TEST(EventPrinter, AlertsOfEveryEra) {
+  const PrintOptions fields{{"enabled", "state", "alertText1", "alertText2", "alertType", "alertStatus", "alertSound"}};
+  const auto fill = [](auto state) {
+    state.setEnabled(true);
+    state.setState(cereal::SelfdriveState::OpenpilotState::SOFT_DISABLING);
+    state.setAlertText1("TAKE CONTROL IMMEDIATELY");
+    state.setAlertText2("Driver Distracted");
+    state.setAlertType("driverDistracted/warning");
+    state.setAlertStatus(cereal::SelfdriveState::AlertStatus::CRITICAL);
+    state.setAlertSound(cereal::CarControl::HUDControl::AudibleAlert::WARNING_IMMEDIATE);
+  };
+  const json expected = json::parse(R"({"enabled": true, "state": "softDisabling", "alertText1":
+    "TAKE CONTROL IMMEDIATELY", "alertText2": "Driver Distracted", "alertType": "driverDistracted/warning",
+    "alertStatus": "critical", "alertSound": "warningImmediate"})");
+  const auto controls = [&](cereal::Event::Builder event) { fill(event.initControlsState()); };
+  const auto selfdrive = [&](cereal::Event::Builder event) { fill(event.initSelfdriveState()); };
+  EXPECT_EQ(json::parse(printed("controlsState", fields, controls))["controlsState"], expected);
+  EXPECT_EQ(json::parse(printed("selfdriveState", fields, selfdrive))["selfdriveState"], expected);
+}
+
+// As openpilot's own writer lays a list of events out: the name, then the flags as bits, 16 bits each together.
+TEST(EventPrinter, OnroadEventsLieWhereOpenpilotPutsThem) {
+  capnp::MallocMessageBuilder message;
+  auto events = message.initRoot<cereal::Event>().initOnroadEvents(1);
+  events[0].setName(static_cast<cereal::OnroadEvent::EventName>(94));
+  events[0].setUserDisable(true);
+  events[0].setOverrideLateral(true);
+  const capnp::AnyStruct::Reader any = events[0].asReader();
+  ASSERT_EQ(any.getDataSection().size(), 8u);
+  EXPECT_EQ(any.getPointerSection().size(), 0u);
+  EXPECT_EQ(any.getDataSection()[0], 94);
+  EXPECT_EQ(any.getDataSection()[1], 0);
+  EXPECT_EQ(any.getDataSection()[2], 1 << 3);  // field 1 is bit 0
+  EXPECT_EQ(any.getDataSection()[3], 1 << 1);
+}
+
 TEST(EventPrinter, EnumsOfLaterSchemasAreNumbers) {
   const std::string text = printed("carState", {{"gearShifter"}}, [](cereal::Event::Builder event) {
     event.initCarState().setGearShifter(static_cast<cereal::CarState::GearShifter>(99));
@@ -157,7 +278,7 @@ TEST(EventPrinter, WhatCannotBePrintedIsRefused) {
             std::string::npos)
       << refusal("can", "[0].adress");
   EXPECT_NE(refusal("carState", "cruiseState.x").find("there are enabled, speed, available"), std::string::npos);
-  EXPECT_NE(refusal("carState", "eventsDEPRECATED").find("has no schema here"), std::string::npos);
+  EXPECT_NE(refusal("carParams", "carFw").find("has no schema here"), std::string::npos);
   for (const char* field :
        {"", ".", ".vEgo", "vEgo.", "vEgo[0]", "cruiseState[0]", "[0]", "canMonoTimesDEPRECATED[",
         "canMonoTimesDEPRECATED[x]", "canMonoTimesDEPRECATED[-1]", "canMonoTimesDEPRECATED[99999999999]", "vEgo.x"}) {
@@ -188,6 +309,24 @@ TEST(EventPrinter, DamageInsideAnEventLeavesNoHalfLine) {
     }
   }
   EXPECT_GT(damaged, 10);
+}
+
+TEST(EventPrinter, EventsOfTheDemoRoute) {
+  const auto log = assets_folder() / "route_demo/qlog.bz2";
+  if (!std::filesystem::exists(log)) GTEST_SKIP() << "there is no " << log.string();
+  const EventPrinter printer("onroadEvents", {});
+  std::map<std::string, int> names;
+  int lists = 0;
+  LogReader reader(log);
+  while (reader.next()) {
+    if (!printer.takes(reader.event())) continue;
+    std::string out;
+    ASSERT_TRUE(printer.print(reader.event(), out));
+    ++lists;
+    for (const json& event : json::parse(out)["onroadEvents"]) ++names[event["name"].get<std::string>()];
+  }
+  EXPECT_GT(lists, 0);
+  for (const auto& [name, count] : names) std::printf("%s %d\n", name.c_str(), count);
 }
 
 TEST(EventPrinter, EveryKindOfTheDemoRoute) {

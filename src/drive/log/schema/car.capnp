@@ -4,11 +4,50 @@
 using Cxx = import "/capnp/c++.capnp";
 $Cxx.namespace("sparkpilot::cereal");
 
+# What openpilot's state machine decides by, until early 2025; since then OnroadEvent of log.capnp.
+struct CarEvent @0x9b1657f34caf3ad3 {
+  name @0 :EventName; enable @1 :Bool; noEntry @2 :Bool; warning @3 :Bool; userDisable @4 :Bool; softDisable @5 :Bool;
+  immediateDisable @6 :Bool; preEnable @7 :Bool; permanent @8 :Bool; overrideLongitudinal @9 :Bool;
+  overrideLateral @10 :Bool;
+  enum EventName @0xbaa8c5d505f727de {
+    canError @0; steerUnavailable @1; brakeUnavailableDEPRECATED @2; gasUnavailableDEPRECATED @3; wrongGear @4;
+    doorOpen @5; seatbeltNotLatched @6; espDisabled @7; wrongCarMode @8; steerTempUnavailable @9; reverseGear @10;
+    buttonCancel @11; buttonEnable @12; pedalPressed @13; cruiseDisabled @14; radarCanErrorDEPRECATED @15;
+    dataNeededDEPRECATED @16; speedTooLow @17; outOfSpace @18; overheat @19; calibrationIncomplete @20;
+    calibrationInvalid @21; controlsMismatch @22; pcmEnable @23; pcmDisable @24; noTargetDEPRECATED @25;
+    radarFault @26; modelCommIssueDEPRECATED @27; brakeHold @28; parkBrake @29; manualRestart @30;
+    lowSpeedLockoutDEPRECATED @31; plannerErrorDEPRECATED @32; ipasOverrideDEPRECATED @33; joystickDebug @34;
+    steerTempUnavailableSilent @35; resumeRequired @36; preDriverDistracted @37; promptDriverDistracted @38;
+    driverDistracted @39; geofenceDEPRECATED @40; driverMonitorOnDEPRECATED @41; driverMonitorOffDEPRECATED @42;
+    preDriverUnresponsive @43; promptDriverUnresponsive @44; driverUnresponsive @45; belowSteerSpeed @46;
+    calibrationProgressDEPRECATED @47; lowBattery @48; invalidGiraffeHondaDEPRECATED @49;
+    paramsdTemporaryError @50; accFaulted @51; sensorDataInvalid @52; commIssue @53; tooDistracted @54;
+    posenetInvalid @55; soundsUnavailableDEPRECATED @56; preLaneChangeLeft @57; preLaneChangeRight @58;
+    laneChange @59; invalidGiraffeToyotaDEPRECATED @60; internetConnectivityNeededDEPRECATED @61;
+    communityFeatureDisallowedDEPRECATED @62; lowMemory @63; stockAeb @64; ldw @65; carUnrecognized @66;
+    radarCommIssueDEPRECATED @67; driverMonitorLowAccDEPRECATED @68; invalidLkasSetting @69; speedTooHigh @70;
+    laneChangeBlocked @71; relayMalfunction @72; preEnableStandstill @73; stockFcw @74; startup @75;
+    startupNoCar @76; startupNoControl @77; startupMaster @78; fcw @79; steerSaturated @80;
+    whitePandaUnsupportedDEPRECATED @81; startupOneplusDEPRECATED @82; commIssueWarningDEPRECATED @83;
+    belowEngageSpeed @84; noGps @85; focusRecoverActiveDEPRECATED @86; wrongCruiseMode @87;
+    neosUpdateRequiredDEPRECATED @88; modeldLagging @89; deviceFalling @90; fanMalfunction @91;
+    cameraMalfunction @92; modelLagWarningDEPRECATED @93; gpsMalfunctionDEPRECATED @94; processNotRunning @95;
+    dashcamMode @96; startupFuzzyFingerprintDEPRECATED @97; selfdriveInitializing @98; usbError @99;
+    roadCameraErrorDEPRECATED @100; driverCameraErrorDEPRECATED @101; wideRoadCameraErrorDEPRECATED @102;
+    locationdTemporaryError @103; startupNoFwDEPRECATED @104; highCpuUsageDEPRECATED @105; cruiseMismatch @106;
+    lkasDisabledDEPRECATED @107; gasPressedOverride @108; commIssueAvgFreq @109; cameraFrameRate @110;
+    canBusMissing @111; selfdrivedLagging @112; resumeBlocked @113; steerOverride @114; steerTimeLimit @115;
+    vehicleSensorsInvalid @116; calibrationRecalibrating @117; locationdPermanentError @118;
+    paramsdPermanentError @119; actuatorsApiUnavailable @120; espActive @121; personalityChanged @122; aeb @123;
+    longitudinalManeuver @124; startupNoSecOcKey @125;
+  }
+}
+
 struct CarState {
   errorsDEPRECATED @0 :List(UInt16); vEgo @1 :Float32; wheelSpeeds @2 :WheelSpeeds; gasDEPRECATED @3 :Float32;
   gasPressed @4 :Bool; brakeDEPRECATED @5 :Float32; brakePressed @6 :Bool; steeringAngleDeg @7 :Float32;
   steeringTorque @8 :Float32; steeringPressed @9 :Bool; cruiseState @10 :CruiseState;
-  buttonEvents @11 :List(ButtonEvent); canMonoTimesDEPRECATED @12 :List(UInt64); eventsDEPRECATED @13 :AnyPointer;
+  buttonEvents @11 :List(ButtonEvent); canMonoTimesDEPRECATED @12 :List(UInt64); eventsDEPRECATED @13 :List(CarEvent);
   gearShifter @14 :GearShifter; steeringRateDeg @15 :Float32; aEgo @16 :Float32; vEgoRaw @17 :Float32;
   standstill @18 :Bool; brakeLightsDEPRECATED @19 :Bool; leftBlinker @20 :Bool; rightBlinker @21 :Bool;
   yawRate @22 :Float32; genericToggle @23 :Bool; doorOpen @24 :Bool; seatbeltUnlatched @25 :Bool; canValid @26 :Bool;

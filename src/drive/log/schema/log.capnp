@@ -9,6 +9,35 @@ $Cxx.namespace("sparkpilot::cereal");
 
 enum LongitudinalPersonality { aggressive @0; standard @1; relaxed @2; }
 
+# The successor of CarEvent: the same fields, other numbers of names.
+struct OnroadEvent @0xc4fa6047f024e718 {
+  name @0 :EventName; enable @1 :Bool; noEntry @2 :Bool; warning @3 :Bool; userDisable @4 :Bool; softDisable @5 :Bool;
+  immediateDisable @6 :Bool; preEnable @7 :Bool; permanent @8 :Bool; overrideLongitudinal @9 :Bool;
+  overrideLateral @10 :Bool;
+  enum EventName @0x91f1992a1f77fb03 {
+    canError @0; steerUnavailable @1; wrongGear @2; doorOpen @3; seatbeltNotLatched @4; espDisabled @5;
+    wrongCarMode @6; steerTempUnavailable @7; reverseGear @8; buttonCancel @9; buttonEnable @10; pedalPressed @11;
+    preEnableStandstill @12; gasPressedOverride @13; steerOverride @14; cruiseDisabled @15; speedTooLow @16;
+    outOfSpace @17; overheat @18; calibrationIncomplete @19; calibrationInvalid @20; calibrationRecalibrating @21;
+    controlsMismatch @22; pcmEnable @23; pcmDisable @24; radarFault @25; brakeHold @26; parkBrake @27;
+    manualRestart @28; joystickDebug @29; longitudinalManeuver @30; steerTempUnavailableSilent @31;
+    resumeRequired @32; preDriverDistracted @33; promptDriverDistracted @34; driverDistracted @35;
+    preDriverUnresponsive @36; promptDriverUnresponsive @37; driverUnresponsive @38; belowSteerSpeed @39;
+    lowBattery @40; accFaulted @41; sensorDataInvalid @42; commIssue @43; commIssueAvgFreq @44; tooDistracted @45;
+    posenetInvalid @46; soundsUnavailableDEPRECATED @47; preLaneChangeLeft @48; preLaneChangeRight @49;
+    laneChange @50; lowMemory @51; stockAeb @52; ldw @53; carUnrecognized @54; invalidLkasSetting @55;
+    speedTooHigh @56; laneChangeBlocked @57; relayMalfunction @58; stockFcw @59; startup @60; startupNoCar @61;
+    startupNoControl @62; startupNoSecOcKey @63; startupMaster @64; fcw @65; steerSaturated @66;
+    belowEngageSpeed @67; noGps @68; wrongCruiseMode @69; modeldLagging @70; deviceFalling @71; fanMalfunction @72;
+    cameraMalfunction @73; cameraFrameRate @74; processNotRunning @75; dashcamMode @76; selfdriveInitializing @77;
+    usbError @78; cruiseMismatch @79; canBusMissing @80; selfdrivedLagging @81; resumeBlocked @82;
+    steerTimeLimit @83; vehicleSensorsInvalid @84; locationdTemporaryError @85; locationdPermanentError @86;
+    paramsdTemporaryError @87; paramsdPermanentError @88; actuatorsApiUnavailable @89; espActive @90;
+    personalityChanged @91; aeb @92; radarTempUnavailable @93; steerDisengage @94; userBookmark @95;
+    excessiveActuation @96; audioFeedback @97;
+  }
+}
+
 struct InitData {
   kernelArgs @0 :List(Text); gctxDEPRECATED @1 :Text; dongleId @2 :Text; deviceType @3 :DeviceType; version @4 :Text;
   androidBuildInfo @5 :AnyPointer; androidSensorsDEPRECATED @6 :AnyPointer;
@@ -277,7 +306,7 @@ struct LongitudinalPlan @0xe00b5b3eba12876c {
   vTargetDEPRECATED @3 :Float32; aTargetMinDEPRECATED @4 :Float32; aTargetMaxDEPRECATED @5 :Float32;
   jerkFactorDEPRECATED @6 :Float32; hasLead @7 :Bool; fcw @8 :Bool; modelMonoTime @9 :UInt64;
   radarStateMonoTimeDEPRECATED @10 :UInt64; laneWidthDEPRECATED @11 :Float32; gpsTrajectoryDEPRECATED @12 :AnyPointer;
-  eventsDEPRECATED @13 :AnyPointer; vTargetFutureDEPRECATED @14 :Float32;
+  eventsDEPRECATED @13 :List(Car.CarEvent); vTargetFutureDEPRECATED @14 :Float32;
   longitudinalPlanSource @15 :LongitudinalPlanSource; vCruiseDEPRECATED @16 :Float32; aCruiseDEPRECATED @17 :Float32;
   aTargetDEPRECATED @18 :Float32; gpsPlannerActiveDEPRECATED @19 :Bool; vMaxDEPRECATED @20 :Float32;
   vCurvatureDEPRECATED @21 :Float32; decelForTurnDEPRECATED @22 :Bool; hasLeftLaneDEPRECATED @23 :Bool;
@@ -336,12 +365,12 @@ struct DriverStateV2 {
 }
 
 struct DriverMonitoringState @0xb83cda094a1da284 {
-  eventsDEPRECATED @0 :AnyPointer; faceDetected @1 :Bool; isDistracted @2 :Bool; awarenessStatus @3 :Float32;
+  eventsDEPRECATED @0 :List(Car.CarEvent); faceDetected @1 :Bool; isDistracted @2 :Bool; awarenessStatus @3 :Float32;
   isRHD @4 :Bool;
   rhdCheckedDEPRECATED @5 :Bool; posePitchOffset @6 :Float32; posePitchValidCount @7 :UInt32;
   poseYawOffset @8 :Float32; poseYawValidCount @9 :UInt32; stepChange @10 :Float32; awarenessActive @11 :Float32;
   awarenessPassive @12 :Float32; isLowStd @13 :Bool; hiStdCount @14 :UInt32; isPreviewDEPRECATED @15 :Bool;
-  isActiveMode @16 :Bool; distractedType @17 :UInt32; events @18 :AnyPointer;
+  isActiveMode @16 :Bool; distractedType @17 :UInt32; events @18 :List(OnroadEvent);
 }
 
 struct LiveParametersData {
@@ -399,7 +428,7 @@ struct Event {
     uiLayoutStateDEPRECATED @57 :AnyPointer; orbFeaturesSummaryDEPRECATED @58 :AnyPointer;
     driverStateDEPRECATED @59 :AnyPointer; boot @60 :AnyPointer; liveParameters @61 :LiveParametersData;
     liveMapDataDEPRECATED @62 :AnyPointer; cameraOdometry @63 :CameraOdometry; lateralPlanDEPRECATED @64 :LateralPlan;
-    kalmanOdometryDEPRECATED @65 :AnyPointer; thumbnail @66 :Thumbnail; onroadEventsDEPRECATED @68 :AnyPointer;
+    kalmanOdometryDEPRECATED @65 :AnyPointer; thumbnail @66 :Thumbnail; onroadEventsDEPRECATED @68 :List(Car.CarEvent);
     carParams @69 :Car.CarParams; driverCameraState @70 :FrameData; driverMonitoringState @71 :DriverMonitoringState;
     liveLocationKalman @72 :LiveLocationKalman; sentinel @73 :Sentinel; wideRoadCameraState @74 :FrameData;
     modelV2 @75 :ModelDataV2; driverEncodeIdx @76 :EncodeIndex; wideRoadEncodeIdx @77 :EncodeIndex;
@@ -422,7 +451,7 @@ struct Event {
     temperatureSensor2 @123 :SensorEventData; customReservedRawData0 @124 :Data; customReservedRawData1 @125 :Data;
     customReservedRawData2 @126 :Data; carOutput @127 :Car.CarOutput; drivingModelData @128 :DrivingModelData;
     livePose @129 :LivePose; selfdriveState @130 :SelfdriveState; liveTracks @131 :Car.RadarData;
-    driverAssistance @132 :DriverAssistance; alertDebug @133 :AnyPointer; onroadEvents @134 :AnyPointer;
+    driverAssistance @132 :DriverAssistance; alertDebug @133 :AnyPointer; onroadEvents @134 :List(OnroadEvent);
     touch @135 :AnyPointer; customReserved10 @136 :AnyPointer; customReserved11 @137 :AnyPointer;
     customReserved12 @138 :AnyPointer; customReserved13 @139 :AnyPointer; customReserved14 @140 :AnyPointer;
     customReserved15 @141 :AnyPointer; customReserved16 @142 :AnyPointer; customReserved17 @143 :AnyPointer;
