@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "ir/infer.h"
 #include "onnx/export.h"
 #include "onnx/import.h"

@@ -29,7 +29,7 @@ struct DriveOptions {
   ModelFiles models = {};       // none: what openpilot recorded is drawn, without a model
   SessionOptions session = {};  // precision, device, passes; threads are shared out from `threads`
   int threads = 0;              // of everything together; 0: every processor this process may use
-  std::filesystem::path out;
+  std::filesystem::path out;    // of one run at a time: the caller sees to it (base/folder_lock.h)
 
   bool resume = false;  // segments that are complete already stay as they are
   bool overlay = true;

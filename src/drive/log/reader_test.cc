@@ -1,7 +1,9 @@
 #include "drive/log/reader.h"
 
+#include <bzlib.h>
 #include <capnp/message.h>
 #include <capnp/serialize.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <zstd.h>
 
@@ -55,6 +57,16 @@ std::string log_bytes(const std::string& name, int events = kEvents) {
 std::string zstd(const std::string& bytes) {
   std::string out(ZSTD_compressBound(bytes.size()), '\0');
   out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 1));
+  return out;
+}
+
+std::string bz2(const std::string& bytes) {
+  std::string out(bytes.size() + bytes.size() / 100 + 600, '\0');
+  auto size = static_cast<unsigned>(out.size());
+  const int state = BZ2_bzBuffToBuffCompress(out.data(), &size, const_cast<char*>(bytes.data()),
+                                             static_cast<unsigned>(bytes.size()), 9, 0, 0);
+  EXPECT_EQ(state, BZ_OK);
+  out.resize(size);
   return out;
 }
 
@@ -172,17 +184,34 @@ TEST(LogReader, SizesThatLie) {
             "an event without its root, after 1 events");
 }
 
-// A kilobyte that unpacks to terabytes: the first lie ends it.
+// Some bytes that unpack to terabytes: the limit ends them, or the first lie. Whatever they are packed with, in one
+// stream or in many.
 TEST(LogReader, ABombIsBounded) {
-  const std::string plain = log_bytes("rlog", 2);
-  auto source = unpacked(memory_source(bytes_of(plain)), 100);
-  std::byte buffer[64];
-  int64_t total = 0;
-  for (size_t got = 1; got > 0; total += static_cast<int64_t>(got)) got = source->read(buffer);
-  EXPECT_EQ(total, 100);
-  EXPECT_EQ(source->damage(), "it unpacks to more than 100 bytes");
-  EXPECT_EQ(read_all(zstd(log_bytes("rlog", 1) + std::string(1 << 24, '\0'))).damage,
-            "no event where one was expected, after 1 events");
+  const std::string zeros(32 << 20, '\0');
+  std::string bz2_streams, zstd_frames;
+  for (int i = 0; i < 64; ++i) {
+    bz2_streams += bz2(zeros.substr(0, 1 << 20));
+    zstd_frames += zstd(zeros.substr(0, 1 << 20));
+  }
+  const std::string plain = log_bytes("rlog");
+  for (const std::string& bomb : {plain, zstd(zeros), bz2(zeros), zstd_frames, bz2_streams}) {
+    if (bomb != plain) {
+      EXPECT_LT(bomb.size(), 10'000U);
+    }
+    for (const int64_t limit : {100, 100'000}) {
+      auto source = unpacked(memory_source(bytes_of(bomb)), limit);
+      std::vector<std::byte> buffer(limit == 100 ? 64 : 1 << 16);
+      int64_t total = 0;
+      for (size_t got = 1; got > 0 && total <= 2 * limit; total += static_cast<int64_t>(got))
+        got = source->read(buffer);
+      EXPECT_EQ(total, limit);
+      EXPECT_EQ(source->damage(), fmt::format("it unpacks to more than {} bytes", limit));
+      EXPECT_EQ(source->read(buffer), 0U);
+    }
+  }
+  const std::string lie = log_bytes("rlog", 1) + zeros, said = "no event where one was expected, after 1 events";
+  EXPECT_EQ(read_all(zstd(lie)).damage, said);
+  EXPECT_EQ(read_all(bz2(lie)).damage, said);
 }
 
 TEST(LogReader, MessagesOfSeveralSegmentsAndSizes) {
