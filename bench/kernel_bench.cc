@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
   app.add_option("--only", options.only, "rows whose text holds this");
   app.add_option_function<std::string>(
       "--cpu", [](const std::string& level) { limit_kernels(level); },
-      "the kernels of a lesser processor: avx512, avx2, sse4, baseline");
+      "the kernels of a lesser processor: avx512, avx2, baseline");
   CLI11_PARSE(app, argc, argv);
   try {
     bench(options);

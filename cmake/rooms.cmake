@@ -28,6 +28,37 @@ function(sparkpilot_flags target)
   target_compile_definitions(${target} PRIVATE SPARKPILOT_VERSION="${PROJECT_VERSION}" $<$<BOOL:${SPARKPILOT_SERIAL}>:SPARKPILOT_SERIAL>)
 endfunction()
 
+# sparkpilot_precompiled(TARGET HEADER): cmake/precompiled/HEADER is compiled once, before TARGET's files. With FROM, it is
+# the one of that target, whose flags are the same.
+function(sparkpilot_precompiled target)
+  cmake_parse_arguments(ARG "" "HEADER;FROM" "" ${ARGN})
+  if(NOT SPARKPILOT_PRECOMPILED)
+    return()
+  endif()
+  if(ARG_FROM)
+    target_precompile_headers(${target} REUSE_FROM ${ARG_FROM})
+  else()
+    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled/${ARG_HEADER})
+  endif()
+  # For ccache; and g++ 12 takes what it inlines of a precompiled std::string for accesses out of bounds.
+  target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-stringop-overread -Wno-stringop-overflow -Wno-array-bounds
+                         -Wno-restrict)
+endfunction()
+
+# A target that owns a precompiled header for others.
+function(sparkpilot_precompiled_for_others target header)
+  cmake_parse_arguments(ARG "" "" "LINK;OPTIONS" ${ARGN})
+  if(NOT SPARKPILOT_PRECOMPILED)
+    return()
+  endif()
+  add_library(${target} OBJECT ${PROJECT_SOURCE_DIR}/cmake/precompiled/empty.cc)
+  sparkpilot_flags(${target})
+  target_link_libraries(${target} PRIVATE fmt::fmt nlohmann_json::nlohmann_json $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>
+                        Threads::Threads ${ARG_LINK})
+  target_compile_options(${target} PRIVATE ${ARG_OPTIONS})
+  sparkpilot_precompiled(${target} HEADER ${header})
+endfunction()
+
 # At this level, not inside a function: gtest_discover_tests() needs what the module sets, and where that is out of scope
 # it registers nothing and says nothing.
 if(SPARKPILOT_TESTS)
@@ -35,10 +66,18 @@ if(SPARKPILOT_TESTS)
   include(GoogleTest)
 endif()
 
+# Tests run once: what they gain by -O2 is less than it costs to compile.
+function(sparkpilot_test_flags target)
+  sparkpilot_flags(${target})
+  target_compile_options(${target} PRIVATE -O1)
+  sparkpilot_precompiled(${target} FROM precompiled_test)
+endfunction()
+
 # sparkpilot_room(NAME LINK rooms and targets... SYSTEM include folders...): all of src/NAME except its tests becomes the
-# static library NAME; its *_test.cc become the program NAME_test.
+# static library NAME; its *_test.cc become the program NAME_test. PRECOMPILED: a header of cmake/precompiled, or the target that owns
+# one.
 function(sparkpilot_room room)
-  cmake_parse_arguments(ARG "" "" "LINK;SYSTEM" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "LINK;SYSTEM" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|module)\\.cc$")
@@ -50,13 +89,24 @@ function(sparkpilot_room room)
     endif()
     list(APPEND links ${other})
   endforeach()
+  if(room IN_LIST SPARKPILOT_PLAIN_ROOMS)
+    add_library(${target} STATIC IMPORTED GLOBAL)
+    set_target_properties(${target} PROPERTIES IMPORTED_LOCATION ${SPARKPILOT_PLAIN}/lib${target}.a)
+    target_link_libraries(${target} INTERFACE ${links})
+    return()
+  endif()
   add_library(${target} STATIC ${sources})
   sparkpilot_flags(${target})
   target_include_directories(${target} SYSTEM PUBLIC ${ARG_SYSTEM})
   target_link_libraries(${target} PUBLIC ${links})
+  if(ARG_PRECOMPILED MATCHES "\\.h$")
+    sparkpilot_precompiled(${target} HEADER ${ARG_PRECOMPILED})
+  elseif(ARG_PRECOMPILED)
+    sparkpilot_precompiled(${target} FROM ${ARG_PRECOMPILED})
+  endif()
   if(tests AND SPARKPILOT_TESTS)
     add_executable(${room}_test ${tests})
-    sparkpilot_flags(${room}_test)
+    sparkpilot_test_flags(${room}_test)
     target_compile_definitions(${room}_test PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_link_libraries(${room}_test PRIVATE ${room} GTest::gtest_main)
     if(TARGET ops)
@@ -64,6 +114,20 @@ function(sparkpilot_room room)
     endif()
     gtest_discover_tests(${room}_test TEST_PREFIX ${room}/ PROPERTIES LABELS unit DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endif()
+endfunction()
+
+# The room of the ops, whose kernels are what -O3 is for.
+function(sparkpilot_kernels target)
+  target_compile_options(${target} PRIVATE ${SPARKPILOT_KERNEL_FLAGS})
+  if(NOT SPARKPILOT_SANITIZE)
+    file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cpu/*.cc)
+    list(FILTER kernels EXCLUDE REGEX "_test\\.cc$")
+    set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+  # Highway compiles each SIMD file once a target. A processor with SSE4 and without AVX2 takes SSE2's kernels, and SVE's
+  # sizeless vectors cannot be members, elements or captures.
+  target_compile_definitions(${target} PUBLIC
+    "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 endfunction()
 
 # The driver's libraries as tests want them, loaded by the code that loads the real ones.
@@ -147,6 +211,7 @@ function(sparkpilot_program program room)
   if(sources)
     add_executable(${program} ${sources})
     sparkpilot_flags(${program})
+    sparkpilot_precompiled(${program} HEADER ${room}.h)
     target_link_libraries(${program} PRIVATE ${ARG_LINK})
   endif()
 endfunction()
@@ -163,7 +228,7 @@ function(sparkpilot_end_to_end_tests)
   foreach(source ${tests})
     get_filename_component(test ${source} NAME_WE)
     add_executable(${test} ${source})
-    sparkpilot_flags(${test})
+    sparkpilot_test_flags(${test})
     target_compile_definitions(${test} PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_link_libraries(${test} PRIVATE bench drive GTest::gtest_main)
     if(TARGET sparkpilot)  # some run the program
@@ -183,7 +248,7 @@ function(sparkpilot_level_tests)
   if(NOT SPARKPILOT_TESTS)
     return()
   endif()
-  set(levels avx512 avx2 sse4 baseline)
+  set(levels avx512 avx2 baseline)
   if(SPARKPILOT_SANITIZE)
     set(levels avx2)
   endif()

@@ -14,16 +14,17 @@ run_ctest() { # folder, what to run
   ctest --test-dir "$1" "${@:2}" -j 2 --output-on-failure --no-tests=error --output-junit "$PWD/$1/results.xml" || failed=1
 }
 
-rm -f build/results.xml build-asan/results.xml
+rm -f build/results.xml build-readers/results.xml
 echo "== tests"
 # All but two labels, so that a test whose program was not built (it has no label) fails instead of being left out.
 run_ctest build -LE '^(peers|gpu)$'
 
+# Kernels and passes are taken as they are; `make sanitize` instruments them too.
 echo "== tests under the address and undefined-behaviour sanitizers: ${readers[*]}"
-cmake --log-level=WARNING --preset sanitize >/dev/null
-cmake --build build-asan -j "$jobs" --target "${readers[@]/%/_test}"
+cmake --log-level=WARNING --preset readers >/dev/null
+cmake --build build-readers -j "$jobs" --target "${readers[@]/%/_test}"
 export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
-run_ctest build-asan -R "^($(IFS='|'; echo "${readers[*]}"))/"
+run_ctest build-readers -R "^($(IFS='|'; echo "${readers[*]}"))/"
 
-python3 scripts/count_tests.py build/results.xml build-asan/results.xml || failed=1
+python3 scripts/count_tests.py build/results.xml build-readers/results.xml || failed=1
 exit $failed

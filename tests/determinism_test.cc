@@ -18,22 +18,23 @@ bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return true;
 }
 
-TEST(Determinism, SameBitsTwiceAndForAnyNumberOfThreads) {
-  for (const testing::Network& network : testing::networks()) {
-    SCOPED_TRACE(network.name);
-    std::vector<Tensor> first;
-    for (const int threads : {1, 1, 2, 3}) {
-      Session session(network.load(), {.threads = threads});
-      testing::fill_inputs(session, 5);
-      session.run();
-      const std::vector<Tensor> once = testing::results(session);
-      session.run();
-      EXPECT_TRUE(same_bits(once, testing::results(session))) << threads << " threads, second run";
-      if (first.empty()) first = once;
-      EXPECT_TRUE(same_bits(first, once)) << threads << " threads against 1";
-    }
+class Determinism : public testing::NetworkTest {};
+
+TEST_P(Determinism, SameBitsTwiceAndForAnyNumberOfThreads) {
+  std::vector<Tensor> first;
+  for (const int threads : {1, 1, 2, 3}) {
+    Session session(network_.load(), {.threads = threads});
+    testing::fill_inputs(session, 5);
+    session.run();
+    const std::vector<Tensor> once = testing::results(session);
+    session.run();
+    EXPECT_TRUE(same_bits(once, testing::results(session))) << threads << " threads, second run";
+    if (first.empty()) first = once;
+    EXPECT_TRUE(same_bits(first, once)) << threads << " threads against 1";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Networks, Determinism, ::testing::ValuesIn(testing::networks()), testing::test_name);
 
 }  // namespace
 }  // namespace sparkpilot

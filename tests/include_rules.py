@@ -28,7 +28,7 @@ SOURCES = (".h", ".cc", ".cu", ".cuh", ".inc")
 C_HEADERS = {f"{name}.h" for name in "assert ctype errno fenv float inttypes limits locale math setjmp signal stdarg "
              "stddef stdint stdio stdlib string time uchar wchar".split()}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(\w+))')
-LINKS = re.compile(r"^[ \t]*sparkpilot_room\((\w+) LINK ([^)]*)\)", re.MULTILINE)
+LINKS = re.compile(r"^[ \t]*sparkpilot_room\((\w+)(?: PRECOMPILED \S+)? LINK ([^)]*)\)", re.MULTILINE)
 
 
 class RulesError(Exception):

@@ -1,6 +1,9 @@
 // The networks that end-to-end tests run: the tiny stand-ins always, the real ones of ../shared/assets where they are.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -28,18 +31,46 @@ struct Network {
   Graph load() const { return file.empty() ? build_zoo_model(name, 1) : load_onnx(file); }
 };
 
-inline std::vector<Network> networks() {
-  std::vector<Network> out;
+inline std::vector<std::string> tiny_networks() {
+  std::vector<std::string> names;
   for (const ZooEntry& entry : zoo()) {
-    if (std::string(entry.name).rfind("tiny_", 0) == 0) out.push_back({std::string(entry.name), {}});
+    if (entry.name.starts_with("tiny_")) names.emplace_back(entry.name);
   }
-  if (assets().empty()) return out;
-  for (const char* folder : {"openpilot_dm", "controls_challenge", "thirdparty", "wakeword"}) {
-    for (const auto& entry : std::filesystem::directory_iterator(assets() / folder)) {
-      if (entry.path().extension() == ".onnx") out.push_back({entry.path().stem().string(), entry.path()});
-    }
+  return names;
+}
+
+// The tiny stand-ins, and the files of the real networks below the folder of real inputs.
+inline std::vector<std::string> networks() {
+  std::vector<std::string> names = tiny_networks();
+  for (const char* file :
+       {"openpilot_dm/dmonitoring_model_2021-06.onnx", "openpilot_dm/dmonitoring_model_v0.8.9_2021-08.onnx",
+        "controls_challenge/tinyphysics.onnx", "thirdparty/FastestDet.onnx",
+        "thirdparty/ultraface_version-RFB-320_128.onnx", "thirdparty/ultraface_version-slim-320.onnx",
+        "wakeword/embedding_model.onnx", "wakeword/hey_comma.onnx"}) {
+    names.emplace_back(file);
   }
-  return out;
+  return names;
+}
+
+// A test of one network, whose name is the parameter; skipped where its file is not there.
+class NetworkTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    network_ = {GetParam(), {}};
+    if (find_zoo_entry(GetParam())) return;
+    network_.file = assets() / GetParam();
+    if (!std::filesystem::exists(network_.file)) GTEST_SKIP() << "../shared/assets/" << GetParam() << " is not there";
+  }
+  Network network_;
+};
+
+// "dmonitoring_model_2021_06" of "openpilot_dm/dmonitoring_model_2021-06.onnx": what a test's name may hold.
+inline std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
+  std::string name = std::filesystem::path(info.param).stem().string();
+  for (char& letter : name) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  }
+  return name;
 }
 
 // A session's inputs filled from a seed: images over their range, indices small, the rest normal. Open dimensions

@@ -1,8 +1,15 @@
 #include "base/error.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 
 namespace sparkpilot {
+
+void throw_error(ErrorKind kind, fmt::string_view format, fmt::format_args args) {
+  throw Error(kind, fmt::vformat(format, args));
+}
+
 namespace {
 
 constexpr size_t kLongest = 2000, kKeptTail = 500;

@@ -57,15 +57,6 @@ CpuFeatures& features() {
   return features;
 }
 
-bool has_sse4() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("sse4.2");
-#else
-  return false;
-#endif
-}
-
 }  // namespace
 
 std::string CpuFeatures::isa() const {
@@ -91,7 +82,6 @@ std::vector<std::string_view> cpu_levels() {
   std::vector<std::string_view> levels;
   if (features().avx512) levels.push_back("avx512");
   if (features().avx2) levels.push_back("avx2");
-  if (has_sse4()) levels.push_back("sse4");
   levels.push_back("baseline");
   return levels;
 }

@@ -19,8 +19,8 @@ struct CpuFeatures {
 // Thread-safe; the answer does not change while the process runs, short of limit_cpu_features().
 const CpuFeatures& cpu_features();
 
-// Levels that this processor can be limited to, the strongest first, of: avx512 (without VNNI and bf16), avx2, sse4,
-// baseline (what every processor of its kind has: SSE2, or NEON without bf16 and i8mm).
+// Levels that this processor can be limited to, the strongest first, of: avx512 (without VNNI and bf16), avx2, baseline
+// (what every processor of its kind has: SSE2, or NEON without bf16 and i8mm).
 std::vector<std::string_view> cpu_levels();
 // From now on cpu_features() tells of nothing beyond a level: before anybody has asked, on no other thread. Kernels are
 // limited by limit_kernels() (ops/cpu/limit.h), which calls this. Fails (user) on what is not in cpu_levels().

@@ -121,12 +121,12 @@ std::span<const Setting> all_settings() {
       {.name = "cpu",
        .flag = "",
        .value_name = "NAME",
-       .values = "auto, avx512, avx2, sse4 or baseline",
+       .values = "auto, avx512, avx2 or baseline",
        .default_value = "auto",
        .doc = "the most that kernels use of the CPU's instructions; avx512: without VNNI and bf16, baseline: SSE2, or "
               "NEON "
               "without bf16 and i8mm",
-       .words = {"auto", "avx512", "avx2", "sse4", "baseline"},
+       .words = {"auto", "avx512", "avx2", "baseline"},
        .variables = {{"SPARKPILOT_CPU"}}},
       {.name = "kernels",
        .flag = "",

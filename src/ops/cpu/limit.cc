@@ -12,7 +12,6 @@ int64_t better_than(std::string_view level) {
 #if HWY_ARCH_X86
   if (level == "avx512") return HWY_AVX3 - 1;
   if (level == "avx2") return HWY_AVX2 - 1;
-  if (level == "sse4") return HWY_SSE4 - 1;
 #endif
   (void)level;
   return HWY_STATIC_TARGET - 1;

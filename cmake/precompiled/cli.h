@@ -1,0 +1,5 @@
+// For the program.
+#pragma once
+
+#include "cli/command.h"
+#include "op.h"

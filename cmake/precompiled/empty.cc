@@ -1,0 +1,1 @@
+// Something to compile in the target that owns a precompiled header.

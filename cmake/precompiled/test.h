@@ -1,0 +1,6 @@
+// For tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "op.h"
