@@ -114,6 +114,9 @@ struct Node {
 struct State {
   ValueId value;  // kind state
   ValueId next;   // its contents for the next run; same dtype and shape
+  // Its initial contents are kept, so that sessions can be reset to them. Otherwise they are moved into the first
+  // session that runs the graph and are gone with the first run: parameters and moments, which are in memory once.
+  bool resettable = true;
 };
 
 class Graph {
@@ -127,7 +130,8 @@ class Graph {
   ValueId add_input(std::string name, DType dtype, std::vector<Dim> dims);
   ValueId add_input(std::string name, DType dtype, const Shape& shape);
   ValueId add_constant(Tensor tensor, std::string name = {});
-  ValueId add_state(Tensor initial, std::string name = {});  // set_next() must follow
+  // set_next() must follow. Without a name it gets one; fails (internal) where another state has that name.
+  ValueId add_state(Tensor initial, std::string name = {}, bool resettable = true);
   void set_next(ValueId state, ValueId next);
   // Adds a node and its output values; no inference, no checks beyond the ids.
   NodeId add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attrs, int outputs, std::string name = {});
@@ -137,7 +141,7 @@ class Graph {
   // Every use of `from` (by nodes, outputs and states) becomes a use of `to`.
   void replace_uses(ValueId from, ValueId to);
   void erase(NodeId node);  // its outputs must have no uses left
-  // Drops nodes, values and states that no output needs; renumbers everything. Inputs and outputs stay.
+  // Drops nodes and values that no output and no state needs; renumbers everything. Inputs, outputs and states stay.
   void compact();
   void replace_outputs(std::vector<Output> outputs) { outputs_ = std::move(outputs); }
   void set_output(int index, ValueId value) { outputs_[static_cast<size_t>(index)].value = value; }

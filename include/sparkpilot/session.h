@@ -20,41 +20,13 @@
 #include <vector>
 
 #include "sparkpilot/graph.h"
+#include "sparkpilot/profile.h"
 #include "sparkpilot/tensor.h"
 
 namespace sparkpilot {
 
-// A kernel that would have come first and did not take the node.
-struct DeclinedKernel {
-  std::string kernel = {}, reason = {};
-};
-
-struct NodeProfile {
-  std::string name = {}, op = {}, kernel = {};
-  std::vector<DeclinedKernel> declined = {};  // kernels that come before it
-  std::string shape = {};                     // of the first output
-  int64_t calls = 0;
-  int64_t total_ns = 0;
-  double flops = 0;         // one call; a multiply-add is two
-  double bytes = 0;         // one call: every operand and result once
-  double weight_bytes = 0;  // of which constants
-  // Share of the machine's measured limit that the node reached: the time that its FLOPs or its bytes need at the
-  // measured peak (whichever is longer), over the time it took. Weights come from memory where the model's do not fit
-  // the last-level cache; activations from cache.
-  double roofline_share = 0;
-  double mean_ns() const { return calls ? static_cast<double>(total_ns) / static_cast<double>(calls) : 0; }
-};
-
-// One executed node, for a trace.
-struct TraceEvent {
-  int node = 0;  // index into the profile
-  int64_t begin_ns = 0, end_ns = 0;
-};
-
-struct Profile {
-  std::vector<NodeProfile> nodes = {};  // in execution order; nodes of later plan segments follow
-  std::vector<TraceEvent> events = {};  // only while tracing is on
-};
+// States by name: memory that runs leave for later ones.
+using StateStore = std::map<std::string, Tensor, std::less<>>;
 
 // Every member has a value of its own, here and in the structs of graph.h, so that -Wextra has nothing to say where
 // some are named: {.threads = 2}.
@@ -73,6 +45,10 @@ struct SessionOptions {
   // Which of an op's kernels are taken, with commas: "reference" or "sparkpilot::Gemm/dot" wherever it accepts,
   // "no-onednn" or "no-sparkpilot::Conv/simd" never. Where it is not empty the number of threads is not tried.
   std::string kernels = {};
+  // Sessions that are given one store share their states by name, so that a program that updates parameters and one
+  // that runs them see the same memory; they are run one at a time. Fails (user) where a state has another dtype or
+  // shape there. Null: the session has a store of its own.
+  std::shared_ptr<StateStore> states = nullptr;
   bool keep_values = false;  // keep every intermediate (visit_values)
   bool profile = false;
   bool trace = false;
@@ -120,9 +96,11 @@ class Session {
   template <typename T>
   std::span<const T> output(std::string_view name) const;
 
-  // States: memory that one run leaves for the next.
+  // States: memory that one run leaves for the next. A run that fails leaves those that are updated in place as they
+  // are then, perhaps changed.
   std::vector<std::string> states() const;
   View state(std::string_view name);
+  // Initial contents again. Fails (user), and changes nothing, where a state cannot be reset (State::resettable).
   void reset_states();
 
   // Node times since the last reset (options.profile).

@@ -7,7 +7,7 @@
 #include "bench/inputs.h"
 #include "hw/memory.h"
 #include "onnx/import.h"
-#include "runtime/thread_choice.h"
+#include "runtime/cpu/thread_choice.h"
 
 namespace sparkpilot {
 namespace {

@@ -9,9 +9,9 @@
 #include "cli/terminal.h"
 #include "comm/comm.h"
 #include "hw/cpu.h"
+#include "ir/kernel_choice.h"
 #include "ops/cpu/limit.h"
 #include "passes/precision.h"
-#include "runtime/kernel_choice.h"
 
 namespace sparkpilot::cli {
 namespace {

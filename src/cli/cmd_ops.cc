@@ -60,7 +60,7 @@ std::string traits_of(const OpDef& op) {
   };
   take(op.traits.elementwise, "elementwise");
   take(op.traits.view, "view");
-  take(op.traits.in_place, "in place");
+  take(op.traits.in_place != nullptr, "in place");
   take(op.traits.channels_last, "channels last");
   take(op.traits.dynamic, "dynamic");
   take(!op.traits.pure, "not pure");

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <vector>
+#include <span>
 
 #include "ir/infer.h"
+#include "ir/launch.h"
 #include "ir/op.h"
 
 namespace sparkpilot {
@@ -32,33 +33,18 @@ void count_nodes(const Graph& graph, Census& census) {
   }
 }
 
-// The types of values; false where one is not known.
-bool types_of(const Graph& graph, std::span<const ValueId> values, std::vector<TensorType>& types) {
-  for (const ValueId id : values) {
-    if (!id.present()) {
-      types.emplace_back();
-      continue;
-    }
-    const Value& value = graph.value(id);
-    if (!value.shape) return false;
-    types.push_back({value.dtype, *value.shape, true});
-  }
-  return true;
+bool has_shapes(const Graph& graph, std::span<const ValueId> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](ValueId id) { return !id.present() || graph.value(id).shape.has_value(); });
 }
 
-void count_work(const Graph& graph, const Node& node, Census& census) {
-  std::vector<TensorType> inputs, outputs;
-  if (!types_of(graph, node.inputs, inputs) || !types_of(graph, node.outputs, outputs)) {
+void count_work(const Graph& graph, NodeId id, Census& census) {
+  const Node& node = graph.node(id);
+  if (!has_shapes(graph, node.inputs) || !has_shapes(graph, node.outputs)) {
     ++census.unknown;
     return;
   }
-  std::vector<Tensor> constants;
-  for (const ValueId id : node.inputs) {
-    const Tensor* constant = id.present() ? graph.constant(id) : nullptr;
-    constants.push_back(constant ? *constant : Tensor());
-  }
-  const Problem problem{.node = &node, .inputs = inputs, .outputs = outputs, .constants = constants};
-  const double flops = cost_of(*node.op, problem).flops;
+  const double flops = cost_of(*node.op, NodeProblem(graph, id).problem()).flops;
   census.flops += flops;
   if (std::count(std::begin(kProducts), std::end(kProducts), node.op->name)) census.macs += flops / 2;
 }
@@ -68,7 +54,7 @@ void count_work(const Graph& graph, const Node& node, Census& census) {
 Census take_census(const Graph& graph) {
   Census census;
   count_nodes(graph, census);
-  for (const NodeId id : graph.order()) count_work(graph, graph.node(id), census);
+  for (const NodeId id : graph.order()) count_work(graph, id, census);
   return census;
 }
 

@@ -35,10 +35,20 @@ ValueId Graph::add_constant(Tensor tensor, std::string name) {
   return id;
 }
 
-ValueId Graph::add_state(Tensor initial, std::string name) {
+ValueId Graph::add_state(Tensor initial, std::string name, bool resettable) {
+  const auto taken = [&](const std::string& wanted) {
+    return std::any_of(states_.begin(), states_.end(), [&](const State& s) { return value(s.value).name == wanted; });
+  };
+  if (name.empty()) {
+    size_t i = states_.size();
+    do name = "state" + std::to_string(i++);
+    while (taken(name));
+  } else if (taken(name)) {
+    fail_internal("two states are named \"{}\"", name);
+  }
   const ValueId id = add_constant(std::move(initial), std::move(name));
   value(id).kind = ValueKind::state;
-  states_.push_back({id, ValueId{}});
+  states_.push_back({id, ValueId{}, resettable});
   return id;
 }
 
@@ -161,16 +171,15 @@ void Graph::compact() {
   };
   for (const Output& output : outputs_) need(output.value);
   for (const ValueId input : inputs_) need(input);
-  // A state is live when something live reads it; then what computes its next contents is live too.
+  // What a run leaves for later ones is its result too: an update may have no output at all.
+  for (const State& state : states_) {
+    need(state.value);
+    need(state.next);
+  }
   while (!work.empty()) {
     const ValueId id = work.back();
     work.pop_back();
     const Value& v = value(id);
-    if (v.kind == ValueKind::state) {
-      for (const State& state : states_) {
-        if (state.value == id) need(state.next);
-      }
-    }
     if (!v.producer.present() || node_live[static_cast<size_t>(v.producer.index)]) continue;
     node_live[static_cast<size_t>(v.producer.index)] = true;
     for (const ValueId input : node(v.producer).inputs) need(input);
@@ -202,7 +211,6 @@ void Graph::compact() {
   }
   for (ValueId& id : inputs_) moved(id);
   for (Output& output : outputs_) moved(output.value);
-  std::erase_if(states_, [&](const State& s) { return !value_live[static_cast<size_t>(s.value.index)]; });
   for (State& state : states_) {
     moved(state.value);
     moved(state.next);

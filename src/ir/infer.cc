@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/launch.h"
 #include "tensor/finite.h"
 
 namespace sparkpilot {
@@ -41,11 +42,6 @@ class GraphInfer final : public InferContext {
   const Value& value_of(int i) const { return graph_.value(node.inputs[static_cast<size_t>(i)]); }
   Graph& graph_;
 };
-
-[[noreturn]] void fail_at(const Graph& graph, NodeId id, const Error& error) {
-  throw Error(error.kind(),
-              fmt::format("{}: {} (node \"{}\")", graph.node(id).op->name, error.what(), graph.label(id)));
-}
 
 }  // namespace
 
@@ -134,7 +130,7 @@ void bind_input(Graph& graph, ValueId input, const Shape& shape) {
   v.shape = shape;
 }
 
-std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel_name,
+std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel,
                              std::span<Body* const> bodies, uint64_t variable) {
   // A one-node graph, so inference sees the operands' contents as constants.
   Graph graph;
@@ -144,66 +140,44 @@ std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, s
   infer_node(graph, id);
 
   const Node& one = graph.node(id);
-  std::vector<TensorType> in_types, out_types;
+  const NodeProblem types(graph, id, variable);
   std::vector<ConstView> in_views;
-  std::vector<Tensor> constants(inputs.begin(), inputs.end());
-  for (size_t i = 0; i < constants.size() && i < 64; ++i) {
-    if (variable >> i & 1) constants[i] = Tensor();
-  }
-  for (const Tensor& tensor : inputs) {
-    in_types.push_back({tensor.dtype(), tensor.shape(), true});
-    in_views.push_back({tensor.dtype(), tensor.shape(), tensor.raw()});
-  }
+  for (const Tensor& tensor : inputs) in_views.push_back({tensor.dtype(), tensor.shape(), tensor.raw()});
   std::vector<Tensor> outputs;
   std::vector<View> out_views;
-  for (const ValueId out : one.outputs) {
-    const Value& v = graph.value(out);
-    const bool known = v.shape.has_value();
-    if (!known && !one.op->traits.dynamic) fail("{}: output shape is not known (node \"{}\")", one.op->name, node.name);
-    outputs.push_back(known ? Tensor(v.dtype, *v.shape) : Tensor());
-    out_views.push_back(known ? outputs.back().view() : View{v.dtype, {}, nullptr});
-    out_types.push_back({v.dtype, known ? *v.shape : Shape{}, known});
-  }
-  const Problem problem{.node = &one, .inputs = in_types, .outputs = out_types, .constants = constants};
-  std::string why_not;
-  for (const Kernel& kernel : one.op->cpu) {
-    if (!kernel_name.empty() && kernel.name != kernel_name) continue;
-    if (const Verdict verdict = kernel.accepts ? kernel.accepts(problem) : Verdict(true); !verdict) {
-      why_not = verdict.reason();
-      continue;
+  for (const TensorType& type : types.outputs()) {
+    if (!type.known && !one.op->traits.dynamic) {
+      fail("{}: output shape is not known (node \"{}\")", one.op->name, node.name);
     }
-    try {
-      const auto state = kernel.prepare ? kernel.prepare(problem) : nullptr;
-      const Buffer workspace(state ? state->workspace : 0);
-      for (size_t i = 0; state && i < in_views.size() && i < 64; ++i) {
-        if (state->consumed >> i & 1) in_views[i].data = nullptr;
-      }
-      std::function<View(int, const Shape&)> allocate = [&](int i, const Shape& shape) {
-        const auto at = static_cast<size_t>(i);
-        outputs[at] = Tensor(out_views[at].dtype, shape);
-        return out_views[at] = outputs[at].view();
-      };
-      bool not_finite = false;
-      for (size_t i = 0; state && state->loses_nan && i < inputs.size(); ++i) {
-        not_finite |= inputs[i].present() && !all_finite(inputs[i].view());
-      }
-      kernel.run({.node = &one,
-                  .inputs = in_views,
-                  .outputs = out_views,
-                  .workspace = workspace.data(),
-                  .state = state.get(),
-                  .bodies = bodies,
-                  .not_finite = not_finite,
-                  .allocate = &allocate});
-    } catch (const Error& error) {
-      fail_at(graph, id, error);
-    }
-    return outputs;
+    outputs.push_back(type.known ? Tensor(type.dtype, type.shape) : Tensor());
+    out_views.push_back(type.known ? outputs.back().view() : View{type.dtype, {}, nullptr});
   }
-  std::string types;
-  for (const TensorType& type : in_types) types += fmt::format(" {}{}", name(type.dtype), type.shape.str());
-  fail("{}: no CPU kernel{}{} for inputs{}{}{} (node \"{}\")", qualified(*node.op),
-       kernel_name.empty() ? "" : " named ", kernel_name, types, why_not.empty() ? "" : ": ", why_not, node.name);
+  const Launch made = launch(graph, id, types.problem(), kernel.empty() ? KernelChoice() : KernelChoice::only(kernel));
+  const KernelState* state = made.state.get();
+  const Buffer workspace(state ? state->workspace : 0);
+  bool not_finite = false;
+  for (size_t i = 0; state && i < inputs.size(); ++i) {
+    if (i < 64 && (state->consumed >> i & 1)) in_views[i].data = nullptr;
+    if (state->on_cpu.loses_nan) not_finite |= inputs[i].present() && !all_finite(inputs[i].view());
+  }
+  std::function<View(int, const Shape&)> allocate = [&](int i, const Shape& shape) {
+    const auto at = static_cast<size_t>(i);
+    outputs[at] = Tensor(out_views[at].dtype, shape);
+    return out_views[at] = outputs[at].view();
+  };
+  try {
+    made.kernel->run({.node = &one,
+                      .inputs = in_views,
+                      .outputs = out_views,
+                      .workspace = workspace.data(),
+                      .state = made.state.get(),
+                      .bodies = bodies,
+                      .not_finite = not_finite,
+                      .allocate = &allocate});
+  } catch (const Error& error) {
+    fail_at(graph, id, error);
+  }
+  return outputs;
 }
 
 Cost cost_of(const OpDef& op, const Problem& problem) {

@@ -25,7 +25,7 @@ void bind_input(Graph& graph, ValueId input, const Shape& shape);
 void check_schema(const Graph& graph, NodeId node);
 
 // Runs one node on the CPU on given tensors (absent ones not present()), outside any plan: constant folding, tests.
-// `kernel` picks a candidate by name; empty takes the first that accepts. `bodies` are the node's, made runnable.
+// `kernel` picks a candidate by name; empty takes the one that a plan would. `bodies` are the node's, made runnable.
 // Kernels see all inputs as constants, except those with a bit in `variable`.
 std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel = {},
                              std::span<Body* const> bodies = {}, uint64_t variable = 0);

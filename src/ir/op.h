@@ -9,8 +9,8 @@
 //   Gemm   Y[..., M, N] = A[..., M, K] x B + bias[N], B [K, N], or [N, K] with `transB` = 1, and `epilogue`.
 //          Inputs: A, B, bias or absent, then the epilogue's operands.
 // `epilogue` is a list of steps applied in order to each output element in fp32 before it is stored:
-//   "relu" "gelu_tanh" "gelu_erf" "sigmoid" "silu" "tanh" "hard_swish" "leaky_relu:<alpha>" "elu:<alpha>"
-//   "clip:<low>:<high>" "add:<i>" "mul:<i>"
+//   an activation of kEpilogueActivations (ir/activation.h), such as "relu", "leaky_relu:<alpha>" or "clip:<low>:<high>";
+//   "add:<i>" "mul:<i>"
 // where i is the index of a node input that has the output's shape, or one element a channel ([C]), or one element.
 #pragma once
 
@@ -40,14 +40,20 @@ struct AttrSpec {
   bool required = false;
 };
 
+// The input whose memory an output of a node may take over, where both have one dtype and shape: element i is read from
+// it before element i is written. kAnyInput: whichever has them; kNoInput: none.
+using InPlaceFn = int (*)(const Node& node, int output);
+inline constexpr int kAnyInput = -1, kNoInput = -2;
+inline int over_any_input(const Node&, int output) { return output == 0 ? kAnyInput : kNoInput; }
+
 struct Traits {
-  bool pure = true;            // same inputs, same outputs; may be folded, shared and dropped
-  bool view = false;           // output 0 is input 0's bytes under another shape
-  bool in_place = false;       // output 0 may overwrite an input of the same dtype and shape
-  bool elementwise = false;    // each output element depends on the broadcast inputs' elements at its own index only
-  bool shape_only = false;     // needs no input data, only shapes (Shape, Size)
-  bool channels_last = false;  // knows the attribute `channels_last` = 1: images as N, spatial, C
-  bool finite = false;         // finite inputs give finite outputs, short of overflow
+  bool pure = true;              // same inputs, same outputs; may be folded, shared and dropped
+  bool view = false;             // output 0 is input 0's bytes under another shape
+  InPlaceFn in_place = nullptr;  // which outputs may overwrite an input; null: none
+  bool elementwise = false;      // each output element depends on the broadcast inputs' elements at its own index only
+  bool shape_only = false;       // needs no input data, only shapes (Shape, Size)
+  bool channels_last = false;    // knows the attribute `channels_last` = 1: images as N, spatial, C
+  bool finite = false;           // finite inputs give finite outputs, short of overflow
   // Outputs' shapes depend on data: `run` allocates them (NonZero, If, Loop).
   bool dynamic = false;
 };
@@ -89,6 +95,11 @@ class InferContext {
 using InferFn = void (*)(InferContext&);
 
 // ---------------------------------------------------------------- kernels
+// Where a node runs.
+enum class Device : uint8_t { cpu, cuda };
+// "CPU", "GPU".
+std::string_view name(Device device);
+
 struct TensorType {
   DType dtype = DType::none;
   Shape shape;
@@ -127,12 +138,15 @@ class KernelState {
  public:
   virtual ~KernelState() = default;
   int64_t workspace = 0;  // bytes of scratch `run` wants, 64-byte aligned, contents undefined
-  // The fast way loses NaN, so `run` takes another where Call::not_finite says so.
-  bool loses_nan = false;
-  // Made for as many threads as there were in `prepare`; others can be run with any number.
-  bool for_threads = false;
   // Constant inputs that `run` no longer reads because they are packed inside: their memory may be freed.
   uint64_t consumed = 0;  // bit i: input i
+  // What libraries on the CPU ask for.
+  struct OnCpu {
+    // The fast way loses NaN, so `run` takes another where Call::not_finite says so.
+    bool loses_nan = false;
+    // Made for as many threads as there were in `prepare`; others can be run with any number.
+    bool for_threads = false;
+  } on_cpu = {};
 };
 
 // A body of If, Loop or Scan, made runnable by whoever runs the node.
@@ -280,5 +294,9 @@ const OpDef* find_op(std::string_view domain, std::string_view name, int opset);
 std::vector<const OpDef*> all_ops();
 // "Conv" or "sparkpilot::Conv".
 std::string qualified(const OpDef& op);
+// The candidates on a device, in the order that they are tried in.
+inline std::span<const Kernel> kernels(const OpDef& op, Device device) {
+  return device == Device::cpu ? op.cpu : op.cuda;
+}
 
 }  // namespace sparkpilot

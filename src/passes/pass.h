@@ -11,23 +11,39 @@
 #include <string_view>
 
 #include "ir/graph.h"
+#include "ir/op.h"
 #include "passes/precision.h"
 
 namespace sparkpilot {
+
+// What a graph is made ready for.
+struct Target {
+  Device device = Device::cpu;
+};
 
 struct Pass {
   std::string_view name, doc;
   bool optional = true;      // false: the runtime needs it (expansion of old op versions)
   int (*run)(Graph& graph);  // number of rewrites made
+  bool for_cpu = false;      // it pays, by measurement, for the CPU's kernels, and is left out elsewhere
 };
 
 // In the order they run.
 std::span<const Pass> all_passes();
 
-// Runs them all; checks the names in `off` (user error, listing the known ones).
-void run_passes(Graph& graph, const PassOptions& options = {});
+// The passes in two halves, between which a graph is still made of ONNX's ops: adapters and gradients come there. Both
+// check the names in `off` (user error, listing the known ones).
+//   prepare  old forms expanded, widened to f32 where the precision asks for it, constants folded, patterns recognised
+//   lower    what is fused, narrowed, laid out and rounded for a target
+void prepare(Graph& graph, const PassOptions& options = {});
+void lower(Graph& graph, const Target& target = {}, const PassOptions& options = {});
+
+// One half behind the other.
+void run_passes(Graph& graph, const PassOptions& options = {}, const Target& target = {});
+Graph optimised(Graph graph, const PassOptions& options = {}, const Target& target = {});
 
 // --- single passes (unit tests call them directly)
+int name_stateful(Graph& graph);       // unique names for nodes that keep a state (a part of expansion)
 int expand_ops(Graph& graph);          // ops without kernels become the simpler ops they are defined by
 int fold_constants(Graph& graph);      // nodes on constants, and shapes; no constant larger than what it replaces
 int inline_branches(Graph& graph);     // the branch of an If that a constant chooses (a part of folding)

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <iterator>
+
 #include "base/error.h"
 #include "ir/infer.h"
 #include "passes/pass.h"
@@ -17,11 +20,11 @@ constexpr Pass kPasses[] = {
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
     {"int8", "quantised convolutions, products and what stands between them in integers", true, fuse_quantised},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
-    {"columns", "attention reads what a product put side by side", true, attend_to_columns},
-    {"layout", "chains of image ops with channels last", true, keep_channels_last},
-    {"planes", "first layers read images with channels first as they come", true, read_planes},
-    {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions},
-    {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half},
+    {"columns", "attention reads what a product put side by side", true, attend_to_columns, true},
+    {"layout", "chains of image ops with channels last", true, keep_channels_last, true},
+    {"planes", "first layers read images with channels first as they come", true, read_planes, true},
+    {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions, true},
+    {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half, true},
     {"dce", "dead code", true, drop_dead},
 };
 
@@ -32,7 +35,9 @@ constexpr std::string_view kPrecision = "precision";
 
 std::span<const Pass> all_passes() { return kPasses; }
 
-void run_passes(Graph& graph, const PassOptions& options) {
+namespace {
+
+void check_names(const PassOptions& options) {
   for (const std::string& name : options.off) {
     bool known = name == "all";
     std::string names = "all";
@@ -42,20 +47,54 @@ void run_passes(Graph& graph, const PassOptions& options) {
     }
     if (!known) fail("no optional pass is named \"{}\"; there are: {}", name, names);
   }
-  check_precision(options.precision);
-  infer(graph);
+}
+
+void run(Graph& graph, std::span<const Pass> passes, const Target& target, const PassOptions& options) {
   const auto done = [&](std::string_view name, int changes) {
     if (changes) infer(graph);
     if (options.observe) options.observe(name, graph, changes);
   };
   const bool converts = options.precision != Precision::model;
-  for (const Pass& pass : kPasses) {
+  for (const Pass& pass : passes) {
     // To f32 before constants are folded, to 16 bits when all is fused.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
     if (converts && pass.run == keep_channels_last) done(kPrecision, narrow_from_fp32(graph, options.precision));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;
+    if (pass.for_cpu && target.device != Device::cpu) continue;
     done(pass.name, pass.run(graph));
   }
+}
+
+// The first pass of the second half.
+size_t first_of_lowering() {
+  return static_cast<size_t>(
+      std::find_if(std::begin(kPasses), std::end(kPasses), [](const Pass& pass) { return pass.run == fold_gain; }) -
+      std::begin(kPasses));
+}
+
+}  // namespace
+
+void prepare(Graph& graph, const PassOptions& options) {
+  check_names(options);
+  check_precision(options.precision);
+  infer(graph);
+  run(graph, all_passes().first(first_of_lowering()), {}, options);
+}
+
+void lower(Graph& graph, const Target& target, const PassOptions& options) {
+  check_names(options);
+  infer(graph);
+  run(graph, all_passes().subspan(first_of_lowering()), target, options);
+}
+
+void run_passes(Graph& graph, const PassOptions& options, const Target& target) {
+  prepare(graph, options);
+  lower(graph, target, options);
+}
+
+Graph optimised(Graph graph, const PassOptions& options, const Target& target) {
+  run_passes(graph, options, target);
+  return graph;
 }
 
 }  // namespace sparkpilot

@@ -38,7 +38,8 @@ std::vector<Tensor> Plan::BodyRunner::run(std::vector<Tensor> inputs) {
       v.dtype = inputs[i].dtype();
       v.shape = inputs[i].shape();
     }
-    found = plans_.emplace(key, std::make_unique<Plan>(std::move(graph), options_, states_)).first;
+    Graph ready = optimised(std::move(graph), options_.passes);
+    found = plans_.emplace(key, std::make_unique<Plan>(std::move(ready), options_, states_)).first;
   }
   found->second->run(data);
   std::vector<Tensor> outputs;
@@ -115,7 +116,7 @@ Plan::Continuation::Child Plan::Continuation::make(Plan& plan) {
       complete = false;
     }
     if (!complete) continue;
-    child.plan = std::make_unique<Plan>(std::move(graph), plan.options_, plan.states_);
+    child.plan = std::make_unique<Plan>(optimised(std::move(graph), plan.options_.passes), plan.options_, plan.states_);
     return child;
   }
 }

@@ -6,24 +6,12 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "ir/infer.h"
+#include "ir/launch.h"
 #include "runtime/plan_impl.h"
 #include "tensor/finite.h"
 
 namespace sparkpilot {
 namespace {
-
-[[noreturn]] void fail_at(const Graph& graph, NodeId id, const Error& error) {
-  throw Error(error.kind(),
-              fmt::format("{}: {} (node \"{}\")", graph.node(id).op->name, error.what(), graph.label(id)));
-}
-
-std::string type_list(std::span<const TensorType> types) {
-  std::string text;
-  for (const TensorType& type : types) {
-    if (type.dtype != DType::none) text += fmt::format(" {}{}", name(type.dtype), type.shape.str());
-  }
-  return text;
-}
 
 bool all_shapes_known(const Graph& graph, const Node& node) {
   return std::all_of(node.inputs.begin(), node.inputs.end(),
@@ -34,9 +22,8 @@ bool all_shapes_known(const Graph& graph, const Node& node) {
 
 Plan::~Plan() = default;
 
-Plan::Plan(Graph graph, const PlanOptions& options, StateStore& states)
-    : graph_(std::move(graph)), options_(options), states_(states) {
-  run_passes(graph_, options_.passes);
+Plan::Plan(Graph optimised, const PlanOptions& options, StateStore& states)
+    : graph_(std::move(optimised)), options_(options), states_(states) {
   for (const Graph::Output& output : graph_.outputs()) results_.push_back(output.value);
   for (const State& state : graph_.states()) results_.push_back(state.next);
   choose_steps();
@@ -114,39 +101,18 @@ void Plan::add_step(NodeId id, bool dynamic) {
   Step step;
   step.node = id;
   step.dynamic = dynamic;
-  std::vector<TensorType> in_types, out_types;
-  std::vector<Tensor> constants;
-  for (const ValueId input : node.inputs) {
-    const Tensor* constant = graph_.constant(input);
-    constants.push_back(constant ? *constant : Tensor());
-    if (input.present()) in_types.push_back({graph_.value(input).dtype, *graph_.value(input).shape, true});
-    else in_types.push_back({});
-  }
-  for (const ValueId output : node.outputs) {
-    const Value& v = graph_.value(output);
-    out_types.push_back({v.dtype, v.shape.value_or(Shape{}), v.shape.has_value()});
-  }
-  const Problem problem{.node = &node, .inputs = in_types, .outputs = out_types, .constants = constants};
-  KernelChoice::Taken taken = options_.kernels.take(problem);
-  step.kernel = taken.kernel;
-  step.declined = std::move(taken.declined);
-  if (!step.kernel) {
-    fail("{}: no CPU kernel for inputs{} (node \"{}\")", qualified(*node.op), type_list(in_types), graph_.label(id));
-  }
-  try {
-    if (step.kernel->prepare) step.state = step.kernel->prepare(problem);
-    if (options_.alone && thread_count() > 1 && step.state && step.state->for_threads) {
-      const ThreadScope one(1);
-      step.alone = step.kernel->prepare(problem);
-    }
-  } catch (const Error& error) {
-    fail_at(graph_, id, error);
-  }
+  const NodeProblem types(graph_, id);
+  const Problem problem = types.problem();
+  Launch made = launch(graph_, id, problem, options_.kernels);
+  step.kernel = made.kernel;
+  step.declined = std::move(made.declined);
+  step.state = std::move(made.state);
+  prepare_alone(step, problem);
   step.cost = cost_of(*node.op, problem);
-  for (const Tensor& constant : constants) {
+  for (const Tensor& constant : types.constants()) {
     if (!constant.present()) continue;
     step.weight_bytes += static_cast<double>(constant.bytes());
-    if (step.state && step.state->loses_nan) weights_not_finite_ |= !all_finite(constant.view());
+    if (step.state && step.state->on_cpu.loses_nan) weights_not_finite_ |= !all_finite(constant.view());
   }
   for (const auto& [key, attribute] : node.attrs) {
     if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
@@ -155,8 +121,8 @@ void Plan::add_step(NodeId id, bool dynamic) {
     }
   }
   release_packed(step);
-  for (const TensorType& type : in_types) step.in.push_back({type.dtype, type.shape, nullptr});
-  for (const TensorType& type : out_types) step.out.push_back({type.dtype, type.shape, nullptr});
+  for (const TensorType& type : types.inputs()) step.in.push_back({type.dtype, type.shape, nullptr});
+  for (const TensorType& type : types.outputs()) step.out.push_back({type.dtype, type.shape, nullptr});
   steps_.push_back(std::move(step));
 }
 
@@ -168,18 +134,6 @@ void Plan::release_packed(const Step& step) {
     if (!(step.state->consumed >> i & 1) || !graph_.constant(node.inputs[i])) continue;
     if (--readers_[static_cast<size_t>(node.inputs[i].index)] == 0) graph_.value(node.inputs[i]).constant = Tensor();
   }
-}
-
-// Steps that go parallel through base/parallel.h alone are run by threads that stay together.
-void Plan::choose_stretches() {
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    const Step& step = steps_[i];
-    if (step.skipped) continue;
-    const bool together = step.bodies.empty() && !(step.state && step.state->for_threads);
-    if (stretches_.empty() || stretches_.back().together != together) stretches_.push_back({i, i, together});
-    stretches_.back().end = i + 1;
-  }
-  for (Stretch& stretch : stretches_) stretch.together &= stretch.end - stretch.begin > 1;
 }
 
 ConstView Plan::view_of(ValueId id) const {
@@ -208,17 +162,6 @@ void Plan::run(std::span<const void* const> inputs) {
   if (rest_) run_rest();
   for (size_t i = 0; i < outputs_.size(); ++i) outputs_[i] = result(i);
   commit_states();
-}
-
-void Plan::run_stretch(const Stretch& stretch) {
-  const auto steps = std::span(steps_).subspan(stretch.begin, stretch.end - stretch.begin);
-  const auto run_all = [&] {
-    for (Step& step : steps) {
-      if (!step.skipped) run_step(step);
-    }
-  };
-  if (stretch.together) with_team(run_all);
-  else run_all();
 }
 
 void Plan::run_step(Step& step) {
@@ -268,6 +211,7 @@ ConstView Plan::result(size_t i) const {
 
 void Plan::commit_states() {
   for (size_t s = 0; s < graph_.states().size(); ++s) {
+    if (updated_[s]) continue;
     const State& state = graph_.states()[s];
     const ConstView next = result(graph_.outputs().size() + s);
     const ConstView now = view_of(state.value);
@@ -281,6 +225,7 @@ void Plan::commit_states() {
 
 void Plan::reset_states() {
   for (const State& state : graph_.states()) {
+    if (!state.resettable) continue;
     const ConstView now = view_of(state.value);
     std::memcpy(const_cast<void*>(now.data), graph_.value(state.value).constant.raw(),
                 static_cast<size_t>(now.bytes()));

@@ -15,15 +15,13 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/kernel_choice.h"
 #include "ir/op.h"
 #include "passes/pass.h"
-#include "runtime/kernel_choice.h"
 #include "runtime/profile.h"
+#include "sparkpilot/session.h"
 
 namespace sparkpilot {
-
-// States by name, shared by all plans of a session: what one run leaves for the next.
-using StateStore = std::map<std::string, Tensor, std::less<>>;
 
 struct PlanOptions {
   PassOptions passes;
@@ -36,8 +34,9 @@ struct PlanOptions {
 
 class Plan {
  public:
-  // Input shapes of the graph are bound. Fails (user) where a node cannot be run, naming it.
-  Plan(Graph graph, const PlanOptions& options, StateStore& states);
+  // Of a graph that the passes have been over (optimised()). Fails (user) where a node cannot be run, naming it. Plans
+  // of copies of one graph share its constants: one that kernels pack is freed when the last plan has packed it.
+  Plan(Graph optimised, const PlanOptions& options, StateStore& states);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -56,7 +55,7 @@ class Plan {
   bool is_straight() const;
   // The node times so far are dropped.
   void forget_times();
-  // The states of this plan get their first contents back.
+  // The states of this plan get their initial contents back; those that cannot be are left alone.
   void reset_states();
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const;
@@ -83,10 +82,14 @@ class Plan {
   void choose_steps();
   void find_blocked();
   void add_step(NodeId id, bool dynamic);
+  void prepare_alone(Step& step, const Problem& problem) const;
   void release_packed(const Step& step);
   int new_storage(Storage storage, ValueId id);
   void assign_storage();
   void share_in_place();
+  void update_in_place();
+  bool writes_over(const Step& step, int next, int own) const;
+  void bind_state(ValueId id);
   void plan_memory();
   void bind_step(Step& step);
   int storage_of(ValueId id) const { return storage_index_[static_cast<size_t>(id.index)]; }
@@ -110,6 +113,7 @@ class Plan {
   std::vector<Storage> storage_;
   std::vector<int> storage_index_;  // by value; -1: none
   std::vector<ValueId> results_;    // graph outputs, then next values of states
+  std::vector<bool> updated_;       // by state: its next value is written to its own memory
   std::vector<Copy> copies_;        // results that are inputs or states
   std::vector<int> readers_;        // by value: reads that have not packed it
   std::vector<ConstView> outputs_;

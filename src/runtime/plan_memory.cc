@@ -12,6 +12,20 @@ int Plan::new_storage(Storage storage, ValueId id) {
   return storage_of(id);
 }
 
+// The state's memory in the store; the first plan that has the state brings its initial contents.
+void Plan::bind_state(ValueId id) {
+  Value& v = graph_.value(id);
+  const bool resettable = std::any_of(graph_.states().begin(), graph_.states().end(),
+                                      [&](const State& s) { return s.value == id && s.resettable; });
+  const auto [at, fresh] = states_.try_emplace(v.name);
+  if (fresh) at->second = resettable ? v.constant.clone() : v.constant;
+  if (at->second.dtype() != v.dtype || !(at->second.shape() == *v.shape)) {
+    fail("state \"{}\" is {}{}, the store holds {}{}", v.name, name(v.dtype), v.shape->str(), name(at->second.dtype()),
+         at->second.shape().str());
+  }
+  if (!resettable) v.constant = Tensor();
+}
+
 // Gives every value its storage: constants, inputs and states theirs, views their input's, the rest a new one.
 void Plan::assign_storage() {
   for (int i = 0; i < graph_.value_count(); ++i) {
@@ -24,14 +38,8 @@ void Plan::assign_storage() {
     } else if (v.kind == ValueKind::input) {
       new_storage({.kind = Storage::input, .bytes = bytes}, ValueId{i});
     } else if (v.kind == ValueKind::state) {
-      const std::string key = v.name.empty() ? fmt::format("state{}", i) : v.name;
-      const auto [at, fresh] = states_.try_emplace(key);
-      if (fresh) at->second = v.constant.clone();
-      if (at->second.dtype() != v.dtype || !(at->second.shape() == v.constant.shape())) {
-        fail("state \"{}\" is {}{}, another plan made it {}{}", key, name(v.dtype), v.constant.shape().str(),
-             name(at->second.dtype()), at->second.shape().str());
-      }
-      new_storage({.kind = Storage::state, .bytes = bytes, .data = at->second.raw()}, ValueId{i});
+      bind_state(ValueId{i});
+      new_storage({.kind = Storage::state, .bytes = bytes, .data = states_.find(v.name)->second.raw()}, ValueId{i});
     }
   }
   for (int s = 0; s < static_cast<int>(steps_.size()); ++s) {
@@ -55,6 +63,17 @@ void Plan::assign_storage() {
   }
 }
 
+namespace {
+
+// Whether output `output` of the node may lie where its input `i` does.
+bool may_overwrite(const Node& node, size_t output, size_t i) {
+  if (!node.op->traits.in_place) return false;
+  const int input = node.op->traits.in_place(node, static_cast<int>(output));
+  return input == kAnyInput || input == static_cast<int>(i);
+}
+
+}  // namespace
+
 // An op that may write over its input does so where that input's memory ends with it.
 void Plan::share_in_place() {
   std::vector<int> merged(storage_.size());
@@ -62,25 +81,66 @@ void Plan::share_in_place() {
   for (int s = 0; s < static_cast<int>(steps_.size()); ++s) {
     const Step& step = steps_[static_cast<size_t>(s)];
     const Node& node = graph_.node(step.node);
-    if (!node.op->traits.in_place || step.skipped || step.dynamic) continue;
-    const int own = storage_of(node.outputs[0]);
-    if (storage_[static_cast<size_t>(own)].kind != Storage::arena) continue;
-    for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (!node.inputs[i].present() || step.in[i].dtype != step.out[0].dtype ||
-          !(step.in[i].shape == step.out[0].shape))
-        continue;
-      const int other = merged[static_cast<size_t>(storage_of(node.inputs[i]))];
-      Storage& theirs = storage_[static_cast<size_t>(other)];
-      if (theirs.kind != Storage::arena || theirs.last != s || theirs.persistent) continue;
-      theirs.last = storage_[static_cast<size_t>(own)].last;
-      theirs.persistent = storage_[static_cast<size_t>(own)].persistent;
-      merged[static_cast<size_t>(own)] = other;
-      break;
+    if (step.skipped || step.dynamic) continue;
+    std::vector<int> given;  // an input's memory goes to one output only
+    for (size_t o = 0; o < node.outputs.size(); ++o) {
+      const int own = storage_of(node.outputs[o]);
+      if (storage_[static_cast<size_t>(own)].kind != Storage::arena) continue;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (!node.inputs[i].present() || !may_overwrite(node, o, i) || step.in[i].dtype != step.out[o].dtype ||
+            !(step.in[i].shape == step.out[o].shape))
+          continue;
+        const int other = merged[static_cast<size_t>(storage_of(node.inputs[i]))];
+        Storage& theirs = storage_[static_cast<size_t>(other)];
+        if (theirs.kind != Storage::arena || theirs.last != s || theirs.persistent ||
+            std::find(given.begin(), given.end(), other) != given.end())
+          continue;
+        theirs.last = storage_[static_cast<size_t>(own)].last;
+        theirs.persistent = storage_[static_cast<size_t>(own)].persistent;
+        merged[static_cast<size_t>(own)] = other;
+        given.push_back(other);
+        break;
+      }
     }
   }
   for (int& index : storage_index_) {
     if (index >= 0) index = merged[static_cast<size_t>(index)];
   }
+}
+
+// A state's next value is computed into the state's own memory where nobody reads the old one afterwards, and where the
+// step that computes it is done with it: it does not read it, or may overwrite it.
+void Plan::update_in_place() {
+  updated_.assign(graph_.states().size(), false);
+  for (size_t s = 0; s < graph_.states().size(); ++s) {
+    const int own = storage_of(graph_.states()[s].value), next = storage_of(graph_.states()[s].next);
+    if (next < 0 || own < 0) continue;
+    const Storage &memory = storage_[static_cast<size_t>(own)], &computed = storage_[static_cast<size_t>(next)];
+    if (computed.kind != Storage::arena || memory.persistent || memory.bytes != computed.bytes) continue;
+    if (memory.last > computed.first) continue;
+    if (memory.last == computed.first && !writes_over(steps_[static_cast<size_t>(computed.first)], next, own)) continue;
+    for (int& index : storage_index_) {
+      if (index == next) index = own;
+    }
+    updated_[s] = true;
+  }
+}
+
+// Whether the step's output in storage `next` may take the place of its only input in storage `own`.
+bool Plan::writes_over(const Step& step, int next, int own) const {
+  const Node& node = graph_.node(step.node);
+  int reads = 0;
+  bool may = false;
+  for (size_t o = 0; o < node.outputs.size(); ++o) {
+    if (storage_of(node.outputs[o]) != next) continue;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (!node.inputs[i].present() || storage_of(node.inputs[i]) != own) continue;
+      ++reads;
+      may |=
+          may_overwrite(node, o, i) && step.in[i].dtype == step.out[o].dtype && step.in[i].shape == step.out[o].shape;
+    }
+  }
+  return may && reads == 1;
 }
 
 void Plan::plan_memory() {
@@ -94,6 +154,7 @@ void Plan::plan_memory() {
     for (const ValueId id : rest_->boundary) storage_[static_cast<size_t>(storage_of(id))].persistent = true;
   }
   share_in_place();
+  update_in_place();
   std::vector<Lifetime> lifetimes;
   std::vector<size_t> in_arena;
   int64_t owned_bytes = 0, workspace_bytes = 0;
@@ -118,7 +179,8 @@ void Plan::plan_memory() {
   }
   for (size_t r = 0; r < results_.size(); ++r) {
     const int index = storage_of(results_[r]);
-    if (index < 0) continue;
+    const size_t outputs = graph_.outputs().size();
+    if (index < 0 || (r >= outputs && updated_[r - outputs])) continue;
     const auto kind = storage_[static_cast<size_t>(index)].kind;
     if (kind == Storage::input || kind == Storage::state) {
       copies_.push_back({r, index, reserve_owned(storage_[static_cast<size_t>(index)].bytes)});

@@ -394,7 +394,7 @@ TEST(Plan, RunsAlsoWithOneThread) {
   const PlanOptions for_one{.alone = false}, for_both{.alone = true};
   const auto make = [&](const PlanOptions& options, int threads) {
     const ThreadScope scope(threads);
-    return std::make_unique<Plan>(g, options, states);
+    return std::make_unique<Plan>(optimised(g, options.passes), options, states);
   };
   const auto one = make(for_one, 1), both = make(for_both, 2);
   const Tensor expected = run(*one, 1);

@@ -1,79 +1,27 @@
 #include "runtime/session.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
-#include "hw/cpu.h"
 #include "ir/infer.h"
-#include "runtime/batch_slices.h"
-#include "runtime/busy_watch.h"
-#include "runtime/plan.h"
-#include "runtime/thread_choice.h"
-#include "runtime/tuning_file.h"
+#include "runtime/cpu/compile.h"
 
 namespace sparkpilot {
-namespace {
-
-// Times that another process or the system took a processor from this one.
-int64_t interruptions() {
-  rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
-}
-
-int64_t weight_bytes(const Graph& graph) {
-  int64_t bytes = 0;
-  for (int i = 0; i < graph.value_count(); ++i) {
-    if (const Tensor* constant = graph.constant(ValueId{i})) bytes += constant->bytes();
-  }
-  return bytes;
-}
-
-// A plan for one set of shapes: for all of the batch, or for slices of it.
-struct Compiled {
-  std::unique_ptr<Plan> plan;
-  std::unique_ptr<BatchSlices> slices;
-  int threads = 1;
-  bool watched = false;  // one thread takes runs while others are held up
-  BusyWatch watch = {};
-
-  void run(std::span<const void* const> inputs) {
-    const int64_t start = watched ? now_ns() : 0;
-    const ThreadScope scope(watched && watch.alone() ? 1 : threads);
-    if (slices) slices->run(inputs);
-    else plan->run(inputs);
-    if (watched) watch.took(now_ns() - start);
-  }
-  std::span<const ConstView> outputs() const { return slices ? slices->outputs() : plan->outputs(); }
-  const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
-  int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
-  void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
-  void forget_times() { slices ? slices->forget_times() : plan->forget_times(); }
-  // May be run for the sake of its time: no loops, and about a tenth of a second's work for one thread at most.
-  bool is_quick() const {
-    constexpr double kMost = 2e10;
-    return (slices || plan->is_straight()) && (slices ? slices->flops() : plan->flops()) < kMost;
-  }
-};
-
-}  // namespace
-
 struct Session::Impl {
   Graph graph;  // the source; moved into the plan where all shapes are fixed
   bool fixed = false;
   SessionOptions options;
   PlanOptions plan_options;
-  StateStore states;
+  std::shared_ptr<StateStore> states;
+  std::vector<std::string> kept;  // names of states that cannot be reset
   std::vector<TensorInfo> inputs, outputs;
   std::vector<Tensor> memory;  // one an input
   std::vector<const void*> pointers;
-  std::map<std::string, Compiled> plans;  // by input shapes
-  Compiled* now = nullptr;                // for the shapes bound now; null: to be found
+  std::map<std::string, CpuProgram> plans;  // by input shapes
+  CpuProgram* now = nullptr;                // for the shapes bound now; null: to be found
   bool ran = false;
 
   size_t input_index(std::string_view name) const {
@@ -96,9 +44,6 @@ struct Session::Impl {
   void bind_dims();
   void set_shape(size_t i, const Shape& shape);
   void compile();
-  Compiled compile_for(Graph source, int threads);
-  Compiled compile_fastest(Graph source);
-  bool try_run(Compiled& compiled);
 };
 
 void Session::Impl::describe() {
@@ -148,59 +93,6 @@ void Session::Impl::set_shape(size_t i, const Shape& shape) {
   ran = false;
 }
 
-Compiled Session::Impl::compile_for(Graph source, int threads) {
-  const ThreadScope scope(threads);
-  Compiled made{
-      .plan = nullptr, .slices = BatchSlices::make(source, plan_options, threads, states), .threads = threads};
-  if (!made.slices) made.plan = std::make_unique<Plan>(std::move(source), plan_options, states);
-  return made;
-}
-
-// False where the inputs' contents make no sense to the model, as those that nobody has set yet may.
-bool Session::Impl::try_run(Compiled& compiled) {
-  try {
-    compiled.run(pointers);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-Compiled Session::Impl::compile_fastest(Graph source) {
-  constexpr int64_t kMostWeights = 64 << 20;  // bytes, of which oneDNN packs its part once more
-  plan_options.alone = !plan_options.profile && !plan_options.keep_values && weight_bytes(source) <= kMostWeights;
-  const std::vector<int> choices = thread_choices(available_processors());
-  if (choices.size() == 1 || !options.kernels.empty()) return compile_for(std::move(source), choices.back());
-  TuningFile file(options.tuning_file, cpu_features().model);
-  const std::string key = tuning_key(source, options.passes);
-  if (const auto kept = file.threads(key)) return compile_for(std::move(source), *kept);
-
-  // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
-  std::map<int, Compiled> tried;
-  tried[1] = compile_for(source, 1);
-  if (!tried[1].is_quick() || !try_run(tried[1])) return compile_for(std::move(source), choices.back());
-  const auto observe = std::exchange(plan_options.passes.observe, nullptr);  // it has seen the passes
-  const auto time_ns = [&](int threads) {
-    constexpr int64_t kLongEnough = 10'000'000;  // to be held up by whoever else wants the processors
-    Compiled& compiled = tried[threads];
-    if (!compiled.plan && !compiled.slices) {
-      if (tried.size() > 2) tried.erase(tried.begin());
-      compiled = compile_for(source, threads);
-      try_run(compiled);
-    }
-    int64_t runs = 0, taken = 0;
-    for (const int64_t start = now_ns(); taken < kLongEnough; taken = now_ns() - start, ++runs) try_run(compiled);
-    return static_cast<double>(taken) / static_cast<double>(runs);
-  };
-  const int64_t start = now_ns(), disturbed = interruptions();
-  const int best = fastest_threads(choices, time_ns);
-  plan_options.passes.observe = observe;
-  // What was found beside other work holds for this session only.
-  constexpr int64_t kQuietNs = 20'000'000;  // a processor that does nothing else is taken less often
-  if (interruptions() - disturbed <= 1 + (now_ns() - start) / kQuietNs) file.keep_threads(key, best);
-  return std::move(tried[best]);
-}
-
 void Session::Impl::compile() {
   std::string key;
   bool all_fixed = true;
@@ -229,18 +121,7 @@ void Session::Impl::compile() {
     } else {
       source = graph;
     }
-    std::map<std::string, Tensor> before;
-    for (const auto& [name, tensor] : states) before[name] = tensor.clone();
-    Compiled made =
-        options.threads > 0 ? compile_for(std::move(source), options.threads) : compile_fastest(std::move(source));
-    // The first run is to find pages, caches and threads as the others do.
-    if (options.kernels.empty() && made.is_quick()) try_run(made);
-    made.watched = plan_options.alone && made.threads > 1 && made.plan && made.is_quick();
-    made.forget_times();
-    if (made.plan) made.plan->reset_states();
-    for (const auto& [name, tensor] : before) {
-      std::memcpy(states.at(name).raw(), tensor.raw(), static_cast<size_t>(tensor.bytes()));
-    }
+    CpuProgram made = compile_on_cpu(std::move(source), options, plan_options, *states, pointers);
     found = plans.emplace(key, std::move(made)).first;
   }
   now = &found->second;
@@ -254,6 +135,10 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
   s.graph = std::move(graph);
   s.options = std::move(options);
+  s.states = s.options.states ? s.options.states : std::make_shared<StateStore>();
+  for (const State& state : s.graph.states()) {
+    if (!state.resettable) s.kept.push_back(s.graph.value(state.value).name);
+  }
   if (!s.options.outputs.empty()) select_outputs(s.graph, s.options.outputs);
   s.plan_options = {.passes = s.options.passes,
                     .kernels = KernelChoice(s.options.kernels),
@@ -320,18 +205,21 @@ ConstView Session::output(std::string_view name) const {
 
 std::vector<std::string> Session::states() const {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : impl_->states) names.push_back(name);
+  for (const auto& [name, tensor] : *impl_->states) names.push_back(name);
   return names;
 }
 
 View Session::state(std::string_view name) {
-  const auto found = impl_->states.find(name);
-  if (found == impl_->states.end()) fail("the model has no state \"{}\"", name);
+  const auto found = impl_->states->find(name);
+  if (found == impl_->states->end()) fail("the model has no state \"{}\"", name);
   return found->second.view();
 }
 
 void Session::reset_states() {
-  // A plan keeps its states' first contents; one with slices has none.
+  if (!impl_->kept.empty()) {
+    fail("state \"{}\" cannot be reset: what it held at first was moved into the session", impl_->kept.front());
+  }
+  // A plan keeps its states' initial contents; one with slices has none.
   for (const auto& [key, made] : impl_->plans) {
     if (made.plan) made.plan->reset_states();
   }

@@ -9,9 +9,9 @@
 #include "base/test_files.h"
 #include "hw/cpu.h"
 #include "ir/op.h"
-#include "runtime/busy_watch.h"
+#include "runtime/cpu/busy_watch.h"
+#include "runtime/cpu/thread_choice.h"
 #include "runtime/session.h"
-#include "runtime/thread_choice.h"
 #include "runtime/tuning_file.h"
 
 namespace sparkpilot {

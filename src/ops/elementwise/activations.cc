@@ -100,7 +100,7 @@ const OpDef kOps[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kGeluAttrs,
-     .traits = {.in_place = true, .elementwise = true, .finite = true},
+     .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
      .infer = infer_gelu,
      .cpu = kGelu,
      .cases = gelu_cases},

@@ -42,7 +42,7 @@ constexpr OpDef binary_op(std::string_view name, std::string_view doc, CasesFn c
           .since = 7,
           .inputs = {2, 2},
           .outputs = {1, 1},
-          .traits = {.in_place = true, .elementwise = true, .finite = kVector != BinaryMath::div},
+          .traits = {.in_place = over_any_input, .elementwise = true, .finite = kVector != BinaryMath::div},
           .infer = infer_nary<NumericTypes>,
           .cpu = BinaryKernels<Fn, kVector, NumericTypes>::kKernels,
           .cases = cases};
@@ -56,7 +56,7 @@ constexpr OpDef nary_op(std::string_view name, std::string_view doc) {
           .inputs = {1, kMany},
           .outputs = {1, 1},
           .attributes = kConsumed,
-          .traits = {.in_place = true, .elementwise = true},
+          .traits = {.in_place = over_any_input, .elementwise = true},
           .infer = infer_nary<NumericTypes>,
           .cpu = BinaryKernels<Fn, kVector, NumericTypes>::kKernels,
           .cost =
@@ -120,7 +120,7 @@ const OpDef kOps[] = {
      .inputs = {2, 2},
      .outputs = {1, 1},
      .attributes = kModAttrs,
-     .traits = {.in_place = true, .elementwise = true},
+     .traits = {.in_place = over_any_input, .elementwise = true},
      .infer = infer_nary<NumericTypes>,
      .cpu = kMod,
      .cases = mod_cases},

@@ -244,7 +244,7 @@ const OpDef kOps[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kCastAttrs,
-     .traits = {.in_place = true, .elementwise = true, .finite = true},
+     .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
      .infer = infer_cast,
      .cpu = kCast,
      .cases = cast_cases},

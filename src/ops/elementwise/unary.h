@@ -96,7 +96,7 @@ constexpr OpDef unary_op(std::string_view name, int since, std::string_view doc)
           .inputs = {1, 1},
           .outputs = {1, 1},
           .attributes = Kernels::kAttributes,
-          .traits = {.in_place = true,
+          .traits = {.in_place = over_any_input,
                      .elementwise = true,
                      .finite = std::is_same_v<std::remove_cv_t<decltype(kVector)>, Activation>},
           .infer = infer_unary<Types>,

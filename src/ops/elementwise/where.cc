@@ -63,7 +63,7 @@ const OpDef kOps[] = {{.name = "Where",
                        .since = 9,
                        .inputs = {3, 3},
                        .outputs = {1, 1},
-                       .traits = {.in_place = true, .elementwise = true, .finite = true},
+                       .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
                        .infer = infer,
                        .cpu = kKernels,
                        .cases = cases}};

@@ -207,7 +207,7 @@ OpDef op(std::string_view name, std::string_view doc) {
           .inputs = {1, 1},
           .outputs = {1, 1},
           .attributes = kAttrs,
-          .traits = {.in_place = true},
+          .traits = {.in_place = over_any_input},
           .infer = infer,
           .cpu = kKernels<kForm>,
           .cost = cost,

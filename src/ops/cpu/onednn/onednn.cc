@@ -208,7 +208,7 @@ void rethrow(const dnnl::error& error) {
   fail_internal("oneDNN: {} (status {})", error.what(), static_cast<int>(error.status));
 }
 
-State::State() : stream_(engine()), threads_(thread_count()) { for_threads = true; }
+State::State() : stream_(engine()), threads_(thread_count()) { on_cpu.for_threads = true; }
 
 State::Slot State::add(const Desc& desc, Home home, int64_t index, void* data, Tensor owned) {
   places_.push_back({dnnl::memory(desc, engine(), data), home, index, data, std::move(owned)});
@@ -292,19 +292,19 @@ void State::step(const dnnl::primitive& primitive, const dnnl::primitive_desc_ba
 }
 
 void State::keep_nan(std::function<dnnl::primitive()> make, const Epilogue::Step& activation) {
-  loses_nan = true;
+  on_cpu.loses_nan = true;
   loses_nan_at_ = steps_.size() - 1;
   make_careful_ = std::move(make);
   activation_ = activation;
 }
 
 void State::keep_nan(std::function<void(const Call&)> instead) {
-  loses_nan = true;
+  on_cpu.loses_nan = true;
   instead_ = std::move(instead);
 }
 
 void State::execute(const Call& call) {
-  if (loses_nan && call.not_finite && instead_) return instead_(call);
+  if (on_cpu.loses_nan && call.not_finite && instead_) return instead_(call);
   // A null count in the scope keeps the caller's; see the header for why it must be that of prepare.
   const ThreadScope scope(thread_count() == threads_ ? 0 : threads_);
   for (Place& place : places_) {
@@ -320,7 +320,7 @@ void State::execute(const Call& call) {
     place.memory.set_data_handle(const_cast<void*>(data));
     place.bound = data;
   }
-  if (loses_nan && call.not_finite) return execute_keeping_nan(call);
+  if (on_cpu.loses_nan && call.not_finite) return execute_keeping_nan(call);
   for (const Step& step : steps_) execute(step.primitive, step.arguments);
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/batch_slices.h"
+#include "runtime/cpu/batch_slices.h"
 
 #include <algorithm>
 #include <atomic>
@@ -18,18 +18,6 @@ constexpr int64_t kCacheBytes = 512 << 10;
 constexpr int64_t kMostWeights = 256 << 20;
 // Slices of fewer entries leave kernels too little to do at a time.
 constexpr int64_t kFewest = 4;
-
-// The first axis that all inputs share and leave open; 0 where there is none.
-int64_t open_batch(const Graph& graph) {
-  int64_t batch = 0;
-  for (const ValueId id : graph.inputs()) {
-    const Value& input = graph.value(id);
-    const bool open = input.declared && !input.declared->empty() && input.declared->front().size < 0;
-    if (!open || !input.shape || (batch && (*input.shape)[0] != batch)) return 0;
-    batch = (*input.shape)[0];
-  }
-  return batch;
-}
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -56,41 +44,46 @@ int64_t constant_bytes(const Graph& graph) {
 
 }  // namespace
 
-std::unique_ptr<BatchSlices> BatchSlices::make(const Graph& bound, const PlanOptions& options, int threads,
-                                               StateStore& states) {
+int64_t open_batch(const Graph& graph) {
+  int64_t batch = 0;
+  for (const ValueId id : graph.inputs()) {
+    const Value& input = graph.value(id);
+    const bool open = input.declared && !input.declared->empty() && input.declared->front().size < 0;
+    if (!open || !input.shape || (batch && (*input.shape)[0] != batch)) return 0;
+    batch = (*input.shape)[0];
+  }
+  return batch;
+}
+
+std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, const PlanOptions& options) {
   const int64_t batch = open_batch(bound), processors = available_processors();
-  if (batch < 2 * kFewest || options.keep_values || options.passes.observe || !bound.states().empty()) return nullptr;
-  Graph whole = bound;
-  run_passes(whole, options.passes);
+  if (batch < 2 * kFewest || options.keep_values || options.passes.observe || !bound.states().empty()) return {};
   const int64_t fit = kCacheBytes / std::max<int64_t>(1, bytes_of_an_entry(whole, batch));
-  if (fit < kFewest || constant_bytes(whole) * processors > kMostWeights) return nullptr;
+  if (fit < kFewest || constant_bytes(whole) * processors > kMostWeights) return {};
   const int64_t count = entries_of_a_slice(batch, fit, processors);
-  if (count < kFewest || count == batch) return nullptr;
+  if (count < kFewest || count == batch) return {};
   Graph part = bound;
   for (const ValueId id : part.inputs()) bind_input(part, id, part.value(id).shape->with(0, count));
-  Graph optimised = part;
-  run_passes(optimised, options.passes);
-  if (!runs_in_parts(whole, optimised, batch, count)) return nullptr;
+  part = optimised(std::move(part), options.passes);
+  if (!runs_in_parts(whole, part, batch, count)) return {};
+  return part;
+}
 
-  std::unique_ptr<BatchSlices> out(new BatchSlices);
-  out->batch_ = batch;
-  out->count_ = count;
-  out->slices_ = ceil_div(batch, count);
-  for (const ValueId id : bound.inputs()) {
-    const Value& input = bound.value(id);
-    out->input_bytes_.push_back(storage_bytes(input.dtype, input.shape->elements()) / batch);
+BatchSlices::BatchSlices(const Graph& slice, int64_t batch, const PlanOptions& options, int threads, StateStore& states)
+    : batch_(batch), count_((*slice.value(slice.inputs()[0]).shape)[0]), slices_(ceil_div(batch, count_)) {
+  for (const ValueId id : slice.inputs()) {
+    const Value& input = slice.value(id);
+    input_bytes_.push_back(storage_bytes(input.dtype, input.shape->elements()) / count_);
   }
   const ThreadScope serial(1);  // a lane's kernels are prepared for the one thread that runs them
-  for (int64_t lane = 0; lane < std::min<int64_t>(threads, out->slices_); ++lane) {
-    out->lanes_.push_back(
-        {std::make_unique<Plan>(part, options, states), std::vector<const void*>(bound.inputs().size())});
+  for (int64_t lane = 0; lane < std::min<int64_t>(threads, slices_); ++lane) {
+    lanes_.push_back({std::make_unique<Plan>(slice, options, states), std::vector<const void*>(slice.inputs().size())});
   }
-  for (const Graph::Output& output : out->graph().outputs()) {
-    const Value& value = out->graph().value(output.value);
-    out->results_.emplace_back(value.dtype, value.shape->with(0, batch));
-    out->outputs_.push_back(out->results_.back().view());
+  for (const Graph::Output& output : graph().outputs()) {
+    const Value& value = graph().value(output.value);
+    results_.emplace_back(value.dtype, value.shape->with(0, batch));
+    outputs_.push_back(results_.back().view());
   }
-  return out;
 }
 
 void BatchSlices::run_slice(Lane& lane, int64_t slice, std::span<const void* const> inputs) {

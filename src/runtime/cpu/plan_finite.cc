@@ -11,7 +11,7 @@ void Plan::choose_checks() {
   for (size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
     step.checked = loses_nan_ && !graph_.node(step.node).op->traits.finite;
-    loses_nan_ |= step.state && step.state->loses_nan;
+    loses_nan_ |= step.state && step.state->on_cpu.loses_nan;
   }
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/op.h"
-#include "sparkpilot/session.h"
+#include "sparkpilot/profile.h"
 
 namespace sparkpilot {
 
@@ -17,6 +17,8 @@ class KernelChoice {
   // With "no-" before it, it is never taken and the next one that accepts is. Fails (user) on a name that is none, with
   // those that are, and where a reference is switched off, as nothing comes behind it.
   explicit KernelChoice(std::string_view text = {});
+  // The candidate of that name and no other.
+  static KernelChoice only(std::string_view kernel);
 
   bool empty() const { return rules_.empty(); }
 
@@ -24,7 +26,7 @@ class KernelChoice {
     const Kernel* kernel = nullptr;  // null: none accepts
     std::vector<DeclinedKernel> declined;
   };
-  Taken take(const Problem& problem) const;
+  Taken take(const Problem& problem, Device device = Device::cpu) const;
 
  private:
   struct Rule {
@@ -33,9 +35,10 @@ class KernelChoice {
   };
 
   bool rules(const OpDef& op, std::string_view kernel, bool off) const;
-  bool is_free(const Problem& problem, std::string_view kernel) const;
+  bool is_free(const Problem& problem, Device device, std::string_view kernel) const;
 
   std::vector<Rule> rules_;
+  std::string only_;
 };
 
 }  // namespace sparkpilot

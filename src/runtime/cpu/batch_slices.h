@@ -2,7 +2,9 @@
 // thread has slices of its own, so that none waits for another between layers.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,13 +12,18 @@
 
 namespace sparkpilot {
 
+// The optimised graph for a slice; none where the graph mixes the entries of its batch, or where slices do not pay: few
+// entries, large ones, or weights too many to be packed once a thread. `bound` has all its inputs' shapes, and `whole`
+// is the same graph optimised. How many entries a slice has depends on the machine and the graph only, never on the
+// number of threads.
+std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, const PlanOptions& options);
+// The first axis that all inputs share and leave open; 0 where there is none.
+int64_t open_batch(const Graph& bound);
+
 class BatchSlices {
  public:
-  // Null where the graph mixes the entries of its batch, or where slices do not pay: few entries, large ones, or
-  // weights too many to be packed once a thread. `bound` has all its inputs' shapes. How many entries a slice has
-  // depends on the machine and the graph only, never on the number of threads.
-  static std::unique_ptr<BatchSlices> make(const Graph& bound, const PlanOptions& options, int threads,
-                                           StateStore& states);
+  // `slice` is slice_of_batch(), of a batch of so many entries.
+  BatchSlices(const Graph& slice, int64_t batch, const PlanOptions& options, int threads, StateStore& states);
 
   // As Plan's.
   void run(std::span<const void* const> inputs);
@@ -34,7 +41,6 @@ class BatchSlices {
     std::unique_ptr<Plan> plan;
     std::vector<const void*> inputs;
   };
-  BatchSlices() = default;
   void run_slice(Lane& lane, int64_t slice, std::span<const void* const> inputs);
 
   std::vector<Lane> lanes_;

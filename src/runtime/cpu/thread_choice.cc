@@ -1,4 +1,4 @@
-#include "runtime/thread_choice.h"
+#include "runtime/cpu/thread_choice.h"
 
 #include <algorithm>
 #include <array>

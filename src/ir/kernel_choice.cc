@@ -1,4 +1,4 @@
-#include "runtime/kernel_choice.h"
+#include "ir/kernel_choice.h"
 
 #include <fmt/format.h>
 
@@ -59,39 +59,50 @@ bool KernelChoice::rules(const OpDef& op, std::string_view kernel, bool off) con
 }
 
 // Whether the candidate of that name may be taken and accepts.
-bool KernelChoice::is_free(const Problem& problem, std::string_view name) const {
+bool KernelChoice::is_free(const Problem& problem, Device device, std::string_view name) const {
   const OpDef& op = *problem.node->op;
-  return std::any_of(op.cpu.begin(), op.cpu.end(), [&](const Kernel& kernel) {
+  const std::span<const Kernel> candidates = kernels(op, device);
+  return std::any_of(candidates.begin(), candidates.end(), [&](const Kernel& kernel) {
     return kernel.name == name && !rules(op, name, true) && accepts(kernel, problem);
   });
 }
 
-KernelChoice::Taken KernelChoice::take(const Problem& problem) const {
+KernelChoice KernelChoice::only(std::string_view kernel) {
+  KernelChoice choice;
+  choice.only_ = kernel;
+  return choice;
+}
+
+KernelChoice::Taken KernelChoice::take(const Problem& problem, Device device) const {
   const OpDef& op = *problem.node->op;
+  const std::span<const Kernel> candidates = kernels(op, device);
   const bool wished = std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return !rule.off; });
-  size_t taken = op.cpu.size();
+  size_t taken = candidates.size();
   std::vector<std::string> reasons;
-  for (size_t i = 0; i < op.cpu.size(); ++i) {
-    const Kernel& kernel = op.cpu[i];
-    reasons.emplace_back("switched off");
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    const Kernel& kernel = candidates[i];
+    reasons.emplace_back();
+    if (!only_.empty() && kernel.name != only_) continue;
+    reasons.back() = "switched off";
     if (rules(op, kernel.name, true)) continue;
     const Verdict verdict = accepts(kernel, problem);
     reasons.back() = verdict.reason();
     if (!verdict) continue;
-    if (rules(op, kernel.name, false)) {
+    if (!only_.empty() || rules(op, kernel.name, false)) {
       taken = i;
       break;
     }
     reasons.back() = "another is asked for";
     const std::string_view faster = kernel.yields ? kernel.yields(problem) : std::string_view{};
-    if (!faster.empty() && is_free(problem, faster)) reasons.back() = fmt::format("{} is faster at this shape", faster);
+    if (!faster.empty() && is_free(problem, device, faster))
+      reasons.back() = fmt::format("{} is faster at this shape", faster);
     else taken = std::min(taken, i);
     if (!wished && taken == i) break;
   }
   Taken out;
-  if (taken < op.cpu.size()) out.kernel = &op.cpu[taken];
+  if (taken < candidates.size()) out.kernel = &candidates[taken];
   for (size_t i = 0; i < taken && i < reasons.size(); ++i) {
-    out.declined.push_back({std::string(op.cpu[i].name), std::move(reasons[i])});
+    out.declined.push_back({std::string(candidates[i].name), std::move(reasons[i])});
   }
   return out;
 }

@@ -1,0 +1,148 @@
+#include "runtime/cpu/compile.h"
+
+#include <sys/resource.h>
+
+#include <cstring>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "hw/cpu.h"
+#include "runtime/cpu/thread_choice.h"
+#include "runtime/tuning_file.h"
+
+namespace sparkpilot {
+namespace {
+
+// Times that another process or the system took a processor from this one.
+int64_t interruptions() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+int64_t weight_bytes(const Graph& graph) {
+  int64_t bytes = 0;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    if (const Tensor* constant = graph.constant(ValueId{i})) bytes += constant->bytes();
+  }
+  return bytes;
+}
+
+// May be run for the sake of its time: no loops, and about a tenth of a second's work for one thread at most.
+bool is_quick(const CpuProgram& program) {
+  constexpr double kMost = 2e10;
+  if (program.slices) return program.slices->flops() < kMost;
+  return program.plan->is_straight() && program.plan->flops() < kMost;
+}
+
+class Compiler {
+ public:
+  Compiler(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
+           std::span<const void* const> inputs)
+      : options_(options), plans_(plans), states_(states), inputs_(inputs) {
+    constexpr int64_t kMostWeights = 64 << 20;  // bytes, of which oneDNN packs its part once more
+    for (const State& state : bound.states()) may_try_ &= state.resettable;
+    tries_ = options.threads == 0;
+    if (tries_) {
+      plans.alone = !plans.profile && !plans.keep_values && weight_bytes(bound) <= kMostWeights;
+      if (choices_.size() > 1 && options.kernels.empty()) key_ = tuning_key(bound, options.passes);
+    }
+    batch_ = open_batch(bound);
+    if (batch_ == 0) {
+      graph_ = optimised(std::move(bound), plans.passes);  // the weights that a pass replaces go at once
+      return;
+    }
+    graph_ = optimised(bound, plans.passes);
+    std::optional<Graph> slice = slice_of_batch(bound, graph_, plans);
+    if (slice) graph_ = std::move(*slice);
+    else batch_ = 0;
+  }
+
+  CpuProgram make() {
+    std::map<std::string, Tensor> before;
+    for (const State& state : graph_.states()) {
+      const auto found = states_.find(graph_.value(state.value).name);
+      if (may_try_ && found != states_.end()) before[found->first] = found->second.clone();
+    }
+    CpuProgram made = tries_ ? fastest() : plan(std::move(graph_), options_.threads);
+    // The first run is to find pages, caches and threads as the others do.
+    if (may_try_ && options_.kernels.empty() && is_quick(made)) try_run(made);
+    made.watched = plans_.alone && made.threads > 1 && made.plan && is_quick(made);
+    made.forget_times();
+    if (may_try_ && made.plan) made.plan->reset_states();
+    for (const auto& [name, tensor] : before) {
+      std::memcpy(states_.at(name).raw(), tensor.raw(), static_cast<size_t>(tensor.bytes()));
+    }
+    return made;
+  }
+
+ private:
+  CpuProgram plan(Graph graph, int threads) const {
+    const ThreadScope scope(threads);
+    CpuProgram made{.plan = nullptr, .slices = nullptr, .threads = threads};
+    if (batch_ > 0) made.slices = std::make_unique<BatchSlices>(graph, batch_, plans_, threads, states_);
+    else made.plan = std::make_unique<Plan>(std::move(graph), plans_, states_);
+    return made;
+  }
+
+  // False where the inputs' contents make no sense to the model, as those that nobody has set yet may.
+  bool try_run(CpuProgram& program) const {
+    try {
+      program.run(inputs_);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  CpuProgram fastest() {
+    if (key_.empty() || !may_try_) return plan(std::move(graph_), choices_.back());
+    TuningFile file(options_.tuning_file, cpu_features().model);
+    if (const auto kept = file.threads(key_)) return plan(std::move(graph_), *kept);
+
+    // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
+    std::map<int, CpuProgram> tried;
+    tried[1] = plan(graph_, 1);
+    if (!is_quick(tried[1]) || !try_run(tried[1])) return plan(std::move(graph_), choices_.back());
+    const auto time_ns = [&](int threads) {
+      constexpr int64_t kLongEnough = 10'000'000;  // to be held up by whoever else wants the processors
+      CpuProgram& program = tried[threads];
+      if (!program.plan && !program.slices) {
+        if (tried.size() > 2) tried.erase(tried.begin());
+        program = plan(graph_, threads);
+        try_run(program);
+      }
+      int64_t runs = 0, taken = 0;
+      for (const int64_t start = now_ns(); taken < kLongEnough; taken = now_ns() - start, ++runs) try_run(program);
+      return static_cast<double>(taken) / static_cast<double>(runs);
+    };
+    const int64_t start = now_ns(), disturbed = interruptions();
+    const int best = fastest_threads(choices_, time_ns);
+    // What was found beside other work holds for this session only.
+    constexpr int64_t kQuietNs = 20'000'000;  // a processor that does nothing else is taken less often
+    if (interruptions() - disturbed <= 1 + (now_ns() - start) / kQuietNs) file.keep_threads(key_, best);
+    return std::move(tried[best]);
+  }
+
+  const SessionOptions& options_;
+  PlanOptions& plans_;
+  StateStore& states_;
+  std::span<const void* const> inputs_;
+  bool tries_ = false;
+  bool may_try_ = true;  // no run may change what a state holds for good
+  std::vector<int> choices_ = thread_choices(available_processors());
+  std::string key_;    // of what is tried in the tuning file; empty where nothing is
+  Graph graph_;        // optimised: all of it, or of a slice
+  int64_t batch_ = 0;  // that is run in slices; 0: it is not
+};
+
+}  // namespace
+
+CpuProgram compile_on_cpu(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
+                          std::span<const void* const> inputs) {
+  return Compiler(std::move(bound), options, plans, states, inputs).make();
+}
+
+}  // namespace sparkpilot

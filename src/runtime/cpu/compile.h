@@ -1,0 +1,44 @@
+// A graph made ready to run on the CPU: optimised once, planned for the number of threads that is fastest.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "runtime/cpu/batch_slices.h"
+#include "runtime/cpu/busy_watch.h"
+#include "runtime/plan.h"
+#include "sparkpilot/session.h"
+
+namespace sparkpilot {
+
+// For one set of input shapes: a plan for all of the batch, or for slices of it.
+struct CpuProgram {
+  std::unique_ptr<Plan> plan;
+  std::unique_ptr<BatchSlices> slices;
+  int threads = 1;
+  bool watched = false;  // one thread takes runs while others are held up
+  BusyWatch watch = {};
+
+  void run(std::span<const void* const> inputs) {
+    const int64_t start = watched ? now_ns() : 0;
+    const ThreadScope scope(watched && watch.alone() ? 1 : threads);
+    if (slices) slices->run(inputs);
+    else plan->run(inputs);
+    if (watched) watch.took(now_ns() - start);
+  }
+  std::span<const ConstView> outputs() const { return slices ? slices->outputs() : plan->outputs(); }
+  const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
+  int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
+  void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
+  void forget_times() { slices ? slices->forget_times() : plan->forget_times(); }
+};
+
+// `bound` has all its inputs' shapes; it is moved in, so that weights that kernels pack are freed as they are packed.
+// `inputs` are what it is tried on, to find the number of threads (where `options.threads` is 0) and to find its
+// memory. `plans` must outlive what it returns, and gets `alone`. Fails (user) where a node cannot be run, naming it.
+CpuProgram compile_on_cpu(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
+                          std::span<const void* const> inputs);
+
+}  // namespace sparkpilot
