@@ -150,6 +150,7 @@ int expand_ops(Graph& graph) {
   // An expansion may hold ops that expand again; a chain of them is bounded by the table, not by the file.
   for (int before = -1; before != changes;) {
     before = changes;
+    name_stateful(graph);
     for (const NodeId id : graph.order()) {
       if (graph.erased(id)) continue;
       infer_node(graph, id);

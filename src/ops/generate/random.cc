@@ -4,13 +4,14 @@
 // 2 (i mod 2) + 1 of Philox4x32-10 at (key, counter + i / 2), whatever the number of threads. The ONNX ops expand to
 // them with a state as counter that each run advances by the blocks it used, so runs go on in one stream and a new
 // session repeats it. The attribute `seed` gives the key by its bits; without it the key comes from the node's name,
-// so that nodes differ.
+// so that nodes differ: the pass `expand` has given each a name that no other has.
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/parallel.h"
 #include "base/random.h"
 #include "ops/operands.h"
@@ -84,11 +85,7 @@ void run_normal(const Call& c) {
 // --- the ONNX ops
 uint64_t key_of(const Node& node) {
   if (node.attrs.has("seed")) return std::bit_cast<uint32_t>(node.attrs.real("seed", 0));
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  const auto mix = [&](uint64_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
-  for (const char letter : node.name) mix(static_cast<uint8_t>(letter));
-  if (node.name.empty() && !node.outputs.empty()) mix(static_cast<uint64_t>(node.outputs[0].index));
-  return hash;
+  return Fnv().text(node.name).value();
 }
 
 ValueId draw(ExpandContext& e, std::string_view op, const Shape& shape, DType dtype, Attributes attrs) {
@@ -202,24 +199,28 @@ const OpDef kOps[] = {
      .inputs = {0, 0},
      .outputs = {1, 1},
      .attributes = kUniformAttrs,
+     .traits = {.pure = false},
      .expand = expand_uniform<false>},
     {.name = "RandomUniformLike",
      .doc = "Uniform numbers of an input's shape.",
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kUniformLikeAttrs,
+     .traits = {.pure = false},
      .expand = expand_uniform<true>},
     {.name = "RandomNormal",
      .doc = "Normal numbers of a fixed shape.",
      .inputs = {0, 0},
      .outputs = {1, 1},
      .attributes = kNormalAttrs,
+     .traits = {.pure = false},
      .expand = expand_normal<false>},
     {.name = "RandomNormalLike",
      .doc = "Normal numbers of an input's shape.",
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kNormalLikeAttrs,
+     .traits = {.pure = false},
      .expand = expand_normal<true>},
     {.name = "Bernoulli",
      .doc = "1 with the given probabilities, else 0.",
@@ -227,6 +228,7 @@ const OpDef kOps[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kBernoulliAttrs,
+     .traits = {.pure = false},
      .expand = expand_bernoulli},
     {.name = "Multinomial",
      .doc = "Classes drawn by their log-probabilities.",
@@ -234,6 +236,7 @@ const OpDef kOps[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kMultinomialAttrs,
+     .traits = {.pure = false},
      .expand = expand_multinomial},
 };
 
