@@ -38,18 +38,17 @@ ValueId hard_swish(Builder& b, ValueId x) {
 ValueId activation(Builder& b, const Step& step, ValueId x) {
   const DType t = b.dtype(x);
   switch (step.function) {
-    case Activation::relu: return b.add("Relu", {x});
+    // Those that older opsets have no op for, and the one whose parameters are inputs.
     case Activation::gelu_tanh: return gelu(b, x, true);
     case Activation::gelu_erf: return gelu(b, x, false);
-    case Activation::sigmoid: return b.add("Sigmoid", {x});
     case Activation::silu: return b.add("Mul", {x, b.add("Sigmoid", {x})});
-    case Activation::tanh: return b.add("Tanh", {x});
     case Activation::hard_swish: return hard_swish(b, x);
-    case Activation::leaky_relu: return b.add("LeakyRelu", {x}, {{"alpha", step.alpha}});
-    case Activation::elu: return b.add("Elu", {x}, {{"alpha", step.alpha}});
     case Activation::clip: return b.add("Clip", {x, b.scalar(t, step.alpha), b.scalar(t, step.beta)});
-    default: fail_internal("epilogue with an activation that has no nodes");
+    default: break;
   }
+  const EpilogueActivation* row = epilogue_activation(step.function);
+  if (!row) fail_internal("epilogue with an activation that has no nodes");
+  return b.add(row->op, {x}, row->alpha.empty() ? Attributes{} : Attributes{{std::string(row->alpha), step.alpha}});
 }
 
 }  // namespace
@@ -60,6 +59,14 @@ void check_epilogue(const InferContext& c, const Shape& output, int64_t channels
     inputs.push_back(c.has(i) ? TensorType{c.dtype(i), c.shape(i)} : TensorType{});
   }
   Epilogue::parse(c.attrs.texts("epilogue"), inputs, output, channels);
+}
+
+std::vector<std::string> epilogue_steps() {
+  std::vector<std::string> steps;
+  for (const EpilogueActivation& row : kEpilogueActivations) {
+    steps.push_back(epilogue_step(row.activation, row.parameters == 2 ? -0.5f : 0.3f, 6));
+  }
+  return steps;
 }
 
 ValueId cast_to(Builder& b, ValueId value, DType dtype) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ir/activation.h"
 #include "passes/affine.h"
 #include "passes/pass.h"
 
@@ -12,17 +13,15 @@ namespace {
 constexpr size_t kMaxSteps = 8;  // as many as kernels take
 
 std::optional<std::string> activation_step(Edit& edit, const Node& node, ValueId y) {
-  if (is_op(node, "Relu")) return "relu";
-  if (is_op(node, "Sigmoid")) return "sigmoid";
-  if (is_op(node, "Tanh")) return "tanh";
-  if (is_op(node, "HardSwish")) return "hard_swish";
-  if (is_op(node, "Gelu")) return node.attrs.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu_erf";
-  if (is_op(node, "Swish") && node.attrs.real("alpha", 1) == 1) return "silu";
-  if (is_op(node, "LeakyRelu")) return fmt::format("leaky_relu:{}", node.attrs.real("alpha", 0.01f));
-  if (is_op(node, "Elu")) return fmt::format("elu:{}", node.attrs.real("alpha", 1));
+  for (const EpilogueActivation& row : kEpilogueActivations) {
+    if (row.parameters == 2 || !is_op(node, row.op)) continue;
+    if (!row.key.empty() && node.attrs.text(row.key, "none") != row.value) continue;
+    if (row.activation == Activation::silu && node.attrs.real("alpha", 1) != 1) continue;
+    return epilogue_step(row.activation, row.alpha.empty() ? 0 : node.attrs.real(row.alpha, row.without));
+  }
   if (is_op(node, "PRelu")) {
     const auto slope = edit.scalar(node.inputs[1]);
-    if (slope && node.inputs[0] == y) return fmt::format("leaky_relu:{}", static_cast<float>(*slope));
+    if (slope && node.inputs[0] == y) return epilogue_step(Activation::leaky_relu, static_cast<float>(*slope));
   }
   const bool clip = is_op(node, "Clip"), max = is_op(node, "Max"), min = is_op(node, "Min");
   if (!clip && !max && !min) return {};
@@ -41,7 +40,7 @@ std::optional<std::string> activation_step(Edit& edit, const Node& node, ValueId
     if (!limit) return {};
     (max ? low : high) = *limit;
   }
-  return fmt::format("clip:{}:{}", static_cast<float>(low), static_cast<float>(high));
+  return epilogue_step(Activation::clip, static_cast<float>(low), static_cast<float>(high));
 }
 
 // A Conv or Gemm with all that it has taken over so far.

@@ -179,8 +179,8 @@ std::vector<OpCase> cases() {
        {{"channels_last", on}, {"epilogue", Texts{"relu"}}}},
       {"1d", {x({2, 31, 7}), w({5, 7, 4}), w({5})}, {{"channels_last", on}, {"epilogue", Texts{"silu"}}}},
       {"3d", {x({1, 5, 6, 7, 3}), w({4, 3, 2, 3, 3}), w({4})}, {{"channels_last", on}}}};
-  for (const char* step : {"relu", "gelu_tanh", "gelu_erf", "sigmoid", "silu", "tanh", "hard_swish", "leaky_relu:0.1",
-                           "elu:0.7", "clip:-0.5:6", "add:3", "mul:3", "add:4", "mul:4", "add:5", "mul:5"}) {
+  for (const std::string& step : epilogue_steps()) all.push_back(epilogue_case(step, {step}));
+  for (const char* step : {"add:3", "mul:3", "add:4", "mul:4", "add:5", "mul:5"}) {
     all.push_back(epilogue_case(step, {step}));
   }
   all.push_back(epilogue_case("layer_scale_residual", {"mul:4", "add:3", "gelu_erf"}));

@@ -112,8 +112,8 @@ std::vector<OpCase> cases() {
       {"three_rows_bf16_weights", {f({3, 130}), CaseInput::of({130, 48}, DType::bf16).fixed()}, {}},
       {"f16_weights", {f({7, 40}), CaseInput::of({40, 24}, DType::f16).fixed()}, {}},
       {"weights_at_run", {f({3, 4, 17}), f({17, 9}), f({9})}, {}}};
-  for (const char* step : {"relu", "gelu_tanh", "gelu_erf", "sigmoid", "silu", "tanh", "hard_swish", "leaky_relu:0.1",
-                           "elu:0.7", "clip:-0.5:6", "add:3", "mul:3", "add:4", "mul:4", "add:5", "mul:5"}) {
+  for (const std::string& step : epilogue_steps()) all.push_back(epilogue_case(step, {step}));
+  for (const char* step : {"add:3", "mul:3", "add:4", "mul:4", "add:5", "mul:5"}) {
     all.push_back(epilogue_case(step, {step}));
   }
   all.push_back(epilogue_case("layer_scale_residual", {"mul:4", "add:3", "gelu_erf"}));

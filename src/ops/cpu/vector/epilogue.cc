@@ -26,35 +26,17 @@ T number(std::string_view text, std::string_view step) {
   return value;
 }
 
-struct Known {
-  std::string_view name;
-  Activation function;
-  size_t parameters;
-};
-constexpr Known kKnown[] = {
-    {"relu", Activation::relu, 0},
-    {"gelu_tanh", Activation::gelu_tanh, 0},
-    {"gelu_erf", Activation::gelu_erf, 0},
-    {"sigmoid", Activation::sigmoid, 0},
-    {"silu", Activation::silu, 0},
-    {"tanh", Activation::tanh, 0},
-    {"hard_swish", Activation::hard_swish, 0},
-    {"leaky_relu", Activation::leaky_relu, 1},
-    {"elu", Activation::elu, 1},
-    {"clip", Activation::clip, 2},
-};
-
 Step parse_step(std::string_view text, std::span<const TensorType> inputs, const Shape& output, int64_t channels) {
   const std::vector<std::string_view> parts = split(text);
   Step step;
-  for (const Known& known : kKnown) {
-    if (parts[0] != known.name) continue;
-    if (parts.size() != known.parameters + 1) {
-      fail("epilogue step \"{}\" has {} parameters, expected {}", text, parts.size() - 1, known.parameters);
+  if (const EpilogueActivation* known = epilogue_activation(parts[0])) {
+    const auto parameters = static_cast<size_t>(known->parameters);
+    if (parts.size() != parameters + 1) {
+      fail("epilogue step \"{}\" has {} parameters, expected {}", text, parts.size() - 1, parameters);
     }
-    step.function = known.function;
-    step.alpha = known.parameters > 0 ? number<float>(parts[1], text) : default_alpha(known.function);
-    step.beta = known.parameters > 1 ? number<float>(parts[2], text) : 0;
+    step.function = known->activation;
+    step.alpha = parameters > 0 ? number<float>(parts[1], text) : default_alpha(known->activation);
+    step.beta = parameters > 1 ? number<float>(parts[2], text) : 0;
     return step;
   }
   if ((parts[0] != "add" && parts[0] != "mul") || parts.size() != 2) fail("epilogue step \"{}\" is not known", text);

@@ -1,6 +1,6 @@
 // Vectorised float functions: the one place where exp, tanh, erf and their kin are computed on the CPU.
 //
-// Every function exists for each instruction set (SSE4, AVX2, AVX-512, NEON, plain); the best one is picked at run
+// Every function exists for each instruction set (SSE2, AVX2, AVX-512, NEON); the best one is picked at run
 // time. All work on arrays of `n` floats of any alignment; `out` may be `in` (or an input) itself, no other overlap.
 // They are serial, allocate nothing, never throw, and give the same bits for an element wherever it stands in the
 // array.
@@ -18,32 +18,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "ir/activation.h"
 #include "tensor/dtype.h"
 
 namespace sparkpilot {
-
-enum class Activation : uint8_t {
-  relu,              // max(x, 0)
-  leaky_relu,        // x < 0 ? alpha * x : x
-  thresholded_relu,  // x > alpha ? x : 0
-  clip,              // min(max(x, alpha), beta)
-  hard_sigmoid,      // min(max(alpha * x + beta, 0), 1)
-  hard_swish,        // x * min(max(x / 6 + 1/2, 0), 1)
-  sigmoid,           // 1 / (1 + exp(-x))
-  silu,              // x * sigmoid(alpha * x); alpha is 1 in SiLU
-  tanh,
-  gelu_tanh,  // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
-  gelu_erf,   // x / 2 * (1 + erf(x / sqrt(2)))
-  elu,        // x < 0 ? alpha * (exp(x) - 1) : x
-  selu,       // beta * (x <= 0 ? alpha * (exp(x) - 1) : x)
-  celu,       // max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
-  softplus,   // log(1 + exp(x))
-  softsign,   // x / (1 + |x|)
-  mish,       // x * tanh(softplus(x))
-  shrink,     // x < -alpha ? x + beta : x > alpha ? x - beta : 0
-};
-// alpha where a caller has none to give: 1 for silu, 0 otherwise (unused).
-constexpr float default_alpha(Activation activation) { return activation == Activation::silu ? 1.0f : 0.0f; }
 
 void apply_activation(Activation activation, float alpha, float beta, const float* in, float* out, int64_t n);
 

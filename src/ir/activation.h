@@ -1,0 +1,76 @@
+// Activations, and how epilogues name them: the one table that says so. Kernels have a functor for each
+// (vector_unary.cc), oneDNN has some (onednn.cc); a new one that products may be fused with is a line here, and one in
+// each of the two.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace sparkpilot {
+
+enum class Activation : uint8_t {
+  relu,              // max(x, 0)
+  leaky_relu,        // x < 0 ? alpha * x : x
+  thresholded_relu,  // x > alpha ? x : 0
+  clip,              // min(max(x, alpha), beta)
+  hard_sigmoid,      // min(max(alpha * x + beta, 0), 1)
+  hard_swish,        // x * min(max(x / 6 + 1/2, 0), 1)
+  sigmoid,           // 1 / (1 + exp(-x))
+  silu,              // x * sigmoid(alpha * x); alpha is 1 in SiLU
+  tanh,
+  gelu_tanh,  // x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+  gelu_erf,   // x / 2 * (1 + erf(x / sqrt(2)))
+  elu,        // x < 0 ? alpha * (exp(x) - 1) : x
+  selu,       // beta * (x <= 0 ? alpha * (exp(x) - 1) : x)
+  celu,       // max(0, x) + min(0, alpha * (exp(x / alpha) - 1))
+  softplus,   // log(1 + exp(x))
+  softsign,   // x / (1 + |x|)
+  mish,       // x * tanh(softplus(x))
+  shrink,     // x < -alpha ? x + beta : x > alpha ? x - beta : 0
+};
+// alpha where a caller has none to give: 1 for silu, 0 otherwise (unused).
+constexpr float default_alpha(Activation activation) { return activation == Activation::silu ? 1.0f : 0.0f; }
+
+// An activation that an epilogue may hold. A step is its name and parameters, with colons: "leaky_relu:0.1".
+struct EpilogueActivation {
+  Activation activation;
+  std::string_view step;
+  int parameters;       // alpha, then beta
+  std::string_view op;  // the ONNX op that computes it
+  // An attribute that the op must have for it to be this one; empty where it has none that matters.
+  std::string_view key = {}, value = {};
+  // The op's attribute that is alpha, and what it is without.
+  std::string_view alpha = {};
+  float without = 0;
+};
+inline constexpr std::array kEpilogueActivations{
+    EpilogueActivation{Activation::relu, "relu", 0, "Relu"},
+    EpilogueActivation{Activation::gelu_tanh, "gelu_tanh", 0, "Gelu", "approximate", "tanh"},
+    EpilogueActivation{Activation::gelu_erf, "gelu_erf", 0, "Gelu", "approximate", "none"},
+    EpilogueActivation{Activation::sigmoid, "sigmoid", 0, "Sigmoid"},
+    EpilogueActivation{Activation::silu, "silu", 0, "Swish"},
+    EpilogueActivation{Activation::tanh, "tanh", 0, "Tanh"},
+    EpilogueActivation{Activation::hard_swish, "hard_swish", 0, "HardSwish"},
+    EpilogueActivation{Activation::leaky_relu, "leaky_relu", 1, "LeakyRelu", {}, {}, "alpha", 0.01f},
+    EpilogueActivation{Activation::elu, "elu", 1, "Elu", {}, {}, "alpha", 1},
+    EpilogueActivation{Activation::clip, "clip", 2, "Clip"},
+};
+// The table's row of an activation, or of a step's name; null where epilogues have none.
+constexpr const EpilogueActivation* epilogue_activation(Activation activation) {
+  for (const EpilogueActivation& row : kEpilogueActivations) {
+    if (row.activation == activation) return &row;
+  }
+  return nullptr;
+}
+constexpr const EpilogueActivation* epilogue_activation(std::string_view step) {
+  for (const EpilogueActivation& row : kEpilogueActivations) {
+    if (row.step == step) return &row;
+  }
+  return nullptr;
+}
+// The step's text: as many of the two as it has parameters.
+std::string epilogue_step(Activation activation, float alpha = 0, float beta = 0);
+
+}  // namespace sparkpilot
