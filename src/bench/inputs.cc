@@ -3,16 +3,13 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/random.h"
 
 namespace sparkpilot {
 namespace {
 
-uint64_t key_of(std::string_view name, uint64_t seed) {
-  uint64_t key = 0xcbf29ce484222325u ^ (seed * 0x9e3779b97f4a7c15u);
-  for (const char c : name) key = (key ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return key;
-}
+uint64_t key_of(std::string_view name, uint64_t seed) { return Fnv(seed).text(name).value(); }
 
 std::string declared_shape(const std::vector<Dim>& dims) {
   std::string out;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/fnv.h"
 #include "base/parallel.h"
 #include "drive/log/recording.h"
 #include "drive/output_folder.h"
@@ -22,18 +23,18 @@ namespace {
 
 constexpr double kSegmentSeconds = 60;
 
-// FNV-1a over a file: tells two models of one name apart.
+// Of a file's bytes: tells two models of one name apart.
 uint64_t fingerprint(const fs::path& path) {
   const InputFile file(path);
-  uint64_t hash = 0xcbf29ce484222325U;
+  Fnv hash;
   std::vector<std::byte> buffer(1 << 20);
   for (int64_t at = 0; at < file.size();) {
     const auto count = static_cast<size_t>(std::min<int64_t>(std::ssize(buffer), file.size() - at));
     file.read_at(at, {buffer.data(), count});
-    for (size_t i = 0; i < count; ++i) hash = (hash ^ static_cast<uint64_t>(buffer[i])) * 0x100000001b3U;
+    hash.bytes(buffer.data(), count);
     at += static_cast<int64_t>(count);
   }
-  return hash;
+  return hash.value();
 }
 
 bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !files.vision.empty(); }

@@ -4,18 +4,14 @@
 #include <array>
 #include <cmath>
 
+#include "base/fnv.h"
 #include "base/parallel.h"
 #include "base/random.h"
 
 namespace sparkpilot {
 namespace {
 
-// FNV-1a: a key of a name that is the same on every machine.
-uint64_t hash(std::string_view text, uint64_t seed) {
-  uint64_t h = 0xcbf29ce484222325u ^ (seed * 0x9e3779b97f4a7c15u);
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return h;
-}
+uint64_t hash(std::string_view text, uint64_t seed) { return Fnv(seed).text(text).value(); }
 
 // Uniform weights, eight from a counter. A 17-bit fraction times a float plus a float is exact in double, whether or
 // not a compiler fuses the two, so the bits are the same on every machine. Large tensors look up all 65,536 values

@@ -207,6 +207,10 @@ bool is_op(const Node& node, std::string_view op) {
   return node.op->domain == op.substr(0, colon) && node.op->name == op.substr(colon + 2);
 }
 
+bool is_one_of(const Node& node, std::span<const std::string_view> ops) {
+  return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
+}
+
 std::optional<std::vector<int64_t>> ints_of(const Graph& graph, const Node& node, size_t input,
                                             std::string_view attribute) {
   if (input < node.inputs.size() && node.inputs[input].present()) {

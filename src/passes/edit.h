@@ -4,6 +4,7 @@
 // References into the graph (Node&, Value&) end at the next node or value that is added.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -66,6 +67,10 @@ class Edit {
 };
 
 bool is_op(const Node& node, std::string_view op);
+bool is_one_of(const Node& node, std::span<const std::string_view> ops);
+inline bool is_one_of(const Node& node, std::initializer_list<std::string_view> ops) {
+  return is_one_of(node, std::span(ops.begin(), ops.size()));
+}
 
 Shape permuted(const Shape& shape, std::span<const int> permutation);
 // Whether the permutation moves more than axes of size 1.

@@ -58,10 +58,6 @@ class Quantised {
   Graph& graph_;
 };
 
-bool is_one_of(const Node& node, std::initializer_list<std::string_view> ops) {
-  return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
-}
-
 bool Quantised::rewrite(NodeId id) {
   for (const ValueId output : edit_.node(id).outputs) {
     if (!edit_.known(output)) return false;

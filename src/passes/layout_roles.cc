@@ -122,10 +122,6 @@ LayoutRole reduction(Edit& edit, NodeId id) {
   return role;
 }
 
-bool is_one_of(const Node& node, std::initializer_list<std::string_view> ops) {
-  return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
-}
-
 // --- rewriting
 // Weights [C * spatial, N] of a product that now gets its rows with channels last, in that order; [N, C * spatial]
 // where `transposed`.

@@ -102,10 +102,6 @@ constexpr std::string_view kMoving[] = {"Concat",
 
 constexpr std::string_view kNorms[] = {"LayerNormalization", "RMSNormalization"};
 
-bool is_one_of(const Node& node, std::span<const std::string_view> ops) {
-  return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
-}
-
 bool has_bodies(const Node& node) {
   return std::any_of(node.attrs.begin(), node.attrs.end(),
                      [](const auto& item) { return type_of(item.second) == AttrType::graph; });

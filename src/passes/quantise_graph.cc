@@ -12,10 +12,6 @@ namespace {
 
 constexpr double kMaxBias = 1 << 30;
 
-bool is_one_of(const Node& node, std::initializer_list<std::string_view> ops) {
-  return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return is_op(node, op); });
-}
-
 bool is_f32(Edit& edit, ValueId v) { return edit.known(v) && edit.dtype(v) == DType::f32; }
 
 // A convolution or product whose weights are known, and all their numbers finite.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/fnv.h"
 #include "hw/cpu.h"
 #include "ir/op.h"
 
@@ -15,13 +16,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kLargest = 1 << 18;  // bytes; kMost entries take a tenth of it
 
-// FNV-1a: the key only has to be the same tomorrow and to tell a user's few hundred graphs apart.
 class Hash {
  public:
-  void bytes(const void* data, size_t size) {
-    const auto* at = static_cast<const unsigned char*>(data);
-    for (size_t i = 0; i < size; ++i) value_ = (value_ ^ at[i]) * 0x100000001b3u;
-  }
+  void bytes(const void* data, size_t size) { fnv_.bytes(data, size); }
   void integer(int64_t i) { bytes(&i, sizeof(i)); }
   void text(std::string_view s) {
     integer(std::ssize(s));
@@ -40,10 +37,10 @@ class Hash {
   }
   void attribute(const Attribute& attribute);
   void graph(const Graph& graph);
-  std::string str() const { return fmt::format("{:016x}", value_); }
+  std::string str() const { return fmt::format("{:016x}", fnv_.value()); }
 
  private:
-  uint64_t value_ = 0xcbf29ce484222325u;
+  Fnv fnv_;
 };
 
 void Hash::attribute(const Attribute& attribute) {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fnv.h"
 #include "base/random.h"
 #include "sparkpilot/error.h"
 
@@ -68,9 +69,9 @@ uint8_t pattern(int plane, size_t at) {
 }
 
 uint64_t fnv1a(std::span<const uint8_t> bytes) {
-  uint64_t h = 0xCBF29CE484222325U;
-  for (const uint8_t byte : bytes) h = (h ^ byte) * 0x100000001B3U;
-  return h;
+  Fnv hash;
+  hash.bytes(bytes.data(), bytes.size());
+  return hash.value();
 }
 
 using Frame = std::vector<uint8_t>;

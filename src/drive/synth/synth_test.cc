@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/fnv.h"
 #include "base/parallel.h"
 #include "drive/log/driven_path.h"
 #include "drive/log/plan_error.h"
@@ -20,27 +21,19 @@
 namespace sparkpilot::drive {
 namespace {
 
-// FNV-1a, 64 bits.
-struct Hash {
-  uint64_t value = 0xcbf29ce484222325;
-  void add(const void* data, size_t bytes) {
-    for (size_t i = 0; i < bytes; ++i) value = (value ^ static_cast<const uint8_t*>(data)[i]) * 0x100000001b3;
-  }
-};
-
 uint64_t picture_hash(uint64_t seed, synth::Light light, int threads) {
   const ThreadScope scope(threads);
   SynthOptions options;
   options.seed = seed, options.seconds = 3, options.device = "mici", options.light = light;
   const SynthDrive drive(options);
   SynthFrame frame;
-  Hash hash;
+  Fnv hash;
   for (const int64_t index : {0, 31}) {
     drive.frame(index, frame);
-    hash.add(frame.road.bytes().data(), frame.road.bytes().size());
-    hash.add(frame.wide.bytes().data(), frame.wide.bytes().size());
+    hash.bytes(frame.road.bytes().data(), frame.road.bytes().size());
+    hash.bytes(frame.wide.bytes().data(), frame.wide.bytes().size());
   }
-  return hash.value;
+  return hash.value();
 }
 
 uint64_t log_hash(uint64_t seed, int threads) {
@@ -50,13 +43,13 @@ uint64_t log_hash(uint64_t seed, int threads) {
   const SynthDrive drive(options);
   synth::LogOptions log;
   log.dongle = "5eed000000000001", log.log_id = "00000001--5e00000001", log.frames = drive.frames();
-  Hash hash;
+  Fnv hash;
   synth::segment_events(drive.world(), log, 0, [&](capnp::MessageBuilder& message, bool decimated) {
     const kj::Array<capnp::word> words = capnp::messageToFlatArray(message);
-    hash.add(words.begin(), words.size() * sizeof(capnp::word));
-    hash.add(&decimated, 1);
+    hash.bytes(words.begin(), words.size() * sizeof(capnp::word));
+    hash.bytes(&decimated, 1);
   });
-  return hash.value;
+  return hash.value();
 }
 
 TEST(Synth, TheSameBitsOnEveryMachineAndForAnyNumberOfThreads) {
