@@ -68,6 +68,10 @@ TEST_F(BadInput, NoModelAtAll) {
   expect_refused_bytes("this is not a model\n", {"is a text file, not an ONNX model"});
   expect_refused_bytes("# sparkpilot\n\n" + std::string(5000, 'x'), {"is a text file, not an ONNX model"});
   expect_refused("/dev/null", {});
+  std::string stream(600, '\x11');
+  for (const size_t packet : {0, 188, 376}) stream[packet] = 'G';
+  expect_refused_bytes(stream, {"is an MPEG transport stream (video), not an ONNX model"});
+  expect_refused_bytes("\x80\x04\x95\x02N.", {"is a Python pickle, not an ONNX model"});
 }
 
 TEST_F(BadInput, GitLfsPointer) {

@@ -1,5 +1,6 @@
 #include "onnx/import.h"
 
+#include "onnx/file_kind.h"
 #include "onnx/importer.h"
 
 namespace sparkpilot {
@@ -21,10 +22,9 @@ std::map<std::string, int> read_opsets(const onnx::ModelProto& proto) {
   return opsets;
 }
 
-// The beginning of the file as text.
+// The first bytes of the file.
 std::string head_of(ByteSource& source) {
-  constexpr int64_t kHead = 512;
-  std::string head(static_cast<size_t>(std::min(kHead, source.size())), '\0');
+  std::string head(std::min(kKindHead, static_cast<size_t>(source.size())), '\0');
   source.read(0, std::as_writable_bytes(std::span(head.data(), head.size())));
   return head;
 }
@@ -41,14 +41,6 @@ void refuse_lfs_pointer(ByteSource& source) {
   };
   fail("this is a Git LFS pointer (sha256 {}, {} bytes), not the model itself: fetch it with git lfs pull",
        field("\noid sha256:"), field("\nsize "));
-}
-
-bool is_text(ByteSource& source) {
-  const std::string head = head_of(source);
-  return std::none_of(head.begin(), head.end(), [](const char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte == 127 || (byte < 32 && c != '\n' && c != '\r' && c != '\t');
-  });
 }
 
 onnx::ModelProto read_model(ByteSource& source, std::vector<Range>& graphs, std::vector<Range>& functions) {
@@ -72,7 +64,8 @@ Graph import_model(ByteSource& source, const std::filesystem::path& folder,
   try {
     proto = read_model(source, graphs, functions);
   } catch (const Error&) {
-    if (is_text(source)) fail("is a text file, not an ONNX model");
+    const std::string kind = file_kind(head_of(source));
+    if (!kind.empty()) fail("is {}, not an ONNX model", kind);
     throw;
   }
   if (proto.ir_version() < kOldestIr || proto.ir_version() > kNewestIr) {
