@@ -65,6 +65,30 @@ TEST_F(Cli, ModelCheck) {
 
 TEST_F(Cli, ModelConvert) {
   const std::string out = folder.file("converted.onnx");
+// Dimensions that are open and have no name, in every command that reads a model.
+TEST_F(Cli, ShapesOfInputsWithOpenDimensions) {
+  const std::string file = folder.file("open.onnx"), out = folder.file("fixed.onnx"), shape = " --shape x=2x5";
+  write_text(file, model({node("Relu", "relu", {"x"}, "y")}, {}, {-2, -2}));
+  const json wanted = {2, 5};
+  EXPECT_EQ(parsed("model info '" + file + "'")["inputs"][0]["shape"], json::parse("[null, null]"));
+  EXPECT_EQ(parsed("model info '" + file + "'" + shape)["inputs"][0]["shape"], wanted);
+  EXPECT_EQ(parsed("run '" + file + "'" + shape)["outputs"][0]["shape"], wanted);
+  EXPECT_EQ(parsed("model check '" + file + "'" + shape)["passed"], true);
+  EXPECT_EQ(run_program("model check '" + file + "'" + shape).err, "");  // nothing had to be assumed
+  EXPECT_EQ(parsed("bench --runs 1 --warmup 0 '" + file + "'" + shape)["models"].size(), 1u);
+  parsed("model convert '" + file + "' --out '" + out + "'" + shape);
+  EXPECT_EQ(parsed("model info '" + out + "'")["inputs"][0]["shape"], wanted);
+  for (const std::string& command :
+       {"model info '" + file + "'", "run '" + file + "'", "bench '" + file + "'", "model check '" + file + "'",
+        "model convert '" + file + "' --out '" + folder.file("none.onnx") + "'",
+        "model quantize --int8 '" + file + "' '" + folder.file("none.onnx") + "' --calibrate x.npy"}) {
+    expect_usage_error(command + " --shape x=2", "open.onnx: input \"x\" is [?, ?], the shape given for it [2]");
+  }
+  expect_usage_error("bench --batch 4 '" + file + "'" + shape, "no input has an open first dimension");
+  expect_usage_error("model quantize --int8 '" + file + "' '" + out + "' --calibrate x.npy",
+                     "input \"x\" has open dimensions, [?, ?]: fix them with --dim or --shape");
+}
+
   EXPECT_EQ(keys(parsed("model convert " + policy() + " --simplify --opset 21 --output 'outputs[:, 0:990]' --out '" +
                         out + "'")),
             (Keys{"file", "file_bytes"}));

@@ -32,11 +32,13 @@ class Message {
   std::string bytes_;
 };
 
-// -1: open, named "batch".
+// -1: open, named "batch"; -2: open, without a name.
 inline Message dimensions(const std::vector<int64_t>& sizes) {
   Message shape;
   for (const int64_t size : sizes) {
-    shape.message(1, size == -1 ? Message().text(2, "batch") : Message().number(1, static_cast<uint64_t>(size)));
+    shape.message(1, size == -2   ? Message()
+                     : size == -1 ? Message().text(2, "batch")
+                                  : Message().number(1, static_cast<uint64_t>(size)));
   }
   return shape;
 }

@@ -51,6 +51,16 @@ TEST_F(Cli, WrongUsageIsOneLineAndCodeTwo) {
   expect_usage_error("run " + policy() + " --dim batch", "NAME=VALUE");
   expect_usage_error("run " + policy() + " --dim batch=-1", "--dim batch: expected at least 0, got -1");
   expect_usage_error("run " + policy() + " --dim batch=2 --dim batch=3", "\"batch\" is given twice");
+  expect_usage_error("run " + policy() + " --shape features_buffer", "expected INPUT=SIZES such as x=1x512");
+  expect_usage_error("run " + policy() + " --shape =1x2", "expected INPUT=SIZES");
+  for (const char* sizes : {"", "x", "1x", "1xx2", "-1x2", "1,2", "?x2"}) {
+    expect_usage_error("run " + policy() + " --shape y=" + sizes, "--shape y: expected sizes such as 1x512, got");
+  }
+  expect_usage_error("run " + policy() + " --shape y=99999999999999x99999999999999", "--shape y: ");
+  expect_usage_error("run " + policy() + " --shape y=1x1x1x1x1x1x1x1x1", "--shape y: ");
+  expect_usage_error("run " + policy() + " --shape y=1 --shape y=1", "\"y\" is given twice");
+  expect_usage_error("run " + policy() + " --shape y=1", "has no input \"y\"");
+  expect_usage_error("run " + policy() + " --shape traffic_convention=1x3", "is [1, 2], the shape given for it [1,3]");
   expect_usage_error("ops list NoSuchOp", "NoSuchOp");
   expect_usage_error("zoo build", "--all");
   expect_usage_error("zoo build driving_dream", "driving_dream");
@@ -89,7 +99,7 @@ TEST_F(Cli, HelpAndVersionInTheirUsualForms) {
 
 TEST_F(Cli, EmptyValuesAreRefused) {
   for (const char* flag : {"--output-dir", "--dump-graph", "--dump-values", "--trace", "--passes", "--output", "--dim",
-                           "--input", "--precision"}) {
+                           "--shape", "--input", "--precision"}) {
     expect_usage_error("run " + policy() + " " + flag + " ''", std::string(flag) + ": an empty value");
   }
   expect_usage_error("run " + policy() + " --input desire_pulse=", "--input desire_pulse: an empty value");

@@ -51,6 +51,9 @@ struct SessionOptions {
   std::shared_ptr<StateStore> states = nullptr;
   bool keep_values = false;  // keep every intermediate (visit_values)
   bool profile = false;
+  // Shapes of inputs by their names, for open dimensions that have none. Each must fit what the model declares; a named
+  // dimension that one gives a size has that size in every input.
+  std::map<std::string, Shape> shapes = {};
   bool trace = false;
 };
 
@@ -64,8 +67,8 @@ struct TensorInfo {
 
 class Session {
  public:
-  // Compiles at once when every input's shape is fixed by the model or by `dims`, else at the first run. Fails (user)
-  // naming the node, the input or the option that is wrong.
+  // Compiles at once when every input's shape is fixed by the model, `dims` or `shapes`, else at the first run. Fails
+  // (user) naming the node, the input or the option that is wrong.
   explicit Session(Graph graph, SessionOptions options = {});
   ~Session();
   Session(Session&&) noexcept;
@@ -74,11 +77,12 @@ class Session {
   const std::vector<TensorInfo>& inputs() const;
   const std::vector<TensorInfo>& outputs() const;
 
-  // The input's memory. Its shape must be bound: by the model, by `dims` or by set_shape.
+  // The input's memory. Its shape must be bound: by the model, by `dims` or `shapes`, or by set_shape.
   View input(std::string_view name);
   template <typename T>
   std::span<T> input(std::string_view name);
-  // Gives an input with open dimensions its shape (and new memory where it changed).
+  // Gives an input with open dimensions its shape (and new memory where it changed); what `dims` and `shapes` fixed is
+  // not open.
   void set_shape(std::string_view name, const Shape& shape);
   // Copies a tensor in: sets the shape too; fails (user) where dtype or fixed dimensions differ.
   void set_input(std::string_view name, const ConstView& value);

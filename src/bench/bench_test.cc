@@ -92,7 +92,7 @@ TEST(Inputs, ABatchThatChangesNothingIsRefused) {
   check_batch(open, {}, 4);
   check_batch(fixed, {}, 1);
   for (const int64_t batch : {0, -1}) EXPECT_THROW(check_batch(open, {}, batch), Error) << batch;
-  EXPECT_THROW(check_batch(open, {{"batch", 2}}, 4), Error);
+  EXPECT_THROW(check_batch(open, {.dims = {{"batch", 2}}}, 4), Error);
   try {
     check_batch(fixed, {}, 4);
     FAIL();

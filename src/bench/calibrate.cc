@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, Tensor>> arrays_of(const fs::path& file) {
 
 // The sample, or the samples along the first axis, that an array holds.
 void split_samples(const Tensor& array, const TensorInfo& input, const std::string& file, std::vector<Tensor>& out) {
-  if (!input.shape) fail("input \"{}\" has open dimensions: give them with --dim", input.name);
+  if (!input.shape) fail("input \"{}\" has open dimensions: give them with --dim or --shape", input.name);
   const Shape& want = *input.shape;
   if (array.dtype() != input.dtype) {
     fail("{}: holds {}, input \"{}\" is {}", file, name(array.dtype()), input.name, name(input.dtype));

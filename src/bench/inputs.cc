@@ -5,20 +5,12 @@
 #include "base/error.h"
 #include "base/fnv.h"
 #include "base/random.h"
+#include "ir/dimensions.h"
 
 namespace sparkpilot {
 namespace {
 
 uint64_t key_of(std::string_view name, uint64_t seed) { return Fnv(seed).text(name).value(); }
-
-std::string declared_shape(const std::vector<Dim>& dims) {
-  std::string out;
-  for (const Dim& dim : dims) {
-    if (!out.empty()) out += ", ";
-    out += dim.size >= 0 ? fmt::format("{}", dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
-  }
-  return "[" + out + "]";
-}
 
 // What the inputs that have a shape already say of named dimensions.
 std::map<std::string, int64_t> named_sizes(const Session& session) {
@@ -66,20 +58,21 @@ std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch) {
     }
     const Shape shape{std::span<const int64_t>(sizes)};
     session.set_shape(input.name, shape);
-    notes.push_back(fmt::format("input \"{}\": {} taken as {}", input.name, declared_shape(input.dims), shape.str()));
+    notes.push_back(fmt::format("input \"{}\": {} taken as {}", input.name, declared_text(input.dims), shape.str()));
   }
   return notes;
 }
 
-void check_batch(const Graph& graph, const std::map<std::string, int64_t>& dims, int64_t batch) {
+void check_batch(Graph graph, const SessionOptions& options, int64_t batch) {
   if (batch < 1) fail("batch: expected at least 1, got {}", batch);
+  fix_dimensions(graph, options.dims, options.shapes);
   if (batch == 1) return;
   std::string shapes;
   for (const ValueId id : graph.inputs()) {
     const Value& input = graph.value(id);
     const std::vector<Dim> declared = input.declared.value_or(std::vector<Dim>{});
-    if (!declared.empty() && declared[0].size < 0 && !dims.contains(declared[0].symbol)) return;
-    shapes += fmt::format("{}\"{}\" is {}", shapes.empty() ? "" : ", ", input.name, declared_shape(declared));
+    if (!declared.empty() && declared[0].size < 0) return;
+    shapes += fmt::format("{}\"{}\" is {}", shapes.empty() ? "" : ", ", input.name, declared_text(declared));
   }
   fail("a batch of {} is asked for, but no input has an open first dimension: {}", batch, shapes);
 }

@@ -21,8 +21,8 @@ void fill_random(const View& view, std::string_view name, uint64_t seed);
 // line for each of them, such as `input "x": [batch, 3, h] taken as [1,3,1]`.
 std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch = 1);
 
-// Fails (user) where a batch other than 1 is asked for and would change nothing: no input of the model has an open
-// first dimension, those that `dims` gives a size not counted.
-void check_batch(const Graph& graph, const std::map<std::string, int64_t>& dims, int64_t batch);
+// Fails (user) where the options give sizes that do not fit, and where a batch other than 1 is asked for and would
+// change nothing: no input of the model has an open first dimension, those that the options give a size not counted.
+void check_batch(Graph graph, const SessionOptions& options, int64_t batch);
 
 }  // namespace sparkpilot

@@ -115,7 +115,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& op
     const std::optional<int64_t> before = resident_memory_bytes();
     const int64_t start = now_ns();
     Graph graph = load_onnx(file);
-    check_batch(graph, options.session.dims, options.batch);
+    check_batch(graph, options.session, options.batch);
     result.weight_bytes = constant_bytes(graph);
     Session session(std::move(graph), session_options);
     result.notes = bind_open_dimensions(session, options.batch);

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "ir/dimensions.h"
 #include "ir/infer.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
@@ -14,23 +15,15 @@ namespace sparkpilot {
 namespace {
 
 // The model's own nodes in their newest forms and in f32, with batch norms inside the weights beside them.
-Graph float_graph(const std::filesystem::path& from, const std::map<std::string, int64_t>& dims,
+Graph float_graph(const std::filesystem::path& from, const QuantiseModelOptions& options,
                   std::vector<std::filesystem::path>& files) {
   Graph graph = load_onnx(from, files);
-  for (const ValueId input : graph.inputs()) {
-    Value& value = graph.value(input);
-    if (value.shape) continue;
-    std::vector<int64_t> sizes;
-    for (Dim& dim : *value.declared) {
-      const auto given = dims.find(dim.symbol);
-      if (dim.size < 0 && given != dims.end()) dim.size = given->second;
-      if (dim.size < 0) {
-        fail("input \"{}\" has an open dimension{}: fix it with --dim", value.name,
-             dim.symbol.empty() ? "" : " \"" + dim.symbol + "\"");
-      }
-      sizes.push_back(dim.size);
-    }
-    bind_input(graph, input, Shape(std::span<const int64_t>(sizes)));
+  fix_dimensions(graph, options.dims, options.shapes);
+  for (const ValueId id : graph.inputs()) {
+    const Value& input = graph.value(id);
+    if (input.shape) continue;
+    fail("input \"{}\" has open dimensions, {}: fix them with --dim or --shape", input.name,
+         input.declared ? declared_text(*input.declared) : "of any rank");
   }
   infer(graph);
   expand_ops(graph);
@@ -232,7 +225,7 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
     for (const auto& [input, samples] : *given) refuse_to_replace(to, samples);
   }
   std::vector<std::filesystem::path> read;
-  Graph graph = float_graph(from, options.dims, read);
+  Graph graph = float_graph(from, options, read);
   for (const std::filesystem::path& file : read) refuse_to_replace(to, file);  // before the work begins
   name_everything(graph);
   plan_quantisation(graph, options.graph);  // says what is wrong before the work begins

@@ -15,6 +15,7 @@ struct QuantiseModelOptions {
   CalibrationOptions calibration;
   QuantiseOptions graph;
   std::map<std::string, int64_t> dims;                        // sizes of named dimensions, fixed in what is written
+  std::map<std::string, Shape> shapes;                        // and shapes of inputs
   std::vector<std::pair<std::string, std::string>> samples;   // to calibrate with: input's name (or empty), path
   std::vector<std::pair<std::string, std::string>> held_out;  // to compare with; empty: those
   // Nodes that cost most stay in floats until no output's error is above this; empty: all are quantised.

@@ -62,7 +62,7 @@ void check_files(const Flags& flags, const BenchOptions& options) {
   for (const std::string& file : flags.files) {
     with_file(file, [&] {
       Graph graph = load_onnx(file);
-      check_batch(graph, options.session.dims, options.batch);
+      check_batch(graph, options.session, options.batch);
       if (!options.session.outputs.empty()) select_outputs(graph, options.session.outputs);
     });
   }

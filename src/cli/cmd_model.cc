@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "ir/census.h"
+#include "ir/dimensions.h"
 #include "ir/infer.h"
 #include "onnx/import.h"
 #include "onnx/metadata.h"
@@ -79,8 +80,10 @@ Json json_slices(const Graph& graph) {
   return slices;
 }
 
-Json describe(const std::string& file) {
-  const Graph graph = load_onnx(file);
+Json describe(const std::string& file, const std::map<std::string, int64_t>& dims,
+              const std::map<std::string, Shape>& shapes) {
+  Graph graph = load_onnx(file);
+  fix_dimensions(graph, dims, shapes);
   const Census held = take_census(graph), cost = take_census(with_types(graph));
   Json inputs = Json::array(), outputs = Json::array(), metadata = Json::object();
   for (const ValueId id : graph.inputs()) inputs.push_back(json_value(graph.value(id).name, graph.value(id)));
@@ -145,7 +148,9 @@ void print_info(const Json& info) {
 
 int info(const Program& program, const Flags& flags) {
   Json described;
-  with_file(flags.file, [&] { described = describe(flags.file); });
+  const auto dims = dims_of(flags.run);
+  const auto shapes = shapes_of(flags.run);
+  with_file(flags.file, [&] { described = describe(flags.file, dims, shapes); });
   if (program.json) print_json(described);
   else print_info(described);
   return kDone;
@@ -204,6 +209,7 @@ int convert(const Program& program, const Flags& flags) {
   if (program.json) print_json({{"file", flags.out}, {"file_bytes", bytes ? Json(*bytes) : Json()}});
   else print(fmt::format("{}  {}\n", flags.out, bytes ? human_bytes(*bytes) : "-"));
   return kDone;
+                               .shapes = shapes_of(flags.run),
 }
 
 }  // namespace
@@ -227,8 +233,11 @@ void add_model(Program& program, CLI::App& app) {
     add_report_flags(program, *command);
     return command;
   };
-  add("info", "print inputs, outputs, operators, size and work", "  sparkpilot model info driving_vision.onnx --json",
-      info);
+  CLI::App* teller = add("info", "print inputs, outputs, operators, size and work",
+                         "  sparkpilot model info driving_vision.onnx --json\n"
+                         "  sparkpilot model info gpt.onnx --shape tokens=1x512",
+                         info);
+  add_size_flags(*teller, flags->run);
   CLI::App* checker = add("check", "run it on random inputs and hold the result against plain kernels",
                           "  sparkpilot model check driving_vision.onnx\n"
                           "  sparkpilot model check big.onnx --quick",

@@ -68,6 +68,7 @@ int quantize(const Program& program, const Flags& flags) {
   options.calibration.percentile = flags.percentile;
   options.graph.exclude.insert(flags.exclude.begin(), flags.exclude.end());
   options.dims = dims_of(flags.run);
+  options.shapes = shapes_of(flags.run);
   if (flags.max_error < 0) fail("--max-error {}: expected more than 0", flags.max_error);
   if (flags.max_error > 0) options.max_error = flags.max_error;
   options.samples = named(flags.calibrate, "--calibrate");
@@ -127,7 +128,7 @@ void add_model_quantize(Program& program, CLI::App& group) {
   add_list(*command, "--exclude", flags->exclude, "NODE|OP", "what stays in floats (repeatable)");
   add_number(*command, "--max-error", flags->max_error,
              "largest relative L2 error of an output, as 0.05: the nodes that cost most stay in floats", "E");
-  add_list(*command, "--dim", flags->run.dims, "NAME=N", "size of a named open dimension, fixed in what is written");
+  add_size_flags(*command, flags->run);
   add_setting(program, *command, "threads");
   add_report_flags(program, *command);
 }

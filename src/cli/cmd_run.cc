@@ -194,6 +194,7 @@ void add_run(Program& program, CLI::App& app) {
   CLI::App* command = add_command(program, app, "run", "run a model on given or seeded random inputs",
                                   "  sparkpilot run model.onnx --input img=img.npy --output-dir out\n"
                                   "  sparkpilot run gpt.onnx --dim batch=4 --output 'logits[:, -1, :]'\n"
+                                  "  sparkpilot run gpt.onnx --shape tokens=1x512\n"
                                   "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
                                   "  sparkpilot run --passes list",
                                   [&program, flags] { return run(program, *flags); });

@@ -98,8 +98,14 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<st
   return option;
 }
 
-void add_graph_flags(CLI::App& command, RunFlags& flags) {
+void add_size_flags(CLI::App& command, RunFlags& flags) {
   add_list(command, "--dim", flags.dims, "NAME=N", "size of a named open dimension, such as batch=4 (repeatable)");
+  add_list(command, "--shape", flags.shapes, "INPUT=NxN",
+           "shape of an input with open dimensions, such as tokens=1x512 (repeatable)");
+}
+
+void add_graph_flags(CLI::App& command, RunFlags& flags) {
+  add_size_flags(command, flags);
   add_list(command, "--output", flags.outputs, "NAME",
            "compute only this output, sliced as in NumPy: 'logits[:, -1, :]' (repeatable; several parts of one go by "
            "their texts)");
@@ -138,6 +144,33 @@ std::map<std::string, int64_t> dims_of(const RunFlags& flags) {
   return dims;
 }
 
+std::map<std::string, Shape> shapes_of(const RunFlags& flags) {
+  std::map<std::string, Shape> shapes;
+  for (const std::string& text : flags.shapes) {
+    const size_t equals = text.rfind('=');  // a tensor's name may hold one
+    if (equals == std::string::npos || equals == 0)
+      fail("--shape: expected INPUT=SIZES such as x=1x512, got \"{}\"", text);
+    const std::string name = text.substr(0, equals), flag = "--shape " + name;
+    std::vector<int64_t> sizes;
+    for (size_t begin = equals + 1; begin <= text.size();) {
+      const size_t end = std::min(text.find('x', begin), text.size());
+      const std::string size = text.substr(begin, end - begin);
+      if (!no_number<uint64_t>(size).empty())
+        fail("{}: expected sizes such as 1x512, got \"{}\"", flag, text.substr(equals + 1));
+      sizes.push_back(parse_number(size, flag));
+      begin = end + 1;
+    }
+    Shape shape;
+    try {
+      shape = Shape(std::span<const int64_t>(sizes));
+    } catch (const Error& error) {
+      fail("{}: {}", flag, error.what());
+    }
+    if (!shapes.emplace(name, shape).second) fail("--shape: \"{}\" is given twice", name);
+  }
+  return shapes;
+}
+
 SessionOptions session_options(const Program& program, const RunFlags& flags) {
   SessionOptions options;
   options.device = program.settings["device"].value;
@@ -145,6 +178,7 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
   options.kernels = program.settings["kernels"].value;
   options.dims = dims_of(flags);
+  options.shapes = shapes_of(flags);
   options.outputs = flags.outputs;
   take_passes(flags.passes, options.passes.off);
   if (program.verbose()) {

@@ -89,14 +89,16 @@ CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<st
 // Flags of everything that runs a model, in the same words everywhere. Device, precision and threads are settings.
 struct RunFlags {
   std::string passes;
-  std::vector<std::string> dims, outputs;
+  std::vector<std::string> dims, shapes, outputs;
   uint64_t seed = 1;
 };
-void add_graph_flags(CLI::App& command, RunFlags& flags);                     // --dim and --output only
+void add_size_flags(CLI::App& command, RunFlags& flags);                      // --dim and --shape
+void add_graph_flags(CLI::App& command, RunFlags& flags);                     // those and --output
 void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags);  // device, precision, threads, passes
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);     // both, and the seed
-// The sizes that --dim gives. Fails (user) on a bad value.
+// The sizes that --dim gives, the shapes that --shape gives. Fail (user) on a bad value.
 std::map<std::string, int64_t> dims_of(const RunFlags& flags);
+std::map<std::string, Shape> shapes_of(const RunFlags& flags);
 // The session options that those flags and the settings stand for; threads apart, which `auto` leaves open.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
 // The setting `threads`, every processor where it is 0; empty for "auto".

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ir/graph.h"
+
 namespace sparkpilot {
 
 struct ConvertOptions {
@@ -14,6 +16,7 @@ struct ConvertOptions {
   bool external_data = false;           // weights beside the model
   bool simplify = false;                // constants folded, equal nodes shared, dead ones dropped
   std::map<std::string, int64_t> dims;  // sizes of named dimensions, fixed in what is written
+  std::map<std::string, Shape> shapes;  // and shapes of inputs
   std::vector<std::string> outputs;     // only these, sliced as select_outputs() says; empty: all
 };
 

@@ -110,6 +110,17 @@ TEST(Session, OutputsOutliveTheNextInput) {
   EXPECT_EQ(again.as<float>()[0], before);
 }
 
+TEST(Session, AShapeOfTheOptionsFixesAnInput) {
+  Session session(chain(), {.shapes = {{"x", Shape{3, 6}}}});
+  EXPECT_EQ(session.input("x").shape, (Shape{3, 6}));
+  const Tensor x = random_tensor({3, 6}, 1);
+  expect_same(run_session(session, {x}), interpret(chain(), std::vector<Tensor>{x}));
+  EXPECT_THROW(session.set_shape("x", Shape{2, 6}), Error);
+  EXPECT_THROW(Session(chain(), {.shapes = {{"x", Shape{3, 5}}}}), Error);
+  EXPECT_THROW(Session(chain(), {.shapes = {{"z", Shape{3, 6}}}}), Error);
+  EXPECT_THROW(Session(chain(), {.dims = {{"batch", 2}}, .shapes = {{"x", Shape{3, 6}}}}), Error);
+}
+
 TEST(Session, NamesWhatIsWrong) {
   Session session(chain());
   EXPECT_THROW(session.run(), Error);  // batch is open

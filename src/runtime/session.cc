@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "ir/dimensions.h"
 #include "ir/infer.h"
 #include "runtime/cpu/compile.h"
 
@@ -59,20 +60,8 @@ void Session::Impl::describe() {
   pointers.resize(inputs.size());
 }
 
-// Named dimensions get the sizes that the options give.
+// Inputs whose shape is fixed get their memory.
 void Session::Impl::bind_dims() {
-  for (const auto& [symbol, size] : options.dims) {
-    bool found = false;
-    for (TensorInfo& input : inputs) {
-      for (Dim& dim : input.dims) {
-        if (dim.symbol != symbol) continue;
-        if (size < 0) fail("dimension \"{}\" cannot be {}", symbol, size);
-        dim.size = size;
-        found = true;
-      }
-    }
-    if (!found) fail("no input has an open dimension named \"{}\"", symbol);
-  }
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::vector<int64_t> sizes;
     for (const Dim& dim : inputs[i].dims) sizes.push_back(dim.size);
@@ -139,6 +128,7 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   for (const State& state : s.graph.states()) {
     if (!state.resettable) s.kept.push_back(s.graph.value(state.value).name);
   }
+  fix_dimensions(s.graph, s.options.dims, s.options.shapes);
   if (!s.options.outputs.empty()) select_outputs(s.graph, s.options.outputs);
   s.plan_options = {.passes = s.options.passes,
                     .kernels = KernelChoice(s.options.kernels),
