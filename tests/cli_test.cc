@@ -55,7 +55,9 @@ TEST_F(Cli, ModelInfo) {
 TEST_F(Cli, ModelCheck) {
   const json check = parsed("model check " + policy());
   EXPECT_EQ(keys(check), (Keys{"file", "passed", "tolerance", "outputs"}));
-  EXPECT_EQ(keys(check["outputs"][0]), (Keys{"name", "not_finite", "relative_l2", "passed"}));
+  EXPECT_EQ(keys(check["outputs"][0]),
+            (Keys{"name", "not_finite", "relative_l2", "rounding_relative_l2", "passed", "outcome"}));
+  EXPECT_EQ(check["outputs"][0]["outcome"], "passed");
   EXPECT_EQ(check["passed"], true);
   EXPECT_EQ(parsed("model check --precision fp16 " + policy())["tolerance"], 1e-2);
   expect_usage_error("model check " + policy() + " --tolerance -1", "tolerance: expected 0 or more");
@@ -63,8 +65,6 @@ TEST_F(Cli, ModelCheck) {
   EXPECT_TRUE(parsed("model check --quick " + policy())["outputs"][0]["relative_l2"].is_null());
 }
 
-TEST_F(Cli, ModelConvert) {
-  const std::string out = folder.file("converted.onnx");
 // Dimensions that are open and have no name, in every command that reads a model.
 TEST_F(Cli, ShapesOfInputsWithOpenDimensions) {
   const std::string file = folder.file("open.onnx"), out = folder.file("fixed.onnx"), shape = " --shape x=2x5";
@@ -89,6 +89,8 @@ TEST_F(Cli, ShapesOfInputsWithOpenDimensions) {
                      "input \"x\" has open dimensions, [?, ?]: fix them with --dim or --shape");
 }
 
+TEST_F(Cli, ModelConvert) {
+  const std::string out = folder.file("converted.onnx");
   EXPECT_EQ(keys(parsed("model convert " + policy() + " --simplify --opset 21 --output 'outputs[:, 0:990]' --out '" +
                         out + "'")),
             (Keys{"file", "file_bytes"}));

@@ -5,9 +5,12 @@
 
 #include "base/error.h"
 #include "bench/inputs.h"
+#include "bench/rounding.h"
 #include "bench/summary.h"
+#include "ir/dimensions.h"
+#include "ir/infer.h"
 #include "onnx/import.h"
-#include "ops/check.h"
+#include "passes/precision.h"
 
 namespace sparkpilot {
 namespace {
@@ -18,19 +21,26 @@ Tensor copy_of(const ConstView& view) {
   return tensor;
 }
 
-// The outputs on seeded random inputs.
-std::vector<Tensor> run_once(const Graph& graph, const SessionOptions& options, uint64_t seed, ModelCheck& check) {
+struct Run {
+  std::vector<Tensor> inputs, outputs;
+};
+
+// The model on seeded random inputs.
+Run run_once(const Graph& graph, const SessionOptions& options, uint64_t seed, ModelCheck& check) {
   Session session(graph, options);
   check.notes = bind_open_dimensions(session);
-  for (const TensorInfo& input : session.inputs()) fill_random(session.input(input.name), input.name, seed);
+  Run run;
+  for (const TensorInfo& input : session.inputs()) {
+    fill_random(session.input(input.name), input.name, seed);
+    run.inputs.push_back(copy_of(session.input(input.name)));
+  }
   session.run();
-  std::vector<Tensor> outputs;
   check.outputs.clear();
   for (const TensorInfo& output : session.outputs()) {
-    outputs.push_back(copy_of(session.output(output.name)));
+    run.outputs.push_back(copy_of(session.output(output.name)));
     check.outputs.push_back({.name = output.name});
   }
-  return outputs;
+  return run;
 }
 
 bool has_16_bit_values(const Graph& graph) {
@@ -49,10 +59,41 @@ double tolerance_of(const Graph& graph, Precision precision) {
   return precision == Precision::fp32 ? 1e-3 : 5e-2;
 }
 
+// As large as a step of the arithmetic that is checked makes them.
+RoundingErrors errors_of(Precision precision) {
+  RoundingErrors errors;
+  if (precision == Precision::fp16) errors.single = errors.half;
+  if (precision == Precision::bf16) errors.single = errors.brain;
+  return errors;
+}
+
+// The outputs of a few plain runs with rounding errors added, one vector an output.
+std::vector<std::vector<Tensor>> disturbed_outputs(Graph graph, std::span<const Tensor> inputs,
+                                                   const ModelCheckOptions& options) {
+  constexpr uint64_t kRuns = 3;
+  const SessionOptions& session = options.session;
+  fix_dimensions(graph, session.dims, session.shapes);
+  if (!session.outputs.empty()) select_outputs(graph, session.outputs);
+  for (size_t i = 0; i < inputs.size(); ++i) bind_input(graph, graph.inputs()[i], inputs[i].shape());
+  const Precision precision = session.passes.precision;
+  if (precision != Precision::model) set_precision(graph, Precision::fp32);
+  std::vector<std::vector<Tensor>> outputs(graph.outputs().size());
+  for (uint64_t run = 1; run <= kRuns; ++run) {
+    const std::vector<Tensor> results = run_with_errors(graph, inputs, errors_of(precision), options.seed + run);
+    for (size_t i = 0; i < results.size(); ++i) outputs[i].push_back(results[i]);
+  }
+  return outputs;
+}
+
 }  // namespace
 
+std::string_view name(Outcome outcome) {
+  return outcome == Outcome::passed ? "passed" : outcome == Outcome::failed ? "failed" : "ill-conditioned";
+}
+
 bool ModelCheck::passed() const {
-  return std::all_of(outputs.begin(), outputs.end(), [](const OutputCheck& output) { return output.passed; });
+  return std::none_of(outputs.begin(), outputs.end(),
+                      [](const OutputCheck& output) { return output.outcome == Outcome::failed; });
 }
 
 ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOptions& options) {
@@ -60,25 +101,30 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
   const Graph graph = load_onnx(file);
   ModelCheck check;
   check.tolerance = options.tolerance > 0 ? options.tolerance : tolerance_of(graph, options.session.passes.precision);
-  std::vector<Tensor> expected;
+  Run plain;
   if (options.compare) {
-    SessionOptions plain = options.session;
-    plain.kernels = "reference";
-    plain.passes.off = {"all"};
-    if (plain.passes.precision != Precision::model) plain.passes.precision = Precision::fp32;
-    expected = run_once(graph, plain, options.seed, check);
+    SessionOptions reference = options.session;
+    reference.kernels = "reference";
+    reference.passes.off = {"all"};
+    if (reference.passes.precision != Precision::model) reference.passes.precision = Precision::fp32;
+    plain = run_once(graph, reference, options.seed, check);
   }
-  const std::vector<Tensor> got = run_once(graph, options.session, options.seed, check);
-  for (size_t i = 0; i < got.size(); ++i) {
+  const Run run = run_once(graph, options.session, options.seed, check);
+  std::vector<std::vector<Tensor>> disturbed;  // made for the first output that is too far off
+  for (size_t i = 0; i < run.outputs.size(); ++i) {
     OutputCheck& output = check.outputs[i];
-    output.not_finite = summarize(got[i].view()).not_finite;
+    output.not_finite = summarize(run.outputs[i].view()).not_finite;
     if (!options.compare) {
-      output.passed = output.not_finite == 0;
+      output.outcome = output.not_finite == 0 ? Outcome::passed : Outcome::failed;
       continue;
     }
-    const bool same = got[i].dtype() == expected[i].dtype() && got[i].shape() == expected[i].shape();
-    output.relative_l2 = same ? relative_l2(got[i], expected[i]) : 1;
-    output.passed = same && output.not_finite == 0 && output.relative_l2 <= check.tolerance;
+    output.relative_l2 = distance_of(run.outputs[i], plain.outputs[i], {}).relative_l2;
+    output.outcome = output.relative_l2 <= check.tolerance ? Outcome::passed : Outcome::failed;
+    if (output.outcome == Outcome::passed) continue;
+    if (disturbed.empty()) disturbed = disturbed_outputs(graph, plain.inputs, options);
+    const Distance distance = distance_of(run.outputs[i], plain.outputs[i], disturbed[i]);
+    output.rounding = distance.rounding;
+    if (distance.explained) output.outcome = Outcome::ill_conditioned;
   }
   return check;
 }

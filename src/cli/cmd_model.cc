@@ -172,16 +172,26 @@ int check(const Program& program, const Flags& flags) {
     for (const std::string& text : result.notes) note(text);
   }
   Json outputs = Json::array();
-  Table table({"output", "not finite", "relative L2", "allowed", "outcome"});
+  Table table({"output", "not finite", "relative L2", "allowed", "by rounding", "outcome"});
   for (const OutputCheck& output : result.outputs) {
-    Json row{
-        {"name", output.name}, {"not_finite", output.not_finite}, {"relative_l2", nullptr}, {"passed", output.passed}};
-    if (options.compare) row["relative_l2"] = output.relative_l2;
-    outputs.push_back(row);
+    const bool failed = output.outcome == Outcome::failed, good = output.outcome == Outcome::passed;
+    outputs.push_back({{"name", output.name},
+                       {"not_finite", output.not_finite},
+                       {"relative_l2", options.compare ? Json(output.relative_l2) : Json()},
+                       {"rounding_relative_l2", output.rounding ? Json(*output.rounding) : Json()},
+                       {"passed", !failed},
+                       {"outcome", name(output.outcome)}});
     table.add({output.name, std::to_string(output.not_finite),
                options.compare ? fmt::format("{:.2e}", output.relative_l2) : "-",
-               fmt::format("{:.0e}", result.tolerance),
-               painted(output.passed ? "passed" : "failed", output.passed ? Paint::good : Paint::bad)});
+               fmt::format("{:.0e}", result.tolerance), output.rounding ? fmt::format("{:.2e}", *output.rounding) : "-",
+               painted(name(output.outcome), failed ? Paint::bad
+                                             : good ? Paint::good
+                                                    : Paint::bold)});
+    if (!program.quiet && !failed && !good) {
+      note(
+          fmt::format("output \"{}\": rounding alone changes it by as much on these inputs, which say nothing about it",
+                      output.name));
+    }
   }
   if (program.json) {
     print_json(
@@ -199,6 +209,7 @@ int convert(const Program& program, const Flags& flags) {
                                .external_data = flags.external_data,
                                .simplify = flags.simplify,
                                .dims = dims_of(flags.run),
+                               .shapes = shapes_of(flags.run),
                                .outputs = flags.run.outputs};
   std::vector<std::string> notes;
   with_file(flags.file, [&] { notes = convert_model(flags.file, flags.out, options); });
@@ -209,7 +220,6 @@ int convert(const Program& program, const Flags& flags) {
   if (program.json) print_json({{"file", flags.out}, {"file_bytes", bytes ? Json(*bytes) : Json()}});
   else print(fmt::format("{}  {}\n", flags.out, bytes ? human_bytes(*bytes) : "-"));
   return kDone;
-                               .shapes = shapes_of(flags.run),
 }
 
 }  // namespace
