@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/command.h"
-#include "hw/tool_environment.h"
+#include "config/tool_environment.h"
 
 namespace sparkpilot::cli {
 

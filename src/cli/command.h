@@ -20,7 +20,7 @@
 
 #include "cli/config_file.h"
 #include "comm/comm.h"
-#include "hw/settings.h"
+#include "config/settings.h"
 #include "runtime/session.h"
 
 namespace sparkpilot::cli {

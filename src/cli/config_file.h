@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "hw/settings.h"
+#include "config/settings.h"
 
 namespace sparkpilot::cli {
 

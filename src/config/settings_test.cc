@@ -1,4 +1,4 @@
-#include "hw/settings.h"
+#include "config/settings.h"
 
 #include <gtest/gtest.h>
 

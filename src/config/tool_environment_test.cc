@@ -1,4 +1,4 @@
-#include "hw/tool_environment.h"
+#include "config/tool_environment.h"
 
 #include <gtest/gtest.h>
 
