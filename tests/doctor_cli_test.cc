@@ -133,11 +133,28 @@ TEST_F(Doctor, VerifyComparesWithTheProcessor) {
   const ProgramResult wrong = run_program("doctor --verify", with_driver("wrong"));
   EXPECT_EQ(wrong.code, 4);
   EXPECT_NE(wrong.out.find("value 65536 is"), std::string::npos) << wrong.out;
+  EXPECT_EQ(verified["outcome"], "right");
+  EXPECT_EQ(parsed(run_program("doctor --verify --json", with_driver("wrong")))["verified"]["outcome"], "wrong");
+}
+
+TEST_F(Doctor, SaysWhereNothingWasVerified) {
+  for (const std::string work : {"--verify", "--load 1"}) {
+    const ProgramResult text = run_program("doctor --quiet " + work, with_driver("no_device"));
+    EXPECT_EQ(text.code, 4) << work;
+    EXPECT_NE(text.out.find("nothing was verified: the NVIDIA driver has no GPU"), std::string::npos) << text.out;
+    EXPECT_EQ(text.out.find("no GPU was kept busy") != std::string::npos, work == "--load 1") << text.out;
+    const ProgramResult json_text = run_program("doctor --quiet --json " + work, with_driver("no_device"));
+    EXPECT_EQ(json_text.code, 4) << work;
+    const json verified = parsed(json_text)["verified"];
+    EXPECT_EQ(verified, json::parse(R"({"outcome": "nothing_verified", "problem": "the NVIDIA driver has no GPU",
+                                        "devices": []})"));
+  }
+  EXPECT_FALSE(parsed(run_program("doctor --json", with_driver("no_device"))).contains("verified"));
 }
 
 TEST_F(Doctor, LoadAsksTheSensorsMeanwhile) {
   const ProgramResult result = run_program("doctor --load 2 -v", with_driver(""));
-  EXPECT_EQ(result.err, "keeping the GPUs busy for 2 s each, and reading a disk\n");
+  EXPECT_EQ(result.err, "keeping every GPU there is busy for 2 s, and reading a disk\n");
   // The driver says 3 %, so no sample is one of a busy GPU.
   EXPECT_NE(result.out.find("the GPU is not busy"), std::string::npos) << result.out;
 }

@@ -190,8 +190,9 @@ std::string report_text(const Diagnosis& diagnosis, const ReportOptions& options
 }
 
 std::string verification_text(const Verifications& verified) {
-  if (!verified.problem.empty()) return fmt::format("verify     {}\n", verified.problem);
-  if (verified.devices.empty()) return "verify     no GPU\n";
+  if (outcome(verified) == Verified::nothing) {
+    return fmt::format("verify     nothing was verified: {}\n", verified.problem);
+  }
   std::string out;
   for (const Verification& device : verified.devices) {
     out += fmt::format("verify     GPU {} ({}): ", device.index, device.name);
@@ -202,6 +203,7 @@ std::string verification_text(const Verifications& verified) {
     out += fmt::format("{} values right to the bit, start {:.0f} ms, run {:.2f} ms\n", device.values,
                        device.start_ms.value_or(0), device.run_ms.value_or(0));
   }
+  if (!verified.problem.empty()) out += fmt::format("verify     not every GPU was verified: {}\n", verified.problem);
   return out;
 }
 
@@ -226,7 +228,9 @@ json verification_json(const Verifications& verified) {
     one["run_ms"] = device.run_ms ? json(*device.run_ms) : json();
     devices.push_back(std::move(one));
   }
-  return {{"problem", verified.problem}, {"devices", devices}};
+  const Verified result = outcome(verified);
+  const char* word = result == Verified::nothing ? "nothing_verified" : result == Verified::right ? "right" : "wrong";
+  return {{"outcome", word}, {"problem", verified.problem}, {"devices", devices}};
 }
 
 std::string checks_markdown() {

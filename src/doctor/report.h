@@ -23,9 +23,11 @@ struct ReportOptions {
       [](std::string_view text, std::string_view) { return std::string(text); };
 };
 std::string report_text(const Diagnosis& diagnosis, const ReportOptions& options);
+// A line a GPU; where none was reached, one that says that nothing was verified, and why.
 std::string verification_text(const Verifications& verified);
 
 nlohmann::json report_json(const Diagnosis& diagnosis);
+// `outcome`: "right", "wrong" or "nothing_verified".
 nlohmann::json verification_json(const Verifications& verified);
 
 // docs/doctor.md, from the table of checks.

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -228,11 +229,21 @@ Verifications verify_gpus(const VerifyOptions& options) {
   };
   const DriverAnswers state = ask_bounded(options.libraries, options.wait_seconds, work);
   Verifications out;
-  out.absent = state.state == State::absent;
-  if (state.state != State::answered) out.problem = out.absent ? "there is no NVIDIA driver" : state.reason;
+  if (state.state != State::answered) {
+    out.problem = state.state == State::absent ? "there is no NVIDIA driver" : state.reason;
+  }
   const std::lock_guard lock(shared->mutex);
   out.devices = shared->devices;
+  if (out.devices.empty() && out.problem.empty()) out.problem = "the NVIDIA driver has no GPU";
   return out;
+}
+
+Verified outcome(const Verifications& verifications) {
+  if (verifications.devices.empty()) return Verified::nothing;
+  const auto& devices = verifications.devices;
+  const bool right =
+      std::all_of(devices.begin(), devices.end(), [](const Verification& device) { return device.right; });
+  return right && verifications.problem.empty() ? Verified::right : Verified::wrong;
 }
 
 }  // namespace sparkpilot

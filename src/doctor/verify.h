@@ -31,10 +31,17 @@ struct VerifyOptions {
 };
 
 struct Verifications {
-  std::string problem = {};  // why no GPU was reached: no driver, it fails, it hangs
-  bool absent = false;       // there is no driver: nothing to verify
+  // Why no GPU was reached, or no further one: no driver, no GPU, it fails, it hangs. Not empty where `devices` is.
+  std::string problem = {};
   std::vector<Verification> devices = {};
 };
+
+enum class Verified {
+  right,    // every GPU computes what the processor does
+  wrong,    // one does not, or the driver stopped answering on the way
+  nothing,  // no GPU was reached: nothing is known of any
+};
+Verified outcome(const Verifications& verifications);
 
 // Takes a few hundred kilobytes of each GPU's memory. Compares bit for bit.
 Verifications verify_gpus(const VerifyOptions& options = {});

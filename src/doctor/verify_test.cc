@@ -6,6 +6,9 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "doctor/report.h"
 
 namespace sparkpilot {
 namespace {
@@ -63,10 +66,30 @@ TEST(Verify, DoesNotWaitForEver) {
   EXPECT_TRUE(out.devices.empty());
 }
 
-TEST(Verify, NoDriverIsNoFault) {
+TEST(Verify, WithoutAGpuNothingIsVerified) {
   const Verifications out = verify_gpus({.libraries = {"libsparkpilot_no_such_thing.so.1"}});
-  EXPECT_TRUE(out.absent);
   EXPECT_EQ(out.problem, "there is no NVIDIA driver");
+  EXPECT_EQ(outcome(out), Verified::nothing);
+  EXPECT_EQ(verification_text(out), "verify     nothing was verified: there is no NVIDIA driver\n");
+  EXPECT_EQ(verification_json(out)["outcome"], "nothing_verified");
+
+  const Verifications empty = verify("no_device");
+  EXPECT_EQ(empty.problem, "the NVIDIA driver has no GPU");
+  EXPECT_EQ(outcome(empty), Verified::nothing);
+  EXPECT_EQ(outcome(verify("failed")), Verified::nothing);
+}
+
+TEST(Verify, OneGpuThatIsWrongOrDoesNotAnswerMakesItWrong) {
+  Verifications two{.devices = {{.index = 0, .right = true}, {.index = 1, .right = true}}};
+  EXPECT_EQ(outcome(two), Verified::right);
+  EXPECT_EQ(verification_json(two)["outcome"], "right");
+  two.devices[1].right = false;
+  EXPECT_EQ(outcome(two), Verified::wrong);
+  EXPECT_EQ(verification_json(two)["outcome"], "wrong");
+  two.devices[1].right = true;
+  two.problem = "cuLaunchKernel did not come back within 20 s";
+  EXPECT_EQ(outcome(two), Verified::wrong);
+  EXPECT_NE(verification_text(two).find("not every GPU was verified: cuLaunchKernel"), std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // A libcuda with one GB10 that computes on the processor what verify.cc asks of it. FAKE_DRIVER: failed (a driver and a
-// library of different versions), hang_init, hang_run, no_memory, wrong (one bit of one value).
+// library of different versions), hang_init, hang_run, no_device, no_memory, wrong (one bit of one value).
 #include <unistd.h>
 
 #include <cmath>
@@ -62,7 +62,7 @@ int cuLaunchKernel(void*, unsigned blocks, unsigned, unsigned, unsigned threads,
   return 0;
 }
 int cuDriverGetVersion(int* out) { return *out = 13000, 0; }
-int cuDeviceGetCount(int* out) { return *out = 1, 0; }
+int cuDeviceGetCount(int* out) { return *out = mode("no_device") ? 0 : 1, 0; }
 int cuDeviceGet(int* out, int index) { return *out = index, 0; }
 int cuDeviceGetName(char* out, int, int) { return std::strcpy(out, "NVIDIA GB10"), 0; }
 int cuDeviceTotalMem_v2(std::size_t* out, int) { return *out = 119ULL << 30, 0; }
