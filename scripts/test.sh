@@ -19,7 +19,7 @@ echo "== tests"
 # All but two labels, so that a test whose program was not built (it has no label) fails instead of being left out.
 run_ctest build -LE '^(peers|gpu)$'
 
-# Kernels and passes are taken as they are; `make sanitize` instruments them too.
+# Ops are taken as they are; `make sanitize` instruments them too.
 echo "== tests under the address and undefined-behaviour sanitizers: ${readers[*]}"
 cmake --log-level=WARNING --preset readers >/dev/null
 cmake --build build-readers -j "$jobs" --target "${readers[@]/%/_test}"
