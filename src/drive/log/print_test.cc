@@ -323,7 +323,8 @@ TEST(EventPrinter, EventsOfTheDemoRoute) {
     std::string out;
     ASSERT_TRUE(printer.print(reader.event(), out));
     ++lists;
-    for (const json& event : json::parse(out)["onroadEvents"]) ++names[event["name"].get<std::string>()];
+    const json printed = json::parse(out);
+    for (const json& event : printed.at("onroadEvents")) ++names[event.at("name").get<std::string>()];
   }
   EXPECT_GT(lists, 0);
   for (const auto& [name, count] : names) std::printf("%s %d\n", name.c_str(), count);
