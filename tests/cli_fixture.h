@@ -22,6 +22,13 @@ inline std::set<std::string> keys(const json& object) {
 }
 using Keys = std::set<std::string>;
 
+// The program itself, and every command and group of commands that it has.
+inline constexpr const char* kCommands[] = {
+    "",         "model",     "model info", "model check", "model convert", "model quantize", "run",
+    "bench",    "zoo",       "zoo list",   "zoo build",   "drive",         "doctor",         "ops",
+    "ops list", "ops check", "ops bench",  "route",       "route info",    "route dump",     "route synth",
+    "monitor",  "env",       "stack",      "stack audit", "stack plan",    "stack verify",   "version"};
+
 class Cli : public testing::Test {
  protected:
   static void SetUpTestSuite() {

@@ -1,17 +1,15 @@
 // How the program answers to its command line: help, refusals, guesses at what was meant.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "cli_fixture.h"
 
 namespace sparkpilot {
 namespace {
 
 TEST_F(Cli, EveryCommandHelpsWithAnExample) {
-  for (const char* command :
-       {"",        "model",       "zoo",        "ops",         "model info", "model check", "model convert",
-        "run",     "bench",       "zoo list",   "zoo build",   "ops list",   "ops check",   "ops bench",
-        "version", "monitor",     "env",        "route",       "route info", "route dump",  "route synth",
-        "stack",   "stack audit", "stack plan", "stack verify"}) {
+  for (const char* command : kCommands) {
     const ProgramResult result = run_program(std::string(command) + " --help");
     EXPECT_EQ(result.code, 0) << command;
     EXPECT_NE(result.out.find("Example"), std::string::npos) << command;
@@ -130,6 +128,31 @@ TEST_F(Cli, TablesHaveNoTrailingBlanks) {
   for (const std::string& command : {std::string("ops list"), std::string("zoo list"), std::string("ops check Acos"),
                                      std::string("run --passes list"), "run " + policy()}) {
     EXPECT_EQ(run_program(command).out.find(" \n"), std::string::npos) << command;
+  }
+}
+
+TEST_F(Cli, OutputThatCannotBeWrittenIsAnError) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  std::vector<std::string> all = {"help",
+                                  "--version",
+                                  "version",
+                                  "env",
+                                  "ops list",
+                                  "ops list --json",
+                                  "zoo list",
+                                  "doctor --list",
+                                  "run --passes list",
+                                  "monitor --once",
+                                  "model info " + policy(),
+                                  "model info --json " + policy(),
+                                  "bench --runs 1 " + policy()};
+  for (const char* command : kCommands) all.push_back(std::string(command) + " --help");
+  for (const std::string& arguments : all) {
+    // What the shell in front opens is where the program writes.
+    const ProgramResult result = run_program(arguments, R"(sh -c 'exec "$@" >/dev/full' sh)");
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_NE(result.err.find(": cannot write the output: No space left on device\n"), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << arguments << "\n" << result.err;
   }
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -115,12 +116,14 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
     let_first_process_tell();
     return kBadInput;
   }
+  const CLI::App& command = named_command(program, app);
   if (error.get_exit_code() == 0) {
-    app.exit(error);
+    std::ostringstream text;
+    app.exit(error, text, text);
+    print(text.str());
     flush_output();
     return kDone;
   }
-  const CLI::App& command = named_command(program, app);
   std::string message = error.what();
   // CLI11 misses a command before it sees what stands in its place.
   const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
@@ -134,6 +137,26 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
     message = unknown_word(command, option == unknown.end() ? unknown[0] : *option);
   }
   return complain(program, one_line(message) + (message.ends_with("?)") ? "" : " (--help says more)"), kBadInput);
+}
+
+// Does what the words ask for; what is wrong with a command's work is thrown.
+int obey(Program& program, CLI::App& app, char** argv, std::vector<std::string> words) {
+  if (words.empty()) {
+    std::fputs(app.help().c_str(), stderr);
+    return kBadInput;
+  }
+  if (words[0] == "help") ask_for_help(app, words);
+  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    return stopped(program, app, error);
+  }
+  if (program.flags_of[program.at].contains("threads")) begin_with_short_waits(argv);
+  take_settings(program);
+  const int code = program.action();
+  flush_output();
+  return code;
 }
 
 int run(int argc, char** argv) {
@@ -150,21 +173,7 @@ int run(int argc, char** argv) {
   add_commands(program, app);
   refuse_empty_values(app);
   try {
-    std::vector<std::string> words(argv + 1, argv + argc);
-    if (words.empty()) {
-      std::fputs(app.help().c_str(), stderr);
-      return kBadInput;
-    }
-    if (words[0] == "help") ask_for_help(app, words);
-    std::reverse(words.begin(), words.end());  // as CLI11 takes them
-    app.parse(std::move(words));
-    if (program.flags_of[program.at].contains("threads")) begin_with_short_waits(argv);
-    take_settings(program);
-    const int code = program.action();
-    flush_output();
-    return code;
-  } catch (const CLI::ParseError& error) {
-    return stopped(program, app, error);
+    return obey(program, app, argv, {argv + 1, argv + argc});
   } catch (const FailedElsewhere& error) {
     return exit_code_of(error.kind());
   } catch (const Error& error) {

@@ -56,6 +56,8 @@ std::string progress_line(const std::string& what, double done, int columns) {
   return line + fmt::format(" {:3.0f} %", done * 100);
 }
 
+[[noreturn]] void refuse_output(int error) { fail("cannot write the output: {}", std::strerror(error)); }
+
 std::string three_digits(double value) {
   const double size = std::abs(value);
   return size >= 99.95   ? fmt::format("{:.0f}", value)
@@ -65,14 +67,16 @@ std::string three_digits(double value) {
 
 }  // namespace
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refuse_output(errno);
+}
 
 void print_json(const nlohmann::ordered_json& document) {
   print(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 void flush_output() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) fail("cannot write the output: {}", std::strerror(errno));
+  if (std::fflush(stdout) != 0 || std::ferror(stdout)) refuse_output(errno);
 }
 
 void note(std::string_view text) {

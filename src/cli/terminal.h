@@ -9,7 +9,7 @@
 
 namespace sparkpilot::cli {
 
-// A report's text, as it is.
+// A report's text, as it is. Fails (user) where it cannot be written.
 void print(std::string_view text);
 // One JSON document, indented, with a newline behind it. Text that is no UTF-8 is replaced.
 void print_json(const nlohmann::ordered_json& document);
