@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/random.h"
 #include "drive/draw/blend.h"
@@ -245,6 +246,56 @@ TEST(Overlay, LeavesOutWhatDoesNotFit) {
   frame.route_time = 20.05;
   EXPECT_EQ(drawn(frame, YuvImage(190, 202)).bytes(), bare.bytes()) << "beside the legend there is room for neither";
   EXPECT_NE(drawn(frame, YuvImage(320, 202)).bytes(), drawn(frame_of(narrow), YuvImage(320, 202)).bytes());
+}
+
+// The longest stretch of a row of the legend that is nearly white: wider than a stroke of a letter, it is a line's
+// sample.
+int longest_white(const YuvImage& image) {
+  int longest = 0;
+  for (int row = 578; row < 604; ++row) {
+    for (int x = 0, length = 0; x < image.width(); ++x) {
+      length = image.view().y[row * image.width() + x] > 210 ? length + 1 : 0;
+      longest = std::max(longest, length);
+    }
+  }
+  return longest;
+}
+
+TEST(Overlay, TheLegendNamesTheWhiteLaneLines) {
+  const ModelRecord model = straight_ahead();
+  OverlayFrame frame = frame_of(YuvImage(964, 604));
+  frame.ours = &model;
+  EXPECT_GE(longest_white(drawn(frame, YuvImage(964, 604))), 14);
+  // The recorded model's are drawn in its own colour.
+  frame.recorded = std::exchange(frame.ours, nullptr);
+  YuvImage recorded(964, 604);
+  Overlay({.width = 964, .height = 604, .ours = ""}).draw(frame, recorded);
+  EXPECT_LT(longest_white(recorded), 14);
+}
+
+TEST(Overlay, TheMapsScaleLiesOnNoLine) {
+  OverlayFrame frame = frame_of(YuvImage(964, 604));
+  ModelRecord bare, full;  // `full` has lines wherever the map can show one
+  bare.position = full.position = straight(0, 0);
+  const auto strip_differs = [](const YuvImage& a, const YuvImage& b) {
+    int count = 0;
+    for (int row = 283; row < 296; ++row) {
+      for (int x = 784; x < 952; ++x) count += a.view().y[row * 964 + x] != b.view().y[row * 964 + x];
+    }
+    return count;
+  };
+  const YuvImage empty = drawn(frame, YuvImage(964, 604));
+  frame.ours = &bare;
+  const YuvImage scale = drawn(frame, YuvImage(964, 604));
+  EXPECT_GT(strip_differs(scale, empty), 100) << "there is no scale";
+  frame.ours = &full;
+  for (float y = -9; y < 9; y += 0.5F) {
+    full.lane_lines.assign(4, straight(y, 1.22F));
+    full.lane_line_probs.assign(4, 1);
+    full.road_edges.assign(2, straight(y + 0.25F, 1.22F));
+    full.road_edge_stds.assign(2, 0);
+    ASSERT_EQ(strip_differs(drawn(frame, YuvImage(964, 604)), scale), 0) << "a line at " << y << " m";
+  }
 }
 
 TEST(Overlay, ShowsTurnSignalsAndWhatComesNext) {

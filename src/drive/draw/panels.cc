@@ -116,21 +116,35 @@ void draw_map_model(Layer& layer, const Map& map, const ModelRecord& model, bool
   }
 }
 
+constexpr double kRowsApart[] = {20, 40, 60};  // m
+
 void draw_map_grid(Layer& layer, const Map& map, double unit) {
-  const double size = letter_size(10, unit);
-  for (const double metres : {20.0, 40.0, 60.0}) {
+  for (const double metres : kRowsApart) {
     const double row = std::round(map.at(metres, 0).v) + 0.5;
     layer.stroke({{map.left, row}, {map.left + map.width, row}}, kWhite, 0.16, 1);
-    layer.text(map.left + map.width - 4 * unit, row - 2 * unit, fmt::format("{:.0f} m", metres), size, kMuted, 0.9,
-               Align::right);
   }
-  // What lies sideways has a scale of its own.
-  const Pixel car = map.at(0, 0), aside = map.at(0, 5);
-  const double x = map.left + 8 * unit, row = std::round(car.v) + 0.5;
-  layer.stroke({{x, row}, {x + aside.u - car.u, row}}, kMuted, 0.9, 1.5 * unit);
-  layer.text(x + (aside.u - car.u) / 2, row - 4 * unit, "5 m", size, kMuted, 0.9, Align::centre);
+  const Pixel car = map.at(0, 0);
   layer.fill({{car.u, car.v - 6 * unit}, {car.u + 5 * unit, car.v + 6 * unit}, {car.u - 5 * unit, car.v + 6 * unit}},
              kWhite, 0.95);
+}
+
+// After the lines, with a rim: lines may pass below.
+void draw_map_distances(Layer& layer, const Map& map, double unit) {
+  for (const double metres : kRowsApart) {
+    const double row = std::round(map.at(metres, 0).v) + 0.5;
+    layer.text(map.left + map.width - 4 * unit, row - 2 * unit, fmt::format("{:.0f} m", metres), letter_size(10, unit),
+               kMuted, 1, Align::right, 1.6 * unit);
+  }
+}
+
+// What lies sideways has a scale of its own, which is told in a row below the map: no line of a model reaches it.
+void draw_map_scale(Layer& layer, const Map& map, double row_height, double unit) {
+  const double size = letter_size(10, unit), wide = map.at(0, 5).u - map.at(0, 0).u;
+  const double x = map.left + 8 * unit, middle = std::round(map.top + map.height + 0.55 * row_height) + 0.5;
+  layer.stroke({{x, middle}, {x + wide, middle}}, kMuted, 0.9, 1.5 * unit);
+  for (const double end : {x, x + wide})
+    layer.stroke({{end, middle - 3 * unit}, {end, middle + 3 * unit}}, kMuted, 0.9, unit);
+  layer.text(x + wide + 6 * unit, middle + 0.35 * size, "5 m across", size, kMuted, 1);
 }
 
 // One model's, in per cent.
@@ -185,14 +199,17 @@ void draw_bird_eye(Layer& layer, const OverlayFrame& frame, double unit) {
   const int models = (frame.ours != nullptr) + (frame.recorded != nullptr);
   const double line = letter_size(11, unit) * 1.35, heading = line * 1.15;
   layer.rounded_box(x, y, width, tall, 8 * unit, kInk, kPanelAlpha);
-  const Map map{x, y, width, tall - heading - models * line - 4 * unit};
+  const Map map{x, y, width, tall - line - heading - models * line - 4 * unit};
   layer.clip(map.left, map.top, map.width, map.height);
   draw_map_grid(layer, map, unit);
   if (frame.ours) draw_map_model(layer, map, *frame.ours, true, unit);
   if (frame.recorded) draw_map_model(layer, map, *frame.recorded, false, unit);
+  draw_map_distances(layer, map, unit);
   layer.unclip();
-  double baseline = map.top + map.height + 0.75 * heading;
-  layer.stroke({{x + 8 * unit, map.top + map.height}, {x + width - 8 * unit, map.top + map.height}}, kWhite, 0.16, 1);
+  draw_map_scale(layer, map, line, unit);
+  const double below = map.top + map.height + line;
+  double baseline = below + 0.75 * heading;
+  layer.stroke({{x + 8 * unit, below}, {x + width - 8 * unit, below}}, kWhite, 0.16, 1);
   layer.text(x + width / 2, baseline, "lane lines, %", letter_size(10, unit), kMuted, 1, Align::centre);
   for (const bool ours : {true, false}) {
     const ModelRecord* model = ours ? frame.ours : frame.recorded;
@@ -205,20 +222,23 @@ void draw_bird_eye(Layer& layer, const OverlayFrame& frame, double unit) {
 void draw_footer(Layer& layer, const OverlayFrame& frame, const OverlayOptions& options, double unit) {
   const double size = footer_letters(unit), tall = footer_rows(unit), y = layer.height() - tall, base = y + 0.68 * tall;
   layer.rounded_box(-8, y, layer.width() + 16, tall + 8, 1, kInk, kPanelAlpha);
+  const double side = 0.72 * size, swatch_width = 1.7 * side;
+  const auto width_of = [&](const std::string& name) { return swatch_width + 2 * size + layer.text_width(name, size); };
   double x = 14 * unit;
   for (const bool ours : {true, false}) {
     const double alpha = (ours ? frame.ours : frame.recorded) != nullptr ? 1 : 0.4;
     const std::string& name = ours ? options.ours : options.recorded;
     if (name.empty()) continue;
-    const double side = 0.72 * size, w = 1.7 * side, top = base - side;
-    const std::vector<Pixel> swatch = {{x, top}, {x + w, top}, {x + w, top + side}, {x, top + side}};
+    const double top = base - side;
+    const std::vector<Pixel> swatch = {
+        {x, top}, {x + swatch_width, top}, {x + swatch_width, top + side}, {x, top + side}};
     if (ours) {
       layer.fill(swatch, kOurs, alpha);
     } else {
       layer.stroke(swatch, kRecorded, alpha, 2 * unit, 0, true);
     }
-    layer.text(x + w + 0.5 * size, base, name, size, kWhite, alpha);
-    x += w + 2 * size + layer.text_width(name, size);
+    layer.text(x + swatch_width + 0.5 * size, base, name, size, kWhite, alpha);
+    x += width_of(name);
   }
   double room = layer.width() - x;
   // The time, and before it the frame, as far as there is room.
@@ -233,6 +253,17 @@ void draw_footer(Layer& layer, const OverlayFrame& frame, const OverlayOptions& 
     put(fmt::format("{}:{:02}.{:02}", hundredths / 6000, hundredths / 100 % 60, hundredths % 100));
   }
   if (frame.frame_id) put(fmt::format("frame {}", *frame.frame_id));
+  // The lines' colours, as far as there is room still: of ours, or of the recorded model where there is none.
+  const bool ours = !options.ours.empty();
+  for (const auto& [name, colour] : {std::pair("lane lines", ours ? kLaneLine : kRecorded), {"road edges", kEdge}}) {
+    const double alpha = frame.ours != nullptr || frame.recorded != nullptr ? 1 : 0.4, width = width_of(name);
+    if (width > room) break;
+    const double middle = base - side / 2;
+    layer.stroke({{x, middle}, {x + swatch_width, middle}}, colour, alpha, 2.4 * unit, ours ? 0 : 4 * unit);
+    layer.text(x + swatch_width + 0.5 * size, base, name, size, kWhite, alpha);
+    x += width;
+    room -= width;
+  }
   if (!frame.alert.empty()) {
     constexpr size_t kMostLetters = 160;
     layer.text(layer.width() / 2.0, y - 0.8 * size, frame.alert.substr(0, kMostLetters), 1.25 * size, kWhite, 1,

@@ -134,7 +134,7 @@ void draw_road(Layer& layer, const Projection& projection, const Drawn& drawn) {
   }
   draw_path(layer, projection, drawn);
   for (size_t i = 0; i < std::min(model.lane_lines.size(), kMostLines); ++i) {
-    const Colour colour = drawn.ours ? Colour{0.85, 0.95, 1.0} : kRecorded;
+    const Colour colour = drawn.ours ? kLaneLine : kRecorded;
     draw_line(layer, projection, drawn, model.lane_lines[i], colour, 0.95 * unit_at(model.lane_line_probs, i, 0));
   }
 }

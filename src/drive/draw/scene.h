@@ -11,8 +11,8 @@
 namespace sparkpilot::drive {
 
 inline constexpr Colour kWhite{1, 1, 1}, kInk{0.05, 0.06, 0.08}, kMuted{0.74, 0.77, 0.80};
-inline constexpr Colour kOurs{0.30, 0.73, 1.0}, kRecorded{1.0, 0.66, 0.0};  // apart for every kind of colour vision
-inline constexpr Colour kEdge{1.0, 0.32, 0.44};
+inline constexpr Colour kOurs{0.30, 0.73, 1.0}, kRecorded{1.0, 0.66, 0.0};   // apart for every kind of colour vision
+inline constexpr Colour kEdge{1.0, 0.32, 0.44}, kLaneLine{0.85, 0.95, 1.0};  // the lane lines of ours
 inline constexpr double kPathHalfWidth = 0.9, kPathFrom = 2, kPathTo = 100;  // m
 
 // One model in a frame; `unit` is a pixel at an output of 604 rows.
