@@ -119,6 +119,15 @@ std::string time_text(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+void print_comparison(const drive::ReferenceReport& reference) {
+  print(fmt::format("\nbeside {}:\n{}\n", reference.name, verdict(reference.comparison)));
+  drive::ComparisonTable fields = table_of(reference.comparison);
+  if (fields.rows.empty()) return;
+  Table table(std::move(fields.headings));
+  for (auto& row : fields.rows) table.add(std::move(row));
+  print(table.str());
+}
+
 void report_text(const drive::RunReport& report) {
   const drive::RunTotals t = drive::totals_of(report.result);
   Table table({"segment", "frames", "lost", "seconds", "state"});
@@ -159,8 +168,7 @@ void report_text(const drive::RunReport& report) {
                         count_of(f.count, "frame")));
     }
   }
-  if (report.reference)
-    print(fmt::format("\nbeside {}:\n{}", report.reference->name, to_text(report.reference->comparison)));
+  if (report.reference) print_comparison(*report.reference);
   print(fmt::format("summary: {}\n", (fs::path(report.out) / "summary.html").string()));
 }
 

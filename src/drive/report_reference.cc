@@ -65,8 +65,29 @@ std::vector<std::string> row_of(const FieldComparison& field) {
           number(field.p99),
           number(field.max),
           to_text(field.tolerance),
-          frames,
-          field.ok ? "within" : "BEYOND"};
+          field.absent_in_ours ? "not in this run" : frames,
+          std::string(to_text(field.outcome()))};
+}
+
+Tone tone_of(Outcome outcome) {
+  return outcome == Outcome::beyond ? Tone::bad : outcome == Outcome::not_compared ? Tone::faint : Tone::plain;
+}
+
+void add_fields(Page& page, const ModelComparison& comparison) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<Tone> tones;
+  bool beyond = false;
+  for (const FieldComparison* field : shown_fields(comparison)) {
+    rows.push_back(row_of(*field));
+    tones.push_back(tone_of(field->outcome()));
+    beyond = beyond || field->outcome() == Outcome::beyond;
+  }
+  if (beyond) page.warning("Not the same model: fields differ by more than their tolerance.");
+  else if (!comparison.ok()) page.warning("Nothing was compared: no frame, or no field, is in both.");
+  page.table(
+      {"field", "unit", "mean", "99 %", "max", "tolerance", "worst frames", "outcome"}, rows,
+      "Absolute differences, within their tolerance or beyond it. Not compared: the reference has no such output.",
+      tones);
 }
 
 }  // namespace
@@ -76,14 +97,7 @@ void add_reference(Page& page, const ReferenceReport& report) {
   page.section("Beside the reference");
   page.text(fmt::format("{}: {} in both, {} only in this run, {} only in the reference.", report.name,
                         count_of(c.frames, "frame"), c.only_ours, c.only_reference));
-  if (!c.ok()) page.warning("Not the same model: fields differ by more than their tolerance.");
-  std::vector<std::vector<std::string>> rows;
-  for (const bool ok : {false, true}) {
-    for (const FieldComparison& field : c.fields) {
-      if (field.ok == ok && !(field.absent_in_ours && field.absent_in_reference)) rows.push_back(row_of(field));
-    }
-  }
-  page.table({"field", "unit", "mean", "99 %", "max", "tolerance", "worst frames", ""}, rows, "Absolute differences.");
+  add_fields(page, c);
   double start = std::numeric_limits<double>::infinity();
   for (const auto* models : {&report.ours, &report.theirs}) {
     for (const ModelRecord& model : *models) start = std::min(start, static_cast<double>(model.timestamp_eof) * 1e-9);
@@ -92,7 +106,9 @@ void add_reference(Page& page, const ReferenceReport& report) {
     Plot plot{.title = shown.title, .y_label = shown.unit};
     plot.series = {series_of("this run", report.ours, shown.value, start, false),
                    series_of("reference", report.theirs, shown.value, start, true)};
-    if (!plot.series[0].x.empty() || !plot.series[1].x.empty()) page.plot(plot);
+    if (plot.series[0].x.empty() && plot.series[1].x.empty()) continue;
+    if (plot.series[1].x.empty()) plot.series[1].name = "reference: not compared";
+    page.plot(plot);
   }
 }
 

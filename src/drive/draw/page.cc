@@ -75,7 +75,7 @@ void Page::warning(const std::string& text) {
 }
 
 void Page::table(const std::vector<std::string>& headings, const std::vector<std::vector<std::string>>& rows,
-                 const std::string& caption) {
+                 const std::string& caption, const std::vector<Tone>& tones) {
   std::vector<const char*> sides(headings.size(), "");
   for (size_t c = 0; c < headings.size(); ++c) {
     const bool numbers = std::all_of(rows.begin(), rows.end(), [c](const std::vector<std::string>& row) {
@@ -90,8 +90,10 @@ void Page::table(const std::vector<std::string>& headings, const std::vector<std
     body_ += fmt::format("<th scope=\"col\"{}>{}</th>", sides[c], escape(headings[c]));
   }
   body_ += "</tr></thead>\n<tbody>\n";
-  for (const std::vector<std::string>& row : rows) {
-    body_ += "<tr>";
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const std::vector<std::string>& row = rows[r];
+    const Tone tone = r < tones.size() ? tones[r] : Tone::plain;
+    body_ += tone == Tone::bad ? "<tr class=\"bad\">" : tone == Tone::faint ? "<tr class=\"faint\">" : "<tr>";
     for (size_t c = 0; c < headings.size(); ++c) {
       body_ += fmt::format("<td{}>{}</td>", sides[c], c < row.size() ? escape(row[c]) : "");
     }

@@ -26,6 +26,9 @@ struct PagePicture {
   std::string alt = {};             // for those who cannot see it; the caption where empty
 };
 
+// How a table's row looks: as any, as what is wrong, as what does not count.
+enum class Tone { plain, bad, faint };
+
 class Page {
  public:
   explicit Page(std::string title, std::string subtitle = {});
@@ -38,9 +41,9 @@ class Page {
   void note(const std::string& text);
   void warning(const std::string& text);
   // Rows shorter than `headings` end in empty cells, longer ones are cut. A column whose cells all begin like numbers
-  // is set to the right.
+  // is set to the right. `tones`: of the rows, plain from where the list ends; a cell must say the same in words.
   void table(const std::vector<std::string>& headings, const std::vector<std::vector<std::string>>& rows,
-             const std::string& caption = {});
+             const std::string& caption = {}, const std::vector<Tone>& tones = {});
   void plot(const Plot& plot, const std::string& caption = {});
   void histogram(const Histogram& histogram, const std::string& caption = {});
   // Fails (internal) where the bytes are neither JPEG nor PNG.

@@ -26,6 +26,8 @@ caption{padding-bottom:.5rem}
 th,td{padding:.42rem .9rem .42rem 0;text-align:left;border-bottom:1px solid var(--rule);vertical-align:baseline}
 th{color:var(--soft);font-weight:550;font-size:.84rem;border-bottom-color:var(--soft)}
 th:last-child,td:last-child{padding-right:0}
+.bad td{background:var(--warn-tint)}.bad td:last-child{color:var(--warn);font-weight:620}.bad td:first-child{box-shadow:inset 3px 0 var(--warn);padding-left:.6rem}
+.faint td{color:var(--soft)}
 .number{text-align:right;white-space:nowrap}
 figure{margin:1.5rem 0}
 figure svg{display:block;width:100%;min-width:34rem;height:auto}

@@ -61,7 +61,7 @@ Page sample() {
   page.plot(wave(), "Distance between the plans, 2 s ahead. A gap is a frame that was not decoded.");
   page.table({"Output", "Median", "p99", "Unit"},
              {{"plan, 2 s", "0.31", "1.20", "m"}, {"lane lines", "0.04", "0.11", "m"}, {"lead", "-", "3.40", "m"}},
-             "Errors by output.");
+             "Errors by output.", {Tone::plain, Tone::bad});
   page.section("Speed");
   page.histogram(latency(), "From the picture to the outputs.");
   page.note("Measured on one core.");
@@ -139,6 +139,18 @@ TEST(Page, SetsNumbersToTheRight) {
   const std::string html = page.str();
   EXPECT_EQ(count(html, "<td class=\"number\">"), 4U);
   EXPECT_EQ(html.find("cut"), std::string::npos);
+}
+
+TEST(Page, RowsHaveTheirTone) {
+  Page page("t");
+  page.table({"field", "outcome"}, {{"a", "within"}, {"b", "beyond"}, {"c", "not compared"}, {"d", "within"}}, "",
+             {Tone::plain, Tone::bad, Tone::faint});
+  const std::string html = page.str();
+  EXPECT_NE(html.find("<tr><td>a</td>"), std::string::npos);
+  EXPECT_NE(html.find("<tr class=\"bad\"><td>b</td>"), std::string::npos);
+  EXPECT_NE(html.find("<tr class=\"faint\"><td>c</td>"), std::string::npos);
+  EXPECT_NE(html.find("<tr><td>d</td>"), std::string::npos);
+  EXPECT_NE(html.find(".bad td{background:"), std::string::npos) << "the tone has no colour";
 }
 
 TEST(Page, RefusesPicturesOfNoKind) {

@@ -116,6 +116,15 @@ std::map<uint32_t, const Record*> by_frame(std::span<const Record> records, int6
   return out;
 }
 
+template <typename Record>
+bool any_has(std::span<const Record> records, const RecordField<Record>& field) {
+  return std::any_of(records.begin(), records.end(), [&](const Record& record) {
+    FieldValues values;
+    field.get(record, values);
+    return !values.values.empty();
+  });
+}
+
 struct Counts {
   int64_t frames = 0, only_ours = 0, only_reference = 0, repeated = 0;
 };
@@ -135,7 +144,11 @@ Counts compare(std::span<const Record> ours, std::span<const Record> reference,
   counts.frames = static_cast<int64_t>(pairs.size());
   counts.only_ours = static_cast<int64_t>(a.size()) - counts.frames;
   counts.only_reference = static_cast<int64_t>(b.size()) - counts.frames;
-  for (size_t i = 0; i < fields.size(); ++i) out.push_back(compare_field(fields[i], tolerances[first + i], pairs));
+  for (size_t i = 0; i < fields.size(); ++i) {
+    out.push_back(compare_field(fields[i], tolerances[first + i], pairs));
+    // What the reference has no frame of is shown as not compared rather than left out as what neither side has.
+    if (reference.empty()) out.back().absent_in_ours = !any_has(ours, fields[i]);
+  }
   return counts;
 }
 
@@ -179,7 +192,10 @@ std::vector<Record> read_all(const std::filesystem::path& path, cereal::Event::W
 }  // namespace
 
 bool ModelComparison::ok() const {
-  return frames > 0 && std::all_of(fields.begin(), fields.end(), [](const FieldComparison& f) { return f.ok; });
+  const auto none = [&](Outcome outcome) {
+    return std::none_of(fields.begin(), fields.end(), [&](const auto& f) { return f.outcome() == outcome; });
+  };
+  return frames > 0 && none(Outcome::beyond) && !none(Outcome::within);
 }
 
 ModelComparison compare_models(std::span<const ModelRecord> ours, std::span<const ModelRecord> reference,

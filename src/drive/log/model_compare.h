@@ -38,6 +38,10 @@ struct FrameDifference {
   std::optional<double> difference = {};  // the frame's largest; empty: no number on one side, or other lengths
 };
 
+// What the comparison of a field came to. Not compared: the reference has no such field, or no frame is in both.
+enum class Outcome { within, beyond, not_compared };
+std::string_view to_text(Outcome outcome);  // "within", "beyond", "not compared"
+
 struct FieldComparison {
   std::string name, unit;
   Tolerance tolerance;
@@ -47,9 +51,13 @@ struct FieldComparison {
   int64_t nan_differences = 0;              // NaN on one side, or other infinities; NaN on both is equal
   int64_t length_differences = 0;           // frames whose lists have other lengths; their numbers are not compared
   std::vector<FrameDifference> worst = {};  // up to three that differ, those beyond the tolerance first
-  // No common frame of that side has the field: its era did not log it. Fails where only ours lacks it.
+  // No common frame of that side has the field: its era did not log it. Where the reference has no frame at all, any of
+  // ours counts. Beyond the tolerance where only ours lacks it.
   bool absent_in_ours = false, absent_in_reference = false;
-  bool ok = true;
+  bool ok = true;  // not beyond its tolerance; a field that was not compared is none that is
+  Outcome outcome() const {
+    return !ok ? Outcome::beyond : absent_in_reference ? Outcome::not_compared : Outcome::within;
+  }
 };
 
 struct ModelComparison {
@@ -58,7 +66,8 @@ struct ModelComparison {
   int64_t driver_frames = 0;            // in both
   int64_t repeated = 0;                 // messages that a later one of the same frame replaced
   std::vector<FieldComparison> fields;  // as model_fields() has them
-  // Some frame was compared, and all fields are. Frames of one side alone do no harm: a decimated log has one in forty.
+  // Some field of some frame was compared, and none is beyond its tolerance. Frames of one side alone do no harm: a
+  // decimated log has one in forty.
   bool ok() const;
 };
 
@@ -72,8 +81,17 @@ void compare_drivers(std::span<const DriverRecord> ours, std::span<const DriverR
 nlohmann::ordered_json to_json(const ModelComparison& comparison);
 // "0.05 + 2 %": the second of the larger of the two sizes.
 std::string to_text(const Tolerance& tolerance);
-// For people: a line a field, those beyond their tolerance first; fields that neither side has are left out.
-std::string to_text(const ModelComparison& comparison);
+// For people: the frames and the verdict in one line.
+std::string verdict(const ModelComparison& comparison);
+// And a row a field, those beyond their tolerance first and those not compared last; fields that neither side has are
+// left out.
+struct ComparisonTable {
+  std::vector<std::string> headings;
+  std::vector<std::vector<std::string>> rows;
+};
+ComparisonTable table_of(const ModelComparison& comparison);
+// The fields in the table's order.
+std::vector<const FieldComparison*> shown_fields(const ModelComparison& comparison);
 
 // The modelV2 messages of a log, or of all segments of a route's or a run's folder, as they come. Damage ends a log and
 // leaves out messages; `notes` gets a line for each. Fails (user) where there is no log.

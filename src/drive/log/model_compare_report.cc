@@ -103,8 +103,10 @@ nlohmann::ordered_json to_json(const ModelComparison& comparison) {
     Json worst = Json::array();
     for (const FrameDifference& frame : f.worst)
       worst.push_back({{"frame_id", frame.frame_id}, {"difference", number(frame.difference)}});
+    const bool compared = f.outcome() != Outcome::not_compared;
     fields[f.name] = {{"unit", f.unit},
-                      {"ok", f.ok},
+                      {"outcome", to_text(f.outcome())},
+                      {"ok", compared ? Json(f.ok) : Json()},
                       {"values", f.values},
                       {"mean_abs", number(f.mean_abs)},
                       {"rms", number(f.rms)},
@@ -133,23 +135,38 @@ std::string to_text(const Tolerance& tolerance) {
   return fmt::format("{:g} + {:g} %", tolerance.absolute, tolerance.relative * 100);
 }
 
-std::string to_text(const ModelComparison& comparison) {
-  std::vector<const FieldComparison*> fields;
-  for (const FieldComparison& field : comparison.fields) {
-    if (!field.absent_in_ours || !field.absent_in_reference) fields.push_back(&field);
+std::string_view to_text(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::within: return "within";
+    case Outcome::beyond: return "beyond";
+    case Outcome::not_compared: break;
   }
-  const auto rank = [](const FieldComparison* f) { return !f->ok ? 0 : f->absent_in_reference ? 2 : 1; };
-  std::stable_sort(fields.begin(), fields.end(), [&](auto* x, auto* y) { return rank(x) < rank(y); });
-  std::string out = fmt::format("{} compared, {} only in ours, {} only in the reference: {}\n",
-                                count_of(comparison.frames, "frame"), comparison.only_ours, comparison.only_reference,
-                                comparison.ok() ? "the same within the tolerances" : "not the same");
-  if (fields.empty()) return out;
-  constexpr const char* kRow = "{:4} {:23} {:5} {:>8} {:>9} {:>9} {:>9} {:>9} {:>14}  {}\n";
-  out += fmt::format(kRow, "", "field", "unit", "values", "mean", "rms", "p99", "max", "tolerance", "worst frames");
-  for (const FieldComparison* field : fields) {
-    const char* label = !field->ok ? "DIFF" : field->absent_in_reference ? "-" : "ok";
-    out += fmt::format(kRow, label, field->name, field->unit, field->values, shown(field->mean_abs), shown(field->rms),
-                       shown(field->p99), shown(field->max), to_text(field->tolerance), notes(*field));
+  return "not compared";
+}
+
+std::string verdict(const ModelComparison& comparison) {
+  return fmt::format("{} compared, {} only in ours, {} only in the reference: {}", count_of(comparison.frames, "frame"),
+                     comparison.only_ours, comparison.only_reference,
+                     comparison.ok() ? "the same within the tolerances" : "not the same");
+}
+
+std::vector<const FieldComparison*> shown_fields(const ModelComparison& comparison) {
+  std::vector<const FieldComparison*> out;
+  for (const Outcome outcome : {Outcome::beyond, Outcome::within, Outcome::not_compared}) {
+    for (const FieldComparison& field : comparison.fields) {
+      if (field.outcome() == outcome && !(field.absent_in_ours && field.absent_in_reference)) out.push_back(&field);
+    }
+  }
+  return out;
+}
+
+ComparisonTable table_of(const ModelComparison& comparison) {
+  ComparisonTable out{{"field", "outcome", "unit", "values", "mean", "rms", "p99", "max", "tolerance", "worst frames"},
+                      {}};
+  for (const FieldComparison* field : shown_fields(comparison)) {
+    out.rows.push_back({field->name, std::string(to_text(field->outcome())), field->unit, std::to_string(field->values),
+                        shown(field->mean_abs), shown(field->rms), shown(field->p99), shown(field->max),
+                        to_text(field->tolerance), notes(*field)});
   }
   return out;
 }

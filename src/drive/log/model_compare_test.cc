@@ -184,6 +184,57 @@ TEST(ModelCompare, WhatTheReferenceNeverHadIsSaid) {
   const ModelComparison lost = compare_models(without, full);
   EXPECT_FALSE(lost.ok());
   EXPECT_TRUE(field(lost, "desired_curvature").absent_in_ours);
+  EXPECT_EQ(field(lost, "desired_curvature").outcome(), Outcome::beyond);
+}
+
+const std::vector<std::string>& row(const ComparisonTable& table, const std::string& field) {
+  static const std::vector<std::string> none(16);
+  for (const auto& cells : table.rows) {
+    if (cells[0] == field) return cells;
+  }
+  ADD_FAILURE() << "no row " << field;
+  return none;
+}
+
+TEST(ModelCompare, WhatTheReferenceLacksIsNotCompared) {
+  const auto full = records(0, 10);
+  auto without = full;
+  for (ModelRecord& r : without) r.action.reset();
+  const ModelComparison older = compare_models(full, without);
+  EXPECT_EQ(field(older, "desired_curvature").outcome(), Outcome::not_compared);
+  EXPECT_EQ(field(older, "position_x").outcome(), Outcome::within);
+  const auto json = to_json(older);
+  EXPECT_EQ(json["fields"]["desired_curvature"]["outcome"], "not compared");
+  EXPECT_TRUE(json["fields"]["desired_curvature"]["ok"].is_null());
+  EXPECT_EQ(json["fields"]["position_x"]["outcome"], "within");
+  EXPECT_EQ(json["fields"]["position_x"]["ok"], true);
+  const ComparisonTable table = table_of(older);
+  EXPECT_EQ(row(table, "desired_curvature")[1], "not compared");
+  EXPECT_EQ(row(table, "desired_curvature").back(), "not in the reference");
+  EXPECT_EQ(row(table, "position_x")[1], "within");
+  EXPECT_EQ(table.rows.back()[1], "not compared") << "those not compared come last";
+
+  // A reference with nothing in its messages is no reference.
+  std::vector<ModelRecord> empty(1);
+  ModelComparison nothing = compare_models(full, empty);
+  std::erase_if(nothing.fields, [](const FieldComparison& f) { return f.outcome() != Outcome::not_compared; });
+  EXPECT_FALSE(nothing.ok());
+}
+
+TEST(ModelCompare, ADriverThatTheReferenceNeverWatchedIsNotCompared) {
+  std::vector<DriverRecord> ours(3);
+  for (uint32_t i = 0; i < 3; ++i) ours[i].frame_id = i;
+  const auto compared = [&](const std::vector<DriverRecord>& reference) {
+    ModelComparison out = compare_models(records(0, 5), records(0, 5));
+    compare_drivers(ours, reference, Tolerances(), out);
+    return out;
+  };
+  const ModelComparison alone = compared({}), both = compared(ours);
+  const std::string name = driver_fields()[0].info.name;
+  EXPECT_EQ(field(alone, name).outcome(), Outcome::not_compared);
+  EXPECT_EQ(row(table_of(alone), name)[1], "not compared");
+  EXPECT_TRUE(alone.ok());
+  EXPECT_EQ(field(both, name).outcome(), Outcome::within);
 }
 
 TEST(ModelCompare, BothWaysRoundAreEqual) {
@@ -256,12 +307,14 @@ TEST(ModelCompare, JsonAndText) {
   EXPECT_TRUE(json["fields"]["leads_x"]["worst"][0]["difference"].is_null());
   EXPECT_EQ(json["fields"]["leads_x"]["frames_of_other_lengths"], 1);
   EXPECT_EQ(json["fields"]["position_x"]["unit"], "m");
-  const std::string text = to_text(comparison);
-  EXPECT_NE(text.find("10 frames compared, 0 only in ours, 0 only in the reference: not the same"), std::string::npos);
-  EXPECT_LT(text.find("engaged_prob"), text.find("position_x "));
-  EXPECT_NE(text.find("6; 1 frames of other lengths"), std::string::npos) << text;
-  EXPECT_NE(text.find("not in ours"), std::string::npos);
-  EXPECT_NE(to_text(compare_models({}, {})).find("0 frames"), std::string::npos);
+  EXPECT_EQ(verdict(comparison), "10 frames compared, 0 only in ours, 0 only in the reference: not the same");
+  const ComparisonTable table = table_of(comparison);
+  EXPECT_LT(&row(table, "engaged_prob"), &row(table, "position_x"));
+  EXPECT_EQ(row(table, "engaged_prob")[1], "beyond");
+  EXPECT_EQ(row(table, "leads_x").back(), "6; 1 frames of other lengths");
+  EXPECT_EQ(row(table, "desired_curvature").back(), "not in ours");
+  for (const auto& cells : table.rows) EXPECT_EQ(cells.size(), table.headings.size());
+  EXPECT_NE(verdict(compare_models({}, {})).find("0 frames"), std::string::npos);
   EXPECT_EQ(to_text(Tolerance{0.05, 0.02}), "0.05 + 2 %");
 }
 
@@ -304,7 +357,7 @@ TEST(ModelCompare, DemoRouteIsLikeItself) {
   const auto models = read_models(log);
   EXPECT_EQ(models.size(), 31u);
   const ModelComparison comparison = compare_models(models, models);
-  EXPECT_TRUE(comparison.ok()) << to_text(comparison);
+  EXPECT_TRUE(comparison.ok()) << verdict(comparison);
   EXPECT_EQ(comparison.frames, 31);
 }
 
