@@ -22,15 +22,15 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMaxPictures = 12;
 constexpr double kGap = 3;  // s without a value break a line: more than a decimated log has between two models
 
-// Columns over all segments, times from the first frame on.
+// Columns over all segments.
 class Columns {
  public:
-  explicit Columns(const std::vector<SegmentResult>& segments) {
+  explicit Columns(const std::vector<SegmentResult>& segments) : time_(segments) {
     for (const SegmentResult& segment : segments) {
       for (const FrameResult& frame : segment.frames) frames_.push_back(&frame);
     }
-    for (const FrameResult* frame : frames_) start_ = std::isnan(start_) ? frame->time : std::min(start_, frame->time);
   }
+  const RunTime& time() const { return time_; }
 
   // Frames for which `value` is NaN are left out; only a long time without any is a gap.
   template <typename Fn>
@@ -40,7 +40,7 @@ class Columns {
     for (const FrameResult* frame : frames_) {
       const double y = value(*frame);
       if (std::isnan(y)) continue;
-      const double x = frame->time - start_;
+      const double x = time_.of(*frame);
       if (!out.x.empty() && std::fabs(x - out.x.back()) > kGap) {
         out.x.push_back(out.x.back());
         out.y.push_back(kNone);
@@ -52,8 +52,8 @@ class Columns {
   }
 
  private:
+  RunTime time_;
   std::vector<const FrameResult*> frames_;
-  double start_ = kNone;
 };
 
 bool any(const Series& series) {
@@ -62,10 +62,11 @@ bool any(const Series& series) {
 
 double number(const std::optional<float>& value) { return value ? static_cast<double>(*value) : kNone; }
 
-void add_plot(Page& page, Plot plot, const std::string& caption) {
+// Without the series that have no values; not at all where none has.
+void add_plot(Page& page, Plot plot, const RunTime& time) {
   plot.series.erase(std::remove_if(plot.series.begin(), plot.series.end(), [](const Series& s) { return !any(s); }),
                     plot.series.end());
-  if (!plot.series.empty()) page.plot(plot, caption);
+  if (!plot.series.empty()) page.plot(time.over_all(std::move(plot)));
 }
 
 void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
@@ -153,7 +154,7 @@ void add_fit(Page& page, const RunReport& report, const Columns& columns) {
         },
         true));
   }
-  add_plot(page, plot, "");
+  add_plot(page, plot, columns.time());
 }
 
 void add_action(Page& page, const Columns& columns, bool model) {
@@ -174,14 +175,14 @@ void add_action(Page& page, const Columns& columns, bool model) {
       columns.series("recorded", [](const FrameResult& f) { return number(f.recorded_acceleration); }));
   acceleration.series.push_back(columns.series(
       "driven", [](const FrameResult& f) { return number(f.driven_acceleration); }, true));
-  add_plot(page, curvature, "");
-  add_plot(page, acceleration, "");
+  add_plot(page, curvature, columns.time());
+  add_plot(page, acceleration, columns.time());
   add_plot(page,
            {.title = "Speed",
             .y_label = "m/s",
             .series = {columns.series("v_ego", [](const FrameResult& f) { return number(f.v_ego); })},
             .y_low = 0},
-           "");
+           columns.time());
 }
 
 void add_perception(Page& page, const Columns& columns) {
@@ -193,14 +194,14 @@ void add_perception(Page& page, const Columns& columns) {
         names[i], [i](const FrameResult& f) { return f.model ? static_cast<double>(f.lane_probs[i]) : kNone; },
         i == 0 || i == 3));
   }
-  add_plot(page, lanes, "");
+  add_plot(page, lanes, columns.time());
   add_plot(page,
            {.title = "Distance of the lead, where its probability is above 0.5",
             .y_label = "m",
             .series = {columns.series(
                 "", [](const FrameResult& f) { return f.lead_prob > 0.5F ? static_cast<double>(f.lead_x) : kNone; })},
             .y_low = 0},
-           "");
+           columns.time());
 }
 
 void add_times(Page& page, const RunReport& report, const RunTotals& t) {
@@ -244,6 +245,33 @@ void add_facts(Page& page, const RunReport& report) {
 
 }  // namespace
 
+RunTime::RunTime(const std::vector<SegmentResult>& segments) {
+  std::optional<double> first, last;
+  for (const SegmentResult& segment : segments) {
+    for (const FrameResult& frame : segment.frames) {
+      first = std::min(first.value_or(frame.time), frame.time);
+      last = std::max(last.value_or(frame.time), frame.time);
+    }
+  }
+  if (!first) return;
+  start_ = *first;
+  length_ = *last - *first;
+  for (const SegmentResult& segment : segments) {
+    for (const FrameResult& frame : segment.frames) time_of_[frame.frame_id] = of(frame);
+  }
+}
+
+std::optional<double> RunTime::of(uint32_t frame_id) const {
+  const auto found = time_of_.find(frame_id);
+  return found == time_of_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Plot RunTime::over_all(Plot plot) const {
+  plot.x_low = 0;
+  plot.x_high = length_;
+  return plot;
+}
+
 std::string summary_html(const RunReport& report) {
   const RunTotals t = totals_of(report.result);
   const bool model = !report.result.networks.empty();
@@ -255,7 +283,7 @@ std::string summary_html(const RunReport& report) {
   add_fit(page, report, columns);
   add_action(page, columns, model);
   add_perception(page, columns);
-  if (report.reference) add_reference(page, *report.reference);
+  if (report.reference) add_reference(page, *report.reference, columns.time());
   add_times(page, report, t);
   add_facts(page, report);
   page.footer(fmt::format("sparkpilot {}. For development only: never for control of a real car.", report.version));

@@ -1,11 +1,33 @@
-// Parts of a run's page that have a file of their own. Included by the report's sources alone.
+// Parts of a run's page that several of its files need. Included by the report's sources alone.
 #pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "drive/draw/page.h"
 #include "drive/report.h"
 
 namespace sparkpilot::drive {
 
-void add_reference(Page& page, const ReferenceReport& report);
+// Seconds since the run's first frame: the axis that all its plots share.
+class RunTime {
+ public:
+  explicit RunTime(const std::vector<SegmentResult>& segments);
+
+  double of(const FrameResult& frame) const { return frame.time - start_; }
+  // Of the frame of that number; empty where the run has none.
+  std::optional<double> of(uint32_t frame_id) const;
+  // `plot` with the whole run on its axis.
+  Plot over_all(Plot plot) const;
+
+ private:
+  double start_ = 0, length_ = 0;
+  std::unordered_map<uint32_t, double> time_of_;
+};
+
+void add_reference(Page& page, const ReferenceReport& report, const RunTime& time);
 
 }  // namespace sparkpilot::drive

@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/text.h"
 #include "drive/draw/page.h"
@@ -40,14 +40,16 @@ constexpr Shown kShown[] = {
      [](const ModelRecord& m) { return m.leads.empty() ? kNone : static_cast<double>(m.leads[0].prob); }},
 };
 
+// Frames that the run has not are left out: the two are compared frame by frame.
 Series series_of(const std::string& name, const std::vector<ModelRecord>& models, double (*value)(const ModelRecord&),
-                 double start, bool dashed) {
+                 const RunTime& time, bool dashed) {
   Series out{name};
   out.dashed = dashed;
   for (const ModelRecord& model : models) {
     const double y = value(model);
-    if (!std::isfinite(y)) continue;
-    out.x.push_back(static_cast<double>(model.timestamp_eof) * 1e-9 - start);
+    const std::optional<double> x = time.of(model.frame_id);
+    if (!x || !std::isfinite(y)) continue;
+    out.x.push_back(*x);
     out.y.push_back(y);
   }
   return out;
@@ -92,23 +94,19 @@ void add_fields(Page& page, const ModelComparison& comparison) {
 
 }  // namespace
 
-void add_reference(Page& page, const ReferenceReport& report) {
+void add_reference(Page& page, const ReferenceReport& report, const RunTime& time) {
   const ModelComparison& c = report.comparison;
   page.section("Beside the reference");
   page.text(fmt::format("{}: {} in both, {} only in this run, {} only in the reference.", report.name,
                         count_of(c.frames, "frame"), c.only_ours, c.only_reference));
   add_fields(page, c);
-  double start = std::numeric_limits<double>::infinity();
-  for (const auto* models : {&report.ours, &report.theirs}) {
-    for (const ModelRecord& model : *models) start = std::min(start, static_cast<double>(model.timestamp_eof) * 1e-9);
-  }
   for (const Shown& shown : kShown) {
     Plot plot{.title = shown.title, .y_label = shown.unit};
-    plot.series = {series_of("this run", report.ours, shown.value, start, false),
-                   series_of("reference", report.theirs, shown.value, start, true)};
+    plot.series = {series_of("this run", report.ours, shown.value, time, false),
+                   series_of("reference", report.theirs, shown.value, time, true)};
     if (plot.series[0].x.empty() && plot.series[1].x.empty()) continue;
     if (plot.series[1].x.empty()) plot.series[1].name = "reference: not compared";
-    page.plot(plot);
+    page.plot(time.over_all(std::move(plot)));
   }
 }
 

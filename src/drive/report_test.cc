@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 namespace sparkpilot::drive {
 namespace {
@@ -33,6 +34,7 @@ RunReport report() {
       frame.frame_id = kFirst + static_cast<uint32_t>(number) * kFrames / 2 + i;
       frame.time = kStart + 0.05 * (frame.frame_id - kFirst);
       frame.model = true;
+      if (number == 1) frame.v_ego = 20.0F;  // known of the second segment alone
       segment.frames.push_back(frame);
     }
     out.result.segments.push_back(segment);
@@ -47,6 +49,17 @@ RunReport report() {
   reference.comparison = compare_models(reference.ours, reference.theirs);
   out.reference = reference;
   return out;
+}
+
+TEST(Report, PlotsShareOneTimeAxis) {
+  const std::string html = summary_html(report());
+  const std::regex range("data-range=\"([^ ]+ [^ ]+) ");
+  std::set<std::string> axes;
+  int plots = 0;
+  for (auto at = std::sregex_iterator(html.begin(), html.end(), range); at != std::sregex_iterator(); ++at, ++plots)
+    axes.insert((*at)[1]);
+  EXPECT_GE(plots, 5);  // the reference has 40 frames more, the speed is known of half of the run
+  EXPECT_EQ(axes, std::set<std::string>{"0 2.95"});
 }
 
 TEST(Report, WhatTheReferenceLacksIsNotCompared) {

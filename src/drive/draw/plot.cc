@@ -146,8 +146,12 @@ std::string svg(const Plot& plot) {
       y.add(s.y[i]);
     }
   }
-  if (plot.y_low) y.add(*plot.y_low);
-  if (plot.y_high) y.add(*plot.y_high);
+  for (const auto& reach : {plot.x_low, plot.x_high}) {
+    if (reach) x.add(*reach);
+  }
+  for (const auto& reach : {plot.y_low, plot.y_high}) {
+    if (reach) y.add(*reach);
+  }
   const bool alone = legend.size() == 1 && legend[0].name.empty();
   Canvas canvas(plot.title, plot.description.empty() ? describe(plot) : plot.description, plot.width, plot.height,
                 alone ? std::vector<LegendEntry>() : legend);

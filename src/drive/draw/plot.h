@@ -28,8 +28,9 @@ struct Plot {
   std::vector<Series> series =
       {};  // drawn in the order blue, orange, green, purple, red, grey, and from the start again
   std::vector<Mark> x_marks = {}, y_marks = {};
-  std::optional<double> y_low = {}, y_high = {};  // what the axis must reach; it grows where the values are beyond
-  int width = 800, height = 280;                  // in pixels where nothing scales it; at least 300 x 160
+  // What the axes must reach; they grow where the values are beyond.
+  std::optional<double> x_low = {}, x_high = {}, y_low = {}, y_high = {};
+  int width = 800, height = 280;  // in pixels where nothing scales it; at least 300 x 160
 };
 
 struct Histogram {

@@ -76,6 +76,13 @@ TEST(Plot, HoldsWithoutValues) {
   }
 }
 
+TEST(Plot, ReachesAsFarAsItIsTold) {
+  Plot plot{.series = {{.x = {2, 3}, .y = {0, 1}}}, .x_low = 0, .x_high = 10, .y_low = -1, .y_high = 4};
+  EXPECT_NE(svg(plot).find("data-range=\"0 10 -1.2 4.2\""), std::string::npos) << svg(plot);
+  plot.x_high = 1;  // less than the values
+  EXPECT_NE(svg(plot).find("data-range=\"0 3 "), std::string::npos);
+}
+
 TEST(Plot, HoldsWithOnePointAndWithALevelLine) {
   for (const double value : {0.0, -3.0, 1e29, 1e-13}) {
     const std::string one = svg(Plot{.series = {{.name = "a", .x = {2}, .y = {value}}}});
