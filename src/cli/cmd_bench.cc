@@ -6,6 +6,7 @@
 #include "bench/model_bench.h"
 #include "bench/report.h"
 #include "cli/command.h"
+#include "cli/fit.h"
 #include "cli/terminal.h"
 #include "onnx/import.h"
 
@@ -34,7 +35,8 @@ std::vector<NodeProfile> nodes_to_show(const Profile& profile, int64_t top) {
 }
 
 void print_profile(const ModelBench& bench, int64_t top) {
-  print(fmt::format("\n{}\n", painted(bench.file, Paint::bold)));
+  const auto columns = static_cast<size_t>(stdout_columns());
+  print(fmt::format("\n{}\n", painted(columns > 0 ? fitted(bench.file, columns) : bench.file, Paint::bold)));
   Table ops({"op", "kernel", "nodes", "ms", "share"});
   for (const OpTime& time : times_by_op(bench.profile)) {
     ops.add({time.op, time.kernel, std::to_string(time.nodes), human_ms(time.mean_ms),

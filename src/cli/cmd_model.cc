@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "bench/model_check.h"
 #include "cli/command.h"
+#include "cli/fit.h"
 #include "cli/terminal.h"
 #include "ir/census.h"
 #include "ir/dimensions.h"
@@ -113,7 +114,8 @@ Json describe(const std::string& file, const std::map<std::string, int64_t>& dim
 
 void print_info(const Json& info) {
   const auto line = [](std::string_view key, const std::string& value) {
-    if (!value.empty()) print(fmt::format("{}{}\n", painted(fmt::format("{:<12}", key), Paint::bold), value));
+    if (value.empty()) return;
+    print(painted(fmt::format("{:<12}", key), Paint::bold) + hung(value, 12, stdout_columns()) + "\n");
   };
   line("file", fmt::format("{}, {}", info["file"].get<std::string>(), human_bytes(info["file_bytes"].get<int64_t>())));
   line("graph", info["graph"].get<std::string>());

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/fit.h"
 #include "cli/terminal.h"
 #include "drive/log/summary.h"
 
@@ -160,7 +161,8 @@ std::string text_segments(const drive::Route& route) {
 
 void print_head(const drive::Route& route, const drive::RouteSummary& summary) {
   const auto line = [](std::string_view key, const std::string& value) {
-    if (!value.empty()) print(fmt::format("{}{}\n", painted(fmt::format("{:<13}", key), Paint::bold), value));
+    if (value.empty()) return;
+    print(painted(fmt::format("{:<13}", key), Paint::bold) + hung(value, 13, stdout_columns()) + "\n");
   };
   line("route", route.name + (route.comma2k19 ? " (comma2k19)" : ""));
   line("segments", text_segments(route));

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "cli/command.h"
+#include "cli/fit.h"
 #include "cli/terminal.h"
 #include "onnx/export.h"
 
@@ -35,7 +36,7 @@ int list(const Program& program) {
                human_count(static_cast<double>(entry.macs)), std::string(entry.contract), std::string(entry.doc)});
   }
   if (program.json) print_json({{"models", models}, {"note", kWarning}});
-  else print(table.str() + "\n" + kWarning + "\n");
+  else print(table.str() + "\n" + hung(kWarning, 0, stdout_columns()) + "\n");
   return kDone;
 }
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/fit.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -19,19 +20,6 @@ namespace {
 bool& colours_on() {
   static bool on = false;
   return on;
-}
-
-// Columns a text takes: UTF-8 continuation bytes and colour sequences take none.
-size_t width_of(std::string_view text) {
-  size_t width = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
-      i = std::min(text.find('m', i), text.size() - 1);
-    } else if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) {
-      ++width;
-    }
-  }
-  return width;
 }
 
 int columns_of(int fd) {
@@ -96,36 +84,6 @@ std::string painted(std::string_view text, Paint paint) {
   if (!colours_on()) return std::string(text);
   const char* code = paint == Paint::bold ? "1" : paint == Paint::good ? "32" : paint == Paint::bad ? "31" : "2";
   return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
-}
-
-std::string Table::str() const {
-  std::vector<size_t> widths;
-  std::vector<bool> right(headings_.size(), !rows_.empty());
-  for (size_t c = 0; c < headings_.size(); ++c) {
-    widths.push_back(width_of(headings_[c]));
-    for (const auto& row : rows_) {
-      if (c >= row.size()) continue;
-      widths[c] = std::max(widths[c], width_of(row[c]));
-      const bool number = row[c].empty() || row[c] == "-" || (row[c][0] >= '0' && row[c][0] <= '9');
-      right[c] = right[c] && number;
-    }
-  }
-  std::string out;
-  const auto line = [&](const std::vector<std::string>& cells, bool heading) {
-    std::string text;
-    for (size_t c = 0; c < cells.size(); ++c) {
-      const std::string gap(widths[c] - width_of(cells[c]), ' ');
-      const bool last = c + 1 == cells.size();
-      text += right[c] ? gap + cells[c] : last ? cells[c] : cells[c] + gap;
-      if (!last) text += "  ";
-    }
-    text.resize(text.find_last_not_of(' ') + 1);
-    out += heading ? painted(text, Paint::bold) : text;
-    out += '\n';
-  };
-  line(headings_, true);
-  for (const auto& row : rows_) line(row, false);
-  return out;
 }
 
 Progress::Progress(bool wanted, std::string what) : shown_(wanted && isatty(STDERR_FILENO)), what_(std::move(what)) {}

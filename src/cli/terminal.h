@@ -29,12 +29,14 @@ void set_colours(std::string_view when);
 enum class Paint { bold, good, bad, dim };
 std::string painted(std::string_view text, Paint paint);
 
-// Rows of text under headings, numbers (cells that begin with a digit) to the right.
+// Rows of text under headings, numbers (cells that begin with a digit) to the right. On a terminal that is too narrow
+// names are shortened (cli/fit.h) and, where that is not enough, the last columns stand below under the first column
+// again; elsewhere a table is whole.
 class Table {
  public:
   explicit Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  std::string str() const;
+  std::string str(int room = stdout_columns()) const;
 
  private:
   std::vector<std::string> headings_;
