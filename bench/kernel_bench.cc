@@ -140,7 +140,7 @@ std::vector<Work> all_work() {
 }
 
 void bench(const Options& options) {
-  const double peak = measured_peak(options.threads).flops_per_second;
+  const double peak = measure_peak(options.threads).unit(Arithmetic::f32).flops_per_second;
   fmt::print("| node | kernel | us | GFLOP/s | of peak | times oneDNN's speed |\n|---|---|---|---|---|---|\n");
   for (const Work& work : all_work()) {
     if (work.op_case.name.find(options.only) == std::string::npos) continue;

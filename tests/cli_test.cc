@@ -331,17 +331,34 @@ TEST_F(Cli, BenchMeasures) {
                             "' --runs 5 --warmup 1 --threads 1 --profile");
   ASSERT_EQ(bench["models"].size(), 2u);
   const json& model = bench["models"][0];
-  EXPECT_EQ(keys(model), (Keys{"file", "precision", "threads", "batch", "runs", "mean_ms", "p50_ms", "p90_ms", "p99_ms",
-                               "min_ms", "first_ms", "frames_per_second", "load_ms", "peak_memory_bytes",
-                               "weight_bytes", "flops", "roofline_share", "profile"}));
+  EXPECT_EQ(keys(model), (Keys{"file",           "precision",
+                               "threads",        "batch",
+                               "runs",           "mean_ms",
+                               "p50_ms",         "p90_ms",
+                               "p99_ms",         "min_ms",
+                               "first_ms",       "frames_per_second",
+                               "load_ms",        "peak_memory_bytes",
+                               "weight_bytes",   "flops",
+                               "roofline_share", "roofline_limit",
+                               "limits",         "profile"}));
   EXPECT_EQ(model["runs"], 5);
   EXPECT_EQ(model["threads"], 1);
   EXPECT_LE(model["min_ms"], model["p50_ms"]);
   EXPECT_LE(model["p50_ms"], model["p99_ms"]);
   EXPECT_GT(model["flops"], 1000);
   EXPECT_GT(model["roofline_share"], 0);
+  // The limits that it names are those that it lists.
+  std::set<std::string> limits;
+  for (const char* part : {"units", "levels"}) {
+    for (const json& limit : model["limits"][part]) limits.insert(limit["name"]);
+  }
+  EXPECT_TRUE(limits.contains("L1"));
+  EXPECT_TRUE(limits.contains(model["roofline_limit"])) << model["roofline_limit"];
+  for (const json& node : model["profile"]) {
+    EXPECT_TRUE(node["roofline_limit"] == "" || limits.contains(node["roofline_limit"])) << node;
+  }
   EXPECT_EQ(keys(model["profile"][0]), (Keys{"name", "op", "kernel", "declined", "shape", "calls", "mean_ms", "flops",
-                                             "bytes", "roofline_share"}));
+                                             "bytes", "roofline_share", "roofline_limit"}));
   EXPECT_EQ(bench["models"][1].count("profile"), 1u);
   const auto lines = [](const std::string& flags) {
     const std::string out = run_program("bench --quiet --runs 3 --threads 1 " + flags + policy()).out;

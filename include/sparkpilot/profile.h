@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "sparkpilot/tensor.h"
+
 namespace sparkpilot {
 
 // A kernel that would have come first and did not take the node.
@@ -18,13 +20,17 @@ struct NodeProfile {
   std::string shape = {};                     // of the first output
   int64_t calls = 0;
   int64_t total_ns = 0;
-  double flops = 0;         // one call; a multiply-add is two
-  double bytes = 0;         // one call: every operand and result once
+  double flops = 0;  // one call; a multiply-add is two
+  double bytes = 0;  // one call: every operand and result once; of what is only picked from, no more than is picked
   double weight_bytes = 0;  // of which constants
-  // Share of the machine's measured limit that the node reached: the time that its FLOPs or its bytes need at the
-  // measured peak (whichever is longer), over the time it took. Weights come from memory where the model's do not fit
-  // the last-level cache; activations from cache.
+  // What its products are made of, and so which of the processor's units they may use: i8, bf16 or f32.
+  DType products = DType::f32;
+  double slices = 1;  // equal parts that a call was run in, each by one thread
+  // Share of the machine's measured limit that the node reached: the least time that its FLOPs or its bytes need
+  // (whichever is longer), over the time it took. The limit is a unit of the processor ("avx512_bf16") or the level
+  // that the bytes come from ("L2", "memory"). Both are empty until `sparkpilot bench` measures them.
   double roofline_share = 0;
+  std::string roofline_limit = {};
   double mean_ns() const { return calls ? static_cast<double>(total_ns) / static_cast<double>(calls) : 0; }
 };
 

@@ -8,6 +8,7 @@
 #include "hw/memory.h"
 #include "onnx/import.h"
 #include "runtime/cpu/thread_choice.h"
+#include "runtime/roofline.h"
 
 namespace sparkpilot {
 namespace {
@@ -84,11 +85,15 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
                    const SessionOptions& base) {
   SessionOptions profiled = base;
   profiled.profile = true;
+  measure_peak(result.threads, static_cast<double>(result.weight_bytes));
   Session session(load_onnx(file), profiled);
   make_ready(session, options);
   time_runs(session, 0, std::clamp<int64_t>(options.runs / 5, 3, 50), Reporter(options.progress, 0.8, 1));
   result.profile = session.profile();
-  result.roofline_share = set_roofline(result.profile, result.threads);
+  result.peak = measure_peak(result.threads, working_set(result.profile));
+  const Roofline roofline = set_roofline(result.profile, result.peak);
+  result.roofline_share = roofline.share;
+  result.roofline_limit = roofline.by;
   for (const NodeProfile& node : result.profile.nodes) result.flops += node.calls > 0 ? node.flops : 0;
   if (!options.profile) result.profile = {};
 }

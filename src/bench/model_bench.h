@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/statistics.h"
+#include "hw/peak.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {
@@ -42,7 +43,9 @@ struct ModelBench {
   std::optional<int64_t> peak_memory_bytes;  // of the process while it loaded and ran, less what it held before
   int64_t weight_bytes = 0;                  // constants of the model as its file holds them
   double flops = 0;                          // one run; a multiply-add is two
-  double roofline_share = 0;                 // 0 to 1; see runtime/profile.h
+  double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h
+  std::string roofline_limit;                // what decides most of the limit
+  Peak peak;                                 // the limits, measured right before and after the profiled runs
   Profile profile;  // of a few runs of a session of its own, so that timing the nodes costs nothing above
   std::vector<std::string> notes;  // what was assumed, such as sizes of open dimensions
   double frames_per_second() const { return ms.mean > 0 ? 1e3 * static_cast<double>(batch) / ms.mean : 0; }

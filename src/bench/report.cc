@@ -1,6 +1,7 @@
 #include "bench/report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -23,9 +24,29 @@ Json to_json(const Profile& profile) {
                      {"mean_ms", node.mean_ns() * 1e-6},
                      {"flops", node.flops},
                      {"bytes", node.bytes},
-                     {"roofline_share", node.roofline_share}});
+                     {"roofline_share", node.roofline_share},
+                     {"roofline_limit", node.roofline_limit}});
   }
   return nodes;
+}
+
+Json to_json(const Peak& peak) {
+  Json units = Json::array(), levels = Json::array();
+  for (const UnitPeak& unit : peak.units) {
+    units.push_back({{"name", unit.name},
+                     {"products", arithmetic_name(unit.arithmetic)},
+                     {"flops_per_second", unit.flops_per_second}});
+  }
+  for (const LevelPeak& level : peak.levels) {
+    if (level.reads_per_second == 0) continue;
+    Json one{{"name", level.name},
+             {"bytes", nullptr},
+             {"read_bytes_per_second", level.reads_per_second},
+             {"bytes_per_second", level.bytes_per_second}};
+    if (std::isfinite(level.bytes)) one["bytes"] = level.bytes;
+    levels.push_back(std::move(one));
+  }
+  return {{"threads", peak.threads}, {"units", std::move(units)}, {"levels", std::move(levels)}};
 }
 
 Json to_json(const ModelBench& bench, const std::string& precision) {
@@ -45,7 +66,9 @@ Json to_json(const ModelBench& bench, const std::string& precision) {
            {"peak_memory_bytes", nullptr},
            {"weight_bytes", bench.weight_bytes},
            {"flops", bench.flops},
-           {"roofline_share", bench.roofline_share}};
+           {"roofline_share", bench.roofline_share},
+           {"roofline_limit", bench.roofline_limit},
+           {"limits", to_json(bench.peak)}};
   if (bench.peak_memory_bytes) out["peak_memory_bytes"] = *bench.peak_memory_bytes;
   if (!bench.trials.empty()) {
     Json trials = Json::array();

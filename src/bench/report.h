@@ -10,6 +10,7 @@ namespace sparkpilot {
 // What was not measured is null. `profile` is there only where it was asked for.
 nlohmann::ordered_json to_json(const ModelBench& bench, const std::string& precision);
 nlohmann::ordered_json to_json(const Profile& profile);
+nlohmann::ordered_json to_json(const Peak& peak);  // without what was not measured
 
 // A node of a profile summed over all nodes of the same op and kernel, the longest first.
 struct OpTime {

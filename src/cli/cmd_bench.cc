@@ -1,5 +1,6 @@
 // sparkpilot bench: how fast models run, and where the time goes.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "bench/inputs.h"
@@ -34,6 +35,27 @@ std::vector<NodeProfile> nodes_to_show(const Profile& profile, int64_t top) {
   return nodes;
 }
 
+// "86 % avx512": the share and what it is a share of.
+std::string of_limit(double share, const std::string& limit) {
+  return fmt::format("{:.0f} %{}{}", share * 100, limit.empty() ? "" : " ", limit);
+}
+
+Table limits_table(const Peak& peak) {
+  Table table({fmt::format("limit, {} thread{}", peak.threads, peak.threads == 1 ? "" : "s"), "holds", "GFLOP/s",
+               "GB/s read", "GB/s"});
+  for (const UnitPeak& unit : peak.units) {
+    table.add({fmt::format("{} in {}", unit.name, arithmetic_name(unit.arithmetic)), "-",
+               fmt::format("{:.0f}", unit.flops_per_second * 1e-9), "-", "-"});
+  }
+  for (const LevelPeak& level : peak.levels) {
+    if (level.reads_per_second == 0) continue;
+    table.add({level.name, std::isfinite(level.bytes) ? human_bytes(static_cast<int64_t>(level.bytes)) : "-", "-",
+               fmt::format("{:.1f}", level.reads_per_second * 1e-9),
+               fmt::format("{:.1f}", level.bytes_per_second * 1e-9)});
+  }
+  return table;
+}
+
 void print_profile(const ModelBench& bench, int64_t top) {
   const auto columns = static_cast<size_t>(stdout_columns());
   print(fmt::format("\n{}\n", painted(columns > 0 ? fitted(bench.file, columns) : bench.file, Paint::bold)));
@@ -46,9 +68,10 @@ void print_profile(const ModelBench& bench, int64_t top) {
   for (const NodeProfile& node : nodes_to_show(bench.profile, top)) {
     nodes.add({node.name, node.op, node.kernel, node.shape, fmt::format("{:.1f}", node.mean_ns() * 1e-3),
                fmt::format("{:.1f}", node.flops / node.mean_ns()), fmt::format("{:.1f}", node.bytes / node.mean_ns()),
-               fmt::format("{:.0f} %", node.roofline_share * 100)});
+               of_limit(node.roofline_share, node.roofline_limit)});
   }
   print(nodes.str() + "\n" + ops.str());
+  print("\n" + limits_table(bench.peak).str());
   const std::vector<DeclinedNodes> declined = declined_kernels(bench.profile);
   if (declined.empty()) return;
   Table reasons({"op", "kernel", "instead of", "because", "nodes", "ms"});
@@ -109,7 +132,7 @@ int bench(const Program& program, const Flags& flags) {
                human_ms(r.ms.p99), human_ms(r.ms.min), human_ms(r.first_ms),
                fmt::format("{:.1f}", r.frames_per_second()), fmt::format("{:.0f}", r.load_ms),
                r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-", human_bytes(r.weight_bytes),
-               fmt::format("{:.0f} %", r.roofline_share * 100)});
+               of_limit(r.roofline_share, r.roofline_limit)});
   }
   if (program.json) {
     print_json({{"models", models}});

@@ -27,6 +27,16 @@ std::string model_name() {
   return {};
 }
 
+#if defined(__x86_64__)
+// XCR0: the parts of a thread's state that the system saves.
+uint64_t saved_state() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & bit_OSXSAVE) == 0) return 0;
+  asm volatile("xgetbv" : "=a"(eax), "=d"(edx) : "c"(0));
+  return uint64_t{edx} << 32 | eax;
+}
+#endif
+
 CpuFeatures probe() {
   CpuFeatures f;
   f.model = model_name();
@@ -41,6 +51,7 @@ CpuFeatures probe() {
   // clang 14 has no name for it.
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   f.avx_vnni = f.avx2 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4) != 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) read_amx(edx, saved_state(), f);
 #elif defined(__aarch64__)
   f.neon = true;
   const unsigned long caps = getauxval(AT_HWCAP), caps2 = getauxval(AT_HWCAP2);
@@ -69,11 +80,20 @@ std::string CpuFeatures::isa() const {
   add(avx512_bf16, "avx512_bf16");
   add(avx512_vnni, "avx512_vnni");
   add(amx_bf16, "amx_bf16");
+  add(amx_int8, "amx_int8");
   add(neon, "neon");
   add(neon_bf16, "neon_bf16");
   add(i8mm, "i8mm");
   add(sve, "sve");
   return out.empty() ? "baseline" : out;
+}
+
+void read_amx(uint32_t leaf7_edx, uint64_t xcr0, CpuFeatures& features) {
+  constexpr uint64_t kTiles = 3 << 17;  // their shapes and their contents
+  constexpr int kBf16 = 22, kTile = 24, kInt8 = 25;
+  const bool tiles = (xcr0 & kTiles) == kTiles && (leaf7_edx >> kTile & 1) != 0;
+  features.amx_bf16 = tiles && (leaf7_edx >> kBf16 & 1) != 0;
+  features.amx_int8 = tiles && (leaf7_edx >> kInt8 & 1) != 0;
 }
 
 const CpuFeatures& cpu_features() { return features(); }
@@ -94,7 +114,7 @@ void limit_cpu_features(std::string_view level) {
     fail("this processor cannot be limited to \"{}\", only to {}", level, known);
   }
   CpuFeatures& f = features();
-  f.avx512_bf16 = f.avx512_vnni = f.avx_vnni = f.amx_bf16 = false;
+  f.avx512_bf16 = f.avx512_vnni = f.avx_vnni = f.amx_bf16 = f.amx_int8 = false;
   f.neon_bf16 = f.dotprod = f.i8mm = f.sve = false;
   f.avx512 &= level == "avx512";
   f.avx2 &= f.avx512 || level == "avx2";

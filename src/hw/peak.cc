@@ -1,156 +1,241 @@
 #include "hw/peak.h"
 
-#include <unistd.h>
+#include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/parallel.h"
-#include "hw/cpu.h"
+#include "hw/caches.h"
+#include "hw/peak_memory.h"
+#include "hw/peak_units.h"
 
 namespace sparkpilot {
 namespace {
 
-// Twelve independent chains: two units of latency four want at least eight. `c` keeps the values bounded.
-#define SPARKPILOT_FMA_LOOP(bytes)                                                   \
-  typedef float V __attribute__((vector_size(bytes)));                               \
-  V a0{}, a1{}, a2{}, a3{}, a4{}, a5{}, a6{}, a7{}, a8{}, a9{}, a10{}, a11{};        \
-  const V m = V{} + 0.999f, c = V{} + seed;                                          \
-  for (int64_t i = 0; i < rounds; ++i) {                                             \
-    a0 = a0 * m + c, a1 = a1 * m + c, a2 = a2 * m + c, a3 = a3 * m + c;              \
-    a4 = a4 * m + c, a5 = a5 * m + c, a6 = a6 * m + c, a7 = a7 * m + c;              \
-    a8 = a8 * m + c, a9 = a9 * m + c, a10 = a10 * m + c, a11 = a11 * m + c;          \
-    asm volatile("" : "+x"(a0), "+x"(a1), "+x"(a2), "+x"(a3), "+x"(a4), "+x"(a5));   \
-    asm volatile("" : "+x"(a6), "+x"(a7), "+x"(a8), "+x"(a9), "+x"(a10), "+x"(a11)); \
-  }                                                                                  \
-  const V sum = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11;         \
-  return sum[0]
+constexpr size_t kPage = 4096;
 
-using FmaFn = float (*)(int64_t rounds, float seed);
+double seconds_since(int64_t begin_ns) { return static_cast<double>(std::max<int64_t>(1, now_ns() - begin_ns)) * 1e-9; }
 
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) float fma_512(int64_t rounds, float seed) { SPARKPILOT_FMA_LOOP(64); }
-__attribute__((target("avx2,fma"))) float fma_256(int64_t rounds, float seed) { SPARKPILOT_FMA_LOOP(32); }
-float fma_128(int64_t rounds, float seed) { SPARKPILOT_FMA_LOOP(16); }
-#else
-// The registers of other machines have another constraint letter, so the compiler sees these through a memory clobber.
-float fma_128(int64_t rounds, float seed) {
-  typedef float V __attribute__((vector_size(16)));
-  std::array<V, 12> a{};
-  const V m = V{} + 0.999f, c = V{} + seed;
-  for (int64_t i = 0; i < rounds; ++i) {
-    for (V& x : a) x = x * m + c;
-    asm volatile("");
-  }
-  V sum{};
-  for (const V& x : a) sum += x;
-  return sum[0];
-}
-#endif
-#undef SPARKPILOT_FMA_LOOP
-
-struct Unit {
-  FmaFn fn;
-  int lanes;
-};
-
-Unit best_unit() {
-#if defined(__x86_64__)
-  if (cpu_features().avx512) return {fma_512, 16};
-  if (cpu_features().avx2) return {fma_256, 8};
-#endif
-  return {fma_128, 4};
+// `piece(thread)` on every thread at once, `repeats` times: the sum of what each thread reached in its best second. So
+// a thread that is held up, or sits on a slower core, takes nothing from the others. Pieces beside which another thread
+// had not begun or was done do not count where there are others: alone on a core that two share it would be too fast.
+template <typename Piece>
+double best_sum(int threads, int repeats, double work, const Piece& piece) {
+  std::vector<double> best(static_cast<size_t>(threads) * 8);  // a cache line each
+  std::atomic<int> begun = 0, done = 0;
+  parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t thread = begin; thread < end; ++thread) {
+      ++begun;
+      double any = 0, together = 0;
+      for (int i = 0; i < repeats; ++i) {
+        const bool all = begun == threads;
+        const int64_t start = now_ns();
+        piece(static_cast<size_t>(thread));
+        const double rate = work / seconds_since(start);
+        any = std::max(any, rate);
+        if (all && done == 0) together = std::max(together, rate);
+      }
+      ++done;
+      best[static_cast<size_t>(thread) * 8] = together > 0 ? together : any;
+    }
+  });
+  double sum = 0;
+  for (const double each : best) sum += each;
+  return sum;
 }
 
-double best_rate(int repeats, double work, const auto& body) {
+// Of something that the threads share, such as memory: what all of them reached together in the best of `repeats`. A
+// repeat is `chunks` of every thread, begins when all are there (or one has waited long enough for a thread that the
+// system holds up), and is over when the first thread has done its own.
+template <typename Chunk>
+double best_together(int threads, int repeats, size_t chunks, double work, const Chunk& chunk) {
+  constexpr int64_t kLongestWait = 300'000;
+  struct Repeat {
+    std::atomic<int> there = 0;
+    std::atomic<int64_t> start = 0, done = 0;
+    std::atomic<bool> over = false;
+    double rate = 0;
+  };
+  std::vector<Repeat> all(static_cast<size_t>(repeats));
+  parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t thread = begin; thread < end; ++thread) {
+      for (Repeat& repeat : all) {
+        ++repeat.there;
+        const int64_t since = now_ns();
+        while (repeat.there < threads && repeat.start == 0 && now_ns() - since < kLongestWait) {
+        }
+        int64_t nobody = 0;
+        repeat.start.compare_exchange_strong(nobody, now_ns());
+        for (size_t c = 0; c < chunks && !repeat.over; ++c, ++repeat.done) chunk(static_cast<size_t>(thread), c);
+        if (repeat.over.exchange(true)) continue;
+        repeat.rate = static_cast<double>(repeat.done) * work / seconds_since(repeat.start);
+      }
+    }
+  });
   double best = 0;
-  for (int i = 0; i < repeats; ++i) {
-    const int64_t begin = now_ns();
-    body();
-    best = std::max(best, work / (static_cast<double>(now_ns() - begin) * 1e-9));
-  }
+  for (const Repeat& repeat : all) best = std::max(best, repeat.rate);
   return best;
 }
 
-// Eight independent sums of the widest registers: loads alone set the pace.
-#define SPARKPILOT_SUM_LOOP(bytes)                                    \
-  typedef uint64_t V __attribute__((vector_size(bytes), aligned(8))); \
-  V a0{}, a1{}, a2{}, a3{}, a4{}, a5{}, a6{}, a7{};                   \
-  constexpr size_t kStep = 8 * sizeof(V) / sizeof(uint64_t);          \
-  for (size_t i = 0; i + kStep <= count; i += kStep) {                \
-    const V* at = reinterpret_cast<const V*>(words + i);              \
-    a0 += at[0], a1 += at[1], a2 += at[2], a3 += at[3];               \
-    a4 += at[4], a5 += at[5], a6 += at[6], a7 += at[7];               \
-  }                                                                   \
-  const V sum = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7;                \
-  return sum[0] + sum[1]
-
-using SumFn = uint64_t (*)(const uint64_t* words, size_t count);
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) uint64_t sum_512(const uint64_t* words, size_t count) { SPARKPILOT_SUM_LOOP(64); }
-__attribute__((target("avx2"))) uint64_t sum_256(const uint64_t* words, size_t count) { SPARKPILOT_SUM_LOOP(32); }
-#endif
-uint64_t sum_128(const uint64_t* words, size_t count) { SPARKPILOT_SUM_LOOP(16); }
-#undef SPARKPILOT_SUM_LOOP
-
-SumFn best_sum() {
-#if defined(__x86_64__)
-  if (cpu_features().avx512) return sum_512;
-  if (cpu_features().avx2) return sum_256;
-#endif
-  return sum_128;
-}
-
-Peak measure(int threads) {
-  const ThreadScope scope(threads);
-  Peak peak;
-  std::vector<float> sink(static_cast<size_t>(threads) * 64);
-  const Unit unit = best_unit();
-  constexpr int64_t kRounds = 200'000;
-  peak.flops_per_second = best_rate(7, static_cast<double>(threads) * kRounds * 12 * 2 * unit.lanes, [&] {
+// Memory of a part a thread, touched by that thread, in large pages where the system has some.
+class Parts {
+ public:
+  Parts(int threads, size_t part) : part_(part), bytes_(part * static_cast<size_t>(threads) + kLargePage) {
+    void* const data = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) return;
+    base_ = static_cast<std::byte*>(data);
+    data_ = base_ + (kLargePage - reinterpret_cast<uintptr_t>(data) % kLargePage) % kLargePage;
+    madvise(data_, bytes_ - kLargePage, MADV_HUGEPAGE);
     parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) sink[static_cast<size_t>(i) * 64] = unit.fn(kRounds, 1e-3f);
-    });
-  });
-  // 128 MiB: more than the last-level caches of the machines this is for.
-  const std::vector<uint64_t> data(size_t{16} << 20, 1);
-  std::vector<uint64_t> sums(static_cast<size_t>(threads) * 64);
-  const SumFn sum_words = best_sum();
-  const auto read_all = [&](size_t words_each, int passes) {
-    parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t t = begin; t < end; ++t) {
-        const uint64_t* from = &data[words_each * static_cast<size_t>(t)];
-        for (int pass = 0; pass < passes; ++pass) sums[static_cast<size_t>(t) * 64] += sum_words(from, words_each);
+      for (int64_t thread = begin; thread < end; ++thread) {
+        std::byte* const mine = of(static_cast<size_t>(thread));
+        for (size_t at = 0; at < part_; at += kPage) mine[at] = std::byte{1};
       }
     });
-  };
-  const size_t share = data.size() / static_cast<size_t>(threads), small = std::min(share, size_t{1} << 15);
-  peak.bytes_per_second =
-      best_rate(3, static_cast<double>(share * sizeof(uint64_t)) * threads, [&] { read_all(share, 1); });
-  peak.cached_bytes_per_second =
-      best_rate(7, static_cast<double>(small * sizeof(uint64_t)) * threads * 64, [&] { read_all(small, 64); });
-  return peak;
+  }
+  ~Parts() {
+    if (base_) munmap(base_, bytes_);
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+  explicit operator bool() const { return data_ != nullptr; }
+  std::byte* of(size_t thread) const { return data_ + part_ * thread; }
+
+ private:
+  static constexpr size_t kLargePage = size_t{2} << 20;
+  size_t part_, bytes_;
+  std::byte *base_ = nullptr, *data_ = nullptr;
+};
+
+std::vector<UnitPeak> measure_units(int threads) {
+  constexpr int kRepeats = 8;
+  std::vector<UnitPeak> out;
+  for (const UnitLoop& loop : unit_loops()) {
+    const double work = loop.flops_a_round * static_cast<double>(loop.rounds);
+    out.push_back({std::string(loop.name), loop.arithmetic,
+                   best_sum(threads, kRepeats, work, [&](size_t) { loop.run(loop.rounds); })});
+  }
+  return out;
+}
+
+// How a level is measured: each thread goes through `part` bytes of its own.
+struct LevelPlan {
+  size_t part = 0;
+  bool shared = false;  // by threads
+  int repeats = 8;
+};
+
+LevelPeak measure_level(const LevelPlan& plan, int threads, const Parts& parts) {
+  constexpr size_t kPiece = size_t{4} << 20, kChunk = size_t{256} << 10;
+  LevelPeak out;
+  for (const MoveLoop& loop : move_loops()) {
+    double rate = 0;
+    if (plan.shared) {
+      const auto chunk = [&](size_t thread, size_t c) { loop.run(parts.of(thread) + c * kChunk, kChunk); };
+      rate = best_together(threads, plan.repeats, std::max<size_t>(1, plan.part / kChunk), loop.moved * kChunk, chunk);
+    } else {
+      const size_t passes = std::max<size_t>(1, kPiece / plan.part);
+      rate = best_sum(threads, plan.repeats, loop.moved * static_cast<double>(plan.part * passes), [&](size_t thread) {
+        for (size_t pass = 0; pass < passes; ++pass) loop.run(parts.of(thread), plan.part);
+      });
+    }
+    out.bytes_per_second = std::max(out.bytes_per_second, rate);
+    if (loop.only_reads) out.reads_per_second = std::max(out.reads_per_second, rate);
+  }
+  return out;
+}
+
+size_t whole_pages(int64_t bytes) { return std::max<size_t>(1, static_cast<size_t>(bytes) / kPage) * kPage; }
+
+// Half of a level's capacity, a quarter of one that others use too; more than the level before it can hold, but no more
+// than fits.
+std::vector<LevelPlan> plan_levels(const std::vector<int64_t>& caches, int threads, bool with_memory) {
+  std::vector<LevelPlan> plans;
+  int64_t nearer = 0;
+  for (size_t i = 0; i < caches.size(); ++i) {
+    const bool shared = i > 1;
+    const int64_t all = caches[i] / threads, part = std::max(all / (shared ? 4 : 2), 2 * nearer);
+    plans.push_back({whole_pages(std::min(part, all / 4 * 3)), shared, shared ? 8 : 16});
+    nearer = all;
+  }
+  if (!with_memory) return plans;
+  constexpr int64_t kLeast = int64_t{64} << 20, kMost = int64_t{1} << 30;
+  plans.push_back({whole_pages(std::clamp(3 * caches.back(), kLeast, kMost) / threads), true, 2});
+  return plans;
+}
+
+std::vector<LevelPeak> measure_levels(const std::vector<int64_t>& caches, int threads, bool with_memory) {
+  std::vector<LevelPlan> plans = plan_levels(caches, threads, with_memory);
+  size_t part = 0;
+  for (const LevelPlan& plan : plans) part = std::max(part, plan.part);
+  const Parts parts(threads, part);
+  std::vector<LevelPeak> out;
+  for (size_t i = 0; i <= caches.size(); ++i) {
+    const bool memory = i == caches.size();
+    out.push_back(parts && i < plans.size() ? measure_level(plans[i], threads, parts) : LevelPeak{});
+    out.back().name = memory ? "memory" : "L" + std::to_string(i + 1);
+    out.back().bytes = memory ? std::numeric_limits<double>::infinity() : static_cast<double>(caches[i]);
+  }
+  return out;
 }
 
 }  // namespace
 
-long last_level_cache_bytes() {
-  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? bytes : 32l << 20;
+std::string_view arithmetic_name(Arithmetic arithmetic) {
+  switch (arithmetic) {
+    case Arithmetic::bf16: return "bf16";
+    case Arithmetic::i8: return "int8";
+    case Arithmetic::f32: break;
+  }
+  return "fp32";
 }
 
-Peak measured_peak(int threads) {
+const UnitPeak& Peak::unit(Arithmetic arithmetic) const {
+  const UnitPeak* best = &units.at(0);
+  for (const UnitPeak& each : units) {
+    const bool fits = each.arithmetic == Arithmetic::f32 || each.arithmetic == arithmetic;
+    if (fits && each.flops_per_second > best->flops_per_second) best = &each;
+  }
+  return *best;
+}
+
+void keep_best(Peak& best, const Peak& other) {
+  for (const UnitPeak& unit : other.units) {
+    const auto at = std::find_if(best.units.begin(), best.units.end(), [&](const UnitPeak& each) {
+      return each.name == unit.name && each.arithmetic == unit.arithmetic;
+    });
+    if (at == best.units.end()) best.units.push_back(unit);
+    else at->flops_per_second = std::max(at->flops_per_second, unit.flops_per_second);
+  }
+  for (const LevelPeak& level : other.levels) {
+    const auto at = std::find_if(best.levels.begin(), best.levels.end(),
+                                 [&](const LevelPeak& each) { return each.name == level.name; });
+    if (at == best.levels.end()) {
+      best.levels.push_back(level);
+      continue;
+    }
+    at->reads_per_second = std::max(at->reads_per_second, level.reads_per_second);
+    at->bytes_per_second = std::max(at->bytes_per_second, level.bytes_per_second);
+  }
+}
+
+Peak measure_peak(int threads, double working_set) {
   static std::mutex mutex;
   static std::map<int, Peak> known;
+  const ThreadScope scope(threads);
+  const int team = std::clamp(threads, 1, thread_count());  // a build without threads has one
   const std::lock_guard lock(mutex);
-  const auto [at, fresh] = known.try_emplace(threads);
-  if (fresh) at->second = measure(std::max(1, threads));
+  const auto [at, fresh] = known.try_emplace(threads, Peak{.threads = team});
+  const std::vector<int64_t> caches = cache_bytes(*system_source(), team);
+  double held = 0;
+  for (const int64_t each : caches) held += static_cast<double>(each);
+  keep_best(at->second, {.units = measure_units(team), .levels = measure_levels(caches, team, working_set > held)});
   return at->second;
 }
 

@@ -1,19 +1,47 @@
 // The machine's limits, measured: what a perfect kernel could reach here and now.
+//
+// A limit is the most that was ever seen, as whatever disturbs a measurement lowers it. Who holds times against limits
+// measures right before and right after: clocks change, and the best counts.
 #pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace sparkpilot {
 
-struct Peak {
-  double flops_per_second = 0;         // fp32 multiply-adds (two each) in registers
-  double bytes_per_second = 0;         // reading a buffer larger than the caches
-  double cached_bytes_per_second = 0;  // reading 256 KiB a thread again and again
+// What products are made of: units for narrower numbers are faster.
+enum class Arithmetic { f32, bf16, i8 };
+std::string_view arithmetic_name(Arithmetic arithmetic);  // "fp32", "bf16", "int8"
+
+// Multiply-adds in registers, by every thread on its own.
+struct UnitPeak {
+  std::string name = {};  // "avx512_bf16", "amx_int8"
+  Arithmetic arithmetic = Arithmetic::f32;
+  double flops_per_second = 0;  // a multiply-add is two
 };
 
-// Bytes of the last-level cache; 32 MiB where the system does not say.
-long last_level_cache_bytes();
+// A level of cache, or memory.
+struct LevelPeak {
+  std::string name = {};        // "L2", "memory"
+  double bytes = 0;             // that it can hold for the threads together; memory: infinity
+  double reads_per_second = 0;  // bytes; 0: not measured
+  double bytes_per_second = 0;  // read and written, in the faster of two mixes; not below reads_per_second
+};
 
-// Measured on first use for this number of threads (about 50 ms), then remembered. Thread-safe. A busy machine measures
-// lower than an idle one: shares of the limit above 1 mean that.
-Peak measured_peak(int threads);
+struct Peak {
+  int threads = 1;
+  std::vector<UnitPeak> units = {};
+  std::vector<LevelPeak> levels = {};  // the nearest first; the last is memory
+  // The fastest that multiplies such numbers. A unit for wider numbers counts too: they can be widened.
+  const UnitPeak& unit(Arithmetic arithmetic) const;
+};
+
+// `best` takes over what `other` has more of: units and levels by name.
+void keep_best(Peak& best, const Peak& other);
+
+// Measures now (about 30 ms) and returns the best that this process has seen for so many threads. Memory is measured
+// only where the caches do not hold `working_set` bytes; that takes some tenths of a second. Thread-safe.
+Peak measure_peak(int threads, double working_set = 0);
 
 }  // namespace sparkpilot

@@ -1,6 +1,7 @@
 #include "ir/infer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.h"
 #include "ir/launch.h"
@@ -189,11 +190,17 @@ Cost cost_of(const OpDef& op, const Problem& problem) {
     }
   };
   if (op.traits.view || op.traits.shape_only) return cost;
-  count(problem.inputs);
   count(problem.outputs);
   if (op.cost) cost.flops = op.cost(problem);
   else if (!problem.outputs.empty() && problem.outputs[0].known)
     cost.flops = static_cast<double>(problem.outputs[0].shape.elements());
+  // What computes nothing reads of each operand what it writes, as a row of a table: the rest is not touched.
+  const double written = cost.bytes, most = cost.flops > 0 ? std::numeric_limits<double>::infinity() : written;
+  for (const TensorType& type : problem.inputs) {
+    const double before = cost.bytes;
+    count(std::span(&type, 1));
+    cost.bytes = std::min(cost.bytes, before + most);
+  }
   return cost;
 }
 

@@ -30,7 +30,8 @@ void check_schema(const Graph& graph, NodeId node);
 std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel = {},
                              std::span<Body* const> bodies = {}, uint64_t variable = 0);
 
-// FLOPs and bytes of a node whose types are known.
+// FLOPs and bytes of a node whose types are known. An op without FLOPs, such as Gather, counts no more of an operand
+// than of its outputs.
 Cost cost_of(const OpDef& op, const Problem& problem);
 
 }  // namespace sparkpilot

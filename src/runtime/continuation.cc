@@ -14,6 +14,16 @@ void add_shape(std::string& key, const Shape& shape) {
   key += ';';
 }
 
+// NodeProfile::products: bf16 where any operand is, else by the first, as for numbers of 8 bits the others are their
+// weights, zero points and scales.
+DType products_of(std::span<const ConstView> operands) {
+  for (const ConstView& each : operands) {
+    if (each.dtype == DType::bf16) return DType::bf16;
+  }
+  const DType first = operands.empty() ? DType::none : operands[0].dtype;
+  return first == DType::u8 || first == DType::i8 || first == DType::boolean ? DType::i8 : DType::f32;
+}
+
 }  // namespace
 
 std::vector<Tensor> Plan::BodyRunner::run(std::vector<Tensor> inputs) {
@@ -150,7 +160,8 @@ void Plan::collect(Profile& profile) const {
     row.total_ns = step.total_ns;
     row.flops = step.cost.flops;
     row.bytes = step.cost.bytes;
-    row.weight_bytes = step.weight_bytes;
+    row.weight_bytes = std::min(step.weight_bytes, step.cost.bytes);
+    row.products = products_of(step.in);
     profile.nodes.push_back(std::move(row));
   }
   for (TraceEvent event : events_) {

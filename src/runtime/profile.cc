@@ -1,28 +1,8 @@
 #include "runtime/profile.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "hw/peak.h"
-
 namespace sparkpilot {
-
-double set_roofline(Profile& profile, int threads) {
-  const Peak peak = measured_peak(threads);
-  double all_weights = 0, limit_sum = 0, time_sum = 0;
-  for (const NodeProfile& node : profile.nodes) all_weights += node.weight_bytes;
-  const bool in_memory = all_weights > static_cast<double>(last_level_cache_bytes());
-  for (NodeProfile& node : profile.nodes) {
-    const double weights = node.weight_bytes / (in_memory ? peak.bytes_per_second : peak.cached_bytes_per_second);
-    const double activations = (node.bytes - node.weight_bytes) / peak.cached_bytes_per_second;
-    const double limit_ns = std::max(node.flops / peak.flops_per_second, weights + activations) * 1e9;
-    node.roofline_share = node.mean_ns() > 0 ? limit_ns / node.mean_ns() : 0;
-    if (node.calls == 0) continue;
-    limit_sum += limit_ns;
-    time_sum += node.mean_ns();
-  }
-  return time_sum > 0 ? limit_sum / time_sum : 0;
-}
 
 std::string chrome_trace(const Profile& profile, const std::string& process) {
   using nlohmann::json;

@@ -13,6 +13,7 @@
 #include "passes/precision.h"
 #include "runtime/arena.h"
 #include "runtime/plan.h"
+#include "runtime/roofline.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {
@@ -414,11 +415,25 @@ TEST(Plan, RunsAlsoWithOneThread) {
   EXPECT_LE(relative_l2(run(*both, 2), expected), 2e-6);
 }
 
+TEST(Session, CountsOfATableWhatIsPicked) {
+  Graph g;
+  Builder b(g, "lookup");
+  const ValueId table = g.add_constant(random_tensor({1000, 64}, 1));
+  const ValueId rows = g.add_input("rows", DType::i64, std::vector<Dim>{{3, ""}});
+  g.add_output(b.add("Gather", {table, rows}), "y");
+  Session session(std::move(g), {.profile = true});
+  session.run();
+  const Profile profile = session.profile();
+  ASSERT_EQ(profile.nodes.size(), 1U);
+  EXPECT_EQ(profile.nodes[0].bytes, 2 * 3 * 64 * 4 + 3 * 8);  // three rows read and written, and their numbers
+  EXPECT_LE(profile.nodes[0].weight_bytes, profile.nodes[0].bytes);
+}
+
 TEST(Session, ProfilesEveryNode) {
   Session session(chain(), {.dims = {{"batch", 2}}, .trace = true});
   for (int i = 0; i < 3; ++i) session.run();
   Profile profile = session.profile();
-  EXPECT_GT(set_roofline(profile, 1), 0);
+  EXPECT_GT(set_roofline(profile, measure_peak(1)).share, 0);
   int64_t calls = 0;
   for (const NodeProfile& node : profile.nodes) calls += node.calls;
   EXPECT_EQ(static_cast<size_t>(calls), profile.events.size());

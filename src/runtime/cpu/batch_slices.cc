@@ -131,6 +131,7 @@ void BatchSlices::collect(Profile& profile) const {
     node.flops *= static_cast<double>(slices_);
     node.bytes *= static_cast<double>(slices_);
     node.weight_bytes *= static_cast<double>(slices_);
+    node.slices = static_cast<double>(slices_);
   }
 }
 
