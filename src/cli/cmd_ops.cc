@@ -137,7 +137,8 @@ std::vector<CheckResult> check_one(const OpDef& op, uint64_t seed) {
 int check(const Program& program, const Flags& flags) {
   constexpr const char* kOutcomes[] = {"passed", "failed", "skipped"};
   std::vector<const OpDef*> ops = ops_named(flags.names);
-  ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty(); }), ops.end());
+  ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty() && !op->cases; }),
+            ops.end());
   Json rows = Json::array();
   Table table({"op", "case", "kernel", "error", "allowed", "outcome", ""});
   int counts[3] = {};
@@ -184,7 +185,8 @@ int bench(const Program& program, const Flags& flags) {
   int threads = chosen_threads(program).value_or(1);
   if (threads == 0) threads = available_processors();
   std::vector<const OpDef*> ops = ops_named(flags.names);
-  ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty(); }), ops.end());
+  ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty() && !op->cases; }),
+            ops.end());
   Json rows = Json::array();
   Table table({"op", "case", "kernel", "input", "us", "GFLOP/s", "GB/s"});
   {

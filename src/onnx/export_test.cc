@@ -150,6 +150,25 @@ TEST_F(Export, OldOpsAreWrittenInNewOpsetsByTheirExpansion) {
   expect_same_results(graph, newer, random_inputs(graph));
 }
 
+// The attribute is the runtime's own elsewhere.
+TEST_F(Export, MicrosoftsPoolsKeepTheirLayout) {
+  onnx::ModelProto model = empty_model(13);
+  onnx::GraphProto* g = model.mutable_graph();
+  add_input(g, "x", {1, 5, 4, 3}, onnx::TensorProto::UINT8);
+  add_floats(g, "scale", {}, {0.5f});
+  onnx::NodeProto* node = add_node(g, "QLinearGlobalAveragePool", {"x", "scale", "", "scale"}, {"y"}, "pool");
+  node->set_domain("com.microsoft");
+  add_int(node, "channels_last", 1);
+  add_output(g, "y");
+  const Graph graph = import_proto(model), back = round_trip(graph);
+  const Node& again = back.node(back.order()[0]);
+  EXPECT_EQ(qualified(*again.op), "com.microsoft::QLinearGlobalAveragePool");
+  EXPECT_EQ(again.attrs.integer("channels_last", 0), 1);
+  EXPECT_EQ(back.opsets.at("com.microsoft"), 1);
+  expect_same_results(graph, back, random_inputs(graph));
+  EXPECT_EQ(interpret(graph, random_inputs(graph))[0].shape(), (Shape{1, 1, 1, 3}));
+}
+
 TEST_F(Export, RefusesWhatOnnxCannotSay) {
   Graph graph = import_proto(add_model());
   EXPECT_NE(error_of(graph, {.opset = 99}).find("opset 99 cannot be written"), std::string::npos);

@@ -171,12 +171,12 @@ void GraphWriter::write_node(Scope& scope, NodeId id) {
                                        [&](const Graph::Output& output) { return output.value == node.outputs[i]; });
     proto.add_output(unwanted && !is_output ? std::string() : name_of(scope, node.outputs[i]));
   }
-  if (node.attrs.integer("channels_last", 0) != 0) {
+  if (internal_attribute(*node.op, "channels_last") && node.attrs.integer("channels_last", 0) != 0) {
     fail("{}: images in the runtime's own layout have no form in ONNX (node \"{}\")", node.op->name,
          scope.graph.label(id));
   }
   for (const auto& [key, value] : node.attrs) {
-    if (!internal_attribute(key)) write_attribute(key, value, captured, *proto.add_attribute());
+    if (!internal_attribute(*node.op, key)) write_attribute(key, value, captured, *proto.add_attribute());
   }
   *scope.proto.add_node() = std::move(proto);
 }

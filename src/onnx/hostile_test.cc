@@ -144,6 +144,9 @@ TEST(Hostile, UnknownOps) {
   EXPECT_TRUE(refused(model, "op Frobnicate is not known (node \"add\")"));
   model.mutable_graph()->mutable_node(0)->set_domain("com.example");
   EXPECT_TRUE(refused(model, "op com.example::Frobnicate is not known (node \"add\")"));
+  model.mutable_graph()->mutable_node(0)->set_op_type("QAttention");
+  model.mutable_graph()->mutable_node(0)->set_domain("com.microsoft");  // of which only some are
+  EXPECT_TRUE(refused(model, "op com.microsoft::QAttention is not known (node \"add\")"));
   model.mutable_graph()->mutable_node(0)->set_op_type("Conv");
   model.mutable_graph()->mutable_node(0)->set_domain("sparkpilot");  // internal ops come from passes alone
   EXPECT_TRUE(refused(model, "op sparkpilot::Conv is not known (node \"add\")"));
@@ -276,6 +279,7 @@ TEST(Hostile, SchemasAreHeld) {
   EXPECT_TRUE(refused(with([](auto& n) { n.add_input("x"); }), "3 inputs given"));
   EXPECT_TRUE(refused(with([](auto& n) { n.add_output("z"); }), "2 outputs asked for"));
   EXPECT_TRUE(refused(with([](auto& n) { add_int(&n, "color", 3); }), "has no attribute color"));
+  EXPECT_TRUE(refused(with([](auto& n) { add_int(&n, "channels_last", 1); }), "has no attribute channels_last"));
   EXPECT_TRUE(refused(with([](auto& n) { add_int(&n, "a", 3), add_int(&n, "a", 3); }), "attribute a is given twice"));
   EXPECT_TRUE(refused(with([](auto& n) { n.add_attribute()->set_name("a"); }), "neither type nor value"));
   EXPECT_TRUE(refused(with([](auto& n) { add_attribute(&n, "a", onnx::AttributeProto::TENSOR); }), "holds no tensor"));

@@ -59,7 +59,7 @@ Attributes Importer::import_attributes(const RawNode& node, const OpDef* op, std
     const RawAttribute raw = parse_attribute(model_.source, range);
     const std::string& key = raw.proto.name();
     charge(raw.proto.ByteSizeLong());
-    if (op && internal_attribute(key)) fail("has no attribute {}", key);
+    if (op && internal_attribute(*op, key)) fail("has no attribute {}", key);
     const bool body_seen = std::any_of(bodies.begin(), bodies.end(), [&](const auto& b) { return b.attribute == key; });
     if (attrs.has(key) || body_seen) fail("attribute {} is given twice", key);
     if (!raw.proto.ref_attr_name().empty()) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/op.h"
 #include "onnx/proto.h"
 #include "onnx/tensor_proto.h"
 #include "onnx/wire.h"
@@ -59,8 +60,11 @@ void read_functions(Model& model, const std::vector<Range>& ranges, const std::m
 TensorReader::Named read_sparse(Model& model, Range range);
 // The value of an attribute that is no graph.
 Attribute import_attribute(Model& model, const RawAttribute& raw);
-// Attributes that only this program gives to nodes: a file may not, and export does not write them.
-inline bool internal_attribute(std::string_view name) { return name == "captures" || name == "channels_last"; }
+// Attributes that only this program gives to nodes: a file may not, and export does not write them. Only
+// com.microsoft's ops have a `channels_last` of their own.
+inline bool internal_attribute(const OpDef& op, std::string_view name) {
+  return name == "captures" || (name == "channels_last" && op.domain != "com.microsoft");
+}
 // An input of a body, whose type nobody declared.
 ValueId add_untyped_input(Graph& graph, std::string name, DType dtype);
 

@@ -30,10 +30,12 @@ uint64_t variable_inputs(const OpCase& op_case);
 // Runs all candidates of one op on one case, with all inputs as constants and with only those that the case marks, on
 // one and on two threads. The reference (the last candidate) is itself run twice, on one and on
 // three threads: the results must be the same bits. An op that also has an expansion is held to it (`kernel` is
-// "expansion").
+// "expansion"); of one that has no kernels, the expansion by the kernels that a plan takes is held to the one by plain
+// references.
 std::vector<CheckResult> check_case(const OpDef& op, const OpCase& op_case, uint64_t seed);
 
-// All cases of all current ops (those with kernels) whose name contains `filter`. An op without cases fails.
+// All cases of all current ops (those with kernels, or with cases alone) whose name contains `filter`. An op without
+// cases fails.
 std::vector<CheckResult> check_ops(const std::string& filter, uint64_t seed);
 
 // sqrt(sum (a-b)^2 / sum b^2), where equal infinities and NaNs at the same place count as equal and others as infinite

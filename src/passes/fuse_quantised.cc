@@ -27,11 +27,11 @@ class Quantised {
   explicit Quantised(Graph& graph) : edit_(graph), graph_(graph) {}
 
   int run() {
-    int changes = 0;
+    int changes = dequantise_constants(true);
     for (const NodeId id : graph_.order()) {
       if (!graph_.erased(id)) changes += rewrite(id);
     }
-    changes += dequantise_constants();
+    changes += dequantise_constants(false);
     return changes;
   }
 
@@ -42,7 +42,8 @@ class Quantised {
   bool table(NodeId id);
   bool add(NodeId id);
   bool average(NodeId id);
-  int dequantise_constants();
+  int dequantise_constants(bool numbers_alone);
+  bool is_number(ValueId value);
 
   // The value's bytes under another quantisation.
   ValueId as(NodeId like, const Dequantised& from, NodeId dequantize, NodeId quantize, const Quantisation& to) {
@@ -182,11 +183,19 @@ bool Quantised::average(NodeId id) {
   return true;
 }
 
-int Quantised::dequantise_constants() {
+// One element that elementwise ops read, and nothing else: no weights.
+bool Quantised::is_number(ValueId value) {
+  const std::vector<NodeId>& readers = edit_.readers(value);
+  return edit_.known(value) && edit_.shape(value).elements() == 1 && !edit_.leaves_graph(value) &&
+         std::all_of(readers.begin(), readers.end(), [&](NodeId id) { return edit_.node(id).op->traits.elementwise; });
+}
+
+int Quantised::dequantise_constants(bool numbers_alone) {
   int changes = 0;
   for (const NodeId id : graph_.order()) {
     if (graph_.erased(id) || !is_op(edit_.node(id), "DequantizeLinear")) continue;
     const Node& node = edit_.node(id);
+    if (numbers_alone && !is_number(node.outputs[0])) continue;
     std::vector<Tensor> inputs;
     for (const ValueId input : node.inputs) {
       if (input.present() && !edit_.constant(input)) break;

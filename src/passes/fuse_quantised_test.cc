@@ -95,6 +95,19 @@ TEST(FuseQuantised, SumsTablesAndWhatOnlyMoves) {
   EXPECT_EQ(count(n.graph, "MaxPool"), 1);
 }
 
+// A number in bytes is one; weights of one element stay weights.
+TEST(FuseQuantised, NumbersOfBytesAreOperandsOfTables) {
+  QuantisedNet n;
+  const ValueId x = n.both(n.input("x", {1, 1, 6, 6}), 0.02f, 120);
+  const auto number = [&](uint8_t v) { return n.dequantise(n.zero(v), 0.03f, 7); };
+  n.output(n.quantise(n.op("Mul", {n.op("Add", {x, number(90)}), number(40)}), 0.05f, 100), "table");
+  n.output(n.quantise(n.op("Conv", {x, n.weights({1, 1, 1, 1}, 0)}), 0.05f, 100), "conv");
+  EXPECT_LE(run_pass(n.graph).difference, 1);
+  EXPECT_EQ(count(n.graph, "sparkpilot::ByteTable"), 1);
+  EXPECT_EQ(count(n.graph, "sparkpilot::QConv"), 1);
+  EXPECT_EQ(count(n.graph, "Add") + count(n.graph, "Mul") + count(n.graph, "DequantizeLinear"), 0);
+}
+
 TEST(FuseQuantised, MeansOfBytes) {
   QuantisedNet n;
   const ValueId x = n.both(n.input("x", {2, 5, 6, 7}), 0.02f, 120);
