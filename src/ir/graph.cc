@@ -53,13 +53,11 @@ ValueId Graph::add_state(Tensor initial, std::string name, bool resettable) {
 }
 
 void Graph::set_next(ValueId state, ValueId next) {
-  for (State& s : states_) {
-    if (s.value == state) {
-      s.next = next;
-      return;
-    }
-  }
-  fail_internal("value {} is no state", state.index);
+  // States are in the order of their values, as they were added.
+  const auto at =
+      std::lower_bound(states_.begin(), states_.end(), state, [](const State& s, ValueId id) { return s.value < id; });
+  if (at == states_.end() || at->value != state) fail_internal("value {} is no state", state.index);
+  at->next = next;
 }
 
 NodeId Graph::add_node(const OpDef& op, std::vector<ValueId> inputs, Attributes attrs, int outputs, std::string name) {

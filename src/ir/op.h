@@ -9,8 +9,8 @@
 //   Gemm   Y[..., M, N] = A[..., M, K] x B + bias[N], B [K, N], or [N, K] with `transB` = 1, and `epilogue`.
 //          Inputs: A, B, bias or absent, then the epilogue's operands.
 // `epilogue` is a list of steps applied in order to each output element in fp32 before it is stored:
-//   an activation of kEpilogueActivations (ir/activation.h), such as "relu", "leaky_relu:<alpha>" or "clip:<low>:<high>";
-//   "add:<i>" "mul:<i>"
+//   an activation of kEpilogueActivations (ir/activation.h), such as "relu", "leaky_relu:<alpha>" or
+//   "clip:<low>:<high>"; "add:<i>" "mul:<i>"
 // where i is the index of a node input that has the output's shape, or one element a channel ([C]), or one element.
 #pragma once
 
@@ -24,6 +24,7 @@
 
 #include "ir/attributes.h"
 #include "ir/graph.h"
+#include "sparkpilot/builder.h"
 #include "tensor/tensor.h"
 
 namespace sparkpilot {
@@ -191,31 +192,6 @@ struct Kernel {
 };
 
 // ---------------------------------------------------------------- gradient, decomposition, cost, cases
-// Adds nodes to a graph with shapes inferred at once (folding nothing).
-class Builder {
- public:
-  // Nodes get names `prefix`/<op>. The opset picks the op's version for names in domain "".
-  Builder(Graph& graph, std::string prefix, int opset = 26)
-      : graph_(graph), prefix_(std::move(prefix)), opset_(opset) {}
-  Graph& graph() { return graph_; }
-  // `op` is "Add" or "domain::Name". Absent trailing inputs may be left out.
-  ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attrs = {});
-  std::vector<ValueId> add_many(std::string_view op, std::vector<ValueId> inputs, Attributes attrs, int outputs);
-  ValueId constant(Tensor tensor) { return graph_.add_constant(std::move(tensor)); }
-  ValueId ints(std::initializer_list<int64_t> v) { return constant(Tensor::ints(v)); }
-  ValueId ints(std::span<const int64_t> v) { return constant(Tensor::ints(v)); }
-  // A scalar of the given dtype.
-  ValueId scalar(DType dtype, double value);
-  DType dtype(ValueId v) const { return graph_.value(v).dtype; }
-  const Shape& shape(ValueId v) const;  // fails (internal) where it is not known
-  int opset() const { return opset_; }
-
- private:
-  Graph& graph_;
-  std::string prefix_;
-  int opset_;
-};
-
 // Given the gradients of a node's outputs (absent where none flows), returns those of its inputs (absent: none), each
 // in its output's broadcast shape: the walker sums it back to the input's.
 struct GradContext {

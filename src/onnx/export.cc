@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "ir/check_graph.h"
 #include "ir/infer.h"
 #include "ir/op.h"
 #include "onnx/graph_writer.h"
@@ -142,6 +143,7 @@ void write_model(const std::string& model, const std::string& graph, const Layou
 }
 
 int export_graph(Graph graph, const std::filesystem::path& path, const ExportOptions& options) {
+  check_graph(graph);
   infer(graph);  // outputs are written with their types
   const int opset = lower_for_export(graph, options.opset);
   graph.compact();

@@ -1,7 +1,5 @@
 #include "onnx/graph_writer.h"
 
-#include <algorithm>
-
 #include "base/error.h"
 #include "ir/op.h"
 #include "onnx/importer.h"
@@ -50,18 +48,28 @@ void describe_tensor(const std::string& name, const Tensor& tensor, onnx::Tensor
 
 // The graph being written and what its values are called there.
 struct GraphWriter::Scope {
+  Scope(const Graph& g, onnx::GraphProto& p, bool is_body)
+      : graph(g),
+        proto(p),
+        body(is_body),
+        names(static_cast<size_t>(g.value_count())),
+        uses(g.uses()),
+        outputs(static_cast<size_t>(g.value_count())) {
+    for (const Graph::Output& output : g.outputs()) outputs[static_cast<size_t>(output.value.index)] = true;
+  }
   const Graph& graph;
   onnx::GraphProto& proto;
   bool body;
   std::vector<std::string> names;         // by value; empty: not named yet
   std::vector<std::vector<NodeId>> uses;  // by value
+  std::vector<bool> outputs;              // by value: whether it is one
 };
 
 void GraphWriter::write(const Graph& graph, onnx::GraphProto& proto) {
   if (!graph.states().empty()) {
     fail("state \"{}\" has no form in ONNX", graph.value(graph.states()[0].value).name);
   }
-  Scope scope{graph, proto, false, std::vector<std::string>(static_cast<size_t>(graph.value_count())), graph.uses()};
+  Scope scope(graph, proto, false);
   proto.set_name(graph.name.empty() ? "graph" : graph.name);
   // The names of the interface are taken first: nothing else may have them.
   for (const ValueId id : graph.inputs()) {
@@ -85,7 +93,7 @@ void GraphWriter::write(const Graph& graph, onnx::GraphProto& proto) {
 }
 
 void GraphWriter::write_body(const Graph& graph, onnx::GraphProto& proto, const std::vector<std::string>& captured) {
-  Scope scope{graph, proto, true, std::vector<std::string>(static_cast<size_t>(graph.value_count())), graph.uses()};
+  Scope scope(graph, proto, true);
   proto.set_name(graph.name.empty() ? "body" : graph.name);
   if (graph.inputs().size() < captured.size()) {
     fail("a body has {} inputs, its node captures {}", graph.inputs().size(), captured.size());
@@ -167,9 +175,7 @@ void GraphWriter::write_node(Scope& scope, NodeId id) {
     const bool unwanted = scope.names[at].empty() && scope.graph.value(node.outputs[i]).name.empty() &&
                           scope.uses[at].empty() && static_cast<int>(i) >= node.op->outputs.least &&
                           node.op->outputs.most < kMany;
-    const bool is_output = std::any_of(scope.graph.outputs().begin(), scope.graph.outputs().end(),
-                                       [&](const Graph::Output& output) { return output.value == node.outputs[i]; });
-    proto.add_output(unwanted && !is_output ? std::string() : name_of(scope, node.outputs[i]));
+    proto.add_output(unwanted && !scope.outputs[at] ? std::string() : name_of(scope, node.outputs[i]));
   }
   if (internal_attribute(*node.op, "channels_last") && node.attrs.integer("channels_last", 0) != 0) {
     fail("{}: images in the runtime's own layout have no form in ONNX (node \"{}\")", node.op->name,

@@ -39,7 +39,7 @@ std::optional<NodeId> first_misfit(const Graph& graph, int opset) {
 ExpandFn expansion_of(const OpDef& op) { return op.expand ? op.expand : find_composition(op); }
 
 // The node as what it expands to; false where its input shapes are not known.
-bool expand_node(Graph& graph, NodeId id, int opset) {
+bool expand_node(Graph& graph, NodeId id, int opset, Replacements& replaced) {
   const Node node = graph.node(id);
   for (const ValueId input : node.inputs) {
     if (input.present() && !graph.value(input).shape) return false;
@@ -54,7 +54,7 @@ bool expand_node(Graph& graph, NodeId id, int opset) {
     Value& result = graph.value(results[i]);
     if (result.name.empty()) result.name = graph.value(node.outputs[i]).name;
     if (!result.declared) result.declared = graph.value(node.outputs[i]).declared;
-    graph.replace_uses(node.outputs[i], results[i]);
+    replaced.add(node.outputs[i], results[i]);
   }
   graph.erase(id);
   return true;
@@ -65,11 +65,13 @@ void rewrite_misfits(Graph& graph, int opset) {
   // What a node expands to may hold misfits again; a chain of them is bounded by the op table.
   for (bool changed = true; changed;) {
     changed = false;
+    Replacements replaced;
     for (const NodeId id : graph.order()) {
+      replaced.apply(graph.node(id));
       infer_node(graph, id);
       const OpDef& op = *graph.node(id).op;
       if (fits(graph.node(id), opset)) continue;
-      if (write_older_form(graph, id, opset)) {
+      if (write_older_form(graph, id, opset, replaced)) {
         changed = true;
         continue;
       }
@@ -77,7 +79,7 @@ void rewrite_misfits(Graph& graph, int opset) {
         throw Unsupported(
             fmt::format("{} has no form in ONNX's opset {} (node \"{}\")", qualified(op), opset, graph.label(id)));
       }
-      if (!expand_node(graph, id, opset)) {
+      if (!expand_node(graph, id, opset, replaced)) {
         fail(
             "{}: cannot be written in ONNX's opset {} before its input shapes are known: simplify the model, and give "
             "its open dimensions sizes (node \"{}\")",
@@ -85,6 +87,7 @@ void rewrite_misfits(Graph& graph, int opset) {
       }
       changed = true;
     }
+    replaced.apply(graph);
   }
 }
 
@@ -111,6 +114,19 @@ bool keep_own_opset(Graph& graph, int own) {
 }
 
 }  // namespace
+
+void Replacements::apply(Node& node) const {
+  for (ValueId& input : node.inputs) input = now(input);
+}
+
+void Replacements::apply(Graph& graph) const {
+  if (to_.empty()) return;
+  for (int i = 0; i < graph.node_count(); ++i) apply(graph.node(NodeId{i}));
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    graph.set_output(static_cast<int>(i), now(graph.outputs()[i].value));
+  }
+  for (const State& state : graph.states()) graph.set_next(state.value, now(state.next));
+}
 
 int lower_for_export(Graph& graph, int wanted) {
   if (wanted != 0 && (wanted < kOldestExportOpset || wanted > kNewestExportOpset)) {

@@ -163,7 +163,7 @@ bool has_newer_attribute(const Node& node, int opset) {
          (opset < kNumOutputs && node.op->name == "Split" && node.attrs.has("num_outputs"));
 }
 
-bool write_older_form(Graph& graph, NodeId id, int opset) {
+bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced) {
   const Node node = graph.node(id);
   if (!node.op->domain.empty() || (node.op->since <= opset && !has_newer_attribute(node, opset))) return false;
   if (node.inputs.empty() || !node.inputs[0].present()) return false;  // nobody has checked it yet
@@ -182,7 +182,7 @@ bool write_older_form(Graph& graph, NodeId id, int opset) {
     to.dtype = from.dtype;
     to.shape = from.shape;
     to.declared = from.declared;
-    graph.replace_uses(node.outputs[i], graph.node(made).outputs[i]);
+    replaced.add(node.outputs[i], graph.node(made).outputs[i]);
   }
   graph.erase(id);
   return true;

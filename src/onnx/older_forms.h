@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ir/graph.h"
+#include "onnx/lower.h"
 
 namespace sparkpilot {
 
@@ -9,7 +10,7 @@ namespace sparkpilot {
 bool has_newer_attribute(const Node& node, int opset);
 
 // Replaces the node, which `opset` has no word for as it is, by an older form of it; false where there is none, or
-// where it needs an operand's contents that are not constant.
-bool write_older_form(Graph& graph, NodeId id, int opset);
+// where it needs an operand's contents that are not constant. Whoever calls it applies the replacements.
+bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced);
 
 }  // namespace sparkpilot

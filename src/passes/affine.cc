@@ -115,7 +115,7 @@ std::optional<Linear> linear_of(Edit& edit, NodeId id) {
   return linear;
 }
 
-void rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result) {
+NodeId rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result) {
   Graph& graph = edit.graph();
   const Node node = edit.node(linear.node);
   Tensor bias(DType::f32, Shape{linear.out_channels});
@@ -128,9 +128,11 @@ void rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result) {
   Attributes attrs = node.attrs;
   if (attrs.has("beta")) attrs.set("beta", 1.0f);
   ValueId y = edit.make(linear.node, node.op->name, inputs, attrs);
+  const NodeId made = edit.maker(y);
   if (biased && separate) y = edit.make(linear.node, "Add", {y, bias_id});
   graph.value(node.inputs[1]).constant = Tensor();  // released now: the pass may rewrite every weight of a model
   edit.replace(result, y);
+  return made;
 }
 
 }  // namespace sparkpilot

@@ -38,8 +38,9 @@ struct Linear {
   void for_weights(Fn fn);
 };
 std::optional<Linear> linear_of(Edit& edit, NodeId id);
-// Puts the node with the weights and bias of `linear`, on x, in the place of `result`.
-void rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result);
+// Puts the node with the weights and bias of `linear`, on x, in the place of `result`. Returns the node that it is now;
+// absent where all of it was constant.
+NodeId rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result);
 
 template <typename Fn>
 void Linear::for_weights(Fn fn) {

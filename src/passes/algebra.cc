@@ -173,19 +173,31 @@ bool merge_casts(Edit& edit, NodeId id) {
   return true;
 }
 
-// Concat of Concat along one axis, where the inner one has no other use.
+// The Concat along the axis that makes the value, where nothing else reads it.
+NodeId inner_concat(Edit& edit, ValueId value, int axis) {
+  const NodeId inner = edit.maker(value, "Concat");
+  if (!inner.present() || !edit.only_reader(value).present() || edit.readers(value).size() != 1) return {};
+  if (!edit.known(value)) return {};
+  return normalize_axis(edit.node(inner).attrs.integer("axis"), edit.shape(value).rank()) == axis ? inner : NodeId{};
+}
+
+// Concat of Concat along one axis, where the inner one has no other use. The last of a chain takes them all at once.
 bool merge_concats(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_op(node, "Concat") || !edit.known(node.outputs[0])) return false;
-  const int rank = edit.shape(node.outputs[0]).rank();
-  const int axis = normalize_axis(node.attrs.integer("axis"), rank);
-  std::vector<ValueId> parts;
-  for (const ValueId input : node.inputs) {
-    const NodeId inner = edit.maker(input, "Concat");
-    if (inner.present() && edit.only_reader(input) == id && edit.readers(input).size() == 1 &&
-        normalize_axis(edit.node(inner).attrs.integer("axis"), rank) == axis) {
+  const int axis = normalize_axis(node.attrs.integer("axis"), edit.shape(node.outputs[0]).rank());
+  const NodeId next = edit.only_reader(node.outputs[0]);
+  if (next.present() && is_op(edit.node(next), "Concat") && inner_concat(edit, node.outputs[0], axis).present() &&
+      normalize_axis(edit.node(next).attrs.integer("axis"), edit.shape(node.outputs[0]).rank()) == axis) {
+    return false;
+  }
+  std::vector<ValueId> parts, work(node.inputs.rbegin(), node.inputs.rend());
+  while (!work.empty()) {
+    const ValueId input = work.back();
+    work.pop_back();
+    if (const NodeId inner = inner_concat(edit, input, axis); inner.present()) {
       const std::vector<ValueId>& more = edit.node(inner).inputs;
-      parts.insert(parts.end(), more.begin(), more.end());
+      work.insert(work.end(), more.rbegin(), more.rend());
     } else if (!edit.known(input) || edit.shape(input).elements() > 0) {
       parts.push_back(input);
     }

@@ -168,5 +168,21 @@ TEST(SimplifyAlgebra, LeavesSelectionsThatAreNoSlice) {
   EXPECT_EQ(count(n.graph, "Gather"), 1);
 }
 
+// A list that grows by one at a time becomes one Concat, with the parts in their order.
+TEST(Algebra, MergesAChainOfConcats) {
+  testing::Net net;
+  const ValueId x = net.input("x", Shape{2, 3}), y = net.input("y", Shape{1, 3});
+  ValueId all = net.op("Concat", {x, y}, {{"axis", int64_t{0}}});
+  for (int i = 0; i < 10; ++i) {
+    all = i % 2 ? net.op("Concat", {all, x, y}, {{"axis", int64_t{-2}}})
+                : net.op("Concat", {y, all}, {{"axis", int64_t{0}}});
+  }
+  const ValueId other = net.op("Concat", {all, all}, {{"axis", int64_t{1}}});
+  net.output(net.op("Concat", {other, net.op("Concat", {x, x}, {{"axis", int64_t{1}}})}, {{"axis", int64_t{0}}}));
+  EXPECT_GT(testing::run_and_compare(net.graph, simplify_algebra, 0), 0);
+  // The chain, what reads it twice along the other axis, the pair, and the last.
+  EXPECT_EQ(testing::count(net.graph, "Concat"), 4);
+}
+
 }  // namespace
 }  // namespace sparkpilot

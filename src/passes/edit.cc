@@ -1,6 +1,7 @@
 #include "passes/edit.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "ir/infer.h"
@@ -11,35 +12,59 @@ constexpr int kNewestOpset = 26;  // what passes write, as Builder does
 }
 
 Edit::Edit(Graph& graph) : graph_(graph) {
-  outside_.resize(static_cast<size_t>(graph.value_count()));
-  for (const Graph::Output& output : graph.outputs()) ++outside_[static_cast<size_t>(output.value.index)];
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    outside_[graph.outputs()[i].value.index].outputs.push_back(static_cast<int>(i));
+  }
   for (const State& state : graph.states()) {
-    if (state.next.present()) ++outside_[static_cast<size_t>(state.next.index)];
+    if (state.next.present()) outside_[state.next.index].states.push_back(state.value);
   }
   sync();
 }
 
 void Edit::sync() {
-  if (static_cast<int>(readers_.size()) < graph_.value_count()) {
-    readers_.resize(static_cast<size_t>(graph_.value_count()));
-    outside_.resize(static_cast<size_t>(graph_.value_count()));
-  }
+  if (static_cast<int>(reads_.size()) < graph_.value_count()) reads_.resize(static_cast<size_t>(graph_.value_count()));
+  if (indexed_ == graph_.node_count()) return;
   for (; indexed_ < graph_.node_count(); ++indexed_) {
-    for (const ValueId input : graph_.node(NodeId{indexed_}).inputs) {
-      if (input.present()) readers_[static_cast<size_t>(input.index)].push_back(NodeId{indexed_});
+    const std::vector<ValueId>& inputs = graph_.node(NodeId{indexed_}).inputs;
+    first_place_.push_back(places_.size());
+    places_.resize(places_.size() + inputs.size());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].present()) add_read(inputs[i], NodeId{indexed_}, i);
     }
   }
 }
 
-const std::vector<NodeId>& Edit::readers(ValueId value) {
-  sync();
-  return readers_[static_cast<size_t>(value.index)];
+void Edit::add_read(ValueId value, NodeId node, size_t input) {
+  Reads& reads = reads_of(value);
+  place(node, input) = static_cast<uint32_t>(reads.nodes.size());
+  reads.nodes.push_back(node);
+  reads.inputs.push_back(static_cast<uint32_t>(input));
 }
 
-bool Edit::leaves_graph(ValueId value) {
-  sync();
-  return outside_[static_cast<size_t>(value.index)] > 0;
+// Of few reads the rest keeps its order; of many the last takes the place.
+void Edit::remove_read(ValueId value, NodeId node, size_t input) {
+  constexpr size_t kFew = 64;
+  Reads& reads = reads_of(value);
+  const size_t at = place(node, input);
+  if (reads.nodes.size() <= kFew) {
+    reads.nodes.erase(reads.nodes.begin() + static_cast<std::ptrdiff_t>(at));
+    reads.inputs.erase(reads.inputs.begin() + static_cast<std::ptrdiff_t>(at));
+    for (size_t i = at; i < reads.nodes.size(); ++i) place(reads.nodes[i], reads.inputs[i]) = static_cast<uint32_t>(i);
+    return;
+  }
+  reads.nodes[at] = reads.nodes.back();
+  reads.inputs[at] = reads.inputs.back();
+  place(reads.nodes[at], reads.inputs[at]) = static_cast<uint32_t>(at);
+  reads.nodes.pop_back();
+  reads.inputs.pop_back();
 }
+
+const std::vector<NodeId>& Edit::readers(ValueId value) {
+  sync();
+  return reads_of(value).nodes;
+}
+
+bool Edit::leaves_graph(ValueId value) { return outside_.contains(value.index); }
 
 NodeId Edit::only_reader(ValueId value) {
   const std::vector<NodeId>& all = readers(value);
@@ -51,23 +76,19 @@ NodeId Edit::only_reader(ValueId value) {
 void Edit::replace(ValueId from, ValueId to) {
   if (from == to) return;
   sync();
-  std::vector<NodeId>& old = readers_[static_cast<size_t>(from.index)];
-  std::vector<NodeId>& now = readers_[static_cast<size_t>(to.index)];
-  for (const NodeId id : old) {
-    std::vector<ValueId>& inputs = graph_.node(id).inputs;
-    *std::find(inputs.begin(), inputs.end(), from) = to;
-    now.push_back(id);
+  const Reads moved = std::exchange(reads_of(from), {});
+  for (size_t i = 0; i < moved.nodes.size(); ++i) {
+    graph_.node(moved.nodes[i]).inputs[moved.inputs[i]] = to;
+    add_read(to, moved.nodes[i], moved.inputs[i]);
   }
-  old.clear();
-  if (outside_[static_cast<size_t>(from.index)] > 0) {
-    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
-      if (graph_.outputs()[i].value == from) graph_.set_output(static_cast<int>(i), to);
-    }
-    for (const State& state : graph_.states()) {
-      if (state.next == from) graph_.set_next(state.value, to);
-    }
-    outside_[static_cast<size_t>(to.index)] += outside_[static_cast<size_t>(from.index)];
-    outside_[static_cast<size_t>(from.index)] = 0;
+  if (const auto found = outside_.find(from.index); found != outside_.end()) {
+    const Outside uses = std::move(found->second);
+    outside_.erase(found);
+    Outside& now = outside_[to.index];
+    for (const int output : uses.outputs) graph_.set_output(output, to);
+    for (const ValueId state : uses.states) graph_.set_next(state, to);
+    now.outputs.insert(now.outputs.end(), uses.outputs.begin(), uses.outputs.end());
+    now.states.insert(now.states.end(), uses.states.begin(), uses.states.end());
   }
   Value& target = graph_.value(to);
   if (target.name.empty()) target.name = graph_.value(from).name;
@@ -79,11 +100,10 @@ void Edit::set_input(NodeId id, size_t input, ValueId value) {
   ValueId& slot = graph_.node(id).inputs[input];
   if (slot == value) return;
   const ValueId before = slot;
+  if (before.present()) remove_read(before, id, input);
   slot = value;
-  if (value.present()) readers_[static_cast<size_t>(value.index)].push_back(id);
+  if (value.present()) add_read(value, id, input);
   if (!before.present()) return;
-  std::vector<NodeId>& old = readers_[static_cast<size_t>(before.index)];
-  old.erase(std::find(old.begin(), old.end(), id));
   if (const NodeId producer = graph_.value(before).producer; producer.present()) erase_if_dead(producer);
 }
 
@@ -96,14 +116,14 @@ void Edit::erase_if_dead(NodeId root) {
     if (graph_.erased(id)) continue;
     const auto& outputs = graph_.node(id).outputs;
     const bool dead = std::all_of(outputs.begin(), outputs.end(), [&](ValueId output) {
-      return readers_[static_cast<size_t>(output.index)].empty() && outside_[static_cast<size_t>(output.index)] == 0;
+      return reads_of(output).nodes.empty() && !leaves_graph(output);
     });
     if (!dead) continue;
-    for (const ValueId input : graph_.node(id).inputs) {
-      if (!input.present()) continue;
-      std::vector<NodeId>& old = readers_[static_cast<size_t>(input.index)];
-      old.erase(std::find(old.begin(), old.end(), id));
-      if (const NodeId producer = graph_.value(input).producer; producer.present()) work.push_back(producer);
+    const std::vector<ValueId>& inputs = graph_.node(id).inputs;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i].present()) continue;
+      remove_read(inputs[i], id, i);
+      if (const NodeId producer = graph_.value(inputs[i]).producer; producer.present()) work.push_back(producer);
     }
     graph_.erase(id);
   }

@@ -1,4 +1,5 @@
-// A graph under rewriting: who reads each value, kept up to date, and the small questions that patterns ask.
+// A graph under rewriting: who reads each value, kept up to date, and the small questions that patterns ask. What a
+// rewrite costs does not depend on how many others read its values, nor on how many outputs and states the graph has.
 //
 // While an Edit lives, nodes may be added to the graph by anybody, but existing nodes' inputs change only through it.
 // References into the graph (Node&, Value&) end at the next node or value that is added.
@@ -8,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/graph.h"
@@ -21,7 +23,7 @@ class Edit {
   Graph& graph() { return graph_; }
 
   // --- uses
-  // Nodes that read the value, one entry for each read.
+  // Nodes that read the value, one entry for each read; while they are few, those that read it first come first.
   const std::vector<NodeId>& readers(ValueId value);
   // Whether the value is an output of the graph or a state's next contents.
   bool leaves_graph(ValueId value);
@@ -57,13 +59,30 @@ class Edit {
   NodeId maker(ValueId value, std::string_view op) const;
 
  private:
+  // The reads of one value: node and input by position.
+  struct Reads {
+    std::vector<NodeId> nodes;
+    std::vector<uint32_t> inputs;
+  };
   void sync();
+  void add_read(ValueId value, NodeId node, size_t input);
+  void remove_read(ValueId value, NodeId node, size_t input);
+  Reads& reads_of(ValueId value) { return reads_[static_cast<size_t>(value.index)]; }
+  uint32_t& place(NodeId node, size_t input) { return places_[first_place_[static_cast<size_t>(node.index)] + input]; }
   ValueId add(const OpDef& op, std::string name, std::vector<ValueId> inputs, Attributes attrs);
 
   Graph& graph_;
-  int indexed_ = 0;  // nodes whose reads are in readers_
-  std::vector<std::vector<NodeId>> readers_;
-  std::vector<int> outside_;  // uses as an output of the graph or as a state's next contents
+  int indexed_ = 0;           // nodes whose reads are in reads_
+  std::vector<Reads> reads_;  // by value
+  // Where a read is among its value's: for all inputs of all nodes, and where a node's begin.
+  std::vector<uint32_t> places_;
+  std::vector<size_t> first_place_;
+  // Uses as an output of the graph (its index) or as the next contents of a state.
+  struct Outside {
+    std::vector<int> outputs;
+    std::vector<ValueId> states;
+  };
+  std::unordered_map<int32_t, Outside> outside_;  // by value; those that have any
 };
 
 bool is_op(const Node& node, std::string_view op);

@@ -12,8 +12,8 @@ bool all_zero(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double v) { return v == 0; });
 }
 
-// layer(x) * scale + shift
-bool fold_behind(Edit& edit, NodeId id) {
+// layer(x) * scale + shift. Where it is folded, `id` is the layer as it is now.
+bool fold_behind(Edit& edit, NodeId& id) {
   auto linear = linear_of(edit, id);
   if (!linear) return false;
   const ValueId y = edit.node(id).outputs[0];
@@ -33,12 +33,12 @@ bool fold_behind(Edit& edit, NodeId id) {
   for (size_t c = 0; c < linear->bias.size(); ++c) {
     linear->bias[c] = linear->bias[c] * affine->scale[c] + affine->shift[c];
   }
-  rewrite(edit, *linear, edit.node(id).inputs[0], edit.node(next).outputs[0]);
+  id = rewrite(edit, *linear, edit.node(id).inputs[0], edit.node(next).outputs[0]);
   return true;
 }
 
-// layer(x * scale + shift)
-bool fold_before(Edit& edit, NodeId id) {
+// layer(x * scale + shift), likewise.
+bool fold_before(Edit& edit, NodeId& id) {
   auto linear = linear_of(edit, id);
   if (!linear || linear->in_axis < 0) return false;
   const ValueId x = edit.node(id).inputs[0], y = edit.node(id).outputs[0];
@@ -56,7 +56,7 @@ bool fold_before(Edit& edit, NodeId id) {
     linear->bias[static_cast<size_t>(out)] += linear->alpha * static_cast<double>(w) * affine->shift[i];
     w = static_cast<float>(static_cast<double>(w) * affine->scale[i]);
   });
-  rewrite(edit, *linear, affine->x, y);
+  id = rewrite(edit, *linear, affine->x, y);
   return true;
 }
 
@@ -67,9 +67,9 @@ int fold_batch_norm(Graph& graph) {
   int changes = 0;
   for (int before = -1; before != changes;) {
     before = changes;
-    for (const NodeId id : graph.order()) {
-      if (!graph.erased(id) && fold_behind(edit, id)) ++changes;
-      else if (!graph.erased(id) && fold_before(edit, id)) ++changes;
+    for (NodeId id : graph.order()) {
+      // A layer takes all that stands beside it at once, or a long chain would cost a look at the graph for each.
+      while (id.present() && !graph.erased(id) && (fold_behind(edit, id) || fold_before(edit, id))) ++changes;
     }
   }
   graph.compact();

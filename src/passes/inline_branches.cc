@@ -48,21 +48,17 @@ std::vector<ValueId> write_out(Graph& graph, const Graph& body, std::span<const 
 
 }  // namespace
 
-int inline_branches(Graph& graph) {
-  int changes = 0;
-  Edit edit(graph);
-  for (const NodeId id : graph.order()) {
-    if (graph.erased(id)) continue;
-    const Node node = graph.node(id);
-    const std::shared_ptr<const Graph> branch = chosen_branch(graph, node);
-    if (!branch) continue;
-    const std::span<const ValueId> arguments = std::span(node.inputs).subspan(1);
-    const std::vector<ValueId> results = write_out(graph, *branch, arguments, graph.label(id));
-    for (size_t i = 0; i < node.outputs.size(); ++i) edit.replace(node.outputs[i], results[i]);
-    edit.erase_if_dead(id);
-    ++changes;
-  }
-  return changes;
+bool inline_branch(Edit& edit, NodeId id) {
+  Graph& graph = edit.graph();
+  if (!is_op(graph.node(id), "If")) return false;
+  const Node node = graph.node(id);
+  const std::shared_ptr<const Graph> branch = chosen_branch(graph, node);
+  if (!branch) return false;
+  const std::span<const ValueId> arguments = std::span(node.inputs).subspan(1);
+  const std::vector<ValueId> results = write_out(graph, *branch, arguments, graph.label(id));
+  for (size_t i = 0; i < node.outputs.size(); ++i) edit.replace(node.outputs[i], results[i]);
+  edit.erase_if_dead(id);
+  return true;
 }
 
 }  // namespace sparkpilot

@@ -46,7 +46,6 @@ Graph optimised(Graph graph, const PassOptions& options = {}, const Target& targ
 int name_stateful(Graph& graph);       // unique names for nodes that keep a state (a part of expansion)
 int expand_ops(Graph& graph);          // ops without kernels become the simpler ops they are defined by
 int fold_constants(Graph& graph);      // nodes on constants, and shapes; no constant larger than what it replaces
-int inline_branches(Graph& graph);     // the branch of an If that a constant chooses (a part of folding)
 int share_common(Graph& graph);        // equal pure nodes on equal inputs are one
 int drop_dead(Graph& graph);           // what no output or state needs
 int simplify_algebra(Graph& graph);    // x*1, x+0, double Transpose, Reshape of Reshape, Cast to its own type
@@ -62,5 +61,9 @@ int keep_channels_last(Graph& graph);  // chains of image ops in N, spatial, C
 int read_planes(Graph& graph);         // first layers read images with channels first as they come
 int chain_convolutions(Graph& graph);  // expand, depthwise and project as one node
 int store_half(Graph& graph);          // weights that 16 bits hold exactly, for products that only read them once
+
+// A part of folding: an If whose condition is a constant becomes the branch that runs; true where it did.
+class Edit;
+bool inline_branch(Edit& edit, NodeId id);
 
 }  // namespace sparkpilot

@@ -117,31 +117,6 @@ bool try_expand(Edit& edit, NodeId id) {
   return true;
 }
 
-int fold_once(Graph& graph) {
-  int changes = 0;
-  Edit edit(graph);
-  for (const NodeId id : graph.order()) {
-    const Node& node = graph.node(id);
-    if (graph.erased(id) || !node.op->traits.pure || has_bodies(node) || node.op->cpu.empty()) continue;
-    infer_node(graph, id);  // folding an operand may have made this node's shape known
-    std::vector<Tensor> operands, results;
-    if (node.op->traits.shape_only && !node.inputs.empty() && node.inputs[0].present()) {
-      if (!fold_shape_only(graph, node, results)) continue;
-    } else if (known_operands(graph, node, operands) && worth_folding(graph, node)) {
-      results = evaluate(node, operands);
-    } else {
-      continue;
-    }
-    const std::vector<ValueId> outputs = node.outputs;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const std::string name = graph.value(outputs[i]).name;
-      edit.replace(outputs[i], graph.add_constant(std::move(results[i]), name));
-    }
-    ++changes;
-  }
-  return changes;
-}
-
 }  // namespace
 
 int expand_ops(Graph& graph) {
@@ -160,11 +135,41 @@ int expand_ops(Graph& graph) {
   return changes;
 }
 
+// A folded operand makes shapes and conditions known: old forms expand then, branches are chosen, and what they hold is
+// folded before what reads it, so that once over the graph is enough.
 int fold_constants(Graph& graph) {
-  int changes = fold_once(graph);
-  // A folded operand makes shapes and conditions known: old forms behind it expand, branches are chosen, and what they
-  // hold may be folded again.
-  while (const int more = expand_ops(graph) + inline_branches(graph)) changes += more + fold_once(graph);
+  int changes = 0;
+  Edit edit(graph);
+  std::vector<NodeId> work = graph.order();
+  std::reverse(work.begin(), work.end());
+  while (!work.empty()) {
+    const NodeId id = work.back();
+    work.pop_back();
+    if (graph.erased(id)) continue;
+    infer_node(graph, id);  // folding an operand may have made this node's shape known
+    const int before = graph.node_count();
+    if (try_expand(edit, id) || inline_branch(edit, id)) {
+      for (int made = graph.node_count(); made-- > before;) work.push_back(NodeId{made});
+      ++changes;
+      continue;
+    }
+    const Node& node = graph.node(id);
+    if (!node.op->traits.pure || has_bodies(node) || node.op->cpu.empty()) continue;
+    std::vector<Tensor> operands, results;
+    if (node.op->traits.shape_only && !node.inputs.empty() && node.inputs[0].present()) {
+      if (!fold_shape_only(graph, node, results)) continue;
+    } else if (known_operands(graph, node, operands) && worth_folding(graph, node)) {
+      results = evaluate(node, operands);
+    } else {
+      continue;
+    }
+    const std::vector<ValueId> outputs = node.outputs;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const std::string name = graph.value(outputs[i]).name;
+      edit.replace(outputs[i], graph.add_constant(std::move(results[i]), name));
+    }
+    ++changes;
+  }
   return changes;
 }
 

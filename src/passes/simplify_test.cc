@@ -68,9 +68,50 @@ TEST(Simplify, KeepsAnIfWhoseConditionIsAnInput) {
   const ValueId x = net.input("x", Shape{2, 3}), condition = net.input("c", Shape{}, DType::boolean);
   net.output(net.op("If", {condition, x},
                     {{"then_branch", branch(false)}, {"else_branch", branch(true)}, {"captures", int64_t{1}}}));
-  EXPECT_EQ(inline_branches(net.graph), 0);
+  EXPECT_EQ(fold_constants(net.graph), 0);
   EXPECT_EQ(testing::count(net.graph, "If"), 1);
 }
+
+// An op that says how often its type is inferred, which every look at the whole graph does.
+int64_t inferred = 0;
+const OpDef& counting_op() {
+  static const OpDef op{.name = "Counting",
+                        .domain = "test",
+                        .inputs = {1, 1},
+                        .outputs = {1, 1},
+                        .infer =
+                            [](InferContext& c) {
+                              ++inferred;
+                              c.output(0, c.dtype(0), c.shape(0));
+                            },
+                        .expand = nullptr};
+  return op;
+}
+
+// Blocks of shape arithmetic with an old form behind it, whose result the next block asks for its shape. The looks at
+// each node that folding them takes.
+int64_t looks_at_a_node(int blocks) {
+  testing::Net net;
+  ValueId x = net.input("x", Shape{1, 2, 3, 1});
+  const ValueId two = net.b.constant(Tensor::of<float>(Shape{2}, {1, 2}));
+  for (int i = 0; i < blocks; ++i) {
+    const NodeId counting = net.graph.add_node(counting_op(), {x}, {}, 1);
+    const ValueId y = net.graph.node(counting).outputs[0];
+    const ValueId size = net.op("Gather", {net.op("Shape", {y}), net.b.ints({0, 1, 2})});
+    const ValueId shaped = net.op("Reshape", {y, net.op("Concat", {size, net.b.ints({-1})}, {{"axis", int64_t{0}}})});
+    x = net.op("BatchNormalization", {shaped, two, two, two, two});
+  }
+  net.output(x);
+  inferred = 0;
+  EXPECT_GT(fold_constants(net.graph), 0);
+  EXPECT_EQ(testing::count(net.graph, "BatchNormalization") + testing::count(net.graph, "Shape"), 0);
+  const int64_t looks = inferred;
+  EXPECT_EQ(fold_constants(net.graph), 0);  // once was enough
+  EXPECT_EQ(looks % blocks, 0);
+  return looks / blocks;
+}
+
+TEST(Simplify, FoldingLooksAtANodeAsOftenInALongGraph) { EXPECT_EQ(looks_at_a_node(100), looks_at_a_node(3)); }
 
 }  // namespace
 }  // namespace sparkpilot

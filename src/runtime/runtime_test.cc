@@ -77,6 +77,41 @@ TEST(Arena, NeverOverlapsAndStaysSmall) {
   }
 }
 
+// So many that they are placed in the order of their steps: chains, and some that live long.
+TEST(Arena, ManyNeverOverlapAndStayNearTheLargestLiveSet) {
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    Random random(seed);
+    std::vector<Lifetime> buffers(kMostBySize + 500);
+    std::vector<int64_t> live(buffers.size() + 400);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      Lifetime& b = buffers[i];
+      b.bytes = 64 * random.integer(0, 100);
+      b.first = static_cast<int>(i);
+      b.last = b.first + static_cast<int>(random.integer(0, 9) ? random.integer(0, 3) : random.integer(0, 399));
+      for (int step = b.first; step <= b.last; ++step) live[static_cast<size_t>(step)] += b.bytes;
+    }
+    const int64_t total = place(buffers), least = *std::max_element(live.begin(), live.end());
+    EXPECT_GE(total, least);
+    EXPECT_LE(total, least * 3 / 2);
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const Lifetime& a = buffers[i];
+      ASSERT_EQ(a.offset % 64, 0);
+      ASSERT_LE(a.offset + a.bytes, total);
+      for (size_t j = i; j-- > 0;) {
+        const Lifetime& b = buffers[j];
+        if (b.last < a.first || a.bytes == 0 || b.bytes == 0) continue;
+        ASSERT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset) << i << " and " << j;
+      }
+    }
+  }
+}
+
+TEST(Arena, ManyThatExceedAnyMemoryAreRefused) {
+  std::vector<Lifetime> buffers(kMostBySize + 1);
+  for (Lifetime& b : buffers) b = {int64_t{1} << 60, 0, 1};
+  EXPECT_THROW(place(buffers), Error);
+}
+
 // y = softmax(relu(x) + relu(x) * 2) reshaped, and an inner value as a second output.
 Graph chain() {
   Graph g;
@@ -120,6 +155,14 @@ TEST(Session, AShapeOfTheOptionsFixesAnInput) {
   EXPECT_THROW(Session(chain(), {.shapes = {{"x", Shape{3, 5}}}}), Error);
   EXPECT_THROW(Session(chain(), {.shapes = {{"z", Shape{3, 6}}}}), Error);
   EXPECT_THROW(Session(chain(), {.dims = {{"batch", 2}}, .shapes = {{"x", Shape{3, 6}}}}), Error);
+}
+
+// What a graph built by hand may lack is refused before it is compiled.
+TEST(Session, AGraphThatIsNotWholeIsRefused) {
+  Graph g = chain();
+  g.add_state(Tensor::zeros(DType::f32, Shape{2}), "h");
+  EXPECT_THROW(Session{std::move(g)}, Error);
+  EXPECT_THROW(Session{Graph{}}, Error);
 }
 
 TEST(Session, NamesWhatIsWrong) {

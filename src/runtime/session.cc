@@ -2,15 +2,30 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "ir/check_graph.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
 #include "runtime/cpu/compile.h"
 
 namespace sparkpilot {
+namespace {
+
+size_t place_of(std::string_view name, std::string_view what, const std::vector<TensorInfo>& all,
+                const std::unordered_map<std::string, size_t>& places) {
+  const auto found = places.find(std::string(name));
+  if (found != places.end()) return found->second;
+  std::string names;
+  for (const TensorInfo& info : all) names += (names.empty() ? "" : ", ") + info.name;
+  fail("the model has no {} \"{}\"; it has: {}", what, name, names);
+}
+
+}  // namespace
+
 struct Session::Impl {
   Graph graph;  // the source; moved into the plan where all shapes are fixed
   bool fixed = false;
@@ -25,22 +40,10 @@ struct Session::Impl {
   CpuProgram* now = nullptr;                // for the shapes bound now; null: to be found
   bool ran = false;
 
-  size_t input_index(std::string_view name) const {
-    std::string names;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].name == name) return i;
-      names += (i ? ", " : "") + inputs[i].name;
-    }
-    fail("the model has no input \"{}\"; it has: {}", name, names);
-  }
-  size_t output_index(std::string_view name) const {
-    std::string names;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (outputs[i].name == name) return i;
-      names += (i ? ", " : "") + outputs[i].name;
-    }
-    fail("the model has no output \"{}\"; it has: {}", name, names);
-  }
+  std::unordered_map<std::string, size_t> input_places, output_places;  // by name
+
+  size_t input_index(std::string_view name) const { return place_of(name, "input", inputs, input_places); }
+  size_t output_index(std::string_view name) const { return place_of(name, "output", outputs, output_places); }
   void describe();
   void bind_dims();
   void set_shape(size_t i, const Shape& shape);
@@ -56,6 +59,8 @@ void Session::Impl::describe() {
     const Value& v = graph.value(output.value);
     outputs.push_back({output.name, v.dtype, v.declared.value_or(std::vector<Dim>{}), std::nullopt});
   }
+  for (size_t i = 0; i < inputs.size(); ++i) input_places.emplace(inputs[i].name, i);
+  for (size_t i = 0; i < outputs.size(); ++i) output_places.emplace(outputs[i].name, i);
   memory.resize(inputs.size());
   pointers.resize(inputs.size());
 }
@@ -124,6 +129,7 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
   s.graph = std::move(graph);
   s.options = std::move(options);
+  check_graph(s.graph);
   s.states = s.options.states ? s.options.states : std::make_shared<StateStore>();
   for (const State& state : s.graph.states()) {
     if (!state.resettable) s.kept.push_back(s.graph.value(state.value).name);
