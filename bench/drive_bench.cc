@@ -22,7 +22,7 @@
 #include "base/statistics.h"
 #include "drive/camera_stream.h"
 #include "drive/drive.h"
-#include "drive/log/timeline.h"
+#include "route/log/timeline.h"
 #include "drive/segment_output.h"
 
 namespace sparkpilot::drive {

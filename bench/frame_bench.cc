@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "base/statistics.h"
-#include "drive/contract/frame.h"
+#include "route/contract/frame.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot::drive {

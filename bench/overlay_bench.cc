@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/statistics.h"
-#include "drive/draw/overlay.h"
-#include "drive/draw/scale.h"
+#include "route/draw/overlay.h"
+#include "route/draw/scale.h"
 
 namespace sparkpilot::drive {
 namespace {

@@ -124,8 +124,12 @@ function(sparkpilot_kernels target)
     list(FILTER kernels EXCLUDE REGEX "_test\\.cc$")
     set_source_files_properties(${kernels} PROPERTIES COMPILE_OPTIONS -O3 SKIP_PRECOMPILE_HEADERS ON)
   endif()
-  # Highway compiles each SIMD file once a target. A processor with SSE4 and without AVX2 takes SSE2's kernels, and SVE's
-  # sizeless vectors cannot be members, elements or captures.
+  sparkpilot_simd(${target})
+endfunction()
+
+# Highway compiles each SIMD file once a target. A processor with SSE4 and without AVX2 takes SSE2's kernels, and SVE's
+# sizeless vectors cannot be members, elements or captures.
+function(sparkpilot_simd target)
   target_compile_definitions(${target} PUBLIC
     "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 endfunction()
@@ -164,7 +168,7 @@ function(sparkpilot_fuzz_targets)
 endfunction()
 
 # sparkpilot_capnp(TARGET SCHEMA...): what Cap'n Proto's compiler makes of the schemas becomes the static library TARGET,
-# included as "drive/log/schema/log.capnp.h" where the schema lies.
+# included as "route/log/schema/log.capnp.h" where the schema lies.
 function(sparkpilot_capnp target)
   foreach(tool capnp capnpc-c++)
     find_program(SPARKPILOT_${tool} ${tool} REQUIRED)

@@ -7,7 +7,7 @@ jobs=${JOBS:-$(nproc)}
 
 # The rooms whose code meets bytes that others made: files, machines, tensors, graphs, ONNX, route logs and video,
 # libraries.
-readers=(base hw tensor monitor ir onnx drive doctor stack)
+readers=(base hw tensor monitor ir onnx route stack)
 
 failed=0
 run_ctest() { # folder, what to run

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include "base/folder_lock.h"
-#include "drive/video/reader.h"
+#include "route/video/reader.h"
 #include "drive_fixture.h"
 
 namespace sparkpilot {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "drive_route.h"
-#include "onnx/test_assets.h"
+#include "base/test_assets.h"
 
 namespace sparkpilot {
 namespace {

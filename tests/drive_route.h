@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "drive/log/reader.h"
-#include "drive/log/writer.h"
-#include "drive/video/writer.h"
+#include "route/log/reader.h"
+#include "route/log/writer.h"
+#include "route/video/writer.h"
 #include "program.h"
 
 namespace sparkpilot {

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "ir/interpret.h"
 #include "onnx/import.h"
-#include "onnx/test_assets.h"
+#include "base/test_assets.h"
 #include "ops/check.h"
 #include "runtime/session.h"
 #include "tensor/npy.h"

@@ -12,9 +12,9 @@
 #include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
-#include "drive/log/print.h"
-#include "drive/log/reader.h"
-#include "drive/log/route.h"
+#include "route/log/print.h"
+#include "route/log/reader.h"
+#include "route/log/route.h"
 
 namespace sparkpilot::cli {
 namespace {

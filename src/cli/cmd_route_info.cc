@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/fit.h"
 #include "cli/terminal.h"
-#include "drive/log/summary.h"
+#include "route/log/summary.h"
 
 namespace sparkpilot::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
-#include "drive/synth/synth.h"
+#include "route/synth/synth.h"
 
 namespace sparkpilot::cli {
 namespace {

@@ -1,6 +1,6 @@
 // This program itself, where the machine is the one it runs on.
 #include "doctor/check.h"
-#include "drive/video/reader.h"
+#include "route/video/reader.h"
 
 namespace sparkpilot::doctor {
 namespace {

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "drive/draw/scale.h"
+#include "route/draw/scale.h"
 #include "drive/queue.h"
-#include "drive/video/reader.h"
+#include "route/video/reader.h"
 
 namespace sparkpilot::drive {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "drive/contract/frame.h"
-#include "drive/log/timeline.h"
+#include "route/contract/frame.h"
+#include "route/log/timeline.h"
 
 namespace sparkpilot::drive {
 

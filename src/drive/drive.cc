@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/fnv.h"
 #include "base/parallel.h"
-#include "drive/log/recording.h"
+#include "route/log/recording.h"
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
 #include "drive/warm_up.h"

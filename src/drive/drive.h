@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "drive/driving_model.h"
-#include "drive/log/route.h"
+#include "route/log/route.h"
 #include "drive/segment_result.h"
 #include "sparkpilot/session.h"
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "drive/contract/camera.h"
-#include "drive/contract/driver_outputs.h"
-#include "drive/contract/frame.h"
+#include "route/contract/camera.h"
+#include "route/contract/driver_outputs.h"
+#include "route/contract/frame.h"
 #include "drive/network.h"
 
 namespace sparkpilot::drive {

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "drive/contract/temporal.h"
+#include "route/contract/temporal.h"
 #include "drive/network.h"
 
 namespace sparkpilot::drive {

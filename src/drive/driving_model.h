@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "drive/contract/action.h"
-#include "drive/contract/frame.h"
-#include "drive/contract/outputs.h"
+#include "route/contract/action.h"
+#include "route/contract/frame.h"
+#include "route/contract/outputs.h"
 #include "sparkpilot/session.h"
 
 namespace sparkpilot::drive {

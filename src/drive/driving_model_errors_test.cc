@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "drive/driving_model.h"
-#include "drive/test_files.h"
+#include "route/test_files.h"
 #include "onnx/export.h"
 #include "onnx/metadata.h"
 #include "onnx/zoo.h"

@@ -13,7 +13,7 @@
 #include <ostream>
 
 #include "base/random.h"
-#include "drive/test_files.h"
+#include "route/test_files.h"
 #include "onnx/export.h"
 #include "onnx/metadata.h"
 #include "onnx/zoo.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "drive/contract/outputs.h"
+#include "route/contract/outputs.h"
 #include "sparkpilot/session.h"
 
 namespace sparkpilot::drive {

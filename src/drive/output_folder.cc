@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "drive/log/recording.h"
+#include "route/log/recording.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;

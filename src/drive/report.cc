@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/statistics.h"
-#include "drive/log/recording.h"
+#include "route/log/recording.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "drive/drive.h"
-#include "drive/log/model_compare.h"
-#include "drive/log/plan_error.h"
+#include "route/log/model_compare.h"
+#include "route/log/plan_error.h"
 
 namespace sparkpilot::drive {
 

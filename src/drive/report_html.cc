@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "drive/draw/markup.h"
-#include "drive/draw/page.h"
+#include "route/draw/markup.h"
+#include "route/draw/page.h"
 #include "drive/report.h"
 #include "drive/report_parts.h"
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "drive/draw/page.h"
+#include "route/draw/page.h"
 #include "drive/report.h"
 
 namespace sparkpilot::drive {

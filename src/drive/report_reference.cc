@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
-#include "drive/draw/page.h"
+#include "route/draw/page.h"
 #include "drive/report.h"
 #include "drive/report_parts.h"
 

@@ -8,12 +8,12 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "drive/draw/overlay.h"
-#include "drive/log/recording.h"
-#include "drive/log/writer.h"
+#include "route/draw/overlay.h"
+#include "route/log/recording.h"
+#include "route/log/writer.h"
 #include "drive/queue.h"
-#include "drive/video/jpeg.h"
-#include "drive/video/writer.h"
+#include "route/video/jpeg.h"
+#include "route/video/writer.h"
 
 namespace sparkpilot::drive {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "drive/camera_stream.h"
-#include "drive/contract/driver_outputs.h"
-#include "drive/contract/model_message.h"
+#include "route/contract/driver_outputs.h"
+#include "route/contract/model_message.h"
 #include "drive/segment_run.h"
 
 namespace sparkpilot::drive {

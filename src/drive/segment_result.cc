@@ -122,8 +122,6 @@ std::vector<FrameResult> frames_from(const Json& in) {
 
 }  // namespace
 
-float PlanError::distance() const { return std::hypot(along, across); }
-
 std::string state_of(const SegmentResult& result) {
   if (result.left_out) return "left out";
   return !result.complete ? "stopped" : result.notes.empty() ? "whole" : "with notes";

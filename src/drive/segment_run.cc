@@ -12,11 +12,11 @@
 #include "base/file.h"
 #include "base/parallel.h"
 #include "drive/camera_stream.h"
-#include "drive/contract/temporal.h"
-#include "drive/log/driven_path.h"
-#include "drive/log/plan_error.h"
+#include "route/contract/temporal.h"
+#include "route/log/driven_path.h"
+#include "route/log/plan_error.h"
 #include "drive/segment_output.h"
-#include "drive/video/reader.h"
+#include "route/video/reader.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot::drive {

@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "drive/contract/model_message.h"
+#include "route/contract/model_message.h"
 #include "drive/drive.h"
 #include "drive/driver_model.h"
-#include "drive/log/timeline.h"
+#include "route/log/timeline.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "drive/log/driven_path.h"
+#include "route/log/driven_path.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot::drive {

@@ -8,7 +8,7 @@
 
 #include "base/random.h"
 #include "ir/op.h"
-#include "onnx/test_assets.h"
+#include "base/test_assets.h"
 #include "onnx/test_models.h"
 
 namespace sparkpilot {

@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "base/test_files.h"
-#include "onnx/test_assets.h"
+#include "base/test_assets.h"
 #include "onnx/test_models.h"
 
 namespace sparkpilot {

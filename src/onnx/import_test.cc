@@ -7,7 +7,7 @@
 
 #include "ir/op.h"
 #include "onnx/tensor_proto.h"
-#include "onnx/test_assets.h"
+#include "base/test_assets.h"
 #include "onnx/test_models.h"
 
 namespace sparkpilot {

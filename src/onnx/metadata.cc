@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "onnx/base64.h"
+#include "base/base64.h"
 #include "onnx/pickle.h"
 
 namespace sparkpilot {

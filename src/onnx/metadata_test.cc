@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "onnx/base64.h"
+#include "base/base64.h"
 #include "onnx/pickle.h"
-#include "onnx/test_assets.h"
+#include "base/test_assets.h"
 
 namespace sparkpilot {
 namespace {

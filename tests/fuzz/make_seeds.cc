@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "drive/log/test_log.h"
-#include "drive/log/writer.h"
-#include "onnx/base64.h"
+#include "route/log/test_log.h"
+#include "route/log/writer.h"
+#include "base/base64.h"
 #include "onnx/metadata.h"
 #include "onnx/test_models.h"
 #include "stack/test_files.h"

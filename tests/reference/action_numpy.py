@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The action of a plan and the sampling of the model's queues computed with NumPy alone, from openpilot's formulas: an
-implementation of its own that src/drive/contract/{action,temporal}_test.cc are held against. Prints the constants that
+implementation of its own that src/route/contract/{action,temporal}_test.cc are held against. Prints the constants that
 stand there:
 
     python3 tests/reference/action_numpy.py

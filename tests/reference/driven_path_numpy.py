@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A helical drive in ECEF and what a path rebuilt from it must say, with NumPy alone: an implementation of its own that
-src/drive/log/driven_path_test.cc is held against. Prints the constants that stand there; with the folder of comma2k19's
+src/route/log/driven_path_test.cc is held against. Prints the constants that stand there; with the folder of comma2k19's
 global_pose, what its sample must say as well:
 
     python3 tests/reference/driven_path_numpy.py [FOLDER]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Camera geometry and model frames computed with NumPy alone, from openpilot's formulas: an implementation of its own
-that src/drive/contract/{camera,frame}_test.cc are held against. Prints the constants that stand there:
+that src/route/contract/{camera,frame}_test.cc are held against. Prints the constants that stand there:
 
     python3 tests/reference/frame_numpy.py
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What a driving model's flat output means, in NumPy alone: an implementation of its own that
-src/drive/contract/outputs_test.cc and drive_pipeline.py are held against.
+src/route/contract/outputs_test.cc and drive_pipeline.py are held against.
 
     parse_outputs.py FOLDER [--metadata DIR]
 

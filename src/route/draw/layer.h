@@ -1,0 +1,74 @@
+// A transparent sheet that is drawn on with Cairo and laid over a YUV picture without turning the picture into RGB.
+//
+// Colours are full-range BT.601, as openpilot's own screen and JPEG read the device's pictures.
+#pragma once
+
+#include <cairo/cairo.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "route/contract/image.h"
+#include "route/draw/projection.h"
+
+namespace sparkpilot::drive {
+
+struct Colour {
+  double r = 0, g = 0, b = 0;  // 0 to 1
+};
+
+enum class Align { left, centre, right };
+
+class Layer {
+ public:
+  // Fails (internal) where Cairo does. The size: positive and even.
+  Layer(int width, int height);
+
+  int width() const { return width_; }
+  int height() const { return height_; }
+
+  // What was drawn since the last clear() goes away.
+  void clear();
+  // Blends what was drawn into `image`, of the layer's size. Only pixels that were drawn on change. Fails (internal)
+  // where Cairo met an error while drawing.
+  void blend_onto(YuvImage& image);
+
+  // All of these take finite coordinates within kPixelLimit.
+  void fill(const std::vector<Pixel>& outline, Colour colour, double alpha);
+  // Filled with `near_alpha` at row `near_v` running to `far_alpha` at row `far_v`.
+  void fill_fading(const std::vector<Pixel>& outline, Colour colour, double near_v, double near_alpha, double far_v,
+                   double far_alpha);
+  // `dash`: length of strokes and gaps in pixels, 0 for a whole line.
+  void stroke(const std::vector<Pixel>& line, Colour colour, double alpha, double width, double dash = 0,
+              bool closed = false);
+  void rounded_box(double x, double y, double width, double height, double radius, Colour colour, double alpha);
+  void circle(double x, double y, double radius, Colour colour, double alpha, double line_width);
+
+  // `baseline` is the row that letters stand on. A dark rim of `rim` pixels keeps it readable on bright pictures.
+  // Draws what is valid UTF-8 only.
+  void text(double x, double baseline, const std::string& text, double size, Colour colour, double alpha = 1,
+            Align align = Align::left, double rim = 0, bool bold = false);
+  double text_width(const std::string& text, double size, bool bold = false);
+
+  // Until the next unclip(), nothing outside is drawn.
+  void clip(double x, double y, double width, double height);
+  void unclip();
+
+ private:
+  void outline(const std::vector<Pixel>& points, bool closed, double margin);
+  void touch(double x0, double y0, double x1, double y1);
+  void font(double size, bool bold);
+
+  struct Delete {
+    void operator()(cairo_surface_t* surface) const { cairo_surface_destroy(surface); }
+    void operator()(cairo_t* cairo) const { cairo_destroy(cairo); }
+  };
+  int width_, height_;
+  std::unique_ptr<cairo_surface_t, Delete> surface_;
+  std::unique_ptr<cairo_t, Delete> cairo_;
+  std::vector<std::pair<int, int>> dirty_;  // of every row: first column and one behind the last
+};
+
+}  // namespace sparkpilot::drive

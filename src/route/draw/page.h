@@ -1,0 +1,66 @@
+// A report as one HTML file that needs nothing else: no link leads outside, style, figures and pictures lie within, and
+// it is whole without its little script (which reads values out of figures under the pointer).
+//
+// Every text is taken as text: nothing that a log or a file name holds becomes markup. The same calls give the same
+// bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "route/draw/plot.h"
+
+namespace sparkpilot::drive {
+
+struct Headline {
+  std::string label, value;
+  std::string note = {};  // small, below
+};
+
+struct PagePicture {
+  std::string caption = {};
+  std::vector<uint8_t> bytes = {};  // JPEG or PNG
+  std::string alt = {};             // for those who cannot see it; the caption where empty
+};
+
+// How a table's row looks: as any, as what is wrong, as what does not count.
+enum class Tone { plain, bad, faint };
+
+class Page {
+ public:
+  explicit Page(std::string title, std::string subtitle = {});
+
+  // Big numbers in a row; call it first.
+  void figures(const std::vector<Headline>& figures);
+  // What follows belongs to it, until the next one.
+  void section(const std::string& title);
+  void text(const std::string& paragraph);
+  void note(const std::string& text);
+  void warning(const std::string& text);
+  // Rows shorter than `headings` end in empty cells, longer ones are cut. A column whose cells all begin like numbers
+  // is set to the right. `tones`: of the rows, plain from where the list ends; a cell must say the same in words.
+  void table(const std::vector<std::string>& headings, const std::vector<std::vector<std::string>>& rows,
+             const std::string& caption = {}, const std::vector<Tone>& tones = {});
+  void plot(const Plot& plot, const std::string& caption = {});
+  void histogram(const Histogram& histogram, const std::string& caption = {});
+  // Fails (internal) where the bytes are neither JPEG nor PNG.
+  void image(const std::string& caption, std::span<const uint8_t> jpeg_or_png);
+  // Side by side where there is room.
+  void images(const std::vector<PagePicture>& pictures);
+  // Below everything: what made it, with what settings.
+  void footer(const std::string& text);
+
+  std::string str() const;
+
+ private:
+  void figure(const std::string& content, const std::string& caption, const char* kind);
+
+  std::string title_, subtitle_, footer_;
+  std::string body_;
+  std::vector<std::string> sections_;
+};
+
+}  // namespace sparkpilot::drive

@@ -1,0 +1,180 @@
+#include "route/log/reader.h"
+
+#include <capnp/schema.h>
+#include <capnp/serialize.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace sparkpilot::drive {
+namespace {
+
+constexpr int64_t kMostUnpacked = int64_t{8} << 30;  // bytes of one log; a real one has up to about 100 MB
+constexpr size_t kMostMessage = size_t{64} << 20;    // bytes; the largest real ones are thumbnails of some 100 kB
+constexpr uint32_t kMostSegments = 512;              // as Cap'n Proto's own readers have it
+constexpr size_t kWord = sizeof(capnp::word);
+
+// Bytes of the message that begins with `head`, its table of segments included (Cap'n Proto, "Serialization Over a
+// Stream"): the number of segments less one, their sizes in words, padding to a word.
+struct Frame {
+  size_t table_bytes = 0;       // 0: too few bytes to tell
+  std::optional<size_t> bytes;  // empty: too few bytes to tell
+  bool sane = true;
+};
+
+Frame frame_of(std::span<const std::byte> head) {
+  Frame frame;
+  uint32_t last = 0;
+  if (head.size() < sizeof last) return frame;
+  std::memcpy(&last, head.data(), sizeof last);
+  frame.sane = last < kMostSegments;
+  if (!frame.sane) return frame;
+  frame.table_bytes = ((static_cast<size_t>(last) + 1) / 2 + 1) * kWord;
+  if (head.size() < frame.table_bytes) return frame;
+  uint64_t words = 0;
+  for (uint32_t i = 0; i <= last; ++i) {
+    uint32_t size = 0;
+    std::memcpy(&size, head.data() + sizeof last + i * sizeof size, sizeof size);
+    words += size;
+  }
+  frame.sane = words > 0 && words <= kMostMessage / kWord;  // without a word there is no event
+  if (frame.sane) frame.bytes = frame.table_bytes + static_cast<size_t>(words) * kWord;
+  return frame;
+}
+
+// What a file is that begins with these bytes and holds no events; empty where it may hold some.
+std::string not_a_log(std::span<const std::byte> head) {
+  if (head.empty()) return "is empty, expected a log";
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (text.starts_with("version https://git-lfs")) return "is a Git LFS pointer, the log itself was not fetched";
+  const auto printable = [](char c) { return (c >= ' ' && c != 127) || c == '\n' || c == '\r' || c == '\t'; };
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (std::all_of(text.begin(), text.end(), printable)) {
+    return begin != std::string_view::npos && text[begin] == '<'
+               ? "is a page of HTML or XML, expected a log; a download of it failed"
+               : "is text, expected a log";
+  }
+  return frame_of(head).sane ? "" : "is no log: it begins neither as zstd, nor as bz2, nor with a message";
+}
+
+}  // namespace
+
+struct LogReader::Impl {
+  Impl(std::unique_ptr<ByteSource> packed, std::string given)
+      : name(std::move(given)),
+        source(unpacked(std::move(packed), kMostUnpacked)),
+        words(kj::heapArray<capnp::word>((1 << 20) / kWord)) {
+    constexpr size_t kLook = 512;
+    need(kLook);
+    if (held().empty() && !source->damage().empty()) fail("{}: is no log: {}", name, source->damage());
+    const std::string what = not_a_log(held().first(std::min(held().size(), kLook)));
+    if (!what.empty()) fail("{}: {}", name, what);
+  }
+
+  std::byte* bytes() { return reinterpret_cast<std::byte*>(words.begin()); }
+  std::span<const std::byte> held() { return {bytes() + begin, end - begin}; }
+
+  // Makes held() at least `wanted` bytes long; false where the log ends before.
+  bool need(size_t wanted) {
+    while (end - begin < wanted) {
+      const size_t size = words.size() * kWord;
+      if (end == size && begin > 0) {
+        std::memmove(bytes(), bytes() + begin, end - begin);
+        end -= begin;
+        begin = 0;
+      } else if (end == size) {
+        // Only when it is full: a lie about a size costs no memory.
+        kj::Array<capnp::word> larger = kj::heapArray<capnp::word>(words.size() * 2);
+        std::memcpy(larger.begin(), words.begin(), end);
+        words = kj::mv(larger);
+      }
+      const size_t got = source->read({bytes() + end, words.size() * kWord - end});
+      if (got == 0) return false;
+      end += got;
+    }
+    return true;
+  }
+
+  bool stop(std::string_view why) {
+    if (damage.empty())
+      damage = fmt::format("{}, after {} events", source->damage().empty() ? why : source->damage(), events);
+    return false;
+  }
+
+  bool next() {
+    if (!damage.empty()) return false;
+    begin += std::exchange(event_bytes, 0);
+    if (!need(1)) return source->damage().empty() ? false : stop({});
+    need(kWord);
+    Frame frame = frame_of(held());
+    if (frame.sane && !frame.bytes && need(frame.table_bytes)) frame = frame_of(held());
+    if (!frame.sane) return stop("no event where one was expected");
+    if (!frame.bytes || !need(*frame.bytes)) return stop("cut in the middle of an event");
+    return open(*frame.bytes) || stop("an event without its root");
+  }
+
+  bool open(size_t size) {
+    const kj::ArrayPtr<const capnp::word> message(words.begin() + begin / kWord, size / kWord);
+    capnp::ReaderOptions options;
+    // Every pointer that is followed counts what it points to: a hostile message points many times to the same bytes.
+    // The sum allows an honest reader to visit a message some times over.
+    options.traversalLimitInWords = (1 << 16) + 16 * message.size();
+    const bool opened = read_fields([&] {
+      reader.emplace(message, options);
+      root = reader->getRoot<cereal::Event>();
+    });
+    if (!opened) return false;
+    event_bytes = size;
+    ++events;
+    return true;
+  }
+
+  std::string name;
+  std::unique_ptr<ByteSource> source;
+  kj::Array<capnp::word> words;  // bytes [begin, end) are read and not yet passed; begin is at a word
+  size_t begin = 0, end = 0, event_bytes = 0;
+  std::optional<capnp::FlatArrayMessageReader> reader;
+  cereal::Event::Reader root;
+  int64_t events = 0;
+  std::string damage;
+};
+
+LogReader::LogReader(const std::filesystem::path& path)
+    : impl_(std::make_unique<Impl>(file_source(path), path.string())) {}
+LogReader::LogReader(std::unique_ptr<ByteSource> bytes, std::string name)
+    : impl_(std::make_unique<Impl>(std::move(bytes), std::move(name))) {}
+LogReader::~LogReader() = default;
+
+bool LogReader::next() { return impl_->next(); }
+const cereal::Event::Reader& LogReader::event() const { return impl_->root; }
+bool LogReader::known() const { return static_cast<size_t>(impl_->root.which()) < event_kinds().size(); }
+int64_t LogReader::event_bytes() const { return static_cast<int64_t>(impl_->event_bytes); }
+const std::string& LogReader::damage() const { return impl_->damage; }
+int64_t LogReader::events() const { return impl_->events; }
+double LogReader::done() const { return impl_->source->done(); }
+
+const std::vector<std::string>& event_kinds() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& field : capnp::Schema::from<cereal::Event>().getUnionFields()) {
+      const size_t at = field.getProto().getDiscriminantValue();
+      list.resize(std::max(list.size(), at + 1));
+      list[at] = field.getProto().getName().cStr();
+    }
+    return list;
+  }();
+  return names;
+}
+
+std::string event_kind(const cereal::Event::Reader& event) {
+  const auto which = static_cast<size_t>(event.which());
+  if (which < event_kinds().size()) return event_kinds()[which];
+  // Discriminants count the members of the union, and logMonoTime (@0) and valid (@67) are none.
+  return fmt::format("unknown({})", which + 2);
+}
+
+}  // namespace sparkpilot::drive

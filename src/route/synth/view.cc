@@ -1,0 +1,146 @@
+#include "route/synth/view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/parallel.h"
+
+namespace sparkpilot::drive::synth {
+namespace {
+
+constexpr float kRowStep = 0.5F, kBehind = 12;
+
+Vector3 ahead_of(const Pose& pose) { return {pose.ned_from_calib[0], pose.ned_from_calib[3], pose.ned_from_calib[6]}; }
+
+}  // namespace
+
+Strip::Strip(const World& world, const Pose& pose)
+    : origin_(pose.s),
+      left_edge_(static_cast<float>(world.road().left_edge())),
+      right_edge_(static_cast<float>(world.road().right_edge())) {
+  const Vector3 ahead = ahead_of(pose);
+  const double level = std::sqrt(ahead[0] * ahead[0] + ahead[1] * ahead[1]);
+  const double c = ahead[0] / level, s = ahead[1] / level;
+  const auto count = static_cast<size_t>((kReach + kBehind + 40) / kRowStep);
+  rows_.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const double along = pose.s - kBehind + static_cast<double>(i) * kRowStep;
+    const RoadPoint point = world.road().at(along);
+    const double north = point.north - pose.position[0], east = point.east - pose.position[1];
+    const SinCos heading = sin_cos(point.heading);
+    rows_.push_back(
+        {static_cast<float>(c * north + s * east),
+         static_cast<float>(c * east - s * north),
+         static_cast<float>(c * heading.cos + s * heading.sin),
+         static_cast<float>(c * heading.sin - s * heading.cos),
+         static_cast<float>(point.curvature),
+         static_cast<float>(-point.height - pose.position[2]),
+         {static_cast<float>(world.road().bank(along, 0)), static_cast<float>(world.road().bank(along, 1))}});
+  }
+}
+
+inline Strip::Between Strip::between(float s) const {
+  const float place = clamped((s + kBehind) * (1 / kRowStep), 0.0F, static_cast<float>(rows_.size() - 2));
+  const auto i = static_cast<size_t>(place);
+  return {rows_[i], rows_[i + 1], place - static_cast<float>(i)};
+}
+
+inline float Strip::down(const Between& rows, float d) const {
+  const float level = rows.mix(&Row::down), beyond = d < left_edge_ ? left_edge_ - d : d - right_edge_;
+  if (beyond <= 2) return level;
+  const float x = std::min((beyond - 2) * (1.0F / 45), 1.0F);
+  const int hand = d > 0 ? 1 : 0;
+  return level - (rows.a.bank[hand] + rows.share * (rows.b.bank[hand] - rows.a.bank[hand])) * x * x * (3 - 2 * x);
+}
+
+Strip::Place Strip::locate(float x, float y, float hint) const {
+  Place place{hint, 0};
+  for (int round = 0; round < 3; ++round) {
+    const Between at = between(place.s);
+    const float dx = x - at.mix(&Row::x), dy = y - at.mix(&Row::y);
+    const float tx = at.mix(&Row::tx), ty = at.mix(&Row::ty);
+    const float along = dx * tx + dy * ty;
+    place.d = dy * tx - dx * ty;
+    if (std::fabs(along) < 2e-4F) break;
+    place.s = clamped(place.s + along / std::max(0.3F, 1 - at.a.curvature * place.d), -kBehind, kReach + 30);
+  }
+  return place;
+}
+
+float Strip::down(const Place& place) const { return down(between(place.s), place.d); }
+
+Point3 Strip::point(float s, float d, float up) const {
+  const Between at = between(s);
+  return {at.mix(&Row::x) - d * at.mix(&Row::ty), at.mix(&Row::y) + d * at.mix(&Row::tx), down(at, d) - up};
+}
+
+View::View(const World& world, const Pose& pose, const Camera& camera) : camera_(camera) {
+  const Vector3 ahead = ahead_of(pose);
+  heading_ = arctan2(ahead[1], ahead[0]);
+  const double level = std::sqrt(ahead[0] * ahead[0] + ahead[1] * ahead[1]);
+  const double c = ahead[0] / level, s = ahead[1] / level;
+  const Matrix3 level_from_calib = multiply({c, s, 0, -s, c, 0, 0, 0, 1}, pose.ned_from_calib);
+  const Matrix3 view_from_level =
+      multiply(multiply(view_from_device(), rotation(world.calibration())), transpose(level_from_calib));
+  const double f = camera.focal_length;
+  const Matrix3 pixel = multiply(camera.intrinsics(), view_from_level);
+  const Matrix3 ray = multiply(transpose(view_from_level),
+                               {1 / f, 0, -0.5 * camera.width / f, 0, 1 / f, -0.5 * camera.height / f, 0, 0, 1});
+  for (size_t i = 0; i < 9; ++i) ray_[i] = static_cast<float>(ray[i]), pixel_[i] = static_cast<float>(pixel[i]);
+}
+
+GroundMap::GroundMap(const View& view, const Strip& strip)
+    : view_(view), strip_(strip), columns_((view.camera().width + kSpan - 1) / kSpan + 1) {
+  nodes_.resize(static_cast<size_t>(view.camera().height) * static_cast<size_t>(columns_));
+  parallel_for(columns_, 4, [this](int64_t begin, int64_t end) {
+    for (int64_t column = begin; column < end; ++column) trace_column(static_cast<int>(column));
+  });
+}
+
+// From the bottom up: as a ray rises, the place it meets moves away, so each begins where the one below it ended.
+void GroundMap::trace_column(int column) {
+  Node last{0.5F, 0, 0.5F};
+  for (int row = view_.camera().height - 1; row >= 0; --row) {
+    const Node node = trace(static_cast<float>(column * kSpan), static_cast<float>(row), last);
+    if (node.range >= kFar) return;
+    nodes_[static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column)] = node;
+    last = node;
+  }
+}
+
+GroundMap::Node GroundMap::trace(float u, float v, const Node& near) const {
+  const Point3 ray = view_.ray(u, v);
+  const float level = std::sqrt(ray.x * ray.x + ray.y * ray.y);
+  const float ux = ray.x / level, uy = ray.y / level, slope = ray.z / level;
+  Strip::Place place{near.s, near.d};
+  // How far the ray is below the ground at `range`.
+  const auto below = [&](float range) {
+    place = strip_.locate(ux * range, uy * range, place.s);
+    return slope * range - strip_.down(place);
+  };
+  float range = near.range, depth = below(range);
+  while (depth > 0 && range > 0.3F) range *= 0.94F, depth = below(range);
+  float before = range, depth_before = depth, rate = slope;
+  while (depth < 0) {
+    if (range > Strip::kReach) return {};
+    const float step = rate > 1e-5F ? -1.02F * depth / rate : 1e9F;
+    before = range, depth_before = depth;
+    range += clamped(step, 1e-3F * range, 0.06F * range + 0.1F);
+    depth = below(range);
+    rate = (depth - depth_before) / (range - before);
+  }
+  // Between `before` and `range` it goes under; a few secants find where.
+  Strip::Place hit = place;
+  for (int round = 0; round < 6 && depth > 2e-5F * range && range > before; ++round) {
+    const float middle = before + (range - before) * clamped(-depth_before / (depth - depth_before), 0.05F, 0.95F);
+    const float there = below(middle);
+    if (there < 0) {
+      before = middle, depth_before = there;
+    } else {
+      range = middle, depth = there, hit = place;
+    }
+  }
+  return {hit.s, hit.d, range};
+}
+
+}  // namespace sparkpilot::drive::synth

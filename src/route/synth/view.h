@@ -1,0 +1,98 @@
+// One camera at one moment: rays, projections, and which place of the road every pixel sees.
+//
+// The level frame: origin at the device, x ahead, y right, both horizontal, z down; metres.
+#pragma once
+
+#include <vector>
+
+#include "route/synth/world.h"
+
+namespace sparkpilot::drive::synth {
+
+struct Point3 {
+  float x = 0, y = 0, z = 0;
+};
+
+// The road around the car in the level frame, tabulated.
+class Strip {
+ public:
+  static constexpr float kReach = 640;  // metres that are drawn as ground
+
+  Strip(const World& world, const Pose& pose);
+
+  struct Place {
+    float s = 0, d = 0;  // `s` from the car's own
+  };
+  // The place below or above a point; `s` of the answer is sought near `hint`.
+  Place locate(float x, float y, float hint) const;
+  // How far below the device the ground lies.
+  float down(const Place& place) const;
+  Point3 point(float s, float d, float up = 0) const;  // a place of the ground, `up` metres above it
+  double origin() const { return origin_; }            // s of the car
+
+ private:
+  struct Row {
+    float x, y, tx, ty, curvature, down, bank[2];
+  };
+  struct Between {
+    const Row& a;
+    const Row& b;
+    float share;
+    float mix(float Row::*field) const { return a.*field + share * (b.*field - a.*field); }
+  };
+  Between between(float s) const;
+  float down(const Between& rows, float d) const;
+
+  std::vector<Row> rows_;
+  double origin_;
+  float left_edge_, right_edge_;
+};
+
+class View {
+ public:
+  View(const World& world, const Pose& pose, const Camera& camera);
+
+  const Camera& camera() const { return camera_; }
+  Point3 ray(float u, float v) const {
+    return {ray_[0] * u + ray_[1] * v + ray_[2], ray_[3] * u + ray_[4] * v + ray_[5],
+            ray_[6] * u + ray_[7] * v + ray_[8]};
+  }
+  // Right, down, ahead of the camera; the pixel is (x / z, y / z).
+  Point3 project(const Point3& p) const {
+    return {pixel_[0] * p.x + pixel_[1] * p.y + pixel_[2] * p.z, pixel_[3] * p.x + pixel_[4] * p.y + pixel_[5] * p.z,
+            pixel_[6] * p.x + pixel_[7] * p.y + pixel_[8] * p.z};
+  }
+  double heading() const { return heading_; }  // of the level frame's x
+
+ private:
+  Camera camera_;
+  float ray_[9], pixel_[9];
+  double heading_;
+};
+
+// What the pixels see of the ground, at every kSpan-th column (and one beyond the last) of every row.
+class GroundMap {
+ public:
+  static constexpr int kSpan = 16;
+  static constexpr float kFar = 1e6F;
+  struct Node {
+    float s = 0, d = 0, range = kFar;  // kFar: no ground, the sky
+  };
+  GroundMap(const View& view, const Strip& strip);
+
+  int columns() const { return columns_; }
+  const Node& at(int row, int column) const {
+    return nodes_[static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column)];
+  }
+  // One pixel by itself; `near`: a place that its ray passes above, not far before it ends.
+  Node trace(float u, float v, const Node& near) const;
+
+ private:
+  void trace_column(int column);
+  const View& view_;
+  const Strip& strip_;
+  int columns_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace sparkpilot::drive::synth
