@@ -50,6 +50,11 @@ struct SessionOptions {
   // Shapes of inputs by their names, for open dimensions that have none. Each must fit what the model declares; a named
   // dimension that one gives a size has that size in every input.
   std::map<std::string, Shape> shapes = {};
+  // Above 1: a model whose inputs have a fixed first dimension of 1 runs that many entries at once. Those inputs and all
+  // outputs have as many times the first dimension; other inputs are the same for all entries. Each entry's result is
+  // that of a run of its own, up to rounding. Fails (user) where the model keeps states, is random, or has shapes that
+  // depend on data. Open dimensions are given by `dims` and `shapes` instead.
+  int64_t batch = 1;
   // Only these are computed; empty: all. They may be sliced: "logits[:, -1, :]". Several parts of one output are then
   // outputs by those texts, a single one keeps its name.
   std::vector<std::string> outputs = {};

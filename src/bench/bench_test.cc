@@ -89,12 +89,13 @@ TEST(Inputs, ABatchThatChangesNothingIsRefused) {
   open.add_input("scale", DType::f32, std::vector<Dim>{});
   open.add_input("x", DType::f32, std::vector<Dim>{{-1, "batch"}, {3, ""}});
   fixed.add_input("x", DType::f32, std::vector<Dim>{{1, ""}, {-1, "time"}});
-  check_batch(open, {}, 4);
-  check_batch(fixed, {}, 1);
-  for (const int64_t batch : {0, -1}) EXPECT_THROW(check_batch(open, {}, batch), Error) << batch;
-  EXPECT_THROW(check_batch(open, {.dims = {{"batch", 2}}}, 4), Error);
+  EXPECT_EQ(session_batch(open, {}, 4), 1);
+  EXPECT_EQ(session_batch(fixed, {}, 1), 1);
+  EXPECT_EQ(session_batch(fixed, {.dims = {{"time", 5}}}, 4), 4);
+  for (const int64_t batch : {0, -1}) EXPECT_THROW(session_batch(open, {}, batch), Error) << batch;
+  EXPECT_THROW(session_batch(open, {.dims = {{"batch", 2}}}, 4), Error);
   try {
-    check_batch(fixed, {}, 4);
+    session_batch(fixed, {}, 4);
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("\"x\" is [1, time]"), std::string::npos) << error.what();

@@ -1,5 +1,6 @@
 #include "bench/inputs.h"
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
@@ -63,18 +64,25 @@ std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch) {
   return notes;
 }
 
-void check_batch(Graph graph, const SessionOptions& options, int64_t batch) {
+int64_t session_batch(Graph graph, const SessionOptions& options, int64_t batch) {
   if (batch < 1) fail("batch: expected at least 1, got {}", batch);
   fix_dimensions(graph, options.dims, options.shapes);
-  if (batch == 1) return;
+  if (batch == 1) return 1;
   std::string shapes;
+  bool fixed = true, any_one = false;
   for (const ValueId id : graph.inputs()) {
     const Value& input = graph.value(id);
     const std::vector<Dim> declared = input.declared.value_or(std::vector<Dim>{});
-    if (!declared.empty() && declared[0].size < 0) return;
+    if (!declared.empty() && declared[0].size < 0) return 1;
+    fixed &= std::all_of(declared.begin(), declared.end(), [](const Dim& dim) { return dim.size >= 0; });
+    any_one |= !declared.empty() && declared[0].size == 1;
     shapes += fmt::format("{}\"{}\" is {}", shapes.empty() ? "" : ", ", input.name, declared_text(declared));
   }
-  fail("a batch of {} is asked for, but no input has an open first dimension: {}", batch, shapes);
+  if (fixed && any_one) return batch;
+  fail(
+      "a batch of {} is asked for, but no input has an open first dimension, and not all sizes are fixed with 1 in "
+      "front: {}",
+      batch, shapes);
 }
 
 }  // namespace sparkpilot

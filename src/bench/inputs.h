@@ -21,8 +21,10 @@ void fill_random(const View& view, std::string_view name, uint64_t seed);
 // line for each of them, such as `input "x": [batch, 3, h] taken as [1,3,1]`.
 std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch = 1);
 
-// Fails (user) where the options give sizes that do not fit, and where a batch other than 1 is asked for and would
-// change nothing: no input of the model has an open first dimension, those that the options give a size not counted.
-void check_batch(Graph graph, const SessionOptions& options, int64_t batch);
+// How a session runs `batch` entries of a model: SessionOptions::batch, which is 1 where an open first dimension takes
+// the batch (bind_open_dimensions). Fails (user) where the options give sizes that do not fit, and where a batch other
+// than 1 would change nothing or cannot be had: no input has a first dimension that is open, those that the options
+// give a size not counted, and not all sizes are fixed with a 1 in front.
+int64_t session_batch(Graph graph, const SessionOptions& options, int64_t batch);
 
 }  // namespace sparkpilot

@@ -100,9 +100,11 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
 
 }  // namespace
 
-ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options) {
-  if (options.runs < 1) fail("runs: expected at least 1, got {}", options.runs);
-  if (options.warmup < 0) fail("warmup: expected 0 or more, got {}", options.warmup);
+ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& asked) {
+  if (asked.runs < 1) fail("runs: expected at least 1, got {}", asked.runs);
+  if (asked.warmup < 0) fail("warmup: expected 0 or more, got {}", asked.warmup);
+  BenchOptions options = asked;
+  if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
   ModelBench result{
       .file = file.string(), .batch = options.batch, .trials = {}, .peak_memory_bytes = {}, .profile = {}, .notes = {}};
   SessionOptions session_options = options.session;
@@ -120,7 +122,6 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& op
     const std::optional<int64_t> before = resident_memory_bytes();
     const int64_t start = now_ns();
     Graph graph = load_onnx(file);
-    check_batch(graph, options.session, options.batch);
     result.weight_bytes = constant_bytes(graph);
     Session session(std::move(graph), session_options);
     result.notes = bind_open_dimensions(session, options.batch);

@@ -87,7 +87,7 @@ void check_files(const Flags& flags, const BenchOptions& options) {
   for (const std::string& file : flags.files) {
     with_file(file, [&] {
       Graph graph = load_onnx(file);
-      check_batch(graph, options.session, options.batch);
+      session_batch(graph, options.session, options.batch);
       if (!options.session.outputs.empty()) select_outputs(graph, options.session.outputs);
     });
   }
@@ -157,7 +157,7 @@ void add_bench(Program& program, CLI::App& app) {
   add_list(*command, "files", flags->files, "FILE", "ONNX models")->required();
   add_number(*command, "--runs", flags->runs, "timed runs");
   add_number(*command, "--warmup", flags->warmup, "runs before them");
-  add_number(*command, "--batch", flags->batch, "size of open first dimensions, so frames a run");
+  add_number(*command, "--batch", flags->batch, "entries a run, by open first dimensions or those fixed at 1");
   command->add_flag("--profile", flags->profile, "time each node, in runs of their own");
   add_number(*command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order")
       ->needs("--profile");

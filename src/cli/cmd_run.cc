@@ -26,7 +26,7 @@ struct Flags {
   RunFlags run;
   std::vector<std::string> inputs;
   std::string output_dir, dump_values, dump_graph, trace;
-  int64_t runs = 1;
+  int64_t runs = 1, batch = 1;
 };
 
 // The files of --input by the name of the input they are for. One without a name is for a model with one input.
@@ -63,7 +63,7 @@ Json fill_inputs(const Program& program, const Flags& flags, Session& session) {
     files.erase(found);
   }
   if (!files.empty()) session.set_shape(files.begin()->first, {});  // fails, naming the inputs there are
-  const std::vector<std::string> notes = bind_open_dimensions(session);
+  const std::vector<std::string> notes = bind_open_dimensions(session, flags.batch);
   Json inputs = Json::array();
   for (const TensorInfo& input : session.inputs()) {
     const bool given = sources.contains(input.name);
@@ -144,6 +144,7 @@ Json write_outputs(const Program& program, const Flags& flags, const Session& se
 int run(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--runs", flags.runs, 1);
+  expect_at_least("--batch", flags.batch, 1);
   SessionOptions options = session_options(program, flags.run);
   set_threads(program, options);
   options.keep_values = !flags.dump_values.empty();
@@ -152,7 +153,11 @@ int run(const Program& program, const Flags& flags) {
   const int64_t start = now_ns();
   std::optional<Session> session;
   Files read;
-  with_file(flags.file, [&] { session.emplace(load_onnx(flags.file, read), options); });
+  with_file(flags.file, [&] {
+    Graph graph = load_onnx(flags.file, read);
+    options.batch = session_batch(graph, options, flags.batch);
+    session.emplace(std::move(graph), options);
+  });
   for (const auto& [input, file] : input_files(flags, *session)) read.emplace_back(file);
   for (const std::string& file : {flags.dump_graph, flags.trace}) refuse_to_replace_any(file, read);
   const Json inputs = fill_inputs(program, flags, *session);
@@ -195,6 +200,7 @@ void add_run(Program& program, CLI::App& app) {
                                   "  sparkpilot run model.onnx --input img=img.npy --output-dir out\n"
                                   "  sparkpilot run gpt.onnx --dim batch=4 --output 'logits[:, -1, :]'\n"
                                   "  sparkpilot run gpt.onnx --shape tokens=1x512\n"
+                                  "  sparkpilot run supercombo.onnx --batch 8 --output-dir out\n"
                                   "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
                                   "  sparkpilot run --passes list",
                                   [&program, flags] { return run(program, *flags); });
@@ -202,6 +208,7 @@ void add_run(Program& program, CLI::App& app) {
   add_list(*command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
   command->add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy")->type_name("DIR");
   add_number(*command, "--runs", flags->runs, "run that often");
+  add_number(*command, "--batch", flags->batch, "entries a run, by open first dimensions or those fixed at 1");
   command->add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
       ->type_name("DIR");
   command->add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")

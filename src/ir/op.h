@@ -53,8 +53,12 @@ struct Traits {
   InPlaceFn in_place = nullptr;  // which outputs may overwrite an input; null: none
   bool elementwise = false;      // each output element depends on the broadcast inputs' elements at its own index only
   bool shape_only = false;       // needs no input data, only shapes (Shape, Size)
-  bool channels_last = false;    // knows the attribute `channels_last` = 1: images as N, spatial, C
-  bool finite = false;           // finite inputs give finite outputs, short of overflow
+  bool picks = false;          // each output element is an element of an input of its dtype, or padding: no arithmetic
+  bool product = false;        // multiplies and adds floats over an axis (convolutions, matrix products)
+  bool norm = false;           // normalises rows, in f32 whatever it reads and writes
+  bool attention = false;      // inputs: queries, keys, values, mask; then past keys and values
+  bool channels_last = false;  // knows the attribute `channels_last` = 1: images as N, spatial, C
+  bool finite = false;         // finite inputs give finite outputs, short of overflow
   // Outputs' shapes depend on data: `run` allocates them (NonZero, If, Loop).
   bool dynamic = false;
 };
@@ -191,6 +195,24 @@ struct Kernel {
   std::string_view (*yields)(const Problem&) = nullptr;
 };
 
+// ---------------------------------------------------------------- axes
+// Of an output's axis and one input: which of the input's elements the output's element i along that axis is computed
+// from. Passes that narrow, cut or stack nodes follow it; ir/axes.h asks for it.
+//
+// Where all inputs are `same` or `broadcast` to an axis, the same node computes elements [i, i + n) alone when it is
+// given elements [i, i + n) of the inputs that are `same`, and the others whole. (A view must be told its shape.)
+struct AxisSource {
+  enum Kind : uint8_t {
+    mixed,      // any of them, or nothing is known
+    broadcast,  // the same ones for every i
+    same,       // those at i of the input's axis
+    window,     // a range of the input's axis that moves with i
+  } kind = mixed;
+  int axis = -1;  // of the input; same and window
+};
+// `axis` of output `output`, `input`: indices that exist. All types are known.
+using AxesFn = AxisSource (*)(const Problem&, int output, int axis, size_t input);
+
 // ---------------------------------------------------------------- gradient, decomposition, cost, cases
 // Given the gradients of a node's outputs (absent where none flows), returns those of its inputs (absent: none), each
 // in its output's broadcast shape: the walker sums it back to the input's.
@@ -255,6 +277,7 @@ struct OpDef {
   std::span<const AttrSpec> attributes = {};
   Traits traits = {};
   InferFn infer = nullptr;  // null only where expand is given
+  AxesFn axes = nullptr;    // null: what the traits elementwise and view say, else mixed
   std::span<const Kernel> cpu = {}, cuda = {};
   GradFn grad = nullptr;
   ExpandFn expand = nullptr;

@@ -5,7 +5,9 @@
 #include <map>
 #include <set>
 
-#include "passes/narrow.h"
+#include "ir/axes.h"
+#include "ir/launch.h"
+#include "passes/edit.h"
 
 namespace sparkpilot {
 namespace {
@@ -45,7 +47,7 @@ class Batch {
     while (!work_.empty()) {
       const ValueId value = work_.back();
       work_.pop_back();
-      if (!visit(edit_.maker(value), axis(value))) return false;
+      if (!visit(value)) return false;
     }
     return true;
   }
@@ -63,8 +65,7 @@ class Batch {
     else return axis == 0 && edit_.graph().value(value).kind == ValueKind::input;
     return true;
   }
-  bool visit(NodeId id, int axis);
-  bool slices_elsewhere(const Node& node, int axis);
+  bool visit(ValueId value);
 
   Edit edit_;
   int64_t size_;
@@ -72,30 +73,22 @@ class Batch {
   std::vector<ValueId> work_;
 };
 
-// Slice and Split along other axes leave the batch as it is.
-bool Batch::slices_elsewhere(const Node& node, int axis) {
-  const int rank = edit_.shape(node.inputs[0]).rank();
-  if (is_op(node, "Split")) return normalize_axis(node.attrs.integer("axis", 0), rank) != axis;
-  const auto axes = ints_of(edit_.graph(), node, 3, "axes");
-  return is_op(node, "Slice") && axes &&
-         std::none_of(axes->begin(), axes->end(), [&](int64_t sliced) { return normalize_axis(sliced, rank) == axis; });
-}
-
-bool Batch::visit(NodeId id, int axis) {
-  const Node node = edit_.node(id);
+// Constants must be read whole by every entry.
+bool Batch::visit(ValueId value) {
+  const NodeId id = edit_.maker(value);
+  const Node& node = edit_.node(id);
   if (!node.op->traits.pure) return false;
-  std::vector<std::optional<Pick>> picks(node.inputs.size());
-  if (is_op(node, "Split") || is_op(node, "Slice")) {
-    if (!slices_elsewhere(node, axis)) return false;
-    picks[0] = Pick{axis, 0, 1};
-  } else {
-    const auto narrowed = narrow_node(edit_, id, {axis, 0, 1});
-    if (!narrowed || narrowed->through || narrowed->mask) return false;
-    picks = narrowed->inputs;
+  for (const ValueId input : node.inputs) {
+    if (input.present() && !edit_.known(input)) return false;
   }
+  const NodeProblem types(edit_.graph(), id);
+  const Problem problem = types.problem();
+  const auto output = std::find(node.outputs.begin(), node.outputs.end(), value) - node.outputs.begin();
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (!node.inputs[i].present()) continue;
-    if (picks[i] ? !want(node.inputs[i], picks[i]->axis) : !edit_.constant(node.inputs[i])) return false;
+    const AxisSource source = axis_source(*node.op, problem, static_cast<int>(output), axis(value), i);
+    if (source.kind == AxisSource::broadcast && edit_.constant(node.inputs[i])) continue;
+    if (source.kind != AxisSource::same || !want(node.inputs[i], source.axis)) return false;
   }
   return true;
 }

@@ -67,14 +67,10 @@ bool Quantised::rewrite(NodeId id) {
   return move_bytes(id) || concat(id) || add(id) || average(id) || fuse_quantised_product(edit_, id) || table(id);
 }
 
-// op(dequantize(x)) is dequantize(op(x)) where op only picks elements.
+// op(dequantize(x)) is dequantize(op(x)) where op only picks elements of x; what Pad adds is none.
 bool Quantised::move_bytes(NodeId id) {
   const Node node = edit_.node(id);
-  if (!is_one_of(node, {"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Slice", "Gather", "DepthToSpace",
-                        "SpaceToDepth", "Identity", "MaxPool", "Expand", "Tile"}) ||
-      node.outputs.size() != 1) {
-    return false;
-  }
+  if (!node.op->traits.picks || node.outputs.size() != 1 || is_one_of(node, {"Concat", "Pad"})) return false;
   const auto from = dequantised(edit_, node.inputs[0]);
   if (!from) return false;
   const NodeId dequantize = edit_.maker(node.inputs[0]);

@@ -79,44 +79,20 @@ int widen_body(Graph& graph) {
 }
 
 // --- narrowing
-constexpr std::string_view kHeavy[] = {"Conv",   "ConvTranspose",    "Gemm",
-                                       "MatMul", "sparkpilot::Conv", "sparkpilot::Gemm"};
-// Ops that only move data, or choose among it: they keep the type they are given.
-constexpr std::string_view kMoving[] = {"Concat",
-                                        "Expand",
-                                        "Flatten",
-                                        "Gather",
-                                        "Identity",
-                                        "MaxPool",
-                                        "Pad",
-                                        "Reshape",
-                                        "Slice",
-                                        "Split",
-                                        "Squeeze",
-                                        "Tile",
-                                        "Transpose",
-                                        "Unsqueeze",
-                                        "DepthToSpace",
-                                        "SpaceToDepth",
-                                        "sparkpilot::MaxPool"};
-
-constexpr std::string_view kNorms[] = {"LayerNormalization", "RMSNormalization"};
-
 bool has_bodies(const Node& node) {
   return std::any_of(node.attrs.begin(), node.attrs.end(),
                      [](const auto& item) { return type_of(item.second) == AttrType::graph; });
 }
 
 // Bias and operands of the internal ops may have any of the types whatever the image or matrix has.
-bool takes_mixed_types(const Node& node) { return is_op(node, "sparkpilot::Conv") || is_op(node, "sparkpilot::Gemm"); }
+bool takes_mixed_types(const Node& node) { return node.op->traits.product && node.op->domain == "sparkpilot"; }
 
-bool is_attention(const Node& node) { return is_op(node, "Attention") || is_op(node, "sparkpilot::Attention"); }
 constexpr size_t kMask = 3;  // of attention's inputs; before it queries, keys and values, behind it past ones
 
 // How many inputs, from the first on, get the type that a node is computed in.
 size_t narrowed_inputs(const Node& node) {
   if (takes_mixed_types(node)) return 2;
-  return is_attention(node) ? kMask : node.inputs.size();
+  return node.op->traits.attention ? kMask : node.inputs.size();
 }
 
 class Narrowing {
@@ -127,7 +103,7 @@ class Narrowing {
     int changes = 0;
     for (const NodeId id : graph_.order()) {
       const Node& node = graph_.node(id);
-      if (!is_one_of(node, kHeavy) || node.inputs.size() < 2) continue;
+      if (!node.op->traits.product || node.inputs.size() < 2) continue;
       const size_t at = graph_.constant(node.inputs[1]) ? 1 : 0;
       const Tensor* weights = graph_.constant(node.inputs[at]);
       if (!weights || weights->dtype() != DType::f32 || !fits_half(*weights)) continue;
@@ -175,7 +151,7 @@ class Narrowing {
       if (!id.present() || seen[static_cast<size_t>(value.index)]) continue;
       seen[static_cast<size_t>(value.index)] = true;
       const Node& node = graph_.node(id);
-      if (is_one_of(node, kHeavy)) {
+      if (node.op->traits.product) {
         heads_[static_cast<size_t>(id.index)] = true;
         continue;
       }
@@ -221,10 +197,10 @@ class Narrowing {
   bool wants_bf16(NodeId id) {
     const Node& node = graph_.node(id);
     if (has_bodies(node)) return false;
-    if (is_one_of(node, kHeavy)) return !is_head(id);
-    if (is_one_of(node, kNorms)) return keeps_bf16(node);
-    if (is_attention(node)) return attends_in_bf16(node);
-    if (!node.op->traits.elementwise && !is_one_of(node, kMoving)) return false;
+    if (node.op->traits.product) return !is_head(id);
+    if (node.op->traits.norm) return keeps_bf16(node);
+    if (node.op->traits.attention) return attends_in_bf16(node);
+    if (!node.op->traits.elementwise && !node.op->traits.picks) return false;
     if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
     return std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](ValueId input) { return is_bf16(input) && !graph_.constant(input); });

@@ -10,6 +10,7 @@
 #include "ir/check_graph.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
+#include "passes/rebatch.h"
 #include "runtime/cpu/compile.h"
 
 namespace sparkpilot {
@@ -136,6 +137,11 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   }
   fix_dimensions(s.graph, s.options.dims, s.options.shapes);
   if (!s.options.outputs.empty()) select_outputs(s.graph, s.options.outputs);
+  if (s.options.batch != 1) {
+    PassOptions passes = s.options.passes;
+    passes.observe = {};  // they run once more, on what comes of it
+    s.graph = rebatch(std::move(s.graph), s.options.batch, passes);
+  }
   s.plan_options = {.passes = s.options.passes,
                     .kernels = KernelChoice(s.options.kernels),
                     .keep_values = s.options.keep_values,

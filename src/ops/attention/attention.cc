@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/attention/attention_shape.h"
 #include "ops/cpu/attention/attention_simd.h"
 #include "ops/expect.h"
@@ -257,6 +258,19 @@ std::vector<OpCase> column_cases() {
 }
 
 // ONNX's, and behind them those of the op that reads columns of wider matrices.
+// Entries of the batch, and queries, which read all keys and values.
+AxisSource axes(const Problem& p, int output, int axis, size_t input) {
+  const Shape &q = p.inputs[0].shape, &own = p.inputs[input].shape;
+  const bool query = axis == q.rank() - 2;
+  if (output > 0 || p.inputs.size() > 4 || (axis != 0 && !query)) return {};
+  if (query && p.attrs().integer("is_causal", 0) != 0) return {};
+  if (input == 3) {  // the mask's axes are those of [batch, heads, queries, keys], from the last on
+    const int place = own.rank() - (query ? 2 : 4);
+    return place < 0 || own[place] == 1 ? whole_input() : same_axis(place);
+  }
+  return input == 0 || axis == 0 ? same_axis(axis) : whole_input();
+}
+
 constexpr AttrSpec kColumnAttrs[] = {{"is_causal", AttrType::integer},
                                      {"kv_num_heads", AttrType::integer},
                                      {"left_window_size", AttrType::integer},
@@ -281,7 +295,9 @@ const OpDef kOps[] = {{.name = "Attention",
                        .inputs = {3, 7},
                        .outputs = {1, 4},
                        .attributes = kAttrs,
+                       .traits = {.attention = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases},
@@ -292,7 +308,9 @@ const OpDef kOps[] = {{.name = "Attention",
                        .inputs = {3, 4},
                        .outputs = {1, 1},
                        .attributes = kColumnAttrs,
+                       .traits = {.attention = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kCpu,
                        .expand = expand_columns,
                        .cost = cost,

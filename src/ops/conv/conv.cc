@@ -1,6 +1,7 @@
 // Conv: ONNX's convolution of images with channels first, in one to three dimensions.
 //
 // y[n,o,p] = bias[o] + sum over i, k of x[n, i, p * stride - pad + k * dilation] * w[o,i,k], in groups of channels.
+#include "ops/axes.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
 #include "ops/registry.h"
@@ -85,8 +86,9 @@ const OpDef kOps[] = {{.name = "Conv",
                        .inputs = {2, 3},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.product = true, .finite = true},
                        .infer = infer,
+                       .axes = axes_of_convolution,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases}};

@@ -2,6 +2,7 @@
 //
 // y[n,o,p] = bias[o] + sum over i, q, k with p = q * stride - pad + k * dilation of x[n,i,q] * w[i,o,k], in groups.
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
 #include "ops/registry.h"
@@ -117,6 +118,12 @@ constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},           {"dilatio
                                {"group", AttrType::integer},           {"kernel_shape", AttrType::integers},
                                {"output_padding", AttrType::integers}, {"output_shape", AttrType::integers},
                                {"pads", AttrType::integers},           {"strides", AttrType::integers}};
+AxisSource axes(const Problem&, int, int axis, size_t input) {
+  if (axis == 1) return {};  // weights are [I, O/g, spatial]
+  if (input > 0) return whole_input();
+  return axis == 0 ? same_axis(0) : window_axis(axis);
+}
+
 constexpr Kernel kCpu[] = {{.name = "onednn",
                             .accepts = conv_transpose_onednn_accepts,
                             .prepare = conv_transpose_onednn_prepare,
@@ -129,8 +136,9 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .inputs = {2, 3},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.product = true, .finite = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases}};

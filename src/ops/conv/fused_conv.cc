@@ -2,6 +2,7 @@
 //
 // Weights and bias may be stored in f16 or bf16 where the image is f32. With `channels_last` and `x_channels_first` the
 // image comes as ONNX has it and only the output has channels last.
+#include "ops/axes.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/conv/conv_simd.h"
 #include "ops/cpu/gemm/gemm_dot.h"
@@ -215,8 +216,9 @@ const OpDef kOps[] = {{.name = "Conv",
                        .inputs = {2, kMany},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
-                       .traits = {.channels_last = true, .finite = true},
+                       .traits = {.product = true, .channels_last = true, .finite = true},
                        .infer = infer,
+                       .axes = axes_of_convolution,
                        .cpu = kCpu,
                        .expand = expand,
                        .cost = cost,

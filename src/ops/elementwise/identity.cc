@@ -19,7 +19,7 @@ const OpDef kOps[] = {{
     .since = 1,
     .inputs = {1, 1},
     .outputs = {1, 1},
-    .traits = {.view = true},
+    .traits = {.view = true, .picks = true},
     .infer = [](InferContext& c) { c.output(0, c.dtype(0), c.shape(0)); },
     .cpu = kCpu,
     .grad = [](GradContext& g) { return std::vector<ValueId>{g.out_grads[0]}; },

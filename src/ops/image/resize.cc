@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/resize_rows.h"
 #include "ops/cpu/move/resize_tables.h"
 #include "ops/expect.h"
@@ -246,6 +247,15 @@ constexpr AttrSpec kOldAttrs[] = {{"mode", AttrType::text}};
 constexpr AttrSpec kUpsample7Attrs[] = {{"mode", AttrType::text}, {"scales", AttrType::reals, true}};
 constexpr AttrSpec kUpsample1Attrs[] = {
     {"mode", AttrType::text}, {"height_scale", AttrType::real, true}, {"width_scale", AttrType::real, true}};
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  if (input > 0) return whole_input();
+  if (!resize_operands_constant(p) || p.has(3)) return {};  // sizes say how many there are
+  const ResizeExtent extent =
+      resize_extents(p.inputs[0].shape, p.attrs(), resize_operands(p))[static_cast<size_t>(axis)];
+  if (extent.start != 0 || extent.end != 1) return {};
+  return extent.in == extent.out && extent.scale == 1 ? same_axis(axis) : window_axis(axis);
+}
+
 constexpr Kernel kCpu[] = {
     {.name = "simd", .accepts = accepts_resize_rows, .prepare = prepare_resize_rows, .run = run_resize_rows},
     {.name = "reference", .prepare = prepare_reference, .run = run_reference},
@@ -260,6 +270,7 @@ const OpDef kOps[] = {
      .attributes = kAttrs,
      .traits = {.finite = true},
      .infer = infer,
+     .axes = axes,
      .cpu = kCpu,
      .cost = cost,
      .cases = cases},
@@ -272,6 +283,7 @@ const OpDef kOps[] = {
      .attributes = kInternalAttrs,
      .traits = {.channels_last = true, .finite = true},
      .infer = infer,
+     .axes = axes,
      .cpu = kCpu,
      .cost = cost,
      .cases = channels_last_cases},

@@ -1,6 +1,7 @@
 // sparkpilot::Gemm: rows times a matrix, plus bias, with an epilogue (the contract is in ir/op.h).
 //
 // B and bias may be stored in f16 or bf16 where A is f32.
+#include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_dot.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
@@ -136,6 +137,14 @@ std::vector<OpCase> cases() {
 }
 
 constexpr AttrSpec kAttrs[] = {{"epilogue", AttrType::texts}, {"transB", AttrType::integer}};
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  const Shape &own = p.inputs[input].shape, &y = p.outputs[0].shape;
+  const bool column = axis == y.rank() - 1, transposed = p.attrs().integer("transB", 0) != 0;
+  if (input == 0) return column ? whole_input() : same_axis(axis);
+  if (input == 1) return column ? same_axis(transposed ? 0 : 1) : whole_input();
+  return broadcast_axis(own, y, axis);
+}
+
 constexpr Kernel kCpu[] = {
     {.name = "simd",
      .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
@@ -160,8 +169,9 @@ const OpDef kOps[] = {{.name = "Gemm",
                        .inputs = {2, kMany},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.product = true, .finite = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kCpu,
                        .expand = expand,
                        .cost = cost,

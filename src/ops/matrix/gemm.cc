@@ -2,6 +2,7 @@
 //
 // Until opset 6 C was only broadcast where the attribute `broadcast` said so, and then from any axis on: those versions
 // expand to the newest form, after the broadcast has been checked.
+#include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
@@ -113,6 +114,13 @@ constexpr AttrSpec kOldAttrs[] = {{"alpha", AttrType::real},
                                   {"broadcast", AttrType::integer},
                                   {"transA", AttrType::integer},
                                   {"transB", AttrType::integer}};
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  if (input == 2) return broadcast_axis(p.inputs[2].shape, p.outputs[0].shape, axis);
+  if (static_cast<int>(input) != axis) return whole_input();
+  const bool transposed = p.attrs().integer(axis == 0 ? "transA" : "transB", 0) != 0;
+  return same_axis(transposed ? 1 - axis : axis);
+}
+
 constexpr Kernel kCpu[] = {{.name = "simd",
                             .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
@@ -129,8 +137,9 @@ const OpDef kOps[] = {{.name = "Gemm",
                        .inputs = {2, 3},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.product = true, .finite = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases},
@@ -140,8 +149,9 @@ const OpDef kOps[] = {{.name = "Gemm",
                        .inputs = {3, 3},
                        .outputs = {1, 1},
                        .attributes = kOldAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.product = true, .finite = true},
                        .infer = infer,
+                       .axes = axes,
                        .expand = expand_old}};
 
 }  // namespace

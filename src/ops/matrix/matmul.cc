@@ -1,4 +1,5 @@
 // MatMul: NumPy's matrix product, with 1-D promotion and broadcast leading dimensions.
+#include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
@@ -50,6 +51,14 @@ std::vector<OpCase> cases() {
           {"bf16", {CaseInput::of({5, 48}, DType::bf16), CaseInput::of({48, 33}, DType::bf16).fixed()}, {}}};
 }
 
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  const Shape &a = p.inputs[0].shape, &b = p.inputs[1].shape, &y = p.outputs[0].shape;
+  if (a.rank() < 2 || b.rank() < 2) return {};
+  if (axis == y.rank() - 2) return input == 0 ? same_axis(a.rank() - 2) : whole_input();
+  if (axis == y.rank() - 1) return input == 1 ? same_axis(b.rank() - 1) : whole_input();
+  return broadcast_axis(p.inputs[input].shape, y, axis);
+}
+
 constexpr Kernel kCpu[] = {{.name = "simd",
                             .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
                             .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
@@ -65,8 +74,9 @@ const OpDef kOps[] = {{.name = "MatMul",
                        .since = 1,
                        .inputs = {2, 2},
                        .outputs = {1, 1},
-                       .traits = {.finite = true},
+                       .traits = {.product = true, .finite = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases}};

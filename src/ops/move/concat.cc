@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -109,6 +110,11 @@ std::vector<OpCase> split_cases() {
           {"packed", {CaseInput::range({3, 4}, 0, 15, DType::u4)}, {{"axis", int64_t{1}}}, 2}};
 }
 
+AxisSource axes_of_concat(const Problem& p, int, int axis, size_t) {
+  const int joined = normalize_axis(p.attrs().integer("axis"), p.outputs[0].shape.rank());
+  return axis == joined ? AxisSource{} : same_axis(axis);
+}
+
 constexpr Kernel kConcat[] = {{.name = "reference", .run = run_concat}};
 constexpr Kernel kSplit[] = {{.name = "reference", .run = run_split}};
 constexpr AttrSpec kConcatAttrs[] = {{"axis", AttrType::integer, true}};
@@ -123,8 +129,9 @@ const OpDef kOps[] = {
      .inputs = {1, kMany},
      .outputs = {1, 1},
      .attributes = kConcatAttrs,
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer_concat,
+     .axes = axes_of_concat,
      .cpu = kConcat,
      .cost = no_flops,
      .cases = concat_cases},
@@ -141,8 +148,9 @@ const OpDef kOps[] = {
      .inputs = {1, 2},
      .outputs = {1, kMany},
      .attributes = kSplitAttrs,
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer_split,
+     .axes = axes_along_attribute<0>,
      .cpu = kSplit,
      .cost = no_flops,
      .cases = split_cases},

@@ -1,5 +1,6 @@
 // DepthToSpace and SpaceToDepth: blocks of pixels as channels and back. Both are one strided copy over six loops.
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -88,8 +89,9 @@ const OpDef kOps[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kAttrs,
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer_to_space,
+     .axes = axes_of_entries,
      .cpu = kToSpaceKernel,
      .cost = no_flops,
      .cases = to_space_cases},
@@ -99,8 +101,9 @@ const OpDef kOps[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kAttrs,
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer_to_depth,
+     .axes = axes_of_entries,
      .cpu = kToDepthKernel,
      .cost = no_flops,
      .cases = to_depth_cases},

@@ -1,5 +1,6 @@
 // Expand and Tile: a tensor repeated.
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -70,6 +71,21 @@ std::vector<OpCase> tile_cases() {
           {"packed", {CaseInput::range({3}, 0, 15, DType::u4), by({3})}, {}}};
 }
 
+AxisSource axes_of_expand(const Problem& p, int, int axis, size_t input) {
+  if (input > 0) return whole_input();
+  const auto target = constant_list(p, 1);
+  const Shape &x = p.inputs[0].shape, &y = p.outputs[0].shape;
+  if (!target) return {};
+  const int own = axis - (y.rank() - x.rank()), listed = axis - (y.rank() - static_cast<int>(target->size()));
+  const bool fixed = listed >= 0 && (*target)[static_cast<size_t>(listed)] != 1;
+  return fixed || own < 0 ? AxisSource{} : same_axis(own);  // what the target says is no matter of x
+}
+
+AxisSource axes_of_tile(const Problem& p, int, int axis, size_t input) {
+  if (input > 0) return whole_input();
+  return p.inputs[0].shape[axis] == p.outputs[0].shape[axis] ? same_axis(axis) : AxisSource{};
+}
+
 constexpr Kernel kExpand[] = {{.name = "reference", .run = run_expand}};
 constexpr Kernel kTile[] = {{.name = "reference", .run = run_tile}};
 
@@ -79,8 +95,9 @@ const OpDef kOps[] = {
      .since = 8,
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer_expand,
+     .axes = axes_of_expand,
      .cpu = kExpand,
      .cost = no_flops,
      .cases = expand_cases},
@@ -89,8 +106,9 @@ const OpDef kOps[] = {
      .since = 6,
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer_tile,
+     .axes = axes_of_tile,
      .cpu = kTile,
      .cost = no_flops,
      .cases = tile_cases},

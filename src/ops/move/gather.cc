@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -87,6 +88,15 @@ std::vector<OpCase> cases() {
           {"none", {CaseInput::of({4, 3}), picks({0}, 4)}, {}}};
 }
 
+// Rows that indices pick: the axes of the indices stand where the data's axis was.
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  const int picked = normalize_axis(p.attrs().integer("axis", 0), p.inputs[0].shape.rank());
+  const int indices = p.inputs[1].shape.rank();
+  if (axis >= picked && axis < picked + indices) return input == 1 ? same_axis(axis - picked) : whole_input();
+  if (input == 1) return whole_input();
+  return same_axis(axis < picked ? axis : axis - indices + 1);
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .run = run}};
 constexpr AttrSpec kAttrs[] = {{"axis", AttrType::integer}};
 
@@ -97,8 +107,9 @@ const OpDef kOps[] = {{
     .inputs = {2, 2},
     .outputs = {1, 1},
     .attributes = kAttrs,
-    .traits = {.finite = true},
+    .traits = {.picks = true, .finite = true},
     .infer = infer,
+    .axes = axes,
     .cpu = kCpu,
     .cost = no_flops,
     .cases = cases,

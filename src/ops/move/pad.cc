@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -186,6 +187,21 @@ std::vector<OpCase> cases() {
           {"reflect_one", {CaseInput::of({1, 3}), ints({2, 0, 1, 1})}, mode("reflect")}};
 }
 
+// What is reflected or wrapped moves the other way at the ends.
+AxisSource axes_of_pad(const Problem& p, int, int axis, size_t input) {
+  if (input > 0) return whole_input();
+  const int rank = p.inputs[0].shape.rank();
+  const auto pads = constant_list(p, 1), axes = constant_list(p, 3);
+  if (!pads || !axes) return {};
+  const size_t count = pads->size() / 2;
+  for (size_t i = 0; i < count; ++i) {
+    const int padded = p.has(3) ? normalize_axis((*axes)[i], rank) : static_cast<int>(i);
+    if (padded != axis || ((*pads)[i] == 0 && (*pads)[i + count] == 0)) continue;
+    return p.attrs().text("mode", "constant") == "constant" ? window_axis(axis) : AxisSource{};
+  }
+  return same_axis(axis);
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .accepts = accepts, .prepare = prepare, .run = run}};
 constexpr AttrSpec kAttrs[] = {{"mode", AttrType::text}};
 constexpr AttrSpec kOldAttrs[] = {
@@ -200,8 +216,9 @@ const OpDef kOps[] = {
      .inputs = {2, 4},
      .outputs = {1, 1},
      .attributes = kAttrs,
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer,
+     .axes = axes_of_pad,
      .cpu = kCpu,
      .cost = no_flops,
      .cases = cases},

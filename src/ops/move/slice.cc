@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -89,6 +90,16 @@ std::vector<OpCase> cases() {
       {"packed", {CaseInput::range({3, 5}, -8, 7, DType::i4), ints({1}), ints({4}), ints({1})}, {}}};
 }
 
+AxisSource axes_of_slice(const Problem& p, int, int axis, size_t input) {
+  if (input > 0) return whole_input();
+  const int rank = p.inputs[0].shape.rank();
+  const auto axes = constant_list(p, 3);
+  if (!axes) return {};
+  const bool listed =
+      std::any_of(axes->begin(), axes->end(), [&](int64_t a) { return normalize_axis(a, rank) == axis; });
+  return (p.has(3) ? listed : axis < p.inputs[1].shape.elements()) ? window_axis(axis) : same_axis(axis);
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .run = run}};
 constexpr AttrSpec kOldAttrs[] = {
     {"starts", AttrType::integers, true}, {"ends", AttrType::integers, true}, {"axes", AttrType::integers}};
@@ -99,8 +110,9 @@ const OpDef kOps[] = {
      .since = 10,
      .inputs = {3, 5},
      .outputs = {1, 1},
-     .traits = {.finite = true},
+     .traits = {.picks = true, .finite = true},
      .infer = infer,
+     .axes = axes_of_slice,
      .cpu = kCpu,
      .cost = no_flops,
      .cases = cases},

@@ -64,6 +64,12 @@ std::vector<OpCase> cases() {
           {"scalar", {CaseInput::of({})}, {}}};
 }
 
+AxisSource axes(const Problem& p, int, int axis, size_t) {
+  const std::span<const int64_t> perm = p.attrs().integers("perm");
+  if (perm.empty()) return same_axis(p.inputs[0].shape.rank() - 1 - axis);
+  return same_axis(static_cast<int>(perm[static_cast<size_t>(axis)]));
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .prepare = prepare, .run = run}};
 constexpr AttrSpec kAttrs[] = {{"perm", AttrType::integers}};
 
@@ -74,8 +80,9 @@ const OpDef kOps[] = {{
     .inputs = {1, 1},
     .outputs = {1, 1},
     .attributes = kAttrs,
-    .traits = {.finite = true},
+    .traits = {.picks = true, .finite = true},
     .infer = infer,
+    .axes = axes,
     .cpu = kCpu,
     .cost = no_flops,
     .cases = cases,

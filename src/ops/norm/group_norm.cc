@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/vector/row_norm.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
@@ -150,6 +151,7 @@ const OpDef kOps[] = {
      .attributes = kGroupAttrs,
      .traits = {.in_place = over_any_input, .finite = true},
      .infer = infer<false>,
+     .axes = axes_of_entries,
      .cpu = kGroup,
      .cost = cost,
      .cases =
@@ -171,6 +173,7 @@ const OpDef kOps[] = {
      .attributes = kInstanceAttrs,
      .traits = {.in_place = over_any_input, .finite = true},
      .infer = infer<true>,
+     .axes = axes_of_entries,
      .cpu = kInstance,
      .cost = cost,
      .cases =

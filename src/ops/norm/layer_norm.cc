@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/vector/row_norm.h"
 #include "ops/cpu/vector/strides.h"
 #include "ops/cpu/vector/vector_math.h"
@@ -232,8 +233,9 @@ const OpDef kOps[] = {
      .inputs = {2, 3},
      .outputs = {1, 3},
      .attributes = kAttrs,
-     .traits = {.in_place = over_any_input, .finite = true},
+     .traits = {.in_place = over_any_input, .norm = true, .finite = true},
      .infer = infer_layer,
+     .axes = axes_of_row_norm,
      .cpu = kLayer,
      .cost = cost,
      .cases = layer_cases},
@@ -243,8 +245,9 @@ const OpDef kOps[] = {
      .inputs = {2, 2},
      .outputs = {1, 1},
      .attributes = kAttrs,
-     .traits = {.in_place = over_any_input, .finite = true},
+     .traits = {.in_place = over_any_input, .norm = true, .finite = true},
      .infer = infer_rms,
+     .axes = axes_of_row_norm,
      .cpu = kRms,
      .cost = cost,
      .cases = rms_cases},

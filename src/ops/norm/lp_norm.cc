@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/vector/row_norm.h"
 #include "ops/cpu/vector/vector_math.h"
 #include "ops/expect.h"
@@ -121,6 +122,7 @@ const OpDef kOps[] = {
      .attributes = kAttrs,
      .traits = {.in_place = over_any_input},
      .infer = infer,
+     .axes = axes_along_attribute<-1>,
      .cpu = kLp,
      .cost = cost,
      .cases = lp_cases},
@@ -133,6 +135,7 @@ const OpDef kOps[] = {
      .attributes = kInternalAttrs,
      .traits = {.in_place = over_any_input},
      .infer = infer_internal,
+     .axes = axes_along_attribute<-1>,
      .cpu = kL2,
      .cost = cost,
      .cases = internal_cases},

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/vector/vector_math.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
@@ -209,6 +210,7 @@ OpDef op(std::string_view name, std::string_view doc) {
           .attributes = kAttrs,
           .traits = {.in_place = over_any_input},
           .infer = infer,
+          .axes = axes_along_attribute<-1>,
           .cpu = kKernels<kForm>,
           .cost = cost,
           .cases = cases};

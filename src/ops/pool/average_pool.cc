@@ -2,6 +2,7 @@
 //
 // Padding does not count, unless `count_include_pad` says so; what a last window of `ceil_mode` reaches beyond the
 // padding never does. A window wholly in padding gives 0.
+#include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
@@ -106,6 +107,7 @@ const OpDef kOps[] = {{.name = "AveragePool",
                        .attributes = kAttrs,
                        .traits = {.finite = true},
                        .infer = infer,
+                       .axes = axes_of_pool,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases},
@@ -118,6 +120,7 @@ const OpDef kOps[] = {{.name = "AveragePool",
                        .attributes = kInternalAttrs,
                        .traits = {.channels_last = true, .finite = true},
                        .infer = infer,
+                       .axes = axes_of_pool,
                        .cpu = kCpu,
                        .expand = expand_channels_last,
                        .cost = cost,

@@ -89,6 +89,8 @@ std::vector<OpCase> cases() {
 
 constexpr AttrSpec kLpAttrs[] = {{"p", AttrType::integer}};
 constexpr AttrSpec kOldLpAttrs[] = {{"p", AttrType::real}};
+AxisSource axes(const Problem&, int, int axis, size_t) { return axis < 2 ? same_axis(axis) : AxisSource{}; }
+
 constexpr Kernel kAverage[] = {{.name = "onednn",
                                 .accepts = onednn_accepts<PoolKind::average>,
                                 .prepare = onednn_prepare<PoolKind::average>,
@@ -110,6 +112,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .outputs = {1, 1},
                        .traits = {.finite = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kAverage,
                        .cost = cost,
                        .cases = cases},
@@ -120,6 +123,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .outputs = {1, 1},
                        .traits = {.finite = true},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kMax,
                        .cost = cost,
                        .cases = cases},
@@ -130,6 +134,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .outputs = {1, 1},
                        .attributes = kLpAttrs,
                        .infer = infer_lp,
+                       .axes = axes,
                        .cpu = kLp,
                        .cost = lp_cost,
                        .cases =
@@ -145,6 +150,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .outputs = {1, 1},
                        .attributes = kOldLpAttrs,
                        .infer = infer,
+                       .axes = axes,
                        .expand = expand_real_power}};
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
@@ -159,6 +160,11 @@ constexpr AttrSpec kInternalAttrs[] = {
     {"auto_pad", AttrType::text},      {"ceil_mode", AttrType::integer},           {"channels_last", AttrType::integer},
     {"dilations", AttrType::integers}, {"kernel_shape", AttrType::integers, true}, {"pads", AttrType::integers},
     {"strides", AttrType::integers}};
+// Indices count the elements of the whole input.
+AxisSource axes_of_max_pool(const Problem& p, int output, int axis, size_t input) {
+  return output == 0 ? axes_of_pool(p, output, axis, input) : AxisSource{};
+}
+
 constexpr Kernel kOnednn{.name = "onednn", .accepts = onednn_accepts, .prepare = onednn_prepare, .run = onednn::run};
 constexpr Kernel kReference{.name = "reference", .prepare = prepare_pool, .run = run};
 constexpr Kernel kCpu[] = {kOnednn, kReference};
@@ -171,8 +177,9 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .inputs = {1, 1},
                        .outputs = {1, 2},
                        .attributes = kAttrs,
-                       .traits = {.finite = true},
+                       .traits = {.picks = true, .finite = true},
                        .infer = infer,
+                       .axes = axes_of_max_pool,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases},
@@ -183,8 +190,9 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .inputs = {1, 1},
                        .outputs = {1, 1},
                        .attributes = kInternalAttrs,
-                       .traits = {.channels_last = true, .finite = true},
+                       .traits = {.picks = true, .channels_last = true, .finite = true},
                        .infer = infer,
+                       .axes = axes_of_max_pool,
                        .cpu = kInternal,
                        .expand = expand_channels_last,
                        .cost = cost,

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/int8/quantize_rows.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
@@ -274,6 +275,15 @@ constexpr AttrSpec kQuantizeAttrs[] = {{"axis", AttrType::integer},
                                        {"saturate", AttrType::integer}};
 constexpr AttrSpec kDequantizeAttrs[] = {
     {"axis", AttrType::integer}, {"block_size", AttrType::integer}, {"output_dtype", AttrType::integer}};
+// Scales and zero points: one, one for each element along `axis`, or one a block.
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  const Shape& x = p.inputs[0].shape;
+  if (p.attrs().integer("block_size", 0) != 0) return {};
+  if (input == 0) return same_axis(axis);
+  const bool one = p.inputs[input].shape.elements() == 1;
+  return !one && normalize_axis(p.attrs().integer("axis", 1), x.rank()) == axis ? same_axis(0) : whole_input();
+}
+
 constexpr Kernel kQuantize[] = {{.name = "simd", .accepts = accepts_quantize, .run = quantize_simd},
                                 {.name = "reference", .run = quantize_reference}};
 constexpr Kernel kDequantize[] = {{.name = "simd", .accepts = accepts_dequantize, .run = dequantize_simd},
@@ -287,6 +297,7 @@ const OpDef kOps[] = {
      .outputs = {1, 1},
      .attributes = kQuantizeAttrs,
      .infer = infer_quantize,
+     .axes = axes,
      .cpu = kQuantize,
      .cost = cost,
      .cases = quantize_cases},
@@ -297,6 +308,7 @@ const OpDef kOps[] = {
      .outputs = {1, 1},
      .attributes = kDequantizeAttrs,
      .infer = infer_dequantize,
+     .axes = axes,
      .cpu = kDequantize,
      .cost = cost,
      .cases = dequantize_cases},

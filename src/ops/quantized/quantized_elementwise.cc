@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/int8/int8_rows.h"
 #include "ops/cpu/int8/requantize.h"
 #include "ops/registry.h"
@@ -153,6 +154,10 @@ constexpr AttrSpec kAddAttrs[] = {{"a_scale", AttrType::real},          {"a_zero
                                   {"high", AttrType::integer},          {"low", AttrType::integer},
                                   {"y_dtype", AttrType::integer, true}, {"y_zero", AttrType::integer}};
 constexpr AttrSpec kTableAttrs[] = {{"table", AttrType::tensor, true}};
+AxisSource axes_of_table(const Problem&, int, int axis, size_t input) {
+  return input == 0 ? same_axis(axis) : whole_input();
+}
+
 constexpr Kernel kAdd[] = {{.name = "simd", .prepare = prepare_add, .run = add_simd},
                            {.name = "reference", .prepare = prepare_add, .run = add_reference}};
 constexpr Kernel kTable[] = {{.name = "simd", .run = run_table_simd}, {.name = "reference", .run = run_table}};
@@ -177,6 +182,7 @@ const OpDef kOps[] = {{.name = "QAdd",
                        .attributes = kTableAttrs,
                        .traits = {.elementwise = true, .finite = true},
                        .infer = infer_table,
+                       .axes = axes_of_table,
                        .cpu = kTable,
                        .cases = table_cases}};
 

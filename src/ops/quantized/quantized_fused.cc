@@ -8,6 +8,7 @@
 // the quotient of the three scales, so y may be one step off where v is a tie to within its rounding.
 #include <cmath>
 
+#include "ops/axes.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/int8/int8_conv.h"
 #include "ops/cpu/int8/requantize.h"
@@ -224,6 +225,12 @@ std::vector<OpCase> gemm_cases() {
       {"tall", {bytes({300, 24}), weights({24, 49}), multiplier(49, 0.01), bias(49)}, plain(DType::u8, 3, 90)}};
 }
 
+// Rows of all axes but the last; weights and tables are read whole.
+AxisSource axes_of_rows(const Problem& p, int, int axis, size_t input) {
+  if (axis == p.outputs[0].shape.rank() - 1) return {};
+  return input == 0 ? same_axis(axis) : whole_input();
+}
+
 constexpr AttrSpec kConvAttrs[] = {
     {"auto_pad", AttrType::text},  {"channels_last", AttrType::integer}, {"dilations", AttrType::integers},
     {"group", AttrType::integer},  {"high", AttrType::integer},          {"kernel_shape", AttrType::integers},
@@ -248,6 +255,7 @@ const OpDef kOps[] = {{.name = "QConv",
                        .attributes = kConvAttrs,
                        .traits = {.channels_last = true, .finite = true},
                        .infer = infer_conv,
+                       .axes = axes_of_entries,
                        .cpu = kConv,
                        .cost = conv_cost,
                        .cases = conv_cases},
@@ -260,6 +268,7 @@ const OpDef kOps[] = {{.name = "QConv",
                        .attributes = kGemmAttrs,
                        .traits = {.finite = true},
                        .infer = infer_gemm,
+                       .axes = axes_of_rows,
                        .cpu = kGemm,
                        .cost = gemm_cost,
                        .cases = gemm_cases}};

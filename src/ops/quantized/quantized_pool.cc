@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/conv/pool_shape.h"
 #include "ops/cpu/int8/requantize.h"
 #include "ops/registry.h"
@@ -158,6 +159,7 @@ const OpDef kOps[] = {{.name = "QAveragePool",
                        .attributes = kAttrs,
                        .traits = {.channels_last = true, .finite = true},
                        .infer = infer,
+                       .axes = axes_of_pool,
                        .cpu = kCpu,
                        .cost = cost,
                        .cases = cases}};

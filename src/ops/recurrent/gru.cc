@@ -130,6 +130,7 @@ const OpDef kOps[] = {{.name = "GRU",
                        .outputs = {0, 2},
                        .attributes = kAttrs,
                        .infer = [](InferContext& c) { infer_recurrent(c, kind()); },
+                       .axes = axes_of_recurrent,
                        .cpu = kCpu,
                        .cost = [](const Problem& p) { return recurrent_cost(p, 3); },
                        .cases = cases}};

@@ -1,4 +1,5 @@
 #include "ops/recurrent/infer_recurrent.h"
+#include "ops/axes.h"
 
 #include <iterator>
 
@@ -33,6 +34,15 @@ void infer_recurrent(InferContext& c, const RecurrentKind& kind) {
                          : Shape{r.steps, r.directions, r.batch, r.hidden});
   c.output(1, c.dtype(0), state);
   if (kind.cell) c.output(2, c.dtype(0), state);
+}
+
+// Entries of the batch: axis 1 of X and of the states and 2 of Y, or 0 everywhere with `layout` = 1.
+AxisSource axes_of_recurrent(const Problem& p, int output, int axis, size_t input) {
+  const bool first = p.attrs().integer("layout", 0) != 0;
+  if (axis != (first ? 0 : output == 0 ? 2 : 1)) return {};
+  if (input == kLengths) return same_axis(0);
+  if (input == kX || input == kInitialH || input == kInitialC) return same_axis(first ? 0 : 1);
+  return whole_input();
 }
 
 double recurrent_cost(const Problem& p, int64_t gates) {

@@ -124,6 +124,7 @@ const OpDef kOps[] = {{.name = "LSTM",
                        .outputs = {0, 3},
                        .attributes = kAttrs,
                        .infer = [](InferContext& c) { infer_recurrent(c, kind()); },
+                       .axes = axes_of_recurrent,
                        .cpu = kCpu,
                        .cost = [](const Problem& p) { return recurrent_cost(p, 4); },
                        .cases = cases}};

@@ -73,6 +73,7 @@ const OpDef kOps[] = {{.name = "RNN",
                        .outputs = {0, 2},
                        .attributes = kAttrs,
                        .infer = [](InferContext& c) { infer_recurrent(c, kind()); },
+                       .axes = axes_of_recurrent,
                        .cpu = kCpu,
                        .cost = [](const Problem& p) { return recurrent_cost(p, 1); },
                        .cases = cases}};

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/cpu/vector/reduce.h"
 #include "ops/cpu/vector/typed_loops.h"
@@ -140,6 +141,12 @@ double cost(const Problem& p) { return static_cast<double>(p.inputs[0].shape.ele
 
 constexpr AttrSpec kAttrs[] = {
     {"axis", AttrType::integer}, {"keepdims", AttrType::integer}, {"select_last_index", AttrType::integer}};
+AxisSource axes(const Problem& p, int, int axis, size_t) {
+  const int along = normalize_axis(p.attrs().integer("axis", 0), p.inputs[0].shape.rank());
+  if (p.attrs().integer("keepdims", 1) != 0) return axis == along ? AxisSource{} : same_axis(axis);
+  return same_axis(axis < along ? axis : axis + 1);
+}
+
 template <bool kMax>
 constexpr Kernel kKernels[] = {{.name = "simd", .accepts = accepts_simd, .run = run_simd<kMax>},
                                {.name = "lines", .accepts = accepts_lines, .run = run_lines<kMax>},
@@ -154,6 +161,7 @@ OpDef arg_op(std::string_view name, std::string_view doc) {
           .outputs = {1, 1},
           .attributes = kAttrs,
           .infer = infer,
+          .axes = axes,
           .cpu = kKernels<kMax>,
           .cost = cost,
           .cases = cases};

@@ -1,5 +1,6 @@
 // CumSum and CumProd: running sums and products along an axis, which is an operand.
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/expect.h"
@@ -63,6 +64,13 @@ std::vector<OpCase> cases() {
 }
 
 constexpr AttrSpec kAttrs[] = {{"exclusive", AttrType::integer}, {"reverse", AttrType::integer}};
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  if (input > 0) return whole_input();
+  const auto along = constant_list(p, 1);
+  if (!along || along->size() != 1) return {};
+  return normalize_axis((*along)[0], p.inputs[0].shape.rank()) == axis ? AxisSource{} : same_axis(axis);
+}
+
 constexpr Kernel kSum[] = {{.name = "reference", .run = run<false>}};
 constexpr Kernel kProduct[] = {{.name = "reference", .run = run<true>}};
 
@@ -74,6 +82,7 @@ const OpDef kOps[] = {{.name = "CumSum",
                        .attributes = kAttrs,
                        .traits = {.in_place = over_any_input},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kSum,
                        .cases = cases},
                       {.name = "CumProd",
@@ -84,6 +93,7 @@ const OpDef kOps[] = {{.name = "CumSum",
                        .attributes = kAttrs,
                        .traits = {.in_place = over_any_input},
                        .infer = infer,
+                       .axes = axes,
                        .cpu = kProduct,
                        .cases = cases}};
 

@@ -3,6 +3,7 @@
 // Reductions over nothing give the neutral element: 0, 1, or the lowest or highest number of the dtype. Integers wrap
 // around; ReduceMean of integers and what goes through a root or a logarithm truncates.
 #include "ops/cpu/vector/reduce.h"
+#include "ops/axes.h"
 
 #include <cmath>
 #include <limits>
@@ -227,6 +228,22 @@ std::vector<OpCase> cases() {
 
 double cost(const Problem& p) { return static_cast<double>(p.inputs[0].shape.elements()); }
 
+AxisSource axes_of_reduction(const Problem& p, int, int axis, size_t input) {
+  if (input > 0) return whole_input();
+  const int rank = p.inputs[0].shape.rank();
+  const auto listed = constant_list(p, 1);
+  if (!listed) return {};
+  std::vector<bool> reduced(static_cast<size_t>(rank),
+                            listed->empty() && p.attrs().integer("noop_with_empty_axes", 0) == 0);
+  for (const int64_t a : *listed) reduced[static_cast<size_t>(normalize_axis(a, rank))] = true;
+  if (p.attrs().integer("keepdims", 1) != 0) return reduced[static_cast<size_t>(axis)] ? AxisSource{} : same_axis(axis);
+  int left = axis;
+  for (int from = 0; from < rank; ++from) {
+    if (!reduced[static_cast<size_t>(from)] && left-- == 0) return same_axis(from);
+  }
+  return {};
+}
+
 constexpr AttrSpec kAttrs[] = {{"keepdims", AttrType::integer}, {"noop_with_empty_axes", AttrType::integer}};
 constexpr AttrSpec kOldAttrs[] = {{"axes", AttrType::integers}, {"keepdims", AttrType::integer}};
 
@@ -250,6 +267,7 @@ OpDef reduce_op(std::string_view name, int since, std::string_view doc) {
                   fail("input 0 is {}, which the op does not take", sparkpilot::name(c.dtype(0)));
                 infer(c);
               },
+          .axes = axes_of_reduction,
           .cpu = kKernels<kKind>,
           .cost = cost,
           .cases = cases<kKind>};

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "ops/axes.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -108,6 +109,7 @@ const OpDef kOps[] = {
      .outputs = {1, 2},
      .attributes = kAttrs,
      .infer = infer,
+     .axes = axes_along_attribute<-1>,
      .cpu = kCpu,
      .cost = cost,
      .cases = cases},
