@@ -39,24 +39,43 @@ struct EpilogueActivation {
   std::string_view step;
   int parameters;       // alpha, then beta
   std::string_view op;  // the ONNX op that computes it
+  // The function in double and its derivative by x; at a kink that of the left side, and 0 at both ends of clip.
+  double (*function)(double x, double alpha, double beta);
+  double (*derivative)(double x, double alpha, double beta);
   // An attribute that the op must have for it to be this one; empty where it has none that matters.
   std::string_view key = {}, value = {};
   // The op's attribute that is alpha, and what it is without.
   std::string_view alpha = {};
   float without = 0;
 };
+// The functions of the table (activation.cc).
+namespace activation {
+double relu(double x, double, double), relu_derivative(double x, double, double);
+double gelu_tanh(double x, double, double), gelu_tanh_derivative(double x, double, double);
+double gelu_erf(double x, double, double), gelu_erf_derivative(double x, double, double);
+double sigmoid(double x, double, double), sigmoid_derivative(double x, double, double);
+double silu(double x, double, double), silu_derivative(double x, double, double);
+double tanh(double x, double, double), tanh_derivative(double x, double, double);
+double hard_swish(double x, double, double), hard_swish_derivative(double x, double, double);
+double leaky_relu(double x, double alpha, double), leaky_relu_derivative(double x, double alpha, double);
+double elu(double x, double alpha, double), elu_derivative(double x, double alpha, double);
+double clip(double x, double low, double high), clip_derivative(double x, double low, double high);
+}  // namespace activation
+
+// clang-format off
 inline constexpr std::array kEpilogueActivations{
-    EpilogueActivation{Activation::relu, "relu", 0, "Relu"},
-    EpilogueActivation{Activation::gelu_tanh, "gelu_tanh", 0, "Gelu", "approximate", "tanh"},
-    EpilogueActivation{Activation::gelu_erf, "gelu_erf", 0, "Gelu", "approximate", "none"},
-    EpilogueActivation{Activation::sigmoid, "sigmoid", 0, "Sigmoid"},
-    EpilogueActivation{Activation::silu, "silu", 0, "Swish"},
-    EpilogueActivation{Activation::tanh, "tanh", 0, "Tanh"},
-    EpilogueActivation{Activation::hard_swish, "hard_swish", 0, "HardSwish"},
-    EpilogueActivation{Activation::leaky_relu, "leaky_relu", 1, "LeakyRelu", {}, {}, "alpha", 0.01f},
-    EpilogueActivation{Activation::elu, "elu", 1, "Elu", {}, {}, "alpha", 1},
-    EpilogueActivation{Activation::clip, "clip", 2, "Clip"},
+    EpilogueActivation{Activation::relu, "relu", 0, "Relu", activation::relu, activation::relu_derivative},
+    EpilogueActivation{Activation::gelu_tanh, "gelu_tanh", 0, "Gelu", activation::gelu_tanh, activation::gelu_tanh_derivative, "approximate", "tanh"},
+    EpilogueActivation{Activation::gelu_erf, "gelu_erf", 0, "Gelu", activation::gelu_erf, activation::gelu_erf_derivative, "approximate", "none"},
+    EpilogueActivation{Activation::sigmoid, "sigmoid", 0, "Sigmoid", activation::sigmoid, activation::sigmoid_derivative},
+    EpilogueActivation{Activation::silu, "silu", 0, "Swish", activation::silu, activation::silu_derivative},
+    EpilogueActivation{Activation::tanh, "tanh", 0, "Tanh", activation::tanh, activation::tanh_derivative},
+    EpilogueActivation{Activation::hard_swish, "hard_swish", 0, "HardSwish", activation::hard_swish, activation::hard_swish_derivative},
+    EpilogueActivation{Activation::leaky_relu, "leaky_relu", 1, "LeakyRelu", activation::leaky_relu, activation::leaky_relu_derivative, {}, {}, "alpha", 0.01f},
+    EpilogueActivation{Activation::elu, "elu", 1, "Elu", activation::elu, activation::elu_derivative, {}, {}, "alpha", 1},
+    EpilogueActivation{Activation::clip, "clip", 2, "Clip", activation::clip, activation::clip_derivative},
 };
+// clang-format on
 // The table's row of an activation, or of a step's name; null where epilogues have none.
 constexpr const EpilogueActivation* epilogue_activation(Activation activation) {
   for (const EpilogueActivation& row : kEpilogueActivations) {

@@ -85,14 +85,15 @@ Stage make_stage(const Problem& p, const ConvShape& s, size_t index) {
   Stage out;
   const Tensor& weights = p.constants[ConvChain::weights_input(index)];
   const int64_t taps = s.window.kernel_size(), in = s.in_per_group();
-  const Tensor wide = weights.dtype() == DType::f32 ? weights : convert(weights, DType::f32);
+  const Tensor wide = in_dtype(weights, DType::f32);
   if (reads_planes(s)) {
     out.weights = pack_planes(wide.view(), s);
   } else if (s.is_depthwise()) {
     out.weights = pack_panels(wide.view(), taps, s.out_channels,
                               {.column = taps, .inner = taps, .inner_step = 1, .outer_step = 0});
   } else {
-    out.weights = pack_panels(weights.view(), in * taps, s.out_channels,
+    const Tensor packed = in_dtype(weights, packed_dtype(weights.dtype(), s.is_pointwise(), false));
+    out.weights = pack_panels(packed.view(), in * taps, s.out_channels,
                               {.column = in * taps, .inner = in, .inner_step = taps, .outer_step = 1});
   }
   if (p.has(ConvChain::bias_input(index))) {

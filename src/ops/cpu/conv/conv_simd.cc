@@ -87,7 +87,7 @@ std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p) {
   if (state->way == Way::depthwise) {
     const PanelSource where{.column = taps, .inner = taps, .inner_step = 1, .outer_step = 0};
     const Tensor& w = p.constants[1];
-    const Tensor wide = w.dtype() == DType::f32 ? w : convert(w, DType::f32);
+    const Tensor wide = in_dtype(w, DType::f32);
     state->weights.push_back(pack_panels(wide.view(), taps, s.out_channels, where));
     if (p.has(2)) state->bias.push_back(pack_bias(p.constants[2].view(), s.out_channels));
     if (p.inputs[0].dtype == DType::bf16) {
@@ -99,16 +99,17 @@ std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p) {
   }
   if (state->way == Way::planes) {
     const Tensor& w = p.constants[1];
-    const Tensor wide = w.dtype() == DType::f32 ? w : convert(w, DType::f32);
+    const Tensor wide = in_dtype(w, DType::f32);
     state->weights.push_back(pack_planes(wide.view(), s));
     if (p.has(2)) state->bias.push_back(pack_bias(p.constants[2].view(), s.out_channels));
     return state;
   }
+  const bool plain = state->way == Way::rows;
+  const Tensor weights = in_dtype(p.constants[1], packed_dtype(p.inputs[1].dtype, plain, state->plan.rows <= 2));
   for (int64_t g = 0; g < s.groups; ++g) {
     // The depth runs over kernel positions first, channels within.
     const PanelSource where{.column = in * taps, .inner = in, .inner_step = taps, .outer_step = 1};
-    state->weights.push_back(
-        pack_panels(part(p.constants[1], g * out * in * taps, out * in * taps), in * taps, out, where));
+    state->weights.push_back(pack_panels(part(weights, g * out * in * taps, out * in * taps), in * taps, out, where));
     if (p.has(2)) state->bias.push_back(pack_bias(part(p.constants[2], g * out, out), out));
   }
   state->zeros = Tensor::zeros(DType::f32, Shape{std::max(in, kConvolveZeros)});

@@ -76,7 +76,7 @@ std::unique_ptr<KernelState> gemm_simd_prepare(const Problem& p, const GemmArgs&
   const MatMulShape& s = args.shape;
   auto state = std::make_unique<SimdState>();
   state->plan = {.rows = s.m, .columns = s.n, .depth = s.k, .row_stride = s.n};
-  const Tensor& b = p.constants[1];
+  const Tensor b = in_dtype(p.constants[1], packed_dtype(p.inputs[1].dtype, true, s.m <= 2));
   state->weights =
       pack_panels(b.view(), s.k, s.n, {.column = s.b_col, .inner = s.k, .inner_step = s.b_row, .outer_step = 0});
   state->consumed = 2;

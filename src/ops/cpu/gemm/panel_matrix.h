@@ -19,6 +19,9 @@ struct PanelSource {
   int64_t row(int64_t p) const { return p / inner * outer_step + p % inner * inner_step; }
 };
 
+inline Tensor in_dtype(const Tensor& tensor, DType dtype) {
+  return tensor.dtype() == dtype ? tensor : convert(tensor, dtype);
+}
 // Packs f32, f16 or bf16 `source`; the dtype stays.
 PanelMatrix pack_panels(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where);
 

@@ -324,27 +324,24 @@ void all_panels(const Rows& source, const PanelMatrix& b, const TileOutput& out,
           return;
         }
       }
-      panel_rows<Tile>(source, weights, bias, out, first + j, columns, range);
+      // Others are not packed like that (packed_dtype), and each way costs seconds to compile.
+      if constexpr (!std::is_same_v<W, BFloat16>)
+        panel_rows<Tile>(source, weights, bias, out, first + j, columns, range);
     });
   }
 }
 
-template <typename Rows>
-void dispatch_weights(const Rows& source, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
-                      bool few) {
-  dispatch(TypeList<float, Half, BFloat16>{}, b.data.dtype(),
-           [&]<typename W>() { all_panels<W>(source, b, out, range, few); });
-}
-
 void multiply_impl(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
                    bool few) {
-  dispatch_weights(PlainRows{a, lda, b.depth}, b, out, range, few);
+  dispatch(TypeList<float, Half, BFloat16>{}, b.data.dtype(), [&]<typename W>() {
+    all_panels<W>(PlainRows{a, lda, b.depth}, b, out, range, few);
+  });
 }
 
 void convolve_impl(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
                    const TileOutput& out, const RowRange& range) {
-  if (KernelRows::fits(shape)) dispatch_weights(KernelRows{x, shape, zeros}, b, out, range, false);
-  else dispatch_weights(PixelRows{x, shape, zeros}, b, out, range, false);
+  if (KernelRows::fits(shape)) all_panels<float>(KernelRows{x, shape, zeros}, b, out, range, false);
+  else all_panels<float>(PixelRows{x, shape, zeros}, b, out, range, false);
 }
 
 }  // namespace

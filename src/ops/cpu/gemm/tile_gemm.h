@@ -3,7 +3,7 @@
 //
 // A tile of some rows by one panel of columns keeps its sums in registers over the whole depth. Every element is summed
 // in the order of depth in one accumulator (in four for products of one or two rows), so results do not depend on how
-// the work is cut. f16 and bf16 weights widen on the way into the registers: half the bytes are read.
+// the work is cut. 16-bit weights (packed_dtype) widen on the way into the registers: half the bytes are read.
 #pragma once
 
 #include <limits>
@@ -26,6 +26,11 @@ struct TileOutput {
 struct RowRange {
   int64_t first_row, last_row, first_panel, last_panel;
 };
+// What weights are to be packed as for this kernel: 16 bits where they are read for one or two rows (`few`), or f16 for
+// plain rows; else they are widened once.
+inline DType packed_dtype(DType weights, bool plain_rows, bool few) {
+  return plain_rows && (few || weights == DType::f16) ? weights : DType::f32;
+}
 void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
                    bool few);
 
