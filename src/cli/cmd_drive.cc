@@ -15,6 +15,7 @@
 #include "cli/terminal.h"
 #include "drive/drive.h"
 #include "drive/output_folder.h"
+#include "drive/reference.h"
 #include "drive/report.h"
 #include "hw/cpu.h"
 
@@ -172,72 +173,18 @@ void report_text(const drive::RunReport& report) {
   print(fmt::format("summary: {}\n", (fs::path(report.out) / "summary.html").string()));
 }
 
-// What a run is to be held against, read before the run may write over it.
-struct Reference {
-  std::string name;
-  std::vector<drive::ModelRecord> models;
-  std::vector<drive::DriverRecord> drivers;
-  drive::Tolerances tolerances;
-
-  void add(const fs::path& log, std::vector<std::string>* notes) {
-    auto more = drive::read_models(log, notes);
-    models.insert(models.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
-    for (drive::DriverRecord& driver : drive::read_drivers(log)) drivers.push_back(std::move(driver));
-  }
-};
-
-std::optional<Reference> read_reference(const Flags& flags, const drive::Route& route, const DriveOptions& options) {
+std::optional<drive::Reference> reference_of(const Flags& flags, const drive::Route& route,
+                                             const DriveOptions& options) {
   if (flags.reference.empty()) return {};
-  Reference out{flags.reference, {}, {}, {}};
-  if (!flags.tolerances.empty()) out.tolerances = drive::Tolerances::load(flags.tolerances);
-  out.tolerances.scale(flags.tolerance_scale);
-  std::vector<std::string> notes;
-  if (flags.reference == "recorded") {
-    for (const drive::Segment& segment : route.segments) {
-      if (!route.log(segment).empty()) out.add(route.log(segment), &notes);
-    }
-  } else {
-    if (!fs::exists(flags.reference)) {
-      fail("--reference {}: no such path; expected a run's folder, a log, or the word recorded", flags.reference);
-    }
-    if (fs::is_directory(flags.reference)) {
-      const std::string other = drive::find_route(flags.reference).name;
-      if (other != route.name && options.note)
-        options.note(fmt::format("the reference is of {}, this route is {}", other, route.name));
-    }
-    out.add(flags.reference, &notes);
+  drive::Tolerances tolerances;
+  if (!flags.tolerances.empty()) tolerances = drive::Tolerances::load(flags.tolerances);
+  tolerances.scale(flags.tolerance_scale);
+  try {
+    return drive::read_reference(flags.reference, route, tolerances, options.note);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::user) throw;
+    fail("--reference {}", error.what());
   }
-  if (out.models.empty()) fail("--reference {}: holds no modelV2", flags.reference);
-  if (options.note) std::for_each(notes.begin(), notes.end(), options.note);
-  return out;
-}
-
-// The run's logs, or where there was no model the recorded ones of the frames that were drawn, beside the reference.
-drive::ReferenceReport beside_reference(Reference reference, const DriveOptions& options,
-                                        const std::vector<drive::SegmentResult>& segments) {
-  Reference ours;
-  const bool model = !options.models.vision.empty() || !options.models.supercombo.empty();
-  for (const drive::SegmentResult& segment : segments) {
-    if (segment.frames.empty()) continue;
-    if (model) {
-      ours.add(options.out / segment.name / "rlog.zst", nullptr);
-      continue;
-    }
-    Reference recorded;
-    recorded.add(segment.log, nullptr);
-    for (drive::ModelRecord& record : recorded.models) {
-      const bool drawn = std::any_of(segment.frames.begin(), segment.frames.end(),
-                                     [&](const drive::FrameResult& f) { return f.frame_id == record.frame_id; });
-      if (drawn) ours.models.push_back(std::move(record));
-    }
-  }
-  drive::ReferenceReport out;
-  out.name = reference.name;
-  out.comparison = compare_models(ours.models, reference.models, reference.tolerances);
-  compare_drivers(ours.drivers, reference.drivers, reference.tolerances, out.comparison);
-  out.ours = std::move(ours.models);
-  out.theirs = std::move(reference.models);
-  return out;
 }
 
 // What one process does of a run, and what the first says of all.
@@ -258,7 +205,7 @@ class DriveRun {
     if (!program_.quiet && comm_.rank() == 0) options_.note = tell;
     if (!options_.models.note.empty()) say(options_.models.note);
     if (out_ && !out_->held()) say(options_.out.string() + ": its file system has no locks; two runs would mix here");
-    reference_ = read_reference(flags_, route_, options_);
+    reference_ = reference_of(flags_, route_, options_);
     if (!flags_.driver_monitoring.empty() &&
         std::none_of(route_.segments.begin(), route_.segments.end(),
                      [](const drive::Segment& s) { return !s.driver_video.empty(); })) {
@@ -300,7 +247,7 @@ class DriveRun {
                            "a stand-in model with random weights: what it says of the road means nothing");
     }
     if (reference_ && !stopped) {
-      report_.reference = beside_reference(std::move(*reference_), options_, report_.result.segments);
+      report_.reference = compare_with_reference(std::move(*reference_), options_, report_.result.segments);
     }
     drive::write_report(report_);
     if (program_.json) print_json(drive::summary_json(report_));
@@ -319,7 +266,7 @@ class DriveRun {
   drive::Route route_;
   DriveOptions options_;
   std::optional<FolderLock> out_;  // of the first process, for all of them
-  std::optional<Reference> reference_;
+  std::optional<drive::Reference> reference_;
   drive::RunReport report_;
 };
 

@@ -41,7 +41,7 @@ AxisSource axes_of_pool(const Problem& p, int, int axis, size_t input) {
   return axis == 0 || axis == channel_axis(p) ? same_axis(axis) : window_axis(axis);
 }
 
-AxisSource axes_of_entries(const Problem& p, int, int axis, size_t input) {
+AxisSource axes_of_entries(const Problem&, int, int axis, size_t input) {
   if (axis != 0) return {};
   return input == 0 ? same_axis(0) : whole_input();
 }

@@ -1,0 +1,37 @@
+// What a drive is compared with: another drive's logs, a log, or what the route's device recorded.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "drive/drive.h"
+#include "drive/report.h"
+#include "route/log/model_compare.h"
+#include "route/log/model_record.h"
+#include "route/log/route.h"
+
+namespace sparkpilot::drive {
+
+struct Reference {
+  std::string name;
+  std::vector<ModelRecord> models;
+  std::vector<DriverRecord> drivers;
+  Tolerances tolerances;
+
+  // Appends what a log, or each log of a folder, holds; what is damaged is noted.
+  void add(const std::filesystem::path& log, std::vector<std::string>* notes);
+};
+
+// `from`: a folder of results, a log, or "recorded" for the route's logs. To be read before a drive may write over it.
+// Fails (user) where there is nothing at `from`, or no modelV2 in it.
+Reference read_reference(const std::string& from, const Route& route, const Tolerances& tolerances,
+                         const std::function<void(const std::string&)>& note);
+
+// The logs that a drive wrote, or where it ran no model the recorded models of the frames it drew, compared with a
+// reference.
+ReferenceReport compare_with_reference(Reference reference, const DriveOptions& options,
+                                       const std::vector<SegmentResult>& segments);
+
+}  // namespace sparkpilot::drive
