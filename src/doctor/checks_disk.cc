@@ -100,7 +100,7 @@ void pointers(const Patient& patient, Says& says) {
 constexpr Check kChecks[] = {
     {{"disk.space", "There is room for routes", Impact::slow,
       "A minute of a route takes about 100 MB, and results as much again.",
-      "name a folder on a larger disk, or remove what is old: du -xh --max-depth=2 ~ | sort -h | tail"},
+      "name a folder on a larger disk, or remove old files: du -xh --max-depth=2 ~ | sort -h | tail"},
      space},
     {{"disk.kind", "Routes lie on a fast disk", Impact::slow,
       "Reading video for several models at once waits for the disk.", "copy the routes to an SSD of this machine"},
@@ -112,8 +112,8 @@ constexpr Check kChecks[] = {
     {{"disk.home", "The home folder can be written", Impact::cosmetic, "Settings cannot be kept.",
       "set HOME or XDG_CONFIG_HOME to a folder that can be written"},
      home},
-    {{"models.lfs_pointers", "Models are models", Impact::fatal,
-      "A checkout without git-lfs holds a few lines of text in the place of each model.",
+    {{"models.lfs_pointers", "Model files hold models", Impact::fatal,
+      "A checkout without git-lfs holds a few lines of text instead of each model.",
       "in openpilot's folder: git lfs install && git lfs pull"},
      pointers},
 };

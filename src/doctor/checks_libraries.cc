@@ -121,7 +121,7 @@ constexpr Check kChecks[] = {
       "sudo apt install libcublas-13-0 cudnn9-cuda-13; cuSPARSELt: libcusparselt0-cuda-13 from NVIDIA's local "
       "repository"},
      missing},
-    {{"library.damaged", "NVIDIA's libraries are whole", Impact::fatal, "Programs that load them do not start.",
+    {{"library.damaged", "NVIDIA's libraries are intact", Impact::fatal, "Programs that load them do not start.",
       "sudo apt install --reinstall the package that `dpkg -S` names for the file"},
      damaged},
     {{"library.cublaslt", "cuBLASLt is new enough", Impact::slow, "An older one has no kernels for the GPU.",
@@ -130,7 +130,7 @@ constexpr Check kChecks[] = {
     {{"library.cudnn", "cuDNN is new enough", Impact::slow, "An older one has no kernels for the GPU.",
       "sudo apt install cudnn9-cuda-13"},
      cudnn},
-    {{"library.cudnn_layernorm", "cuDNN is none of the known slow ones", Impact::slow,
+    {{"library.cudnn_layernorm", "cuDNN is not one of the known slow versions", Impact::slow,
       "A model's first run takes seconds to minutes longer.", "sudo apt install --only-upgrade cudnn9-cuda-13"},
      cudnn_slow},
     {{"library.cusparselt", "cuSPARSELt is new enough", Impact::slow, "0.8.0 is the first for compute capability 12.1.",

@@ -94,7 +94,7 @@ constexpr Check kChecks[] = {
       "Models and routes need some gigabytes. On unified memory a program that takes more than there is does not fail: "
       "the "
       "whole machine stops answering.",
-      "end what takes it (sparkpilot monitor shows it)"},
+      "end the programs that use it (sparkpilot monitor shows them)"},
      available},
     {{"memory.page_cache", "Cached files leave the GPU room", Impact::slow,
       "On unified memory CUDA reports only what is entirely free: programs refuse to start though the cache would be "
@@ -103,20 +103,20 @@ constexpr Check kChecks[] = {
       "sync && echo 3 | sudo tee /proc/sys/vm/drop_caches"},
      page_cache},
     {{"memory.huge_pages", "No memory is locked away as huge pages", Impact::slow,
-      "Huge pages that are set aside and unused are lost to everything else, and NVIDIA's count of free memory sees "
-      "them alone.",
+      "Nothing else can use huge pages that are reserved but unused, and NVIDIA's count of free memory includes only "
+      "them.",
       "sudo sysctl vm.nr_hugepages=0, unless a program here is set up to use them"},
      huge_pages},
     {{"memory.swap", "Programs are in memory, not in swap space", Impact::slow,
       "What is in swap space is read back from the disk.",
-      "end what takes memory, then: sudo swapoff -a && sudo swapon -a"},
+      "end programs that use much memory, then: sudo swapoff -a && sudo swapon -a"},
      swapping},
     {{"memory.pressure", "Programs do not wait for memory", Impact::slow,
       "Every measurement now says more about the disk than about a model.",
-      "end what takes memory (sparkpilot monitor shows it)"},
+      "end programs that use much memory (sparkpilot monitor shows them)"},
      pressure},
-    {{"memory.oom_kills", "No program was ended for want of memory", Impact::slow,
-      "A run that disappeared without a word was ended by the kernel.",
+    {{"memory.oom_kills", "No program was killed for lack of memory", Impact::slow,
+      "A run that ended without any message was killed by the kernel.",
       "run fewer things at once; smaller batches; on a DGX Spark also: sudo apt install earlyoom"},
      killed},
 };

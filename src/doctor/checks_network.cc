@@ -69,7 +69,7 @@ constexpr Check kChecks[] = {
      mtu},
     {{"network.speed", "The cable between Sparks is fast", Impact::slow,
       "A cable or module that is not for 200 Gb/s halves the exchange.",
-      "use a QSFP56 cable of NVIDIA's list, the same port on both machines"},
+      "use a QSFP56 cable from NVIDIA's list, the same port on both machines"},
      speed},
     {{"network.both_ports", "Both ports of a cable are up", Impact::slow,
       "Each of a Spark's cages appears as two ports; half of the speed is lost while one is down.",

@@ -33,10 +33,10 @@ void kernels(const Patient& patient, Says& says) {
 
 constexpr Check kChecks[] = {
     {{"program.kernels", "sparkpilot has kernels for the GPU", Impact::slow,
-      "Without them models run on the processor; from PTX alone they are compiled at every first start.",
+      "Without them models run on the processor; with PTX alone they are compiled at every first start.",
       "build it on this machine with a CUDA toolkit: make build"},
      kernels},
-    {{"program.decoders", "FFmpeg decodes openpilot's videos", Impact::fatal, "No route's cameras can be read.",
+    {{"program.decoders", "FFmpeg decodes openpilot's videos", Impact::fatal, "No route's camera video can be read.",
       "sudo apt install --reinstall libavcodec59 libavcodec60 (whichever this system has)"},
      decoders},
 };

@@ -127,22 +127,21 @@ constexpr Check kChecks[] = {
     {{"python.torch_cuda", "PyTorch is built with CUDA", Impact::slow, "It computes on the processor alone.",
       "pip install torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_without_cuda},
-    {{"python.torch_old", "PyTorch's CUDA knows the GPU", Impact::slow,
+    {{"python.torch_old", "PyTorch's CUDA supports the GPU", Impact::slow,
       "It has no kernels for the GPU and fails at the first one: no kernel image is available.",
       "pip install --upgrade torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_old},
     {{"python.torch_kernels", "PyTorch has kernels for the GPU", Impact::slow,
-      "Kernels of the GPU's family are as good as its own; from PTX alone every first start compiles for minutes, and "
-      "without "
-      "either nothing runs.",
+      "Kernels for the GPU's family are as good as its own; with PTX alone every first start compiles for minutes, and "
+      "with neither nothing runs.",
       "pip install --upgrade torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_kernels},
     {{"python.ptxas", "Triton compiles for the GPU", Impact::slow,
       "The ptxas inside Triton's wheel may not know compute capability 12.1: kernels fail to compile.",
       "export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas"},
      ptxas},
-    {{"python.cutlass", "CUTLASS's Python package is none of the known bad ones", Impact::slow,
-      "4.5.0 computes garbage in NVFP4 on this GPU; 4.5.1 is right.", "pip install 'nvidia-cutlass-dsl>=4.5.1'"},
+    {{"python.cutlass", "CUTLASS's Python package is not one of the known bad versions", Impact::slow,
+      "4.5.0 computes garbage in NVFP4 on this GPU; 4.5.1 is correct.", "pip install 'nvidia-cutlass-dsl>=4.5.1'"},
      cutlass},
 };
 

@@ -125,7 +125,7 @@ void library_path(const Patient& patient, Says& says) {
 
 constexpr Check kChecks[] = {
     {{"system.architecture", "The program is built for this machine", Impact::slow,
-      "It is translated instruction by instruction, ten times slower, and reaches no GPU.",
+      "It is emulated instruction by instruction, ten times slower, and cannot use a GPU.",
       "build it on this machine: make build"},
      architecture},
     {{"system.container", "A container has the machine's GPU", Impact::fatal,
@@ -155,7 +155,8 @@ constexpr Check kChecks[] = {
       "sudo cpupower frequency-set -g schedutil"},
      governor},
     {{"cpu.quota", "All processors may be used", Impact::slow,
-      "A limit in a container makes threads wait for each other; as many threads as the limit allows are faster.",
+      "A limit in a container makes threads wait for each other; using only as many threads as the limit allows is "
+      "faster.",
       "start the container without --cpus, or give sparkpilot --threads"},
      quota},
     {{"power.battery", "The machine is plugged in", Impact::slow,

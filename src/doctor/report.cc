@@ -235,12 +235,12 @@ json verification_json(const Verifications& verified) {
 
 std::string checks_markdown() {
   std::string out =
-      "# What the doctor looks at\n\nPrinted by `sparkpilot doctor --list --markdown` from the table of checks; do not "
+      "# What the doctor checks\n\nPrinted by `sparkpilot doctor --list --markdown` from the table of checks; do not "
       "edit. "
-      "`fatal`: something that the machine has cannot be used. `slow`: it works, slower or with less than it could. "
-      "`cosmetic`: worth knowing. A check that has nothing to look at on a machine says so (`sparkpilot doctor "
+      "`fatal`: a part of the machine cannot be used. `slow`: it works, but slower or with less than it could. "
+      "`cosmetic`: worth knowing. A check that does not apply to a machine says so (`sparkpilot doctor "
       "-v`).\n\n"
-      "| check | impact | what should be | why it matters | what mends it |\n|---|---|---|---|---|\n";
+      "| check | impact | what should be | why it matters | how to fix it |\n|---|---|---|---|---|\n";
   for (const CheckInfo& check : checks()) {
     out += fmt::format("| `{}` | {} | {} | {} | {} |\n", check.id, impact_name(check.impact), cell(check.title),
                        cell(check.why), cell(check.mend));

@@ -247,9 +247,9 @@ void print_markdown(const std::vector<Outcome>& outcomes) {
   fmt::print(
       "# ONNX's conformance cases\n\n"
       "Printed by `build/conformance --cases DIR --markdown`: ONNX's own backend cases (v1.23), on the CPU, at ONNX's\n"
-      "own tolerance (rtol 1e-3, bf16 1/64, atol 1e-7). A case is skipped only where its model holds what sparkpilot "
+      "own tolerance (rtol 1e-3, bf16 1/64, atol 1e-7). A case is skipped only if its model needs what sparkpilot "
       "does not do\n"
-      "by design, and the importer says so, or its expected values are random; a wrong answer or any other error would "
+      "by design, as the importer says, or its expected values are random; a wrong answer or any other error would "
       "count as failed.\n\n"
       "| suite | cases | passed | skipped | failed |\n|---|---|---|---|---|\n");
   for (const auto& [suite, counts] : suites) {
