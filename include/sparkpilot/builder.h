@@ -1,4 +1,4 @@
-// A graph made by hand, node by node:
+// Builds a graph node by node:
 //
 //   Graph graph;
 //   Builder b(graph);
@@ -10,11 +10,11 @@
 //   Session session(std::move(graph));
 //
 // Ops, their inputs and their attributes are ONNX's; docs/ops.md lists them, and those of domain "sparkpilot". A node
-// is held against its op's schema when it is added, and the types of what it makes are inferred at once where the
-// shapes of its inputs are known; behind an input with open dimensions they are when a session knows its shape.
+// is checked against its op's schema when it is added. The types of its outputs are inferred at once if the shapes of
+// its inputs are known; after an input with open dimensions they are inferred when a session knows its shape.
 //
-// Every failure is an Error (user) that names the op and the node; the node is not in the graph then. A builder holds
-// its graph by reference, and several may write to one graph. Not thread-safe.
+// Every failure is an Error (user) that names the op and the node, and the node is not added. A builder holds its graph
+// by reference, and several may write to one graph. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ namespace sparkpilot {
 
 class Builder {
  public:
-  // Nodes are named `prefix`/<name>, where no name is given `prefix`/<op>, and without both not at all: messages call
-  // such a node <op>#<index>. The opset picks the version of ONNX's ops.
+  // Nodes are named `prefix`/<name>, or `prefix`/<op> if no name is given; with neither prefix nor name they have no
+  // name, and messages call them <op>#<index>. The opset selects the version of ONNX's ops.
   explicit Builder(Graph& graph, std::string prefix = {}, int opset = 26)
       : graph_(graph), prefix_(std::move(prefix)), opset_(opset) {}
   Graph& graph() { return graph_; }
   int opset() const { return opset_; }
 
-  // --- what a run is given
+  // --- inputs, constants and states
   ValueId input(std::string name, DType dtype, const Shape& shape);
   // With dimensions that are not fixed yet: {{-1, "batch"}, {4}}.
   ValueId open_input(std::string name, DType dtype, std::vector<Dim> dims);
@@ -48,28 +48,28 @@ class Builder {
   ValueId ints(std::span<const int64_t> v) { return constant(Tensor::ints(v)); }
   // A scalar of the given dtype.
   ValueId scalar(DType dtype, double value);
-  // What one run leaves for the next; next() must follow. The initial value of a state that is not resettable is not
-  // kept: Session::reset_states refuses a graph that has one.
+  // Data that one run passes to the next; next() must follow. The initial value of a state that is not resettable is
+  // not kept: Session::reset_states refuses a graph that has one.
   ValueId state(Tensor initial, std::string name, bool resettable = true);
 
-  // --- what it does
-  // `op` is "Add" or "domain::Name". An absent input (ValueId{}) stands for an optional one that is not given; those at
-  // the end may be left out.
+  // --- nodes
+  // `op` is "Add" or "domain::Name". An absent input (ValueId{}) means that an optional input is not given; absent ones
+  // at the end may be omitted.
   ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attrs = {});
   ValueId add(std::string_view op, std::vector<ValueId> inputs, Attributes attrs, const std::string& name);
-  // A node with several outputs; as many are made as are asked for.
+  // A node with several outputs: `outputs` of them.
   std::vector<ValueId> add_many(std::string_view op, std::vector<ValueId> inputs, Attributes attrs, int outputs);
   std::vector<ValueId> add_many(std::string_view op, std::vector<ValueId> inputs, Attributes attrs, int outputs,
                                 const std::string& name);
 
-  // --- what it leaves
+  // --- results
   // The state's contents for the next run: a value of its dtype and shape.
   void next(ValueId state, ValueId value);
   void output(ValueId value, std::string name);
 
-  // --- what is known of a value
-  DType dtype(ValueId v) const;         // none where it is not inferred
-  const Shape& shape(ValueId v) const;  // fails where it is not inferred
+  // --- types of a value
+  DType dtype(ValueId v) const;         // none if not inferred
+  const Shape& shape(ValueId v) const;  // fails if not inferred
 
  private:
   void check(ValueId value, std::string_view what) const;

@@ -1,8 +1,7 @@
 // The one error type of the library.
 //
-// Every failure that a caller can meet is an Error. Its message is one line that says what was expected
-// and what came, and names the file, node or tensor: `conv: input has 12 channels, weight expects 6 (node
-// "/stem/Conv")`.
+// Every failure that a caller can meet is an Error. Its message is one line that says what was expected and what was
+// found, and names the file, node or tensor: `conv: input has 12 channels, weight expects 6 (node "/stem/Conv")`.
 #pragma once
 
 #include <stdexcept>
@@ -13,7 +12,7 @@ namespace sparkpilot {
 
 enum class ErrorKind {
   user,      // bad usage or bad input: exit code 2
-  internal,  // a fault of ours: exit code 1
+  internal,  // a bug in sparkpilot: exit code 1
   device,    // the accelerator or its driver: exit code 3
 };
 

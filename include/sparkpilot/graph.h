@@ -1,11 +1,11 @@
 // The one data structure of the project: everything a model computes is a Graph.
 //
 // A graph owns values and nodes; links between them are integer handles, so a graph can be copied. A value is an input,
-// a constant, a state, or one output of a node. Ops are pure functions of their inputs; only states carry something
-// from one run to the next: after a run, the state's value becomes its `next`.
+// a constant, a state, or one output of a node. Ops are pure functions of their inputs; only states carry data from one
+// run to the next: after a run, a state's `next` becomes its value.
 //
-// Bodies of If, Loop and Scan are graphs of their own that see nothing outside: what they use from around them arrives
-// as extra inputs, the same for every body of a node, after the op's own (node attribute `captures` counts them).
+// Bodies of If, Loop and Scan are separate, closed graphs: values of the enclosing graph arrive as extra inputs after
+// the op's own, the same for every body of a node (node attribute `captures` counts them).
 //
 // `ir` knows nothing of files. Not thread-safe; a const Graph may be read from several threads.
 #pragma once
@@ -52,14 +52,14 @@ class Attributes {
   const Attribute* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
 
-  // The value, or the fallback where it is absent; fails (user) where it has another type.
+  // The value, or the fallback if absent; fails (user) if it has another type.
   int64_t integer(std::string_view key, int64_t fallback) const;
   float real(std::string_view key, float fallback) const;
   std::string text(std::string_view key, std::string_view fallback) const;
   std::vector<int64_t> integers(std::string_view key, std::vector<int64_t> fallback = {}) const;
   std::vector<float> reals(std::string_view key, std::vector<float> fallback = {}) const;
   std::vector<std::string> texts(std::string_view key, std::vector<std::string> fallback = {}) const;
-  // Fail (user) where absent.
+  // Fail (user) if absent.
   int64_t integer(std::string_view key) const;
   const Tensor& tensor(std::string_view key) const;
   const std::shared_ptr<const Graph>& graph(std::string_view key) const;
@@ -77,7 +77,7 @@ struct OpDef;
 
 struct ValueId {
   int32_t index = -1;
-  bool present() const { return index >= 0; }        // an absent id stands for an optional input that is not there
+  bool present() const { return index >= 0; }        // false: an optional input that is not given
   auto operator<=>(const ValueId&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 errs
 };
 struct NodeId {
@@ -97,9 +97,9 @@ enum class ValueKind : uint8_t { node_output, input, constant, state };
 struct Value {
   std::string name;  // may be empty
   ValueKind kind = ValueKind::node_output;
-  DType dtype = DType::none;                 // none while it is not inferred
-  std::optional<Shape> shape;                // absent while unknown, or where it depends on data
-  std::optional<std::vector<Dim>> declared;  // what the model said about an input or output
+  DType dtype = DType::none;                 // none until inferred
+  std::optional<Shape> shape;                // absent if unknown or dependent on data
+  std::optional<std::vector<Dim>> declared;  // as the model declares an input or output
   Tensor constant;                           // kind constant: its contents; kind state: its initial contents
   NodeId producer;                           // kind node_output
 };
@@ -114,8 +114,9 @@ struct Node {
 struct State {
   ValueId value;  // kind state
   ValueId next;   // its contents for the next run; same dtype and shape
-  // Its initial contents are kept, so that sessions can be reset to them. Otherwise they are moved into the first
-  // session that runs the graph and are gone with the first run: parameters and moments, which are in memory once.
+  // Whether its initial contents are kept, so that sessions can be reset to them. If not, they are moved into the first
+  // session that runs the graph, and the first run overwrites them: for parameters and moments, which are in memory
+  // only once.
   bool resettable = true;
 };
 
@@ -130,7 +131,7 @@ class Graph {
   ValueId add_input(std::string name, DType dtype, std::vector<Dim> dims);
   ValueId add_input(std::string name, DType dtype, const Shape& shape);
   ValueId add_constant(Tensor tensor, std::string name = {});
-  // set_next() must follow. Without a name it gets one; fails (internal) where another state has that name.
+  // set_next() must follow. Without a name it gets one; fails (internal) if another state has that name.
   ValueId add_state(Tensor initial, std::string name = {}, bool resettable = true);
   void set_next(ValueId state, ValueId next);
   // Adds a node and its output values; no inference, no checks beyond the ids.
@@ -141,7 +142,7 @@ class Graph {
   // Every use of `from` (by nodes, outputs and states) becomes a use of `to`.
   void replace_uses(ValueId from, ValueId to);
   void erase(NodeId node);  // its outputs must have no uses left
-  // Drops nodes and values that no output and no state needs; renumbers everything. Inputs, outputs and states stay.
+  // Removes nodes and values that no output and no state needs; renumbers everything. Inputs, outputs and states stay.
   void compact();
   void replace_outputs(std::vector<Output> outputs) { outputs_ = std::move(outputs); }
   void set_output(int index, ValueId value) { outputs_[static_cast<size_t>(index)].value = value; }
@@ -157,19 +158,19 @@ class Graph {
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<Output>& outputs() const { return outputs_; }
   const std::vector<State>& states() const { return states_; }
-  // The contents where the value is a constant, else null.
+  // The contents if the value is a constant, else null.
   const Tensor* constant(ValueId id) const;
-  ValueId find_input(std::string_view name) const;  // absent id where there is none
+  ValueId find_input(std::string_view name) const;  // absent id if there is none
 
   // Live nodes, producers before consumers; fails (user) on a cycle, naming a node on it. Stable: keeps the order of
-  // insertion where it may.
+  // insertion where possible.
   std::vector<NodeId> order() const;
   // For each value, the nodes that read it (once for each read).
   std::vector<std::vector<NodeId>> uses() const;
   // A name for messages: the node's own, or `<op>#<index>`.
   std::string label(NodeId id) const;
 
-  // --- what the file said besides
+  // --- other content of the file
   std::string name, producer;
   std::map<std::string, int> opsets;            // domain -> version; "" is ONNX's
   std::map<std::string, std::string> metadata;  // metadata_props
@@ -185,7 +186,7 @@ class Graph {
 // ---------------------------------------------------------------- rewrites
 // What a session may do to a graph before it runs it (`sparkpilot run --passes list` prints the passes).
 enum class Precision {
-  model,  // as the file has it
+  model,  // as in the file
   fp32,   // every f16 and bf16 value and constant is f32
   fp16,   // computed in f32; weights of convolutions and GEMMs are stored in f16
   bf16,  // convolutions, GEMMs and elementwise ops in bf16 with f32 accumulation; norms, softmax, reductions, attention
@@ -194,9 +195,9 @@ enum class Precision {
 
 struct PassOptions {
   std::set<std::string> off = {};  // names of passes that are skipped; "all" skips every optional one
-  // What is computed in which type; applied at its two places in the order of the passes.
+  // The types to compute in; applied at two points in the order of the passes.
   Precision precision = Precision::model;
-  // Called after each pass that ran, with how much it changed.
+  // Called after each pass that ran, with the number of its changes.
   std::function<void(std::string_view pass, const Graph& graph, int changes)> observe = {};
 };
 

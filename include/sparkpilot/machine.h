@@ -2,11 +2,11 @@
 //
 //   const Machine& here = machine();
 //   if (is_dgx_spark(here)) ...
-//   const Gpu* gpu = best_gpu(here);                        // null where none is usable
+//   const Gpu* gpu = best_gpu(here);                        // null if none is usable
 //   std::string_view precision = recommended_precision(gpu);  // "fp16"
 //
-// Whatever a machine does not say is empty, never 0. Sizes are in bytes, clocks in MHz, power in watts, temperatures in
-// degrees Celsius, times in seconds.
+// Values that the machine does not report are empty, never 0. Sizes are in bytes, clocks in MHz, power in watts,
+// temperatures in degrees Celsius, times in seconds.
 #pragma once
 
 #include <compare>
@@ -25,18 +25,18 @@ struct ComputeCapability {
 
 // Processor cores of one kind: Arm machines have several.
 struct CoreKind {
-  std::string name = {};             // "Cortex-X925"; empty where it is not known
-  int count = 0;                     // of cores
-  std::vector<int> processors = {};  // their numbers, second threads too
+  std::string name = {};             // "Cortex-X925"; empty if unknown
+  int count = 0;                     // number of cores
+  std::vector<int> processors = {};  // their numbers, with second threads
   std::optional<int> max_mhz = {};
   bool operator==(const CoreKind&) const = default;
 };
 
 struct Cpu {
-  std::string architecture = {};  // "x86_64", "aarch64"; empty where not known
-  std::string model = {};         // as the system names it, else its cores' names
-  int logical = 0;                // processors that are online
-  std::optional<int> cores = {};  // without their second threads
+  std::string architecture = {};  // "x86_64", "aarch64"; empty if unknown
+  std::string model = {};         // the system's name for it, else its cores' names
+  int logical = 0;                // online processors
+  std::optional<int> cores = {};  // without second threads
   std::optional<int> sockets = {};
   std::vector<CoreKind> kinds = {};   // the fastest first
   std::vector<std::string> isa = {};  // of avx2 avx512 avx512_bf16 avx512_vnni amx_bf16 neon neon_bf16 i8mm sve sve2
@@ -44,26 +44,25 @@ struct Cpu {
 
 struct Memory {
   std::optional<int64_t> total = {}, free = {}, available = {};
-  std::optional<int64_t> page_cache =
-      {};  // buffers and cached files, given back when programs need it; no shared memory
+  std::optional<int64_t> page_cache = {};  // buffers and cached files, reclaimable; without shared memory
   std::optional<int64_t> swap_total = {}, swap_free = {};
   std::optional<int64_t> huge_page_size = {}, huge_pages = {}, huge_pages_free = {};
 
-  // What a program can really still take, also on the GPU where memory is unified: NVIDIA's rule for the DGX Spark,
-  // which is MemAvailable + SwapFree, or the free huge pages alone where some are set aside.
+  // What a program can still allocate, on the GPU too if memory is unified: NVIDIA's rule for the DGX Spark, which is
+  // MemAvailable + SwapFree, or only the free huge pages if some are reserved.
   std::optional<int64_t> allocatable() const;
 };
 
 struct Gpu {
-  std::optional<int> nvml_index = {};  // as NVML counts; empty: it does not know it
-  std::optional<int> cuda_index = {};  // as libcuda counts; empty: this process cannot compute on it
+  std::optional<int> nvml_index = {};  // NVML's index; empty: unknown to NVML
+  std::optional<int> cuda_index = {};  // libcuda's index; empty: this process cannot compute on it
   std::string name = {};
   std::optional<ComputeCapability> capability = {};
   std::optional<int> multiprocessors = {};
   std::optional<bool> unified_memory = {};                     // one memory for CPU and GPU, as on a Spark
-  std::optional<bool> pageable_memory_access = {};             // it reaches what malloc() gives
-  std::optional<int64_t> memory_total = {}, memory_used = {};  // of its own; empty on unified memory
-  std::optional<int64_t> process_memory = {};                  // what its processes hold, together
+  std::optional<bool> pageable_memory_access = {};             // it can access memory from malloc()
+  std::optional<int64_t> memory_total = {}, memory_used = {};  // dedicated memory; empty if unified
+  std::optional<int64_t> process_memory = {};                  // held by all its processes
   std::string pci = {};                                        // "0000:01:00.0"
   std::optional<std::string> pci_id = {};                      // "10de:2e12"
   std::string kernel_driver = {};                              // "nvidia", "nouveau"; empty: none, or no PCI device
@@ -77,11 +76,11 @@ struct Gpu {
 };
 
 struct Driver {
-  std::optional<std::string> version = {};         // "580.95.05": of NVML
+  std::optional<std::string> version = {};         // NVML's: "580.95.05"
   std::optional<std::string> kernel_version = {};  // of the loaded kernel module
-  std::optional<ComputeCapability> cuda = {};      // newest CUDA that the driver serves, such as 13.0
+  std::optional<ComputeCapability> cuda = {};      // newest CUDA that the driver supports, such as 13.0
   bool nvml_answers = false, cuda_answers = false;
-  std::string nvml_problem = {}, cuda_problem = {};  // one line each; empty where all is well or nothing is there
+  std::string nvml_problem = {}, cuda_problem = {};  // one line each; empty if it works or is absent
 };
 
 struct Disk {
@@ -101,18 +100,18 @@ struct NetworkPort {
   std::optional<int> hca_mbit_per_second = {};
 };
 
-// A sign that a machine is a Spark, or is none. It is one where the weights make kSparkWeight together: one sign that
-// only a GB10 gives is enough, those that others give too are not.
+// A sign that a machine is a Spark or is not one. It is one if the weights add up to kSparkWeight: one sign that only a
+// GB10 has is enough, signs that other machines share are not.
 inline constexpr int kSparkWeight = 4;
 struct SparkSign {
   std::string source = {};  // "/etc/dgx-release"
-  std::string seen = {};    // what stood there
+  std::string seen = {};    // what was found there
   int weight = 0;           // above 0: for a Spark; below: against
 };
 
 struct Identity {
   std::string vendor = {}, product = {}, product_version = {}, family = {}, board = {}, firmware = {};
-  std::string device_tree = {};  // the model that a device tree names: boards without DMI
+  std::string device_tree = {};  // the model in the device tree, on boards without DMI
   std::string system = {};       // "NVIDIA DGX Spark", "Dell Pro Max with GB10", else vendor and product
   std::string operating_system = {}, kernel = {};
   std::optional<std::string> dgx_os = {};  // its version
@@ -127,39 +126,40 @@ struct Machine {
   Cpu cpu = {};
   Memory memory = {};
   Driver driver = {};
-  std::vector<Gpu> gpus = {};                // NVIDIA's, in NVML's order, then what only others see
-  std::vector<std::string> other_gpus = {};  // "amdgpu 1002:744c": seen, not used
+  std::vector<Gpu> gpus = {};                // NVIDIA's, in NVML's order, then those unknown to NVML
+  std::vector<std::string> other_gpus = {};  // "amdgpu 1002:744c": present, not used
   std::vector<Disk> disks = {};
   std::vector<NetworkPort> ports = {};
 };
 
 enum class HardwareClass { dgx_spark, nvidia_pc, comma_device, pc };
 
-// This machine, examined once, at the first call. Thread-safe. Clocks, power and memory are of that moment.
+// This machine, examined once, at the first call. Thread-safe. Clocks, power and memory are those at that time.
 const Machine& machine();
 
 bool is_dgx_spark(const Machine& machine);         // NVIDIA's own or another maker's, with a GB10
 bool is_nvidia_available(const Machine& machine);  // a GPU that programs can compute on
-// A Spark is one even while its GPU does not work; a PC with an NVIDIA GPU that does not work is a PC.
+// A Spark stays dgx_spark if its GPU does not work; a PC whose NVIDIA GPU does not work is pc.
 HardwareClass hardware_class(const Machine& machine);
 std::string_view hardware_class_name(HardwareClass hardware);  // "dgx_spark", "nvidia_pc", "comma_device", "pc"
 
-// What openpilot's models run on here if nobody chooses: CUDA wherever a GPU is usable (openpilot's specification asks
-// for it on a Spark only), a comma device's own GPU, else the CPU. sparkpilot itself knows no qcom and takes the CPU.
+// What openpilot's models run on by default: CUDA if a GPU is usable (openpilot's specification asks for this only on a
+// Spark), a comma device's GPU, else the CPU. sparkpilot itself does not support qcom and uses the CPU.
 enum class Backend { cuda, qcom, cpu };
 Backend backend(const Machine& machine);
 std::string_view backend_name(Backend backend);  // "cuda", "qcom", "cpu"
 
-// The GPU to compute on: the highest capability, then the most multiprocessors, then memory; null where none is usable.
+// The GPU to compute on: the highest capability, then the most multiprocessors, then memory; null if none is usable.
 const Gpu* best_gpu(const Machine& machine);
 
-// By compute capability: fp16 7.0, bf16 8.0, fp8 8.9 (Ada; the specification says 9.0, Hopper), NVFP4 10.0. False where
-// it is not known.
+// By compute capability: fp16 7.0, bf16 8.0, fp8 8.9 (Ada; the specification says 9.0, Hopper), NVFP4 10.0. False if
+// unknown.
 bool supports_fp16(const Gpu& gpu);
 bool supports_bf16(const Gpu& gpu);
 bool supports_fp8(const Gpu& gpu);
 bool supports_nvfp4(const Gpu& gpu);
-// The fastest precision that keeps a driving model's outputs: "fp16" from 7.0 on, else "fp32". Null: the CPU's, "fp32".
+// The fastest precision that preserves a driving model's outputs: "fp16" from 7.0 on, else "fp32". For null (the CPU):
+// "fp32".
 std::string_view recommended_precision(const Gpu* gpu);
 
 }  // namespace sparkpilot

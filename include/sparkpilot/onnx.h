@@ -1,8 +1,9 @@
-// ONNX models become graphs (IR 3 to 13, opsets up to 28) and graphs ONNX models.
+// Reads ONNX models into graphs (IR 3 to 13, opsets up to 28) and writes graphs as ONNX models.
 //
 // Weights, wherever they are (initializers, graph inputs with an initializer, Constant nodes, external data), become
-// constants of the graph, read once from the file into their place. Model-local functions are inlined. What the bodies
-// of If, Loop and Scan use from around them becomes explicit, as ir/graph.h says. No shapes are inferred here.
+// constants of the graph, read once from the file into their final memory. Model-local functions are inlined. Values
+// that bodies of If, Loop and Scan use from the enclosing graph become explicit inputs (sparkpilot/graph.h). No shapes
+// are inferred here.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +21,10 @@ namespace sparkpilot {
 
 inline constexpr int kNewestIr = 13, kOldestIr = 3, kNewestOpset = 28;
 
-// Fails (user) with the file and, where there is one, the node in the message; throws Unsupported, which is such an
-// error too, for what the model may hold and sparkpilot does not do.
+// Fails (user) with the file and, if there is one, the node in the message. For valid ONNX that sparkpilot does not
+// support it throws Unsupported, which is such an error too.
 Graph load_onnx(const std::filesystem::path& path);
-// The same; `files` receives what was read: the file itself and those with external data.
+// The same; `files` receives the paths that were read: the file itself and those with external data.
 Graph load_onnx(const std::filesystem::path& path, std::vector<std::filesystem::path>& files);
 
 // The same for bytes in memory; `name` stands for the file in messages. External data is refused.
@@ -34,35 +35,35 @@ Graph parse_onnx(std::span<const std::byte> bytes, const std::string& name);
 struct OutputSlice {
   std::optional<int64_t> start = {}, stop = {}, step = {};
 
-  // The elements it selects of `length`, as [begin, end); fails (user) on a step other than 1.
+  // The elements that it selects from `length`, as [begin, end); fails (user) on a step other than 1.
   std::pair<int64_t, int64_t> resolve(int64_t length) const;
   bool operator==(const OutputSlice&) const = default;
 };
 
-// Which part of a driving model's flat output is which head: a dictionary name -> slice, kept in metadata_props as
+// The part of a driving model's flat output that each head has: a dictionary name -> slice, kept in metadata_props as
 // `output_slices`, base64 of a Python pickle.
 using OutputSlices = std::vector<std::pair<std::string, OutputSlice>>;  // in the order of the dictionary
 
-// The slices of a model; empty where it has none. Fails (user) where they cannot be read.
+// The slices of a model; empty if it has none. Fails (user) if they cannot be read.
 OutputSlices output_slices(const Graph& graph);
 
 // ---------------------------------------------------------------- writing
 inline constexpr int kNewestExportOpset = 26;
 
 struct ExportOptions {
-  // The opset to write; 0: the graph's own where all its ops can be said in it and it is not above kNewestExportOpset,
-  // else the newest that fits.
+  // The opset to write; 0: the graph's own if all its ops can be expressed in it and it is not above
+  // kNewestExportOpset, else the newest that fits.
   int opset = 0;
-  // Weights go to `<file name>.data` beside the model: always, or only where protobuf's 2 GiB would not hold them.
+  // Weights go to `<file name>.data` next to the model: always, or only if they exceed protobuf's 2 GiB.
   bool external_data = false;
-  // Files that are not to be replaced, such as those that the graph was read from: fails (user) instead.
+  // Files that must not be replaced, such as those that the graph was read from: fails (user) instead.
   std::vector<std::filesystem::path> keep = {};
 };
 
-// Writes aside and renames, weights straight from their tensors. Bodies' captures become references to the graph
-// around again, internal ops are written as what they expand to, names are made unique (inputs and outputs of the
-// graph keep theirs). Fails (user) naming the node that ONNX has no form for; nothing is left behind then. States
-// have none: a graph with states is refused. Returns the opset that was written.
+// Writes to a temporary name and renames; weights are written straight from their tensors. Bodies' captures become
+// references to the enclosing graph again, internal ops are written as their expansions, names are made unique (inputs
+// and outputs of the graph keep theirs). Fails (user) naming a node that ONNX cannot express, and leaves no file; a
+// graph with states is refused too. Returns the opset that was written.
 int save_onnx(const Graph& graph, const std::filesystem::path& path, const ExportOptions& options = {});
 
 }  // namespace sparkpilot

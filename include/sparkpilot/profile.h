@@ -1,4 +1,4 @@
-// What ran, and how long it took.
+// The nodes that ran, and how long they took.
 #pragma once
 
 #include <cstdint>
@@ -9,26 +9,26 @@
 
 namespace sparkpilot {
 
-// A kernel that would have come first and did not take the node.
+// A kernel that comes before the chosen one and did not accept the node.
 struct DeclinedKernel {
   std::string kernel = {}, reason = {};
 };
 
 struct NodeProfile {
   std::string name = {}, op = {}, kernel = {};
-  std::vector<DeclinedKernel> declined = {};  // kernels that come before it
+  std::vector<DeclinedKernel> declined = {};  // the kernels before it
   std::string shape = {};                     // of the first output
   int64_t calls = 0;
   int64_t total_ns = 0;
   double flops = 0;  // one call; a multiply-add is two
-  double bytes = 0;  // one call: every operand and result once; of what is only picked from, no more than is picked
-  double weight_bytes = 0;  // of which constants
-  // What its products are made of, and so which of the processor's units they may use: i8, bf16 or f32.
+  double bytes = 0;  // one call: every operand and result once; if an op only selects from an operand, the selection
+  double weight_bytes = 0;  // constants' share of `bytes`
+  // The type of its products, which decides which of the processor's units they can use: i8, bf16 or f32.
   DType products = DType::f32;
   double slices = 1;  // equal parts that a call was run in, each by one thread
   // Share of the machine's measured limit that the node reached: the least time that its FLOPs or its bytes need
-  // (whichever is longer), over the time it took. The limit is a unit of the processor ("avx512_bf16") or the level
-  // that the bytes come from ("L2", "memory"). Both are empty until `sparkpilot bench` measures them.
+  // (whichever is longer), divided by the time it took. The limit is a unit of the processor ("avx512_bf16") or the
+  // level that the bytes come from ("L2", "memory"). Both are empty until `sparkpilot bench` measures them.
   double roofline_share = 0;
   std::string roofline_limit = {};
   double mean_ns() const { return calls ? static_cast<double>(total_ns) / static_cast<double>(calls) : 0; }

@@ -19,7 +19,7 @@ namespace sparkpilot {
 
 // ---------------------------------------------------------------- element types
 enum class DType : uint8_t {
-  none,  // absent: an optional input or output that is not there
+  none,  // absent: an optional input or output that is not given
   f32,
   f64,
   f16,
@@ -48,7 +48,7 @@ inline constexpr int kDTypeCount = static_cast<int>(DType::u2) + 1;
 
 // "f32" ... as this project writes them.
 std::string_view name(DType dtype);
-// Accepts this project's names, NumPy's ("float32") and ONNX's ("FLOAT"); empty where none fits.
+// Accepts this project's names, NumPy's ("float32") and ONNX's ("FLOAT"); empty if none fits.
 std::optional<DType> parse_dtype(std::string_view text);
 // ONNX's number of an element type (TensorProto.DataType), which attributes such as `to` and `dtype` hold; empty for
 // types that are not supported (strings, complex numbers) and numbers that ONNX does not define.
@@ -58,7 +58,7 @@ int bits(DType dtype);
 bool is_float(DType dtype);    // any floating format, 4 to 64 bits
 bool is_integer(DType dtype);  // signed or unsigned, not boolean
 bool is_signed(DType dtype);
-// Bytes of `elements` elements, packed types rounded up to a byte.
+// Bytes of `elements` elements, rounded up to a whole byte for packed types.
 int64_t storage_bytes(DType dtype, int64_t elements);
 
 float half_to_float(uint16_t bits);
@@ -84,7 +84,7 @@ struct BFloat16 {
   operator float() const { return bfloat16_to_float(bits); }
 };
 
-// The type arithmetic is done in: float for Half and BFloat16, the type itself otherwise.
+// The type in which arithmetic is done: float for Half and BFloat16, the type itself otherwise.
 template <typename T>
 using Compute = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
@@ -107,12 +107,12 @@ constexpr DType dtype_of() {
 }
 
 // One element of any dtype as a double (exact for all but 64-bit integers), and back with saturation as ONNX's Cast
-// defines it for the small floats. `index` counts elements; packed types are handled. Slow: references and tests.
+// defines it for the small floats. `index` counts elements; packed types are handled. Slow: for references and tests.
 double load_element(DType dtype, const void* data, int64_t index);
 void store_element(DType dtype, void* data, int64_t index, double value, bool saturate = true);
 
 // ---------------------------------------------------------------- shapes
-// Up to eight non-negative dimensions, held in place.
+// Up to eight non-negative dimensions, stored in place.
 class Shape {
  public:
   static constexpr int kMaxRank = 8;
@@ -149,15 +149,15 @@ class Shape {
   int rank_ = 0;
 };
 
-// NumPy's broadcast of two shapes; fails (user) where a dimension fits neither.
+// NumPy's broadcast of two shapes; fails (user) if two dimensions do not fit each other.
 Shape broadcast(const Shape& a, const Shape& b);
-// An axis counted from the end where negative, as an index in [0, rank); fails (user) outside [-rank, rank).
+// An axis, counted from the end if negative, as an index in [0, rank); fails (user) outside [-rank, rank).
 int normalize_axis(int64_t axis, int rank);
 
 // ---------------------------------------------------------------- tensors
 // Dense tensors: an owned, shared buffer (Tensor) and non-owning views (View, ConstView). All are row-major without
 // gaps. A Tensor is a cheap handle: copies share the bytes. Data starts on a 64-byte boundary and the buffer has 64
-// readable bytes behind its end, so vector kernels may read (never write) past the last element.
+// readable bytes after its end, so vector kernels may read (never write) past the last element.
 namespace detail {
 [[noreturn]] void fail_dtype(std::string_view what, DType has, DType asked);
 [[noreturn]] void fail_count(size_t values, const Shape& shape);
@@ -213,7 +213,7 @@ struct View {
 class Tensor {
  public:
   Tensor() = default;
-  // Uninitialised memory of its own; of packed types the last byte is zero, so bits behind the last element are too.
+  // Own, uninitialised memory; for packed types the last byte is zero, so bits after the last element are too.
   Tensor(DType dtype, const Shape& shape);
   // Shares `buffer` from `offset`.
   Tensor(DType dtype, const Shape& shape, std::shared_ptr<Buffer> buffer, int64_t offset);
@@ -255,7 +255,7 @@ class Tensor {
   // Any one-element tensor as a double; fails (user) on more or fewer elements.
   double to_scalar() const;
 
-  // The same bytes under another shape with as many elements.
+  // The same bytes with another shape of the same number of elements.
   Tensor reshaped(const Shape& shape) const;
   // A copy with its own memory.
   Tensor clone() const;
