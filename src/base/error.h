@@ -16,7 +16,7 @@ template <typename... Args>
   throw_error(ErrorKind::user, format, fmt::make_format_args(args...));
 }
 
-// Throws an Error of kind `internal`: sparkpilot itself is wrong.
+// Throws an Error of kind `internal`: a bug in sparkpilot.
 template <typename... Args>
 [[noreturn]] void fail_internal(fmt::format_string<Args...> format, Args&&... args) {
   throw_error(ErrorKind::internal, format, fmt::make_format_args(args...));

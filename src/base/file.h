@@ -1,4 +1,4 @@
-// Files: whole reads, checked positioned reads, and writes that never leave half a file behind.
+// Files: whole reads, checked positioned reads, and writes that never leave an incomplete file.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace sparkpilot {
 // A regular file opened for reading. Errors name the path. read_at may be called from several threads.
 class InputFile {
  public:
-  // Fails (user) when the path does not exist, is a folder, or is no regular file.
+  // Fails (user) if the path does not exist, is a folder, or is not a regular file.
   explicit InputFile(std::filesystem::path path);
-  // Opens `relative` strictly beneath `folder`: no "..", no absolute path, no symbolic link on the way, a regular
-  // file with a single hard link. This is how external data of a model is opened (CVE-2024-27318 and its kin).
+  // Opens `relative` only inside `folder`: no "..", no absolute path, no symbolic link in the path, a regular file with
+  // a single hard link. External data of models is opened this way (CVE-2024-27318 and similar ones).
   static InputFile open_beneath(const std::filesystem::path& folder, const std::string& relative);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;
@@ -25,7 +25,7 @@ class InputFile {
   int fd() const { return fd_; }
   int64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
-  // Reads exactly `out.size()` bytes at `offset`; fails (user) when the file ends before.
+  // Reads exactly `out.size()` bytes at `offset`; fails (user) if the file ends earlier.
   void read_at(int64_t offset, std::span<std::byte> out) const;
 
  private:
@@ -39,19 +39,19 @@ class InputFile {
 // The whole file as bytes; fails (user) above `limit` bytes.
 std::string read_file(const std::filesystem::path& path, int64_t limit = int64_t{1} << 31);
 
-// Fails (user) where a file written at `out` would replace `input`: both are one regular file, whatever it is called
-// (links of both kinds, another way to write the path). To be called before `out` is written.
+// Fails (user) if writing `out` would replace `input`: both are the same regular file, under any name (links of both
+// kinds, another spelling of the path). Call it before `out` is written.
 void refuse_to_replace(const std::filesystem::path& out, const std::filesystem::path& input);
 
-// Makes a folder and those above it where they are missing; fails (user) with the path and the system's reason.
+// Makes a folder and its parents if missing; fails (user) with the path and the system's reason.
 void make_folders(const std::filesystem::path& path);
 
-// A file written aside and renamed into place by commit(); without commit() nothing is left behind. Where the file
-// system can (most local ones), what is being written has no name, so that not even a process that is killed leaves any
-// of it. One thread uses an object at a time.
+// A file that is written under a temporary name and renamed by commit(); without commit() nothing remains. If the file
+// system supports it (most local ones do), the temporary file has no name, so that even a killed process leaves
+// nothing. One thread uses an object at a time.
 //
-// What is there and no regular file stays: a symbolic link's target is written, a device or a pipe takes the bytes as
-// they come (opening a pipe waits for its reader), and anything else (a folder, a socket) is refused.
+// An existing path that is not a regular file is kept: a symbolic link's target is written, a device or a pipe gets the
+// bytes directly (opening a pipe waits for its reader), and anything else (a folder, a socket) is refused.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -62,21 +62,21 @@ class AtomicFile {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   int fd() const { return fd_; }
-  // Flushes, renames onto the path; fails (user) with the system's reason. Nothing to rename where bytes went straight
-  // to a device or a pipe.
+  // Flushes, renames onto the path; fails (user) with the system's reason. For a device or a pipe there is nothing to
+  // rename.
   void commit();
 
-  // For a process that is about to be ended by a signal: removes what is being written aside and lets no file begin or
-  // be committed any more (such calls wait for ever).
+  // For a process that is about to be ended by a signal: removes all temporary files; later attempts to begin or commit
+  // a file block forever.
   static void abandon_all();
 
  private:
-  // Opens what takes bytes as they come; false where a file is to be written aside.
+  // Opens a device or pipe; false if a temporary file is to be written instead.
   bool open_stream();
   bool open_unnamed();
   void give_name();
 
-  std::filesystem::path path_, target_, aside_;  // as given; behind links; beside it, empty without a name
+  std::filesystem::path path_, target_, aside_;  // as given; after following links; temporary, empty if unnamed
   int fd_ = -1;
   bool unnamed_ = false;
 };

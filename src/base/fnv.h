@@ -1,5 +1,5 @@
-// FNV-1a with 64 bits: a key that is the same on every machine and tells a few hundred things apart. It keeps nobody from
-// making two things of one key.
+// FNV-1a with 64 bits: a key that is the same on every machine and distinguishes a few hundred things. It does not
+// protect against deliberate collisions.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// A folder that one process at a time writes into.
+// A folder that only one process at a time writes into.
 #pragma once
 
 #include <filesystem>
@@ -7,20 +7,20 @@
 
 namespace sparkpilot {
 
-// Holds a folder until it is destroyed or the process ends, however it ends: the lock is the system's, on a file in the
-// folder, so a file that a killed process left there keeps nobody out. Of one process only one object may be for a
-// folder at a time: the system grants a process what it already holds.
+// Holds a folder until it is destroyed or the process ends in any way: the lock is the system's, on a file in the
+// folder, so a file left by a killed process blocks nobody. A process may have only one object per folder at a time:
+// the system grants a process a lock that it already holds.
 class FolderLock {
  public:
-  // Makes the folder where it is missing. Fails (user) with the process id of the holder where another process has the
-  // folder, and where the file cannot be made.
+  // Makes the folder if it is missing. Fails (user) if another process holds the folder, with its process id, and if
+  // the file cannot be made.
   explicit FolderLock(std::filesystem::path folder, const std::string& name = ".sparkpilot.lock");
-  // Removes the file, and of the folders that it made those that are empty.
+  // Removes the file, and those folders that it made which are empty.
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  // False where the file system has no locks: nothing keeps another process out then.
+  // False if the file system has no locks: other processes are then not kept out.
   bool held() const { return held_; }
 
  private:

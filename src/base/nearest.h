@@ -1,4 +1,4 @@
-// What somebody may have meant who mistyped a name.
+// Suggestions for mistyped names.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace sparkpilot {
 
-// " (did you mean X?)" with the name that is at most two letters put in, left out or changed away from `word`, upper
-// and lower case being one; else nothing.
+// " (did you mean X?)" with the nearest name within two inserted, omitted or changed letters of `word`, ignoring case;
+// else nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names);
 
 }  // namespace sparkpilot

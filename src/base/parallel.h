@@ -1,6 +1,6 @@
-// The one thread pool of the process: OpenMP's, because oneDNN's package uses it too. A second pool beside it makes
-// both spin against each other (measured: a chain of small kernels 300 to 1,000 times slower), so every kernel of
-// ours goes parallel through parallel_for and nothing else.
+// The one thread pool of the process: OpenMP's, because oneDNN's package uses it too. With a second pool both spin
+// against each other (measured: a chain of small kernels 300 to 1,000 times slower), so sparkpilot's kernels run in
+// parallel only through parallel_for.
 #pragma once
 
 #include <cstdint>
@@ -52,10 +52,11 @@ void parallel_for(int64_t count, int64_t grain, Fn&& fn) {
       const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
-// Calls fn() once, and keeps the threads of parallel_for together as long: beginning and ending one then costs a cache
-// line sent each way (measured: 0.1 us for two threads) instead of a region of OpenMP's (0.5 us). They spin for their
-// next piece, and sleep where none comes for 0.15 ms. What brings OpenMP's threads together by itself, as oneDNN does,
-// finds one thread inside. An exception from fn is rethrown. Inside another, or with one thread, it only calls fn.
+// Calls fn() once, and keeps the threads of parallel_for in one OpenMP region meanwhile: beginning and ending a
+// parallel_for then costs a cache line sent each way (measured: 0.1 us for two threads) instead of an OpenMP region
+// (0.5 us). The threads spin for their next piece, and sleep if none comes for 0.15 ms. Code that opens its own OpenMP
+// region inside, as oneDNN does, gets one thread. An exception from fn is rethrown. Inside another with_team, or with
+// one thread, it only calls fn.
 template <typename Fn>
 void with_team(Fn&& fn) {
   if (thread_count() == 1) return fn();

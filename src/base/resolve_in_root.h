@@ -1,4 +1,4 @@
-// Paths in a file tree that lies below some folder: a mounted disk, a container's root.
+// Paths in a file tree below some folder: a mounted disk, a container's root.
 #pragma once
 
 #include <filesystem>
@@ -6,12 +6,13 @@
 
 namespace sparkpilot {
 
-// What `path` leads to, as a process sees it whose root is the folder `root`: its links are followed, and neither they
-// nor ".." lead out (openat2's RESOLVE_IN_ROOT). Absolute and without links; below `root`, `root / p.relative_path()`.
+// The target of `path` for a process whose root is the folder `root`: links are followed, and neither they nor ".."
+// lead out (openat2's RESOLVE_IN_ROOT). The result p is absolute and without links; the file is at `root /
+// p.relative_path()`.
 //
-// What is not there, or may not be looked at, is taken as it stands: whoever opens it learns why. Empty where links go
-// in circles or are more than 40, as Linux has it, and where ".." leaves what is no folder. A tree that is changed
-// meanwhile may be led out of.
+// Parts that are missing or may not be read are kept as they are: opening the path then gives the reason. Empty if
+// links form a cycle or are more than 40 (Linux's limit), or if ".." follows what is not a folder. If the tree changes
+// meanwhile, the path may lead out of it.
 std::optional<std::filesystem::path> resolve_in_root(const std::filesystem::path& root,
                                                      const std::filesystem::path& path);
 

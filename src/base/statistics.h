@@ -1,4 +1,4 @@
-// What a series of measurements says.
+// Statistics of a series of measurements.
 #pragma once
 
 #include <cstdint>

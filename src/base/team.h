@@ -1,4 +1,4 @@
-// Threads that wait for pieces of work from one of them: what base/parallel.h holds inside a region of OpenMP's.
+// Threads that wait for pieces of work from one of them: base/parallel.h keeps one inside an OpenMP region.
 #pragma once
 
 #include <atomic>
@@ -19,20 +19,20 @@ struct Share {
 
 class Team {
  public:
-  // For at most so many threads on so many processors.
+  // For at most `most` threads on `processors` processors.
   Team(int most, int processors) : most_(most), processors_(processors), done_(new Done[static_cast<size_t>(most)]) {}
 
   int most() const { return most_; }
-  // Before the others begin with work(): so many will be there.
+  // To be called before the others call work(): the number of threads to come.
   void reset(int threads);
-  // The rest is thread 0's, except work(). `size` threads have come.
+  // This and the following are for thread 0, except work(). `size` threads have come.
   void begin(int size) { size_ = size; }
-  // Divides the items among `pieces` threads, the caller one of them, and returns when all are done. An exception of
-  // any of them is rethrown.
+  // Divides the items among `pieces` threads, including the caller, and returns when all are done. An exception in any
+  // of them is rethrown.
   void run(int64_t count, int64_t pieces, RangeFn fn, void* context);
-  // work() returns.
+  // Makes work() return.
   void dismiss();
-  // Every other thread: takes its share of each run() until it is dismissed.
+  // For every other thread: does its share of each run() until it is dismissed.
   void work(int rank);
 
  private:
@@ -53,7 +53,7 @@ class Team {
   int size_ = 1;
   const int most_, processors_;
   bool crowded_ = false;          // more threads than processors
-  std::unique_ptr<Done[]> done_;  // by rank: the last task that it has done
+  std::unique_ptr<Done[]> done_;  // by rank: the last task done
   std::atomic<bool> failed_{false};
   std::exception_ptr error_;
 };

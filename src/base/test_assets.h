@@ -1,4 +1,4 @@
-// For tests: the folder of real models and data beside the sources, which need not be there.
+// For tests: the folder of real models and data next to the sources, which may be absent.
 #pragma once
 
 #include <cstdlib>
@@ -6,7 +6,7 @@
 
 namespace sparkpilot {
 
-// $SPARKPILOT_ASSETS, else ../shared/assets beside the sources.
+// $SPARKPILOT_ASSETS, else ../shared/assets next to the sources.
 inline std::filesystem::path assets_folder() {
   if (const char* given = std::getenv("SPARKPILOT_ASSETS")) return given;
   return std::filesystem::path(SPARKPILOT_SOURCE_DIR) / ".." / "shared" / "assets";

@@ -1,4 +1,4 @@
-// For tests: a folder that goes away again, and texts in files.
+// For tests: temporary folders, and texts in files.
 #pragma once
 
 #include <unistd.h>
@@ -12,7 +12,7 @@
 
 namespace sparkpilot {
 
-// A folder of its own that goes away with the object.
+// A new folder that is removed with the object.
 class TempFolder {
  public:
   TempFolder() {
@@ -35,7 +35,7 @@ class TempFolder {
   std::filesystem::path path_;
 };
 
-// The whole file; empty where there is none.
+// The whole file; empty if there is none.
 inline std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::stringstream text;

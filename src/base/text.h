@@ -1,4 +1,4 @@
-// Words for people.
+// Texts for people.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,5 +1,5 @@
-// Several processes of one run, started by a launcher such as mpirun. MPI is loaded only then: alone, a process is rank
-// 0 of 1 and no library is looked for.
+// Several processes of one run, started by a launcher such as mpirun. MPI is loaded only then: a process without a
+// launcher is rank 0 of 1 and searches for no library.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace sparkpilot {
 
 class Comm {
  public:
-  // Joins the launcher's other processes where one started this process. Fails (user) where it did and this build has
-  // no MPI, as each process would then do all the work. Once a process, before other threads start.
+  // Joins the launcher's other processes if a launcher started this one. Fails (user) if so but this build has no MPI,
+  // as each process would then do all the work. Once per process, before other threads start.
   Comm();
   // Leaves: waits for the others, as MPI does.
   ~Comm();
@@ -22,12 +22,12 @@ class Comm {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Waits until every process is here.
+  // Waits until every process has called it.
   void barrier();
-  // The greatest of what the processes give.
+  // The largest of the processes' values.
   int max(int value);
-  // Does `work` in every process and waits until all have done theirs. Where it throws in some, the first of these
-  // throws what it threw, all others FailedElsewhere: one process tells of it, and none waits for another.
+  // Does `work` in every process and waits until all are done. If it throws in some, the first of these rethrows its
+  // exception and all others throw FailedElsewhere: one process reports the failure, and none waits for another.
   void together(const std::function<void()>& work);
 
  private:
@@ -36,16 +36,16 @@ class Comm {
   int rank_ = 0, size_ = 1;
 };
 
-// Another process of the run failed, and tells why.
+// Another process of the run failed, and reports why.
 class FailedElsewhere : public Error {
  public:
   using Error::Error;
 };
 
-// This process's number among those of a launcher, before MPI is joined; 0 without one.
+// This process's number under a launcher, before MPI is joined; 0 without one.
 int launcher_rank();
-// For a process that is not the first and fails before MPI is joined, as all do: waits, so that the first can tell why.
-// A launcher ends all of them as soon as one has failed; without one that does, for two seconds.
+// For a failure before MPI is joined that all processes have: the others call this to wait, so that the first can
+// report why. A launcher ends all processes as soon as one has failed; otherwise the wait ends after two seconds.
 void let_first_process_tell();
 // The variable that says how many processes a launcher started ("OMPI_COMM_WORLD_SIZE=3"); empty without one.
 std::string launcher_variable();

@@ -1,5 +1,4 @@
-// What the module sparkpilot_mpi offers; the only code that is linked with MPI. A C interface, as it is looked up by
-// name.
+// The interface of the module sparkpilot_mpi, the only code that is linked with MPI. In C, as it is looked up by name.
 #pragma once
 
 extern "C" {

@@ -1,8 +1,8 @@
-// The environment that makes openpilot's own tools compute where a setting says: tinygrad and whatever uses CUDA.
+// The environment that makes openpilot's tools (tinygrad and whatever uses CUDA) run on the device of a setting.
 //
 // What they read, by version: tinygrad until 0.10 the variables CUDA=1 and CPU=1; 0.11 and 0.12 those or DEV=CUDA, and
-// they stop where the two name different devices; since 0.13 DEV alone. openpilot's own build (2026) takes the GPU
-// wherever CUDA shows one, whatever DEV says: only CUDA_VISIBLE_DEVICES keeps it from that.
+// they stop if the two name different devices; since 0.13 only DEV. openpilot's build (2026) takes the GPU whenever
+// CUDA shows one, whatever DEV says: only CUDA_VISIBLE_DEVICES prevents that.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,19 @@
 
 namespace sparkpilot {
 
-// What of the machine the choice depends on.
+// Facts about the machine that the choice depends on.
 struct DeviceFacts {
-  std::vector<int> gpus = {};  // NVIDIA GPUs that programs can compute on, as CUDA counts
+  std::vector<int> gpus = {};  // CUDA's indices of NVIDIA GPUs that programs can compute on
   int best_gpu = 0;            // the fastest of them
   bool comma_device = false;   // openpilot's tools compute with QCOM there
-  std::string problem = {};    // why libcuda shows no GPU; empty where it does, or where there is no libcuda
+  std::string problem = {};    // why libcuda shows no GPU; empty if it does or is absent
 };
-// libcuda shows what CUDA_VISIBLE_DEVICES names; without those that are closed to programs.
+// From libcuda, which shows what CUDA_VISIBLE_DEVICES names; without GPUs in prohibited mode.
 DeviceFacts device_facts(const DriverAnswers& cuda);
 
 // The device that a value of the setting `device` means on this machine: "cpu", or "cuda:N".
 std::string chosen_device(std::string_view device, const DeviceFacts& facts);
-// Why there is no such device on this machine; empty where there is.
+// Why there is no such device on this machine; empty if there is.
 std::string device_missing(std::string_view device, const DeviceFacts& facts);
 
 struct ToolVariable {
@@ -34,13 +34,13 @@ struct ToolVariable {
   bool operator==(const ToolVariable&) const = default;
 };
 
-// `device`: a value of the setting. `visible`: CUDA_VISIBLE_DEVICES as it is set now, any bytes: GPUs are counted among
-// those it names. Taking the same choice again, in the environment that these make, changes nothing.
+// `device`: a value of the setting. `visible`: CUDA_VISIBLE_DEVICES as it is set now, any bytes: GPUs are numbered
+// among those it names. Applying the same choice again, in the resulting environment, changes nothing.
 std::vector<ToolVariable> tool_environment(std::string_view device, const DeviceFacts& facts,
                                            const std::optional<std::string>& visible);
 
-enum class Shell { bash, fish };  // bash: any shell of POSIX's
-// Lines for eval; any bytes are quoted.
+enum class Shell { bash, fish };  // bash: any POSIX shell
+// Lines for eval; any bytes are allowed and quoted.
 std::string shell_lines(const std::vector<ToolVariable>& variables, Shell shell);
 
 }  // namespace sparkpilot

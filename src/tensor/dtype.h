@@ -1,4 +1,4 @@
-// Running a template for the element type that a value names.
+// Runs a template for an element type that is known only at run time.
 #pragma once
 
 #include <limits>
@@ -8,7 +8,7 @@
 
 namespace sparkpilot {
 
-// A floating value as an integer type: truncated, the nearest end of the range outside of it, 0 for NaN.
+// A floating value as an integer type: truncated, outside of the range its nearest end, 0 for NaN.
 template <typename T>
 T saturate_to(double value) {
   if (!(value > static_cast<double>(std::numeric_limits<T>::min()))) {
@@ -32,8 +32,8 @@ bool contains(TypeList<Ts...>, DType dtype) {
   return ((dtype == dtype_of<Ts>()) || ...);
 }
 
-// Calls fn.operator()<T>() for the T of the list that `dtype` names; fails (internal) when it is not in the list:
-// a kernel's `accepts` has to have refused it before.
+// Calls fn.operator()<T>() for the T of the list that `dtype` names; fails (internal) if it is not in the list: a
+// kernel's `accepts` must refuse it before.
 template <typename... Ts, typename Fn>
 void dispatch(TypeList<Ts...>, DType dtype, Fn&& fn) {
   const bool found = ((dtype == dtype_of<Ts>() ? (fn.template operator()<Ts>(), true) : false) || ...);

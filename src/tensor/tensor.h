@@ -1,4 +1,4 @@
-// Tensors (sparkpilot/tensor.h) with what kernels need besides: dispatch over element types.
+// Tensors (sparkpilot/tensor.h), and dispatch over element types for kernels.
 #pragma once
 
 #include "sparkpilot/tensor.h"
