@@ -1,4 +1,4 @@
-// How much the processor's caches hold.
+// The sizes of the processor's caches.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace sparkpilot {
 
-// The most bytes of data that each level of cache, the nearest first, can hold for so many threads on cores of their
-// own: the largest caches of a level together, one a thread. What the source does not say is taken as 32 KiB a thread,
-// 1 MiB a thread and 32 MiB.
+// The most bytes of data that each level of cache, the nearest first, can hold for `threads` threads on separate cores:
+// the sum of the largest caches of a level, one per thread. If the source does not say, 32 KiB per thread, 1 MiB per
+// thread and 32 MiB are assumed.
 std::vector<int64_t> cache_bytes(Source& source, int threads);
 
 }  // namespace sparkpilot

@@ -1,4 +1,4 @@
-// Calls into a driver's library that may never come back.
+// Calls into a driver's library that may never return.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@
 
 namespace sparkpilot {
 
-// Which call is being made, for the one who waits. Shared by both, as the waiting one may leave first.
+// The call being made, for the waiting thread. Shared by both threads, as the waiting one may leave first.
 class Watch {
  public:
   // Before each call into the library.
   void calling(std::string_view name);
   // The work is done.
   void finish(DriverAnswers answers);
-  // Until finish(), or until one call has taken longer than `wait_seconds`: then its name is in `reason`.
+  // Waits until finish(), or until one call has taken longer than `wait_seconds`: then its name is in `reason`.
   DriverAnswers wait(double wait_seconds);
 
  private:
@@ -36,13 +36,13 @@ class Watch {
 // A library that the loader found.
 class Library {
  public:
-  // The first of `names` that is there; loading() is a call that can hang too.
+  // The first of `names` that exists; loading is a call that can hang too.
   Library(const std::vector<std::string>& names, Watch& watch);
   bool loaded() const { return handle_ != nullptr; }
   const std::string& path() const { return path_; }
-  const std::string& problem() const { return problem_; }  // empty where no name was found at all
+  const std::string& problem() const { return problem_; }  // empty if no name was found at all
 
-  // The first symbol that the library has, newest first; null where it has none of them. `used` is its name.
+  // The first of the symbols, newest first, that the library has; null if it has none. `used` is its name.
   template <typename Function, size_t N>
   Function find(const std::array<const char*, N>& symbols, std::string_view* used = nullptr) const {
     for (const char* symbol : symbols) {
@@ -60,7 +60,7 @@ class Library {
   std::string path_, problem_;
 };
 
-// Runs `ask` in a thread of its own and waits for it. A library (its first name stands for it) that did not answer once
+// Runs `ask` in a separate thread and waits for it. A library (identified by its first name) that once did not answer
 // is not asked again by this process: the thread inside it never ends, and holds its locks.
 DriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait_seconds,
                           const std::function<DriverAnswers(const Library&, Watch&)>& ask);

@@ -1,5 +1,5 @@
-// A machine as JSON, for `doctor --json` and recordings that people read. Keys carry their unit; what the machine does
-// not say is null.
+// A machine as JSON, for `doctor --json` and recordings that people read. Keys carry their unit; values that the
+// machine does not report are null.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -6,14 +6,14 @@
 
 namespace sparkpilot {
 
-// Most resident bytes since the process began or since reset_peak_memory(). Empty where the system does not say.
+// Largest number of resident bytes since the process began or since reset_peak_memory(). Empty if unknown.
 std::optional<int64_t> peak_memory_bytes();
 
-// Resident bytes now. Empty where the system does not say.
+// Resident bytes now. Empty if unknown.
 std::optional<int64_t> resident_memory_bytes();
 
-// Gives the system back what the allocator holds unused, then lets peak_memory_bytes() count anew; false where the
-// system does not allow it.
+// Returns the allocator's unused memory to the system, then restarts peak_memory_bytes(); false if the system does not
+// allow it.
 bool reset_peak_memory();
 
 }  // namespace sparkpilot

@@ -1,7 +1,7 @@
 // The machine's limits, measured: what a perfect kernel could reach here and now.
 //
-// A limit is the most that was ever seen, as whatever disturbs a measurement lowers it. Who holds times against limits
-// measures right before and right after: clocks change, and the best counts.
+// A limit is the largest value measured, as disturbances only lower a measurement. To compare times with limits,
+// measure right before and right after: clocks change, and the best counts.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace sparkpilot {
 
-// What products are made of: units for narrower numbers are faster.
+// The type of products: units for narrower numbers are faster.
 enum class Arithmetic { f32, bf16, i8 };
 std::string_view arithmetic_name(Arithmetic arithmetic);  // "fp32", "bf16", "int8"
 
-// Multiply-adds in registers, by every thread on its own.
+// Multiply-adds in registers, by all threads independently.
 struct UnitPeak {
   std::string name = {};  // "avx512_bf16", "amx_int8"
   Arithmetic arithmetic = Arithmetic::f32;
@@ -24,7 +24,7 @@ struct UnitPeak {
 // A level of cache, or memory.
 struct LevelPeak {
   std::string name = {};        // "L2", "memory"
-  double bytes = 0;             // that it can hold for the threads together; memory: infinity
+  double bytes = 0;             // capacity for all threads together; memory: infinity
   double reads_per_second = 0;  // bytes; 0: not measured
   double bytes_per_second = 0;  // read and written, in the faster of two mixes; not below reads_per_second
 };
@@ -33,15 +33,15 @@ struct Peak {
   int threads = 1;
   std::vector<UnitPeak> units = {};
   std::vector<LevelPeak> levels = {};  // the nearest first; the last is memory
-  // The fastest that multiplies such numbers. A unit for wider numbers counts too: they can be widened.
+  // The fastest unit for such numbers. Units for wider numbers count too, as numbers can be widened.
   const UnitPeak& unit(Arithmetic arithmetic) const;
 };
 
-// `best` takes over what `other` has more of: units and levels by name.
+// Raises the values of `best` to those of `other`, if larger: units and levels by name.
 void keep_best(Peak& best, const Peak& other);
 
-// Measures now (about 30 ms) and returns the best that this process has seen for so many threads. Memory is measured
-// only where the caches do not hold `working_set` bytes; that takes some tenths of a second. Thread-safe.
+// Measures now (about 30 ms) and returns the best that this process has measured with `threads` threads. Memory is
+// measured only if `working_set` bytes do not fit the caches; that takes some tenths of a second. Thread-safe.
 Peak measure_peak(int threads, double working_set = 0);
 
 }  // namespace sparkpilot

@@ -1,4 +1,4 @@
-// Loops of multiply-adds in registers alone, one for each unit that the processor has for them.
+// Loops of multiply-adds in registers only, one for each unit that the processor has for them.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct UnitLoop {
   void (*run)(int64_t rounds) = nullptr;
 };
 
-// Of the units that cpu_features() tells of, and that the system lets this process use. The first is for f32. Asks the
-// system for the tiles of AMX where there are any.
+// Loops for the units that cpu_features() reports and that the system lets this process use. The first is for f32.
+// Requests AMX's tiles from the system if there are any.
 std::vector<UnitLoop> unit_loops();
 
 }  // namespace sparkpilot

@@ -1,4 +1,4 @@
-// How a machine is examined: from a Source and nothing else. What it does not say, or says nonsense about, is empty.
+// Examines a machine, only through a Source. Unknown and nonsensical values are empty.
 #pragma once
 
 #include "hw/source.h"
@@ -6,10 +6,10 @@
 
 namespace sparkpilot {
 
-// All of it. Any bytes may come from the source: nothing is thrown, and every list is bounded.
+// The whole machine. The source may give any bytes: nothing is thrown, and every list is bounded.
 Machine probe(Source& source);
 
-// The parts. Those that change while a machine runs may be asked again.
+// Parts of it. Those that change while a machine runs may be read again.
 Cpu probe_cpu(Source& source);
 Memory probe_memory(Source& source);
 std::vector<Disk> probe_disks(Source& source);
@@ -18,21 +18,20 @@ std::vector<NetworkPort> probe_network(Source& source);
 Identity probe_identity(Source& source);
 // Into machine.driver, machine.gpus and machine.other_gpus.
 void probe_gpus(Source& source, Machine& machine);
-// What NVML alone says, for who asks it again and again. In its order; a GPU that is lost has no nvml_index and nothing
-// else.
+// Only NVML's answers, for repeated readings. In NVML's order; a lost GPU has no nvml_index and no other values.
 std::vector<Gpu> nvml_gpus(const DriverAnswers& nvml);
-// Why it does not answer, in a line; empty where it does or is not there.
+// Why NVML does not answer, in a line; empty if it does or is absent.
 std::string nvml_problem(const DriverAnswers& nvml);
 
-// Every sign that is there, of the table in docs/machine.md; needs the processor, the GPUs and the identity.
+// Every sign found, of the table in docs/machine.md; needs the processor, the GPUs and the identity.
 std::vector<SparkSign> spark_signs(Source& source, const Machine& machine);
-// What the firmware's strings say where they are those of a machine with a GB10.
+// The firmware's strings if they are those of a machine with a GB10.
 struct Gb10System {
   std::string name, seen;  // "Dell Pro Max with GB10", "Dell Pro Max with GB10 FCM1253"
 };
 std::optional<Gb10System> gb10_system(const Identity& identity);
 
-// A PCI address as Linux writes it, "000f:01:00.0", whichever way a library does; empty where it is none.
+// A PCI address as Linux writes it, "000f:01:00.0", however a library writes it; empty if it is not one.
 std::string pci_address(std::string_view text);
 // A GPU that is a GB10, by its name or its PCI id.
 bool is_gb10(const Gpu& gpu);

@@ -1,4 +1,4 @@
-// A machine in a file: what was asked of a Source and what it answered, as JSON (docs/machine_record.md).
+// A machine in a file: the questions to a Source and its answers, as JSON (docs/machine_record.md).
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@ namespace sparkpilot {
 
 inline constexpr int kRecordVersion = 1;
 
-// Answers from a recording; what it does not hold is absent. `name` is for messages. Fails (user) where the text is no
-// recording, is damaged or is of another version.
+// Answers from a recording; what it does not hold is absent. `name` is for messages. Fails (user) if the text is not a
+// recording, is damaged or has another version.
 std::unique_ptr<Source> recorded_source(std::string_view json, const std::string& name);
 
-// With the names of the machine that a source speaks of, and of who uses it.
+// A Redactor with the names of the source's machine and of its users.
 Redactor redactor_of(Source& source);
 
-// Passes questions on and remembers the answers. The drivers are asked once: a recording is of one moment.
+// Passes questions on and remembers the answers. The drivers are asked once: a recording is of one point in time.
 class Recorder : public Source {
  public:
   explicit Recorder(Source& inner);
   ~Recorder() override;
 
-  // Everything so far, with the machine's secrets taken out (hw/redact.h). Ends in a newline.
+  // Everything so far, with the machine's secrets removed (hw/redact.h). Ends in a newline.
   std::string json() const;
 
   std::optional<std::string> read(const std::string& path, size_t limit) override;

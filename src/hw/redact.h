@@ -1,4 +1,4 @@
-// Takes out of a text what names a person or one single machine, so that it can be shown to others.
+// Removes from a text what identifies a person or a single machine, so that it can be shown to others.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@ namespace sparkpilot {
 
 class Redactor {
  public:
-  // `names`: of users and hosts, replaced where they stand as whole words. Names that are ordinary words here ("root",
-  // "nvidia") are left alone.
+  // `names`: of users and hosts, replaced if they are whole words. Names that are ordinary words here ("root",
+  // "nvidia") are kept.
   explicit Redactor(std::vector<std::string> names = {});
 
-  // Replaces names, home folders, MAC and IP addresses, UUIDs, and values whose key speaks of a serial number.
+  // Replaces names, home folders, MAC and IP addresses, UUIDs, and values whose key mentions a serial number.
   std::string operator()(std::string_view text) const;
 
-  // A file that holds nothing else: its contents do not belong into a recording at all.
+  // Whether a file holds nothing else, so that its contents do not belong in a recording.
   static bool secret_path(std::string_view path);
 
  private:

@@ -1,4 +1,4 @@
-// For tests: the recorded machines of tests/machines, and small ones made up on the spot.
+// For tests: the recorded machines of tests/machines, and small ones made by the test.
 #pragma once
 
 #include <filesystem>
@@ -20,7 +20,7 @@ inline std::unique_ptr<Source> source_of(const std::string& name) {
 }
 inline Machine machine_of(const std::string& name) { return probe(*source_of(name)); }
 
-// Of a few parts of a recording.
+// A source made of a few parts of a recording.
 inline std::unique_ptr<Source> small_source(const nlohmann::json& parts) {
   nlohmann::json record = {{"sparkpilot_record", kRecordVersion}};
   record.update(parts);

@@ -1,4 +1,4 @@
-// For tests: what no machine may say, however strange its source was.
+// For tests: checks that no value of a machine is nonsensical, however strange its source.
 #pragma once
 
 #include <fmt/core.h>
@@ -13,7 +13,7 @@ namespace sparkpilot {
 
 class Sanity {
  public:
-  // What is nonsense; empty where nothing is.
+  // The first nonsensical value; empty if there is none.
   std::string check(const Machine& m) {
     text(m.identity.system, "system");
     for (const std::string* t : {&m.identity.vendor, &m.identity.product, &m.identity.kernel,

@@ -1,4 +1,4 @@
-// Counters that only grow, and what their growth says.
+// Counters that only grow, and rates from their growth.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace sparkpilot::monitor {
 
-// The growth of one counter. Empty for the first value, after a missing one, and where it went back: it was reset, or
-// it wrapped, and nobody knows which.
+// The growth of one counter. Empty for the first value, after a missing one, and if it decreased: it was reset or it
+// wrapped, which cannot be distinguished.
 class Counter {
  public:
   std::optional<int64_t> grow(std::optional<int64_t> value);
@@ -50,7 +50,7 @@ class PortReader {
     Counter received, sent;
   };
   Source& source_;
-  bool physical_;  // else what there is: a container's interfaces have no device
+  bool physical_;  // else all ports: a container's have no device
   std::map<std::string, Port> ports_;
 };
 

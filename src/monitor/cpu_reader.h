@@ -29,7 +29,7 @@ class CpuReader {
   std::map<std::string, Ticks> before_;  // by the line's name: "cpu", "cpu3"
 };
 
-// Every temperature sensor but the GPUs'; of several with one name the warmest.
+// Every temperature sensor but the GPUs'; of several with the same name the warmest.
 class TemperatureReader {
  public:
   explicit TemperatureReader(Source& source);

@@ -1,4 +1,4 @@
-// What NVML says about the GPUs and about who uses them.
+// NVML's readings of the GPUs and of the processes on them.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ struct GpuReading {
 
 GpuReading read_gpus(Source& source);
 
-// "power cap", "hot (hardware)": NVML's bits. Empty where the value is none of NVML's.
+// "power cap", "hot (hardware)": NVML's bits. Empty if the value is not one of NVML's.
 std::optional<std::vector<std::string>> throttle_words(uint64_t bits);
 
 }  // namespace sparkpilot::monitor

@@ -9,11 +9,12 @@
 
 namespace sparkpilot::monitor {
 
-// `time` is of the wall clock, such as "2026-03-01T12:00:00.250Z". Keys carry their unit; what is not known is null.
+// `time` is of the wall clock, such as "2026-03-01T12:00:00.250Z". Keys carry their unit; unknown values are null.
 nlohmann::ordered_json to_json(const Sample& sample, const std::string& time);
 nlohmann::ordered_json to_json(const Summary& summary);
 
-// One row a sample. The columns are those of the first sample; what comes later has none, what goes leaves its empty.
+// One row per sample. The columns are those of the first sample; devices added later have none, those of removed
+// devices stay empty.
 class Csv {
  public:
   explicit Csv(const Sample& first);
@@ -24,7 +25,7 @@ class Csv {
   std::vector<std::string> columns_;
 };
 
-// For people: every quantity under its device's name, what is not known as n/a, and the first `processes` of them.
+// For people: every quantity under its device's name, n/a if unknown, and the first `processes` processes.
 std::string to_text(const Sample& sample, size_t processes);
 
 }  // namespace sparkpilot::monitor

@@ -18,7 +18,7 @@ struct Area {
 
 class RightWords;
 
-// What has less room than it needs leaves out what matters least; what has more draws a curve.
+// A section with too little room omits what matters least; one with more room draws a curve.
 class Painter {
  public:
   Painter(Canvas& canvas, const Sample& sample, const History& history, const ViewState& state)
@@ -33,7 +33,7 @@ class Painter {
   void header();
   void footer();
   void help();
-  // `hidden`: GPUs that there is no room for.
+  // `hidden`: the number of GPUs without room.
   void gpu(const Area& area, const GpuSample& sample, int hidden);
   void cpu(const Area& area);
   void memory(const Area& area);
@@ -42,7 +42,7 @@ class Painter {
 
  private:
   bool unified() const;
-  static bool side_by_side(int width) { return width >= 76; }  // disks beside ports
+  static bool side_by_side(int width) { return width >= 76; }  // disks next to ports
   RightWords rule(const Area& area, const std::string& title, const std::string& more, Ink ink);
   int labelled_bar(const Area& area, int y, const std::string& label, std::optional<double> part, Ink ink,
                    const std::string& text, bool is_known);

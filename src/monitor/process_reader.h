@@ -14,12 +14,12 @@ namespace sparkpilot::monitor {
 
 class ProcessReader {
  public:
-  // `budget`: how many are looked at in one reading, those on a GPU besides.
+  // `budget`: how many are examined in one reading, in addition to those on a GPU.
   ProcessReader(Source& source, size_t budget) : source_(source), budget_(budget) {}
 
-  // `on_gpu` are looked at and listed in any case; of the others only those that a reading has found.
+  // `on_gpu` are always examined and listed; the others only once a reading has found them.
   std::vector<ProcessSample> next(int64_t now_ns, const std::map<int64_t, std::optional<int64_t>>& on_gpu);
-  // How many there are; empty where the system shows none, or more than can be listed.
+  // The number of processes; empty if the system shows none, or more than can be listed.
   std::optional<int64_t> count() const { return count_; }
 
  private:
@@ -40,11 +40,11 @@ class ProcessReader {
   std::vector<int64_t> pids_;  // ascending
   int unlisted_ = 0;           // readings since they were listed
   std::optional<int64_t> count_, page_bytes_;
-  int64_t turn_ = 0;  // the idle one that was looked at last
+  int64_t turn_ = 0;  // the idle one examined last
 };
 
-// What runs, for an interpreter with its script: "python3 train.py". `arguments` end in NUL each, as in
-// /proc/PID/cmdline. Printable ASCII whatever comes, and no folders: their names are people's.
+// The program's name, for an interpreter with its script: "python3 train.py". Each of `arguments` ends in NUL, as in
+// /proc/PID/cmdline. Always printable ASCII, and without folders, which may contain people's names.
 std::string process_name(const std::string& comm, std::string_view arguments);
 
 }  // namespace sparkpilot::monitor

@@ -14,7 +14,7 @@ enum class Unit { percent, megahertz, watts, joules, celsius, bytes, bytes_per_s
 
 struct Quantity {
   std::string_view group;  // "gpu", "cpu", "memory" ...
-  std::string instance;    // "0", "nvme0n1"; empty where the machine has one of its kind. Letters, digits, - _ . :
+  std::string instance;    // "0", "nvme0n1"; empty if a machine has only one. Letters, digits, - _ . :
   std::string_view name;   // "utilization"
   Unit unit = Unit::count;
   std::string_view help;
@@ -25,7 +25,7 @@ struct Quantity {
   std::string column() const;  // "gpu.0.utilization_percent"
 };
 
-// In an order that stays: those of two samples of one machine differ only where a device came or went.
+// In a stable order: the lists of two samples of one machine differ only if a device was added or removed.
 std::vector<Quantity> quantities(const Sample& sample);
 
 // "_percent", "_mhz", "_w" ...; empty for a count.

@@ -1,8 +1,8 @@
-// One reading of a machine at work.
+// One reading of a machine's load.
 //
-// What the machine does not say is empty, never 0: a sensor that is absent, a counter that was reset, a rate before the
-// second reading. Percentages are of the whole (all processors, one GPU); a process's are of one processor, so that a
-// program with four busy threads has 400.
+// Values that the machine does not report are empty, never 0: a sensor that is absent, a counter that was reset, a rate
+// before the second reading. Percentages are of the whole (all processors, one GPU); those of a process are of one
+// processor, so a program with four busy threads has 400.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 namespace sparkpilot::monitor {
 
 struct GpuSample {
-  int index = 0;  // as NVML counts
-  Gpu gpu = {};   // clocks, power, temperature, utilisation, memory of its own; nothing where it is lost
+  int index = 0;  // NVML's index
+  Gpu gpu = {};   // clocks, power, temperature, utilisation, own memory; empty if lost
   std::optional<double> encoder_percent = {}, decoder_percent = {}, fan_percent = {};
   std::optional<double> energy_j = {};                            // the driver's counter, since it was loaded
-  std::optional<int64_t> process_memory = {};                     // what its processes hold, each counted once
-  std::optional<std::vector<std::string>> throttle_reasons = {};  // in words; none: nothing holds it back
+  std::optional<int64_t> process_memory = {};                     // held by its processes, each counted once
+  std::optional<std::vector<std::string>> throttle_reasons = {};  // in words; none: not slowed
 
   bool unified() const { return gpu.unified_memory.value_or(false); }
-  // What stands for it on a screen. NVML counts a lost one and tells nothing of it.
+  // Its name on a screen. NVML counts a lost GPU but reports nothing about it.
   std::string title() const { return !gpu.name.empty() ? gpu.name : gpu.nvml_index ? "n/a" : "lost"; }
 };
 
 // Processors of one kind: the fast and the slow ones of an Arm machine, or all.
 struct Cluster {
-  std::string name = {};  // "Cortex-X925"; empty where it is not known
+  std::string name = {};  // "Cortex-X925"; empty if unknown
   std::vector<int> processors = {};
   std::optional<double> percent = {}, mhz = {};
   std::optional<int> max_mhz = {};
@@ -70,7 +70,7 @@ struct Temperature {
 
 struct ProcessSample {
   int64_t pid = 0;
-  std::string name = {};  // empty where it is gone or hidden
+  std::string name = {};  // empty if it is gone or hidden
   std::optional<double> cpu_percent = {};
   std::optional<int64_t> resident_bytes = {};
   bool on_gpu = false;
@@ -79,9 +79,9 @@ struct ProcessSample {
 
 struct Sample {
   double seconds = 0;                     // since the sampler's first reading
-  std::optional<double> interval_s = {};  // since the reading before; empty for the first
+  std::optional<double> interval_s = {};  // since the previous reading; empty for the first
   std::vector<GpuSample> gpus = {};
-  std::string gpu_problem = {};  // why NVML does not answer; empty where it does, or is not there
+  std::string gpu_problem = {};  // why NVML does not answer; empty if it does or is absent
   CpuSample cpu = {};
   Memory memory = {};
   Pressure pressure = {};
@@ -91,7 +91,7 @@ struct Sample {
   std::vector<ProcessSample> processes = {};  // those on a GPU first, then by CPU time
   std::optional<int64_t> process_count = {};
 
-  // Of the memory that all programs and, where it is unified, the GPU share.
+  // Use of the memory that all programs and, if it is unified, the GPU share.
   std::optional<int64_t> pool_used() const {
     if (!memory.total || !memory.available) return std::nullopt;
     return *memory.total - *memory.available;

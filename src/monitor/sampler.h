@@ -1,4 +1,4 @@
-// Reads a machine again and again, through a Source: the real one, another tree, or a recording.
+// Reads a machine repeatedly, through a Source: the real one, another tree, or a recording.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,12 @@ namespace sparkpilot::monitor {
 
 struct SamplerOptions {
   bool processes = true;
-  bool sensors = true;  // temperatures of others than GPUs
-  // How many processes are looked at in one reading. Those that are busy are looked at every time, idle ones in turns.
+  bool sensors = true;  // temperatures, except the GPUs'
+  // How many processes are examined in one reading. Busy ones are examined every time, idle ones in rotation.
   size_t process_budget = 256;
 };
 
-// Any bytes may come from the source: nothing is thrown. One thread uses a sampler at a time; the source must outlive
-// it.
+// The source may give any bytes: nothing is thrown. One thread uses a sampler at a time; the source must outlive it.
 class Sampler {
  public:
   explicit Sampler(Source& source, const SamplerOptions& options = {});
@@ -26,7 +25,7 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // `now_ns` is of a monotonic clock; where it does not advance there are no rates.
+  // `now_ns` is of a monotonic clock; if it does not advance there are no rates.
   Sample next(int64_t now_ns = sparkpilot::now_ns());
 
  private:

@@ -42,7 +42,7 @@ class ScriptedSource : public Source {
   DriverAnswers cuda() override { return {}; }
   std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>&) override { return std::nullopt; }
 
-  // One more GPU of NVML's, with these numbers.
+  // Adds a GPU to NVML's, with these numbers.
   Answers& add_gpu(const std::string& name, const std::map<std::string, int64_t>& numbers,
                    std::vector<GpuProcess> processes = {}) {
     driver.state = DriverAnswers::State::answered;

@@ -1,4 +1,4 @@
-// What a series of samples says as a whole.
+// A summary of a series of samples.
 #pragma once
 
 #include <map>
@@ -10,14 +10,14 @@
 
 namespace sparkpilot::monitor {
 
-// Energy of the GPUs: by the driver's counter where it has one, else power times time.
+// Energy of the GPUs: by the driver's counter if it has one, else power times time.
 class EnergyMeter {
  public:
   void add(const Sample& sample);
 
   struct Energy {
     int gpu = 0;
-    std::optional<double> joules;  // empty where neither is known
+    std::optional<double> joules;  // empty if neither is known
     double seconds = 0;            // that it covers
     bool counted = false;          // by the driver
   };
@@ -32,8 +32,8 @@ class EnergyMeter {
   std::map<int, Of> gpus_;
 };
 
-// A series of any length in bounded memory: count, mean and extremes are exact; percentiles are too up to kKept values,
-// then they come from every second one, every fourth ...
+// A series of any length in bounded memory: count, mean and extremes are exact; so are percentiles up to kKept values;
+// after that they are of every second value, every fourth ...
 class Series {
  public:
   static constexpr size_t kKept = 8192;
@@ -48,15 +48,15 @@ class Series {
 
 class Summary {
  public:
-  // `start`: where energies are counted from; it has no rates and is not one of the samples.
+  // `start`: the reading from which energies are counted; it has no rates and is not one of the samples.
   explicit Summary(const Sample& start) { energy_.add(start); }
   void add(const Sample& sample);
 
   struct Row {
-    Quantity quantity;  // its value is of the first sample that had one
+    Quantity quantity;  // with the value of the first sample that had one
     Statistics statistics;
   };
-  // In the order of quantities(); what was never known, sizes, limits and energies are left out.
+  // In the order of quantities(); without quantities that were never known, sizes, limits and energies.
   std::vector<Row> rows() const;
   std::vector<EnergyMeter::Energy> energy() const { return energy_.energy(); }
   int64_t samples() const { return samples_; }

@@ -1,4 +1,4 @@
-// What the terminal shows: pure drawing, from samples to a canvas.
+// Draws the terminal's view: from samples to a canvas, without a terminal.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace sparkpilot::monitor {
 
-// The past of what has a curve, in bounded memory.
+// Past values for the curves, in bounded memory.
 class History {
  public:
   using Curve = std::vector<std::optional<double>>;
@@ -36,10 +36,10 @@ struct ViewState {
 
 inline constexpr int kLeastWidth = 40, kLeastHeight = 10;
 
-// Any size; below the least it says what it needs.
+// For any size; below the minimum it says what size it needs.
 Canvas draw(const Sample& sample, const History& history, const ViewState& state, int width, int height);
 
-// The intervals that + and - go through: the next longer or shorter one.
+// The next longer or shorter interval, for + and -.
 double step_interval(double interval_s, bool longer);
 
 }  // namespace sparkpilot::monitor
