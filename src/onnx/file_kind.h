@@ -1,4 +1,4 @@
-// What a file is that was given as a model and is none.
+// Recognises files that were given as a model but are not one.
 //
 // Private to the room.
 #pragma once
@@ -9,11 +9,11 @@
 
 namespace sparkpilot {
 
-inline constexpr size_t kKindHead = 512;  // bytes that file_kind() looks at
+inline constexpr size_t kKindHead = 512;  // bytes that file_kind() examines
 
-// "a Python pickle", "an MPEG transport stream (video)": what a file that begins with these bytes looks like, by the
-// marks that its format begins with; "a text file" where all of them are text; empty where nothing is known. Of more
-// than kKindHead bytes the first are looked at. A model may begin like anything: ask only when it could not be read.
+// "a Python pickle", "an MPEG transport stream (video)": what a file that begins with these bytes looks like, by its
+// format's signature; "a text file" if all of them are text; empty if unknown. Only the first kKindHead bytes are
+// examined. A model may begin with any bytes: ask only after it could not be read.
 std::string file_kind(std::string_view head);
 
 }  // namespace sparkpilot

@@ -11,10 +11,10 @@
 
 namespace sparkpilot {
 
-// Hands out names that no value of the model has, bodies included.
+// Gives names that no value of the model has, including its bodies.
 class NameTable {
  public:
-  // `wanted`, where it is free, else with a number behind it; `fallback` stands for an empty one.
+  // `wanted` if it is free, else with a number appended; `fallback` replaces an empty one.
   std::string unique(const std::string& wanted, const std::string& fallback);
   bool reserve(const std::string& name) { return used_.insert(name).second; }
 
@@ -23,7 +23,7 @@ class NameTable {
   int64_t next_ = 0;
 };
 
-// A constant that is written behind the graph's other fields, straight from its memory.
+// A constant that is written after the graph's other fields, straight from its memory.
 struct Initializer {
   std::string name;
   Tensor tensor;
@@ -31,7 +31,7 @@ struct Initializer {
 
 class GraphWriter {
  public:
-  // The main graph; everything but its initializers, which come to initializers().
+  // Writes the main graph without its initializers, which are added to initializers().
   void write(const Graph& graph, onnx::GraphProto& proto);
   const std::vector<Initializer>& initializers() const { return initializers_; }
 
@@ -49,7 +49,7 @@ class GraphWriter {
   std::vector<Initializer> initializers_;
 };
 
-// Everything of a TensorProto but its data.
+// Writes everything of a TensorProto except its data.
 void describe_tensor(const std::string& name, const Tensor& tensor, onnx::TensorProto& proto);
 
 }  // namespace sparkpilot

@@ -1,4 +1,4 @@
-// Reading ONNX (sparkpilot/onnx.h), and the error for what the format holds and this project does not do.
+// Reading ONNX (sparkpilot/onnx.h), and the error for parts of the format that sparkpilot does not support.
 #pragma once
 
 #include "onnx/unsupported.h"

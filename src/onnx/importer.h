@@ -1,4 +1,5 @@
-// The work behind load_onnx(): one Importer a name scope (the main graph, a body, the inside of a function call).
+// The implementation of load_onnx(): one Importer for each name scope (the main graph, a body, the inside of a function
+// call).
 //
 // Private to the room.
 #pragma once
@@ -18,7 +19,7 @@
 
 namespace sparkpilot {
 
-// A NodeProto without its attributes, which stay where they are.
+// A NodeProto without its attributes, which are left in the source.
 struct RawNode {
   onnx::NodeProto proto;
   std::string overload;
@@ -26,9 +27,9 @@ struct RawNode {
 };
 RawNode parse_node(ByteSource& source, Range range);
 
-// An AttributeProto; its tensor, graph or sparse tensor stays where it is.
+// An AttributeProto; its tensor, graph or sparse tensor is left in the source.
 struct RawAttribute {
-  onnx::AttributeProto proto;  // with the type of the filled field where the file does not say
+  onnx::AttributeProto proto;  // with the type of the filled field if the file does not say
   std::optional<Range> tensor, graph, sparse;
 };
 RawAttribute parse_attribute(ByteSource& source, Range range);
@@ -48,7 +49,7 @@ struct Model {
   TensorReader tensors;
   std::map<std::string, Function> functions;  // by function_key()
   std::vector<std::string> calls;             // functions being inlined
-  // What was made so far: a few bytes of nested calls or bodies could stand for any number.
+  // Totals so far: a few bytes of nested calls or bodies could expand to any number.
   int64_t nodes = 0, values = 0, inlined_bytes = 0;
 };
 std::string function_key(const std::string& domain, const std::string& name, const std::string& overload);
@@ -56,16 +57,16 @@ std::string function_key(const std::string& domain, const std::string& name, con
 // Reads FunctionProto messages into model.functions.
 void read_functions(Model& model, const std::vector<Range>& ranges, const std::map<std::string, int>& model_opsets);
 
-// A sparse tensor as a dense one; `dims` of a hostile file may not make it large.
+// A sparse tensor as a dense one; bounded, as a hostile file may declare any `dims`.
 TensorReader::Named read_sparse(Model& model, Range range);
-// The value of an attribute that is no graph.
+// The value of an attribute that is not a graph.
 Attribute import_attribute(Model& model, const RawAttribute& raw);
-// Attributes that only this program gives to nodes: a file may not, and export does not write them. Only
-// com.microsoft's ops have a `channels_last` of their own.
+// Attributes that only this program gives to nodes: files may not have them, and export does not write them. Only
+// com.microsoft's ops have a separate `channels_last`.
 inline bool internal_attribute(const OpDef& op, std::string_view name) {
   return name == "captures" || (name == "channels_last" && op.domain != "com.microsoft");
 }
-// An input of a body, whose type nobody declared.
+// An input of a body, without a declared type.
 ValueId add_untyped_input(Graph& graph, std::string name, DType dtype);
 
 class Importer {
@@ -76,12 +77,12 @@ class Importer {
   void import_graph(Range range);
 
  private:
-  // The values that the bodies of one node use from around it.
+  // The values of the enclosing graph that the bodies of one node use.
   using Captures = std::vector<ValueId>;
   struct BodyGraph {
     std::string attribute;
     Graph graph;
-    std::map<ValueId, ValueId> captured;  // value of the graph around -> input of the body
+    std::map<ValueId, ValueId> captured;  // value of the enclosing graph -> input of the body
   };
 
   void import_inputs(const onnx::GraphProto& proto);
@@ -96,18 +97,18 @@ class Importer {
   Attributes import_attributes(const RawNode& node, const OpDef* op, std::vector<BodyGraph>& bodies,
                                Captures& captures);
   BodyGraph import_body(const RawAttribute& attribute, Captures& captures);
-  // Gives every body the same extra inputs and appends the captured values to the node's.
+  // Gives every body the same extra inputs and appends the captured values to the node's inputs.
   void join_bodies(std::vector<BodyGraph> bodies, const Captures& captures, Attributes& attrs,
                    std::vector<ValueId>& inputs) const;
 
   void define(const std::string& name, ValueId value);
   void count_value();
-  // Counts what is read once a call of a function although it lies in the file once.
+  // Counts bytes that are read for each call of a function although they are in the file once.
   void charge(size_t bytes);
   std::vector<ValueId> inputs_of(const RawNode& node);
   void define_outputs(const RawNode& node, const std::vector<ValueId>& values);
-  // The value of that name here or around; none where there is none. An absent id is an optional input of a function
-  // that the call left out.
+  // The value of that name in this or an enclosing scope; none if there is none. An absent id is an optional input of a
+  // function that the call omitted.
   std::optional<ValueId> lookup(const std::string& name);
   std::optional<ValueId> capture(const std::string& name);
   ValueId capture_value(ValueId outside);
@@ -128,8 +129,8 @@ class Importer {
   std::string prefix_;
 };
 
-// The order in which nodes follow what they read; fails (user) on a cycle, naming a node on it. Files should be sorted
-// already, and those that are keep their order.
+// An order in which nodes come after their inputs; fails (user) on a cycle, naming a node on it. Files should already
+// be sorted, and those that are keep their order.
 std::vector<size_t> order_of(const std::vector<RawNode>& nodes);
 // A node's name for messages.
 std::string label_of(const RawNode& node);

@@ -1,4 +1,4 @@
-// Making a graph sayable in one opset of ONNX. Private to the room.
+// Makes a graph expressible in one opset of ONNX. Private to the room.
 #pragma once
 
 #include <unordered_map>
@@ -7,8 +7,8 @@
 
 namespace sparkpilot {
 
-// Values whose uses become uses of others. They are kept aside, so that many cost one look at the graph; whoever goes
-// on in the graph's order before apply() rewrites each node first.
+// Values whose uses become uses of others. They are collected, so that many of them cost one pass over the graph; a
+// caller that visits more nodes before apply() must first rewrite each of them.
 class Replacements {
  public:
   void add(ValueId from, ValueId to) { to_[from.index] = to; }
@@ -23,9 +23,9 @@ class Replacements {
   std::unordered_map<int32_t, ValueId> to_;
 };
 
-// Finds the opset to write and rewrites nodes that it has no word for, as older forms or as what they expand to:
-// `wanted` where it is not 0 (fails (user) where a node cannot be said in it), else the graph's own where that can be,
-// else the newest up to kNewestExportOpset in which every node is the same op, else kNewestExportOpset.
+// Finds the opset to write and rewrites nodes that it lacks as older forms or as their expansions. The opset is
+// `wanted` if that is not 0 (fails (user) if a node cannot be expressed in it), else the graph's own if possible, else
+// the newest up to kNewestExportOpset in which every node is the same op, else kNewestExportOpset.
 int lower_for_export(Graph& graph, int wanted);
 
 }  // namespace sparkpilot

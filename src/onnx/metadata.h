@@ -1,5 +1,5 @@
 // openpilot's model metadata: the text of the slices (sparkpilot/onnx.h), and the pickle that openpilot's build writes
-// beside the model, with the shapes too (`*_metadata.pkl`).
+// next to the model, which has the shapes too (`*_metadata.pkl`).
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ inline constexpr std::string_view kOutputSlicesKey = "output_slices";
 // The metadata entry's text and back.
 OutputSlices parse_output_slices(std::string_view base64);
 std::string write_output_slices(const OutputSlices& slices);
-// Of a flat output with `length` elements only [begin, end) is left: the slices that lie wholly in it, at their new
-// places. Those with a step are left out.
+// For a flat output of `length` elements of which only [begin, end) remains: the slices that lie entirely in it, at
+// their new positions. Those with a step are omitted.
 OutputSlices slices_within(const OutputSlices& slices, int64_t length, int64_t begin, int64_t end);
 
 // The contents of a `*_metadata.pkl`.
 struct ModelMetadata {
-  std::string checkpoint;  // empty where absent
+  std::string checkpoint;  // empty if absent
   OutputSlices slices;
   std::vector<std::pair<std::string, std::vector<int64_t>>> input_shapes, output_shapes;
 };

@@ -1,8 +1,8 @@
 // A restricted reader of Python pickles, protocols 0 to 5: dictionaries, strings, integers, None, tuples, lists and
 // slices, nothing else. It is a reader, not an interpreter: no name but `slice` is looked up and nothing is called.
 //
-// Objects live in one table and refer to each other by number, so shared and cyclic ones (which a hostile pickle can
-// make exponentially large as a tree) cost what the bytes cost. Private to the room.
+// Objects are in one table and refer to each other by number, so shared and cyclic ones (which a hostile pickle can
+// make exponentially large as a tree) cost no more than their bytes. Private to the room.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ class Pickle {
   enum class Kind : uint8_t { none, integer, text, tuple, list, dict, slice, slice_class };
   static constexpr size_t kMostBytes = 1 << 18;
 
-  // Fails (user) on anything but a complete pickle of the kinds above, naming the opcode or what was wrong.
+  // Fails (user) on anything but a complete pickle of the kinds above, naming the opcode or the error.
   explicit Pickle(std::span<const std::byte> bytes);
 
   Ref root() const { return root_; }
   Kind kind(Ref ref) const { return objects_[ref].kind; }
-  // Each fails (user) where the object is of another kind; `what` names it in the message.
+  // Each fails (user) if the object is of another kind; `what` names it in the message.
   int64_t integer(Ref ref, std::string_view what) const;
   const std::string& text(Ref ref, std::string_view what) const;
   // Elements of a tuple or list; start, stop and step of a slice.

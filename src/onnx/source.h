@@ -19,7 +19,7 @@ class ByteSource {
   // The bytes from `offset` on, at least one and at most `most`; offset + most must lie within size(). Valid until
   // the next call of peek() or read().
   virtual std::span<const std::byte> peek(int64_t offset, int64_t most) = 0;
-  // Fills `out` from `offset`; fails (user) where the source ends before.
+  // Fills `out` from `offset`; fails (user) if the source ends earlier.
   virtual void read(int64_t offset, std::span<std::byte> out) = 0;
 };
 
@@ -34,7 +34,7 @@ class ArraySource final : public ByteSource {
   std::span<const std::byte> bytes_;
 };
 
-// Reads large pieces straight from the file into their place, small ones through a window.
+// Reads large pieces straight from the file into their destination, small ones through a buffer.
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::filesystem::path& path) : file_(path), window_(kWindow) {}

@@ -125,7 +125,7 @@ inline Graph import_bytes(const std::string& bytes) {
 }
 inline Graph import_proto(const onnx::ModelProto& model) { return import_bytes(model.SerializeAsString()); }
 
-// The message with which the import fails; empty where it does not.
+// The message with which the import fails; empty if it does not.
 inline std::string import_error(const onnx::ModelProto& model) {
   try {
     import_proto(model);

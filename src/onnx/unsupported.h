@@ -1,4 +1,4 @@
-// The error for models that are well-formed and hold what this project does not do.
+// The error for well-formed models that need what sparkpilot does not support.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
-// A walk over one protobuf message that parses its small fields and only notes where the named ones lie.
+// Walks over one protobuf message, parses its small fields and only notes the positions of the named ones.
 //
-// This is how weights stay on disk until their place is known, how sub-graphs and nodes are read one by one, and how
-// fields are read that are newer than the distribution's schema. Private to the room.
+// So weights stay on disk until their destination is known, sub-graphs and nodes are read one by one, and fields newer
+// than the distribution's schema can be read. Private to the room.
 #pragma once
 
 #include <initializer_list>
@@ -29,7 +29,8 @@ struct Deferred {
 };
 
 // Parses the message at `range` into `message`, except its length-delimited fields with a number in `defer`, whose
-// places come back in the order of the file. Fails (user) where the bytes are no protobuf message: `what` names it.
+// positions are returned in the order of the file. Fails (user) if the bytes are not a protobuf message; `what` names
+// it.
 std::vector<Deferred> parse_message(ByteSource& source, Range range, google::protobuf::MessageLite& message,
                                     std::initializer_list<int> defer, std::string_view what);
 

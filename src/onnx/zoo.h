@@ -2,7 +2,7 @@
 //
 // Each has exactly the contract of the real network of its era (inputs, output, slices, metadata) and nearly its size,
 // work and mix of operators, written the way PyTorch exports them, in fp16. Their weights are random: they are for
-// speed and plumbing, and what they put out means nothing.
+// speed and plumbing, and their outputs mean nothing.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,11 @@ std::span<const ZooEntry> zoo();
 // The entry of that name, or null.
 const ZooEntry* find_zoo_entry(std::string_view name);
 
-// The same name and seed give the same bytes on every machine and for any number of threads. Fails (user) on an
-// unknown name, naming those there are. Memory: the weights.
+// The same name and seed give the same bytes on every machine and for any number of threads. Fails (user) on an unknown
+// name, listing the known ones. Memory: the weights.
 Graph build_zoo_model(std::string_view name, uint64_t seed = 1);
 
-// Whether the file begins as save_onnx() writes a stand-in.
+// Whether the file begins like a stand-in that save_onnx() wrote.
 bool is_stand_in(const std::filesystem::path& file);
 
 }  // namespace sparkpilot

@@ -1,11 +1,11 @@
-// Layers of neural networks as PyTorch's exporter writes them: what the zoo's models are made of.
+// Layers of neural networks as PyTorch's exporter writes them, for the zoo's models.
 //
 // Everything is fp16, batch 1, images NCHW. Nodes are named by scope as PyTorch names them
 // ("/stages.0/blocks.1/fc1/Conv") and weights by path ("stages.0.blocks.1.fc1.weight"). A weight's contents depend only
-// on the seed, its name, its shape and its scale, so a change to one layer leaves the others as they were.
+// on the seed, its name, its shape and its scale, so a change to one layer does not change the others.
 //
-// Scales: weights are uniform with deviation gain / sqrt(fan-in), so a layer of gain 1 keeps the mean square of what it
-// is fed; after an activation that shrinks the signal a layer uses that activation's gain.
+// Scales: weights are uniform with deviation gain / sqrt(fan-in), so a layer of gain 1 keeps the mean square of its
+// input; after an activation that shrinks the signal a layer uses that activation's gain.
 #pragma once
 
 #include <map>
@@ -34,7 +34,7 @@ struct ConvSpec {
 
 class Layers {
  public:
-  // What the real models are exported as: the last operator set before LayerNormalization and Gelu are operators.
+  // The operator set of the real models, the last before LayerNormalization and Gelu became operators.
   static constexpr int kOpset = 14;
 
   // `fill` false leaves weights uninitialised, for counting parameters and work.
@@ -75,7 +75,7 @@ class Layers {
   // Uniform in [middle - bound, middle + bound].
   ValueId uniform(std::string_view name, const Shape& shape, double bound, double middle = 0);
 
-  // --- layers with weights; each is a scope of its own
+  // --- layers with weights; each is a separate scope
   ValueId conv(std::string_view name, ValueId x, const ConvSpec& spec);
   // Gemm on a matrix; [rows, in] -> [rows, out].
   ValueId linear(std::string_view name, ValueId x, int64_t out, double gain = 1);
@@ -83,16 +83,16 @@ class Layers {
   ValueId linear_tokens(std::string_view name, ValueId x, int64_t out, double gain = 1);
   // Over the last axis.
   ValueId layer_norm(std::string_view name, ValueId x);
-  // Self-attention of tokens [1, T, C] with C / heads channels a head.
+  // Self-attention of tokens [1, T, C] with C / heads channels per head.
   ValueId attention(std::string_view name, ValueId x, int64_t heads);
   // relu(x + fc2(relu(fc1(x)))) on a matrix.
   ValueId residual_block(std::string_view name, ValueId x, int64_t hidden);
   // Scales the channels of [1, C, H, W] by a small network of their means.
   ValueId squeeze_excite(std::string_view name, ValueId x, int64_t hidden);
-  // x times a learned factor near `scale`, along an axis of `shape`: what keeps a deep residual network at rest.
+  // x times a learned factor near `scale`, along an axis of `shape`: keeps a deep residual network stable.
   ValueId layer_scale(std::string_view name, ValueId x, const Shape& shape, double scale);
 
-  // --- layers without
+  // --- layers without weights
   // Gelu by tanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
   ValueId gelu(ValueId x);
   // x / max(|x|, tiny) over axis 1 of a matrix.

@@ -1,4 +1,4 @@
-// The parts the stand-in models are put together from; see zoo.h. Sizes of each model are in zoo.cc.
+// The parts of the stand-in models; see zoo.h. Sizes of each model are in zoo.cc.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ struct VitSize {
   int depth;
   int64_t width, heads;
 };
-// What follows the trunk: pooled features -> summary -> hidden state and one small network a head.
+// After the trunk: pooled features -> summary -> hidden state and one small network for each head.
 struct VisionHeadSize {
   int64_t features, bottleneck, summary;
 };
@@ -44,7 +44,7 @@ struct MobileSize {
   int64_t expansion, stem, features, head;
 };
 
-// Whose contract a driving model has: one network, two, two, one.
+// The era whose contract a driving model has: one network, two, two, one.
 enum class ZooEra { v0_9_7, v0_10_0, v0_10_1, mid_2026 };
 
 // What a model is made of: a trunk and vision's heads, policy, both, or `mobile` alone.
@@ -68,7 +68,7 @@ struct ZooImages {
   DType dtype;
 };
 ValueId zoo_images(Layers& layers, const ZooImages& images);
-// An input of the model; fp16 where it is not.
+// An input of the model, cast to fp16.
 ValueId zoo_input(Layers& layers, const std::string& name, const Shape& shape, DType dtype = DType::f32);
 // Zeros at the end of the output.
 ZooHead zoo_padding(Layers& layers, const std::string& name, int64_t width);
@@ -83,16 +83,16 @@ struct PolicyInputs {
   ValueId features;                      // [1, 25 n, 512], this frame's last
   ValueId desire;                        // [1, 25 n, 8]
   std::vector<ValueId> context;          // vectors [1, any]
-  std::optional<ValueId> steering = {};  // [1, any]: what desired_curvature is told besides
+  std::optional<ValueId> steering = {};  // [1, any]: further input of desired_curvature
 };
-// -> plan of so many values, desire_state and, with `steering`, desired_curvature.
+// -> a plan of `plan` values, desire_state and, with `steering`, desired_curvature.
 ZooHeads policy_heads(Layers& layers, PolicyInputs inputs, const PolicySize& size, int64_t plan);
 // A driving model of that era with its inputs -> its heads in the order of the contract, padding last.
 ZooHeads driving_heads(Layers& layers, const ZooSize& size, ZooEra era);
 // Luma uint8 [1, 960 * 1440] and calibration [1, 3] as inputs -> the heads of driver monitoring.
 ZooHeads driver_monitoring(Layers& layers, const MobileSize& size);
 
-// Makes the model of that name; its graph is still empty. Fails (user) where there is none.
+// Makes the model of that name; its graph is still empty. Fails (user) if there is none.
 void build_zoo_model(Layers& layers, std::string_view name);
 
 }  // namespace sparkpilot

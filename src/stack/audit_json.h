@@ -1,4 +1,4 @@
-// An audit as JSON: what `stack audit --json` prints, and what is read again for comparisons.
+// An audit as JSON: printed by `stack audit --json`, and read again for comparisons.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,14 +9,14 @@
 
 namespace sparkpilot::stack {
 
-// With verdicts where there is a GPU to judge for; its `machine` is the processor that libraries have to load on.
-// `absent` are core components that were not found.
+// With verdicts if there is a target GPU; its `machine` is the processor that libraries have to load on. `absent` are
+// core components that were not found.
 nlohmann::ordered_json audit_json(const Audit& audit, const std::optional<NamedGpu>& target);
 
-// `name`, `compute_capability`, `machine`; null without one.
+// `name`, `compute_capability`, `machine`; null without a GPU.
 nlohmann::ordered_json json_gpu(const std::optional<NamedGpu>& gpu);
 
-// The audit in such a document; fails (user) naming what is wrong with it.
+// The audit in such a document; fails (user) saying what is wrong with it.
 Audit read_audit_json(const std::string& text, const std::string& file);
 
 // Core components that no library of the audit belongs to.

@@ -1,4 +1,4 @@
-// What differs between two stacks.
+// The differences between two stacks.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct Difference {
   std::vector<std::string> gained, lost;  // targets of GPU code
 };
 
-// Libraries are the same one where component and file name are, versions left out of the name; of several with one name
-// the first in each audit are held against each other, then the second. Equal ones are left out: version, machine and
-// targets count. The result refers to the audits.
+// Libraries correspond if component and file name, without versions, are equal; of several with the same name the first
+// in each audit are compared, then the second. Pairs with equal version, machine and targets are omitted. The result
+// refers to the audits.
 std::vector<Difference> compare(const Audit& a, const Audit& b);
 
 }  // namespace sparkpilot::stack

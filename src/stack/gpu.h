@@ -15,11 +15,11 @@ std::string text_of(ComputeCapability capability);  // "12.1"
 enum class CodeKind {
   sass,  // machine code
   ptx,   // assembly that the driver compiles
-  lto,   // what nvJitLink makes code of
+  lto,   // input from which nvJitLink makes code
   other,
 };
 
-// What a piece of GPU code was made for.
+// The target of a piece of GPU code.
 struct CodeTarget {
   CodeKind kind = CodeKind::other;
   int number = 0;      // 121 for compute capability 12.1
@@ -30,24 +30,24 @@ struct CodeTarget {
   }
   std::string str() const;  // "sm_121a", "compute_120", "lto_75"
 };
-// What str() wrote; empty for anything else.
+// Parses the result of str(); empty for anything else.
 std::optional<CodeTarget> parse_target(std::string_view text);
 
-// How code serves a GPU, from not at all to best.
+// How well code suits a GPU, from not at all to best.
 enum class Fit { none, jit, family, native };
 
-// The general rules of CUDA: machine code runs on the same major version with a minor not below its own; `a` on exactly
-// its own; `f` within its family. PTX is compiled for anything not below it; with `a` and `f` as above. LTO code is no
-// program.
+// The general rules of CUDA: machine code runs on the same major version with a minor not below its own; `a` only on
+// exactly its own; `f` within its family. PTX is compiled for anything not below it; with `a` and `f` as above. LTO
+// code does not run by itself.
 Fit fit(const CodeTarget& code, ComputeCapability gpu);
 
-// A GPU that was named, and the processor beside it where there is but one.
+// A named GPU, and its machine's processor if there is only one kind.
 struct NamedGpu {
   std::string name;
   ComputeCapability capability;
-  std::string machine;  // "aarch64" for GB10; empty where there are several
+  std::string machine;  // "aarch64" for GB10; empty if there are several
 };
-// "gb10", "H200", "RTX 5090", "sm_121", "12.1"; fails (user) naming those that it knows.
+// "gb10", "H200", "RTX 5090", "sm_121", "12.1"; fails (user) with the known names.
 NamedGpu parse_gpu(std::string_view text);
 
 }  // namespace sparkpilot::stack

@@ -1,4 +1,4 @@
-// The GPU code of one library, counted: enough to judge it for any GPU later.
+// Counts of the GPU code in one library, sufficient to judge it for any GPU later.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct CodeGroup {
   int64_t images = 0, compressed = 0, bytes = 0, unpacked_bytes = 0;
 };
 
-// Containers that hold images for just these targets. A container is one piece of code in several versions, of which
+// Containers that hold images for exactly these targets. A container is one piece of code in several versions, of which
 // the driver takes the one that suits the GPU, so a library is judged by its containers.
 struct CodeMix {
   std::vector<CodeTarget> targets;  // sorted, each once
@@ -33,10 +33,10 @@ struct GpuCode {
   bool empty() const { return groups.empty(); }
 };
 
-// Looks through all of the file's data. Fails (user) where it cannot be read.
+// Searches all of the file's data. Fails (user) if it cannot be read.
 GpuCode find_gpu_code(const Source& source, const Elf& elf);
 
-// What a compiler says it makes code for (ptxas, NVRTC, nvJitLink, nvcc), from the names in its constants, sorted.
+// The targets that a compiler (ptxas, NVRTC, nvJitLink, nvcc) supports, from the names in its constants, sorted.
 std::vector<CodeTarget> find_compiler_targets(const Source& source, const Elf& elf);
 
 }  // namespace sparkpilot::stack

@@ -12,8 +12,8 @@ namespace sparkpilot::stack {
 
 struct Library {
   std::string path;                   // inside the tree; "x.whl!torch/lib/libc10.so" in a wheel
-  std::string component;              // "cuBLASLt"; empty where nobody knows it
-  std::string package;                // the Python package that it came with; empty for a system's
+  std::string component;              // "cuBLASLt"; empty if unknown
+  std::string package;                // the Python package that it came with; empty for a system library
   std::string version, version_from;  // "2.28.9" and "package", "file name", "its text", "header" or "SONAME"
   std::string machine, soname, build_id;
   std::vector<std::string> needed, run_path, damage;
@@ -24,24 +24,23 @@ struct Library {
   std::string trouble;                   // why it could not be read
 };
 
-// What is known by its file's name, or by the Python package that it belongs to: "cuDNN", "PyTorch"; empty for others.
+// The component that a file name or a Python package belongs to: "cuDNN", "PyTorch"; empty for others.
 std::string_view component_of_file(std::string_view file_name);
 std::string_view component_of_package(std::string_view package);
 
 // The components that a machine for training and inference is expected to have, in the order of a report.
 const std::vector<std::string_view>& core_components();
 
-// Reads the ELF file and its GPU code, whatever is known of its version by itself included. What is wrong with it
-// stands in `trouble`; nothing is thrown.
+// Reads the ELF file, its GPU code, and the version as far as the file itself shows it. Errors are reported in
+// `trouble`; nothing is thrown.
 Library inspect(const Source& source, std::string path);
 
-// "13.1.0.3" of "libcublasLt.so.13.1.0.3" or "libc10-2.9.so"; empty where the name has no version of two numbers at
-// least.
+// "13.1.0.3" of "libcublasLt.so.13.1.0.3" or "libc10-2.9.so"; empty if the name has no version of at least two numbers.
 std::string version_in_name(std::string_view file_name);
 
 // Whether a name is a shared library's: "x.so", "libx.so.9".
 bool is_library_name(std::string_view file_name);
-// "ptxas", "ptxas-blackwell", "nvcc": programs that are looked at.
+// "ptxas", "ptxas-blackwell", "nvcc": programs that are examined.
 bool is_compiler_name(std::string_view file_name);
 
 }  // namespace sparkpilot::stack

@@ -1,5 +1,5 @@
-// A plan as shell scripts: one for each step, what they share, the pinned versions in one file, and one that runs them
-// all.
+// A plan as shell scripts: one for each step, one with shared functions, one with the pinned versions, and one that
+// runs all steps.
 #pragma once
 
 #include "stack/plan.h"
@@ -8,10 +8,10 @@ namespace sparkpilot::stack {
 
 struct Script {
   std::string name, text;  // "06-cusparselt.sh"
-  bool runs = true;        // the others are read by those that run
+  bool runs = true;        // false: it is read by the others
 };
 
-// Each step is done once: it leaves a mark, and is passed over when the scripts are run again.
+// Each step is done once: it leaves a mark, and is skipped when the scripts are run again.
 std::vector<Script> plan_scripts(const std::vector<PlanStep>& steps);
 
 }  // namespace sparkpilot::stack

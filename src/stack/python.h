@@ -17,21 +17,22 @@ struct PythonPackage {
 // The packages of one or more folders of packages.
 struct PythonPackages {
   std::map<std::string, PythonPackage> by_name;  // in small letters with dashes
-  std::map<std::string, PythonPackage> by_file;  // by the libraries and compilers that their records list
+  std::map<std::string, PythonPackage> by_file;  // by libraries and compilers in their records
 };
 
 // The site-packages of environments in the usual places: the system's, users', venvs, conda, pyenv. `here` lists
-// folders that may be environments or hold one (.venv), such as the current one.
+// folders that may be environments or contain one (.venv), such as the current folder.
 std::vector<std::filesystem::path> find_sites(const Tree& tree, const std::vector<std::filesystem::path>& here);
 
-// The site-packages of one that was named: the environment's folder, its python, or the site-packages themselves. Fails
-// (user) where it is none of them.
+// The site-packages of a named environment: its folder, its python, or the site-packages themselves. Fails (user) if it
+// is none of these.
 std::vector<std::filesystem::path> sites_of(const Tree& tree, const std::filesystem::path& named);
 
-// Adds the packages whose metadata lies in `site`.
+// Adds the packages whose metadata is in `site`.
 void read_packages(const Tree& tree, const std::filesystem::path& site, PythonPackages& packages);
 
-// Where a conda environment keeps libraries beside its Python packages; none for others.
+// The folders in which a conda environment keeps libraries, in addition to its Python packages; none for other
+// environments.
 std::vector<std::filesystem::path> conda_folders(const Tree& tree, const std::filesystem::path& site);
 
 }  // namespace sparkpilot::stack

@@ -1,5 +1,5 @@
-// Bytes that are read in pieces: a file, or memory. Files are not mapped, as a file that is cut while it is read would
-// end the process; read this way it is an error that names the file.
+// Bytes that are read in pieces: a file, or memory. Files are not mapped, as truncating a mapped file would end the
+// process; a failed read is an error that names the file.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@ class Source {
  public:
   virtual ~Source() = default;
   virtual uint64_t size() const = 0;
-  // Fails (user) where the bytes are not all there.
+  // Fails (user) if not all the bytes exist.
   virtual void read(uint64_t offset, std::span<std::byte> out) const = 0;
 
   bool holds(uint64_t offset, uint64_t bytes) const { return offset <= size() && bytes <= size() - offset; }
-  // A little-endian structure; fails (user) where the source ends before.
+  // A little-endian structure; fails (user) if the source ends earlier.
   template <typename T>
   T load(uint64_t offset) const {
     T value;
     read(offset, std::as_writable_bytes(std::span(&value, 1)));
     return value;
   }
-  // The text that begins there and ends at a zero byte, at most `longest` bytes, fewer where the source ends.
+  // The text that begins at `offset` and ends at a zero byte, after `longest` bytes, or at the source's end.
   std::string text(uint64_t offset, size_t longest) const;
 };
 

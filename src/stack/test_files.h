@@ -1,4 +1,4 @@
-// ELF files and fat binaries of our own making, for tests and as the first inputs of the fuzz targets.
+// Builds ELF files and fat binaries for tests and as first inputs of the fuzz targets.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace sparkpilot::stack {
 
 inline void put(std::string& out, uint64_t value, size_t bytes) {
   out.append(reinterpret_cast<const char*>(&value),
-             std::min(bytes, sizeof value));  // little-endian, as everything here
+             std::min(bytes, sizeof value));  // little-endian, like everything here
   out.append(bytes - std::min(bytes, sizeof value), '\0');
 }
 inline void poke(std::string& out, size_t at, uint64_t value, size_t bytes) {
@@ -82,7 +82,7 @@ inline void put_section(std::string& out, uint64_t name, uint32_t type, uint64_t
   put(out, name, 4);
   put(out, type, 4);
   put(out, flags, 8);
-  put(out, offset, 8);  // the file is loaded where it lies
+  put(out, offset, 8);  // loaded at its file offset
   put(out, offset, 8);
   put(out, bytes, 8);
   put(out, 0, 8);
@@ -170,7 +170,7 @@ inline std::string elf_file(const TestElf& elf) {
   return out;
 }
 
-// Machine code without a container: an ELF header of a cubin and a table of sections behind it.
+// Machine code without a container: a cubin's ELF header followed by a table of sections.
 inline std::string cubin(int number, bool new_interface = true) {
   std::string out(
       "\x7f"

@@ -12,7 +12,7 @@ namespace sparkpilot::stack {
 
 class Wheel {
  public:
-  // Fails (user) where it is no zip archive.
+  // Fails (user) if it is not a zip archive.
   explicit Wheel(const InputFile& file);
   ~Wheel();
   Wheel(const Wheel&) = delete;
@@ -23,8 +23,7 @@ class Wheel {
     uint64_t index = 0, bytes = 0;
   };
   const std::vector<Member>& members() const { return members_; }
-  // A member's bytes, in a temporary file that has no name any more; fails (user) where it is damaged or there is no
-  // room.
+  // A member's bytes, in a temporary file without a name; fails (user) if it is damaged or there is no room.
   std::unique_ptr<Source> unpack(const Member& member) const;
   // A small member's text; fails (user) above `limit` bytes.
   std::string text(const Member& member, uint64_t limit) const;
