@@ -1,5 +1,5 @@
 // One camera of a segment: its video decoded, matched with the log's encode index, and prepared for the model, on a
-// thread of its own.
+// separate thread.
 #pragma once
 
 #include <filesystem>
@@ -15,13 +15,13 @@ namespace sparkpilot::drive {
 
 struct PreparedFrame {
   IndexedFrame mark;
-  bool calibrated = false;      // the log had a calibration by then
-  Vector3 rpy{};                // what was used
-  std::vector<uint8_t> road;    // kFrameBytes for the narrow input, where it was asked for
-  std::vector<uint8_t> wide;    // kFrameBytes for the wide input, where it was asked for
-  std::vector<uint8_t> driver;  // kDriverFrameBytes, where it was asked for
-  YuvImage picture = {};        // the camera's picture, where it was asked for
-  YuvImage canvas = {};         // the same at the overlay's size, where it was asked for
+  bool calibrated = false;      // the log had a calibration by this time
+  Vector3 rpy{};                // the calibration used
+  std::vector<uint8_t> road;    // kFrameBytes for the narrow input, if requested
+  std::vector<uint8_t> wide;    // kFrameBytes for the wide input, if requested
+  std::vector<uint8_t> driver;  // kDriverFrameBytes, if requested
+  YuvImage picture = {};        // the camera's picture, if requested
+  YuvImage canvas = {};         // the same at the overlay's size, if requested
 };
 
 struct StreamOptions {
@@ -31,15 +31,15 @@ struct StreamOptions {
   int canvas_width = 0;  // 0: no canvas
   Sampling sampling = Sampling::bilinear;
   int decode_threads = 1;
-  int64_t first = 0;                        // index of the first frame that is wanted
-  std::optional<Vector3> calibration = {};  // what held before the log's first
-  size_t depth = 4;                         // frames that wait
+  int64_t first = 0;                        // index of the first frame to deliver
+  std::optional<Vector3> calibration = {};  // the one before the log's first
+  size_t depth = 4;                         // frames in the queue
 };
 
-// Counts that the summary tells.
+// Counts for the summary.
 struct StreamCounts {
   int64_t frames = 0, unknown_to_index = 0, undecodable = 0;
-  int64_t indexed = 0;  // frames that the log's index names
+  int64_t indexed = 0;  // frames in the log's index
   double busy_ms = 0;   // of decoding and preparing
   std::string damage = {};
 };
@@ -47,20 +47,20 @@ struct StreamCounts {
 class CameraStream {
  public:
   // `index` may be empty: frames are then numbered from 0, 50 ms apart, beginning at `start_ns`. `timeline` must
-  // outlive the stream. Fails (user) where the video cannot be opened.
+  // outlive the stream. Fails (user) if the video cannot be opened.
   CameraStream(std::filesystem::path video, const Camera& camera, const std::vector<IndexedFrame>& index,
                const Timeline& timeline, const StreamOptions& options, uint64_t start_ns = 0);
   ~CameraStream();
   CameraStream(const CameraStream&) = delete;
   CameraStream& operator=(const CameraStream&) = delete;
 
-  // The next frame; empty at the end. Rethrows what went wrong in the thread.
+  // The next frame; empty at the end. Rethrows the thread's exception.
   std::optional<PreparedFrame> next();
-  // Gives a frame's memory back for later ones.
+  // Returns a frame's memory for reuse.
   void recycle(PreparedFrame frame);
   int width() const;
   int height() const;
-  // The next even numbers to the options' canvas_width and what belongs to it at the picture's shape.
+  // The canvas's size: even numbers nearest to the options' canvas_width and the height that keeps the picture's shape.
   int canvas_width() const;
   int canvas_height() const;
   // Ends the thread, whether or not all frames were taken.

@@ -1,7 +1,7 @@
-// Driving a recorded route: its frames through the models, and what comes out beside what happened.
+// Drives a recorded route: runs the models on its frames and compares the results with what happened.
 //
-// Each segment leaves a folder of its own, named as a route's segments are: rlog.zst (modelV2, cameraOdometry),
-// overlay.mp4, segment.json, pictures of key frames. The run leaves summary.json and summary.html beside them.
+// Each segment gets a folder, named like a route's segments: rlog.zst (modelV2, cameraOdometry), overlay.mp4,
+// segment.json, pictures of key frames. The run writes summary.json and summary.html next to them.
 #pragma once
 
 #include <atomic>
@@ -26,25 +26,25 @@ struct DriveProgress {
 };
 
 struct DriveOptions {
-  ModelFiles models = {};       // none: what openpilot recorded is drawn, without a model
-  SessionOptions session = {};  // precision, device, passes; threads are shared out from `threads`
-  int threads = 0;              // of everything together; 0: every processor this process may use
-  std::filesystem::path out;    // of one run at a time: the caller sees to it (base/folder_lock.h)
+  ModelFiles models = {};       // empty: only what openpilot recorded is drawn
+  SessionOptions session = {};  // precision, device, passes; its threads come from `threads`
+  int threads = 0;              // of all stages together; 0: every processor this process may use
+  std::filesystem::path out;    // one run at a time: the caller ensures this (base/folder_lock.h)
 
-  bool resume = false;  // segments that are complete already stay as they are
+  bool resume = false;  // keep segments that are already complete
   bool overlay = true;
   int overlay_width = 964;
-  bool wide = true;                         // false: the road camera stands in for the wide one
-  bool qcamera = false;                     // drive qcamera.ts where the full video is there too
+  bool wide = true;                         // false: the road camera replaces the wide one
+  bool qcamera = false;                     // drive qcamera.ts even if the full video exists
   std::optional<Sampling> sampling = {};    // instead of the era's own
-  std::optional<double> focal_length = {};  // of the road camera at its full width, where the log does not tell
+  std::optional<double> focal_length = {};  // of the road camera at full width, if the log does not tell
   bool realtime = false;                    // frames at 20 Hz of route time, late ones counted
   bool raw = false;                         // rawPredictions in modelV2
   std::filesystem::path dump = {};          // every frame's inputs and raw outputs as .npy
   int64_t limit = 0;                        // frames a segment; 0: all
-  bool keep_frames = true;  // in the result; where not, memory does not grow with the route: they are in segment.json
+  bool keep_frames = true;  // in the result; false: only in segment.json, so memory does not grow with the route
 
-  int rank = 0, ranks = 1;                  // of several processes: segments are dealt out in turn
+  int rank = 0, ranks = 1;                  // of several processes, which take turns with the segments
   const std::atomic<bool>* stop = nullptr;  // once true, files are finished and the run ends
   std::function<void(const DriveProgress&)> progress = {};
   std::function<void(const std::string&)> note = {};
@@ -54,24 +54,24 @@ struct DriveOptions {
 struct Shares {
   int decode = 1, infer = 1, encode = 1;
 };
-// `threads` shared out: two cameras' decoders, drawing and encoding beside the networks.
+// Divides `threads` among two cameras' decoders, drawing and encoding, and the networks.
 Shares share_threads(int threads, bool wide, bool overlay);
 
 struct DriveResult {
-  std::vector<SegmentResult> segments;              // of this process, those resumed from included
-  std::vector<DrivingModel::NetworkInfo> networks;  // none where only what was recorded was drawn
+  std::vector<SegmentResult> segments;              // of this process, including those kept by `resume`
+  std::vector<DrivingModel::NetworkInfo> networks;  // none if only the recording was drawn
   std::string contract;                             // DrivingContract::describe()
   std::string run;                                  // SegmentResult::run of all its segments
   Shares shares;
-  double seconds = 0;  // of this run, loading the models apart
+  double seconds = 0;  // of this run, without loading the models
   bool stopped = false;
 };
 
-// Fails (user) where the route has nothing to drive, a model is none, or a file cannot be written. A segment that
-// cannot be driven (no video, no log) is left out with a note; when that holds for all, that is an error.
+// Fails (user) if the route has nothing to drive, a model file is not a model, or a file cannot be written. A segment
+// that cannot be driven (no video, no log) is left out with a note; if that holds for all, it is an error.
 DriveResult drive_route(const Route& route, const DriveOptions& options);
 
-// The folder of a segment's results beneath DriveOptions::out.
+// The folder of a segment's results inside DriveOptions::out.
 std::string segment_folder(const Route& route, const Segment& segment);
 
 }  // namespace sparkpilot::drive

@@ -15,7 +15,7 @@ namespace sparkpilot::drive {
 // One thread at a time.
 class DriverModel {
  public:
-  // Fails (user) where the file is no driver monitoring model of 2024 to 2026: input_img of 1440 x 960 luma and calib.
+  // Fails (user) if the file is not a driver monitoring model of 2024 to 2026: input_img of 1440 x 960 luma and calib.
   DriverModel(const std::filesystem::path& file, const SessionOptions& options);
 
   // `luma`: kDriverFrameBytes, as prepare_driver_frame makes them; `rpy`: liveCalibration's.

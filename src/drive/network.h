@@ -1,4 +1,4 @@
-// One network of a driving model: its session, its inputs under the names of any era, its parsed output.
+// One network of a driving model: its session, its inputs by the names of any era, its parsed output.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace sparkpilot::drive {
 
 class Network {
  public:
-  // Loads and compiles; open dimensions become 1. Fails (user) where the model has no output_slices.
+  // Loads and compiles; open dimensions become 1. Fails (user) if the model has no output_slices.
   Network(const std::filesystem::path& file, const SessionOptions& options);
 
   // The first of `names` that is an input, or null.
@@ -27,9 +27,9 @@ class Network {
   const OutputParser& parser() const { return *parser_; }
   Session& session() { return session_; }
 
-  // Writes `values` into an input of any float or integer type; as many as it has elements.
+  // Writes `values` into an input of any float or integer type; one for each of its elements.
   void set(const TensorInfo& input, std::span<const float> values);
-  // Bytes into an image input: as they are, or as numbers where it takes floats.
+  // Bytes into an image input: as they are, or as numbers if it takes floats.
   void set(const TensorInfo& input, std::span<const uint8_t> values);
   // Runs and returns the flat output as floats; valid until the next run.
   std::span<const float> run();

@@ -5,8 +5,8 @@
 
 namespace sparkpilot::drive {
 
-// Fails (user) where options.out or options.dump holds a recording or is the route that is driven, and where
-// options.out holds the results of another route (it is to be read as one) or a summary.json of another program. Writes
+// Fails (user) if options.out or options.dump holds a recording or is the route being driven, or if options.out holds
+// the results of another route (the folder must be readable as one route) or a summary.json of another program. Writes
 // nothing.
 void check_output_folder(const Route& route, const DriveOptions& options);
 

@@ -10,14 +10,14 @@
 
 namespace sparkpilot::drive {
 
-// One or several threads put, one or several take. What goes wrong on one side is told to the other: a stage that fails
-// calls fail(), and the other side's next call throws the same.
+// One or several threads put, one or several take. Failures on one side reach the other: a stage that fails calls
+// fail(), and the other side's next call throws the same exception.
 template <typename T>
 class BoundedQueue {
  public:
   explicit BoundedQueue(size_t limit) : limit_(limit) {}
 
-  // Waits while the queue is full; false once nobody takes any more (stop()).
+  // Waits while the queue is full; false after stop().
   bool put(T item) {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] { return items_.size() < limit_ || stopped_ || failure_; });
@@ -27,7 +27,7 @@ class BoundedQueue {
     ready_.notify_one();
     return true;
   }
-  // Waits for an item; empty after close() when all are taken, and after stop().
+  // Waits for an item; empty after close() once all are taken, and after stop().
   std::optional<T> take() {
     std::unique_lock lock(mutex_);
     ready_.wait(lock, [&] { return !items_.empty() || closed_ || stopped_ || failure_; });
@@ -38,11 +38,11 @@ class BoundedQueue {
     room_.notify_one();
     return item;
   }
-  // Nothing more is put.
+  // No more items will be put.
   void close() {
     set([&] { closed_ = true; });
   }
-  // Nothing more is taken; what is in the queue is dropped.
+  // No more items will be taken; those in the queue are dropped.
   void stop() {
     set([&] { stopped_ = true; });
   }

@@ -1,4 +1,4 @@
-// What a run says of itself: summary.json for programs, summary.html for people.
+// The report of a run: summary.json for programs, summary.html for people.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 
 namespace sparkpilot::drive {
 
-// The run's models beside those of another log.
+// The run's models compared with those of another log.
 struct ReferenceReport {
-  std::string name;  // of the other
+  std::string name;  // of the other log
   ModelComparison comparison;
   std::vector<ModelRecord> ours, theirs;
 };
@@ -24,7 +24,7 @@ struct ReferenceReport {
 struct RunReport {
   std::string route, out;
   std::string device, machine, version;
-  std::optional<std::string> precision = {};  // of the models, where there are any
+  std::optional<std::string> precision = {};  // of the models, if any
   DriveResult result;                         // all processes' segments, by number
   int processes = 1;
   bool realtime = false;
@@ -37,13 +37,13 @@ std::array<PlanErrorSummary, kHorizons> fit_of(const std::vector<SegmentResult>&
 
 struct RunTotals {
   int64_t frames = 0, dropped = 0, late = 0, recorded_models = 0, recorded_drawn = 0;
-  double segment_seconds = 0, frames_per_second = 0;  // of the pipelines, all processes' added up
+  double segment_seconds = 0, frames_per_second = 0;  // of the pipelines, summed over all processes
   StageTimes stages;
   bool complete = true;
 };
 RunTotals totals_of(const DriveResult& result);
 
-// Milliseconds of the networks, a value a frame.
+// Milliseconds of the networks, one value per frame.
 std::vector<double> latencies(const std::vector<SegmentResult>& segments);
 
 nlohmann::ordered_json summary_json(const RunReport& report);
@@ -52,7 +52,7 @@ std::string summary_html(const RunReport& report);
 // Writes both into the run's folder.
 void write_report(const RunReport& report);
 
-// The segments of a run (DriveResult::run) from its folders' segment.json, whichever process drove them.
+// The segments of a run (DriveResult::run) from its folders' segment.json, whichever processes drove them.
 std::vector<SegmentResult> collect_segments(const Route& route, const std::filesystem::path& out,
                                             const std::string& run);
 

@@ -1,4 +1,4 @@
-// Parts of a run's page that several of its files need. Included by the report's sources alone.
+// Parts of a run's page that several of its files need. Included only by the report's sources.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ class RunTime {
   explicit RunTime(const std::vector<SegmentResult>& segments);
 
   double of(const FrameResult& frame) const { return frame.time - start_; }
-  // Of the frame of that number; empty where the run has none.
+  // The time of the frame of that number; empty if the run has no such frame.
   std::optional<double> of(uint32_t frame_id) const;
-  // `plot` with the whole run on its axis.
+  // `plot` with the whole run on its time axis.
   Plot over_all(Plot plot) const;
 
  private:

@@ -13,7 +13,7 @@
 
 namespace sparkpilot::drive {
 
-// What the driver monitoring model said of one frame.
+// The driver monitoring model's outputs for one frame.
 struct DriverFrame {
   IndexedFrame mark;
   DriverOutputs outputs;
@@ -29,24 +29,24 @@ struct OutputFrame {
   double late_ms = 0, frame_drop_percent = 0;
   uint32_t frame_id_extra = 0;
   bool valid = false;
-  std::vector<float> raw;  // where rawPredictions is asked for
+  std::vector<float> raw;  // if rawPredictions is requested
   std::vector<DriverFrame> driver;
 };
 
-// Works in a thread of its own. One thread puts.
+// Works in a separate thread. Only one thread may call put().
 class SegmentOutput {
  public:
-  // All must outlive it; `publisher` is used by its thread alone until finish(). `frames`: about how many there will
-  // be.
+  // All arguments must outlive it; only its thread uses `publisher` until finish(). `frames`: the approximate number of
+  // frames to come.
   SegmentOutput(const SegmentJob& job, const Camera& camera, int64_t frames, CameraStream& road,
                 ModelPublisher& publisher);
   ~SegmentOutput();
 
   void put(OutputFrame frame);
-  // Waits for the last frame, commits the files and returns frames, pictures and counts. Throws what went wrong in the
-  // thread.
+  // Waits for the last frame, commits the files and returns frames, pictures and counts. Rethrows the thread's
+  // exception.
   void finish(SegmentResult& result);
-  // Frames' outputs so far, by frame; after finish().
+  // The frames' outputs, by frame; call it after finish().
   const std::vector<ModelRecord>& records() const;
 
  private:

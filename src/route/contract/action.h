@@ -15,12 +15,12 @@ struct Action {
 };
 
 struct ActionTimes {
-  double lateral = 0.25;      // s from the frame to when the steering has followed
-  double longitudinal = 0.5;  // s from the frame to when gas or brake have
+  double lateral = 0.25;      // s from the frame until the steering has followed
+  double longitudinal = 0.5;  // s from the frame until gas or brake have
 };
 
-// `previous` is the action of the frame before, 50 ms ago. The network's own head is used where it has one
-// (desired_curvature, action), the plan where it has not; sim_pose, a head of 0.9.7 alone, tells that era:
+// `previous` is the action of the frame before, 50 ms ago. The network's own head (desired_curvature, action) is used
+// if it has one, else the plan; sim_pose, a head of 0.9.7 only, identifies that era:
 //   acceleration = 2 (v(t) - v(0)) / t - a(0), smoothed with a time constant of 0.3 s;
 //   curvature = 2 yaw(t) / (v t) - yaw_rate(0) / v with v >= 1 m/s; the previous one at 0.3 m/s and below, where 0.9.7
 //               passed its head on;

@@ -1,4 +1,4 @@
-// What the driver monitoring model sees (openpilot: selfdrive/modeld/dmonitoringmodeld.py, 2024 to 2026).
+// The driver monitoring model's outputs (openpilot: selfdrive/modeld/dmonitoringmodeld.py, 2024 to 2026).
 #pragma once
 
 #include <route/log/schema/log.capnp.h>
@@ -23,11 +23,11 @@ struct DriverOutputs {
   float wheel_on_right = 0;
 };
 
-// Decodes a flat output by the model's slices. Fails (user) naming `model` where a head is missing, outside the output
-// or of another width. Heads that nobody here knows are left alone.
+// Decodes a flat output by the model's slices. Fails (user) naming `model` if a head is missing, outside the output or
+// of another width. Unknown heads are ignored.
 DriverOutputs parse_driver(const OutputSlices& slices, std::span<const float> raw, const std::string& model);
 
-// Sets driverStateV2; logMonoTime is left to the caller.
+// Sets driverStateV2; the caller sets logMonoTime.
 void fill_driver_state(cereal::Event::Builder event, const DriverOutputs& outputs, uint32_t frame_id,
                        double execution_seconds, std::span<const float> raw);
 

@@ -1,20 +1,20 @@
-// A camera's picture becomes what a model takes: warped, sampled, packed.
+// Converts a camera's picture to a model's input: warped, sampled, packed.
 //
-// The arithmetic is defined to the bit and the same on every processor: floats are IEEE single precision, every
-// product, sum and quotient rounded by itself (no fused multiply-add), to nearest, ties to even. For the output pixel
-// (x, y) of a plane and the warp m, both as floats:
+// The arithmetic is defined to the bit and the same on every processor: floats are IEEE single precision; every
+// product, sum and quotient is rounded separately (no fused multiply-add), to nearest, ties to even. For the output
+// pixel (x, y) of a plane and the warp m, both as floats:
 //
 //   px = (m0 x + m1 y) + m2      py = (m3 x + m4 y) + m5      w = (m6 x + m7 y) + m8
 //
 // bilinear: s = 32 / w, or 0 where w is 0; X = round(px s), Y = round(py s), in 1/32 of a pixel. Each of the four
-// pixels around it is clamped to the plane by itself; the weights (32-ax)(32-ay), ax(32-ay), (32-ax)ay, ax ay of the
+// pixels around it is clamped to the plane separately; the weights (32-ax)(32-ay), ax(32-ay), (32-ax)ay, ax ay of the
 // fractions have 10 bits (the 15 of OpenCV's tables are these times 32), and the sum is rounded half up. nearest: X =
-// round(px / w), Y = round(py / w), clamped to the plane. In both a quotient that is not a number counts as 0, and one
-// beyond the plane is its edge, however far it lies; points behind the camera (w < 0) are treated like any other, as
-// openpilot does.
+// round(px / w), Y = round(py / w), clamped to the plane. In both modes a quotient that is not a number counts as 0,
+// and one beyond the plane, however far, is its edge; points behind the camera (w < 0) are treated like any other, as
+// in openpilot.
 //
-// Where openpilot leaves the last bit open, it is fixed here: a GPU may fuse or divide less exactly, and tinygrad's
-// round() takes 0.49999997, the float below one half, to 1.
+// Where openpilot does not determine the last bit, it is defined here: a GPU may fuse or divide less exactly, and
+// tinygrad's round() takes 0.49999997, the float below one half, to 1.
 #pragma once
 
 #include <array>
@@ -31,8 +31,7 @@ inline constexpr int kFrameChannels = 6, kFrameHeight = 128, kFrameWidth = 256;
 inline constexpr int kFrameBytes = kFrameChannels * kFrameHeight * kFrameWidth;
 
 enum class Sampling {
-  // OpenCV's fixed point, as openpilot's OpenCL kernel has it up to early 2026
-  // (selfdrive/modeld/transforms/transform.cl).
+  // OpenCV's fixed point, as in openpilot's OpenCL kernel up to early 2026 (selfdrive/modeld/transforms/transform.cl).
   bilinear,
   // openpilot on tinygrad, from early 2026 (selfdrive/modeld/compile_warp.py, later compile_modeld.py).
   nearest,
@@ -40,28 +39,29 @@ enum class Sampling {
 
 // Writes the driving models' uint8 [6, 128, 256]: Y at even rows and columns, Y at odd rows and even columns, Y at even
 // rows and odd columns, Y at odd rows and columns, U, V (selfdrive/modeld/transforms/loadyuv.cl). `warp` maps a pixel
-// of the model's 512 x 256 frame to one of `picture`; it is rounded to float first, and any entries are allowed. Calls
-// may run at once; serial, and no allocation. Fails (user) on a picture wider or higher than 32768, whose planes are
-// longer than 2^31 bytes, or that is empty or odd.
+// of the model's 512 x 256 frame to one of `picture`; it is rounded to float first, and any entries are allowed. May be
+// called concurrently; runs on one thread, without allocation. Fails (user) on a picture wider or higher than 32768,
+// whose planes are longer than 2^31 bytes, or that is empty or odd.
 void prepare_frame(const YuvView& picture, const Matrix3& warp, Sampling sampling, std::span<uint8_t> out);
 
-// The same, written plainly: what prepare_frame is held against, bit for bit.
+// The same, written plainly: prepare_frame must give the same bits.
 void prepare_frame_reference(const YuvView& picture, const Matrix3& warp, Sampling sampling, std::span<uint8_t> out);
 
-// The driver monitoring model's frame: luma alone, row by row.
+// The driver monitoring model's frame: only luma, row by row.
 inline constexpr int kDriverFrameBytes = kDriverModelWidth * kDriverModelHeight;
-// What openpilot shows the model outside the picture since 2026; before that it repeated the edge.
+// The value of pixels outside the picture in openpilot since 2026; before that it repeated the edge.
 inline constexpr uint8_t kDriverBorder = 16;
 
 // Writes kDriverFrameBytes bytes of the picture's luma. `warp` is dm_warp_matrix's. With a `border`, a pixel whose
-// rounded coordinates X, Y lie outside the picture or are not numbers has that value; without, it is as above. The rest
-// is as for prepare_frame. (openpilot: selfdrive/modeld/compile_dm_warp.py; bilinear: MonitoringModelFrame of 2025.)
+// rounded coordinates X, Y lie outside the picture or are not numbers has that value; without, the edge is repeated.
+// Everything else is as in prepare_frame. (openpilot: selfdrive/modeld/compile_dm_warp.py; bilinear:
+// MonitoringModelFrame of 2025.)
 void prepare_driver_frame(const YuvView& picture, const Matrix3& warp, Sampling sampling, std::optional<uint8_t> border,
                           std::span<uint8_t> out);
 void prepare_driver_frame_reference(const YuvView& picture, const Matrix3& warp, Sampling sampling,
                                     std::optional<uint8_t> border, std::span<uint8_t> out);
 
-// The warp as floats, and the one between the half-size chroma planes that belongs to it.
+// The warp as floats, and the corresponding warp between the half-size chroma planes.
 //   bilinear: S_in M S_out with S_out = [[2,0,.5],[0,2,.5],[0,0,1]] and S_in = [[.5,0,-.25],[0,.5,-.25],[0,0,1]]:
 //   pixels
 //             have their centres at whole coordinates, so that chroma pixel 0 lies between luma pixels 0 and 1. M S_out

@@ -12,8 +12,8 @@ struct Plane {
   int width, height, stride;
 };
 
-// The three planes of a picture that the contract allows; fails (user) for another, and for `bytes` of output where
-// `expected` are needed.
+// The three planes of a picture; fails (user) for a picture that prepare_frame does not allow, and if the output has
+// `bytes` bytes instead of `expected`.
 struct Planes {
   Plane y, u, v;
 };

@@ -1,4 +1,4 @@
-// Pictures as the pipeline hands them on: 8-bit YUV 4:2:0 in three planes.
+// Pictures as the pipeline passes them on: 8-bit YUV 4:2:0 in three planes.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct YuvView {
   int y_stride = 0, uv_stride = 0;
 };
 
-// A picture that owns its planes: Y, U and V one behind the other, no padding between rows.
+// A picture that owns its planes: Y, U and V one after the other, no padding between rows.
 class YuvImage {
  public:
   YuvImage() = default;

@@ -1,5 +1,5 @@
-// What a driving model's flat output means, in every era: heads found by the model's own slices, decoded as openpilot
-// decodes them (selfdrive/modeld/parse_model_outputs.py).
+// Decodes a driving model's flat output, in every era: heads are found by the model's own slices and decoded as in
+// openpilot (selfdrive/modeld/parse_model_outputs.py).
 //
 // All in SI units in the calibrated frame: x forward, y right, z down; orientations are roll, pitch, yaw in radians.
 #pragma once
@@ -35,7 +35,7 @@ struct Gaussian {
   std::array<float, N> mean{}, std{};
 };
 
-// Elements of an array of these sizes.
+// The number of elements of an array of these sizes.
 constexpr size_t product(size_t a, size_t b, size_t c = 1) { return a * b * c; }
 
 struct MetaOutputs {
@@ -43,7 +43,7 @@ struct MetaOutputs {
   // Within the next 2, 4, 6, 8 and 10 s.
   std::array<float, kMetaTimes> gas_disengage{}, brake_disengage{}, steer_override{}, hard_brake_3{}, hard_brake_4{},
       hard_brake_5{};
-  std::vector<float> gas_press = {}, brake_press = {};  // as many as the era has: 6, 5 or none
+  std::vector<float> gas_press = {}, brake_press = {};  // 6, 5 or none, depending on the era
 };
 
 struct ModelOutputs {
@@ -52,7 +52,7 @@ struct ModelOutputs {
   Gaussian<product(kRoadEdges, kPoints, 2)> road_edges;     // [2, 33, (y, z)]
   Gaussian<product(kLeads, kLeadTimes, kLeadWidth)> leads;  // [3, 6, (x, y, v, a)]
   std::array<float, kLaneLines> lane_line_probs{};
-  std::array<float, kLeads> lead_probs{};  // that the lead is there in 0, 2, 4 s
+  std::array<float, kLeads> lead_probs{};  // that the lead exists in 0, 2, 4 s
   std::array<float, kDesires> desire_state{};
   std::array<float, product(kDesireTimes, kDesires)> desire_pred{};
   MetaOutputs meta;
@@ -67,11 +67,11 @@ struct ModelOutputs {
 // One network's share of the outputs.
 class OutputParser {
  public:
-  // `width` values come out of the network. Fails (user) naming the head whose slice does not fit the output or that
-  // has a width of no era. Heads that nobody here knows are left alone.
+  // The network has `width` output values. Fails (user) naming a head whose slice does not fit the output or whose
+  // width no era has. Unknown heads are ignored.
   OutputParser(const OutputSlices& slices, int64_t width, std::string model);
 
-  // Sets the heads that this network has, leaves the others. `raw` has `width` values.
+  // Sets the heads that this network has, and does not change the others. `raw` has `width` values.
   void parse(std::span<const float> raw, ModelOutputs& out) const;
   const std::set<std::string>& heads() const { return heads_; }
 

@@ -1,4 +1,4 @@
-// Numbers into a message's list.
+// Writes numbers into a message's list.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace sparkpilot::drive {
 
-// `init` makes the list of a given length and gives its builder.
+// `init` makes the list with a given length and returns its builder.
 template <typename Init>
 void put(Init&& init, std::span<const float> values) {
   auto list = init(static_cast<unsigned>(values.size()));

@@ -1,5 +1,5 @@
-// What a driving model is told of the past: queues of pictures, features, desires and curvatures, sampled as each era's
-// network wants them (openpilot: selfdrive/modeld/modeld.py).
+// A driving model's inputs from the past: queues of pictures, features, desires and curvatures, sampled as each era's
+// network expects (openpilot: selfdrive/modeld/modeld.py).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace sparkpilot::drive {
 
-// The last `length` rows of `width` values each; zeros at first. One thread at a time; allocates only when it is made.
+// The last `length` rows of `width` values each; zeros at first. One thread at a time; allocates only in its
+// constructor.
 template <typename T>
 class History {
  public:
@@ -16,11 +17,11 @@ class History {
 
   int length() const { return length_; }
   void push(std::span<const T> row);
-  // The row of `age` pushes ago: 0 is the newest.
+  // The row pushed `age` pushes ago: 0 is the newest.
   std::span<const T> row(int age) const;
-  // `out.size() / width` rows, oldest first, the newest of them of age `newest`, `stride` pushes apart.
+  // Writes `out.size() / width` rows, oldest first, `stride` pushes apart, the newest of age `newest`.
   void sample(int stride, int newest, std::span<T> out) const;
-  // The same number of groups of `stride` rows, the newest group ending at age 0: the greatest of each column.
+  // Writes the maximum of each column over groups of `stride` rows, for as many groups, the newest ending at age 0.
   void sample_max(int stride, std::span<T> out) const;
   void reset();
 
@@ -34,11 +35,11 @@ class History {
 extern template class History<float>;
 extern template class History<uint8_t>;
 
-// Index of the desire input from what a log holds: laneChangeDirection (0 none, 1 left, 2 right) and laneChangeState (0
+// Index of the desire input from a log's fields: laneChangeDirection (0 none, 1 left, 2 right) and laneChangeState (0
 // off, 1 before, 2 starting, 3 finishing) give 0 (none), 3 (left) or 4 (right).
 int desire_of_lane_change(int state, int direction);
 
-// A desire is told to the network as a pulse: set in the frame in which it begins, zero in the others.
+// A desire is given to the network as a pulse: set in the frame in which it begins, zero in the others.
 class DesirePulse {
  public:
   // `desire` in [0, 8), anything else counts as none; index 0 (none) never pulses. Writes eight values.

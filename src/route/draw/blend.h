@@ -1,4 +1,4 @@
-// Lays pixels that were drawn over a picture. Included by layer.cc alone.
+// Blends drawn pixels over a picture. Included only by layer.cc.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ struct YuvRows {
 };
 
 // `above`, `below`: `count` pixels each, an even number, in Cairo's ARGB32 (colours hold their alpha). A pixel of zeros
-// leaves the picture as it is. The same bytes on every processor.
+// does not change the picture. The same bytes on every processor.
 void blend_rows(const uint32_t* above, const uint32_t* below, size_t count, const YuvRows& out);
 
 }  // namespace sparkpilot::drive

@@ -1,4 +1,4 @@
-// The frame of an SVG figure: header, axes, ticks and labels. Included by the figures alone.
+// The frame of an SVG figure: header, axes, ticks and labels. Included only by the figures.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace sparkpilot::drive {
 
-// Beyond this a number is no measurement, and differences of such numbers would not be finite.
+// Larger numbers are not measurements, and their differences might not be finite.
 bool plottable(double value);
 
 struct Range {
   double low = 0, high = 1;
 };
-// Of values where there are any; never empty, and with room above and below.
+// The range of the values, if any; never empty, and with a margin above and below.
 class RangeFinder {
  public:
   void add(double value);
@@ -42,7 +42,7 @@ class Canvas {
   void vertical(const Mark& mark, bool label_left);
   void horizontal(const Mark& mark);
   void add(const std::string& markup) { body_ += markup; }
-  // In the middle of the empty area.
+  // Writes a text in the middle of the empty area.
   void say(const std::string& text);
 
   double u(double x) const { return left_ + (x - x_.low) / (x_.high - x_.low) * (right_ - left_); }

@@ -1,6 +1,6 @@
-// A transparent sheet that is drawn on with Cairo and laid over a YUV picture without turning the picture into RGB.
+// A transparent sheet that is drawn on with Cairo and blended over a YUV picture without converting the picture to RGB.
 //
-// Colours are full-range BT.601, as openpilot's own screen and JPEG read the device's pictures.
+// Colours are full-range BT.601, as openpilot's screen and JPEG interpret the device's pictures.
 #pragma once
 
 #include <cairo/cairo.h>
@@ -23,31 +23,31 @@ enum class Align { left, centre, right };
 
 class Layer {
  public:
-  // Fails (internal) where Cairo does. The size: positive and even.
+  // Fails (internal) if Cairo does. The size must be positive and even.
   Layer(int width, int height);
 
   int width() const { return width_; }
   int height() const { return height_; }
 
-  // What was drawn since the last clear() goes away.
+  // Removes what was drawn since the last clear().
   void clear();
-  // Blends what was drawn into `image`, of the layer's size. Only pixels that were drawn on change. Fails (internal)
-  // where Cairo met an error while drawing.
+  // Blends what was drawn into `image`, of the layer's size. Only pixels that were drawn on change. Fails (internal) if
+  // Cairo had an error while drawing.
   void blend_onto(YuvImage& image);
 
-  // All of these take finite coordinates within kPixelLimit.
+  // The following take finite coordinates within kPixelLimit.
   void fill(const std::vector<Pixel>& outline, Colour colour, double alpha);
-  // Filled with `near_alpha` at row `near_v` running to `far_alpha` at row `far_v`.
+  // Filled with an alpha that changes from `near_alpha` at row `near_v` to `far_alpha` at row `far_v`.
   void fill_fading(const std::vector<Pixel>& outline, Colour colour, double near_v, double near_alpha, double far_v,
                    double far_alpha);
-  // `dash`: length of strokes and gaps in pixels, 0 for a whole line.
+  // `dash`: length of strokes and gaps in pixels, 0 for a solid line.
   void stroke(const std::vector<Pixel>& line, Colour colour, double alpha, double width, double dash = 0,
               bool closed = false);
   void rounded_box(double x, double y, double width, double height, double radius, Colour colour, double alpha);
   void circle(double x, double y, double radius, Colour colour, double alpha, double line_width);
 
-  // `baseline` is the row that letters stand on. A dark rim of `rim` pixels keeps it readable on bright pictures.
-  // Draws what is valid UTF-8 only.
+  // `baseline` is the row on which letters stand. A dark rim of `rim` pixels keeps it readable on bright pictures.
+  // Draws only valid UTF-8.
   void text(double x, double baseline, const std::string& text, double size, Colour colour, double alpha = 1,
             Align align = Align::left, double rim = 0, bool bold = false);
   double text_width(const std::string& text, double size, bool bold = false);
@@ -68,7 +68,7 @@ class Layer {
   int width_, height_;
   std::unique_ptr<cairo_surface_t, Delete> surface_;
   std::unique_ptr<cairo_t, Delete> cairo_;
-  std::vector<std::pair<int, int>> dirty_;  // of every row: first column and one behind the last
+  std::vector<std::pair<int, int>> dirty_;  // of every row: first column and one after the last
 };
 
 }  // namespace sparkpilot::drive

@@ -1,8 +1,7 @@
-// A report as one HTML file that needs nothing else: no link leads outside, style, figures and pictures lie within, and
-// it is whole without its little script (which reads values out of figures under the pointer).
+// A report as one HTML file that needs nothing else: no link leads outside, style, figures and pictures are inside, and
+// it is complete without its small script (which shows the values of figures under the pointer).
 //
-// Every text is taken as text: nothing that a log or a file name holds becomes markup. The same calls give the same
-// bytes.
+// All texts are escaped: nothing in a log or a file name becomes markup. The same calls give the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +22,10 @@ struct Headline {
 struct PagePicture {
   std::string caption = {};
   std::vector<uint8_t> bytes = {};  // JPEG or PNG
-  std::string alt = {};             // for those who cannot see it; the caption where empty
+  std::string alt = {};             // for those who cannot see it; empty: the caption
 };
 
-// How a table's row looks: as any, as what is wrong, as what does not count.
+// How a table's row looks: normal, wrong, not counted.
 enum class Tone { plain, bad, faint };
 
 class Page {
@@ -35,20 +34,20 @@ class Page {
 
   // Big numbers in a row; call it first.
   void figures(const std::vector<Headline>& figures);
-  // What follows belongs to it, until the next one.
+  // What follows belongs to this section, until the next one.
   void section(const std::string& title);
   void text(const std::string& paragraph);
   void note(const std::string& text);
   void warning(const std::string& text);
   // Rows shorter than `headings` end in empty cells, longer ones are cut. A column whose cells all begin like numbers
-  // is set to the right. `tones`: of the rows, plain from where the list ends; a cell must say the same in words.
+  // is right-aligned. `tones`: of the rows, plain beyond the list's end; a cell must say the same in words.
   void table(const std::vector<std::string>& headings, const std::vector<std::vector<std::string>>& rows,
              const std::string& caption = {}, const std::vector<Tone>& tones = {});
   void plot(const Plot& plot, const std::string& caption = {});
   void histogram(const Histogram& histogram, const std::string& caption = {});
-  // Fails (internal) where the bytes are neither JPEG nor PNG.
+  // Fails (internal) if the bytes are neither JPEG nor PNG.
   void image(const std::string& caption, std::span<const uint8_t> jpeg_or_png);
-  // Side by side where there is room.
+  // Side by side if there is room.
   void images(const std::vector<PagePicture>& pictures);
   // Below everything: what made it, with what settings.
   void footer(const std::string& text);

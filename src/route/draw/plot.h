@@ -1,5 +1,5 @@
-// Figures as SVG text: lines over a shared axis, and histograms. Made for a page, whole on their own: their colours
-// follow the reader's light or dark setting, and a title and a description say what is seen.
+// Figures as SVG text: lines over a shared axis, and histograms. For pages, complete by themselves: their colours
+// follow the reader's light or dark setting, and a title and a description say what is shown.
 //
 // Numbers that are not finite, or beyond 1e30, are gaps. The same input gives the same bytes.
 #pragma once
@@ -12,7 +12,7 @@ namespace sparkpilot::drive {
 
 struct Series {
   std::string name = {};
-  std::vector<double> x = {}, y = {};  // what the longer list has more is left out
+  std::vector<double> x = {}, y = {};  // extra elements of the longer list are ignored
   bool dashed = false;
 };
 
@@ -23,14 +23,14 @@ struct Mark {
 };
 
 struct Plot {
-  std::string title = {}, description = {};  // description: for those who cannot see it; made up where empty
+  std::string title = {}, description = {};  // description: for those who cannot see it; generated if empty
   std::string x_label = "time, s", y_label = {};
   std::vector<Series> series =
       {};  // drawn in the order blue, orange, green, purple, red, grey, and from the start again
   std::vector<Mark> x_marks = {}, y_marks = {};
-  // What the axes must reach; they grow where the values are beyond.
+  // The least extent of the axes; they grow if values are beyond.
   std::optional<double> x_low = {}, x_high = {}, y_low = {}, y_high = {};
-  int width = 800, height = 280;  // in pixels where nothing scales it; at least 300 x 160
+  int width = 800, height = 280;  // in pixels if not scaled; at least 300 x 160
 };
 
 struct Histogram {
@@ -42,13 +42,13 @@ struct Histogram {
   int width = 800, height = 240;
 };
 
-// However many points there are, a pixel's column keeps its first, least, greatest and last.
+// However many points there are, each column of pixels keeps its first, least, greatest and last.
 std::string svg(const Plot& plot);
-// What lies far beyond the 99th percentile is counted in the text, not drawn.
+// Values far beyond the 99th percentile are counted in the text, not drawn.
 std::string svg(const Histogram& histogram);
 
-// By the nearest rank: the smallest value that at least `percent` of all do not exceed. Values in any order; empty
-// where none is finite.
+// By the nearest rank: the smallest value that at least `percent` of all do not exceed. Values in any order; empty if
+// none is finite.
 std::optional<double> percentile(std::vector<double> values, double percent);
 
 }  // namespace sparkpilot::drive

@@ -9,11 +9,11 @@
 
 namespace sparkpilot::drive {
 
-// Averages over areas where it makes smaller, interpolates where it makes larger; the same size is a copy. Keeps its
-// weights from one picture to the next. One thread uses an object at a time.
+// Averages over areas to reduce, interpolates to enlarge; copies at the same size. Keeps its weights from one picture
+// to the next. One thread uses an object at a time.
 class Scaler {
  public:
-  // Fills `to`, whose size is the target. Fails (user) where a size is not positive and even.
+  // Fills `to`, whose size is the target. Fails (user) if a size is not positive and even.
   void scale(const YuvView& from, YuvImage& to);
 
  private:
