@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "ir/id_map.h"
 #include "ir/infer.h"
 #include "ir/interpret.h"
 #include "ir/op.h"
@@ -136,30 +137,29 @@ std::vector<Tensor> compute(const Node& node, std::span<const Tensor> inputs, Di
 }
 
 std::vector<Tensor> compute(const Graph& graph, std::span<const Tensor> inputs, Disturber& errors) {
-  std::vector<Tensor> values(static_cast<size_t>(graph.value_count()));
-  const auto slot = [&](ValueId id) -> Tensor& { return values[static_cast<size_t>(id.index)]; };
-  for (int i = 0; i < graph.value_count(); ++i) values[static_cast<size_t>(i)] = graph.value(ValueId{i}).constant;
-  for (size_t i = 0; i < inputs.size(); ++i) slot(graph.inputs()[i]) = inputs[i];
-  std::vector<int> readers(values.size());
-  for (const Graph::Output& output : graph.outputs()) ++readers[static_cast<size_t>(output.value.index)];
+  ValueMap<Tensor> slot(graph.value_count());
+  for (int i = 0; i < graph.value_count(); ++i) slot[ValueId{i}] = graph.value(ValueId{i}).constant;
+  for (size_t i = 0; i < inputs.size(); ++i) slot[graph.inputs()[i]] = inputs[i];
+  ValueMap<int> readers(graph.value_count());
+  for (const Graph::Output& output : graph.outputs()) ++readers[output.value];
   const std::vector<NodeId> order = graph.order();
   for (const NodeId id : order) {
     for (const ValueId input : graph.node(id).inputs) {
-      if (input.present()) ++readers[static_cast<size_t>(input.index)];
+      if (input.present()) ++readers[input];
     }
   }
   for (const NodeId id : order) {
     const Node& node = graph.node(id);
     std::vector<Tensor> arguments;
-    for (const ValueId input : node.inputs) arguments.push_back(input.present() ? slot(input) : Tensor());
+    for (const ValueId input : node.inputs) arguments.push_back(input.present() ? slot[input] : Tensor());
     const std::vector<Tensor> results = compute(node, arguments, errors);
-    for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) slot(node.outputs[i]) = results[i];
+    for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) slot[node.outputs[i]] = results[i];
     for (const ValueId input : node.inputs) {
-      if (input.present() && --readers[static_cast<size_t>(input.index)] == 0) slot(input) = Tensor();
+      if (input.present() && --readers[input] == 0) slot[input] = Tensor();
     }
   }
   std::vector<Tensor> outputs;
-  for (const Graph::Output& output : graph.outputs()) outputs.push_back(slot(output.value));
+  for (const Graph::Output& output : graph.outputs()) outputs.push_back(slot[output.value]);
   return outputs;
 }
 

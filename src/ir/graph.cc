@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/id_map.h"
 #include "ir/op.h"
 
 namespace sparkpilot {
@@ -159,11 +160,12 @@ std::string Graph::label(NodeId id) const {
 }
 
 void Graph::compact() {
-  std::vector<bool> value_live(values_.size()), node_live(nodes_.size());
+  ValueMap<bool> value_live(value_count());
+  NodeMap<bool> node_live(node_count());
   std::vector<ValueId> work;
   const auto need = [&](ValueId id) {
-    if (id.present() && !value_live[static_cast<size_t>(id.index)]) {
-      value_live[static_cast<size_t>(id.index)] = true;
+    if (id.present() && !value_live[id]) {
+      value_live[id] = true;
       work.push_back(id);
     }
   };
@@ -178,34 +180,36 @@ void Graph::compact() {
     const ValueId id = work.back();
     work.pop_back();
     const Value& v = value(id);
-    if (!v.producer.present() || node_live[static_cast<size_t>(v.producer.index)]) continue;
-    node_live[static_cast<size_t>(v.producer.index)] = true;
+    if (!v.producer.present() || node_live[v.producer]) continue;
+    node_live[v.producer] = true;
     for (const ValueId input : node(v.producer).inputs) need(input);
-    for (const ValueId output : node(v.producer).outputs) value_live[static_cast<size_t>(output.index)] = true;
+    for (const ValueId output : node(v.producer).outputs) value_live[output] = true;
   }
-  std::vector<ValueId> value_map(values_.size());
-  std::vector<NodeId> node_map(nodes_.size());
+  ValueMap<ValueId> value_map(value_count());
+  NodeMap<NodeId> node_map(node_count());
   std::vector<Node> nodes;
   std::vector<Value> values;
   for (size_t i = 0; i < values_.size(); ++i) {
-    if (!value_live[i]) continue;
-    value_map[i] = ValueId{static_cast<int32_t>(values.size())};
+    const ValueId id{static_cast<int32_t>(i)};
+    if (!value_live[id]) continue;
+    value_map[id] = ValueId{static_cast<int32_t>(values.size())};
     values.push_back(std::move(values_[i]));
   }
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    if (!node_live[i] || !nodes_[i].op) continue;
-    node_map[i] = NodeId{static_cast<int32_t>(nodes.size())};
+    const NodeId id{static_cast<int32_t>(i)};
+    if (!node_live[id] || !nodes_[i].op) continue;
+    node_map[id] = NodeId{static_cast<int32_t>(nodes.size())};
     nodes.push_back(std::move(nodes_[i]));
   }
   const auto moved = [&](ValueId& id) {
-    if (id.present()) id = value_map[static_cast<size_t>(id.index)];
+    if (id.present()) id = value_map[id];
   };
   for (Node& node : nodes) {
     for (ValueId& id : node.inputs) moved(id);
     for (ValueId& id : node.outputs) moved(id);
   }
   for (Value& v : values) {
-    if (v.producer.present()) v.producer = node_map[static_cast<size_t>(v.producer.index)];
+    if (v.producer.present()) v.producer = node_map[v.producer];
   }
   for (ValueId& id : inputs_) moved(id);
   for (Output& output : outputs_) moved(output.value);

@@ -1,6 +1,7 @@
 #include "ir/interpret.h"
 
 #include "base/error.h"
+#include "ir/id_map.h"
 #include "ir/infer.h"
 
 namespace sparkpilot {
@@ -57,17 +58,16 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
   if (inputs.size() != graph.inputs().size()) {
     fail("{} inputs given, the graph has {}", inputs.size(), graph.inputs().size());
   }
-  std::vector<Tensor> values(static_cast<size_t>(graph.value_count()));
-  const auto slot = [&](ValueId id) -> Tensor& { return values[static_cast<size_t>(id.index)]; };
-  for (int i = 0; i < graph.value_count(); ++i) values[static_cast<size_t>(i)] = graph.value(ValueId{i}).constant;
-  for (size_t i = 0; i < inputs.size(); ++i) slot(graph.inputs()[i]) = inputs[i];
+  ValueMap<Tensor> slot(graph.value_count());
+  for (int i = 0; i < graph.value_count(); ++i) slot[ValueId{i}] = graph.value(ValueId{i}).constant;
+  for (size_t i = 0; i < inputs.size(); ++i) slot[graph.inputs()[i]] = inputs[i];
   if (states) {
-    for (size_t i = 0; i < states->size(); ++i) slot(graph.states()[i].value) = (*states)[i];
+    for (size_t i = 0; i < states->size(); ++i) slot[graph.states()[i].value] = (*states)[i];
   }
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     std::vector<Tensor> arguments;
-    for (const ValueId input : node.inputs) arguments.push_back(input.present() ? slot(input) : Tensor());
+    for (const ValueId input : node.inputs) arguments.push_back(input.present() ? slot[input] : Tensor());
     std::vector<Tensor> results;
     if (node.op->cpu.empty() && node.op->expand) {
       results = interpret_expansion(node, arguments, kernel);
@@ -79,13 +79,13 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
       for (const Kernel& candidate : node.op->cpu) named |= candidate.name == kernel;
       results = evaluate(node, arguments, named ? kernel : std::string_view{}, bodies);
     }
-    for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) slot(node.outputs[i]) = results[i];
+    for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) slot[node.outputs[i]] = results[i];
   }
   std::vector<Tensor> outputs;
-  for (const Graph::Output& output : graph.outputs()) outputs.push_back(slot(output.value));
+  for (const Graph::Output& output : graph.outputs()) outputs.push_back(slot[output.value]);
   if (states) {
     std::vector<Tensor> next;
-    for (const State& state : graph.states()) next.push_back(slot(state.next));
+    for (const State& state : graph.states()) next.push_back(slot[state.next]);
     *states = std::move(next);
   }
   return outputs;

@@ -1,6 +1,7 @@
 #include "onnx/graph_writer.h"
 
 #include "base/error.h"
+#include "ir/id_map.h"
 #include "ir/op.h"
 #include "onnx/importer.h"
 
@@ -49,20 +50,15 @@ void describe_tensor(const std::string& name, const Tensor& tensor, onnx::Tensor
 // The graph being written and what its values are called there.
 struct GraphWriter::Scope {
   Scope(const Graph& g, onnx::GraphProto& p, bool is_body)
-      : graph(g),
-        proto(p),
-        body(is_body),
-        names(static_cast<size_t>(g.value_count())),
-        uses(g.uses()),
-        outputs(static_cast<size_t>(g.value_count())) {
-    for (const Graph::Output& output : g.outputs()) outputs[static_cast<size_t>(output.value.index)] = true;
+      : graph(g), proto(p), body(is_body), names(g.value_count()), uses(g.uses()), outputs(g.value_count()) {
+    for (const Graph::Output& output : g.outputs()) outputs[output.value] = true;
   }
   const Graph& graph;
   onnx::GraphProto& proto;
   bool body;
-  std::vector<std::string> names;         // by value; empty: not named yet
+  ValueMap<std::string> names;            // empty: not named yet
   std::vector<std::vector<NodeId>> uses;  // by value
-  std::vector<bool> outputs;              // by value: whether it is one
+  ValueMap<bool> outputs;                 // whether it is one
 };
 
 void GraphWriter::write(const Graph& graph, onnx::GraphProto& proto) {
@@ -75,13 +71,13 @@ void GraphWriter::write(const Graph& graph, onnx::GraphProto& proto) {
   for (const ValueId id : graph.inputs()) {
     const std::string& name = graph.value(id).name;
     if (name.empty() || !values_.reserve(name)) fail("input name \"{}\" is empty or given twice", name);
-    scope.names[static_cast<size_t>(id.index)] = name;
+    scope.names[id] = name;
     auto* info = proto.add_input();
     info->set_name(name);
     write_type(graph.value(id), *info);
   }
   for (const Graph::Output& output : graph.outputs()) {
-    std::string& name = scope.names[static_cast<size_t>(output.value.index)];
+    std::string& name = scope.names[output.value];
     if (name == output.name) continue;  // an input that is an output too
     if (output.name.empty() || !values_.reserve(output.name)) {
       fail("output name \"{}\" is empty or given twice", output.name);
@@ -101,7 +97,7 @@ void GraphWriter::write_body(const Graph& graph, onnx::GraphProto& proto, const 
   const size_t own = graph.inputs().size() - captured.size();
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Value& value = graph.value(graph.inputs()[i]);
-    std::string& name = scope.names[static_cast<size_t>(graph.inputs()[i].index)];
+    std::string& name = scope.names[graph.inputs()[i]];
     name = i < own ? values_.unique(value.name, "in") : captured[i - own];
     if (i >= own) continue;
     auto* info = proto.add_input();
@@ -141,7 +137,7 @@ void GraphWriter::write_outputs(Scope& scope) {
 
 std::string GraphWriter::name_of(Scope& scope, ValueId id) {
   if (!id.present()) return {};
-  std::string& name = scope.names[static_cast<size_t>(id.index)];
+  std::string& name = scope.names[id];
   if (!name.empty()) return name;
   const Value& value = scope.graph.value(id);
   name = values_.unique(value.name, value.kind == ValueKind::constant ? "constant" : "value");
@@ -170,12 +166,12 @@ void GraphWriter::write_node(Scope& scope, NodeId id) {
   inputs.resize(inputs.size() - static_cast<size_t>(captures));
   for (const std::string& input : inputs) proto.add_input(input);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    const auto at = static_cast<size_t>(node.outputs[i].index);
+    const ValueId output = node.outputs[i];
     // An optional output that nobody named or uses is one that is not wanted.
-    const bool unwanted = scope.names[at].empty() && scope.graph.value(node.outputs[i]).name.empty() &&
-                          scope.uses[at].empty() && static_cast<int>(i) >= node.op->outputs.least &&
+    const bool unwanted = scope.names[output].empty() && scope.graph.value(output).name.empty() &&
+                          scope.uses[static_cast<size_t>(output.index)].empty() && static_cast<int>(i) >= node.op->outputs.least &&
                           node.op->outputs.most < kMany;
-    proto.add_output(unwanted && !scope.outputs[at] ? std::string() : name_of(scope, node.outputs[i]));
+    proto.add_output(unwanted && !scope.outputs[output] ? std::string() : name_of(scope, output));
   }
   if (internal_attribute(*node.op, "channels_last") && node.attrs.integer("channels_last", 0) != 0) {
     fail("{}: images in the runtime's own layout have no form in ONNX (node \"{}\")", node.op->name,

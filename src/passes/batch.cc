@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/axes.h"
+#include "ir/id_map.h"
 #include "ir/launch.h"
 #include "passes/edit.h"
 
@@ -38,7 +39,7 @@ bool equal(const Attributes& a, const Attributes& b) {
 // Follows the batch from the outputs up to the inputs.
 class Batch {
  public:
-  Batch(Graph& graph, int64_t size) : edit_(graph), size_(size), axes_(static_cast<size_t>(graph.value_count()), -1) {}
+  Batch(Graph& graph, int64_t size) : edit_(graph), size_(size), axes_(graph.value_count(), -1) {}
 
   bool follow() {
     for (const Graph::Output& output : edit_.graph().outputs()) {
@@ -52,13 +53,13 @@ class Batch {
     return true;
   }
   // The axis of a value that is the batch; -1: it has none.
-  int axis(ValueId value) const { return axes_[static_cast<size_t>(value.index)]; }
+  int axis(ValueId value) const { return axes_[value]; }
 
  private:
   bool want(ValueId value, int axis) {
     if (!edit_.known(value) || edit_.constant(value) || edit_.shape(value).rank() <= axis) return false;
     if (edit_.shape(value)[axis] != size_) return false;
-    int& known = axes_[static_cast<size_t>(value.index)];
+    int& known = axes_[value];
     if (known >= 0) return known == axis;
     known = axis;
     if (edit_.maker(value).present()) work_.push_back(value);
@@ -69,7 +70,7 @@ class Batch {
 
   Edit edit_;
   int64_t size_;
-  std::vector<int> axes_;  // by value
+  ValueMap<int> axes_;
   std::vector<ValueId> work_;
 };
 

@@ -22,11 +22,11 @@ Edit::Edit(Graph& graph) : graph_(graph) {
 }
 
 void Edit::sync() {
-  if (static_cast<int>(reads_.size()) < graph_.value_count()) reads_.resize(static_cast<size_t>(graph_.value_count()));
+  if (reads_.size() < graph_.value_count()) reads_.resize(graph_.value_count());
   if (indexed_ == graph_.node_count()) return;
   for (; indexed_ < graph_.node_count(); ++indexed_) {
     const std::vector<ValueId>& inputs = graph_.node(NodeId{indexed_}).inputs;
-    first_place_.push_back(places_.size());
+    first_place_.add(places_.size());
     places_.resize(places_.size() + inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i].present()) add_read(inputs[i], NodeId{indexed_}, i);

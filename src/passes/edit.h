@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/id_map.h"
 #include "ir/op.h"
 
 namespace sparkpilot {
@@ -67,16 +68,16 @@ class Edit {
   void sync();
   void add_read(ValueId value, NodeId node, size_t input);
   void remove_read(ValueId value, NodeId node, size_t input);
-  Reads& reads_of(ValueId value) { return reads_[static_cast<size_t>(value.index)]; }
-  uint32_t& place(NodeId node, size_t input) { return places_[first_place_[static_cast<size_t>(node.index)] + input]; }
+  Reads& reads_of(ValueId value) { return reads_[value]; }
+  uint32_t& place(NodeId node, size_t input) { return places_[first_place_[node] + input]; }
   ValueId add(const OpDef& op, std::string name, std::vector<ValueId> inputs, Attributes attrs);
 
   Graph& graph_;
-  int indexed_ = 0;           // nodes whose reads are in reads_
-  std::vector<Reads> reads_;  // by value
+  int indexed_ = 0;  // nodes whose reads are in reads_
+  ValueMap<Reads> reads_;
   // Where a read is among its value's: for all inputs of all nodes, and where a node's begin.
   std::vector<uint32_t> places_;
-  std::vector<size_t> first_place_;
+  NodeMap<size_t> first_place_;
   // Uses as an output of the graph (its index) or as the next contents of a state.
   struct Outside {
     std::vector<int> outputs;

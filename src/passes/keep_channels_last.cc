@@ -3,6 +3,7 @@
 // convolution or pool that stays costs the bytes that its kernel moves instead.
 #include <map>
 
+#include "ir/id_map.h"
 #include "ir/infer.h"
 #include "passes/layout_roles.h"
 #include "passes/min_cut.h"
@@ -20,7 +21,7 @@ class Layout {
     decide();
     int changes = 0;
     for (const NodeId id : order_) {
-      if (last_[static_cast<size_t>(id.index)]) changes += rewrite(id);
+      if (last_[id]) changes += rewrite(id);
     }
     return changes;
   }
@@ -33,35 +34,33 @@ class Layout {
   // The variable of the node's outputs; the sink where they have channels first.
   int variable_of(const MinCut& cut, NodeId id) const {
     if (!id.present()) return cut.sink();
-    const auto at = static_cast<size_t>(id.index);
-    if (variables_[at] < 0 || roles_[at].kind == LayoutRole::consumer) return cut.sink();
-    return variables_[at];
+    if (variables_[id] < 0 || roles_[id].kind == LayoutRole::consumer) return cut.sink();
+    return variables_[id];
   }
 
   Edit edit_;
   Graph& graph_;
   std::vector<NodeId> order_;
-  std::vector<LayoutRole> roles_;
-  std::vector<int> variables_;           // of the cut, by node; -1: fixed
-  std::vector<bool> last_;               // by node
+  NodeMap<LayoutRole> roles_;
+  NodeMap<int> variables_;               // of the cut; -1: fixed
+  NodeMap<bool> last_;                   // whether it gets channels last
   std::map<ValueId, ValueId> versions_;  // value -> the same image with channels last
 };
 
 void Layout::decide() {
-  const auto nodes = static_cast<size_t>(graph_.node_count());
-  roles_.resize(nodes);
-  variables_.assign(nodes, -1);
-  last_.assign(nodes, false);
+  const int nodes = graph_.node_count();
+  roles_ = NodeMap<LayoutRole>(nodes);
+  variables_ = NodeMap<int>(nodes, -1);
+  last_ = NodeMap<bool>(nodes);
   MinCut cut;
   bool worth = false;
   for (const NodeId id : order_) {
-    const auto at = static_cast<size_t>(id.index);
-    roles_[at] = layout_role(edit_, id);
-    if (roles_[at].kind == LayoutRole::fixed) continue;
-    variables_[at] = cut.add_node();
-    cut.add_edge(cut.source(), variables_[at], roles_[at].first_cost);
-    cut.add_edge(variables_[at], cut.sink(), roles_[at].last_cost);
-    worth |= roles_[at].first_cost > 0;
+    roles_[id] = layout_role(edit_, id);
+    if (roles_[id].kind == LayoutRole::fixed) continue;
+    variables_[id] = cut.add_node();
+    cut.add_edge(cut.source(), variables_[id], roles_[id].first_cost);
+    cut.add_edge(variables_[id], cut.sink(), roles_[id].last_cost);
+    worth |= roles_[id].first_cost > 0;
   }
   if (!worth) return;
   for (int i = 0; i < graph_.value_count(); ++i) {
@@ -70,8 +69,7 @@ void Layout::decide() {
   }
   const std::vector<bool> side = cut.solve();
   for (const NodeId id : order_) {
-    const auto at = static_cast<size_t>(id.index);
-    last_[at] = variables_[at] >= 0 && side[static_cast<size_t>(variables_[at])];
+    last_[id] = variables_[id] >= 0 && side[static_cast<size_t>(variables_[id])];
   }
 }
 
@@ -80,12 +78,11 @@ void Layout::add_value(MinCut& cut, ValueId value) {
   const Shape& shape = edit_.shape(value);
   std::vector<int> readers;
   for (const NodeId reader : edit_.readers(value)) {
-    const auto at = static_cast<size_t>(reader.index);
     const std::vector<ValueId>& inputs = edit_.node(reader).inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (inputs[i] != value) continue;
-      const bool image = variables_[at] >= 0 && i < roles_[at].images.size() && roles_[at].images[i];
-      readers.push_back(image ? variables_[at] : cut.sink());
+      const bool image = variables_[reader] >= 0 && i < roles_[reader].images.size() && roles_[reader].images[i];
+      readers.push_back(image ? variables_[reader] : cut.sink());
     }
   }
   if (edit_.leaves_graph(value)) readers.push_back(cut.sink());
@@ -111,7 +108,7 @@ ValueId Layout::with_channels_last(NodeId reader, ValueId value) {
 }
 
 bool Layout::rewrite(NodeId id) {
-  const LayoutRole& role = roles_[static_cast<size_t>(id.index)];
+  const LayoutRole& role = roles_[id];
   std::vector<ValueId> inputs = edit_.node(id).inputs;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (role.images[i] && inputs[i].present()) inputs[i] = with_channels_last(id, inputs[i]);

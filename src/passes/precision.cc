@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "hw/cpu.h"
+#include "ir/id_map.h"
 #include "ir/infer.h"
 #include "passes/edit.h"
 
@@ -142,17 +143,17 @@ class Narrowing {
   void find_heads() {
     std::vector<ValueId> work;
     for (const Graph::Output& output : graph_.outputs()) work.push_back(output.value);
-    std::vector<bool> seen(static_cast<size_t>(graph_.value_count()));
-    heads_.assign(static_cast<size_t>(graph_.node_count()), false);
+    ValueMap<bool> seen(graph_.value_count());
+    heads_ = NodeMap<bool>(graph_.node_count());
     while (!work.empty()) {
       const ValueId value = work.back();
       work.pop_back();
       const NodeId id = edit_.maker(value);
-      if (!id.present() || seen[static_cast<size_t>(value.index)]) continue;
-      seen[static_cast<size_t>(value.index)] = true;
+      if (!id.present() || seen[value]) continue;
+      seen[value] = true;
       const Node& node = graph_.node(id);
       if (node.op->traits.product) {
-        heads_[static_cast<size_t>(id.index)] = true;
+        heads_[id] = true;
         continue;
       }
       std::vector<ValueId> running;
@@ -192,7 +193,7 @@ class Narrowing {
     const std::vector<NodeId>& readers = edit_.readers(node.outputs[0]);
     return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return is_head(reader); });
   }
-  bool is_head(NodeId id) const { return heads_[static_cast<size_t>(id.index)]; }
+  bool is_head(NodeId id) const { return heads_[id]; }
 
   bool wants_bf16(NodeId id) {
     const Node& node = graph_.node(id);
@@ -250,7 +251,7 @@ class Narrowing {
   Edit edit_;
   Graph& graph_;
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
-  std::vector<bool> heads_;
+  NodeMap<bool> heads_;
 };
 
 }  // namespace

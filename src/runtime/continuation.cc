@@ -1,6 +1,7 @@
 // Plans behind shapes that depend on values, and the bodies of If, Loop and Scan.
 #include <algorithm>
 
+#include "ir/id_map.h"
 #include "ir/infer.h"
 #include "runtime/plan_impl.h"
 
@@ -76,17 +77,16 @@ Plan::Continuation::Child Plan::Continuation::make(Plan& plan) {
   for (;;) {
     Graph graph;
     Child child;
-    std::vector<ValueId> moved(static_cast<size_t>(plan.graph_.value_count()));
-    const auto at = [&](ValueId id) -> ValueId& { return moved[static_cast<size_t>(id.index)]; };
+    ValueMap<ValueId> at(plan.graph_.value_count());
     for (size_t i = 0; i < boundary.size(); ++i) {
       const ConstView view = plan.view_of(boundary[i]);
       const std::string& label = plan.graph_.value(boundary[i]).name;
       if (by_value[i]) {
         Tensor copy(view.dtype, view.shape);
         std::copy_n(static_cast<const std::byte*>(view.data), view.bytes(), static_cast<std::byte*>(copy.raw()));
-        at(boundary[i]) = graph.add_constant(std::move(copy), label);
+        at[boundary[i]] = graph.add_constant(std::move(copy), label);
       } else {
-        at(boundary[i]) = graph.add_input(label, view.dtype, view.shape);
+        at[boundary[i]] = graph.add_input(label, view.dtype, view.shape);
         child.inputs.push_back(i);
       }
     }
@@ -98,21 +98,21 @@ Plan::Continuation::Child Plan::Continuation::make(Plan& plan) {
           inputs.push_back(input);
           continue;
         }
-        if (!at(input).present()) {
+        if (!at[input].present()) {
           const Tensor* constant = plan.graph_.constant(input);
           if (!constant) fail_internal("value {} is neither computed nor constant", input.index);
-          at(input) = graph.add_constant(*constant, plan.graph_.value(input).name);
+          at[input] = graph.add_constant(*constant, plan.graph_.value(input).name);
         }
-        inputs.push_back(at(input));
+        inputs.push_back(at[input]);
       }
       const NodeId copy =
           graph.add_node(*node.op, std::move(inputs), node.attrs, static_cast<int>(node.outputs.size()), node.name);
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        at(node.outputs[i]) = graph.node(copy).outputs[i];
-        graph.value(at(node.outputs[i])).name = plan.graph_.value(node.outputs[i]).name;
+        at[node.outputs[i]] = graph.node(copy).outputs[i];
+        graph.value(at[node.outputs[i]]).name = plan.graph_.value(node.outputs[i]).name;
       }
     }
-    for (const size_t r : results) graph.add_output(at(plan.results_[r]), "");
+    for (const size_t r : results) graph.add_output(at[plan.results_[r]], "");
 
     bool complete = true;
     for (const NodeId id : graph.order()) {
@@ -175,7 +175,7 @@ void Plan::collect(Profile& profile) const {
 void Plan::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {
   for (int i = 0; i < graph_.value_count(); ++i) {
     const Value& v = graph_.value(ValueId{i});
-    if (v.kind == ValueKind::constant || storage_index_[static_cast<size_t>(i)] < 0) continue;
+    if (v.kind == ValueKind::constant || storage_index_[ValueId{i}] < 0) continue;
     const ConstView view = view_of(ValueId{i});
     if (!view.data) continue;
     visit(v.name.empty() && v.producer.present() ? graph_.label(v.producer) : v.name, view);

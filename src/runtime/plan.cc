@@ -34,7 +34,7 @@ Plan::Plan(Graph optimised, const PlanOptions& options, StateStore& states)
 }
 
 void Plan::choose_steps() {
-  storage_index_.assign(static_cast<size_t>(graph_.value_count()), -1);
+  storage_index_ = ValueMap<int>(graph_.value_count(), -1);
   std::vector<NodeId> blocked;
   std::vector<std::pair<NodeId, int>> wanted;
   std::vector<std::pair<NodeId, bool>> chosen;
@@ -65,11 +65,11 @@ void Plan::choose_steps() {
       }
     }
   }
-  readers_.assign(static_cast<size_t>(graph_.value_count()), 0);
-  for (const ValueId result : results_) ++readers_[static_cast<size_t>(result.index)];
+  readers_ = ValueMap<int>(graph_.value_count());
+  for (const ValueId result : results_) ++readers_[result];
   for (const NodeId id : graph_.order()) {
     for (const ValueId input : graph_.node(id).inputs) {
-      if (input.present()) ++readers_[static_cast<size_t>(input.index)];
+      if (input.present()) ++readers_[input];
     }
   }
   for (const auto& [id, dynamic] : chosen) add_step(id, dynamic);
@@ -77,22 +77,22 @@ void Plan::choose_steps() {
 
 // Splits values between this plan and the continuation.
 void Plan::find_blocked() {
-  std::vector<bool> inside(static_cast<size_t>(graph_.value_count()));
+  ValueMap<bool> inside(graph_.value_count());
   for (const NodeId id : rest_->nodes) {
-    for (const ValueId output : graph_.node(id).outputs) inside[static_cast<size_t>(output.index)] = true;
+    for (const ValueId output : graph_.node(id).outputs) inside[output] = true;
   }
-  std::vector<bool> seen(inside.size());
+  ValueMap<bool> seen(inside.size());
   for (const NodeId id : rest_->nodes) {
     for (const ValueId input : graph_.node(id).inputs) {
-      if (!input.present() || graph_.constant(input) || inside[static_cast<size_t>(input.index)]) continue;
-      if (seen[static_cast<size_t>(input.index)]) continue;
-      seen[static_cast<size_t>(input.index)] = true;
+      if (!input.present() || graph_.constant(input) || inside[input]) continue;
+      if (seen[input]) continue;
+      seen[input] = true;
       rest_->boundary.push_back(input);
     }
   }
   rest_->by_value.assign(rest_->boundary.size(), false);
   for (size_t i = 0; i < results_.size(); ++i) {
-    if (inside[static_cast<size_t>(results_[i].index)]) rest_->results.push_back(i);
+    if (inside[results_[i]]) rest_->results.push_back(i);
   }
 }
 
@@ -132,7 +132,7 @@ void Plan::release_packed(const Step& step) {
   const Node& node = graph_.node(step.node);
   for (size_t i = 0; i < node.inputs.size() && i < 64; ++i) {
     if (!(step.state->consumed >> i & 1) || !graph_.constant(node.inputs[i])) continue;
-    if (--readers_[static_cast<size_t>(node.inputs[i].index)] == 0) graph_.value(node.inputs[i]).constant = Tensor();
+    if (--readers_[node.inputs[i]] == 0) graph_.value(node.inputs[i]).constant = Tensor();
   }
 }
 

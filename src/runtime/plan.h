@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/id_map.h"
 #include "ir/kernel_choice.h"
 #include "ir/op.h"
 #include "passes/pass.h"
@@ -92,7 +93,7 @@ class Plan {
   void bind_state(ValueId id);
   void plan_memory();
   void bind_step(Step& step);
-  int storage_of(ValueId id) const { return storage_index_[static_cast<size_t>(id.index)]; }
+  int storage_of(ValueId id) const { return storage_index_[id]; }
   ConstView view_of(ValueId id) const;
   ConstView result(size_t i) const;
   void choose_stretches();
@@ -111,11 +112,11 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<Stretch> stretches_;
   std::vector<Storage> storage_;
-  std::vector<int> storage_index_;  // by value; -1: none
-  std::vector<ValueId> results_;    // graph outputs, then next values of states
-  std::vector<bool> updated_;       // by state: its next value is written to its own memory
-  std::vector<Copy> copies_;        // results that are inputs or states
-  std::vector<int> readers_;        // by value: reads that have not packed it
+  ValueMap<int> storage_index_;   // -1: none
+  std::vector<ValueId> results_;  // graph outputs, then next values of states
+  std::vector<bool> updated_;     // by state: its next value is written to its own memory
+  std::vector<Copy> copies_;      // results that are inputs or states
+  ValueMap<int> readers_;         // reads that have not packed it
   std::vector<ConstView> outputs_;
   std::unique_ptr<Buffer> arena_, owned_, workspace_;
   std::unique_ptr<Continuation> rest_;

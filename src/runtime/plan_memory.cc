@@ -7,7 +7,7 @@
 namespace sparkpilot {
 
 int Plan::new_storage(Storage storage, ValueId id) {
-  storage_index_[static_cast<size_t>(id.index)] = static_cast<int>(storage_.size());
+  storage_index_[id] = static_cast<int>(storage_.size());
   storage_.push_back(std::move(storage));
   return storage_of(id);
 }
@@ -49,7 +49,7 @@ void Plan::assign_storage() {
       const bool alias = i == 0 && node.op->traits.view && !step.dynamic && node.inputs[0].present() &&
                          step.out[0].bytes() == step.in[0].bytes() && step.in[0].dtype == step.out[0].dtype;
       if (alias) {
-        storage_index_[static_cast<size_t>(node.outputs[0].index)] = storage_of(node.inputs[0]);
+        storage_index_[node.outputs[0]] = storage_of(node.inputs[0]);
         step.skipped = node.outputs.size() == 1;
       } else {
         const auto kind = step.dynamic ? Storage::dynamic : options_.keep_values ? Storage::owned : Storage::arena;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "ir/id_map.h"
 #include "ir/infer.h"
 #include "ops/control/body.h"
 #include "ops/registry.h"
@@ -16,22 +17,21 @@ ValueId cast(Builder& b, ValueId v, DType dtype) {
 
 // The nodes of `body` with `inputs` in place of its own; gives its first output.
 ValueId inlined(Builder& b, const Graph& body, const std::vector<ValueId>& inputs) {
-  std::vector<ValueId> values(static_cast<size_t>(body.value_count()));
-  const auto slot = [&](ValueId id) -> ValueId& { return values[static_cast<size_t>(id.index)]; };
+  ValueMap<ValueId> slot(body.value_count());
   for (int i = 0; i < body.value_count(); ++i) {
-    if (const Tensor* constant = body.constant(ValueId{i})) slot(ValueId{i}) = b.constant(*constant);
+    if (const Tensor* constant = body.constant(ValueId{i})) slot[ValueId{i}] = b.constant(*constant);
   }
-  for (size_t i = 0; i < inputs.size(); ++i) slot(body.inputs()[i]) = inputs[i];
+  for (size_t i = 0; i < inputs.size(); ++i) slot[body.inputs()[i]] = inputs[i];
   for (const NodeId id : body.order()) {
     const Node& node = body.node(id);
     std::vector<ValueId> operands;
-    for (const ValueId input : node.inputs) operands.push_back(input.present() ? slot(input) : ValueId{});
+    for (const ValueId input : node.inputs) operands.push_back(input.present() ? slot[input] : ValueId{});
     const NodeId copy =
         b.graph().add_node(*node.op, std::move(operands), node.attrs, static_cast<int>(node.outputs.size()), node.name);
     infer_node(b.graph(), copy);
-    for (size_t i = 0; i < node.outputs.size(); ++i) slot(node.outputs[i]) = b.graph().node(copy).outputs[i];
+    for (size_t i = 0; i < node.outputs.size(); ++i) slot[node.outputs[i]] = b.graph().node(copy).outputs[i];
   }
-  return slot(body.outputs()[0].value);
+  return slot[body.outputs()[0].value];
 }
 
 // The graph attribute `key` applied to `x`, or `x` itself where there is none.
