@@ -1,4 +1,4 @@
-// com.microsoft's ops on bytes against what ONNX Runtime computed: single ops, and a network that its quantiser wrote.
+// com.microsoft's ops on bytes against what ONNX Runtime computed: single ops, and a network that its quantizer wrote.
 // The files are made by tests/reference/qoperator.py. A byte may be a step off where it is a tie to within its
 // rounding.
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Samples of a camera's pictures to calibrate and to compare quantised models with, as the models take them.
+"""Samples of a camera's pictures to calibrate and to compare quantized models with, as the models take them.
 
     .venv/bin/python bench/peers/camera_samples.py VIDEO DIR --as driver|FastestDet [--calibrate 30] [--held-out 20]
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Whether sparkpilot runs what ONNX Runtime's quantiser writes with QuantFormat.QOperator, and computes the same.
+"""Whether sparkpilot runs what ONNX Runtime's quantizer writes with QuantFormat.QOperator, and computes the same.
 
     .venv/bin/python bench/peers/check_qoperator.py [FILE...] [--json F]
 
-Every network of floats is quantised by onnxruntime.quantization.quantize_static four ways: weights with a scale a tensor or
+Every network of floats is quantized by onnxruntime.quantization.quantize_static four ways: weights with a scale a tensor or
 a channel, activations u8 or i8, from seeded random samples. ONNX Runtime and sparkpilot then run each file on a sample of
 its own, sparkpilot in integers and in floats (--passes no-int8). An output that a DequantizeLinear makes is counted in its
 steps: a byte may fall to either side of a tie, and such steps travel. Exit code 4 where sparkpilot refuses a file or
-an output is more than --steps off, or one of floats by more than a step of the most that quantising it changed.
+an output is more than --steps off, or one of floats by more than a step of the most that quantizing it changed.
 
 Without FILEs: the real networks of ../shared/assets where that folder is, and a network in the manner of MobileNetV2 that
 is built here (mobile_network.py).
@@ -25,7 +25,7 @@ import onnxruntime
 
 from check_quantize import by_sparkpilot
 from compare_onnxruntime import ASSETS, ROOT, relative_l2
-from mobile_network import mobile_network, quantise
+from mobile_network import mobile_network, quantize
 from peer_onnxruntime import make_inputs, open_session
 
 REAL = ["openpilot_dm/dmonitoring_model_2021-06", "thirdparty/FastestDet", "thirdparty/ultraface_version-RFB-320_128",
@@ -64,7 +64,7 @@ def check(program, file, way):
         names = [value.name for value in session.get_inputs()]
         samples = [dict(zip(names, make_inputs(session, seed))) for seed in range(1, 6)]
         out = folder / "qoperator.onnx"
-        quantise(str(file), out, samples[:4], per_channel, signed)
+        quantize(str(file), out, samples[:4], per_channel, signed)
         model = onnx.load(out)
         kinds = collections.Counter(node.op_type for node in model.graph.node if node.domain == "com.microsoft")
         inputs = samples[4]
@@ -110,7 +110,7 @@ def main():
                 print(f"{file.stem}, {way}: {sum(result['ops'].values())} ops of com.microsoft; " + "; ".join(
                     f"in {name} at most {each['steps']:.0f} steps off, {100 * each['share']:.2g} % off, outputs of floats "
                     f"{each['relative_l2']:.1e}" for name, each in zip(("integers", "floats"), both)) +
-                    f" (quantising cost {result['cost']:.1e}){'' if passed else '  FAILED'}", flush=True)
+                    f" (quantizing cost {result['cost']:.1e}){'' if passed else '  FAILED'}", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 4 if bad else 0

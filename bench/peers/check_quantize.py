@@ -3,11 +3,11 @@
 
     .venv/bin/python bench/peers/check_quantize.py [FILE...] [--calibrate DIR --held-out DIR] [--plain] [--json F]
 
-Every network is quantised with samples of its inputs: the .npy files of `--calibrate` for networks with one input, else
+Every network is quantized with samples of its inputs: the .npy files of `--calibrate` for networks with one input, else
 seeded random numbers. The written file then runs in ONNX Runtime and in sparkpilot, with and without integers, on
 samples that were not calibrated with: those of `--held-out`, else random numbers of other seeds. What is printed is the
 largest over these samples. A byte may be a step off where a product is a tie to within its rounding, and such steps
-travel, so outputs agree to what quantising itself cost. Exit code 4 where ONNX Runtime refuses a file or the two differ
+travel, so outputs agree to what quantizing itself cost. Exit code 4 where ONNX Runtime refuses a file or the two differ
 by more.
 
 Without FILEs: the real networks of ../shared/assets where that folder is, and the stand-in models.
@@ -88,7 +88,7 @@ def main():
     parser.add_argument("files", nargs="*")
     parser.add_argument("--calibrate", type=pathlib.Path, help="a folder of .npy files")
     parser.add_argument("--held-out", type=pathlib.Path, help="another one, to compare on")
-    parser.add_argument("--plain", action="store_true", help="quantise without equalising and correcting")
+    parser.add_argument("--plain", action="store_true", help="quantize without equalising and correcting")
     parser.add_argument("--json")
     parser.add_argument("--sparkpilot", default=str(ROOT / "build" / "sparkpilot"))
     arguments = parser.parse_args()
@@ -104,7 +104,7 @@ def main():
         allowed = max(LEAST, SHARE * result["cost"])
         passed = max(result["integers"], result["floats"]) <= allowed
         bad += not passed
-        print(f"{pathlib.Path(file).name}: the worst of {result['samples']} held-out samples: quantising cost "
+        print(f"{pathlib.Path(file).name}: the worst of {result['samples']} held-out samples: quantizing cost "
               f"{result['cost']:.2e}; from ONNX Runtime: in integers {result['integers']:.2e}, in floats "
               f"{result['floats']:.2e}, allowed {allowed:.2e}{'' if passed else '  FAILED'}")
     if arguments.json:

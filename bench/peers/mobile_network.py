@@ -1,6 +1,6 @@
 """A convolutional network in the manner of MobileNetV2, built with the package onnx and seeded weights: inverted
 bottlenecks with sums, gates (global mean, Sigmoid, product), LeakyRelu, mean pooling, a concatenation and a product at the
-end. Quantised by ONNX Runtime as QuantFormat.QOperator it holds each of its operators."""
+end. Quantized by ONNX Runtime as QuantFormat.QOperator it holds each of its operators."""
 import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -78,7 +78,7 @@ class Samples(CalibrationDataReader):
         return next(self.rest, None)
 
 
-def quantise(model, out, samples, per_channel=True, signed=False):
+def quantize(model, out, samples, per_channel=True, signed=False):
     """Writes `model` (a path or ModelProto) with ONNX Runtime's own operators on bytes to `out`; `samples` are
     dictionaries of inputs."""
     kind = QuantType.QInt8 if signed else QuantType.QUInt8

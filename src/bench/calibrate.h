@@ -1,4 +1,4 @@
-// What a model's tensors hold on given inputs, and the ranges to quantise them by.
+// What a model's tensors hold on given inputs, and the ranges to quantize them by.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "passes/quantise_graph.h"
+#include "passes/quantize_graph.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "bench/quantise_model.h"
+#include "bench/quantize_model.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
 
@@ -31,18 +31,18 @@ std::vector<std::pair<std::string, std::string>> named(const std::vector<std::st
   return pairs;
 }
 
-Json json_errors(const std::vector<QuantisedError>& errors) {
+Json json_errors(const std::vector<QuantizedError>& errors) {
   Json rows = Json::array();
-  for (const QuantisedError& e : errors) {
+  for (const QuantizedError& e : errors) {
     rows.push_back({{"name", e.name}, {"relative_l2", e.relative_l2}, {"worst_sample_relative_l2", e.worst}});
   }
   return rows;
 }
 
-void print_report(const Flags& flags, const QuantisedModel& model, std::optional<int64_t> bytes) {
+void print_report(const Flags& flags, const QuantizedModel& model, std::optional<int64_t> bytes) {
   const auto share = [](double v) { return fmt::format("{:.3f} %", 100 * v); };
   Table table({"output", "relative L2", "worst sample"});
-  for (const QuantisedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
+  for (const QuantizedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
   print(table.str() + "\n");
   Table worst({"worst activation", "relative L2", "worst sample"});
   for (size_t i = 0; i < std::min(kWorst, model.tensors.size()); ++i) {
@@ -51,17 +51,17 @@ void print_report(const Flags& flags, const QuantisedModel& model, std::optional
   print(worst.str() + "\n");
   if (!model.kept.empty()) {
     Table kept({"kept in floats", "cost alone"});
-    for (const QuantisedError& e : model.kept) kept.add({e.name, share(e.relative_l2)});
+    for (const QuantizedError& e : model.kept) kept.add({e.name, share(e.relative_l2)});
     print(kept.str() + "\n");
   }
   print(fmt::format("{}  {}, opset {}; {} of {} convolutions and products in int8; {} samples, {} compared\n",
-                    flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, model.quantised, model.nodes,
+                    flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, model.quantized, model.nodes,
                     model.samples, model.compared));
 }
 
 int quantize(const Program& program, const Flags& flags) {
-  if (!flags.int8) fail("--int8 is missing: say which type to quantise to");
-  QuantiseModelOptions options;
+  if (!flags.int8) fail("--int8 is missing: say which type to quantize to");
+  QuantizeModelOptions options;
   options.calibration.method = flags.method == "entropy"      ? CalibrationMethod::entropy
                                : flags.method == "percentile" ? CalibrationMethod::percentile
                                                               : CalibrationMethod::min_max;
@@ -75,11 +75,11 @@ int quantize(const Program& program, const Flags& flags) {
   options.held_out = named(flags.compare, "--compare");
   options.equalise = options.correct_biases = !flags.plain;
   options.threads = chosen_threads(program).value_or(0);
-  QuantisedModel model;
+  QuantizedModel model;
   {
     Progress bar(!program.json && !program.quiet, "calibrating");
     with_file(flags.file, [&] {
-      model = quantise_model(flags.file, flags.out, options, [&](std::string_view what, double done) {
+      model = quantize_model(flags.file, flags.out, options, [&](std::string_view what, double done) {
         bar.what(std::string(what));
         bar.at(done);
       });
@@ -97,7 +97,7 @@ int quantize(const Program& program, const Flags& flags) {
               {"samples", model.samples},
               {"compared", model.compared},
               {"products", model.nodes},
-              {"products_int8", model.quantised},
+              {"products_int8", model.quantized},
               {"kept_in_floats", json_errors(model.kept)},
               {"outputs", json_errors(model.outputs)},
               {"activations", json_errors(model.tensors)}});

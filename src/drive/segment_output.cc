@@ -8,10 +8,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "drive/queue.h"
 #include "route/draw/overlay.h"
 #include "route/log/recording.h"
 #include "route/log/writer.h"
-#include "drive/queue.h"
 #include "route/video/jpeg.h"
 #include "route/video/writer.h"
 
@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kDepth = 4;      // frames that wait
 constexpr int64_t kPictures = 4;  // key frames a segment
 constexpr int kJpegQuality = 5;
-constexpr int kQuantiser = 25;  // of the overlay: 42 dB against what was drawn
+constexpr int kQuantizer = 25;  // of the overlay: 42 dB against what was drawn
 // In a decimated log a recorded model stands for the frames behind it for this long.
 constexpr uint64_t kHoldNs = 2'000'000'000;
 
@@ -82,8 +82,8 @@ struct SegmentOutput::Impl {
     overlay.emplace(drawing);
     video.emplace(job.folder / "overlay.mp4", VideoOptions{.width = width,
                                                            .height = height,
-                                                           .quality = kQuantiser,
-                                                           .constant_quantiser = true,
+                                                           .quality = kQuantizer,
+                                                           .constant_quantizer = true,
                                                            .threads = job.shares.encode});
     intrinsics = camera.intrinsics();
     for (size_t i = 0; i < 3; ++i) {

@@ -54,7 +54,7 @@ int recognise_patterns(Graph& graph);  // decomposed GELU, LayerNorm, attention,
 int fold_gain(Graph& graph);           // gains of norms and scales of attention into the products beside them
 int narrow_outputs(Graph& graph);      // a Gather or Slice at the end is pushed up: what no output needs is not done
 int fold_batch_norm(Graph& graph);     // scale and shift beside a convolution or GEMM into its weights
-int fuse_quantised(Graph& graph);      // what stands between DequantizeLinear and QuantizeLinear, in integers
+int fuse_quantized(Graph& graph);      // what stands between DequantizeLinear and QuantizeLinear, in integers
 int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into convolution and GEMM
 int attend_to_columns(Graph& graph);   // attention on parts of one product reads them there
 int keep_channels_last(Graph& graph);  // chains of image ops in N, spatial, C

@@ -18,7 +18,7 @@ constexpr Pass kPasses[] = {
     {"gain", "gains of norms and scales of attention into the weights beside them", true, fold_gain},
     {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
-    {"int8", "quantised convolutions, products and what stands between them in integers", true, fuse_quantised},
+    {"int8", "quantized convolutions, products and what stands between them in integers", true, fuse_quantized},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
     {"columns", "attention reads what a product put side by side", true, attend_to_columns, true},
     {"layout", "chains of image ops with channels last", true, keep_channels_last, true},

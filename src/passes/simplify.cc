@@ -45,7 +45,7 @@ bool fold_shape_only(const Graph& graph, const Node& node, std::vector<Tensor>& 
 }
 
 bool worth_folding(const Graph& graph, const Node& node) {
-  if (is_op(node, "DequantizeLinear")) return false;  // the pass int8 and quantised files want the integers
+  if (is_op(node, "DequantizeLinear")) return false;  // the pass int8 and quantized files want the integers
   int64_t in = 0, out = 0;
   for (const ValueId input : node.inputs) {
     if (const Tensor* tensor = graph.constant(input)) in += tensor->bytes();

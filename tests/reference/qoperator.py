@@ -5,7 +5,7 @@ their inputs, and the outputs that ONNX Runtime computes for them.
     .venv/bin/python tests/reference/qoperator.py
 
 ops: single ops with their attributes, types and absent operands. network: a small network in the manner of MobileNetV2
-as ONNX Runtime's quantiser writes it with QuantFormat.QOperator. Needs the packages onnx and onnxruntime (make peers). On
+as ONNX Runtime's quantizer writes it with QuantFormat.QOperator. Needs the packages onnx and onnxruntime (make peers). On
 x86-64 the processor should have VNNI: without it ONNX Runtime's products of u8 and i8 may saturate.
 """
 import pathlib
@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 OUT = ROOT / "tests/reference/qoperator"
 sys.path.insert(0, str(ROOT / "bench/peers"))
-from mobile_network import mobile_network, quantise  # noqa: E402  pylint: disable=wrong-import-position
+from mobile_network import mobile_network, quantize  # noqa: E402  pylint: disable=wrong-import-position
 
 RANDOM = numpy.random.default_rng(7)
 F, U8, I8 = numpy.float32, numpy.uint8, numpy.int8
@@ -112,7 +112,7 @@ def network():
     """Bytes leave it, so that a difference is counted in steps."""
     model = mobile_network(width=4, size=32, seed=3)
     image = [RANDOM.standard_normal((1, 3, 32, 32)).astype(F) for _ in range(9)]
-    quantise(model, OUT / "network.onnx", [{"image": sample} for sample in image[:8]])
+    quantize(model, OUT / "network.onnx", [{"image": sample} for sample in image[:8]])
     model = onnx.load(OUT / "network.onnx")
     last = model.graph.node[-1]
     assert last.op_type == "DequantizeLinear"

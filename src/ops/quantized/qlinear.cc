@@ -1,4 +1,4 @@
-// The ops of domain com.microsoft that ONNX Runtime's quantiser writes with QuantFormat.QOperator. Each becomes
+// The ops of domain com.microsoft that ONNX Runtime's quantizer writes with QuantFormat.QOperator. Each becomes
 // DequantizeLinear, the op in f32, QuantizeLinear; the pass `int8` turns that into integers.
 //
 // A tensor is u8 or i8 and comes with a scale and a zero point, each of one element; an absent zero point is 0. Only
@@ -20,7 +20,7 @@ void expect_present(const ExpandContext& e, size_t i, std::string_view what) {
 
 // The type of the tensor at input `i`.
 DType byte_dtype(const ExpandContext& e, size_t i) {
-  expect_present(e, i, "a quantised tensor");
+  expect_present(e, i, "a quantized tensor");
   const DType dtype = e.b.dtype(e.in(i));
   if (dtype != DType::u8 && dtype != DType::i8) fail("input {} is {}, expected u8 or i8", i, name(dtype));
   return dtype;
@@ -47,17 +47,17 @@ void check_parameters(const ExpandContext& e, size_t i, DType dtype, int64_t col
 }
 
 // `x` of that type as floats; its scale and zero point at inputs `i` and `i + 1`.
-ValueId dequantised(const ExpandContext& e, ValueId x, DType dtype, size_t i) {
+ValueId dequantized(const ExpandContext& e, ValueId x, DType dtype, size_t i) {
   check_parameters(e, i, dtype);
   return e.b.add("DequantizeLinear", {x, e.in(i), e.in(i + 1)});
 }
 // The tensor at input `x`, which must have that type.
-ValueId dequantised(const ExpandContext& e, size_t x, DType dtype, size_t i) {
+ValueId dequantized(const ExpandContext& e, size_t x, DType dtype, size_t i) {
   if (const DType got = byte_dtype(e, x); got != dtype) fail("input {} is {}, expected {}", x, name(got), name(dtype));
-  return dequantised(e, e.in(x), dtype, i);
+  return dequantized(e, e.in(x), dtype, i);
 }
 
-ValueId quantised(const ExpandContext& e, ValueId y, DType dtype, size_t i) {
+ValueId quantized(const ExpandContext& e, ValueId y, DType dtype, size_t i) {
   check_parameters(e, i, dtype);
   const ValueId zero = e.has(i + 1) ? e.in(i + 1) : e.b.scalar(dtype, 0);
   return e.b.add("QuantizeLinear", {y, e.in(i), zero});
@@ -66,14 +66,14 @@ ValueId quantised(const ExpandContext& e, ValueId y, DType dtype, size_t i) {
 // A, scale, zero point, B, scale, zero point, the output's scale, zero point.
 std::vector<ValueId> expand_binary(ExpandContext& e, std::string_view op) {
   const DType dtype = byte_dtype(e, 0);
-  const ValueId a = dequantised(e, 0, dtype, 1), b = dequantised(e, 3, dtype, 4);
-  return {quantised(e, e.b.add(op, {a, b}), dtype, 6)};
+  const ValueId a = dequantized(e, 0, dtype, 1), b = dequantized(e, 3, dtype, 4);
+  return {quantized(e, e.b.add(op, {a, b}), dtype, 6)};
 }
 
 // X, scale, zero point, the output's scale, zero point.
 std::vector<ValueId> expand_unary(ExpandContext& e, std::string_view op) {
   const DType dtype = byte_dtype(e, 0);
-  return {quantised(e, e.b.add(op, {dequantised(e, 0, dtype, 1)}, e.node.attrs), dtype, 3)};
+  return {quantized(e, e.b.add(op, {dequantized(e, 0, dtype, 1)}, e.node.attrs), dtype, 3)};
 }
 
 // X, scale, zero point, the output's scale, zero point. `opset` says which Softmax of ONNX is meant.
@@ -83,7 +83,7 @@ std::vector<ValueId> expand_softmax(ExpandContext& e) {
   const bool matrix = e.node.attrs.integer("opset", 0) < kAlongOneAxis;
   Builder b(e.b.graph(), e.node.name, matrix ? kAlongOneAxis - 1 : e.b.opset());
   const int64_t axis = e.node.attrs.integer("axis", matrix ? 1 : -1);
-  return {quantised(e, b.add("Softmax", {dequantised(e, 0, dtype, 1)}, {{"axis", axis}}), dtype, 3)};
+  return {quantized(e, b.add("Softmax", {dequantized(e, 0, dtype, 1)}, {{"axis", axis}}), dtype, 3)};
 }
 
 // With `count_include_pad` the whole window counts here, also what a last one of `ceil_mode` reaches beyond the
@@ -113,7 +113,7 @@ std::vector<ValueId> expand_pool(ExpandContext& e, std::string_view op) {
   if (rank < 3) fail("input 0 has rank {}, expected at least 3", rank);
   const ValueId x = channels_last ? channels_last_to_first(e.b, e.in(0)) : e.in(0);
   pad_overhang(attrs, e.b.shape(x));
-  const ValueId y = quantised(e, e.b.add(op, {dequantised(e, x, dtype, 1)}, attrs), dtype, 3);
+  const ValueId y = quantized(e, e.b.add(op, {dequantized(e, x, dtype, 1)}, attrs), dtype, 3);
   return {channels_last ? channels_first_to_last(e.b, y) : y};
 }
 
@@ -123,8 +123,8 @@ std::vector<ValueId> expand_concat(ExpandContext& e) {
   if (count < 4 || count % 3 == 0) fail("{} inputs are not 2 and 3 for each tensor", count);
   const DType dtype = byte_dtype(e, 2);
   std::vector<ValueId> parts;
-  for (size_t i = 2; i < count; i += 3) parts.push_back(dequantised(e, i, dtype, i + 1));
-  return {quantised(e, e.b.add("Concat", parts, e.node.attrs), dtype, 0)};
+  for (size_t i = 2; i < count; i += 3) parts.push_back(dequantized(e, i, dtype, i + 1));
+  return {quantized(e, e.b.add("Concat", parts, e.node.attrs), dtype, 0)};
 }
 
 // y = alpha * a_scale * b_scale * ((A - a_zero)(B - b_zero) + C), to floats where the output has no scale. Inputs: A,
@@ -138,7 +138,7 @@ std::vector<ValueId> expand_gemm(ExpandContext& e) {
   }
   ValueId a = e.in(0);
   if (attrs.integer("transA", 0) != 0) a = b.add("Transpose", {a}, {{"perm", std::vector<int64_t>{1, 0}}});
-  const ValueId floats = dequantised(e, a, a_dtype, 1);
+  const ValueId floats = dequantized(e, a, a_dtype, 1);
 
   const int64_t transposed = attrs.integer("transB", 0) != 0;
   const int axis = transposed != 0 ? 0 : 1;
@@ -157,7 +157,7 @@ std::vector<ValueId> expand_gemm(ExpandContext& e) {
   }
   const ValueId y = b.add("Gemm", operands, {{"transB", transposed}});
   if (e.has(7) != e.has(8)) fail("the output's scale and zero point come together");
-  return {e.has(7) ? quantised(e, y, byte_dtype(e, 8), 7) : y};
+  return {e.has(7) ? quantized(e, y, byte_dtype(e, 8), 7) : y};
 }
 
 // ---------------------------------------------------------------- cases
@@ -301,28 +301,28 @@ constexpr OpDef record(std::string_view name, std::string_view doc, Arity inputs
 
 const OpDef kOps[] = {
     record(
-        "QLinearAdd", "a + b of quantised tensors, quantised.", {2, 8}, {},
+        "QLinearAdd", "a + b of quantized tensors, quantized.", {2, 8}, {},
         [](ExpandContext& e) { return expand_binary(e, "Add"); }, binary_cases),
     record(
-        "QLinearMul", "a b of quantised tensors, quantised.", {2, 8}, {},
+        "QLinearMul", "a b of quantized tensors, quantized.", {2, 8}, {},
         [](ExpandContext& e) { return expand_binary(e, "Mul"); }, binary_cases),
     record(
-        "QLinearSigmoid", "Sigmoid of a quantised tensor, quantised.", {2, 5}, {},
+        "QLinearSigmoid", "Sigmoid of a quantized tensor, quantized.", {2, 5}, {},
         [](ExpandContext& e) { return expand_unary(e, "Sigmoid"); }, unary_cases),
     record(
-        "QLinearLeakyRelu", "LeakyRelu of a quantised tensor, quantised.", {2, 5}, kAlpha,
+        "QLinearLeakyRelu", "LeakyRelu of a quantized tensor, quantized.", {2, 5}, kAlpha,
         [](ExpandContext& e) { return expand_unary(e, "LeakyRelu"); }, leaky_relu_cases),
-    record("QLinearSoftmax", "Softmax of a quantised tensor, quantised.", {2, 5}, kSoftmax, expand_softmax,
+    record("QLinearSoftmax", "Softmax of a quantized tensor, quantized.", {2, 5}, kSoftmax, expand_softmax,
            softmax_cases),
     record(
-        "QLinearAveragePool", "The mean of each window of a quantised image, quantised, in either layout.", {2, 5},
+        "QLinearAveragePool", "The mean of each window of a quantized image, quantized, in either layout.", {2, 5},
         kPool, [](ExpandContext& e) { return expand_pool(e, "AveragePool"); }, pool_cases),
     record(
-        "QLinearGlobalAveragePool", "The mean of each channel of a quantised image, quantised, in either layout.",
+        "QLinearGlobalAveragePool", "The mean of each channel of a quantized image, quantized, in either layout.",
         {2, 5}, kGlobalPool, [](ExpandContext& e) { return expand_pool(e, "GlobalAveragePool"); }, global_pool_cases),
-    record("QLinearConcat", "Quantised tensors joined along an axis, quantised alike.", {1, kMany}, kConcat,
+    record("QLinearConcat", "Quantized tensors joined along an axis, quantized alike.", {1, kMany}, kConcat,
            expand_concat, concat_cases),
-    record("QGemm", "Product of two quantised matrices plus a third of i32, quantised or as floats.", {2, 9}, kGemm,
+    record("QGemm", "Product of two quantized matrices plus a third of i32, quantized or as floats.", {2, 9}, kGemm,
            expand_gemm, gemm_cases),
 };
 

@@ -1,9 +1,9 @@
-// sparkpilot::QAdd and sparkpilot::ByteTable: elementwise ops on quantised tensors without the floats between.
+// sparkpilot::QAdd and sparkpilot::ByteTable: elementwise ops on quantized tensors without the floats between.
 //
 //   QAdd       v = fma(float(a - a_zero), a_scale, float(b - b_zero) * b_scale)        f32, one rounding each
 //              y = clamp(round_to_even(v) + y_zero, low, high)
 //              where the scales are the inputs' in units of the output's.
-//   ByteTable  y = table[x], the byte of x read as u8: any function of one quantised element.
+//   ByteTable  y = table[x], the byte of x read as u8: any function of one quantized element.
 #include <cmath>
 
 #include "base/parallel.h"
@@ -164,7 +164,7 @@ constexpr Kernel kTable[] = {{.name = "simd", .run = run_table_simd}, {.name = "
 
 const OpDef kOps[] = {{.name = "QAdd",
                        .domain = "sparkpilot",
-                       .doc = "Sum of two quantised tensors, quantised.",
+                       .doc = "Sum of two quantized tensors, quantized.",
                        .since = 1,
                        .inputs = {2, 2},
                        .outputs = {1, 1},

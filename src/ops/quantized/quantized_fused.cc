@@ -1,4 +1,4 @@
-// sparkpilot::QConv and sparkpilot::QGemm: convolutions and products of bytes by constant weights, requantised.
+// sparkpilot::QConv and sparkpilot::QGemm: convolutions and products of bytes by constant weights, requantized.
 //
 //   s = bias[c] + sum of (x - x_zero) * w                          in integers, exact
 //   v = fma(float(s), multiplier[c], shift[c])                     f32; the conversion and the sum round once each
@@ -248,7 +248,7 @@ constexpr Kernel kGemm[] = {
 
 const OpDef kOps[] = {{.name = "QConv",
                        .domain = "sparkpilot",
-                       .doc = "Convolution of bytes by constant weights, requantised, in either layout.",
+                       .doc = "Convolution of bytes by constant weights, requantized, in either layout.",
                        .since = 1,
                        .inputs = {3, 6},
                        .outputs = {1, 1},
@@ -261,7 +261,7 @@ const OpDef kOps[] = {{.name = "QConv",
                        .cases = conv_cases},
                       {.name = "QGemm",
                        .domain = "sparkpilot",
-                       .doc = "Rows of bytes times a constant matrix, requantised.",
+                       .doc = "Rows of bytes times a constant matrix, requantized.",
                        .since = 1,
                        .inputs = {3, 6},
                        .outputs = {1, 1},

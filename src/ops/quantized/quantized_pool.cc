@@ -1,4 +1,4 @@
-// sparkpilot::QAveragePool: the mean of each window of a quantised image, quantised, without the floats between.
+// sparkpilot::QAveragePool: the mean of each window of a quantized image, quantized, without the floats between.
 //
 //   s = sum of (x - x_zero) over the window's elements            integers, exact
 //   v = float(s) * (scale / float(count))                         f32, each step rounded once
@@ -152,7 +152,7 @@ constexpr Kernel kCpu[] = {{.name = "blocks", .accepts = accepts, .prepare = pre
 
 const OpDef kOps[] = {{.name = "QAveragePool",
                        .domain = "sparkpilot",
-                       .doc = "The mean of each window of bytes, quantised, in either layout.",
+                       .doc = "The mean of each window of bytes, quantized, in either layout.",
                        .since = 1,
                        .inputs = {1, 1},
                        .outputs = {1, 1},

@@ -52,12 +52,12 @@ void write_video(const fs::path& file, Codec codec, int width, int height, int f
   writer.commit();
 }
 
-TEST(Video, HoldsTheQuantiserWhereItIsAsked) {
-  // A rate factor coarsens what follows costly pictures; a constant quantiser treats the last as the first.
+TEST(Video, HoldsTheQuantizerWhereItIsAsked) {
+  // A rate factor coarsens what follows costly pictures; a constant quantizer treats the last as the first.
   const TempFolder folder;
   const auto lost = [&](bool constant) {
     VideoOptions options{.width = 160, .height = 96, .quality = 30, .group = 1};
-    options.constant_quantiser = constant;
+    options.constant_quantizer = constant;
     VideoWriter writer(folder / "a.mp4", options);
     for (int i = 0; i < 30; ++i) writer.write((i == 29 ? moving(160, 96, 3) : noise(160, 96, i)).view());
     writer.commit();

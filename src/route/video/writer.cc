@@ -83,7 +83,7 @@ struct VideoWriter::Impl {
     if (format->oformat->flags & AVFMT_GLOBALHEADER) encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     encoder->flags |= AV_CODEC_FLAG_BITEXACT;
     av_opt_set(encoder->priv_data, "preset", options.fast ? "ultrafast" : "medium", 0);
-    av_opt_set(encoder->priv_data, options.constant_quantiser ? "qp" : "crf", std::to_string(options.quality).c_str(),
+    av_opt_set(encoder->priv_data, options.constant_quantizer ? "qp" : "crf", std::to_string(options.quality).c_str(),
                0);
     if (options.codec == Codec::hevc) {
       const std::string x265 = fmt::format("log-level=none:info=0:pools={}:frame-threads=1:bframes=0", options.threads);

@@ -16,9 +16,9 @@ struct VideoOptions {
   Codec codec = Codec::h264;
   int frames_per_second = 20;
   int quality = 23;  // constant rate factor: smaller is better and larger
-  // The quality is each picture's quantiser instead: a fifth less time, as the encoder need not foresee what a picture
+  // The quality is each picture's quantizer instead: a fifth less time, as the encoder need not foresee what a picture
   // will cost.
-  bool constant_quantiser = false;
+  bool constant_quantizer = false;
   int group = 20;    // frames from one key frame to the next
   int threads = 1;   // of the encoder
   bool fast = true;  // the encoder's fastest settings that are worth having

@@ -1,4 +1,4 @@
-// Loops over quantised elements: sums of two tensors, and tables.
+// Loops over quantized elements: sums of two tensors, and tables.
 #pragma once
 
 #include "tensor/dtype.h"

@@ -1,5 +1,5 @@
-// Models quantised from files: what is written, how close it is, and what is refused.
-#include "bench/quantise_model.h"
+// Models quantized from files: what is written, how close it is, and what is refused.
+#include "bench/quantize_model.h"
 
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ struct SmallNet : Net {
   }
 };
 
-class QuantiseModel : public ::testing::Test {
+class QuantizeModel : public ::testing::Test {
  protected:
   void SetUp() override {
     SmallNet net;
@@ -51,8 +51,8 @@ class QuantiseModel : public ::testing::Test {
     options.samples = {{"", folder.file("samples.npy")}};
     options.held_out = {{"x", folder.file("held_out.npy")}};
   }
-  QuantisedModel run() {
-    return quantise_model(folder.file("in.onnx"), folder.file("out.onnx"), options, [](std::string_view, double) {});
+  QuantizedModel run() {
+    return quantize_model(folder.file("in.onnx"), folder.file("out.onnx"), options, [](std::string_view, double) {});
   }
   std::string refusal() {
     try {
@@ -65,17 +65,17 @@ class QuantiseModel : public ::testing::Test {
     return "nothing was refused";
   }
   TempFolder folder;
-  QuantiseModelOptions options;
+  QuantizeModelOptions options;
 };
 
-TEST_F(QuantiseModel, WritesStandardOnnxThatRunsInIntegers) {
+TEST_F(QuantizeModel, WritesStandardOnnxThatRunsInIntegers) {
   for (const auto method : {CalibrationMethod::min_max, CalibrationMethod::percentile, CalibrationMethod::entropy}) {
     options.calibration.method = method;
-    const QuantisedModel model = run();
+    const QuantizedModel model = run();
     EXPECT_EQ(model.samples, 6u);
     EXPECT_EQ(model.compared, 4u);
     EXPECT_EQ(model.nodes, 5);
-    EXPECT_EQ(model.quantised, 5);
+    EXPECT_EQ(model.quantized, 5);
     ASSERT_EQ(model.outputs.size(), 1u);
     EXPECT_EQ(model.outputs[0].name, "head");
     EXPECT_GT(model.outputs[0].relative_l2, 0);
@@ -95,10 +95,10 @@ TEST_F(QuantiseModel, WritesStandardOnnxThatRunsInIntegers) {
   EXPECT_EQ(count(graph, "DequantizeLinear"), 0);
 }
 
-TEST_F(QuantiseModel, LeavesWhatIsExcludedInFloats) {
+TEST_F(QuantizeModel, LeavesWhatIsExcludedInFloats) {
   options.graph.exclude = {"Gemm", "node_0"};
-  const QuantisedModel model = run();
-  EXPECT_EQ(model.quantised, 3);
+  const QuantizedModel model = run();
+  EXPECT_EQ(model.quantized, 3);
   const Graph graph = load_onnx(folder.file("out.onnx"));
   for (const NodeId id : graph.order()) {
     if (graph.node(id).name == "node_0" || is_op(graph.node(id), "Gemm")) {
@@ -107,16 +107,16 @@ TEST_F(QuantiseModel, LeavesWhatIsExcludedInFloats) {
   }
 }
 
-TEST_F(QuantiseModel, LeavesWhatCostsMostInFloats) {
+TEST_F(QuantizeModel, LeavesWhatCostsMostInFloats) {
   options.held_out = {};
   options.correct_biases = false;  // the choice is made without
   const double whole = run().outputs[0].relative_l2;
   options.max_error = whole * 0.7;
-  const QuantisedModel model = run();
+  const QuantizedModel model = run();
   EXPECT_LE(model.outputs[0].relative_l2, *options.max_error);
   ASSERT_FALSE(model.kept.empty());
   ASSERT_LT(model.kept.size(), 5u);
-  EXPECT_EQ(model.quantised, 5 - static_cast<int64_t>(model.kept.size()));
+  EXPECT_EQ(model.quantized, 5 - static_cast<int64_t>(model.kept.size()));
   for (size_t i = 1; i < model.kept.size(); ++i) EXPECT_GE(model.kept[i - 1].relative_l2, model.kept[i].relative_l2);
   options.max_error = whole * 1.01;
   EXPECT_TRUE(run().kept.empty());
@@ -125,7 +125,7 @@ TEST_F(QuantiseModel, LeavesWhatCostsMostInFloats) {
   EXPECT_NE(refusal().find("leaves no convolution"), std::string::npos);
 }
 
-TEST_F(QuantiseModel, ReadsArchivesOfArrays) {
+TEST_F(QuantizeModel, ReadsArchivesOfArrays) {
   const std::string samples = read_file(folder.file("samples.npy"));
   const double expected = run().outputs[0].relative_l2;
   stack::write_zip(folder.file("s.npz"), {{"arr_0.npy", samples}, {"notes.txt", "no array"}});
@@ -142,11 +142,11 @@ TEST_F(QuantiseModel, ReadsArchivesOfArrays) {
   EXPECT_NE(refusal().find("no arrays in it"), std::string::npos);
 }
 
-TEST_F(QuantiseModel, RefusesWithTheReason) {
+TEST_F(QuantizeModel, RefusesWithTheReason) {
   options.graph.exclude = {"node_99"};
   EXPECT_NE(refusal().find("no node and no op is named \"node_99\""), std::string::npos);
   options.graph.exclude = {"Conv", "Gemm"};
-  EXPECT_NE(refusal().find("to quantise"), std::string::npos);
+  EXPECT_NE(refusal().find("to quantize"), std::string::npos);
   options.graph.exclude = {};
   options.samples = {{"y", folder.file("samples.npy")}};
   EXPECT_NE(refusal().find("no input \"y\"; there are: x"), std::string::npos);
@@ -161,7 +161,7 @@ TEST_F(QuantiseModel, RefusesWithTheReason) {
   options.samples = {{"x", folder.file("samples.npy")}};
   run();
   std::filesystem::rename(folder.file("out.onnx"), folder.file("in.onnx"));
-  EXPECT_NE(refusal().find("quantised already"), std::string::npos);
+  EXPECT_NE(refusal().find("quantized already"), std::string::npos);
 }
 
 TEST(Calibration, CutsWhatLiesFarOutside) {

@@ -1,4 +1,4 @@
-#include "bench/quantise_model.h"
+#include "bench/quantize_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace sparkpilot {
 namespace {
 
 // The model's own nodes in their newest forms and in f32, with batch norms inside the weights beside them.
-Graph float_graph(const std::filesystem::path& from, const QuantiseModelOptions& options,
+Graph float_graph(const std::filesystem::path& from, const QuantizeModelOptions& options,
                   std::vector<std::filesystem::path>& files) {
   Graph graph = load_onnx(from, files);
   fix_dimensions(graph, options.dims, options.shapes);
@@ -107,14 +107,14 @@ void equalise(Graph& graph, const std::vector<std::pair<std::string, std::string
 
 // Rounding shifts the mean of what a convolution computes; its bias shifts it back, one after the other, since each
 // sees what those before it leave.
-void correct_biases(Graph& graph, const QuantisedGraph& quantised, const QuantisePlan& plan, Session& floats,
+void correct_biases(Graph& graph, const QuantizedGraph& quantized, const QuantizePlan& plan, Session& floats,
                     const Samples& samples, int threads, const std::function<void(double)>& progress) {
   const auto expected = by_channel(floats, samples, false);
   size_t done = 0;
   for (const NodeId id : plan.nodes) {
-    const auto bias = quantised.biases.find(id);
-    if (bias == quantised.biases.end()) continue;
-    progress(static_cast<double>(done) / static_cast<double>(quantised.biases.size()));
+    const auto bias = quantized.biases.find(id);
+    if (bias == quantized.biases.end()) continue;
+    progress(static_cast<double>(done) / static_cast<double>(quantized.biases.size()));
     Session session = session_of(graph, {graph.node(id).outputs[0]}, threads);
     const auto got = by_channel(session, samples, false)[0];
     const Tensor integers = graph.constant(bias->second.integers)->clone();
@@ -156,21 +156,21 @@ struct Calibrated {
 };
 
 // Of the outputs over the first `most` samples, the largest, with the nodes of the plan in integers.
-double cost_of(const Calibrated& c, const QuantisePlan& plan, size_t most) {
+double cost_of(const Calibrated& c, const QuantizePlan& plan, size_t most) {
   Graph graph = c.graph;
-  quantise_graph(graph, plan, c.ranges);
+  quantize_graph(graph, plan, c.ranges);
   infer(graph);
   std::vector<ValueId> outputs;
   for (const Graph::Output& output : graph.outputs()) outputs.push_back(output.value);
-  Session quantised = session_of(std::move(graph), outputs, c.threads);
+  Session quantized = session_of(std::move(graph), outputs, c.threads);
   std::vector<Difference> differences(outputs.size());
   for (size_t i = 0; i < std::min(most, c.samples.count); ++i) {
     set_sample(c.floats, c.samples, i);
-    set_sample(quantised, c.samples, i);
+    set_sample(quantized, c.samples, i);
     c.floats.run();
-    quantised.run();
+    quantized.run();
     for (size_t o = 0; o < outputs.size(); ++o) {
-      differences[o].add(quantised.output(std::to_string(o)), c.floats.output(std::to_string(o)));
+      differences[o].add(quantized.output(std::to_string(o)), c.floats.output(std::to_string(o)));
     }
   }
   double largest = 0;
@@ -179,11 +179,11 @@ double cost_of(const Calibrated& c, const QuantisePlan& plan, size_t most) {
 }
 
 // Leaves as few products in floats as keep the error under `most`, those first that alone cost most.
-std::vector<QuantisedError> keep_costly(const Calibrated& c, QuantiseOptions& options, double most,
+std::vector<QuantizedError> keep_costly(const Calibrated& c, QuantizeOptions& options, double most,
                                         const std::function<void(double)>& progress) {
   constexpr size_t kLook = 4;  // samples that tell which nodes cost most
   Graph graph = c.graph;
-  const QuantisePlan all = plan_quantisation(graph, options);
+  const QuantizePlan all = plan_quantization(graph, options);
   if (cost_of(c, all, c.samples.count) <= most) return {};
   std::set<NodeId> products;
   for (const NodeId id : all.nodes) {
@@ -192,33 +192,33 @@ std::vector<QuantisedError> keep_costly(const Calibrated& c, QuantiseOptions& op
   std::vector<std::pair<double, NodeId>> costs;
   for (const NodeId id : products) {
     progress(static_cast<double>(costs.size()) / static_cast<double>(products.size()));
-    QuantiseOptions alone = options;
+    QuantizeOptions alone = options;
     alone.floats = products;
     alone.floats.erase(id);
-    costs.emplace_back(cost_of(c, plan_quantisation(graph, alone), kLook), id);
+    costs.emplace_back(cost_of(c, plan_quantization(graph, alone), kLook), id);
   }
   std::stable_sort(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   const auto with_kept = [&](size_t count) {
-    QuantiseOptions kept = options;
+    QuantizeOptions kept = options;
     for (size_t i = 0; i < count; ++i) kept.floats.insert(costs[i].second);
     return kept;
   };
   size_t low = 0, high = costs.size();  // too few, and enough, as no product in integers costs nothing
   while (high - low > 1) {
     const size_t middle = (low + high) / 2;
-    (cost_of(c, plan_quantisation(graph, with_kept(middle)), c.samples.count) <= most ? high : low) = middle;
+    (cost_of(c, plan_quantization(graph, with_kept(middle)), c.samples.count) <= most ? high : low) = middle;
   }
   if (high == costs.size()) fail("an error under {} leaves no convolution and no product in int8", most);
   options = with_kept(high);
-  std::vector<QuantisedError> kept;
+  std::vector<QuantizedError> kept;
   for (size_t i = 0; i < high; ++i) kept.push_back({graph.label(costs[i].second), costs[i].first, costs[i].first});
   return kept;
 }
 
 }  // namespace
 
-QuantisedModel quantise_model(const std::filesystem::path& from, const std::filesystem::path& to,
-                              const QuantiseModelOptions& options,
+QuantizedModel quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                              const QuantizeModelOptions& options,
                               const std::function<void(std::string_view what, double done)>& progress) {
   refuse_to_replace(to, from);
   for (const auto* given : {&options.samples, &options.held_out}) {
@@ -228,10 +228,10 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
   Graph graph = float_graph(from, options, read);
   for (const std::filesystem::path& file : read) refuse_to_replace(to, file);  // before the work begins
   name_everything(graph);
-  plan_quantisation(graph, options.graph);  // says what is wrong before the work begins
+  plan_quantization(graph, options.graph);  // says what is wrong before the work begins
   if (options.equalise) equalise(graph, options.samples, options.threads);
-  QuantisePlan plan = plan_quantisation(graph, options.graph);
-  QuantisedModel result;
+  QuantizePlan plan = plan_quantization(graph, options.graph);
+  QuantizedModel result;
 
   // Outputs first, then the activations.
   std::vector<ValueId> watched;
@@ -249,16 +249,16 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
   std::map<ValueId, ValueRange> ranges;
   for (size_t i = 0; i < plan.tensors.size(); ++i) ranges[plan.tensors[i]] = seen.at(std::to_string(outputs + i));
   if (options.max_error) {
-    QuantiseOptions chosen = options.graph;
+    QuantizeOptions chosen = options.graph;
     result.kept = keep_costly({graph, floats, samples, ranges, options.threads}, chosen, *options.max_error,
                               [&](double done) { progress("looking for what costs most", done); });
-    plan = plan_quantisation(graph, chosen);
+    plan = plan_quantization(graph, chosen);
   }
   for (const NodeId id : graph.order()) result.nodes += is_product(graph, id);
-  result.quantised =
+  result.quantized =
       std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](NodeId id) { return is_product(graph, id); });
   const Graph original = graph;
-  const QuantisedGraph rewritten = quantise_graph(graph, plan, ranges);
+  const QuantizedGraph rewritten = quantize_graph(graph, plan, ranges);
   infer(graph);
   if (options.correct_biases) {
     std::vector<ValueId> products;
@@ -279,16 +279,16 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
   }
   std::vector<ValueId> values;
   for (const auto& [place, value] : compared) values.push_back(value);
-  Session quantised = session_of(graph, values, options.threads);
+  Session quantized = session_of(graph, values, options.threads);
   std::vector<Difference> differences(compared.size());
   for (size_t i = 0; i < held_out.count; ++i) {
     progress("comparing", static_cast<double>(i) / static_cast<double>(held_out.count));
     set_sample(floats, held_out, i);
-    set_sample(quantised, held_out, i);
+    set_sample(quantized, held_out, i);
     floats.run();
-    quantised.run();
+    quantized.run();
     for (size_t c = 0; c < compared.size(); ++c) {
-      differences[c].add(quantised.output(std::to_string(c)), floats.output(std::to_string(compared[c].first)));
+      differences[c].add(quantized.output(std::to_string(c)), floats.output(std::to_string(compared[c].first)));
     }
   }
   for (size_t c = 0; c < compared.size(); ++c) {
@@ -297,7 +297,7 @@ QuantisedModel quantise_model(const std::filesystem::path& from, const std::file
     (c < outputs ? result.outputs : result.tensors).push_back({name, Difference::relative(d.error, d.norm), d.worst});
   }
   std::stable_sort(result.tensors.begin(), result.tensors.end(),
-                   [](const QuantisedError& a, const QuantisedError& b) { return a.relative_l2 > b.relative_l2; });
+                   [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });
 
   constexpr int kLeastOpset = 13;  // scales by channel
   graph.opsets[""] = std::max(kLeastOpset, graph.opsets[""]);

@@ -1,4 +1,4 @@
-// Quantised graphs in integers. Exporters and quantisers write them as floats between DequantizeLinear and
+// Quantized graphs in integers. Exporters and quantizers write them as floats between DequantizeLinear and
 // QuantizeLinear; here each such stretch becomes one op on bytes:
 //   Conv, Gemm, MatMul by constant weights, with bias, Relu or Clip   sparkpilot::QConv, sparkpilot::QGemm
 //   Add                                                               sparkpilot::QAdd
@@ -8,30 +8,30 @@
 // QLinearConv, QLinearMatMul, ConvInteger and MatMulInteger with constant weights become QConv and QGemm too.
 //
 // What does not fit (scales that are no positive numbers, zero points at run time, other granularities) stays as it is:
-// floats between the two ops. Its constant weights are dequantised once.
+// floats between the two ops. Its constant weights are dequantized once.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "ir/infer.h"
 #include "passes/pass.h"
-#include "passes/quantised.h"
+#include "passes/quantized.h"
 
 namespace sparkpilot {
 namespace {
 
 int64_t code(DType dtype) { return onnx_code(dtype); }
 
-class Quantised {
+class Quantized {
  public:
-  explicit Quantised(Graph& graph) : edit_(graph), graph_(graph) {}
+  explicit Quantized(Graph& graph) : edit_(graph), graph_(graph) {}
 
   int run() {
-    int changes = dequantise_constants(true);
+    int changes = dequantize_constants(true);
     for (const NodeId id : graph_.order()) {
       if (!graph_.erased(id)) changes += rewrite(id);
     }
-    changes += dequantise_constants(false);
+    changes += dequantize_constants(false);
     return changes;
   }
 
@@ -42,11 +42,11 @@ class Quantised {
   bool table(NodeId id);
   bool add(NodeId id);
   bool average(NodeId id);
-  int dequantise_constants(bool numbers_alone);
+  int dequantize_constants(bool numbers_alone);
   bool is_number(ValueId value);
 
-  // The value's bytes under another quantisation.
-  ValueId as(NodeId like, const Dequantised& from, NodeId dequantize, NodeId quantize, const Quantisation& to) {
+  // The value's bytes under another quantization.
+  ValueId as(NodeId like, const Dequantized& from, NodeId dequantize, NodeId quantize, const Quantization& to) {
     if (from.q == to) return from.bytes;
     const NodeId chain[] = {dequantize, quantize};
     return make_table(like, from.bytes, chain);
@@ -59,19 +59,19 @@ class Quantised {
   Graph& graph_;
 };
 
-bool Quantised::rewrite(NodeId id) {
+bool Quantized::rewrite(NodeId id) {
   for (const ValueId output : edit_.node(id).outputs) {
     if (!edit_.known(output)) return false;
   }
   if (edit_.node(id).inputs.empty() || !edit_.known(edit_.node(id).inputs[0])) return false;
-  return move_bytes(id) || concat(id) || add(id) || average(id) || fuse_quantised_product(edit_, id) || table(id);
+  return move_bytes(id) || concat(id) || add(id) || average(id) || fuse_quantized_product(edit_, id) || table(id);
 }
 
 // op(dequantize(x)) is dequantize(op(x)) where op only picks elements of x; what Pad adds is none.
-bool Quantised::move_bytes(NodeId id) {
+bool Quantized::move_bytes(NodeId id) {
   const Node node = edit_.node(id);
   if (!node.op->traits.picks || node.outputs.size() != 1 || is_one_of(node, {"Concat", "Pad"})) return false;
-  const auto from = dequantised(edit_, node.inputs[0]);
+  const auto from = dequantized(edit_, node.inputs[0]);
   if (!from) return false;
   const NodeId dequantize = edit_.maker(node.inputs[0]);
   std::vector<ValueId> inputs = node.inputs;
@@ -84,15 +84,15 @@ bool Quantised::move_bytes(NodeId id) {
   return true;
 }
 
-// Quantised tensors side by side: on bytes, each in the output's quantisation.
-bool Quantised::concat(NodeId id) {
+// Quantized tensors side by side: on bytes, each in the output's quantization.
+bool Quantized::concat(NodeId id) {
   const Node node = edit_.node(id);
   if (!is_op(node, "Concat")) return false;
-  const Requantised to = requantised(edit_, node.outputs[0]);
+  const Requantized to = requantized(edit_, node.outputs[0]);
   if (!to.node.present()) return false;
-  std::vector<Dequantised> parts;
+  std::vector<Dequantized> parts;
   for (const ValueId input : node.inputs) {
-    const auto from = dequantised(edit_, input);
+    const auto from = dequantized(edit_, input);
     if (!from) return false;
     parts.push_back(*from);
   }
@@ -105,9 +105,9 @@ bool Quantised::concat(NodeId id) {
 }
 
 // A QuantizeLinear whose input depends on one tensor of bytes, element by element.
-bool Quantised::table(NodeId id) {
+bool Quantized::table(NodeId id) {
   if (!is_op(edit_.node(id), "QuantizeLinear")) return false;
-  const auto to = quantisation_of(edit_, id);
+  const auto to = quantization_of(edit_, id);
   if (!to) return false;
   std::vector<NodeId> chain{id};
   ValueId at = edit_.node(id).inputs[0];
@@ -116,7 +116,7 @@ bool Quantised::table(NodeId id) {
     const NodeId maker = edit_.maker(at);
     if (!maker.present()) return false;
     chain.push_back(maker);
-    if (const auto from = dequantised(edit_, at)) {
+    if (const auto from = dequantized(edit_, at)) {
       std::reverse(chain.begin(), chain.end());
       const bool same = chain.size() == 2 && from->q == *to;
       edit_.replace(edit_.node(id).outputs[0], same ? from->bytes : make_table(id, from->bytes, chain));
@@ -139,30 +139,30 @@ bool Quantised::table(NodeId id) {
   }
 }
 
-bool Quantised::add(NodeId id) {
+bool Quantized::add(NodeId id) {
   const Node node = edit_.node(id);
   if (!is_op(node, "Add")) return false;
-  const auto a = dequantised(edit_, node.inputs[0]), b = dequantised(edit_, node.inputs[1]);
+  const auto a = dequantized(edit_, node.inputs[0]), b = dequantized(edit_, node.inputs[1]);
   if (!a || !b || !(edit_.shape(a->bytes) == edit_.shape(b->bytes))) return false;
   ValueId y = node.outputs[0];
   double low = -std::numeric_limits<double>::infinity(), high = -low;
   absorb_clamps(edit_, y, low, high);
-  const Requantised to = requantised(edit_, y);
+  const Requantized to = requantized(edit_, y);
   if (!to.node.present()) return false;
   const auto ratio = [&](double scale) { return static_cast<float>(scale / to.q.scale); };
   if (!std::isfinite(ratio(a->q.scale)) || !std::isfinite(ratio(b->q.scale))) return false;
   const Attributes attrs{{"a_zero", a->q.zero},          {"b_zero", b->q.zero},         {"a_scale", ratio(a->q.scale)},
                          {"b_scale", ratio(b->q.scale)}, {"y_dtype", code(to.q.dtype)}, {"y_zero", to.q.zero},
-                         {"low", to.q.quantise(low)},    {"high", to.q.quantise(high)}};
+                         {"low", to.q.quantize(low)},    {"high", to.q.quantize(high)}};
   edit_.replace(edit_.node(to.node).outputs[0], edit_.make(id, "sparkpilot::QAdd", {a->bytes, b->bytes}, attrs));
   return true;
 }
 
-bool Quantised::average(NodeId id) {
+bool Quantized::average(NodeId id) {
   const Node node = edit_.node(id);
   if (!is_one_of(node, {"AveragePool", "GlobalAveragePool"})) return false;
-  const auto x = dequantised(edit_, node.inputs[0]);
-  const Requantised to = requantised(edit_, node.outputs[0]);
+  const auto x = dequantized(edit_, node.inputs[0]);
+  const Requantized to = requantized(edit_, node.outputs[0]);
   const Shape shape = edit_.shape(node.inputs[0]);
   if (!x || !to.node.present() || shape.rank() < 3 || shape.rank() > 5) return false;
   const auto scale = static_cast<float>(x->q.scale / to.q.scale);
@@ -180,13 +180,13 @@ bool Quantised::average(NodeId id) {
 }
 
 // One element that elementwise ops read, and nothing else: no weights.
-bool Quantised::is_number(ValueId value) {
+bool Quantized::is_number(ValueId value) {
   const std::vector<NodeId>& readers = edit_.readers(value);
   return edit_.known(value) && edit_.shape(value).elements() == 1 && !edit_.leaves_graph(value) &&
          std::all_of(readers.begin(), readers.end(), [&](NodeId id) { return edit_.node(id).op->traits.elementwise; });
 }
 
-int Quantised::dequantise_constants(bool numbers_alone) {
+int Quantized::dequantize_constants(bool numbers_alone) {
   int changes = 0;
   for (const NodeId id : graph_.order()) {
     if (graph_.erased(id) || !is_op(edit_.node(id), "DequantizeLinear")) continue;
@@ -207,9 +207,9 @@ int Quantised::dequantise_constants(bool numbers_alone) {
 
 }  // namespace
 
-int fuse_quantised(Graph& graph) {
-  Quantised quantised(graph);
-  const int changes = quantised.run();
+int fuse_quantized(Graph& graph) {
+  Quantized quantized(graph);
+  const int changes = quantized.run();
   graph.compact();
   return changes;
 }

@@ -1,4 +1,4 @@
-#include "passes/quantised.h"
+#include "passes/quantized.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,12 +21,12 @@ const Tensor* operand(Edit& edit, const Node& node, size_t i) {
 
 }  // namespace
 
-int64_t Quantisation::quantise(double v) const {
+int64_t Quantization::quantize(double v) const {
   const double q = std::nearbyint(v / scale) + static_cast<double>(zero);
   return static_cast<int64_t>(std::clamp(q, static_cast<double>(least()), static_cast<double>(most())));
 }
 
-std::optional<Quantisation> quantisation_of(Edit& edit, NodeId id) {
+std::optional<Quantization> quantization_of(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   const bool down = is_op(node, "QuantizeLinear");
   if (!down && !is_op(node, "DequantizeLinear")) return {};
@@ -35,7 +35,7 @@ std::optional<Quantisation> quantisation_of(Edit& edit, NodeId id) {
   if (node.attrs.integer("block_size", 0) != 0 || node.attrs.integer("precision", 0) != 0) return {};
   const Tensor* scale = operand(edit, node, 1);
   if (!scale || scale->elements() != 1 || scale->dtype() != DType::f32 || !is_sane(scale->to_scalar())) return {};
-  Quantisation q{.dtype = edit.dtype(bytes), .scale = scale->to_scalar(), .zero = 0};
+  Quantization q{.dtype = edit.dtype(bytes), .scale = scale->to_scalar(), .zero = 0};
   if (node.inputs.size() > 2 && node.inputs[2].present()) {
     const Tensor* zero = operand(edit, node, 2);
     if (!zero || zero->elements() != 1 || zero->dtype() != q.dtype) return {};
@@ -44,22 +44,22 @@ std::optional<Quantisation> quantisation_of(Edit& edit, NodeId id) {
   return q;
 }
 
-std::optional<Dequantised> dequantised(Edit& edit, ValueId value) {
+std::optional<Dequantized> dequantized(Edit& edit, ValueId value) {
   const NodeId id = value.present() ? edit.maker(value, "DequantizeLinear") : NodeId{};
   if (!id.present()) return {};
-  const auto q = quantisation_of(edit, id);
+  const auto q = quantization_of(edit, id);
   if (!q) return {};
-  return Dequantised{edit.node(id).inputs[0], *q};
+  return Dequantized{edit.node(id).inputs[0], *q};
 }
 
-Requantised requantised(Edit& edit, ValueId value) {
+Requantized requantized(Edit& edit, ValueId value) {
   const NodeId id = edit.only_reader(value);
   if (!id.present() || !is_op(edit.node(id), "QuantizeLinear") || edit.node(id).inputs[0] != value) return {};
-  const auto q = quantisation_of(edit, id);
-  return q ? Requantised{id, *q} : Requantised{};
+  const auto q = quantization_of(edit, id);
+  return q ? Requantized{id, *q} : Requantized{};
 }
 
-std::optional<QuantisedWeights> weights_without_zero(const Tensor& bytes, const Tensor* scale, const Tensor* zero,
+std::optional<QuantizedWeights> weights_without_zero(const Tensor& bytes, const Tensor* scale, const Tensor* zero,
                                                      int axis) {
   if (!is_byte(bytes.dtype()) || axis >= bytes.shape().rank()) return {};
   const int64_t count = bytes.shape()[axis], inner = bytes.shape().elements(axis + 1, bytes.shape().rank());
@@ -69,7 +69,7 @@ std::optional<QuantisedWeights> weights_without_zero(const Tensor& bytes, const 
   const auto at = [](const Tensor* t, int64_t i, double fallback) {
     return t ? load_element(t->dtype(), t->raw(), t->elements() == 1 ? 0 : i) : fallback;
   };
-  QuantisedWeights out{Tensor(DType::i8, bytes.shape()), {}};
+  QuantizedWeights out{Tensor(DType::i8, bytes.shape()), {}};
   for (int64_t i = 0; i < count; ++i) {
     out.scales.push_back(at(scale, i, 1));
     if (!is_sane(out.scales.back())) return {};
@@ -82,7 +82,7 @@ std::optional<QuantisedWeights> weights_without_zero(const Tensor& bytes, const 
   return out;
 }
 
-std::optional<QuantisedWeights> quantised_weights(Edit& edit, ValueId value, int axis) {
+std::optional<QuantizedWeights> quantized_weights(Edit& edit, ValueId value, int axis) {
   const NodeId id = value.present() ? edit.maker(value, "DequantizeLinear") : NodeId{};
   if (!id.present()) return {};
   const Node& node = edit.node(id);

@@ -1,4 +1,4 @@
-// Quantised graphs before and after they run in integers: the same to within one step of the output's scale.
+// Quantized graphs before and after they run in integers: the same to within one step of the output's scale.
 #include <gtest/gtest.h>
 
 #include "passes/test_graph.h"
@@ -8,15 +8,15 @@ namespace {
 
 using namespace testing;  // NOLINT: the helpers of these tests
 
-struct QuantisedNet : Net {
+struct QuantizedNet : Net {
   ValueId scale(float v) { return b.constant(Tensor::scalar(v)); }
   template <typename T>
   ValueId zero(T v) {
     return b.constant(Tensor::scalar(v));
   }
-  ValueId quantise(ValueId v, float s, uint8_t z) { return op("QuantizeLinear", {v, scale(s), zero(z)}); }
-  ValueId dequantise(ValueId v, float s, uint8_t z) { return op("DequantizeLinear", {v, scale(s), zero(z)}); }
-  ValueId both(ValueId v, float s, uint8_t z) { return dequantise(quantise(v, s, z), s, z); }
+  ValueId quantize(ValueId v, float s, uint8_t z) { return op("QuantizeLinear", {v, scale(s), zero(z)}); }
+  ValueId dequantize(ValueId v, float s, uint8_t z) { return op("DequantizeLinear", {v, scale(s), zero(z)}); }
+  ValueId both(ValueId v, float s, uint8_t z) { return dequantize(quantize(v, s, z), s, z); }
   // Weights of bytes, a scale for each index of the axis.
   ValueId weights(const Shape& shape, int64_t axis, uint64_t seed = 5) {
     Tensor bytes(DType::i8, shape);
@@ -42,7 +42,7 @@ struct Change {
 Change run_pass(Graph& graph) {
   const std::vector<Tensor> inputs = random_inputs(graph, 7);
   const std::vector<Tensor> before = interpret(graph, inputs);
-  Change change{fuse_quantised(graph), 0};
+  Change change{fuse_quantized(graph), 0};
   infer(graph);
   const std::vector<Tensor> after = interpret(graph, inputs);
   for (size_t o = 0; o < before.size(); ++o) {
@@ -57,19 +57,19 @@ Change run_pass(Graph& graph) {
   return change;
 }
 
-TEST(FuseQuantised, ConvolutionWithClipBetweenBytes) {
-  QuantisedNet n;
+TEST(FuseQuantized, ConvolutionWithClipBetweenBytes) {
+  QuantizedNet n;
   const ValueId x = n.both(n.input("x", {1, 6, 9, 7}), 0.02f, 120);
   const ValueId y = n.op("Conv", {x, n.weights({8, 6, 3, 3}, 0), n.b.constant(random_tensor({8}, 3))},
                          {{"pads", std::vector<int64_t>{1, 1, 1, 1}}, {"strides", std::vector<int64_t>{2, 2}}});
-  n.output(n.quantise(n.op("Clip", {y, n.scalar(0), n.scalar(1.5)}), 0.01f, 3));
+  n.output(n.quantize(n.op("Clip", {y, n.scalar(0), n.scalar(1.5)}), 0.01f, 3));
   EXPECT_LE(run_pass(n.graph).difference, 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::QConv"), 1);
   EXPECT_EQ(count(n.graph, "Clip") + count(n.graph, "Conv") + count(n.graph, "DequantizeLinear"), 0);
 }
 
-TEST(FuseQuantised, ProductsWithBiasesToFloats) {
-  QuantisedNet n;
+TEST(FuseQuantized, ProductsWithBiasesToFloats) {
+  QuantizedNet n;
   const ValueId x = n.both(n.input("x", {5, 12}), 0.03f, 90);
   n.output(n.op("Gemm", {x, n.weights({7, 12}, 0), n.b.constant(random_tensor({7}, 3))}, {{"transB", int64_t{1}}}),
            "a");
@@ -79,15 +79,15 @@ TEST(FuseQuantised, ProductsWithBiasesToFloats) {
   EXPECT_EQ(count(n.graph, "Add"), 0);
 }
 
-TEST(FuseQuantised, SumsTablesAndWhatOnlyMoves) {
-  QuantisedNet n;
+TEST(FuseQuantized, SumsTablesAndWhatOnlyMoves) {
+  QuantizedNet n;
   const ValueId a = n.both(n.input("a", {1, 4, 6, 6}), 0.02f, 120), b = n.both(n.input("b", {1, 4, 6, 6}), 0.05f, 7);
   const ValueId sum = n.both(n.op("Relu", {n.op("Add", {a, b})}), 0.03f, 0);
-  n.output(n.quantise(n.op("Sigmoid", {sum}), 1.0f / 255, 0), "table");
-  n.output(n.quantise(n.op("MaxPool", {sum}, {{"kernel_shape", std::vector<int64_t>{2, 2}}}), 0.03f, 0), "pool");
+  n.output(n.quantize(n.op("Sigmoid", {sum}), 1.0f / 255, 0), "table");
+  n.output(n.quantize(n.op("MaxPool", {sum}, {{"kernel_shape", std::vector<int64_t>{2, 2}}}), 0.03f, 0), "pool");
   const ValueId flat = n.op("Reshape", {n.op("Concat", {a, b}, {{"axis", int64_t{1}}}), n.b.ints({1, 288})});
   n.output(flat, "floats");
-  n.output(n.quantise(n.op("Concat", {a, b}, {{"axis", int64_t{1}}}), 0.04f, 9), "concat");
+  n.output(n.quantize(n.op("Concat", {a, b}, {{"axis", int64_t{1}}}), 0.04f, 9), "concat");
   EXPECT_LE(run_pass(n.graph).difference, 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::QAdd"), 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::ByteTable"), 3);  // sigmoid and both sides of the concatenation
@@ -96,45 +96,45 @@ TEST(FuseQuantised, SumsTablesAndWhatOnlyMoves) {
 }
 
 // A number in bytes is one; weights of one element stay weights.
-TEST(FuseQuantised, NumbersOfBytesAreOperandsOfTables) {
-  QuantisedNet n;
+TEST(FuseQuantized, NumbersOfBytesAreOperandsOfTables) {
+  QuantizedNet n;
   const ValueId x = n.both(n.input("x", {1, 1, 6, 6}), 0.02f, 120);
-  const auto number = [&](uint8_t v) { return n.dequantise(n.zero(v), 0.03f, 7); };
-  n.output(n.quantise(n.op("Mul", {n.op("Add", {x, number(90)}), number(40)}), 0.05f, 100), "table");
-  n.output(n.quantise(n.op("Conv", {x, n.weights({1, 1, 1, 1}, 0)}), 0.05f, 100), "conv");
+  const auto number = [&](uint8_t v) { return n.dequantize(n.zero(v), 0.03f, 7); };
+  n.output(n.quantize(n.op("Mul", {n.op("Add", {x, number(90)}), number(40)}), 0.05f, 100), "table");
+  n.output(n.quantize(n.op("Conv", {x, n.weights({1, 1, 1, 1}, 0)}), 0.05f, 100), "conv");
   EXPECT_LE(run_pass(n.graph).difference, 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::ByteTable"), 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::QConv"), 1);
   EXPECT_EQ(count(n.graph, "Add") + count(n.graph, "Mul") + count(n.graph, "DequantizeLinear"), 0);
 }
 
-TEST(FuseQuantised, MeansOfBytes) {
-  QuantisedNet n;
+TEST(FuseQuantized, MeansOfBytes) {
+  QuantizedNet n;
   const ValueId x = n.both(n.input("x", {2, 5, 6, 7}), 0.02f, 120);
   const ValueId pooled = n.both(n.op("AveragePool", {x},
                                      {{"kernel_shape", std::vector<int64_t>{3, 3}},
                                       {"pads", std::vector<int64_t>{1, 1, 1, 1}},
                                       {"count_include_pad", int64_t{1}}}),
                                 0.011f, 100);
-  n.output(n.quantise(n.op("GlobalAveragePool", {pooled}), 0.003f, 128));
+  n.output(n.quantize(n.op("GlobalAveragePool", {pooled}), 0.003f, 128));
   n.output(n.op("AveragePool", {pooled}, {{"kernel_shape", std::vector<int64_t>{2, 2}}}), "floats");
   EXPECT_LE(run_pass(n.graph).difference, 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::QAveragePool"), 2);
   EXPECT_EQ(count(n.graph, "AveragePool"), 1);
 }
 
-TEST(FuseQuantised, ReluInTheSameBytesNarrowsTheRange) {
-  QuantisedNet n;
+TEST(FuseQuantized, ReluInTheSameBytesNarrowsTheRange) {
+  QuantizedNet n;
   const ValueId x = n.both(n.input("x", {3, 12}), 0.03f, 90);
   const ValueId y = n.both(n.op("MatMul", {x, n.weights({12, 9}, 1)}), 0.01f, 100);
-  n.output(n.quantise(n.op("Relu", {y}), 0.01f, 100));
+  n.output(n.quantize(n.op("Relu", {y}), 0.01f, 100));
   EXPECT_LE(run_pass(n.graph).difference, 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::QGemm"), 1);
   EXPECT_EQ(count(n.graph, "sparkpilot::ByteTable"), 0);
 }
 
-TEST(FuseQuantised, OperatorsOfIntegers) {
-  QuantisedNet n;
+TEST(FuseQuantized, OperatorsOfIntegers) {
+  QuantizedNet n;
   const ValueId x = n.input("x", {4, 12}, DType::f32);
   const std::vector<ValueId> q = n.b.add_many("DynamicQuantizeLinear", {x}, {}, 3);
   Tensor w(DType::u8, Shape{12, 5});
@@ -148,23 +148,23 @@ TEST(FuseQuantised, OperatorsOfIntegers) {
   EXPECT_EQ(count(n.graph, "sparkpilot::QGemm"), 2);
 }
 
-TEST(FuseQuantised, LeavesWhatMakesNoSenseInFloats) {
+TEST(FuseQuantized, LeavesWhatMakesNoSenseInFloats) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const float bad : {0.0f, -0.02f, 1e-42f, infinity, std::numeric_limits<float>::quiet_NaN()}) {
-    QuantisedNet n;
-    const ValueId x = n.dequantise(n.input("x", {5, 12}, DType::u8), bad, 90);
+    QuantizedNet n;
+    const ValueId x = n.dequantize(n.input("x", {5, 12}, DType::u8), bad, 90);
     n.output(n.op("MatMul", {x, n.weights({12, 9}, 1)}));
-    fuse_quantised(n.graph);
+    fuse_quantized(n.graph);
     EXPECT_EQ(count(n.graph, "sparkpilot::QGemm"), 0) << bad;
     EXPECT_EQ(count(n.graph, "MatMul"), 1) << bad;
   }
   // Scales along the depth; weights whose distance to their zero point is no byte; a scale at run time.
-  QuantisedNet n;
+  QuantizedNet n;
   const ValueId x = n.both(n.input("x", {5, 12}), 0.03f, 90);
   n.output(n.op("MatMul", {x, n.weights({12, 12}, 0)}), "depth");
   Tensor wide(DType::u8, Shape{12, 3});
   for (int64_t i = 0; i < 36; ++i) store_element(DType::u8, wide.raw(), i, static_cast<double>(i * 7));
-  n.output(n.op("MatMul", {x, n.dequantise(n.b.constant(wide), 0.1f, 3)}), "wide");
+  n.output(n.op("MatMul", {x, n.dequantize(n.b.constant(wide), 0.1f, 3)}), "wide");
   const ValueId open = n.op("DequantizeLinear", {n.input("bytes", {5, 12}, DType::u8), n.input("scale", Shape{})});
   n.output(n.op("MatMul", {open, n.weights({12, 9}, 1)}), "open");
   const Change change = run_pass(n.graph);

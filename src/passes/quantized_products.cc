@@ -1,10 +1,10 @@
-// Convolutions and products of quantised tensors by constant weights as sparkpilot::QConv and sparkpilot::QGemm.
+// Convolutions and products of quantized tensors by constant weights as sparkpilot::QConv and sparkpilot::QGemm.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "ir/infer.h"
-#include "passes/quantised.h"
+#include "passes/quantized.h"
 
 namespace sparkpilot {
 namespace {
@@ -19,7 +19,7 @@ struct Product {
   bool conv = false;
   ValueId x;
   double x_scale = 1;
-  QuantisedWeights weights;
+  QuantizedWeights weights;
   ValueId y;                 // the last value that it computes so far, in floats
   std::vector<double> bias;  // by channel, in the sum's own numbers; empty: none
   bool transposed = false;
@@ -40,7 +40,7 @@ class Products {
   std::optional<Product> read_product(NodeId id);
   bool take_bias(Product& p, ValueId bias);
   void take_added_bias(Product& p);
-  void finish(const Product& p, std::vector<ValueId> inputs, ValueId result, const Quantisation* q, double low,
+  void finish(const Product& p, std::vector<ValueId> inputs, ValueId result, const Quantization* q, double low,
               double high);
   std::vector<ValueId> operands(const Product& p, double y_scale);
   ValueId floats(std::span<const double> values) {
@@ -60,14 +60,14 @@ std::optional<Product> Products::read_product(NodeId id) {
   p.conv = is_op(node, "Conv");
   const bool gemm = is_op(node, "Gemm");
   if (!p.conv && !gemm && !is_op(node, "MatMul")) return {};
-  const auto x = dequantised(edit_, node.inputs[0]);
+  const auto x = dequantized(edit_, node.inputs[0]);
   if (!x) return {};
   if (gemm) {
     if (node.attrs.integer("transA", 0) != 0 || node.attrs.real("alpha", 1) != 1) return {};
     p.transposed = node.attrs.integer("transB", 0) != 0;
   }
   if (!p.conv && (edit_.shape(node.inputs[1]).rank() != 2 || edit_.shape(node.inputs[0]).rank() < 2)) return {};
-  auto weights = quantised_weights(edit_, node.inputs[1], p.conv || p.transposed ? 0 : 1);
+  auto weights = quantized_weights(edit_, node.inputs[1], p.conv || p.transposed ? 0 : 1);
   if (!weights || weights->scales.empty() ||
       weights->bytes.elements() / static_cast<int64_t>(weights->scales.size()) > kMaxDepth) {
     return {};
@@ -156,7 +156,7 @@ bool Products::product(NodeId id) {
   ValueId y = p->y;
   double low = -std::numeric_limits<double>::infinity(), high = -low;
   absorb_clamps(edit_, y, low, high);
-  Requantised to = requantised(edit_, y);
+  Requantized to = requantized(edit_, y);
   const double y_scale = to.node.present() ? to.q.scale : 1;
   for (size_t c = 0; c < p->weights.scales.size(); ++c) {
     const double m = p->scale(c) / y_scale;
@@ -168,12 +168,12 @@ bool Products::product(NodeId id) {
     finish(*p, inputs, p->y, nullptr, 0, 0);
     return true;
   }
-  // A Relu or Clip behind it in the same quantisation only narrows the range.
+  // A Relu or Clip behind it in the same quantization only narrows the range.
   ValueId result = edit_.node(to.node).outputs[0];
-  if (const NodeId back = edit_.only_reader(result); back.present() && quantisation_of(edit_, back) == to.q) {
+  if (const NodeId back = edit_.only_reader(result); back.present() && quantization_of(edit_, back) == to.q) {
     ValueId clamped = edit_.node(back).outputs[0];
     if (is_op(edit_.node(back), "DequantizeLinear") && absorb_clamps(edit_, clamped, low, high)) {
-      const Requantised again = requantised(edit_, clamped);
+      const Requantized again = requantized(edit_, clamped);
       if (again.node.present() && again.q == to.q) result = edit_.node(again.node).outputs[0];
     }
   }
@@ -181,14 +181,14 @@ bool Products::product(NodeId id) {
   return true;
 }
 
-void Products::finish(const Product& p, std::vector<ValueId> inputs, ValueId result, const Quantisation* q, double low,
+void Products::finish(const Product& p, std::vector<ValueId> inputs, ValueId result, const Quantization* q, double low,
                       double high) {
   Attributes attrs = p.attrs;
   attrs.set("y_dtype", code(q ? q->dtype : DType::f32));
   if (q) {
     attrs.set("y_zero", q->zero);
-    attrs.set("low", q->quantise(low));
-    attrs.set("high", q->quantise(high));
+    attrs.set("low", q->quantize(low));
+    attrs.set("high", q->quantize(high));
   }
   edit_.replace(result,
                 edit_.make(p.node, p.conv ? "sparkpilot::QConv" : "sparkpilot::QGemm", std::move(inputs), attrs));
@@ -218,7 +218,7 @@ bool Products::linear(NodeId id) {
   p.weights = std::move(*weights);
   p.attrs = node.attrs;
   p.attrs.set("x_zero", static_cast<int64_t>(constants[2]->to_scalar()));
-  Quantisation q{edit_.dtype(node.outputs[0]), constants[6]->to_scalar(),
+  Quantization q{edit_.dtype(node.outputs[0]), constants[6]->to_scalar(),
                  static_cast<int64_t>(constants[7]->to_scalar())};
   for (size_t c = 0; c < p.weights.scales.size(); ++c) {
     const double m = p.scale(c) / q.scale;
@@ -262,7 +262,7 @@ bool Products::integer(NodeId id) {
 
 }  // namespace
 
-bool fuse_quantised_product(Edit& edit, NodeId id) {
+bool fuse_quantized_product(Edit& edit, NodeId id) {
   Products products(edit);
   return products.product(id) || products.linear(id) || products.integer(id);
 }

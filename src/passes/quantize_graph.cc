@@ -1,4 +1,4 @@
-#include "passes/quantise_graph.h"
+#include "passes/quantize_graph.h"
 
 #include <algorithm>
 #include <cmath>
@@ -80,12 +80,12 @@ Bytes bytes_for(ValueRange range, const std::string& name) {
   return {scale, static_cast<uint8_t>(std::clamp(std::nearbyint(-low / static_cast<double>(scale)), 0.0, 255.0))};
 }
 
-class Quantiser {
+class Quantizer {
  public:
-  explicit Quantiser(Graph& graph) : edit_(graph), graph_(graph) {}
+  explicit Quantizer(Graph& graph) : edit_(graph), graph_(graph) {}
 
-  // Quantises the value and dequantises it again for all its readers.
-  ValueId quantise(ValueId v, const ValueRange& range) {
+  // Quantizes the value and dequantizes it again for all its readers.
+  ValueId quantize(ValueId v, const ValueRange& range) {
     const std::string name = graph_.value(v).name;
     const Bytes b = bytes_for(range, name);
     const ValueId scale = constant(Tensor::scalar(b.scale), name + "_scale");
@@ -103,11 +103,11 @@ class Quantiser {
     return floats;
   }
 
-  // Weights and bias of a product whose input has been quantised.
-  void quantise_weights(NodeId id) {
+  // Weights and bias of a product whose input has been quantized.
+  void quantize_weights(NodeId id) {
     const Node op = edit_.node(id);
     const auto x = scales_.find(op.inputs[0]);
-    if (x == scales_.end()) fail_internal("a product without a quantised input");
+    if (x == scales_.end()) fail_internal("a product without a quantized input");
     const Tensor weights = *edit_.constant(op.inputs[1]);
     const int axis = is_op(op, "Conv") || op.attrs.integer("transB", 0) != 0 ? 0 : 1;
     const int64_t channels = weights.shape()[axis];
@@ -135,7 +135,7 @@ class Quantiser {
       bytes.data<int8_t>()[i] =
           static_cast<int8_t>(std::clamp(std::nearbyint(values[i] / scales[channel(i)]), -127.0f, 127.0f));
     }
-    edit_.set_input(id, 1, dequantised(weights_name, bytes, scales, axis));
+    edit_.set_input(id, 1, dequantized(weights_name, bytes, scales, axis));
     if (!has_bias) return;
     Tensor sums(DType::i32, Shape{channels});
     std::vector<float> bias_scales;
@@ -144,12 +144,12 @@ class Quantiser {
       const double units = static_cast<double>(bias.data<float>()[c]) / static_cast<double>(bias_scales[c]);
       sums.data<int32_t>()[c] = static_cast<int32_t>(std::nearbyint(std::clamp(units, -kMaxBias, kMaxBias)));
     }
-    const ValueId floats = dequantised(bias_name, sums, bias_scales, 0);
+    const ValueId floats = dequantized(bias_name, sums, bias_scales, 0);
     if (!given) graph_.node(id).inputs.resize(3);
     edit_.set_input(id, 2, floats);
     biases_[id] = {graph_.node(edit_.maker(floats)).inputs[0], bias_scales};
   }
-  std::map<NodeId, QuantisedBias> biases() { return std::move(biases_); }
+  std::map<NodeId, QuantizedBias> biases() { return std::move(biases_); }
 
  private:
   ValueId constant(Tensor tensor, std::string name) { return graph_.add_constant(std::move(tensor), std::move(name)); }
@@ -161,7 +161,7 @@ class Quantiser {
     return y;
   }
   // A node of its own rather than what it computes: the file holds the integers.
-  ValueId dequantised(const std::string& name, const Tensor& integers, const std::vector<float>& scales, int axis) {
+  ValueId dequantized(const std::string& name, const Tensor& integers, const std::vector<float>& scales, int axis) {
     const Shape shape{static_cast<int64_t>(scales.size())};
     const ValueId scale = constant(Tensor::of<float>(shape, scales), name + "_scale");
     const ValueId zero = constant(Tensor::zeros(integers.dtype(), shape), name + "_zero_point");
@@ -171,16 +171,16 @@ class Quantiser {
 
   Edit edit_;
   Graph& graph_;
-  std::map<ValueId, double> scales_;  // of dequantised activations
-  std::map<NodeId, QuantisedBias> biases_;
+  std::map<ValueId, double> scales_;  // of dequantized activations
+  std::map<NodeId, QuantizedBias> biases_;
 };
 
 }  // namespace
 
-QuantisePlan plan_quantisation(Graph& graph, const QuantiseOptions& options) {
+QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options) {
   Edit edit(graph);
   check_names(edit, options.exclude);
-  QuantisePlan plan;
+  QuantizePlan plan;
   std::set<ValueId> tensors;
   const auto want = [&](ValueId v) {
     if (tensors.insert(v).second) plan.tensors.push_back(v);
@@ -195,7 +195,7 @@ QuantisePlan plan_quantisation(Graph& graph, const QuantiseOptions& options) {
   for (const NodeId id : order) {
     const Node& node = edit.node(id);
     if (is_one_of(node, {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})) {
-      fail("the model is quantised already (node \"{}\")", graph.label(id));
+      fail("the model is quantized already (node \"{}\")", graph.label(id));
     }
     if (excluded(id)) continue;
     if (is_product(edit, id)) {
@@ -223,22 +223,22 @@ QuantisePlan plan_quantisation(Graph& graph, const QuantiseOptions& options) {
     made.insert(y);
     plan.nodes.push_back(id);
   }
-  if (plan.nodes.empty()) fail("no convolution and no product with constant weights of f32 to quantise");
+  if (plan.nodes.empty()) fail("no convolution and no product with constant weights of f32 to quantize");
   return plan;
 }
 
-QuantisedGraph quantise_graph(Graph& graph, const QuantisePlan& plan, const std::map<ValueId, ValueRange>& ranges) {
-  Quantiser quantiser(graph);
-  QuantisedGraph out;
+QuantizedGraph quantize_graph(Graph& graph, const QuantizePlan& plan, const std::map<ValueId, ValueRange>& ranges) {
+  Quantizer quantizer(graph);
+  QuantizedGraph out;
   for (const ValueId v : plan.tensors) {
     const auto range = ranges.find(v);
     if (range == ranges.end()) fail_internal("no range of \"{}\"", graph.value(v).name);
-    out.stands_for[v] = quantiser.quantise(v, range->second);
+    out.stands_for[v] = quantizer.quantize(v, range->second);
   }
   for (const NodeId id : plan.nodes) {
-    if (is_one_of(graph.node(id), {"Conv", "Gemm", "MatMul"})) quantiser.quantise_weights(id);
+    if (is_one_of(graph.node(id), {"Conv", "Gemm", "MatMul"})) quantizer.quantize_weights(id);
   }
-  out.biases = quantiser.biases();
+  out.biases = quantizer.biases();
   return out;
 }
 
