@@ -168,7 +168,7 @@ inline constexpr size_t kAlignment = 64;
 // Bytes of memory the machine has.
 int64_t physical_memory();
 
-// Aligned memory. Fails (user) when more than the machine's physical memory is asked for.
+// Aligned memory. Fails (user) if more than the machine's physical memory is asked for.
 class Buffer {
  public:
   explicit Buffer(int64_t bytes);

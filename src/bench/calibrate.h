@@ -1,4 +1,4 @@
-// What a model's tensors hold on given inputs, and the ranges to quantize them by.
+// The values of a model's tensors on given inputs, and the ranges for quantizing them.
 #pragma once
 
 #include <functional>
@@ -12,26 +12,26 @@
 namespace sparkpilot {
 
 enum class CalibrationMethod {
-  min_max,     // everything that was seen
+  min_max,     // the whole observed range
   percentile,  // without the outermost values
-  entropy,     // the range, half of it at least, whose steps lose least information (Kullback-Leibler divergence)
+  entropy,     // the range, at least half of it, whose steps lose least information (Kullback-Leibler divergence)
 };
 
 struct CalibrationOptions {
   CalibrationMethod method = CalibrationMethod::percentile;
-  double percentile = 99.99;  // share of the values that the range holds, in percent
+  double percentile = 99.99;  // share of the values within the range, in percent
 };
 
-// Samples of a model's inputs: for each input one tensor a sample, or a single one that stands for all.
+// Samples of a model's inputs: for each input one tensor per sample, or a single one for all.
 struct Samples {
   std::map<std::string, std::vector<Tensor>> inputs;
   size_t count = 0;
 };
 
-// Arrays of files by input: each file holds one sample, or several along a first axis in the place of an input's first
-// dimension of 1. A .npz holds arrays of several inputs under their names. A folder stands for the .npy and .npz files
-// in it, by name. `named` are pairs of an input's name (empty: the only one, or those of the .npz) and a path. Fails
-// (user) where names, shapes or counts do not fit the session's inputs.
+// Arrays of files by input: each file holds one sample, or several along the first axis if the input's first dimension
+// is 1. A .npz holds arrays of several inputs under their names. A folder means the .npy and .npz files in it, by name.
+// `named` are pairs of an input's name (empty: the only one, or those of the .npz) and a path. Fails (user) if names,
+// shapes or counts do not fit the session's inputs.
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named);
 
 // Writes sample i into the session's inputs.
@@ -42,7 +42,7 @@ std::map<std::string, ValueRange> calibrate(Session& session, const Samples& sam
                                             const std::function<void(double)>& progress);
 
 // --- the parts (tests call them directly)
-// How often values fell into equal parts of [low, high].
+// Counts of values in equal parts of [low, high].
 struct Histogram {
   static constexpr size_t kBins = 2048;
   double low = 0, high = 0;

@@ -1,4 +1,4 @@
-// Inputs for models when nobody gives any: seeded, of a sane range.
+// Default inputs for models: seeded, of a reasonable range.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace sparkpilot {
 // and the shape only, and are the same on every machine up to the last bit of a logarithm.
 void fill_random(const View& view, std::string_view name, uint64_t seed);
 
-// Inputs that still have open dimensions get shapes: what another input's shape says of a dimension of that name, else
-// `batch` for an open first dimension, 1 for the others. Returns a
-// line for each of them, such as `input "x": [batch, 3, h] taken as [1,3,1]`.
+// Gives shapes to inputs that still have open dimensions: the size of a dimension of the same name in another input,
+// else `batch` for an open first dimension, 1 for the others. Returns a line for each of them, such as `input "x":
+// [batch, 3, h] taken as [1,3,1]`.
 std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch = 1);
 
 // How a session runs `batch` entries of a model: SessionOptions::batch, which is 1 where an open first dimension takes

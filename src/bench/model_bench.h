@@ -1,4 +1,4 @@
-// How fast a model runs, what it takes, and how near it comes to the machine's limit.
+// How fast a model runs, what resources it uses, and how near it comes to the machine's limit.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@ namespace sparkpilot {
 struct BenchOptions {
   SessionOptions session;      // `threads` there is ignored
   std::optional<int> threads;  // empty: the best of 1, 2, 4 ... all, found by measuring
-  int64_t runs = 100;          // timed ones
+  int64_t runs = 100;          // timed runs
   int64_t warmup = 10;         // before them, not counted
-  int64_t batch = 1;           // for open first dimensions; refused where there are none
+  int64_t batch = 1;           // for open first dimensions; refused if there are none
   uint64_t seed = 1;           // of the inputs
   bool profile = false;        // keep the nodes' times in the result
-  // Called now and then with the share of the work that is done, 0 to 1.
+  // Called from time to time with the share of the work done, 0 to 1.
   std::function<void(double done)> progress;
 };
 
@@ -34,20 +34,20 @@ struct ThreadTrial {
 
 struct ModelBench {
   std::string file;
-  int64_t batch = 1;  // frames a run
+  int64_t batch = 1;  // frames per run
   int threads = 0;
-  std::vector<ThreadTrial> trials;           // what was measured to choose the threads; empty where they were given
+  std::vector<ThreadTrial> trials;           // the measurements for choosing the threads; empty if they were given
   Statistics ms;                             // of one run
   double first_ms = 0;                       // of the first run after loading
-  double load_ms = 0;                        // from the file to the first run's readiness
-  std::optional<int64_t> peak_memory_bytes;  // of the process while it loaded and ran, less what it held before
+  double load_ms = 0;                        // from the file until ready for the first run
+  std::optional<int64_t> peak_memory_bytes;  // of the process while loading and running, minus its memory before
   int64_t weight_bytes = 0;                  // constants of the model as its file holds them
   double flops = 0;                          // one run; a multiply-add is two
   double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h
-  std::string roofline_limit;                // what decides most of the limit
+  std::string roofline_limit;                // the main limit
   Peak peak;                                 // the limits, measured right before and after the profiled runs
-  Profile profile;  // of a few runs of a session of its own, so that timing the nodes costs nothing above
-  std::vector<std::string> notes;  // what was assumed, such as sizes of open dimensions
+  Profile profile;  // of a few runs of a separate session, so that timing nodes does not affect the above
+  std::vector<std::string> notes;  // assumptions, such as sizes of open dimensions
   double frames_per_second() const { return ms.mean > 0 ? 1e3 * static_cast<double>(batch) / ms.mean : 0; }
 };
 

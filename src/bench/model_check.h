@@ -1,5 +1,5 @@
-// A model held against itself: compiled with everything on against the plain reference in fp32 (in the file's own types
-// where the precision is Precision::model). docs/model_check.md says what the outcomes mean.
+// Compares a compiled model, with all passes on, with its plain reference in fp32 (for Precision::model in the file's
+// own types). docs/model_check.md says what the outcomes mean.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace sparkpilot {
 struct ModelCheckOptions {
   SessionOptions session;
   uint64_t seed = 1;    // of the inputs
-  bool compare = true;  // false: only run it and look for values that are not finite
-  // Of the relative L2 error. 0: 1e-4; 1e-3 for a model with 16-bit weights, 1e-2 for fp16, 5e-2 for bf16 and for the
-  // arithmetic in 16 bits that a model itself asks for.
+  bool compare = true;  // false: only run it and search for values that are not finite
+  // Limit of the relative L2 error. 0: 1e-4; 1e-3 for a model with 16-bit weights, 1e-2 for fp16, 5e-2 for bf16 and for
+  // 16-bit arithmetic that the model itself asks for.
   double tolerance = 0;
 };
 
 enum class Outcome {
   passed,
-  // It differs by more than is allowed, and so do plain runs to whose every value a rounding error is added: these
-  // inputs say nothing about it.
+  // It differs by more than the limit, but so do plain runs with a rounding error added to every value: these inputs
+  // prove nothing about it.
   ill_conditioned,
   failed,
 };
@@ -33,20 +33,20 @@ std::string_view name(Outcome outcome);  // "passed", "ill-conditioned", "failed
 
 struct OutputCheck {
   std::string name;
-  int64_t not_finite = 0;          // the same NaN or infinity in the reference is no difference
-  double relative_l2 = 0;          // against the reference; 0 where it was not compared
-  std::optional<double> rounding;  // relative L2 of what rounding alone does; empty where nothing asked for it
+  int64_t not_finite = 0;          // the same NaN or infinity in the reference is not a difference
+  double relative_l2 = 0;          // against the reference; 0 if not compared
+  std::optional<double> rounding;  // relative L2 from rounding alone; empty if not needed
   Outcome outcome = Outcome::failed;
 };
 
 struct ModelCheck {
   std::vector<OutputCheck> outputs;
   double tolerance = 0;
-  std::vector<std::string> notes;  // what was assumed
+  std::vector<std::string> notes;  // assumptions
   bool passed() const;             // no output failed
 };
 
-// Fails (user) where the model cannot be read, compiled or run. The reference is slow: seconds for a driving model.
+// Fails (user) if the model cannot be read, compiled or run. The reference is slow: seconds for a driving model.
 ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOptions& options = {});
 
 }  // namespace sparkpilot

@@ -18,11 +18,11 @@ struct OpBench {
   double bytes = 0;  // read and written
 };
 
-// Each candidate that accepts the case, in the table's order, in turns, about `ms_each` milliseconds each; `fast_only`:
-// without the reference. Cases with outputs whose shape depends on data are timed with their allocation.
+// Times each candidate that accepts the case, in the table's order, alternating, about `ms_each` milliseconds each;
+// `fast_only`: without the reference. Cases with outputs whose shape depends on data are timed with their allocation.
 std::vector<OpBench> bench_case(const OpDef& op, const OpCase& op_case, int threads, double ms_each, uint64_t seed,
                                 bool fast_only = false);
-// All of the op's own cases.
+// The same for all of the op's own cases.
 std::vector<OpBench> bench_op(const OpDef& op, int threads, double ms_each = 20, uint64_t seed = 1);
 
 }  // namespace sparkpilot

@@ -7,12 +7,12 @@
 
 namespace sparkpilot {
 
-// What was not measured is null. `profile` is there only where it was asked for.
+// Values that were not measured are null. `profile` exists only if requested.
 nlohmann::ordered_json to_json(const ModelBench& bench, const std::string& precision);
 nlohmann::ordered_json to_json(const Profile& profile);
-nlohmann::ordered_json to_json(const Peak& peak);  // without what was not measured
+nlohmann::ordered_json to_json(const Peak& peak);  // without values that were not measured
 
-// A node of a profile summed over all nodes of the same op and kernel, the longest first.
+// Times summed over all nodes of the same op and kernel, the longest first.
 struct OpTime {
   std::string op, kernel;
   int nodes = 0;
@@ -21,9 +21,9 @@ struct OpTime {
 };
 std::vector<OpTime> times_by_op(const Profile& profile);
 
-// Why kernels that come first did not take nodes: the nodes with the same answer together, the longest first.
+// Why earlier kernels did not accept nodes: nodes with the same reason together, the longest first.
 struct DeclinedNodes {
-  std::string op, kernel, declined, reason;  // `kernel` took them in its stead
+  std::string op, kernel, declined, reason;  // `kernel` was used instead
   int nodes = 0;
   double mean_ms = 0;  // of one run
 };

@@ -1,4 +1,4 @@
-// A tensor in a few numbers.
+// Summarises a tensor in a few numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace sparkpilot {
 
 struct TensorSummary {
-  // Of the finite elements; empty where there are none.
+  // Of the finite elements; empty if there are none.
   std::optional<double> mean, deviation, min, max;
   int64_t not_finite = 0;
 };

@@ -9,8 +9,8 @@ namespace sparkpilot::cli {
 // Every line is in the file when append() returns. Errors name the path.
 class AppendFile {
  public:
-  // Begins a new or empty file with `heading`, a line. A file that begins with the same line is continued; fails (user)
-  // where it begins with another.
+  // Begins a new or empty file with the line `heading`. A file that begins with this line is continued; fails (user) if
+  // it begins with another.
   AppendFile(std::string path, std::string_view heading);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;

@@ -1,5 +1,5 @@
-// Where flags, environment, configuration file and defaults meet. For its settings the program reads the system here
-// and nowhere else.
+// Combines flags, environment, configuration file and defaults. Only here does the program read the system for its
+// settings.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace sparkpilot::cli {
 
-// Fills the program's configuration file and settings once the command line is parsed; says on stderr what could not be
-// taken. Fails (user) on a wrong flag, and on a wrong --config.
+// Fills the program's configuration file and settings once the command line is parsed; reports values that cannot be
+// used on stderr. Fails (user) on a wrong flag, and on a wrong --config.
 void take_settings(Program& program);
 
-// What of this machine the choice of a device depends on. Asked once.
+// The facts on which the choice of a device depends. Determined once.
 const DeviceFacts& this_device_facts();
 
-// A variable of the environment; empty where it is not set.
+// An environment variable; empty if it is not set.
 std::optional<std::string> variable(const char* name);
 
 }  // namespace sparkpilot::cli

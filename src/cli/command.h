@@ -1,7 +1,7 @@
-// What every command of the program shares: exit codes, common flags, and the way a command is added.
+// Shared by all commands: exit codes, common flags, and how a command is added.
 //
-// A command is one file, cmd_<name>.cc: help text, an options struct, one call into the library, one report. Adding it
-// means a function here and a line in main.cc.
+// A command is one file, cmd_<name>.cc: help text, an options struct, one call into the library, one report. To add
+// one, declare a function here and add a line in main.cc.
 #pragma once
 
 #include <fmt/core.h>
@@ -32,12 +32,12 @@ struct Program {
   std::function<int()> action;
   std::string command;  // "model info", for messages
   bool json = false, quiet = false;
-  std::unique_ptr<Comm> comm = {};  // of a command of several processes; the others wait until an error is told
+  std::unique_ptr<Comm> comm = {};  // for commands of several processes; the others wait until an error is reported
 
-  // What the command line says of settings, and which of them each command has a flag for.
+  // Settings on the command line, and which of them each command has a flag for.
   std::map<std::string, std::string, std::less<>> given;
   std::map<const CLI::App*, std::set<std::string, std::less<>>> flags_of;
-  const CLI::App* at = nullptr;  // the command that the line names
+  const CLI::App* at = nullptr;  // the command that was called
   std::string config;            // --config
   // Read before the action runs (cli/choices.h).
   ConfigFile config_file;
@@ -49,11 +49,10 @@ struct Program {
 CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
                       const std::string& examples, std::function<int()> action);
 
-// The flag of a setting: what it says is among the program's settings when the action runs. `doc` instead of the
-// table's.
+// The flag of a setting: its value is in the program's settings when the action runs. `doc` replaces the table's text.
 CLI::Option* add_setting(Program& program, CLI::App& command, const std::string& setting, const std::string& doc = {});
 
-// What is wrong with a text that should be a number; empty where nothing is.
+// What is wrong with a text that should be a number; empty if it is one.
 template <typename Number>
 std::string no_number(const std::string& text) {
   Number value{};
@@ -66,7 +65,7 @@ std::string no_number(const std::string& text) {
   return fmt::format("expected a {}{}, got \"{}\"", kind, beyond ? " that is not as large" : "", text);
 }
 
-// An option whose value is a number: what is none is refused with what was expected.
+// An option whose value is a number: anything else is refused with what was expected.
 template <typename Number>
 CLI::Option* add_number(CLI::App& command, const std::string& flag, Number& value, const std::string& doc,
                         const std::string& type = "N") {
@@ -82,50 +81,50 @@ std::string no_choice(const std::string& text, const std::vector<std::string>& w
 // --json --quiet
 void add_report_flags(Program& program, CLI::App& command);
 
-// An option that may be given several times, one value each (or, without dashes, the words that no flag takes).
+// An option that may be given several times, one value each (or, without dashes, the positional arguments).
 CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<std::string>& values,
                       const std::string& type, const std::string& doc);
 
-// Flags of everything that runs a model, in the same words everywhere. Device, precision and threads are settings.
+// Flags of all commands that run a model, with the same texts everywhere. Device, precision and threads are settings.
 struct RunFlags {
   std::string passes;
   std::vector<std::string> dims, shapes, outputs;
   uint64_t seed = 1;
 };
 void add_size_flags(CLI::App& command, RunFlags& flags);                      // --dim and --shape
-void add_graph_flags(CLI::App& command, RunFlags& flags);                     // those and --output
+void add_graph_flags(CLI::App& command, RunFlags& flags);                     // the former and --output
 void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags);  // device, precision, threads, passes
 void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);     // both, and the seed
-// The sizes that --dim gives, the shapes that --shape gives. Fail (user) on a bad value.
+// The sizes from --dim, the shapes from --shape. Fail (user) on a bad value.
 std::map<std::string, int64_t> dims_of(const RunFlags& flags);
 std::map<std::string, Shape> shapes_of(const RunFlags& flags);
-// The session options that those flags and the settings stand for; threads apart, which `auto` leaves open.
+// The session options from these flags and the settings, except threads, which `auto` leaves open.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
-// The setting `threads`, every processor where it is 0; empty for "auto".
+// The setting `threads`, with 0 replaced by the number of processors; empty for "auto".
 std::optional<int> chosen_threads(const Program& program);
-// Those of a session, and where what it finds for "auto" is kept; says what is wrong with that file.
+// Sets a session's threads, and the file that keeps the result of "auto"; reports an error in that file.
 void set_threads(const Program& program, SessionOptions& options);
 
 // What --passes list prints; every command that has the flag answers it, with or without a model.
 int list_passes(const Program& program);
 
-// "NAME=REST" as a pair; fails (user) naming the flag where there is no '='.
+// "NAME=REST" as a pair; fails (user) naming the flag if there is no '='.
 std::pair<std::string, std::string> split_assignment(const std::string& text, const std::string& flag);
 
-// Fails (user) naming the flag where its value is below `least`.
+// Fails (user) naming the flag if its value is below `least`.
 void expect_at_least(const std::string& flag, int64_t value, int64_t least);
 
-// Runs `work`; an error of the library that does not name the file is given its name.
+// Runs `work`; adds the file's name to an error of the library that does not contain it.
 void with_file(const std::string& file, const std::function<void()>& work);
 
-// Size of a file that was written; empty for a device or a pipe, which keeps nothing.
+// Size of a file that was written; empty for a device or a pipe.
 std::optional<int64_t> file_bytes(const std::string& file);
 
 // A tensor's name as a file name: characters that a file name cannot hold become `_`. Names that become the same get
 // `_2`, `_3` ...; `used` remembers them.
 std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used);
 
-// A route and where names are looked up, in the same words everywhere.
+// A route and where names are looked up, with the same texts everywhere.
 void add_route_flags(Program& program, CLI::App& command, std::string& route);
 
 void add_model(Program& program, CLI::App& app);

@@ -1,4 +1,4 @@
-// The configuration file: TOML, one line a setting (docs/configuration.md).
+// The configuration file: TOML, one line for each setting (docs/configuration.md).
 #pragma once
 
 #include <filesystem>
@@ -17,14 +17,14 @@ struct ConfigFile {
   std::vector<std::string> warnings = {};
 };
 
-// $XDG_CONFIG_HOME/sparkpilot/config.toml where that is an absolute path, else beneath ~/.config; empty without a home.
+// $XDG_CONFIG_HOME/sparkpilot/config.toml if that is an absolute path, else below ~/.config; empty without a home.
 std::filesystem::path usual_config_file(const char* xdg_config_home, const char* home);
 
-// $XDG_CACHE_HOME/sparkpilot/tuning.json in the same way, else beneath ~/.cache.
+// $XDG_CACHE_HOME/sparkpilot/tuning.json in the same way, else below ~/.cache.
 std::filesystem::path usual_tuning_file(const char* xdg_cache_home, const char* home);
 
-// What the file says. Not there: nothing. Unreadable, too long or no TOML: a warning, and nothing of it is used; where
-// it is `explicit`, given by --config, these are errors (user). A key that is no setting is a warning.
+// The file's settings; none if it does not exist. If it is unreadable, too long or not TOML, that is a warning and the
+// file is not used; if `is_explicit` (given by --config), all these are errors (user). An unknown key is a warning.
 ConfigFile read_config_file(const std::filesystem::path& path, bool is_explicit);
 
 }  // namespace sparkpilot::cli

@@ -1,17 +1,16 @@
-// Ctrl-C, hang-up and termination leave nothing half-written behind.
+// Ctrl-C, hang-up and termination leave no incomplete files.
 #pragma once
 
 #include <atomic>
 
 namespace sparkpilot::cli {
 
-// To be called before any other thread starts. From then on SIGINT, SIGTERM and SIGHUP first remove the files that are
-// being written aside, then end the program as they would have; and a file that reaches the limit on its size is a
-// write that fails.
+// To be called before any other thread starts. From then on SIGINT, SIGTERM and SIGHUP first remove temporary files,
+// then end the program as usual; and reaching the limit on a file's size makes the write fail.
 void clean_up_when_interrupted();
 
-// While one exists, the first such signal only sets requested(), so that the work can be brought to an end; the next
-// ends the program as above. One at a time. `say`: a line on stderr tells of it.
+// While one exists, the first such signal only sets requested(), so that the work can be finished in order; the next
+// ends the program as above. One at a time. `say`: print a line on stderr at the first signal.
 class StopOnInterrupt {
  public:
   explicit StopOnInterrupt(bool say = true);
@@ -22,7 +21,7 @@ class StopOnInterrupt {
   const std::atomic<bool>& requested() const;
 };
 
-// The exit code of work that was brought to an end by a signal.
+// The exit code of work that a signal stopped.
 inline constexpr int kInterrupted = 130;
 
 }  // namespace sparkpilot::cli

@@ -5,8 +5,8 @@
 
 namespace sparkpilot::cli {
 
-// Until somebody ends it by a key or a signal, or the terminal goes away; the terminal is then as it was. Fails (user)
-// where there is none, or one that cannot be drawn on.
+// Runs until it is ended by a key or a signal, or the terminal disappears; then restores the terminal. Fails (user) if
+// there is no terminal, or none that can be drawn on.
 void show_view(Source& source, double interval_s);
 
 }  // namespace sparkpilot::cli

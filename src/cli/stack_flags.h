@@ -1,4 +1,4 @@
-// Flags that the stack commands share, and the audit that they ask for.
+// Flags shared by the stack commands, and the audit that they request.
 #pragma once
 
 #include <optional>
@@ -16,13 +16,12 @@ struct StackFlags {
 };
 void add_stack_flags(CLI::App& command, StackFlags& flags);
 
-// What the flags name, looked through with a bar on a terminal; or what `from` recorded.
+// An audit of what the flags name, with a progress bar on a terminal; or the recording in `from`.
 stack::Audit audit_of(const Program& program, const StackFlags& flags);
-// The same of one thing that may be a recording, a Python environment, or any file or folder.
+// The same for `thing`, which may be a recording, a Python environment, or any file or folder.
 stack::Audit audit_of(const Program& program, const StackFlags& flags, const std::string& thing);
 
-// Whom an audit is for: the GPU that was named, else the one that the audited machine has; empty where neither is
-// known.
+// The GPU that an audit is for: the named one, else the audited machine's; empty if neither is known.
 std::optional<stack::NamedGpu> target_of(const StackFlags& flags, const stack::Audit& audit);
 
 // "GB10 (compute capability 12.1, aarch64)"

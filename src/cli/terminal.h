@@ -1,4 +1,4 @@
-// How the program speaks: reports on stdout, progress and notes on stderr, colours only where somebody looks.
+// The program's output: reports on stdout, progress and notes on stderr, colours only on terminals.
 #pragma once
 
 #include <chrono>
@@ -9,29 +9,29 @@
 
 namespace sparkpilot::cli {
 
-// A report's text, as it is. Fails (user) where it cannot be written.
+// Prints a report's text unchanged. Fails (user) if it cannot be written.
 void print(std::string_view text);
-// One JSON document, indented, with a newline behind it. Text that is no UTF-8 is replaced.
+// Prints one JSON document, indented, followed by a newline. Invalid UTF-8 is replaced.
 void print_json(const nlohmann::ordered_json& document);
-// Ends the program's output; fails (user) where it could not be written (a full disk).
+// Ends the program's output; fails (user) if it could not be written (a full disk).
 void flush_output();
 
-// A line on stderr.
+// Prints a line on stderr.
 void note(std::string_view text);
 
-// Columns of the terminal that stdout is; 0 where it is none.
+// Columns of the terminal at stdout; 0 if stdout is not a terminal.
 int stdout_columns();
 
-// Whether painted() paints: "never", "always", or "auto": where stdout is a terminal and TERM is not dumb.
+// Whether painted() paints: "never", "always", or "auto": if stdout is a terminal and TERM is not dumb.
 void set_colours(std::string_view when);
 
 // `text` in bold, green, red or dim.
 enum class Paint { bold, good, bad, dim };
 std::string painted(std::string_view text, Paint paint);
 
-// Rows of text under headings, numbers (cells that begin with a digit) to the right. On a terminal that is too narrow
-// names are shortened (cli/fit.h) and, where that is not enough, the last columns stand below under the first column
-// again; elsewhere a table is whole.
+// Rows of text under headings, numbers (cells that begin with a digit) right-aligned. If the terminal is too narrow,
+// names are shortened (cli/fit.h) and, if that is not enough, the last columns are printed below, with the first column
+// repeated; without a terminal a table is complete.
 class Table {
  public:
   explicit Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
@@ -43,7 +43,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A bar on stderr, only where that is a terminal, in one line of it; it disappears at the end.
+// A progress bar on stderr, only if that is a terminal, in one line; it disappears at the end.
 class Progress {
  public:
   Progress(bool wanted, std::string what);
@@ -60,7 +60,7 @@ class Progress {
   std::chrono::steady_clock::time_point last_{};
 };
 
-// With so many decimals; what is rounded to zero has no sign.
+// With the given number of decimals; zero has no sign.
 std::string fixed(double value, int decimals);
 // "1.58 GB", "23.1 M", "0.81 ms" with three digits.
 std::string human_bytes(int64_t bytes);

@@ -1,4 +1,4 @@
-// One check is a record in a table: what it is called, why it matters, what mends it, and a function that looks.
+// A check is a record in a table: its name, why it matters, how to fix it, and a function that looks.
 #pragma once
 
 #include <fmt/core.h>
@@ -15,7 +15,7 @@
 
 namespace sparkpilot::doctor {
 
-// All that a check may look at.
+// Everything that a check may read.
 struct Patient {
   Source& source;
   const Machine& machine;
@@ -24,8 +24,8 @@ struct Patient {
   const DoctorOptions& options;
 };
 
-// What a check says. It says one thing at least: that all is good, that something is wrong (once for each wrong thing),
-// or why it did not look.
+// A check's findings, at least one: that all is good, that something is wrong (once for each fault), or why it did not
+// look.
 class Says {
  public:
   template <typename... Args>
@@ -36,9 +36,9 @@ class Says {
   void bad(fmt::format_string<Args...> format, Args&&... args) {
     bad_.push_back({fmt::format(format, std::forward<Args>(args)...), ""});
   }
-  // The last wrong thing needs another remedy than the check's own.
+  // The last fault needs another remedy than the check's own.
   void mend(std::string how) { bad_.back().second = std::move(how); }
-  // There is nothing here to look at.
+  // The check does not apply here.
   template <typename... Args>
   void skip(fmt::format_string<Args...> format, Args&&... args) {
     skipped_ = fmt::format(format, std::forward<Args>(args)...);
@@ -50,7 +50,7 @@ class Says {
 
  private:
   std::optional<std::string> good_, skipped_;
-  std::vector<std::pair<std::string, std::string>> bad_;  // what was seen; another remedy or ""
+  std::vector<std::pair<std::string, std::string>> bad_;  // what was found; another remedy or ""
 };
 
 struct Check {
@@ -58,7 +58,7 @@ struct Check {
   void (*look)(const Patient&, Says&);
 };
 
-// The tables, one a file.
+// The tables, one for each file.
 std::span<const Check> driver_checks();
 std::span<const Check> gpu_checks();
 std::span<const Check> memory_checks();
@@ -69,11 +69,11 @@ std::span<const Check> program_checks();
 std::span<const Check> disk_checks();
 std::span<const Check> network_checks();
 
-// What several tables ask.
-bool has_nvidia(const Patient& patient);  // a GPU of NVIDIA's on the bus, usable or not
+// Helpers of several tables.
+bool has_nvidia(const Patient& patient);  // an NVIDIA GPU on the bus, usable or not
 std::string gpu_name(const Gpu& gpu);     // "GPU 0 (NVIDIA GB10)"
 std::optional<ComputeCapability> highest_capability(const Patient& patient);
-// What the GPU code in a file of this machine means for its best GPU; empty where it cannot be read.
+// How well the GPU code in a file suits this machine's best GPU; empty if it cannot be read.
 std::optional<stack::Verdict> gpu_code(const Patient& patient, const std::string& path);
 std::string human_bytes(int64_t bytes);  // "12.3 GiB"
 

@@ -1,4 +1,4 @@
-// Says what is wrong with a machine, why it matters, and what mends it.
+// Finds what is wrong with a machine, why it matters, and how to fix it.
 //
 //   const Diagnosis diagnosis = examine(*system_source(), {});
 //   for (const Finding& finding : diagnosis.findings) ...
@@ -16,8 +16,8 @@
 namespace sparkpilot {
 
 enum class Impact {
-  fatal,     // something that the machine has cannot be used at all
-  slow,      // it works, slower or with less than it could
+  fatal,     // a part of the machine cannot be used at all
+  slow,      // it works, but slower or with less than it could
   cosmetic,  // worth knowing
 };
 std::string_view impact_name(Impact impact);
@@ -28,7 +28,7 @@ struct Finding {
   std::string seen = {}, why = {}, mend = {};  // `mend`: commands, or what to do by hand
 };
 
-// A check that found nothing, or could not look.
+// A check that found no fault, or could not look.
 struct Passed {
   std::string id = {}, seen = {};
   bool looked = true;  // else `seen` says why not
@@ -36,27 +36,27 @@ struct Passed {
 
 struct Diagnosis {
   Machine machine = {};
-  std::vector<Finding> findings = {};  // the gravest first
+  std::vector<Finding> findings = {};  // the most severe first
   std::vector<Passed> passed = {};     // in the table's order
 };
 
 struct DoctorOptions {
-  // Folders that the user works with. Empty: not looked at.
+  // Folders that the user works with. Empty: not checked.
   std::filesystem::path models = {}, data = {};
-  // The machine is the one this process runs on, so what the program itself was built with counts, too.
+  // The machine is the one this process runs on, so the program's own build is checked too.
   bool here = true;
-  // Also what takes seconds: reading the GPU code of large libraries on this machine.
+  // Also do what takes seconds: read the GPU code of large libraries on this machine.
   bool deep = false;
-  // NVML's answers while the GPUs were kept busy (sample_under_load()). Empty: the moment has to do.
+  // NVML's answers while the GPUs were kept busy (sample_under_load()). Empty: only the present readings are used.
   std::vector<DriverAnswers> under_load = {};
-  // What measure_disk() measured. Empty: nothing was measured.
+  // The result of measure_disk(). Empty: not measured.
   std::optional<double> disk_bytes_per_second = {};
 };
 
-// Every check on one machine. Takes milliseconds, besides the drivers' own time; changes nothing.
+// Runs every check on one machine. Takes milliseconds, plus the drivers' time; changes nothing.
 Diagnosis examine(Source& source, const DoctorOptions& options);
 
-// What is known of a check, in the order in which they are made.
+// Information on a check, in the order in which checks run.
 struct CheckInfo {
   std::string_view id, title;
   Impact impact;

@@ -1,4 +1,4 @@
-// Where the loader would find a shared library, read from the file tree alone, so that it works for recorded machines.
+// Where the loader would find a shared library, from the file tree only, so that it works for recorded machines.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@ namespace sparkpilot::doctor {
 
 struct FoundLibrary {
   std::string path = {};                // "/usr/lib/aarch64-linux-gnu/libcudnn.so.9"
-  std::optional<Version> version = {};  // the most that its names tell
+  std::optional<Version> version = {};  // the most precise version in its names
 };
 
-// LD_LIBRARY_PATH, what /etc/ld.so.conf names, the system's folders, and /usr/local/cuda/lib64.
+// LD_LIBRARY_PATH, the folders in /etc/ld.so.conf, the system's folders, and /usr/local/cuda/lib64.
 std::vector<std::string> library_folders(Source& source, const std::string& architecture);
 
 // The library whose name begins with "`stem`.so." in the first of `folders` that has it.

@@ -1,4 +1,4 @@
-// What takes seconds, and is done only when asked: keeping the GPUs busy while their sensors are asked, reading a disk.
+// Measurements that take seconds and are made only on request: reading sensors while the GPUs are busy, reading a disk.
 #pragma once
 
 #include <filesystem>
@@ -12,11 +12,11 @@ namespace sparkpilot {
 
 struct Load {
   Verifications verified = {};
-  std::vector<DriverAnswers> samples = {};  // of NVML, four a second, from a second after the load began
+  std::vector<DriverAnswers> samples = {};  // NVML's, four per second, beginning a second after the load began
 };
 
-// Writes a file that goes away into `folder` and reads it back from the disk, not from memory, as far as the system
-// lets anyone tell. Empty where the folder cannot be written or has no room.
+// Writes a temporary file into `folder` and reads it back from the disk, not from memory, as far as the system allows.
+// Empty if the folder cannot be written or has no room.
 std::optional<double> measure_disk(const std::filesystem::path& folder, int64_t bytes = int64_t{256} << 20);
 
 // Verifies every GPU, then loads one after the other for `seconds`.

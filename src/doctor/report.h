@@ -16,14 +16,14 @@ namespace sparkpilot {
 std::vector<std::string> describe(const Machine& machine);
 
 struct ReportOptions {
-  bool all = false;  // also the checks that found nothing
-  int columns = 0;   // prose is broken between words to fit, commands never are; 0: neither
-  // How words are emphasised: an impact's name, a heading. Plain as it is.
+  bool all = false;  // also the checks that found no fault
+  int columns = 0;   // prose is wrapped to fit, commands never are; 0: no wrapping
+  // How words are emphasised: an impact's name, a heading. By default plain.
   std::function<std::string(std::string_view text, std::string_view style)> paint =
       [](std::string_view text, std::string_view) { return std::string(text); };
 };
 std::string report_text(const Diagnosis& diagnosis, const ReportOptions& options);
-// A line a GPU; where none was reached, one that says that nothing was verified, and why.
+// One line per GPU; if none was reached, one that says that nothing was verified, and why.
 std::string verification_text(const Verifications& verified);
 
 nlohmann::json report_json(const Diagnosis& diagnosis);

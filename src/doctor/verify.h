@@ -1,4 +1,4 @@
-// Computes something small on each GPU and compares it with the processor: the whole way from the driver to the
+// Computes something small on each GPU and compares it with the processor: a test of everything from the driver to the
 // arithmetic.
 //
 // The kernel is PTX that the driver compiles, so neither a CUDA toolkit nor GPU code in the program is needed.
@@ -16,30 +16,30 @@ struct Verification {
   int index = 0;
   std::string name = {};
   bool right = false;
-  // What failed, with the driver's error; or how many values are wrong. Empty where all is right.
+  // What failed, with the driver's error; or how many values are wrong. Empty if all is right.
   std::string problem = {};
   int64_t values = 0, wrong = 0;
   std::optional<double> start_ms = {};  // context and compilation
-  std::optional<double> run_ms = {};    // copy there, compute, copy back
+  std::optional<double> run_ms = {};    // copy to the GPU, compute, copy back
 };
 
 struct VerifyOptions {
   double wait_seconds = 20;  // for each call into the driver; compiling takes a while on a cold one
-  // Keeps every GPU computing for so long after it was verified; what its sensors say meanwhile is the caller's to ask.
+  // Keeps every GPU computing for this time after it was verified; meanwhile the caller may read its sensors.
   double load_seconds = 0;
   std::vector<std::string> libraries = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
 };
 
 struct Verifications {
-  // Why no GPU was reached, or no further one: no driver, no GPU, it fails, it hangs. Not empty where `devices` is.
+  // Why no GPU was reached, or no further one: no driver, no GPU, it fails, it hangs. Not empty if `devices` is empty.
   std::string problem = {};
   std::vector<Verification> devices = {};
 };
 
 enum class Verified {
   right,    // every GPU computes what the processor does
-  wrong,    // one does not, or the driver stopped answering on the way
-  nothing,  // no GPU was reached: nothing is known of any
+  wrong,    // one does not, or the driver stopped answering meanwhile
+  nothing,  // no GPU was reached
 };
 Verified outcome(const Verifications& verifications);
 

@@ -1,4 +1,4 @@
-// What is known of one frame of a route once a model has run on it, or from what was recorded.
+// The results for one frame of a route, from a model's run or from the recording.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@ namespace sparkpilot::drive {
 inline constexpr int kHorizons = 4;
 inline constexpr double kHorizonSeconds[kHorizons] = {1, 2, 4, 6};
 
-// Where the plan is at a time ahead, less where the car was then, in the car's frame at the plan's time.
+// The plan's position at a time ahead minus the car's position then, in the car's frame at the plan's time.
 struct PlanError {
   float along = 0, across = 0;  // m; across: positive to the right
   float heading_deg = 0;
   float distance() const;
 };
 
-// One frame. What the log does not tell is absent.
+// One frame. Values that the log does not have are absent.
 struct FrameResult {
   uint32_t frame_id = 0, index = 0;
   double time = 0;                    // s of the device's clock, end of the frame
-  bool valid = false, model = false;  // model: ours ran on it, or openpilot's was recorded for it
+  bool valid = false, model = false;  // model: sparkpilot's ran on it, or openpilot's was recorded
   float vision_ms = 0, policy_ms = 0, late_ms = 0;
   float curvature = 0, acceleration = 0;
   float lane_probs[4] = {};

@@ -1,4 +1,4 @@
-// What of a modelV2 or driverStateV2 message is compared, field by field, and how much of a difference is none.
+// The fields of modelV2 and driverStateV2 messages that are compared, and their tolerances.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace sparkpilot::drive {
 
-// A difference is within it up to absolute + relative x the larger of the two sizes.
+// A difference is tolerated up to absolute + relative x the larger of the two sizes.
 struct Tolerance {
   double absolute = 0, relative = 0;
 };
 
-// A field's numbers in one message: its lists one after the other, and how long each is.
+// A field's numbers in one message: its lists one after the other, and the length of each.
 struct FieldValues {
   std::vector<float> values;
   std::vector<size_t> lengths;
@@ -36,7 +36,7 @@ struct FieldInfo {
   const char* reason;  // of the tolerance
 };
 
-// Adding a field is adding a row.
+// To add a field, add a row.
 template <typename Record>
 struct RecordField {
   FieldInfo info;

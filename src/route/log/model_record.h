@@ -1,4 +1,4 @@
-// A modelV2 message as plain numbers: what is drawn, compared and measured, whoever wrote the log.
+// A modelV2 message as plain numbers for drawing, comparing and measuring, whatever program wrote the log.
 #pragma once
 
 #include <route/log/schema/log.capnp.h>
@@ -13,7 +13,7 @@ namespace sparkpilot::drive {
 // Points in the calibrated frame: x forward, y right, z down, in metres.
 struct Polyline {
   std::vector<float> x = {}, y = {}, z = {}, t = {};
-  std::vector<float> x_std = {}, y_std = {}, z_std = {};  // empty where the log has none
+  std::vector<float> x_std = {}, y_std = {}, z_std = {};  // empty if the log has none
 };
 
 struct LeadRecord {
@@ -42,11 +42,11 @@ struct ModelRecord {
                      hard_brake_4 = {}, hard_brake_5 = {};
   int lane_change_state = 0, lane_change_direction = 0, confidence = 0;  // confidence: 0 red, 1 yellow, 2 green
   float execution_seconds = 0;
-  // From 2024 on; older logs leave it to lateralPlan and longitudinalPlan.
+  // From 2024 on; in older logs it is in lateralPlan and longitudinalPlan.
   std::optional<ActionRecord> action = {};
 };
 
-// What driverStateV2 says of a driver on one side.
+// driverStateV2's values for a driver on one side.
 struct DriverSideRecord {
   std::vector<float> orientation = {}, orientation_std = {}, position = {}, position_std = {};
   float face = 0, left_eye = 0, right_eye = 0, left_blink = 0, right_blink = 0, sunglasses = 0, phone = 0;

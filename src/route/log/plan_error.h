@@ -1,7 +1,7 @@
-// Does the model fit the drive? A plan held against the path that the car then drove.
+// Does the model fit the drive? Compares a plan with the path that the car then drove.
 //
-// The driver's path is no truth: a plan may differ from it and be right (another speed, another lane). Means over many
-// frames tell of a model and its calibration; a single frame tells where to look.
+// The driver's path is not ground truth: a plan may differ from it and be right (another speed, another lane). Means
+// over many frames characterise a model and its calibration; a single frame shows where to look.
 #pragma once
 
 #include <array>
@@ -15,20 +15,20 @@
 
 namespace sparkpilot::drive {
 
-// `values` at `at`, on the cubic through their points; empty outside `t` or where the lists cannot be used (unequal
+// `values` at `at`, on the cubic through their points; empty outside `t` or if the lists cannot be used (unequal
 // lengths, times that do not rise, NaN nearby).
 std::optional<double> interpolate(const std::vector<float>& t, const std::vector<float>& values, double at);
 
-// The plan's place and heading `horizon` seconds after `time` (ns: the end of the plan's frame), less those of the car.
-// Empty where the plan does not reach that far (its lists of unequal lengths, times that do not rise, NaN) or the path
-// does not.
+// The plan's position and heading `horizon` seconds after `time` (ns: the end of the plan's frame), minus those of the
+// car. Empty if the plan does not reach that far (its lists of unequal lengths, times that do not rise, NaN) or the
+// path does not.
 std::optional<PlanError> plan_error(const ModelRecord& plan, uint64_t time, const DrivenPath& path, double horizon);
 // The same at the plan's own timestamp_eof.
 std::optional<PlanError> plan_error(const ModelRecord& plan, const DrivenPath& path, double horizon);
 
-// Fills errors, recorded_errors and driven_curvature (yaw rate over speed, above 1 m/s) of `frames`, lined up with the
-// records by frame_id. A record without timestamp_eof takes the time of the log's index. What cannot be told stays as
-// it was.
+// Fills errors, recorded_errors and driven_curvature (yaw rate over speed, above 1 m/s) of `frames`, aligned with the
+// records by frame_id. A record without timestamp_eof takes the time of the log's index. Values that cannot be
+// determined are not changed.
 void add_plan_errors(std::vector<FrameResult>& frames, std::span<const ModelRecord> ours,
                      std::span<const ModelRecord> recorded, const Timeline& timeline,
                      const std::optional<DrivenPath>& path);
@@ -36,7 +36,7 @@ void add_plan_errors(std::vector<FrameResult>& frames, std::span<const ModelReco
 // A column of errors at one horizon.
 struct PlanErrorSummary {
   double horizon = 0;  // s
-  int64_t count = 0;   // frames; the numbers below are absent where it is 0
+  int64_t count = 0;   // frames; the numbers below are absent if it is 0
   std::optional<double> distance_mean = {}, distance_median = {}, distance_p90 = {};  // m
   std::optional<double> along_mean = {}, across_mean = {};                            // m, with their signs
   std::optional<double> across_abs_mean = {}, heading_abs_mean_deg = {};

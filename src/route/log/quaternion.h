@@ -1,5 +1,5 @@
-// Unit quaternions: rotations that are integrated and interpolated. Hamilton's convention, (w, x, y, z), as openpilot
-// and comma2k19 have them; `a_from_b` rotates coordinates of b into those of a.
+// Unit quaternions: rotations that are integrated and interpolated. Hamilton's convention, (w, x, y, z), as in
+// openpilot and comma2k19; `a_from_b` rotates coordinates of b into those of a.
 #pragma once
 
 #include "route/contract/camera.h"
@@ -13,7 +13,7 @@ struct Quaternion {
 Quaternion operator*(const Quaternion& a, const Quaternion& b);
 Quaternion conjugate(const Quaternion& q);
 Vector3 rotate(const Quaternion& q, const Vector3& v);
-// Length one; the identity where the length is zero or not finite.
+// Length one; the identity if the length is zero or not finite.
 Quaternion normalized(const Quaternion& q);
 
 // Of roll, pitch, yaw (radians): the rotation of rotation_from_euler(), and back with pitch in [-pi/2, pi/2].

@@ -1,4 +1,4 @@
-// What a route's logs hold: counts, times, cameras, calibration, and what is wrong with them. One pass over each log.
+// The contents of a route's logs: counts, times, cameras, calibration, and errors. One pass over each log.
 #pragma once
 
 #include <array>
@@ -15,27 +15,27 @@ namespace sparkpilot::drive {
 
 struct SegmentSummary {
   int number = 0;
-  std::filesystem::path log;          // the one that was read; empty: the segment has none
+  std::filesystem::path log;          // the log that was read; empty: the segment has none
   int64_t events = 0, log_bytes = 0;  // bytes: unpacked
-  // First to last event, initData apart, whose time is the route's start in every segment.
+  // First to last event, except initData, whose time is the route's start in every segment.
   std::optional<uint64_t> first_ns, last_ns;
   int64_t damaged_events = 0;  // events with fields that could not be read
-  std::string damage;          // why the log ended early or could not be read at all; empty where it is whole
+  std::string damage;          // why the log ended early or could not be read; empty if complete
 
   double seconds() const { return first_ns ? static_cast<double>(*last_ns - *first_ns) / 1e9 : 0; }
 };
 
-// The frames of a camera that the encode index names in one segment.
+// The frames of a camera in the encode index of one segment.
 struct CameraPart {
   int segment = 0;
   int64_t frames = 0;
   uint32_t first_frame = 0, last_frame = 0;  // frameId
-  int64_t missing = 0;                       // frameIds that were left out, those before its first frame included
+  int64_t missing = 0;                       // missing frameIds, including those before its first frame
 };
 
 struct CameraSummary {
   std::string name;                  // "road", "wide", "driver", "qcamera"
-  std::optional<int> width, height;  // of its pictures, as far as the log tells
+  std::optional<int> width, height;  // of its pictures, if the log tells
   std::vector<CameraPart> parts;     // by segment
   std::vector<int> files;            // segments that have its video
 };
@@ -71,8 +71,8 @@ struct RouteSummary {
   double seconds() const;  // the sum of what the segments recorded
 };
 
-// Reads the logs of the kind that the route asks for. `progress` is told the part that is done, 0 to 1. A damaged log
-// is said in its segment; where no log at all can be read, the first one's reason is the Error.
+// Reads the logs of the kind that the route asks for. `progress` receives the share done, 0 to 1. A damaged log is
+// reported in its segment; if no log can be read at all, the first one's reason is the Error.
 RouteSummary summarise(const Route& route, const std::function<void(double)>& progress = {});
 
 }  // namespace sparkpilot::drive

@@ -1,4 +1,5 @@
-// What driving a segment needs of its log, gathered in one pass: frames by encode index, and what was known when.
+// The parts of a log that driving a segment needs, collected in one pass: frames by encode index, and what was known at
+// which time.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ template <typename T>
 class Samples {
  public:
   void add(uint64_t time, T value) { items_.emplace_back(time, std::move(value)); }
-  // Logs are not quite in the order of time; to be called before at().
+  // Logs are not exactly in the order of time; call this before at().
   void sort() {
     std::stable_sort(items_.begin(), items_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   }
@@ -42,10 +43,10 @@ class Samples {
   std::vector<std::pair<uint64_t, T>> items_;
 };
 
-// One frame of a camera, as its encoder noted it.
+// One frame of a camera, from its encode index.
 struct IndexedFrame {
   uint32_t frame_id = 0;
-  uint32_t index = 0;  // in the segment's video file, in the order of showing
+  uint32_t index = 0;  // in the segment's video file, in display order
   uint64_t timestamp_sof = 0, timestamp_eof = 0;
 };
 
@@ -58,19 +59,19 @@ struct LaneChangeSample {
   int state = 0, direction = 0;
 };
 
-// liveLocationKalman: where the device is (m, WGS84) and how it lies (roll, pitch, yaw of the calibrated frame).
+// liveLocationKalman: the device's position (m, WGS84) and orientation (roll, pitch, yaw of the calibrated frame).
 struct LocationSample {
   Vector3 position_ecef{}, orientation_ecef{};
   Vector3 velocity_calibrated{}, angular_velocity_calibrated{};
 };
 
-// livePose, or liveLocationKalman where a log has none: speeds only, in the device's frame.
+// livePose, or liveLocationKalman if a log has none: only speeds, in the device's frame.
 struct PoseSample {
   Vector3 velocity_device{}, angular_velocity_device{}, orientation_ned{};
 };
 
 struct Timeline {
-  std::vector<IndexedFrame> road, wide, driver, qroad;  // by rising index, one each
+  std::vector<IndexedFrame> road, wide, driver, qroad;  // by increasing index, each once
   Samples<Vector3> calibration;                         // liveCalibration.rpyCalib, finite ones
   Samples<CarSample> car;
   Samples<LaneChangeSample> lane_change;
@@ -78,22 +79,22 @@ struct Timeline {
   Samples<float> lateral_delay;
   Samples<LocationSample> location;
   Samples<PoseSample> pose;
-  bool pose_of_location = false;    // they are liveLocationKalman's, as the log has no livePose
-  std::vector<ModelRecord> models;  // what openpilot, or a run of ours, recorded; by frame
-  std::string device_type, sensor;  // as deviceState and roadCameraState name them; empty where the log has none
+  bool pose_of_location = false;    // the poses are liveLocationKalman's, as the log has no livePose
+  std::vector<ModelRecord> models;  // recorded by openpilot or by a sparkpilot run; by frame
+  std::string device_type, sensor;  // from deviceState and roadCameraState; empty if the log has none
   std::string version, car_fingerprint, dongle_id;
   std::optional<double> steer_actuator_delay, longitudinal_actuator_delay;
   int64_t events = 0, bad_calibrations = 0, unreadable = 0;
-  std::string damage;  // why the log ended early; empty where it did not
+  std::string damage;  // why the log ended early; empty if it did not
 };
 
 struct TimelineOptions {
   bool models = true;  // keep the recorded models: 20 KB each
-  int64_t events = 0;  // read no more than these; 0: all
+  int64_t events = 0;  // the most events to read; 0: all
   std::function<void(double done)> progress = {};
 };
 
-// Fails (user) where the file is no log.
+// Fails (user) if the file is not a log.
 Timeline read_timeline(const std::filesystem::path& log, const TimelineOptions& options = {});
 Timeline read_timeline(LogReader& log, const TimelineOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Writes a log of openpilot's kind: Cap'n Proto messages of type Event, one after the other, compressed as a whole.
+// Writes a log in openpilot's format: Cap'n Proto messages of type Event, one after the other, compressed as a whole.
 #pragma once
 
 #include <capnp/message.h>
@@ -9,8 +9,8 @@
 
 namespace sparkpilot::drive {
 
-// By the file's name: `.zst` (zstd), `.bz2`, anything else plain. Written aside; without commit() nothing is left.
-// One thread uses a writer at a time.
+// The file's name decides: `.zst` (zstd), `.bz2`, anything else plain. Written to a temporary name; without commit()
+// nothing remains. One thread uses a writer at a time.
 class LogWriter {
  public:
   explicit LogWriter(const std::filesystem::path& path);
@@ -18,7 +18,7 @@ class LogWriter {
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  // `message` holds a cereal::Event. Fails (user) with the file and the system's reason where it cannot be written.
+  // `message` holds a cereal::Event. Fails (user) with the file and the system's reason if it cannot be written.
   void write(capnp::MessageBuilder& message);
   int64_t events() const;
   void commit();

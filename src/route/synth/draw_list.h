@@ -1,4 +1,4 @@
-// What stands on the ground, as flat shapes of one picture, painted in their order with soft edges.
+// Objects on the ground, as flat shapes of one picture, painted in their order with soft edges.
 #pragma once
 
 #include <array>
@@ -17,11 +17,11 @@ struct Point2 {
 
 struct Shape {
   static constexpr int kMost = 10;
-  std::array<Point2, kMost> points;  // of a convex polygon; of an ellipse: its middle, its half axes
+  std::array<Point2, kMost> points;  // of a convex polygon; for an ellipse its centre and half axes
   int count = 0;                     // 0: an ellipse
-  Colour top, bottom;                // shaded from one to the other, down the picture
+  Colour top, bottom;                // shaded from top to bottom
   float alpha = 1;
-  float rough = 0;  // steps of luma that noise moves it, and an ellipse's edge with it
+  float rough = 0;  // amplitude of noise in steps of luma, also on an ellipse's edge
   uint32_t dice = 0;
   int bottom_row = 0;  // hidden below this row (the ground before it)
 };
@@ -30,7 +30,7 @@ class DrawList {
  public:
   explicit DrawList(const View& view) : view_(view) {}
 
-  // A flat convex polygon of at most six corners in the level frame; what lies behind the camera is cut off.
+  // A flat convex polygon of at most six corners in the level frame; the part behind the camera is cut off.
   void polygon(std::span<const Point3> corners, const Colour& top, const Colour& bottom, float alpha = 1);
   // An upright ellipse around `middle`, half `width` wide, half `height` high; `rough` in steps of luma.
   void blob(const Point3& middle, float width, float height, const Colour& top, const Colour& bottom, float rough,

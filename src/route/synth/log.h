@@ -1,7 +1,7 @@
-// The log that a device would have written of a world: openpilot's events at openpilot's rates, all of them true.
+// The log that a device would have written of a world: openpilot's events at openpilot's rates, all with true values.
 //
 // Frame `i` of the world was taken at i/20 s; its number is 1200 * first segment + i, and segment n holds the frames
-// 1200 n to 1200 n + 1199. A frame's own events are in its segment even where they come a moment after its end.
+// 1200 n to 1200 n + 1199. A frame's own events are in its segment even if they come a moment after its end.
 #pragma once
 
 #include <capnp/message.h>
@@ -25,7 +25,7 @@ struct LogOptions {
   bool road_video = true, wide = true, qcamera = true;
 };
 
-// What the vehicle is: `carParams`, and what its events are made by.
+// The vehicle: values of `carParams`, and those from which its events are computed.
 struct Vehicle {
   double mass = 1500, wheelbase = 2.7, centre_to_front = 1.08, steer_ratio = 15.4;
   double front_stiffness = 197000, rear_stiffness = 207800;  // N/rad

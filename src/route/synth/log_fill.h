@@ -1,4 +1,4 @@
-// The fields of the events, by what they tell of.
+// Fill the events' fields, by subject.
 #pragma once
 
 #include <route/log/schema/log.capnp.h>
@@ -10,7 +10,7 @@
 
 namespace sparkpilot::drive::synth {
 
-// What all of them need to know.
+// The common inputs of all of them.
 struct Teller {
   const World& world;
   const LogOptions& options;
@@ -42,7 +42,7 @@ void fill_car_state(const Teller& t, cereal::CarState::Builder b, double time);
 void fill_car_control(const Teller& t, cereal::CarControl::Builder b, double time);
 void fill_controls_state(const Teller& t, cereal::ControlsState::Builder b, double time);
 
-// log_pose.cc: where it is and how it is mounted.
+// log_pose.cc: the device's position and mounting.
 void fill_calibration(const Teller& t, cereal::LiveCalibrationData::Builder b);
 void fill_parameters(const Teller& t, cereal::LiveParametersData::Builder b, double time);
 void fill_location(const Teller& t, cereal::LiveLocationKalman::Builder b, double time);
@@ -51,7 +51,7 @@ void fill_gps(const Teller& t, cereal::GpsLocationData::Builder b, double time);
 void fill_accelerometer(const Teller& t, cereal::SensorEventData::Builder b, double time);
 void fill_gyroscope(const Teller& t, cereal::SensorEventData::Builder b, double time);
 
-// log_model.cc: what a perfect model says.
+// log_model.cc: a perfect model's outputs.
 void fill_model(const Teller& t, cereal::ModelDataV2::Builder b, const FrameTruth& truth, int64_t frame);
 void fill_model_data(const Teller& t, cereal::DrivingModelData::Builder b, const FrameTruth& truth, int64_t frame);
 void fill_odometry(const Teller& t, cereal::CameraOdometry::Builder b, const FrameTruth& truth, int64_t frame);

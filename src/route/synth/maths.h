@@ -1,5 +1,5 @@
-// The functions that libm rounds differently from one machine to the next, made of +, -, *, / and square roots: the
-// same bits everywhere. Good to about 1e-15 for angles up to some thousands of radians.
+// Functions that libm rounds differently on different machines, made of +, -, *, / and square roots: the same bits
+// everywhere. Good to about 1e-15 for angles up to some thousands of radians.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct SinCos {
 SinCos sin_cos(double x);
 double arctan2(double y, double x);
 
-// rotation_from_euler and euler_from_rotation of route/contract/camera.h, of these functions.
+// rotation_from_euler and euler_from_rotation of route/contract/camera.h, made of these functions.
 Matrix3 rotation(const Vector3& roll_pitch_yaw);
 Vector3 euler(const Matrix3& rotation);
 
@@ -37,7 +37,7 @@ T clamped(T x, T low, T high) {
   return x < low ? low : (x > high ? high : x);
 }
 
-// 32 bits for three numbers: the noise that things have by their place.
+// 32 bits for three numbers: position-dependent noise.
 uint32_t hash(uint32_t a, uint32_t b, uint32_t c);
 
 }  // namespace sparkpilot::drive::synth

@@ -1,5 +1,5 @@
-// A square of noise that repeats itself, averaged beforehand over every power of two of texels along either axis: what
-// a pixel sees of rough ground, however flat it looks along it.
+// A square of periodic noise, averaged in advance over every power of two of texels along each axis: what a pixel sees
+// of rough ground, at any angle.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ class Noise {
  public:
   static constexpr int kLevels = 9, kSize = 1 << (kLevels - 1);  // 256 texels a side
 
-  // `rough` is what the finest grain weighs against the coarser ones, 0 to 1.
+  // `rough` is the weight of the finest grain relative to the coarser ones, 0 to 1.
   Noise(uint32_t seed, float rough);
 
   // The level whose texels are as long as `texels` finest ones.

@@ -1,8 +1,7 @@
-// Draws what a camera of the device sees of a world.
+// Draws a camera's view of a world.
 //
-// Every pixel's ray is followed to the ground, so what is painted on the road lies where frame_truth() says, through
-// the calibration, to a fraction of a pixel. The pixel (u, v) is a sample at those coordinates of the camera's
-// intrinsics.
+// Every pixel's ray is followed to the ground, so paint on the road appears where frame_truth() and the calibration
+// place it, to a fraction of a pixel. The pixel (u, v) is a sample at those coordinates of the camera's intrinsics.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,8 @@ class Renderer {
  public:
   // `world` is kept by reference.
   explicit Renderer(const World& world);
-  // `picture` takes the camera's size. Goes parallel; the same bytes for any number of threads. Calls may run at once.
+  // `picture` is resized to the camera's size. Runs in parallel; the same bytes for any number of threads. May be
+  // called concurrently.
   void draw(double time, const Camera& camera, YuvImage& picture) const;
 
  private:

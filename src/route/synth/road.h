@@ -1,8 +1,8 @@
-// A road: where it goes, how it rises, what is painted on it.
+// A road: its course, its height, the paint on it.
 //
 // Ground coordinates are north, east, down in metres from the route's origin; `s` is metres along the reference line,
-// `d` metres to its right. Lanes of the own direction lie between the reference line and +d where traffic keeps right,
-// and everything is mirrored where it keeps left.
+// `d` metres to its right. Lanes of the own direction lie between the reference line and +d if traffic keeps right;
+// everything is mirrored if it keeps left.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ inline constexpr double kDashLength = 3.05, kDashPeriod = 12.2;
 
 struct RoadPoint {
   double north = 0, east = 0, heading = 0, curvature = 0;  // curvature: positive to the right
-  double height = 0, slope = 0;                            // upwards; height's derivative by s
+  double height = 0, slope = 0;                            // positive upwards; height's derivative by s
 };
 
 class Road {
@@ -35,7 +35,7 @@ class Road {
   Road(uint64_t seed, RoadKind kind, bool keep_left, double first, double last, double most_curvature);
 
   RoadPoint at(double s) const;
-  // How far the land rises beside the road: on the left (0) or the right (1).
+  // How far the land rises next to the road: on the left (0) or the right (1).
   double bank(double s, int hand) const;
   // North, east, down of the ground at (s, d).
   Vector3 place(double s, double d) const;

@@ -9,7 +9,7 @@
 
 namespace sparkpilot::drive::synth {
 
-// What several pixels in a row look like; `count` of GroundMap::kSpan are asked for.
+// The colours of several pixels in a row; `count` of GroundMap::kSpan are requested.
 struct Pixels {
   int count = 0;
   float y[GroundMap::kSpan], u[GroundMap::kSpan], v[GroundMap::kSpan];
@@ -20,7 +20,7 @@ struct GroundPixels {
   float s[GroundMap::kSpan], d[GroundMap::kSpan];
   float reach_s = 0, reach_d = 0;
   float range = 0;
-  Lit from, to;  // at the first pixel and one kSpan behind it
+  Lit from, to;  // at the first pixel and kSpan pixels after it
 };
 
 class Shader {
@@ -59,7 +59,7 @@ class Shader {
   float left_, right_;
   double origin_;
   float turn_cos_, turn_sin_;    // north from the level frame
-  std::vector<float> ridge_[2];  // far, near: the height of the land's outline at every column, as a slope
+  std::vector<float> ridge_[2];  // far, near: the height of the horizon's outline at every column, as a slope
   float fine_shift_, coarse_shift_, grass_shift_, field_shift_, dash_shift_;
 };
 

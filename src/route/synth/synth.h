@@ -1,8 +1,8 @@
-// Synthetic routes: whole drives in openpilot's format of which everything is known.
+// Synthetic routes: complete drives in openpilot's format for which everything is known.
 //
-// The log holds the truth where a device's log holds what its model said: modelV2, cameraOdometry, liveLocationKalman.
-// The same options give the same log and the same pictures, bit for bit, on every machine; encoded video may differ
-// with the encoder's version.
+// The log holds the ground truth where a device's log holds its model's outputs: modelV2, cameraOdometry,
+// liveLocationKalman. The same options give the same log and the same pictures, bit for bit, on every machine; encoded
+// video may differ with the encoder's version.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ struct SynthOptions {
   bool wide = true;                     // ecamera.hevc; a neo has none
   bool qcamera = true;                  // qcamera.ts
   bool full_log = true;                 // rlog.zst; qlog.zst is always there
-  std::string log_id;                   // empty: by the seed, such as 00000001--5eed3a91c2
+  std::string log_id;                   // empty: from the seed, such as 00000001--5eed3a91c2
   int first_segment = 0;                // the number of the first one
   std::optional<synth::RoadKind> road;  // empty: by the seed, as the next two
   std::optional<synth::Light> light;
   std::optional<bool> wet;
   bool keep_left = false;
   bool traffic = true;
-  int quality = 26;  // of the full videos, as VideoOptions has it
+  int quality = 26;  // of the full videos, as in VideoOptions
   int threads = 0;   // drawing and encoding, 0: as many as thread_count()
 };
 
@@ -42,7 +42,7 @@ struct SynthSegment {
   int number = 0;
   std::filesystem::path folder;
   int64_t frames = 0;
-  bool kept = false;  // it was there already, and whole
+  bool kept = false;  // it already existed and was complete
 };
 
 struct SynthRoute {
@@ -52,19 +52,19 @@ struct SynthRoute {
 };
 
 // Writes `folder`/<log id>--<n>/{rlog.zst, qlog.zst, fcamera.hevc, ecamera.hevc, qcamera.ts} for every minute. A
-// segment is written beside its place and renamed when it is whole; one that is there and was made by the same options
-// is kept. Fails (user) on options that no device has, where the folder holds a recording, and where something cannot
-// be written. `progress` gets 0 to 1.
+// segment is written to a temporary folder and renamed when it is complete; an existing one made with the same options
+// is kept. Fails (user) on options that no device has, if the folder holds a recording, and if something cannot be
+// written. `progress` gets 0 to 1.
 SynthRoute synth_route(const std::filesystem::path& folder, const SynthOptions& options,
                        const std::function<void(double)>& progress = {});
 
-// A route of a few frames, in a second or two: `frames` of a mici's cameras on a bend, or only its qcamera.
+// Makes a route of a few frames, in a second or two: `frames` of a mici's cameras on a bend, or only its qcamera.
 SynthRoute tiny_route(const std::filesystem::path& folder, int frames = 12, bool qcamera_only = false,
                       uint64_t seed = 1);
 
 // A frame and its truth, without files: for training data and tests.
 struct SynthFrame {
-  YuvImage road, wide;  // wide: empty where the device has none
+  YuvImage road, wide;  // wide: empty if the device has none
   synth::FrameTruth truth;
 };
 class SynthDrive {
@@ -73,7 +73,7 @@ class SynthDrive {
   const synth::World& world() const { return world_; }
   const DeviceCameras& cameras() const { return cameras_; }
   int64_t frames() const;
-  // Drawn into `frame`, whose pictures are used again. Goes parallel inside; one thread calls it at a time.
+  // Draws into `frame`, whose pictures are reused. Runs in parallel; one thread at a time may call it.
   void frame(int64_t index, SynthFrame& frame) const;
   void draw(int64_t index, const Camera& camera, YuvImage& picture) const;
 
@@ -84,7 +84,7 @@ class SynthDrive {
   synth::Renderer renderer_;
 };
 
-// qcamera's picture of the road camera's: averaged over the area of each of its pixels.
+// qcamera's picture, made from the road camera's by averaging over the area of each pixel.
 inline constexpr int kQcameraWidth = 526, kQcameraHeight = 330;
 void shrink(const YuvView& from, YuvImage& to);
 

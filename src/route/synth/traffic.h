@@ -1,4 +1,4 @@
-// Who drives on a road: the own car, and the others. Simulated once, in steps of 10 ms, by the intelligent driver model
+// The cars on a road: the own car, and the others. Simulated once, in steps of 10 ms, by the intelligent driver model
 // (Treiber, Hennecke, Helbing 2000) with limited jerk; after that everything is a function of time.
 #pragma once
 
@@ -11,25 +11,25 @@ namespace sparkpilot::drive::synth {
 
 struct CarLook {
   double length = 4.6, width = 1.85, height = 1.48;
-  uint8_t y = 120, u = 128, v = 128;  // its paint
+  uint8_t y = 120, u = 128, v = 128;  // its colour
   bool van = false;
 };
 
-// Where a car is: `s` of its rear, metres a second along the road (negative: oncoming), and the change of that.
+// A car's motion: `s` of its rear, its speed along the road in m/s (negative: oncoming), and its acceleration.
 struct CarMotion {
   double s = 0, d = 0, speed = 0, acceleration = 0;
 };
 
 struct LaneChange {
   int from = 0, to = 0;
-  double decided = 0, begins = 0, ends = 0;  // seconds: the blinker is set, the car moves, the car is there
+  double decided = 0, begins = 0, ends = 0;  // seconds: the blinker is set, the car begins to move, it has arrived
   double s = 0, length = 0;                  // where it moves
 };
 
 struct TrafficOptions {
   double seconds = 60;  // known from -1 to this
   double cruise = 20;   // metres a second
-  bool leads = true;    // others on the own side
+  bool leads = true;    // other cars on the own side
   bool oncoming = true;
   bool stops = false;  // the car ahead may come to a standstill
   bool lane_changes = true;
@@ -39,11 +39,11 @@ class Traffic {
  public:
   Traffic(uint64_t seed, const Road& road, const TrafficOptions& options);
 
-  // The own car's reference point (below the camera). Times beyond what is known are its ends.
+  // The own car's reference point (below the camera). Times outside of the known range are limited to it.
   CarMotion ego(double time) const;
   // How far right of the reference line the own path runs, as a function of s.
   Step lateral(double s) const;
-  // How much faster the own path grows than s does, hills and all.
+  // The length of the own path per metre of s, hills included.
   double stretch(double s) const;
 
   int cars() const { return static_cast<int>(cars_.size() + oncoming_.size()); }

@@ -1,8 +1,8 @@
-// What a perfect driving model would say of a frame: openpilot's modelV2, from the world itself.
+// A perfect driving model's outputs for a frame: openpilot's modelV2, computed from the world.
 //
-// Everything is in the calibrated frame of the frame's own moment, its origin the device: x forward, y right, z down,
-// so the road lies near z = 1.22 and the plan begins at (0, 0, 0). Velocities and accelerations of the plan are along
-// the car's own axes at their time, as the device would measure them.
+// Everything is in the calibrated frame of the frame's own moment, with the device as origin: x forward, y right, z
+// down, so the road lies near z = 1.22 and the plan begins at (0, 0, 0). Velocities and accelerations of the plan are
+// along the car's own axes at their time, as the device would measure them.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ using Polyline = std::array<Vector3, kPoints>;  // x = line_x(i)
 struct LeadTruth {
   double prob = 0;
   std::array<double, kLeadTimes> x{}, y{}, v{}, a{};
-  int car = -1;  // of Traffic; -1: nobody
+  int car = -1;  // index in Traffic; -1: none
 };
 
 enum class ChangeState { off, preparing, starting, finishing };  // openpilot's laneChangeState
@@ -44,11 +44,12 @@ struct FrameTruth {
   bool should_stop = false;
 };
 
-// `time` from 0 to the options' seconds; `lateral_delay`, `longitudinal_delay`: seconds ahead that the action looks.
+// `time` from 0 to the options' seconds; `lateral_delay`, `longitudinal_delay`: how many seconds ahead the action
+// looks.
 FrameTruth frame_truth(const World& world, double time, double lateral_delay = 0.2, double longitudinal_delay = 0.3);
 
-// A line painted along d = `offset`, seen from `pose`, at line_x(0..32); where the road turns away before a distance is
-// reached, the last place that is.
+// A line painted along d = `offset`, seen from `pose`, at line_x(0..32); if the road turns away before a distance is
+// reached, the last point reached.
 Polyline line_from(const World& world, const Pose& pose, double offset);
 
 // A place of the ground frame seen from `pose`: calibrated coordinates.

@@ -1,4 +1,4 @@
-// One camera at one moment: rays, projections, and which place of the road every pixel sees.
+// One camera at one moment: rays, projections, and the place on the road that every pixel sees.
 //
 // The level frame: origin at the device, x ahead, y right, both horizontal, z down; metres.
 #pragma once
@@ -16,16 +16,16 @@ struct Point3 {
 // The road around the car in the level frame, tabulated.
 class Strip {
  public:
-  static constexpr float kReach = 640;  // metres that are drawn as ground
+  static constexpr float kReach = 640;  // metres drawn as ground
 
   Strip(const World& world, const Pose& pose);
 
   struct Place {
-    float s = 0, d = 0;  // `s` from the car's own
+    float s = 0, d = 0;  // `s` relative to the car's
   };
-  // The place below or above a point; `s` of the answer is sought near `hint`.
+  // The place below or above a point; its `s` is searched for near `hint`.
   Place locate(float x, float y, float hint) const;
-  // How far below the device the ground lies.
+  // How far the ground is below the device.
   float down(const Place& place) const;
   Point3 point(float s, float d, float up = 0) const;  // a place of the ground, `up` metres above it
   double origin() const { return origin_; }            // s of the car
@@ -70,7 +70,7 @@ class View {
   double heading_;
 };
 
-// What the pixels see of the ground, at every kSpan-th column (and one beyond the last) of every row.
+// The ground that pixels see, at every kSpan-th column (and one beyond the last) of every row.
 class GroundMap {
  public:
   static constexpr int kSpan = 16;
@@ -84,7 +84,7 @@ class GroundMap {
   const Node& at(int row, int column) const {
     return nodes_[static_cast<size_t>(row) * static_cast<size_t>(columns_) + static_cast<size_t>(column)];
   }
-  // One pixel by itself; `near`: a place that its ray passes above, not far before it ends.
+  // One pixel separately; `near`: a place that its ray passes above, shortly before it ends.
   Node trace(float u, float v, const Node& near) const;
 
  private:

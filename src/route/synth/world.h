@@ -1,8 +1,9 @@
-// A made-up drive, all of it known: the road, the traffic, the light, what stands beside the road, and where the device
-// is at any time. The same seed gives the same world, bit for bit, on every machine.
+// A generated drive: the road, the traffic, the light, the objects next to the road, and where the device is at any
+// time. The same seed gives the same world, bit for bit, on every machine.
 //
-// The device sits kDeviceHeight above the own path, in the frame that openpilot calls calibrated: x along the travel, y
-// right, z down square to the road. It is turned against that frame by calibration(), as a real one is mounted.
+// The device sits kDeviceHeight above the own path, in the frame that openpilot calls calibrated: x in the direction of
+// travel, y right, z down, perpendicular to the road. It is rotated against that frame by calibration(), like a real,
+// imperfectly mounted device.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 namespace sparkpilot::drive::synth {
 
 inline constexpr double kDeviceHeight = 1.22;  // metres
-inline constexpr double kFuture = 11;          // seconds that are known behind the last frame
+inline constexpr double kFuture = 11;          // known seconds after the last frame
 
 enum class Light { day, overcast, dusk, night };
 
@@ -47,9 +48,9 @@ struct Scene {
   Light light = Light::day;
   bool wet = false;
   Colour zenith, horizon, cloud;
-  float brightness = 1;  // of everything that the sky lights
+  float brightness = 1;  // of everything lit by the sky
   float clouds = 0;      // 0 to 1
-  float sight = 2000;    // metres after which two thirds are haze
+  float sight = 2000;    // metres at which two thirds are haze
   bool headlights = false;
   float grain = 1;  // of the sensor, in steps of luma
   Colour grass, soil, asphalt;
@@ -57,7 +58,7 @@ struct Scene {
 };
 
 enum class PropKind : uint8_t { tree, conifer, bush, post, lamp, sign, building, rail };
-// Something that stands at (s, d); a rail and a building begin there.
+// An object at (s, d); a rail and a building begin there.
 struct Prop {
   PropKind kind = PropKind::tree;
   double s = 0, d = 0, height = 0, width = 0;
@@ -79,7 +80,7 @@ class World {
   const Geodetic& origin() const { return origin_; }
 
   Pose pose(double time) const;
-  // What stands beside the road between two places, those farthest along first.
+  // The objects next to the road between two places, those farthest along first.
   std::vector<Prop> props(double from, double to) const;
 
  private:

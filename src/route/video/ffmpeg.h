@@ -1,4 +1,4 @@
-// What the files of this folder share of FFmpeg's libraries. Included by them alone.
+// FFmpeg helpers shared by the files of this folder. Included only by them.
 #pragma once
 
 extern "C" {
@@ -28,7 +28,7 @@ inline std::string ffmpeg_error(int code) {
   return text.data();
 }
 
-// An AVIOContext over callbacks of ours; FFmpeg may replace the buffer, so it is freed through the context.
+// An AVIOContext with sparkpilot's callbacks; FFmpeg may replace the buffer, so it is freed through the context.
 struct IoDelete {
   void operator()(AVIOContext* io) const {
     av_freep(&io->buffer);

@@ -1,5 +1,5 @@
 // Reads recorded video through FFmpeg's libraries: raw HEVC (fcamera.hevc), MPEG-TS (qcamera.ts), mp4. Frames come in
-// the order in which they are shown; the n-th of a file is the one whose encode index has segmentId n.
+// display order; the n-th of a file is the one whose encode index has segmentId n.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace sparkpilot::drive {
 
-// Whether FFmpeg's libraries here hold a decoder of that name ("hevc", "h264").
+// Whether FFmpeg's libraries here have a decoder of that name ("hevc", "h264").
 bool can_decode(const std::string& codec);
 
 class VideoReader {
  public:
-  // Fails (user) naming the file where it holds no video that can be decoded to 8-bit 4:2:0.
+  // Fails (user) naming the file if it holds no video that can be decoded to 8-bit 4:2:0.
   explicit VideoReader(const std::filesystem::path& path, int threads = 1);
   ~VideoReader();
   VideoReader(const VideoReader&) = delete;
@@ -25,14 +25,14 @@ class VideoReader {
   int width() const;
   int height() const;
 
-  // Moves to the next frame; false at the end. A packet that cannot be decoded is left out, counted, and its frame's
-  // index too: the frames behind keep theirs. A change of the picture's size ends the video: see damage().
+  // Moves to the next frame; false at the end. A packet that cannot be decoded is skipped and counted, and so is its
+  // frame's index: later frames keep theirs. A change of the picture's size ends the video: see damage().
   bool next();
-  // Before the first next(): begins with the frame of that index, decoding only from the key frame before it.
+  // Call it before the first next(): begins with the frame of that index, decoding only from the key frame before it.
   void start_at(int64_t index);
   int64_t index() const;    // of the frame next() moved to, from 0
   YuvView picture() const;  // valid until the next call of next()
-  // What was wrong with the file; empty where nothing was.
+  // What was wrong with the file; empty if nothing was.
   const std::string& damage() const;
   int64_t undecodable() const;
 

@@ -1,4 +1,4 @@
-// Writes H.264 or HEVC through FFmpeg's libraries: full-range BT.601 with sRGB's primaries, and tagged so.
+// Writes H.264 or HEVC through FFmpeg's libraries: full-range BT.601 with sRGB's primaries, with matching tags.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ struct VideoOptions {
   Codec codec = Codec::h264;
   int frames_per_second = 20;
   int quality = 23;  // constant rate factor: smaller is better and larger
-  // The quality is each picture's quantizer instead: a fifth less time, as the encoder need not foresee what a picture
-  // will cost.
+  // The quality is each picture's quantizer instead: a fifth less time, as the encoder need not predict the cost of a
+  // picture.
   bool constant_quantizer = false;
   int group = 20;    // frames from one key frame to the next
   int threads = 1;   // of the encoder
-  bool fast = true;  // the encoder's fastest settings that are worth having
+  bool fast = true;  // the encoder's fastest settings that are worthwhile
 };
 
-// The container is told by the file's name: .mp4, .ts, .hevc (raw stream). Written aside and renamed by commit();
-// without it nothing is left. One thread uses a writer at a time.
+// The file's name decides the container: .mp4, .ts, .hevc (raw stream). Written to a temporary name and renamed by
+// commit(); without it nothing remains. One thread uses a writer at a time.
 class VideoWriter {
  public:
-  // Fails (user) where the encoder is missing or the file cannot be written.
+  // Fails (user) if the encoder is missing or the file cannot be written.
   VideoWriter(std::filesystem::path path, const VideoOptions& options);
   ~VideoWriter();
   VideoWriter(const VideoWriter&) = delete;
   VideoWriter& operator=(const VideoWriter&) = delete;
 
-  // Of the writer's size; fails (user) where it is not.
+  // The picture must have the writer's size; fails (user) if it has not.
   void write(const YuvView& picture);
   int64_t frames() const;
   void commit();
