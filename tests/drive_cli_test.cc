@@ -2,8 +2,8 @@
 #include <fmt/core.h>
 
 #include "base/folder_lock.h"
-#include "route/video/reader.h"
 #include "drive_fixture.h"
+#include "route/video/reader.h"
 
 namespace sparkpilot {
 namespace {

@@ -51,9 +51,9 @@ struct SessionOptions {
   // dimension gets the given size in every input.
   std::map<std::string, Shape> shapes = {};
   // Above 1: a model whose inputs have a fixed first dimension of 1 runs that many entries at once. The first dimension
-  // of those inputs and of all outputs is multiplied; other inputs are shared by all entries. Each entry's result equals
-  // that of a separate run, up to rounding. Fails (user) if the model keeps states, is random, or has shapes that depend
-  // on data. Open dimensions are given by `dims` and `shapes` instead.
+  // of those inputs and of all outputs is multiplied; other inputs are shared by all entries. Each entry's result
+  // equals that of a separate run, up to rounding. Fails (user) if the model keeps states, is random, or has shapes
+  // that depend on data. Open dimensions are given by `dims` and `shapes` instead.
   int64_t batch = 1;
   // Only these are computed; empty: all. They may be sliced: "logits[:, -1, :]". If several parts of one output are
   // given, each is an output named by its text; a single one keeps the output's name.
@@ -75,7 +75,7 @@ struct SessionOptions {
 struct TensorInfo {
   std::string name = {};
   DType dtype = DType::none;
-  std::vector<Dim> dims = {};       // as declared; size -1 where open
+  std::vector<Dim> dims = {};       // as declared; size -1 if open
   std::optional<Shape> shape = {};  // once it is bound
 };
 

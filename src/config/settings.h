@@ -41,7 +41,7 @@ struct Setting {
 bool accepts(const Setting& setting, std::string_view value);
 
 std::span<const Setting> all_settings();
-// Fails (internal) on a name that is none.
+// Fails (internal) on an unknown name.
 const Setting& find_setting(std::string_view name);
 
 // A line of the configuration file.
@@ -76,7 +76,7 @@ struct Settings {
   std::vector<SettingValue> values = {};  // in the table's order
   // One line for each value that was not used: its source, what was expected, the value used instead.
   std::vector<std::string> warnings = {};
-  // Fails (internal) on a name that is none.
+  // Fails (internal) on an unknown name.
   const SettingValue& operator[](std::string_view name) const;
 };
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "drive/driving_model.h"
-#include "route/log/route.h"
 #include "drive/segment_result.h"
+#include "route/log/route.h"
 #include "sparkpilot/session.h"
 
 namespace sparkpilot::drive {

@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "drive/network.h"
 #include "route/contract/camera.h"
 #include "route/contract/driver_outputs.h"
 #include "route/contract/frame.h"
-#include "drive/network.h"
 
 namespace sparkpilot::drive {
 

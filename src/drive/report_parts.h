@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "route/draw/page.h"
 #include "drive/report.h"
+#include "route/draw/page.h"
 
 namespace sparkpilot::drive {
 

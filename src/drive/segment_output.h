@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "drive/camera_stream.h"
+#include "drive/segment_run.h"
 #include "route/contract/driver_outputs.h"
 #include "route/contract/model_message.h"
-#include "drive/segment_run.h"
 
 namespace sparkpilot::drive {
 

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "route/contract/model_message.h"
 #include "drive/drive.h"
 #include "drive/driver_model.h"
+#include "route/contract/model_message.h"
 #include "route/log/timeline.h"
 #include "sparkpilot/error.h"
 

@@ -47,7 +47,7 @@ class Sanity {
       number(port.mtu, 1, 1 << 20, "mtu");
       number(port.hca_mbit_per_second, 1, 10'000'000, "rate");
     }
-    machine_json(m).dump();  // throws where a text is not UTF-8
+    machine_json(m).dump();  // throws if a text is not UTF-8
     return problem_;
   }
 

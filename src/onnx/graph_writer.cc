@@ -169,8 +169,8 @@ void GraphWriter::write_node(Scope& scope, NodeId id) {
     const ValueId output = node.outputs[i];
     // An optional output that nobody named or uses is one that is not wanted.
     const bool unwanted = scope.names[output].empty() && scope.graph.value(output).name.empty() &&
-                          scope.uses[static_cast<size_t>(output.index)].empty() && static_cast<int>(i) >= node.op->outputs.least &&
-                          node.op->outputs.most < kMany;
+                          scope.uses[static_cast<size_t>(output.index)].empty() &&
+                          static_cast<int>(i) >= node.op->outputs.least && node.op->outputs.most < kMany;
     proto.add_output(unwanted && !scope.outputs[output] ? std::string() : name_of(scope, output));
   }
   if (internal_attribute(*node.op, "channels_last") && node.attrs.integer("channels_last", 0) != 0) {

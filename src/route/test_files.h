@@ -1,4 +1,4 @@
-// For tests of this room: the real inputs where they are present.
+// For tests of this room: the real inputs, if present.
 #pragma once
 
 #include <cstdlib>

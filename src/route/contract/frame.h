@@ -6,8 +6,8 @@
 //
 //   px = (m0 x + m1 y) + m2      py = (m3 x + m4 y) + m5      w = (m6 x + m7 y) + m8
 //
-// bilinear: s = 32 / w, or 0 where w is 0; X = round(px s), Y = round(py s), in 1/32 of a pixel. Each of the four
-// pixels around it is clamped to the plane separately; the weights (32-ax)(32-ay), ax(32-ay), (32-ax)ay, ax ay of the
+// bilinear: s = 32 / w, or 0 if w is 0; X = round(px s), Y = round(py s), in 1/32 of a pixel. Each of the four pixels
+// around it is clamped to the plane separately; the weights (32-ax)(32-ay), ax(32-ay), (32-ax)ay, ax ay of the
 // fractions have 10 bits (the 15 of OpenCV's tables are these times 32), and the sum is rounded half up. nearest: X =
 // round(px / w), Y = round(py / w), clamped to the plane. In both modes a quotient that is not a number counts as 0,
 // and one beyond the plane, however far, is its edge; points behind the camera (w < 0) are treated like any other, as

@@ -40,7 +40,7 @@ struct OverlayOptions {
 };
 
 // Keeps its sheets from frame to frame: nothing large is allocated after the first. One thread uses an object at a
-// time. The same frames give the same bytes where the same fonts are installed.
+// time. The same frames give the same bytes if the same fonts are installed.
 class Overlay {
  public:
   // Fails (user) if a size is odd, below 64 or above 8192.

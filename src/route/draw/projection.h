@@ -33,7 +33,7 @@ class Projection {
   Matrix3 picture_from_calibrated_;
 };
 
-// A line's points between two distances ahead: cut exactly there, broken where a point is not finite or out of all
+// A line's points between two distances ahead: cut exactly there, broken at points that are not finite or out of
 // bounds. Lists of unequal lengths are cut to the shortest; a line of more than 512 points is thinned. `z_offset` is
 // added to z.
 std::vector<std::vector<Vector3>> runs_of(const Polyline& line, double z_offset, double from_x, double to_x);

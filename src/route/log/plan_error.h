@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "route/frame_result.h"
 #include "route/log/driven_path.h"
 #include "route/log/model_record.h"
-#include "route/frame_result.h"
 
 namespace sparkpilot::drive {
 

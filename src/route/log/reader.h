@@ -5,8 +5,8 @@
 // event of a kind that this schema does not know is passed on as unknown; times need not increase.
 #pragma once
 
-#include <route/log/schema/log.capnp.h>
 #include <kj/exception.h>
+#include <route/log/schema/log.capnp.h>
 
 #include <cstdint>
 #include <filesystem>
