@@ -301,7 +301,7 @@ TEST_F(Cli, ZooBuildReplacesStandInsOnly) {
   const std::string model = folder.file("tiny_driving_policy.onnx"),
                     build = "zoo build --quiet --out '" + folder.path().string() + "' ";
   write_text(model, "trained weights");
-  expect_usage_error(build + "tiny_driving_vision tiny_driving_policy", model + ": is there and is no stand-in");
+  expect_usage_error(build + "tiny_driving_vision tiny_driving_policy", model + ": exists and is not a stand-in");
   EXPECT_EQ(read_text(model), "trained weights");
   EXPECT_FALSE(fs::exists(folder / "tiny_driving_vision.onnx"));
   fs::remove(model);

@@ -156,9 +156,9 @@ void add_bench(Program& program, CLI::App& app) {
                                   [&program, flags] { return bench(program, *flags); });
   add_list(*command, "files", flags->files, "FILE", "ONNX models")->required();
   add_number(*command, "--runs", flags->runs, "timed runs");
-  add_number(*command, "--warmup", flags->warmup, "runs before them");
-  add_number(*command, "--batch", flags->batch, "entries a run, by open first dimensions or those fixed at 1");
-  command->add_flag("--profile", flags->profile, "time each node, in runs of their own");
+  add_number(*command, "--warmup", flags->warmup, "untimed runs before them");
+  add_number(*command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
+  command->add_flag("--profile", flags->profile, "time each node, in separate runs");
   add_number(*command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order")
       ->needs("--profile");
   add_run_flags(program, *command, flags->run);

@@ -39,7 +39,7 @@ drive::ModelFiles model_files(const Program& program, const Flags& flags) {
   const int ways =
       (models.origin == Origin::flag) + !flags.supercombo.empty() + (!flags.vision.empty() || !flags.policy.empty());
   if (flags.from_log) {
-    if (ways > 0) fail("--from-log draws what was recorded, without a model: leave --models and its like away");
+    if (ways > 0) fail("--from-log draws what was recorded, without a model: omit --models and similar flags");
     return {};
   }
   if (ways == 1 && flags.vision.empty() != flags.policy.empty()) {
@@ -106,7 +106,7 @@ void check(const Flags& flags) {
                                                     {!flags.driver_monitoring.empty(), "--driver-monitoring"},
                                                     {flags.reference == "recorded", "--reference recorded"}};
     for (const auto& [given, flag] : useless) {
-      if (given) fail("--from-log runs no model: {} means nothing with it", flag);
+      if (given) fail("--from-log runs no model: {} has no effect with it", flag);
     }
   }
   if (!(flags.tolerance_scale >= 0)) fail("--tolerance-scale {}: expected 0 or more", flags.tolerance_scale);
@@ -204,7 +204,8 @@ class DriveRun {
     // What every process finds the first says; of its own segments each.
     if (!program_.quiet && comm_.rank() == 0) options_.note = tell;
     if (!options_.models.note.empty()) say(options_.models.note);
-    if (out_ && !out_->held()) say(options_.out.string() + ": its file system has no locks; two runs would mix here");
+    if (out_ && !out_->held())
+      say(options_.out.string() + ": its file system has no locks; two runs at once would mix their results");
     reference_ = reference_of(flags_, route_, options_);
     if (!flags_.driver_monitoring.empty() &&
         std::none_of(route_.segments.begin(), route_.segments.end(),
@@ -243,8 +244,7 @@ class DriveRun {
     report_.realtime = flags_.realtime;
     report_.notes = route_.notes;
     if (std::any_of(report_.result.networks.begin(), report_.result.networks.end(), stand_in)) {
-      report_.notes.insert(report_.notes.begin(),
-                           "a stand-in model with random weights: what it says of the road means nothing");
+      report_.notes.insert(report_.notes.begin(), "a stand-in model with random weights: its outputs mean nothing");
     }
     if (reference_ && !stopped) {
       report_.reference = compare_with_reference(std::move(*reference_), options_, report_.result.segments);
@@ -298,7 +298,7 @@ void add_drive(Program& program, CLI::App& app) {
                   "  sparkpilot drive route/ --from-log --out out/recorded\n"
                   "  sparkpilot drive route/ --models new --out out/new --reference out/drive\n"
                   "  mpirun -np 3 sparkpilot drive route/ --models models --out out/drive\n"
-                  "Ctrl-C finishes the files that are open; --resume goes on at the first unfinished segment.",
+                  "Ctrl-C finishes the open files; --resume continues at the first unfinished segment.",
                   [&program, flags] { return run(program, *flags); });
   add_route_flags(program, *command, flags->route);
   add_setting(program, *command, "models", "folder with openpilot's models");
@@ -312,23 +312,23 @@ void add_drive(Program& program, CLI::App& app) {
   command->add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
   command->add_option("-o,--out", flags->out, "where logs, videos and the summary go")->type_name("DIR");
   command->add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");
-  command->add_flag("--realtime", flags->realtime, "frames at 20 a second, late ones are counted");
+  command->add_flag("--realtime", flags->realtime, "frames at 20 per second; late ones are counted");
   command->add_flag("--no-overlay", flags->no_overlay, "no overlay.mp4 and no pictures");
   add_number(*command, "--overlay-width", flags->overlay_width, "pixels across the overlay");
-  command->add_flag("--no-wide", flags->no_wide, "the road camera stands in for the wide one");
-  command->add_flag("--qcamera", flags->qcamera, "drive qcamera.ts, also where fcamera.hevc is there");
+  command->add_flag("--no-wide", flags->no_wide, "use the road camera instead of the wide one");
+  command->add_flag("--qcamera", flags->qcamera, "drive qcamera.ts even if fcamera.hevc exists");
   add_choice(*command, "--sampling", flags->sampling, {"bilinear", "nearest"},
-             "of the frames, instead of the era's own: bilinear or nearest", "HOW");
+             "sampling of frames, instead of the era's: bilinear or nearest", "HOW");
   add_number(*command, "--focal-length", flags->focal_length,
-             "of the road camera, in pixels, where the log does not tell", "PX");
+             "focal length of the road camera in pixels, if the log does not tell", "PX");
   add_number(*command, "--limit", flags->limit, "only the first N frames of each segment");
   command
       ->add_option("--reference", flags->reference,
-                   "compare with another run's folder or log, or with what was `recorded`; exit 4 where they differ")
+                   "compare with another run's folder or log, or with `recorded` (the log); exit code 4 if they differ")
       ->type_name("PATH");
-  command->add_option("--tolerances", flags->tolerances, "what a difference may be, by field (docs/model_compare.md)")
+  command->add_option("--tolerances", flags->tolerances, "allowed differences by field (docs/model_compare.md)")
       ->type_name("FILE.json");
-  add_number(*command, "--tolerance-scale", flags->tolerance_scale, "all tolerances times X", "X");
+  add_number(*command, "--tolerance-scale", flags->tolerance_scale, "multiply all tolerances by X", "X");
   command->add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
   command->add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy")->type_name("DIR");
   add_engine_flags(program, *command, flags->run);

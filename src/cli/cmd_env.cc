@@ -98,23 +98,23 @@ int env(const Program& program, const Flags& flags) {
 void add_env(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   CLI::App* command =
-      add_command(program, app, "env", "print each setting, its value and who set it",
+      add_command(program, app, "env", "print each setting, its value and where it was set",
                   "  sparkpilot env\n"
                   "  CUDA=0 sparkpilot env --json\n"
-                  "  eval \"$(sparkpilot env --export)\"        (tinygrad and CUDA, by the same choice)\n"
+                  "  eval \"$(sparkpilot env --export)\"        (tinygrad and CUDA, with the same choice)\n"
                   "  sparkpilot env --export --shell fish | source\n"
-                  "docs/configuration.md has the table of settings and the file's form.",
+                  "docs/configuration.md has the table of settings and the file's format.",
                   [&program, flags] { return env(program, *flags); });
   for (const Setting& setting : all_settings()) {
     if (!setting.flag.empty()) add_setting(program, *command, std::string(setting.name));
   }
   CLI::Option* lines =
       command->add_flag("--export", flags->export_lines, "print shell lines that set openpilot's tools to this choice");
-  command->add_option("--shell", flags->shell, "whose lines: bash (and all of its kin) or fish")
+  command->add_option("--shell", flags->shell, "syntax of the lines: bash (and similar shells) or fish")
       ->check(CLI::IsMember({"bash", "fish"}))
       ->type_name("NAME")
       ->needs(lines);
-  command->add_flag("--markdown", flags->markdown, "the table of settings as docs/configuration.md holds it")
+  command->add_flag("--markdown", flags->markdown, "print the table of settings in the form of docs/configuration.md")
       ->excludes(lines);
   command->add_flag("--json", program.json, "print one JSON document on stdout")->excludes(lines);
 }

@@ -190,9 +190,9 @@ int check(const Program& program, const Flags& flags) {
                                              : good ? Paint::good
                                                     : Paint::bold)});
     if (!program.quiet && !failed && !good) {
-      note(
-          fmt::format("output \"{}\": rounding alone changes it by as much on these inputs, which say nothing about it",
-                      output.name));
+      note(fmt::format(
+          "output \"{}\": rounding alone changes it by as much on these inputs, so they prove nothing about it",
+          output.name));
     }
   }
   if (program.json) {
@@ -228,8 +228,7 @@ int convert(const Program& program, const Flags& flags) {
 
 void add_model(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* group =
-      app.add_subcommand("model", "what a model file holds, whether it runs right, and writing it anew or in int8");
+  CLI::App* group = app.add_subcommand("model", "inspect, check, convert and quantize model files");
   group->require_subcommand(1);
   group->footer(
       "Examples:\n"
@@ -250,7 +249,7 @@ void add_model(Program& program, CLI::App& app) {
                          "  sparkpilot model info gpt.onnx --shape tokens=1x512",
                          info);
   add_size_flags(*teller, flags->run);
-  CLI::App* checker = add("check", "run it on random inputs and hold the result against plain kernels",
+  CLI::App* checker = add("check", "run it on random inputs and compare the result with plain kernels",
                           "  sparkpilot model check driving_vision.onnx\n"
                           "  sparkpilot model check big.onnx --quick",
                           check);
@@ -259,14 +258,14 @@ void add_model(Program& program, CLI::App& app) {
   add_run_flags(program, *checker, flags->run);
 
   CLI::App* converter =
-      add("convert", "write it anew as ONNX",
+      add("convert", "write it as a new ONNX file",
           "  sparkpilot model convert model.onnx --out newer.onnx --opset 21\n"
           "  sparkpilot model convert gpt.onnx --out last.onnx --dim batch=1 --output 'logits[:, -1, :]' "
           "--simplify",
           convert);
   converter->add_option("--out", flags->out, "the file to write")->required()->type_name("FILE");
-  add_number(*converter, "--opset", flags->opset, "version of the operator set; 0: the model's own where it can be");
-  converter->add_flag("--external-data", flags->external_data, "weights to FILE.data beside it");
+  add_number(*converter, "--opset", flags->opset, "version of the operator set; 0: the model's own if possible");
+  converter->add_flag("--external-data", flags->external_data, "write weights to FILE.data");
   converter->add_flag("--simplify", flags->simplify, "fold constants, share equal nodes, drop dead ones");
   add_graph_flags(*converter, flags->run);
   add_model_quantize(program, *group);

@@ -116,7 +116,7 @@ void add_model_quantize(Program& program, CLI::App& group) {
                   [&program, flags] { return quantize(program, *flags); });
   command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
   command->add_option("out", flags->out, "the file to write")->required()->type_name("OUT");
-  command->add_flag("--int8", flags->int8, "activations u8, weights i8 with a scale a channel");
+  command->add_flag("--int8", flags->int8, "activations u8, weights i8 with a scale per channel");
   add_list(*command, "--calibrate", flags->calibrate, "[NAME=]PATH",
            "an input's samples: .npy or .npz files, or folders of them (repeatable)")
       ->required();
@@ -125,9 +125,9 @@ void add_model_quantize(Program& program, CLI::App& group) {
   add_choice(*command, "--method", flags->method, {"percentile", "min-max", "entropy"}, "how ranges are chosen", "HOW");
   add_number(*command, "--percentile", flags->percentile, "share of the values that --method percentile keeps", "P");
   command->add_flag("--plain", flags->plain, "neither equalise channels nor correct biases: faster, less exact");
-  add_list(*command, "--exclude", flags->exclude, "NODE|OP", "what stays in floats (repeatable)");
+  add_list(*command, "--exclude", flags->exclude, "NODE|OP", "nodes that stay in floats (repeatable)");
   add_number(*command, "--max-error", flags->max_error,
-             "largest relative L2 error of an output, as 0.05: the nodes that cost most stay in floats", "E");
+             "largest relative L2 error of an output, such as 0.05: the worst nodes stay in floats", "E");
   add_size_flags(*command, flags->run);
   add_setting(program, *command, "threads");
   add_report_flags(program, *command);

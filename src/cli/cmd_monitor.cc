@@ -179,19 +179,20 @@ int run(const Program& program, const Flags& flags) {
 
 void add_monitor(Program& program, CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command = add_command(program, app, "monitor", "GPU, CPU, memory, disks, network and processes at work",
-                                  "  sparkpilot monitor\n"
-                                  "  sparkpilot monitor --once\n"
-                                  "  sparkpilot monitor --duration 60s --csv load.csv\n"
-                                  "  sparkpilot monitor --serve --interval 15s\n"
-                                  "  sparkpilot monitor --json --interval 500ms | jq .gpus[0].power_w\n"
-                                  "What the machine does not say is n/a (null, an empty cell), never 0.",
-                                  [&program, flags] { return run(program, *flags); });
+  CLI::App* command =
+      add_command(program, app, "monitor", "show the load of GPU, CPU, memory, disks, network and processes",
+                  "  sparkpilot monitor\n"
+                  "  sparkpilot monitor --once\n"
+                  "  sparkpilot monitor --duration 60s --csv load.csv\n"
+                  "  sparkpilot monitor --serve --interval 15s\n"
+                  "  sparkpilot monitor --json --interval 500ms | jq .gpus[0].power_w\n"
+                  "Values that the machine does not report are n/a (null, an empty cell), never 0.",
+                  [&program, flags] { return run(program, *flags); });
   command->add_flag("--once", flags->once, "print one reading");
-  command->add_flag("--json", program.json, "a JSON document a line, the summary last; with --once one document");
-  command->add_option("--csv", flags->csv, "write a row for each reading; to a file of the same columns, at its end")
+  command->add_flag("--json", program.json, "one JSON document per line, the summary last; with --once one document");
+  command->add_option("--csv", flags->csv, "write a row for each reading; append to a file with the same columns")
       ->type_name("FILE");
-  command->add_option("--duration", flags->duration, "stop after so long: 10s, 2m, 1h; without it Ctrl-C does")
+  command->add_option("--duration", flags->duration, "stop after this time: 10s, 2m, 1h; default: at Ctrl-C")
       ->type_name("TIME");
   command->add_option("--interval", flags->interval, "time between readings, from 100ms on")->type_name("TIME");
   command

@@ -4,7 +4,7 @@
 namespace sparkpilot::cli {
 
 void add_route(Program& program, CLI::App& app) {
-  CLI::App* group = app.add_subcommand("route", "what a recorded drive holds");
+  CLI::App* group = app.add_subcommand("route", "show what a recorded drive contains");
   group->require_subcommand(1);
   group->footer(
       "Examples:\n"
@@ -13,7 +13,7 @@ void add_route(Program& program, CLI::App& app) {
       "  sparkpilot route dump carState a2a0ccea32023010/2023-07-27--13-01-19/2:6 --fields vEgo,aEgo --csv\n"
       "A ROUTE is a folder of segments, a segment's folder, a log or video file, or a name that is looked up in "
       "--data:\n"
-      "dongle|log, then one segment (/5), or a slice as Python has it (/2:6, /-1, /:5), then /r, /q or /a for full,\n"
+      "dongle|log, then one segment (/5), or a slice as in Python (/2:6, /-1, /:5), then /r, /q or /a for full,\n"
       "decimated or either log; or ci, openpilot's public test segments. docs/routes.md says more.");
   add_route_info(program, *group);
   add_route_dump(program, *group);

@@ -191,17 +191,18 @@ void add_route_dump(Program& program, CLI::App& group) {
                   "  sparkpilot route dump modelV2 /data/route --limit 1\n"
                   "  sparkpilot route dump liveCalibration qlog.bz2 --fields 'rpyCalib[1],calStatus'\n"
                   "  sparkpilot route dump onroadEvents /data/route          why it engaged, warned and disengaged\n"
-                  "Events come in the order of the file, which is not quite that of their times.",
+                  "Events come in the order of the file, which is not exactly that of their times.",
                   [&program, flags] { return dump(program, *flags); });
   command->add_option("kind", flags->kind, "kind of event, such as carState")->required()->type_name("TYPE");
   add_route_flags(program, *command, flags->route);
   command->add_option("--fields", flags->fields, "only these, with commas between: a.b,c[0]")
       ->type_name("LIST")
       ->default_str("");
-  add_number(*command, "--limit", flags->limit, "at most so many events; 0: all");
+  add_number(*command, "--limit", flags->limit, "at most this number of events; 0: all");
   command->add_flag("--csv", flags->csv, "a column for each number or text; a list is one column of JSON");
-  command->add_flag("--json", program.json, "a JSON document a line, as without the flag");
-  command->add_flag("--whole-data", flags->whole_data, "bytes longer than 64 (pictures) as base64, not their number");
+  command->add_flag("--json", program.json, "one JSON document per line, the default");
+  command->add_flag("--whole-data", flags->whole_data,
+                    "print data of more than 64 bytes (pictures) as base64, not only its size");
   command->add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
 }
 

@@ -33,8 +33,8 @@ drive::SynthOptions options_of(const SynthFlags& flags) {
   drive::SynthOptions options = flags.options;
   if (const auto found = kRoads.find(flags.road); found != kRoads.end()) options.road = found->second;
   if (const auto found = kLights.find(flags.light); found != kLights.end()) options.light = found->second;
-  if (flags.no_video && flags.qcamera_only) fail("--no-video and --qcamera-only cannot both hold");
-  if (flags.wet && flags.dry) fail("--wet and --dry cannot both hold");
+  if (flags.no_video && flags.qcamera_only) fail("--no-video and --qcamera-only exclude each other");
+  if (flags.wet && flags.dry) fail("--wet and --dry exclude each other");
   if (flags.wet || flags.dry) options.wet = flags.wet;
   options.wide = !flags.no_wide && !flags.qcamera_only && !flags.no_video;
   options.road_video = !flags.qcamera_only && !flags.no_video;
@@ -85,15 +85,15 @@ void add_route_synth(Program& program, CLI::App& route) {
   const auto flags = std::make_shared<SynthFlags>();
   drive::SynthOptions& options = flags->options;
   CLI::App* command =
-      add_command(program, route, "synth", "make routes in openpilot's format whose truth is known",
+      add_command(program, route, "synth", "make routes in openpilot's format with known ground truth",
                   "  sparkpilot route synth --out routes --seconds 20 --seed 3\n"
                   "  sparkpilot route synth --out routes --device mici --road city --light night --routes 4\n"
-                  "The logs' modelV2, cameraOdometry and liveLocationKalman are the truth.",
+                  "The logs' modelV2, cameraOdometry and liveLocationKalman are the ground truth.",
                   [&program, flags] { return synth(program, *flags); });
   command->add_option("--out", flags->out, "folder that gets the segments' folders")->type_name("DIR")->required();
   add_number(*command, "--seconds", options.seconds, "length; a segment is a minute", "S");
   add_number(*command, "--seed", options.seed, "the same seed, the same route");
-  add_number(*command, "--routes", flags->routes, "how many, of this seed and those after it");
+  add_number(*command, "--routes", flags->routes, "number of routes, with this seed and the following ones");
   add_choice(*command, "--device", options.device, {"tici", "tizi", "mici", "neo"}, "whose cameras", "NAME");
   add_choice(*command, "--road", flags->road, {"any", "highway", "rural", "city"}, "where it lies", "KIND");
   add_choice(*command, "--light", flags->light, {"any", "day", "overcast", "dusk", "night"}, "time of day and sky",
@@ -101,11 +101,11 @@ void add_route_synth(Program& program, CLI::App& route) {
   command->add_flag("--wet", flags->wet, "a wet road");
   command->add_flag("--dry", flags->dry, "a dry road");
   command->add_flag("--keep-left", options.keep_left, "traffic keeps left");
-  command->add_flag("--no-traffic", flags->no_traffic, "nobody else on the road");
+  command->add_flag("--no-traffic", flags->no_traffic, "no other cars on the road");
   command->add_flag("--no-wide", flags->no_wide, "no ecamera.hevc");
-  command->add_flag("--qcamera-only", flags->qcamera_only, "of the videos only the small one: quick");
+  command->add_flag("--qcamera-only", flags->qcamera_only, "only the small video: quick");
   command->add_flag("--no-video", flags->no_video, "logs only");
-  command->add_flag("--no-rlog", flags->no_rlog, "of the logs only the decimated one");
+  command->add_flag("--no-rlog", flags->no_rlog, "only the decimated log");
   add_number(*command, "--first-segment", options.first_segment, "the number of the first segment");
   add_number(*command, "--quality", options.quality,
              "rate factor of the full videos, 1 to 51: smaller is better and larger");

@@ -207,8 +207,8 @@ void add_run(Program& program, CLI::App& app) {
   command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
   add_list(*command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
   command->add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy")->type_name("DIR");
-  add_number(*command, "--runs", flags->runs, "run that often");
-  add_number(*command, "--batch", flags->batch, "entries a run, by open first dimensions or those fixed at 1");
+  add_number(*command, "--runs", flags->runs, "number of runs");
+  add_number(*command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
   command->add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
       ->type_name("DIR");
   command->add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")

@@ -1,10 +1,10 @@
-// sparkpilot stack: what the machine's ML libraries hold for its GPU.
+// sparkpilot stack: what GPU code the machine's ML libraries contain.
 #include "cli/command.h"
 
 namespace sparkpilot::cli {
 
 void add_stack(Program& program, CLI::App& app) {
-  CLI::App* group = app.add_subcommand("stack", "what the machine's ML libraries hold for its GPU");
+  CLI::App* group = app.add_subcommand("stack", "what GPU code the machine's ML libraries contain");
   group->require_subcommand(1);
   group->footer(
       "Examples:\n  sparkpilot stack audit\n  sparkpilot stack audit --gpu gb10 --path "

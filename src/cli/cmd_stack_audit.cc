@@ -128,7 +128,7 @@ void print_audit(const stack::Audit& audit, const std::optional<stack::NamedGpu>
     absent += (absent.empty() ? "" : ", ") + std::string(component);
   if (whole && !absent.empty()) print("\nnot found: " + absent + "\n");
   for (const std::string& text : audit.notes) note(one_line(text));
-  if (!target) note("no GPU is known here: --gpu gb10 says what each means for one");
+  if (!target) note("no GPU is known here: name one for verdicts, such as --gpu gb10");
 }
 
 // --- differences
@@ -203,15 +203,14 @@ int run_audit(const Program& program, const AuditFlags& flags) {
 void add_stack_audit(Program& program, CLI::App& group) {
   const auto flags = std::make_shared<AuditFlags>();
   CLI::App* command =
-      add_command(program, group, "audit", "which GPU code every ML library holds, and what it means for a GPU",
+      add_command(program, group, "audit", "print the GPU code of every ML library, and what it means for a GPU",
                   "  sparkpilot stack audit\n"
                   "  sparkpilot stack audit --gpu gb10 --python ~/.venv\n"
                   "  sparkpilot stack audit --gpu gb10 --path torch-2.9.1-cp312-cp312-linux_aarch64.whl\n"
                   "  sparkpilot stack audit --diff before.json after.json",
                   [&program, flags] { return run_audit(program, *flags); });
   add_stack_flags(*command, flags->stack);
-  command
-      ->add_option("--diff", flags->diff, "what differs between two: environments, folders, or files that --json wrote")
+  command->add_option("--diff", flags->diff, "compare two environments, folders, or files that --json wrote")
       ->expected(2)
       ->type_name("A B");
   command->add_flag("--all", flags->all, "list libraries without GPU code, too");

@@ -111,7 +111,7 @@ int verify(const Program& program, const StackFlags& flags) {
 void add_stack_plan(Program& program, CLI::App& group) {
   const auto flags = std::make_shared<PlanFlags>();
   CLI::App* planner =
-      add_command(program, group, "plan", "what to install and build so that the stack is native for a DGX Spark",
+      add_command(program, group, "plan", "print what to install and build to make the stack native for a DGX Spark",
                   "  sparkpilot stack plan\n"
                   "  sparkpilot stack plan --gpu gb10 --script native-stack && native-stack/run.sh",
                   [&program, flags] { return plan(program, *flags); });
@@ -121,7 +121,7 @@ void add_stack_plan(Program& program, CLI::App& group) {
 
   const auto verify_flags = std::make_shared<StackFlags>();
   CLI::App* verifier =
-      add_command(program, group, "verify", "whether the stack is native for a DGX Spark; exit code 4 where it is not",
+      add_command(program, group, "verify", "check whether the stack is native for a DGX Spark; exit code 4 if not",
                   "  sparkpilot stack verify\n"
                   "  sparkpilot stack verify --gpu gb10 --from audit.json --json",
                   [&program, verify_flags] { return verify(program, *verify_flags); });

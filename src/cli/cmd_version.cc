@@ -40,8 +40,9 @@ int version(const Program& program) {
 
 void add_version(Program& program, CLI::App& app) {
   app.set_version_flag("-V,--version", title(), "print the version");
-  CLI::App* command = add_command(program, app, "version", "print the version and what the program sees of the machine",
-                                  "  sparkpilot version --json", [&program] { return version(program); });
+  CLI::App* command =
+      add_command(program, app, "version", "print the version and what the program knows about the machine",
+                  "  sparkpilot version --json", [&program] { return version(program); });
   command->add_flag("--json", program.json, "print one JSON document on stdout");
 }
 

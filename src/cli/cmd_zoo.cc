@@ -74,7 +74,7 @@ void refuse_to_replace_models(const std::vector<std::string>& names, const fs::p
   for (const std::string& name : names) {
     const fs::path path = folder / (name + ".onnx");
     if (fs::is_regular_file(path) && !is_stand_in(path)) {
-      fail("{}: is there and is no stand-in: choose another folder, or remove it", path.string());
+      fail("{}: exists and is not a stand-in: choose another folder, or remove it", path.string());
     }
   }
 }
@@ -116,9 +116,9 @@ void add_zoo(Program& program, CLI::App& app) {
                                   "  sparkpilot zoo build driving_vision driving_policy --out models\n"
                                   "  sparkpilot zoo build --all --out models        (all but the big one)",
                                   [&program, flags] { return build(program, *flags); });
-  add_list(*builder, "names", flags->names, "NAME", "models, as zoo list names them");
+  add_list(*builder, "names", flags->names, "NAME", "models, by their names in zoo list");
   builder->add_flag("--all", flags->all, "every model that is not big");
-  builder->add_option("--out", flags->out, "folder to write to; made where it is missing")->type_name("DIR");
+  builder->add_option("--out", flags->out, "folder to write to; made if missing")->type_name("DIR");
   add_number(*builder, "--seed", flags->seed, "seed of the weights");
   add_report_flags(program, *builder);
 }

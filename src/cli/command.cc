@@ -61,7 +61,7 @@ CLI::Option* add_setting(Program& program, CLI::App& command, const std::string&
     return command.add_flag_function(
         "-v,--verbose",
         [&program](int64_t times) { program.given["verbose"] = std::to_string(std::min<int64_t>(times, 9)); },
-        doc.empty() ? "say on stderr what each pass changed; twice: also which settings are not the default" : doc);
+        doc.empty() ? "print on stderr what each pass changed; twice: also which settings are not the default" : doc);
   }
   return command
       .add_option_function<std::string>(
@@ -107,14 +107,14 @@ void add_size_flags(CLI::App& command, RunFlags& flags) {
 void add_graph_flags(CLI::App& command, RunFlags& flags) {
   add_size_flags(command, flags);
   add_list(command, "--output", flags.outputs, "NAME",
-           "compute only this output, sliced as in NumPy: 'logits[:, -1, :]' (repeatable; several parts of one go by "
-           "their texts)");
+           "compute only this output, sliced as in NumPy: 'logits[:, -1, :]' (repeatable; several parts of one output "
+           "are named by these texts)");
 }
 
 void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
   add_setting(program, command, "device", "auto or cpu");
   add_setting(program, command, "precision",
-              "auto (fp32), model (as the file has it: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
+              "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
               "bits) or bf16");
   add_setting(program, command, "threads");
   // Asked for the list, a command needs neither a model nor a route; options' checks come after this.

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "route/draw/scale.h"
 #include "drive/queue.h"
+#include "route/draw/scale.h"
 #include "route/video/reader.h"
 
 namespace sparkpilot::drive {

@@ -11,11 +11,11 @@
 #include "base/file.h"
 #include "base/fnv.h"
 #include "base/parallel.h"
-#include "route/log/recording.h"
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
 #include "drive/warm_up.h"
 #include "passes/precision.h"
+#include "route/log/recording.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;

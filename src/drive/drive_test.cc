@@ -9,15 +9,15 @@
 #include <fstream>
 
 #include "base/file.h"
+#include "drive/segment_run.h"
+#include "onnx/export.h"
+#include "onnx/zoo.h"
 #include "route/log/model_compare.h"
 #include "route/log/reader.h"
 #include "route/log/writer.h"
-#include "drive/segment_run.h"
 #include "route/test_files.h"
 #include "route/video/reader.h"
 #include "route/video/writer.h"
-#include "onnx/export.h"
-#include "onnx/zoo.h"
 #include "sparkpilot/error.h"
 #include "tensor/npy.h"
 

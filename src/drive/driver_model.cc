@@ -13,8 +13,10 @@ DriverModel::DriverModel(const std::filesystem::path& file, const SessionOptions
   const bool fits = image && calibration && image->shape && image->shape->elements() == kDriverFrameBytes &&
                     calibration->shape && calibration->shape->elements() == 3;
   if (!fits) {
-    fail("{}: no driver monitoring model of 2024 to 2026: its inputs are {}; expected input_img (1,{}) and calib (1,3)",
-         net_.file(), net_.input_list(), kDriverFrameBytes);
+    fail(
+        "{}: not a driver monitoring model of 2024 to 2026: its inputs are {}; expected input_img (1,{}) and calib "
+        "(1,3)",
+        net_.file(), net_.input_list(), kDriverFrameBytes);
   }
   parse_driver(net_.slices(), net_.run(), net_.file());  // that all heads are there is said before the first frame
 }

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "route/contract/temporal.h"
 #include "drive/network.h"
+#include "route/contract/temporal.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;
@@ -76,14 +76,14 @@ DrivingContract contract_of(const Network& net, bool merged) {
 void check_heads(const std::set<std::string>& heads, const std::string& file) {
   for (const char* head : {"plan", "lane_lines", "lane_lines_prob", "road_edges", "lead", "lead_prob", "desire_state",
                            "meta", "pose", "hidden_state"}) {
-    if (!heads.contains(head)) fail("{}: no driving model: output_slices has no head \"{}\"", file, head);
+    if (!heads.contains(head)) fail("{}: not a driving model: output_slices has no head \"{}\"", file, head);
   }
 }
 
 }  // namespace
 
 ModelFiles find_models(const fs::path& folder) {
-  if (!fs::is_directory(folder)) fail("{}: is no folder; expected one with openpilot's models", folder.string());
+  if (!fs::is_directory(folder)) fail("{}: not a folder; expected one with openpilot's models", folder.string());
   const auto here = [&](const std::string& name) {
     const fs::path path = folder / name;
     return fs::exists(path) ? path : fs::path();

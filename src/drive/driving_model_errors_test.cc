@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "drive/driving_model.h"
-#include "route/test_files.h"
 #include "onnx/export.h"
 #include "onnx/metadata.h"
 #include "onnx/zoo.h"
+#include "route/test_files.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {
@@ -64,7 +64,7 @@ TEST(DrivingModel, OutputsThatNobodyCanReadAreRefused) {
     const fs::path policy = with_slices(folder, slices);
     expect_refused({.vision = vision, .policy = policy}, policy, because);
   };
-  refused({}, "no driving model: it has no output_slices in its metadata");
+  refused({}, "not a driving model: it has no output_slices in its metadata");
   refused({{"plan", {0, 990, {}}}, {"desire_state", {995, 1003, {}}}},
           "head \"desire_state\" is not inside the output");
   refused({{"plan", {0, 988, {}}}, {"desire_state", {990, 998, {}}}},

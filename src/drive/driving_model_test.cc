@@ -13,10 +13,10 @@
 #include <ostream>
 
 #include "base/random.h"
-#include "route/test_files.h"
 #include "onnx/export.h"
 #include "onnx/metadata.h"
 #include "onnx/zoo.h"
+#include "route/test_files.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {

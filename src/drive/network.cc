@@ -35,8 +35,7 @@ Loaded load(const std::filesystem::path& file) {
     fail("{}: {}", file.string(), error.what());
   }
   if (out.slices.empty()) {
-    fail("{}: no driving model: it has no output_slices in its metadata, which say what its output means",
-         file.string());
+    fail("{}: not a driving model: it has no output_slices in its metadata, which describe its output", file.string());
   }
   const auto checkpoint = out.graph.metadata.find("model_checkpoint");
   if (checkpoint != out.graph.metadata.end()) out.checkpoint = checkpoint->second;

@@ -42,7 +42,7 @@ void refuse_other_summary(const fs::path& out) {
   if (!fs::is_regular_file(file, not_there)) return;
   const auto summary = nlohmann::json::parse(read_file(file), nullptr, false);
   if (!summary.is_object() || !summary.contains("sparkpilot")) {
-    fail("{}: would be written over, and is no summary of this program: choose another folder", file.string());
+    fail("{}: would be overwritten, and is not a summary of this program: choose another folder", file.string());
   }
 }
 

@@ -9,10 +9,10 @@
 #include "base/file.h"
 #include "base/statistics.h"
 #include "base/text.h"
-#include "route/draw/markup.h"
-#include "route/draw/page.h"
 #include "drive/report.h"
 #include "drive/report_parts.h"
+#include "route/draw/markup.h"
+#include "route/draw/page.h"
 
 namespace sparkpilot::drive {
 namespace fs = std::filesystem;
@@ -77,7 +77,7 @@ void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
   const std::vector<double> ms = latencies(report.result.segments);
   if (!ms.empty()) {
     const Statistics s = summarize(ms);
-    out.push_back({"model, a frame", fmt::format("{:.1f} ms", s.p50), fmt::format("99 %: {:.1f} ms", s.p99)});
+    out.push_back({"model, per frame", fmt::format("{:.1f} ms", s.p50), fmt::format("99 %: {:.1f} ms", s.p99)});
   }
   const auto ours = fit_of(report.result.segments, false), recorded = fit_of(report.result.segments, true);
   const PlanErrorSummary& at_two = ours[1].count > 0 ? ours[1] : recorded[1];
@@ -85,7 +85,7 @@ void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
     out.push_back({"plan error at 2 s", fmt::format("{:.2f} m", *at_two.distance_mean),
                    ours[1].count > 0 ? "this run" : "recorded model"});
   }
-  if (report.realtime) out.push_back({"late frames", std::to_string(t.late), "ready after the next had come"});
+  if (report.realtime) out.push_back({"late frames", std::to_string(t.late), "ready after the next frame had come"});
   page.figures(out);
 }
 
@@ -207,7 +207,7 @@ void add_perception(Page& page, const Columns& columns) {
 void add_times(Page& page, const RunReport& report, const RunTotals& t) {
   page.section("Speed");
   const std::vector<double> ms = latencies(report.result.segments);
-  if (!ms.empty()) page.histogram({.title = "Time of the networks, a frame", .values = ms});
+  if (!ms.empty()) page.histogram({.title = "Time of the networks per frame", .values = ms});
   std::vector<std::vector<std::string>> rows;
   const auto row = [&](const char* stage, double value, int threads) {
     if (value > 0) rows.push_back({stage, fmt::format("{:.2f}", value), std::to_string(threads)});
@@ -217,7 +217,7 @@ void add_times(Page& page, const RunReport& report, const RunTotals& t) {
   row("networks", t.stages.infer_ms, report.result.shares.infer);
   row("write, draw and encode", t.stages.write_ms, report.result.shares.encode);
   if (t.frames_per_second > 0)
-    rows.push_back({"the whole, side by side", fmt::format("{:.2f}", 1000 / t.frames_per_second), ""});
+    rows.push_back({"the pipeline, all stages in parallel", fmt::format("{:.2f}", 1000 / t.frames_per_second), ""});
   page.table({"stage", "ms a frame", "threads"}, rows);
 }
 

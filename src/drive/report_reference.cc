@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "base/text.h"
-#include "route/draw/page.h"
 #include "drive/report.h"
 #include "drive/report_parts.h"
+#include "route/draw/page.h"
 
 namespace sparkpilot::drive {
 namespace {

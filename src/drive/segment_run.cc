@@ -12,10 +12,10 @@
 #include "base/file.h"
 #include "base/parallel.h"
 #include "drive/camera_stream.h"
+#include "drive/segment_output.h"
 #include "route/contract/temporal.h"
 #include "route/log/driven_path.h"
 #include "route/log/plan_error.h"
-#include "drive/segment_output.h"
 #include "route/video/reader.h"
 #include "tensor/npy.h"
 
@@ -46,7 +46,7 @@ DeviceCameras cameras_of(const SegmentJob& job, const fs::path& video) {
     if (!device) {
       fail(
           "{}: pictures of {}x{} from a device \"{}\" with sensor \"{}\": no camera of openpilot's devices; "
-          "--focal-length says how it sees",
+          "give it with --focal-length",
           video.string(), width, height, log.device_type, log.sensor);
     }
   }
@@ -119,8 +119,7 @@ class Run {
     output.finish(result_);
     fit_to_drive(output.records());
     if (!job_.timeline->calibration.empty()) carry_.calibration = std::prev(job_.timeline->calibration.end())->second;
-    if (wide && wide->missing() > 0)
-      say("{} frames without one of the wide camera of the same moment", wide->missing());
+    if (wide && wide->missing() > 0) say("{} frames without a wide camera frame of the same moment", wide->missing());
     tell(start);
     return std::move(result_);
   }
@@ -178,7 +177,7 @@ class Run {
       wide_.emplace(job_.segment->wide_video, cameras_.wide, job_.timeline->wide, *job_.timeline, options,
                     job_.first_eof);
     } catch (const Error& error) {
-      say("{}; the road camera stands in for the wide one", error.what());
+      say("{}; the road camera replaces the wide one", error.what());
     }
   }
 

@@ -56,7 +56,7 @@ std::vector<Before> segments_before(const Route& route, size_t at, const DriveOp
     try {
       timeline = segment_timeline(route, segment, {.models = false});
     } catch (const CannotDrive& error) {
-      if (options.note) options.note(fmt::format("{}: cannot be used to prepare the segments behind it", error.what()));
+      if (options.note) options.note(fmt::format("{}: cannot be used to prepare the segments after it", error.what()));
       break;
     }
     const int64_t here = frames_of(segment, timeline, options);
@@ -134,7 +134,7 @@ void warm_up(const Route& route, size_t at, const SegmentJob& job, Carry& carry)
     try {
       run_segment(part, carry);
     } catch (const CannotDrive& error) {
-      if (quiet.note) quiet.note(fmt::format("{}: cannot be used to prepare the segments behind it", error.what()));
+      if (quiet.note) quiet.note(fmt::format("{}: cannot be used to prepare the segments after it", error.what()));
       job.model->reset();
       carry = {};
     }
