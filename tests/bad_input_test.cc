@@ -87,7 +87,8 @@ TEST_F(BadInput, Truncated) {
 
 TEST_F(BadInput, FlippedBitsNeverCrash) {
   const std::string file = folder.file("flipped.onnx");
-  for (size_t bit = 0; bit < kGood.size() * 8; bit += 3) {
+  // Each starts the program; the importer meets all of them in src/onnx/hostile_test.cc.
+  for (size_t bit = 0; bit < kGood.size() * 8; bit += 29) {
     std::string bytes = kGood;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
     write_text(file, bytes);

@@ -217,7 +217,7 @@ TEST(HostileNodes, AreComputedOrRefused) {
     // Other damage by --gtest_random_seed=N.
     uint64_t seed = 1 + 100'000 * static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
     for (const OpCase& op_case : op->cases()) {
-      for (int i = 0; i < 60; ++i, ++seed) {
+      for (int i = 0; i < 30; ++i, ++seed) {
         SCOPED_TRACE(qualified(*op) + " case " + op_case.name + " seed " + std::to_string(seed));
         (attempt(*op, op_case, seed) ? computed : refused) += 1;
       }
