@@ -129,8 +129,8 @@ void print_comparison(const drive::ReferenceReport& reference) {
   print(table.str());
 }
 
-void report_text(const drive::RunReport& report) {
-  const drive::RunTotals t = drive::totals_of(report.result);
+void report_text(const drive::DriveReport& report) {
+  const drive::DriveTotals t = drive::totals_of(report.result);
   Table table({"segment", "frames", "lost", "seconds", "state"});
   for (const auto& s : report.result.segments) {
     table.add({s.name, std::to_string(s.frames.size()), std::to_string(s.dropped), fmt::format("{:.1f}", s.seconds),
@@ -267,7 +267,7 @@ class DriveRun {
   DriveOptions options_;
   std::optional<FolderLock> out_;  // of the first process, for all of them
   std::optional<drive::Reference> reference_;
-  drive::RunReport report_;
+  drive::DriveReport report_;
 };
 
 int run(Program& program, const Flags& flags) {

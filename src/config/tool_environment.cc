@@ -43,11 +43,11 @@ std::string quoted(std::string_view text, Shell shell) {
 
 }  // namespace
 
-DeviceFacts device_facts(const DriverAnswers& cuda) {
+DeviceFacts device_facts(const GpuDriverAnswers& cuda) {
   constexpr int64_t kProhibited = 2;  // CU_COMPUTEMODE_PROHIBITED
   DeviceFacts facts;
-  if (cuda.state == DriverAnswers::State::failed) facts.problem = cuda_error_name(cuda.error);
-  else if (cuda.state != DriverAnswers::State::answered) facts.problem = cuda.reason;
+  if (cuda.state == GpuDriverAnswers::State::failed) facts.problem = cuda_error_name(cuda.error);
+  else if (cuda.state != GpuDriverAnswers::State::answered) facts.problem = cuda.reason;
   std::array<int64_t, 3> best{};
   for (size_t i = 0; i < cuda.devices.size(); ++i) {
     const Answers& gpu = cuda.devices[i];

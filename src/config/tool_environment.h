@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hw/driver.h"
+#include "hw/gpu_driver.h"
 
 namespace sparkpilot {
 
@@ -22,7 +22,7 @@ struct DeviceFacts {
   std::string problem = {};    // why libcuda shows no GPU; empty if it does or is absent
 };
 // From libcuda, which shows what CUDA_VISIBLE_DEVICES names; without GPUs in prohibited mode.
-DeviceFacts device_facts(const DriverAnswers& cuda);
+DeviceFacts device_facts(const GpuDriverAnswers& cuda);
 
 // The device that a value of the setting `device` means on this machine: "cpu", or "cuda:N".
 std::string chosen_device(std::string_view device, const DeviceFacts& facts);

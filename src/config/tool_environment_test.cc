@@ -40,13 +40,13 @@ Answers gpu(int64_t major, int64_t minor, int64_t multiprocessors, int64_t compu
 }
 
 TEST(ToolEnvironment, FactsOfTheDriver) {
-  DriverAnswers cuda;
+  GpuDriverAnswers cuda;
   EXPECT_TRUE(device_facts(cuda).gpus.empty());
   EXPECT_EQ(device_facts(cuda).problem, "");
-  cuda.state = DriverAnswers::State::failed;
+  cuda.state = GpuDriverAnswers::State::failed;
   cuda.error = 100;
   EXPECT_EQ(device_missing("cuda", device_facts(cuda)), "no usable NVIDIA GPU (CUDA_ERROR_NO_DEVICE)");
-  cuda = {.state = DriverAnswers::State::answered,
+  cuda = {.state = GpuDriverAnswers::State::answered,
           .devices = {gpu(8, 9, 128), gpu(12, 1, 48, 2), {{"handle", {{}, 101}}}, gpu(12, 0, 84), gpu(12, 0, 170)}};
   const DeviceFacts facts = device_facts(cuda);
   EXPECT_EQ(facts.gpus, (std::vector<int>{0, 3, 4}));  // one is closed, one is lost

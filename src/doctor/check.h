@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "doctor/doctor.h"
-#include "hw/driver.h"
+#include "hw/gpu_driver.h"
 #include "stack/verdict.h"
 
 namespace sparkpilot::doctor {
@@ -19,8 +19,8 @@ namespace sparkpilot::doctor {
 struct Patient {
   Source& source;
   const Machine& machine;
-  const DriverAnswers& nvml;
-  const DriverAnswers& cuda;
+  const GpuDriverAnswers& nvml;
+  const GpuDriverAnswers& cuda;
   const DoctorOptions& options;
 };
 

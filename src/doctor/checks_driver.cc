@@ -8,7 +8,7 @@
 namespace sparkpilot::doctor {
 namespace {
 
-using State = DriverAnswers::State;
+using State = GpuDriverAnswers::State;
 constexpr int kNotLoaded = 9, kNoLibrary = 12, kMismatch = 18;  // nvmlReturn_t
 constexpr int kStub = 34, kNoDevice = 100;                      // CUresult
 

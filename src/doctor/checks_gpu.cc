@@ -11,7 +11,7 @@
 namespace sparkpilot::doctor {
 namespace {
 
-using State = DriverAnswers::State;
+using State = GpuDriverAnswers::State;
 constexpr int kGpuIsLost = 15, kResetRequired = 16;  // nvmlReturn_t
 constexpr int64_t kProhibited = 2;                   // compute mode
 
@@ -158,11 +158,11 @@ void low_power(const Patient& patient, Says& says) {
   if (spark == patient.machine.gpus.end()) return says.skip("no GB10");
   if (!spark->nvml_index) return says.skip("the driver does not say");
   const auto index = static_cast<size_t>(*spark->nvml_index);
-  std::vector<DriverAnswers> samples = patient.options.under_load;
+  std::vector<GpuDriverAnswers> samples = patient.options.under_load;
   if (samples.empty()) samples.push_back(patient.nvml);
   int64_t highest_mhz = 0, highest_mw = 0;
   int busy = 0;
-  for (const DriverAnswers& sample : samples) {
+  for (const GpuDriverAnswers& sample : samples) {
     if (index >= sample.devices.size()) continue;
     const Answers& gpu = sample.devices[index];
     const auto percent = integer(gpu, "gpu_percent"), mhz = integer(gpu, "sm_clock_mhz"), mw = integer(gpu, "power_mw");

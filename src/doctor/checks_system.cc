@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "doctor/check.h"
-#include "hw/scan.h"
+#include "hw/parse_text.h"
 
 namespace sparkpilot::doctor {
 namespace {

@@ -72,7 +72,7 @@ Diagnosis examine(Source& source, const DoctorOptions& options) {
   Recorder once(source);  // the drivers are asked once
   Diagnosis out;
   out.machine = probe(once);
-  const DriverAnswers nvml = once.nvml(), cuda = once.cuda();
+  const GpuDriverAnswers nvml = once.nvml(), cuda = once.cuda();
   const doctor::Patient patient{once, out.machine, nvml, cuda, options};
   for (const auto table : doctor::tables()) {
     for (const doctor::Check& check : table) {

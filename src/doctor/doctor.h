@@ -48,7 +48,7 @@ struct DoctorOptions {
   // Also do what takes seconds: read the GPU code of large libraries on this machine.
   bool deep = false;
   // NVML's answers while the GPUs were kept busy (sample_under_load()). Empty: only the present readings are used.
-  std::vector<DriverAnswers> under_load = {};
+  std::vector<GpuDriverAnswers> under_load = {};
   // The result of measure_disk(). Empty: not measured.
   std::optional<double> disk_bytes_per_second = {};
 };

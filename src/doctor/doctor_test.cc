@@ -400,10 +400,10 @@ TEST(Doctor, MeasuresADiskAndLeavesNothing) {
 TEST(Doctor, UnderLoadEverySampleCounts) {
   json machine = healthy();
   const auto source = recorded_source(machine.dump(), "test");
-  DriverAnswers slow = source->nvml();
+  GpuDriverAnswers slow = source->nvml();
   slow.devices[0]["sm_clock_mhz"].value = int64_t{850};
   slow.devices[0]["power_mw"].value = int64_t{22'000};
-  DriverAnswers once = slow;
+  GpuDriverAnswers once = slow;
   once.devices[0]["sm_clock_mhz"].value = int64_t{2400};
   EXPECT_TRUE(ids(examined(machine, {.here = false, .under_load = {slow, slow}})).contains("gpu.low_power"));
   EXPECT_FALSE(ids(examined(machine, {.here = false, .under_load = {slow, once}})).contains("gpu.low_power"));

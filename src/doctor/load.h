@@ -12,7 +12,7 @@ namespace sparkpilot {
 
 struct Load {
   Verifications verified = {};
-  std::vector<DriverAnswers> samples = {};  // NVML's, four per second, beginning a second after the load began
+  std::vector<GpuDriverAnswers> samples = {};  // NVML's, four per second, beginning a second after the load began
 };
 
 // Writes a temporary file into `folder` and reads it back from the disk, not from memory, as far as the system allows.

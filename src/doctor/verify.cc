@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "base/clock.h"
-#include "hw/driver_call.h"
+#include "hw/gpu_driver_call.h"
 
 namespace sparkpilot {
 namespace {
@@ -204,11 +204,11 @@ struct Shared {
 }  // namespace
 
 Verifications verify_gpus(const VerifyOptions& options) {
-  using State = DriverAnswers::State;
+  using State = GpuDriverAnswers::State;
   const auto shared = std::make_shared<Shared>();
   const double load_seconds = options.load_seconds;
   const auto work = [shared, load_seconds](const Library& library, Watch& watch) {
-    DriverAnswers state;
+    GpuDriverAnswers state;
     Driver driver(library, watch);
     int count = 0;
     try {
@@ -227,7 +227,7 @@ Verifications verify_gpus(const VerifyOptions& options) {
     state.state = State::answered;
     return state;
   };
-  const DriverAnswers state = ask_bounded(options.libraries, options.wait_seconds, work);
+  const GpuDriverAnswers state = ask_bounded(options.libraries, options.wait_seconds, work);
   Verifications out;
   if (state.state != State::answered) {
     out.problem = state.state == State::absent ? "there is no NVIDIA driver" : state.reason;

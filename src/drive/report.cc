@@ -51,8 +51,8 @@ std::array<PlanErrorSummary, kHorizons> fit_of(const std::vector<SegmentResult>&
   return summarize_errors(frames, recorded);
 }
 
-RunTotals totals_of(const DriveResult& result) {
-  RunTotals t;
+DriveTotals totals_of(const DriveResult& result) {
+  DriveTotals t;
   double decode_road = 0, decode_wide = 0, infer = 0, write = 0;
   for (const SegmentResult& segment : result.segments) {
     const auto frames = static_cast<double>(segment.frames.size());
@@ -114,9 +114,9 @@ Json segments_json(const std::vector<SegmentResult>& segments) {
 
 }  // namespace
 
-Json summary_json(const RunReport& report) {
+Json summary_json(const DriveReport& report) {
   const DriveResult& result = report.result;
-  const RunTotals t = totals_of(result);
+  const DriveTotals t = totals_of(result);
   Json networks = Json::array();
   for (const auto& n : result.networks)
     networks.push_back({{"role", n.role}, {"file", n.file}, {"checkpoint", n.checkpoint}});
@@ -153,7 +153,7 @@ Json summary_json(const RunReport& report) {
   return out;
 }
 
-void write_report(const RunReport& report) {
+void write_report(const DriveReport& report) {
   const auto write = [&](const char* name, const std::string& text) {
     AtomicFile file(fs::path(report.out) / name);
     file.write(text);

@@ -21,7 +21,7 @@ struct ReferenceReport {
   std::vector<ModelRecord> ours, theirs;
 };
 
-struct RunReport {
+struct DriveReport {
   std::string route, out;
   std::string device, machine, version;
   std::optional<std::string> precision = {};  // of the models, if any
@@ -35,22 +35,22 @@ struct RunReport {
 // The plan against the driven path over all frames, at each horizon.
 std::array<PlanErrorSummary, kHorizons> fit_of(const std::vector<SegmentResult>& segments, bool recorded);
 
-struct RunTotals {
+struct DriveTotals {
   int64_t frames = 0, dropped = 0, late = 0, recorded_models = 0, recorded_drawn = 0;
   double segment_seconds = 0, frames_per_second = 0;  // of the pipelines, summed over all processes
   StageTimes stages;
   bool complete = true;
 };
-RunTotals totals_of(const DriveResult& result);
+DriveTotals totals_of(const DriveResult& result);
 
 // Milliseconds of the networks, one value per frame.
 std::vector<double> latencies(const std::vector<SegmentResult>& segments);
 
-nlohmann::ordered_json summary_json(const RunReport& report);
-std::string summary_html(const RunReport& report);
+nlohmann::ordered_json summary_json(const DriveReport& report);
+std::string summary_html(const DriveReport& report);
 
 // Writes both into the run's folder.
-void write_report(const RunReport& report);
+void write_report(const DriveReport& report);
 
 // The segments of a run (DriveResult::run) from its folders' segment.json, whichever processes drove them.
 std::vector<SegmentResult> collect_segments(const Route& route, const std::filesystem::path& out,

@@ -30,7 +30,7 @@ class Columns {
       for (const FrameResult& frame : segment.frames) frames_.push_back(&frame);
     }
   }
-  const RunTime& time() const { return time_; }
+  const DriveTimeAxis& time() const { return time_; }
 
   // Frames for which `value` is NaN are left out; only a long time without any is a gap.
   template <typename Fn>
@@ -52,7 +52,7 @@ class Columns {
   }
 
  private:
-  RunTime time_;
+  DriveTimeAxis time_;
   std::vector<const FrameResult*> frames_;
 };
 
@@ -63,13 +63,13 @@ bool any(const Series& series) {
 double number(const std::optional<float>& value) { return value ? static_cast<double>(*value) : kNone; }
 
 // Without the series that have no values; not at all where none has.
-void add_plot(Page& page, Plot plot, const RunTime& time) {
+void add_plot(Page& page, Plot plot, const DriveTimeAxis& time) {
   plot.series.erase(std::remove_if(plot.series.begin(), plot.series.end(), [](const Series& s) { return !any(s); }),
                     plot.series.end());
   if (!plot.series.empty()) page.plot(time.over_all(std::move(plot)));
 }
 
-void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
+void add_headlines(Page& page, const DriveReport& report, const DriveTotals& t) {
   std::vector<Headline> out;
   out.push_back({"frames", std::to_string(t.frames), "of " + count_of(std::ssize(report.result.segments), "segment")});
   out.push_back({"frames a second", fmt::format("{:.0f}", t.frames_per_second),
@@ -89,7 +89,7 @@ void add_headlines(Page& page, const RunReport& report, const RunTotals& t) {
   page.figures(out);
 }
 
-void add_warnings(Page& page, const RunReport& report) {
+void add_warnings(Page& page, const DriveReport& report) {
   if (report.result.stopped) page.warning("The run was stopped before its end.");
   for (const std::string& note : report.notes) page.note(note);
   for (const SegmentResult& segment : report.result.segments) {
@@ -103,7 +103,7 @@ std::string frame_of(const std::string& picture) {
   return digits == std::string::npos ? "0" : picture.substr(digits, picture.rfind('.') - digits);
 }
 
-void add_pictures(Page& page, const RunReport& report) {
+void add_pictures(Page& page, const DriveReport& report) {
   std::vector<PagePicture> pictures;
   size_t all = 0;
   for (const SegmentResult& segment : report.result.segments) all += segment.pictures.size();
@@ -123,7 +123,7 @@ void add_pictures(Page& page, const RunReport& report) {
   page.images(pictures);
 }
 
-void add_fit(Page& page, const RunReport& report, const Columns& columns) {
+void add_fit(Page& page, const DriveReport& report, const Columns& columns) {
   const auto rows_of = [&](bool recorded, const char* who) {
     std::vector<std::vector<std::string>> rows;
     for (const PlanErrorSummary& f : fit_of(report.result.segments, recorded)) {
@@ -204,7 +204,7 @@ void add_perception(Page& page, const Columns& columns) {
            columns.time());
 }
 
-void add_times(Page& page, const RunReport& report, const RunTotals& t) {
+void add_times(Page& page, const DriveReport& report, const DriveTotals& t) {
   page.section("Speed");
   const std::vector<double> ms = latencies(report.result.segments);
   if (!ms.empty()) page.histogram({.title = "Time of the networks per frame", .values = ms});
@@ -221,7 +221,7 @@ void add_times(Page& page, const RunReport& report, const RunTotals& t) {
   page.table({"stage", "ms a frame", "threads"}, rows);
 }
 
-void add_facts(Page& page, const RunReport& report) {
+void add_facts(Page& page, const DriveReport& report) {
   page.section("Model and machine");
   std::vector<std::vector<std::string>> rows;
   for (const auto& network : report.result.networks) {
@@ -245,7 +245,7 @@ void add_facts(Page& page, const RunReport& report) {
 
 }  // namespace
 
-RunTime::RunTime(const std::vector<SegmentResult>& segments) {
+DriveTimeAxis::DriveTimeAxis(const std::vector<SegmentResult>& segments) {
   std::optional<double> first, last;
   for (const SegmentResult& segment : segments) {
     for (const FrameResult& frame : segment.frames) {
@@ -261,19 +261,19 @@ RunTime::RunTime(const std::vector<SegmentResult>& segments) {
   }
 }
 
-std::optional<double> RunTime::of(uint32_t frame_id) const {
+std::optional<double> DriveTimeAxis::of(uint32_t frame_id) const {
   const auto found = time_of_.find(frame_id);
   return found == time_of_.end() ? std::nullopt : std::optional(found->second);
 }
 
-Plot RunTime::over_all(Plot plot) const {
+Plot DriveTimeAxis::over_all(Plot plot) const {
   plot.x_low = 0;
   plot.x_high = length_;
   return plot;
 }
 
-std::string summary_html(const RunReport& report) {
-  const RunTotals t = totals_of(report.result);
+std::string summary_html(const DriveReport& report) {
+  const DriveTotals t = totals_of(report.result);
   const bool model = !report.result.networks.empty();
   Page page(report.route, model ? "driven by " + report.result.contract : "what openpilot recorded");
   const Columns columns(report.result.segments);

@@ -13,9 +13,9 @@
 namespace sparkpilot::drive {
 
 // Seconds since the run's first frame: the axis that all its plots share.
-class RunTime {
+class DriveTimeAxis {
  public:
-  explicit RunTime(const std::vector<SegmentResult>& segments);
+  explicit DriveTimeAxis(const std::vector<SegmentResult>& segments);
 
   double of(const FrameResult& frame) const { return frame.time - start_; }
   // The time of the frame of that number; empty if the run has no such frame.
@@ -28,6 +28,6 @@ class RunTime {
   std::unordered_map<uint32_t, double> time_of_;
 };
 
-void add_reference(Page& page, const ReferenceReport& report, const RunTime& time);
+void add_reference(Page& page, const ReferenceReport& report, const DriveTimeAxis& time);
 
 }  // namespace sparkpilot::drive

@@ -42,7 +42,7 @@ constexpr Shown kShown[] = {
 
 // Frames that the run has not are left out: the two are compared frame by frame.
 Series series_of(const std::string& name, const std::vector<ModelRecord>& models, double (*value)(const ModelRecord&),
-                 const RunTime& time, bool dashed) {
+                 const DriveTimeAxis& time, bool dashed) {
   Series out{name};
   out.dashed = dashed;
   for (const ModelRecord& model : models) {
@@ -94,7 +94,7 @@ void add_fields(Page& page, const ModelComparison& comparison) {
 
 }  // namespace
 
-void add_reference(Page& page, const ReferenceReport& report, const RunTime& time) {
+void add_reference(Page& page, const ReferenceReport& report, const DriveTimeAxis& time) {
   const ModelComparison& c = report.comparison;
   page.section("Beside the reference");
   page.text(fmt::format("{}: {} in both, {} only in this run, {} only in the reference.", report.name,

@@ -21,8 +21,8 @@ ModelRecord model_of(uint32_t frame, bool action) {
 }
 
 // Two segments of a run whose reference knows no action and differs in one field.
-RunReport report() {
-  RunReport out{.route = "route", .out = "/nowhere", .device = "cpu", .machine = "machine", .version = "1"};
+DriveReport report() {
+  DriveReport out{.route = "route", .out = "/nowhere", .device = "cpu", .machine = "machine", .version = "1"};
   for (const int number : {0, 1}) {
     SegmentResult segment;
     segment.number = number;
@@ -63,7 +63,7 @@ TEST(Report, PlotsShareOneTimeAxis) {
 }
 
 TEST(Report, WhatTheReferenceLacksIsNotCompared) {
-  const RunReport run = report();
+  const DriveReport run = report();
   const std::string html = summary_html(run);
   const std::regex row("<tr class=\"faint\"><td>desired_curvature</td>.*<td>not compared</td></tr>");
   EXPECT_TRUE(std::regex_search(html, row));
@@ -74,7 +74,7 @@ TEST(Report, WhatTheReferenceLacksIsNotCompared) {
 }
 
 TEST(Report, RowsBeyondTheirToleranceHaveAColour) {
-  RunReport run = report();
+  DriveReport run = report();
   const std::string html = summary_html(run);
   const std::regex row("<tr class=\"bad\"><td>velocity_x</td>.*<td>beyond</td></tr>");
   EXPECT_TRUE(std::regex_search(html, row));

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "hw/scan.h"
+#include "hw/parse_text.h"
 
 namespace sparkpilot {
 namespace {

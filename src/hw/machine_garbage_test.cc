@@ -45,8 +45,8 @@ class Damaged : public Source {
   std::optional<Space> space(const std::string&) override { return Space{number(), number()}; }
   std::optional<std::string> variable(const std::string& name) override { return harm(inner_.variable(name)); }
   std::string architecture() override { return harm(inner_.architecture()); }
-  DriverAnswers nvml() override { return harm(inner_.nvml()); }
-  DriverAnswers cuda() override { return harm(inner_.cuda()); }
+  GpuDriverAnswers nvml() override { return harm(inner_.nvml()); }
+  GpuDriverAnswers cuda() override { return harm(inner_.cuda()); }
   std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>&) override { return std::nullopt; }
 
  private:
@@ -67,8 +67,8 @@ class Damaged : public Source {
     return text;
   }
   std::string harm(const std::string& text) { return *harm(std::optional<std::string>(text)); }
-  DriverAnswers harm(DriverAnswers answers) {
-    if (below(6) == 0) answers.state = static_cast<DriverAnswers::State>(below(5));
+  GpuDriverAnswers harm(GpuDriverAnswers answers) {
+    if (below(6) == 0) answers.state = static_cast<GpuDriverAnswers::State>(below(5));
     if (below(6) == 0) answers.processes.resize(below(3));
     for (Answers& device : answers.devices) {
       for (auto& [question, answer] : device) {

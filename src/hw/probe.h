@@ -19,9 +19,9 @@ Identity probe_identity(Source& source);
 // Into machine.driver, machine.gpus and machine.other_gpus.
 void probe_gpus(Source& source, Machine& machine);
 // Only NVML's answers, for repeated readings. In NVML's order; a lost GPU has no nvml_index and no other values.
-std::vector<Gpu> nvml_gpus(const DriverAnswers& nvml);
+std::vector<Gpu> nvml_gpus(const GpuDriverAnswers& nvml);
 // Why NVML does not answer, in a line; empty if it does or is absent.
-std::string nvml_problem(const DriverAnswers& nvml);
+std::string nvml_problem(const GpuDriverAnswers& nvml);
 
 // Every sign found, of the table in docs/machine.md; needs the processor, the GPUs and the identity.
 std::vector<SparkSign> spark_signs(Source& source, const Machine& machine);

@@ -2,8 +2,8 @@
 #include <map>
 #include <set>
 
+#include "hw/parse_text.h"
 #include "hw/probe.h"
-#include "hw/scan.h"
 
 namespace sparkpilot {
 namespace {

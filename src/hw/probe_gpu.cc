@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "hw/parse_text.h"
 #include "hw/probe.h"
-#include "hw/scan.h"
 
 namespace sparkpilot {
 namespace {
@@ -124,7 +124,7 @@ void put_cuda(const Answers& answers, int index, Gpu& gpu) {
   if (!gpu.memory_total) gpu.memory_total = bytes(answers, "memory_total_bytes", kLeastMemory, kMostMemory);
 }
 
-void merge_cuda(const DriverAnswers& cuda, std::vector<Gpu>& gpus) {
+void merge_cuda(const GpuDriverAnswers& cuda, std::vector<Gpu>& gpus) {
   std::vector<bool> merged(gpus.size());
   for (size_t i = 0; i < cuda.devices.size() && i < kMostGpus; ++i) {
     const Answers& answers = cuda.devices[i];
@@ -217,17 +217,18 @@ std::optional<ComputeCapability> cuda_version(const Answers& system) {
   return number ? std::optional(ComputeCapability{*number / 1000, *number % 1000 / 10}) : std::nullopt;
 }
 
-std::string problem(const DriverAnswers& answers, const char* library, std::string (*error_name)(int)) {
+std::string problem(const GpuDriverAnswers& answers, const char* library, std::string (*error_name)(int)) {
   switch (answers.state) {
-    case DriverAnswers::State::absent:
-    case DriverAnswers::State::answered: return {};
-    case DriverAnswers::State::failed: return fmt::format("{} does not start: {}", library, error_name(answers.error));
-    case DriverAnswers::State::unusable:
-    case DriverAnswers::State::timed_out: break;
+    case GpuDriverAnswers::State::absent:
+    case GpuDriverAnswers::State::answered: return {};
+    case GpuDriverAnswers::State::failed:
+      return fmt::format("{} does not start: {}", library, error_name(answers.error));
+    case GpuDriverAnswers::State::unusable:
+    case GpuDriverAnswers::State::timed_out: break;
   }
   const std::string reason = plain(std::string_view(answers.reason).substr(0, 256));
   return fmt::format("{} {}{}{}", library,
-                     answers.state == DriverAnswers::State::timed_out ? "hangs" : "cannot be loaded",
+                     answers.state == GpuDriverAnswers::State::timed_out ? "hangs" : "cannot be loaded",
                      reason.empty() ? "" : ": ", reason);
 }
 
@@ -246,7 +247,7 @@ std::string pci_address(std::string_view text) {
   return domain ? fmt::format("{:04x}{}", *domain, tail) : std::string();
 }
 
-std::vector<Gpu> nvml_gpus(const DriverAnswers& nvml) {
+std::vector<Gpu> nvml_gpus(const GpuDriverAnswers& nvml) {
   std::vector<Gpu> out;
   for (size_t i = 0; i < nvml.devices.size() && i < kMostGpus; ++i) {
     const bool counted = i < nvml.processes.size();
@@ -262,13 +263,13 @@ std::vector<Gpu> nvml_gpus(const DriverAnswers& nvml) {
   return out;
 }
 
-std::string nvml_problem(const DriverAnswers& nvml) { return problem(nvml, "NVML", nvml_error_name); }
+std::string nvml_problem(const GpuDriverAnswers& nvml) { return problem(nvml, "NVML", nvml_error_name); }
 
 void probe_gpus(Source& source, Machine& machine) {
-  const DriverAnswers nvml = source.nvml(), cuda = source.cuda();
+  const GpuDriverAnswers nvml = source.nvml(), cuda = source.cuda();
   Driver& driver = machine.driver;
-  driver.nvml_answers = nvml.state == DriverAnswers::State::answered;
-  driver.cuda_answers = cuda.state == DriverAnswers::State::answered;
+  driver.nvml_answers = nvml.state == GpuDriverAnswers::State::answered;
+  driver.cuda_answers = cuda.state == GpuDriverAnswers::State::answered;
   driver.nvml_problem = nvml_problem(nvml);
   driver.cuda_problem = problem(cuda, "libcuda", cuda_error_name);
   driver.version = version(text(nvml.system, "driver_version").value_or(""));

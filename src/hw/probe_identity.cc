@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <array>
 
+#include "hw/parse_text.h"
 #include "hw/probe.h"
-#include "hw/scan.h"
 
 namespace sparkpilot {
 namespace {

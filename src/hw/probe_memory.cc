@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "hw/parse_text.h"
 #include "hw/probe.h"
-#include "hw/scan.h"
 
 namespace sparkpilot {
 namespace {

@@ -103,7 +103,7 @@ TEST(Gpus, OfNvmlAlone) {
       EXPECT_EQ(gpus[i].cuda_index, std::nullopt) << name;
     }
   }
-  DriverAnswers nvml = source_of("pc_two_gpus")->nvml();
+  GpuDriverAnswers nvml = source_of("pc_two_gpus")->nvml();
   nvml.devices[0] = {{"handle", {{}, 15}}, {"temperature_c", {int64_t{50}}}};
   const std::vector<Gpu> gpus = nvml_gpus(nvml);
   ASSERT_EQ(gpus.size(), 2U);

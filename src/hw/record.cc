@@ -8,19 +8,19 @@
 #include <utility>
 
 #include "base/error.h"
-#include "hw/scan.h"
+#include "hw/parse_text.h"
 
 namespace sparkpilot {
 namespace {
 
 using nlohmann::json;
 
-constexpr std::array<std::pair<DriverAnswers::State, const char*>, 5> kStates = {{
-    {DriverAnswers::State::absent, "absent"},
-    {DriverAnswers::State::unusable, "unusable"},
-    {DriverAnswers::State::failed, "failed"},
-    {DriverAnswers::State::timed_out, "timed_out"},
-    {DriverAnswers::State::answered, "answered"},
+constexpr std::array<std::pair<GpuDriverAnswers::State, const char*>, 5> kStates = {{
+    {GpuDriverAnswers::State::absent, "absent"},
+    {GpuDriverAnswers::State::unusable, "unusable"},
+    {GpuDriverAnswers::State::failed, "failed"},
+    {GpuDriverAnswers::State::timed_out, "timed_out"},
+    {GpuDriverAnswers::State::answered, "answered"},
 }};
 constexpr std::array<std::pair<Access, const char*>, 4> kAccess = {{
     {Access::absent, "absent"},
@@ -50,7 +50,7 @@ struct Contents {
   std::map<std::string, Access> access;
   std::map<std::string, Space> space;
   std::optional<std::vector<std::string>> kernel_log;
-  DriverAnswers nvml, cuda;
+  GpuDriverAnswers nvml, cuda;
 };
 
 // Reading: every function names what it is about, so that a wrong type says where it stands.
@@ -165,9 +165,9 @@ class Reader {
     }
     return out;
   }
-  DriverAnswers driver(const json& value, const std::string& where) const {
+  GpuDriverAnswers driver(const json& value, const std::string& where) const {
     if (!value.is_object()) wrong(value, where, "an object");
-    DriverAnswers out;
+    GpuDriverAnswers out;
     out.state = one_of(kStates, value.value("state", json()), where + ".state");
     if (value.contains("library")) out.library = string(value["library"], where + ".library");
     if (value.contains("reason")) out.reason = string(value["reason"], where + ".reason");
@@ -231,8 +231,8 @@ class Replay : public Source {
   std::optional<Space> space(const std::string& path) override { return find(contents_.space, path); }
   std::optional<std::string> variable(const std::string& name) override { return find(contents_.variables, name); }
   std::string architecture() override { return contents_.architecture; }
-  DriverAnswers nvml() override { return contents_.nvml; }
-  DriverAnswers cuda() override { return contents_.cuda; }
+  GpuDriverAnswers nvml() override { return contents_.nvml; }
+  GpuDriverAnswers cuda() override { return contents_.cuda; }
   std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>& words) override {
     if (!contents_.kernel_log) return std::nullopt;
     std::vector<std::string> lines;
@@ -269,7 +269,7 @@ json to_json(const Answers& answers, const Redactor& redact) {
   return out;
 }
 
-json to_json(const DriverAnswers& driver, const Redactor& redact) {
+json to_json(const GpuDriverAnswers& driver, const Redactor& redact) {
   json out = {{"state", name_of(kStates, driver.state)}};
   if (!driver.library.empty()) out["library"] = redact(driver.library);
   if (!driver.reason.empty()) out["reason"] = redact(driver.reason);
@@ -355,12 +355,12 @@ std::optional<std::string> Recorder::variable(const std::string& name) {
 
 std::string Recorder::architecture() { return record_->contents.architecture = inner_.architecture(); }
 
-DriverAnswers Recorder::nvml() {
+GpuDriverAnswers Recorder::nvml() {
   if (!std::exchange(record_->asked_nvml, true)) record_->contents.nvml = inner_.nvml();
   return record_->contents.nvml;
 }
 
-DriverAnswers Recorder::cuda() {
+GpuDriverAnswers Recorder::cuda() {
   if (!std::exchange(record_->asked_cuda, true)) record_->contents.cuda = inner_.cuda();
   return record_->contents.cuda;
 }
@@ -406,8 +406,8 @@ std::string Recorder::json() const {
     out["kernel_log"] = nlohmann::json::array();
     for (const std::string& line : *c.kernel_log) out["kernel_log"].push_back(redact(line));
   }
-  if (c.nvml.state != DriverAnswers::State::absent) out["nvml"] = to_json(c.nvml, redact);
-  if (c.cuda.state != DriverAnswers::State::absent) out["cuda"] = to_json(c.cuda, redact);
+  if (c.nvml.state != GpuDriverAnswers::State::absent) out["nvml"] = to_json(c.nvml, redact);
+  if (c.cuda.state != GpuDriverAnswers::State::absent) out["cuda"] = to_json(c.cuda, redact);
   return out.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

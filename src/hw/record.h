@@ -35,8 +35,8 @@ class Recorder : public Source {
   std::optional<Space> space(const std::string& path) override;
   std::optional<std::string> variable(const std::string& name) override;
   std::string architecture() override;
-  DriverAnswers nvml() override;
-  DriverAnswers cuda() override;
+  GpuDriverAnswers nvml() override;
+  GpuDriverAnswers cuda() override;
   std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>& words) override;
 
  private:

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hw/driver.h"
+#include "hw/gpu_driver.h"
 
 namespace sparkpilot {
 
@@ -43,8 +43,8 @@ class Source {
   // "x86_64", "aarch64": the architecture of the tree's machine, even if it is not this one. Empty: unknown.
   virtual std::string architecture() = 0;
   // The present answers of the NVIDIA driver's libraries: NVML (management), libcuda (computing).
-  virtual DriverAnswers nvml() = 0;
-  virtual DriverAnswers cuda() = 0;
+  virtual GpuDriverAnswers nvml() = 0;
+  virtual GpuDriverAnswers cuda() = 0;
   // The lines of the kernel's log that contain one of `words`; empty if this process may not read it.
   virtual std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>& words) = 0;
 

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "hw/parse_text.h"
 #include "hw/record.h"
 #include "hw/redact.h"
-#include "hw/scan.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot {
@@ -63,7 +63,7 @@ TEST_F(Tree, AsksNothingOfThisMachine) {
   const auto source = this->source();
   EXPECT_EQ(source->variable("SOURCE_TEST"), std::nullopt);
   EXPECT_EQ(system_source()->variable("SOURCE_TEST"), "1");
-  EXPECT_EQ(source->nvml().state, DriverAnswers::State::absent);
+  EXPECT_EQ(source->nvml().state, GpuDriverAnswers::State::absent);
   EXPECT_EQ(source->kernel_log({""}), std::nullopt);
   EXPECT_EQ(source->architecture(), "");
   std::string elf("\177ELF\2\1\1", 7);

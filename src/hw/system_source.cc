@@ -136,11 +136,11 @@ class SystemSource : public Source {
     return {};
   }
 
-  DriverAnswers nvml() override {
+  GpuDriverAnswers nvml() override {
     if (here_) nvml_ = ask_nvml(options_.driver_wait_seconds, nvml_);
     return nvml_;
   }
-  DriverAnswers cuda() override { return here_ ? ask_cuda(options_.driver_wait_seconds) : DriverAnswers{}; }
+  GpuDriverAnswers cuda() override { return here_ ? ask_cuda(options_.driver_wait_seconds) : GpuDriverAnswers{}; }
 
   std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>& words) override {
     constexpr int kReadAll = 3, kSizeOfBuffer = 10;
@@ -173,7 +173,7 @@ class SystemSource : public Source {
   SourceOptions options_;
   bool here_;
   std::string root_;
-  DriverAnswers nvml_;  // of the last time
+  GpuDriverAnswers nvml_;  // of the last time
 };
 
 }  // namespace

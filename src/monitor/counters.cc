@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "hw/parse_text.h"
 #include "hw/probe.h"
-#include "hw/scan.h"
 
 namespace sparkpilot::monitor {
 namespace {

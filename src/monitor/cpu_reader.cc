@@ -4,8 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "hw/parse_text.h"
 #include "hw/probe.h"
-#include "hw/scan.h"
 #include "monitor/counters.h"
 
 namespace sparkpilot::monitor {

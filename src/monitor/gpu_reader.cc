@@ -6,8 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "hw/parse_text.h"
 #include "hw/probe.h"
-#include "hw/scan.h"
 
 namespace sparkpilot::monitor {
 namespace {
@@ -48,7 +48,7 @@ std::optional<std::vector<std::string>> throttle_words(uint64_t bits) {
 }
 
 GpuReading read_gpus(Source& source) {
-  const DriverAnswers nvml = source.nvml();
+  const GpuDriverAnswers nvml = source.nvml();
   std::vector<Gpu> gpus = nvml_gpus(nvml);
   GpuReading out;
   out.problem = nvml_problem(nvml);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "hw/scan.h"
+#include "hw/parse_text.h"
 
 namespace sparkpilot::monitor {
 namespace {

@@ -237,7 +237,7 @@ TEST(Sampler, GpusAreLostAndHang) {
   EXPECT_EQ(sample.gpus[1].index, 1);
   EXPECT_EQ(sample.gpus[1].gpu.temperature_c, 60);
   source.driver = {};
-  source.driver.state = DriverAnswers::State::timed_out;
+  source.driver.state = GpuDriverAnswers::State::timed_out;
   source.driver.reason = "nvmlInit did not come back within 0.5 s";
   sample = Sampler(source).next(0);
   EXPECT_TRUE(sample.gpus.empty());

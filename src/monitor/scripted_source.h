@@ -14,7 +14,7 @@ class ScriptedSource : public Source {
  public:
   std::map<std::string, std::string> files, links;
   std::map<std::string, std::vector<std::string>> folders;
-  DriverAnswers driver;
+  GpuDriverAnswers driver;
   std::string machine = "x86_64";
   std::map<std::string, int> reads, lists;  // how often each file and folder was read
   std::set<std::string> vanishing;          // listed, but gone when it is read
@@ -38,14 +38,14 @@ class ScriptedSource : public Source {
   std::optional<Space> space(const std::string&) override { return std::nullopt; }
   std::optional<std::string> variable(const std::string&) override { return std::nullopt; }
   std::string architecture() override { return machine; }
-  DriverAnswers nvml() override { return driver; }
-  DriverAnswers cuda() override { return {}; }
+  GpuDriverAnswers nvml() override { return driver; }
+  GpuDriverAnswers cuda() override { return {}; }
   std::optional<std::vector<std::string>> kernel_log(const std::vector<std::string>&) override { return std::nullopt; }
 
   // Adds a GPU to NVML's, with these numbers.
   Answers& add_gpu(const std::string& name, const std::map<std::string, int64_t>& numbers,
                    std::vector<GpuProcess> processes = {}) {
-    driver.state = DriverAnswers::State::answered;
+    driver.state = GpuDriverAnswers::State::answered;
     Answers& answers = driver.devices.emplace_back();
     answers["name"] = {name, 0};
     for (const auto& [question, value] : numbers) answers[question] = {value, 0};

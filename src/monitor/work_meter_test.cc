@@ -18,7 +18,7 @@ class Busy : public monitor::ScriptedSource {
  public:
   std::atomic<int64_t> used{0}, available_kb{900'000}, power{100};
   std::atomic<int> asked{0};
-  DriverAnswers nvml() override {
+  GpuDriverAnswers nvml() override {
     ++asked;
     const std::map<std::string, int64_t> numbers = {{"memory_total_bytes", int64_t{8} << 30},
                                                     {"memory_used_bytes", used},

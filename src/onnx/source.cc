@@ -19,22 +19,22 @@ void ArraySource::read(int64_t offset, std::span<std::byte> out) {
 }
 
 std::span<const std::byte> FileSource::peek(int64_t offset, int64_t most) {
-  if (offset < window_at_ || offset >= window_at_ + window_size_) {
-    window_size_ = 0;
-    const int64_t size = std::min(kWindow, file_.size() - offset);
-    file_.read_at(offset, std::span(window_).first(static_cast<size_t>(size)));
-    window_at_ = offset;
-    window_size_ = size;
+  if (offset < buffer_at_ || offset >= buffer_at_ + buffered_) {
+    buffered_ = 0;
+    const int64_t size = std::min(kBufferBytes, file_.size() - offset);
+    file_.read_at(offset, std::span(buffer_).first(static_cast<size_t>(size)));
+    buffer_at_ = offset;
+    buffered_ = size;
   }
-  const int64_t inside = offset - window_at_;
-  return std::span<const std::byte>(window_).subspan(static_cast<size_t>(inside),
-                                                     static_cast<size_t>(std::min(most, window_size_ - inside)));
+  const int64_t inside = offset - buffer_at_;
+  return std::span<const std::byte>(buffer_).subspan(static_cast<size_t>(inside),
+                                                     static_cast<size_t>(std::min(most, buffered_ - inside)));
 }
 
 void FileSource::read(int64_t offset, std::span<std::byte> out) {
   const auto wanted = static_cast<int64_t>(out.size());
   if (wanted == 0) return;
-  if (wanted > kWindow / 4 || offset < 0 || offset > file_.size() - wanted) {
+  if (wanted > kBufferBytes / 4 || offset < 0 || offset > file_.size() - wanted) {
     file_.read_at(offset, out);  // which also refuses what lies outside
     return;
   }

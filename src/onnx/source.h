@@ -37,16 +37,16 @@ class ArraySource final : public ByteSource {
 // Reads large pieces straight from the file into their destination, small ones through a buffer.
 class FileSource final : public ByteSource {
  public:
-  explicit FileSource(const std::filesystem::path& path) : file_(path), window_(kWindow) {}
+  explicit FileSource(const std::filesystem::path& path) : file_(path), buffer_(kBufferBytes) {}
   int64_t size() const override { return file_.size(); }
   std::span<const std::byte> peek(int64_t offset, int64_t most) override;
   void read(int64_t offset, std::span<std::byte> out) override;
 
  private:
-  static constexpr int64_t kWindow = 1 << 16;
+  static constexpr int64_t kBufferBytes = 1 << 16;
   InputFile file_;
-  std::vector<std::byte> window_;
-  int64_t window_at_ = 0, window_size_ = 0;
+  std::vector<std::byte> buffer_;
+  int64_t buffer_at_ = 0, buffered_ = 0;
 };
 
 }  // namespace sparkpilot

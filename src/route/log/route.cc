@@ -159,7 +159,7 @@ Route only_route(std::map<std::string, Segments> routes, const std::string& wher
 Route route_of_folder(const fs::path& folder) {
   const auto [name, number] = identity(folder);
   if (auto segment = read_segment(folder, number)) return make_route(name, {{number, std::move(*segment)}}, {});
-  auto routes = scan_folder(folder);
+  auto routes = find_segments(folder);
   if (routes.empty()) {
     fail(
         "{}: holds no route: neither logs (rlog.zst, qlog.bz2 ...) nor video (fcamera.hevc, qcamera.ts ...), nor "
@@ -173,7 +173,7 @@ Route route_of_folder(const fs::path& folder) {
 std::optional<Route> route_in_folder(const fs::path& path) {
   std::error_code error;
   if (path.filename().empty() || !fs::is_directory(path.parent_path(), error)) return std::nullopt;
-  auto routes = scan_folder(path.parent_path());
+  auto routes = find_segments(path.parent_path());
   const auto found = routes.find(route_key(path.filename().string()));
   if (found == routes.end()) return std::nullopt;
   return make_route(found->first, std::move(found->second), {});
@@ -223,10 +223,10 @@ fs::path data_folder(const RouteOptions& options) {
 std::optional<Route> look_up(const RouteName& name, const fs::path& data) {
   std::error_code error;
   if (!fs::is_directory(data, error)) return std::nullopt;
-  auto routes = scan_folder(data, &name);
+  auto routes = find_segments(data, &name);
   // The bucket's layout, DONGLE/LOG/N.
   if (routes.empty() && !name.dongle.empty() && fs::is_directory(data / name.dongle, error)) {
-    routes = scan_folder(data / name.dongle, &name);
+    routes = find_segments(data / name.dongle, &name);
   }
   if (routes.empty()) return std::nullopt;
   Route route = only_route(std::move(routes), data.string(), name);

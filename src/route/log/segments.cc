@@ -161,7 +161,7 @@ std::string name_of_folder(const fs::path& folder) {
   return route_key(name);
 }
 
-std::map<std::string, Segments> scan_folder(const fs::path& folder, const RouteName* only) {
+std::map<std::string, Segments> find_segments(const fs::path& folder, const RouteName* only) {
   std::map<std::string, Segments> routes;
   const auto take = [&](const std::string& key, Segments segments) {
     if (!segments.empty()) routes[key].merge(segments);

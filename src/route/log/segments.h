@@ -33,7 +33,7 @@ bool is_comma2k19(const Segment& segment);
 std::string name_of_folder(const std::filesystem::path& folder);
 // The routes below a folder: LOG--N, DONGLE|LOG--N, DONGLE|LOG/N and N folders, DONGLE|LOG--N--FILE files. Searches two
 // levels deep. With `only`, just those whose name may be that one. Fails (user) if the folder cannot be read.
-std::map<std::string, Segments> scan_folder(const std::filesystem::path& folder, const RouteName* only = nullptr);
+std::map<std::string, Segments> find_segments(const std::filesystem::path& folder, const RouteName* only = nullptr);
 
 // A recorded file (or comma2k19's folder of poses) in `folder`, or in a folder below it that is named like a segment or
 // holds numbered segments: the first by name, empty if there is none. Files for which `made`, called with the segment's

@@ -1,4 +1,4 @@
-#include "hw/driver.h"
+#include "hw/gpu_driver.h"
 
 #include <fmt/core.h>
 

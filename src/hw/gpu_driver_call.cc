@@ -1,4 +1,4 @@
-#include "hw/driver_call.h"
+#include "hw/gpu_driver_call.h"
 
 #include <dlfcn.h>
 #include <fmt/core.h>
@@ -36,22 +36,22 @@ void Watch::calling(std::string_view name) {
   changed_.notify_all();
 }
 
-void Watch::finish(DriverAnswers answers) {
+void Watch::finish(GpuDriverAnswers answers) {
   const std::lock_guard lock(mutex_);
   answers_ = std::move(answers);
   finished_ = true;
   changed_.notify_all();
 }
 
-DriverAnswers Watch::wait(double wait_seconds) {
+GpuDriverAnswers Watch::wait(double wait_seconds) {
   const auto limit_ns = static_cast<int64_t>(wait_seconds * 1e9);
   std::unique_lock lock(mutex_);
   if (since_ns_ == 0) since_ns_ = now_ns();
   while (!finished_) {
     const int64_t left = since_ns_ + limit_ns - now_ns();
     if (left <= 0) {
-      DriverAnswers late;
-      late.state = DriverAnswers::State::timed_out;
+      GpuDriverAnswers late;
+      late.state = GpuDriverAnswers::State::timed_out;
       late.reason = fmt::format("{} did not come back within {} s", call_.empty() ? "loading it" : call_, wait_seconds);
       return late;
     }
@@ -82,13 +82,13 @@ Library::Library(const std::vector<std::string>& names, Watch& watch) {
 
 void* Library::lookup(const char* symbol) const { return dlsym(handle_, symbol); }
 
-DriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait_seconds,
-                          const std::function<DriverAnswers(const Library&, Watch&)>& ask) {
+GpuDriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait_seconds,
+                             const std::function<GpuDriverAnswers(const Library&, Watch&)>& ask) {
   {
     const std::lock_guard lock(hung().mutex);
     if (const auto found = hung().reasons.find(libraries.at(0)); found != hung().reasons.end()) {
-      DriverAnswers late;
-      late.state = DriverAnswers::State::timed_out;
+      GpuDriverAnswers late;
+      late.state = GpuDriverAnswers::State::timed_out;
       late.reason = found->second;
       return late;
     }
@@ -100,13 +100,13 @@ DriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait
       watch->finish(ask(library, *watch));
       return;
     }
-    DriverAnswers none;
-    none.state = library.problem().empty() ? DriverAnswers::State::absent : DriverAnswers::State::unusable;
+    GpuDriverAnswers none;
+    none.state = library.problem().empty() ? GpuDriverAnswers::State::absent : GpuDriverAnswers::State::unusable;
     none.reason = library.problem();
     watch->finish(std::move(none));
   }).detach();
-  DriverAnswers answers = watch->wait(wait_seconds);
-  if (answers.state == DriverAnswers::State::timed_out) {
+  GpuDriverAnswers answers = watch->wait(wait_seconds);
+  if (answers.state == GpuDriverAnswers::State::timed_out) {
     const std::lock_guard lock(hung().mutex);
     hung().reasons[libraries[0]] = answers.reason;
   }

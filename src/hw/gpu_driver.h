@@ -34,7 +34,7 @@ struct GpuProcess {
   bool operator==(const GpuProcess&) const = default;
 };
 
-struct DriverAnswers {
+struct GpuDriverAnswers {
   enum class State {
     absent,     // no such library
     unusable,   // it cannot be loaded, or lacks functions of every version: `reason`
@@ -49,7 +49,7 @@ struct DriverAnswers {
   Answers system = {};                                  // of the driver as a whole
   std::vector<Answers> devices = {};                    // in the library's order
   std::vector<std::vector<GpuProcess>> processes = {};  // by device; NVML only
-  bool operator==(const DriverAnswers&) const = default;
+  bool operator==(const GpuDriverAnswers&) const = default;
 };
 
 // Asks every question for every device. `wait_seconds` applies to each call into the library. Several threads may ask.
@@ -58,11 +58,11 @@ struct DriverAnswers {
 // Repeated callers of NVML pass their previous answers as `before`: values that are constant while a driver is loaded
 // (a GPU's name, address, highest clocks ...) are taken from them, and asked again only if GPUs were added, removed or
 // lost.
-DriverAnswers ask_nvml(double wait_seconds, const DriverAnswers& before = {},
-                       const std::vector<std::string>& libraries = {"libnvidia-ml.so.1",
-                                                                    "/usr/lib/wsl/lib/libnvidia-ml.so.1"});
-DriverAnswers ask_cuda(double wait_seconds,
-                       const std::vector<std::string>& libraries = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"});
+GpuDriverAnswers ask_nvml(double wait_seconds, const GpuDriverAnswers& before = {},
+                          const std::vector<std::string>& libraries = {"libnvidia-ml.so.1",
+                                                                       "/usr/lib/wsl/lib/libnvidia-ml.so.1"});
+GpuDriverAnswers ask_cuda(double wait_seconds, const std::vector<std::string>& libraries = {
+                                                   "libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"});
 
 // Every question, such as "power_mw": the name says what it means and ends in the unit.
 std::vector<std::string_view> nvml_questions();

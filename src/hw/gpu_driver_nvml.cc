@@ -4,7 +4,7 @@
 #include <array>
 #include <span>
 
-#include "hw/driver_call.h"
+#include "hw/gpu_driver_call.h"
 
 namespace sparkpilot {
 namespace {
@@ -115,8 +115,8 @@ bool steady(const Answers& answers) {
     return std::find(std::begin(kStanding), std::end(kStanding), item.second.error) != std::end(kStanding);
   });
 }
-bool steady(const DriverAnswers& answers) {
-  return answers.state == DriverAnswers::State::answered && steady(answers.system) &&
+bool steady(const GpuDriverAnswers& answers) {
+  return answers.state == GpuDriverAnswers::State::answered && steady(answers.system) &&
          std::all_of(answers.devices.begin(), answers.devices.end(), [](const Answers& a) { return steady(a); });
 }
 
@@ -125,22 +125,22 @@ class Nvml {
   Nvml(const Library& library, Watch& watch) : library_(library), watch_(watch) {}
 
   // What lasts is taken over from `before`, unless GPUs came, went or were lost since.
-  DriverAnswers ask(const DriverAnswers& before) {
-    DriverAnswers out;
+  GpuDriverAnswers ask(const GpuDriverAnswers& before) {
+    GpuDriverAnswers out;
     out.library = library_.path();
     const auto init = function<int (*)()>({"nvmlInit_v2", "nvmlInit"});
     const auto count = function<int (*)(unsigned*)>({"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
     const auto handle =
         function<int (*)(unsigned, Device*)>({"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
     if (!init || !count || !handle) {
-      out.state = DriverAnswers::State::unusable;
+      out.state = GpuDriverAnswers::State::unusable;
       out.reason = "it has no nvmlInit or no devices: no NVML";
       return out;
     }
     watch_.calling("nvmlInit");
     // Counted by the library and never taken back: the first call is slow, and a monitor asks every second.
     out.error = init();
-    out.state = out.error == kSuccess ? DriverAnswers::State::answered : DriverAnswers::State::failed;
+    out.state = out.error == kSuccess ? GpuDriverAnswers::State::answered : GpuDriverAnswers::State::failed;
     if (out.error != kSuccess) return out;
     unsigned devices = 0;
     watch_.calling("nvmlDeviceGetCount");
@@ -342,7 +342,8 @@ class Nvml {
 
 }  // namespace
 
-DriverAnswers ask_nvml(double wait_seconds, const DriverAnswers& before, const std::vector<std::string>& libraries) {
+GpuDriverAnswers ask_nvml(double wait_seconds, const GpuDriverAnswers& before,
+                          const std::vector<std::string>& libraries) {
   return ask_bounded(libraries, wait_seconds,
                      [before](const Library& library, Watch& watch) { return Nvml(library, watch).ask(before); });
 }

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hw/driver.h"
+#include "hw/gpu_driver.h"
 
 namespace sparkpilot {
 
@@ -20,9 +20,9 @@ class Watch {
   // Before each call into the library.
   void calling(std::string_view name);
   // The work is done.
-  void finish(DriverAnswers answers);
+  void finish(GpuDriverAnswers answers);
   // Waits until finish(), or until one call has taken longer than `wait_seconds`: then its name is in `reason`.
-  DriverAnswers wait(double wait_seconds);
+  GpuDriverAnswers wait(double wait_seconds);
 
  private:
   std::mutex mutex_;
@@ -30,7 +30,7 @@ class Watch {
   std::string call_;
   int64_t since_ns_ = 0;
   bool finished_ = false;
-  DriverAnswers answers_;
+  GpuDriverAnswers answers_;
 };
 
 // A library that the loader found.
@@ -62,8 +62,8 @@ class Library {
 
 // Runs `ask` in a separate thread and waits for it. A library (identified by its first name) that once did not answer
 // is not asked again by this process: the thread inside it never ends, and holds its locks.
-DriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait_seconds,
-                          const std::function<DriverAnswers(const Library&, Watch&)>& ask);
+GpuDriverAnswers ask_bounded(const std::vector<std::string>& libraries, double wait_seconds,
+                             const std::function<GpuDriverAnswers(const Library&, Watch&)>& ask);
 
 // Any text from a library's buffer.
 std::string text_of(const char* buffer, size_t size);

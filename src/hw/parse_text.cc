@@ -1,4 +1,4 @@
-#include "hw/scan.h"
+#include "hw/parse_text.h"
 
 #include <algorithm>
 #include <charconv>

@@ -2,7 +2,7 @@
 // Prototypes and attribute numbers are those of the public header cuda.h.
 #include <array>
 
-#include "hw/driver_call.h"
+#include "hw/gpu_driver_call.h"
 
 namespace sparkpilot {
 namespace {
@@ -41,8 +41,8 @@ constexpr Attribute kAttributes[] = {
     {34, "pci_device"},
 };
 
-DriverAnswers ask(const Library& library, Watch& watch) {
-  DriverAnswers out;
+GpuDriverAnswers ask(const Library& library, Watch& watch) {
+  GpuDriverAnswers out;
   out.library = library.path();
   const auto find = [&](auto type, std::array<const char*, 2> symbols) {
     return library.find<decltype(type)>(symbols);
@@ -53,13 +53,13 @@ DriverAnswers ask(const Library& library, Watch& watch) {
   const auto get = find(static_cast<int (*)(int*, int)>(nullptr), {"cuDeviceGet"});
   const auto attribute = find(static_cast<int (*)(int*, int, int)>(nullptr), {"cuDeviceGetAttribute"});
   if (!init || !count || !get || !attribute) {
-    out.state = DriverAnswers::State::unusable;
+    out.state = GpuDriverAnswers::State::unusable;
     out.reason = "it has no cuInit or no devices: no libcuda";
     return out;
   }
   watch.calling("cuInit");
   out.error = init(0);
-  out.state = out.error == kSuccess ? DriverAnswers::State::answered : DriverAnswers::State::failed;
+  out.state = out.error == kSuccess ? GpuDriverAnswers::State::answered : GpuDriverAnswers::State::failed;
   const auto put = [](Answers& answers, std::string_view question, int error, int64_t value) {
     answers[std::string(question)] = error == kSuccess ? Answer{value, 0} : Answer{{}, error};
   };
@@ -109,7 +109,7 @@ DriverAnswers ask(const Library& library, Watch& watch) {
 
 }  // namespace
 
-DriverAnswers ask_cuda(double wait_seconds, const std::vector<std::string>& libraries) {
+GpuDriverAnswers ask_cuda(double wait_seconds, const std::vector<std::string>& libraries) {
   return ask_bounded(libraries, wait_seconds, ask);
 }
 

@@ -7,12 +7,12 @@
 #include <functional>
 #include <map>
 
-#include "hw/driver.h"
+#include "hw/gpu_driver.h"
 
 namespace sparkpilot {
 namespace {
 
-using State = DriverAnswers::State;
+using State = GpuDriverAnswers::State;
 
 // Another name for the same file: a library that hung is remembered by name.
 std::string library(const char* path, const std::string& as) {
@@ -29,7 +29,7 @@ class Mode {
 };
 
 TEST(Nvml, Answers) {
-  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.state, State::answered) << nvml.reason;
   EXPECT_EQ(std::filesystem::path(nvml.library).filename(), std::filesystem::path(FAKE_NVML).filename());
   EXPECT_EQ(text(nvml.system, "driver_version"), "580.95.05");
@@ -54,7 +54,7 @@ TEST(Nvml, Answers) {
 }
 
 TEST(Nvml, CountsProcessesBeyondTheFirstBuffer) {
-  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.processes.size(), 2U);
   ASSERT_EQ(nvml.processes[0].size(), 200U);
   EXPECT_EQ(integer(nvml.devices[0], "compute_processes"), 200);
@@ -64,13 +64,13 @@ TEST(Nvml, CountsProcessesBeyondTheFirstBuffer) {
 
 TEST(Nvml, NoAnswerAboutProcessesIsNotNone) {
   const Mode mode("not_supported");
-  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   EXPECT_EQ(error_of(nvml.devices[0], "compute_processes"), 3);
   EXPECT_TRUE(nvml.processes[0].empty());
 }
 
 TEST(Nvml, TakesOldEntryPoints) {
-  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML_OLD});
+  const GpuDriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML_OLD});
   ASSERT_EQ(nvml.state, State::answered);
   ASSERT_EQ(nvml.devices.size(), 1U);
   EXPECT_EQ(integer(nvml.system, "cuda_version"), 12020);
@@ -83,7 +83,7 @@ TEST(Nvml, TakesOldEntryPoints) {
 
 TEST(Nvml, KeepsErrors) {
   const Mode mode("not_supported");
-  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.devices.size(), 2U);
   EXPECT_EQ(integer(nvml.devices[0], "memory_total_bytes"), std::nullopt);
   EXPECT_EQ(error_of(nvml.devices[0], "memory_total_bytes"), 3);
@@ -93,7 +93,7 @@ TEST(Nvml, KeepsErrors) {
 
 TEST(Nvml, OneLostDeviceLeavesTheOthers) {
   const Mode mode("lost");
-  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   ASSERT_EQ(nvml.devices.size(), 2U);
   EXPECT_EQ(error_of(nvml.devices[0], "handle"), 15);
   EXPECT_EQ(text(nvml.devices[1], "name"), "NVIDIA GB10");
@@ -120,7 +120,7 @@ constexpr const char* kLasting[] = {"nvmlSystemGetDriverVersion",        "nvmlSy
                                     "nvmlDeviceGetMaxPcieLinkWidth"};
 
 TEST(Nvml, AsksOnceWhatLasts) {
-  DriverAnswers nvml, again;
+  GpuDriverAnswers nvml, again;
   const auto first = calls_of([&] { nvml = ask_nvml(5, {}, {FAKE_NVML}); });
   const auto second = calls_of([&] { again = ask_nvml(5, nvml, {FAKE_NVML}); });
   EXPECT_EQ(again, nvml);
@@ -134,9 +134,9 @@ TEST(Nvml, AsksOnceWhatLasts) {
 }
 
 TEST(Nvml, AsksAgainWhatLastsWhereGpusAreNotTheSame) {
-  const DriverAnswers two = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers two = ask_nvml(5, {}, {FAKE_NVML});
   const auto all = calls_of([] { ask_nvml(5, {}, {FAKE_NVML}); });
-  DriverAnswers before = two;
+  GpuDriverAnswers before = two;
   before.devices.pop_back();
   EXPECT_EQ(calls_of([&] { ask_nvml(5, before, {FAKE_NVML}); }), all) << "one came";
   for (const char* trouble : {"lost", "failed"}) {
@@ -144,7 +144,7 @@ TEST(Nvml, AsksAgainWhatLastsWhereGpusAreNotTheSame) {
       const Mode mode(trouble);
       before = ask_nvml(5, two, {FAKE_NVML});
     }
-    DriverAnswers back;
+    GpuDriverAnswers back;
     EXPECT_EQ(calls_of([&] { back = ask_nvml(5, before, {FAKE_NVML}); }), all) << trouble;
     EXPECT_EQ(back, two);
   }
@@ -154,16 +154,16 @@ TEST(Nvml, AsksAgainWhatLastsWhereGpusAreNotTheSame) {
 }
 
 TEST(Nvml, ALostGpuHasNoNameOfBefore) {
-  const DriverAnswers two = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers two = ask_nvml(5, {}, {FAKE_NVML});
   const Mode mode("lost");
-  const DriverAnswers nvml = ask_nvml(5, two, {FAKE_NVML});
+  const GpuDriverAnswers nvml = ask_nvml(5, two, {FAKE_NVML});
   EXPECT_EQ(nvml.devices.at(0).size(), 1U);
   EXPECT_EQ(text(nvml.devices.at(1), "name"), "NVIDIA GB10");
 }
 
 TEST(Nvml, SaysWhyItDoesNotStart) {
   const Mode mode("failed");
-  const DriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
+  const GpuDriverAnswers nvml = ask_nvml(5, {}, {FAKE_NVML});
   EXPECT_EQ(nvml.state, State::failed);
   EXPECT_EQ(nvml.error, 18);
   EXPECT_TRUE(nvml.devices.empty());
@@ -175,7 +175,7 @@ TEST(Nvml, LeavesALibraryAloneThatHangs) {
     const auto start = std::chrono::steady_clock::now();
     {
       const Mode mode(hang);
-      const DriverAnswers nvml = ask_nvml(0.05, {}, {path});
+      const GpuDriverAnswers nvml = ask_nvml(0.05, {}, {path});
       EXPECT_EQ(nvml.state, State::timed_out);
       const char* const call = std::string(hang) == "hang_init" ? "nvmlInit" : "nvmlDeviceGetName";
       EXPECT_NE(nvml.reason.find(call), std::string::npos) << nvml.reason;
@@ -190,14 +190,14 @@ TEST(Nvml, AbsentUnusableAndNoNvmlAreDifferent) {
   EXPECT_EQ(ask_nvml(5, {}, {"libsparkpilot_no_such_thing.so.1"}).state, State::absent);
   const std::string broken = testing::TempDir() + "broken_nvml.so";
   std::ofstream(broken) << "\177ELF and nothing more";
-  const DriverAnswers unusable = ask_nvml(5, {}, {broken});
+  const GpuDriverAnswers unusable = ask_nvml(5, {}, {broken});
   EXPECT_EQ(unusable.state, State::unusable);
   EXPECT_NE(unusable.reason.find("broken_nvml.so"), std::string::npos) << unusable.reason;
   EXPECT_EQ(ask_nvml(5, {}, {FAKE_CUDA}).state, State::unusable);
 }
 
 TEST(Cuda, Answers) {
-  const DriverAnswers cuda = ask_cuda(5, {FAKE_CUDA});
+  const GpuDriverAnswers cuda = ask_cuda(5, {FAKE_CUDA});
   ASSERT_EQ(cuda.state, State::answered) << cuda.reason;
   ASSERT_EQ(cuda.devices.size(), 1U);
   EXPECT_EQ(integer(cuda.devices[0], "capability_major"), 12);
@@ -205,7 +205,7 @@ TEST(Cuda, Answers) {
   EXPECT_EQ(integer(cuda.devices[0], "memory_total_bytes"), 119LL << 30);
   EXPECT_EQ(error_of(cuda.devices[0], "copy_engines"), 1);
   const Mode mode("failed");
-  const DriverAnswers mismatch = ask_cuda(5, {FAKE_CUDA});
+  const GpuDriverAnswers mismatch = ask_cuda(5, {FAKE_CUDA});
   EXPECT_EQ(mismatch.state, State::failed);
   EXPECT_EQ(cuda_error_name(mismatch.error), "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
   EXPECT_EQ(integer(mismatch.system, "cuda_version"), 13000);
@@ -213,7 +213,7 @@ TEST(Cuda, Answers) {
 
 TEST(Cuda, LeavesALibraryAloneThatHangs) {
   const Mode mode("hang_init");
-  const DriverAnswers cuda = ask_cuda(0.05, {library(FAKE_CUDA, "hang_cuda")});
+  const GpuDriverAnswers cuda = ask_cuda(0.05, {library(FAKE_CUDA, "hang_cuda")});
   EXPECT_EQ(cuda.state, State::timed_out);
   EXPECT_NE(cuda.reason.find("cuInit"), std::string::npos);
 }
