@@ -35,7 +35,7 @@ ValueId hard_swish(Builder& b, ValueId x) {
   return b.add("Mul", {x, b.add("HardSigmoid", {x}, {{"alpha", 1.0f / 6}, {"beta", 0.5f}})});
 }
 
-ValueId activation(Builder& b, const Step& step, ValueId x) {
+ValueId activation_node(Builder& b, const Step& step, ValueId x) {
   const DType t = b.dtype(x);
   switch (step.function) {
     // Those that older opsets have no op for, and the one whose parameters are inputs.
@@ -84,7 +84,7 @@ ValueId add_epilogue_nodes(ExpandContext& e, ValueId y, int channel_axis) {
   const Epilogue epilogue = Epilogue::parse(e.node.attrs.texts("epilogue"), inputs, out, out[channel_axis]);
   for (const Step& step : epilogue.steps()) {
     if (step.kind == Step::activation) {
-      y = activation(b, step, y);
+      y = activation_node(b, step, y);
       continue;
     }
     ValueId operand = cast_to(b, e.in(static_cast<size_t>(step.input)), b.dtype(y));

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"

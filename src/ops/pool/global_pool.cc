@@ -1,6 +1,7 @@
 // GlobalAveragePool, GlobalMaxPool and GlobalLpPool: one number for each channel of an image of any rank.
 #include <cmath>
 
+#include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/registry.h"
 
