@@ -54,6 +54,14 @@ TEST(SimplifyAlgebra, MergesTransposes) {
   EXPECT_EQ(count(n.graph, "Reshape"), 1);
 }
 
+TEST(SimplifyAlgebra, MergesTransposesThatCountFromTheEnd) {
+  Net n;
+  const ValueId x = n.input("x", {2, 3, 4});
+  n.output(n.op("Relu", {n.transpose(n.transpose(x, {-1, 0, -2}), {1, 2, 0})}), "same");
+  run_and_compare(n.graph, simplify_algebra);
+  EXPECT_EQ(count(n.graph, "Transpose"), 0);
+}
+
 TEST(SimplifyAlgebra, ViewsBecomeOneReshape) {
   Net n;
   const ValueId x = n.input("x", {2, 1, 3, 4});

@@ -213,7 +213,7 @@ bool moves_data(const Shape& shape, std::span<const int> permutation) {
 
 std::vector<int> permutation_of(const Node& node, int rank) {
   std::vector<int> perm;
-  for (const int64_t axis : node.attrs.integers("perm")) perm.push_back(static_cast<int>(axis));
+  for (const int64_t axis : node.attrs.integers("perm")) perm.push_back(normalize_axis(axis, rank));
   if (perm.empty()) {
     for (int axis = rank - 1; axis >= 0; --axis) perm.push_back(axis);
   }

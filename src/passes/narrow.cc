@@ -61,8 +61,9 @@ Tensor causal_rows(const Pick& pick, int64_t columns) {
 Result causal_queries(Edit& edit, NodeId id, const Pick& pick) {
   const Node& node = edit.node(id);
   const int rank = edit.shape(node.inputs[0]).rank();
-  const bool masked = node.inputs.size() > 3;
-  if (masked || pick.axis != rank - 2 || node.attrs.integer("is_causal", 0) == 0) return {};
+  const bool other = node.inputs.size() > 3 || node.attrs.integer("left_window_size", -1) >= 0 ||
+                     node.attrs.integer("right_window_size", -1) >= 0;
+  if (other || pick.axis != rank - 2 || node.attrs.integer("is_causal", 0) == 0) return {};
   Narrowed out;
   out.attrs = node.attrs;
   out.attrs.erase("is_causal");

@@ -106,6 +106,21 @@ TEST(NarrowOutputs, ThroughReshapeTransposeConcatAndReduction) {
   }
 }
 
+// Which keys a query sees depends on its place, so one that is moved to the front would see others.
+TEST(NarrowOutputs, QueriesOfAWindowStayTogether) {
+  for (const char* window : {"left_window_size", "right_window_size"}) {
+    for (const int64_t causal : {0, 1}) {
+      Net n;
+      const ValueId q = n.input("q", {2, kRows, kWidth}), k = n.input("k", {2, kRows, kWidth});
+      const ValueId y =
+          n.op("Attention", {q, k, k},
+               {{"q_num_heads", kHeads}, {"kv_num_heads", kHeads}, {window, int64_t{3}}, {"is_causal", causal}});
+      n.output(n.op("Gather", {n.op("Gelu", {y}), n.b.constant(Tensor::scalar<int64_t>(11))}, {{"axis", int64_t{1}}}));
+      run_and_compare(n.graph, narrow_outputs, 1e-5);
+    }
+  }
+}
+
 TEST(NarrowOutputs, StaysWhereNothingIsSaved) {
   Net n;
   const ValueId image = n.input("image", {1, 3, 6, 6});

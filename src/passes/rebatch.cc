@@ -231,7 +231,10 @@ void Rebatch::add_node(NodeId id) {
 
 Graph rebatch(Graph graph, int64_t batch, const PassOptions& options) {
   if (batch < 1) fail("batch: expected at least 1, got {}", batch);
-  prepare(graph, options);
+  // A Transpose of an axis of 1 is not to become a view of another axis; all passes run on what is made here anyway.
+  PassOptions some = options;
+  some.off.insert({"cse", "simplify", "recognise"});
+  prepare(graph, some);
   for (const NodeId id : graph.order()) {
     if (!graph.node(id).op->traits.pure)
       fail("node \"{}\" is random: a batch would need other numbers", graph.label(id));

@@ -257,13 +257,15 @@ std::vector<OpCase> column_cases() {
   return out;
 }
 
-// ONNX's, and behind them those of the op that reads columns of wider matrices.
-// Entries of the batch, and queries, which read all keys and values.
+// Entries of the batch, and queries, which read all keys and values unless their place decides which.
 AxisSource axes(const Problem& p, int output, int axis, size_t input) {
   const Shape &q = p.inputs[0].shape, &own = p.inputs[input].shape;
   const bool query = axis == q.rank() - 2;
   if (output > 0 || p.inputs.size() > 4 || (axis != 0 && !query)) return {};
-  if (query && p.attrs().integer("is_causal", 0) != 0) return {};
+  const auto limited = [&](const char* key) { return p.attrs().integer(key, -1) >= 0; };
+  const bool by_place =
+      p.attrs().integer("is_causal", 0) != 0 || limited("left_window_size") || limited("right_window_size");
+  if (query && by_place) return {};
   if (input == 3) {  // the mask's axes are those of [batch, heads, queries, keys], from the last on
     const int place = own.rank() - (query ? 2 : 4);
     return place < 0 || own[place] == 1 ? whole_input() : same_axis(place);
@@ -271,6 +273,7 @@ AxisSource axes(const Problem& p, int output, int axis, size_t input) {
   return input == 0 || axis == 0 ? same_axis(axis) : whole_input();
 }
 
+// ONNX's, and behind them those of the op that reads columns of wider matrices.
 constexpr AttrSpec kColumnAttrs[] = {{"is_causal", AttrType::integer},
                                      {"kv_num_heads", AttrType::integer},
                                      {"left_window_size", AttrType::integer},

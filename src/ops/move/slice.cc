@@ -93,8 +93,9 @@ std::vector<OpCase> cases() {
 AxisSource axes_of_slice(const Problem& p, int, int axis, size_t input) {
   if (input > 0) return whole_input();
   const int rank = p.inputs[0].shape.rank();
-  const auto axes = constant_list(p, 3);
-  if (!axes) return {};
+  const auto axes = constant_list(p, 3), steps = constant_list(p, 4);
+  if (!axes || !steps) return {};
+  if (std::any_of(steps->begin(), steps->end(), [](int64_t step) { return step < 0; })) return {};  // the other way
   const bool listed =
       std::any_of(axes->begin(), axes->end(), [&](int64_t a) { return normalize_axis(a, rank) == axis; });
   return (p.has(3) ? listed : axis < p.inputs[1].shape.elements()) ? window_axis(axis) : same_axis(axis);

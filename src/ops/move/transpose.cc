@@ -66,9 +66,9 @@ std::vector<OpCase> cases() {
 }
 
 AxisSource axes(const Problem& p, int, int axis, size_t) {
-  const std::span<const int64_t> perm = p.attrs().integers("perm");
+  const std::vector<int64_t> perm = p.attrs().integers("perm");
   if (perm.empty()) return same_axis(p.inputs[0].shape.rank() - 1 - axis);
-  return same_axis(static_cast<int>(perm[static_cast<size_t>(axis)]));
+  return same_axis(normalize_axis(perm[static_cast<size_t>(axis)], p.inputs[0].shape.rank()));
 }
 
 constexpr Kernel kCpu[] = {{.name = "reference", .prepare = prepare, .run = run}};
