@@ -340,7 +340,8 @@ TEST_F(Cli, BenchMeasures) {
                                "load_ms",        "peak_memory_bytes",
                                "weight_bytes",   "flops",
                                "roofline_share", "roofline_limit",
-                               "limits",         "profile"}));
+                               "limits",         "choices",
+                               "profile"}));
   EXPECT_EQ(model["runs"], 5);
   EXPECT_EQ(model["threads"], 1);
   EXPECT_LE(model["min_ms"], model["p50_ms"]);
@@ -357,8 +358,8 @@ TEST_F(Cli, BenchMeasures) {
   for (const json& node : model["profile"]) {
     EXPECT_TRUE(node["roofline_limit"] == "" || limits.contains(node["roofline_limit"])) << node;
   }
-  EXPECT_EQ(keys(model["profile"][0]), (Keys{"name", "op", "kernel", "declined", "shape", "calls", "mean_ms", "flops",
-                                             "bytes", "roofline_share", "roofline_limit"}));
+  EXPECT_EQ(keys(model["profile"][0]), (Keys{"name", "op", "kernel", "chosen_by", "kind", "declined", "shape", "calls",
+                                             "mean_ms", "flops", "bytes", "roofline_share", "roofline_limit"}));
   EXPECT_EQ(bench["models"][1].count("profile"), 1u);
   const auto lines = [](const std::string& flags) {
     const std::string out = run_program("bench --quiet --runs 3 --threads 1 " + flags + policy()).out;
@@ -415,6 +416,47 @@ TEST_F(Cli, TuningOfAnotherProcessorOrDamagedIsIgnoredWithALine) {
   }
   fs::remove(file);
   EXPECT_EQ(run_program("run " + policy() + " --json", cache).err, "");
+}
+
+TEST_F(Cli, TuneFullTimesKernelsAndLaterRunsKnowThem) {
+  const std::string cache = "XDG_CACHE_HOME='" + folder.path().string() + "' SPARKPILOT_TUNE=";
+  const std::string bench = "bench " + policy() + " --profile --threads 1 --runs 5 --json";
+  const auto choices = [](const ProgramResult& result) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out, nullptr, false)["models"][0]["choices"];
+  };
+  const json off = choices(run_program(bench, cache + "off"));
+  ASSERT_FALSE(off.empty());
+  for (const json& choice : off) {
+    EXPECT_EQ(keys(choice), (Keys{"node", "kernel", "chosen_by", "note"}));
+    EXPECT_EQ(choice["chosen_by"], "rules") << choice;
+  }
+  EXPECT_FALSE(fs::exists(folder / "sparkpilot/tuning.json"));
+
+  const ProgramResult full = run_program(bench + " --tune full", cache + "off");  // the flag wins
+  EXPECT_NE(full.err.find("timing the kernels of "), std::string::npos) << full.err;
+  EXPECT_EQ(full.err.find("timing the kernels of "), full.err.rfind("timing the kernels of ")) << full.err;
+  const json found = choices(full);
+  ASSERT_EQ(found.size(), off.size());
+  for (const json& node : json::parse(full.out)["models"][0]["profile"]) {
+    const auto choice =
+        std::find_if(found.begin(), found.end(), [&](const json& c) { return c["node"] == node["kind"]; });
+    if (choice == found.end()) continue;
+    EXPECT_EQ(node["chosen_by"], (*choice)["chosen_by"]);
+    EXPECT_EQ(node["kernel"], (*choice)["kernel"]) << "the node whose time is told is the one that was chosen";
+  }
+
+  const json again = choices(run_program(bench + " --tune auto", cache + "off"));
+  ASSERT_EQ(again.size(), found.size());
+  for (size_t i = 0; i < again.size(); ++i) {
+    if (found[i]["chosen_by"] != "measured") continue;  // one that could not be told in time is tried again
+    EXPECT_EQ(again[i]["kernel"], found[i]["kernel"]);
+    EXPECT_EQ(again[i]["chosen_by"], "measured");
+  }
+  EXPECT_EQ(choices(run_program(bench, cache + "off")), off) << "off does not read what is kept";
+  expect_usage_error("run " + policy() + " --tune sometimes", "--tune: expected off, auto or full");
+  // Without a place to keep anything `auto` is `off`.
+  EXPECT_EQ(choices(run_program(bench, "SPARKPILOT_TUNE=auto XDG_CACHE_HOME=/dev/null")), off);
 }
 
 // OMP_DISPLAY_ENV makes libgomp say how it was started.

@@ -39,7 +39,7 @@ TEST_F(Env, SaysWhoSetWhat) {
   const json report = parsed("env");
   EXPECT_EQ(keys(report), (Keys{"settings", "config_file", "config_file_state", "device", "engine_device", "export"}));
   EXPECT_EQ(keys(report["settings"]),
-            (Keys{"device", "precision", "threads", "cpu", "kernels", "models", "data", "verbose", "color"}));
+            (Keys{"device", "precision", "threads", "tune", "cpu", "kernels", "models", "data", "verbose", "color"}));
   EXPECT_EQ(report["config_file_state"], "not there");
   const json device = setting("device", "CUDA=1 OPENPILOT_DISABLE_DGX=1");
   EXPECT_EQ(device, json::parse(R"({"value": "cpu", "origin": "environment", "from": "OPENPILOT_DISABLE_DGX=1",
@@ -189,7 +189,7 @@ TEST_F(Env, CommandsObey) {
   const json passes = run("", "DEBUG=1");
   EXPECT_NE(passes["err"].get<std::string>().find("pass precision: "), std::string::npos) << passes["err"];
   EXPECT_EQ(run("-v", "")["err"], passes["err"]);
-  EXPECT_TRUE(run("", "DEBUG=2")["err"].get<std::string>().starts_with("verbose: 2 (DEBUG=2)\n"));
+  EXPECT_TRUE(run("", "DEBUG=2 SPARKPILOT_TUNE=")["err"].get<std::string>().starts_with("verbose: 2 (DEBUG=2)\n"));
   EXPECT_EQ(run("", "")["err"], "");
 }
 

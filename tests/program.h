@@ -24,6 +24,7 @@ inline void forget_settings() {
                            "OPENPILOT_DGX_ENABLED", "OPENPILOT_DGX_PRECISION", "CUDA", "DEBUG", "LOG_ROOT"}) {
     unsetenv(name);
   }
+  setenv("SPARKPILOT_TUNE", "off", 1);  // but where tuning is the test
   setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
   setenv("XDG_CACHE_HOME", "/dev/null", 1);  // where nothing can be kept
 }

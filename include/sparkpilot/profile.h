@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sparkpilot/tensor.h"
@@ -14,8 +15,29 @@ struct DeclinedKernel {
   std::string kernel = {}, reason = {};
 };
 
+// What decided between the kernels of a node.
+enum class ChosenBy : uint8_t {
+  rules,     // the op's own rules of shape, or only one accepts
+  asked,     // SessionOptions::kernels
+  measured,  // times that were taken on this machine, now or earlier
+  restored,  // SessionOptions::choices
+};
+// "rules", "asked", "measured", "restored".
+std::string_view name(ChosenBy by);
+
+// Which kernel nodes of one kind run. Two nodes are of one kind where op, types, attributes, constness of the inputs
+// and number of threads are the same.
+struct KernelDecision {
+  std::string node = {};  // all that in one line of printable ASCII
+  std::string kernel = {};
+  ChosenBy by = ChosenBy::rules;
+  std::string note = {};  // why a kernel that was to be restored is not taken; else empty
+};
+
 struct NodeProfile {
   std::string name = {}, op = {}, kernel = {};
+  ChosenBy chosen_by = ChosenBy::rules;
+  std::string kind = {};                      // KernelDecision::node; empty if the op has one kernel
   std::vector<DeclinedKernel> declined = {};  // the kernels before it
   std::string shape = {};                     // of the first output
   int64_t calls = 0;

@@ -37,15 +37,32 @@ namespace sparkpilot {
 // States by name: memory that runs pass to later runs.
 using StateStore = std::map<std::string, Tensor, std::less<>>;
 
+// What chooses between the kernels that an op has for a node.
+enum class Tune : uint8_t {
+  off,        // the op's rules of shape: the same kernels on every machine with the same instruction sets
+  automatic,  // what the tuning file knows; the rest is timed where the rules were not measured on this processor and
+              // the file can be written
+  full,       // every node is timed; with a tuning file the others know it afterwards
+};
+
 // Every member has a default, here and in the structs of graph.h, so that -Wextra does not warn if only some are named:
 // {.threads = 2}.
 struct SessionOptions {
   std::string device = "auto";  // auto, cpu; another device is refused with the reason
   // 0: the fastest number, at most the processors that this process may use; found by trial when it is compiled.
   int threads = 0;
-  // A JSON file that keeps the number found for later processes; empty: nothing is kept. A file that cannot be read or
-  // written, or was written on another processor or by another version, is ignored.
+  // A JSON file that keeps the number and the kernels found for later processes; empty: nothing is kept. A file that
+  // cannot be read or written, or was written on another processor or by another version, is ignored.
   std::string tuning_file = {};
+  // On the CPU, and only where `kernels` is empty. Timing takes a second at most (full: ten), once a session; another
+  // kernel is taken where it is more than a twentieth faster than the one of the rules. Results then differ by
+  // rounding.
+  Tune tune = Tune::automatic;
+  // The choices() of an earlier session: these come first, by `node` and `kernel`. If one does not accept, the rules
+  // decide, and choices() says so. With `tune` off nothing else differs from the rules.
+  std::vector<KernelDecision> choices = {};
+  // Called with one line when loading takes longer than expected because kernels are timed. May be null.
+  std::function<void(const std::string& line)> say = {};
   std::map<std::string, int64_t> dims = {};  // sizes of named dimensions ("batch")
   // Shapes of inputs by their names, for open dimensions that have none. Each must fit the model's declaration; a named
   // dimension gets the given size in every input.
@@ -127,6 +144,10 @@ class Session {
   void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
   // The graph as it was compiled last; null before.
   const Graph* compiled_graph() const;
+  // Of the plan in use: the kernel of each kind of node whose op has several, in the order in which they first run. A
+  // session that is given them (SessionOptions::choices), with as many threads, runs the same kernels. Empty before it
+  // is compiled.
+  std::vector<KernelDecision> choices() const;
   int threads() const;          // of the plan in use
   int64_t arena_bytes() const;  // activations, outputs and scratch of the plan in use
 

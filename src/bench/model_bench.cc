@@ -68,7 +68,8 @@ std::vector<ThreadTrial> try_threads(const std::filesystem::path& file, const Be
     Session session(load_onnx(file), session_options);
     make_ready(session, options);
     const int64_t runs = trial_runs(session);
-    trials.push_back({threads, summarize(time_runs(session, 2, runs, Reporter(nullptr, 0, 0))).p50});
+    const double p50_ms = summarize(time_runs(session, 2, runs, Reporter(nullptr, 0, 0))).p50;
+    trials.push_back({threads, p50_ms, session.choices()});
   }
   return trials;
 }
@@ -81,15 +82,27 @@ int64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
+// Another session is to run what one chose, without timing anything again.
+void take_over(const std::vector<KernelDecision>& choices, SessionOptions& options) {
+  options.choices = choices;
+  options.tune = Tune::off;
+}
+
 void profile_model(ModelBench& result, const std::filesystem::path& file, const BenchOptions& options,
                    const SessionOptions& base) {
   SessionOptions profiled = base;
   profiled.profile = true;
+  take_over(result.choices, profiled);
   measure_peak(result.threads, static_cast<double>(result.weight_bytes));
   Session session(load_onnx(file), profiled);
   make_ready(session, options);
   time_runs(session, 0, std::clamp<int64_t>(options.runs / 5, 3, 50), Reporter(options.progress, 0.8, 1));
   result.profile = session.profile();
+  for (NodeProfile& node : result.profile.nodes) {
+    const auto by = std::find_if(result.choices.begin(), result.choices.end(),
+                                 [&](const KernelDecision& choice) { return choice.node == node.kind; });
+    if (by != result.choices.end()) node.chosen_by = by->by;
+  }
   result.peak = measure_peak(result.threads, working_set(result.profile));
   const Roofline roofline = set_roofline(result.profile, result.peak);
   result.roofline_share = roofline.share;
@@ -105,17 +118,23 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
   if (asked.warmup < 0) fail("warmup: expected 0 or more, got {}", asked.warmup);
   BenchOptions options = asked;
   if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
-  ModelBench result{
-      .file = file.string(), .batch = options.batch, .trials = {}, .peak_memory_bytes = {}, .profile = {}, .notes = {}};
+  ModelBench result{.file = file.string(),
+                    .batch = options.batch,
+                    .trials = {},
+                    .peak_memory_bytes = {},
+                    .choices = {},
+                    .profile = {},
+                    .notes = {}};
   SessionOptions session_options = options.session;
   if (options.threads) {
     session_options.threads = *options.threads;
   } else {
     result.trials = try_threads(file, options);
-    session_options.threads =
-        std::min_element(result.trials.begin(), result.trials.end(), [](const auto& a, const auto& b) {
-          return a.p50_ms < b.p50_ms;
-        })->threads;
+    const auto best = std::min_element(result.trials.begin(), result.trials.end(),
+                                       [](const ThreadTrial& a, const ThreadTrial& b) { return a.p50_ms < b.p50_ms; });
+    session_options.threads = best->threads;
+    result.choices = best->choices;
+    take_over(result.choices, session_options);
   }
   {
     const bool peak_known = reset_peak_memory();
@@ -128,6 +147,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     session.compile();
     result.load_ms = ms_since(start);
     make_ready(session, options);
+    if (result.trials.empty()) result.choices = session.choices();
     result.threads = session.threads();
     result.first_ms = time_runs(session, 0, 1, Reporter(nullptr, 0, 0)).front();
     const auto samples = time_runs(session, options.warmup, options.runs, Reporter(options.progress, 0, 0.8));

@@ -16,7 +16,7 @@
 namespace sparkpilot {
 
 struct BenchOptions {
-  SessionOptions session;      // `threads` there is ignored
+  SessionOptions session;      // `threads` there is ignored; what kernels are timed for is not timed twice
   std::optional<int> threads;  // empty: the best of 1, 2, 4 ... all, found by measuring
   int64_t runs = 100;          // timed runs
   int64_t warmup = 10;         // before them, not counted
@@ -30,6 +30,7 @@ struct BenchOptions {
 struct ThreadTrial {
   int threads = 0;
   double p50_ms = 0;
+  std::vector<KernelDecision> choices = {};  // of its session
 };
 
 struct ModelBench {
@@ -46,6 +47,7 @@ struct ModelBench {
   double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h
   std::string roofline_limit;                // the main limit
   Peak peak;                                 // the limits, measured right before and after the profiled runs
+  std::vector<KernelDecision> choices;       // Session::choices()
   Profile profile;  // of a few runs of a separate session, so that timing nodes does not affect the above
   std::vector<std::string> notes;  // assumptions, such as sizes of open dimensions
   double frames_per_second() const { return ms.mean > 0 ? 1e3 * static_cast<double>(batch) / ms.mean : 0; }

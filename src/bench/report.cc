@@ -18,6 +18,8 @@ Json to_json(const Profile& profile) {
     nodes.push_back({{"name", node.name},
                      {"op", node.op},
                      {"kernel", node.kernel},
+                     {"chosen_by", name(node.chosen_by)},
+                     {"kind", node.kind},
                      {"declined", std::move(declined)},
                      {"shape", node.shape},
                      {"calls", node.calls},
@@ -28,6 +30,15 @@ Json to_json(const Profile& profile) {
                      {"roofline_limit", node.roofline_limit}});
   }
   return nodes;
+}
+
+Json to_json(std::span<const KernelDecision> choices) {
+  Json out = Json::array();
+  for (const KernelDecision& choice : choices) {
+    out.push_back(
+        {{"node", choice.node}, {"kernel", choice.kernel}, {"chosen_by", name(choice.by)}, {"note", choice.note}});
+  }
+  return out;
 }
 
 Json to_json(const Peak& peak) {
@@ -77,7 +88,10 @@ Json to_json(const ModelBench& bench, const std::string& precision) {
     out["thread_trials"] = trials;
   }
   if (!bench.notes.empty()) out["notes"] = bench.notes;
-  if (!bench.profile.nodes.empty()) out["profile"] = to_json(bench.profile);
+  if (!bench.profile.nodes.empty()) {
+    out["choices"] = to_json(bench.choices);
+    out["profile"] = to_json(bench.profile);
+  }
   return out;
 }
 

@@ -2,14 +2,16 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "bench/model_bench.h"
 
 namespace sparkpilot {
 
-// Values that were not measured are null. `profile` exists only if requested.
+// Values that were not measured are null. `profile` and `choices` exist only if requested.
 nlohmann::ordered_json to_json(const ModelBench& bench, const std::string& precision);
 nlohmann::ordered_json to_json(const Profile& profile);
+nlohmann::ordered_json to_json(std::span<const KernelDecision> choices);
 nlohmann::ordered_json to_json(const Peak& peak);  // without values that were not measured
 
 // Times summed over all nodes of the same op and kernel, the longest first.

@@ -65,12 +65,15 @@ void print_profile(const ModelBench& bench, int64_t top) {
              fmt::format("{:.1f} %", time.share * 100)});
   }
   Table nodes({"node", "op", "kernel", "shape", "us", "GFLOP/s", "GB/s", "roofline"});
+  bool any_measured = false;
   for (const NodeProfile& node : nodes_to_show(bench.profile, top)) {
-    nodes.add({node.name, node.op, node.kernel, node.shape, fmt::format("{:.1f}", node.mean_ns() * 1e-3),
-               fmt::format("{:.1f}", node.flops / node.mean_ns()), fmt::format("{:.1f}", node.bytes / node.mean_ns()),
-               of_limit(node.roofline_share, node.roofline_limit)});
+    const bool measured = node.chosen_by == ChosenBy::measured;
+    any_measured |= measured;
+    nodes.add({node.name, node.op, node.kernel + (measured ? "*" : ""), node.shape,
+               fmt::format("{:.1f}", node.mean_ns() * 1e-3), fmt::format("{:.1f}", node.flops / node.mean_ns()),
+               fmt::format("{:.1f}", node.bytes / node.mean_ns()), of_limit(node.roofline_share, node.roofline_limit)});
   }
-  print(nodes.str() + "\n" + ops.str());
+  print(nodes.str() + (any_measured ? "* chosen by times on this machine\n" : "") + "\n" + ops.str());
   print("\n" + limits_table(bench.peak).str());
   const std::vector<DeclinedNodes> declined = declined_kernels(bench.profile);
   if (declined.empty()) return;

@@ -36,6 +36,13 @@ void take_passes(const std::string& text, std::set<std::string>& off) {
   }
 }
 
+Tune chosen_tune(const Program& program) {
+  const std::string& tune = program.settings["tune"].value;
+  return tune == "off" ? Tune::off : tune == "full" ? Tune::full : Tune::automatic;
+}
+
+std::filesystem::path tuning_file() { return usual_tuning_file(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME")); }
+
 }  // namespace
 
 CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
@@ -117,6 +124,7 @@ void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
               "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
               "bits) or bf16");
   add_setting(program, command, "threads");
+  add_setting(program, command, "tune");
   // Asked for the list, a command needs neither a model nor a route; options' checks come after this.
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")
       ->type_name("LIST")
@@ -177,6 +185,9 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   // On the CPU nothing is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
   options.kernels = program.settings["kernels"].value;
+  options.tune = chosen_tune(program);
+  if (options.tune != Tune::off) options.tuning_file = tuning_file();
+  if (!program.quiet) options.say = [](const std::string& line) { note(line); };
   options.dims = dims_of(flags);
   options.shapes = shapes_of(flags);
   options.outputs = flags.outputs;
@@ -198,8 +209,8 @@ std::optional<int> chosen_threads(const Program& program) {
 
 void set_threads(const Program& program, SessionOptions& options) {
   options.threads = chosen_threads(program).value_or(0);
-  if (options.threads > 0) return;
-  options.tuning_file = usual_tuning_file(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
+  if (options.threads == 0) options.tuning_file = tuning_file();
+  if (options.tuning_file.empty()) return;
   const TuningFile file(options.tuning_file, cpu_features().model);
   if (!program.quiet && !file.ignored().empty()) note(file.ignored());
 }

@@ -1,6 +1,7 @@
 #include "hw/cpu.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 
 #include "base/error.h"
@@ -40,6 +41,7 @@ uint64_t saved_state() {
 CpuFeatures probe() {
   CpuFeatures f;
   f.model = model_name();
+  if (std::ifstream cpuinfo("/proc/cpuinfo"); cpuinfo) read_design(cpuinfo, f);
   f.logical = available_processors();
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -86,6 +88,25 @@ std::string CpuFeatures::isa() const {
   add(i8mm, "i8mm");
   add(sve, "sve");
   return out.empty() ? "baseline" : out;
+}
+
+void read_design(std::istream& cpuinfo, CpuFeatures& features) {
+  const auto number = [](std::string_view text) {
+    const int base = text.starts_with("0x") ? 16 : 10;
+    if (base == 16) text.remove_prefix(2);
+    int value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value, base);
+    return value;
+  };
+  for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || colon + 2 > line.size()) continue;
+    const std::string_view name = std::string_view(line).substr(0, line.find_last_not_of(" \t", colon - 1) + 1);
+    const std::string_view value = std::string_view(line).substr(colon + 2);
+    if (name == "vendor_id" || name == "CPU implementer") features.maker = value;
+    if (name == "cpu family") features.family = number(value);
+    if (name == "model" || name == "CPU part") features.design = number(value);
+  }
 }
 
 void read_amx(uint32_t leaf7_edx, uint64_t xcr0, CpuFeatures& features) {

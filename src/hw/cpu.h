@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,13 +11,20 @@ namespace sparkpilot {
 
 struct CpuFeatures {
   std::string model;  // the system's name for it; empty if it has none
-  int logical = 1;    // processors this process may use
+  // What its maker calls the design: "GenuineIntel", 6, 85; on Arm the codes of the maker and of the part ("0x41", 0,
+  // 0xd87). Empty and 0 if the system does not say.
+  std::string maker = {};
+  int family = 0, design = 0;
+  int logical = 1;  // processors this process may use
   bool avx2 = false, avx512 = false, avx512_bf16 = false, avx512_vnni = false, avx_vnni = false;
   bool amx_bf16 = false, amx_int8 = false;  // if the system saves the tiles; a process must also request them
   bool neon = false, neon_bf16 = false, dotprod = false, i8mm = false, sve = false;
   // One line such as "avx2 avx512 avx512_bf16".
   std::string isa() const;
 };
+
+// maker, family and design of the first processor of /proc/cpuinfo's text, into `features`.
+void read_design(std::istream& cpuinfo, CpuFeatures& features);
 
 // Thread-safe; the answer does not change while the process runs, except by limit_cpu_features().
 const CpuFeatures& cpu_features();

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <vector>
 
 #include "hw/cpu.h"
@@ -12,6 +13,29 @@ TEST(Cpu, AnswersTheSameTwice) {
   EXPECT_EQ(&cpu_features(), &cpu_features());
   EXPECT_GE(cpu_features().logical, 1);
   EXPECT_FALSE(cpu_features().isa().empty());
+}
+
+TEST(Cpu, DesignIsThatOfTheFirstProcessor) {
+  CpuFeatures x86;
+  std::istringstream intel(
+      "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: Xeon 9\nstepping\t: 7\n"
+      "\nprocessor\t: 1\nvendor_id\t: other\ncpu family\t: 7\nmodel\t\t: 86\n");
+  read_design(intel, x86);
+  EXPECT_EQ(x86.maker, "GenuineIntel");
+  EXPECT_EQ(x86.family, 6);
+  EXPECT_EQ(x86.design, 85);
+  CpuFeatures arm;
+  std::istringstream grace("processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd87\n");
+  read_design(grace, arm);
+  EXPECT_EQ(arm.maker, "0x41");
+  EXPECT_EQ(arm.family, 0);
+  EXPECT_EQ(arm.design, 0xd87);
+  CpuFeatures none;
+  std::istringstream odd(": \n:\nmodel\nmodel:\nmodel: \nmodel: x\ncpu family: 99999999999999\nvendor_id:\n");
+  read_design(odd, none);
+  EXPECT_EQ(none.maker, "");
+  EXPECT_EQ(none.family, 0);
+  EXPECT_EQ(none.design, 0);
 }
 
 TEST(Memory, PeakFollowsWhatIsTouched) {

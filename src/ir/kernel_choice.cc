@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "ir/problem_key.h"
 
 namespace sparkpilot {
 namespace {
@@ -36,6 +37,16 @@ Verdict accepts(const Kernel& kernel, const Problem& problem) {
 }
 
 }  // namespace
+
+std::string_view name(ChosenBy by) {
+  switch (by) {
+    case ChosenBy::rules: return "rules";
+    case ChosenBy::asked: return "asked";
+    case ChosenBy::measured: return "measured";
+    case ChosenBy::restored: break;
+  }
+  return "restored";
+}
 
 KernelChoice::KernelChoice(std::string_view text) {
   while (!text.empty()) {
@@ -73,7 +84,46 @@ KernelChoice KernelChoice::only(std::string_view kernel) {
   return choice;
 }
 
-KernelChoice::Taken KernelChoice::take(const Problem& problem, Device device) const {
+void KernelChoice::know(const std::string& key, std::string_view kernel, ChosenBy by) {
+  const auto [at, fresh] = known_.try_emplace(key);
+  if (!fresh && at->second.by == ChosenBy::restored && by != ChosenBy::restored) return;
+  at->second = {std::string(kernel), by};
+}
+
+const KernelChoice::Known* KernelChoice::known(const std::string& key) const {
+  const auto found = known_.find(key);
+  return found == known_.end() ? nullptr : &found->second;
+}
+
+// False where nothing is known, or it does not accept, which `out` then says.
+bool KernelChoice::take_known(const Problem& problem, Device device, Taken& out) const {
+  const Known* known = this->known(out.decision.node);
+  if (!known) return false;
+  const std::span<const Kernel> candidates = kernels(*problem.node->op, device);
+  std::string refusal = "is no kernel of this op";
+  auto at = candidates.begin();
+  for (; at != candidates.end(); ++at) {
+    if (at->name != known->kernel) continue;
+    const Verdict verdict = accepts(*at, problem);
+    if (verdict) break;
+    refusal = verdict.reason().empty() ? "does not accept" : "does not accept: " + verdict.reason();
+  }
+  const bool restored = known->by == ChosenBy::restored;
+  if (at == candidates.end()) {
+    if (restored) out.decision.note = fmt::format("{} {}", one_line(known->kernel.substr(0, 40)), refusal);
+    return false;
+  }
+  out.kernel = &*at;
+  out.decision.by = known->by;
+  for (auto before = candidates.begin(); before != at; ++before) {
+    const Verdict verdict = accepts(*before, problem);
+    const std::string preferred = std::string(at->name) + (restored ? " is restored" : " was faster here");
+    out.declined.push_back({std::string(before->name), verdict ? preferred : verdict.reason()});
+  }
+  return true;
+}
+
+void KernelChoice::take_by_rules(const Problem& problem, Device device, Taken& out) const {
   const OpDef& op = *problem.node->op;
   const std::span<const Kernel> candidates = kernels(op, device);
   const bool wished = std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return !rule.off; });
@@ -90,6 +140,7 @@ KernelChoice::Taken KernelChoice::take(const Problem& problem, Device device) co
     if (!verdict) continue;
     if (!only_.empty() || rules(op, kernel.name, false)) {
       taken = i;
+      if (only_.empty()) out.decision.by = ChosenBy::asked;
       break;
     }
     reasons.back() = "another is asked for";
@@ -99,11 +150,18 @@ KernelChoice::Taken KernelChoice::take(const Problem& problem, Device device) co
     else taken = std::min(taken, i);
     if (!wished && taken == i) break;
   }
-  Taken out;
   if (taken < candidates.size()) out.kernel = &candidates[taken];
   for (size_t i = 0; i < taken && i < reasons.size(); ++i) {
     out.declined.push_back({std::string(candidates[i].name), std::move(reasons[i])});
   }
+}
+
+KernelChoice::Taken KernelChoice::take(const Problem& problem, Device device) const {
+  Taken out;
+  const bool open = device == Device::cpu && only_.empty() && has_alternatives(*problem.node->op);
+  if (open) out.decision.node = problem_key(problem);
+  if (!open || !rules_.empty() || !take_known(problem, device, out)) take_by_rules(problem, device, out);
+  if (out.kernel) out.decision.kernel = out.kernel->name;
   return out;
 }
 

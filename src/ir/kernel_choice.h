@@ -1,6 +1,8 @@
-// Which of an op's candidates runs a node: the first that accepts, as somebody asked for.
+// Which of an op's candidates runs a node: one that is known to be best here, else the first that accepts and does not
+// yield, or as somebody asked for.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,8 +24,20 @@ class KernelChoice {
 
   bool empty() const { return rules_.empty(); }
 
+  // From now on nodes with that problem_key() are run by that kernel, where it accepts and no list asks for anything. A
+  // restored one stays when a measured one comes.
+  void know(const std::string& key, std::string_view kernel, ChosenBy by);
+  // What is known; null where nothing is.
+  struct Known {
+    std::string kernel;
+    ChosenBy by = ChosenBy::measured;
+  };
+  const Known* known(const std::string& key) const;
+
   struct Taken {
     const Kernel* kernel = nullptr;  // null: none accepts
+    // On the CPU `node` is empty where there is nothing to choose: the op has one kernel besides its reference.
+    KernelDecision decision;
     std::vector<DeclinedKernel> declined;
   };
   Taken take(const Problem& problem, Device device = Device::cpu) const;
@@ -35,9 +49,12 @@ class KernelChoice {
   };
 
   bool rules(const OpDef& op, std::string_view kernel, bool off) const;
+  bool take_known(const Problem& problem, Device device, Taken& out) const;
+  void take_by_rules(const Problem& problem, Device device, Taken& out) const;
   bool is_free(const Problem& problem, Device device, std::string_view kernel) const;
 
   std::vector<Rule> rules_;
+  std::map<std::string, Known, std::less<>> known_;  // by problem_key()
   std::string only_;
 };
 

@@ -35,7 +35,10 @@ Launch launch(const Graph& graph, NodeId id, const Problem& problem, const Kerne
                     name(device), types, reason.empty() ? "" : ": ", reason, graph.label(id)),
         reason);
   }
-  Launch out{.kernel = taken.kernel, .declined = std::move(taken.declined), .state = nullptr};
+  Launch out{.kernel = taken.kernel,
+             .decision = std::move(taken.decision),
+             .declined = std::move(taken.declined),
+             .state = nullptr};
   try {
     if (out.kernel->prepare) out.state = out.kernel->prepare(problem);
   } catch (const Error& error) {

@@ -35,6 +35,7 @@ class NodeProblem {
 
 struct Launch {
   const Kernel* kernel = nullptr;
+  KernelDecision decision;               // as KernelChoice::Taken has it
   std::vector<DeclinedKernel> declined;  // candidates that come before it
   std::unique_ptr<KernelState> state;    // null where the kernel needs none
 };

@@ -1,5 +1,7 @@
 // Plans behind shapes that depend on values, and the bodies of If, Loop and Scan.
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "ir/id_map.h"
 #include "ir/infer.h"
@@ -60,6 +62,10 @@ std::vector<Tensor> Plan::BodyRunner::run(std::vector<Tensor> inputs) {
     outputs.push_back(std::move(copy));
   }
   return outputs;
+}
+
+void Plan::BodyRunner::choices(std::vector<KernelDecision>& out) const {
+  for (const auto& [key, plan] : plans_) plan->choices(out);
 }
 
 std::string Plan::Continuation::key(const Plan& plan) const {
@@ -154,6 +160,8 @@ void Plan::collect(Profile& profile) const {
     NodeProfile row{.name = graph_.label(step.node),
                     .op = qualified(*node.op),
                     .kernel = step.skipped ? "view" : std::string(step.kernel->name),
+                    .chosen_by = step.decision.by,
+                    .kind = step.decision.node,
                     .declined = step.declined,
                     .shape = step.out.empty() ? std::string() : step.out[0].shape.str()};
     row.calls = step.calls;
@@ -170,6 +178,19 @@ void Plan::collect(Profile& profile) const {
   }
   if (!rest_) return;
   for (const auto& [key, child] : rest_->children) child.plan->collect(profile);
+}
+
+void Plan::choices(std::vector<KernelDecision>& out) const {
+  std::set<std::string> seen;
+  for (const KernelDecision& decision : out) seen.insert(decision.node);
+  for (const Step& step : steps_) {
+    if (!step.decision.node.empty() && seen.insert(step.decision.node).second) out.push_back(step.decision);
+  }
+  for (const Step& step : steps_) {
+    for (const auto& body : step.bodies) body->choices(out);
+  }
+  if (!rest_) return;
+  for (const auto& [key, child] : rest_->children) child.plan->choices(out);
 }
 
 void Plan::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {

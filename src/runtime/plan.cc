@@ -105,6 +105,7 @@ void Plan::add_step(NodeId id, bool dynamic) {
   const Problem problem = types.problem();
   Launch made = launch(graph_, id, problem, options_.kernels);
   step.kernel = made.kernel;
+  step.decision = std::move(made.decision);
   step.declined = std::move(made.declined);
   step.state = std::move(made.state);
   prepare_alone(step, problem);

@@ -27,6 +27,7 @@ namespace sparkpilot {
 struct PlanOptions {
   PassOptions passes;
   KernelChoice kernels = KernelChoice();
+  int64_t tuned_ns = 0;      // that the session has spent on timing kernels
   bool alone = false;        // can also be run by one thread, where it is made for several
   bool keep_values = false;  // every value gets memory of its own and can be read after a run
   bool profile = false;      // time every step
@@ -49,6 +50,9 @@ class Plan {
   std::span<const ConstView> outputs() const { return outputs_; }
   // Nodes in execution order with what they cost so far, continuations included.
   void collect(Profile& profile) const;
+  // Adds the kernels of those nodes whose op has several, continuations and bodies included; a kind that `out` has
+  // already is left out.
+  void choices(std::vector<KernelDecision>& out) const;
   // With keep_values: calls visit(name, view) for every named value of the last run.
   void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
 

@@ -19,6 +19,7 @@ struct Plan::Storage {
 struct Plan::Step {
   NodeId node;
   const Kernel* kernel = nullptr;
+  KernelDecision decision;
   std::vector<DeclinedKernel> declined;
   std::unique_ptr<KernelState> state;
   std::unique_ptr<KernelState> alone;  // what one thread runs with instead; null: the same
@@ -41,6 +42,7 @@ class Plan::BodyRunner final : public Body {
   BodyRunner(std::shared_ptr<const Graph> graph, const PlanOptions& options, StateStore& states)
       : graph_(std::move(graph)), options_(options), states_(states) {}
   std::vector<Tensor> run(std::vector<Tensor> inputs) override;
+  void choices(std::vector<KernelDecision>& out) const;
 
  private:
   std::shared_ptr<const Graph> graph_;

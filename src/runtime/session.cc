@@ -165,6 +165,11 @@ int Session::threads() const {
   return impl_->options.threads > 0 ? impl_->options.threads : available_processors();
 }
 const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }
+std::vector<KernelDecision> Session::choices() const {
+  std::vector<KernelDecision> out;
+  if (impl_->now) impl_->now->choices(out);
+  return out;
+}
 int64_t Session::arena_bytes() const { return impl_->now ? impl_->now->arena_bytes() : 0; }
 
 View Session::input(std::string_view name) {

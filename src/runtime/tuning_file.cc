@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,7 +16,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kLargest = 1 << 18;  // bytes; kMost entries take a tenth of it
+constexpr int64_t kLargest = 1 << 20;      // bytes
+constexpr size_t kLongestKey = 1024;       // characters
+constexpr size_t kLongestKernelName = 64;  // characters
 
 class Hash {
  public:
@@ -91,7 +95,8 @@ TuningFile::TuningFile(std::filesystem::path path, std::string cpu) : path_(std:
 }
 
 void TuningFile::read() {
-  entries_.clear();
+  threads_.clear();
+  kernels_.clear();
   ignored_.clear();
   std::error_code error;
   if (path_.empty() || !std::filesystem::exists(path_, error)) return;
@@ -105,40 +110,78 @@ void TuningFile::read() {
   const auto says = [&](const char* key, const std::string& value) {
     return file.contains(key) && file[key].is_string() && file[key].get_ref<const std::string&>() == value;
   };
-  if (!file.is_object() || !file.contains("threads") || !file["threads"].is_object()) ignored_ = "it is damaged";
-  else if (!says("sparkpilot", SPARKPILOT_VERSION)) ignored_ = "another version wrote it";
-  else if (!says("cpu", cpu_)) ignored_ = "it was measured on another processor";
+  const auto is_object = [&](const char* key) { return file.contains(key) && file[key].is_object(); };
+  if (!file.is_object() || !is_object("threads") || (file.contains("kernels") && !is_object("kernels"))) {
+    ignored_ = "it is damaged";
+  } else if (!says("sparkpilot", SPARKPILOT_VERSION)) {
+    ignored_ = "another version wrote it";
+  } else if (!says("cpu", cpu_)) {
+    ignored_ = "it was measured on another processor";
+  }
   if (!ignored_.empty()) {
     ignored_ = fmt::format("{} is not used: {}", path_.string(), ignored_);
     return;
   }
   for (const auto& [key, value] : file["threads"].items()) {
     const int64_t threads = value.is_number_integer() ? value.get<int64_t>() : 0;
-    if (threads >= 1 && threads <= cpu_features().logical) entries_.emplace_back(key, static_cast<int>(threads));
+    if (threads >= 1 && threads <= cpu_features().logical) threads_.emplace_back(key, static_cast<int>(threads));
+  }
+  if (!file.contains("kernels")) return;
+  for (const auto& [key, value] : file["kernels"].items()) {
+    if (kernels_.size() == kMostKernels) break;
+    if (key.size() > kLongestKey || !value.is_string()) continue;
+    const auto& name = value.get_ref<const std::string&>();
+    if (!name.empty() && name.size() <= kLongestKernelName) kernels_.emplace_back(key, name);
   }
 }
 
 std::optional<int> TuningFile::threads(const std::string& key) const {
-  for (const auto& [name, threads] : entries_) {
+  for (const auto& [name, threads] : threads_) {
     if (name == key) return threads;
   }
   return std::nullopt;
 }
 
 bool TuningFile::keep_threads(const std::string& key, int threads) {
-  if (path_.empty()) return false;
   read();
-  std::erase_if(entries_, [&](const auto& entry) { return entry.first == key; });
-  entries_.emplace_back(key, threads);
-  if (entries_.size() > kMost) entries_.erase(entries_.begin(), entries_.end() - kMost);
-  Json list = Json::object();
-  for (const auto& [name, count] : entries_) list[name] = count;
+  std::erase_if(threads_, [&](const auto& entry) { return entry.first == key; });
+  threads_.emplace_back(key, threads);
+  if (threads_.size() > kMost) threads_.erase(threads_.begin(), threads_.end() - kMost);
+  return write();
+}
+
+bool TuningFile::keep_kernels(const Kernels& found) {
+  read();
+  std::set<std::string_view> again;
+  for (const auto& [key, name] : found) again.insert(key);
+  std::erase_if(kernels_, [&](const auto& entry) { return again.contains(entry.first); });
+  kernels_.insert(kernels_.end(), found.begin(), found.end());
+  if (kernels_.size() > kMostKernels) kernels_.erase(kernels_.begin(), kernels_.end() - kMostKernels);
+  return write();
+}
+
+bool TuningFile::is_writable() {
+  read();
+  return write();
+}
+
+bool TuningFile::write() {
+  if (path_.empty()) return false;
+  Json threads = Json::object();
+  for (const auto& [key, count] : threads_) threads[key] = count;
+  std::string text;
+  for (;;) {
+    Json kernels = Json::object();
+    for (const auto& [key, name] : kernels_) kernels[key] = name;
+    const Json file{{"sparkpilot", SPARKPILOT_VERSION}, {"cpu", cpu_}, {"threads", threads}, {"kernels", kernels}};
+    text = file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (std::ssize(text) <= kLargest || kernels_.empty()) break;
+    kernels_.erase(kernels_.begin(), kernels_.begin() + (std::ssize(kernels_) + 1) / 2);  // the oldest half
+  }
   try {
     make_folders(path_.parent_path());
     AtomicFile file(path_);
-    file.write(Json{{"sparkpilot", SPARKPILOT_VERSION}, {"cpu", cpu_}, {"threads", std::move(list)}}.dump(
-        1, ' ', false, Json::error_handler_t::replace));
-    file.write("\n");
+    file.write(text);
     file.commit();
   } catch (const Error&) {
     return false;

@@ -139,6 +139,53 @@ TEST_F(Tuning, IsKeptForTheSameProcessor) {
   EXPECT_NE(ignored(), "");
 }
 
+TEST_F(Tuning, KernelsAreKeptBesideThreads) {
+  {
+    TuningFile file(path, "cpu");
+    EXPECT_TRUE(file.is_writable());
+    EXPECT_TRUE(file.keep_threads("a", 1));
+    EXPECT_TRUE(file.keep_kernels({{"one", "simd"}, {"two", "dot"}}));
+    TuningFile other(path, "cpu");  // another process meanwhile
+    EXPECT_TRUE(other.keep_kernels({{"three", "onednn"}, {"one", "onednn"}}));
+    EXPECT_TRUE(file.keep_threads("b", 1));
+  }
+  const TuningFile file(path, "cpu");
+  EXPECT_EQ(file.kernels(), (TuningFile::Kernels{{"two", "dot"}, {"three", "onednn"}, {"one", "onednn"}}));
+  EXPECT_EQ(file.threads("a"), 1);
+  EXPECT_EQ(file.threads("b"), 1);
+  EXPECT_TRUE(TuningFile(path, "another cpu").kernels().empty());
+}
+
+TEST_F(Tuning, ForeignKernelsAreBound) {
+  const std::string head = R"({"sparkpilot": ")" SPARKPILOT_VERSION R"(", "cpu": "cpu", "threads": {"a": 1}, )";
+  for (const char* kernels : {"[]", "1", "null", "\"simd\""}) {
+    write(head + R"("kernels": )" + kernels + "}");
+    EXPECT_NE(ignored(), "") << kernels;
+    EXPECT_FALSE(TuningFile(path, "cpu").threads("a")) << kernels;
+  }
+  write(head + R"("kernels": {"a": 1, "b": ["simd"], "c": "", "d": ")" + std::string(65, 'x') + R"(", ")" +
+        std::string(1025, 'k') + R"(": "simd", "e": null, "": "simd", "\u0000\n": "\u0000"}})");
+  EXPECT_EQ(TuningFile(path, "cpu").kernels(),
+            (TuningFile::Kernels{{"", "simd"}, {std::string("\0\n", 2), std::string("\0", 1)}}));
+  std::string many = head + R"("kernels": {)";
+  for (size_t i = 0; i < TuningFile::kMostKernels + 10; ++i) many += fmt::format("{}\"{}\": \"simd\"", i ? "," : "", i);
+  write(many + "}}");
+  EXPECT_EQ(TuningFile(path, "cpu").kernels().size(), TuningFile::kMostKernels);
+}
+
+// However long the keys are, what is written can be read.
+TEST_F(Tuning, KernelsStayFewAndSmall) {
+  TuningFile file(path, "cpu");
+  TuningFile::Kernels found;
+  for (size_t i = 0; i < TuningFile::kMostKernels + 10; ++i) found.emplace_back(fmt::format("{:01000}", i), "simd");
+  EXPECT_TRUE(file.keep_kernels(found));
+  EXPECT_EQ(ignored(), "");
+  const TuningFile again(path, "cpu");
+  ASSERT_FALSE(again.kernels().empty());
+  EXPECT_EQ(again.kernels().back(), found.back());
+  EXPECT_LT(fs::file_size(path), size_t{1} << 20);
+}
+
 TEST_F(Tuning, DamagedIsIgnoredAndWrittenOver) {
   std::string deep;
   for (int i = 0; i < 10000; ++i) deep += "[";
@@ -177,6 +224,8 @@ TEST_F(Tuning, NoPlaceToKeepItIsNoError) {
   for (const fs::path& nowhere : {fs::path(), fs::path("/dev/null/sparkpilot/tuning.json"), folder.path()}) {
     TuningFile file(nowhere, "cpu");
     EXPECT_FALSE(file.keep_threads("a", 1)) << nowhere;
+    EXPECT_FALSE(file.keep_kernels({{"a", "simd"}})) << nowhere;
+    EXPECT_FALSE(file.is_writable()) << nowhere;
   }
 }
 
@@ -209,6 +258,88 @@ TEST_F(Tuning, ASessionTakesWhatWasKept) {
     EXPECT_EQ(Session(layer(), options).threads(), threads);
   }
   EXPECT_EQ(Session(layer(), {.threads = 3, .tuning_file = path.string()}).threads(), 3);
+}
+
+std::vector<float> results(Session& session) {
+  const View x = session.input("x");
+  for (int64_t i = 0; i < x.elements(); ++i) x.as<float>()[i] = static_cast<float>(i % 13) - 6;
+  session.run();
+  const std::span<const float> y = session.output<float>("y");
+  return {y.begin(), y.end()};
+}
+
+TEST_F(Tuning, ChoicesOfASessionAreItsKernels) {
+  Session session(layer(), {.threads = 1, .profile = true});
+  const std::vector<KernelDecision> choices = session.choices();
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_EQ(choices[0].by, ChosenBy::rules);
+  EXPECT_EQ(choices[0].note, "");
+  EXPECT_EQ(choices[0].node, session.profile().nodes.at(0).kind);
+  EXPECT_EQ(choices[0].kernel, session.profile().nodes.at(0).kernel);
+  EXPECT_NE(choices[0].node.find("f32[16,32] f32[32,24]*"), std::string::npos) << choices[0].node;
+  EXPECT_NE(choices[0].node.find("threads=1"), std::string::npos) << choices[0].node;
+  Session asked(layer(), {.threads = 1, .kernels = "onednn"});
+  EXPECT_EQ(asked.choices().at(0).by, ChosenBy::asked);
+  EXPECT_EQ(asked.choices().at(0).kernel, "onednn");
+}
+
+// Whatever kernel a session is given, it gives back, and its results with it.
+TEST_F(Tuning, ChoicesAreRestored) {
+  std::vector<KernelDecision> choices = Session(layer(), {.threads = 1}).choices();
+  ASSERT_EQ(choices.size(), 1U);
+  for (const char* kernel : {"simd", "onednn", "reference"}) {
+    choices[0].kernel = kernel;
+    Session restored(layer(), {.threads = 1, .choices = choices});
+    ASSERT_EQ(restored.choices().size(), 1U);
+    EXPECT_EQ(restored.choices()[0].kernel, kernel);
+    EXPECT_EQ(restored.choices()[0].by, ChosenBy::restored);
+    Session asked(layer(), {.threads = 1, .kernels = kernel});
+    EXPECT_EQ(results(restored), results(asked)) << kernel;
+    Session again(layer(), {.threads = 1, .choices = restored.choices()});
+    EXPECT_EQ(again.choices()[0].kernel, kernel);
+  }
+  choices[0].kernel = "dot";  // of bf16
+  Session session(layer(), {.threads = 1, .choices = choices}), rules(layer(), {.threads = 1, .tune = Tune::off});
+  EXPECT_EQ(session.choices().at(0).kernel, rules.choices().at(0).kernel);
+  EXPECT_EQ(session.choices()[0].by, ChosenBy::rules);
+  EXPECT_NE(session.choices()[0].note.find("dot"), std::string::npos) << session.choices()[0].note;
+  EXPECT_EQ(results(session), results(rules));
+}
+
+// Off: the rules, whatever the file says; automatic: what it says.
+TEST_F(Tuning, ASessionTakesTheKernelsThatWereKept) {
+  const KernelDecision rules = Session(layer(), {.threads = 1}).choices().at(0);
+  for (const std::string kernel : {"simd", "onednn"}) {
+    const std::string key = cpu_features().isa() + ": " + rules.node;
+    ASSERT_TRUE(TuningFile(path, cpu_features().model).keep_kernels({{key, kernel}}));
+    Session automatic(layer(), {.threads = 1, .tuning_file = path.string(), .profile = true});
+    EXPECT_EQ(automatic.choices().at(0).kernel, kernel);
+    EXPECT_EQ(automatic.choices()[0].by, ChosenBy::measured);
+    EXPECT_EQ(automatic.profile().nodes.at(0).chosen_by, ChosenBy::measured);
+    Session off(layer(), {.threads = 1, .tuning_file = path.string(), .tune = Tune::off});
+    Session plain(layer(), {.threads = 1});
+    EXPECT_EQ(off.choices().at(0).kernel, rules.kernel);
+    EXPECT_EQ(off.choices()[0].by, ChosenBy::rules);
+    EXPECT_EQ(results(off), results(plain));
+  }
+}
+
+// Whichever kernel wins here, a later session knows it.
+TEST_F(Tuning, FullTimesEveryNodeOnThisMachine) {
+  std::vector<std::string> lines;
+  const auto say = [&](const std::string& line) { lines.push_back(line); };
+  for (const int threads : {0, 1}) {
+    lines.clear();
+    Session full(layer(), {.threads = threads, .tuning_file = path.string(), .tune = Tune::full, .say = say});
+    ASSERT_EQ(full.choices().size(), 1U);
+    EXPECT_EQ(lines.size(), 1U);
+    if (full.choices()[0].by != ChosenBy::measured) GTEST_SKIP() << "the machine stood still for too long";
+    Session after(layer(), {.threads = full.threads(), .tuning_file = path.string(), .say = say});
+    EXPECT_EQ(after.choices().at(0).kernel, full.choices()[0].kernel);
+    EXPECT_EQ(after.choices()[0].by, ChosenBy::measured);
+    EXPECT_EQ(lines.size(), 1U);
+    EXPECT_EQ(results(after), results(full));
+  }
 }
 
 TEST_F(Tuning, TryingLeavesNoTrace) {

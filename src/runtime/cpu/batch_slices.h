@@ -30,6 +30,7 @@ class BatchSlices {
   std::span<const ConstView> outputs() const { return outputs_; }
   // A node's calls on all slices count as one on the whole batch, by all threads at once.
   void collect(Profile& profile) const;
+  void choices(std::vector<KernelDecision>& out) const { lanes_[0].plan->choices(out); }
   void forget_times();
   const Graph& graph() const { return lanes_[0].plan->graph(); }
   int64_t arena_bytes() const;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "hw/cpu.h"
+#include "runtime/cpu/kernel_tuner.h"
 #include "runtime/cpu/thread_choice.h"
 #include "runtime/tuning_file.h"
 
@@ -41,7 +42,7 @@ class Compiler {
  public:
   Compiler(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
            std::span<const void* const> inputs)
-      : options_(options), plans_(plans), states_(states), inputs_(inputs) {
+      : options_(options), plans_(plans), states_(states), inputs_(inputs), tuner_(options, plans) {
     constexpr int64_t kMostWeights = 64 << 20;  // bytes, of which oneDNN packs its part once more
     for (const State& state : bound.states()) may_try_ &= state.resettable;
     tries_ = options.threads == 0;
@@ -66,7 +67,7 @@ class Compiler {
       const auto found = states_.find(graph_.value(state.value).name);
       if (may_try_ && found != states_.end()) before[found->first] = found->second.clone();
     }
-    CpuProgram made = tries_ ? fastest() : plan(std::move(graph_), options_.threads);
+    CpuProgram made = tries_ ? fastest() : tuned(options_.threads);
     // The first run is to find pages, caches and threads as the others do.
     if (may_try_ && options_.kernels.empty() && is_quick(made)) try_run(made);
     made.watched = plans_.alone && made.threads > 1 && made.plan && is_quick(made);
@@ -87,6 +88,14 @@ class Compiler {
     return made;
   }
 
+  // A lane of a batch has one thread.
+  int threads_of_a_plan(int threads) const { return batch_ > 0 ? 1 : threads; }
+
+  CpuProgram tuned(int threads) {
+    tuner_.tune(graph_, threads_of_a_plan(threads));
+    return plan(std::move(graph_), threads);
+  }
+
   // False where the inputs' contents make no sense to the model, as those that nobody has set yet may.
   bool try_run(CpuProgram& program) const {
     try {
@@ -98,14 +107,17 @@ class Compiler {
   }
 
   CpuProgram fastest() {
-    if (key_.empty() || !may_try_) return plan(std::move(graph_), choices_.back());
+    if (key_.empty() || !may_try_) return tuned(choices_.back());
     TuningFile file(options_.tuning_file, cpu_features().model);
-    if (const auto kept = file.threads(key_)) return plan(std::move(graph_), *kept);
+    if (const auto kept = file.threads(key_)) return tuned(*kept);
 
     // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
     std::map<int, CpuProgram> tried;
     tried[1] = plan(graph_, 1);
-    if (!is_quick(tried[1]) || !try_run(tried[1])) return plan(std::move(graph_), choices_.back());
+    if (!is_quick(tried[1]) || !try_run(tried[1])) {
+      tried.clear();
+      return tuned(choices_.back());
+    }
     const auto time_ns = [&](int threads) {
       constexpr int64_t kLongEnough = 10'000'000;  // to be held up by whoever else wants the processors
       CpuProgram& program = tried[threads];
@@ -123,13 +135,16 @@ class Compiler {
     // What was found beside other work holds for this session only.
     constexpr int64_t kQuietNs = 20'000'000;  // a processor that does nothing else is taken less often
     if (interruptions() - disturbed <= 1 + (now_ns() - start) / kQuietNs) file.keep_threads(key_, best);
-    return std::move(tried[best]);
+    if (!tuner_.tune(graph_, threads_of_a_plan(best))) return std::move(tried[best]);
+    tried.clear();
+    return plan(std::move(graph_), best);
   }
 
   const SessionOptions& options_;
   PlanOptions& plans_;
   StateStore& states_;
   std::span<const void* const> inputs_;
+  KernelTuner tuner_;
   bool tries_ = false;
   bool may_try_ = true;  // no run may change what a state holds for good
   std::vector<int> choices_ = thread_choices(available_processors());

@@ -32,12 +32,14 @@ struct CpuProgram {
   const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
   int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
   void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
+  void choices(std::vector<KernelDecision>& out) const { slices ? slices->choices(out) : plan->choices(out); }
   void forget_times() { slices ? slices->forget_times() : plan->forget_times(); }
 };
 
 // `bound` has all its inputs' shapes; it is moved in, so that weights that kernels pack are freed as they are packed.
 // `inputs` are what it is tried on, to find the number of threads (where `options.threads` is 0) and to find its
-// memory. `plans` must outlive what it returns, and gets `alone`. Fails (user) where a node cannot be run, naming it.
+// memory. `plans` must outlive what it returns, and gets `alone`, what is known of kernels, and the time that this
+// took. Fails (user) where a node cannot be run, naming it.
 CpuProgram compile_on_cpu(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
                           std::span<const void* const> inputs);
 
