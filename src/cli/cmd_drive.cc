@@ -66,6 +66,7 @@ DriveOptions drive_options(const Program& program, const Flags& flags, const Com
   DriveOptions options;
   options.models = model_files(program, flags);
   options.session = session_options(program, flags.run);
+  if (comm.rank() > 0) options.session.say = nullptr;
   options.threads = chosen_threads(program).value_or(0);
   if (options.threads == 0) options.threads = std::max(1, available_processors() / comm.size());
   options.out = flags.out;
@@ -225,6 +226,23 @@ class DriveRun {
     report_.result = drive::drive_route(route_, options_);
   }
 
+  // The first process decides for all, so that it does not matter who drives a segment. To be called by all.
+  void share_kernels() {
+    if (comm_.size() == 1 || options_.session.tune == Tune::off) return;
+    nlohmann::json choices = nlohmann::json::array();
+    comm_.together([&] {
+      if (comm_.rank() > 0) return;
+      for (const KernelDecision& choice : drive::choose_kernels(route_, options_)) {
+        choices.push_back({choice.node, choice.kernel});
+      }
+    });
+    options_.session.choices.clear();
+    for (const nlohmann::json& choice : nlohmann::json::parse(comm_.share(choices.dump()))) {
+      options_.session.choices.push_back({.node = choice.at(0), .kernel = choice.at(1)});
+    }
+    options_.session.tune = Tune::off;
+  }
+
   bool stopped() const { return report_.result.stopped; }
 
   // Of all processes' segments; returns whether the reference is matched.
@@ -277,6 +295,7 @@ int run(Program& program, const Flags& flags) {
   const StopOnInterrupt stop(comm.rank() == 0);
   DriveRun run(program, flags, comm);
   comm.together([&] { run.prepare(stop.requested()); });
+  run.share_kernels();
   comm.together([&] { run.drive(); });
   const bool stopped = comm.max(run.stopped() ? 1 : 0) != 0;
   bool same = true;

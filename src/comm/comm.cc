@@ -79,6 +79,13 @@ void Comm::barrier() {
 
 int Comm::max(int value) { return mpi_ ? mpi_->calls.max(value) : value; }
 
+std::string Comm::share(std::string text) {
+  if (!mpi_) return text;
+  text.resize(static_cast<size_t>(max(rank_ == 0 ? static_cast<int>(text.size()) : 0)));
+  mpi_->calls.share(text.data(), static_cast<int>(text.size()));
+  return text;
+}
+
 void Comm::together(const std::function<void()>& work) {
   std::exception_ptr trouble;
   auto kind = ErrorKind::internal;

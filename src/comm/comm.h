@@ -26,6 +26,8 @@ class Comm {
   void barrier();
   // The largest of the processes' values.
   int max(int value);
+  // The first process's text, below 2 GiB, in every process.
+  std::string share(std::string text);
   // Does `work` in every process and waits until all are done. If it throws in some, the first of these rethrows its
   // exception and all others throw FailedElsewhere: one process reports the failure, and none waits for another.
   void together(const std::function<void()>& work);

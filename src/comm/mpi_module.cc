@@ -20,6 +20,8 @@ int greatest(int value) {
   return out;
 }
 
+void share(char* bytes, int count) { MPI_Bcast(bytes, count, MPI_CHAR, 0, MPI_COMM_WORLD); }
+
 }  // namespace
 
-SparkpilotMpi sparkpilot_mpi() { return {join, leave, barrier, greatest}; }
+SparkpilotMpi sparkpilot_mpi() { return {join, leave, barrier, greatest, share}; }

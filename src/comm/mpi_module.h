@@ -7,6 +7,7 @@ struct SparkpilotMpi {
   void (*leave)();
   void (*barrier)();
   int (*max)(int value);
+  void (*share)(char* bytes, int count);  // those of process 0
 };
 SparkpilotMpi sparkpilot_mpi();
 }

@@ -57,13 +57,17 @@ std::string run_text(const Route& route, const DriveOptions& options) {
   return text;
 }
 
+Shares shares_of(const Route& route, const DriveOptions& options) {
+  const bool wide = options.wide && std::any_of(route.segments.begin(), route.segments.end(),
+                                                [](const Segment& s) { return !s.wide_video.empty(); });
+  return share_threads(options.threads > 0 ? options.threads : available_processors(), wide, options.overlay);
+}
+
 class Driver {
  public:
   Driver(const Route& route, const DriveOptions& options) : route_(route), options_(options) {
     run_ = run_text(route, options);
-    const bool wide = options.wide && std::any_of(route.segments.begin(), route.segments.end(),
-                                                  [](const Segment& s) { return !s.wide_video.empty(); });
-    shares_ = share_threads(options.threads > 0 ? options.threads : available_processors(), wide, options.overlay);
+    shares_ = shares_of(route, options);
     for (size_t i = 0; i < route.segments.size(); ++i) {
       if (static_cast<int>(i) % options.ranks == options.rank) mine_.push_back(i);
     }
@@ -246,6 +250,19 @@ std::string segment_folder(const Route& route, const Segment& segment) {
     if (c == '/' || static_cast<unsigned char>(c) < 0x20) c = '_';
   }
   return fmt::format("{}--{}", log.empty() ? "route" : log, segment.number);
+}
+
+std::vector<KernelDecision> choose_kernels(const Route& route, const DriveOptions& options) {
+  if (!has_models(options.models)) return {};
+  SessionOptions session = options.session;
+  session.threads = shares_of(route, options).infer;
+  std::vector<KernelDecision> out = DrivingModel(options.models, session).choices();
+  const bool driver = std::any_of(route.segments.begin(), route.segments.end(),
+                                  [](const Segment& s) { return !s.driver_video.empty(); });
+  if (options.models.driver_monitoring.empty() || !driver) return out;
+  const auto more = DriverModel(options.models.driver_monitoring, session).network().session().choices();
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
 }
 
 DriveResult drive_route(const Route& route, const DriveOptions& options) { return Driver(route, options).go(); }

@@ -252,6 +252,14 @@ struct DrivingModel::Impl {
 };
 
 DrivingModel::DrivingModel(const ModelFiles& files, const SessionOptions& options) : impl_(new Impl(files, options)) {}
+
+std::vector<KernelDecision> DrivingModel::choices() const {
+  std::vector<KernelDecision> out = impl_->front.session().choices();
+  if (!impl_->back) return out;
+  const std::vector<KernelDecision> more = impl_->back->session().choices();
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
 DrivingModel::~DrivingModel() = default;
 const DrivingContract& DrivingModel::contract() const { return impl_->contract; }
 bool DrivingModel::step(const FrameInputs& inputs) { return impl_->step(inputs); }

@@ -87,6 +87,8 @@ class DrivingModel {
     std::string checkpoint;  // the model's, empty if it has none
   };
   const std::vector<NetworkInfo>& networks() const;
+  // Session::choices() of all networks.
+  std::vector<KernelDecision> choices() const;
 
  private:
   struct Impl;
