@@ -3,7 +3,7 @@
 
     bench/read_log.py [--runs N]
 
-A test of drive_test makes the log, anew each time, and reads it once. Prints the median.
+A test of route_test makes the log, anew each time, and reads it once. Prints the median.
 """
 import argparse
 import pathlib
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--runs", type=int, default=11)
-done = subprocess.run(["taskset", "-c", "0", ROOT / "build/drive_test", f"--gtest_repeat={parser.parse_args().runs}",
+done = subprocess.run(["taskset", "-c", "0", ROOT / "build/route_test", f"--gtest_repeat={parser.parse_args().runs}",
                        "--gtest_filter=LogSpeed.*"], capture_output=True, text=True, check=True)
 found = re.findall(r"^(\d+ events.*): ([\d.]+) ms$", done.stdout, re.MULTILINE)
 times = [float(ms) for _, ms in found]

@@ -275,9 +275,9 @@ function(sparkpilot_script_tests)
   add_test(NAME house/House COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/house_test.py)
   set_tests_properties(house/IncludeRules house/IncludeRulesChecker house/House PROPERTIES LABELS unit)
   # In a browser, where one is installed; how the page is made is not what a sanitizer or an emulator would find.
-  if(TARGET drive_test AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
-    add_test(NAME drive/PageInBrowser COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/page_test.py $<TARGET_FILE:drive_test>)
-    set_tests_properties(drive/PageInBrowser PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 300)
+  if(TARGET route_test AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    add_test(NAME route/PageInBrowser COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/page_test.py $<TARGET_FILE:route_test>)
+    set_tests_properties(route/PageInBrowser PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 300)
   endif()
   # ncurses keeps memory to the end; what is drawn is tested under sanitizers without it.
   if(TARGET sparkpilot AND TARGET fake_nvml AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)

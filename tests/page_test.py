@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A report's page in a real browser: it is drawn, its sections are there, its script runs and nothing else does.
 
-    page_test.py BUILD/drive_test
+    page_test.py BUILD/route_test
 
 The page is the sample that the unit test Page.IsWholeAndNeedsNothingElse writes. Exit code 77: no browser is installed.
 """

@@ -91,7 +91,7 @@ TEST_P(QOperator, InIntegers) { expect_same(by_runtime(graph_, inputs_, {}), out
 TEST_P(QOperator, InFloats) { expect_same(by_runtime(graph_, inputs_, {.off = {"int8"}}), outputs_); }
 
 INSTANTIATE_TEST_SUITE_P(OnnxRuntime, QOperator, ::testing::Values("ops", "network"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& given) { return std::string(given.param); });
 
 std::map<std::string, int> ops_of(const Graph& graph) {
   std::map<std::string, int> counts;

@@ -37,7 +37,8 @@ TEST(CheckGraph, WhatIsMissingIsNamed) {
   Sum net;
   EXPECT_EQ(problem(net.graph), "state \"h\" has no value for the next run");
   net.graph.set_next(net.h, net.y);
-  EXPECT_EQ(problem(net.graph), "the graph has no outputs");
+  EXPECT_EQ(problem(net.graph), "") << "an update of states needs no output";
+  EXPECT_EQ(problem(Graph()), "the graph has neither outputs nor states");
   net.graph.add_output(ValueId{}, "z");
   EXPECT_EQ(problem(net.graph), "output \"z\" has no value");
   net.graph.replace_outputs({{ValueId{99}, "z"}});
@@ -58,7 +59,9 @@ TEST(CheckGraph, InputsAndStatesAreToldApart) {
   net.graph.value(net.graph.inputs()[1]).dtype = DType::none;
   EXPECT_EQ(problem(net.graph), "input \"w\" has no element type");
   net.graph.value(net.graph.inputs()[1]).dtype = DType::f32;
-  net.graph.set_next(net.graph.add_state(Tensor::zeros(DType::f32, Shape{2}), "h"), net.y);
+  const ValueId other = net.graph.add_state(Tensor::zeros(DType::f32, Shape{2}), "other");
+  net.graph.set_next(other, net.y);
+  net.graph.value(other).name = "h";
   EXPECT_EQ(problem(net.graph), "two states are named \"h\"");
 }
 
