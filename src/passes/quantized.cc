@@ -131,9 +131,11 @@ Tensor table_of(Edit& edit, std::span<const NodeId> chain) {
   for (const NodeId id : chain) {
     const Node& node = edit.node(id);
     std::vector<Tensor> inputs;
-    for (const ValueId input : node.inputs) {
-      const Tensor* constant = input.present() ? edit.constant(input) : nullptr;
-      inputs.push_back(constant ? *constant : input.present() ? value : Tensor());
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      // The chain's own bytes may be constant too.
+      const bool running = id == chain[0] && i == 0;
+      const Tensor* constant = running || !node.inputs[i].present() ? nullptr : edit.constant(node.inputs[i]);
+      inputs.push_back(constant ? *constant : node.inputs[i].present() ? value : Tensor());
     }
     value = evaluate(node, inputs)[0];
   }

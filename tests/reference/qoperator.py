@@ -61,48 +61,49 @@ class Ops:
 
 
 def single_ops():
+    # Scales that no small fraction is: elsewhere sums lie between two steps, and rounding may take either.
     m = Ops()
-    image, signed, last = ("image", F(.02), U8(120)), ("signed", F(.03), I8(-5)), ("last", F(.02), U8(120))
-    other = (random_bytes(U8, 1, 4, 7, 6), F(.05), U8(7))
-    m.add("add", "QLinearAdd", [*image, *other, F(.06), U8(31)])
-    m.add("add_signed", "QLinearAdd", [*signed, *signed, F(.05), I8(3)])
-    m.add("add_broadcast", "QLinearAdd", [*image, random_bytes(U8, 4, 1, 1), F(.05), U8(7), F(.06), U8(31)])
-    m.add("add_number", "QLinearAdd", [*image, U8([77]), F(.05), U8(7), F(.06), U8(31)])
-    m.add("add_no_zero_point", "QLinearAdd", [*image, *other, F(.06)])
-    m.add("mul", "QLinearMul", [*image, *other, F(.1), U8(60)])
-    m.add("mul_signed", "QLinearMul", [*signed, *signed, F(.06), I8(-90)])
-    m.add("mul_broadcast", "QLinearMul", [*image, random_bytes(U8, 1, 4, 1, 1), F(.01), U8(0), F(.02), U8(99)])
+    image, signed, last = ("image", F(.0193), U8(120)), ("signed", F(.0311), I8(-5)), ("last", F(.0193), U8(120))
+    other = (random_bytes(U8, 1, 4, 7, 6), F(.0487), U8(7))
+    m.add("add", "QLinearAdd", [*image, *other, F(.0613), U8(31)])
+    m.add("add_signed", "QLinearAdd", [*signed, *signed, F(.0487), I8(3)])
+    m.add("add_broadcast", "QLinearAdd", [*image, random_bytes(U8, 4, 1, 1), F(.0487), U8(7), F(.0613), U8(31)])
+    m.add("add_number", "QLinearAdd", [*image, U8([77]), F(.0487), U8(7), F(.0613), U8(31)])
+    m.add("add_no_zero_point", "QLinearAdd", [*image, *other, F(.0613)])
+    m.add("mul", "QLinearMul", [*image, *other, F(.1031), U8(60)])
+    m.add("mul_signed", "QLinearMul", [*signed, *signed, F(.0613), I8(-90)])
+    m.add("mul_broadcast", "QLinearMul", [*image, random_bytes(U8, 1, 4, 1, 1), F(.00973), U8(0), F(.0193), U8(99)])
     m.add("sigmoid", "QLinearSigmoid", [*image, F(1 / 256), U8(0)])
     m.add("sigmoid_signed", "QLinearSigmoid", [*signed, F(1 / 256), I8(-128)])
-    m.add("sigmoid_no_zero_points", "QLinearSigmoid", ["signed", F(.03), None, F(.01), None])
-    m.add("leaky", "QLinearLeakyRelu", [*image, F(.015), U8(60)])
-    m.add("leaky_signed", "QLinearLeakyRelu", ["signed", F(.03), None, F(.02), I8(-40)], alpha=.3)
+    m.add("sigmoid_no_zero_points", "QLinearSigmoid", ["signed", F(.0311), None, F(.00973), None])
+    m.add("leaky", "QLinearLeakyRelu", [*image, F(.0147), U8(60)])
+    m.add("leaky_signed", "QLinearLeakyRelu", ["signed", F(.0311), None, F(.0193), I8(-40)], alpha=.3)
     m.add("softmax", "QLinearSoftmax", [*image, F(1 / 256), U8(0)], opset=13, axis=1)
     m.add("softmax_matrix", "QLinearSoftmax", [*image, F(1 / 256), U8(0)], opset=11)
-    m.add("pool", "QLinearAveragePool", [*image, F(.011), U8(100)], kernel_shape=[3, 3], strides=[2, 2],
+    m.add("pool", "QLinearAveragePool", [*image, F(.01131), U8(100)], kernel_shape=[3, 3], strides=[2, 2],
           pads=[1, 0, 1, 1])
-    m.add("pool_last", "QLinearAveragePool", [*last, F(.011), U8(100)], kernel_shape=[2, 3], pads=[1, 1, 0, 1],
+    m.add("pool_last", "QLinearAveragePool", [*last, F(.01131), U8(100)], kernel_shape=[2, 3], pads=[1, 1, 0, 1],
           count_include_pad=1, channels_last=1)
-    m.add("pool_ceil", "QLinearAveragePool", [*signed, F(.02), I8(4)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
-    m.add("pool_ceil_padding", "QLinearAveragePool", [*image, F(.015), U8(110)], kernel_shape=[3, 3], strides=[2, 2],
+    m.add("pool_ceil", "QLinearAveragePool", [*signed, F(.0193), I8(4)], kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+    m.add("pool_ceil_padding", "QLinearAveragePool", [*image, F(.0147), U8(110)], kernel_shape=[3, 3], strides=[2, 2],
           pads=[1, 1, 1, 1], ceil_mode=1, count_include_pad=1)
-    m.add("pool_same", "QLinearAveragePool", [*image, F(.015), U8(110)], kernel_shape=[3, 3], strides=[2, 2],
+    m.add("pool_same", "QLinearAveragePool", [*image, F(.0147), U8(110)], kernel_shape=[3, 3], strides=[2, 2],
           auto_pad="SAME_LOWER")
-    m.add("pool_no_zero_point", "QLinearAveragePool", [*signed, F(.02)], kernel_shape=[7, 6])
-    m.add("mean", "QLinearGlobalAveragePool", [*image, F(.003), U8(128)], channels_last=0)
-    m.add("mean_signed", "QLinearGlobalAveragePool", [*signed, F(.003), I8(0)])
-    m.add("mean_last", "QLinearGlobalAveragePool", [*last, F(.003), U8(128)], channels_last=1)
-    m.add("concat", "QLinearConcat", [F(.04), U8(31), *image, *other, "image", F(.04), U8(31)], axis=1)
-    m.add("concat_signed", "QLinearConcat", [F(.03), I8(-5), *signed, *signed], axis=-2)
-    rows, signed_rows = ("rows", F(.02), U8(120)), ("signed_rows", F(.03), I8(-5))
+    m.add("pool_no_zero_point", "QLinearAveragePool", [*signed, F(.0193)], kernel_shape=[7, 6])
+    m.add("mean", "QLinearGlobalAveragePool", [*image, F(.00307), U8(128)], channels_last=0)
+    m.add("mean_signed", "QLinearGlobalAveragePool", [*signed, F(.00307), I8(0)])
+    m.add("mean_last", "QLinearGlobalAveragePool", [*last, F(.00307), U8(128)], channels_last=1)
+    m.add("concat", "QLinearConcat", [F(.0389), U8(31), *image, *other, "image", F(.0389), U8(31)], axis=1)
+    m.add("concat_signed", "QLinearConcat", [F(.0311), I8(-5), *signed, *signed], axis=-2)
+    rows, signed_rows = ("rows", F(.0193), U8(120)), ("signed_rows", F(.0311), I8(-5))
     weights, scales = random_bytes(I8, 17, 9), RANDOM.uniform(.002, .01, 9).astype(F)
     sums = RANDOM.integers(-9000, 9000, 9).astype(numpy.int32)
-    m.add("gemm", "QGemm", [*rows, weights, F(.01), I8(0), sums, F(.3), U8(99)])
-    m.add("gemm_columns", "QGemm", [*rows, weights.T.copy(), scales, numpy.zeros(9, I8), sums, F(.15), U8(140)], transB=1)
+    m.add("gemm", "QGemm", [*rows, weights, F(.00973), I8(0), sums, F(.3071), U8(99)])
+    m.add("gemm_columns", "QGemm", [*rows, weights.T.copy(), scales, numpy.zeros(9, I8), sums, F(.1531), U8(140)], transB=1)
     m.add("gemm_zero_points", "QGemm", [*rows, random_bytes(U8, 17, 9), scales, random_bytes(U8, 9) // 2 + 64, None,
-                                        F(.15), U8(140)])
-    m.add("gemm_signed", "QGemm", [*signed_rows, weights, scales, numpy.zeros(9, I8), sums[None], F(.2), I8(7)])
-    m.add("gemm_alpha", "QGemm", ["columns", F(.02), U8(120), weights, F([.01]), I8([3]), sums, F(.1), U8(99)], alpha=.25,
+                                        F(.1531), U8(140)])
+    m.add("gemm_signed", "QGemm", [*signed_rows, weights, scales, numpy.zeros(9, I8), sums[None], F(.2063), I8(7)])
+    m.add("gemm_alpha", "QGemm", ["columns", F(.0193), U8(120), weights, F([.01]), I8([3]), sums, F(.1031), U8(99)], alpha=.25,
           transA=1)
     m.add("gemm_floats", "QGemm", [*rows, weights, scales, numpy.zeros(9, I8), sums[:5, None]])
     return m.model(), m.inputs

@@ -82,7 +82,7 @@ std::vector<ValueId> expand_softmax(ExpandContext& e) {
   const DType dtype = byte_dtype(e, 0);
   const bool matrix = e.node.attrs.integer("opset", 0) < kAlongOneAxis;
   Builder b(e.b.graph(), e.node.name, matrix ? kAlongOneAxis - 1 : e.b.opset());
-  const int64_t axis = e.node.attrs.integer("axis", matrix ? 1 : -1);
+  const int64_t axis = e.node.attrs.integer("axis", -1);  // in both forms
   return {quantized(e, b.add("Softmax", {dequantized(e, 0, dtype, 1)}, {{"axis", axis}}), dtype, 3)};
 }
 
