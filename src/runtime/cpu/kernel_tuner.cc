@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "base/parallel.h"
@@ -29,15 +29,34 @@ constexpr MeasuredProcessor kMeasured[] = {
 // In the tuning file, whose other lines may have been measured with fewer instruction sets.
 std::string file_key(const std::string& key) { return cpu_features().isa() + ": " + key; }
 
-// What the second-level cache holds for one thread, where a run of the graph reads more constants than that; else 0.
-int64_t cold_bytes(const Graph& graph) {
+// What each thread has to read so that a node finds its weights as far away as in a run of the graph, which reads all
+// of its constants: as many bytes as these, no more than the caches hold; 0 where the second-level cache holds them.
+int64_t cold_bytes(const Graph& graph, int threads) {
   int64_t weights = 0;
   for (int i = 0; i < graph.value_count(); ++i) {
     if (const Tensor* constant = graph.constant(ValueId{i})) weights += constant->bytes();
   }
-  const std::vector<int64_t> caches = cache_bytes(*system_source(), 1);
-  const int64_t second = caches.size() > 1 ? caches[1] : 1 << 20;
-  return weights > second ? second : 0;
+  const std::vector<int64_t> caches = cache_bytes(*system_source(), threads);
+  const int64_t second = caches.size() > 1 ? caches[1] : 0, third = caches.size() > 2 ? caches[2] : 0;
+  return weights > second ? std::min(weights, second + third) / threads : 0;
+}
+
+bool has_shapes(const Graph& graph, const Node& node) {
+  const auto has_shape = [&](ValueId value) { return !value.present() || graph.value(value).shape.has_value(); };
+  return std::all_of(node.inputs.begin(), node.inputs.end(), has_shape) &&
+         std::all_of(node.outputs.begin(), node.outputs.end(), has_shape);
+}
+
+// The kernel that the rules take, and the others that accept; none where that is the reference.
+std::vector<const Kernel*> candidates_of(const Problem& problem) {
+  const Kernel* prior = KernelChoice().take(problem).kernel;
+  if (!prior || prior->name == "reference") return {};
+  std::vector<const Kernel*> out{prior};
+  for (const Kernel& kernel : problem.node->op->cpu) {
+    if (&kernel == prior || kernel.name == "reference") continue;
+    if (!kernel.accepts || kernel.accepts(problem)) out.push_back(&kernel);
+  }
+  return out;
 }
 
 }  // namespace
@@ -67,39 +86,26 @@ KernelTuner::KernelTuner(const SessionOptions& options, PlanOptions& plans, Tuni
 // Every kind of node that is to be timed, the one with the most work first.
 std::vector<KernelTuner::Job> KernelTuner::jobs(const Graph& graph) const {
   std::vector<Job> out;
-  std::map<std::string, size_t> places;  // in `out`, or one that it does not have
-  const KernelChoice rules;
+  std::map<std::string, std::optional<size_t>> places;  // in `out`; none where there is nothing to time
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
-    const auto has_shape = [&](ValueId value) { return !value.present() || graph.value(value).shape.has_value(); };
-    if (!has_alternatives(*node.op) || node.op->traits.dynamic ||
-        !std::all_of(node.inputs.begin(), node.inputs.end(), has_shape) ||
-        !std::all_of(node.outputs.begin(), node.outputs.end(), has_shape)) {
-      continue;
-    }
+    if (!has_alternatives(*node.op) || node.op->traits.dynamic || !has_shapes(graph, node)) continue;
     const NodeProblem types(graph, id);
     const Problem problem = types.problem();
-    Job job{.node = id, .key = problem_key(problem), .candidates = {}, .prior = 0, .flops = 0};
-    job.flops = cost_of(*node.op, problem).flops;
-    const auto [place, fresh] = places.emplace(job.key, out.size());
+    const double flops = cost_of(*node.op, problem).flops;
+    const auto [place, fresh] = places.emplace(problem_key(problem), std::nullopt);
     if (!fresh) {
-      if (place->second < out.size() && out[place->second].key == job.key) out[place->second].flops += job.flops;
+      if (place->second) out[*place->second].flops += flops;
       continue;
     }
-    place->second = std::numeric_limits<size_t>::max();
-    const KernelChoice::Known* known = plans_.kernels.known(job.key);
+    const KernelChoice::Known* known = plans_.kernels.known(place->first);
     if (known && (known->by == ChosenBy::restored || options_.tune != Tune::full)) continue;
-    const Kernel* prior = rules.take(problem).kernel;
-    for (const Kernel& kernel : node.op->cpu) {
-      if (kernel.name == "reference" || (kernel.accepts && !kernel.accepts(problem))) continue;
-      if (&kernel == prior) job.prior = job.candidates.size();
-      job.candidates.push_back(&kernel);
-    }
-    if (job.candidates.size() < 2 || job.candidates[job.prior] != prior) continue;
+    std::vector<const Kernel*> candidates = candidates_of(problem);
+    if (candidates.size() < 2) continue;
     place->second = out.size();
-    out.push_back(std::move(job));
+    out.push_back({id, place->first, std::move(candidates), flops});
   }
-  std::stable_sort(out.begin(), out.end(), [](const Job& a, const Job& b) { return a.flops > b.flops; });
+  std::stable_sort(out.begin(), out.end(), [](const Job& x, const Job& y) { return x.flops > y.flops; });
   return out;
 }
 
@@ -111,7 +117,7 @@ const Kernel* KernelTuner::fastest(const Graph& graph, const Job& job, int64_t c
   for (const Kernel* kernel : job.candidates) trial.add(*kernel);
   const Turns turns{.ns = tuning_.node_ns, .hard_ns = 4 * tuning_.node_ns};
   const auto best = fastest_in_turns(
-      job.candidates.size(), job.prior, [&](size_t way) { return trial.time_ns(way); }, turns, tuning_.clock);
+      job.candidates.size(), 0, [&](size_t way) { return trial.time_ns(way); }, turns, tuning_.clock);
   return best ? job.candidates[*best] : nullptr;
 }
 
@@ -129,7 +135,7 @@ bool KernelTuner::tune(const Graph& graph, int threads) {
                              jobs.size(), jobs.size() == 1 ? "" : "s", threads, threads == 1 ? "" : "s",
                              static_cast<double>(limit) * 1e-9));
   }
-  const int64_t start = tuning_.clock(), cold = cold_bytes(graph);
+  const int64_t start = tuning_.clock(), cold = cold_bytes(graph, threads);
   TuningFile::Kernels found;
   for (const Job& job : jobs) {
     if (tuning_.clock() - start >= limit) break;

@@ -40,9 +40,8 @@ class KernelTuner {
   struct Job {
     NodeId node;
     std::string key;
-    std::vector<const Kernel*> candidates;
-    size_t prior;  // of the candidates: what the rules take
-    double flops;  // of all its nodes
+    std::vector<const Kernel*> candidates;  // what the rules take first
+    double flops;                           // of all its nodes
   };
   std::vector<Job> jobs(const Graph& graph) const;
   const Kernel* fastest(const Graph& graph, const Job& job, int64_t cold_bytes) const;

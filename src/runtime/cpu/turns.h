@@ -12,7 +12,7 @@ namespace sparkpilot {
 using Clock = std::function<int64_t()>;  // nanoseconds
 
 struct Turns {
-  int most = 9, least = 3;                                // of each way
+  int most = 15, least = 3;                               // of each way
   int64_t ns = std::numeric_limits<int64_t>::max();       // after which there are no more than `least`
   int64_t hard_ns = std::numeric_limits<int64_t>::max();  // after which there are no more at all
 };
