@@ -74,6 +74,24 @@ TEST_F(DriveCli, SeveralProcessesGiveTheSame) {
     EXPECT_EQ(models_of(out("several") / name(segment)), models_of(out("one") / name(segment)));
 }
 
+// The first of several processes times each network's kernels, the others run what it found.
+TEST_F(DriveCli, OneOfSeveralProcessesTimesKernels) {
+  if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const auto timings = [&](const std::string& folder, const std::string& before) {
+    std::string arguments = words(route(), out(folder)) + "--no-overlay --threads 3 --limit 3 --tune full";
+    arguments.erase(arguments.find(" --quiet"), 8);
+    const ProgramResult result = run_program(arguments, before);
+    EXPECT_EQ(result.code, 0) << result.err;
+    int lines = 0;
+    const std::string line = "timing the kernels of ";
+    for (size_t at = result.err.find(line); at != std::string::npos; at = result.err.find(line, at + 1)) ++lines;
+    return lines;
+  };
+  const int alone = timings("timed_alone", "");
+  EXPECT_GT(alone, 0);
+  EXPECT_EQ(timings("timed_together", kThree), alone);
+}
+
 // One process tells what is wrong, whether all met it or one, and none waits for another.
 TEST_F(DriveCli, SeveralProcessesFailWithOneLine) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
