@@ -382,7 +382,9 @@ TEST_F(Cli, BenchLooksAtEveryFileFirst) {
 }
 
 TEST_F(Cli, BenchCountsTheFramesOfABatch) {
-  expect_usage_error("bench " + policy() + " --batch 4", "\"features_buffer\" is [1, 25, 512]");
+  const json fixed = parsed("bench " + policy() + " --batch 4 --runs 5 --threads 1")["models"][0];
+  EXPECT_EQ(fixed["batch"], 4);
+  EXPECT_NEAR(fixed["frames_per_second"].get<double>() * fixed["mean_ms"].get<double>(), 4000, 1e-6);
   expect_usage_error("bench " + policy() + " --batch 0", "--batch: expected at least 1");
   expect_usage_error("bench " + policy() + " --batch -2", "--batch: expected at least 1");
   expect_usage_error("bench " + policy() + " --runs 0", "--runs: expected at least 1, got 0");
@@ -390,6 +392,9 @@ TEST_F(Cli, BenchCountsTheFramesOfABatch) {
   const json bench = parsed("bench '" + folder.file("open.onnx") + "' --batch 4 --runs 5 --threads 1")["models"][0];
   EXPECT_EQ(bench["batch"], 4);
   EXPECT_NEAR(bench["frames_per_second"].get<double>() * bench["mean_ms"].get<double>(), 4000, 1e-6);
+  // Neither open nor one entry.
+  write_text(folder.file("two.onnx"), model({node("Relu", "relu", {"x"}, "y")}, {}, {2, 3}));
+  expect_usage_error("bench '" + folder.file("two.onnx") + "' --batch 4", "\"x\" is [2, 3]");
 }
 
 TEST_F(Cli, BenchChoosesThreadsByMeasuring) {

@@ -223,7 +223,10 @@ TEST(ModelCompare, WhatTheReferenceLacksIsNotCompared) {
 
 TEST(ModelCompare, ADriverThatTheReferenceNeverWatchedIsNotCompared) {
   std::vector<DriverRecord> ours(3);
-  for (uint32_t i = 0; i < 3; ++i) ours[i].frame_id = i;
+  for (uint32_t i = 0; i < 3; ++i) {
+    ours[i].frame_id = i;
+    ours[i].left.orientation = {0.1F, 0.2F, 0.3F};
+  }
   const auto compared = [&](const std::vector<DriverRecord>& reference) {
     ModelComparison out = compare_models(records(0, 5), records(0, 5));
     compare_drivers(ours, reference, Tolerances(), out);
