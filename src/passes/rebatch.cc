@@ -13,6 +13,7 @@ namespace sparkpilot {
 namespace {
 
 constexpr int64_t kMostNodes = 1'000'000;
+[[noreturn]] void fail_too_many(int64_t batch) { fail("a batch of {} needs more than {} nodes", batch, kMostNodes); }
 
 // What a value of the graph for one entry is in the graph for several.
 struct Entries {
@@ -80,7 +81,7 @@ Entries& Rebatch::entries(ValueId id) {
 }
 
 std::vector<ValueId> Rebatch::make(const Node& node, std::vector<ValueId> inputs) {
-  if (many_.node_count() > kMostNodes) fail("a batch of {} needs more than {} nodes", batch_, kMostNodes);
+  if (many_.node_count() > kMostNodes) fail_too_many(batch_);
   const NodeId id =
       many_.add_node(*node.op, std::move(inputs), node.attrs, static_cast<int>(node.outputs.size()), node.name);
   infer_node(many_, id);
@@ -90,6 +91,7 @@ std::vector<ValueId> Rebatch::make(const Node& node, std::vector<ValueId> inputs
 const std::vector<ValueId>& Rebatch::apart(ValueId id) {
   Entries& e = entries(id);
   if (!e.apart.empty()) return e.apart;
+  if (batch_ > kMostNodes) fail_too_many(batch_);
   if (e.is_shared()) {
     e.apart.assign(static_cast<size_t>(batch_), e.shared);
     return e.apart;

@@ -120,6 +120,10 @@ TEST(Rebatch, RefusesWhatHasNoBatch) {
   random.output(random.op(
       "Add", {random.input("x", Shape{1, 3}), random.op("RandomNormal", {}, {{"shape", std::vector<int64_t>{1, 3}}})}));
   EXPECT_NE(refusal(random.graph, 2), "");
+  Net repeated;
+  repeated.output(
+      repeated.op("CumSum", {repeated.input("x", Shape{1, 3}), repeated.b.constant(Tensor::scalar(int64_t{0}))}));
+  EXPECT_NE(refusal(repeated.graph, int64_t{1} << 32).find("needs more than 1000000 nodes"), std::string::npos);
   Net data;
   data.output(data.op("NonZero", {data.input("x", Shape{1, 3})}));
   EXPECT_NE(refusal(data.graph, 2).find("depends on data"), std::string::npos);
