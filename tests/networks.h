@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/test_assets.h"
 #include "onnx/import.h"
 #include "onnx/zoo.h"
 #include "runtime/session.h"
@@ -19,10 +20,8 @@ namespace sparkpilot::testing {
 
 // The folder of real inputs, or empty where it is not there. SPARKPILOT_ASSETS wins over the place beside the source.
 inline std::filesystem::path assets() {
-  namespace fs = std::filesystem;
-  const char* set = std::getenv("SPARKPILOT_ASSETS");
-  const fs::path folder = set ? fs::path(set) : fs::path("../shared/assets");
-  return fs::is_directory(folder) ? folder : fs::path();
+  const std::filesystem::path folder = assets_folder();
+  return std::filesystem::is_directory(folder) ? folder : std::filesystem::path();
 }
 
 struct Network {
