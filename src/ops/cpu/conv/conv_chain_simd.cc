@@ -92,8 +92,8 @@ Stage make_stage(const Problem& p, const ConvShape& s, size_t index) {
     out.weights = pack_panels(wide.view(), taps, s.out_channels,
                               {.column = taps, .inner = taps, .inner_step = 1, .outer_step = 0});
   } else {
-    const Tensor packed = in_dtype(weights, packed_dtype(weights.dtype(), s.is_pointwise(), false));
-    out.weights = pack_panels(packed.view(), in * taps, s.out_channels,
+    const bool as_they_are = packed_dtype(weights.dtype(), s.is_pointwise(), false) == weights.dtype();
+    out.weights = pack_panels((as_they_are ? weights : wide).view(), in * taps, s.out_channels,
                               {.column = in * taps, .inner = in, .inner_step = taps, .outer_step = 1});
   }
   if (p.has(ConvChain::bias_input(index))) {

@@ -100,7 +100,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p, int64_t rows, int64_t lda
   state->rows = rows;
   state->lda = lda;
   const Tensor& b = p.constants[1];
-  state->weights = pack_dots((b.dtype() == DType::bf16 ? b : convert(b, DType::bf16)).view(), depth, columns, where);
+  state->weights = pack_dots(in_dtype(b, DType::bf16).view(), depth, columns, where);
   state->epilogue = SplitEpilogue(epilogue);
   state->store = DotStore(state->epilogue.rest);
   state->consumed = 2;
