@@ -20,7 +20,7 @@ struct BenchOptions {
   std::optional<int> threads;  // empty: the best of 1, 2, 4 ... all, found by measuring
   int64_t runs = 100;          // timed runs
   int64_t warmup = 10;         // before them, not counted
-  int64_t batch = 1;           // for open first dimensions; refused if there are none
+  int64_t batch = 1;           // entries per run (session_batch)
   uint64_t seed = 1;           // of the inputs
   bool profile = false;        // keep the nodes' times in the result
   // Called from time to time with the share of the work done, 0 to 1.

@@ -155,7 +155,7 @@ int run(const Program& program, const Flags& flags) {
   Files read;
   with_file(flags.file, [&] {
     Graph graph = load_onnx(flags.file, read);
-    options.batch = session_batch(graph, options, flags.batch);
+    if (flags.batch != 1) options.batch = session_batch(graph, options, flags.batch);
     session.emplace(std::move(graph), options);
   });
   for (const auto& [input, file] : input_files(flags, *session)) read.emplace_back(file);
