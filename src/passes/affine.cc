@@ -12,7 +12,7 @@ std::vector<double> doubles(const Tensor& tensor) {
   return out;
 }
 
-// Bias of a Gemm as one value a column.
+// Reads the bias of a Gemm as one value per column.
 bool read_gemm_bias(Edit& edit, const Node& node, Linear& linear) {
   if (node.inputs.size() < 3 || !node.inputs[2].present()) return true;
   const Tensor* tensor = edit.constant(node.inputs[2]);
@@ -48,7 +48,8 @@ bool read_convolution(Edit& edit, const Node& node, Linear& linear) {
   const std::vector<int64_t> pads = node.attrs.integers("pads");
   linear.padded = forward && automatic != "VALID" &&
                   (automatic != "NOTSET" || std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; }));
-  // The edges of a transposed convolution see fewer inputs: a shift of the input is no shift of the output there.
+  // Outputs at the edges of a transposed convolution are sums of fewer inputs, so a constant added to the input is not
+  // a constant added to the output there.
   if (!forward) linear.padded = true;
   if (node.inputs.size() < 3 || !node.inputs[2].present()) return true;
   const Tensor* bias = edit.constant(node.inputs[2]);

@@ -1,4 +1,5 @@
-// Nodes that scale and shift each channel by constants, and the convolutions and matrix products they can vanish into.
+// Nodes that scale and shift each channel by constants, and the convolutions and matrix products that such nodes can be
+// folded into.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace sparkpilot {
 
-// A constant that broadcasts to `like` and varies along `axis` at most: its value for each index there.
+// Reads a constant that broadcasts to `like` and varies only along `axis`: its value for each index of that axis.
 std::optional<std::vector<double>> per_channel(const Tensor& tensor, const Shape& like, int axis);
 
 // y = x * scale[c] + shift[c].
@@ -16,21 +17,21 @@ struct Affine {
   ValueId x;
   std::vector<double> scale, shift;
 };
-// Reads a Mul, Div, Add or Sub with a constant per channel along `axis` of the output; a BatchNormalization has become
-// two of them.
+// Reads a Mul, Div, Add or Sub whose constant has one value per channel along `axis` of the output. (A
+// BatchNormalization has been expanded to two of them.) Empty if the node is anything else.
 std::optional<Affine> affine_of(Edit& edit, NodeId id, int axis);
 
-// A Conv, ConvTranspose, Gemm or MatMul whose f32 weights are a constant that nobody else reads.
+// A Conv, ConvTranspose, Gemm or MatMul whose f32 weights are a constant with no other reader.
 struct Linear {
   enum Kind { conv, conv_transpose, gemm, matmul } kind = conv;
   NodeId node;
   Tensor weights;
-  std::vector<double> bias;  // by output channel; empty: none
+  std::vector<double> bias;  // by output channel; empty: no bias
   int64_t in_channels = 0, out_channels = 0;
   int64_t groups = 1;
   bool transposed = false;        // gemm with weights [N, K]
-  bool padded = false;            // reads zeros from beside the image
-  int in_axis = 1, out_axis = 1;  // the channels' axes in the input and the output; in_axis -1: cannot be scaled
+  bool padded = false;            // has padding: reads zeros outside the image
+  int in_axis = 1, out_axis = 1;  // the channel axes of the input and the output; in_axis -1: cannot be scaled
   double alpha = 1;               // of a gemm: a factor on the product
 
   // Calls fn(weight, input channel, output channel) for each weight.
@@ -38,8 +39,8 @@ struct Linear {
   void for_weights(Fn fn);
 };
 std::optional<Linear> linear_of(Edit& edit, NodeId id);
-// Puts the node with the weights and bias of `linear`, on x, in the place of `result`. Returns the node that it is now;
-// absent where all of it was constant.
+// Replaces `result` by a copy of the node with the weights and bias of `linear` and input x. Returns the new node;
+// absent if the result is a constant.
 NodeId rewrite(Edit& edit, const Linear& linear, ValueId x, ValueId result);
 
 template <typename Fn>

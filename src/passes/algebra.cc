@@ -1,4 +1,4 @@
-// Rewrites of one or two nodes that change no value: neutral operands, chains of views and transposes, copies.
+// Rewrites of one or two nodes that do not change any value: neutral operands, chains of views and transposes, copies.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +22,8 @@ bool same_type(Edit& edit, ValueId a, ValueId b) {
   return edit.known(a) && edit.known(b) && edit.dtype(a) == edit.dtype(b) && edit.shape(a) == edit.shape(b);
 }
 
-// The node's only output becomes its input `i`. An output of the graph keeps a node of its own where the input is none.
+// Replaces the node's only output by its input `i`. If the output leaves the graph and no node computes the input, an
+// Identity stays.
 bool pass_through(Edit& edit, NodeId id, size_t i = 0) {
   const ValueId input = edit.node(id).inputs[i], output = edit.node(id).outputs[0];
   if (edit.leaves_graph(output) && !edit.maker(input).present()) {
@@ -100,7 +101,7 @@ bool divide_by_power_of_two(Edit& edit, NodeId id) {
   return true;
 }
 
-// x ^ 2 as x * x, which is rounded once, and Sum of two as Add, which other passes know.
+// x ^ 2 as x * x, which is rounded once; Sum of two as Add, which other passes handle.
 bool use_plain_op(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   const ValueId y = node.outputs[0];
@@ -136,7 +137,7 @@ bool merge_transposes(Edit& edit, NodeId id) {
   return true;
 }
 
-// Chains of views are one Reshape with a constant shape.
+// Replaces a chain of views by one Reshape with a constant shape.
 bool merge_view_chain(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!node.op->traits.view || node.outputs.size() != 1 || is_op(node, "Identity")) return false;
@@ -157,7 +158,7 @@ bool merge_view_chain(Edit& edit, NodeId id) {
   return true;
 }
 
-// Cast of Cast where the first loses nothing.
+// Cast of Cast if the first one is exact.
 bool merge_casts(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_op(node, "Cast")) return false;
@@ -173,7 +174,7 @@ bool merge_casts(Edit& edit, NodeId id) {
   return true;
 }
 
-// The Concat along the axis that makes the value, where nothing else reads it.
+// The Concat along the axis that makes the value, if the value has no other reader.
 NodeId inner_concat(Edit& edit, ValueId value, int axis) {
   const NodeId inner = edit.maker(value, "Concat");
   if (!inner.present() || !edit.only_reader(value).present() || edit.readers(value).size() != 1) return {};
@@ -181,7 +182,8 @@ NodeId inner_concat(Edit& edit, ValueId value, int axis) {
   return normalize_axis(edit.node(inner).attrs.integer("axis"), edit.shape(value).rank()) == axis ? inner : NodeId{};
 }
 
-// Concat of Concat along one axis, where the inner one has no other use. The last of a chain takes them all at once.
+// Concat of Concat along one axis, if the inner one has no other reader. Merging starts at the last of a chain, so all
+// are merged at once.
 bool merge_concats(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_op(node, "Concat") || !edit.known(node.outputs[0])) return false;
@@ -208,12 +210,12 @@ bool merge_concats(Edit& edit, NodeId id) {
   return true;
 }
 
-// The zeros that a Pad puts around an image, as the `pads` of a window; empty where it does anything else.
+// The zeros that a Pad adds around an image, as the `pads` of a window; empty if it does anything else.
 std::optional<std::vector<int64_t>> zeros_around(Edit& edit, NodeId pad) {
   const Node& node = edit.node(pad);
   const auto pads = ints_of(edit.graph(), node, 1, "pads");
   if (!pads || node.attrs.text("mode", "constant") != "constant" || !edit.known(node.inputs[0])) return {};
-  if (node.inputs.size() > 3 && node.inputs[3].present()) return {};  // of some axes only: rare, and left alone
+  if (node.inputs.size() > 3 && node.inputs[3].present()) return {};  // only some axes: rare, not handled
   if (node.inputs.size() > 2 && node.inputs[2].present() && edit.scalar(node.inputs[2]) != 0.0) return {};
   const auto rank = static_cast<size_t>(edit.shape(node.inputs[0]).rank());
   if (rank < 3 || pads->size() != 2 * rank) return {};
@@ -226,7 +228,7 @@ std::optional<std::vector<int64_t>> zeros_around(Edit& edit, NodeId pad) {
   return around;
 }
 
-// Zeros around an image become the padding of the convolution or average that reads it.
+// Moves zeros around an image into the padding of the convolution or average pool that reads it.
 bool pad_into_window(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   const bool average = is_op(node, "AveragePool");
@@ -239,7 +241,8 @@ bool pad_into_window(Edit& edit, NodeId id) {
   std::vector<int64_t> sum = node.attrs.integers("pads", std::vector<int64_t>(around->size(), 0));
   if (sum.size() != around->size()) return false;
   if (average) {
-    // Zeros that count in the mean stay so; a mean over fewer elements at the edges cannot be said then.
+    // A mean that counts these zeros must go on counting them; together with pads that are not counted that cannot be
+    // expressed.
     const bool own = std::any_of(sum.begin(), sum.end(), [](int64_t p) { return p != 0; });
     if (node.attrs.integer("ceil_mode", 0) != 0 || (own && node.attrs.integer("count_include_pad", 0) == 0))
       return false;
@@ -255,7 +258,7 @@ bool pad_into_window(Edit& edit, NodeId id) {
 
 bool is_softmax(const Node& node) { return is_op(node, "Softmax") || is_op(node, "LogSoftmax"); }
 
-// Reshape, Softmax along the last axis, Reshape back: the Softmax alone, where the last axis stayed itself.
+// Reshape, Softmax along the last axis, Reshape back becomes the Softmax alone, if the Reshape kept the last axis.
 bool softmax_between_reshapes(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_op(node, "Reshape") || !edit.known(node.outputs[0])) return false;
@@ -274,7 +277,7 @@ bool softmax_between_reshapes(Edit& edit, NodeId id) {
   return true;
 }
 
-// Transpose, Softmax, Transpose: the two become one, most often none.
+// Transpose, Softmax, Transpose: merges the two transposes, which mostly cancel out.
 bool softmax_between_transposes(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_softmax(node) || !edit.known(node.inputs[0])) return false;
@@ -290,7 +293,7 @@ bool softmax_between_transposes(Edit& edit, NodeId id) {
   return true;
 }
 
-// f(view(x)) as view(f(x)): an activation stands right behind what makes x then, and can become its epilogue.
+// f(view(x)) as view(f(x)): the activation then follows the node that makes x and can become its epilogue.
 bool activation_before_view(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!node.op->traits.elementwise || node.outputs.size() != 1 || is_op(node, "Cast")) return false;
@@ -333,7 +336,7 @@ constexpr Rule kRules[] = {drop_copy,
                            activation_before_view,
                            select_by_stride};
 
-// The rules on every node until none changes anything.
+// Applies the rules to every node until none of them changes anything.
 int apply(std::span<const Rule> rules, Graph& graph) {
   Edit edit(graph);
   int changes = 0;

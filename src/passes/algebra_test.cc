@@ -188,7 +188,7 @@ TEST(Algebra, MergesAChainOfConcats) {
   const ValueId other = net.op("Concat", {all, all}, {{"axis", int64_t{1}}});
   net.output(net.op("Concat", {other, net.op("Concat", {x, x}, {{"axis", int64_t{1}}})}, {{"axis", int64_t{0}}}));
   EXPECT_GT(testing::run_and_compare(net.graph, simplify_algebra, 0), 0);
-  // The chain, what reads it twice along the other axis, the pair, and the last.
+  // What is left: the chain, the one that reads it twice along the other axis, the pair, and the last.
   EXPECT_EQ(testing::count(net.graph, "Concat"), 4);
 }
 

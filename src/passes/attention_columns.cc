@@ -1,4 +1,5 @@
-// Attention reads queries, keys and values where a product has put them side by side, without the copies of a Split.
+// Lets attention read queries, keys and values from the columns of the product that computed them, without the copies
+// of a Split.
 #include <algorithm>
 
 #include "passes/edit.h"
@@ -9,10 +10,10 @@ namespace {
 
 struct Columns {
   ValueId matrix;
-  std::vector<int64_t> range;  // the first and how many
+  std::vector<int64_t> range;  // the first column and their number
 };
 
-// The columns that an output of a Split along the last of three axes is; empty where the value is something else.
+// The columns that a value is, if it is an output of a Split along the last of three axes; empty otherwise.
 std::optional<Columns> columns_of(Edit& edit, ValueId value) {
   const NodeId split = edit.maker(value, "Split");
   if (!split.present() || !edit.known(value) || !edit.known(edit.node(split).inputs[0])) return {};

@@ -12,7 +12,7 @@ using testing::run_and_compare;
 constexpr int64_t kWidth = 24;
 const Attributes kHeads{{"q_num_heads", int64_t{3}}, {"kv_num_heads", int64_t{3}}, {"is_causal", int64_t{1}}};
 
-// Queries, keys and values of one product in an odd order; and with queries of their own.
+// Queries, keys and values of one product in an unusual order; and with queries from another product.
 TEST(AttentionColumns, ReadsTheProduct) {
   for (const bool own : {false, true}) {
     Net n;

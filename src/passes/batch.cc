@@ -18,7 +18,7 @@ bool equal(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())) == 0;
 }
 
-// Whether two attributes are the same; bodies never are.
+// Whether two attributes are equal; graph attributes (bodies) never are.
 bool equal(const Attribute& a, const Attribute& b) {
   if (a.index() != b.index()) return false;
   return std::visit(
@@ -36,7 +36,7 @@ bool equal(const Attributes& a, const Attributes& b) {
                     [](const auto& x, const auto& y) { return x.first == y.first && equal(x.second, y.second); });
 }
 
-// Follows the batch from the outputs up to the inputs.
+// Follows the batch axis from the outputs up to the inputs.
 class Batch {
  public:
   Batch(Graph& graph, int64_t size) : edit_(graph), size_(size), axes_(graph.value_count(), -1) {}
@@ -52,7 +52,7 @@ class Batch {
     }
     return true;
   }
-  // The axis of a value that is the batch; -1: it has none.
+  // The batch axis of a value; -1 if it has none.
   int axis(ValueId value) const { return axes_[value]; }
 
  private:
@@ -74,7 +74,8 @@ class Batch {
   std::vector<ValueId> work_;
 };
 
-// Constants must be read whole by every entry.
+// Follows the batch axis through the node that makes the value; every entry must read its constants whole. False if the
+// batch cannot be followed.
 bool Batch::visit(ValueId value) {
   const NodeId id = edit_.maker(value);
   const Node& node = edit_.node(id);
@@ -94,7 +95,7 @@ bool Batch::visit(ValueId value) {
   return true;
 }
 
-// Holds the nodes of both graphs beside each other.
+// Compares the nodes of both graphs pairwise.
 class Twins {
  public:
   Twins(const Graph& whole, const Graph& part, const Batch& batch, int64_t count)
@@ -125,7 +126,7 @@ class Twins {
       if (!x.present()) continue;
       const Tensor *from = whole_.constant(x), *to = part_.constant(y);
       if ((from == nullptr) != (to == nullptr)) return false;
-      // The shape that a view is given differs, and is held against the batch below.
+      // The shape operand of a view differs between the graphs; the shapes are compared with the batch below.
       if (from ? !(a.op->traits.view && i > 0) && !equal(*from, *to) : !(pairs_[x] == y)) return false;
     }
     for (size_t i = 0; i < a.outputs.size(); ++i) {

@@ -7,13 +7,13 @@
 
 namespace sparkpilot {
 
-// `whole` and `part` are one graph, optimised with its inputs' first axis bound to `batch` and to `count` entries.
-// True where every entry of every output depends on the same entry of the inputs alone, and `part` computes for its
-// entries exactly what `whole` does: the same nodes on the same constants. Neither may have states. What it does not
-// understand it answers with false.
+// `whole` and `part` are the same graph, optimised with the first axis of its inputs bound to `batch` and to `count`.
+// True if each entry of every output depends only on the same entry of the inputs, and `part` computes exactly what
+// `whole` does for its entries: the same nodes on the same constants. Neither may have states. Returns false for
+// anything it cannot analyse.
 bool runs_in_parts(Graph& whole, const Graph& part, int64_t batch, int64_t count);
 
-// Bytes that the node with the most of them reads and writes for one entry of the batch, constants aside.
+// The bytes that a node reads and writes for one entry of the batch, without constants: the maximum over all nodes.
 int64_t bytes_of_an_entry(const Graph& whole, int64_t batch);
 
 }  // namespace sparkpilot

@@ -1,5 +1,5 @@
-// Convolutions with channels last, one behind the other, as one node that never has the images between them whole in
-// memory: expand, depthwise, project (inverted bottlenecks), and depthwise with the 1x1 convolution behind it.
+// Replaces consecutive channels-last convolutions by one node that never holds the whole intermediate images in memory:
+// expand, depthwise, project (inverted bottlenecks), and depthwise with the 1x1 convolution after it.
 #include <algorithm>
 
 #include "passes/edit.h"
@@ -10,8 +10,9 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// What was measured to win, on one thread and on two (AVX-512): maps of so many pixels in the end, and images between
-// the first two stages of so many bytes. Less stays in cache anyway, and wants large products.
+// What was measured to be faster, on one thread and on two (AVX-512): at least this many pixels in the output, and this
+// many bytes in the image between the first two stages. Smaller images stay in cache anyway, and large products are
+// faster for them.
 constexpr int64_t kLeastPixels = 64, kLeastBytes = 128 * 1024;
 
 // A sparkpilot::Conv of two-dimensional f32 images with channels last and constant operands.
@@ -20,18 +21,19 @@ struct Stage {
   ValueId x, y;
   int64_t in = 0, out = 0, groups = 1;
   Ints kernel, strides, pads;
-  bool whole_operand = false;  // the epilogue reads an image
+  bool whole_operand = false;  // the epilogue reads an operand as large as the image
   bool x_channels_first = false;
 
   bool is_pointwise() const {
     return groups == 1 && kernel == Ints{1, 1} && strides == Ints{1, 1} && pads == Ints{0, 0, 0, 0};
   }
-  // What a chain begins with where it is not its depthwise stage: other dense convolutions are faster on their own.
+  // Whether a chain may begin with it, if it is not the depthwise stage: other dense convolutions are faster as single
+  // nodes.
   bool starts() const { return groups == 1 && (is_pointwise() || x_channels_first); }
   bool is_depthwise() const { return groups > 1 && groups == in && groups == out; }
 };
 
-// The attribute `pads`, or what `auto_pad` stands for.
+// The pads given by the attribute `pads` or `auto_pad`.
 std::optional<Ints> pads_of(const Attributes& attrs, const Stage& s, const Shape& x, const Shape& y) {
   const int first_axis = s.x_channels_first ? 2 : 1;
   const std::string how = attrs.text("auto_pad", "NOTSET");
@@ -72,7 +74,7 @@ std::optional<Stage> read_stage(Edit& edit, NodeId id) {
   return s;
 }
 
-// The stage before, where nothing else reads what it makes.
+// The stage that makes the input of `s`, if nothing else reads its output.
 std::optional<Stage> stage_before(Edit& edit, const Stage& s) {
   const NodeId maker = edit.maker(s.x);
   if (!maker.present() || edit.leaves_graph(s.x) || edit.readers(s.x).size() != 1) return {};
@@ -81,7 +83,8 @@ std::optional<Stage> stage_before(Edit& edit, const Stage& s) {
   return before;
 }
 
-// "add:3" of a stage whose operands begin at input 3, with them at `first`.
+// The epilogue step ("add:3") of a stage whose operands begin at input 3, renumbered for operands that begin at input
+// `first`.
 std::string moved_step(const std::string& step, size_t first) {
   if (step.compare(0, 4, "add:") != 0 && step.compare(0, 4, "mul:") != 0) return step;
   return fmt::format("{}{}", step.substr(0, 4), std::stoul(step.substr(4)) - 3 + first);

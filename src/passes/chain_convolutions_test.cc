@@ -88,7 +88,7 @@ TEST(ChainConvolutions, LeavesAnImageThatSomebodyElseReads) {
 }
 
 TEST(ChainConvolutions, LeavesWhatStaysInCacheAnyway) {
-  Block b;  // the image between depthwise and project still is worth it
+  Block b;  // the image between depthwise and project is large enough
   b.x = b.n.input("small", {1, 10, 9, 24});
   b.n.output(b.project(b.depthwise(b.expand())));
   EXPECT_EQ(b.run(), 1);

@@ -8,7 +8,7 @@
 
 namespace sparkpilot {
 namespace {
-constexpr int kNewestOpset = 26;  // what passes write, as Builder does
+constexpr int kNewestOpset = 26;  // version of the ops that passes write, as in Builder
 }
 
 Edit::Edit(Graph& graph) : graph_(graph) {
@@ -41,7 +41,7 @@ void Edit::add_read(ValueId value, NodeId node, size_t input) {
   reads.inputs.push_back(static_cast<uint32_t>(input));
 }
 
-// Of few reads the rest keeps its order; of many the last takes the place.
+// Removes the read. The order is kept if there are only a few reads; else the last one takes its place.
 void Edit::remove_read(ValueId value, NodeId node, size_t input) {
   constexpr size_t kFew = 64;
   Reads& reads = reads_of(value);

@@ -1,8 +1,9 @@
-// A graph under rewriting: who reads each value, kept up to date, and the small questions that patterns ask. What a
-// rewrite costs does not depend on how many others read its values, nor on how many outputs and states the graph has.
+// A graph being rewritten: keeps the readers of each value up to date and answers the queries that patterns need. The
+// cost of a rewrite does not depend on the number of other readers of its values, nor on the number of graph outputs
+// and states.
 //
-// While an Edit lives, nodes may be added to the graph by anybody, but existing nodes' inputs change only through it.
-// References into the graph (Node&, Value&) end at the next node or value that is added.
+// While an Edit exists, nodes may be added to the graph directly, but the inputs of existing nodes may change only
+// through the Edit. References into the graph (Node&, Value&) become invalid when a node or value is added.
 #pragma once
 
 #include <initializer_list>
@@ -24,26 +25,27 @@ class Edit {
   Graph& graph() { return graph_; }
 
   // --- uses
-  // Nodes that read the value, one entry for each read; while they are few, those that read it first come first.
+  // Nodes that read the value, one entry for each read; in order of their first reads if there are only a few.
   const std::vector<NodeId>& readers(ValueId value);
   // Whether the value is an output of the graph or a state's next contents.
   bool leaves_graph(ValueId value);
-  // The one node that reads the value, where nothing else uses it; absent otherwise. It may read it twice.
+  // The only node that reads the value; absent if there are several, or if the value leaves the graph. The node may
+  // read it more than once.
   NodeId only_reader(ValueId value);
 
   // --- rewriting
-  // Every use of `from` becomes one of `to`, which takes over the name where it has none; then nodes that nothing needs
-  // any more are erased.
+  // Replaces every use of `from` by `to`, which takes over its name if it has none; then erases the nodes that are no
+  // longer needed.
   void replace(ValueId from, ValueId to);
   void set_input(NodeId node, size_t input, ValueId value);
-  // Drops the node if nothing uses its outputs, and then what only it used.
+  // Erases the node if nothing uses its outputs, and then any nodes that only it used.
   void erase_if_dead(NodeId node);
-  // Adds a node with the name of `like`, with its outputs' types, in its newest version; a constant where all inputs
-  // are.
+  // Adds a node in the op's newest version, with the name of `like`, and infers its output types. If all inputs are
+  // constants, the result is computed and added as a constant instead.
   ValueId make(NodeId like, std::string_view op, std::vector<ValueId> inputs, Attributes attrs = {});
-  // The node again, in its own version, on other inputs; it has one output.
+  // Adds a copy of the node, in the same op version, with other inputs. The node must have one output.
   ValueId remake(NodeId node, std::vector<ValueId> inputs, Attributes attrs);
-  // The value under another shape with as many elements, by a Reshape where it is no constant.
+  // The value with another shape of as many elements: a Reshape, or a new constant if the value is constant.
   ValueId reshape(NodeId like, ValueId value, Shape shape);
   ValueId transpose(NodeId like, ValueId value, std::span<const int> permutation);
 
@@ -53,14 +55,15 @@ class Edit {
   const Shape& shape(ValueId value) const { return *graph_.value(value).shape; }
   DType dtype(ValueId value) const { return graph_.value(value).dtype; }
   const Tensor* constant(ValueId value) const { return graph_.constant(value); }
-  // A constant's only element.
+  // The element of a constant that has only one.
   std::optional<double> scalar(ValueId value) const;
-  // The node that makes the value where it is the op ("Add", "sparkpilot::Conv"); absent otherwise.
+  // The node that makes the value; absent if there is none or, with `op` ("Add", "sparkpilot::Conv"), if it is another
+  // op.
   NodeId maker(ValueId value) const;
   NodeId maker(ValueId value, std::string_view op) const;
 
  private:
-  // The reads of one value: node and input by position.
+  // All reads of one value: nodes and input indices.
   struct Reads {
     std::vector<NodeId> nodes;
     std::vector<uint32_t> inputs;
@@ -75,15 +78,15 @@ class Edit {
   Graph& graph_;
   int indexed_ = 0;  // nodes whose reads are in reads_
   ValueMap<Reads> reads_;
-  // Where a read is among its value's: for all inputs of all nodes, and where a node's begin.
+  // Position of a read among the reads of its value: for all inputs of all nodes, and where each node's inputs begin.
   std::vector<uint32_t> places_;
   NodeMap<size_t> first_place_;
-  // Uses as an output of the graph (its index) or as the next contents of a state.
+  // Uses as a graph output (its index) or as the next value of a state.
   struct Outside {
     std::vector<int> outputs;
     std::vector<ValueId> states;
   };
-  std::unordered_map<int32_t, Outside> outside_;  // by value; those that have any
+  std::unordered_map<int32_t, Outside> outside_;  // by value; only values that have such uses
 };
 
 bool is_op(const Node& node, std::string_view op);
@@ -93,29 +96,29 @@ inline bool is_one_of(const Node& node, std::initializer_list<std::string_view> 
 }
 
 Shape permuted(const Shape& shape, std::span<const int> permutation);
-// Whether the permutation moves more than axes of size 1.
+// Whether the permutation moves data: it changes the order of axes larger than 1.
 bool moves_data(const Shape& shape, std::span<const int> permutation);
-// A Transpose node's permutation of an input of this rank.
+// The permutation of a Transpose node whose input has this rank.
 std::vector<int> permutation_of(const Node& node, int rank);
 
-// The operand at `input` as integers, or the attribute `attribute`, whichever the node has; empty where neither is
-// known.
+// The integers of the input `input` or of the attribute `attribute`, whichever the node has; empty if neither is known.
 std::optional<std::vector<int64_t>> ints_of(const Graph& graph, const Node& node, size_t input,
                                             std::string_view attribute);
 
 // The axes that a reduction runs over, sorted and counted from the front.
 std::optional<std::vector<int>> reduced_axes(const Graph& graph, const Node& node);
 
-// Nodes found while a pattern is matched. A pattern may be replaced only when nothing outside reads a value inside.
+// The nodes matched by a pattern so far. A pattern may be replaced only if no node outside it reads a value computed
+// inside.
 class Region {
  public:
   explicit Region(Edit& edit) : edit_(edit) {}
-  // The node that makes the value where it is the op; it becomes part of the region. Null otherwise; the reference
-  // lasts until a node is added to the graph.
+  // The node that makes the value, if it is of this op; it is added to the region. Null otherwise. The reference is
+  // valid until a node is added to the graph.
   const Node* take(ValueId value, std::string_view op);
   void take(NodeId node) { nodes_.push_back(node); }
   bool holds(NodeId node) const;
-  // Whether every output of the region's nodes but `result` is read inside it only.
+  // Whether all outputs of the region's nodes, except `result`, are read only inside the region.
   bool closed(ValueId result) const;
   size_t mark() const { return nodes_.size(); }
   void back_to(size_t mark) { nodes_.resize(mark); }

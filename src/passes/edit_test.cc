@@ -10,7 +10,7 @@
 namespace sparkpilot {
 namespace {
 
-// Who reads a value, from the graph itself; sorted.
+// The readers of a value, found in the graph itself; sorted.
 std::vector<NodeId> readers_in(const Graph& graph, ValueId value) {
   std::vector<NodeId> out;
   for (int i = 0; i < graph.node_count(); ++i) {
@@ -29,7 +29,7 @@ void expect_readers(Edit& edit) {
   }
 }
 
-// Values that few and many nodes read, some of them twice, while inputs change and nodes go.
+// Values with few and with many readers, some of which read twice, while inputs change and nodes are erased.
 TEST(Edit, KnowsTheReadersOfEveryValue) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Random random(seed);
@@ -74,7 +74,7 @@ TEST(Edit, OfFewReadersTheFirstStayFirst) {
   EXPECT_EQ(edit.only_reader(y), nodes[1]);
 }
 
-// One value may be several outputs and the next contents of several states; all of them move.
+// One value may be several outputs and the next value of several states; replace() moves all of them.
 TEST(Edit, ReplacesOutputsAndStates) {
   testing::Net net;
   const ValueId x = net.input("x", Shape{2});

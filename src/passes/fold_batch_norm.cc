@@ -1,4 +1,4 @@
-// Scales and shifts by channel vanish into the weights and the bias of the layer before or behind them.
+// Folds scales and shifts by channel into the weights and the bias of the layer before or after them.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ bool all_zero(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double v) { return v == 0; });
 }
 
-// layer(x) * scale + shift. Where it is folded, `id` is the layer as it is now.
+// Folds layer(x) * scale + shift. If folded, `id` becomes the new layer.
 bool fold_behind(Edit& edit, NodeId& id) {
   auto linear = linear_of(edit, id);
   if (!linear) return false;
@@ -22,7 +22,7 @@ bool fold_behind(Edit& edit, NodeId& id) {
   const auto affine = affine_of(edit, next, linear->out_axis);
   if (!affine || affine->x != y || static_cast<int64_t>(affine->scale.size()) != linear->out_channels) return false;
   const bool only_shift = std::all_of(affine->scale.begin(), affine->scale.end(), [](double s) { return s == 1; });
-  if (only_shift && linear->kind == Linear::matmul) return false;  // an Add it is already
+  if (only_shift && linear->kind == Linear::matmul) return false;  // it is already an Add of a constant
   if (!only_shift) {
     linear->weights = linear->weights.clone();
     linear->for_weights([&](float& w, int64_t, int64_t out) {
@@ -37,7 +37,7 @@ bool fold_behind(Edit& edit, NodeId& id) {
   return true;
 }
 
-// layer(x * scale + shift), likewise.
+// Folds layer(x * scale + shift) in the same way.
 bool fold_before(Edit& edit, NodeId& id) {
   auto linear = linear_of(edit, id);
   if (!linear || linear->in_axis < 0) return false;
@@ -68,7 +68,8 @@ int fold_batch_norm(Graph& graph) {
   for (int before = -1; before != changes;) {
     before = changes;
     for (NodeId id : graph.order()) {
-      // A layer takes all that stands beside it at once, or a long chain would cost a look at the graph for each.
+      // A layer takes all adjacent scales and shifts at once; else a long chain would need a pass over the graph for
+      // each.
       while (id.present() && !graph.erased(id) && (fold_behind(edit, id) || fold_before(edit, id))) ++changes;
     }
   }

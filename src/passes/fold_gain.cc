@@ -1,4 +1,4 @@
-// The gain and the shift of a normalisation, and the scale of an attention, vanish into the constant products beside
+// Folds the gain and the shift of a normalisation, and the scale of an attention, into the constant products next to
 // them:
 //   (n(x) g + s) W = n(x) (g W) + s W      and      scale * q k^T = (x (scale W)) k^T where q = x W.
 #include <algorithm>
@@ -14,7 +14,7 @@ bool all_are(const std::vector<double>& values, double value) {
   return std::all_of(values.begin(), values.end(), [&](double v) { return v == value; });
 }
 
-// A constant operand of the normalisation as one finite value for each element of the last axis.
+// A constant operand of the normalisation as one value for each element of the last axis; empty if it is not finite.
 std::optional<std::vector<double>> operand(Edit& edit, const Node& node, size_t input, double absent) {
   const Shape& shape = edit.shape(node.inputs[0]);
   const int last = shape.rank() - 1;
@@ -27,7 +27,7 @@ std::optional<std::vector<double>> operand(Edit& edit, const Node& node, size_t 
   return finite ? values : std::nullopt;
 }
 
-// The Add of a constant by channel that alone reads a product; empty where the product has none.
+// The Add of a constant by channel that is the only reader of a product; empty if there is none.
 struct Bias {
   NodeId add;
   std::vector<double> values;
@@ -93,7 +93,8 @@ bool fold_norm(Edit& edit, NodeId id) {
 }
 
 // --- attention
-// A product with constant weights, of which the channels from `first` on are the queries of one attention alone.
+// A product with constant weights. Its `count` channels from `first` on are the queries of one attention and have no
+// other use.
 struct Queries {
   Linear product;
   std::optional<Bias> bias;

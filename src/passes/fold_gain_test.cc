@@ -33,7 +33,7 @@ TEST(FoldGain, IntoAllProductsThatReadTheNorm) {
   n.output(n.op("Add", {n.op("MatMul", {y, n.weight({kWidth, 8}, 4)}), n.weight({8}, 5)}), "biased");
   EXPECT_EQ(run_and_compare(n.graph, fold_gain), 1);
   EXPECT_TRUE(is_bare(n.graph));
-  EXPECT_EQ(count(n.graph, "Add"), 2);  // the bias that was there took up the shift
+  EXPECT_EQ(count(n.graph, "Add"), 2);  // the existing bias has taken the shift
 }
 
 TEST(FoldGain, IntoGemmsOfBothLayouts) {
@@ -63,7 +63,7 @@ TEST(FoldGain, NotFromTheLeftOfAProduct) {
   EXPECT_EQ(run_and_compare(n.graph, fold_gain), 0);
 }
 
-// Queries, keys and values side by side in one product of which `bias` is a part.
+// Queries, keys and values as columns of one product; `bias`: with a bias added.
 void attend(Net& n, bool bias, bool gemm) {
   ValueId x = n.input("x", gemm ? Shape{10, kWidth} : Shape{2, 5, kWidth}), y;
   if (gemm) {

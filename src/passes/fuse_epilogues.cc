@@ -1,5 +1,5 @@
-// Convolutions and matrix products with constant weights as the internal ops, and behind them bias, activation,
-// residual and scale as their epilogue: what they make is finished while it is in cache.
+// Replaces convolutions and matrix products with constant weights by the internal ops, and moves the bias, activation,
+// residual and scale after them into their epilogue, which is applied while the result is in cache.
 #include <algorithm>
 #include <limits>
 
@@ -10,7 +10,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMaxSteps = 8;  // as many as kernels take
+constexpr size_t kMaxSteps = 8;  // the most that kernels take
 
 std::optional<std::string> activation_step(Edit& edit, const Node& node, ValueId y) {
   for (const EpilogueActivation& row : kEpilogueActivations) {
@@ -43,16 +43,16 @@ std::optional<std::string> activation_step(Edit& edit, const Node& node, ValueId
   return epilogue_step(Activation::clip, static_cast<float>(low), static_cast<float>(high));
 }
 
-// A Conv or Gemm with all that it has taken over so far.
+// A Conv or Gemm with all following nodes fused into it so far.
 class Fusion {
  public:
-  // Empty where the node is none, or its weights are not constant.
+  // Empty if the node is neither, or its weights are not constant.
   static std::optional<Fusion> start(Edit& edit, NodeId id);
-  // Takes over the one reader of the result so far; false where that cannot be.
+  // Fuses the only reader of the current result; false if that is not possible.
   bool absorb();
-  // A Reshape that leaves the columns of a matrix alone moves before the product; true where it did.
+  // Moves a following Reshape before the product, if it leaves the columns of the matrix alone; returns whether it did.
   bool cross_reshape();
-  // Writes the internal op in the place of all.
+  // Replaces all fused nodes by the internal op.
   void finish();
   bool is_gemm() const { return gemm_; }
   ValueId result() const { return y_; }
@@ -60,7 +60,7 @@ class Fusion {
  private:
   struct Operand {
     ValueId value;
-    bool full;  // of the output's shape
+    bool full;  // has the output's shape
   };
   Fusion(Edit& edit, NodeId id) : edit_(&edit), id_(id), y_(edit.node(id).outputs[0]), shape_(edit.shape(y_)) {}
   bool read_conv();
@@ -133,7 +133,7 @@ bool Fusion::read_gemm() {
   return true;
 }
 
-// C of a Gemm as the bias, or as the first step where it has a value for each element.
+// Takes C of a Gemm as the bias, or as the first epilogue step if it has a value for each element.
 bool Fusion::take_c(ValueId c, double beta) {
   if (!edit_->known(c)) return false;
   const Shape shape = edit_->shape(c);
@@ -154,7 +154,7 @@ bool Fusion::take_c(ValueId c, double beta) {
 }
 
 void Fusion::add_operand(std::string_view step, ValueId value, bool full) {
-  const size_t index = 3 + operands_.size();  // behind X, weights and bias
+  const size_t index = 3 + operands_.size();  // after X, weights and bias
   steps_.push_back(fmt::format("{}:{}", step, index));
   operands_.push_back({value, full});
 }
@@ -184,7 +184,7 @@ bool Fusion::absorb_binary(const Node& node, ValueId other) {
   const std::string_view step = add || sub ? "add" : "mul";
   const Tensor* tensor = edit_->constant(other);
   if (sub || div) {
-    if (!tensor || node.inputs[1] != other) return false;  // c - y and c / y are no steps
+    if (!tensor || node.inputs[1] != other) return false;  // c - y and c / y are not epilogue steps
   }
   Graph& graph = edit_->graph();
   if (tensor) {
@@ -214,7 +214,7 @@ bool Fusion::absorb_binary(const Node& node, ValueId other) {
     add_operand(step, other, true);
     return true;
   }
-  // One value a channel, computed at run time (squeeze and excitation of one image).
+  // One value per channel, computed at run time (squeeze and excitation of one image).
   const int axis = channel_axis(), at = shape.rank() - (shape_.rank() - axis);
   if (shape.elements() != channels() || at < 0 || shape[at] != channels()) return false;
   add_operand(step, edit_->reshape(id_, other, Shape{channels()}), false);
@@ -250,7 +250,7 @@ bool fuse(Edit& edit, NodeId id) {
   if (!fusion) return false;
   while (true) {
     if (fusion->absorb()) continue;
-    // A Reshape is only worth crossing for what lies behind it.
+    // Moving a Reshape only pays if a node after it can be fused.
     Fusion beyond = *fusion;
     if (!beyond.cross_reshape() || !beyond.absorb()) break;
     *fusion = beyond;

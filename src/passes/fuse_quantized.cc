@@ -1,5 +1,5 @@
-// Quantized graphs in integers. Exporters and quantizers write them as floats between DequantizeLinear and
-// QuantizeLinear; here each such stretch becomes one op on bytes:
+// Runs quantized graphs in integers. Exporters and quantizers write them as float ops between DequantizeLinear and
+// QuantizeLinear; here each such section becomes one op on bytes:
 //   Conv, Gemm, MatMul by constant weights, with bias, Relu or Clip   sparkpilot::QConv, sparkpilot::QGemm
 //   Add                                                               sparkpilot::QAdd
 //   AveragePool, GlobalAveragePool                                    sparkpilot::QAveragePool
@@ -7,8 +7,8 @@
 //   what only moves elements                                          the op itself, on bytes
 // QLinearConv, QLinearMatMul, ConvInteger and MatMulInteger with constant weights become QConv and QGemm too.
 //
-// What does not fit (scales that are no positive numbers, zero points at run time, other granularities) stays as it is:
-// floats between the two ops. Its constant weights are dequantized once.
+// What does not fit (scales that are not positive numbers, zero points computed at run time, other granularities) stays
+// as it is: floats between the two ops, with constant weights dequantized once.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -45,7 +45,7 @@ class Quantized {
   int dequantize_constants(bool numbers_alone);
   bool is_number(ValueId value);
 
-  // The value's bytes under another quantization.
+  // The value's bytes converted to another quantization.
   ValueId as(NodeId like, const Dequantized& from, NodeId dequantize, NodeId quantize, const Quantization& to) {
     if (from.q == to) return from.bytes;
     const NodeId chain[] = {dequantize, quantize};
@@ -67,7 +67,8 @@ bool Quantized::rewrite(NodeId id) {
   return move_bytes(id) || concat(id) || add(id) || average(id) || fuse_quantized_product(edit_, id) || table(id);
 }
 
-// op(dequantize(x)) is dequantize(op(x)) where op only picks elements of x; what Pad adds is none.
+// op(dequantize(x)) becomes dequantize(op(x)) if op only picks elements of x; not for Pad, whose padding is no element
+// of x.
 bool Quantized::move_bytes(NodeId id) {
   const Node node = edit_.node(id);
   if (!node.op->traits.picks || node.outputs.size() != 1 || is_one_of(node, {"Concat", "Pad"})) return false;
@@ -84,7 +85,7 @@ bool Quantized::move_bytes(NodeId id) {
   return true;
 }
 
-// Quantized tensors side by side: on bytes, each in the output's quantization.
+// Concat of quantized tensors: on bytes, each converted to the output's quantization.
 bool Quantized::concat(NodeId id) {
   const Node node = edit_.node(id);
   if (!is_op(node, "Concat")) return false;
@@ -104,7 +105,7 @@ bool Quantized::concat(NodeId id) {
   return true;
 }
 
-// A QuantizeLinear whose input depends on one tensor of bytes, element by element.
+// A QuantizeLinear whose input is an elementwise function of one tensor of bytes becomes a table.
 bool Quantized::table(NodeId id) {
   if (!is_op(edit_.node(id), "QuantizeLinear")) return false;
   const auto to = quantization_of(edit_, id);
@@ -179,7 +180,7 @@ bool Quantized::average(NodeId id) {
   return true;
 }
 
-// One element that elementwise ops read, and nothing else: no weights.
+// Whether the value is one element that only elementwise ops read, so it is not weights.
 bool Quantized::is_number(ValueId value) {
   const std::vector<NodeId>& readers = edit_.readers(value);
   return edit_.known(value) && edit_.shape(value).elements() == 1 && !edit_.leaves_graph(value) &&

@@ -1,4 +1,4 @@
-// Quantized graphs before and after they run in integers: the same to within one step of the output's scale.
+// Quantized graphs before and after they run in integers: equal to within one step of the output's scale.
 #include <gtest/gtest.h>
 
 #include "passes/test_graph.h"
@@ -17,7 +17,7 @@ struct QuantizedNet : Net {
   ValueId quantize(ValueId v, float s, uint8_t z) { return op("QuantizeLinear", {v, scale(s), zero(z)}); }
   ValueId dequantize(ValueId v, float s, uint8_t z) { return op("DequantizeLinear", {v, scale(s), zero(z)}); }
   ValueId both(ValueId v, float s, uint8_t z) { return dequantize(quantize(v, s, z), s, z); }
-  // Weights of bytes, a scale for each index of the axis.
+  // Quantized weights with one scale for each index of the axis.
   ValueId weights(const Shape& shape, int64_t axis, uint64_t seed = 5) {
     Tensor bytes(DType::i8, shape);
     Random random(seed);
@@ -95,7 +95,7 @@ TEST(FuseQuantized, SumsTablesAndWhatOnlyMoves) {
   EXPECT_EQ(count(n.graph, "MaxPool"), 1);
 }
 
-// A number in bytes is one; weights of one element stay weights.
+// A quantized scalar can be an operand of a table; weights of one element stay weights.
 TEST(FuseQuantized, NumbersOfBytesAreOperandsOfTables) {
   QuantizedNet n;
   const ValueId x = n.both(n.input("x", {1, 1, 6, 6}), 0.02f, 120);
@@ -158,7 +158,8 @@ TEST(FuseQuantized, LeavesWhatMakesNoSenseInFloats) {
     EXPECT_EQ(count(n.graph, "sparkpilot::QGemm"), 0) << bad;
     EXPECT_EQ(count(n.graph, "MatMul"), 1) << bad;
   }
-  // Scales along the depth; weights whose distance to their zero point is no byte; a scale at run time.
+  // What is not fused: scales along the depth; weights whose difference to the zero point does not fit in a byte; a
+  // scale computed at run time.
   QuantizedNet n;
   const ValueId x = n.both(n.input("x", {5, 12}), 0.03f, 90);
   n.output(n.op("MatMul", {x, n.weights({12, 12}, 0)}), "depth");

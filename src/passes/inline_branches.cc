@@ -1,4 +1,4 @@
-// If whose condition is known: the branch that runs takes the node's place, so the plan need not end there.
+// Replaces an If whose condition is known by the branch that runs, so that the plan need not end there.
 #include <map>
 
 #include "passes/edit.h"
@@ -7,7 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-// The branch that runs; null where that is not known yet, or where it cannot be written out.
+// The branch that runs; null if that is not known yet, or if the branch cannot be inlined.
 std::shared_ptr<const Graph> chosen_branch(const Graph& graph, const Node& node) {
   if (!is_op(node, "If")) return nullptr;
   const Tensor* condition = graph.constant(node.inputs[0]);

@@ -1,6 +1,6 @@
-// Chains of image ops with channels last: the layout in which convolutions and what stands between them run without
-// moving data. Which nodes change is a minimum cut: every Transpose between the layouts costs the bytes it moves, every
-// convolution or pool that stays costs the bytes that its kernel moves instead.
+// Puts chains of image ops into channels-last layout, in which convolutions and the ops between them run without moving
+// data. Which nodes change is decided by a minimum cut: every Transpose between the layouts costs the bytes it moves,
+// and every convolution or pool that stays channels first costs the bytes that its kernel moves instead.
 #include <map>
 
 #include "ir/id_map.h"
@@ -31,7 +31,7 @@ class Layout {
   void add_value(MinCut& cut, ValueId value);
   bool rewrite(NodeId id);
   ValueId with_channels_last(NodeId reader, ValueId value);
-  // The variable of the node's outputs; the sink where they have channels first.
+  // The node of the cut that stands for the layout of the node's outputs; the sink if they have channels first.
   int variable_of(const MinCut& cut, NodeId id) const {
     if (!id.present()) return cut.sink();
     if (variables_[id] < 0 || roles_[id].kind == LayoutRole::consumer) return cut.sink();
@@ -42,7 +42,7 @@ class Layout {
   Graph& graph_;
   std::vector<NodeId> order_;
   NodeMap<LayoutRole> roles_;
-  NodeMap<int> variables_;               // of the cut; -1: fixed
+  NodeMap<int> variables_;               // nodes of the cut; -1: fixed
   NodeMap<bool> last_;                   // whether it gets channels last
   std::map<ValueId, ValueId> versions_;  // value -> the same image with channels last
 };
@@ -73,7 +73,7 @@ void Layout::decide() {
   }
 }
 
-// A value that is made in one layout and read in the other is moved once, however many read it.
+// A value that is made in one layout and read in the other is moved once, however many nodes read it.
 void Layout::add_value(MinCut& cut, ValueId value) {
   const Shape& shape = edit_.shape(value);
   std::vector<int> readers;

@@ -15,7 +15,7 @@ double bytes(Edit& edit, ValueId value) {
   return static_cast<double>(storage_bytes(edit.dtype(value), edit.shape(value).elements()));
 }
 
-// What a Transpose of the value between the layouts costs.
+// The cost of a Transpose of the value between the layouts.
 double moved_bytes(Edit& edit, ValueId value) {
   const Shape& shape = edit.shape(value);
   return moves_data(shape, to_channels_last(shape.rank())) ? bytes(edit, value) : 0;
@@ -23,7 +23,7 @@ double moved_bytes(Edit& edit, ValueId value) {
 
 bool starts_with(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-// The internal op that serves the node with channels last; null where there is none.
+// The internal op that computes the node with channels last; null if there is none.
 const OpDef* twin(const Node& node) {
   if (node.outputs.size() != 1) return nullptr;
   if (node.op->traits.channels_last) return node.op;
@@ -35,7 +35,7 @@ const OpDef* twin(const Node& node) {
   return found && found->traits.channels_last ? found : nullptr;
 }
 
-// Convolutions and pools: in the wrong layout the kernel moves the images itself.
+// Convolutions and pools: with channels first the kernel moves the images itself.
 LayoutRole image_op(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   LayoutRole role;
@@ -71,7 +71,7 @@ LayoutRole elementwise(Edit& edit, NodeId id) {
   return role;
 }
 
-// Ops on input 0 along axes that are an attribute or constants.
+// Ops on input 0 along axes given by an attribute or by constants.
 LayoutRole along_axes(Edit& edit, NodeId id, bool constants) {
   const Node& node = edit.node(id);
   LayoutRole role;
@@ -123,8 +123,8 @@ LayoutRole reduction(Edit& edit, NodeId id) {
 }
 
 // --- rewriting
-// Weights [C * spatial, N] of a product that now gets its rows with channels last, in that order; [N, C * spatial]
-// where `transposed`.
+// The weights [C * spatial, N] (or [N, C * spatial] if `transposed`) of a product whose rows now have channels last,
+// reordered to match.
 ValueId reordered_weights(Edit& edit, NodeId id, ValueId weights, const Shape& image, bool transposed) {
   std::vector<int64_t> dims(image.begin() + 1, image.end());
   std::vector<int> perm;
@@ -144,7 +144,7 @@ ValueId reordered_weights(Edit& edit, NodeId id, ValueId weights, const Shape& i
   return edit.reshape(id, edit.transpose(id, split, perm), whole);
 }
 
-// The readers of a flattened image get their weights reordered; returns the flattened image.
+// Reorders the weights of the readers of a flattened image; returns the flattened image.
 ValueId flatten_channels_last(Edit& edit, NodeId id, ValueId image) {
   const Node& node = edit.node(id);
   const ValueId rows = node.outputs[0];
@@ -169,14 +169,14 @@ ValueId adapted_constant(Edit& edit, NodeId id, ValueId value, int rank) {
   return edit.reshape(id, moved, Shape(left));
 }
 
-// Axes as an operand: the same ones in the other layout.
+// An operand that holds axes, with the axes' indices in the other layout.
 ValueId moved_axes(Edit& edit, ValueId axes, int rank) {
   std::vector<int64_t> moved = edit.constant(axes)->to_ints();
   for (int64_t& axis : moved) axis = channels_last_axis(normalize_axis(axis, rank), rank);
   return edit.graph().add_constant(Tensor::ints(moved));
 }
 
-// Slice without axes names them from the first on.
+// Without axes, a Slice applies to the first axes.
 void move_slice(Edit& edit, std::vector<ValueId>& inputs, int rank) {
   if (inputs.size() < 4 || !inputs[3].present()) {
     std::vector<int64_t> all;

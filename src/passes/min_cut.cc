@@ -36,7 +36,7 @@ bool MinCut::find_levels() {
   return level_[static_cast<size_t>(sink())] >= 0;
 }
 
-// One augmenting path through the levels, without recursion: a chain of layers may be long.
+// Pushes along one augmenting path through the levels. Not recursive, since a chain of layers may be long.
 double MinCut::push(double limit) {
   std::vector<int> path;
   int at = source();

@@ -1,4 +1,4 @@
-// Names for nodes that carry something from one run to the next, such as a random generator's counter.
+// Unique names for nodes that keep data from one run to the next, such as a random generator's counter.
 #include <memory>
 #include <set>
 #include <string>
@@ -9,7 +9,7 @@
 namespace sparkpilot {
 namespace {
 
-// Names of stateful nodes, and of the states that others have become.
+// Names of stateful nodes, and of the states that earlier ones have been expanded to.
 struct Names {
   std::set<std::string, std::less<>> names, states;
   // A node's states are named below it: "/noise/counter".
@@ -21,7 +21,7 @@ struct Names {
 
 bool is_stateful(const Node& node) { return node.op && !node.op->traits.pure; }
 
-// Nodes inside bodies included.
+// Also looks at nodes inside bodies.
 bool has_stateful(const Graph& graph) {
   for (const NodeId id : graph.order()) {
     if (is_stateful(graph.node(id))) return true;

@@ -1,4 +1,4 @@
-// Random nodes that a file left without names, or with one name twice, are still streams of their own.
+// Random nodes without names, or with the same name, still generate independent streams.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -17,7 +17,7 @@ ValueId add_random(Graph& graph, const std::string& name) {
   return out;
 }
 
-// Runs of the expanded graph, states going on from one to the next.
+// Runs the expanded graph several times with the same states.
 std::vector<std::vector<Tensor>> run(const Graph& graph, int times) {
   std::vector<Tensor> states;
   for (const State& state : graph.states()) states.push_back(graph.value(state.value).constant);
@@ -49,7 +49,7 @@ TEST(NameStateful, NodesWithoutANameOrWithTheSameDrawDifferentNumbers) {
     }
     for (const float x : all) ASSERT_EQ(all.count(x), 1u) << x << " was drawn twice";
     EXPECT_EQ(std::set(all.begin(), all.end()).size(), 3u * 2 * 64);
-    // A new session repeats it.
+    // A new session repeats the streams.
     EXPECT_EQ(run(graph, 1)[0][1].data<float>()[5], runs[0][1].data<float>()[5]);
   }
 }

@@ -8,7 +8,7 @@ namespace {
 
 using Result = std::optional<Narrowed>;
 
-// As the op's axis map has it.
+// Narrows by the op's axis map.
 Result follow(Edit& edit, NodeId id, const Pick& pick) {
   const Node& node = edit.node(id);
   const NodeProblem types(edit.graph(), id);
@@ -28,7 +28,7 @@ Result follow(Edit& edit, NodeId id, const Pick& pick) {
   return out;
 }
 
-// Neighbours that lie in one of the joined tensors.
+// A selection that lies within one of the joined tensors.
 Result through_concat(Edit& edit, NodeId id, const Pick& pick) {
   const Node& node = edit.node(id);
   Narrowed out;
@@ -47,7 +47,7 @@ Result through_concat(Edit& edit, NodeId id, const Pick& pick) {
   return {};
 }
 
-// Rows of a causal mask as a tensor, where they keep anything back.
+// Rows of a causal mask as a tensor, if they mask anything.
 Tensor causal_rows(const Pick& pick, int64_t columns) {
   Tensor mask = Tensor::zeros(DType::boolean, Shape{pick.count, columns});
   for (int64_t i = 0; i < pick.count; ++i) {
@@ -57,7 +57,7 @@ Tensor causal_rows(const Pick& pick, int64_t columns) {
   return mask;
 }
 
-// Queries of causal attention: the mask of those that are left is no longer causal.
+// Narrows the queries of causal attention: for a part of the queries the mask is no longer causal.
 Result causal_queries(Edit& edit, NodeId id, const Pick& pick) {
   const Node& node = edit.node(id);
   const int rank = edit.shape(node.inputs[0]).rank();

@@ -1,7 +1,8 @@
-// Attention of few queries without keys and values. With k = x K and v = x V,
+// Computes attention of few queries without keys and values. With k = x K and v = x V,
 //   q k^T = (q K^T) x^T      and      softmax(..) v W = (softmax(..) x) (V W),
-// so K goes into the weights that make q and V into those behind: the queries then attend to x itself, and nothing is
-// computed for each key. Biases of keys add the same to all scores of a query, which softmax does not see.
+// so K is merged into the weights that make q, and V into those after the attention. The queries then attend to x
+// itself, and nothing is computed for each key. The bias of the keys adds the same number to all scores of a query,
+// which does not change the softmax.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -12,7 +13,7 @@
 namespace sparkpilot {
 namespace {
 
-// x W + bias, or some neighbouring columns of it.
+// x W + bias, or a range of its columns.
 struct Projection {
   ValueId x;
   int64_t depth = 0, columns = 0;
@@ -58,7 +59,7 @@ std::optional<Projection> projection_of(Edit& edit, ValueId value) {
   return out;
 }
 
-// Whether nothing but `node` uses the value or another part of what it was split from.
+// Whether only `node` uses the value and the other parts of what it was split from.
 bool only_for(Edit& edit, ValueId value, NodeId node) {
   const NodeId split = edit.maker(value, "Split");
   const std::vector<ValueId> parts = split.present() ? edit.node(split).outputs : std::vector<ValueId>{value};
@@ -104,7 +105,7 @@ std::optional<Match> match(Edit& edit, NodeId id) {
   return m;
 }
 
-// Multiply-adds of all, with what reading the weights once costs beside one.
+// Cost in multiply-adds, plus reading each weight once, which costs as much as kRead of them.
 double cost(double entries, double weights) {
   constexpr double kRead = 6;
   return entries * weights + kRead * weights;
@@ -139,7 +140,7 @@ Tensor through_keys(const Match& m, const std::vector<double>& a, int64_t rows) 
   return y;
 }
 
-// y[h * rows + c, n] = sum over i of a[c, the head's i] * out[h * size + i, n]; rows of all heads one behind the other.
+// y[h * rows + c, n] = sum over i of a[c, the head's i] * out[h * size + i, n]; the rows of all heads are concatenated.
 std::vector<double> through_values(const Match& m, const std::vector<double>& a, int64_t rows) {
   const int64_t size = m.v_size(), columns = m.out.shape()[1], group = m.heads / m.kv_heads;
   const float* out = m.out.data<float>().data();
@@ -182,7 +183,7 @@ bool attend_without_keys(Edit& edit, NodeId id) {
       edit.make(id, "Attention", {q, m->k.x, m->v.x},
                 {{"scale", static_cast<float>(m->scale)}, {"q_num_heads", m->heads}, {"kv_num_heads", int64_t{1}}});
   const Tensor out = to_f32(through_values(*m, m->v.weights, m->v.depth), Shape{m->heads * m->v.depth, columns});
-  // The weights of a query's keys add up to one, so the values' bias comes through as it is.
+  // Softmax weights of a query sum to one, so the bias of the values is added to the result unchanged.
   const std::vector<double> by_head = through_values(*m, m->v.bias, 1);
   std::vector<double> bias(static_cast<size_t>(columns), 0);
   for (size_t i = 0; i < by_head.size(); ++i) bias[i % bias.size()] += by_head[i];

@@ -1,5 +1,5 @@
-// What no output needs is not computed: a Slice, or a Gather of one index, moves up through the ops before it, as long
-// as a matrix product, norm or the like above it gets smaller.
+// Avoids computing what no output needs: moves a Slice, or a Gather of one index, up through the ops before it, as long
+// as that makes a matrix product, norm or similar op smaller.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int kMaxDepth = 64;  // nodes that a selection is followed up before it is decided on
+constexpr int kMaxDepth = 64;  // a selection is followed up through at most this many nodes
 
 struct Selection {
   ValueId source;
@@ -120,12 +120,12 @@ double Narrower::flops(NodeId id) {
   return cost_of(*node.op, {.node = &node, .inputs = inputs, .outputs = outputs, .constants = {}}).flops;
 }
 
-// FLOPs that need not be done where `reader` needs only a selection of the value.
+// FLOPs saved if `reader`, the only reader, needs only a selection of the value.
 double Narrower::saving(ValueId value, const Pick& pick, NodeId reader, int depth) {
   const NodeId id = edit_.maker(value);
   if (depth == 0 || !id.present() || edit_.only_reader(value) != reader) return 0;
   const double rest = 1 - static_cast<double>(pick.count) / static_cast<double>(edit_.shape(value)[pick.axis]);
-  if (is_op(edit_.node(id), "Split")) return 1;  // decided when it has been taken apart
+  if (is_op(edit_.node(id), "Split")) return 1;  // decided when the Split has been separated
   const auto narrowed = narrow_node(edit_, id, pick);
   if (!narrowed) return 0;
   double total = narrowed->saves ? rest * flops(id) : 0;
@@ -171,8 +171,8 @@ bool Narrower::move_up(NodeId slice) {
   return true;
 }
 
-// Split of x W + b: the columns of one part become a product of their own, with its part of the weights, so that it can
-// be narrowed without the others. The others stay together where they are neighbours.
+// Split of x W + b: makes the columns of one part a separate product, with their part of the weights, so that it can be
+// narrowed without the others. Adjacent other parts stay together.
 bool Narrower::separate(NodeId split, size_t output) {
   const ValueId whole = edit_.node(split).inputs[0];
   const std::vector<ValueId> parts = edit_.node(split).outputs;

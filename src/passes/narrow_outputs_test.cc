@@ -29,7 +29,8 @@ ValueId block(Net& n, ValueId x, uint64_t seed) {
   return n.op("Add", {h, n.op("MatMul", {up, n.weight({64, kWidth}, seed + 7)})});
 }
 
-// What one position costs in the last block: all for one row instead of all rows, and keys and values for none.
+// A transformer of which one position is used: the last block is computed for one row instead of all, and without keys
+// and values.
 TEST(NarrowOutputs, LastPositionOfATransformer) {
   for (const int64_t position : {kRows - 1, int64_t{7}}) {
     Net n;
@@ -40,17 +41,19 @@ TEST(NarrowOutputs, LastPositionOfATransformer) {
     const double before = flops(n.graph);
     run_and_compare(n.graph, narrow_outputs, 2e-6);
     const double after = flops(n.graph);
-    // Weights used by a row of a block: 4 W W + 2 * 64 W; the position's keys and values go into other weights.
+    // Weights used by a row of a block: 4 W W + 2 * 64 W. Keys and values of the position are merged into other
+    // weights.
     const double row = 2.0 * 2 * (4 * kWidth * kWidth + 128 * kWidth), head = 2.0 * 2 * kWidth * 100;
     const double kv = 2.0 * 2 * 2 * kWidth * kWidth;
     const double saved = (kRows - 1) * (row - kv + head);
     EXPECT_GT(before - after, saved);
-    EXPECT_LT(before - after, saved + 1.3 * kRows * kv + 0.3 * saved);  // norms and activations besides
+    EXPECT_LT(before - after, saved + 1.3 * kRows * kv + 0.3 * saved);  // also saved: norms and activations
     EXPECT_LE(count(n.graph, "Slice"), 2);
   }
 }
 
-// One query of many: keys and values are never computed, whatever biases they have and however heads are shared.
+// For one query among many keys, keys and values are never computed, whatever biases they have and however heads are
+// shared.
 TEST(NarrowOutputs, FewQueriesNeedNoKeys) {
   for (const int64_t kv_heads : {int64_t{1}, kHeads}) {
     const int64_t kv = kv_heads * kWidth / kHeads;
@@ -106,7 +109,7 @@ TEST(NarrowOutputs, ThroughReshapeTransposeConcatAndReduction) {
   }
 }
 
-// Which keys a query sees depends on its place, so one that is moved to the front would see others.
+// Which keys a query sees depends on its position; a query moved to the front would see others.
 TEST(NarrowOutputs, QueriesOfAWindowStayTogether) {
   for (const char* window : {"left_window_size", "right_window_size"}) {
     for (const int64_t causal : {0, 1}) {

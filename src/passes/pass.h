@@ -1,7 +1,7 @@
 // Rewrites of a graph whose input shapes are bound, each with a name, in a fixed order.
 //
-// A pass never changes a result beyond the rounding of its dtype. Values whose shape depends on data have none here,
-// and a pass leaves their nodes alone. After each pass the types of new values are inferred.
+// A pass never changes a result beyond the rounding of its dtype. Values whose shape depends on data have no shape
+// here, and passes leave their nodes alone. After each pass the types of new values are inferred.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace sparkpilot {
 
-// What a graph is made ready for.
+// What a graph is optimised for.
 struct Target {
   Device device = Device::cpu;
 };
@@ -25,44 +25,44 @@ struct Pass {
   std::string_view name, doc;
   bool optional = true;      // false: the runtime needs it (expansion of old op versions)
   int (*run)(Graph& graph);  // number of rewrites made
-  bool for_cpu = false;      // it pays, by measurement, for the CPU's kernels, and is left out elsewhere
+  bool for_cpu = false;      // measured to be faster with the CPU's kernels only; left out for other targets
 };
 
 // In the order they run.
 std::span<const Pass> all_passes();
 
-// The passes in two halves, between which a graph is still made of ONNX's ops: adapters and gradients come there. Both
-// check the names in `off` (user error, listing the known ones).
-//   prepare  old forms expanded, widened to f32 where the precision asks for it, constants folded, patterns recognised
-//   lower    what is fused, narrowed, laid out and rounded for a target
+// The passes in two halves. Between them the graph still consists of ONNX ops: adapters and gradients are added there.
+// Both check the names in `off` (user error, listing the known names).
+//  prepare  expands old op versions, widens to f32 if the precision asks for it, folds constants, recognises patterns
+//  lower    fuses, narrows, lays out and rounds for a target
 void prepare(Graph& graph, const PassOptions& options = {});
 void lower(Graph& graph, const Target& target = {}, const PassOptions& options = {});
 
-// One half behind the other.
+// Runs prepare(), then lower().
 void run_passes(Graph& graph, const PassOptions& options = {}, const Target& target = {});
 Graph optimised(Graph graph, const PassOptions& options = {}, const Target& target = {});
 
 // --- single passes (unit tests call them directly)
 int name_stateful(Graph& graph);       // unique names for nodes that keep a state (a part of expansion)
-int expand_ops(Graph& graph);          // ops without kernels become the simpler ops they are defined by
-int fold_constants(Graph& graph);      // nodes on constants, and shapes; no constant larger than what it replaces
-int share_common(Graph& graph);        // equal pure nodes on equal inputs are one
-int drop_dead(Graph& graph);           // what no output or state needs
+int expand_ops(Graph& graph);          // replaces ops without kernels by the simpler ops that define them
+int fold_constants(Graph& graph);      // computes constant nodes and shapes; no constant larger than what it replaces
+int share_common(Graph& graph);        // merges equal pure nodes on equal inputs
+int drop_dead(Graph& graph);           // erases what no output or state needs
 int simplify_algebra(Graph& graph);    // x*1, x+0, double Transpose, Reshape of Reshape, Cast to its own type
-int merge_views(Graph& graph);         // the part of it that is about Transpose and Reshape, for passes that leave some
-int recognise_patterns(Graph& graph);  // decomposed GELU, LayerNorm, attention, L2 normalisation
-int fold_gain(Graph& graph);           // gains of norms and scales of attention into the products beside them
-int narrow_outputs(Graph& graph);      // a Gather or Slice at the end is pushed up: what no output needs is not done
-int fold_batch_norm(Graph& graph);     // scale and shift beside a convolution or GEMM into its weights
-int fuse_quantized(Graph& graph);      // what stands between DequantizeLinear and QuantizeLinear, in integers
-int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into convolution and GEMM
-int attend_to_columns(Graph& graph);   // attention on parts of one product reads them there
-int keep_channels_last(Graph& graph);  // chains of image ops in N, spatial, C
-int read_planes(Graph& graph);         // first layers read images with channels first as they come
-int chain_convolutions(Graph& graph);  // expand, depthwise and project as one node
-int store_half(Graph& graph);          // weights that 16 bits hold exactly, for products that only read them once
+int merge_views(Graph& graph);         // its rules for Transpose and Reshape only, for passes that leave some behind
+int recognise_patterns(Graph& graph);  // composes GELU, LayerNorm, attention and L2 normalisation from their parts
+int fold_gain(Graph& graph);           // moves gains of norms and scales of attention into adjacent products
+int narrow_outputs(Graph& graph);      // moves final Gather and Slice up: only what outputs need is computed
+int fold_batch_norm(Graph& graph);     // moves a scale and shift next to a convolution or GEMM into its weights
+int fuse_quantized(Graph& graph);      // computes in integers what is between DequantizeLinear and QuantizeLinear
+int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into the convolution or GEMM before
+int attend_to_columns(Graph& graph);   // attention reads parts of one product in place
+int keep_channels_last(Graph& graph);  // keeps chains of image ops in N, spatial, C
+int read_planes(Graph& graph);         // lets first layers read images with channels first
+int chain_convolutions(Graph& graph);  // makes expand, depthwise and project one node
+int store_half(Graph& graph);          // 16-bit weights where that is exact, for products that read them only once
 
-// A part of folding: an If whose condition is a constant becomes the branch that runs; true where it did.
+// A part of folding: replaces an If with a constant condition by the branch that runs. Returns whether it did.
 class Edit;
 bool inline_branch(Edit& edit, NodeId id);
 

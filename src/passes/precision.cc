@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 4> kNames{"model", "fp32", "fp16", "bf16"
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-// Attributes that name an element type by ONNX's number.
+// Attributes that hold an element type as ONNX's number.
 bool names_type(std::string_view attribute) {
   return attribute == "to" || attribute == "dtype" || attribute == "output_dtype" || attribute == "output_datatype";
 }
@@ -52,7 +52,7 @@ int widen_attributes(Node& node) {
   return changes;
 }
 
-// Everything but the border: constants one by one, so that only one is there twice.
+// Widens everything except graph inputs and outputs. Constants one by one, so that at most one exists in both types.
 int widen_inside(Graph& graph) {
   int changes = 0;
   for (int i = 0; i < graph.value_count(); ++i) {
@@ -67,7 +67,7 @@ int widen_inside(Graph& graph) {
   return changes;
 }
 
-// A body sees f32 from outside and gives f32 back: it has no border.
+// A body receives and returns f32, so it needs no casts at its inputs and outputs.
 int widen_body(Graph& graph) {
   int changes = 0;
   for (const ValueId input : graph.inputs()) {
@@ -85,12 +85,12 @@ bool has_bodies(const Node& node) {
                      [](const auto& item) { return type_of(item.second) == AttrType::graph; });
 }
 
-// Bias and operands of the internal ops may have any of the types whatever the image or matrix has.
+// Bias and epilogue operands of the internal ops may have any type, independent of the image or matrix.
 bool takes_mixed_types(const Node& node) { return node.op->traits.product && node.op->domain == "sparkpilot"; }
 
-constexpr size_t kMask = 3;  // of attention's inputs; before it queries, keys and values, behind it past ones
+constexpr size_t kMask = 3;  // index of attention's mask: after queries, keys and values, before past keys and values
 
-// How many inputs, from the first on, get the type that a node is computed in.
+// The number of leading inputs that are converted to the type that a node computes in.
 size_t narrowed_inputs(const Node& node) {
   if (takes_mixed_types(node)) return 2;
   return node.op->traits.attention ? kMask : node.inputs.size();
@@ -127,7 +127,7 @@ class Narrowing {
     return std::all_of(data.begin(), data.end(), [](float v) { return !(std::abs(v) > 65504.0f); });
   }
 
-  // f16 storage of a constant: the internal ops take it as it is, others behind a Cast.
+  // The f16 form of a constant: the internal ops read it directly, others through a Cast.
   ValueId half_stored(NodeId id, ValueId weights) {
     const auto [known, fresh] = casts_.try_emplace({weights, DType::f16});
     if (fresh) {
@@ -139,7 +139,7 @@ class Narrowing {
     return cast(builder, known->second, DType::f32);
   }
 
-  // The layers whose results reach an output of the graph through cheap ops with one running operand: they stay in f32.
+  // Finds the layers whose results reach a graph output through cheap ops with one computed operand: they stay in f32.
   void find_heads() {
     std::vector<ValueId> work;
     for (const Graph::Output& output : graph_.outputs()) work.push_back(output.value);
@@ -166,8 +166,8 @@ class Narrowing {
 
   bool is_bf16(ValueId value) const { return value.present() && graph_.value(value).dtype == DType::bf16; }
 
-  // Norms compute in f32 whatever they read and write: in 16 bits only where their input has them already, the gain is
-  // exact in them, and no head reads the result.
+  // Norms compute in f32 whatever they read and write. They use 16 bits only if their input already has them, the gain
+  // is exact in bf16, and no head reads the result.
   bool keeps_bf16(const Node& node) {
     if (!is_bf16(node.inputs[0])) return false;
     if (read_by_head(node)) return false;
@@ -180,7 +180,7 @@ class Narrowing {
     const std::span<const float> data = constant.data<float>();
     return std::all_of(data.begin(), data.end(), [](float v) { return static_cast<float>(BFloat16(v)) == v; });
   }
-  // Attention computes in f32 too, on what has been rounded already; its mask may have any type.
+  // Attention computes in f32 too, on inputs that have been rounded already; its mask may have any type.
   bool attends_in_bf16(const Node& node) {
     const size_t count = std::min<size_t>(node.inputs.size(), 6);
     for (size_t i = 0; i < count; ++i) {
@@ -233,7 +233,7 @@ class Narrowing {
     if (const Tensor* constant = graph_.constant(value)) {
       result = graph_.add_constant(convert(*constant, dtype), graph_.value(value).name);
     } else {
-      // What has just been widened is there in 16 bits already, and the other way round; pixels need no way over f32.
+      // A Cast of a Cast: take the original value. Converting u8 pixels needs no detour through f32.
       const NodeId maker = edit_.maker(value, "Cast");
       const ValueId before = maker.present() ? graph_.node(maker).inputs[0] : ValueId();
       const DType from = before.present() ? graph_.value(before).dtype : DType::none;
@@ -272,7 +272,7 @@ void check_precision(Precision precision) {
 }
 
 int widen_to_fp32(Graph& graph) {
-  std::vector<std::pair<int, DType>> outputs;  // those that must stay in 16 bits
+  std::vector<std::pair<int, DType>> outputs;  // outputs that must stay in 16 bits
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     const DType dtype = graph.value(graph.outputs()[i].value).dtype;
     if (is_16_bit(dtype)) outputs.emplace_back(static_cast<int>(i), dtype);
@@ -323,7 +323,7 @@ int narrow_from_fp32(Graph& graph, Precision precision) {
     if (graph.value(value).dtype == dtypes[i] || dtypes[i] == DType::none) continue;
     graph.set_output(static_cast<int>(i), cast(builder, value, dtypes[i]));
   }
-  if (changes) graph.compact();  // the f32 weights that are no longer read
+  if (changes) graph.compact();  // drops the f32 weights that are no longer read
   return changes;
 }
 

@@ -26,7 +26,7 @@ int values_of(const Graph& graph, DType dtype) {
   return n;
 }
 
-// Half precision all through, as comma ships networks, with a cast at the input.
+// Half precision throughout, as comma exports networks, with a cast at the input.
 void half_net(Net& n) {
   const auto w = [&](const Shape& shape, uint64_t seed) {
     return n.b.constant(random_tensor(shape, seed, DType::f16, 0.2));
@@ -49,7 +49,7 @@ TEST(SetPrecision, Fp32ConvertsEverythingButTheBorder) {
   set_precision(n.graph, Precision::fp32);
   simplify_algebra(n.graph);
   infer(n.graph);
-  EXPECT_EQ(count(n.graph, "Cast"), 3);  // "h" on its way in, two outputs on their way out
+  EXPECT_EQ(count(n.graph, "Cast"), 3);  // one for input "h", two for the outputs
   EXPECT_EQ(values_of(n.graph, DType::f16), 3);
   const std::vector<Tensor> after = interpret(n.graph, inputs);
   for (size_t i = 0; i < before.size(); ++i) {
@@ -92,7 +92,8 @@ TEST(SetPrecision, Fp16StoresWeightsOnly) {
   EXPECT_LE(distance(after[1], before[1]), 3e-3);
 }
 
-// A norm between products: in 16 bits where that loses nothing, in f32 where its gain has more or a head reads it.
+// A norm between products runs in 16 bits if that loses nothing, and in f32 if its gain is not exact in bf16 or a head
+// reads it.
 TEST(SetPrecision, Bf16KeepsNormsBetweenProductsInIt) {
   if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
   Net n;
@@ -157,8 +158,8 @@ TEST(SetPrecision, Bf16KeepsHeadsInFp32) {
   EXPECT_GT(distance(after[0], before[0]), 0);
 }
 
-// What attention reads has been rounded already: no casts beside it, unless it reads something finer or a head reads
-// it.
+// What attention reads has been rounded already, so it needs no casts, unless q, k or v is f32 or a head reads the
+// result.
 TEST(SetPrecision, Bf16KeepsAttentionBetweenProductsInIt) {
   if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
   for (const bool rounded : {true, false}) {

@@ -14,7 +14,7 @@ constexpr double kMaxBias = 1 << 30;
 
 bool is_f32(Edit& edit, ValueId v) { return edit.known(v) && edit.dtype(v) == DType::f32; }
 
-// A convolution or product whose weights are known, and all their numbers finite.
+// Whether the node is a convolution or product with constant weights that are all finite.
 bool is_product(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   if (!is_one_of(node, {"Conv", "Gemm", "MatMul"}) || !is_f32(edit, node.inputs[0]) || edit.constant(node.inputs[0])) {
@@ -38,7 +38,7 @@ bool is_product(Edit& edit, NodeId id) {
   return bias && bias->dtype() == DType::f32 && bias->shape() == Shape{channels} && finite(*bias);
 }
 
-// The value behind the bias of a MatMul and the clamps that follow a node.
+// The value after the bias of a MatMul and the clamps that follow a node.
 ValueId behind_clamps(Edit& edit, ValueId v) {
   const NodeId sum = edit.only_reader(v);
   if (edit.maker(v, "MatMul").present() && sum.present() && is_op(edit.node(sum), "Add")) {
@@ -67,7 +67,7 @@ void check_names(Edit& edit, const std::set<std::string>& names) {
   }
 }
 
-// Scale and zero point of u8 for a range, which is widened to hold 0.
+// Scale and zero point of u8 for a range; the range is widened to include 0.
 struct Bytes {
   float scale;
   uint8_t zero;
@@ -123,7 +123,7 @@ class Quantizer {
       scales[channel(i)] = std::max(scales[channel(i)], std::abs(values[i]) / 127);
     }
     for (size_t c = 0; c < scales.size(); ++c) {
-      // A bias has to fit 32 bits in units of input and weights.
+      // A bias has to fit in 32 bits, counted in units of input scale times weight scale.
       if (has_bias) {
         const double least = std::abs(static_cast<double>(bias.data<float>()[c])) / (kMaxBias * x->second);
         scales[c] = std::max(scales[c], static_cast<float>(least));
@@ -160,7 +160,7 @@ class Quantizer {
     graph_.value(y).name = name;
     return y;
   }
-  // A node of its own rather than what it computes: the file holds the integers.
+  // Adds a DequantizeLinear node instead of the result that it computes, so that the file holds the integers.
   ValueId dequantized(const std::string& name, const Tensor& integers, const std::vector<float>& scales, int axis) {
     const Shape shape{static_cast<int64_t>(scales.size())};
     const ValueId scale = constant(Tensor::of<float>(shape, scales), name + "_scale");
@@ -171,7 +171,7 @@ class Quantizer {
 
   Edit edit_;
   Graph& graph_;
-  std::map<ValueId, double> scales_;  // of dequantized activations
+  std::map<ValueId, double> scales_;  // scales of dequantized activations
   std::map<NodeId, QuantizedBias> biases_;
 };
 
@@ -191,7 +191,7 @@ QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options) {
            options.exclude.contains(std::string(node.op->name));
   };
   const std::vector<NodeId> order = graph.order();
-  std::set<ValueId> made;  // by what runs in integers, clamped
+  std::set<ValueId> made;  // computed in integers, clamped
   for (const NodeId id : order) {
     const Node& node = edit.node(id);
     if (is_one_of(node, {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})) {
@@ -204,7 +204,8 @@ QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options) {
       made.insert(behind_clamps(edit, node.outputs[0]));
     }
   }
-  // Sums, concatenations and pools of what was made in integers stay there, where somebody reads them as integers.
+  // Sums, concatenations and pools of values computed in integers run in integers too, if a reader needs them as
+  // integers.
   for (const NodeId id : order) {
     const Node& node = edit.node(id);
     if (excluded(id) || !is_one_of(node, {"Add", "Concat", "MaxPool", "AveragePool", "GlobalAveragePool"}) ||
@@ -269,7 +270,7 @@ void equalise_channels(Graph& graph, ValueId tensor, std::span<const double> rea
   Edit edit(graph);
   const double most = *std::max_element(reach.begin(), reach.end());
   if (!(most > 0) || !std::isfinite(most)) return;
-  constexpr double kLeast = 1e-3;  // of the largest: a channel that is hardly used stays so
+  constexpr double kLeast = 1e-3;  // of the largest; limits how much a channel that is hardly used is scaled up
   std::vector<double> factors;
   for (const double r : reach) factors.push_back(most / std::max(r, kLeast * most));
   const auto scale = [&](NodeId id, size_t input, bool up) {

@@ -1,10 +1,10 @@
-// A float graph as a quantized one in the standard form: QuantizeLinear and DequantizeLinear around what is to run in
-// integers, so that every engine that knows ONNX can run it.
+// Quantizes a float graph in the standard form: with QuantizeLinear and DequantizeLinear around what is to run in
+// integers, so that every engine that supports ONNX can run it.
 //
-// Activations are u8 with a scale and a zero point for the tensor, weights i8 with a scale a channel and no zero point,
-// biases i32. Convolutions and products with constant weights are quantized, and sums, concatenations and pools between
-// them; a Relu or Clip behind one stays between it and the QuantizeLinear. Everything else stays in floats, and
-// so do the graph's outputs.
+// Activations are u8 with one scale and zero point per tensor, weights i8 with one scale per channel and no zero point,
+// biases i32. Convolutions and products with constant weights are quantized, and so are sums, concatenations and pools
+// between them. A Relu or Clip after one of these stays between it and the QuantizeLinear. Everything else stays in
+// floats, and so do the graph's outputs.
 #pragma once
 
 #include <map>
@@ -19,45 +19,45 @@ namespace sparkpilot {
 
 struct QuantizeOptions {
   std::set<std::string> exclude = {};  // names of nodes and ops that stay in floats
-  std::set<NodeId> floats = {};        // nodes that do besides
+  std::set<NodeId> floats = {};        // further nodes that stay in floats
 };
 
-// What a tensor was seen to hold.
+// The range of values seen in a tensor.
 struct ValueRange {
   double low = 0, high = 0;
 };
 
 struct QuantizePlan {
-  std::vector<NodeId> nodes;     // that will run in integers
-  std::vector<ValueId> tensors;  // activations whose ranges are wanted
+  std::vector<NodeId> nodes;     // nodes that will run in integers
+  std::vector<ValueId> tensors;  // activations whose ranges must be measured
 };
 
-// Types are inferred. Fails (user) where a name in `exclude` is no node's and no op's, or the model is quantized
-// already.
+// Chooses what to quantize. Types must be inferred. Fails (user) if a name in `exclude` is neither a node's nor an
+// op's, or the model is quantized already.
 QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options);
 
-// A bias of integers: `steps` are what each of them counts.
+// An integer bias: element i stands for integers[i] * steps[i].
 struct QuantizedBias {
   ValueId integers;
   std::vector<float> steps;
 };
 
 struct QuantizedGraph {
-  // For each tensor of the plan the value that stands for it now: dequantized, f32.
+  // The value that replaces each tensor of the plan: dequantized, f32.
   std::map<ValueId, ValueId> stands_for;
-  std::map<NodeId, QuantizedBias> biases;  // of convolutions and Gemms, which all have one now
+  std::map<NodeId, QuantizedBias> biases;  // of convolutions and Gemms, which all have a bias now
 };
 
-// Rewrites the graph; `ranges` has every tensor of the plan. Ids of old nodes and values stay. Fails (user) on a range
-// that is not finite.
+// Rewrites the graph. `ranges` must have every tensor of the plan. Ids of existing nodes and values stay valid. Fails
+// (user) on a range that is not finite.
 QuantizedGraph quantize_graph(Graph& graph, const QuantizePlan& plan, const std::map<ValueId, ValueRange>& ranges);
 
-// --- one scale for all channels of a tensor serves small channels badly
-// Tensors between a convolution, with a Relu at most behind it, and a depthwise one: their channels may be scaled as
-// one likes, since both weights have a scale a channel.
+// --- equalising channels, because one scale per tensor is too coarse for its small channels
+// Tensors between a convolution (optionally followed by a Relu) and a depthwise one. Their channels may be scaled
+// freely, since the weights on both sides have one scale per channel.
 std::vector<ValueId> free_channels(Graph& graph);
-// Scales the channels so that all reach as far; `reach` has the largest magnitude seen in each channel. The graph
-// computes the same but for rounding. (Nagel et al., "Data-free quantization through weight equalization and bias
+// Scales the channels so that all have the same largest magnitude; `reach` has the one seen in each channel. The graph
+// computes the same except for rounding. (Nagel et al., "Data-free quantization through weight equalization and bias
 // correction".)
 void equalise_channels(Graph& graph, ValueId tensor, std::span<const double> reach);
 

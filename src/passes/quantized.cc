@@ -116,7 +116,7 @@ bool absorb_clamps(Edit& edit, ValueId& y, double& low, double& high) {
     } else {
       return any;
     }
-    // What is above the upper limit becomes it even where the lower one is larger.
+    // As Clip defines it: above the upper limit becomes the upper limit, even if the lower one is larger.
     low = std::min(std::max(low, from), to);
     high = std::min(std::max(high, from), to);
     y = node.outputs[0];
@@ -132,7 +132,7 @@ Tensor table_of(Edit& edit, std::span<const NodeId> chain) {
     const Node& node = edit.node(id);
     std::vector<Tensor> inputs;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      // The chain's own bytes may be constant too.
+      // The chain's own input may be constant too.
       const bool running = id == chain[0] && i == 0;
       const Tensor* constant = running || !node.inputs[i].present() ? nullptr : edit.constant(node.inputs[i]);
       inputs.push_back(constant ? *constant : node.inputs[i].present() ? value : Tensor());

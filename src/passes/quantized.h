@@ -1,4 +1,4 @@
-// Reading quantized graphs: scales and zero points of one number, weights, and functions of one byte.
+// Reads quantized graphs: scales and zero points per tensor, weights, and functions of one byte.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace sparkpilot {
 
-// How bytes of a tensor stand for numbers: (q - zero) * scale.
+// How the bytes of a tensor represent numbers: (q - zero) * scale.
 struct Quantization {
   DType dtype = DType::u8;  // u8 or i8
   double scale = 1;
@@ -17,22 +17,22 @@ struct Quantization {
 
   int64_t least() const { return dtype == DType::i8 ? -128 : 0; }
   int64_t most() const { return least() + 255; }
-  // The byte that QuantizeLinear makes of a number; infinities are the ends.
+  // The byte that QuantizeLinear computes for a number; infinities saturate.
   int64_t quantize(double v) const;
 };
 
-// A QuantizeLinear or DequantizeLinear node's, where scale and zero point are constants of one element and make sense:
-// a normal, positive scale of f32, and bytes. Empty otherwise.
+// The quantization of a QuantizeLinear or DequantizeLinear node, if scale and zero point are constants of one element,
+// the scale is f32, normal and positive, and the quantized type is u8 or i8. Empty otherwise.
 std::optional<Quantization> quantization_of(Edit& edit, NodeId node);
 
-// The bytes behind a value that a DequantizeLinear made.
+// The quantized input of the DequantizeLinear that made a value.
 struct Dequantized {
   ValueId bytes;
   Quantization q;
 };
 std::optional<Dequantized> dequantized(Edit& edit, ValueId value);
 
-// The QuantizeLinear that is the only use of the value, with its quantization; `node` absent where there is none.
+// The QuantizeLinear that is the only reader of the value, and its quantization; `node` is absent if there is none.
 struct Requantized {
   NodeId node;
   Quantization q;
@@ -44,21 +44,23 @@ struct QuantizedWeights {
   Tensor bytes;
   std::vector<double> scales;
 };
-// Of a DequantizeLinear's output; empty where it is none of a constant, has its scales along another axis, or holds
-// differences to the zero point that a byte cannot.
+// The weights that a DequantizeLinear outputs. Empty if they are not constant, the scales are along another axis, or a
+// difference to the zero point does not fit in a byte.
 std::optional<QuantizedWeights> quantized_weights(Edit& edit, ValueId value, int axis);
-// Of the operands themselves (QLinearConv and its kin); `scale` may be absent (1), `zero` too (0).
+// The same from the operands (QLinearConv and similar ops); `scale` may be absent (1), and `zero` too (0).
 std::optional<QuantizedWeights> weights_without_zero(const Tensor& bytes, const Tensor* scale, const Tensor* zero,
                                                      int axis);
 
-// Follows Relu and Clip while they are the value's only use, narrowing [low, high]; whether there were any.
+// Follows Relu and Clip nodes while each is the only use of the value, and narrows [low, high]. Returns whether there
+// were any.
 bool absorb_clamps(Edit& edit, ValueId& y, double& low, double& high);
 
-// 256 bytes: what the nodes from a DequantizeLinear to a QuantizeLinear, both included, make of each byte, one after
-// the other. What they read besides is constant.
+// A table of 256 bytes: what a chain of nodes, from a DequantizeLinear to a QuantizeLinear inclusive, computes for each
+// byte. All other inputs of the nodes are constants.
 Tensor table_of(Edit& edit, std::span<const NodeId> chain);
 
-// A convolution or product by constant weights as QConv or QGemm, whichever way it is written; false where it stays.
+// Replaces a convolution or product with constant weights by QConv or QGemm, in whichever form it is written. Returns
+// whether it did.
 bool fuse_quantized_product(Edit& edit, NodeId id);
 
 }  // namespace sparkpilot

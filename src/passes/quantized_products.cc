@@ -1,4 +1,5 @@
-// Convolutions and products of quantized tensors by constant weights as sparkpilot::QConv and sparkpilot::QGemm.
+// Replaces convolutions and products of quantized tensors with constant weights by sparkpilot::QConv and
+// sparkpilot::QGemm.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,19 +10,19 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kMaxDepth = int64_t{1} << 15;  // products in a sum of 32 bits
+constexpr int64_t kMaxDepth = int64_t{1} << 15;  // products in a sum, so that it fits in 32 bits
 
 int64_t code(DType dtype) { return onnx_code(dtype); }
 
-// A convolution or product on its way to QConv or QGemm.
+// A convolution or product that is to become QConv or QGemm.
 struct Product {
   NodeId node;
   bool conv = false;
   ValueId x;
   double x_scale = 1;
   QuantizedWeights weights;
-  ValueId y;                 // the last value that it computes so far, in floats
-  std::vector<double> bias;  // by channel, in the sum's own numbers; empty: none
+  ValueId y;                 // the last value computed so far, in floats
+  std::vector<double> bias;  // by channel, in units of the integer sum; empty: no bias
   bool transposed = false;
   Attributes attrs;
 
@@ -86,7 +87,7 @@ std::optional<Product> Products::read_product(NodeId id) {
   return p;
 }
 
-// A constant, or integers under a DequantizeLinear of their own, one element a channel.
+// Reads a bias: a constant, or a DequantizeLinear of constant integers, one element per channel.
 bool Products::take_bias(Product& p, ValueId bias) {
   Tensor values;
   if (const Tensor* constant = edit_.constant(bias)) {
@@ -115,7 +116,7 @@ bool Products::take_bias(Product& p, ValueId bias) {
   return true;
 }
 
-// MatMul has its bias in an Add.
+// The bias of a MatMul is an Add after it.
 void Products::take_added_bias(Product& p) {
   if (p.conv || !p.bias.empty()) return;
   const NodeId next = edit_.only_reader(p.y);
@@ -127,7 +128,8 @@ void Products::take_added_bias(Product& p) {
   if (take_bias(p, other)) p.y = result;
 }
 
-// W, multiplier, bias, shift. A bias that is a whole number of units to within its own rounding is added to the sum.
+// W, multiplier, bias, shift. A bias that is a whole number of units (to within its own rounding) is added to the
+// integer sum.
 std::vector<ValueId> Products::operands(const Product& p, double y_scale) {
   constexpr double kRounding = 2e-7, kMost = 1 << 30;
   std::vector<double> multiplier, shift;
@@ -168,7 +170,7 @@ bool Products::product(NodeId id) {
     finish(*p, inputs, p->y, nullptr, 0, 0);
     return true;
   }
-  // A Relu or Clip behind it in the same quantization only narrows the range.
+  // A following Relu or Clip in the same quantization only narrows the range.
   ValueId result = edit_.node(to.node).outputs[0];
   if (const NodeId back = edit_.only_reader(result); back.present() && quantization_of(edit_, back) == to.q) {
     ValueId clamped = edit_.node(back).outputs[0];
@@ -235,7 +237,7 @@ bool Products::linear(NodeId id) {
   return true;
 }
 
-// ConvInteger and MatMulInteger: x, w, x_zero, w_zero. The zero point of x may be computed.
+// ConvInteger and MatMulInteger: x, w, x_zero, w_zero. The zero point of x may be computed at run time.
 bool Products::integer(NodeId id) {
   const Node node = edit_.node(id);
   const bool conv = is_op(node, "ConvInteger");

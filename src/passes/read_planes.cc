@@ -1,5 +1,5 @@
-// First layers read images with channels first as they come: bringing three or six channels together costs as much as
-// half of such a convolution.
+// Lets first layers read images with channels first: moving three or six channels to the end costs as much as half of
+// such a convolution.
 #include <algorithm>
 
 #include "passes/edit.h"
@@ -10,10 +10,11 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// What the kernel for it does better than moving the data first.
+// Whether its kernel for channels-first images is faster than moving the data first.
 bool gains(Edit& edit, const Node& node, const Shape& x) {
   constexpr int64_t kMostChannels = 16, kLeastWidth = 8, kMostStride = 4, kMostKernel = 16;
-  constexpr int64_t kMostWork = 300;  // multiply-adds an element read; beside more, moving it costs nothing
+  // multiply-adds per element read; with more, the cost of moving it does not matter
+  constexpr int64_t kMostWork = 300;
   const Tensor* weights = edit.constant(node.inputs[1]);
   if (!weights || weights->shape().rank() != 4 ||
       (node.inputs.size() > 2 && node.inputs[2].present() && !edit.constant(node.inputs[2])))

@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kMostNodes = 1'000'000;
 [[noreturn]] void fail_too_many(int64_t batch) { fail("a batch of {} needs more than {} nodes", batch, kMostNodes); }
 
-// What a value of the graph for one entry is in the graph for several.
+// What a value of the graph for one entry has become in the graph for several.
 struct Entries {
-  ValueId shared = {};   // the same for all entries
+  ValueId shared = {};   // all entries concatenated along `axis`
   ValueId stacked = {};  // one entry after the other along `axis`
   int axis = -1;
-  std::vector<ValueId> apart = {};  // one by one
+  std::vector<ValueId> apart = {};  // one value for each entry
   bool is_shared() const { return shared.present(); }
 };
 
@@ -71,7 +71,7 @@ void Rebatch::add_input(ValueId id) {
   entries_[id.index] = batched ? Entries{.stacked = made, .axis = 0} : Entries{.shared = made};
 }
 
-// Constants are taken over when they are first asked for.
+// Constants are added to the new graph on first use.
 Entries& Rebatch::entries(ValueId id) {
   const auto found = entries_.find(id.index);
   if (found != entries_.end()) return found->second;
@@ -102,7 +102,7 @@ const std::vector<ValueId>& Rebatch::apart(ValueId id) {
   return e.apart;
 }
 
-// The entries of a value that has an axis `axis`, along it.
+// The entries of a value that has an axis `axis`, concatenated along it.
 ValueId Rebatch::stacked(ValueId id, int axis) {
   Entries& e = entries(id);
   if (e.stacked.present() && e.axis == axis) return e.stacked;
@@ -125,7 +125,7 @@ void Rebatch::once(const Node& node) {
   for (size_t i = 0; i < outputs.size(); ++i) entries_[node.outputs[i].index] = Entries{.shared = outputs[i]};
 }
 
-// The axis of an output along which it is stacked when its inputs are; none where there is no such axis.
+// The axis along which an output is stacked when its inputs are; empty if there is none.
 std::optional<int> Rebatch::stacked_axis(const Node& node, const Problem& problem, size_t output) {
   const Shape& y = problem.outputs[output].shape;
   for (int axis = 0; axis < y.rank(); ++axis) {
@@ -134,7 +134,7 @@ std::optional<int> Rebatch::stacked_axis(const Node& node, const Problem& proble
       const AxisSource source = axis_source(*node.op, problem, static_cast<int>(output), axis, i);
       const Entries& e = entries(node.inputs[i]);
       if (e.is_shared() && source.kind == AxisSource::broadcast) return true;
-      // An entry must begin where it begins in the output.
+      // Along the axis, an entry must begin at the same index in the input as in the output.
       if (source.kind != AxisSource::same || shape(node.inputs[i])[source.axis] != y[axis]) return false;
       return e.is_shared() || !e.stacked.present() || e.axis == source.axis;
     };
@@ -145,7 +145,7 @@ std::optional<int> Rebatch::stacked_axis(const Node& node, const Problem& proble
   return {};
 }
 
-// A view of stacked entries is a view that is stacked where as many elements come before the axis.
+// A view of stacked entries is a stacked view if the same number of elements comes before the axis.
 bool Rebatch::stack_view(NodeId id) {
   const Node& node = one_.node(id);
   if (!entries(node.inputs[0]).stacked.present()) return false;
@@ -161,7 +161,7 @@ bool Rebatch::stack_view(NodeId id) {
   return false;
 }
 
-// The node on stacked entries; false where it cannot be.
+// Adds the node on stacked entries; false if that is not possible.
 bool Rebatch::stack(NodeId id) {
   const Node& node = one_.node(id);
   if (node.op->traits.view) return stack_view(id);
@@ -173,7 +173,7 @@ bool Rebatch::stack(NodeId id) {
     if (!axis) return false;
     axes.push_back(*axis);
   }
-  // Outputs may be stacked along several axes, inputs along one.
+  // Outputs may be stacked along several axes, an input along one only.
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const AxisSource first = axis_source(*node.op, problem, 0, axes[0], i);
     for (size_t o = 1; o < axes.size(); ++o) {
@@ -188,7 +188,7 @@ bool Rebatch::stack(NodeId id) {
       continue;
     }
     const AxisSource source = axis_source(*node.op, problem, 0, axes[0], i);
-    // What broadcasts anyway need not be repeated for every entry.
+    // An input that broadcasts anyway need not be repeated for every entry.
     const bool repeats =
         node.op->traits.elementwise && source.kind == AxisSource::same && shape(node.inputs[i])[source.axis] == 1;
     const bool whole = entries(node.inputs[i]).is_shared() && (source.kind == AxisSource::broadcast || repeats);
@@ -207,7 +207,7 @@ bool Rebatch::stack(NodeId id) {
   return true;
 }
 
-// The node once for each entry.
+// Adds the node once for each entry.
 void Rebatch::repeat(NodeId id) {
   const Node& node = one_.node(id);
   for (const ValueId output : node.outputs) entries_[output.index] = {};
@@ -233,7 +233,8 @@ void Rebatch::add_node(NodeId id) {
 
 Graph rebatch(Graph graph, int64_t batch, const PassOptions& options) {
   if (batch < 1) fail("batch: expected at least 1, got {}", batch);
-  // A Transpose of an axis of 1 is not to become a view of another axis; all passes run on what is made here anyway.
+  // Without passes that would turn a Transpose of an axis of size 1 into a view of another axis; all passes run on the
+  // result anyway.
   PassOptions some = options;
   some.off.insert({"cse", "simplify", "recognise"});
   prepare(graph, some);

@@ -18,7 +18,7 @@ Tensor entry(const Tensor& whole, const Shape& one, int64_t at) {
   return out;
 }
 
-// Runs the graph rebatched and entry by entry; returns how many nodes the one for the batch has.
+// Compares the rebatched graph with runs of the single entries; returns the number of nodes of the rebatched graph.
 int expect_entries_are_runs(const Graph& graph, int64_t batch, double tolerance = 1e-6) {
   const Graph many = rebatch(graph, batch);
   const std::vector<Tensor> inputs = testing::random_inputs(many, 3);
@@ -55,7 +55,7 @@ TEST(Rebatch, StacksAlongTheBatch) {
   EXPECT_EQ(expect_entries_are_runs(net.graph, 3), nodes);
 }
 
-// Reshapes that put the batch together with another axis, and take it apart again.
+// Reshapes that merge the batch with another axis, and split it again.
 TEST(Rebatch, FollowsViews) {
   Net net;
   const ValueId x = net.input("x", Shape{1, 5, 4});
@@ -65,7 +65,7 @@ TEST(Rebatch, FollowsViews) {
   EXPECT_LE(expect_entries_are_runs(net.graph, 4), 5);
 }
 
-// Heads that lost their axis of the batch cannot be stacked: q k^T of two entries has no room for both.
+// Heads without an axis for the batch cannot be stacked: q k^T has no axis for two entries.
 TEST(Rebatch, RepeatsWhatCannotBeStacked) {
   Net net;
   const ValueId x = net.input("x", Shape{1, 5, 8});
@@ -78,7 +78,7 @@ TEST(Rebatch, RepeatsWhatCannotBeStacked) {
   EXPECT_GT(expect_entries_are_runs(net.graph, 3), 6);
 }
 
-// Numbers in the middle, operands that are the same for all entries, a constant as an output, and two outputs.
+// Scalars, operands shared by all entries, a constant as an output, and two outputs.
 TEST(Rebatch, SharedAndSingleNumbers) {
   Net net;
   const ValueId x = net.input("x", Shape{1, 7}), gain = net.input("gain", Shape{});
@@ -93,7 +93,7 @@ TEST(Rebatch, SharedAndSingleNumbers) {
 
 TEST(Rebatch, RecurrentNetworks) {
   Net net;
-  const ValueId x = net.input("x", Shape{1, 4, 3});  // the batch comes first here, the steps for the op
+  const ValueId x = net.input("x", Shape{1, 4, 3});  // the batch comes first here; the op wants the steps first
   const std::vector<ValueId> y =
       net.b.add_many("GRU", {net.transpose(x, {1, 0, 2}), net.weight({1, 15, 3}, 1), net.weight({1, 15, 5}, 2)},
                      {{"hidden_size", int64_t{5}}}, 2);

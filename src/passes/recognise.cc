@@ -1,4 +1,4 @@
-// One op in the place of the many that an exporter wrote for it.
+// Replaces the nodes that an exporter wrote for one op by that op.
 #include "passes/recognise.h"
 
 #include "ir/infer.h"

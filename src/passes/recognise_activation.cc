@@ -1,4 +1,5 @@
-// Activations: y = p(x, t) with t = f(q(x)), where f is one op and p and q are polynomials in one of the known pairs.
+// Recognises activations: y = p(x, t) with t = f(q(x)), where f is one op and (p, q) is one of the known pairs of
+// polynomials.
 #include <algorithm>
 #include <cmath>
 
@@ -14,8 +15,8 @@ struct Form {
   std::string_view inner;  // f
   double q0, q1, q3;       // q(x) = q0 + q1 x + q3 x^3
   double y_x, y_t, y_xt;   // p(x, t) = y_x x + y_t t + y_xt x t
-  std::string_view op;     // what it is
-  double alpha, beta;      // attributes, where the op has them
+  std::string_view op;     // the op that the form is
+  double alpha, beta;      // its attributes, if it has them
 };
 
 constexpr double kRootTwoOverPi = 0.79788456080286535588;
@@ -32,7 +33,7 @@ constexpr Form kForms[] = {
 
 bool near(double a, double b) { return std::abs(a - b) <= 2e-6 * std::abs(b); }
 
-// Whether the middle op itself is the one that the form means.
+// Whether the middle op itself, with its attributes, is the one of the form.
 bool middle_fits(Edit& edit, const Node& node, const Form& form) {
   if (!is_op(node, form.inner)) return false;
   if (form.inner == "HardSigmoid") {

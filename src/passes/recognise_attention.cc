@@ -1,4 +1,5 @@
-// Attention written out: softmax(scale * Q K^T + mask) V, with a mask that is added, or chosen by a Where.
+// Recognises attention written as single ops: softmax(scale * Q K^T + mask) V, with a mask that is added, or applied by
+// a Where.
 #include <algorithm>
 #include <cmath>
 
@@ -7,12 +8,12 @@
 namespace sparkpilot {
 namespace {
 
-constexpr double kMinusInfinityLike = -1e9;  // a finite mask value that no score survives
+constexpr double kMinusInfinityLike = -1e9;  // a finite mask value that makes the softmax weight 0
 
 struct Match {
   ValueId q, k_transposed, v;
   double scale = 1;
-  ValueId mask;         // as Attention wants it: boolean (true = keep) or added; absent: none
+  ValueId mask;         // in Attention's form: boolean (true = keep) or added; absent: no mask
   bool negate = false;  // `mask` is boolean with true = drop
   bool is_where = false;
 };
@@ -50,7 +51,7 @@ bool is_masked_value(Edit& edit, ValueId v) {
   return *c <= kMinusInfinityLike || (edit.dtype(v) == DType::f16 && *c == -65504);
 }
 
-// Q K^T with its scales, from the value that goes into the softmax or the mask.
+// Matches Q K^T with its scales, from the value that goes into the softmax or the mask.
 bool match_scores(Edit& edit, Region& region, ValueId v, Match& m) {
   while (peel_scale(edit, region, v, m.scale)) {
   }
@@ -70,7 +71,8 @@ bool match_masked(Edit& edit, Region& region, ValueId v, Match& m) {
     const bool drop = is_masked_value(edit, where->inputs[1]);
     if (!drop && !is_masked_value(edit, where->inputs[2])) return false;
     const ValueId fill = where->inputs[drop ? 1 : 2];
-    // With a finite fill, a row where all is dropped is uniform, not undefined: only a known mask can rule that out.
+    // With a finite fill, a row where everything is dropped is uniform, not undefined: only a constant mask can exclude
+    // that.
     if (std::isfinite(*edit.scalar(fill)) && !edit.constant(where->inputs[0])) return false;
     m.mask = where->inputs[0];
     m.negate = drop;
@@ -89,7 +91,7 @@ bool match_masked(Edit& edit, Region& region, ValueId v, Match& m) {
   return false;
 }
 
-// The mask as rows of keep or drop, where it is constant, holds nothing else and is the same for all heads.
+// The mask as rows of keep or drop, if it is constant, contains only these two and is the same for all heads.
 std::optional<std::vector<bool>> keep_table(Edit& edit, const Match& m, int64_t rows, int64_t columns) {
   const Tensor* mask = edit.constant(m.mask);
   if (!mask || mask->elements() != rows * columns) return {};
@@ -121,7 +123,8 @@ bool is_causal(const std::vector<bool>& keep, int64_t rows, int64_t columns) {
   return rows == columns;
 }
 
-// Whether the mask broadcasts to scores [batch, heads, rows, columns] without widening them, its last axis whole.
+// Whether the mask broadcasts to scores [batch, heads, rows, columns] without enlarging them, and has the whole last
+// axis.
 bool mask_fits(const Shape& mask, const Shape& scores) {
   if (mask.rank() > scores.rank() || mask.rank() < 1 || mask[mask.rank() - 1] != scores[scores.rank() - 1])
     return false;
@@ -137,7 +140,7 @@ Shape four_axes(const Shape& shape) {
   return {rank > 2 ? shape[0] : 1, rank > 3 ? shape[1] : 1, shape[rank - 2], shape[rank - 1]};
 }
 
-// K from K^T: a Transpose that ends with the swap is undone, so that only what it did besides remains.
+// K from K^T: removes the final swap of axes from a Transpose, so that only the rest of the permutation remains.
 ValueId untransposed(Edit& edit, NodeId like, ValueId k) {
   const int rank = edit.shape(k).rank();
   std::vector<int> perm;
@@ -164,8 +167,8 @@ bool shapes_fit(Edit& edit, const Match& m, ValueId scores) {
   return q[rank - 1] == k[rank - 2] && k[rank - 1] == v[rank - 2] && s.rank() == rank && s[rank - 1] == k[rank - 1];
 }
 
-// Heads split off by Reshape and Transpose on all sides are what Attention does itself with [batch, rows, heads *
-// size].
+// Reshape and Transpose that split off heads at the inputs and join them at the output are what Attention does itself
+// on [batch, rows, heads * size].
 bool swaps_heads(const Node& transpose) { return permutation_of(transpose, 4) == std::vector<int>{0, 2, 1, 3}; }
 
 bool splits_heads(Edit& edit, ValueId heads) {
@@ -227,7 +230,7 @@ bool unstack_heads(Edit& edit, NodeId id) {
   constexpr int kSwapped[] = {0, 2, 1, 3};
   for (size_t i = 0; i < made.size(); ++i) {
     const ValueId part = edit.transpose(id, edit.reshape(id, made[i], Shape{batch, rows, heads, size}), kSwapped);
-    // Past the Squeeze, so that who looks for the Transpose finds it.
+    // Replaces the Squeeze too, so that later patterns find the Transpose directly.
     const NodeId view = edit.only_reader(outputs[i]);
     const bool squeezed = view.present() && edit.node(view).op->traits.view && edit.known(edit.node(view).outputs[0]) &&
                           edit.shape(edit.node(view).outputs[0]) == edit.shape(part);
@@ -252,7 +255,7 @@ bool recognise_attention(Edit& edit, NodeId id) {
   if (normalize_axis(edit.node(id).attrs.integer("axis", -1), s.rank()) != s.rank() - 1) return false;
   const ValueId y = edit.node(last).outputs[0];
   if (!region.closed(y)) return false;
-  // Scales may also be on Q and K before the product; those need not be only ours.
+  // Scales may also be on Q and K before the product; those may have other readers.
   Region outside(edit);
   while (peel_scale(edit, outside, m.q, m.scale)) {
   }

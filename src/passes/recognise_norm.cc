@@ -1,4 +1,4 @@
-// Normalisations written out:
+// Recognises normalisations written as single ops:
 //   LayerNormalization  d / sqrt(mean(d^2) + epsilon), d = x - mean(x)
 //   RMSNormalization    x / sqrt(mean(x^2) + epsilon)
 //   L2Normalize         x / max(sqrt(sum(x^2)), epsilon)
@@ -17,14 +17,14 @@ bool is_square_of(Edit& edit, Region& region, ValueId v, ValueId base) {
   return pow && pow->inputs[0] == base && edit.scalar(pow->inputs[1]) == 2.0;
 }
 
-// The base of sqrt(base), in either spelling; absent where v is none.
+// The base of sqrt(base), as Sqrt or as Pow; absent if v is neither.
 ValueId root_base(Edit& edit, Region& region, ValueId v) {
   if (const Node* root = region.take(v, "Sqrt")) return root->inputs[0];
   const Node* pow = region.take(v, "Pow");
   return pow && edit.scalar(pow->inputs[1]) == 0.5 ? pow->inputs[0] : ValueId{};
 }
 
-// The other operand of a commutative node, where one is a scalar constant.
+// The other operand of a commutative node and the scalar, if one operand is a scalar constant.
 std::optional<std::pair<ValueId, double>> with_scalar(Edit& edit, const Node& node) {
   for (const size_t i : {size_t{1}, size_t{0}}) {
     if (const auto constant = edit.scalar(node.inputs[i])) return {{node.inputs[1 - i], *constant}};
@@ -32,8 +32,8 @@ std::optional<std::pair<ValueId, double>> with_scalar(Edit& edit, const Node& no
   return {};
 }
 
-// y = a / b, also as a * (1 / b): the node's dividend and divisor. Which operand of a Mul is the inverse is tried by
-// `order`; a divisor under a power of -1/2 comes back as its base with `root` set.
+// y = a / b or a * (1 / b): the node's dividend and divisor. `order` says which operand of a Mul to try as the inverse.
+// If the divisor is a power of -1/2, the base is returned with `root` set.
 struct Quotient {
   ValueId dividend, divisor;
   bool root = false;  // the divisor is sqrt(divisor)
@@ -56,7 +56,7 @@ std::optional<Quotient> quotient(Edit& edit, Region& region, NodeId id, size_t o
   return Quotient{dividend, pow->inputs[0], true};
 }
 
-// A reduction with kept dimensions over exactly the last axes, from the one returned on; -1 where it is none.
+// If a reduction keeps dimensions and runs over exactly the last axes: the first of them; else -1.
 int last_axes(Edit& edit, const Node& reduce) {
   const auto axes = reduced_axes(edit.graph(), reduce);
   if (!axes || axes->empty() || reduce.attrs.integer("keepdims", 1) != 1) return -1;
@@ -103,7 +103,7 @@ bool try_norm(Edit& edit, NodeId id, size_t order) {
   return true;
 }
 
-// A constant as one value for each element of a normalised row, where it broadcasts to that.
+// A constant as one value for each element of a normalised row, if it broadcasts to that.
 std::optional<Tensor> as_row(const Tensor& tensor, const Shape& row, int rank) {
   const Shape& shape = tensor.shape();
   if (shape.rank() > rank) return {};
@@ -135,7 +135,7 @@ Tensor combined(const Tensor& a, const Tensor& b, bool multiply) {
   return out;
 }
 
-// sqrt(sum(x^2)) along one axis, in any spelling; the axis, or -1. `squared` is set where the root is still to come.
+// Matches sqrt(sum(x^2)) along one axis, in any form; the axis, or -1. `squared`: v is the sum before the root.
 int length_axis(Edit& edit, Region& region, ValueId v, ValueId x, bool squared) {
   const Node* reduce = nullptr;
   if (!squared) reduce = region.take(v, "ReduceL2");
@@ -194,7 +194,7 @@ bool try_l2(Edit& edit, NodeId id, size_t order) {
     axis = length_axis(edit, region, limit->first, x, true);
   }
   if (axis < 0 || static_cast<float>(epsilon) <= 0 || !(edit.shape(y) == edit.shape(x))) return false;
-  // The length must reach every element along the axis and no other: one value for each vector, in place.
+  // The length must broadcast to all elements along the axis and to no others: one value per vector.
   const Shape lengths = edit.shape(q->divisor);
   if (!(lengths == edit.shape(x)) && !(lengths == edit.shape(x).with(axis, 1))) return false;
   if (!region.closed(y)) return false;

@@ -207,7 +207,7 @@ TEST(Recognise, AttentionWithItsMasks) {
   }
 }
 
-// Stacked first and split then, as many vision transformers are written: attention reads the product all the same.
+// Stacked and then split, as in many vision transformers: attention still reads the product.
 TEST(Recognise, AttentionOnStackedHeads) {
   for (const bool last_part_only : {false, true}) {
     Net n;

@@ -28,7 +28,7 @@ constexpr Pass kPasses[] = {
     {"dce", "dead code", true, drop_dead},
 };
 
-// The name of the two steps of a precision mode, for observers.
+// Name of the two steps of a precision mode, as observers see it.
 constexpr std::string_view kPrecision = "precision";
 
 }  // namespace
@@ -56,7 +56,7 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
   };
   const bool converts = options.precision != Precision::model;
   for (const Pass& pass : passes) {
-    // To f32 before constants are folded, to 16 bits when all is fused.
+    // Widened before constants are folded, narrowed to 16 bits after the fusions.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
     if (converts && pass.run == keep_channels_last) done(kPrecision, narrow_from_fp32(graph, options.precision));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;

@@ -1,4 +1,4 @@
-// The passes every graph needs: expansion, constant folding, common subexpressions, dead code.
+// The passes that every graph needs: expansion, constant folding, common subexpressions, dead code.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -18,7 +18,7 @@ bool has_bodies(const Node& node) {
                      [](const auto& item) { return type_of(item.second) == AttrType::graph; });
 }
 
-// The operands, where all of them are known.
+// Collects the operands; false if one is not known.
 bool known_operands(const Graph& graph, const Node& node, std::vector<Tensor>& operands) {
   for (const ValueId input : node.inputs) {
     const Tensor* tensor = graph.constant(input);
@@ -28,7 +28,7 @@ bool known_operands(const Graph& graph, const Node& node, std::vector<Tensor>& o
   return true;
 }
 
-// Shape and Size need no operand, only its shape.
+// Shape and Size need only the shape of their operand.
 bool fold_shape_only(const Graph& graph, const Node& node, std::vector<Tensor>& results) {
   const Value& v = graph.value(node.inputs[0]);
   if (!v.shape) return false;
@@ -45,7 +45,7 @@ bool fold_shape_only(const Graph& graph, const Node& node, std::vector<Tensor>& 
 }
 
 bool worth_folding(const Graph& graph, const Node& node) {
-  if (is_op(node, "DequantizeLinear")) return false;  // the pass int8 and quantized files want the integers
+  if (is_op(node, "DequantizeLinear")) return false;  // the int8 pass and quantized files need the integers
   int64_t in = 0, out = 0;
   for (const ValueId input : node.inputs) {
     if (const Tensor* tensor = graph.constant(input)) in += tensor->bytes();
@@ -66,7 +66,7 @@ std::string tensor_key(const Tensor& tensor) {
   return key;
 }
 
-// Equal keys mean equal attributes; empty where a node must not be shared.
+// Nodes with equal keys have equal attributes; empty if a node must not be shared.
 std::string attribute_key(const Node& node) {
   std::string key = "#";
   for (const auto& [name, value] : node.attrs) {
@@ -98,7 +98,7 @@ bool try_expand(Edit& edit, NodeId id) {
   const Node node = graph.node(id);
   if (!node.op->cpu.empty() || !node.op->expand) return false;
   for (const ValueId input : node.inputs) {
-    if (input.present() && !graph.value(input).shape) return false;  // its plan segment comes later
+    if (input.present() && !graph.value(input).shape) return false;  // it belongs to a later plan segment
   }
   Builder builder(graph, node.name);
   ExpandContext context{builder, node};
@@ -122,7 +122,8 @@ bool try_expand(Edit& edit, NodeId id) {
 int expand_ops(Graph& graph) {
   int changes = 0;
   Edit edit(graph);
-  // An expansion may hold ops that expand again; a chain of them is bounded by the table, not by the file.
+  // An expansion may contain ops that expand again; the length of such chains is limited by the op table, not by the
+  // file.
   for (int before = -1; before != changes;) {
     before = changes;
     name_stateful(graph);
@@ -135,8 +136,8 @@ int expand_ops(Graph& graph) {
   return changes;
 }
 
-// A folded operand makes shapes and conditions known: old forms expand then, branches are chosen, and what they hold is
-// folded before what reads it, so that once over the graph is enough.
+// Folding an operand makes shapes and conditions known: old op versions are expanded then, branches are chosen, and
+// their contents are folded before their readers, so that one pass over the graph is enough.
 int fold_constants(Graph& graph) {
   int changes = 0;
   Edit edit(graph);

@@ -45,7 +45,7 @@ std::shared_ptr<const Graph> branch(bool identity, std::shared_ptr<const Graph> 
   return std::make_shared<const Graph>(std::move(net.graph));
 }
 
-// The condition comes out of shape arithmetic, and the branch holds an If of its own.
+// The condition results from shape arithmetic, and the branch contains another If.
 TEST(Simplify, WritesOutTheBranchThatAConstantChooses) {
   for (const int64_t rank : {2, 3}) {
     testing::Net net;
@@ -72,7 +72,7 @@ TEST(Simplify, KeepsAnIfWhoseConditionIsAnInput) {
   EXPECT_EQ(testing::count(net.graph, "If"), 1);
 }
 
-// An op that says how often its type is inferred, which every look at the whole graph does.
+// An op that counts how often its type is inferred, which every pass over the whole graph does.
 int64_t inferred = 0;
 const OpDef& counting_op() {
   static const OpDef op{.name = "Counting",
@@ -88,8 +88,8 @@ const OpDef& counting_op() {
   return op;
 }
 
-// Blocks of shape arithmetic with an old form behind it, whose result the next block asks for its shape. The looks at
-// each node that folding them takes.
+// Blocks of shape arithmetic, each followed by an old op version whose result's shape the next block reads. Returns how
+// often folding looks at each node.
 int64_t looks_at_a_node(int blocks) {
   testing::Net net;
   ValueId x = net.input("x", Shape{1, 2, 3, 1});
@@ -106,7 +106,7 @@ int64_t looks_at_a_node(int blocks) {
   EXPECT_GT(fold_constants(net.graph), 0);
   EXPECT_EQ(testing::count(net.graph, "BatchNormalization") + testing::count(net.graph, "Shape"), 0);
   const int64_t looks = inferred;
-  EXPECT_EQ(fold_constants(net.graph), 0);  // once was enough
+  EXPECT_EQ(fold_constants(net.graph), 0);  // one pass was enough
   EXPECT_EQ(looks % blocks, 0);
   return looks / blocks;
 }

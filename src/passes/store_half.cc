@@ -1,5 +1,5 @@
-// Weights that came in 16 bits go back to 16 bits where nothing is lost and reading them is what the op's time goes
-// into: a product with few rows reads every weight for a multiplication or two.
+// Stores weights that were given in 16 bits in 16 bits again, if that is exact and the op's time goes into reading
+// them: a product with few rows uses every weight in only one or two multiplications.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -21,7 +21,7 @@ bool is_half(float value) {
 
 bool is_bfloat16(float value) { return (std::bit_cast<uint32_t>(value) & 0xffffu) == 0; }
 
-// The 16-bit type that holds every value exactly; none where neither does.
+// The 16-bit type that represents every value exactly; none if neither does.
 DType exact_half(const Tensor& weights) {
   const std::span<const float> data = weights.data<float>();
   if (std::all_of(data.begin(), data.end(), is_half)) return DType::f16;
@@ -32,7 +32,7 @@ DType exact_half(const Tensor& weights) {
 
 int store_half(Graph& graph) {
   Edit edit(graph);
-  std::map<ValueId, ValueId> done;  // weights -> themselves in 16 bits, absent where that is not exact
+  std::map<ValueId, ValueId> done;  // weights -> their 16-bit form; absent if that is not exact
   int changes = 0;
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);

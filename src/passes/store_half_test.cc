@@ -37,7 +37,7 @@ TEST(StoreHalf, LeavesOthersAndProductsOfManyRows) {
   odd.data<float>()[700] = 0.1f;
   n.output(layer(n, {1, 128}, odd), "odd");
   Tensor large = exact(DType::f16);
-  large.data<float>()[7] = 131072;  // beyond f16, not beyond bf16
+  large.data<float>()[7] = 131072;  // too large for f16, not for bf16
   n.output(layer(n, {1, 128}, large), "large");
   n.output(layer(n, {20, 128}, exact(DType::f16)), "rows");
   EXPECT_EQ(run_and_compare(n.graph, store_half, 0), 0);

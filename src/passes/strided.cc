@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kMaxChain = 6;
 
-// A rectangular selection from a dense tensor: one (size, stride) an axis, and the first element's offset.
+// A rectangular selection from a dense tensor: (size, stride) for each axis, and the offset of the first element.
 struct Strided {
   struct Axis {
     int64_t size, stride;
@@ -23,9 +23,9 @@ struct Strided {
   }
 };
 
-// The same elements in the same order under another shape, where strides can express it.
+// The same elements in the same order with another shape, if strides can express it.
 std::optional<Strided> reshaped(const Strided& in, const Shape& shape) {
-  // Axes that lie in one another without gaps are one; axes of size 1 are none.
+  // Merge axes that are contiguous in memory; leave out axes of size 1.
   std::vector<Strided::Axis> merged;
   for (const Strided::Axis& axis : in.axes) {
     if (axis.size == 1) continue;
@@ -38,7 +38,7 @@ std::optional<Strided> reshaped(const Strided& in, const Shape& shape) {
   Strided out;
   out.offset = in.offset;
   out.axes.resize(static_cast<size_t>(shape.rank()));
-  // From the innermost: each merged axis is cut into the wanted sizes.
+  // From the innermost: split each merged axis into the wanted sizes.
   int64_t rest = 1, stride = 1;
   for (int i = shape.rank() - 1; i >= 0; --i) {
     const int64_t size = shape[i];
@@ -87,7 +87,7 @@ bool apply(Edit& edit, NodeId id, Strided& s) {
   return out.has_value();
 }
 
-// The chain of views and transposes above a node, outermost first; ends at the first value made otherwise.
+// The chain of views and transposes above a node, outermost first; it ends at the first value that another op makes.
 std::vector<NodeId> chain_above(Edit& edit, NodeId id, ValueId& source) {
   std::vector<NodeId> chain{id};
   source = edit.node(id).inputs[0];
@@ -119,7 +119,7 @@ bool select_by_stride(Edit& edit, NodeId id) {
   for (const NodeId step : chain) {
     if (edit.dtype(edit.node(step).inputs[0]) != edit.dtype(y) || !apply(edit, step, s)) return false;
   }
-  // The selection as a Slice of the source: each axis at a multiple of the source's own stride.
+  // The selection as a Slice of the source: the stride of each axis is a multiple of the source's stride.
   std::vector<int64_t> axes, starts, ends, steps;
   const auto strides = from.strides();
   int64_t offset = s.offset;

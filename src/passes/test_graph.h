@@ -1,4 +1,4 @@
-// What the tests of passes share: graphs are run before and after a pass, and must agree.
+// Helpers for the tests of passes: a graph is run before and after a pass, and the results must agree.
 #pragma once
 
 #include <cmath>
@@ -55,7 +55,7 @@ inline double flops(const Graph& graph) {
   return sum;
 }
 
-// Builds a graph with inputs of fixed shapes; a short hand over Builder.
+// Builds a graph with inputs of fixed shapes; a shorthand for Builder.
 struct Net {
   Graph graph;
   Builder b{graph, "", 26};
@@ -89,8 +89,8 @@ inline std::vector<Tensor> random_inputs(const Graph& graph, uint64_t seed) {
 
 using PassFn = std::function<int(Graph&)>;
 
-// Runs the pass on the graph and returns the number of changes; fails where an output's name, type or contents are not
-// what they were.
+// Runs the pass on the graph and returns the number of changes. Fails if the name, type or contents of an output
+// changed.
 inline int run_and_compare(Graph& graph, const PassFn& pass, double tolerance = 1e-6) {
   const std::vector<Tensor> inputs = random_inputs(graph, 7);
   const std::vector<Tensor> before = interpret(graph, inputs);
