@@ -56,10 +56,10 @@ int64_t place_by_size(std::vector<Lifetime>& buffers) {
   return total;
 }
 
-// The free parts of a block that grows.
+// The free ranges of a block that grows.
 class FreeList {
  public:
-  // The smallest part that holds so many bytes, else the end of the block.
+  // Takes the smallest free range that holds this many bytes, else extends the block.
   int64_t take(int64_t bytes) {
     const auto best = by_size_.lower_bound({bytes, 0});
     if (best != by_size_.end()) {
@@ -121,7 +121,7 @@ int64_t place_by_time(std::vector<Lifetime>& buffers) {
   FreeList free;
   size_t ended = 0;
   for (const size_t at : starts) {
-    // Whatever ended before this step began before it too.
+    // Buffers that ended before this step also began before it.
     for (; buffers[ends[ended]].last < buffers[at].first; ++ended) {
       const Lifetime& gone = buffers[ends[ended]];
       if (gone.bytes > 0) free.give_back(gone.offset, padded(gone.bytes));

@@ -1,4 +1,4 @@
-// Where in one block of memory each buffer lies, given when it is alive.
+// Assigns buffers to places in one block of memory, given their lifetimes.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ struct Lifetime {
   int64_t offset = 0;       // filled by place(); a multiple of kAlignment
 };
 
-// Fills offsets so that buffers alive at the same step never overlap; returns the block's size. Largest first, each at
-// the lowest place that is free: for the chains of driving models within a few per cent of the largest live set. That
-// takes a time that grows with the square of their number, so more than kMostBySize are placed in the order of their
-// first steps, each where it fits best.
+// Sets the offsets so that buffers that are alive at the same step never overlap; returns the size of the block. Places
+// the largest buffers first, each at the lowest free offset: for the chains of driving models within a few per cent of
+// the largest live set. The time of that grows with the square of their number, so more than kMostBySize buffers are
+// placed in the order of their first steps instead, each in the smallest gap that fits.
 inline constexpr size_t kMostBySize = 4096;
 int64_t place(std::vector<Lifetime>& buffers);
 

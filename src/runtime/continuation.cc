@@ -1,4 +1,4 @@
-// Plans behind shapes that depend on values, and the bodies of If, Loop and Scan.
+// Plans for what follows shapes that depend on values, and for the bodies of If, Loop and Scan.
 #include <algorithm>
 #include <set>
 #include <string>
@@ -10,15 +10,15 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMaxPlans = 32;  // by shape; a stream of ever new shapes must not fill the memory
+constexpr size_t kMaxPlans = 32;  // by shape; limits memory when the shapes keep changing
 
 void add_shape(std::string& key, const Shape& shape) {
   key += shape.str();
   key += ';';
 }
 
-// NodeProfile::products: bf16 where any operand is, else by the first, as for numbers of 8 bits the others are their
-// weights, zero points and scales.
+// NodeProfile::products: bf16 if any operand has it, else the type of the first; the others of 8-bit ops are weights,
+// zero points and scales.
 DType products_of(std::span<const ConstView> operands) {
   for (const ConstView& each : operands) {
     if (each.dtype == DType::bf16) return DType::bf16;
@@ -78,7 +78,8 @@ std::string Plan::Continuation::key(const Plan& plan) const {
   return key;
 }
 
-// The rest of the graph with what is known now; grows `by_value` until no first node wants more.
+// Compiles the rest of the graph with the values known now; adds operands to `by_value` until no node that reads the
+// boundary needs more of them by value.
 Plan::Continuation::Child Plan::Continuation::make(Plan& plan) {
   for (;;) {
     Graph graph;
@@ -127,7 +128,7 @@ Plan::Continuation::Child Plan::Continuation::make(Plan& plan) {
       const ValueId operand = graph.node(id).inputs[static_cast<size_t>(missing)];
       const auto& inputs = graph.inputs();
       const auto found = std::find(inputs.begin(), inputs.end(), operand);
-      if (found == inputs.end()) continue;  // computed in the child: a continuation of its own
+      if (found == inputs.end()) continue;  // computed in the child, which then has a continuation itself
       by_value[child.inputs[static_cast<size_t>(found - inputs.begin())]] = true;
       complete = false;
     }
@@ -144,7 +145,7 @@ void Plan::run_rest() {
   if (found == rest.children.end()) {
     if (rest.children.size() >= kMaxPlans) rest.children.clear();
     Continuation::Child child = rest.make(*this);
-    key = rest.key(*this);  // making it may have found more operands that decide
+    key = rest.key(*this);  // making it may have added operands to the key
     found = rest.children.insert_or_assign(key, std::move(child)).first;
   }
   rest.current = &found->second;

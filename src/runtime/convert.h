@@ -1,4 +1,4 @@
-// A model read and written anew: another opset, fewer outputs, fixed dimensions, simplified.
+// Converts a model file: another opset, fewer outputs, fixed dimensions, simplified.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 namespace sparkpilot {
 
 struct ConvertOptions {
-  int opset = 0;                        // 0: the model's own where it can be
-  bool external_data = false;           // weights beside the model
-  bool simplify = false;                // constants folded, equal nodes shared, dead ones dropped
-  std::map<std::string, int64_t> dims;  // sizes of named dimensions, fixed in what is written
-  std::map<std::string, Shape> shapes;  // and shapes of inputs
+  int opset = 0;                        // 0: the model's opset if possible
+  bool external_data = false;           // weights in a separate file next to the model
+  bool simplify = false;                // folds constants, merges equal nodes, drops dead ones
+  std::map<std::string, int64_t> dims;  // sizes of named dimensions, fixed in the written model
+  std::map<std::string, Shape> shapes;  // shapes of inputs, fixed too
   std::vector<std::string> outputs;     // only these, sliced as select_outputs() says; empty: all
 };
 
-// Fails (user) with file and node, and where what is written would replace what is read; nothing is written then.
-// Returns what the caller may not expect of what was written, a line each.
+// Fails (user) with file and node, also if `to` is the file that is read; then nothing is written. Returns notes about
+// the written model that the caller may not expect, one line each.
 std::vector<std::string> convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
                                        const ConvertOptions& options = {});
 

@@ -75,7 +75,7 @@ void Plan::choose_steps() {
   for (const auto& [id, dynamic] : chosen) add_step(id, dynamic);
 }
 
-// Splits values between this plan and the continuation.
+// Finds which values the continuation needs from this plan, and which results it computes.
 void Plan::find_blocked() {
   ValueMap<bool> inside(graph_.value_count());
   for (const NodeId id : rest_->nodes) {
@@ -127,7 +127,7 @@ void Plan::add_step(NodeId id, bool dynamic) {
   steps_.push_back(std::move(step));
 }
 
-// A constant whose every reader has packed it is given back at once, so that weights are in memory once.
+// Frees a constant as soon as all its readers have packed it, so that weights are in memory once.
 void Plan::release_packed(const Step& step) {
   if (!step.state || options_.keep_values) return;
   const Node& node = graph_.node(step.node);

@@ -1,10 +1,10 @@
-// A compiled graph: kernels chosen and prepared, every buffer's place fixed, steps in order.
+// A compiled graph: kernels chosen and prepared, memory assigned to every value, steps in order.
 //
-// A plan covers the nodes whose shapes are known when it is made. Where a shape depends on a value (an operand computed
-// at run time, or an op such as NonZero), the plan ends there; what remains becomes a plan of its own once the value is
-// known, compiled by the same passes and kept by shape, so the next run with the same shapes finds it.
+// A plan covers the nodes whose shapes are known when it is made. If a shape depends on a value (an operand computed at
+// run time, or an op such as NonZero), the plan ends there. The rest becomes a separate plan once the value is known:
+// compiled by the same passes and cached by shape, so that the next run with the same shapes reuses it.
 //
-// `run` allocates nothing in a plan without such a continuation. One plan is used by one thread at a time.
+// `run` allocates nothing in a plan without such a continuation. A plan may be used by one thread at a time.
 #pragma once
 
 #include <functional>
@@ -24,47 +24,49 @@
 
 namespace sparkpilot {
 
+// Options of a plan; a session passes the same to all its plans.
 struct PlanOptions {
   PassOptions passes;
   KernelChoice kernels = KernelChoice();
-  int64_t tuned_ns = 0;      // that the session has spent on timing kernels
-  bool alone = false;        // can also be run by one thread, where it is made for several
-  bool keep_values = false;  // every value gets memory of its own and can be read after a run
+  int64_t tuned_ns = 0;      // time that the session has spent on timing kernels so far
+  bool alone = false;        // a plan for several threads can also be run by one
+  bool keep_values = false;  // every value has separate memory and can be read after a run
   bool profile = false;      // time every step
   bool trace = false;        // and keep every event
 };
 
 class Plan {
  public:
-  // Of a graph that the passes have been over (optimised()). Fails (user) where a node cannot be run, naming it. Plans
-  // of copies of one graph share its constants: one that kernels pack is freed when the last plan has packed it.
+  // `optimised`: a graph that the passes have run on (optimised()). `options` and `states` must outlive the plan. Fails
+  // (user) if a node cannot be run, naming it. Plans of copies of one graph share its constants: a constant that
+  // kernels pack is freed when the last plan has packed it.
   Plan(Graph optimised, const PlanOptions& options, StateStore& states);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // `inputs` in the order of the graph's inputs, with its shapes and dtypes; they must stay readable while it runs.
-  // With as many threads as there were when it was made; or with one, where the options said so.
+  // `inputs` are in the order of the graph's inputs, with its shapes and dtypes; they must stay readable during the
+  // run. Call with the same number of threads as when the plan was made, or with one if PlanOptions::alone was set.
   void run(std::span<const void* const> inputs);
   // In the order of the graph's outputs; valid until the next run.
   std::span<const ConstView> outputs() const { return outputs_; }
-  // Nodes in execution order with what they cost so far, continuations included.
+  // Adds the nodes in execution order with their times and costs so far, including those of continuations.
   void collect(Profile& profile) const;
-  // Adds the kernels of those nodes whose op has several, continuations and bodies included; a kind that `out` has
-  // already is left out.
+  // Adds the kernels chosen for nodes whose op has several, including continuations and bodies; kinds of nodes that
+  // `out` already has are left out.
   void choices(std::vector<KernelDecision>& out) const;
   // With keep_values: calls visit(name, view) for every named value of the last run.
   void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
 
-  // Nothing is compiled while it runs, and no loop decides how long that takes.
+  // Whether nothing is compiled during a run and no loop determines how long it takes.
   bool is_straight() const;
-  // The node times so far are dropped.
+  // Discards the node times measured so far.
   void forget_times();
-  // The states of this plan get their initial contents back; those that cannot be are left alone.
+  // Resets the states of this plan to their initial contents, except those that cannot be reset.
   void reset_states();
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const;
-  double flops() const;  // of a run
+  double flops() const;  // of one run
 
  private:
   struct Step;
@@ -78,7 +80,7 @@ class Plan {
     int64_t offset;
   };
 
-  // Steps in a row, and whether threads stay together meanwhile.
+  // Consecutive steps, and whether the threads stay in one team while running them.
   struct Stretch {
     size_t begin, end;
     bool together;
@@ -105,7 +107,7 @@ class Plan {
   void run_step(Step& step);
   void run_rest();
   void commit_states();
-  // Keeping NaN where the fast kernels lose it (plan_finite.cc).
+  // Keeping NaN where fast kernels lose it (plan_finite.cc).
   void choose_checks();
   void look_at_inputs();
   void look_at_outputs(const Step& step);
@@ -116,17 +118,17 @@ class Plan {
   std::vector<Step> steps_;
   std::vector<Stretch> stretches_;
   std::vector<Storage> storage_;
-  ValueMap<int> storage_index_;   // -1: none
+  ValueMap<int> storage_index_;   // -1: no storage
   std::vector<ValueId> results_;  // graph outputs, then next values of states
-  std::vector<bool> updated_;     // by state: its next value is written to its own memory
-  std::vector<Copy> copies_;      // results that are inputs or states
-  ValueMap<int> readers_;         // reads that have not packed it
+  std::vector<bool> updated_;     // by state: whether its next value is computed in its own memory
+  std::vector<Copy> copies_;      // results that are inputs or states, copied after a run
+  ValueMap<int> readers_;         // by constant: reads by kernels that have not packed it
   std::vector<ConstView> outputs_;
   std::unique_ptr<Buffer> arena_, owned_, workspace_;
   std::unique_ptr<Continuation> rest_;
   std::vector<TraceEvent> events_;
-  bool loses_nan_ = false;           // some step does, unless it is told that there may be one
-  bool weights_not_finite_ = false;  // in such a step
+  bool loses_nan_ = false;           // some step loses NaN unless it is told that there may be one
+  bool weights_not_finite_ = false;  // a constant of such a step holds NaN or infinity
   bool not_finite_ = false;          // this run computes with NaN or infinity
 };
 

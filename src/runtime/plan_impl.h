@@ -1,4 +1,4 @@
-// The inside of Plan, shared by plan.cc, plan_*.cc and continuation.cc.
+// Internals of Plan, shared by plan.cc, plan_*.cc and continuation.cc.
 #pragma once
 
 #include "base/error.h"
@@ -6,7 +6,7 @@
 
 namespace sparkpilot {
 
-// Memory behind one or more values (a view shares its input's).
+// The memory of one or more values (a view shares its input's).
 struct Plan::Storage {
   enum Kind { constant, input, state, arena, owned, dynamic } kind = arena;
   int64_t bytes = 0, offset = 0;
@@ -22,7 +22,7 @@ struct Plan::Step {
   KernelDecision decision;
   std::vector<DeclinedKernel> declined;
   std::unique_ptr<KernelState> state;
-  std::unique_ptr<KernelState> alone;  // what one thread runs with instead; null: the same
+  std::unique_ptr<KernelState> alone;  // state used when run by one thread; null: `state` serves that too
   std::vector<ConstView> in;
   std::vector<View> out;
   std::vector<std::unique_ptr<BodyRunner>> bodies;
@@ -30,13 +30,13 @@ struct Plan::Step {
   std::function<View(int, const Shape&)> allocate;
   bool dynamic = false;
   bool skipped = false;  // a view: its output is its input's memory
-  bool checked = false;  // its outputs are looked through for NaN and infinity
+  bool checked = false;  // its outputs are searched for NaN and infinity
   Cost cost;
   double weight_bytes = 0;
   int64_t calls = 0, total_ns = 0;
 };
 
-// Runs a body of If, Loop or Scan: a plan for each set of input shapes.
+// Runs a body of If, Loop or Scan: one plan for each set of input shapes.
 class Plan::BodyRunner final : public Body {
  public:
   BodyRunner(std::shared_ptr<const Graph> graph, const PlanOptions& options, StateStore& states)
@@ -51,12 +51,12 @@ class Plan::BodyRunner final : public Body {
   std::map<std::string, std::unique_ptr<Plan>> plans_;
 };
 
-// What is left of a graph behind the first shapes that depend on values.
+// The rest of a graph, after the first shapes that depend on values.
 struct Plan::Continuation {
   std::vector<NodeId> nodes;
   std::vector<ValueId> boundary;  // computed by this plan, read by `nodes`
-  std::vector<bool> by_value;     // beside boundary: its contents decide shapes, so they are part of the key
-  std::vector<size_t> results;    // which of the plan's results come from here
+  std::vector<bool> by_value;     // by boundary value: its contents decide shapes, so they are part of the key
+  std::vector<size_t> results;    // indices of the plan's results that come from here
   struct Child {
     std::unique_ptr<Plan> plan;
     std::vector<size_t> inputs;  // indices into boundary, in the order of the child's inputs

@@ -1,4 +1,4 @@
-// Where every value of a plan lies: its storage, its lifetime, its place in the arena.
+// Assigns memory to every value of a plan: its storage, its lifetime, its offset in the arena.
 #include <algorithm>
 
 #include "runtime/arena.h"
@@ -12,7 +12,7 @@ int Plan::new_storage(Storage storage, ValueId id) {
   return storage_of(id);
 }
 
-// The state's memory in the store; the first plan that has the state brings its initial contents.
+// The state's memory in the store; the first plan that has the state sets its initial contents.
 void Plan::bind_state(ValueId id) {
   Value& v = graph_.value(id);
   const bool resettable = std::any_of(graph_.states().begin(), graph_.states().end(),
@@ -26,7 +26,8 @@ void Plan::bind_state(ValueId id) {
   if (!resettable) v.constant = Tensor();
 }
 
-// Gives every value its storage: constants, inputs and states theirs, views their input's, the rest a new one.
+// Assigns a storage to every value: constants, inputs and states have their own, views use their input's, all others
+// get a new one.
 void Plan::assign_storage() {
   for (int i = 0; i < graph_.value_count(); ++i) {
     const Value& v = graph_.value(ValueId{i});
@@ -65,7 +66,7 @@ void Plan::assign_storage() {
 
 namespace {
 
-// Whether output `output` of the node may lie where its input `i` does.
+// Whether output `output` of the node may use the memory of its input `i`.
 bool may_overwrite(const Node& node, size_t output, size_t i) {
   if (!node.op->traits.in_place) return false;
   const int input = node.op->traits.in_place(node, static_cast<int>(output));
@@ -74,7 +75,7 @@ bool may_overwrite(const Node& node, size_t output, size_t i) {
 
 }  // namespace
 
-// An op that may write over its input does so where that input's memory ends with it.
+// Lets ops that may overwrite an input do so if that memory is not needed afterwards.
 void Plan::share_in_place() {
   std::vector<int> merged(storage_.size());
   for (size_t i = 0; i < merged.size(); ++i) merged[i] = static_cast<int>(i);
@@ -82,7 +83,7 @@ void Plan::share_in_place() {
     const Step& step = steps_[static_cast<size_t>(s)];
     const Node& node = graph_.node(step.node);
     if (step.skipped || step.dynamic) continue;
-    std::vector<int> given;  // an input's memory goes to one output only
+    std::vector<int> given;  // an input's memory is given to one output only
     for (size_t o = 0; o < node.outputs.size(); ++o) {
       const int own = storage_of(node.outputs[o]);
       if (storage_[static_cast<size_t>(own)].kind != Storage::arena) continue;
@@ -108,8 +109,8 @@ void Plan::share_in_place() {
   }
 }
 
-// A state's next value is computed into the state's own memory where nobody reads the old one afterwards, and where the
-// step that computes it is done with it: it does not read it, or may overwrite it.
+// Computes a state's next value in the state's own memory if nothing reads the old value afterwards, and the step that
+// computes it does not read it, or may overwrite it.
 void Plan::update_in_place() {
   updated_.assign(graph_.states().size(), false);
   for (size_t s = 0; s < graph_.states().size(); ++s) {
@@ -126,7 +127,7 @@ void Plan::update_in_place() {
   }
 }
 
-// Whether the step's output in storage `next` may take the place of its only input in storage `own`.
+// Whether the step may compute its output in storage `next` in place of its only input in storage `own`.
 bool Plan::writes_over(const Step& step, int next, int own) const {
   const Node& node = graph_.node(step.node);
   int reads = 0;
@@ -145,7 +146,7 @@ bool Plan::writes_over(const Step& step, int next, int own) const {
 
 void Plan::plan_memory() {
   assign_storage();
-  // What is read after the last step keeps its memory; a result that is an input or a state gets a copy of its own.
+  // Values that are read after the last step keep their memory; a result that is an input or a state is copied.
   for (const ValueId result : results_) {
     const int index = storage_of(result);
     if (index >= 0) storage_[static_cast<size_t>(index)].persistent = true;

@@ -1,4 +1,4 @@
-// A profile (sparkpilot/session.h) as a trace; its limits are roofline.h's.
+// Writes a profile (sparkpilot/session.h) as a trace. (The limits in it are computed by roofline.h.)
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ Arithmetic arithmetic_of(DType products) {
   return products == DType::bf16 ? Arithmetic::bf16 : Arithmetic::f32;
 }
 
-// Parts of a sliced call are run by all threads at once, each with memory of its own.
+// The bytes in use at once: the slices of a call run on all threads at the same time, each in separate memory.
 double held_at_once(double bytes, const NodeProfile& node, int threads) {
   return node.slices > 1 ? bytes / node.slices * std::min<double>(threads, node.slices) : bytes;
 }
@@ -22,7 +22,7 @@ double model_weights(const Profile& profile) {
   return sum;
 }
 
-// What is left of bytes that go around in a set of `set` bytes, behind levels that hold `held` of it.
+// The part of `bytes` that is not found in caches that hold `held` bytes, when `set` bytes are accessed in a cycle.
 double behind(double bytes, double set, double held) { return set > held ? bytes * (1 - held / set) : 0; }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-// A core with 100 GFLOP/s in fp32, and for each level twice as much in reads and writes as in reads.
+// A core with 100 GFLOP/s in fp32; each level has twice the rate for reads and writes as for reads alone.
 Peak machine(int threads = 1) {
   return {.threads = threads,
           .units = {{"avx512", Arithmetic::f32, 100e9},
@@ -39,13 +39,14 @@ TEST(Roofline, TheUnitIsThatOfTheNumbers) {
   Peak old = machine();
   old.units.resize(1);
   for (const DType products : {DType::bf16, DType::i8, DType::f32}) {
-    expect_limit(limit_of(node(1e6, 1e3, 0, products), 0, old), 10, "avx512");  // narrow numbers are widened
+    expect_limit(limit_of(node(1e6, 1e3, 0, products), 0, old), 10, "avx512");  // narrow types are widened
   }
 }
 
 TEST(Roofline, ActivationsAreWhereTheNodeBeforeLeftThem) {
   expect_limit(limit_of(node(0, 20e3, 0), 0, machine()), 0.05, "L1");
-  // 1 MB of 2 MB are held nearer: the rest comes from the third level. Another model's weights change nothing.
+  // 1 MB of 2 MB is held in nearer levels: the rest comes from the third level. The weights of another model change
+  // nothing.
   expect_limit(limit_of(node(0, 2.032e6, 0), 50e6, machine()), 25, "L3");
   // 9.032 MB are in caches.
   expect_limit(limit_of(node(0, 29.032e6, 0), 0, machine()), 1000, "memory");
@@ -56,14 +57,14 @@ TEST(Roofline, WeightsAreWhereTheWholeModelFits) {
   expect_limit(limit_of(small, 20e3, machine()), 0.1, "L1");
   expect_limit(limit_of(small, 1.032e6, machine()), 20e3 * (1 - 32e3 / 1.032e6) / 100e9 * 1e6, "L2");
   expect_limit(limit_of(small, 9.032e6, machine()), 20e3 * (1 - 1.032e6 / 9.032e6) / 20e9 * 1e6, "L3");
-  // Ten times the caches: nine tenths have to come from memory every time.
+  // Ten times the size of the caches: nine tenths have to come from memory every time.
   expect_limit(limit_of(small, 90.32e6, machine()), 20e3 * 0.9 / 10e9 * 1e6, "memory");
 }
 
 TEST(Roofline, UnitsAndLevelsWorkAtOnce) {
   // 10 us of products, and 1 us in the second level.
   expect_limit(limit_of(node(1e6, 0.132e6, 0), 0, machine()), 10, "avx512");
-  // Weights from memory take 2 us while activations go through the first cache in 0.05 us.
+  // Weights from memory take 2 us, while activations go through the first-level cache in 0.05 us.
   expect_limit(limit_of(node(0, 40e3, 20e3), 1e12, machine()), 2, "memory");
 }
 

@@ -1,6 +1,6 @@
-// Any bytes as a model, run on small inputs by the interpreter and by a session: results or an Error, never anything
-// else. Its seeds are ONNX's own cases where they are at hand, so every op and pass meets attributes and operands that
-// make no sense.
+// Loads arbitrary bytes as a model and runs it on small inputs, by the interpreter and by a session: it must give
+// results or an Error. The seeds are ONNX's own cases, if available, so that every op and pass sees invalid attributes
+// and operands.
 #include <cstddef>
 #include <cstdint>
 
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kMostElements = 1 << 14;  // of one value; larger ones only cost time
 constexpr double kMostFlops = 1e6;
 
-// Inputs of the declared shapes, open dimensions being 2; empty where one is too large.
+// Inputs of the declared shapes, with open dimensions set to 2; empty if one is too large.
 std::vector<Tensor> make_inputs(Graph& graph) {
   Random random(1);
   std::vector<Tensor> inputs;
@@ -39,7 +39,8 @@ std::vector<Tensor> make_inputs(Graph& graph) {
   return inputs;
 }
 
-// Whether every node is known to be small. Loops may be endless and what depends on data may be large: both are right.
+// Whether every node is known to be small. Endless loops and large data-dependent values are valid, so they are not
+// run.
 bool is_small(const Graph& graph) {
   double flops = 0;
   for (const NodeId id : graph.order()) {
@@ -81,7 +82,7 @@ void run(std::span<const std::byte> bytes) {
   Graph graph = parse_onnx(bytes, "fuzz.onnx");
   const std::vector<Tensor> inputs = make_inputs(graph);
   if (inputs.size() != graph.inputs().size()) return;
-  // Operands such as axes are inputs of most cases: with them as constants, inference sees them.
+  // In most cases operands such as axes are inputs: made constants here, so that inference sees them.
   Graph bound = graph;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ValueId constant = bound.add_constant(inputs[i]);
@@ -102,7 +103,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     sparkpilot::run({reinterpret_cast<const std::byte*>(data), size});
   } catch (const sparkpilot::Error& error) {
-    if (error.kind() != sparkpilot::ErrorKind::user) __builtin_trap();  // a fault of ours that the bytes reached
+    if (error.kind() != sparkpilot::ErrorKind::user) __builtin_trap();  // an internal error caused by the bytes
   }
   return 0;
 }

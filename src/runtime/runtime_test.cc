@@ -77,7 +77,7 @@ TEST(Arena, NeverOverlapsAndStaysSmall) {
   }
 }
 
-// So many that they are placed in the order of their steps: chains, and some that live long.
+// So many buffers that they are placed in the order of their steps: chains, and some with long lifetimes.
 TEST(Arena, ManyNeverOverlapAndStayNearTheLargestLiveSet) {
   for (uint64_t seed = 0; seed < 3; ++seed) {
     Random random(seed);
@@ -157,7 +157,7 @@ TEST(Session, AShapeOfTheOptionsFixesAnInput) {
   EXPECT_THROW(Session(chain(), {.dims = {{"batch", 2}}, .shapes = {{"x", Shape{3, 6}}}}), Error);
 }
 
-// What a graph built by hand may lack is refused before it is compiled.
+// An incomplete graph built by hand is rejected before it is compiled.
 TEST(Session, AGraphThatIsNotWholeIsRefused) {
   Graph g = chain();
   g.add_state(Tensor::zeros(DType::f32, Shape{2}), "h");
@@ -189,7 +189,7 @@ TEST(Session, SelectsAndSlicesOutputs) {
   session.set_input("x", inputs[0].view());
   session.run();
   const auto whole = interpret(chain(), inputs)[1];
-  // Parts of one output go by what was asked for.
+  // Several selections of one output are named by their texts.
   const ConstView row = session.output("relu[-1, 1:5:2]");
   ASSERT_EQ(row.shape, Shape{2});
   EXPECT_EQ(row.as<float>()[0], whole.data<float>()[4 * 6 + 1]);
@@ -206,7 +206,7 @@ TEST(Session, SelectsAndSlicesOutputs) {
   }
 }
 
-// Indices of positive elements, the elements themselves, and a reshape by a run-time shape behind them.
+// Indices of positive elements, the elements themselves, and a reshape to a run-time shape after them.
 Graph data_dependent() {
   Graph g;
   Builder b(g, "dyn");
@@ -258,7 +258,7 @@ TEST(Session, StatesSwapAndCount) {
   EXPECT_EQ(session.output<float>("difference")[0], -1.f);
 }
 
-// Loop: sum of the first n squares with every partial sum scanned out; If picks a sign by the sum.
+// Loop: sum of the first n squares, with every partial sum as a scan output; If picks a sign by the sum.
 Graph loop_graph() {
   Graph body;
   {
@@ -295,7 +295,7 @@ TEST(Session, LoopsWithCaptures) {
   }
 }
 
-// The branch that is not taken makes no sense for the shapes at hand: Squeeze of a dimension that is not 1.
+// The branch that is not taken is invalid for these shapes: Squeeze of a dimension that is not 1.
 TEST(Session, IgnoresTheBranchNotTaken) {
   const auto branch = [](bool squeeze) {
     Graph body;
@@ -320,7 +320,7 @@ TEST(Session, IgnoresTheBranchNotTaken) {
   EXPECT_THROW(session.run(), Error);
 }
 
-// x, divided by d where it is given -> convolution, relu -> max pooling -> convolution, clip -> products, relu.
+// x, divided by d if `divides` -> convolution, relu -> max pooling -> convolution, clip -> products, relu.
 Graph network_that_may_lose_nan(bool divides) {
   Graph graph;
   Builder b(graph, "n");
@@ -343,7 +343,7 @@ int64_t count_nans(const std::vector<Tensor>& tensors) {
   return count;
 }
 
-// What a fast kernel would turn into a number has to reach the output, from wherever it comes.
+// A NaN that a fast kernel would turn into a number has to reach the output, wherever it comes from.
 TEST(Session, KeepsNaN) {
   for (const bool divides : {false, true}) {
     const Graph graph = network_that_may_lose_nan(divides);
@@ -426,7 +426,7 @@ TEST(Session, ProfileSaysWhyFasterKernelsDeclined) {
   EXPECT_EQ(forced.declined[0].reason, "another is asked for");
 }
 
-// What is prepared for a number of threads is there for one as well; the rest serves both.
+// Kernels that are prepared for a number of threads are prepared for one as well; the others serve both.
 TEST(Plan, RunsAlsoWithOneThread) {
   Graph g;
   Builder b(g, "net");
@@ -468,7 +468,7 @@ TEST(Session, CountsOfATableWhatIsPicked) {
   session.run();
   const Profile profile = session.profile();
   ASSERT_EQ(profile.nodes.size(), 1U);
-  EXPECT_EQ(profile.nodes[0].bytes, 2 * 3 * 64 * 4 + 3 * 8);  // three rows read and written, and their numbers
+  EXPECT_EQ(profile.nodes[0].bytes, 2 * 3 * 64 * 4 + 3 * 8);  // three rows read and written, and their indices
   EXPECT_LE(profile.nodes[0].weight_bytes, profile.nodes[0].bytes);
 }
 

@@ -1,4 +1,4 @@
-// "NAME[:, -1, 3:7]": outputs chosen and sliced before anything is compiled, so that the rest is never computed.
+// Selects and slices outputs ("NAME[:, -1, 3:7]") before anything is compiled, so that the rest is never computed.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -14,7 +14,7 @@ namespace {
 
 struct AxisSlice {
   int64_t begin = 0, end = INT64_MAX, step = 1;
-  bool single = false;  // an index: the axis goes away
+  bool single = false;  // an index: the axis is removed
 };
 
 std::string_view trimmed(std::string_view text) {
@@ -82,11 +82,11 @@ std::optional<Dims> dims_of(const Value& value) {
   return dims;
 }
 
-// An output as it was asked for.
+// A parsed output selection.
 struct Choice {
   std::string_view text;
   const Graph::Output* output = nullptr;
-  std::vector<AxisSlice> slices;  // empty where it is not sliced
+  std::vector<AxisSlice> slices;  // empty: not sliced
 };
 
 Choice parse_choice(std::string_view text, const std::vector<Graph::Output>& outputs) {
@@ -106,7 +106,8 @@ Choice parse_choice(std::string_view text, const std::vector<Graph::Output>& out
   return choice;
 }
 
-// Inference says nothing of a value behind an open shape: what the file says of the output holds for its part too.
+// Inference gives no type to a value that depends on an open shape: declares its selected part as the file declares the
+// output.
 void declare(Graph& graph, const Choice& choice, ValueId part) {
   const Value& source = graph.value(choice.output->value);
   Value& value = graph.value(part);
@@ -147,7 +148,8 @@ ValueId add_slices(Graph& graph, const Choice& choice) {
   return value;
 }
 
-// What is left of the last axis, [begin, end) of `length`; empty where the rest is not one row of the whole.
+// The selected range [begin, end) of the last axis; empty if another axis is cut too, or the last one is indexed or has
+// a step.
 struct LastAxis {
   int64_t length = 0, begin = 0, end = 0;
 };
@@ -164,7 +166,7 @@ std::optional<LastAxis> last_axis(const Graph& graph, const Choice& choice) {
   return LastAxis{dims->back().size, begin, end};
 }
 
-// `output_slices` speaks of the model's first output; where another comes first, or a part, it would lie.
+// Adjusts `output_slices`, which describe the model's first output, if the new first output is another one or a part.
 std::string update_metadata(Graph& graph, const std::vector<Graph::Output>& before, const Choice& first) {
   const auto entry = graph.metadata.find(std::string(kOutputSlicesKey));
   if (entry == graph.metadata.end()) return {};
@@ -176,7 +178,7 @@ std::string update_metadata(Graph& graph, const std::vector<Graph::Output>& befo
       try {
         heads = output_slices(graph);
         left = slices_within(heads, axis->length, axis->begin, axis->end);
-      } catch (const Error&) {  // it cannot be read: nobody misses it
+      } catch (const Error&) {  // they cannot be parsed: dropped
       }
     }
   }
@@ -202,7 +204,7 @@ std::string select_outputs(Graph& graph, std::span<const std::string> wanted) {
   std::vector<Graph::Output> chosen;
   std::set<std::string> names;
   for (const Choice& choice : choices) {
-    // Outputs are found by name, so two parts of one go by what was asked for.
+    // Outputs are found by name, so several selections of one output are named by their texts.
     const std::string name(times[choice.output] > 1 ? choice.text : choice.output->name);
     if (!names.insert(name).second) fail("output \"{}\" is asked for twice", name);
     if (chosen.empty()) note = update_metadata(graph, before, choice);

@@ -1,5 +1,4 @@
-// Outputs chosen and sliced: what becomes of their types and of openpilot's metadata. That they are computed right is
-// tested with the session.
+// Selected and sliced outputs: their types and openpilot's metadata. Their values are tested with the session.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -11,7 +10,7 @@ namespace {
 
 using Dims = std::vector<std::pair<int64_t, std::string>>;
 
-// Two flat outputs, and metadata that speaks of the first.
+// Two flat outputs, and metadata that describes the first.
 Graph flat_model() {
   Graph g;
   Builder b(g, "flat");
@@ -23,7 +22,7 @@ Graph flat_model() {
   return g;
 }
 
-// An output of which inference knows nothing, as its input's size is open, and the file says what is given.
+// An output that inference cannot type, since its input's size is open; the file declares its shape.
 Graph open_model() {
   Graph g;
   Builder b(g, "open");

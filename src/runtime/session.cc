@@ -28,17 +28,17 @@ size_t place_of(std::string_view name, std::string_view what, const std::vector<
 }  // namespace
 
 struct Session::Impl {
-  Graph graph;  // the source; moved into the plan where all shapes are fixed
+  Graph graph;  // the source; moved into the plan if all shapes are fixed
   bool fixed = false;
   SessionOptions options;
   PlanOptions plan_options;
   std::shared_ptr<StateStore> states;
   std::vector<std::string> kept;  // names of states that cannot be reset
   std::vector<TensorInfo> inputs, outputs;
-  std::vector<Tensor> memory;  // one an input
+  std::vector<Tensor> memory;  // one per input
   std::vector<const void*> pointers;
   std::map<std::string, CpuProgram> plans;  // by input shapes
-  CpuProgram* now = nullptr;                // for the shapes bound now; null: to be found
+  CpuProgram* now = nullptr;                // for the shapes bound now; null: not looked up yet
   bool ran = false;
 
   std::unordered_map<std::string, size_t> input_places, output_places;  // by name
@@ -66,13 +66,13 @@ void Session::Impl::describe() {
   pointers.resize(inputs.size());
 }
 
-// Inputs whose shape is fixed get their memory.
+// Allocates the inputs whose shapes are fixed.
 void Session::Impl::bind_dims() {
   for (size_t i = 0; i < inputs.size(); ++i) {
     std::vector<int64_t> sizes;
     for (const Dim& dim : inputs[i].dims) sizes.push_back(dim.size);
     const bool open = std::any_of(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; });
-    // No declared shape at all reads as a scalar, which is a shape too.
+    // An undeclared shape has no dimensions, as a scalar has, so ask whether it is declared.
     const bool declared = graph.value(graph.inputs()[i]).declared.has_value();
     if (declared && !open) set_shape(i, Shape(std::span<const int64_t>(sizes)));
   }
@@ -100,12 +100,12 @@ void Session::Impl::compile() {
   }
   auto found = plans.find(key);
   if (found == plans.end()) {
-    constexpr size_t kMaxPlans = 32;  // a stream of ever new shapes must not fill the memory
+    constexpr size_t kMaxPlans = 32;  // limits memory when the shapes keep changing
     if (plans.size() >= kMaxPlans) plans.clear();
     Graph source;
     if (all_fixed) {
-      // Nothing will ask for another shape, so the weights may leave the source as they are packed. What set_shape
-      // still needs of it, the declared inputs, is kept.
+      // No other shape will be needed, so the weights may be freed as they are packed. What set_shape still needs, the
+      // declared inputs, is kept.
       Graph keep;
       for (const ValueId id : graph.inputs()) {
         const Value& v = graph.value(id);
@@ -139,7 +139,7 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   if (!s.options.outputs.empty()) select_outputs(s.graph, s.options.outputs);
   if (s.options.batch != 1) {
     PassOptions passes = s.options.passes;
-    passes.observe = {};  // they run once more, on what comes of it
+    passes.observe = {};  // observed when the passes run again on the result
     s.graph = rebatch(std::move(s.graph), s.options.batch, passes);
   }
   s.plan_options = {.passes = s.options.passes,
@@ -226,7 +226,7 @@ void Session::reset_states() {
   if (!impl_->kept.empty()) {
     fail("state \"{}\" cannot be reset: what it held at first was moved into the session", impl_->kept.front());
   }
-  // A plan keeps its states' initial contents; one with slices has none.
+  // Plans keep the initial contents of their states; graphs that run in slices have no states.
   for (const auto& [key, made] : impl_->plans) {
     if (made.plan) made.plan->reset_states();
   }

@@ -1,4 +1,4 @@
-// States that hold parameters: updated where they lie, shared by sessions, in memory once.
+// States that hold parameters: updated in place, shared by sessions, in memory once.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -65,7 +65,7 @@ TEST(States, AnUpdateWithoutOutputsIsRunAndWritesWhereTheParametersLie) {
     EXPECT_EQ(session.state("x0").data, before);
     EXPECT_EQ(*session.state("t").as<int64_t>(), 4);
     for (size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(session.state("x0").as<float>()[i], x[i], 2e-5) << i;
-    EXPECT_LT(session.arena_bytes(), 1024);  // nothing of the parameters' size
+    EXPECT_LT(session.arena_bytes(), 1024);  // no copy of the parameters
   }
 }
 
@@ -97,7 +97,7 @@ TEST(States, AnOutputThatIsAlsoTheNextValueStays) {
   Session session(std::move(g));
   session.run();
   EXPECT_EQ(session.output<float>("y")[1], 4);
-  session.state("n").as<float>()[1] = 100;  // the user's business until the next run
+  session.state("n").as<float>()[1] = 100;  // the user may write it until the next run
   EXPECT_EQ(session.output<float>("y")[1], 4);
   session.run();
   EXPECT_EQ(session.output<float>("y")[1], 200);
@@ -143,7 +143,7 @@ TEST(States, SessionsWithOneStoreShareThem) {
 }
 
 TEST(States, ParametersAreNeitherResetNorTriedOn) {
-  // With the number of threads left to the session, which tries others' graphs on their inputs.
+  // The session chooses the number of threads; for other graphs it does so by trial runs.
   Session session(update_program({Shape{64}}));
   EXPECT_EQ(*session.state("t").as<int64_t>(), 0);
   EXPECT_EQ(session.state("x0").as<float>()[0], random_tensor({64}, 40).data<float>()[0]);

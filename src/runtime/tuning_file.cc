@@ -33,7 +33,7 @@ class Hash {
     for (const int64_t size : s) integer(size);
   }
   void tensor(const Tensor& t) {
-    constexpr int64_t kSmall = 256;  // bytes; a shape or a scalar, which decides what is computed
+    constexpr int64_t kSmall = 256;  // bytes; shapes and scalars, whose contents decide what is computed
     integer(static_cast<int64_t>(t.dtype()));
     if (!t.present()) return;
     shape(t.shape());

@@ -26,7 +26,7 @@ TEST(Threads, ChoicesEndAtAll) {
   EXPECT_EQ(thread_choices(8), (std::vector<int>{1, 2, 4, 8}));
 }
 
-// Times by the number of threads, one after the other; the last stays.
+// Times by number of threads, used one after the other; the last one repeats.
 using Times = std::map<int, std::vector<double>>;
 int choose(Times times, std::vector<int>* asked = nullptr) {
   std::vector<int> choices;
@@ -58,7 +58,7 @@ TEST(Threads, OneDisturbedTurnDecidesNothing) {
   EXPECT_EQ(choose({{1, {100}}, {2, {4000, 55, 4000}}}), 1);
 }
 
-// Runs of 1.8 alone and of `together` on several threads; returns the share that was alone.
+// Simulates runs that take 1.8 us alone and `together` ns on several threads; returns the share run alone.
 double share_alone(BusyWatch& watch, int runs, int64_t together) {
   int alone = 0;
   for (int i = 0; i < runs; ++i) {
@@ -71,18 +71,18 @@ double share_alone(BusyWatch& watch, int runs, int64_t together) {
 TEST(BusyWatch, LeavesAQuietMachineAlone) {
   BusyWatch watch;
   EXPECT_EQ(share_alone(watch, 5000, 1000), 0);
-  EXPECT_EQ(share_alone(watch, 5000, 1300), 0);  // a lower clock
+  EXPECT_EQ(share_alone(watch, 5000, 1300), 0);  // a lower clock frequency
 }
 
 TEST(BusyWatch, TakesOneThreadWhileTheMachineIsBusy) {
   BusyWatch watch;
   share_alone(watch, 500, 1000);
   EXPECT_GT(share_alone(watch, 20000, 9000), 0.97);
-  share_alone(watch, 4200, 1000);  // until it looks again
+  share_alone(watch, 4200, 1000);  // until it tries several threads again
   EXPECT_EQ(share_alone(watch, 5000, 1000), 0);
 }
 
-// Looking whether the machine is quiet again costs no more than it must.
+// Trying whether the machine is idle again is cheap.
 TEST(BusyWatch, LooksBrieflyWhereRunsAreManyTimesSlower) {
   BusyWatch watch;
   share_alone(watch, 500, 1000);
@@ -104,10 +104,10 @@ TEST(BusyWatch, AHiccupCostsLittle) {
 TEST(BusyWatch, SeveralThreadsStayWhereOneIsHeldUpToo) {
   BusyWatch watch;
   share_alone(watch, 500, 500);
-  EXPECT_LT(share_alone(watch, 5000, 1700), 0.05);  // slower than before, and still faster than one
+  EXPECT_LT(share_alone(watch, 5000, 1700), 0.05);  // slower than before, but still faster than one thread
 }
 
-// --- what is kept
+// --- the tuning file
 class Tuning : public testing::Test {
  protected:
   void write(const std::string& text) {
@@ -173,7 +173,7 @@ TEST_F(Tuning, ForeignKernelsAreBound) {
   EXPECT_EQ(TuningFile(path, "cpu").kernels().size(), TuningFile::kMostKernels);
 }
 
-// However long the keys are, what is written can be read.
+// The file stays readable however long the keys are.
 TEST_F(Tuning, KernelsStayFewAndSmall) {
   TuningFile file(path, "cpu");
   TuningFile::Kernels found;
@@ -283,7 +283,7 @@ TEST_F(Tuning, ChoicesOfASessionAreItsKernels) {
   EXPECT_EQ(asked.choices().at(0).kernel, "onednn");
 }
 
-// Whatever kernel a session is given, it gives back, and its results with it.
+// A session reports whatever kernels it is given, with the same results.
 TEST_F(Tuning, ChoicesAreRestored) {
   std::vector<KernelDecision> choices = Session(layer(), {.threads = 1}).choices();
   ASSERT_EQ(choices.size(), 1U);
@@ -298,7 +298,7 @@ TEST_F(Tuning, ChoicesAreRestored) {
     Session again(layer(), {.threads = 1, .choices = restored.choices()});
     EXPECT_EQ(again.choices()[0].kernel, kernel);
   }
-  choices[0].kernel = "dot";  // of bf16
+  choices[0].kernel = "dot";  // a kernel for bf16
   Session session(layer(), {.threads = 1, .choices = choices}), rules(layer(), {.threads = 1, .tune = Tune::off});
   EXPECT_EQ(session.choices().at(0).kernel, rules.choices().at(0).kernel);
   EXPECT_EQ(session.choices()[0].by, ChosenBy::rules);
@@ -306,7 +306,7 @@ TEST_F(Tuning, ChoicesAreRestored) {
   EXPECT_EQ(results(session), results(rules));
 }
 
-// Off: the rules, whatever the file says; automatic: what it says.
+// Tune::off: the rules, whatever the file says; automatic: what the file says.
 TEST_F(Tuning, ASessionTakesTheKernelsThatWereKept) {
   const KernelDecision rules = Session(layer(), {.threads = 1}).choices().at(0);
   for (const std::string kernel : {"simd", "onednn"}) {
@@ -324,7 +324,7 @@ TEST_F(Tuning, ASessionTakesTheKernelsThatWereKept) {
   }
 }
 
-// Whichever kernel wins here, a later session knows it.
+// Whichever kernel is fastest here, a later session knows it.
 TEST_F(Tuning, FullTimesEveryNodeOnThisMachine) {
   std::vector<std::string> lines;
   const auto say = [&](const std::string& line) { lines.push_back(line); };

@@ -11,17 +11,18 @@
 namespace sparkpilot {
 namespace {
 
-// What one layer reads and writes should fit half of a processor's second-level cache, say 1 MiB; weights need the
-// rest.
+// What one layer reads and writes should fit in half of a processor's second-level cache (1 MiB assumed); weights need
+// the rest.
 constexpr int64_t kCacheBytes = 512 << 10;
-// Weights packed for every thread are at most this many bytes together.
+// Limit for weights packed for every thread, all threads together.
 constexpr int64_t kMostWeights = 256 << 20;
-// Slices of fewer entries leave kernels too little to do at a time.
+// With fewer entries in a slice, kernels have too little work per call.
 constexpr int64_t kFewest = 4;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// At most `fit`, with as many slices for each processor, so that the last slices compute little again.
+// At most `fit` entries, with the same number of slices for each processor; chosen so that the last slices compute few
+// entries twice.
 int64_t entries_of_a_slice(int64_t batch, int64_t fit, int64_t processors) {
   int64_t best = 0, least = 0;
   for (int64_t slices = ceil_div(ceil_div(batch, fit), processors) * processors; slices * kFewest <= batch;
@@ -75,7 +76,7 @@ BatchSlices::BatchSlices(const Graph& slice, int64_t batch, const PlanOptions& o
     const Value& input = slice.value(id);
     input_bytes_.push_back(storage_bytes(input.dtype, input.shape->elements()) / count_);
   }
-  const ThreadScope serial(1);  // a lane's kernels are prepared for the one thread that runs them
+  const ThreadScope serial(1);  // the kernels of a lane are prepared for the one thread that runs them
   for (int64_t lane = 0; lane < std::min<int64_t>(threads, slices_); ++lane) {
     lanes_.push_back({std::make_unique<Plan>(slice, options, states), std::vector<const void*>(slice.inputs().size())});
   }
@@ -87,7 +88,7 @@ BatchSlices::BatchSlices(const Graph& slice, int64_t batch, const PlanOptions& o
 }
 
 void BatchSlices::run_slice(Lane& lane, int64_t slice, std::span<const void* const> inputs) {
-  // The last slice moves back where it would reach over the end: what it computes again is not written again.
+  // If the last slice would go past the end, it starts earlier: entries computed twice are written once.
   const int64_t wanted = slice * count_, first = std::min(wanted, batch_ - count_);
   for (size_t i = 0; i < inputs.size(); ++i) {
     lane.inputs[i] = static_cast<const std::byte*>(inputs[i]) + first * input_bytes_[i];
@@ -103,7 +104,7 @@ void BatchSlices::run_slice(Lane& lane, int64_t slice, std::span<const void* con
 }
 
 void BatchSlices::run(std::span<const void* const> inputs) {
-  std::atomic<int64_t> next = 0;  // a thread that is held up takes fewer
+  std::atomic<int64_t> next = 0;  // shared counter: a delayed thread takes fewer slices
   parallel_for(static_cast<int64_t>(lanes_.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t lane = begin; lane < end; ++lane) {
       for (int64_t slice = next++; slice < slices_; slice = next++) {

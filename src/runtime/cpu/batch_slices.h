@@ -1,5 +1,5 @@
-// A large batch a few entries at a time: what a layer writes is still in cache when the next one reads it, and each
-// thread has slices of its own, so that none waits for another between layers.
+// Runs a large batch in slices of a few entries: what a layer writes is still in cache when the next layer reads it,
+// and each thread works on separate slices, so that no thread waits for another between layers.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace sparkpilot {
 
-// The optimised graph for a slice; none where the graph mixes the entries of its batch, or where slices do not pay: few
-// entries, large ones, or weights too many to be packed once a thread. `bound` has all its inputs' shapes, and `whole`
-// is the same graph optimised. How many entries a slice has depends on the machine and the graph only, never on the
-// number of threads.
+// The optimised graph for one slice. Empty if the graph mixes the entries of its batch, or slices do not pay: few
+// entries, large ones, or too many weights to pack them for every thread. `bound` has the shapes of all its inputs, and
+// `whole` is the same graph optimised. The number of entries in a slice depends only on the machine and the graph,
+// never on the number of threads.
 std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, const PlanOptions& options);
-// The first axis that all inputs share and leave open; 0 where there is none.
+// The size of the first axis, if all inputs have the same one and leave it open; else 0.
 int64_t open_batch(const Graph& bound);
 
 class BatchSlices {
  public:
-  // `slice` is slice_of_batch(), of a batch of so many entries.
+  // `slice` is the result of slice_of_batch(); `batch` is the number of entries of the whole batch.
   BatchSlices(const Graph& slice, int64_t batch, const PlanOptions& options, int threads, StateStore& states);
 
-  // As Plan's.
+  // As Plan::run() and Plan::outputs().
   void run(std::span<const void* const> inputs);
   std::span<const ConstView> outputs() const { return outputs_; }
-  // A node's calls on all slices count as one on the whole batch, by all threads at once.
+  // A node's calls on all slices count as one call on the whole batch that all threads run together.
   void collect(Profile& profile) const;
   void choices(std::vector<KernelDecision>& out) const { lanes_[0].plan->choices(out); }
   void forget_times();
@@ -37,7 +37,7 @@ class BatchSlices {
   double flops() const { return lanes_[0].plan->flops() * static_cast<double>(slices_); }
 
  private:
-  // What one thread works with.
+  // The plan and input pointers of one thread.
   struct Lane {
     std::unique_ptr<Plan> plan;
     std::vector<const void*> inputs;
@@ -45,8 +45,8 @@ class BatchSlices {
   void run_slice(Lane& lane, int64_t slice, std::span<const void* const> inputs);
 
   std::vector<Lane> lanes_;
-  int64_t batch_ = 0, count_ = 0, slices_ = 0;  // entries in all and in a slice
-  std::vector<int64_t> input_bytes_;            // of an entry, by input
+  int64_t batch_ = 0, count_ = 0, slices_ = 0;  // entries in the batch and in a slice; number of slices
+  std::vector<int64_t> input_bytes_;            // by input: bytes of one entry
   std::vector<Tensor> results_;
   std::vector<ConstView> outputs_;
 };

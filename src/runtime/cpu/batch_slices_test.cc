@@ -1,5 +1,5 @@
-// Large batches in slices: the same results as without, for any size and number of threads; and graphs that must not be
-// sliced.
+// Large batches in slices: the same results as without slices, for any size and number of threads; and graphs that must
+// not be sliced.
 #include "runtime/cpu/batch_slices.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ Graph empty_graph() {
   return g;
 }
 
-// A small transformer: rows of a table, a norm, attention on parts of one product, a wide layer, the last position.
+// A small transformer: a table lookup, a norm, attention on parts of one product, a wide layer, the last position.
 Graph transformer() {
   Graph g = empty_graph();
   Builder b(g, "", 26);
@@ -52,7 +52,7 @@ Tensor run(const Graph& graph, int64_t batch, SessionOptions options) {
     session.set_input("tokens", tokens.view());
   }
   session.run();
-  session.run();  // a second run finds the lanes as the first left them
+  session.run();  // a second run reuses the lanes
   const ConstView view = session.output("y");
   return Tensor::of<float>(view.shape, std::span<const float>(view.as<float>(), static_cast<size_t>(view.elements())));
 }
@@ -91,7 +91,7 @@ TEST(BatchSlices, FewEntriesStayTogether) {
   EXPECT_FALSE(is_sliced(transformer(), 7));
 }
 
-// y = f(x) with a node that looks at the whole batch, or at how large it is.
+// y = f(x) with a node that reads the whole batch, or its size.
 TEST(BatchSlices, EntriesThatMixStayTogether) {
   const auto graph = [](auto&& make) {
     Graph g = empty_graph();

@@ -17,7 +17,7 @@
 namespace sparkpilot {
 namespace {
 
-// Times that another process or the system took a processor from this one.
+// How often another process or the system took a processor from this one.
 int64_t interruptions() {
   rusage usage{};
   return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
@@ -31,7 +31,7 @@ int64_t weight_bytes(const Graph& graph) {
   return bytes;
 }
 
-// May be run for the sake of its time: no loops, and about a tenth of a second's work for one thread at most.
+// Whether it may be run to time it: no loops, and at most about a tenth of a second of work for one thread.
 bool is_quick(const CpuProgram& program) {
   constexpr double kMost = 2e10;
   if (program.slices) return program.slices->flops() < kMost;
@@ -43,7 +43,7 @@ class Compiler {
   Compiler(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
            std::span<const void* const> inputs)
       : options_(options), plans_(plans), states_(states), inputs_(inputs), tuner_(options, plans) {
-    constexpr int64_t kMostWeights = 64 << 20;  // bytes, of which oneDNN packs its part once more
+    constexpr int64_t kMostWeights = 64 << 20;  // bytes; oneDNN packs some of them a second time
     for (const State& state : bound.states()) may_try_ &= state.resettable;
     tries_ = options.threads == 0;
     if (tries_) {
@@ -52,7 +52,7 @@ class Compiler {
     }
     batch_ = open_batch(bound);
     if (batch_ == 0) {
-      graph_ = optimised(std::move(bound), plans.passes);  // the weights that a pass replaces go at once
+      graph_ = optimised(std::move(bound), plans.passes);  // weights that a pass replaces are freed at once
       return;
     }
     graph_ = optimised(bound, plans.passes);
@@ -68,7 +68,7 @@ class Compiler {
       if (may_try_ && found != states_.end()) before[found->first] = found->second.clone();
     }
     CpuProgram made = tries_ ? fastest() : tuned(options_.threads);
-    // The first run is to find pages, caches and threads as the others do.
+    // The first run warms up pages, caches and threads.
     if (may_try_ && options_.kernels.empty() && is_quick(made)) try_run(made);
     made.watched = plans_.alone && made.threads > 1 && made.plan && is_quick(made);
     made.forget_times();
@@ -88,7 +88,7 @@ class Compiler {
     return made;
   }
 
-  // A lane of a batch has one thread.
+  // The plans of slices have one thread each.
   int threads_of_a_plan(int threads) const { return batch_ > 0 ? 1 : threads; }
 
   CpuProgram tuned(int threads) {
@@ -96,7 +96,7 @@ class Compiler {
     return plan(std::move(graph_), threads);
   }
 
-  // False where the inputs' contents make no sense to the model, as those that nobody has set yet may.
+  // False if the model rejects the contents of the inputs, which may not have been set yet.
   bool try_run(CpuProgram& program) const {
     try {
       program.run(inputs_);
@@ -111,7 +111,7 @@ class Compiler {
     TuningFile file(options_.tuning_file, cpu_features().model);
     if (const auto kept = file.threads(key_)) return tuned(*kept);
 
-    // Kernels are prepared for a number of threads, so each has a plan of its own; two of them at a time.
+    // Kernels are prepared for a number of threads, so each count needs a separate plan; at most two exist at a time.
     std::map<int, CpuProgram> tried;
     tried[1] = plan(graph_, 1);
     if (!is_quick(tried[1]) || !try_run(tried[1])) {
@@ -119,7 +119,7 @@ class Compiler {
       return tuned(choices_.back());
     }
     const auto time_ns = [&](int threads) {
-      constexpr int64_t kLongEnough = 10'000'000;  // to be held up by whoever else wants the processors
+      constexpr int64_t kLongEnough = 10'000'000;  // long enough to notice other processes that want the processors
       CpuProgram& program = tried[threads];
       if (!program.plan && !program.slices) {
         if (tried.size() > 2) tried.erase(tried.begin());
@@ -132,8 +132,8 @@ class Compiler {
     };
     const int64_t start = now_ns(), disturbed = interruptions();
     const int best = fastest_threads(choices_, time_ns);
-    // What was found beside other work holds for this session only.
-    constexpr int64_t kQuietNs = 20'000'000;  // a processor that does nothing else is taken less often
+    // A result found next to other load holds for this session only.
+    constexpr int64_t kQuietNs = 20'000'000;  // an idle machine interrupts less often than this
     if (interruptions() - disturbed <= 1 + (now_ns() - start) / kQuietNs) file.keep_threads(key_, best);
     if (!tuner_.tune(graph_, threads_of_a_plan(best))) return std::move(tried[best]);
     tried.clear();
@@ -146,11 +146,11 @@ class Compiler {
   std::span<const void* const> inputs_;
   KernelTuner tuner_;
   bool tries_ = false;
-  bool may_try_ = true;  // no run may change what a state holds for good
+  bool may_try_ = true;  // whether trial runs are allowed: no run may change a state that cannot be reset
   std::vector<int> choices_ = thread_choices(available_processors());
-  std::string key_;    // of what is tried in the tuning file; empty where nothing is
-  Graph graph_;        // optimised: all of it, or of a slice
-  int64_t batch_ = 0;  // that is run in slices; 0: it is not
+  std::string key_;    // of the trial in the tuning file; empty: no trial
+  Graph graph_;        // optimised: the whole graph, or that of a slice
+  int64_t batch_ = 0;  // batch size if run in slices; else 0
 };
 
 }  // namespace

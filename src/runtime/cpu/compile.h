@@ -1,4 +1,4 @@
-// A graph made ready to run on the CPU: optimised once, planned for the number of threads that is fastest.
+// Compiles a graph for the CPU: optimised once, planned for the number of threads that is fastest.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@
 
 namespace sparkpilot {
 
-// For one set of input shapes: a plan for all of the batch, or for slices of it.
+// A compiled graph for one set of input shapes: a plan for the whole batch, or for slices of it.
 struct CpuProgram {
   std::unique_ptr<Plan> plan;
   std::unique_ptr<BatchSlices> slices;
   int threads = 1;
-  bool watched = false;  // one thread takes runs while others are held up
+  bool watched = false;  // runs move to one thread while several are being delayed
   BusyWatch watch = {};
 
   void run(std::span<const void* const> inputs) {
@@ -36,10 +36,10 @@ struct CpuProgram {
   void forget_times() { slices ? slices->forget_times() : plan->forget_times(); }
 };
 
-// `bound` has all its inputs' shapes; it is moved in, so that weights that kernels pack are freed as they are packed.
-// `inputs` are what it is tried on, to find the number of threads (where `options.threads` is 0) and to find its
-// memory. `plans` must outlive what it returns, and gets `alone`, what is known of kernels, and the time that this
-// took. Fails (user) where a node cannot be run, naming it.
+// Compiles `bound`, which has the shapes of all its inputs; it is moved in, so that weights are freed as kernels pack
+// them. `inputs` are the arrays that trial runs use to find the number of threads (if `options.threads` is 0) and to
+// warm up. `plans` must outlive the result; this sets its `alone`, the known kernels and the time spent on timing.
+// Fails (user) if a node cannot be run, naming it.
 CpuProgram compile_on_cpu(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
                           std::span<const void* const> inputs);
 

@@ -26,11 +26,12 @@ constexpr MeasuredProcessor kMeasured[] = {
 #include "runtime/cpu/measured_processors.inc"
 };
 
-// In the tuning file, whose other lines may have been measured with fewer instruction sets.
+// The key in the tuning file, which may also have results measured with fewer instruction sets.
 std::string file_key(const std::string& key) { return cpu_features().isa() + ": " + key; }
 
-// What each thread has to read so that a node finds its weights as far away as in a run of the graph, which reads all
-// of its constants: as many bytes as these, no more than the caches hold; 0 where the second-level cache holds them.
+// The bytes that each thread reads between runs, so that a node finds its weights in the same cache level as in a run
+// of the graph, which reads all constants: as many bytes as the constants have, but no more than the caches hold; 0 if
+// they fit in the second-level cache.
 int64_t cold_bytes(const Graph& graph, int threads) {
   int64_t weights = 0;
   for (int i = 0; i < graph.value_count(); ++i) {
@@ -47,7 +48,7 @@ bool has_shapes(const Graph& graph, const Node& node) {
          std::all_of(node.outputs.begin(), node.outputs.end(), has_shape);
 }
 
-// The kernel that the rules take, and the others that accept; none where that is the reference.
+// The kernel that the rules choose, then the others that accept; empty if the rules choose the reference.
 std::vector<const Kernel*> candidates_of(const Problem& problem) {
   const Kernel* prior = KernelChoice().take(problem).kernel;
   if (!prior || prior->name == "reference") return {};
@@ -76,17 +77,17 @@ KernelTuner::KernelTuner(const SessionOptions& options, PlanOptions& plans, Tuni
   for (const KernelDecision& choice : options.choices) {
     plans.kernels.know(choice.node, choice.kernel, ChosenBy::restored);
   }
-  if (!options.kernels.empty()) return;  // what is known is not taken
+  if (!options.kernels.empty()) return;  // known kernels would not be used
   const std::string prefix = file_key("");
   for (const auto& [key, kernel] : file_.kernels()) {
     if (key.starts_with(prefix)) plans.kernels.know(key.substr(prefix.size()), kernel, ChosenBy::measured);
   }
 }
 
-// Every kind of node that is to be timed, the one with the most work first.
+// Every kind of node that is to be timed, most work first.
 std::vector<KernelTuner::Job> KernelTuner::jobs(const Graph& graph) const {
   std::vector<Job> out;
-  std::map<std::string, std::optional<size_t>> places;  // in `out`; none where there is nothing to time
+  std::map<std::string, std::optional<size_t>> places;  // index in `out`; empty: nothing to time
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
     if (!has_alternatives(*node.op) || node.op->traits.dynamic || !has_shapes(graph, node)) continue;
@@ -109,7 +110,7 @@ std::vector<KernelTuner::Job> KernelTuner::jobs(const Graph& graph) const {
   return out;
 }
 
-// Null where it cannot be told in time.
+// Null if there was not enough time to decide.
 const Kernel* KernelTuner::fastest(const Graph& graph, const Job& job, int64_t cold_bytes) const {
   const NodeProblem types(graph, job.node);
   const Problem problem = types.problem();

@@ -1,5 +1,5 @@
-// The kernels of a session on this machine: restored ones, those that earlier processes found the fastest, and those
-// that are found now.
+// Chooses the kernels of a session by their times on this machine: kernels that the caller restored, those that earlier
+// processes found fastest, and those that are timed now.
 #pragma once
 
 #include <string>
@@ -15,33 +15,33 @@
 
 namespace sparkpilot {
 
-// Whether the rules of the op table were measured on that processor with its instruction sets.
+// Whether the rules of the op table were measured on this processor and with its instruction sets.
 bool rules_were_measured_on(const CpuFeatures& cpu);
 
-// What tests change.
+// Limits of the tuner, and what tests replace.
 struct Tuning {
   Clock clock = now_ns;
   bool rules_hold = rules_were_measured_on(cpu_features());
-  int64_t automatic_ns = 1'000'000'000, full_ns = 10'000'000'000;  // of a session
-  int64_t node_ns = 60'000'000;                                    // of one kind of node, a few slow runs apart
+  int64_t automatic_ns = 1'000'000'000, full_ns = 10'000'000'000;  // per session
+  int64_t node_ns = 60'000'000;                                    // per kind of node; a few slow runs may take longer
 };
 
 class KernelTuner {
  public:
-  // Tells `plans.kernels` what is restored and kept. `options` and `plans` must outlive it.
+  // Adds restored and kept kernels to `plans.kernels`. `options` and `plans` must outlive it.
   KernelTuner(const SessionOptions& options, PlanOptions& plans, Tuning tuning = {});
 
-  // Times what is to be timed of a graph that the passes have been over, on so many threads, and tells `plans.kernels`.
-  // True where more is known now than before.
+  // Times the kernels of an optimised graph on this many threads, if they are to be timed, and adds the results to
+  // `plans.kernels`. True if there are new results.
   bool tune(const Graph& graph, int threads);
 
  private:
-  // A kind of node.
+  // A kind of node to time.
   struct Job {
     NodeId node;
     std::string key;
-    std::vector<const Kernel*> candidates;  // what the rules take first
-    double flops;                           // of all its nodes
+    std::vector<const Kernel*> candidates;  // the first is the one that the rules choose
+    double flops;                           // of all nodes of this kind
   };
   std::vector<Job> jobs(const Graph& graph) const;
   const Kernel* fastest(const Graph& graph, const Job& job, int64_t cold_bytes) const;

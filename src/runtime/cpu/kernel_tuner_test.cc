@@ -18,7 +18,7 @@ namespace sparkpilot {
 namespace {
 
 // --- turns
-// Way 0 comes first. Times by way, one after the other; the last stays.
+// Way 0 is the first choice. Times by way, used one after the other; the last one repeats.
 std::optional<size_t> fastest(std::vector<std::vector<double>> times, const Turns& turns = {},
                               std::vector<size_t>* asked = nullptr, size_t first = 0) {
   int64_t now = 0;
@@ -47,7 +47,7 @@ TEST(Turns, AnotherIsTakenWhereItIsATwentiethFaster) {
 TEST(Turns, NeitherOneFastNorOneSlowRunDecides) {
   EXPECT_EQ(fastest({{100}, {100, 50, 100}}), 0U);
   EXPECT_EQ(fastest({{100}, {80, 4000, 80}}), 1U);
-  EXPECT_EQ(fastest({{100, 100, 100, 70, 100}, {80}}), 0U);  // whose least is no better
+  EXPECT_EQ(fastest({{100, 100, 100, 70, 100}, {80}}), 0U);  // its minimum is not better
 }
 
 TEST(Turns, GoRound) {
@@ -68,7 +68,7 @@ TEST(Turns, WhatIsFarBehindIsLeftOut) {
 TEST(Turns, AreBoundInTime) {
   std::vector<size_t> asked;
   EXPECT_EQ(fastest({{100}, {90}}, {.ns = 10}, &asked), 1U);
-  EXPECT_EQ(asked.size(), 6U);  // the fewest that decide
+  EXPECT_EQ(asked.size(), 6U);  // the fewest turns that decide
   asked.clear();
   EXPECT_FALSE(fastest({{100}, {90}}, {.ns = 10, .hard_ns = 300}, &asked));
   EXPECT_EQ(asked.size(), 4U);
@@ -80,10 +80,10 @@ TEST(Turns, WhatCannotRunIsNotTaken) {
   EXPECT_FALSE(fastest({{kNoTime}, {kNoTime}}));
 }
 
-// --- an op whose kernels take as long as a test says, by a clock of their own
+// --- an op whose kernels take as long as the test says, on a simulated clock
 int64_t now = 0;
 struct Said {
-  int64_t takes = 100;  // nanoseconds a run; below 0: it fails
+  int64_t takes = 100;  // nanoseconds per run; below 0: it fails
   int runs = 0, prepared = 0;
   bool accepts = true;
 };
@@ -146,7 +146,7 @@ class Tuner : public testing::Test {
     options.say = [this](const std::string& line) { lines.push_back(line); };
   }
 
-  // One node for each number, whose attribute it is.
+  // One node for each number, which is its attribute.
   static Graph nodes(std::initializer_list<int64_t> kinds) {
     Graph g;
     ValueId x = g.add_input("x", DType::f32, Shape{4});
@@ -161,7 +161,7 @@ class Tuner : public testing::Test {
   }
 
   bool tune(const Graph& graph, int threads = 1) { return KernelTuner(options, plans, tuning).tune(graph, threads); }
-  // What runs the graph's first node.
+  // The kernel that runs the graph's first node.
   KernelDecision taken(const Graph& graph, int threads = 1) const {
     const ThreadScope scope(threads);
     const NodeId id = graph.order().front();
@@ -184,7 +184,7 @@ TEST_F(Tuner, TakesALaterCandidateThatIsFaster) {
   EXPECT_TRUE(tune(g));
   EXPECT_EQ(taken(g).kernel, "b");
   EXPECT_EQ(taken(g).by, ChosenBy::measured);
-  EXPECT_EQ(said["c"].runs + said["reference"].runs, 0);  // it does not accept; the plain one is not timed
+  EXPECT_EQ(said["c"].runs + said["reference"].runs, 0);  // "c" does not accept; the reference is not timed
   EXPECT_GT(inputs_sum, 0) << "operands hold numbers";
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0], "timing the kernels of 1 kind of nodes on 1 thread, for 10.0 s at most");
@@ -238,7 +238,7 @@ TEST_F(Tuner, AKernelThatFailsIsNotTaken) {
 
 TEST_F(Tuner, TimeIsBound) {
   said["a"].takes = said["b"].takes =
-      400'000'000;  // each kind: two runs of each kernel, then what the node's limit allows
+      400'000'000;  // each kind: two runs of each kernel, then as many as the node's limit allows
   options.tuning_file = folder.file("tuning.json");
   tuning.full_ns = 2'000'000'000;
   tune(nodes({0, 1, 2, 3}));
@@ -249,7 +249,7 @@ TEST_F(Tuner, TimeIsBound) {
   EXPECT_EQ(runs(), some);
 }
 
-// What the time of one session did not suffice for is timed by the next.
+// Kinds that one session had no time for are timed by the next.
 TEST_F(Tuner, TheNextSessionGoesOn) {
   options.tune = Tune::automatic;
   options.tuning_file = folder.file("tuning.json");
@@ -281,7 +281,7 @@ TEST_F(Tuner, ChoicesHoldForTheirNumberOfThreads) {
   EXPECT_EQ(taken(g, 1).kernel, "a");
 }
 
-// --- what is kept
+// --- the tuning file
 TEST_F(Tuner, IsKeptForLaterSessions) {
   options.tune = Tune::automatic;
   options.tuning_file = folder.file("cache/tuning.json");
@@ -300,7 +300,7 @@ TEST_F(Tuner, IsKeptForLaterSessions) {
 
   plans = {};
   said["b"].takes = 110;
-  options.tune = Tune::full;  // times anew
+  options.tune = Tune::full;  // timed again
   EXPECT_TRUE(tune(g));
   EXPECT_EQ(taken(g).kernel, "a");
   plans = {};
@@ -351,7 +351,7 @@ TEST_F(Tuner, AutomaticIsOffWhereNothingCanBeKept) {
   }
   options.tune = Tune::full;
   said["b"].takes = 90;
-  EXPECT_TRUE(tune(nodes({0})));  // for this session
+  EXPECT_TRUE(tune(nodes({0})));  // for this session only
 }
 
 TEST_F(Tuner, AutomaticTimesNothingWhereTheRulesWereMeasured) {
@@ -365,7 +365,7 @@ TEST_F(Tuner, AutomaticTimesNothingWhereTheRulesWereMeasured) {
   const std::string key = cpu_features().isa() + ": " + taken(g).node;
   TuningFile(options.tuning_file, cpu_features().model).keep_kernels({{key, "b"}});
   EXPECT_FALSE(tune(g));
-  EXPECT_EQ(taken(g).kernel, "b");  // what somebody had timed all the same
+  EXPECT_EQ(taken(g).kernel, "b");  // as timed with Tune::full
 }
 
 TEST_F(Tuner, RestoredChoicesComeFirst) {

@@ -10,15 +10,15 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kPattern = 4096;        // bytes, repeated through an input
-constexpr double kLongEnoughNs = 50'000;  // beside which reading the clock is nothing
+constexpr int64_t kPattern = 4096;        // bytes; an input is filled by repeating it
+constexpr double kLongEnoughNs = 50'000;  // long compared with reading the clock
 constexpr double kMostRuns = 64;
 
 bool may_be_index(DType dtype) {
   return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u32 || dtype == DType::u64;
 }
 
-// Elements that `dtype` can hold whatever their bits mean: uniform in [-1, 1), bytes of all kinds, or zero.
+// Values that are valid for `dtype` whatever they mean: uniform in [-1, 1), all byte values, or zero.
 Tensor pattern(DType dtype) {
   Random random(1);
   const int64_t count = kPattern / std::max<int64_t>(1, storage_bytes(dtype, 1));
@@ -74,7 +74,7 @@ NodeTrial::NodeTrial(const Problem& problem, int64_t cold_bytes, Clock clock)
   fill_inputs();
 }
 
-// Written anew, as the node before would.
+// Written before each run, as the previous node would.
 void NodeTrial::fill_inputs() {
   for (const auto& [view, source] : filled_) fill(view, source);
 }
@@ -111,7 +111,7 @@ void NodeTrial::add(const Kernel& kernel) {
     if (way.state && way.state->workspace > workspace_->size()) {
       workspace_ = std::make_unique<Buffer>(way.state->workspace);
     }
-    time(way);  // finds its memory
+    time(way);  // warm-up
     const double once = std::max(1.0, time(way));
     if (cold_bytes_ == 0) way.runs = static_cast<int64_t>(std::clamp(kLongEnoughNs / once, 1.0, kMostRuns));
   } catch (const Error&) {
@@ -137,7 +137,7 @@ double NodeTrial::time(Way& way) {
     for (int64_t i = 0; i < way.runs; ++i) run(way);
     end = clock_();
   };
-  if (way.state && way.state->on_cpu.for_threads) {  // it brings threads together by itself
+  if (way.state && way.state->on_cpu.for_threads) {  // the kernel starts its threads itself
     with_team([&] { cool(); });
     work();
   } else {

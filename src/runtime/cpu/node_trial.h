@@ -1,4 +1,4 @@
-// One node, computed by any of its kernels on operands of its own, for the sake of its time.
+// Times the kernels of one node, on its own operands.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@ namespace sparkpilot {
 
 class NodeTrial {
  public:
-  // Inputs that are no constants hold small numbers of both signs, those that are 32- and 64-bit integers zero, which
-  // is an index everywhere. `cold_bytes`: as many are read between two runs by each thread, so that the node finds its
-  // weights as it does in a network whose other weights were read meanwhile; 0: all stays in cache. `problem` and what
-  // it refers to must outlive this object.
+  // Inputs that are not constants are filled with small numbers of both signs; 32- and 64-bit integers with zero, which
+  // is a valid index everywhere. Between two runs, each thread reads `cold_bytes` bytes, so that the node finds its
+  // weights in the same cache level as in a network that reads its other weights in between; 0: everything stays in
+  // cache. `problem` and what it refers to must outlive this object.
   NodeTrial(const Problem& problem, int64_t cold_bytes, Clock clock);
 
-  // Prepares a kernel that accepts the node, and runs it once; ways are numbered in that order. thread_count() must be
-  // the same here and in time_ns(). What fails is a way without a time.
+  // Prepares a kernel that accepts the node, and runs it once. Kernels ("ways") are numbered in the order in which they
+  // are added. thread_count() must be the same here and in time_ns(). A kernel that fails has no time.
   void add(const Kernel& kernel);
-  // How long a run takes, in nanoseconds; kNoTime where it fails. Short ones are run several times in a row.
+  // The time of a run in nanoseconds; kNoTime if it fails. Short runs are repeated and averaged.
   double time_ns(size_t way);
 
  private:
   struct Way {
     const Kernel* kernel;
     std::unique_ptr<KernelState> state;
-    int64_t runs = 1;  // in a row
+    int64_t runs = 1;  // repeated this many times
     bool fails = false;
   };
   void fill_inputs();
@@ -43,10 +43,10 @@ class NodeTrial {
   std::vector<Tensor> owned_;
   std::vector<ConstView> inputs_;
   std::vector<View> outputs_;
-  std::vector<std::pair<View, Tensor>> filled_;  // inputs, and what is repeated in them
+  std::vector<std::pair<View, Tensor>> filled_;  // inputs, and the pattern that is repeated in them
   std::unique_ptr<Buffer> workspace_, other_;
   std::vector<Way> ways_;
-  std::vector<int64_t> sums_;  // by thread, so that reading `other_` is not left out
+  std::vector<int64_t> sums_;  // by thread; keeps the compiler from removing the reads of `other_`
 };
 
 }  // namespace sparkpilot

@@ -1,7 +1,7 @@
-// Keeping NaN. Some fast kernels make a number of it (oneDNN's relu, clip and max pooling) unless they are told that
-// there may be one. So a run that has such steps looks at what can bring NaN or infinity in: its inputs and states, and
-// the results of ops that may make one of finite numbers. Overflow in between is not looked for: what a finite network
-// computes from finite inputs is taken to be finite.
+// Keeping NaN. Some fast kernels turn NaN into a number (oneDNN's relu, clip and max pooling) unless they are told that
+// there may be one. So a run with such steps checks everything that can introduce NaN or infinity: its inputs and
+// states, and the results of ops that may make one from finite numbers. Overflow in other steps is not checked: a
+// finite network is assumed to compute finite values from finite inputs.
 #include "runtime/plan_impl.h"
 #include "tensor/finite.h"
 

@@ -1,18 +1,18 @@
-// Threads on the CPU that stay together from one step to the next, and steps that one thread may run alone.
+// Stretches of steps during which threads stay in one team, and steps that one thread may run alone.
 #include "base/parallel.h"
 #include "ir/launch.h"
 #include "runtime/plan_impl.h"
 
 namespace sparkpilot {
 
-// A kernel that is made for a number of threads is made for one besides, where one may take over.
+// Prepares a kernel that depends on the number of threads for one thread as well, if runs may move to one thread.
 void Plan::prepare_alone(Step& step, const Problem& problem) const {
   if (!options_.alone || thread_count() == 1 || !step.state || !step.state->on_cpu.for_threads) return;
   const ThreadScope one(1);
   step.alone = step.kernel->prepare(problem);
 }
 
-// Steps that go parallel through base/parallel.h alone are run by threads that stay together.
+// Steps whose only parallel work goes through base/parallel.h run in one team of threads.
 void Plan::choose_stretches() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];

@@ -1,4 +1,4 @@
-// Which of several ways to do one thing is the fastest, on a machine that does other things meanwhile.
+// Finds the fastest of several ways to do the same thing, on a machine that may be busy with other work.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@ namespace sparkpilot {
 using Clock = std::function<int64_t()>;  // nanoseconds
 
 struct Turns {
-  int most = 15, least = 3;                               // of each way
-  int64_t ns = std::numeric_limits<int64_t>::max();       // after which there are no more than `least`
-  int64_t hard_ns = std::numeric_limits<int64_t>::max();  // after which there are no more at all
+  int most = 15, least = 3;                               // turns of each way
+  int64_t ns = std::numeric_limits<int64_t>::max();       // after this time, there are no more than `least` turns
+  int64_t hard_ns = std::numeric_limits<int64_t>::max();  // after this time, there are no more turns at all
 };
 
 inline constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
-// Ways are numbered from 0; `first` is the one that is taken unless another is more than a twentieth faster both by the
-// least and by the median of its times. `time_ns(way)` says how long one run took, kNoTime where it cannot be run.
-// They run in turns, so that whatever else the machine does meets all of them, and one that is far behind is left out
-// of later turns. Empty where there were fewer than `least` turns.
+// Ways are numbered from 0. `first` is chosen unless another way is more than a twentieth faster by both the minimum
+// and the median of its times. `time_ns(way)` returns the time of one run, kNoTime if it cannot be run. The ways run in
+// turns, so that other load on the machine affects all of them; a way that is far slower is left out of later turns.
+// Empty if there were fewer than `least` turns.
 std::optional<size_t> fastest_in_turns(size_t ways, size_t first, const std::function<double(size_t way)>& time_ns,
                                        const Turns& turns, const Clock& clock);
 
