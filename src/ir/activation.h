@@ -1,6 +1,6 @@
-// Activations, and how epilogues name them: the one table that says so. Kernels have a functor for each
-// (vector_unary.cc), oneDNN has some (onednn.cc); a new one that products may be fused with is a line here, and one in
-// each of the two.
+// The table of activations, with their names in epilogues. Kernels have a functor for each (vector_unary.cc), and
+// oneDNN supports some (onednn.cc); a new activation that can be fused with products needs a line here and one in each
+// of these two files.
 #pragma once
 
 #include <array>
@@ -30,21 +30,22 @@ enum class Activation : uint8_t {
   mish,       // x * tanh(softplus(x))
   shrink,     // x < -alpha ? x + beta : x > alpha ? x - beta : 0
 };
-// alpha where a caller has none to give: 1 for silu, 0 otherwise (unused).
+// alpha if a caller has none: 1 for silu, 0 otherwise (unused).
 constexpr float default_alpha(Activation activation) { return activation == Activation::silu ? 1.0f : 0.0f; }
 
-// An activation that an epilogue may hold. A step is its name and parameters, with colons: "leaky_relu:0.1".
+// An activation that an epilogue may contain. A step is its name and parameters, separated by colons: "leaky_relu:0.1".
 struct EpilogueActivation {
   Activation activation;
   std::string_view step;
   int parameters;       // alpha, then beta
   std::string_view op;  // the ONNX op that computes it
-  // The function in double and its derivative by x; at a kink that of the left side, and 0 at both ends of clip.
+  // The function and its derivative by x, in double; at a kink the derivative of the left side, and 0 at both ends of
+  // clip.
   double (*function)(double x, double alpha, double beta);
   double (*derivative)(double x, double alpha, double beta);
-  // An attribute that the op must have for it to be this one; empty where it has none that matters.
+  // An attribute that the op must have to be this activation; empty if no attribute matters.
   std::string_view key = {}, value = {};
-  // The op's attribute that is alpha, and what it is without.
+  // The op's attribute that is alpha, and its default.
   std::string_view alpha = {};
   float without = 0;
 };
@@ -76,7 +77,7 @@ inline constexpr std::array kEpilogueActivations{
     EpilogueActivation{Activation::clip, "clip", 2, "Clip", activation::clip, activation::clip_derivative},
 };
 // clang-format on
-// The table's row of an activation, or of a step's name; null where epilogues have none.
+// The table's row of an activation, or of a step's name; null if epilogues do not support it.
 constexpr const EpilogueActivation* epilogue_activation(Activation activation) {
   for (const EpilogueActivation& row : kEpilogueActivations) {
     if (row.activation == activation) return &row;
@@ -89,7 +90,7 @@ constexpr const EpilogueActivation* epilogue_activation(std::string_view step) {
   }
   return nullptr;
 }
-// The step's text: as many of the two as it has parameters.
+// The text of a step: its name and as many of alpha and beta as it has parameters.
 std::string epilogue_step(Activation activation, float alpha = 0, float beta = 0);
 
 }  // namespace sparkpilot

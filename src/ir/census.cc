@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-// The ops that multiply matrices. Their FLOPs are multiply-adds up to the bias.
+// The ops that multiply matrices. Their FLOPs are multiply-adds, apart from the bias.
 constexpr std::string_view kProducts[] = {
     "Conv",          "ConvTranspose", "DeformConv", "ConvInteger", "QLinearConv", "Gemm", "MatMul",
     "MatMulInteger", "QLinearMatMul", "Einsum",     "Attention",   "LSTM",        "GRU",  "RNN"};

@@ -1,4 +1,4 @@
-// What a graph holds and what one run of it costs, counted.
+// Counts what a graph contains and what one run of it costs.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct Census {
   // Constants of a floating type and rank above 0: weights and biases.
   int64_t parameters = 0;
   int64_t constant_bytes = 0;  // all constants
-  // One run, of nodes whose shapes are known; a multiply-add is two FLOPs. Bodies are not counted: how often they run
-  // depends on data.
+  // Costs of one run, for nodes whose shapes are known; a multiply-add is two FLOPs. Bodies are not counted, since how
+  // often they run depends on data.
   double flops = 0;
-  double macs = 0;  // of which multiply-adds in convolutions and matrix products
+  double macs = 0;  // multiply-adds in convolutions and matrix products, part of the FLOPs
   int unknown = 0;  // nodes left out because a shape is not known
 };
 

@@ -7,7 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-// Whether an input has an open dimension of that name; then it is fixed wherever it is named.
+// Fixes the open dimension of that name everywhere, if an input has it; returns whether one has.
 bool fix_named(Graph& graph, const std::string& symbol, int64_t size) {
   bool found = false;
   const auto fix = [&](Value& value) {

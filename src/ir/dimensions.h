@@ -1,4 +1,4 @@
-// Sizes for the dimensions that a model leaves open.
+// Sets the sizes of dimensions that a model leaves open.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace sparkpilot {
 
-// "[batch, 3, ?]"
+// The declared dimensions as text: "[batch, 3, ?]".
 std::string declared_text(const std::vector<Dim>& dims);
 
-// Fixes open dimensions: `dims` by their names, `shapes` the whole shape of an input by the input's. A named dimension
-// that an input's shape gives a size has that size wherever it is named, in the declared outputs too. Inputs without
-// open dimensions have their shape then. Fails (user) where there is no dimension or input of that name, and where rank
-// or size differ from what the model, `dims` or another of the shapes says.
+// Fixes open dimensions: `dims` by their names, `shapes` the whole shape of an input by its name. If a shape gives a
+// size to a named dimension, that dimension has this size everywhere, in the declared outputs too. Afterwards, inputs
+// without open dimensions have their shape. Fails (user) if there is no dimension or input of a given name, or a rank
+// or size contradicts the model, `dims` or another of the shapes.
 void fix_dimensions(Graph& graph, const std::map<std::string, int64_t>& dims,
                     const std::map<std::string, Shape>& shapes);
 

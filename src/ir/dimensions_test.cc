@@ -54,7 +54,7 @@ TEST(FixDimensions, AShapeGivesItsNamesTheirSize) {
   EXPECT_EQ(graph.value(graph.inputs()[2]).shape, Shape{5});
   fix_dimensions(graph, {}, {{"x", Shape{2, 9}}});
   EXPECT_EQ(graph.value(graph.inputs()[0]).shape, (Shape{2, 9}));
-  fix_dimensions(graph, {}, {{"x", Shape{2, 9}}});  // once more the same
+  fix_dimensions(graph, {}, {{"x", Shape{2, 9}}});  // the same shape again
 }
 
 TEST(FixDimensions, WhatDoesNotFitIsRefused) {

@@ -6,7 +6,7 @@
 namespace sparkpilot {
 namespace {
 
-// Within the quotes of a dot label.
+// Escapes text for a quoted dot label.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -33,7 +33,7 @@ void write_node(const Graph& graph, NodeId id, std::string& out) {
   if (constants > 0) label += fmt::format("\\n{} constant{}", constants, constants > 1 ? "s" : "");
   if (!node.outputs.empty()) label += "\\n" + type_of(graph.value(node.outputs[0]));
   out += fmt::format("  n{} [shape=box, label=\"{}\"];\n", id.index, label);
-  // A value is drawn as its producer: edges from it start there.
+  // An edge from a value starts at the node that makes it.
   for (const ValueId output : node.outputs) {
     if (output.present())
       out += fmt::format("  v{} [shape=point, width=0.03, label=\"\"];\n  n{} -> v{} [dir=none];\n", output.index,

@@ -7,8 +7,8 @@
 
 namespace sparkpilot {
 
-// One box a node (op, name, shape of its first output), ellipses for inputs, outputs and states, edges labelled with
-// shapes. Constants are left out but for the count of them in a node's box.
+// One box per node (op, name, shape of its first output), ellipses for inputs, outputs and states, edges labelled with
+// shapes. Constants are not drawn; a node's box has their number.
 std::string to_dot(const Graph& graph);
 
 }  // namespace sparkpilot

@@ -54,7 +54,7 @@ ValueId Graph::add_state(Tensor initial, std::string name, bool resettable) {
 }
 
 void Graph::set_next(ValueId state, ValueId next) {
-  // States are in the order of their values, as they were added.
+  // States are sorted by their values, in the order in which they were added.
   const auto at =
       std::lower_bound(states_.begin(), states_.end(), state, [](const State& s, ValueId id) { return s.value < id; });
   if (at == states_.end() || at->value != state) fail_internal("value {} is no state", state.index);
@@ -109,7 +109,7 @@ ValueId Graph::find_input(std::string_view name) const {
 }
 
 std::vector<NodeId> Graph::order() const {
-  // Depth first with an explicit stack: graphs from files may be deeper than the call stack.
+  // Depth first with an explicit stack, since graphs from files may be too deep for recursion.
   enum : uint8_t { fresh, open, done };
   std::vector<uint8_t> mark(nodes_.size(), fresh);
   std::vector<NodeId> out;
@@ -171,7 +171,7 @@ void Graph::compact() {
   };
   for (const Output& output : outputs_) need(output.value);
   for (const ValueId input : inputs_) need(input);
-  // What a run leaves for later ones is its result too: an update may have no output at all.
+  // States are results of a run too: an update may have no output at all.
   for (const State& state : states_) {
     need(state.value);
     need(state.next);

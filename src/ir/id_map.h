@@ -1,4 +1,4 @@
-// Something for each value or each node of a graph, by its id.
+// A map from the values or the nodes of a graph to something, stored as an array indexed by id.
 #pragma once
 
 #include <utility>
@@ -22,7 +22,7 @@ class IdMap {
   auto end() { return items_.end(); }
   int size() const { return static_cast<int>(items_.size()); }
   void resize(int count) { items_.resize(static_cast<size_t>(count)); }
-  void add(T item) { items_.push_back(std::move(item)); }  // of the next id
+  void add(T item) { items_.push_back(std::move(item)); }  // for the next id
 
  private:
   std::vector<T> items_;

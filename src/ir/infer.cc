@@ -133,7 +133,7 @@ void bind_input(Graph& graph, ValueId input, const Shape& shape) {
 
 std::vector<Tensor> evaluate(const Node& node, std::span<const Tensor> inputs, std::string_view kernel,
                              std::span<Body* const> bodies, uint64_t variable) {
-  // A one-node graph, so inference sees the operands' contents as constants.
+  // As a graph of one node with constant inputs, so that inference sees the operands' contents.
   Graph graph;
   std::vector<ValueId> ids;
   for (const Tensor& tensor : inputs) ids.push_back(tensor.present() ? graph.add_constant(tensor) : ValueId{});
@@ -194,7 +194,7 @@ Cost cost_of(const OpDef& op, const Problem& problem) {
   if (op.cost) cost.flops = op.cost(problem);
   else if (!problem.outputs.empty() && problem.outputs[0].known)
     cost.flops = static_cast<double>(problem.outputs[0].shape.elements());
-  // What computes nothing reads of each operand what it writes, as a row of a table: the rest is not touched.
+  // An op that computes nothing (such as Gather) reads at most as many bytes of an operand as it writes.
   const double written = cost.bytes, most = cost.flops > 0 ? std::numeric_limits<double>::infinity() : written;
   for (const TensorType& type : problem.inputs) {
     const double before = cost.bytes;

@@ -21,7 +21,7 @@ class InterpretedBody final : public Body {
 }  // namespace
 
 std::vector<Tensor> interpret_expansion(const Node& node, std::span<const Tensor> inputs, std::string_view kernel) {
-  // Inputs become inputs of a small graph, so that the expansion sees shapes; contents are known where they were.
+  // The expansion is built in a small graph with the inputs as constants, so that it sees their shapes and contents.
   Graph graph;
   Node local = node;
   local.inputs.clear();

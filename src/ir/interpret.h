@@ -1,6 +1,6 @@
-// The plain meaning of a graph: nodes one after the other through evaluate(), expansions and bodies included.
+// Interprets a graph: runs its nodes one after the other with evaluate(), including expansions and bodies.
 //
-// Slow and simple; it is what constant folding uses on single nodes and what tests hold the runtime against.
+// Slow and simple. Constant folding uses it for single nodes, and tests compare the runtime with it.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,15 @@
 namespace sparkpilot {
 
 // Runs the whole graph on inputs in the order of graph.inputs(); returns outputs in the order of graph.outputs().
-// `states`, where given, holds the states' contents in the order of graph.states(): read, then replaced.
-// `kernel` names the candidate for every op that has it ("reference"); empty takes the first that accepts.
+// `states`, if given, holds the states' contents in the order of graph.states(): read, then replaced. `kernel` names
+// the candidate to use for every op that has it ("reference"); empty: the first that accepts.
 std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs, std::vector<Tensor>* states = nullptr,
                               std::string_view kernel = {});
 
-// The bodies of a node (If, Loop, Scan) made runnable by interpret(), in the order that kernels expect.
+// The bodies of a node (If, Loop, Scan), to be run by interpret(); in the order that kernels expect.
 std::vector<std::unique_ptr<Body>> interpreted_bodies(const Node& node, std::string_view kernel = {});
 
-// One node through its op's `expand`, which must be there, on inputs as in evaluate().
+// Runs the expansion of a node, whose op must have one, on inputs as in evaluate().
 std::vector<Tensor> interpret_expansion(const Node& node, std::span<const Tensor> inputs, std::string_view kernel = {});
 
 }  // namespace sparkpilot

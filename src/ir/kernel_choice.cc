@@ -12,7 +12,7 @@
 namespace sparkpilot {
 namespace {
 
-// All candidates by name, in all ops or in one; empty where no op has that name.
+// Names of all candidates, of all ops or of one; empty if no op has that name.
 std::vector<std::string> kernels_of(std::string_view op) {
   std::set<std::string> names;
   for (const OpDef* each : all_ops()) {
@@ -69,7 +69,7 @@ bool KernelChoice::rules(const OpDef& op, std::string_view kernel, bool off) con
   });
 }
 
-// Whether the candidate of that name may be taken and accepts.
+// Whether the candidate of that name is not switched off and accepts.
 bool KernelChoice::is_free(const Problem& problem, Device device, std::string_view name) const {
   const OpDef& op = *problem.node->op;
   const std::span<const Kernel> candidates = kernels(op, device);
@@ -95,7 +95,7 @@ const KernelChoice::Known* KernelChoice::known(const std::string& key) const {
   return found == known_.end() ? nullptr : &found->second;
 }
 
-// False where nothing is known, or it does not accept, which `out` then says.
+// False if nothing is known, or the known kernel does not accept; `out` then says why.
 bool KernelChoice::take_known(const Problem& problem, Device device, Taken& out) const {
   const Known* known = this->known(out.decision.node);
   if (!known) return false;

@@ -1,5 +1,5 @@
-// Which of an op's candidates runs a node: one that is known to be best here, else the first that accepts and does not
-// yield, or as somebody asked for.
+// Chooses the kernel that runs a node: the one requested by the user, else the one known to be fastest here, else the
+// first candidate that accepts and does not yield.
 #pragma once
 
 #include <map>
@@ -14,20 +14,20 @@ namespace sparkpilot {
 
 class KernelChoice {
  public:
-  // A list with commas; empty: nobody asked for anything. A candidate is KERNEL, in every op that has it, or OP/KERNEL,
-  // as the table of ops and profiles name them ("onednn", "sparkpilot::Gemm/dot"): it comes first wherever it accepts.
-  // With "no-" before it, it is never taken and the next one that accepts is. Fails (user) on a name that is none, with
-  // those that are, and where a reference is switched off, as nothing comes behind it.
+  // `text` is a list separated by commas; empty: no requests. An item is KERNEL, for every op that has it, or
+  // OP/KERNEL, named as in the table of ops and in profiles ("onednn", "sparkpilot::Gemm/dot"). That kernel is taken
+  // first wherever it accepts. With "no-" before it, it is never taken, and the next one that accepts is. Fails (user)
+  // on an unknown name, listing the known ones, and if a reference is switched off, since no candidate comes after it.
   explicit KernelChoice(std::string_view text = {});
-  // The candidate of that name and no other.
+  // Uses only candidates of that name.
   static KernelChoice only(std::string_view kernel);
 
   bool empty() const { return rules_.empty(); }
 
-  // From now on nodes with that problem_key() are run by that kernel, where it accepts and no list asks for anything. A
-  // restored one stays when a measured one comes.
+  // From now on nodes with this problem_key() are run by `kernel`, if it accepts and there are no requests. A measured
+  // kernel does not replace a restored one.
   void know(const std::string& key, std::string_view kernel, ChosenBy by);
-  // What is known; null where nothing is.
+  // What is known for a key; null if nothing is.
   struct Known {
     std::string kernel;
     ChosenBy by = ChosenBy::measured;
@@ -36,7 +36,7 @@ class KernelChoice {
 
   struct Taken {
     const Kernel* kernel = nullptr;  // null: none accepts
-    // On the CPU `node` is empty where there is nothing to choose: the op has one kernel besides its reference.
+    // On the CPU, `node` is empty if there is nothing to choose: the op has only one kernel besides its reference.
     KernelDecision decision;
     std::vector<DeclinedKernel> declined;
   };
@@ -44,7 +44,7 @@ class KernelChoice {
 
  private:
   struct Rule {
-    std::string op, kernel;  // empty op: all
+    std::string op, kernel;  // empty op: all ops
     bool off = false;
   };
 

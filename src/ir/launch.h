@@ -1,4 +1,4 @@
-// From a node to what runs it: the problem that it poses, the candidate that takes it, and what that prepared.
+// From a node to the kernel that runs it: its problem, the chosen candidate, and the state that the candidate prepared.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,18 @@
 
 namespace sparkpilot {
 
-// A node's types and constants as its graph knows them. Its inputs' shapes are known; those of its outputs are, unless
-// the op is dynamic. The graph must outlive it.
+// The problem of a node: its types and constants as the graph knows them. The shapes of its inputs must be known, and
+// those of its outputs too unless the op is dynamic. The graph must outlive this object.
 class NodeProblem {
  public:
-  // Inputs with a bit in `variable` are taken for no constants.
+  // Inputs whose bit is set in `variable` are not treated as constants.
   NodeProblem(const Graph& graph, NodeId id, uint64_t variable = 0);
 
-  // Valid while this object stays where it is.
+  // Valid while this object is neither moved nor destroyed.
   Problem problem() const { return {.node = node_, .inputs = inputs_, .outputs = outputs_, .constants = constants_}; }
   std::span<const TensorType> inputs() const { return inputs_; }
   std::span<const TensorType> outputs() const { return outputs_; }
-  std::span<const Tensor> constants() const { return constants_; }  // by input; not present() where it is no constant
+  std::span<const Tensor> constants() const { return constants_; }  // by input; not present() if it is not a constant
 
  private:
   const Node* node_;
@@ -33,30 +33,31 @@ class NodeProblem {
   std::vector<Tensor> constants_;
 };
 
+// A node's kernel, chosen and prepared.
 struct Launch {
   const Kernel* kernel = nullptr;
-  KernelDecision decision;               // as KernelChoice::Taken has it
+  KernelDecision decision;               // as in KernelChoice::Taken
   std::vector<DeclinedKernel> declined;  // candidates that come before it
-  std::unique_ptr<KernelState> state;    // null where the kernel needs none
+  std::unique_ptr<KernelState> state;    // null if the kernel needs none
 };
 
-// No candidate takes a node (user).
+// Thrown if no candidate accepts a node (user).
 class NoKernel : public Error {
  public:
   NoKernel(const std::string& message, std::string reason)
       : Error(ErrorKind::user, message), reason_(std::move(reason)) {}
-  // Why the last one that was asked does not; empty where it did not say.
+  // Why the last candidate that was asked did not accept; empty if it gave no reason.
   const std::string& reason() const { return reason_; }
 
  private:
   std::string reason_;
 };
 
-// Chooses a kernel on `device` and prepares it. Throws NoKernel, with op, types and node.
+// Chooses a kernel on `device` and prepares it. Throws NoKernel, with op, types and node in the message.
 Launch launch(const Graph& graph, NodeId id, const Problem& problem, const KernelChoice& choice,
               Device device = Device::cpu);
 
-// `error` with op and node added to its message.
+// Throws `error` with op and node added to its message.
 [[noreturn]] void fail_at(const Graph& graph, NodeId id, const Error& error);
 
 }  // namespace sparkpilot

@@ -52,7 +52,7 @@ std::string problem_key(const Problem& problem) {
     const bool plain = text.size() <= kLongestAttribute && is_plain(name) && is_plain(text);
     key += plain ? fmt::format(" {}={}", name, text) : " " + hashed(name + "=" + text);
   }
-  // What is left of the limit: the number of threads.
+  // Leave room for the number of threads.
   if (key.size() > kLongestProblemKey - 20) key = qualified(*problem.node->op) + " " + hashed(key);
   return key + fmt::format(" threads={}", thread_count());
 }

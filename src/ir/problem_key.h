@@ -1,4 +1,4 @@
-// A node as a line of text that stands for everything that decides which kernel is the fastest.
+// A line of text that identifies everything about a node that decides which kernel is the fastest.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace sparkpilot {
 
-// "sparkpilot::Gemm f32[1,512] f32[512,64]* - -> f32[1,64] epilogue=relu transB=1 threads=2": the op, its inputs' types
-// (constants with a star, absent ones as "-"), its outputs', its attributes by name, and thread_count(). Names of nodes
-// and values and the contents of constants are no part of it. Printable ASCII, at most kLongestProblemKey characters:
-// what is long or not printable stands there as a hash.
+// "sparkpilot::Gemm f32[1,512] f32[512,64]* - -> f32[1,64] epilogue=relu transB=1 threads=2": the op, the types of its
+// inputs (constants with a star, absent ones as "-") and outputs, its attributes by name, and thread_count(). Names of
+// nodes and values and the contents of constants are not part of it. Printable ASCII, at most kLongestProblemKey
+// characters: parts that are long or not printable are replaced by a hash.
 inline constexpr size_t kLongestProblemKey = 600;
 std::string problem_key(const Problem& problem);
 
-// The op has several kernels on the CPU besides its reference.
+// Whether the op has several kernels on the CPU besides its reference.
 bool has_alternatives(const OpDef& op);
 
 }  // namespace sparkpilot

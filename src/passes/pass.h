@@ -33,8 +33,8 @@ std::span<const Pass> all_passes();
 
 // The passes in two halves. Between them the graph still consists of ONNX ops: adapters and gradients are added there.
 // Both check the names in `off` (user error, listing the known names).
-//  prepare  expands old op versions, widens to f32 if the precision asks for it, folds constants, recognises patterns
-//  lower    fuses, narrows, lays out and rounds for a target
+//   prepare  expands old op versions, widens to f32 if the precision asks for it, folds constants, recognises patterns
+//   lower    fuses, narrows, lays out and rounds for a target
 void prepare(Graph& graph, const PassOptions& options = {});
 void lower(Graph& graph, const Target& target = {}, const PassOptions& options = {});
 
