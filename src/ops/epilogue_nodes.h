@@ -1,4 +1,4 @@
-// What the ops with an epilogue need of it outside their kernels: a check, and the epilogue as ONNX nodes.
+// Checks an op's epilogue, and writes it as ONNX nodes.
 #pragma once
 
 #include <string>
@@ -8,16 +8,17 @@
 
 namespace sparkpilot {
 
-// Fails (user) where the node's epilogue does not fit its inputs and output.
+// Fails (user) if the node's epilogue does not fit its inputs and output.
 void check_epilogue(const InferContext& c, const Shape& output, int64_t channels);
 
-// `y` after the node's epilogue. Operands are cast to y's dtype; `channel_axis` is where y's channels lie.
+// Applies the node's epilogue to `y` with ONNX nodes. Operands are cast to y's dtype; `channel_axis` is y's channel
+// axis.
 ValueId add_epilogue_nodes(ExpandContext& e, ValueId y, int channel_axis);
 
-// A step of each activation, for cases.
+// One step for each activation, for op cases.
 std::vector<std::string> epilogue_steps();
 
-// `value`, cast where its dtype is another.
+// Casts `value` if it has another dtype.
 ValueId cast_to(Builder& b, ValueId value, DType dtype);
 
 }  // namespace sparkpilot

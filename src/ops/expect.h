@@ -1,4 +1,4 @@
-// What an op's `infer` asks of its inputs, with messages that say what came.
+// Checks for the inputs in an op's `infer`, with messages that say what was found.
 #pragma once
 
 #include <fmt/core.h>

@@ -1,4 +1,4 @@
-// Between the two layouts of images, for expansions of internal ops into ONNX's, which have channels first.
+// Conversions between the two layouts of images, for expanding internal ops into ONNX ops, which have channels first.
 #pragma once
 
 #include "ir/op.h"
@@ -9,7 +9,8 @@ namespace sparkpilot {
 ValueId channels_last_to_first(Builder& b, ValueId image);
 ValueId channels_first_to_last(Builder& b, ValueId image);
 
-// An internal op without operands of its own but `channels_last` as ONNX's op of that name between two Transposes.
+// Expands an internal op that differs from ONNX's op of the same name only by `channels_last` into that op between two
+// Transposes.
 std::vector<ValueId> expand_channels_last(ExpandContext& e);
 
 }  // namespace sparkpilot

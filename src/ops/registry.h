@@ -1,5 +1,5 @@
-// What a file of ops includes: the op record. It defines `std::span<const OpDef> <file>_ops()` and has a line in
-// list.inc, which only registry.cc reads, so that a new line recompiles one file.
+// To be included by every file that defines ops: the op record. Such a file defines `std::span<const OpDef>
+// <file>_ops()` and has a line in list.inc; only registry.cc reads list.inc, so adding a line recompiles one file.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What If, Loop and Scan share: their bodies' types, and tensors that outlive a call of a body.
+// What If, Loop and Scan share: the types of their bodies, and tensors that outlive a call of a body.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace sparkpilot {
 
-// How many of a node's `inputs` are captured ones at the end; fails (user) where the attribute makes no sense.
+// The number of captured values at the end of a node's `inputs`; fails (user) if the attribute is invalid.
 int capture_count(const Attributes& attrs, int inputs);
 
 // The attribute's graph; fails (user) unless it has as many inputs, and at least as many outputs, as given.
 const Graph& checked_body(const Attributes& attrs, std::string_view key, size_t inputs, size_t outputs);
 
-// Element types of a body's outputs: as declared, else inferred from the types of its inputs; none where that cannot
-// be done.
+// Element types of a body's outputs: as declared, else inferred from the types of its inputs; none if that is not
+// possible.
 std::vector<DType> body_output_types(const Graph& body, std::span<const TensorType> inputs);
 
 // The types of inputs [first, last) of a node.
 std::vector<TensorType> input_types(const InferContext& c, int first, int last);
 
-// A copy with memory of its own.
+// A copy that owns its memory.
 Tensor owned(const ConstView& view);
 // Copies of inputs [first, last) of a node.
 std::vector<Tensor> owned_inputs(const Call& c, int first, int last);
@@ -34,22 +34,24 @@ Tensor one_element(const Graph& body, size_t i, T value) {
   return Tensor::of<T>(declared && declared->size() == 1 ? Shape{1} : Shape{}, {value});
 }
 
-// The truth of a one-element boolean; fails (user) on another type or more elements.
+// The value of a one-element boolean; fails (user) on another type or more elements.
 bool truth(const ConstView& view);
 
-// Runs body i of a node; fails (internal) where the caller made none, (user) on fewer results than `outputs`.
+// Runs body i of a node. Fails (internal) if the caller provided no body, (user) if it returns fewer results than
+// `outputs`.
 std::vector<Tensor> run_body(const Call& c, size_t i, std::vector<Tensor> inputs, size_t outputs);
 
-// Gives output i of a dynamic op a tensor's shape and contents; fails (user) where its type is not the planned one.
+// Writes a tensor to output i of a dynamic op; fails (user) if its type is not the planned one.
 void deliver(const Call& c, size_t i, const Tensor& tensor);
 
-// One scan output: a slice an iteration, joined in the end. Fails (user) where slices differ in type or shape, and
-// before they fill the machine's memory: a loop in a file may be endless.
+// One scan output: a slice per iteration, joined at the end. Fails (user) if slices differ in type or shape, and before
+// they fill the machine's memory, since a loop in a file may be endless.
 class ScanOutput {
  public:
   void add(Tensor slice);
-  // Slices along a new axis `axis` (counted in the result, from the end where negative), last first where `reversed`.
-  // Without slices: size 0 along it, and around it what the body's output declares (unknown sizes as 0).
+  // Joins the slices along a new axis `axis` (an index in the result, counted from the end if negative), last first if
+  // `reversed`. Without slices: size 0 along it, and the other dimensions as the body's output declares them (unknown
+  // sizes as 0).
   Tensor joined(int64_t axis, bool reversed, DType dtype, const Value& body_output) const;
 
  private:

@@ -8,7 +8,7 @@
 
 namespace sparkpilot {
 
-// The loop over integers that does the same; none for division.
+// The integer loop of the same function; none for division.
 constexpr std::optional<Integers> integers_like(BinaryMath op) {
   switch (op) {
     case BinaryMath::add: return Integers::add;
@@ -20,7 +20,7 @@ constexpr std::optional<Integers> integers_like(BinaryMath op) {
   }
 }
 
-// kVector: a BinaryMath or NoVector{}. kTypes: the dtypes.
+// kVector: a BinaryMath, or NoVector{} if there is no vector function. kTypes: the dtypes.
 template <class Fn, auto kVector, typename Types>
 struct BinaryKernels {
   static void fast(const Call& c) {
@@ -44,7 +44,7 @@ struct BinaryKernels {
       {.name = "reference", .prepare = prepare_broadcast, .run = reference}};
 };
 
-// All inputs have one dtype of `Types`; the output has it too, and their broadcast shape.
+// All inputs must have the same dtype, one that is allowed; the output has dtype `output` and the broadcast shape.
 void infer_broadcast(InferContext& c, bool (*allowed)(DType), DType output);
 template <typename Types>
 void infer_nary(InferContext& c) {
@@ -57,11 +57,11 @@ void infer_compare(InferContext& c) {
       c, [](DType d) { return contains(Types{}, d); }, DType::boolean);
 }
 
-// Shapes that walk every path of Broadcast, and dtypes; values of both operands in [low, high].
+// Cases with shapes that reach every path of Broadcast, and all dtypes; values of both operands in [low, high].
 std::vector<OpCase> binary_cases(double low, double high, bool floats, bool integers);
 
-// Versions 1 and 6 of binary ops: B is broadcast only where `broadcast` is set, its axes lying at `axis` of A's (at the
-// end without it). Expands to the newest form.
+// Versions 1 and 6 of binary ops: B is broadcast only if `broadcast` is set, with its axes starting at A's axis `axis`
+// (at the end if absent). Expands to the newest form.
 OpDef legacy_binary_op(std::string_view name, bool compares);
 
 }  // namespace sparkpilot

@@ -1,7 +1,7 @@
-// What elementwise ops compute, one line each, for host and device alike.
+// The formulas of elementwise ops, one line each, for host and device.
 //
-// A functor is a plain struct: its members are the op's attributes, its call takes elements in the type that the
-// arithmetic is done in (double in the references, float or an integer type elsewhere). The loops that feed it are in
+// A functor is a plain struct: its members are the op's attributes, and its call takes elements in the type used for
+// the arithmetic (double in the references, float or an integer type elsewhere). The loops that call it are in
 // ops/cpu/vector/elementwise.h.
 #pragma once
 
@@ -81,7 +81,7 @@ SPARKPILOT_UNARY_WITH_ATTRIBUTES(ThresholdedRelu, x <= a ? T(0) : x)
 template <typename T>
 using Unsigned = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 
-// `a op b` where both are promoted to unsigned first, so that overflow wraps (through 32 bits for short types).
+// `a op b` with both converted to unsigned first, so that overflow wraps.
 #define SPARKPILOT_BINARY(Name, float_expression, integer_expression)                           \
   struct Name {                                                                                 \
     template <typename T>                                                                       \
@@ -95,7 +95,7 @@ using Unsigned = typename std::conditional_t<std::is_integral_v<T>, std::make_un
     }                                                                                           \
   };
 
-// Integer division: towards zero; by zero it gives 0, and the lowest number over -1 wraps to itself.
+// Integer division: rounds towards zero; division by zero gives 0, and the lowest number divided by -1 wraps to itself.
 template <typename T>
 SPARKPILOT_HOST_DEVICE T divide_integers(T a, T b) {
   if (b == 0) return 0;
@@ -114,7 +114,7 @@ SPARKPILOT_HOST_DEVICE T modulo_integers(T a, T b) {
   const T r = remainder_integers(a, b);
   return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
 }
-// As Mod's table of special cases says; zero takes the sign of b.
+// Mod of floats, with the special cases of ONNX; a zero takes the sign of b.
 template <typename T>
 SPARKPILOT_HOST_DEVICE T modulo_floats(T a, T b) {
   const T r = std::fmod(a, b);
@@ -134,8 +134,8 @@ SPARKPILOT_BINARY(Min, a != a || a < b ? a : b, a < b ? a : b)
 SPARKPILOT_BINARY(ScaleNegative, a < 0 ? a * b : a, a < 0 ? u * v : u)
 #undef SPARKPILOT_BINARY
 
-// Base and exponent of any types, the result in the base's. Integer powers of integers wrap; a negative exponent gives
-// the truncated reciprocal, and 0 for 0.
+// Base and exponent may have any types; the result has the base's. Integer powers of integers wrap; a negative exponent
+// gives the truncated reciprocal, and 0 for base 0.
 struct Pow {
   template <typename T, typename E>
   SPARKPILOT_HOST_DEVICE T operator()(T base, E exponent) const {
@@ -204,7 +204,7 @@ SPARKPILOT_COMPARE(Less, a < b)
 SPARKPILOT_COMPARE(LessOrEqual, a <= b)
 #undef SPARKPILOT_COMPARE
 
-// And, Or and Xor serve booleans (0 and 1) and integers alike.
+// And, Or and Xor apply to booleans (0 and 1) and integers.
 #define SPARKPILOT_BITWISE(Name, expression)              \
   struct Name {                                           \
     template <typename T>                                 \
@@ -215,7 +215,7 @@ SPARKPILOT_COMPARE(LessOrEqual, a <= b)
 SPARKPILOT_BITWISE(And, a& b)
 SPARKPILOT_BITWISE(Or, a | b)
 SPARKPILOT_BITWISE(Xor, a ^ b)
-// A shift by a negative amount, or by as many bits as there are or more, leaves only the sign's extension.
+// Shifting by a negative amount, or by at least the number of bits, leaves only the sign extension.
 SPARKPILOT_BITWISE(ShiftLeft, b < 0 || static_cast<uint64_t>(b) >= 8 * sizeof(T) ? 0 : static_cast<uint64_t>(a) << b)
 SPARKPILOT_BITWISE(ShiftRight, b < 0 || static_cast<uint64_t>(b) >= 8 * sizeof(T) ? (a < 0 ? -1 : 0) : a >> b)
 #undef SPARKPILOT_BITWISE

@@ -1,4 +1,4 @@
-// Records of ops with one operand: a functor, the vector function that does the same, and a name make an OpDef.
+// Records of ops with one operand: makes an OpDef from a functor, the vector function of the same formula, and a name.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ struct Param {
   float fallback;
 };
 inline constexpr std::array<Param, 0> kNoParams{};
-// Stands for the missing vector function: f32, f16 and bf16 are computed in float by the functor.
+// Used if there is no vector function: f32, f16 and bf16 are then computed in float by the functor.
 struct NoVector {};
 template <typename Vector>
 inline constexpr std::string_view kFastName = std::is_same_v<std::remove_const_t<Vector>, NoVector> ? "float" : "simd";
@@ -50,7 +50,7 @@ struct UnaryKernels {
       {.name = kFastName<decltype(kVector)>, .accepts = accepts_floats, .prepare = prepare, .run = fast},
       {.name = "reference", .accepts = nullptr, .prepare = prepare, .run = reference}};
 
-  // `consumed_inputs` is what opset 1 to 5 wrote about memory; it means nothing.
+  // `consumed_inputs` is a memory hint of opsets 1 to 5 and is ignored.
   static constexpr auto kAttributes = [] {
     std::array<AttrSpec, kParams.size() + 1> specs{};
     for (size_t i = 0; i < kParams.size(); ++i) specs[i] = {kParams[i].name, AttrType::real, false};
@@ -65,7 +65,7 @@ void infer_unary(InferContext& c) {
   infer_same(c);
 }
 
-// Sizes, dtypes and, beside [kLow, kHigh], the values where functions break.
+// Cases of all sizes and dtypes, with values in [kLow, kHigh], and the special values where functions fail.
 template <int kLow, int kHigh, typename Types>
 std::vector<OpCase> unary_cases() {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -86,7 +86,7 @@ std::vector<OpCase> unary_cases() {
   return cases;
 }
 
-// The whole record. Its inputs are drawn from [kLow, kHigh] in the op's cases.
+// The whole record. In its cases, inputs are drawn from [kLow, kHigh].
 template <class Fn, auto kVector, int kLow, int kHigh, typename Types = FloatTypes, const auto& kParams = kNoParams>
 constexpr OpDef unary_op(std::string_view name, int since, std::string_view doc) {
   using Kernels = UnaryKernels<Fn, kVector, Types, kParams>;

@@ -7,8 +7,8 @@
 
 namespace sparkpilot {
 
-// Labels are letters; the axes of an ellipsis get labels of their own, below 'A', the same ones in every term, counted
-// from the right. Fails (user) on an equation that is malformed or does not fit the ranks.
+// Labels are letters. The axes of an ellipsis get labels below 'A', the same in every term, counted from the right.
+// Fails (user) if the equation is malformed or does not fit the ranks.
 struct EinsumEquation {
   std::vector<std::string> inputs;  // a label for each axis of each operand
   std::string output;

@@ -1,4 +1,4 @@
-// What the records of LSTM, GRU and RNN share: the checks of their inputs, and their cost.
+// Inference, axis map and cost that LSTM, GRU and RNN share.
 #pragma once
 
 #include "ops/cpu/recurrent/recurrent.h"

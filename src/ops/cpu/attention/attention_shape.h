@@ -1,4 +1,4 @@
-// What Attention's inputs mean: sizes, where each head's rows lie, and which keys a query sees.
+// The geometry of Attention: sizes, where each head's rows are in memory, and which keys a query sees.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace sparkpilot {
 
-// [batch, heads, rows, size] as it lies in memory, whether the tensor has that rank or holds the heads side by side in
-// its last axis ([batch, rows, heads * size]).
+// [batch, heads, rows, size] in memory, for tensors of that rank and for tensors that hold the heads as columns of the
+// last axis ([batch, rows, heads * size]).
 struct HeadLayout {
   int64_t batch = 0, heads = 0, rows = 0, size = 0;
   int64_t first = 0, batch_step = 0, head_step = 0, row_step = 0;  // in elements
@@ -19,17 +19,17 @@ struct HeadLayout {
 
 struct AttentionShape {
   HeadLayout q, k, v;         // k and v without the past
-  HeadLayout past_k, past_v;  // no rows where there is none
+  HeadLayout past_k, past_v;  // without past: no rows
   HeadLayout y;
-  int64_t total = 0;  // keys with the past
+  int64_t total = 0;  // number of keys, including the past
   double scale = 1, softcap = 0;
-  int64_t output_mode = 0;  // of the fourth output
+  int64_t output_mode = 0;  // selects what the fourth output holds
   bool causal = false;
-  int64_t left = -1, right = -1;                       // window sizes, -1: unbounded
-  int64_t group() const { return q.heads / k.heads; }  // query heads to a head of keys
+  int64_t left = -1, right = -1;                       // window sizes; -1: unbounded
+  int64_t group() const { return q.heads / k.heads; }  // query heads per key head
 };
 
-// From shapes and attributes; fails (user) where they do not fit. `shape(i)` is null for an absent input.
+// Reads shapes and attributes; fails (user) if they do not fit. `shape(i)` is null for an absent input.
 struct AttentionInputs {
   const Shape* shape[7] = {};
 };
@@ -37,17 +37,17 @@ AttentionShape attention_shape(const AttentionInputs& inputs, const Attributes& 
 AttentionShape attention_shape(const Call& c);
 AttentionShape attention_shape(const Problem& p);
 
-// The keys [first, last) that query `row` may see, masks aside. `valid` is the number of keys that are no padding, or
-// -1 where nonpad_kv_seqlen is not given.
+// The keys [first, last) that query `row` may see, apart from masks. `valid` is the number of keys that are not
+// padding, or -1 if nonpad_kv_seqlen is absent.
 struct KeyRange {
   int64_t first, last;
 };
 KeyRange visible_keys(const AttentionShape& a, int64_t row, int64_t valid);
 
-// nonpad_kv_seqlen of a batch entry, -1 without that input; fails (user) where it is more than there are keys.
+// nonpad_kv_seqlen of a batch entry, -1 without that input; fails (user) if it exceeds the number of keys.
 int64_t valid_keys(const Call& c, const AttentionShape& a, int64_t b);
 
-// attn_mask as the bias of a query's keys.
+// attn_mask as a bias on the scores.
 struct AttentionMask {
   ConstView view;  // absent: all zero
   int64_t batch_step = 0, head_step = 0, row_step = 0, length = 0;
@@ -55,7 +55,7 @@ struct AttentionMask {
   int64_t offset(int64_t b, int64_t head, int64_t row) const {
     return b * batch_step + head * head_step + row * row_step;
   }
-  // 0 or the number to add; -infinity: not seen. `at` is offset() of the query.
+  // 0 or the number to add; -infinity: masked out. `at` is offset() of the query.
   double bias(int64_t at, int64_t key) const;
 };
 

@@ -1,6 +1,6 @@
-// The two products of attention on bf16, by the processor's dot products (vdpbf16ps): nothing is widened in memory.
-// Scores are sums in f32 of exact products of pairs, weights stay in f32, results are rounded once; denormals of bf16
-// count as zero. Steps, scratch and softmax are attention_block.h's. Serial.
+// The two products of attention on bf16, by the processor's dot products (vdpbf16ps), without converting to f32 in
+// memory. Scores are sums in f32 of exact products of pairs; weights stay in f32; results are rounded once; bf16
+// denormals count as zero. Scratch layout and softmax as in attention_block.h. Serial.
 #pragma once
 
 #include "ops/cpu/attention/attention_block.h"
@@ -15,8 +15,8 @@ struct DotRows {
   int64_t step = 0;  // between rows
 };
 
-// scale * q k^T, at least for the keys that each query sees. `pairs` is scratch of [size / 2, b.stride]. `size` and
-// k's step and place are even.
+// scale * q k^T, at least for the keys that each query sees. `pairs` is scratch of [size / 2, b.stride]. `size`, k's
+// step and k's offset must be even.
 void attention_dot_scores(const AttentionBlock& b, const DotRows& q, const DotRows& k, int64_t size, float scale,
                           float* pairs);
 // y[i] = inverse[i] * (weights of i) v.

@@ -1,10 +1,10 @@
-// sparkpilot::ConvChain: two or three convolutions in a row whose intermediate images never are whole in memory.
+// sparkpilot::ConvChain: two or three consecutive convolutions whose intermediate images are never whole in memory.
 //
 // Inputs: X [N, H, W, C], then weights and bias (or absent) of each stage, then the operands of epilogues. Attributes,
-// stage after stage: `groups`, `strides` (two a stage), `pads` (four: top, left, bottom, right); `epilogue_<stage>` as
-// sparkpilot::Conv has it; `x_channels_first`: X is [N, C, H, W]. The last stage is 1x1, the one before it depthwise (a
-// filter a channel), and the first of three a dense convolution of any size: an inverted bottleneck, the stem of a
-// network, or depthwise and pointwise.
+// concatenated over the stages: `groups`, `strides` (two per stage), `pads` (four: top, left, bottom, right);
+// `epilogue_<stage>` as in sparkpilot::Conv; `x_channels_first`: X is [N, C, H, W]. The last stage is 1x1, the one
+// before it depthwise (one filter per channel), and the first of three is a dense convolution of any size. So it covers
+// an inverted bottleneck, the stem of a network, or depthwise with pointwise.
 #pragma once
 
 #include "ops/cpu/conv/conv_shape.h"
@@ -16,7 +16,7 @@ struct ConvChain {
   size_t stages = 0;
   std::array<ConvShape, kMost> shape;
 
-  // Fails (user) where the parts do not fit together. `weights` has one shape a stage.
+  // Fails (user) if the parts do not fit together. `weights` has one shape per stage.
   static ConvChain of(const Attributes& attrs, const Shape& x, std::span<const Shape> weights);
   static ConvChain of(const Problem& problem);
 

@@ -1,5 +1,5 @@
-// The plain convolution: every product, accumulated in double. Integer convolutions use it too: their products and sums
-// stay far below 2^53, so they are exact.
+// The plain convolution: computes every product and accumulates in double. Integer convolutions use it too: their
+// products and sums stay far below 2^53, so they are exact.
 #pragma once
 
 #include "base/parallel.h"
@@ -7,7 +7,7 @@
 
 namespace sparkpilot {
 
-// Output rows that are worth a thread.
+// Output rows per task, so that a task is worth a thread.
 inline int64_t row_grain(const ConvShape& s) {
   const double work = static_cast<double>(s.window.out[2]) * static_cast<double>(s.in_per_group()) *
                       static_cast<double>(s.window.kernel_size());

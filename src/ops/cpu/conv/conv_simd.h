@@ -1,4 +1,4 @@
-// Convolution by the project's own kernels: f32 images with channels last, constant weights of f32, f16 or bf16.
+// Convolution by the project's kernels: f32 images with channels last, constant weights of f32, f16 or bf16.
 #pragma once
 
 #include "ir/op.h"
@@ -6,7 +6,7 @@
 namespace sparkpilot {
 
 Verdict conv_simd_accepts(const Problem& p);
-// Whether it was measured to be faster than oneDNN's on such a shape (AVX-512, one core).
+// Whether it was measured to be faster than oneDNN on such a shape (AVX-512, one core).
 bool conv_simd_wins(const Problem& p);
 std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p);
 void conv_simd_run(const Call& call);

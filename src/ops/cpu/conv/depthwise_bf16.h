@@ -1,5 +1,5 @@
-// Depthwise convolution of bf16 images with channels last: rows widen into a ring that stays near the core, pass the
-// f32 kernel, and are rounded behind the epilogue.
+// Depthwise convolution of bf16 images with channels last: rows are converted to f32 into a ring that stays in cache,
+// go through the f32 kernel, and are rounded after the epilogue.
 #pragma once
 
 #include "ops/cpu/conv/depthwise.h"

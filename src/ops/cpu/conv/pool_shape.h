@@ -1,4 +1,4 @@
-// What every pooling op knows about its operands before it runs, and the loops of the plain references.
+// The shape of a pooling op, as every pooling op needs it before it runs, and the loops of the plain references.
 #pragma once
 
 #include "base/parallel.h"
@@ -15,10 +15,10 @@ struct PoolShape {
 
   bool empty() const { return batch * channels == 0 || window.in_size() == 0 || window.out_size() == 0; }
   Shape output() const;
-  double flops() const;  // one a tap
+  double flops() const;  // one per tap
 };
 
-// Reads `kernel_shape`, `ceil_mode`, `channels_last` and the attributes of sliding_window(). Fails (user) where they do
+// Reads `kernel_shape`, `ceil_mode`, `channels_last` and the attributes of sliding_window(). Fails (user) if they do
 // not fit.
 PoolShape pool_shape(const Attributes& attrs, const Shape& x);
 
@@ -28,14 +28,15 @@ struct PoolState : KernelState {
 };
 std::unique_ptr<KernelState> prepare_pool(const Problem& p);
 
-// The window is the whole image. Fails (user) unless there are batch, channels and 1 to 3 spatial dimensions.
+// The shape of a pool whose window is the whole image. Fails (user) unless there are batch, channels and 1 to 3 spatial
+// dimensions.
 PoolShape global_pool_shape(const Shape& x);
 
-// Elements of the window at `start` within the padded image.
+// The number of elements of the window at `start` that are inside the padded image.
 int64_t padded_taps(const Window& w, const Window::Dims& start);
 
 // Calls body(n, c, start, offset in y) for each output element, in parallel over its rows; `start` is where the window
-// begins, in the padding perhaps.
+// begins, which may be in the padding.
 template <typename Body>
 void for_each_window(const PoolShape& s, const Body& body) {
   const Window& w = s.window;

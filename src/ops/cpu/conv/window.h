@@ -1,4 +1,4 @@
-// The geometry of a window that slides over an image: convolutions, their transposes and pooling.
+// The geometry of a window that slides over an image: for convolutions, transposed convolutions and pooling.
 //
 // An image has a batch, channels and one to three spatial dimensions, stored N,C,spatial or, with `channels_last`,
 // N,spatial,C. Geometry always has three spatial dimensions here (depth, height, width); missing ones come first with
@@ -24,24 +24,24 @@ struct Window {
   int64_t in_size() const { return in[0] * in[1] * in[2]; }
   int64_t out_size() const { return out[0] * out[1] * out[2]; }
   int64_t kernel_size() const { return kernel[0] * kernel[1] * kernel[2]; }
-  // One of the arrays as the tensors have it, without the leading ones.
+  // One of the arrays with only the dimensions that the tensors have.
   std::span<const int64_t> spatial(const Dims& d) const {
     return std::span<const int64_t>(d).last(static_cast<size_t>(dims));
   }
 };
 
-// The kernel offsets [begin, end) along one dimension that fall inside the image for the window that starts at `start`.
+// The kernel offsets [begin, end) along one dimension that are inside the image, for the window that starts at `start`.
 struct KernelRange {
   int64_t begin, end;
 };
 inline KernelRange inside(int64_t start, int64_t kernel, int64_t dilation, int64_t size) {
-  // Without the division in the common case: kernels ask for every row.
+  // Avoids the division in the common case, since kernels call this for every row.
   const auto steps = [dilation](int64_t way) { return dilation == 1 ? way : (way + dilation - 1) / dilation; };
   const int64_t begin = start >= 0 ? 0 : steps(-start), end = start >= size ? 0 : steps(size - start);
   return {begin < kernel ? begin : kernel, end < begin ? begin : end < kernel ? end : kernel};
 }
 
-// Where the elements of an image lie.
+// Strides of an image's elements.
 struct ImageStrides {
   int64_t n = 0, c = 0, d = 0, h = 0, w = 0;
 };
@@ -55,17 +55,18 @@ struct ImageShape {
 ImageShape image_shape(const Shape& shape, bool channels_last);
 Shape make_image_shape(int64_t batch, int64_t channels, std::span<const int64_t> spatial, bool channels_last);
 
-// Reads `strides`, `dilations`, `pads` and `auto_pad` as ONNX defines them for Conv and pooling and computes the output
-// size; with `ceil_mode` a last window that overhangs counts, unless it would start in the padding behind the image.
-// Fails (user) on lists of the wrong length, zero or absurd sizes, or a window larger than the padded image.
+// Reads `strides`, `dilations`, `pads` and `auto_pad` as ONNX defines them for Conv and pooling, and computes the
+// output size. With `ceil_mode` a last window that extends over the end counts too, unless it would start in the
+// padding after the image. Fails (user) on lists of the wrong length, zero or huge sizes, or a window larger than the
+// padded image.
 Window sliding_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel,
                       bool ceil_mode = false);
 
 // The same for ConvTranspose, with `output_padding` and `output_shape`: `in` is the small image, `out` the large one.
 Window transposed_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel);
 
-// The attribute `kernel_shape`, of `dims` positive entries; `fallback`, where not empty, stands in where it is absent
-// and must be equal where it is there.
+// The attribute `kernel_shape`, which must have `dims` positive entries. `fallback`, if not empty, is used if the
+// attribute is absent, and must be equal to it otherwise.
 std::array<int64_t, Window::kMaxDims> kernel_shape(const Attributes& attrs, int dims,
                                                    std::span<const int64_t> fallback = {});
 

@@ -1,22 +1,22 @@
-// The end of an epilogue and the rounding to bf16 in one pass, for kernels that sum in f32 by dot products of bf16.
+// Applies the end of an epilogue and rounds to bf16 in one pass, for kernels that sum bf16 dot products in f32.
 #pragma once
 
 #include "ops/cpu/vector/epilogue.h"
 
 namespace sparkpilot {
 
-// An epilogue in two parts: what is applied to f32 values, and a last step that is done while they are stored.
+// An epilogue in two parts: steps on f32 values in memory, and a last step that is applied while they are stored.
 struct DotStore {
   enum Last : uint8_t { none, gelu_tanh, add } last = none;
-  int at = -1;  // the last step's place in the epilogue, for its operand
+  int at = -1;  // index of the last step in the epilogue, to find its operand
   Epilogue first;
 
   DotStore() = default;
   explicit DotStore(const Epilogue& epilogue);
   bool empty() const { return last == none && first.empty(); }
 
-  // Applies all to the tile, whose lines go to `y`, output_stride apart. GELU is computed to 2^-12, of which bf16 keeps
-  // less. Safe from several threads.
+  // Applies all steps to the tile and writes its lines to `y`, output_stride apart. GELU is computed to 2^-12, which is
+  // more precise than bf16. Thread-safe.
   void store(const Epilogue::Operands& operands, const Epilogue::Tile& tile, BFloat16* y) const;
 };
 

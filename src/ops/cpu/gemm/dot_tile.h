@@ -1,9 +1,9 @@
 // The matrix kernel for bf16: rows of bf16 times a packed matrix of bf16, by the processor's dot products, summed in
 // f32.
 //
-// An instruction adds a few products that are neighbours in the depth to each sum (vdpbf16ps of AVX-512: two, bfmmla of
-// NEON: four), so weights lie in groups of so many. Every element is summed in the order of depth in one accumulator:
-// results do not depend on how the work is cut.
+// An instruction adds the products of a few adjacent depths to each sum (vdpbf16ps of AVX-512: two, bfmmla of NEON:
+// four), so weights are stored in groups of that many. Every element is summed over the depth in order, in one
+// accumulator: results do not depend on how the work is split.
 #pragma once
 
 #include <limits>
@@ -12,13 +12,13 @@
 
 namespace sparkpilot {
 
-// Elements of the depth that one dot product takes; 0 where the processor, or the compiler, has none for bf16.
+// Depths that one dot product takes; 0 if the processor, or the compiler, has no bf16 dot products.
 int64_t dot_group();
 
 struct DotMatrix {
   static constexpr int64_t kPanel = PanelMatrix::kPanel;
   int64_t depth = 0, columns = 0;
-  Tensor data;  // [panels, depth / group, kPanel, group] of bf16; zeros behind the last column and the end of the depth
+  Tensor data;  // [panels, depth / group, kPanel, group] of bf16; padded with zeros
 
   int64_t panels() const { return (columns + kPanel - 1) / kPanel; }
 };
@@ -26,18 +26,17 @@ struct DotMatrix {
 // Packs bf16 `source` in groups of dot_group().
 DotMatrix pack_dots(const ConstView& source, int64_t depth, int64_t columns, const PanelSource& where);
 
-// Y[i, j] = clamp(bias[j] + sum over p of a[i * lda + p] * b[p, j]) for i < rows and the columns of panels
-// [first_panel, last_panel), whole ones: column 0 of `y` is the first panel's. NaN stays. Serial. There must be a
-// dot_group().
+// Y[i, j] = clamp(bias[j] + sum over p of a[i * lda + p] * b[p, j]) for i < rows and all columns of panels
+// [first_panel, last_panel): column 0 of `y` is the first panel's first. NaN stays. Serial. Requires dot_group() > 0.
 struct DotPiece {
   const BFloat16* a = nullptr;
   int64_t lda = 0, rows = 0;
   int64_t first_panel = 0, last_panel = 0;
-  const float* bias = nullptr;  // padded to whole panels (pack_bias), of column 0 of b; null: zero
+  const float* bias = nullptr;  // padded to whole panels (pack_bias), from column 0 of b on; null: zero
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
   float* y = nullptr;
   int64_t stride = 0;           // between rows of y
-  BFloat16* rounded = nullptr;  // where it is there, results go here instead, rounded, with `stride`; no further column
+  BFloat16* rounded = nullptr;  // if set, rounded results go here instead of y, with `stride`, without padding columns
 };
 void multiply_dots(const DotMatrix& b, const DotPiece& piece);
 

@@ -1,4 +1,4 @@
-// The plain matrix product. Floats accumulate in double, integers modulo 2^64, from which a narrower result is cut.
+// The plain matrix product. Floats accumulate in double, integers modulo 2^64, truncated to the result's type.
 #pragma once
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace sparkpilot {
 template <typename T>
 using MatMulSum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 
-// For every element of Y calls store(batch entry, row, column, sum); load_a(offset) and load_b(offset) give operands as
-// Sum.
+// Calls store(batch entry, row, column, sum) for every element of Y; load_a(offset) and load_b(offset) return operands
+// as Sum.
 template <typename Sum, typename LoadA, typename LoadB, typename Store>
 void multiply_matrices(const MatMulShape& s, const LoadA& load_a, const LoadB& load_b, const Store& store) {
-  constexpr int64_t kColumns = 64;  // sums held at once, so B is read along its rows
+  constexpr int64_t kColumns = 64;  // sums in flight, so that B is read along its rows
   const double work = static_cast<double>(s.n) * static_cast<double>(s.k);
   parallel_for(s.batch * s.m, 1 + static_cast<int64_t>(65536 / (1 + work)), [&](int64_t first, int64_t last) {
     for (int64_t row = first; row < last; ++row) {

@@ -1,5 +1,5 @@
-// The last columns of a product where vectors are as wide as half a panel: two steps of depth in one vector, side by
-// side, so that eight columns fill it. Include it inside a foreach_target file.
+// The last columns of a product if half a panel fits in a vector: a vector holds two depths for each of eight columns,
+// interleaved. Include it inside a foreach_target file.
 #if defined(SPARKPILOT_PAIR_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARKPILOT_PAIR_SUMS_INL_H_
 #undef SPARKPILOT_PAIR_SUMS_INL_H_
@@ -15,8 +15,8 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 
-// The sums of kRows rows by kEights times eight columns: even lanes of a vector hold those of depths 0, 2, 4..., odd
-// lanes those of 1, 3, 5... of each stretch of depth.
+// The sums of kRows rows and kEights times eight columns. Even lanes of a vector hold the sums over depths 0, 2, 4...,
+// odd lanes over 1, 3, 5... of each call of add().
 template <int kRows, int kEights>
 struct PairSums {
   using D = hn::CappedTag<float, 16>;
@@ -36,7 +36,7 @@ struct PairSums {
     }
   }
 
-  // Steps [0, depth) of rows; `b` is the weights' first row, its columns from there.
+  // Adds depths [0, depth) of rows; `b` points to the weights' first row, at the first column.
   template <typename W>
   HWY_INLINE void add(const float* const (&rows)[kRows], int64_t depth, const W* b) {
     constexpr int64_t kPanel = PanelMatrix::kPanel;

@@ -1,9 +1,10 @@
-// The project's own matrix kernel: rows of f32 times a packed matrix, for plain rows (products, 1x1 convolutions) and
-// for rows gathered from an image with channels last (dense convolutions).
+// The project's matrix kernel: rows of f32 times a packed matrix, for plain rows (products, 1x1 convolutions) and for
+// rows gathered from an image with channels last (dense convolutions).
 //
 // A tile of some rows by one panel of columns keeps its sums in registers over the whole depth. Every element is summed
-// in the order of depth in one accumulator (in four for products of one or two rows), so results do not depend on how
-// the work is cut. 16-bit weights (packed_dtype) widen on the way into the registers: half the bytes are read.
+// over the depth in order, in one accumulator (in four for products of one or two rows), so results do not depend on
+// how the work is split. 16-bit weights (packed_dtype) are converted while they are loaded: only half the bytes are
+// read.
 #pragma once
 
 #include <limits>
@@ -22,12 +23,13 @@ struct TileOutput {
 };
 
 // Y[i, j] = clamp(bias[j] + sum over p of a[i * lda + p] * b[p, j]) for rows [first_row, last_row) and the columns of
-// panels [first_panel, last_panel). `few` (one or two rows in the whole product) sums in four parts for speed. Serial.
+// panels [first_panel, last_panel). `few` (the whole product has one or two rows) uses four partial sums for speed.
+// Serial.
 struct RowRange {
   int64_t first_row, last_row, first_panel, last_panel;
 };
-// What weights are to be packed as for this kernel: 16 bits where they are read for one or two rows (`few`), or f16 for
-// plain rows; else they are widened once.
+// The dtype in which weights are packed for this kernel: 16 bits if they are read for one or two rows (`few`), or are
+// f16 for plain rows; else they are converted to f32 once.
 inline DType packed_dtype(DType weights, bool plain_rows, bool few) {
   return plain_rows && (few || weights == DType::f16) ? weights : DType::f32;
 }
@@ -35,8 +37,8 @@ void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const Tile
                    bool few);
 
 // A dense convolution (one group) of f32 images with channels last: rows are the output's positions n, d, h, w; the
-// depth of `b` is [kernel positions, channels]. `x` is the group's first channel. `zeros` are as many zeros as a group
-// has input channels, and kConvolveZeros at least. Serial.
+// depth of `b` is [kernel positions, channels]. `x` points to the group's first channel. `zeros` must have as many
+// zeros as a group has input channels, and at least kConvolveZeros. Serial.
 inline constexpr int64_t kConvolveZeros = 512;
 void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
                    const TileOutput& out, const RowRange& range);

@@ -1,4 +1,4 @@
-// How a tile_gemm product is cut into pieces for threads and caches, and its epilogue applied piece by piece.
+// Splits a tile_gemm product into pieces for threads and caches, and applies its epilogue to each piece.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace sparkpilot {
 
-// An epilogue whose first step, where it only clamps, is done on the way out of the registers.
+// An epilogue whose first step, if it only clamps, is applied to the registers before they are stored.
 struct SplitEpilogue {
   Epilogue rest;
   float low = -std::numeric_limits<float>::infinity(), high = std::numeric_limits<float>::infinity();
@@ -24,10 +24,10 @@ struct SplitEpilogue {
 struct TilePlan {
   int64_t rows = 0, columns = 0, depth = 0;
   int64_t row_stride = 0;  // of Y
-  int64_t channel = 0;     // of column 0 in the epilogue's terms (groups)
+  int64_t channel = 0;     // the channel of column 0 for the epilogue (groups)
 
-  // Calls work(range) for pieces that cover all rows and panels, in parallel, and then the epilogue on what the piece
-  // wrote to `y` (row 0, column 0). The pieces may depend on the number of threads; what they compute must not.
+  // Calls work(range) for pieces that cover all rows and panels, in parallel, and then applies the epilogue to what the
+  // piece wrote to `y` (row 0, column 0). The pieces may depend on the number of threads; the results must not.
   template <typename Work>
   void run(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands, const Work& work) const;
 
@@ -36,7 +36,7 @@ struct TilePlan {
   void finish(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands, const RowRange& range) const;
 };
 
-// Rows of A and Y that stay in the first cache for the epilogue, a multiple of every tile's height.
+// Rows per block, so that A and Y stay in the first-level cache for the epilogue; a multiple of every tile's height.
 inline int64_t TilePlan::block_rows() const {
   constexpr int64_t kFloats = 8192, kMultiple = 30;
   return std::clamp<int64_t>(kFloats / (depth + columns) / kMultiple, 1, 8) * kMultiple;
@@ -60,7 +60,7 @@ inline void TilePlan::finish(float* y, const SplitEpilogue& epilogue, const Epil
 template <typename Work>
 void TilePlan::run(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands,
                    const Work& work) const {
-  constexpr double kWorth = 16384;  // multiply-adds that are worth a thread
+  constexpr double kWorth = 16384;  // multiply-adds that justify a thread
   const int64_t panels = (columns + PanelMatrix::kPanel - 1) / PanelMatrix::kPanel;
   const double total = static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth);
   const auto piece = [&](const RowRange& range) {
@@ -68,11 +68,11 @@ void TilePlan::run(float* y, const SplitEpilogue& epilogue, const Epilogue::Oper
     finish(y, epilogue, operands, range);
   };
   const int64_t block = block_rows(), blocks = (rows + block - 1) / block;
-  // Few rows: every thread takes columns of its own, so that each reads its part of the weights only.
+  // Few rows: split by columns, so that each thread reads only its part of the weights.
   const int64_t threads = thread_count();
   if (panels > 1 && (rows < 2 * block || (blocks < 8 * threads && panels >= 4 * threads))) {
     const auto grain = static_cast<int64_t>(kWorth / (total / static_cast<double>(panels) + 1)) + 1;
-    // Each block of rows reads all weights, so no small one is left over.
+    // Each block of rows reads all weights, so avoid a small remaining block.
     constexpr int64_t kTile = 10;
     const int64_t cuts = std::max<int64_t>(1, rows / block);
     const int64_t step = ((rows + cuts - 1) / cuts + kTile - 1) / kTile * kTile;

@@ -1,4 +1,4 @@
-// sparkpilot::QConv and sparkpilot::QGemm by the project's own kernels (int8_gemm, int8_depthwise).
+// sparkpilot::QConv and sparkpilot::QGemm by the project's kernels (int8_gemm, int8_depthwise).
 #pragma once
 
 #include "ops/cpu/conv/conv_shape.h"
@@ -6,12 +6,12 @@
 
 namespace sparkpilot {
 
-// The operands and attributes that both ops have, besides X and W.
+// The operands and attributes that both ops have in addition to X and W.
 //   inputs: X, W, multiplier f32[C], bias i32[C] or absent, shift f32[C] or absent, x_zero of X's dtype or absent
-//   attributes: x_zero (where it is no input), y_dtype, y_zero, low, high
+//   attributes: x_zero (if it is not an input), y_dtype, y_zero, low, high
 struct QuantizedOutput {
   DType dtype = DType::u8;
-  double low = 0, high = 255, zero = 0;  // of bytes, in the output's own numbers
+  double low = 0, high = 255, zero = 0;  // of bytes, in units of the output
   int64_t x_zero = 0;
   static QuantizedOutput of(const Attributes& attrs);  // fails (user)
   bool is_bytes() const { return dtype == DType::u8 || dtype == DType::i8; }

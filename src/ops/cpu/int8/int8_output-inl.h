@@ -1,4 +1,4 @@
-// Int8Output for a block of 16 sums in vectors. Include it inside a foreach_target file.
+// Applies Int8Output to a block of 16 sums in vectors. Include it inside a foreach_target file.
 #if defined(SPARKPILOT_INT8_OUTPUT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARKPILOT_INT8_OUTPUT_INL_H_
 #undef SPARKPILOT_INT8_OUTPUT_INL_H_
@@ -21,9 +21,9 @@ using Int8Sums = hn::CappedTag<int32_t, Int8Matrix::kBlock>;
 using Int8Reals = hn::Rebind<float, Int8Sums>;
 constexpr int kInt8Lanes =
     static_cast<int>(HWY_LANES(int32_t) < Int8Matrix::kBlock ? HWY_LANES(int32_t) : Int8Matrix::kBlock);
-constexpr int kInt8Vectors = static_cast<int>(Int8Matrix::kBlock) / kInt8Lanes;  // to a block
+constexpr int kInt8Vectors = static_cast<int>(Int8Matrix::kBlock) / kInt8Lanes;  // per block
 
-// Numbers in the range of i32, to the nearest, halves to even.
+// Rounds numbers that fit in i32 to nearest, halves to even.
 HWY_INLINE hn::Vec<Int8Sums> round_in_range(hn::Vec<Int8Reals> v) {
 #if HWY_TARGET == HWY_AVX3
   return hn::Vec<Int8Sums>{_mm512_cvtps_epi32(v.raw)};
@@ -42,12 +42,13 @@ HWY_INLINE void store_bytes(hn::Vec<Int8Sums> v, T* to) {
 #endif
 }
 
-// An Int8Output's numbers for one block of columns, in registers: a store to bytes might change them in memory.
+// The parameters of an Int8Output for one block of columns, in registers: the compiler must assume that a store to
+// bytes changes them in memory.
 struct Int8Block {
   hn::Vec<Int8Reals> multiplier[kInt8Vectors], shift[kInt8Vectors], low, high;
   hn::Vec<Int8Sums> zero;
 
-  HWY_INLINE Int8Block(const Int8Output& out, int64_t c) {  // from column c on
+  HWY_INLINE Int8Block(const Int8Output& out, int64_t c) {  // `c`: the first column
     const Int8Reals df;
     for (int i = 0; i < kInt8Vectors; ++i) {
       multiplier[i] = out.multiplier ? hn::LoadU(df, out.multiplier + c + i * kInt8Lanes) : hn::Zero(df);
@@ -58,7 +59,7 @@ struct Int8Block {
     zero = hn::Set(Int8Sums(), out.zero);
   }
 
-  // Stores `count` (at most a block) of the elements; `sums` already hold what `start` adds.
+  // Stores `count` (at most a block) of the elements; `sums` already include `start`.
   template <typename T>
   HWY_INLINE void store(const hn::Vec<Int8Sums> (&sums)[kInt8Vectors], T* y, int64_t count) const {
     if (count == Int8Matrix::kBlock) return store_all(sums, y);
@@ -88,10 +89,10 @@ struct Int8Block {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// 64 sums at once into bytes. i8 is made as u8 with its highest bit flipped.
+// Packs 64 sums at once into bytes. i8 is computed as u8 with its highest bit flipped.
 struct Int8Pack {
   __m512i zero, low, high, flip;
-  bool plain;  // u8 in its whole range
+  bool plain;  // u8 with its whole range
 
   HWY_INLINE explicit Int8Pack(const Int8Output& out) {
     const int origin = out.dtype == DType::i8 ? 128 : 0, offset = out.zero + origin;
@@ -103,7 +104,7 @@ struct Int8Pack {
     plain = origin == 0 && lowest == 0 && highest == 255;
   }
 
-  // 16 sums that hold `start`. What is above any byte stays so, instead of wrapping around.
+  // Scales 16 sums that include `start`. Values above any byte stay so, instead of wrapping around.
   template <bool kSimple>
   static HWY_INLINE __m512i scale(__m512i sum, const float* multiplier, const float* shift) {
     const __m512 v = _mm512_cvtepi32_ps(sum);
@@ -111,7 +112,7 @@ struct Int8Pack {
     const __m512 scaled = _mm512_fmadd_ps(v, _mm512_loadu_ps(multiplier), _mm512_loadu_ps(shift));
     return _mm512_cvtps_epi32(_mm512_min_ps(scaled, _mm512_set1_ps(32767)));
   }
-  // Scaled numbers; each 16 bytes of the result are four of a, four of b, of c and of d.
+  // Packs scaled numbers; each 16 bytes of the result are four of a, four of b, of c and of d.
   HWY_INLINE __m512i operator()(__m512i a, __m512i b, __m512i c, __m512i d) const {
     const __m512i ab = _mm512_adds_epi16(_mm512_packs_epi32(a, b), zero);
     const __m512i cd = _mm512_adds_epi16(_mm512_packs_epi32(c, d), zero);

@@ -1,4 +1,4 @@
-// Loops over quantized elements: sums of two tensors, and tables.
+// Loops over quantized elements: sums of two tensors, and table lookups.
 #pragma once
 
 #include "tensor/dtype.h"
@@ -10,7 +10,7 @@ namespace sparkpilot {
 struct Int8Sum {
   int32_t a_zero = 0, b_zero = 0, zero = 0;
   float a_scale = 1, b_scale = 1;
-  float low = 0, high = 255;  // whole numbers, before the zero point is added
+  float low = 0, high = 255;  // integers, before the zero point is added
 };
 void add_int8(DType a_dtype, const void* a, DType b_dtype, const void* b, DType y_dtype, void* y, int64_t n,
               const Int8Sum& sum);

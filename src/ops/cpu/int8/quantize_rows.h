@@ -1,5 +1,5 @@
-// Vector kernels between f32 rows and rows of 8-bit integers with one scale and zero point. Zero points are in range of
-// the integer type.
+// Vector kernels that convert between f32 rows and rows of 8-bit integers with one scale and zero point. Zero points
+// must be in the range of the integer type.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the integer matrix products and convolutions share: reading scales and zero points, and the way back to bytes.
+// What integer matrix products and convolutions share: reading scales and zero points, and requantizing results.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@ namespace sparkpilot {
 
 using ByteTypes = TypeList<int8_t, uint8_t>;
 
-// A scale or zero point of one element, or of several that repeat: element i applies to index i % count.
+// A scale or zero point of one element, or of several that repeat: index i uses element i % count.
 struct Parameter {
   DType dtype = DType::none;  // none: absent, all zero
   const void* data = nullptr;
@@ -21,8 +21,9 @@ struct Parameter {
   double at(int64_t index) const { return data ? load_element(dtype, data, index % count) : 0; }
 };
 
-// Rounds a result in units of the output's scale to the output's dtype: halves to even, then the zero point, then
-// saturation. NaN becomes the smallest value. `out` is i8, u8 or a small float, which keeps its fraction.
+// Stores a result, given in units of the output's scale, in the output's dtype: rounds halves to even, adds the zero
+// point, saturates. NaN becomes the smallest value. `out` is i8, u8 or a small float type, which is not rounded to
+// integers.
 inline void store_quantized(const View& out, int64_t index, float value, double zero_point) {
   if (is_float(out.dtype)) {
     store_element(out.dtype, out.data, index, static_cast<double>(value) + zero_point);
@@ -35,7 +36,7 @@ inline void store_quantized(const View& out, int64_t index, float value, double 
   else out.as<uint8_t>()[index] = static_cast<uint8_t>(saturated);
 }
 
-// The 32-bit integer that a sum is, modulo 2^32 as the standard allows.
+// A sum as a 32-bit integer, modulo 2^32 as ONNX allows.
 inline int32_t wrap_to_i32(double sum) { return static_cast<int32_t>(static_cast<int64_t>(sum)); }
 
 }  // namespace sparkpilot

@@ -1,5 +1,5 @@
-// Moving elements between arrays of different layouts: what Transpose, Slice, Concat, Split, Pad, Expand, Tile and
-// DepthToSpace have in common.
+// Strided copies between arrays of different layouts, shared by Transpose, Slice, Concat, Split, Pad, Expand, Tile and
+// DepthToSpace.
 #pragma once
 
 #include <array>
@@ -11,13 +11,14 @@
 
 namespace sparkpilot {
 
-// One loop of a copy: `count` steps, each of so many elements in the source and in the destination. The source's step
-// may be zero (a broadcast) or negative (backwards); the destination's must be such that no element is written twice.
+// One loop of a copy: `count` steps, with the distance of a step in elements in the source (`from`) and in the
+// destination (`to`). The source's step may be zero (broadcast) or negative (reversed); no destination element may be
+// written twice.
 struct CopyLoop {
   int64_t count = 1, from = 0, to = 0;
 };
 
-// Up to 16 loops, in place.
+// Up to kMax loops, without allocation.
 class CopyLoops {
  public:
   void add(int64_t count, int64_t from, int64_t to) { loops_[static_cast<size_t>(size_++)] = {count, from, to}; }
@@ -29,19 +30,20 @@ class CopyLoops {
   int size_ = 0;
 };
 
-// to[to_start + sum i_k to_k] = from[from_start + sum i_k from_k] for all i_k in [0, count_k). Any order of loops:
-// they are sorted and merged here. Contiguous runs go by memcpy, transpositions through square tiles, the rest by the
-// element; parallel. Packed dtypes go element by element on one thread. Source and destination must not overlap.
+// to[to_start + sum i_k to_k] = from[from_start + sum i_k from_k] for all i_k in [0, count_k). The order of the loops
+// does not matter: they are sorted and merged here. Contiguous runs are copied by memcpy, transpositions in square
+// tiles, the rest element by element; in parallel. Packed dtypes are copied element by element on one thread. Source
+// and destination must not overlap.
 void copy_strided(DType dtype, const CopyLoops& loops, const void* from, int64_t from_start, void* to,
                   int64_t to_start);
 
 // Sets every element to *value (one element of the dtype; packed dtypes: in the low bits).
 void fill(DType dtype, void* to, int64_t count, const void* value);
 
-// The kernel of ops that are views: copies where the runtime gave the output memory of its own.
+// The kernel of ops that are views: copies if the runtime gave the output separate memory.
 void run_view(const Call& call);
 
-// An i32 or i64 operand (axes, indices) as a kernel reads it: no copy.
+// Reads an i32 or i64 operand (axes, indices) without a copy.
 class IntOperand {
  public:
   IntOperand() = default;

@@ -1,4 +1,4 @@
-// Vector kernels that resample f32 rows: one axis blends whole rows, the other gathers from within a row.
+// Vector kernels that resample f32 rows: one combines whole rows, the other gathers within a row.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Resize's vector kernel: f32 data of which one axis or two neighbouring ones are resized, by constant operands.
+// Resize's vector kernel: f32 data, one axis or two adjacent axes resized, constant operands.
 #pragma once
 
 #include <memory>

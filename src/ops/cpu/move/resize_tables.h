@@ -1,4 +1,4 @@
-// What Resize means, axis by axis: which input positions an output position reads, and with which weights.
+// The definition of Resize for each axis: which input positions an output position reads, and with which weights.
 //
 // Resampling is separable: the value at (y, x) is the sum over the taps of y and of x of weight_y * weight_x * input.
 #pragma once
@@ -11,14 +11,14 @@
 
 namespace sparkpilot {
 
-// One axis: `out` positions, each the weighted sum of `taps` positions of the input, clamped to its range.
+// One axis: `out` positions, each the weighted sum of `taps` input positions, clamped to the input's range.
 struct ResizeAxis {
   int64_t in = 0, out = 0;
-  bool identity = true;  // position i reads position i alone; the tables are empty
+  bool identity = true;  // position i reads only position i; the tables are empty
   int64_t taps = 1;
   std::vector<int32_t> index;     // [tap][position]
   std::vector<double> weight;     // [tap][position]; empty: all 1 (nearest)
-  std::vector<uint8_t> replaced;  // [position], 1: the extrapolation value stands here; empty: nowhere
+  std::vector<uint8_t> replaced;  // [position], 1: the extrapolation value is used; empty: never
 };
 
 struct ResizeMode {
@@ -37,12 +37,11 @@ struct ResizeMode {
   bool antialias = false, exclude_outside = false;
   float extrapolation = 0;
 
-  // Fails (user) on a word it does not know.
+  // Fails (user) on an unknown name.
   explicit ResizeMode(const Attributes& attrs);
 };
 
-// The operands after the data; not present() where they are absent. An empty one counts as absent, as opset 11 wrote
-// it.
+// The operands after the data; not present() if absent. An empty operand counts as absent, as in opset 11.
 struct ResizeOperands {
   Tensor roi, scales, sizes;
 };
@@ -50,18 +49,18 @@ struct ResizeOperands {
 bool resize_operands_constant(const Problem& p);
 ResizeOperands resize_operands(const Problem& p);  // of a node whose operands are constants
 
-// How one axis is stretched.
+// Sizes and scale of one axis.
 struct ResizeExtent {
   int64_t in = 0, out = 0;
-  double scale = 1, length = 0;  // length: in * scale, before it was rounded down to `out`
+  double scale = 1, length = 0;  // length: in * scale, before rounding down to `out`
   double start = 0, end = 1;     // region of interest, in units of the input
 };
 
-// One extent for each axis of the data as it lies in memory (so channels are last where the attribute says so, though
-// operands are in the order N, C, spatial). Fails (user) where the operands make no sense.
+// One extent for each axis of the data in memory order (so channels are last if the attribute says so, although
+// operands are in the order N, C, spatial). Fails (user) if the operands are invalid.
 std::vector<ResizeExtent> resize_extents(const Shape& x, const Attributes& attrs, const ResizeOperands& operands);
 
-// The tables of an axis; fails (user) where they would be absurdly large.
+// The tables of an axis; fails (user) if they would be too large.
 ResizeAxis resize_axis(const ResizeExtent& extent, const ResizeMode& mode);
 
 }  // namespace sparkpilot

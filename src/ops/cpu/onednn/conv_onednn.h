@@ -5,8 +5,8 @@
 
 namespace sparkpilot {
 
-// Inputs are X, W and bias as in ONNX; both layouts of the image. Weights that are constant are packed at prepare and
-// may be stored in 16 bits; others are brought into the primitive's format at each run.
+// Inputs are X, W and bias as in ONNX, with images in either layout. Constant weights are packed in `prepare` and may
+// be stored in 16 bits; others are converted to the primitive's format in each run.
 Verdict conv_onednn_accepts(const Problem& p);
 std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p);
 

@@ -9,13 +9,13 @@ namespace sparkpilot {
 // Y = alpha * A x B + beta * C with A and B the node's inputs 0 and 1.
 struct GemmArgs {
   MatMulShape shape;
-  int c = -1;  // the input that is added, broadcast to Y; -1: none
+  int c = -1;  // index of the input that is added, broadcast to Y; -1: none
   float alpha = 1, beta = 1;
-  Epilogue epilogue;  // only where the shape has no batch
+  Epilogue epilogue;  // only if the shape has no batch
 };
 
-// f32, and bf16 where the processor has it. B may be stored in 16 bits where it is constant; it is packed at prepare
-// then.
+// f32, and bf16 if the processor supports it. B may be stored in 16 bits if it is constant; it is then packed in
+// `prepare`.
 Verdict gemm_onednn_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArgs& args);
 

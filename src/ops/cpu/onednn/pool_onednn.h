@@ -8,10 +8,9 @@ namespace sparkpilot {
 
 enum class PoolKind { max, average, average_with_padding };
 
-// f32, and bf16 where the processor has it, in both layouts; windows without dilation.
+// f32, and bf16 if the processor supports it, in both layouts; windows without dilation.
 Verdict pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind);
-// `largest`: for PoolKind::max, what runs in place of oneDNN, whose maximum of NaN is a number, where there may be
-// some.
+// `largest`: for PoolKind::max, runs instead of oneDNN if there may be NaN, whose maximum oneDNN computes as a number.
 std::unique_ptr<KernelState> pool_onednn_prepare(const Problem& p, const PoolShape& s, PoolKind kind,
                                                  std::function<void(const Call&)> largest = {});
 

@@ -1,4 +1,4 @@
-// What the kernels of LSTM, GRU and RNN share: sizes and places, activation lists, and the loop of the plain kernels.
+// What the kernels of LSTM, GRU and RNN share: sizes and offsets, activation lists, and the loop of the plain kernels.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sparkpilot {
 
-// One of the activation functions that recurrent nets name, with its parameters.
+// One of the activation functions that recurrent ops can name, with its parameters.
 struct CellActivation {
   enum Kind {
     relu,
@@ -30,11 +30,11 @@ struct CellActivation {
   void apply(float* x, int64_t n) const;  // in place
 };
 
-// What tells the three ops apart here.
+// How the three ops differ.
 struct RecurrentKind {
   int64_t gates;
   bool cell;                                // has initial_c, Y_c and peepholes
-  std::vector<std::string_view> functions;  // by default
+  std::vector<std::string_view> functions;  // defaults
 };
 
 struct Recurrent {
@@ -44,12 +44,12 @@ struct Recurrent {
   size_t functions_each = 1;
   std::vector<CellActivation> functions;  // those of the first direction, then those of the second
 
-  int64_t rows() const { return gates * hidden; }  // of W and R in one direction
+  int64_t rows() const { return gates * hidden; }  // rows of W and R in one direction
   bool backwards(int64_t direction) const { return direction == 1 || reversed; }
   const CellActivation* functions_of(int64_t direction) const {
     return functions.data() + static_cast<size_t>(direction) * functions_each;
   }
-  // The step that is computed as the t-th of a sequence of `length`.
+  // The step that is computed as number t of a sequence of `length`.
   int64_t step(int64_t direction, int64_t t, int64_t length) const { return backwards(direction) ? length - 1 - t : t; }
   // Offsets in elements.
   int64_t x_at(int64_t t, int64_t b) const { return (batch_first ? b * steps + t : t * batch + b) * input; }
@@ -59,15 +59,15 @@ struct Recurrent {
   int64_t state_at(int64_t d, int64_t b) const { return (batch_first ? b * directions + d : d * batch + b) * hidden; }
 };
 
-// Inputs by their place in LSTM, the longest of the three.
+// Indices of the inputs in LSTM, which has the most of the three.
 enum RecurrentInput : size_t { kX, kW, kR, kB, kLengths, kInitialH, kInitialC, kPeepholes };
 
-// From the shapes of X and R; fails (user) on unknown words.
+// Reads the shapes of X and R and the attributes; fails (user) on unknown names.
 Recurrent parse_recurrent(const RecurrentKind& kind, const Shape& x, const Shape& r, const Attributes& attrs);
 
-// The length of sequence b; fails (user) where it is outside [0, steps].
+// The length of sequence b; fails (user) if it is outside [0, steps].
 int64_t sequence_length(const Call& c, const Recurrent& r, int64_t b);
-// Where output `i` lies, null where it is not asked for.
+// Pointer to output `i`; null if the node does not have it.
 template <typename T>
 T* output_of(const Call& c, size_t i) {
   return i < c.outputs.size() && c.outputs[i].present() ? c.outputs[i].as<T>() : nullptr;
@@ -81,7 +81,7 @@ struct RecurrentReference final : KernelState {
 };
 std::unique_ptr<RecurrentReference> prepare_recurrent_reference(const Problem& p, const RecurrentKind& kind);
 
-// One step of one sequence, in doubles. Both parts have `rows` values and their own bias.
+// One step of one sequence, in double. Both parts have `rows` values and include their biases.
 struct CellStep {
   const Recurrent& r;
   int64_t direction;
@@ -101,8 +101,8 @@ void reference_rows(const T* m, const T* bias, const V* v, int64_t columns, int6
   }
 }
 
-// Runs one sequence through cell(step, typed pointers). `cell` may use `recur(first, count, v, out)`: rows of R times a
-// vector, plus their bias.
+// Runs one sequence by calling cell(step, recur) for each step. `cell` may call `recur(first, count, v, out)`: rows of
+// R times a vector, plus their bias.
 template <typename T, typename Cell>
 void run_reference_sequence(const Call& c, const Recurrent& r, int64_t d, int64_t b, double* memory, Cell cell) {
   const int64_t hidden = r.hidden, rows = r.rows(), length = sequence_length(c, r, b);
@@ -139,7 +139,7 @@ void run_reference_sequence(const Call& c, const Recurrent& r, int64_t d, int64_
   store(last_cell ? last_cell + r.state_at(d, b) : nullptr, s.cell);
 }
 
-// All sequences of all directions; `cell` is called as cell.template operator()<T>(step, recur).
+// Runs all sequences of all directions; `cell` is called as cell.template operator()<T>(step, recur).
 template <typename Cell>
 void run_recurrent_reference(const Call& c, Cell cell) {
   const auto& state = c.as<RecurrentReference>();

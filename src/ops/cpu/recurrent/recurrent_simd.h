@@ -1,5 +1,5 @@
-// The vector kernels of LSTM, GRU and RNN: f32 with constant weights, packed once. The inputs' part of the gates is
-// computed for a chunk of steps at once, the recurrent part step by step, for the whole batch.
+// The vector kernels of LSTM, GRU and RNN: f32 with constant weights, packed once. The part of the gates that depends
+// on the inputs is computed for a chunk of steps at once, the recurrent part step by step, for the whole batch.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace sparkpilot {
 struct RecurrentSimd final : KernelState {
   struct Direction {
     PackedMatrix w;
-    PackedMatrix r, r_last;          // r_last: the last gate's rows where a cell wants them apart, else empty
-    std::vector<float> bias;         // W's and R's added
-    std::vector<float> last_r_bias;  // of the last gate alone, where it is apart
+    PackedMatrix r, r_last;          // r_last: the last gate's rows, if the cell needs them separately; else empty
+    std::vector<float> bias;         // biases of W and R, added
+    std::vector<float> last_r_bias;  // of the last gate, if kept separately
   };
   Recurrent r;
   std::vector<Direction> directions;
@@ -25,14 +25,15 @@ struct RecurrentSimd final : KernelState {
   int64_t direction_floats = 0;  // scratch
 };
 
-// How the recurrent weights of the last gate are kept: with the others, or apart (GRU).
+// How the recurrent weights of the last gate are kept: with the others, or separately (GRU).
 enum class LastGate { joined, own_bias, own_product };
 
-// f32 throughout, and W, R and B constant.
+// Requires f32 throughout, and constant W, R and B.
 Verdict accepts_recurrent_simd(const Problem& p);
 std::unique_ptr<RecurrentSimd> prepare_recurrent_simd(const Problem& p, const RecurrentKind& kind, LastGate last);
 
-// One step of the whole batch. Row b of `gates` and `scratch` has r.rows() values, of `h` and `cell` r.hidden.
+// One step of the whole batch. Row b of `gates` and `scratch` has r.rows() values, row b of `h` and `cell` has
+// r.hidden.
 struct BatchStep {
   const Recurrent& r;
   const RecurrentSimd::Direction& weights;
@@ -45,7 +46,7 @@ struct BatchStep {
   void clip(float* x, int64_t n) const;
 };
 
-// Runs all steps of direction d: `step` turns gates, h and cell into the new h and cell of the active sequences.
+// Runs all steps of direction d: `step` computes the new h and cell of the active sequences from gates, h and cell.
 void run_recurrent_direction(const Call& c, int64_t d, float* memory, void (*step)(const BatchStep&));
 
 // Runs all directions.

@@ -1,12 +1,12 @@
-// The elements' part of AdamW, compiled once for each instruction set. Serial; outputs may be the inputs of their
-// names.
+// The elementwise part of AdamW, compiled for each instruction set. Serial; each output may be the input of the same
+// name.
 #pragma once
 
 #include <cstdint>
 
 namespace sparkpilot {
 
-// Decoupled weight decay (Loshchilov and Hutter, 2019), with the corrections of the moments in `step` and `root`:
+// Decoupled weight decay (Loshchilov and Hutter, 2019), with the bias corrections of the moments in `step` and `root`:
 //   m' = beta1 m + (1 - beta1) g        v' = beta2 v + (1 - beta2) g^2
 //   x' = decay x - step m' / (sqrt(v') root + epsilon)
 struct AdamWStep {

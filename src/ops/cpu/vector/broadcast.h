@@ -1,8 +1,8 @@
-// How the elements of an op's operands meet those of its broadcast output.
+// Maps the elements of a broadcast output to those of an op's operands.
 //
-// A Broadcast is made in `prepare`; neighbouring dimensions that every operand walks alike are merged, so that most ops
-// are left with one to three. The innermost dimension is a run: within it an operand steps by 1 or, where it is
-// broadcast, by 0. Kernels walk runs (for_runs) or let block() lay an operand's elements side by side.
+// A Broadcast is made in `prepare`. Adjacent dimensions with the same pattern for all operands are merged, so that most
+// ops have one to three left. The innermost dimension is a run: within it an operand steps by 1 or, if it is broadcast,
+// by 0. Kernels iterate over runs (for_runs), or use block() to make an operand's elements contiguous.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ class Broadcast {
   // Operand k has one element.
   bool scalar(int k) const { return scalar_[static_cast<size_t>(k)]; }
 
-  // Calls fn(position, offsets, n) for the pieces of runs that cover the output's elements [begin, end): `position` is
-  // an index in the output, offsets[i] one in operand which[i], n the piece's length.
+  // Calls fn(position, offsets, n) for the parts of runs that cover the output's elements [begin, end): `position` is
+  // an index in the output, offsets[i] an index in operand which[i], n the number of elements.
   template <size_t K, typename Fn>
   void for_runs(const std::array<int, K>& which, int64_t begin, int64_t end, Fn&& fn) const;
 
@@ -71,11 +71,11 @@ void Broadcast::for_runs(const std::array<int, K>& which, int64_t begin, int64_t
   }
 }
 
-// Elements that a kernel takes at a time where it converts or gathers: all its blocks stay in the first-level cache.
+// Elements that a kernel converts or gathers at a time: all its blocks stay in the first-level cache.
 inline constexpr int64_t kBlock = 256;
 
-// Operand k's elements for the output's [position, position + n), n <= kBlock, as W side by side: in `scratch`, or in
-// place where they lie like that already.
+// Operand k's elements for the output's [position, position + n), n <= kBlock, contiguous and as W: in `scratch`, or in
+// place if they already are.
 template <typename W, typename T>
 const W* block(const Broadcast& b, int k, const T* data, int64_t position, int64_t n, W* scratch) {
   const auto value = [](const T& x) { return static_cast<W>(static_cast<Compute<T>>(x)); };
@@ -97,7 +97,7 @@ const W* block(const Broadcast& b, int k, const T* data, int64_t position, int64
   return scratch;
 }
 
-// Operand k block after block; an operand of one element is spread out once.
+// Returns operand k block by block; an operand of one element is repeated once at construction.
 template <typename W, typename T>
 class Blocks {
  public:

@@ -1,7 +1,7 @@
-// The CPU loops of elementwise ops: functors (ops/elementwise/functors.h) go in, kernels come out.
+// The CPU loops of elementwise ops: they make kernels of functors (ops/elementwise/functors.h).
 //
-// Two kinds of candidates. "reference" takes floats through double and integers as they are, block by block. "simd"
-// takes f32 through vector_math.h, and f16 and bf16 through it in blocks of floats. All loops split the output's
+// There are two kinds of candidates. "reference" computes floats in double and integers in their type, block by block.
+// "simd" computes f32 with vector_math.h, and f16 and bf16 too, converted in blocks. All loops split the output's
 // elements among threads; an element's result does not depend on the split.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace sparkpilot {
 
-// Elements a task should have at least: a region of threads costs about a microsecond to start.
+// Elements that a task should have at least: starting a parallel region costs about a microsecond.
 inline constexpr int64_t kGrain = 8192;
 // The same for functions that take ten times as long as an addition.
 inline constexpr int64_t kMathGrain = 2048;
@@ -30,7 +30,7 @@ T narrow(W value) {
   else return static_cast<T>(value);
 }
 
-// An `accepts`: all inputs are f32, f16 or bf16, which vector functions take.
+// An `accepts`: all inputs are f32, f16 or bf16, which the vector functions support.
 Verdict accepts_floats(const Problem& problem);
 
 // --- one operand
@@ -65,7 +65,7 @@ struct BroadcastState final : KernelState {
   explicit BroadcastState(Broadcast b) : plan(std::move(b)) {}
   Broadcast plan;
 };
-// A `prepare`: the plan of all of the node's inputs, which must all be there.
+// A `prepare`: the Broadcast of all of the node's inputs, none of which may be absent.
 std::unique_ptr<KernelState> prepare_broadcast(const Problem& problem);
 
 // y = (...fn(fn(x0, x1), x2)...) for any number of operands of type T, computed in W. In-place safe: a block is read
@@ -88,10 +88,10 @@ void map_nary(const Call& c, const Broadcast& plan, const Fn& fn) {
   });
 }
 
-// Operand k's block as floats, where it is f32, f16 or bf16.
+// Operand k's block as floats; it must be f32, f16 or bf16.
 const float* float_block(const Call& c, const Broadcast& plan, int k, int64_t position, int64_t n, float* scratch);
 
-// y = fn(x0, x1) in float for operands of f32, f16 and bf16, whatever they are mixed of; y has x0's dtype.
+// y = fn(x0, x1) in float for operands of f32, f16 and bf16 in any combination; y has x0's dtype.
 template <typename Fn>
 void map_float_binary(const Call& c, const Broadcast& plan, const Fn& fn) {
   View& y = c.outputs[0];
@@ -107,7 +107,7 @@ void map_float_binary(const Call& c, const Broadcast& plan, const Fn& fn) {
   });
 }
 
-// y = (...(x0 op x1) op x2 ...) for f32, f16 and bf16. Two operands go through whole runs, more go block by block.
+// y = (...(x0 op x1) op x2 ...) for f32, f16 and bf16. Two operands are processed in whole runs, more in blocks.
 void map_vector_nary(const Call& c, const Broadcast& plan, BinaryMath op);
 
 // The same for booleans and integers.

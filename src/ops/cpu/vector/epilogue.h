@@ -1,9 +1,9 @@
-// The `epilogue` attribute of sparkpilot::Conv and sparkpilot::Gemm (grammar: ir/op.h), ready to run.
+// The `epilogue` attribute of sparkpilot::Conv and sparkpilot::Gemm (grammar: ir/op.h), parsed for execution.
 //
-// Kernels parse it once in `prepare`, bind the operands once a run, and apply it to each tile of float results while
+// Kernels parse it once in `prepare`, bind the operands once per run, and apply it to each tile of float results while
 // the tile is in cache. A tile is a few lines of the output: pixels of channels (apply_rows: channels innermost) or
-// channels of pixels (apply_planes: channels outermost). Nothing here allocates except parse(). apply is safe from
-// several threads.
+// channels of pixels (apply_planes: channels outermost). Only parse() allocates. apply_rows and apply_planes are
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -29,20 +29,20 @@ class Epilogue {
     enum Operand : uint8_t { none, scalar, channel, full } operand = none;
   };
 
-  // The operands' memory in one run, by step.
+  // The memory of the operands in one run, by step.
   using Operands = std::array<const void*, kMaxSteps>;
 
   Epilogue() = default;
-  // Fails (user) on a step it does not know, an operand that is not there, not f32, f16 or bf16, or has another shape
-  // than the grammar allows. A [C] operand whose shape also is the output's counts as one element a channel.
+  // Fails (user) on an unknown step, or an operand that is absent, not f32, f16 or bf16, or of a shape that the grammar
+  // does not allow. A [C] operand whose shape is also the output's counts as one element per channel.
   static Epilogue parse(std::span<const std::string> steps, std::span<const TensorType> inputs, const Shape& output,
                         int64_t channels);
-  // Reads the attribute of the node; no attribute is an empty epilogue.
+  // Parses the node's attribute; without one the epilogue is empty.
   static Epilogue of(const Problem& problem, int64_t channels);
 
   bool empty() const { return count_ == 0; }
   std::span<const Step> steps() const { return {steps_.data(), static_cast<size_t>(count_)}; }
-  // The same without its first or last step, which must be there.
+  // The epilogue without its first or last step, which must exist.
   Epilogue without_first() const;
   Epilogue without_last() const;
   Operands bind(const Call& call) const;
@@ -51,7 +51,7 @@ class Epilogue {
     float* data = nullptr;
     int64_t lines = 0, length = 0;  // data[line * stride + i], i < length
     int64_t stride = 0;
-    int64_t channel = 0;        // apply_rows: of i = 0; apply_planes: of line 0
+    int64_t channel = 0;        // apply_rows: channel of i = 0; apply_planes: channel of line 0
     int64_t offset = 0;         // of data[0] in the whole output, in elements
     int64_t output_stride = 0;  // between the tile's lines in the whole output
   };

@@ -1,4 +1,4 @@
-// Reductions: which elements of a tensor meet in which output, and the fast kernels over floats.
+// Reductions: which elements of a tensor are reduced to which output, and the fast kernels for floats.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@ namespace sparkpilot {
 
 enum class Reduce : uint8_t { sum, mean, max, min, prod, l1, l2, sum_square, log_sum, log_sum_exp };
 
-// The axes of a reduction with neighbours of one kind merged. The innermost group of axes is a run of `inner()`
-// contiguous elements, either reduced to one output (inner_reduced) or kept as so many outputs side by side.
+// The axes of a reduction, with adjacent axes of one kind merged. The innermost group of axes is a run of `inner()`
+// contiguous elements, either reduced to one output (inner_reduced) or kept as that many adjacent outputs.
 class ReducePlan {
  public:
   // Bit i of `axes`: axis i is reduced.
   ReducePlan(const Shape& shape, uint32_t axes);
 
   int64_t outputs() const { return outputs_; }
-  int64_t count() const { return count_; }  // elements that meet in one output
+  int64_t count() const { return count_; }  // elements that are reduced to one output
   bool inner_reduced() const { return inner_reduced_; }
   int64_t inner() const { return inner_; }
 
@@ -33,9 +33,9 @@ class ReducePlan {
     return offset;
   }
 
-  // An output is made of one run.
+  // Whether each output is the reduction of a single run.
   bool single_run() const { return reduced_.rank == 0 && count_ > 0; }
-  // Calls fn(offset) for every run that is reduced into the outputs at `base`: none where count() is 0.
+  // Calls fn(offset) for every run that is reduced into the outputs at `base`; never if count() is 0.
   template <typename Fn>
   void each_run(int64_t base, Fn&& fn) const {
     std::array<int64_t, Shape::kMaxRank> index{};
@@ -65,7 +65,7 @@ class ReducePlan {
   int64_t inner_ = 1, outputs_ = 1, count_ = 1;
 };
 
-// y = the reduction of x for f32, f16 and bf16 and every kind but prod; in float, partial sums in blocks.
+// y = the reduction of x for f32, f16 and bf16 and every kind except prod; in float, with partial sums of blocks.
 void reduce_floats(Reduce kind, const ReducePlan& plan, const ConstView& x, const View& y);
 // The largest or smallest of n integers or booleans, n > 0; `best` is one of them.
 void integer_extreme(bool max, DType dtype, const void* x, int64_t n, void* best);

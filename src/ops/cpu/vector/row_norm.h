@@ -1,5 +1,5 @@
-// What the normalisations share over contiguous f32 rows, besides the sums of vector_math.h. Results do not depend on
-// threads. Rows need no alignment; `x` and `y` may be the same.
+// Normalisation of contiguous f32 rows, in addition to the sums of vector_math.h. Results do not depend on threads.
+// Rows need no alignment; `x` and `y` may be the same.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,8 @@ inline Moments row_moments(const float* x, int64_t n) {
 }
 
 // LayerNormalization and RMSNormalization of `rows` rows of n elements:
-//   y = (x - mean) * inverse * scale[i] + bias[i], inverse = 1 / sqrt(variance + epsilon); rms: about 0 instead of the
-//   mean.
-// `bias` may be null; each row's mean and inverse go to `means` and `inverses` where those are given.
+//   y = (x - mean) * inverse * scale[i] + bias[i], inverse = 1 / sqrt(variance + epsilon); rms: with 0 as the mean
+// `bias` may be null; each row's mean and inverse are written to `means` and `inverses` unless null.
 struct RowNorm {
   int64_t n = 0;
   float epsilon = 0;

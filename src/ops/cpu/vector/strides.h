@@ -1,4 +1,4 @@
-// Walking one shape as if it were broadcast to another: what plain reference kernels need.
+// Indexing a shape as if it were broadcast to another: for plain reference kernels.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@ namespace sparkpilot {
 
 using Strides = std::array<int64_t, Shape::kMaxRank>;
 
-// Steps in a dense tensor of shape `small` for each axis of `full`, 0 where it is broadcast. `small` must broadcast to
-// `full`.
+// Strides of a dense tensor of shape `small` for each axis of `full`, 0 where it is broadcast. `small` must broadcast
+// to `full`.
 inline Strides broadcast_strides(const Shape& small, const Shape& full) {
   const Strides dense = small.strides();
   Strides out{};
@@ -21,7 +21,7 @@ inline Strides broadcast_strides(const Shape& small, const Shape& full) {
   return out;
 }
 
-// Where the element with row-major index `flat` in `shape` lies under `strides`.
+// The offset, under `strides`, of the element with row-major index `flat` in `shape`.
 inline int64_t offset_of(int64_t flat, const Shape& shape, const Strides& strides) {
   int64_t offset = 0;
   for (int i = shape.rank() - 1; i >= 0; --i) {

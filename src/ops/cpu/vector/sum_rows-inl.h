@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
 namespace HWY_NAMESPACE {
 
-// Sums fn(d, i-th vector) in four accumulators, which hides the latency of the additions; `part(d, i, n)` gives a last
-// partial vector with zeros behind.
+// Sums fn(d, i-th vector) in four accumulators, which hides the latency of the additions; `part(d, i, n)` returns a
+// last partial vector padded with zeros.
 template <class Full, class Part>
 HWY_INLINE float sum_rows(int64_t n, const Full& full, const Part& part) {
   const hn::ScalableTag<float> d;

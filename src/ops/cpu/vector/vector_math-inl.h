@@ -1,4 +1,4 @@
-// Highway vectors of the functions in vector_math.h, for kernels that keep their data in registers: include it inside a
+// The functions of vector_math.h on Highway vectors, for kernels that keep their data in registers: include it inside a
 // foreach_target file, after hwy/highway.h. Coefficients are minimax fits (weighted for relative error) made for this
 // project; ranges are reduced as in W. J. Cody and W. Waite, "Software manual for the elementary functions", 1980.
 #if defined(SPARKPILOT_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,14 +19,14 @@ namespace sparkpilot {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// x86's minps and maxps return their second operand when one is NaN; elsewhere it is said aloud.
+// x86's minps and maxps return their second operand if one is NaN; elsewhere that is done explicitly.
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #define SPARKPILOT_MIN_KEEPS_SECOND_NAN 1
 #else
 #define SPARKPILOT_MIN_KEEPS_SECOND_NAN 0
 #endif
 
-// max(bound, x) and min(bound, x), NaN where x is; `bound` is no NaN.
+// max(bound, x) and min(bound, x), NaN if x is; `bound` must not be NaN.
 template <class V>
 HWY_INLINE V max_keep_nan(V bound, V x) {
 #if SPARKPILOT_MIN_KEEPS_SECOND_NAN
@@ -75,8 +75,8 @@ HWY_INLINE V expm1_core(D d, V r) {
   return hn::MulAdd(hn::Mul(r, r), polynomial(d, r, q), r);
 }
 
-// exp with results under 2^-126.5 flushed to zero and those over 2^127.5 made infinite: what the functions built on exp
-// and softmax need, four instructions shorter than exp.
+// exp with results under 2^-126.5 flushed to zero and those over 2^127.5 made infinite: sufficient for softmax and the
+// functions built on exp, and four instructions shorter than exp.
 template <class D, class V>
 HWY_INLINE V exp_flushed(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -88,8 +88,8 @@ HWY_INLINE V exp_flushed(D d, V x) {
   return hn::Mul(p, hn::BitCast(d, scale));
 }
 
-// 2^x, infinity from 2^128 on, and no more than 2^-126 below that; NaN may give anything: for what is divided by, where
-// another operand keeps it. Half the instructions of exp_flushed.
+// 2^x; infinity from 2^128 on; what is below 2^-126 gives at most 2^-126; NaN may give anything. For use in a divisor,
+// if another operand keeps the NaN. Half the instructions of exp_flushed.
 template <class D, class V>
 HWY_INLINE V exp2_bounded(D d, V x) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
@@ -145,8 +145,8 @@ HWY_INLINE V expm1(D d, V x) {
   const V r = reduce_exp(d, clamp_keep_nan(d, x, -40.0f, 89.0f), shifted, n);
   powers_of_two(d, shifted, first, second);
   const V m = expm1_core(d, r);
-  // 2^n (m + 1) - 1 = 2^n m + (2^n - 1); for n = 0 that is m itself, where the cancellation would be. For large n the
-  // second power is applied last, so that nothing overflows early: the lost 1 is below rounding there.
+  // 2^n (m + 1) - 1 = 2^n m + (2^n - 1); for n = 0 that is m itself, so nothing cancels. For large n the second power
+  // is applied last, so that nothing overflows early: the lost 1 is below rounding there.
   const V power = hn::Mul(first, second);
   const V small = hn::MulAdd(power, m, hn::Sub(power, hn::Set(d, 1.0f)));
   const V large = hn::Mul(hn::MulAdd(first, m, first), second);
@@ -180,12 +180,12 @@ HWY_INLINE V log(D d, V x) {
   const auto denormal = hn::Lt(x, hn::Set(d, std::numeric_limits<float>::min()));
   const V scaled = hn::IfThenElse(denormal, hn::Mul(x, hn::Set(d, 0x1p23f)), x);
   V y = log_positive(d, scaled, hn::IfThenElseZero(denormal, hn::Set(d, -23.0f)));
-  y = hn::IfThenElse(hn::Lt(x, hn::Set(d, infinity)), y, x);  // infinity and NaN give themselves
+  y = hn::IfThenElse(hn::Lt(x, hn::Set(d, infinity)), y, x);  // infinity and NaN are returned unchanged
   y = hn::IfThenElse(hn::Eq(x, zero), hn::Set(d, -infinity), y);
   return hn::IfThenElse(hn::Lt(x, zero), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
 }
 
-// log(1 + y) for y in [0, 1]: the rounding of 1 + y is put back to first order.
+// log(1 + y) for y in [0, 1]: corrects the rounding of 1 + y to first order.
 template <class D, class V>
 HWY_INLINE V log1p_unit(D d, V y) {
   const V one = hn::Set(d, 1.0f);
@@ -194,8 +194,8 @@ HWY_INLINE V log1p_unit(D d, V y) {
   return hn::Add(log_positive(d, u, hn::Zero(d)), hn::Div(lost, u));
 }
 
-// x P(x^2) / Q(x^2), clamped where tanh (erf) rounds to one; the fit leans over one there by 2.5e-7, so that the
-// clamped result is exactly one.
+// x P(x^2) / Q(x^2), clamped where tanh (erf) rounds to one; the fit exceeds one there by 2.5e-7, so that the clamped
+// result is exactly one.
 template <class D, class V>
 HWY_INLINE V tanh(D d, V x) {
   const float p[] = {9.999999932e-01f,  1.308278931e-01f, 3.102585118e-03f, 1.113966958e-05f,
@@ -273,7 +273,7 @@ HWY_INLINE V sin_quarter(D d, V x, int quarter_turns) {
   const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772367581343f), magic);
   const V n = hn::Sub(shifted, magic);
 #if !HWY_NATIVE_FMA
-  // The products must be exact: short parts.
+  // The products must be exact, so the constants have few bits.
   V r = hn::NegMulAdd(n, hn::Set(d, 1.5703125f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 4.83751296997070312e-4f), r);
   r = hn::NegMulAdd(n, hn::Set(d, 7.54953362047672272e-8f), r);
@@ -298,7 +298,7 @@ HWY_INLINE V sin_quarter(D d, V x, int quarter_turns) {
 // --- arrays of any length
 inline constexpr size_t kTailBytes = HWY_MAX_BYTES;
 
-// The first `n` lanes (fewer than a vector) from memory, zeros behind, without touching what lies after them.
+// Loads the first `n` lanes (fewer than a vector), with zeros in the others, without reading memory after them.
 template <class D>
 HWY_INLINE hn::Vec<D> load_first(D d, const float* p, size_t n) {
 #if HWY_MEM_OPS_MIGHT_FAULT
