@@ -1,4 +1,4 @@
-// The table of activations: its functions against the ops' references, and the derivatives against differences.
+// The table of activations: its functions against the ops' references, and the derivatives against finite differences.
 #include "ir/activation.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ Parameters parameters_of(const EpilogueActivation& row) {
   return {row.parameters == 1 ? 0.3 : 0.0, 0};
 }
 
-// The op by its reference kernel, in double where it takes that.
+// The op by its reference kernel, in double if the op supports that.
 double by_the_op(const EpilogueActivation& row, double x) {
   const Parameters p = parameters_of(row);
   const OpDef& op = *find_op("", row.op, 26);
@@ -50,7 +50,7 @@ TEST(ActivationTable, DerivativesAreThoseOfTheFunctions) {
   constexpr double kStep = 1e-5;
   for (const EpilogueActivation& row : kEpilogueActivations) {
     const auto [alpha, beta] = parameters_of(row);
-    for (double x = -8.01; x <= 8; x += 0.17) {  // meets no kink
+    for (double x = -8.01; x <= 8; x += 0.17) {  // no x is a kink
       const double difference =
           (row.function(x + kStep, alpha, beta) - row.function(x - kStep, alpha, beta)) / (2 * kStep);
       EXPECT_NEAR(row.derivative(x, alpha, beta), difference, 1e-8) << row.step << " at " << x;

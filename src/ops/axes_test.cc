@@ -1,5 +1,5 @@
-// Axis maps against what the ops do: on every case of every op that has one, slices of inputs are changed and it is
-// seen which slices of the outputs change, and nodes are given a part of their inputs.
+// Tests axis maps against what the ops do, on every case of every op that has a map: slices of inputs are changed and
+// compared with the slices of outputs that change, and nodes are given a part of their inputs.
 #include "ir/axes.h"
 
 #include <gtest/gtest-spi.h>
@@ -21,7 +21,7 @@ bool has_map(const OpDef& op) {
   return !op.cpu.empty() && op.infer && op.cases && (op.axes || op.traits.elementwise || op.traits.view);
 }
 
-// A case with its inputs and what the reference makes of them.
+// A case with its inputs and the reference's outputs.
 struct Example {
   Graph graph;
   NodeId id;
@@ -29,7 +29,7 @@ struct Example {
 
   Example(const OpDef& op, const OpCase& op_case, uint64_t seed)
       : inputs(case_inputs(op_case, seed)), node_(case_node(op, op_case)) {
-    // All inputs that are given or hold integers are known to the map, as they are to passes.
+    // The map knows the contents of all inputs that are given or hold integers, as it does in passes.
     OpCase known = op_case;
     for (size_t i = 0; i < inputs.size(); ++i)
       known.inputs[i].constant |= inputs[i].present() && !is_float(inputs[i].dtype());
@@ -69,13 +69,13 @@ std::vector<bool> changed(const Tensor& a, const Tensor& b, int axis) {
   return out;
 }
 
-// What an element of an output was seen to depend on: the first and the last index of an input's axis.
+// The range of an input's axis that an element of an output was seen to depend on: first and last index.
 struct Range {
   int64_t first = INT64_MAX, last = -1;
   void add(int64_t i) { first = std::min(first, i), last = std::max(last, i); }
 };
-// Windows move on: none begins behind the end of a later one. (They need not begin where the last one did: a window
-// with holes, cut at the image's border, may begin with another of its elements.)
+// Whether windows move on: none begins after the end of a later one. (They need not begin where the previous one did: a
+// dilated window that is clipped at the image's border may begin with another of its elements.)
 bool move_on(const std::vector<Range>& windows) {
   int64_t begin = -1;
   for (const Range& window : windows) {
@@ -86,7 +86,8 @@ bool move_on(const std::vector<Range>& windows) {
   return true;
 }
 
-// Other elements at index `t` of an axis: those of `fresh`, or another element of the tensor where that has the same.
+// Changes the elements at index `t` of an axis to those of `fresh`, or to another element of the tensor if both are
+// equal.
 Tensor with_other_slice(const Tensor& tensor, const Tensor& fresh, int axis, int64_t t) {
   Tensor out = Tensor::zeros(tensor.dtype(), tensor.shape());
   const int64_t inner = tensor.shape().elements(axis + 1, tensor.shape().rank());
@@ -126,7 +127,7 @@ void change_slices(const Example& example, const std::vector<Tensor>& fresh, siz
     try {
       outputs = example.run(inputs);
     } catch (const Error&) {
-      continue;  // values that make no sense together
+      continue;  // invalid combination of values
     }
     for (size_t o = 0; o < outputs.size(); ++o) {
       const Tensor& expected = example.outputs[o];
@@ -149,13 +150,13 @@ void change_slices(const Example& example, const std::vector<Tensor>& fresh, siz
     }
   }
   for (const auto& [place, seen] : windows) {
-    if (step > 1) break;  // the elements between were not seen
+    if (step > 1) break;  // the elements between were not tested
     EXPECT_TRUE(move_on(seen)) << "output " << place.first << " axis " << place.second << ": the window of axis "
                                << axis << " of input " << input << " moves back";
   }
 }
 
-// Gives the node what one element along an axis of an output needs.
+// Gives the node the parts of its inputs that one element along an axis of an output needs.
 void run_part(const OpDef& op, const OpCase& op_case, const Example& example, size_t output, int axis, Count& count) {
   const Tensor& whole = example.outputs[output];
   const int64_t t = whole.shape()[axis] / 2;
@@ -185,7 +186,7 @@ void check_op(const OpDef& op) {
     if (!example.known()) continue;
     const std::vector<Tensor> fresh = case_inputs(op_case, 6);
     for (size_t i = 0; i < example.inputs.size(); ++i) {
-      // Integers that are given are sizes and indices, by which the outputs' shapes may change.
+      // Given integers are sizes and indices, which may change the shapes of outputs.
       if (!example.inputs[i].present() || example.inputs[i].elements() < 2) continue;
       if (op_case.inputs[i].fill == CaseInput::given && !is_float(example.inputs[i].dtype())) continue;
       for (int axis = 0; axis < example.inputs[i].shape().rank(); ++axis) change_slices(example, fresh, i, axis, count);
@@ -210,7 +211,7 @@ TEST(AxisMaps, SayWhatTheOpsDo) {
   EXPECT_GT(ops, 100);
 }
 
-// The test above can fail: a map that is wrong is found.
+// The test above can fail: it finds a wrong map.
 TEST(AxisMaps, AWrongOneIsFound) {
   const OpDef* softmax = find_op("", "Softmax", 26);
   ASSERT_TRUE(softmax);

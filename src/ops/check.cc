@@ -46,8 +46,8 @@ std::string compare(const std::vector<Tensor>& got, const std::vector<Tensor>& e
   return {};
 }
 
-// Kernels and expansion are two ways to write the same op. An expansion rounds to the dtype after every node, so it is
-// given more room.
+// Compares an expansion with the kernels. An expansion rounds to the dtype after every node, so its tolerance is
+// larger.
 CheckResult check_expansion(const OpDef& op, const OpCase& op_case, std::span<const Tensor> inputs,
                             const std::vector<Tensor>& expected) {
   constexpr double kRoom = 4;
@@ -134,7 +134,7 @@ std::vector<Tensor> case_inputs(const OpCase& op_case, uint64_t seed) {
 
 namespace {
 
-// Of an op that is only written as others: what a plan would take for them against their references.
+// For an op that has only an expansion: compares the kernels that a plan would use for it with their references.
 CheckResult check_expanded_only(const OpDef& op, const OpCase& op_case, uint64_t seed) {
   CheckResult result{.op = qualified(op), .case_name = op_case.name, .kernel = "expansion", .message = {}};
   try {

@@ -10,7 +10,7 @@ namespace {
 
 using Step = Epilogue::Step;
 
-// x / 2 * (1 + erf(x / sqrt(2))), or with tanh, for opsets before Gelu.
+// x / 2 * (1 + erf(x / sqrt(2))), or the form with tanh, for opsets without Gelu.
 ValueId plain_gelu(Builder& b, ValueId x, bool with_tanh) {
   const DType t = b.dtype(x);
   ValueId inner;
@@ -38,7 +38,7 @@ ValueId hard_swish(Builder& b, ValueId x) {
 ValueId activation_node(Builder& b, const Step& step, ValueId x) {
   const DType t = b.dtype(x);
   switch (step.function) {
-    // Those that older opsets have no op for, and the one whose parameters are inputs.
+    // Activations without an op in older opsets, and the one whose parameters are inputs.
     case Activation::gelu_tanh: return gelu(b, x, true);
     case Activation::gelu_erf: return gelu(b, x, false);
     case Activation::silu: return b.add("Mul", {x, b.add("Sigmoid", {x})});

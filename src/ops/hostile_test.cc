@@ -1,6 +1,6 @@
 // Every op on its own cases, damaged: shapes, types, operand contents and attributes that no exporter writes. A node
-// either computes or is refused with an Error; it never crashes, never loops for long, never reads out of bounds (which
-// the sanitizer build sees).
+// must compute or be refused with an Error; it must not crash, loop for long, or read out of bounds (which the
+// sanitizer build detects).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -137,7 +137,7 @@ class Damage {
   Random random_;
 };
 
-// Whether schema and inference let the node pass, and its results are small enough to compute here.
+// Whether schema and inference accept the node, and its results are small enough to compute here.
 bool is_runnable(const Node& node, const std::vector<Tensor>& inputs) {
   Graph graph;
   std::vector<ValueId> ids;
@@ -153,7 +153,7 @@ bool is_runnable(const Node& node, const std::vector<Tensor>& inputs) {
   return elements <= kMostElements;
 }
 
-// One damaged node through every kernel that accepts it; true where it was computed rather than refused.
+// Runs one damaged node with every kernel that accepts it; returns whether it was computed, not refused.
 bool try_damaged(const OpDef& op, const OpCase& op_case, uint64_t seed) {
   Node node = case_node(op, op_case);
   std::vector<Tensor> inputs = case_inputs(op_case, seed);
@@ -175,7 +175,7 @@ bool try_damaged(const OpDef& op, const OpCase& op_case, uint64_t seed) {
   return computed;
 }
 
-// The same of an op that is only written as others.
+// The same for an op that has only an expansion.
 bool try_damaged_expansion(const OpDef& op, const OpCase& op_case, uint64_t seed) {
   Node node = case_node(op, op_case);
   std::vector<Tensor> inputs = case_inputs(op_case, seed);
@@ -202,7 +202,7 @@ bool try_damaged_expansion(const OpDef& op, const OpCase& op_case, uint64_t seed
   }
 }
 
-// If, Loop and Scan need bodies made runnable, which only a session does.
+// If, Loop and Scan need runnable bodies, which only a session provides.
 bool has_body(const OpDef& op) {
   return std::any_of(op.attributes.begin(), op.attributes.end(),
                      [](const AttrSpec& spec) { return spec.type == AttrType::graph; });
@@ -214,7 +214,7 @@ TEST(HostileNodes, AreComputedOrRefused) {
   for (const OpDef* op : all_ops()) {
     if (!op->cases || has_body(*op)) continue;
     const auto attempt = op->cpu.empty() ? try_damaged_expansion : try_damaged;
-    // Other damage by --gtest_random_seed=N.
+    // --gtest_random_seed=N gives other damage.
     uint64_t seed = 1 + 100'000 * static_cast<uint64_t>(GTEST_FLAG_GET(random_seed));
     for (const OpCase& op_case : op->cases()) {
       for (int i = 0; i < 30; ++i, ++seed) {

@@ -1,4 +1,4 @@
-// The whole op table against itself: schema sanity, and every candidate against its reference.
+// Tests the whole op table: valid schemas, and every candidate against its reference.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 namespace sparkpilot {
 namespace {
 
-// SPARKPILOT_CPU runs the tests with the kernels of a lesser processor.
+// With SPARKPILOT_CPU, the tests use the kernels of a less capable processor.
 class Level : public ::testing::Environment {
   void SetUp() override {
     const char* level = std::getenv("SPARKPILOT_CPU");
@@ -38,7 +38,7 @@ class Level : public ::testing::Environment {
 };
 [[maybe_unused]] const auto* const kLevel = ::testing::AddGlobalTestEnvironment(new Level);
 
-// How often each name stands between `before` and `after`, in lines that begin so.
+// Counts the names between `before` and `after`, in lines that begin with `before`.
 void count_names(const std::filesystem::path& file, std::string_view before, std::string_view after,
                  std::map<std::string, int>& counts) {
   std::ifstream in(file);
@@ -50,7 +50,7 @@ void count_names(const std::filesystem::path& file, std::string_view before, std
   }
 }
 
-// A file whose line is lost in a merge would take its ops out of the table without a word.
+// If a merge loses the line of a file, its ops would silently be missing from the table.
 TEST(OpTable, TheListNamesEveryFileOnce) {
   std::map<std::string, int> defined, listed;
   for (const auto& entry : std::filesystem::recursive_directory_iterator("src/ops")) {
@@ -92,7 +92,7 @@ TEST(OpTable, EveryCandidateMatchesItsReference) {
     EXPECT_NE(result.outcome, CheckResult::failed) << kernel << " case " << result.case_name << ": " << result.message;
   }
   EXPECT_GT(checked, 0);
-  // Each is reached by some case, but for those that this processor cannot run.
+  // Some case must reach each kernel, except those that this processor cannot run.
   for (const std::string& kernel : never) {
     const bool absent =
         (kernel.ends_with("/dot") && dot_group() == 0) || (kernel.ends_with("/onednn") && !cpu_features().avx2);
@@ -100,7 +100,7 @@ TEST(OpTable, EveryCandidateMatchesItsReference) {
   }
 }
 
-// oneDNN cuts as it likes.
+// Not oneDNN's kernels, which may split work by threads as they like.
 TEST(OpTable, ResultsOfOwnKernelsDoNotDependOnThreads) {
   int compared = 0;
   for (const OpDef* op : all_ops()) {
@@ -135,7 +135,7 @@ TEST(OpTable, ResultsOfOwnKernelsDoNotDependOnThreads) {
   EXPECT_GT(compared, 300);
 }
 
-// The case's inputs with one element of each float operand replaced; false where it has none.
+// Replaces one element of each float operand of the case's inputs; false if there is none.
 bool spoil(const OpCase& op_case, std::vector<Tensor>& inputs, double value) {
   bool any = false;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -150,7 +150,7 @@ bool spoil(const OpCase& op_case, std::vector<Tensor>& inputs, double value) {
   return any;
 }
 
-// A NaN of the reference that is a number in `kernel`'s result: something broken would look sane.
+// Counts elements that are NaN in the reference and a number in `kernel`'s result, which would hide an error.
 int64_t lost_nans(const Node& node, const std::vector<Tensor>& inputs, std::string_view kernel, uint64_t variable) {
   const std::vector<Tensor> expected = evaluate(node, inputs, "reference", {}, variable);
   const std::vector<Tensor> got = evaluate(node, inputs, kernel, {}, variable);
@@ -188,7 +188,7 @@ TEST(OpTable, EveryCandidateKeepsNaN) {
   EXPECT_GT(compared, 500);
 }
 
-// The profile tells it to who wonders why a fast kernel was not taken.
+// Profiles show the reason to users who wonder why a fast kernel was not used.
 TEST(OpTable, KernelsSayWhyTheyDecline) {
   int declined = 0;
   for (const OpDef* op : all_ops()) {
@@ -199,7 +199,7 @@ TEST(OpTable, KernelsSayWhyTheyDecline) {
         } catch (const NoKernel& declines) {
           EXPECT_NE(declines.reason(), "") << declines.what();
           ++declined;
-        } catch (const Error&) {  // other cases' business
+        } catch (const Error&) {  // other cases are not tested here
         }
       }
     }

@@ -1,4 +1,4 @@
-// Ops that are known and cannot be run, with the reason a user is told.
+// Ops that are known but cannot be run, with the reason that the user is given.
 #include "ops/registry.h"
 
 namespace sparkpilot {

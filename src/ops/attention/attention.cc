@@ -1,10 +1,10 @@
 // Attention: y = softmax(scale * q k^T + mask) v for each head, with grouped heads, a past, masks, windows and soft
 // caps.
 //
-// A key that is masked out is not read at all, whatever its score is; a query that sees no key gives zeros.
+// A key that is masked out is not read at all, whatever its score; a query that sees no key gives zeros.
 //
-// sparkpilot::Attention is the same without a past, on columns of wider matrices: `q_columns`, `k_columns` and
-// `v_columns`, each the first column and how many, say which columns of [batch, rows, width] hold the heads.
+// sparkpilot::Attention is the same without a past, on columns of wider matrices [batch, rows, width]: `q_columns`,
+// `k_columns` and `v_columns` each hold the first column and the number of columns that contain the heads.
 #include <cmath>
 
 #include "base/parallel.h"
@@ -22,7 +22,7 @@ struct ReferenceState final : KernelState {
   int64_t tasks = 1;
 };
 
-// A row of scores for each task.
+// Scratch: one row of scores per task.
 std::unique_ptr<KernelState> prepare_reference(const Problem& p) {
   const AttentionShape a = attention_shape(p);
   auto state = std::make_unique<ReferenceState>();
@@ -200,7 +200,7 @@ std::vector<OpCase> cases() {
     for (CaseInput& input : half.inputs) input.dtype = dtype;
     out.push_back(half);
   }
-  // Heads of even sizes, of which pairs can be moved: every height of tiles, whole and cut vectors.
+  // Heads of even sizes, of which pairs can be moved: every height of tiles, whole and partial vectors.
   const std::vector<OpCase> even{
       make_case("bf16_even", {2, 3, 21, 18}, {2, 3, 37, 18}, {2, 3, 37, 35}, window),
       make_case("bf16_causal", {1, 2, 71, 32}, {1, 2, 71, 32}, {1, 2, 71, 64}, {{"is_causal", one}, {"scale", 0.3f}}),
@@ -219,7 +219,7 @@ std::vector<OpCase> cases() {
   return out;
 }
 
-// Where heads are columns, by input.
+// The attributes that say which columns hold the heads, by input.
 constexpr const char* kColumns[] = {"q_columns", "k_columns", "v_columns"};
 
 std::vector<ValueId> expand_columns(ExpandContext& e) {
@@ -257,7 +257,7 @@ std::vector<OpCase> column_cases() {
   return out;
 }
 
-// Entries of the batch, and queries, which read all keys and values unless their place decides which.
+// Axis map: batch entries are independent, and so are queries, unless their position decides which keys they see.
 AxisSource axes(const Problem& p, int output, int axis, size_t input) {
   const Shape &q = p.inputs[0].shape, &own = p.inputs[input].shape;
   const bool query = axis == q.rank() - 2;
@@ -266,14 +266,14 @@ AxisSource axes(const Problem& p, int output, int axis, size_t input) {
   const bool by_place =
       p.attrs().integer("is_causal", 0) != 0 || limited("left_window_size") || limited("right_window_size");
   if (query && by_place) return {};
-  if (input == 3) {  // the mask's axes are those of [batch, heads, queries, keys], from the last on
+  if (input == 3) {  // the mask's axes are the last ones of [batch, heads, queries, keys]
     const int place = own.rank() - (query ? 2 : 4);
     return place < 0 || own[place] == 1 ? whole_input() : same_axis(place);
   }
   return input == 0 || axis == 0 ? same_axis(axis) : whole_input();
 }
 
-// ONNX's, and behind them those of the op that reads columns of wider matrices.
+// ONNX's attributes, then those of the op that reads columns of wider matrices.
 constexpr AttrSpec kColumnAttrs[] = {{"is_causal", AttrType::integer},
                                      {"kv_num_heads", AttrType::integer},
                                      {"left_window_size", AttrType::integer},

@@ -1,5 +1,5 @@
-// FlexAttention, written as simpler nodes: scores = scale q k^T, then the graph score_mod, softmax, the graph prob_mod,
-// and the product with the values. The two graphs are copied in.
+// FlexAttention, expanded to simpler nodes: scores = scale q k^T, then the graph score_mod, softmax, the graph
+// prob_mod, and the product with the values. The nodes of the two graphs are inlined.
 #include <cmath>
 #include <memory>
 
@@ -15,7 +15,7 @@ ValueId cast(Builder& b, ValueId v, DType dtype) {
   return b.dtype(v) == dtype ? v : b.add("Cast", {v}, {{"to", onnx_code(dtype)}});
 }
 
-// The nodes of `body` with `inputs` in place of its own; gives its first output.
+// Adds the nodes of `body`, reading `inputs` instead of its inputs; returns its first output.
 ValueId inlined(Builder& b, const Graph& body, const std::vector<ValueId>& inputs) {
   ValueMap<ValueId> slot(body.value_count());
   for (int i = 0; i < body.value_count(); ++i) {
@@ -34,7 +34,7 @@ ValueId inlined(Builder& b, const Graph& body, const std::vector<ValueId>& input
   return slot[body.outputs()[0].value];
 }
 
-// The graph attribute `key` applied to `x`, or `x` itself where there is none.
+// The graph attribute `key` applied to `x`, or `x` itself if the attribute is absent.
 ValueId modified(ExpandContext& e, std::string_view key, ValueId x) {
   if (!e.node.attrs.has(key)) return x;
   const int captures = capture_count(e.node.attrs, static_cast<int>(e.node.inputs.size()));
@@ -66,7 +66,7 @@ std::vector<ValueId> expand(ExpandContext& e) {
   const DType compute = softmax_dtype(e.node.attrs, dtype);
   const double fallback = q[3] > 0 ? 1 / std::sqrt(static_cast<double>(q[3])) : 1;
   const double scale = e.node.attrs.has("scale") ? static_cast<double>(e.node.attrs.real("scale", 1)) : fallback;
-  // Query heads that share a head of keys are more rows of one matrix.
+  // Query heads that share a key head become more rows of one matrix.
   const int64_t rows = q[1] / k[1] * q[2];
   const auto split = [&](ValueId x, int64_t last) { return b.add("Reshape", {x, b.ints({q[0], k[1], rows, last})}); };
   const auto joined = [&](ValueId x, int64_t last) { return b.add("Reshape", {x, b.ints({q[0], q[1], q[2], last})}); };

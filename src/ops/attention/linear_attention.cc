@@ -1,6 +1,6 @@
 // LinearAttention: attention as a recurrence over tokens with a matrix S of keys by values for each head:
 //   S = exp(g) S + k (b (v - exp(g) S^T k)) or, without the delta rule, S = exp(g) S + k v;   o = scale q^T S
-// where the decay g is 0 and the rate b is 1 for the update rules that lack them.
+// where the decay g is 0 and the rate b is 1 for the update rules without them.
 #include <cmath>
 #include <string>
 
@@ -54,7 +54,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   return state;
 }
 
-// One head of keys of one batch entry, all tokens.
+// Computes one key head of one batch entry, for all tokens.
 template <typename T>
 void run_head(const Call& c, const Layout& l, int64_t b, int64_t head, double* s, double* write) {
   const auto at = [&](size_t input, int64_t t, int64_t index) {

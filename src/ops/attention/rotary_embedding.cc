@@ -1,6 +1,7 @@
-// RotaryEmbedding: pairs of a head's elements turned by an angle that depends on the token's position:
+// RotaryEmbedding: rotates pairs of a head's elements by an angle that depends on the token's position:
 //   (a, b) -> (cos a - sin b, sin a + cos b).
-// A pair is element i of either half, or two neighbours where interleaved; elements behind the rotated ones are copied.
+// A pair is element i of each half, or two adjacent elements if interleaved; elements after the rotated ones are
+// copied.
 #include "base/parallel.h"
 #include "ops/expect.h"
 #include "ops/registry.h"

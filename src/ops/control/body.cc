@@ -39,7 +39,7 @@ std::vector<DType> body_output_types(const Graph& body, std::span<const TensorTy
   try {
     infer(copy);
   } catch (const Error&) {
-    // A branch that is not taken may make no sense for these shapes; what was inferred before it failed stands.
+    // A branch that is not taken may be invalid for these shapes; what was inferred before the failure is kept.
   }
   return types_of(copy);
 }
@@ -93,7 +93,7 @@ void ScanOutput::add(Tensor slice) {
     fail("a scan output was {}{} and is now {}{}", name(slices_[0].dtype()), slices_[0].shape().str(),
          name(slice.dtype()), slice.shape().str());
   }
-  // The joined result needs as much again.
+  // The joined result needs the same amount again.
   bytes_ += slice.bytes() + static_cast<int64_t>(sizeof(Tensor) + sizeof(Buffer));
   if (bytes_ > physical_memory() / 4) fail("a scan output fills the memory after {} iterations", slices_.size());
   slices_.push_back(std::move(slice));

@@ -1,9 +1,9 @@
-// If and Loop: bodies chosen or repeated by data. The node's own inputs come first, then what the bodies capture; a
-// body's inputs are its own, then the same captured values.
+// If and Loop: bodies chosen or repeated depending on data. The node's inputs are those of the op, then the values that
+// the bodies capture; a body's inputs are those defined by ONNX, then the same captured values.
 //
-// Loop runs while the iteration is below M (where given) and the condition holds (where given at first, and as the
-// body returns it from then on). A loop without a bound runs until its body ends it: nothing here stops it, but
-// what it collects is bounded by memory (ScanOutput), and a caller can end the process.
+// Loop runs while the iteration is below M (if given) and the condition holds (the input, if given, then what the body
+// returns). A loop without a bound runs until its body ends it: nothing here stops it, but what it collects is limited
+// by memory (ScanOutput), and a caller can end the process.
 #include <algorithm>
 #include <limits>
 
@@ -128,7 +128,7 @@ std::vector<OpCase> if_cases() {
           {"else", {truth_value(false), CaseInput::of({3})}, attrs}};
 }
 
-// Carries x -> softmax(x), captures a tensor that it passes out, and stops never by itself.
+// Carries x -> softmax(x), passes a captured tensor out, and never stops by itself.
 std::shared_ptr<const Graph> loop_body() {
   Graph graph;
   graph.add_input("i", DType::i64, Shape{});

@@ -1,5 +1,5 @@
-// OptionalHasElement and OptionalGetElement where the optional is a plain tensor or an input that is not there. Values
-// of an optional type do not exist here: an import refuses them.
+// OptionalHasElement and OptionalGetElement for an optional that is a plain tensor or an absent input. Values of an
+// optional type are not supported; the importer rejects them.
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
 #include "ops/registry.h"

@@ -1,7 +1,7 @@
-// Scan: a body run over slices of its scan inputs, carrying states along.
+// Scan: runs a body over slices of its scan inputs, carrying states along.
 //
-// Inputs: states, scan inputs, captured values. The body gives the next states and one slice of each scan output.
-// Version 8 has a batch axis besides: it runs the body over each sample on its own, up to that sample's length.
+// Inputs: states, scan inputs, captured values. The body returns the next states and one slice of each scan output.
+// Version 8 also has a batch axis: it runs the body separately for each sample, up to that sample's length.
 #include <algorithm>
 
 #include "base/error.h"
@@ -145,7 +145,7 @@ void run_batched(const Call& c) {
     };
     const int64_t length = c.has(0) ? IntOperand(c.inputs[0])[sample] : longest;
     if (length < 0 || length > longest) fail("sequence length {} is outside [0,{}]", length, longest);
-    // A reversed scan begins at the sample's own last slice, so the slices behind it are cut off first.
+    // A reversed scan begins at the sample's last slice, so cut off the slices after it first.
     std::vector<Tensor> slices = own(scans);
     for (Tensor& tensor : slices) {
       Tensor cut(tensor.dtype(), tensor.shape().with(0, length));

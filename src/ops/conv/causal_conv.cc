@@ -1,6 +1,7 @@
-// CausalConvWithState: a depthwise convolution over time that sees only the past, with the last inputs as its state.
+// CausalConvWithState: a depthwise convolution over time that reads only the past, with the last inputs as its state.
 //
-// It is a composition: state and input joined, a depthwise Conv, perhaps SiLU, and the end of what was joined.
+// Expanded to a Concat of state and input, a depthwise Conv, an optional SiLU, and the end of the Concat as the new
+// state.
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 

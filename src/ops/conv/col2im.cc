@@ -1,4 +1,4 @@
-// Col2Im: the sum of overlapping blocks, each put back where it was cut from an image of any number of axes.
+// Col2Im: sums overlapping blocks, each placed where it was taken from an image with any number of axes.
 #include <algorithm>
 #include <array>
 
@@ -18,7 +18,7 @@ struct Axis {
 constexpr int kMaxAxes = Shape::kMaxRank - 2;
 
 struct State final : KernelState {
-  std::array<Axis, kMaxAxes> axes{};  // stride, dilation and begin; sizes are operands
+  std::array<Axis, kMaxAxes> axes{};  // stride, dilation and begin; the sizes are operands
 };
 
 int64_t place_count(const Axis& axis, int64_t end) {
@@ -80,12 +80,12 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
     Axis& axis = state->axes[i];
     axis = attributes_of(p.attrs(), i, n, &end);
     axis.image = p.outputs[0].shape[static_cast<int>(i) + 2];
-    axis.places = end;  // until the block is known in run
+    axis.places = end;  // until the block size is known in run
   }
   return state;
 }
 
-// Each pixel gathers what the blocks hold of it, so threads never meet and sums keep their order.
+// Each pixel sums what the blocks hold for it, so threads do not write to the same pixel and sums keep their order.
 template <typename T>
 void gather_pixels(const Call& c, std::span<const Axis> axes, int64_t block_size) {
   using Sum = std::conditional_t<std::is_floating_point_v<Compute<T>>, double, uint64_t>;

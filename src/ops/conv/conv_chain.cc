@@ -1,4 +1,5 @@
-// sparkpilot::ConvChain: convolutions in a row, each with an epilogue (the contract is in ops/cpu/conv/conv_chain.h).
+// sparkpilot::ConvChain: consecutive convolutions, each with an epilogue (the contract is in
+// ops/cpu/conv/conv_chain.h).
 #include "ops/cpu/conv/conv_chain.h"
 
 #include "ops/cpu/conv/conv_loop.h"
@@ -13,7 +14,7 @@ using WeightTypes = TypeList<float, Half, BFloat16>;
 struct ReferenceState : KernelState {
   ConvChain chain;
   std::array<Epilogue, ConvChain::kMost> epilogue;
-  std::array<int64_t, ConvChain::kMost> offset{};  // in the workspace: where the stage's image lies
+  std::array<int64_t, ConvChain::kMost> offset{};  // in the workspace: offset of the stage's image
 };
 
 std::unique_ptr<KernelState> prepare(const Problem& p) {
@@ -102,7 +103,7 @@ std::vector<ValueId> expand(ExpandContext& e) {
   for (size_t i = 0; i < stages; ++i) {
     Attributes attrs = stage_attributes(e.node.attrs, i);
     if (e.node.attrs.has(stage_epilogue(i))) attrs.set("epilogue", e.node.attrs.texts(stage_epilogue(i)));
-    // All other inputs stay where they are, so that the epilogue finds its operands.
+    // The other inputs keep their indices, so that the epilogue finds its operands.
     std::vector<ValueId> inputs = e.node.inputs;
     inputs[0] = x;
     inputs[1] = e.in(ConvChain::weights_input(i));
@@ -119,7 +120,7 @@ using Texts = std::vector<std::string>;
 
 struct Sizes {
   int64_t batch = 1, height = 9, width = 11, in = 5, expanded = 40, out = 7;
-  int64_t first = 1, first_stride = 1;  // kernel and stride of the first stage; 0: there is none
+  int64_t first = 1, first_stride = 1;  // kernel and stride of the first stage; 0: no first stage
   int64_t kernel = 3, stride = 1;       // of the depthwise stage
 };
 

@@ -20,7 +20,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   return state;
 }
 
-// The input position that kernel offset `k` connects with output position `p`, or -1.
+// The input position that kernel offset `k` maps to output position `p`, or -1.
 int64_t source(const Window& w, size_t axis, int64_t p, int64_t k) {
   const int64_t at = p + w.pad_begin[axis] - k * w.dilation[axis];
   if (at < 0 || at % w.stride[axis] != 0) return -1;
@@ -28,7 +28,8 @@ int64_t source(const Window& w, size_t axis, int64_t p, int64_t k) {
   return q < w.in[axis] ? q : -1;
 }
 
-// One output element without its bias; `x` and `filter` start at the group's first channel and the output channel.
+// Computes one output element without its bias; `x` and `filter` point to the group's first channel and the output
+// channel.
 template <typename T>
 double element(const ConvShape& s, const T* x, const T* filter, const Window::Dims& p) {
   const Window& w = s.window;
@@ -84,7 +85,7 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), s.output());
 }
 
-// Each input element meets each weight once.
+// Each input element is multiplied by each weight once.
 double cost(const Problem& p) {
   const ConvShape s = conv_transpose_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape);
   return 2.0 * static_cast<double>(s.batch * s.window.in_size()) * static_cast<double>(s.weights());

@@ -1,7 +1,7 @@
 // sparkpilot::Conv: convolution in either layout, with an epilogue (the contract is in ir/op.h).
 //
-// Weights and bias may be stored in f16 or bf16 where the image is f32. With `channels_last` and `x_channels_first` the
-// image comes as ONNX has it and only the output has channels last.
+// Weights and bias may be stored in f16 or bf16 if the image is f32. With `channels_last` and `x_channels_first`, X has
+// channels first and only the output has channels last.
 #include "ops/axes.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/conv/conv_simd.h"
@@ -22,7 +22,7 @@ bool channels_last(const Attributes& attrs) { return attrs.integer("channels_las
 struct ReferenceState : KernelState {
   ConvShape shape;
   Epilogue epilogue;
-  int64_t values_offset = 0;  // in the workspace, behind the weights as doubles
+  int64_t values_offset = 0;  // in the workspace, after the weights as doubles
 };
 
 std::unique_ptr<KernelState> prepare(const Problem& p) {
@@ -91,7 +91,7 @@ double cost(const Problem& p) {
 using Ints = std::vector<int64_t>;
 using Texts = std::vector<std::string>;
 
-// A 3x3 convolution of 19 channels to 21 with one operand of each kind, under the given steps.
+// A 3x3 convolution of 19 channels to 21, with one operand of each kind and the given steps.
 OpCase epilogue_case(const std::string& name, Texts steps, int64_t last = 1, DType dtype = DType::f32) {
   const Shape x = last ? Shape{2, 6, 5, 19} : Shape{2, 19, 6, 5}, y = last ? Shape{2, 6, 5, 21} : Shape{2, 21, 6, 5};
   return {name,
@@ -196,7 +196,7 @@ constexpr AttrSpec kAttrs[] = {
     {"auto_pad", AttrType::text},  {"channels_last", AttrType::integer}, {"dilations", AttrType::integers},
     {"epilogue", AttrType::texts}, {"group", AttrType::integer},         {"kernel_shape", AttrType::integers},
     {"pads", AttrType::integers},  {"strides", AttrType::integers},      {"x_channels_first", AttrType::integer}};
-// What the project's own kernels do better is theirs.
+// Shapes for which the project's kernels are faster.
 std::string_view onednn_yields(const Problem& p) { return conv_simd_wins(p) ? "simd" : conv_dot_wins(p) ? "dot" : ""; }
 
 constexpr Kernel kCpu[] = {

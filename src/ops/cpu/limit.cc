@@ -7,7 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-// Highway numbers its targets of one kind of processor from the best on.
+// Highway numbers the targets of an architecture from the best on.
 int64_t better_than(std::string_view level) {
 #if HWY_ARCH_X86
   if (level == "avx512") return HWY_AVX3 - 1;

@@ -11,7 +11,7 @@ constexpr std::array<Param, 2> kHardSigmoid{{{"alpha", 0.2f}, {"beta", 0.5f}}};
 constexpr std::array<Param, 2> kSelu{{{"alpha", 1.67326319217681884765625f}, {"gamma", 1.05070102214813232421875f}}};
 constexpr std::array<Param, 2> kShrink{{{"lambd", 0.5f}, {"bias", 0.0f}}};
 
-// Integers go through double as well: lambd and bias are fractions.
+// Integers are computed in double too, since lambd and bias are fractions.
 struct ShrinkAny : fn::Shrink {
   template <typename T>
   T operator()(T x) const {
@@ -23,7 +23,7 @@ struct ShrinkAny : fn::Shrink {
   }
 };
 
-// Gelu: `approximate` picks the formula.
+// Gelu: `approximate` selects the formula.
 struct GeluState final : KernelState {
   bool tanh = false;
 };

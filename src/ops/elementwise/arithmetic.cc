@@ -10,7 +10,7 @@ std::vector<OpCase> cases() {
   return binary_cases(kPositive ? 1 : -9, 9, true, kIntegers);
 }
 
-// Zero, the lowest number and -1: what would trap or overflow in plain C++.
+// Zero, the lowest number and -1, which would trap or overflow in plain C++.
 template <bool kPositive>
 std::vector<OpCase> division_cases() {
   std::vector<OpCase> all = cases<kPositive>();

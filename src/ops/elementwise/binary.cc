@@ -3,7 +3,7 @@
 namespace sparkpilot {
 namespace {
 
-// B's shape with ones behind it, so that NumPy's rule puts its axes where `axis` says.
+// B's shape followed by ones, so that NumPy's broadcasting aligns it with `axis`.
 std::vector<int64_t> legacy_shape(const Shape& a, const Shape& b, const Attributes& attrs) {
   std::vector<int64_t> dims(b.dims().begin(), b.dims().end());
   if (!attrs.has("axis")) return dims;

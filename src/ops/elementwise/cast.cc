@@ -1,8 +1,8 @@
 // Cast, CastLike and BitCast.
 //
-// Between plain types: floats round to nearest even, floats become integers by truncation and saturation (the standard
-// leaves values out of range open), integers keep their low bits, booleans are 0 and 1. Small floats saturate unless
-// `saturate` is 0; `round_mode` is for f8e8m0, powers of two, only.
+// Between plain types: floats round to nearest even; floats become integers by truncation and saturation (ONNX does not
+// define out-of-range values); integers keep their low bits; booleans are 0 and 1. Small floats saturate unless
+// `saturate` is 0; `round_mode` applies only to f8e8m0 (powers of two).
 #include <cmath>
 #include <cstring>
 
@@ -54,8 +54,8 @@ void cast_plain(const Call& c) {
   });
 }
 
-// The exponent's code of the power of two at, above or below |x|. Below the smallest and above the largest power,
-// saturation gives that power, no saturation NaN.
+// The exponent code of the power of two nearest to, above or below |x|. Beyond the smallest and the largest power,
+// gives that power with saturation, NaN without.
 uint8_t to_e8m0(double x, Rounding rounding, bool saturate) {
   constexpr uint8_t kNaN = 255;
   constexpr int kBias = 127;
@@ -72,7 +72,7 @@ uint8_t to_e8m0(double x, Rounding rounding, bool saturate) {
   return saturate ? static_cast<uint8_t>(exponent > 0 ? 2 * kBias : 0) : kNaN;
 }
 
-// Types of which several share a byte are written by one thread.
+// Types smaller than a byte are written by one thread, since elements share bytes.
 void cast_small(const Call& c) {
   const CastState& state = c.as<CastState>();
   const ConstView& x = c.inputs[0];
@@ -80,7 +80,7 @@ void cast_small(const Call& c) {
   const bool packed_integer = is_integer(y.dtype) && bits(y.dtype) < 8;
   const auto store = [&](int64_t i) {
     if (packed_integer && x.dtype == DType::i64) {
-      // The low bits alone count; a double would lose them.
+      // Only the low bits count; a double would lose them.
       store_element(y.dtype, y.data, i, static_cast<double>(x.as<int64_t>()[i] & 15));
     } else if (packed_integer && x.dtype == DType::u64) {
       store_element(y.dtype, y.data, i, static_cast<double>(x.as<uint64_t>()[i] & 15));
@@ -109,7 +109,7 @@ void run_reference(const Call& c) {
 
 using Halves = TypeList<Half, BFloat16>;
 
-// Pixels to f16 or bf16: in two steps, of which the second rounds.
+// u8 pixels to f16 or bf16: converted by way of f32; only the second step rounds.
 bool goes_over_floats(DType from, DType to) { return from == DType::u8 && contains(Halves{}, to); }
 void cast_over_floats(const ConstView& x, const View& y, int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 1024;
@@ -196,7 +196,7 @@ std::vector<OpCase> cast_cases() {
   return all;
 }
 
-// Version 1: the type by its name.
+// Version 1: the type is given by its name.
 DType named_type(const Attributes& attrs) {
   const std::string text = attrs.text("to", "");
   const auto dtype = parse_dtype(text);

@@ -1,4 +1,4 @@
-// Clip: min(max(x, low), high), each bound optional; the upper one wins where low > high. NaN stays.
+// Clip: min(max(x, low), high), each bound optional; if low > high the result is high. NaN stays.
 #include <cmath>
 #include <limits>
 
@@ -15,7 +15,7 @@ struct Bounds {
   T high = std::numeric_limits<T>::has_infinity ? std::numeric_limits<T>::infinity() : std::numeric_limits<T>::max();
 };
 
-// The bounds as the run's operands give them.
+// The bounds, read from the operands in each run.
 template <typename T, typename W>
 Bounds<W> bounds(const Call& c) {
   Bounds<W> b;
@@ -58,7 +58,7 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), c.shape(0));
 }
 
-// Versions 1 and 6: bounds as attributes.
+// Versions 1 and 6 have the bounds as attributes.
 std::vector<ValueId> expand_attributes(ExpandContext& e) {
   const DType dtype = e.b.dtype(e.in(0));
   const auto bound = [&](const char* key) {

@@ -1,5 +1,5 @@
-// Dropout as inference has it: the data unchanged, and a mask that keeps everything. Training, where elements are
-// dropped at random, is refused: ops here are pure, and the standard does not say which random numbers.
+// Dropout in inference mode: the data unchanged, and a mask that keeps everything. Training mode, where elements are
+// dropped at random, is refused: ops here are pure, and ONNX does not specify the random numbers.
 #include <cstring>
 #include <optional>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kRefusal = "training_mode is set: random dropout is not supported";
 
-// Whether the scalar operand i is there and not zero, where its contents are known.
+// Whether the scalar operand i is present and not zero; nullopt if its contents are not known.
 std::optional<bool> is_set(const ExpandContext& e, size_t i) {
   if (!e.has(i)) return false;
   const Tensor* value = e.b.graph().constant(e.in(i));
@@ -18,7 +18,7 @@ std::optional<bool> is_set(const ExpandContext& e, size_t i) {
   return value->to_scalar() != 0;
 }
 
-// A mode that is an input of the model is looked at in each run, by an op of our own.
+// If the training mode is an input of the model, an internal op checks it in each run.
 bool needs_check(const ExpandContext& e) {
   const auto training = is_set(e, 2);
   if (training && !*training) return false;

@@ -42,7 +42,7 @@ void run_bitwise_not(const Call& c) {
   dispatch(IntTypes{}, c.inputs[0].dtype,
            [&]<typename T>() { map_unary<T, T, T>(c, [](T x) { return static_cast<T>(~x); }); });
 }
-// Every bit turned, or of booleans the lowest.
+// Inverts every bit, or for booleans the lowest one.
 void run_not_simd(const Call& c) {
   const ConstView& x = c.inputs[0];
   alignas(8) std::array<uint8_t, 8> turned;
@@ -92,7 +92,7 @@ std::vector<OpCase> shift_cases() {
   std::vector<OpCase> all;
   for (const char* direction : {"LEFT", "RIGHT"}) {
     for (const DType dtype : {DType::u8, DType::u16, DType::u64, DType::i8, DType::i32}) {
-      // Shifts by negative amounts and beyond the width are among them.
+      // Includes shifts by negative amounts and by more than the width.
       const double low = is_signed(dtype) ? -70 : 0;
       all.push_back({.name = fmt::format("{}_{}", direction, name(dtype)),
                      .inputs = {CaseInput::range({7, 31}, low, 120, dtype), CaseInput::range({31}, low, 70, dtype)},

@@ -9,7 +9,7 @@ namespace {
 
 using Bases = TypeList<float, double, Half, BFloat16, int32_t, int64_t>;
 
-// The exponents' block in the type of the arithmetic: double beside floats, int64_t beside integers.
+// A block of exponents in the type used for the arithmetic: double with floats, int64_t with integers.
 template <typename W>
 const W* exponents(const Call& c, const Broadcast& plan, int64_t at, int64_t n, W* scratch) {
   const W* out = scratch;
@@ -45,7 +45,7 @@ void run_float(const Call& c) {
   map_float_binary(c, c.as<BroadcastState>().plan, [](float a, float b) { return std::pow(a, b); });
 }
 
-// --- constant exponents that are a few multiplications or a root
+// --- constant exponents that need only a few multiplications or a root
 std::optional<double> constant_exponent(const Problem& p) {
   if (!p.is_constant(1) || p.constants[1].elements() != 1) return std::nullopt;
   if (!(p.outputs[0].shape == p.inputs[0].shape)) return std::nullopt;
@@ -75,7 +75,7 @@ void run_simple(const Call& c) {
     for (int64_t i = 0; i < n; ++i) {
       const float x = in[i];
       if (e == 3) out[i] = x * x * x;
-      // C's pow gives +0 for -0 and infinity for -infinity, where a root would not.
+      // C's pow gives +0 for -0 and infinity for -infinity; a plain square root would not.
       else if (e == 0.5) out[i] = x == -INFINITY ? INFINITY : std::sqrt(x) + 0.0f;
       else out[i] = x;
     }

@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// y = test(x) for any float type; those under 16 bits go element by element.
+// y = test(x) for any float type; types under 16 bits are processed element by element.
 template <typename Test>
 void map_test(const Call& c, const Test& test) {
   const ConstView& x = c.inputs[0];

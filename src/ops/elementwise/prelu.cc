@@ -14,7 +14,7 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), c.shape(0));
 }
 
-// Versions 1 and 6: a slope of one dimension counts channels.
+// In versions 1 and 6 a one-dimensional slope is per channel.
 Shape channel_slope(const Shape& x, const Shape& slope) {
   if (slope.rank() != 1 || slope[0] == 1 || x.rank() < 2) return slope;
   std::vector<int64_t> dims(static_cast<size_t>(x.rank() - 1), 1);

@@ -1,4 +1,4 @@
-// Tensors made from a rule: ConstantOfShape, EyeLike, Range.
+// Ops that generate tensors by a rule: ConstantOfShape, EyeLike, Range.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -65,7 +65,7 @@ std::vector<OpCase> eye_cases() {
 // --- Range
 using RangeTypes = TypeList<float, double, Half, BFloat16, int16_t, int32_t, int64_t>;
 
-// Elements of [start, limit) in steps of delta; more than a shape may have become one too many.
+// The number of elements of [start, limit) in steps of delta; limited to one more than a shape may have.
 template <typename T>
 int64_t range_count(T start, T limit, T delta) {
   if constexpr (std::is_integral_v<T>) {

@@ -1,10 +1,10 @@
 // Random numbers from an explicit key and counter.
 //
-// sparkpilot::RandomUniform and sparkpilot::RandomNormal are pure: element i comes from words 2 (i mod 2) and
-// 2 (i mod 2) + 1 of Philox4x32-10 at (key, counter + i / 2), whatever the number of threads. The ONNX ops expand to
-// them with a state as counter that each run advances by the blocks it used, so runs go on in one stream and a new
-// session repeats it. The attribute `seed` gives the key by its bits; without it the key comes from the node's name,
-// so that nodes differ: the pass `expand` has given each a name that no other has.
+// sparkpilot::RandomUniform and sparkpilot::RandomNormal are pure: element i is computed from words 2 (i mod 2) and 2
+// (i mod 2) + 1 of Philox4x32-10 at (key, counter + i / 2), whatever the number of threads. The ONNX ops expand to them
+// with a state as the counter, which each run advances by the blocks it used: runs continue one stream, and a new
+// session repeats it. The attribute `seed` gives the key by its bits; without it the key is made from the node's name,
+// so that nodes differ: the pass `expand` has given each of them a unique name.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -44,7 +44,7 @@ constexpr int significant_bits() {
   return std::numeric_limits<T>::digits;
 }
 
-// Calls draw(a, b) with two fresh words for each element.
+// Calls draw(a, b) with two new random words for each element.
 template <typename T, typename Draw>
 void generate(const Call& c, Draw draw) {
   const uint64_t key = *c.inputs[0].as<uint64_t>(), counter = *c.inputs[1].as<uint64_t>();
@@ -62,7 +62,7 @@ void generate(const Call& c, Draw draw) {
 void run_uniform(const Call& c) {
   const double low = c.attrs().real("low", 0), high = c.attrs().real("high", 1);
   dispatch(FloatTypes{}, c.outputs[0].dtype, [&]<typename T>() {
-    // Cut to what the type holds, so that rounding never reaches 1.
+    // Truncated to the precision of the type, so that rounding never gives 1.
     const double steps = std::ldexp(1.0, significant_bits<T>());
     generate<T>(c, [&](uint32_t a, uint32_t b) {
       const double unit = (a >> 5) * 0x1p-27 + (b >> 6) * 0x1p-53;
@@ -71,7 +71,7 @@ void run_uniform(const Call& c) {
   });
 }
 
-// Box and Muller: radius from one word, angle from the other.
+// Box-Muller transform: radius from one word, angle from the other.
 void run_normal(const Call& c) {
   const double mean = c.attrs().real("mean", 0), scale = c.attrs().real("scale", 1);
   dispatch(FloatTypes{}, c.outputs[0].dtype, [&]<typename T>() {
@@ -131,7 +131,7 @@ std::vector<ValueId> expand_bernoulli(ExpandContext& e) {
   return {cast(e, hit, dtype_attribute(e.node.attrs, "dtype", given))};
 }
 
-// Gumbel's trick: the largest of log-probability - log(-log(uniform)) falls on each class with its probability.
+// Gumbel-max trick: each class has its probability of maximising log-probability - log(-log(uniform)).
 std::vector<ValueId> expand_multinomial(ExpandContext& e) {
   const Shape& in = e.b.shape(e.in(0));
   if (in.rank() != 2 || in[1] < 1) fail("Multinomial: input has shape {}, expected [batch, classes]", in.str());

@@ -1,6 +1,6 @@
-// GridSample: an image read at the positions that a grid names, and AffineGrid, which makes such grids.
+// GridSample reads an image at the positions that a grid holds; AffineGrid makes such grids.
 //
-// Positions run from -1 to 1 across the image, x first. One, two or three spatial axes and more.
+// Positions run from -1 to 1 across the image, x first. Any number of spatial axes.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,7 +19,7 @@ enum class Padding { zeros, border, reflection };
 Mode mode_of(const Attributes& attrs) {
   const std::string mode = attrs.text("mode", "linear");
   if (mode == "nearest") return Mode::nearest;
-  if (mode == "linear" || mode == "bilinear") return Mode::linear;  // the second until opset 19
+  if (mode == "linear" || mode == "bilinear") return Mode::linear;  // "bilinear" until opset 19
   if (mode == "cubic" || mode == "bicubic") return Mode::cubic;
   fail("mode is \"{}\", expected nearest, linear or cubic", mode);
 }
@@ -32,7 +32,7 @@ Padding padding_of(const Attributes& attrs) {
   fail("padding_mode is \"{}\", expected zeros, border or reflection", padding);
 }
 
-// The pixels of one axis that a position reads: an index of -1 stands for a zero outside.
+// The pixels of one axis that a position reads; index -1: a zero outside the image.
 struct Taps {
   int count = 1;
   std::array<int64_t, 4> index{};
@@ -44,7 +44,7 @@ struct Sampler {
   Padding padding;
   bool align_corners;
 
-  // x folded back and forth between the edges until it lies inside.
+  // Reflects x at the edges until it is inside.
   double reflected(double x, int64_t size) const {
     const double low = align_corners ? 0 : -0.5, high = static_cast<double>(size) - (align_corners ? 1 : 0.5);
     const double span = high - low;
@@ -56,7 +56,7 @@ struct Sampler {
     return (x < low) == even ? low + rest : high - rest;
   }
 
-  // An index in the image, or -1 where zeros stand.
+  // The index of the pixel to read, or -1 for a zero.
   int64_t pixel(double index, int64_t size) const {
     const auto last = static_cast<double>(size - 1);
     if (padding == Padding::zeros) return index >= 0 && index <= last ? static_cast<int64_t>(index) : -1;
@@ -71,7 +71,7 @@ struct Sampler {
     if (std::isnan(x) || (std::isinf(x) && padding == Padding::reflection)) x = -1;
     if (mode == Mode::nearest) x = std::nearbyint(x);
     const bool outside = x < (align_corners ? 0 : -0.5) || x > length - (align_corners ? 1 : 0.5);
-    // Cubic weights belong to the position itself; only its pixels are clamped.
+    // Cubic weights are those of the unclamped position; only the pixels that it reads are clamped.
     if (outside && padding == Padding::border && mode != Mode::cubic) x = std::clamp(x, 0.0, length - 1);
     if (outside && padding == Padding::reflection) x = reflected(x, size);
     const double base = std::floor(x), r = x - base;
@@ -96,7 +96,7 @@ struct Sampler {
   }
 };
 
-// The weighted sum over the axes that `taps` stand for. `step` is the number of elements to a step of the first.
+// The weighted sum over the axes of `taps`. `step` is the stride of the first axis in elements.
 template <typename T>
 double sample(const T* x, std::span<const Taps> taps, std::span<const int64_t> sizes, int64_t step) {
   if (taps.empty()) return static_cast<double>(*x);

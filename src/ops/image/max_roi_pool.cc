@@ -1,5 +1,5 @@
 // MaxRoiPool: the largest element of each cell of a grid laid over each region of interest (Girshick, "Fast R-CNN",
-// ICCV 2015). Corners are rounded to whole pixels and belong to the region; an empty cell gives 0.
+// ICCV 2015). Corners are rounded to whole pixels and are part of the region; an empty cell gives 0.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ Region read_region(const T* roi, double scale, int64_t batches) {
           std::max<int64_t>(1, pixel(4) - y0 + 1)};
 }
 
-// Where cell `i` of `cells` over `size` pixels from `start` begins or ends, clipped to the image.
+// The begin and end of cell `i` of `cells` over `size` pixels from `start`, clipped to the image.
 struct Cell {
   int64_t begin, end;
 };

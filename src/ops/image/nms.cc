@@ -1,5 +1,6 @@
-// NonMaxSuppression: for each image and class, boxes by falling score, leaving out those that overlap a chosen one by
-// more than a threshold (intersection over union). Output: [chosen, 3] of image, class, box.
+// NonMaxSuppression: for each image and class, selects boxes in descending order of score, leaving out those whose
+// overlap (intersection over union) with a selected one exceeds a threshold. Output: [selected, 3] of image, class,
+// box.
 #include <algorithm>
 #include <numeric>
 
@@ -61,7 +62,7 @@ void run(const Call& c) {
       order.clear();
       kept.clear();
       for (int64_t i = 0; i < boxes; ++i) {
-        // A NaN score would break the order below; it is no candidate.
+        // A NaN score is not a candidate: it would break the order below.
         if (score[i] == score[i] && (!c.has(4) || score[i] > *c.inputs[4].as<float>())) order.push_back(i);
       }
       std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return score[a] > score[b]; });

@@ -1,4 +1,4 @@
-// Resize, its older forms, and Upsample, which was its name until opset 9. resize_tables.h says what is computed.
+// Resize, its older versions, and Upsample, its name until opset 9. resize_tables.h defines what is computed.
 //
 // sparkpilot::Resize is the same op with the attribute `channels_last`: data as N, spatial, C, operands unchanged.
 #include <array>
@@ -43,7 +43,7 @@ struct ReferenceState final : KernelState {
   Plan plan;
 };
 
-// No state where operands come at run time: run() makes the tables then.
+// Without a state if operands are known only at run time: run() then makes the tables.
 std::unique_ptr<KernelState> prepare_reference(const Problem& p) {
   if (!resize_operands_constant(p)) return nullptr;
   auto state = std::make_unique<ReferenceState>();
@@ -53,7 +53,7 @@ std::unique_ptr<KernelState> prepare_reference(const Problem& p) {
 
 using Position = std::array<int64_t, Shape::kMaxRank>;
 
-// The weighted sum of the taps of all axes from `at` on.
+// The weighted sum of the taps of all axes, from axis `at` on.
 template <typename T>
 double sample(const T* x, const Plan& plan, const Position& strides, const Position& position, size_t at) {
   if (at == plan.axes.size()) return static_cast<double>(*x);
@@ -81,7 +81,7 @@ T rounded_to(double value) {
   }
 }
 
-// Calls fn(flat index, position, whether the extrapolation value stands there) for each output element.
+// Calls fn(flat index, position, whether to use the extrapolation value) for each output element.
 template <typename Fn>
 void for_positions(const Shape& y, const Plan& plan, Fn fn) {
   parallel_for(y.elements(), 4096, [&](int64_t begin, int64_t end) {
@@ -249,7 +249,7 @@ constexpr AttrSpec kUpsample1Attrs[] = {
     {"mode", AttrType::text}, {"height_scale", AttrType::real, true}, {"width_scale", AttrType::real, true}};
 AxisSource axes(const Problem& p, int, int axis, size_t input) {
   if (input > 0) return whole_input();
-  if (!resize_operands_constant(p) || p.has(3)) return {};  // sizes say how many there are
+  if (!resize_operands_constant(p) || p.has(3)) return {};  // `sizes` fixes the size of the output
   const ResizeExtent extent =
       resize_extents(p.inputs[0].shape, p.attrs(), resize_operands(p))[static_cast<size_t>(axis)];
   if (extent.start != 0 || extent.end != 1) return {};

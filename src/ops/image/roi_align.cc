@@ -1,5 +1,5 @@
-// RoiAlign: regions of an image pooled to a fixed size; each output is the mean or the maximum of bilinear samples (for
-// the maximum, of their weighted corners, as the standard has it).
+// RoiAlign: pools regions of an image to a fixed size; each output is the mean or the maximum of bilinear samples (for
+// the maximum, of their weighted corners, as ONNX defines it).
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMostSamples = 1 << 12;  // along one axis of one bin
 
-// One axis of a sample: two pixels and the share of the second; outside: no sample.
+// One axis of a bilinear sample: two pixels and the weight of the second; outside: no sample.
 struct Corner {
   bool inside = false;
   int64_t low = 0, high = 0;
@@ -41,7 +41,7 @@ struct Extent {
 Extent extent(double low, double high, double scale, bool half_pixel, int64_t bins, int64_t ratio) {
   const double offset = half_pixel ? 0.5 : 0, start = low * scale - offset;
   double size = high * scale - offset - start;
-  if (!half_pixel) size = std::max(size, 1.0);  // regions turned inside out count as one pixel
+  if (!half_pixel) size = std::max(size, 1.0);  // regions with negative size count as one pixel
   const double bin = size / static_cast<double>(bins);
   if (ratio > 0) return {start, bin, ratio};
   const double samples = std::ceil(bin);

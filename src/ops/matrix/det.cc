@@ -1,4 +1,4 @@
-// Det: determinants of square matrices, by elimination with partial pivoting in double.
+// Det: determinants of square matrices, by Gaussian elimination with partial pivoting in double.
 #include <cmath>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// Einsum, written as Transpose, Reshape, ReduceSum, Mul and MatMul: operands are contracted in pairs from the left.
+// Einsum, expanded to Transpose, Reshape, ReduceSum, Mul and MatMul: operands are contracted in pairs from the left.
 #include <algorithm>
 #include <map>
 
@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// A value with a label for each axis, no label twice.
+// A value with one label per axis, all different.
 struct Operand {
   ValueId value;
   std::string labels;
@@ -31,7 +31,7 @@ struct Contraction {
     return b.shape(v) == shape ? v : b.add("Reshape", {v, b.ints(dims)}, {{"allowzero", int64_t{1}}});
   }
 
-  // Repeated labels: only elements whose indices agree there.
+  // Takes the diagonal of axes with repeated labels.
   Operand diagonal(ValueId v, const std::string& labels) {
     std::string distinct;
     for (const char label : labels) {
@@ -59,7 +59,7 @@ struct Contraction {
     return {reshape(b.add("Gather", {flat, b.ints(picked)}), dims), distinct};
   }
 
-  // Without the axes of size 1 that are longer in other operands: they are broadcast there.
+  // Removes axes of size 1 that are longer in other operands, where they are broadcast.
   Operand squeezed(const Operand& x) {
     std::string labels;
     std::vector<int64_t> dims;
@@ -72,7 +72,7 @@ struct Contraction {
     return {reshape(x.value, dims), labels};
   }
 
-  // Axes whose labels are in `labels`, in that order; axes of others are summed.
+  // Transposes to the axes in `labels`, in that order; sums over the others.
   Operand arranged(const Operand& x, const std::string& labels) {
     std::vector<int64_t> summed, order;
     std::string kept;
@@ -91,7 +91,7 @@ struct Contraction {
     return {v, wanted};
   }
 
-  // The product of two operands, summed over what they share and nobody needs later.
+  // The product of two operands, summed over the shared labels that are not needed later.
   Operand pair(const Operand& x, const Operand& y, const std::string& needed) {
     std::string batch, shared, left, right;
     for (const char label : x.labels) {

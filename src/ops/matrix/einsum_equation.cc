@@ -12,7 +12,7 @@ constexpr char kFirstEllipsisLabel = 1;  // axis i from the right has label kFir
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-// A term with its ellipsis, if any, as one '.'.
+// A term with its ellipsis, if any, replaced by one '.'.
 std::string parse_term(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -29,7 +29,7 @@ std::string parse_term(std::string_view text) {
   return out;
 }
 
-// The term with its ellipsis written out as `axes` labels.
+// The term with its ellipsis replaced by `axes` labels.
 std::string written_out(const std::string& term, int axes) {
   const size_t at = term.find(kEllipsis);
   if (at == std::string::npos) return term;
@@ -62,7 +62,7 @@ EinsumEquation::EinsumEquation(std::string_view text, const std::vector<int>& ra
   for (const std::string& term : inputs) all += term;
   if (arrow != std::string_view::npos) {
     output = written_out(parse_term(text.substr(arrow + 2)), widest);
-  } else {  // the ellipsis, then what stands once, in the order of ASCII
+  } else {  // the ellipsis, then the labels that occur once, in ASCII order
     output = written_out(std::string(1, kEllipsis), widest);
     std::string letters = all;
     std::sort(letters.begin(), letters.end());

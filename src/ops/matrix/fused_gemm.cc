@@ -1,6 +1,6 @@
 // sparkpilot::Gemm: rows times a matrix, plus bias, with an epilogue (the contract is in ir/op.h).
 //
-// B and bias may be stored in f16 or bf16 where A is f32.
+// B and bias may be stored in f16 or bf16 if A is f32.
 #include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_dot.h"
 #include "ops/cpu/gemm/gemm_simd.h"
@@ -89,7 +89,7 @@ double cost(const Problem& p) { return args_of(p).shape.flops(); }
 
 using Texts = std::vector<std::string>;
 
-// [2,5,33] x [33,19] with one operand of each kind, under the given steps.
+// [2,5,33] x [33,19], with one operand of each kind and the given steps.
 OpCase epilogue_case(const std::string& name, Texts steps, DType dtype = DType::f32) {
   return {name,
           {CaseInput::of({2, 5, 33}, dtype), CaseInput::of({33, 19}, dtype).fixed(), CaseInput::of({19}).fixed(),

@@ -1,7 +1,7 @@
-// Gemm: Y = alpha * A' x B' + beta * C, where ' transposes where asked for and C broadcasts to Y.
+// Gemm: Y = alpha * A' x B' + beta * C, where ' means an optional transposition and C broadcasts to Y.
 //
-// Until opset 6 C was only broadcast where the attribute `broadcast` said so, and then from any axis on: those versions
-// expand to the newest form, after the broadcast has been checked.
+// Until opset 6 C was broadcast only if the attribute `broadcast` was set, and could then start at any axis: those
+// versions expand to the newest, after the broadcast has been checked.
 #include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
@@ -24,7 +24,7 @@ GemmArgs args_of(const Problem& p) {
   return args;
 }
 
-// Floats scale and add in double; integers wrap, and their scales are cut to integers first.
+// Floats are scaled and added in double; integers wrap, with alpha and beta truncated to integers first.
 template <typename T>
 void run_as(const Call& c, const MatMulShape& s) {
   using Sum = MatMulSum<T>;

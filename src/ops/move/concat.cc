@@ -1,4 +1,4 @@
-// Concat and Split: tensors joined and cut along one axis.
+// Concat and Split: join and split tensors along one axis.
 #include <algorithm>
 
 #include "base/error.h"
@@ -56,7 +56,7 @@ std::vector<OpCase> concat_cases() {
 }
 
 // --- Split
-// The sizes of the parts: as given, or equal with a smaller rest at the end.
+// The sizes of the parts: as given, or equal with a smaller last one.
 void infer_split(InferContext& c) {
   const Shape& in = c.shape(0);
   const int axis = normalize_axis(c.attrs.integer("axis", 0), in.rank()), parts = c.output_count();

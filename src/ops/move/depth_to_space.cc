@@ -1,4 +1,4 @@
-// DepthToSpace and SpaceToDepth: blocks of pixels as channels and back. Both are one strided copy over six loops.
+// DepthToSpace and SpaceToDepth: move blocks of pixels to channels and back. Both are one strided copy with six loops.
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// CRD: a channel's block elements lie together; DCR: a block element's channels do.
+// CRD: the elements of a channel's block are adjacent; DCR: the channels of a block element are.
 bool channel_first(const Attributes& attrs) {
   const std::string mode = attrs.text("mode", "DCR");
   if (mode != "DCR" && mode != "CRD") fail("mode is \"{}\", expected DCR or CRD", mode);
@@ -46,7 +46,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   auto state = std::make_unique<State>();
   const int64_t b = p.attrs().integer("blocksize");
   const bool crd = channel_first(p.attrs());
-  // Sizes on the deep side [N, C b b, H, W]; the wide side is [N, C, H b, W b].
+  // Sizes of the deep tensor [N, C b b, H, W]; the wide tensor is [N, C, H b, W b].
   const Shape& deep = kToSpace ? p.inputs[0].shape : p.outputs[0].shape;
   const int64_t channels = deep[1] / (b * b), height = deep[2], width = deep[3], plane = height * width;
   const auto add = [&](int64_t count, int64_t in_deep, int64_t in_wide) {

@@ -1,4 +1,4 @@
-// Expand and Tile: a tensor repeated.
+// Expand and Tile: repeat a tensor.
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// --- Expand: broadcast to a shape, both ways
+// --- Expand: broadcasts data and target shape to each other
 void infer_expand(InferContext& c) {
   const std::vector<int64_t> dims = list_operand(c, 1);
   c.output(0, c.dtype(0), broadcast(c.shape(0), Shape(std::span<const int64_t>(dims))));
@@ -78,7 +78,7 @@ AxisSource axes_of_expand(const Problem& p, int, int axis, size_t input) {
   if (!target) return {};
   const int own = axis - (y.rank() - x.rank()), listed = axis - (y.rank() - static_cast<int>(target->size()));
   const bool fixed = listed >= 0 && (*target)[static_cast<size_t>(listed)] != 1;
-  return fixed || own < 0 ? AxisSource{} : same_axis(own);  // what the target says is no matter of x
+  return fixed || own < 0 ? AxisSource{} : same_axis(own);  // not if the target sets the size
 }
 
 AxisSource axes_of_tile(const Problem& p, int, int axis, size_t input) {

@@ -1,4 +1,4 @@
-// Gather: rows of a tensor picked by index along one axis.
+// Gather: selects rows of a tensor by index along one axis.
 #include <cstring>
 
 #include "base/error.h"
@@ -31,7 +31,7 @@ Rows rows(const Call& c) {
   return {data.elements(0, axis), data[axis], c.inputs[1].elements(), data.elements(axis + 1, data.rank())};
 }
 
-// Single elements: rows of one.
+// Rows of one element.
 template <typename T>
 void pick_elements(const Rows& r, const IntOperand& indices, const T* from, T* to) {
   parallel_for(r.outer * r.picks, 1 << 13, [&](int64_t begin, int64_t end) {
@@ -53,7 +53,7 @@ void run(const Call& c) {
   const auto from_row = [&](int64_t i) {
     return (i / r.picks * r.size + checked_index(indices[i % r.picks], r.size)) * r.inner;
   };
-  if (bits(dtype) < 8) {  // rows that do not begin on a byte
+  if (bits(dtype) < 8) {  // rows that do not begin at a whole byte
     CopyLoops loops;
     loops.add(r.inner, 1, 1);
     for (int64_t i = 0; i < r.outer * r.picks; ++i) {
@@ -88,7 +88,7 @@ std::vector<OpCase> cases() {
           {"none", {CaseInput::of({4, 3}), picks({0}, 4)}, {}}};
 }
 
-// Rows that indices pick: the axes of the indices stand where the data's axis was.
+// Axis map: the axes of the indices replace the data's axis.
 AxisSource axes(const Problem& p, int, int axis, size_t input) {
   const int picked = normalize_axis(p.attrs().integer("axis", 0), p.inputs[0].shape.rank());
   const int indices = p.inputs[1].shape.rank();

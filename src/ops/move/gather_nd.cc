@@ -1,4 +1,4 @@
-// GatherElements and GatherND: elements and slices picked by index tuples.
+// GatherElements and GatherND: select elements and slices by index tuples.
 #include <cstring>
 
 #include "base/error.h"

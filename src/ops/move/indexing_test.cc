@@ -1,5 +1,5 @@
-// Shape, indexing, control flow and random ops: operands that make no sense are refused, old forms mean what the new
-// ones do, loops carry and stop, random numbers have their moments.
+// Shape, indexing, control flow and random ops: invalid operands are refused, old versions agree with the new ones,
+// loops carry values and stop, random numbers have the right moments.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -16,7 +16,7 @@ namespace {
 
 using List = std::vector<int64_t>;
 
-// One node on constants, expansions included.
+// Runs one node on constants, expansions included.
 std::vector<Tensor> run(std::string_view name, std::vector<Tensor> inputs, Attributes attrs = {}, int outputs = 1,
                         int opset = 26) {
   Graph graph;
@@ -120,7 +120,7 @@ TEST(Indexing, IndicesOutsideAreRefused) {
   EXPECT_THROW(run("Col2Im", {iota(Shape{1, 4, 4}), ints({3, 3}), ints({2, 2})}, {{"strides", List{0, 1}}}), Error);
 }
 
-// A boolean of a file may hold any byte: counting and copying must agree on it.
+// A boolean from a file may hold any byte: counting and copying must agree.
 TEST(Indexing, BooleansOfAnyByteCountOnce) {
   Tensor odd(DType::boolean, Shape{5});
   const uint8_t bytes[] = {0, 2, 255, 1, 0};
@@ -146,7 +146,7 @@ TEST(Indexing, OldFormsMeanWhatTheNewOnesDo) {
 }
 
 // --- control flow
-// Carries x to Concat(x, captured) and scans x's size; goes on while `go` says so.
+// Carries x to Concat(x, captured) and scans x's size; continues while `go`.
 std::shared_ptr<const Graph> growing_body(bool go) {
   Graph graph;
   graph.add_input("i", DType::i64, Shape{});
@@ -214,7 +214,7 @@ TEST(Random, MomentsAndRangeAreRight) {
   }
 }
 
-// Two runs of n numbers are one run of 2 n: the counter advances by what was used.
+// Two runs of n numbers equal one run of 2 n: the counter advances by what was used.
 TEST(Random, TheCounterContinuesTheStream) {
   const auto draw = [](int64_t count, uint64_t counter) {
     return run("sparkpilot::RandomUniform", {Tensor::scalar(uint64_t{3}), Tensor::scalar(counter)},

@@ -1,4 +1,4 @@
-// Pad: a border around a tensor (constant, reflect, edge, wrap); negative pads crop.
+// Pad: adds a border around a tensor (constant, reflect, edge, wrap); negative pads crop.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -24,7 +24,7 @@ Mode mode_of(const Attributes& attrs) {
   fail("mode is \"{}\", expected constant, reflect, edge or wrap", text);
 }
 
-// One axis: what is cropped first, then what is added.
+// One axis: first cropped, then padded.
 struct Border {
   int64_t skip = 0, kept = 0, before = 0, after = 0;
   int64_t size() const { return before + kept + after; }
@@ -32,7 +32,7 @@ struct Border {
 };
 
 Border border(int64_t size, int64_t before, int64_t after) {
-  // More than any shape can have is refused by the shape; here it only must not overflow.
+  // Too large a pad is refused by the check of the shape; clamped here so that nothing overflows.
   const auto clamped = [](int64_t pad) { return std::clamp(pad, -2 * Shape::kMaxElements, 2 * Shape::kMaxElements); };
   before = clamped(before);
   after = clamped(after);
@@ -41,7 +41,7 @@ Border border(int64_t size, int64_t before, int64_t after) {
   return {skip, size - skip - drop, std::max<int64_t>(0, before), std::max<int64_t>(0, after)};
 }
 
-// The element of the kept range that stands at `at` of the padded axis, none in a constant border.
+// The index in the kept range of the element at `at` in the padded axis; none in a constant border.
 std::optional<int64_t> source(const Border& b, Mode mode, int64_t at) {
   at -= b.before;
   if (at >= 0 && at < b.kept) return b.skip + at;
@@ -90,8 +90,8 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
 
 struct Layout {
   std::array<Border, Shape::kMaxRank> borders{};
-  int last = 0;      // the innermost axis with a border; those behind it move as one
-  int64_t unit = 1;  // their elements
+  int last = 0;      // the innermost axis with a border; the axes after it are copied as one
+  int64_t unit = 1;  // elements of those axes
 };
 
 Layout layout(const Call& c) {
@@ -114,7 +114,7 @@ Layout layout(const Call& c) {
   return l;
 }
 
-// Row by row of the innermost padded axis: its kept middle is one run.
+// One row of the innermost padded axis at a time: its kept middle is contiguous.
 template <typename T>
 void pad_rows(const Call& c, const Layout& l, Mode mode, T value) {
   const Shape &in = c.inputs[0].shape, &out = c.outputs[0].shape;
@@ -187,7 +187,7 @@ std::vector<OpCase> cases() {
           {"reflect_one", {CaseInput::of({1, 3}), ints({2, 0, 1, 1})}, mode("reflect")}};
 }
 
-// What is reflected or wrapped moves the other way at the ends.
+// Axis map: reflected or wrapped borders move in the other direction.
 AxisSource axes_of_pad(const Problem& p, int, int axis, size_t input) {
   if (input > 0) return whole_input();
   const int rank = p.inputs[0].shape.rank();

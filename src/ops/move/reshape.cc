@@ -1,4 +1,4 @@
-// Ops that give the same bytes another shape: Reshape, Flatten, Squeeze, Unsqueeze. All are views.
+// Ops that give the same bytes another shape: Reshape, Flatten, Squeeze, Unsqueeze. All of them are views.
 #include "base/error.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/operands.h"
@@ -8,7 +8,7 @@ namespace sparkpilot {
 namespace {
 
 // --- Reshape
-// 0 keeps the input's dimension (unless `allowzero`), -1 takes what is left.
+// 0 copies the input's dimension (unless `allowzero`), -1 is computed from the other dimensions.
 Shape reshaped(const Shape& in, std::vector<int64_t> dims, bool allow_zero) {
   int rest = -1;
   for (size_t i = 0; i < dims.size(); ++i) {

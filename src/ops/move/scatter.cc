@@ -1,6 +1,6 @@
-// ScatterElements, ScatterND and TensorScatter: a copy of a tensor with some elements replaced or reduced into.
+// ScatterElements, ScatterND and TensorScatter: a copy of a tensor with some elements replaced or reduced with updates.
 //
-// Updates that meet at one element are applied in the order of the indices, so the result does not depend on threads.
+// Several updates of one element are applied in the order of the indices, so the result does not depend on threads.
 #include <cmath>
 #include <cstring>
 
@@ -44,7 +44,7 @@ void copy_data(const Call& c) {
   copy_strided(DType::u8, loops, c.inputs[0].data, 0, c.outputs[0].data, 0);
 }
 
-// Combines `count` elements of an update into the output.
+// Applies `count` elements of an update to the output.
 template <typename T>
 using Combine = void (*)(T* to, const T* update, int64_t count);
 
@@ -106,7 +106,8 @@ void scatter_elements(const Call& c, Combine<T> put) {
   const auto strides = data.strides();
   const int64_t width = shape[last], size = data[axis], step = strides[static_cast<size_t>(axis)];
   const int64_t along = axis == last ? 0 : 1;
-  // What differs before the axis never meets, so threads share that; rows from the axis on go in order.
+  // Updates with different indices before the axis never write to the same element, so threads share these; rows from
+  // the axis on are applied in order.
   const int64_t rows = shape.elements(axis, last);
   const T* updates = c.inputs[2].as<T>();
   T* to = c.outputs[0].as<T>();
@@ -168,7 +169,7 @@ void run_nd(const Call& c) {
   });
 }
 
-// --- TensorScatter: a cache with new rows written at each sample's own position
+// --- TensorScatter: writes new rows into a cache, at a position given for each sample
 bool circular(const Attributes& attrs) {
   const std::string mode = attrs.text("mode", "linear");
   if (mode != "linear" && mode != "circular") fail("mode is \"{}\", expected linear or circular", mode);

@@ -1,4 +1,4 @@
-// Shape and Size: a tensor's dimensions as data. They read shapes only.
+// Shape and Size: a tensor's dimensions as data. They read only shapes.
 #include <algorithm>
 
 #include "ops/operands.h"
@@ -11,7 +11,7 @@ struct Range {
   int first, last;
 };
 
-// `start` and `end` count from the end where negative and are clamped to the rank.
+// `start` and `end` count from the end if negative and are clamped to the rank.
 Range range(const Attributes& attrs, int rank) {
   const auto clamped = [&](int64_t at) {
     return static_cast<int>(std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank));

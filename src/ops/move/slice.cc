@@ -1,5 +1,5 @@
-// Slice: every `step`-th element from `start` up to but without `end` along some axes, counted from the end where
-// negative and clamped; steps may be negative.
+// Slice: every `step`-th element from `start` (inclusive) to `end` (exclusive) along some axes; both count from the end
+// if negative and are clamped. Steps may be negative.
 #include <algorithm>
 
 #include "base/error.h"
@@ -18,7 +18,7 @@ struct Cut {
 // One axis of `size` elements.
 Cut cut(int64_t size, int64_t start, int64_t end, int64_t step) {
   if (step == 0) fail("the step is 0");
-  // Beyond a dimension's size every step is alike, and so small a one cannot overflow below.
+  // Steps larger than any dimension are equivalent; clamped so that nothing below overflows.
   step = std::clamp(step, -Shape::kMaxElements - 1, Shape::kMaxElements + 1);
   const auto clamped = [&](int64_t at, int64_t low, int64_t high) {
     return std::clamp(at < 0 ? at + size : at, low, high);
@@ -29,7 +29,7 @@ Cut cut(int64_t size, int64_t start, int64_t end, int64_t step) {
     return {start, step, std::max<int64_t>(0, (end - start + step - 1) / step)};
   }
   if (size == 0) return {0, step, 0};
-  start = clamped(start, 0, size - 1);  // ONNX's rule: Python would begin before the first element
+  start = clamped(start, 0, size - 1);  // ONNX's rule; Python would start before the first element
   end = clamped(end, -1, size - 1);
   return {start, step, std::max<int64_t>(0, (start - end - step - 1) / -step)};
 }
@@ -95,7 +95,7 @@ AxisSource axes_of_slice(const Problem& p, int, int axis, size_t input) {
   const int rank = p.inputs[0].shape.rank();
   const auto axes = constant_list(p, 3), steps = constant_list(p, 4);
   if (!axes || !steps) return {};
-  if (std::any_of(steps->begin(), steps->end(), [](int64_t step) { return step < 0; })) return {};  // the other way
+  if (std::any_of(steps->begin(), steps->end(), [](int64_t step) { return step < 0; })) return {};  // reversed
   const bool listed =
       std::any_of(axes->begin(), axes->end(), [&](int64_t a) { return normalize_axis(a, rank) == axis; });
   return (p.has(3) ? listed : axis < p.inputs[1].shape.elements()) ? window_axis(axis) : same_axis(axis);

@@ -1,4 +1,4 @@
-// Transpose: axes in another order. The work is in cpu/copy.cc, whose tiles serve the changes between NCHW and NHWC.
+// Transpose: permutes axes. The work is done by cpu/move/copy.cc, whose tiles handle changes between NCHW and NHWC.
 #include <algorithm>
 #include <numeric>
 

@@ -1,9 +1,9 @@
-// BatchNormalization and MeanVarianceNormalization, written as simpler nodes.
+// BatchNormalization and MeanVarianceNormalization, expanded to simpler nodes.
 //
 // In inference BatchNormalization is one multiplication and one addition for each channel:
 //   y = x * a + (bias - mean * a),   a = scale / sqrt(variance + epsilon),
-// where a and the sum are constants once folded, so passes can move them into a convolution. In training the mean and
-// the variance are those of the batch, and the running ones are outputs.
+// where a and the sum become constants by folding, so that passes can move them into a convolution. In training the
+// mean and the variance are those of the batch, and the running ones are outputs.
 #include <algorithm>
 #include <numeric>
 
@@ -24,9 +24,9 @@ struct BatchNorm {
   Builder& b = e.b;
   Shape x;                                    // of the data
   DType dtype, compute;                       // of the data, of the arithmetic
-  Shape column;                               // of a parameter, so that it broadcasts against the data
-  bool spatial = true;                        // false (before opset 9): a parameter for each element of an image
-  std::vector<int64_t> reduced;               // all axes but the channels
+  Shape column;                               // a parameter's shape for broadcasting against the data
+  bool spatial = true;                        // false (before opset 9): one parameter for each element of an image
+  std::vector<int64_t> reduced;               // all axes except the channels
   ValueId data, scale, bias, mean, variance;  // in `compute`, parameters shaped as `column`
 
   explicit BatchNorm(ExpandContext& context) : e(context) {
@@ -44,7 +44,7 @@ struct BatchNorm {
     variance = parameter(4);
   }
 
-  // A vector is a batch of one channel.
+  // A one-dimensional x is a batch of one channel.
   void set_column() {
     std::vector<int64_t> dims(static_cast<size_t>(x.rank()), 1);
     for (int i = 1; i < x.rank(); ++i) {
@@ -115,7 +115,7 @@ std::vector<ValueId> expand_batch(ExpandContext& e) {
   return train ? training(e) : inference(e);
 }
 
-// Until opset 13 the number of outputs says which mode it is.
+// Until opset 13 the number of outputs determines the mode.
 std::vector<ValueId> expand_old_batch(ExpandContext& e) {
   return e.node.outputs.size() > 1 && e.node.attrs.integer("is_test", 0) == 0 ? training(e) : inference(e);
 }

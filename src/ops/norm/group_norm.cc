@@ -1,7 +1,7 @@
-// GroupNormalization and InstanceNormalization: zero mean and unit variance within each group of channels of each
-// image, then a scale and a bias for each channel. Instances are groups of one channel.
+// GroupNormalization and InstanceNormalization: normalise each group of channels of each image to zero mean and unit
+// variance, then apply a scale and a bias per channel. An instance is a group of one channel.
 //
-// Until opset 20 GroupNormalization had one scale a group; that version expands to the newest.
+// Until opset 20 GroupNormalization had one scale per group; that version expands to the newest.
 #include <cmath>
 
 #include "base/parallel.h"
@@ -104,7 +104,7 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), c.shape(0));
 }
 
-// A scale and a bias for each group become one for each channel.
+// Repeats the scale and bias of each group for its channels.
 std::vector<ValueId> expand_scale_of_group(ExpandContext& e) {
   const Shape x = e.b.shape(e.in(0));
   if (x.rank() < 2) fail("input has rank {}, expected at least 2", x.rank());

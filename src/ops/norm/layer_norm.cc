@@ -2,8 +2,8 @@
 //   y = (x - mean) / sqrt(variance + epsilon) * scale + bias        and        y = x / sqrt(mean(x^2) + epsilon) *
 //   scale.
 //
-// Scale and bias broadcast to the whole input. The statistics are taken in f32 or better whatever `stash_type` says; it
-// decides the type of the outputs Mean and InvStdDev.
+// Scale and bias broadcast to the whole input. The statistics are computed in f32 or better whatever `stash_type` is;
+// it sets the type of the outputs Mean and InvStdDev.
 #include <cmath>
 
 #include "base/parallel.h"
@@ -25,7 +25,7 @@ Rows rows_of(const Shape& shape, const Attributes& attrs) {
   return {shape.elements(0, axis), shape.elements(axis, shape.rank())};
 }
 
-// Rows that are worth a thread: about 16,000 elements.
+// Rows per task: about 16,000 elements.
 int64_t grain(const Rows& rows) { return 1 + 16384 / (rows.size + 1); }
 
 template <bool kRms>
@@ -61,12 +61,12 @@ void run_reference(const Call& c) {
   });
 }
 
-constexpr int64_t kWideRows = 8192;  // elements that are widened at a time
+constexpr int64_t kWideRows = 8192;  // elements that are converted to f32 at a time
 
 bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-// f32 throughout, or rows of 16 bits whose scale and bias are constant; scale and bias with one value for each element
-// of a row.
+// f32 throughout, or 16-bit rows with constant scale and bias. Scale and bias must have one value for each element of a
+// row.
 template <bool kRms>
 Verdict accepts_simd(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
@@ -110,7 +110,7 @@ std::unique_ptr<KernelState> prepare_simd(const Problem& p) {
   return state;
 }
 
-// Rows of 16 bits pass through f32 in the first cache.
+// 16-bit rows are converted to f32 in the first-level cache.
 void normalize_narrow(const RowNorm& norm, const ConstView& x, const View& y, int64_t begin, int64_t end) {
   alignas(64) float rows[kWideRows];
   const int64_t block = std::max<int64_t>(1, std::min<int64_t>(16, kWideRows / norm.n));

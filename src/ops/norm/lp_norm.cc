@@ -1,7 +1,7 @@
-// Division of vectors along one axis by their length:
-//   LpNormalization            y = x / |x|_p, and 0 where the length is 0
+// Divide vectors along one axis by their norm:
+//   LpNormalization            y = x / |x|_p, and 0 if the norm is 0
 //   sparkpilot::L2Normalize    y = x / max(|x|_2, epsilon)
-// The second is what passes make of the chains that exporters leave behind.
+// Passes make the second from the ops that exporters write instead.
 #include <cmath>
 
 #include "base/parallel.h"

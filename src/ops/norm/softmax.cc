@@ -2,8 +2,8 @@
 //   softmax y = exp(x - max) / sum(exp(x - max)); log softmax y = x - max - log(sum(exp(x - max)));
 //   hardmax y = 1 at the first largest element, 0 elsewhere
 //
-// Until opset 12 the input was seen as a matrix, [dims before axis] x [dims from axis on]; those versions expand to the
-// newest form between two Reshapes.
+// Until opset 12 the input was flattened to a matrix, [dims before axis] x [dims from axis on]; those versions expand
+// to the newest between two Reshapes.
 #include <algorithm>
 #include <cmath>
 
@@ -60,7 +60,7 @@ void run_reference(const Call& c) {
   });
 }
 
-// --- rows of contiguous floats
+// --- contiguous rows of floats
 constexpr int64_t kColumns = 256;
 
 void log_softmax_row(const float* in, float* out, int64_t n) {
@@ -78,7 +78,7 @@ void rows(const float* in, float* out, int64_t n, int64_t count) {
   for (int64_t r = 0; r < count; ++r) log_softmax_row(in + r * n, out + r * n, n);
 }
 
-// f16 and bf16 rows become floats in the workspace, which is as large as the whole tensor in f32.
+// f16 and bf16 rows are converted to floats in the workspace, which holds the whole tensor in f32.
 template <Form kForm>
 void run_rows(const Call& c) {
   const ConstView& x = c.inputs[0];
@@ -109,7 +109,7 @@ std::unique_ptr<KernelState> prepare_rows(const Problem& p) {
   return state;
 }
 
-// --- an axis further out: up to 256 of its lines side by side
+// --- an axis that is not the last: up to 256 adjacent lines at once
 template <Form kForm>
 void lines(const float* x, float* y, const Axis& a, int64_t n) {
   alignas(64) float top[kColumns], sum[kColumns], scratch[kColumns];
@@ -117,7 +117,7 @@ void lines(const float* x, float* y, const Axis& a, int64_t n) {
   for (int64_t i = 1; i < a.size; ++i) vector_binary(BinaryMath::max, top, x + i * a.inner, top, n);
   std::fill_n(sum, n, 0.0f);
   for (int64_t i = 0; i < a.size; ++i) {
-    // A softmax keeps its exponentials in the output; LogSoftmax needs x once more.
+    // A softmax keeps its exponentials in the output; LogSoftmax still needs x.
     float* e = kForm == Form::softmax ? y + i * a.inner : scratch;
     vector_binary(BinaryMath::sub, x + i * a.inner, top, e, n);
     vector_unary(UnaryMath::exp, e, e, n);

@@ -1,7 +1,7 @@
 // AveragePool: the mean of each window; sparkpilot::AveragePool also with channels last.
 //
-// Padding does not count, unless `count_include_pad` says so; what a last window of `ceil_mode` reaches beyond the
-// padding never does. A window wholly in padding gives 0.
+// Padding is not counted, unless `count_include_pad` is set; positions of a last window of `ceil_mode` beyond the
+// padding never are. A window entirely in padding gives 0.
 #include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/layout.h"

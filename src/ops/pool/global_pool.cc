@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// Folds a channel's elements in double; `Fold` has add(x) and result(count).
+// Reduces a channel's elements in double; `Fold` has add(x) and result(count).
 struct Mean {
   double sum = 0;
   void add(double x) { sum += x; }

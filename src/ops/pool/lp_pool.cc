@@ -1,6 +1,6 @@
 // LpPool: the p-norm of each window, (sum |x|^p)^(1/p), where padding counts as zeros.
 //
-// Version 1 had a real p; it expands to the newest form where p is a whole number.
+// Version 1 had a real p; it expands to the newest version if p is a whole number.
 #include <cmath>
 
 #include "ops/cpu/conv/pool_shape.h"

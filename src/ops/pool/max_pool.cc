@@ -1,6 +1,6 @@
-// MaxPool: the largest element of each window, and where it was; sparkpilot::MaxPool also with channels last.
+// MaxPool: the largest element of each window, and its index; sparkpilot::MaxPool also supports channels last.
 //
-// Padding never wins. Where two elements are equal the first counts, in row-major order; NaN wins over everything.
+// Padding is never chosen. Of equal elements the first in row-major order is taken; NaN is larger than everything.
 #include <cstring>
 #include <limits>
 
@@ -26,7 +26,7 @@ void run_as(const Call& c, const PoolShape& s) {
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
   int64_t* indices = c.outputs.size() > 1 && c.outputs[1].present() ? c.outputs[1].as<int64_t>() : nullptr;
-  // storage_order 1 counts the image's positions column by column: the first spatial dimension runs fastest.
+  // storage_order 1 counts the image's positions in column-major order: the first spatial dimension varies fastest.
   const bool by_column = c.attrs().integer("storage_order", 0) != 0;
   const int64_t step_d = by_column ? 1 : w.in[1] * w.in[2];
   const int64_t step_h = by_column ? w.in[0] : w.in[2], step_w = by_column ? w.in[0] * w.in[1] : 1;
@@ -53,7 +53,7 @@ void run(const Call& c) {
   dispatch(PoolTypes{}, c.inputs[0].dtype, [&]<typename T>() { run_as<T>(c, s); });
 }
 
-// --- bytes with channels last: 16 channels at a time, by the compiler's own vector type
+// --- bytes with channels last: 16 channels at a time, with the compiler's vector extension
 constexpr int64_t kBytes = 16;
 
 Verdict bytes_accept(const Problem& p) {
@@ -71,7 +71,7 @@ void run_bytes_as(const Call& c, const PoolShape& s) {
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
   for_each_block(s, kBytes, [&](int64_t n, const Window::Dims& start, int64_t first, int64_t count, int64_t at) {
-    const int64_t back = kBytes - count;  // the last block reads what the one before it does
+    const int64_t back = kBytes - count;  // the last block overlaps the one before it
     const T* plane = x + n * s.x.n + first - back;
     Vec best = Vec{} + lowest<T>();
     for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {
@@ -160,7 +160,7 @@ constexpr AttrSpec kInternalAttrs[] = {
     {"auto_pad", AttrType::text},      {"ceil_mode", AttrType::integer},           {"channels_last", AttrType::integer},
     {"dilations", AttrType::integers}, {"kernel_shape", AttrType::integers, true}, {"pads", AttrType::integers},
     {"strides", AttrType::integers}};
-// Indices count the elements of the whole input.
+// Indices are those of the whole input.
 AxisSource axes_of_max_pool(const Problem& p, int output, int axis, size_t input) {
   return output == 0 ? axes_of_pool(p, output, axis, input) : AxisSource{};
 }

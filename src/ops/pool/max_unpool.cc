@@ -1,7 +1,7 @@
-// MaxUnpool: puts the elements that MaxPool kept back where they were; zeros elsewhere.
+// MaxUnpool: puts the elements that MaxPool kept back at their indices; zeros elsewhere.
 //
-// Indices count positions in the smallest image that MaxPool could have come from; a larger `output_shape` adds zeros
-// behind it.
+// Indices are positions in the smallest image that MaxPool could have read; a larger `output_shape` adds zeros after
+// it.
 #include <cstring>
 
 #include "ops/cpu/conv/window.h"
@@ -10,7 +10,7 @@
 namespace sparkpilot {
 namespace {
 
-// The image that the indices count in.
+// The image that the indices refer to.
 Shape inferred_shape(const Attributes& attrs, const Shape& x) {
   const ImageShape image = image_shape(x, false);
   const auto dims = image.spatial.size();

@@ -1,5 +1,5 @@
-// DynamicQuantizeLinear: to u8 by the range of the data itself, widened to hold 0:
-//   scale = (max - min) / 255, zero point = saturate(round_to_even(-min / scale)), y as QuantizeLinear has it.
+// DynamicQuantizeLinear: quantizes to u8 by the range of the data, widened to include 0:
+//   scale = (max - min) / 255, zero point = saturate(round_to_even(-min / scale)), y as in QuantizeLinear.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ struct Range {
   float scale, zero;
 };
 
-// Not in parallel: NaN must not make the result depend on the split. Data that is 0 throughout has scale 1.
+// Serial, since with NaN the result would depend on the split. If all data is 0, the scale is 1.
 Range range_of(const float* x, int64_t n) {
   float low = 0, high = 0;
   for (int64_t i = 0; i < n; ++i) {
@@ -24,7 +24,7 @@ Range range_of(const float* x, int64_t n) {
   }
   const float scale = high == low ? 1 : (high - low) / 255;
   const float zero = -low / scale;
-  return {scale, zero >= 0 ? std::nearbyint(std::min(zero, 255.0f)) : 0.0f};  // infinities make it NaN
+  return {scale, zero >= 0 ? std::nearbyint(std::min(zero, 255.0f)) : 0.0f};  // infinite data makes it NaN
 }
 
 void run_reference(const Call& c) {

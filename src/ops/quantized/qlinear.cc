@@ -1,8 +1,8 @@
-// The ops of domain com.microsoft that ONNX Runtime's quantizer writes with QuantFormat.QOperator. Each becomes
-// DequantizeLinear, the op in f32, QuantizeLinear; the pass `int8` turns that into integers.
+// The ops of domain com.microsoft that ONNX Runtime's quantizer writes with QuantFormat.QOperator. Each expands to
+// DequantizeLinear, the op in f32, QuantizeLinear; the pass `int8` converts that to integer ops.
 //
-// A tensor is u8 or i8 and comes with a scale and a zero point, each of one element; an absent zero point is 0. Only
-// the weights of QGemm may have one of each a column. All tensors of a node have one type, those of QGemm their own.
+// A tensor is u8 or i8 and has a scale and a zero point of one element each; an absent zero point is 0. Only the
+// weights of QGemm may have one of each per column. All tensors of a node have the same type, except in QGemm.
 #include <algorithm>
 
 #include "ops/cpu/conv/pool_shape.h"
@@ -26,8 +26,8 @@ DType byte_dtype(const ExpandContext& e, size_t i) {
   return dtype;
 }
 
-// Scale and zero point at inputs `i` and `i + 1` for a tensor of that type, of one element or, with `columns`, of that
-// many, both alike.
+// Checks the scale and zero point at inputs `i` and `i + 1` for a tensor of that type: one element each, or `columns`
+// elements each.
 void check_parameters(const ExpandContext& e, size_t i, DType dtype, int64_t columns = 1) {
   const auto check = [&](size_t at, std::string_view what, DType expected) {
     const DType got = e.b.dtype(e.in(at));
@@ -46,12 +46,12 @@ void check_parameters(const ExpandContext& e, size_t i, DType dtype, int64_t col
   if (scales != zeros) fail("{} scales and {} zero points (inputs {} and {})", scales, zeros, i, i + 1);
 }
 
-// `x` of that type as floats; its scale and zero point at inputs `i` and `i + 1`.
+// `x` of that type dequantized, with scale and zero point at inputs `i` and `i + 1`.
 ValueId dequantized(const ExpandContext& e, ValueId x, DType dtype, size_t i) {
   check_parameters(e, i, dtype);
   return e.b.add("DequantizeLinear", {x, e.in(i), e.in(i + 1)});
 }
-// The tensor at input `x`, which must have that type.
+// The tensor at input `x`, which must have that type, dequantized.
 ValueId dequantized(const ExpandContext& e, size_t x, DType dtype, size_t i) {
   if (const DType got = byte_dtype(e, x); got != dtype) fail("input {} is {}, expected {}", x, name(got), name(dtype));
   return dequantized(e, e.in(x), dtype, i);
@@ -63,31 +63,31 @@ ValueId quantized(const ExpandContext& e, ValueId y, DType dtype, size_t i) {
   return e.b.add("QuantizeLinear", {y, e.in(i), zero});
 }
 
-// A, scale, zero point, B, scale, zero point, the output's scale, zero point.
+// Inputs: A, scale, zero point, B, scale, zero point, the output's scale, zero point.
 std::vector<ValueId> expand_binary(ExpandContext& e, std::string_view op) {
   const DType dtype = byte_dtype(e, 0);
   const ValueId a = dequantized(e, 0, dtype, 1), b = dequantized(e, 3, dtype, 4);
   return {quantized(e, e.b.add(op, {a, b}), dtype, 6)};
 }
 
-// X, scale, zero point, the output's scale, zero point.
+// Inputs: X, scale, zero point, the output's scale, zero point.
 std::vector<ValueId> expand_unary(ExpandContext& e, std::string_view op) {
   const DType dtype = byte_dtype(e, 0);
   return {quantized(e, e.b.add(op, {dequantized(e, 0, dtype, 1)}, e.node.attrs), dtype, 3)};
 }
 
-// X, scale, zero point, the output's scale, zero point. `opset` says which Softmax of ONNX is meant.
+// Inputs: X, scale, zero point, the output's scale, zero point. `opset` selects the version of ONNX's Softmax.
 std::vector<ValueId> expand_softmax(ExpandContext& e) {
   constexpr int kAlongOneAxis = 13;
   const DType dtype = byte_dtype(e, 0);
   const bool matrix = e.node.attrs.integer("opset", 0) < kAlongOneAxis;
   Builder b(e.b.graph(), e.node.name, matrix ? kAlongOneAxis - 1 : e.b.opset());
-  const int64_t axis = e.node.attrs.integer("axis", -1);  // in both forms
+  const int64_t axis = e.node.attrs.integer("axis", -1);  // the default is -1 in both versions
   return {quantized(e, b.add("Softmax", {dequantized(e, 0, dtype, 1)}, {{"axis", axis}}), dtype, 3)};
 }
 
-// With `count_include_pad` the whole window counts here, also what a last one of `ceil_mode` reaches beyond the
-// padding: as much padding.
+// With `count_include_pad` this op counts the whole window, including the part of a last window of `ceil_mode` that is
+// beyond the padding: adds that part as padding.
 void pad_overhang(Attributes& attrs, const Shape& x) {
   if (attrs.integer("ceil_mode", 0) == 0 || attrs.integer("count_include_pad", 0) == 0) return;
   const Window w = pool_shape(attrs, x).window;
@@ -103,7 +103,7 @@ void pad_overhang(Attributes& attrs, const Shape& x) {
   attrs.erase("ceil_mode");
 }
 
-// X, scale, zero point, the output's scale, zero point. Only bytes are transposed.
+// Inputs: X, scale, zero point, the output's scale, zero point. Only bytes are transposed.
 std::vector<ValueId> expand_pool(ExpandContext& e, std::string_view op) {
   const DType dtype = byte_dtype(e, 0);
   Attributes attrs = e.node.attrs;
@@ -117,7 +117,7 @@ std::vector<ValueId> expand_pool(ExpandContext& e, std::string_view op) {
   return {channels_last ? channels_first_to_last(e.b, y) : y};
 }
 
-// The output's scale and zero point, then tensor, scale and zero point of each input.
+// Inputs: the output's scale and zero point, then tensor, scale and zero point of each input.
 std::vector<ValueId> expand_concat(ExpandContext& e) {
   const size_t count = e.node.inputs.size();
   if (count < 4 || count % 3 == 0) fail("{} inputs are not 2 and 3 for each tensor", count);
@@ -127,7 +127,7 @@ std::vector<ValueId> expand_concat(ExpandContext& e) {
   return {quantized(e, e.b.add("Concat", parts, e.node.attrs), dtype, 0)};
 }
 
-// y = alpha * a_scale * b_scale * ((A - a_zero)(B - b_zero) + C), to floats where the output has no scale. Inputs: A,
+// y = alpha * a_scale * b_scale * ((A - a_zero)(B - b_zero) + C), as floats if the output has no scale. Inputs: A,
 // scale, zero point, B, scale, zero point, C, the output's scale, zero point.
 std::vector<ValueId> expand_gemm(ExpandContext& e) {
   Builder& b = e.b;
@@ -173,7 +173,7 @@ CaseInput u8(uint8_t v) { return CaseInput::value(Tensor::scalar(v)); }
 CaseInput i8(int8_t v) { return CaseInput::value(Tensor::scalar(v)); }
 
 OpCase make(std::string case_name, std::vector<CaseInput> inputs, Attributes attrs = {}) {
-  // A tie may fall to either side.
+  // A tie may round either way.
   return {.name = std::move(case_name), .inputs = std::move(inputs), .attrs = std::move(attrs), .tolerance = 0.01};
 }
 

@@ -1,8 +1,8 @@
 // QuantizeLinear   y = saturate(round_to_even(x / scale) + zero point)
 // DequantizeLinear y = (x - zero point) * scale
-// with one scale for the tensor, one for each index of an axis, or one for each block along an axis.
+// with one scale per tensor, one for each index of an axis, or one for each block along an axis.
 //
-// Float targets of 8 and 4 bits are rounded to instead, and have no zero point but 0.
+// To float types of 8 and 4 bits, x / scale is rounded to a value of that type; their zero point must be 0.
 #include <cmath>
 
 #include "base/parallel.h"
@@ -14,11 +14,11 @@
 namespace sparkpilot {
 namespace {
 
-// Which scale an element has.
+// How scales are assigned to elements.
 struct Granularity {
-  int64_t axis_size = 1, inner = 1;  // of the data, at the axis and behind it
-  int64_t block = 1, scales = 1;     // indices of the axis that share a scale; scales along the axis
-  bool blocked = false;              // every position outside the axis has its own scales
+  int64_t axis_size = 1, inner = 1;  // of the data: size of the axis, elements after it
+  int64_t block = 1, scales = 1;     // indices of the axis that share a scale; number of scales along the axis
+  bool blocked = false;              // every position outside the axis has separate scales
 
   int64_t scale_of(int64_t flat) const {
     if (scales == 1 && !blocked) return 0;
@@ -85,7 +85,7 @@ DType division_dtype(const Attributes& attrs, DType scale) {
   return *dtype;
 }
 
-// Packed types share bytes between elements, so tasks begin at multiples of 1024.
+// Elements of packed types share bytes, so tasks begin at multiples of 1024.
 template <typename Fn>
 void for_elements(int64_t count, Fn fn) {
   constexpr int64_t kChunk = 1024;
@@ -130,7 +130,7 @@ void dequantize_reference(const Call& c) {
 // ---------------------------------------------------------------- f32 to and from bytes
 constexpr int64_t kShortestRow = 16;
 
-// Long runs of elements with one scale.
+// Whether there are long runs of elements with one scale.
 Verdict has_rows(const Problem& p) {
   const Granularity g = granularity_of(p.inputs[0].shape, p.inputs[1].shape, p.attrs());
   if (p.inputs[1].dtype != DType::f32) return fmt::format("{} scale", name(p.inputs[1].dtype));
@@ -208,7 +208,7 @@ std::optional<DType> output_dtype(const Attributes& attrs) {
 
 void check_zero_point(InferContext& c, DType dtype) {
   if (!c.has(2)) return;
-  // One number may be a scalar or a vector.
+  // A single value may be a scalar or a vector.
   const bool single = c.shape(1).elements() == 1 && c.shape(2).elements() == 1;
   if (!single) expect_shape(c, 2, c.shape(1));
   if (c.dtype(2) != dtype) fail("zero point is {}, the quantized type is {}", name(c.dtype(2)), name(dtype));
@@ -275,7 +275,7 @@ constexpr AttrSpec kQuantizeAttrs[] = {{"axis", AttrType::integer},
                                        {"saturate", AttrType::integer}};
 constexpr AttrSpec kDequantizeAttrs[] = {
     {"axis", AttrType::integer}, {"block_size", AttrType::integer}, {"output_dtype", AttrType::integer}};
-// Scales and zero points: one, one for each element along `axis`, or one a block.
+// Scales and zero points: one, one for each element along `axis`, or one per block.
 AxisSource axes(const Problem& p, int, int axis, size_t input) {
   const Shape& x = p.inputs[0].shape;
   if (p.attrs().integer("block_size", 0) != 0) return {};

@@ -1,7 +1,7 @@
 // ConvInteger and QLinearConv: convolutions of 8-bit images with zero points, exact in integers.
 //
-// Padding is worth the zero point, so it adds nothing. Scales and zero points of the weights are one element or one an
-// output channel.
+// The value of padding is the zero point, so it adds nothing. Scales and zero points of the weights have one element or
+// one per output channel.
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/int8/requantize.h"
 #include "ops/registry.h"
@@ -21,7 +21,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   return state;
 }
 
-// Weights minus their zero points as doubles in the workspace, then the convolution of x minus its own.
+// Subtracts the zero points of the weights into doubles in the workspace, then convolves x minus its zero point.
 template <typename Store>
 void convolve_bytes(const Call& c, size_t w, const Parameter& x_zero, const Parameter& w_zero, const Store& store) {
   const ConvShape& s = c.as<ReferenceState>().shape;

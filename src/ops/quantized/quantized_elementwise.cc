@@ -1,8 +1,8 @@
-// sparkpilot::QAdd and sparkpilot::ByteTable: elementwise ops on quantized tensors without the floats between.
+// sparkpilot::QAdd and sparkpilot::ByteTable: elementwise ops directly on quantized tensors.
 //
 //   QAdd       v = fma(float(a - a_zero), a_scale, float(b - b_zero) * b_scale)        f32, one rounding each
 //              y = clamp(round_to_even(v) + y_zero, low, high)
-//              where the scales are the inputs' in units of the output's.
+//              where the input scales are divided by the output scale.
 //   ByteTable  y = table[x], the byte of x read as u8: any function of one quantized element.
 #include <cmath>
 

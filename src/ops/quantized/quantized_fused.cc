@@ -1,11 +1,11 @@
-// sparkpilot::QConv and sparkpilot::QGemm: convolutions and products of bytes by constant weights, requantized.
+// sparkpilot::QConv and sparkpilot::QGemm: convolutions and products of bytes with constant weights, requantized.
 //
 //   s = bias[c] + sum of (x - x_zero) * w                          in integers, exact
 //   v = fma(float(s), multiplier[c], shift[c])                     f32; the conversion and the sum round once each
 //   y = clamp(round_to_even(v) + y_zero, low, high)                u8 and i8; y = v for f32, y = s for i32
 //
-// An activation that only clamps is in `low` and `high`. QuantizeLinear divides by its scale where the multiplier has
-// the quotient of the three scales, so y may be one step off where v is a tie to within its rounding.
+// An activation that only clamps is expressed by `low` and `high`. QuantizeLinear divides by its scale, but the
+// multiplier is the quotient of the three scales, so y may differ by one step if v is a tie to within its rounding.
 #include <cmath>
 
 #include "ops/axes.h"
@@ -19,7 +19,7 @@ namespace {
 
 bool channels_last(const Attributes& attrs) { return attrs.integer("channels_last", 0) != 0; }
 
-// What the references share: a sum to an element of the output.
+// How the references convert a sum to an element of the output.
 struct Finish {
   QuantizedOutput q;
   const int32_t* bias;
@@ -225,7 +225,7 @@ std::vector<OpCase> gemm_cases() {
       {"tall", {bytes({300, 24}), weights({24, 49}), multiplier(49, 0.01), bias(49)}, plain(DType::u8, 3, 90)}};
 }
 
-// Rows of all axes but the last; weights and tables are read whole.
+// Axis map: rows of all axes except the last are independent; weights and tables are used whole.
 AxisSource axes_of_rows(const Problem& p, int, int axis, size_t input) {
   if (axis == p.outputs[0].shape.rank() - 1) return {};
   return input == 0 ? same_axis(axis) : whole_input();

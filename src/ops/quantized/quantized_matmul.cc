@@ -1,7 +1,7 @@
 // MatMulInteger and QLinearMatMul: products of 8-bit matrices with zero points, exact in integers.
 //
-// Scales and zero points of A are one element or one a row, those of B one element or one a column; with leading
-// dimensions they may also have one for each matrix.
+// Scales and zero points of A have one element or one per row, those of B one element or one per column; with leading
+// dimensions there may also be one for each matrix.
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/int8/requantize.h"
 #include "ops/registry.h"
@@ -14,7 +14,7 @@ bool is_small(DType dtype) {
          dtype == DType::f8e5m2 || dtype == DType::f8e5m2fnuz;
 }
 
-// Fails (user) unless input `i` can scale the rows (or columns) of input `matrix`.
+// Fails (user) unless input `i` has a valid shape for scaling the rows (or columns) of input `matrix`.
 void check_parameter(const InferContext& c, int i, int matrix, bool rows) {
   const Shape& p = c.shape(i);
   const Shape& m = c.shape(matrix);
@@ -29,7 +29,7 @@ void check_parameter(const InferContext& c, int i, int matrix, bool rows) {
        m.str());
 }
 
-// A product of one matrix with several others shares its parameters among them only if they repeat.
+// If one matrix is multiplied with several others, its parameters must be the same for all of them.
 void check_broadcast(const InferContext& c, int i, int matrix, bool rows, const MatMulShape& s) {
   check_parameter(c, i, matrix, rows);
   const Shape& m = c.shape(matrix);
@@ -40,7 +40,7 @@ void check_broadcast(const InferContext& c, int i, int matrix, bool rows, const 
 }
 
 // Calls store(row of Y counted over the batch, column counted over the batch's columns, offset in Y, sum); a(offset)
-// and b(offset) give the operands.
+// and b(offset) return the operands.
 template <typename A, typename B, typename Store>
 void multiply(const MatMulShape& s, const A& a, const B& b, const Parameter& a_zero, const Parameter& b_zero,
               const Store& store) {

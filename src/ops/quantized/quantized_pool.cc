@@ -1,10 +1,10 @@
-// sparkpilot::QAveragePool: the mean of each window of a quantized image, quantized, without the floats between.
+// sparkpilot::QAveragePool: the mean of each window of a quantized image, computed on bytes.
 //
 //   s = sum of (x - x_zero) over the window's elements            integers, exact
 //   v = float(s) * (scale / float(count))                         f32, each step rounded once
 //   y = clamp(round_to_even(v) + y_zero, least, most)
-// where `scale` is the input's in units of the output's; what is counted is as AveragePool says. Padding is worth the
-// zero point, so it adds nothing.
+// where `scale` is the input scale divided by the output scale; elements are counted as in AveragePool. The value of
+// padding is the zero point, so it adds nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -46,7 +46,7 @@ struct Mean {
     const float v = count > 0 ? static_cast<float>(sum) * (scale / static_cast<float>(count)) : 0.0f;
     store_quantized(y, at, v, static_cast<double>(y_zero));
   }
-  // Elements that the mean of a window is of; `taps` of them lie in the image.
+  // The number of elements that the mean divides by; `taps` of them are inside the image.
   int64_t count(const Window& w, const Window::Dims& start, int64_t taps) const {
     return with_padding ? padded_taps(w, start) : taps;
   }
@@ -71,7 +71,7 @@ void run_reference(const Call& c) {
 
 // --- channels last: a block of channels at a time, summed in 32 bits
 constexpr int64_t kBlock = 64;
-constexpr int64_t kMostTaps = int64_t{1} << 23;  // of 8 bits
+constexpr int64_t kMostTaps = int64_t{1} << 23;  // of 8 bits, so that a sum fits in 32 bits
 
 Verdict accepts(const Problem& p) {
   if (p.attrs().integer("channels_last", 0) == 0) return "channels first";

@@ -36,7 +36,8 @@ void infer_recurrent(InferContext& c, const RecurrentKind& kind) {
   if (kind.cell) c.output(2, c.dtype(0), state);
 }
 
-// Entries of the batch: axis 1 of X and of the states and 2 of Y, or 0 everywhere with `layout` = 1.
+// Axis map: batch entries are independent. The batch is axis 1 of X and of the states and axis 2 of Y, or axis 0 of all
+// with `layout` = 1.
 AxisSource axes_of_recurrent(const Problem& p, int output, int axis, size_t input) {
   const bool first = p.attrs().integer("layout", 0) != 0;
   if (axis != (first ? 0 : output == 0 ? 2 : 1)) return {};

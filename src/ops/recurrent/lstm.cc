@@ -1,7 +1,7 @@
 // LSTM. With i, o, f, c the gates W x + R h + b (in this order in the weights), and P the optional peepholes:
 //   i = f(i + Pi C), f = f(f + Pf C), C' = f C + i g(c), o = f(o + Po C'), h' = o h(C').
 //
-// The attribute `clip` bounds the gates before their functions but not C, as other engines read it.
+// The attribute `clip` limits the gates before their functions but not C, as in other engines.
 #include "ops/cpu/recurrent/recurrent.h"
 #include "ops/cpu/recurrent/recurrent_simd.h"
 #include "ops/cpu/vector/vector_math.h"
@@ -29,7 +29,7 @@ void run_reference(const Call& c) {
   });
 }
 
-// One sequence's step on vectors; g holds the four gates.
+// One step of one sequence on vectors; g holds the four gates.
 void step_row(const BatchStep& s, float* g, float* h, float* cell, bool coupled) {
   const int64_t n = s.r.hidden;
   float *i = g, *o = g + n, *f = g + 2 * n, *c = g + 3 * n;
@@ -43,7 +43,7 @@ void step_row(const BatchStep& s, float* g, float* h, float* cell, bool coupled)
     s.function(0).apply(f, n);
   } else {
     s.clip(g, 4 * n);
-    s.function(0).apply(g, 3 * n);  // i, o and f lie side by side
+    s.function(0).apply(g, 3 * n);  // i, o and f are adjacent
   }
   if (coupled) vector_scale_shift(i, -1, 1, f, n);
   s.function(1).apply(c, n);

@@ -1,5 +1,5 @@
-// ArgMax and ArgMin: where along an axis the largest or smallest element lies. NaN counts as beyond every number; among
-// equals the first is taken, or the last with `select_last_index`.
+// ArgMax and ArgMin: the index of the largest or smallest element along an axis. NaN is treated as larger (ArgMin:
+// smaller) than every number; of equal elements the first is taken, or the last with `select_last_index`.
 #include <cmath>
 
 #include "base/parallel.h"
@@ -24,7 +24,7 @@ struct Axis {
   }
 };
 
-// Whether x takes the place of `best`, which stands before it.
+// Whether x replaces `best`, which comes before it.
 template <bool kMax, typename T>
 bool beats(T x, T best, bool last) {
   if (best != best) return last && x != x;
@@ -52,7 +52,7 @@ void run_reference(const Call& c) {
   });
 }
 
-// Rows of f32 or integers: the extreme first, vectorised, then the place where it stands.
+// Rows of f32 or integers: finds the extreme first, vectorised, then its index.
 Verdict accepts_simd(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
   if (is_float(dtype) && dtype != DType::f32) return fmt::format("{} input", name(dtype));
@@ -83,7 +83,7 @@ void run_simd(const Call& c) {
   });
 }
 
-// An axis further out: the lines of up to 256 outputs side by side.
+// An axis that is not the last: the lines of up to 256 adjacent outputs at once.
 constexpr int64_t kColumns = 256;
 Verdict accepts_lines(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));

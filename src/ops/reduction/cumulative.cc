@@ -12,7 +12,7 @@ namespace {
 
 int axis_of(const ConstView& operand, int rank) { return normalize_axis(IntOperand(operand)[0], rank); }
 
-// In double for floats, in 64 bits that wrap for integers.
+// Accumulates floats in double, integers in 64 bits that wrap.
 template <typename T>
 using Running = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 

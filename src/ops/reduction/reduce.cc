@@ -1,7 +1,7 @@
-// The Reduce ops: one number of all elements along some axes.
+// The Reduce ops: reduce all elements along some axes to one number.
 //
-// Reductions over nothing give the neutral element: 0, 1, or the lowest or highest number of the dtype. Integers wrap
-// around; ReduceMean of integers and what goes through a root or a logarithm truncates.
+// A reduction over no elements gives the neutral element: 0, 1, or the lowest or highest number of the dtype. Integers
+// wrap around; ReduceMean of integers, and integer results of roots and logarithms, are truncated.
 #include "ops/cpu/vector/reduce.h"
 #include "ops/axes.h"
 
@@ -55,7 +55,7 @@ constexpr bool needs_double(Reduce kind) {
   return kind == Reduce::l2 || kind == Reduce::log_sum || kind == Reduce::log_sum_exp;
 }
 
-// What one output gathers: doubles for floats, 64 bits that wrap for integers.
+// The accumulator of one output: double for floats, 64 bits that wrap for integers.
 template <Reduce kKind, typename T>
 struct Gatherer {
   static constexpr bool kFloat = std::is_floating_point_v<Compute<T>>;
@@ -149,7 +149,7 @@ void run_simd(const Call& c) {
 
 template <Reduce kKind>
 Verdict accepts_simd(const Problem& p) {
-  constexpr int64_t kShort = 32;  // elements that are faster one by one
+  constexpr int64_t kShort = 32;  // up to this many elements are faster one by one
   const DType dtype = p.inputs[0].dtype;
   if (contains(TypeList<float, Half, BFloat16>{}, dtype)) return true;
   const bool folds = kKind == Reduce::sum || kKind == Reduce::max || kKind == Reduce::min;
@@ -181,7 +181,7 @@ void infer_attribute(InferContext& c) {
 // --- cases
 template <Reduce kKind>
 std::vector<OpCase> cases() {
-  // Sums that cancel and products that overflow would say nothing about a kernel.
+  // Avoids sums that cancel and products that overflow, which would not test a kernel.
   const double low = kKind == Reduce::prod || kKind == Reduce::log_sum ? 0.5 : -1,
                high = kKind == Reduce::sum ? 2 : 1.5;
   std::vector<OpCase> all;

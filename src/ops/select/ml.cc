@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kDomain = "ai.onnx.ml";
 
-// --- ArrayFeatureExtractor: columns by index; a list counts as one row
+// --- ArrayFeatureExtractor: selects columns by index; a one-dimensional input counts as one row
 std::vector<ValueId> expand_extractor(ExpandContext& e) {
   const Shape& in = e.b.shape(e.in(0));
   if (in.rank() == 0) fail("ArrayFeatureExtractor: the input is a scalar");
@@ -24,14 +24,14 @@ std::vector<ValueId> expand_extractor(ExpandContext& e) {
 // --- Binarizer: 1 above the threshold, else 0
 std::vector<ValueId> expand_binarizer(ExpandContext& e) {
   const DType dtype = e.b.dtype(e.in(0));
-  // An integer is above a fraction exactly where it is above the fraction's floor.
+  // An integer is above a fraction if and only if it is above the fraction's floor.
   const float attr = e.node.attrs.real("threshold", 0), threshold = is_integer(dtype) ? std::floor(attr) : attr;
   const ValueId above = e.b.add("Greater", {e.in(0), e.b.scalar(dtype, threshold)});
   return {e.b.add("Cast", {above}, {{"to", onnx_code(dtype)}})};
 }
 
-// --- LabelEncoder: each element looked up in a table; the last of equal keys counts
-// `<prefix>int64s`, `<prefix>floats` or `<prefix>tensor`: the one that is there, as a list.
+// --- LabelEncoder: looks each element up in a table; of equal keys the last is used
+// The list `<prefix>int64s`, `<prefix>floats` or `<prefix>tensor`, whichever is given.
 Tensor table(const Attributes& attrs, const std::string& prefix) {
   if (attrs.has(prefix + "strings")) fail("{}strings: string tensors are not supported", prefix);
   if (attrs.has(prefix + "int64s")) return Tensor::ints(attrs.integers(prefix + "int64s"));
@@ -76,7 +76,7 @@ struct State final : KernelState {
   std::vector<int64_t> order;  // of the keys, ascending
 };
 
-// A total order: NaN, whatever its bits, is one key above all.
+// A total order: all NaN are the same key, above all others.
 template <typename T>
 bool below(T a, T b) {
   if (a != a || b != b) return a == a && b != b;

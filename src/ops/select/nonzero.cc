@@ -1,4 +1,4 @@
-// NonZero and Compress: elements chosen by a condition. How many there are depends on the data.
+// NonZero and Compress: select elements by a condition. The number of results depends on the data.
 #include <algorithm>
 #include <cstring>
 
@@ -9,12 +9,12 @@
 namespace sparkpilot {
 namespace {
 
-// --- NonZero: the coordinates of non-zero elements, a row for each axis (a scalar has none)
+// --- NonZero: the coordinates of non-zero elements, one row per axis (none for a scalar)
 void run_nonzero(const Call& c) {
   const ConstView& in = c.inputs[0];
   const int64_t count = in.elements();
   dispatch(AllTypes{}, in.dtype, [&]<typename T>() {
-    // A boolean from a file may hold any byte; the two passes below must agree on it.
+    // A boolean from a file may hold any byte; the two passes below must treat it in the same way.
     using Raw = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
     const Raw* x = in.as<Raw>();
     const auto hit = [&](int64_t i) { return static_cast<Compute<Raw>>(x[i]) != Compute<Raw>{}; };

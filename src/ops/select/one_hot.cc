@@ -1,4 +1,4 @@
-// OneHot: a new axis with the `on` value where the index says and the `off` value elsewhere.
+// OneHot: adds an axis with the `on` value at the index and the `off` value elsewhere.
 #include <cmath>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// TopK: the k largest or smallest elements along an axis, best first; equal ones by the lower index, NaN above all.
+// TopK: the k largest or smallest elements along an axis, best first; equal ones by lower index; NaN is the largest.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   return state;
 }
 
-// A heap of the k best so far with the worst of them on top: O(n log k), O(n) where few elements beat it.
+// A heap of the k best so far with the worst of them on top: O(n log k), O(n) if few elements are better than it.
 template <typename T, bool kLargest>
 void select(const T* line, int64_t size, int64_t step, int64_t k, int64_t* chosen) {
   using C = Compute<T>;

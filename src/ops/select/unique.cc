@@ -1,5 +1,5 @@
-// Unique: the distinct elements, or the distinct slices along an axis, with where they come first, how often, and
-// which of them each input is. Sorted ascending (NaN last, all NaN alike) or by first occurrence.
+// Unique: the distinct elements, or the distinct slices along an axis, with the index of their first occurrence, their
+// counts, and for each input the index of its value. Sorted ascending (NaN last, all NaN equal) or by first occurrence.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -22,7 +22,7 @@ Items items(const Call& c) {
   return {in.elements(0, axis), in[axis], in.elements(axis + 1, in.rank())};
 }
 
-// -1, 0, 1 by the first element that differs.
+// Compares by the first element that differs: -1, 0 or 1.
 template <typename T>
 int compare(const T* x, const Items& it, int64_t a, int64_t b) {
   using C = Compute<T>;
@@ -90,7 +90,7 @@ void infer(InferContext& c) {
 void run(const Call& c) {
   const ConstView& in = c.inputs[0];
   const Items it = items(c);
-  // Booleans compare as bytes: one from a file may hold any, and an order must be an order.
+  // Booleans are compared as bytes: one from a file may hold any value, and the order must be total.
   dispatch(NumericTypes{}, in.dtype == DType::boolean ? DType::u8 : in.dtype, [&]<typename T>() {
     const T* x = in.as<T>();
     const Groups g = group(x, it, c.attrs().integer("sorted", 1) != 0);

@@ -1,4 +1,4 @@
-// DFT and STFT, by fast transforms in double whatever the dtype.
+// DFT and STFT, by fast Fourier transforms in double whatever the dtype.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -27,7 +27,7 @@ std::unique_ptr<KernelState> make_state(int64_t length, int64_t transforms) {
   return state;
 }
 
-// Calls fn with the call itself, or with one that has a state of its own where operands came at run time.
+// Calls fn with the call itself, or with one that has a new state if operands are known only at run time.
 template <typename Fn>
 void with_state(const Call& c, int64_t length, int64_t transforms, Fn fn) {
   if (c.state) return fn(c);
@@ -39,7 +39,7 @@ void with_state(const Call& c, int64_t length, int64_t transforms, Fn fn) {
   fn(call);
 }
 
-// Calls fn(index, data, scratch) for each transform, with scratch of its own.
+// Calls fn(index, data, scratch) for each transform, with separate scratch for each task.
 template <typename Fn>
 void for_transforms(const Call& c, int64_t count, Fn fn) {
   const auto& state = c.as<FourierState>();
@@ -111,14 +111,14 @@ void infer_dft(InferContext& c) {
 
 int64_t operand(const ConstView& view) { return view.dtype == DType::i32 ? *view.as<int32_t>() : *view.as<int64_t>(); }
 
-// Read again: a one-sided output has one size for two lengths.
+// Read again in each run: with a one-sided output, two lengths give the same output size.
 DftSizes dft_sizes(const Call& c) {
   const Shape& x = c.inputs[0].shape;
   const int axis = dft_axis(c.has(2) ? operand(c.inputs[2]) : -2, x.rank());
   return {axis, c.has(1) ? operand(c.inputs[1]) : default_length(c.attrs(), x[axis])};
 }
 
-// No state where operands come at run time: run() makes its own then.
+// Without a state if operands are known only at run time: run() then makes one.
 std::unique_ptr<KernelState> prepare_dft(const Problem& p) {
   const Shape &x = p.inputs[0].shape, &y = p.outputs[0].shape;
   if ((p.has(1) && !p.is_constant(1)) || (p.has(2) && !p.is_constant(2))) return nullptr;
@@ -142,7 +142,7 @@ void dft(const Call& c, const DftSizes& sizes) {
     std::fill(data, data + n, Complex{});
     for (int64_t k = 0; k < given; ++k) {
       data[k] = load(in + k * inner * in_parts, in_parts);
-      // The other half of a real signal's spectrum; the ends are their own mirror and real.
+      // The other half of a real signal's spectrum is the mirror image; the ends are their own mirror image and real.
       if (mirrored && (k == 0 || 2 * k == n)) data[k] = data[k].real();
       else if (mirrored) data[n - k] = std::conj(data[k]);
     }
@@ -164,7 +164,7 @@ void run_dft(const Call& c) {
   });
 }
 
-// Until opset 19 the axis was an attribute, the second by default.
+// Until opset 19 the axis was an attribute, by default the second axis.
 std::vector<ValueId> expand_dft(ExpandContext& e) {
   Attributes attrs = e.node.attrs;
   const int64_t axis = attrs.integer("axis", 1);
@@ -204,7 +204,7 @@ void infer_stft(InferContext& c) {
   c.output(0, c.dtype(0), {x[0], sizes.frames, onesided ? length / 2 + 1 : length, 2});
 }
 
-// `given` is the operand, 0 where it is absent.
+// `given` is the operand's value, 0 if absent.
 int64_t frame_length(const Shape& signal, const Shape* window, int64_t given) {
   return given > 0 ? given : window ? (*window)[0] : signal[1];
 }

@@ -1,5 +1,5 @@
-// The windows of signal processing, as sums of cosines of 2 pi n / N (N the size, less one where not periodic), and the
-// matrix that gathers a spectrum into mel bands.
+// Window functions of signal processing, as sums of cosines of 2 pi n / N (N is the size, less one if not periodic),
+// and the matrix that sums a spectrum into mel bands.
 #include <cmath>
 
 #include "ops/expect.h"
@@ -40,7 +40,7 @@ void run_window(const Call& c) {
   const View& y = c.outputs[0];
   const int64_t size = y.shape[0], period = c.attrs().integer("periodic", 1) != 0 ? size : size - 1;
   for (int64_t n = 0; n < size; ++n) {
-    // A symmetric window of one value is its middle.
+    // A symmetric window of one value is its centre.
     const double phase = period == 0 ? kPi : 2 * kPi * static_cast<double>(n) / static_cast<double>(period);
     store_element(y.dtype, y.data, n, kWindow.a0 - kWindow.a1 * std::cos(phase) + kWindow.a2 * std::cos(2 * phase));
   }
@@ -65,7 +65,7 @@ void infer_mel(InferContext& c) {
   c.output(0, output_dtype(c.attrs), {length / 2 + 1, bins});
 }
 
-// The spectrum's bin where band edge i lies; edges are evenly spaced on the mel scale, 2595 log10(1 + f / 700).
+// The spectrum bin of band edge i; edges are evenly spaced on the mel scale, 2595 log10(1 + f / 700).
 int64_t edge_bin(int64_t i, int64_t bands, double low, double high, int64_t length, int64_t rate) {
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double at = mel(low) + static_cast<double>(i) * (mel(high) - mel(low)) / static_cast<double>(bands + 2);

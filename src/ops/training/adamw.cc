@@ -1,9 +1,9 @@
-// AdamW over many tensors at once: one step of an optimizer is one node, whatever the number of parameters.
+// AdamW for many tensors at once: one step of an optimizer is one node, whatever the number of parameters.
 //
-// Inputs are the learning rate, the count of this step (from 1) and, in groups of as many tensors each, the parameters
-// X, their gradients G and the moments M and V; outputs are the new X, M and V. Each may be written over its input, so
-// with states for X, M and V a step needs no memory of its own. With lr the rate, t the count and `weight_decay`
-// decoupled (Loshchilov and Hutter, 2019):
+// Inputs are the learning rate, the count of this step (from 1) and four groups with the same number of tensors: the
+// parameters X, their gradients G and the moments M and V; outputs are the new X, M and V. Each output may overwrite
+// its input, so with states for X, M and V a step needs no additional memory. With lr the rate, t the count and
+// `weight_decay` decoupled (Loshchilov and Hutter, 2019):
 //   m' = beta1 m + (1 - beta1) g      v' = beta2 v + (1 - beta2) g^2
 //   x' = (1 - lr weight_decay) x - lr (m' / (1 - beta1^t)) / (sqrt(v' / (1 - beta2^t)) + epsilon)
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kTensors = 2;  // inputs before the tensors
 
-// Tensors in a group, by the number of inputs.
+// The number of tensors in a group, from the number of inputs.
 size_t group_size(size_t inputs) {
   if (inputs < kTensors + 4 || (inputs - kTensors) % 4 != 0) {
     fail("{} inputs are no rate, count and four tensors for each parameter", inputs);
@@ -46,7 +46,7 @@ void infer(InferContext& c) {
   for (int i = 0; i < 3 * n; ++i) c.output(i, c.dtype(2 + i % n), c.shape(2 + i % n));
 }
 
-// Output i of X, M or V over the input of the same name; gradients stay.
+// Output i of X, M or V may overwrite the input of the same name; gradients are not overwritten.
 int overwrites(const Node& node, int output) {
   const auto n = static_cast<int>((node.inputs.size() - kTensors) / 4);
   return n <= 0 || output >= 3 * n ? kNoInput : 2 + (output < n ? output : output + n);
@@ -91,7 +91,7 @@ void run_reference(const Call& c) {
   }
 }
 
-// Pieces of tensors that are worth a thread, whatever the tensors' sizes.
+// Pieces of tensors for parallel work, whatever the tensors' sizes.
 struct Pieces final : KernelState {
   struct Piece {
     size_t tensor;
@@ -146,7 +146,7 @@ double cost(const Problem& p) {
   return 14 * elements / 3;
 }
 
-// Second moments are no less than 0.
+// Second moments must not be negative.
 OpCase update(const char* name, std::vector<Shape> shapes, int64_t count, DType dtype = DType::f32,
               Attributes attrs = {}) {
   OpCase out{name,

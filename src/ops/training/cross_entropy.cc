@@ -1,6 +1,6 @@
-// NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss (the first of LogSoftmax):
+// NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss (the former applied to LogSoftmax):
 //   loss = -weight[t] * x[t] for the class t of each position; the mean divides by the sum of the weights.
-// Positions whose class is ignore_index count for nothing.
+// Positions whose class is ignore_index are not counted.
 #include <string>
 
 #include "ops/expect.h"
@@ -19,7 +19,7 @@ Reduction reduction_of(const Attributes& attrs) {
   fail("reduction is \"{}\", expected none, sum or mean", text);
 }
 
-// Serial, so that the sum has one order.
+// Serial, so that the sum has a fixed order.
 void run(const Call& c) {
   const Shape& x = c.inputs[0].shape;
   const int64_t classes = x[1], inner = x.elements(2, x.rank()), positions = x[0] * inner;

@@ -1,4 +1,4 @@
-// The optimizers of ai.onnx.preview.training, written as simpler nodes. Inputs are the learning rate R, the update
+// The optimizers of ai.onnx.preview.training, expanded to simpler nodes. Inputs are the learning rate R, the update
 // count T, then the tensors X, their gradients G and the moments that the method keeps, each group in the same order;
 // outputs are the new X and the new moments.
 #include <string>
@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// Arithmetic on values of one dtype.
+// Arithmetic nodes on values of one dtype.
 struct Maths {
   Builder& b;
   DType dtype;
@@ -20,7 +20,7 @@ struct Maths {
   ValueId scaled(double factor, ValueId x) { return factor == 1 ? x : mul(number(factor), x); }
   ValueId div(ValueId x, ValueId y) { return b.add("Div", {x, y}); }
   ValueId sqrt(ValueId x) { return b.add("Sqrt", {x}); }
-  // v where the count is above 0, else w
+  // v if the count is above 0, else w
   ValueId after_first(ValueId count, ValueId v, ValueId w) {
     const ValueId later = b.add("Greater", {count, b.constant(Tensor::scalar<int64_t>(0))});
     return b.add("Where", {later, v, w});
@@ -32,7 +32,7 @@ struct Maths {
   }
 };
 
-// One tensor's update: X, G and the moments to the new X and moments.
+// The update of one tensor: from X, G and the moments to the new X and moments.
 using Update = std::vector<ValueId> (*)(Maths&, const Attributes&, ValueId rate, ValueId count,
                                         const std::vector<ValueId>& state);
 
@@ -85,7 +85,7 @@ std::vector<ValueId> adam(Maths& m, const Attributes& attrs, ValueId rate, Value
   const ValueId g = m.regularized(attrs, s[0], s[1]), one = m.number(1);
   const ValueId mean = m.add(m.scaled(alpha, s[2]), m.scaled(1 - alpha, g));
   const ValueId squares = m.add(m.scaled(beta, s[3]), m.scaled(1 - beta, m.mul(g, g)));
-  // The powers would lose the small differences from 1 in f32 only far from any use.
+  // In f32, 1 minus a power loses precision only for parameters far from any practical use.
   const ValueId t = m.cast(count);
   const auto power = [&](double base) { return m.b.add("Pow", {m.number(base), t}); };
   const ValueId corrected = m.div(m.mul(rate, m.sqrt(m.sub(one, power(beta)))), m.sub(one, power(alpha)));

@@ -16,8 +16,8 @@ namespace {  // the names are this file's own, in every target
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_LANES(float));
-constexpr int kVectors = 2;  // beside each other in a tile
-// Queries to a tile: as many sums as leave registers for the operands.
+constexpr int kVectors = 2;  // side by side in a tile
+// Queries per tile: as many sums as leave registers for the operands.
 #if HWY_ARCH_X86 && HWY_TARGET > HWY_AVX3
 constexpr int kMaxRows = 4;
 #else
@@ -47,7 +47,7 @@ HWY_INLINE void for_tiles(int64_t rows, const Fn& fn) {
 template <int kRows, int kVecs>
 struct Tile {
   V sums[kRows][kVecs];
-  HWY_INLINE Tile() {}  // written out, or g++ for Arm builds it without the target's instructions
+  HWY_INLINE Tile() {}  // explicit, or g++ for Arm builds it without the target's instructions
 
   HWY_INLINE void multiply(const float* x, int64_t x_step, const float* b, int64_t b_step, int64_t depth) {
     const D d;
@@ -88,7 +88,7 @@ HWY_INLINE void reduce_rows(V (&)[kRows], const Op&) {}
 #else
 constexpr int64_t kSide = 4;  // lanes of the blocks within which vectors are shuffled
 
-// Rows 0, 4, 8, ... of four columns, side by side in one vector.
+// Rows 0, 4, 8, ... of four columns, concatenated in one vector.
 template <int64_t kRows>
 HWY_INLINE auto side_by_side(const float* from, int64_t step) {
   const hn::CappedTag<float, kRows> d;
@@ -100,7 +100,7 @@ HWY_INLINE auto side_by_side(const float* from, int64_t step) {
   }
 }
 
-// kRows rows of four columns, transposed: as many rows as a vector has lanes.
+// Transposes kRows rows of four columns; kRows is the number of lanes of a vector.
 template <int64_t kRows>
 HWY_INLINE void transpose_rows(const float* from, int64_t step, float* to, int64_t to_step) {
   const hn::CappedTag<float, kRows> d;
@@ -117,7 +117,7 @@ HWY_INLINE void transpose_rows(const float* from, int64_t step, float* to, int64
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, ab_high, ce_high)), d, to + 3 * to_step);
 }
 
-// The op of all lanes of each vector: vector i of the four in lane i of every block.
+// Reduces the lanes of each of four vectors by the op: the result of vector i is in lane i of every block.
 template <class Op>
 HWY_INLINE V reduce_four(V a, V b, V c, V e, const Op& op) {
   const D d;
@@ -136,7 +136,7 @@ HWY_INLINE V reduce_four(V a, V b, V c, V e, const Op& op) {
   return all;
 }
 
-// Every lane of each vector becomes the op of all its lanes.
+// Reduces the lanes of each vector by the op; every lane gets the result.
 template <int kRows, class Op>
 HWY_INLINE void reduce_rows(V (&v)[kRows], const Op& op) {
   HWY_UNROLL(2)
@@ -199,7 +199,7 @@ void Scores(const AttentionBlock& b, const HeadRows& q, const float* keys, int64
   });
 }
 
-// Up to four queries at once, so that keys are read once.
+// Processes up to four queries at once, so that keys are read once.
 template <int kRows>
 HWY_INLINE void dot_tile(const AttentionBlock& b, const HeadRows& q, int64_t row, const HeadRows& keys, int64_t size,
                          float scale) {
@@ -225,7 +225,7 @@ HWY_INLINE void dot_tile(const AttentionBlock& b, const HeadRows& q, int64_t row
   }
 }
 
-// The lanes of the vector at column `at` that lie in the range.
+// The lanes of the vector at column `at` that are in the range.
 HWY_INLINE hn::Mask<D> inside(const KeyRange& range, int64_t at) {
   const D d;
   const auto lanes = [](int64_t n) { return static_cast<size_t>(std::clamp<int64_t>(n, 0, kLanes)); };
@@ -233,8 +233,8 @@ HWY_INLINE hn::Mask<D> inside(const KeyRange& range, int64_t at) {
   return range.first <= at ? last : hn::AndNot(hn::FirstN(d, lanes(range.first - at)), last);
 }
 
-// The largest score of each of some rows. It begins at the lowest finite number, so that a row of -infinity gives
-// weights and a sum of zero; NaN comes out of exp, whatever the maximum made of it.
+// The largest score of each of some rows. It starts at the lowest finite number, so that a row of -infinity gives
+// weights and a sum of zero; NaN results from exp, whatever the maximum does with it.
 template <int kRows>
 HWY_INLINE void largest(const AttentionBlock& b, int64_t row, float* top) {
   const D d;
@@ -254,7 +254,8 @@ HWY_INLINE void largest(const AttentionBlock& b, int64_t row, float* top) {
   for (int r = 0; r < kRows; ++r) top[row + r] = hn::GetLane(most[r]);
 }
 
-// Rows of scores as weights, zero where a query does not see; `top` becomes 1 over their sums, 0 for 0.
+// Replaces rows of scores by weights, zero where a query does not see the key; `top` becomes 1 over their sums, 0 if
+// the sum is 0.
 template <int kRows>
 HWY_INLINE void weigh(const AttentionBlock& b, int64_t row, float* top) {
   const D d;
@@ -300,7 +301,7 @@ void Dots(const AttentionBlock& b, const HeadRows& q, const HeadRows& keys, int6
   for_rows(b.rows, [&]<int kRows>(int64_t row) { dot_tile<kRows>(b, q, row, keys, size, scale); });
 }
 
-// Step by step over all rows: more of them are under way at a time than in one loop.
+// One step at a time over all rows: the processor overlaps more of them than in one loop.
 void Softmax(const AttentionBlock& b, float* inverse) {
   for_rows(b.rows, [&]<int kRows>(int64_t row) { largest<kRows>(b, row, inverse); });
   for_rows(b.rows, [&]<int kRows>(int64_t row) { weigh<kRows>(b, row, inverse); });
@@ -340,7 +341,7 @@ void Values(const AttentionBlock& b, const HeadRows& v, int64_t size, const floa
 
 void Widen(const ConstView& x, int64_t at, int64_t x_step, int64_t rows, int64_t size, float* to, int64_t step) {
   dispatch(TypeList<float, Half, BFloat16>{}, x.dtype, [&]<typename T>() {
-    // Where the processor does not convert halves, Highway's own way makes numbers of NaN and infinity.
+    // Without hardware conversion of halves, Highway's code turns NaN and infinity into numbers.
     constexpr bool kExact = !std::is_same_v<T, Half> || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) ||
                             (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON);
     const int64_t whole = kExact ? size / kLanes * kLanes : 0;

@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// `columns` of rank 3: the first and how many hold the heads; empty: all of them do.
+// `columns`, for rank 3: the first column of the heads and the number of columns; empty: all columns.
 HeadLayout layout_of(const Shape& shape, int64_t heads, const char* what, std::span<const int64_t> columns = {}) {
   HeadLayout l{.batch = shape[0]};
   if (shape.rank() == 4) {

@@ -1,6 +1,6 @@
-// A task is a block of queries of one head: scores for all keys by a small matrix product with the keys transposed into
-// scratch, softmax row by row, then the product with the values. 16-bit operands are widened into scratch,
-// row by row, where the processor has no dot products of bf16.
+// A task is a block of queries of one head: it computes the scores for all keys by a small matrix product with the keys
+// transposed into scratch, softmax row by row, then the product with the values. 16-bit operands are converted to f32
+// in scratch, row by row, if the processor has no bf16 dot products.
 #include "ops/cpu/attention/attention_simd.h"
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kBlock = 64;  // queries to a task
+constexpr int64_t kBlock = 64;  // queries per task
 
 using Operand = TypeList<float, Half, BFloat16>;
 
-// Where each part of a slot's scratch begins, in floats; a part that is not needed has the place of the next.
+// Where each part of a slot's scratch begins, in floats; a part that is not needed has the offset of the next.
 struct ScratchPlan {
   int64_t scores = 0, transposed = 0, q = 0, k = 0, v = 0, y = 0, end = 0;
   int64_t stride = 0, v_step = 0;  // of a row of scores and transposed keys; of a row of copied values
@@ -26,11 +26,11 @@ struct ScratchPlan {
 
 struct SimdState final : KernelState {
   AttentionShape a;
-  int64_t blocks = 0, tasks = 0, slots = 0;  // blocks of a head; all tasks; scratch areas
+  int64_t blocks = 0, tasks = 0, slots = 0;  // blocks per head; all tasks; scratch areas
   ScratchPlan scratch;
   bool dots = false;  // by dot products of bf16
-  // Where no input says how many keys there are: what each query sees, counted from its block's first key, and the
-  // blocks' keys.
+  // If no input gives the number of keys: the keys that each query sees, counted from its block's first key, and the
+  // keys of each block.
   std::vector<KeyRange> seen, seen_by_block;
 };
 
@@ -39,7 +39,7 @@ struct Block {
   int64_t b, head, first, rows;
 };
 
-// The keys that each query of the block sees; returns the union, from whose first key on they are counted.
+// Sets the keys that each query of the block sees; returns their union. The keys are counted from its first key.
 KeyRange seen_by(const AttentionShape& a, const Block& block, int64_t valid, KeyRange* seen) {
   KeyRange all{a.total, 0};
   for (int64_t i = 0; i < block.rows; ++i) {
@@ -56,7 +56,7 @@ KeyRange seen_by(const AttentionShape& a, const Block& block, int64_t valid, Key
   return all;
 }
 
-// Soft cap and mask on the scores of one query's keys.
+// Applies soft cap and mask to the scores of one query.
 void adjust(const AttentionShape& a, const AttentionMask& mask, int64_t at, const KeyRange& seen, float* scores) {
   if (a.softcap > 0) {
     const auto cap = static_cast<float>(a.softcap);
@@ -78,14 +78,14 @@ void adjust(const AttentionShape& a, const AttentionMask& mask, int64_t at, cons
   if (end < seen.last) std::fill(scores + std::max(seen.first, end), scores + seen.last, -INFINITY);
 }
 
-// Rows of one head as f32 in rows of `step` floats, zeros behind each: the input itself where it is that already.
+// Rows of one head as f32 in rows of `step` floats, padded with zeros: the input itself if it has that form already.
 HeadRows rows_of(const ConstView& x, const HeadLayout& layout, int64_t at, int64_t rows, float* copy, int64_t step) {
   if (!copy) return {x.as<float>() + at, layout.row_step};
   widen_rows(x, at, layout.row_step, rows, layout.size, copy, step);
   return {copy, step};
 }
 
-// Dense rows into an output of 16 bits.
+// Converts dense rows for a 16-bit output.
 void round_rows(const float* from, int64_t size, const View& y, int64_t at, int64_t step, int64_t rows) {
   if (y.dtype == DType::bf16) return float_to_bfloat16_rows(from, size, y.as<BFloat16>() + at, step, rows, size);
   for (int64_t i = 0; i < rows; ++i) floats_to(y.dtype, from + i * size, y.data, at + i * step, size);
@@ -162,7 +162,7 @@ Verdict accepts_attention_simd(const Problem& p) {
 
 namespace {
 
-// One query of several heads that share keys and values: several queries of one head, which reads them once.
+// Treats one query of several heads that share keys and values as several queries of one head, which reads them once.
 void join_heads(const Problem& p, AttentionShape& a) {
   if (a.q.rows != 1 || a.causal || a.left >= 0 || a.right >= 0 || p.has(3)) return;
   const int64_t group = a.group();
@@ -174,7 +174,7 @@ void join_heads(const Problem& p, AttentionShape& a) {
   }
 }
 
-// Whether all is bf16, and keys lie so that they can be moved by pairs.
+// Whether everything is bf16, and keys can be moved by pairs.
 bool takes_dots(const Problem& p, const AttentionShape& a) {
   const auto even = [](const HeadLayout& l) {
     return (l.size | l.first | l.batch_step | l.head_step | l.row_step) % 2 == 0;
@@ -221,10 +221,10 @@ void run_attention_simd(const Call& c) {
   const SimdState& s = c.as<SimdState>();
   const AttentionShape& a = s.a;
   const AttentionMask mask(c, a);
-  // A thread is worth waking for some 20,000 multiplications.
+  // A thread is worth waking for about 20,000 multiplications.
   const int64_t work = s.tasks / s.slots * std::min(kBlock, a.q.rows) * a.total * (a.q.size + a.v.size) + 1;
   parallel_for(s.slots, std::max<int64_t>(1, 20000 / work), [&](int64_t begin, int64_t end) {
-    // A thread stays in the scratch of its first slot, which is in its cache.
+    // A thread always uses the scratch of its first slot, which is in its cache.
     float* memory = reinterpret_cast<float*>(c.workspace) + begin * s.scratch.end;
     for (int64_t i = s.tasks * begin / s.slots; i < s.tasks * end / s.slots; ++i) {
       const int64_t first = i % s.blocks * kBlock;

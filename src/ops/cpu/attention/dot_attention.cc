@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 constexpr int kMaxRows = 8, kVectors = 2;  // of a tile
-// g++ 12 warns of its own header where an intrinsic without a mask is used.
+// g++ 12 warns about its own header if an intrinsic without a mask is used.
 constexpr __mmask16 kAll = 0xffff;
 
 SPARKPILOT_DOT inline __m512bh broadcast_pair(const BFloat16* from) {
@@ -153,7 +153,7 @@ using Heights = std::make_integer_sequence<int, kMaxRows>;
 
 void attention_dot_scores(const AttentionBlock& b, const DotRows& q, const DotRows& k, int64_t size, float scale,
                           float* pairs) {
-  // A pair is as large as a float, and moving it does not look at it.
+  // A pair is as large as a float, and transposing does not interpret it.
   transpose_keys({reinterpret_cast<const float*>(k.data), k.step / 2}, b.keys, size / 2, pairs, b.stride);
   for_tiles(b.rows, score_kernels(Heights()), Scores{b, q, pairs, size / 2, scale});
 }

@@ -1,9 +1,9 @@
-// The chain row by row: a few rows of the expanded image are made, filtered while they are in the first cache, and the
-// result multiplied by the last stage's weights before it leaves the second.
+// Computes the chain row by row: makes a few rows of the expanded image, filters them while they are in the first-level
+// cache, and multiplies the result by the last stage's weights before it leaves the second-level cache.
 //
-// The expanded image is kept as slabs, one a panel of channels: [ring of rows, columns, kPanel]. Threads share the work
-// by bands of output rows; a band makes the rows at its border anew. Where that would be too much, or a map is small,
-// they share the panels instead, and the last stage's rows after that.
+// The expanded image is kept as slabs, one per panel of channels: [ring of rows, columns, kPanel]. Threads share the
+// work by bands of output rows; each band computes the rows at its border itself. If that would be too much work, or a
+// map is small, they share the panels instead, and then the last stage's rows.
 #include <algorithm>
 
 #include "ops/cpu/conv/conv_chain.h"
@@ -22,13 +22,13 @@ struct Stage {
   SplitEpilogue epilogue;
 };
 
-// How one run is cut. Sizes are in floats, rows in rows of the output.
+// How a run is split. Sizes are in floats, rows are rows of the output.
 struct Cut {
   bool by_panels = false;
-  int64_t pieces = 1;               // that run at the same time
-  int64_t step = 1;                 // output rows made at a time
+  int64_t pieces = 1;               // pieces that run at the same time
+  int64_t step = 1;                 // output rows computed at a time
   int64_t ring = 0;                 // expanded rows that a slab holds
-  int64_t slab = 0;                 // from one panel's slab to the next; 0: they use the same memory
+  int64_t slab = 0;                 // distance between the slabs of two panels; 0: they use the same memory
   int64_t slabs = 0, filtered = 0;  // for each piece: all slabs, and the depthwise result (by_panels: one for all)
   int64_t floats() const { return pieces * slabs + (by_panels ? 1 : pieces) * filtered; }
 };
@@ -38,9 +38,9 @@ int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
 struct ChainState : KernelState {
   ConvChain chain;
   std::array<Stage, ConvChain::kMost> stage;
-  ConvShape slab_shape;  // the depthwise stage as it reads a slab, for one image
+  ConvShape slab_shape;  // the shape of the depthwise stage when it reads a slab, for one image
   Tensor zeros;
-  bool planes = false;  // the first stage reads channels first
+  bool planes = false;  // the first stage reads images with channels first
   int64_t most_pieces = 1;
 
   const Stage& depthwise() const { return stage[chain.stages - 2]; }
@@ -49,9 +49,10 @@ struct ChainState : KernelState {
 };
 
 Cut ChainState::cut(int64_t pieces) const {
-  constexpr int64_t kSlabFloats = 16384;           // near the core: more spills the first cache, less costs calls
-  constexpr int64_t kFilteredFloats = 160 * 1024;  // of the second
-  constexpr double kHalo = 0.08;  // of the work may be done twice: dearer is what panels move between cores
+  constexpr int64_t kSlabFloats = 16384;           // first-level cache: more does not fit, less costs calls
+  constexpr int64_t kFilteredFloats = 160 * 1024;  // second-level cache
+  // share of the work that may be done twice; more costs more than moving panels between cores
+  constexpr double kHalo = 0.08;
   const ConvShape& d = chain.depthwise();
   const Window& w = d.window;
   const int64_t out_row = w.out[2] * d.out_channels, panels = (d.out_channels + kPanel - 1) / kPanel;
@@ -121,8 +122,8 @@ class Run {
 
  private:
   void band(int64_t n, int64_t first_row, int64_t last_row, float* slabs, float* filtered) const;
-  // Output rows [row, end) of the depthwise stage, for some panels; they lie at `filtered`. `made` is the first row of
-  // the expanded image that is not there yet.
+  // Computes output rows [row, end) of the depthwise stage, for some panels, into `filtered`. `made` is the first row
+  // of the expanded image that has not been computed yet.
   void filter(int64_t n, int64_t row, int64_t end, int64_t made, int64_t panel, float* slab, float* filtered) const;
   void expand(int64_t n, int64_t row, int64_t end, int64_t panel, float* slab) const;
   void depthwise(const float* x, int64_t ring, const ConvShape& shape, const RowRange& range, float* filtered) const;
@@ -155,7 +156,7 @@ void Run::finish(size_t stage, float* data, const Epilogue::Tile& tile) const {
   rest.apply_rows(operands_[stage], t);
 }
 
-// Rows [row, end) of the expanded image for one panel into its slab, which is a ring.
+// Computes rows [row, end) of the expanded image for one panel into its slab, which is a ring.
 void Run::expand(int64_t n, int64_t row, int64_t end, int64_t panel, float* slab) const {
   const ConvShape& s = state_.chain.first();
   const Stage& stage = state_.stage[0];
@@ -163,7 +164,7 @@ void Run::expand(int64_t n, int64_t row, int64_t end, int64_t panel, float* slab
   while (row < end) {
     const int64_t at = row % cut_.ring, count = std::min(end - row, cut_.ring - at);
     float* to = slab + at * slab_row;
-    // Where row 0 and channel 0 would lie.
+    // The address that row 0 and channel 0 would have.
     const TileOutput out = stage.epilogue.output(stage.bias, to - row * slab_row - panel * kPanel, kPanel);
     const RowRange range{row * columns, (row + count) * columns, panel, panel + 1};
     if (state_.planes) convolve_planes(image(n), s, stage.weights, out, range);
@@ -294,7 +295,7 @@ std::unique_ptr<KernelState> conv_chain_simd_prepare(const Problem& p) {
     state->slab_shape.x.w = kPanel;
     state->slab_shape.x.h = kPanel * chain.depthwise().window.in[2];
   }
-  constexpr double kWorth = 32768;  // FLOPs that are worth a thread
+  constexpr double kWorth = 32768;  // FLOPs that justify a thread
   const auto worth = static_cast<int64_t>(chain.flops() / kWorth);
   state->most_pieces = std::clamp<int64_t>(worth, 1, std::max(1, thread_count()));
   int64_t floats = 0;

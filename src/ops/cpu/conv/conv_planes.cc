@@ -18,7 +18,7 @@ using D = hn::CappedTag<float, PanelMatrix::kPanel>;
 using V = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
-// As tile_gemm has them.
+// As in tile_gemm.
 constexpr int kMostVectors = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
 constexpr int kMaxVectors = kVectors > kMostVectors ? kMostVectors : kVectors;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -27,15 +27,15 @@ constexpr int kMaxRows = 10;
 constexpr int kMaxRows = 3;
 #endif
 
-// Some neighbouring pixels of one row of the output.
+// Some adjacent pixels of one row of the output.
 struct Pixels {
   const float* x;  // the image
   const ConvShape& s;
   int64_t oh, ow;
 };
 
-// kStride, kKernel 0: whatever the window says. kBorder: a window may leave the image to the left or right. (Copying
-// the row with zeros around it instead took a tenth of a stem's time.)
+// kStride, kKernel 0: taken from the window. kBorder: a window may extend beyond the image on the left or right.
+// (Copying the row with zeros around it instead took a tenth of a stem's time.)
 template <int kRows, int kVecs, int kStride, int kKernel, bool kBorder>
 HWY_NOINLINE void tile(const Pixels& at, const float* b, const float* bias, const TileOutput& out, float* y,
                        int64_t columns) {
@@ -85,7 +85,7 @@ HWY_NOINLINE void tile(const Pixels& at, const float* b, const float* bias, cons
   }
 }
 
-// `pixels` neighbours in tiles of nearly equal width, for some columns.
+// Computes `pixels` adjacent pixels in tiles of nearly equal width, for some columns.
 template <int kVecs, int kStride, int kKernel>
 void segment(Pixels at, int64_t pixels, const float* b, const float* bias, const TileOutput& out, float* y,
              int64_t columns) {
@@ -138,7 +138,7 @@ void planes_impl(const float* x, const ConvShape& s, const PanelMatrix& b, const
         else segment<kVecs, 0, 0>(at, pixels, weights, bias, out, y, end - column);
       };
       for (int64_t column = panel * kPanel; column < end;) {
-        // The fewest vectors that hold what is left.
+        // The fewest vectors that hold the remaining columns.
         const int64_t vectors = std::min<int64_t>((end - column + kLanes - 1) / kLanes, kMaxVectors);
         if (vectors > kMaxVectors / 2) go.template operator()<kMaxVectors>(column);
         else if (kMaxVectors < 4 || vectors > kMaxVectors / 4) go.template operator()<(kMaxVectors + 1) / 2>(column);

@@ -12,7 +12,7 @@ int64_t read_groups(const Attributes& attrs, int64_t channels) {
   return groups;
 }
 
-// The rank of the weights and their spatial sizes, as kernel_shape() confirms them.
+// The spatial sizes of the weights; fails (user) if their rank or the attribute `kernel_shape` disagrees.
 std::span<const int64_t> kernel_of(const Attributes& attrs, const Shape& x, const Shape& weights) {
   if (weights.rank() != x.rank()) fail("weight has rank {}, input has rank {}", weights.rank(), x.rank());
   const auto spatial = weights.dims().subspan(2);

@@ -14,16 +14,16 @@ enum class Way { rows, image, depthwise, planes };
 struct SimdState : KernelState {
   ConvShape shape;
   Way way = Way::image;
-  std::vector<PanelMatrix> weights;  // one a group; one in all for depthwise
+  std::vector<PanelMatrix> weights;  // one per group; a single one for depthwise
   std::vector<Tensor> bias;
   Tensor zeros;
   TilePlan plan;  // of one group
   SplitEpilogue epilogue;
-  DotStore store;       // of what the epilogue leaves, for bf16
-  int64_t threads = 1;  // that there is workspace for
+  DotStore store;       // for bf16: the remaining steps of the epilogue
+  int64_t threads = 1;  // the number of threads that have workspace
 };
 
-// 1x1 at stride 1 multiplies the image's rows as they lie.
+// 1x1 at stride 1 multiplies the image's rows in place.
 Way way_of(const ConvShape& s) {
   if (s.x.c != 1 && s.in_channels > 1) return Way::planes;
   const bool one_each = s.groups > 1 && s.groups == s.in_channels;
@@ -60,7 +60,7 @@ bool conv_simd_wins(const Problem& p) {
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
   const Window& w = s.window;
   if (way_of(s) == Way::depthwise) {
-    // oneDNN filters bf16 well where the kernel is small or strided, and by its plain loop with two filters a channel.
+    // oneDNN is fast on bf16 if the kernel is small or strided, and uses its plain loop with two filters per channel.
     const bool plain = p.inputs[0].dtype == DType::bf16 && s.out_channels == s.in_channels;
     if (plain && (w.kernel[2] < 5 || w.stride[2] > 1)) return false;
     return w.dilation[2] == 1 && w.stride[2] <= 2 && (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7);
@@ -68,7 +68,7 @@ bool conv_simd_wins(const Problem& p) {
   if (way_of(s) == Way::planes) return true;
   // 1x1, strided or not: 1.02 to 2.5 times as fast at 44 shapes.
   if (s.groups == 1 && w.kernel_size() == 1) return true;
-  // Small maps: oneDNN cuts along columns of pixels, of which there are too few.
+  // Small maps: oneDNN splits along pixels, of which there are too few.
   return s.groups == 1 && s.batch * w.out_size() <= 64 && s.out_channels >= 32 && s.in_channels >= 32;
 }
 
@@ -107,7 +107,7 @@ std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p) {
   const bool plain = state->way == Way::rows;
   const Tensor weights = in_dtype(p.constants[1], packed_dtype(p.inputs[1].dtype, plain, state->plan.rows <= 2));
   for (int64_t g = 0; g < s.groups; ++g) {
-    // The depth runs over kernel positions first, channels within.
+    // The depth is ordered by kernel position, then channel.
     const PanelSource where{.column = in * taps, .inner = in, .inner_step = taps, .outer_step = 1};
     state->weights.push_back(pack_panels(part(weights, g * out * in * taps, out * in * taps), in * taps, out, where));
     if (p.has(2)) state->bias.push_back(pack_bias(part(p.constants[2], g * out, out), out));
@@ -122,7 +122,7 @@ void run_depthwise(const SimdState& state, const float* x, float* y, const Epilo
   const ConvShape& s = state.shape;
   const Window& w = s.window;
   const TileOutput out = state.epilogue.output(state.bias.empty() ? Tensor() : state.bias[0], y, 0);
-  // Rows to a piece: some to share the kernel's rows among them, few enough to keep for the epilogue.
+  // Rows per piece: several, to share the kernel's rows, but few enough to stay in cache for the epilogue.
   const int64_t row = w.out[2] * s.out_channels, rows = s.batch * w.out[0] * w.out[1];
   const int64_t piece = std::clamp<int64_t>(65536 / row, 1, 16), pieces = (rows + piece - 1) / piece;
   const double work = static_cast<double>(row * piece) * static_cast<double>(w.kernel_size());

@@ -18,8 +18,8 @@ using V = hn::Vec<D>;
 constexpr int64_t kPanel = PanelMatrix::kPanel;
 constexpr int64_t kLanes = static_cast<int64_t>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
 
-// Some rows of the output, one below the other, for some channels. The same rows of the kernel are inside the image for
-// all of them.
+// Some consecutive rows of the output, for some channels. The same rows of the kernel are inside the image for all of
+// them.
 struct Rows {
   const ConvShape& s;
   const TileOutput& out;
@@ -27,14 +27,15 @@ struct Rows {
   float* y = nullptr;    // the first row's first pixel
   int64_t count = 1;
   int64_t panel_size = 0, first_channel = 0, last_channel = 0;
-  int64_t width = 1;  // of most tiles
+  int64_t width = 1;  // pixels of most tiles
   const float* image = nullptr;
-  int64_t ring = 0, top = 0;       // where the first row's first row under the kernel lies in the ring
-  KernelRange depths{}, kernel{};  // depths and rows of the kernel that are inside
-  int64_t depth = 0;               // of the image, under the kernel's first
+  // the place in the ring of the image row under the first output row's first kernel row
+  int64_t ring = 0, top = 0;
+  KernelRange depths{}, kernel{};  // depths and rows of the kernel that are inside the image
+  int64_t depth = 0;               // depth in the image under the kernel's first
 };
 
-// The image's values for a vector of output channels. Doubled: each of the image's channels feeds two outputs in a row.
+// The image's values for a vector of output channels. Doubled: each channel of the image feeds two consecutive outputs.
 template <bool kDoubled>
 HWY_INLINE V load(const float* from) {
   const D d;
@@ -47,7 +48,7 @@ HWY_INLINE V load(const float* from) {
   return hn::LoadU(d, from);
 }
 
-// g++ would load the pixel again for each of its products, and loads are what is scarce here.
+// Keeps g++ from loading the pixel again for each of its products, since loads are the bottleneck here.
 HWY_INLINE void keep(V& v) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   asm("" : "+v"(v.raw));
@@ -56,7 +57,7 @@ HWY_INLINE void keep(V& v) {
 #endif
 }
 
-// Calls fn(channel, where its weights begin, channels that count) for vectors of channels.
+// Calls fn(channel, offset of its weights, number of valid channels) for vectors of channels.
 template <typename Fn>
 HWY_INLINE void for_channels(const Rows& row, const Fn& fn) {
   for (int64_t c = row.first_channel; c < row.last_channel; c += kPanel) {
@@ -66,7 +67,7 @@ HWY_INLINE void for_channels(const Rows& row, const Fn& fn) {
   }
 }
 
-// Where results go, and how: clamped.
+// Where results are stored, and their clamps.
 struct Target {
   float* y;  // the first pixel's first channel
   int64_t step;
@@ -94,11 +95,12 @@ HWY_INLINE Target target(const Rows& row, int64_t ow) {
   return {row.y + ow * row.s.y.w, row.s.y.w, hn::Set(d, row.out.low), hn::Set(d, row.out.high)};
 }
 
-// How the image lies: any distance between pixels, one panel (a slab), or doubled channels at any distance.
+// How the image is stored: with any distance between pixels, as one panel (a slab), or doubled channels at any
+// distance.
 enum Source { kAny, kSlab, kDouble };
 
-// What one row of the kernel adds to kPixels neighbours: each pixel of x is loaded once for all the sums it enters. At
-// the border (kBorder) only pixels [first, last) are there.
+// Adds what one row of the kernel contributes to kPixels adjacent outputs: each pixel of x is loaded once for all sums
+// that it enters. At the border (kBorder) only pixels [first, last) are inside.
 template <Source kSource, int kPixels, int kKernel, int kStride, bool kBorder>
 HWY_INLINE void add_row(const float* from, int64_t any_step, const V (&taps)[kKernel], int first, int last,
                         V (&sums)[kPixels]) {
@@ -125,7 +127,7 @@ HWY_INLINE void load_taps(const float* weights, V (&taps)[kKernel]) {
   for (int k = 0; k < kKernel; ++k) taps[k] = hn::LoadU(d, weights + k * kPanel);
 }
 
-// The next place in a ring.
+// The position in a ring, advanced by `by`.
 HWY_INLINE int64_t advance(int64_t at, int64_t by, int64_t ring) {
   at += by;
   if (at < ring) return at;
@@ -133,8 +135,8 @@ HWY_INLINE int64_t advance(int64_t at, int64_t by, int64_t ring) {
   return at < ring ? at : at % ring;
 }
 
-// In each row `tiles` tiles side by side, each kPixels neighbours under a kernel kKernel wide. kKernelRows: so many
-// rows of the kernel, whose weights wait in registers; 0: those that are inside. At the border one tile.
+// Computes `tiles` tiles in each row, each of kPixels adjacent pixels, for a kernel kKernel wide. kKernelRows: number
+// of kernel rows, whose weights are kept in registers; 0: those that are inside. At the border one tile.
 template <Source kSource, int kPixels, int kKernel, int kStride, int kKernelRows, bool kBorder>
 HWY_NOINLINE void tile(const Rows& rows, int64_t ow, int64_t tiles) {
   constexpr int kSpan = (kPixels - 1) * kStride + kKernel;
@@ -187,7 +189,7 @@ HWY_NOINLINE void tile(const Rows& rows, int64_t ow, int64_t tiles) {
   }
 }
 
-// Any kernel, one pixel.
+// Any kernel, one pixel at a time.
 template <bool kDoubled>
 void pixel(const Rows& row, int64_t ow) {
   const D d;
@@ -220,7 +222,7 @@ constexpr int kWidest = 8;
 constexpr int kWidest = 10;
 #endif
 
-// Pixels of a tile where a row has so many: nearly equal ones, even.
+// Pixels per tile for a row of `pixels`: tiles of nearly equal, even width.
 int64_t tile_width(int64_t pixels) {
   const int64_t count = std::max<int64_t>(1, (pixels + kWidest - 1) / kWidest);
   return ((pixels + count - 1) / count + 1) / 2 * 2;
@@ -229,7 +231,7 @@ int64_t tile_width(int64_t pixels) {
 template <Source kSource, int kKernel, int kStride, int kKernelRows>
 void tiles(const Rows& rows) {
   const Window& w = rows.s.window;
-  const int64_t pad = w.pad_begin[2], last = w.in[2] + pad - kKernel;  // where the last window inside begins
+  const int64_t pad = w.pad_begin[2], last = w.in[2] + pad - kKernel;  // start of the last window inside the image
   const int64_t inside = last < 0 ? 0 : std::min(w.out[2], last / kStride + 1);
   for (int64_t ow = 0; ow < w.out[2];) {
     const int64_t left = w.out[2] - ow, width = left >= rows.width ? rows.width : left > 1 ? left & ~int64_t{1} : 1;
@@ -249,7 +251,8 @@ void tiles(const Rows& rows) {
   }
 }
 
-// Whether tiles take it: flat images.
+// Whether the tiled code supports the window: two-dimensional images, kernels 3, 5 or 7 wide without dilation, stride 1
+// or 2.
 bool takes_tiles(const Window& w) {
   return w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.pad_begin[0] == 0 && w.dilation[2] == 1 &&
          w.pad_begin[2] < w.kernel[2] && w.pad_end[2] < w.kernel[2] &&
@@ -274,8 +277,8 @@ void some_rows(const Rows& rows, bool by_tiles) {
   }
 }
 
-// Channels that are done together: the rows under the kernel should stay in the first cache, and the memory be read in
-// runs that the processor prefetches.
+// Channels processed together: the rows under the kernel should stay in the first-level cache, and memory should be
+// read in runs long enough for the processor's prefetcher.
 int64_t channel_chunk(const ConvShape& s, int64_t channels) {
   constexpr int64_t kFloats = 6144, kLeast = 64;
   if (channels <= kLeast) return kLeast;
@@ -313,7 +316,7 @@ void all_rows(const float* x, int64_t ring, const ConvShape& s, const PanelMatri
       rows.top = h + rows.kernel.begin * w.dilation[1];
       if (rows.top >= ring) rows.top %= ring;
       rows.count = 1;
-      if (by_tiles && kSource == kSlab && h >= 0) {  // and those below it, while the kernel is inside
+      if (by_tiles && kSource == kSlab && h >= 0) {  // and the rows below it, while the kernel is inside
         const int64_t most = std::min(left, w.out[1] - oh);
         while (rows.count < most && h + rows.count * w.stride[1] + reach < w.in[1]) ++rows.count;
       }

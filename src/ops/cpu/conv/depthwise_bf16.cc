@@ -7,14 +7,14 @@
 namespace sparkpilot {
 namespace {
 
-// How much one thread has at a time, in rows and floats.
+// What one thread processes at a time, in rows and floats.
 struct Band {
   int64_t step = 1;  // rows of the output
   int64_t ring = 0;  // rows of the image
   int64_t image_row = 0, output_row = 0;
 
   explicit Band(const ConvShape& s) : image_row(s.window.in[2] * s.in_channels) {
-    constexpr int64_t kFloats = 65536;  // of the second cache, for the ring
+    constexpr int64_t kFloats = 65536;  // of the second-level cache, for the ring
     const Window& w = s.window;
     const int64_t span = std::min(w.in[1], (w.kernel[1] - 1) * w.dilation[1] + 1);
     step = std::clamp<int64_t>((kFloats / image_row - span) / w.stride[1] + 1, 1, w.out[1]);
@@ -32,10 +32,10 @@ int64_t DepthwiseBf16::workspace(const ConvShape& shape) {
 
 void DepthwiseBf16::run(const BFloat16* x, BFloat16* y, const Epilogue::Operands& operands,
                         std::byte* workspace) const {
-  constexpr double kWorth = 32768;  // FLOPs that are worth a thread
+  constexpr double kWorth = 32768;  // FLOPs that justify a thread
   const Window& w = shape.window;
   const Band band(shape);
-  ConvShape image = shape;  // as the kernel sees it: one image, of floats
+  ConvShape image = shape;  // as the kernel sees it: one f32 image
   image.batch = 1;
   const int64_t all = shape.batch * w.out[1];
   const auto worth = static_cast<int64_t>(shape.flops() / kWorth);

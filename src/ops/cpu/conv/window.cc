@@ -23,7 +23,7 @@ AutoPad auto_pad(const Attributes& attrs) {
   fail("auto_pad is \"{}\", expected NOTSET, SAME_UPPER, SAME_LOWER or VALID", text);
 }
 
-// A list attribute of `count` entries in [low, kMaxSize]; absent or empty: all `fallback`.
+// A list attribute of `count` entries in [low, kMaxSize]; if absent or empty, all entries are `fallback`.
 std::vector<int64_t> list(const Attributes& attrs, std::string_view key, size_t count, int64_t low, int64_t fallback) {
   std::vector<int64_t> values = attrs.integers(key);
   if (values.empty()) return std::vector<int64_t>(count, fallback);
@@ -34,7 +34,7 @@ std::vector<int64_t> list(const Attributes& attrs, std::string_view key, size_t 
   return values;
 }
 
-// Fills everything but pads and output size.
+// Sets everything except pads and output size.
 Window common(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel) {
   const size_t dims = in.size(), skip = Window::kMaxDims - dims;
   if (kernel.size() != dims) fail("kernel has {} dimensions, the image {}", kernel.size(), dims);
@@ -54,7 +54,8 @@ Window common(const Attributes& attrs, std::span<const int64_t> in, std::span<co
   return w;
 }
 
-// SAME splits an odd number of padded elements unevenly: the larger half goes behind (upper) or in front (lower).
+// SAME splits an odd number of padded elements unevenly: the larger half goes to the end (upper) or to the beginning
+// (lower).
 void split_pads(Window& w, size_t i, int64_t total, bool larger_behind) {
   const int64_t half = total / 2;
   w.pad_begin[i] = larger_behind ? half : total - half;
@@ -140,7 +141,7 @@ Window transposed_window(const Attributes& attrs, std::span<const int64_t> in, s
       w.out[i] = w.in[i] * w.stride[i];
     }
     if (!wanted.empty() || same) {
-      // The standard puts the larger half in front except for SAME_UPPER; a negative total is extra output behind.
+      // ONNX puts the larger half at the beginning except for SAME_UPPER; a negative total is extra output at the end.
       const int64_t total = full - w.out[i];
       if (total >= 0) split_pads(w, i, total, mode == AutoPad::same_upper);
       else w.pad_end[i] = total;

@@ -1,4 +1,4 @@
-// Geometry of windows: sizes against ONNX's formulas, and what hostile attributes are refused with.
+// Geometry of windows: sizes against ONNX's formulas, and the errors for invalid attributes.
 #include "ops/cpu/conv/window.h"
 
 #include <gtest/gtest.h>

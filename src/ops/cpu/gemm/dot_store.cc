@@ -13,7 +13,7 @@ namespace {
 
 #define SPARKPILOT_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
-// g++ 12 warns of its own header where an intrinsic without a mask is used.
+// g++ 12 warns about its own header if an intrinsic without a mask is used.
 constexpr __mmask16 kAll = 0xffff;
 
 // x / (1 + exp(-2 u)), which is x (1 + tanh(u)) / 2, with exp as a power of two: its fraction as a polynomial.

@@ -14,19 +14,19 @@
 #define SPARKPILOT_BFMMLA 1
 #endif
 
-// Highway 1.0 has no word for these instructions, so this is written in the processors' own.
+// Highway 1.0 does not support these instructions, so this uses the processors' intrinsics.
 namespace sparkpilot {
 namespace {
 
 constexpr int64_t kPanel = DotMatrix::kPanel;
 [[maybe_unused]] constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Some rows of a piece under one or several panels.
+// Some rows of a piece, for one or several panels.
 struct Tile {
   const BFloat16* a;
   int64_t lda, depth;
   const BFloat16* b;
-  int64_t panel_size;  // elements of a panel
+  int64_t panel_size;  // elements per panel
   const float* bias;
   float low, high;
   float* y;
@@ -40,7 +40,7 @@ struct Tile {
 #define SPARKPILOT_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 constexpr int kMaxRows = 10;
 
-// Few rows take several panels at once: a sum waits six cycles for the one before it.
+// Few rows use several panels at once: an addition to a sum waits six cycles for the previous one.
 constexpr int panels_at_once(int rows) { return rows <= 3 ? 4 : rows <= 6 ? 2 : 1; }
 
 template <typename T>
@@ -54,11 +54,11 @@ SPARKPILOT_DOT HWY_INLINE __m512bh load(const BFloat16* from) {
   return reinterpret_cast<__m512bh>(_mm512_loadu_si512(from));
 }
 
-// Two steps of depth; T is uint16_t where there is only one left.
+// Two depths, or one if T is uint16_t.
 template <typename T, int kRows, int kVectors>
 SPARKPILOT_DOT HWY_INLINE void step(const BFloat16* const (&rows)[kRows], int64_t p,
                                     const BFloat16* const (&b)[kVectors], __m512 (&sums)[kRows][kVectors]) {
-  if constexpr (kRows <= kVectors) {  // the shorter side of the tile waits in registers
+  if constexpr (kRows <= kVectors) {  // the shorter side of the tile is kept in registers
     __m512bh x[kRows];
     HWY_UNROLL(10)
     for (int r = 0; r < kRows; ++r) x[r] = broadcast<T>(rows[r] + p);
@@ -105,7 +105,7 @@ SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
     HWY_UNROLL(10)
     for (int j = 0; j < kVectors; ++j) {
       __m512 sum = sums[r][j];
-      if (clamps) {  // NaN is neither more nor less
+      if (clamps) {  // comparisons with NaN are false
         sum = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(sum, high, _CMP_GT_OQ), sum, high);
         sum = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(sum, low, _CMP_LT_OQ), sum, low);
       }
@@ -131,7 +131,7 @@ SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load(const BFloat16* from) {
   return vreinterpretq_bf16_u16(vld1q_u16(reinterpret_cast<const uint16_t*>(from)));
 }
 
-// Four elements of each of two rows, `left` of them there.
+// Four elements of each of two rows, of which `left` exist.
 SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load_rows(const BFloat16* first, const BFloat16* second, int64_t left) {
   uint16_t bits[8] = {};
   const auto bytes = static_cast<size_t>(2 * std::min<int64_t>(4, left));
@@ -145,7 +145,7 @@ SPARKPILOT_DOT HWY_INLINE bfloat16x8_t load_rows(const BFloat16* first, const BF
   return vreinterpretq_bf16_u16(vld1q_u16(bits));
 }
 
-// An instruction multiplies two rows with two columns, four deep. A panel is taken in quarters.
+// An instruction multiplies two rows by two columns, four deep. A panel is processed in quarters.
 template <int kRows, int kPanels>
 SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
   static_assert(kPanels == 1);
@@ -198,7 +198,7 @@ SPARKPILOT_DOT HWY_NOINLINE void tile(const Tile& t) {
 
 #if defined(SPARKPILOT_DOT)
 
-// kRows rows under panels [0, count).
+// Multiplies kRows rows by panels [0, count).
 template <int kRows>
 void panels(Tile t, int64_t count) {
   constexpr int kAtOnce = panels_at_once(kRows);
@@ -263,7 +263,7 @@ DotMatrix pack_dots(const ConstView& source, int64_t depth, int64_t columns, con
 
 void multiply_dots(const DotMatrix& b, const DotPiece& piece) {
 #if defined(SPARKPILOT_DOT)
-  constexpr int64_t kAtOnce = 4;  // panels under which all rows pass, before the next
+  constexpr int64_t kAtOnce = 4;  // panels for which all rows are processed before the next ones
   const int64_t panel_size = b.data.shape()[1] * b.data.shape()[2] * b.data.shape()[3];
   const BFloat16* data = b.data.data<BFloat16>().data();
   for (int64_t panel = piece.first_panel; panel < piece.last_panel; panel += kAtOnce) {

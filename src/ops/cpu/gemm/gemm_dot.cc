@@ -19,17 +19,18 @@ struct DotState : KernelState {
   DotMatrix weights;
   Tensor bias;
   SplitEpilogue epilogue;
-  DotStore store;  // what of it is not done in the registers
+  DotStore store;  // the steps of the epilogue that are not applied in registers
 };
 
-// How the result is cut: each piece is computed in f32 on the stack, passes the epilogue there and is stored as bf16.
+// How the result is split: each piece is computed in f32 on the stack, goes through the epilogue there and is stored as
+// bf16.
 struct Cut {
   static constexpr int64_t kFloats = 16384;
   int64_t row_step = 0, panel_step = 0;
   int64_t blocks = 0, groups = 0;  // pieces along rows and along columns
 
   Cut(int64_t rows, const DotMatrix& b) {
-    // A piece's weights stay in the second cache while rows pass.
+    // A piece's weights stay in the second-level cache while its rows are processed.
     constexpr int64_t kWeights = 131072;
     const int64_t panels = b.panels(), threads = thread_count();
     panel_step = std::clamp<int64_t>(kWeights / (b.depth * kPanel), 2, 16);
@@ -87,7 +88,8 @@ Verdict types_fit(const Problem& p) {
   return true;
 }
 
-// Where oneDNN was measured to be faster (AVX-512, one core): what waits for memory, and plain products of many rows.
+// False where oneDNN was measured to be faster (AVX-512, one core): memory-bound shapes, and plain products of many
+// rows.
 bool wins(int64_t rows, int64_t weights, const Epilogue& epilogue) {
   constexpr int64_t kCached = 524288;
   if (rows <= 2 && weights > kCached) return false;
@@ -157,7 +159,7 @@ void dot_run(const Call& call) {
   const auto& state = call.as<DotState>();
   const Epilogue::Operands operands = state.epilogue.rest.bind(call);
   const Cut cut(state.rows, state.weights);
-  constexpr double kWorth = 32768;  // multiply-adds that are worth a thread
+  constexpr double kWorth = 32768;  // multiply-adds that justify a thread
   const double each = static_cast<double>(cut.row_step * cut.panel_step * kPanel * state.weights.depth);
   parallel_for(cut.blocks * cut.groups, 1 + static_cast<int64_t>(kWorth / (each + 1)),
                [&](int64_t first, int64_t last) {

@@ -16,7 +16,7 @@ struct SimdState : KernelState {
   Tensor bias;
   SplitEpilogue epilogue;
   int64_t lda = 0;
-  int64_t wide_a = 0;  // bytes of the workspace that hold A in f32, where it is in 16 bits; Y in f32 follows
+  int64_t wide_a = 0;  // workspace bytes for A in f32, if A is in 16 bits; Y in f32 follows
 };
 
 bool is_vector(const Shape& c, int64_t n) { return c.rank() >= 1 && c[c.rank() - 1] == n && c.elements() == n; }
@@ -25,7 +25,7 @@ bool is_small_float(DType dtype) { return dtype == DType::f32 || dtype == DType:
 
 int64_t float_bytes(int64_t elements) { return (elements * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64; }
 
-constexpr int64_t kGrain = 16384;  // elements whose conversion is worth a thread
+constexpr int64_t kGrain = 16384;  // elements whose conversion justifies a thread
 
 }  // namespace
 
@@ -60,7 +60,7 @@ Tensor pack_c(const Problem& p, const GemmArgs& args, uint64_t& consumed) {
 Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
   const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
   if (!is_small_float(b)) return fmt::format("{} weights", name(b));
-  // 16-bit rows are widened where nothing computes with them.
+  // 16-bit rows are converted to f32 if no kernel computes in their type.
   const bool computes = onednn::computes(a) || (a == DType::bf16 && dot_group() > 0);
   if (!is_small_float(a) || (a != DType::f32 && computes)) return fmt::format("{} activations", name(a));
   return rows_accept(p, args);

@@ -20,7 +20,7 @@ std::array<int64_t, Shape::kMaxRank> batch_strides(const Shape& operand, const S
   return out;
 }
 
-// Drops leading dimensions of 1 and joins neighbours that both operands walk through in one stride.
+// Drops leading dimensions of 1 and merges adjacent ones that have a single stride in both operands.
 void join_batch(MatMulShape& s) {
   int rank = 0;
   for (int i = 0; i < s.batch_rank; ++i) {

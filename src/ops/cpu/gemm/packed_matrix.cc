@@ -23,7 +23,7 @@ PackedMatrix::PackedMatrix(const float* weights, int64_t rows, int64_t columns) 
 void PackedMatrix::multiply_add(const float* a, int64_t lda, float* c, int64_t ldc, int64_t m) const {
   if (rows_ == 0 || columns_ == 0 || m == 0) return;
   const auto* data = reinterpret_cast<const float*>(data_->data());
-  // A thread is worth waking for some 100,000 multiplications.
+  // A thread is worth waking for about 100,000 multiplications.
   const int64_t grain = std::max<int64_t>(1, 100000 / (m * columns_ * kPanel));
   parallel_for((rows_ + kPanel - 1) / kPanel, grain, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) {

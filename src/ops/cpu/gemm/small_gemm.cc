@@ -39,7 +39,7 @@ HWY_INLINE void finish(D d, V sum, const Matrices& m, float* c, int64_t left) {
   }
 }
 
-// One step of the sums of a row: t[j] += x * b[j].
+// One step of a row's sums: t[j] += x * b[j].
 template <int kVecs>
 HWY_INLINE void step(V x, V b0, V b1, V b2, V b3, V& t0, V& t1, V& t2, V& t3) {
   t0 = hn::MulAdd(x, b0, t0);
@@ -58,8 +58,8 @@ HWY_INLINE void store(const Matrices& m, float* c, int64_t count, V t0, V t1, V 
   if (kVecs > 3 && count > 3 * lanes) finish(d, t3, m, c + 3 * lanes, count - 3 * lanes);
 }
 
-// kRows rows of C by kVecs vectors, of which the columns up to `n` count. Accumulators are named one by one: arrays of
-// vectors are not possible on every target.
+// kRows rows of C by kVecs vectors, of which columns up to `n` are stored. Accumulators are separate variables, because
+// arrays of vectors are not possible on every target.
 template <int kRows, int kVecs>
 HWY_INLINE void tile(const Matrices& m, int64_t row, int64_t column, int64_t n) {
   const D d;
@@ -89,7 +89,7 @@ HWY_INLINE void tile(const Matrices& m, int64_t row, int64_t column, int64_t n) 
 template <int kRows>
 HWY_INLINE void rows(const Matrices& m, int64_t row, int64_t n) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  // Sixteen registers hold 4 x 2 accumulators beside the operands; one or two rows leave room for four vectors.
+  // Sixteen registers hold 4 x 2 accumulators and the operands; with one or two rows there is room for four vectors.
   constexpr int kVecs = kRows > 2 ? 2 : 4;
   int64_t column = 0;
   for (; column + (kVecs - 1) * lanes < n; column += kVecs * lanes) tile<kRows, kVecs>(m, row, column, n);
@@ -126,7 +126,7 @@ void small_gemm(const float* a, int64_t lda, const float* b, int64_t ldb, float*
 }
 
 void transpose_rows(const float* a, int64_t lda, float* b, int64_t ldb, int64_t rows, int64_t columns) {
-  constexpr int64_t kTile = 16;  // both sides of a tile stay in the first cache
+  constexpr int64_t kTile = 16;  // both sides of a tile stay in the first-level cache
   for (int64_t i0 = 0; i0 < rows; i0 += kTile) {
     for (int64_t j0 = 0; j0 < columns; j0 += kTile) {
       const int64_t i1 = std::min(rows, i0 + kTile), j1 = std::min(columns, j0 + kTile);

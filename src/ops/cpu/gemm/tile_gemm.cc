@@ -17,10 +17,10 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr int64_t kPanel = PanelMatrix::kPanel;
 
-// Vectors to a panel, and rows to a tile: as many sums as leave registers for the operands.
+// Vectors per panel, and rows per tile: as many sums as leave registers for the operands.
 constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
-// Narrow vectors take a panel in parts.
+// Narrow vectors process a panel in parts.
 constexpr int kMostVectors = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
 constexpr int kMaxVectors = kVectors > kMostVectors ? kMostVectors : kVectors;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -34,7 +34,7 @@ template <int kRows, int kVecs>
 struct Sums {
   V v[kRows][kVecs];
 
-  HWY_INLINE Sums() {}  // written out, or g++ for Arm builds it without the target's instructions
+  HWY_INLINE Sums() {}  // explicit, or g++ for Arm builds it without the target's instructions
 
   HWY_INLINE void start(const float* bias) {
     const D d;
@@ -45,11 +45,11 @@ struct Sums {
       for (int r = 0; r < kRows; ++r) v[r][j] = first;
     }
   }
-  // One step of depth.
+  // Adds one depth.
   template <typename W>
   HWY_INLINE void step(const float* const (&rows)[kRows], int64_t p, const W* b) {
     const D d;
-    if constexpr (kRows <= kVecs) {  // the shorter side of the tile waits in registers
+    if constexpr (kRows <= kVecs) {  // the shorter side of the tile is kept in registers
       V x[kRows];
       HWY_UNROLL(10)
       for (int r = 0; r < kRows; ++r) x[r] = hn::Set(d, rows[r][p]);
@@ -92,7 +92,7 @@ struct Sums {
   }
 };
 
-// What a tile's sums are: so many whole vectors, or...
+// The sums of a tile: this many whole vectors, or...
 template <int kVecs>
 struct Vectors {
   static constexpr int kVectors = kVecs, kHighest = kMaxRows;
@@ -100,7 +100,7 @@ struct Vectors {
   using Of = Sums<kRows, kVecs>;
 };
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-// ...pairs of depths for so many times eight columns.
+// ...pairs of depths for this many times eight columns.
 template <int kEights>
 struct Pairs {
   static constexpr int kVectors = (kEights + 1) / 2, kHighest = kEights > 2 ? 8 : kMaxRows;
@@ -109,7 +109,7 @@ struct Pairs {
 };
 #endif
 
-// Rows that lie at one stride.
+// Rows at a constant stride.
 struct PlainRows {
   struct Scratch {};
   const float* a;
@@ -130,7 +130,7 @@ HWY_INLINE const float* pixel_or_zeros(const float* x, const ConvShape& s, const
   return there ? x + n * s.x.n + at[0] * s.x.d + at[1] * s.x.h + at[2] * s.x.w : zeros;
 }
 
-// Walks over output positions, giving where each one's window begins.
+// Iterates over output positions and gives the start of each one's window.
 struct Walk {
   const Window& w;
   int64_t n, od, oh, ow;
@@ -154,7 +154,7 @@ struct Walk {
   }
 };
 
-// Rows that are the image's pixels under one position of the kernel after the other.
+// Rows made of the image's pixels under each position of the kernel in turn.
 struct PixelRows {
   struct Scratch {};
   const float* x;
@@ -177,8 +177,8 @@ struct PixelRows {
   }
 };
 
-// The same for dense pixels and few channels: a row of the kernel at once, since its pixels lie side by side. At the
-// image's border the row is put together in scratch memory.
+// The same for dense pixels and few channels: one row of the kernel at a time, since its pixels are contiguous. At the
+// image's border the row is assembled in scratch memory.
 struct KernelRows {
   static constexpr int64_t kPatch = kConvolveZeros;
   struct Scratch {
@@ -229,7 +229,7 @@ HWY_NOINLINE void tile(const Rows& source, int64_t row, const W* b, const float*
   sums.store(out, y, columns);
 }
 
-// For one or two rows in all: four sums an element hide the latency of the additions.
+// If the whole product has one or two rows: four partial sums per element hide the latency of the additions.
 template <int kRows, int kVecs, typename W>
 HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, const float* bias, const TileOutput& out,
                            float* y, int64_t columns) {
@@ -257,7 +257,7 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
   s0.store(out, y, columns);
 }
 
-// One panel (or its last columns) under rows [first, last), in tiles of nearly equal height.
+// One panel (or its last columns) for rows [first, last), in tiles of nearly equal height.
 template <typename Tile, typename W, typename Rows>
 void panel_rows(const Rows& source, const W* b, const float* bias, const TileOutput& out, int64_t column,
                 int64_t columns, const RowRange& range) {
@@ -286,7 +286,7 @@ void panel_rows(const Rows& source, const W* b, const float* bias, const TileOut
   }
 }
 
-// Runs fn.operator()<Tile>(column, columns) over a panel's columns, in the fewest vectors that hold them.
+// Calls fn.operator()<Tile>(column, columns) for a panel's columns, in the fewest vectors that hold them.
 template <typename Fn>
 HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -324,7 +324,7 @@ void all_panels(const Rows& source, const PanelMatrix& b, const TileOutput& out,
           return;
         }
       }
-      // Others are not packed like that (packed_dtype), and each way costs seconds to compile.
+      // Other weights are not packed like that (packed_dtype), and each instantiation takes seconds to compile.
       if constexpr (!std::is_same_v<W, BFloat16>)
         panel_rows<Tile>(source, weights, bias, out, first + j, columns, range);
     });

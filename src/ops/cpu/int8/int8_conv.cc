@@ -13,7 +13,7 @@
 namespace sparkpilot {
 namespace {
 
-// Multiply-adds that are worth a thread, pieces that threads may work on at once, bytes of rows that stay in cache.
+// Multiply-adds that justify a thread; pieces that threads may work on at once; bytes of rows that stay in cache.
 constexpr double kWorth = 1 << 17;
 constexpr int64_t kPieces = 32, kRowBytes = 24576, kSlack = 64;
 constexpr int64_t kMostRuns = 16;
@@ -27,9 +27,9 @@ struct Group {
 struct Int8State : KernelState {
   ConvShape shape;  // of a QConv
   enum Way {
-    direct,    // rows are pixels as they lie
-    padded,    // rows of the kernel are runs in a copy of the image's rows with their padding
-    gathered,  // every window is put together
+    direct,    // rows are pixels in place
+    padded,    // rows of the kernel are runs in a padded copy of the image's rows
+    gathered,  // every window is copied together
     depthwise,
   } way = direct;
   Int8Output out;
@@ -37,12 +37,12 @@ struct Int8State : KernelState {
   Int8Depthwise filter;
   int64_t rows = 0, depth = 0, columns = 0;
   int64_t x_zero = 0;           // as u8
-  bool signed_x = false;        // i8 becomes u8 by its highest bit
+  bool signed_x = false;        // i8 becomes u8 by flipping its highest bit
   bool zero_at_run = false;     // x_zero is an input
-  int64_t unit = 1, grain = 1;  // rows that stay together; units to a thread at least
-  int64_t piece = 0;            // rows done at once
+  int64_t unit = 1, grain = 1;  // rows that stay together; minimum units per thread
+  int64_t piece = 0;            // rows processed at once
   int64_t unit_bytes = 0;       // of scratch, so that `grain` units have enough for a piece
-  int64_t start_offset = 0;     // in the workspace: `start` where x_zero is an input
+  int64_t start_offset = 0;     // in the workspace: `start` if x_zero is an input
 };
 
 Tensor padded(const Problem& p, size_t input, DType dtype, int64_t first, int64_t count, double fallback) {
@@ -83,7 +83,7 @@ std::unique_ptr<Int8State> common_state(const Problem& p, int64_t channels) {
   return state;
 }
 
-// Int8Output::simple for sums of that many products.
+// Whether Int8Output::simple holds for sums of that many products.
 bool is_simple(int64_t depth, const Tensor& start, const Tensor& multiplier, const Tensor& shift) {
   for (size_t i = 0; i < static_cast<size_t>(start.elements()); ++i) {
     const double most =
@@ -103,12 +103,13 @@ Group make_group(const Problem& p, const Int8State& state, const Int8Source& sou
   if (state.zero_at_run) return g;
   for (size_t i = 0; i < static_cast<size_t>(columns); ++i) {
     const int64_t start = g.start.data<int32_t>()[i] - state.x_zero * g.weights.sums.data<int32_t>()[i];
-    g.start.data<int32_t>()[i] = static_cast<int32_t>(static_cast<uint32_t>(start));  // sums end in range
+    // may wrap; the final sums fit in i32
+    g.start.data<int32_t>()[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   }
   return g;
 }
 
-// How the rows are cut, and what scratch that takes.
+// Decides how the rows are split, and how much scratch that needs.
 void plan(Int8State& state, int64_t units, int64_t unit_work, int64_t piece_bytes) {
   const auto worth = static_cast<int64_t>(kWorth / static_cast<double>(unit_work + 1)) + 1;
   state.grain = std::max(worth, (units + kPieces - 1) / kPieces);
@@ -140,7 +141,7 @@ void flip_signs(uint8_t* bytes, int64_t n) {
   for (int64_t i = 0; i < n; ++i) bytes[i] ^= 0x80;
 }
 
-// Rows [first, last) of the output (n, h) of a convolution whose windows' rows are runs of the padded image.
+// Computes rows [first, last) of the output (n, h) of a convolution whose windows' rows are runs of the padded image.
 void convolve_padded(const Int8State& state, const uint8_t* x, uint8_t padding, const Int8Output& out, int64_t first,
                      int64_t last, uint8_t* scratch) {
   const ConvShape& s = state.shape;
@@ -163,7 +164,7 @@ void convolve_padded(const Int8State& state, const uint8_t* x, uint8_t padding, 
   }
 }
 
-// All groups of rows [first, last) of a product.
+// Computes all groups of rows [first, last) of a product.
 void multiply_piece(const Int8State& state, const uint8_t* x, int64_t x_bytes, int64_t zero, const Int8Output& out,
                     size_t group, int64_t first, int64_t last, uint8_t* scratch) {
   const Group& g = state.groups[group];
@@ -189,7 +190,7 @@ void multiply_piece(const Int8State& state, const uint8_t* x, int64_t x_bytes, i
   multiply_int8(scratch, lda, g.weights, here, all);
 }
 
-// `start` of a group for a zero point that is known at run time only, in the workspace.
+// `start` of a group in the workspace, for a zero point that is known only at run time.
 const int32_t* start_at_run(const Group& g, int64_t zero, std::byte* memory) {
   auto* start = reinterpret_cast<int32_t*>(memory);
   const auto bias = g.start.data<int32_t>(), sums = g.weights.sums.data<int32_t>();
@@ -218,7 +219,7 @@ void run_product(const Call& call, const Int8State& state) {
     out.simple = g.simple;
     out.y = static_cast<std::byte*>(call.outputs[0].data) + static_cast<int64_t>(i) * state.columns * element;
     const int64_t blocks = g.weights.blocks();
-    if (state.way == Int8State::direct && state.rows < 48 && blocks > 2) {  // too few rows to share
+    if (state.way == Int8State::direct && state.rows < 48 && blocks > 2) {  // too few rows to share among threads
       const auto grain = static_cast<int64_t>(kWorth / static_cast<double>(state.rows * state.depth * 32)) + 1;
       parallel_for((blocks + 1) / 2, grain, [&](int64_t first, int64_t last) {
         multiply_int8(x, state.depth, g.weights, out, {0, state.rows, 2 * first, std::min(blocks, 2 * last)});
@@ -288,7 +289,7 @@ bool is_pointwise(const ConvShape& s) {
   return s.groups == 1;
 }
 
-// Wide enough maps, and windows whose rows lie in one run.
+// Whether maps are wide enough, and windows' rows are contiguous.
 bool fits_padded(const ConvShape& s) {
   const Window& w = s.window;
   return s.groups == 1 && w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.kernel[1] <= kMostRuns &&

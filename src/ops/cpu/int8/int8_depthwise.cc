@@ -19,19 +19,18 @@ namespace sparkpilot {
 namespace {
 
 constexpr int64_t kDotStep = 64, kStep = Int8Matrix::kBlock, kAlign = 64;
-constexpr int64_t kGroup = 4;  // rows of the kernel in a dot product
+constexpr int64_t kGroup = 4;  // kernel rows in a dot product
 
-// One row of the output, or two: the padded rows of the image under each row of the kernel, and under the next row of
-// the output.
+// One output row, or two: the padded image rows under each row of the kernel, and those under the next output row.
 struct RowJob {
   const Int8Depthwise& f;
   const Int8Output& out;
   const uint8_t* rows[kInt8DepthwiseTaps + kGroup];
-  int64_t columns[kInt8DepthwiseTaps];  // bytes from a pixel to that under each column of the kernel
+  int64_t columns[kInt8DepthwiseTaps];  // byte offset of the pixel under each column of the kernel
 };
 
 int64_t groups_of(const Window& w) { return (w.kernel[1] + kGroup - 1) / kGroup; }
-// Pixels of the padded image under a row of the output.
+// The number of pixels of the padded image under an output row.
 int64_t pixels_under(const Window& w) { return (w.out[2] - 1) * w.stride[2] + (w.kernel[2] - 1) * w.dilation[2] + 1; }
 
 }  // namespace
@@ -46,12 +45,12 @@ namespace {  // the names are this file's own, in every target
 using V = hn::Vec<Int8Sums>;
 
 #if HWY_TARGET == HWY_AVX3
-// 64 sums or operands, in members rather than an array, which the compiler would leave in memory. They lie as unpacking
-// bytes, then words, of four rows leaves them (dot_channel below); packing the results undoes it.
+// 64 sums or operands, as members and not as an array, which the compiler would keep in memory. Their order is the one
+// that unpacking bytes, then words, of four rows gives (dot_channel below); packing the results reverses it.
 struct Dots {
   __m512i a, b, c, d;
 
-  // Loaded into a register, where the compiler would rather load each time that it is used.
+  // Loads into a register; the compiler would otherwise load at each use.
   static HWY_INLINE __m512i once(const void* from) {
     __m512i v = _mm512_loadu_si512(from);
     asm("" : "+v"(v));
@@ -61,7 +60,7 @@ struct Dots {
     const auto* p = static_cast<const uint8_t*>(from);
     return {once(p), once(p + 64), once(p + 128), once(p + 192)};
   }
-  // 64 elements of four rows side by side.
+  // Interleaves 64 elements of four rows.
   static HWY_INLINE Dots interleave(const uint8_t* const* rows, int64_t at) {
     const __m512i r0 = once(rows[0] + at), r1 = once(rows[1] + at), r2 = once(rows[2] + at), r3 = once(rows[3] + at);
     const __m512i low01 = _mm512_unpacklo_epi8(r0, r1), high01 = _mm512_unpackhi_epi8(r0, r1);
@@ -82,13 +81,13 @@ struct Dots {
   }
 };
 
-// What vectors of a row's dots have in common.
+// What the vectors of a row's dots share.
 struct DotStep {
   const RowJob& job;
   const Int8Pack& pack;
   uint8_t* const* y;     // of kRows rows
   int64_t next, y_next;  // bytes to the vector with the next elements of the same channels, in scratch and output
-  int64_t less;          // bytes that are left of the output there, against those that were left here
+  int64_t less;          // remaining output bytes there, less those remaining here
   int64_t groups, columns;
   bool simple;
   const int8_t* weights;
@@ -109,8 +108,7 @@ struct DotStep {
   }
 };
 
-// Two vectors of kRows rows, which share the weights on their way through the registers, or one. `bytes` are left of
-// the output from y_at on.
+// One or two vectors of kRows rows; two share the loads of the weights. `bytes` remain in the output from y_at on.
 template <int kRows, bool kTwo>
 HWY_INLINE void dots(const DotStep& step, int64_t at, int64_t y_at, int64_t bytes) {
   const Dots start = Dots::load(step.start);
@@ -174,7 +172,7 @@ void rows_by_dots(const RowJob& job, uint8_t* const* y) {
 }
 #endif
 
-// 16 channels, a tap at a time: products fit 16 bits, sums do not.
+// 16 channels, one tap at a time: products fit in 16 bits, sums do not.
 template <typename T>
 void row_by_products(const RowJob& job, T* y) {
   const Int8Sums di;
@@ -210,7 +208,7 @@ void row_by_products(const RowJob& job, T* y) {
   }
 }
 
-// One row of the output, or two where y has them.
+// Computes one output row, or two if y has them.
 void rows_target(const RowJob& job, uint8_t* const* y, [[maybe_unused]] int64_t rows) {
 #if HWY_TARGET == HWY_AVX3
   if (job.f.dots) return rows == 2 ? rows_by_dots<2>(job, y) : rows_by_dots<1>(job, y);
@@ -219,7 +217,7 @@ void rows_target(const RowJob& job, uint8_t* const* y, [[maybe_unused]] int64_t 
   else row_by_products(job, reinterpret_cast<int8_t*>(y[0]));
 }
 
-// Pixels of an image, `step` bytes apart, to places `to_step` apart; up to a vector is written behind the last.
+// Copies pixels of an image, `step` bytes apart, to places `to_step` apart; may write up to a vector past the last.
 void copy_target(const uint8_t* from, const uint8_t* end, int64_t pixels, int64_t bytes, int64_t step, uint8_t* to,
                  int64_t to_step) {
   const hn::CappedTag<uint8_t, kDotStep> d;
@@ -249,20 +247,20 @@ HWY_EXPORT(has_dots_target);
 
 namespace {
 
-constexpr int64_t kMostDotWeights = 1 << 19;  // bytes, in the second cache
-constexpr int64_t kMostWaste = 8;             // one in as many bytes of a pixel in scratch may be unused
+constexpr int64_t kMostDotWeights = 1 << 19;  // bytes, in the second-level cache
+constexpr int64_t kMostWaste = 8;             // one byte in this many of a pixel in scratch may be unused
 
-// The element at place i of a step's four vectors of 16: 0-3, 16-19, 32-35, 48-51, then 4-7 and so on.
+// The element at position i of a step's four vectors of 16: 0-3, 16-19, 32-35, 48-51, then 4-7 and so on.
 constexpr int64_t dot_channel(int64_t i) { return i % 16 / 4 * 16 + i / 16 * 4 + i % 4; }
 
 constexpr int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
-// Two rows of the output take no more groups of the image's rows than one.
+// Whether two output rows need no more groups of image rows than one.
 bool rows_pair(const Window& w) {
   return w.dilation[1] == 1 && (w.kernel[1] + w.stride[1] + kGroup - 1) / kGroup == groups_of(w);
 }
 
-// One row of the image with its padding, the pixels of each phase of the stride together.
+// Copies one row of the image with its padding, with the pixels of each phase of the stride together.
 void copy_row(const Int8Depthwise& f, const uint8_t* x, int64_t n, int64_t h, uint8_t* to) {
   const ConvShape& s = f.shape;
   const Window& w = s.window;
@@ -271,7 +269,7 @@ void copy_row(const Int8Depthwise& f, const uint8_t* x, int64_t n, int64_t h, ui
   const bool inside = h >= 0 && h < w.in[1];
   const uint8_t* row = x + n * s.x.n + h * s.x.h;
   for (int64_t phase = 0; phase < stride; ++phase, to += f.phase_bytes()) {
-    // Pixel i lies at column phase + i * stride - pad of the image.
+    // Pixel i is column phase + i * stride - pad of the image.
     const int64_t column = phase - w.pad_begin[2];
     const int64_t first = std::clamp<int64_t>((stride - 1 - column) / stride, 0, pixels);
     const int64_t last = std::clamp<int64_t>((w.in[2] - column + stride - 1) / stride, first, pixels);
@@ -311,7 +309,8 @@ Int8Depthwise pack_depthwise_int8(const ConvShape& shape, const int8_t* weights,
   f.pairs = rows_pair(w);
   const int64_t vectors = (w.out[2] * channels + kDotStep - 1) / kDotStep;
   const int64_t whole = aligned(channels);
-  const bool flat = kMostWaste * (whole - channels) > whole;  // else pixels begin with a vector: no load has two lines
+  // else each pixel begins at a vector, so that no load crosses cache lines
+  const bool flat = kMostWaste * (whole - channels) > whole;
   const int64_t dot_steps = flat ? std::min(channels / std::gcd(channels, kDotStep), vectors) : whole / kDotStep;
   const int64_t operands = groups_of(w) * columns, dot_weights = (f.pairs ? 2 : 1) * operands * kGroup * kDotStep;
   f.dots = fast && HWY_DYNAMIC_DISPATCH(has_dots_target)() && dot_steps * dot_weights <= kMostDotWeights;
@@ -356,7 +355,7 @@ void depthwise_int8(const Int8Depthwise& f, const uint8_t* x, const Int8Output& 
     const int64_t pixel = k * w.dilation[2];
     job.columns[k] = pixel % stride * f.phase_bytes() + pixel / stride * f.pixel;
   }
-  int64_t n = -1, copied = 0;  // rows of image n before `copied` are in the ring, as many as it keeps
+  int64_t n = -1, copied = 0;  // rows of image n before `copied` are in the ring, up to its size
   for (int64_t row = first_row; row < last_row;) {
     const int64_t oh = row % w.out[1], top = oh * w.stride[1] - w.pad_begin[1];
     const int64_t rows = f.pairs && oh + 1 < w.out[1] && row + 1 < last_row ? 2 : 1;
@@ -368,7 +367,7 @@ void depthwise_int8(const Int8Depthwise& f, const uint8_t* x, const Int8Output& 
     const int64_t end = top + rows_under(w, rows);
     for (int64_t h = std::max(top, copied); h < end; ++h) copy_row(f, x, n, h, kept_row(h));
     copied = end;
-    // What the kernel lacks has weights of 0.
+    // Rows beyond the kernel have weights of 0.
     for (int64_t j = 0; j < groups_of(w) * kGroup; ++j) {
       job.rows[j] = kept_row(std::min(top + j * w.dilation[1], end - 1));
     }

@@ -24,10 +24,10 @@ constexpr int64_t kBlock = Int8Matrix::kBlock, kGroup = Int8Matrix::kGroup;
   return v;
 }
 
-// A way to multiply a group of four bytes of a row by a block of weights. kParts sums belong to a block; kSums are as
-// many as leave registers for the operands. kWhole: a sum is an element and may begin with what is added to it.
+// A way to multiply a group of four bytes of a row by a block of weights. kParts: sums per block; kSums: as many as
+// leave registers for the operands. kWhole: a sum is one element and may start with the value of `start`.
 //
-// The instructions are written out because no target of Highway's has them.
+// The instructions are written explicitly because no Highway target has them.
 #if HWY_ARCH_X86 && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
 struct Dot {
   static constexpr int kParts = kInt8Vectors, kSums = HWY_TARGET == HWY_AVX3 ? 24 : 12;
@@ -50,7 +50,7 @@ struct Dot {
   static constexpr bool kWhole = true, kSignedX = false;
 };
 #elif HWY_ARCH_ARM_A64
-// To the assembler both belong to Armv8.2; what the rest of the file needs stays allowed.
+// To the assembler both are part of Armv8.2; the rest of the file needs its extensions to stay enabled.
 #define SPARKPILOT_ARCH ".arch armv8.2-a+crypto+dotprod+i8mm\n\t"
 template <bool kUnsigned>
 struct ArmDot {
@@ -76,7 +76,8 @@ struct ArmDot {
 #endif
 
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-// Bytes as 16-bit numbers, whose products cannot overflow; a sum holds half a group, two neighbours are an element.
+// Converts bytes to 16 bits, so that products cannot overflow; a sum holds half a group, two adjacent ones are an
+// element.
 struct Wide {
   static constexpr int kParts = 2 * kInt8Vectors, kSums = HWY_TARGET == HWY_AVX3 ? 24 : kParts > 4 ? kParts : 8;
   using D16 = hn::Repartition<int16_t, Int8Sums>;
@@ -102,7 +103,7 @@ struct Wide {
   static constexpr bool kWhole = false, kSignedX = false;
 };
 #else
-// One product after the other.
+// One product at a time.
 struct Wide {
   static constexpr int kParts = kInt8Vectors, kSums = kParts;
   using X = const uint8_t*;
@@ -122,8 +123,8 @@ struct Wide {
 };
 #endif
 
-// fn.template operator()<i>() for each i: the compiler keeps arrays in registers only where it sees numbers as indices
-// from the beginning.
+// Calls fn.template operator()<i>() for each i: the compiler keeps arrays in registers only if their indices are
+// constants from the start.
 template <int kCount, typename F>
 HWY_INLINE void each(const F& fn) {
   [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) { (fn.template operator()<i>(), ...); }
@@ -139,7 +140,7 @@ struct Job {
   int64_t columns, run_count, run_groups, block_bytes;
 };
 
-// What vector i of a block begins with. `from_signed`: the rows are read as i8, each 128 too low.
+// The initial value of vector i of a block. `from_signed`: the rows are read as i8, each 128 too low.
 HWY_INLINE V start_of(const Job& job, bool from_signed, int64_t block, int i) {
   const Int8Sums d;
   const int64_t c = block * kBlock + i * kInt8Lanes;
@@ -148,7 +149,7 @@ HWY_INLINE V start_of(const Job& job, bool from_signed, int64_t block, int i) {
   return hn::Add(start, hn::ShiftLeft<7>(hn::LoadU(d, job.column_sums + c)));
 }
 
-// Puts a tile of finished sums [blocks, rows, kBlock] into the output.
+// Writes a tile of finished sums [blocks, rows, kBlock] to the output.
 template <typename T>
 HWY_INLINE void store_as(const Job& job, const int32_t* sums, int64_t row, int64_t block, int rows, int blocks) {
   const Int8Output& out = job.out;
@@ -174,7 +175,7 @@ HWY_NOINLINE void store_tile(const Job& job, const int32_t* sums, int64_t row, i
 }
 
 #if HWY_TARGET == HWY_AVX3
-// 64 bytes to the output, which are kBlocks blocks of one row after the other.
+// Writes 64 bytes to the output: kBlocks blocks of each row in turn.
 template <int kBlocks>
 HWY_INLINE void store_packed(__m512i bytes, uint8_t* y, int64_t stride, int rows, int64_t count) {
   if constexpr (kBlocks >= 3) {
@@ -193,10 +194,10 @@ HWY_INLINE void store_packed(__m512i bytes, uint8_t* y, int64_t stride, int rows
   }
 }
 
-// A tile of sums into bytes without a way through memory: four vectors at a time.
+// Converts a tile of sums to bytes without storing the sums in memory: four vectors at a time.
 template <class P, bool kSimple, int kRows, int kBlocks>
 HWY_INLINE void pack_tile(const Job& job, const V (&sums)[kRows][kBlocks][P::kParts], int64_t row, int64_t block) {
-  constexpr int kStep = kBlocks == 1 ? 4 : kBlocks == 2 ? 2 : 1;  // rows to 64 bytes
+  constexpr int kStep = kBlocks == 1 ? 4 : kBlocks == 2 ? 2 : 1;  // rows per 64 bytes
   const Int8Output& out = job.out;
   const int64_t c = block * kBlock, count = std::min(kBlocks * kBlock, job.columns - c);
   const Int8Pack pack(out);
@@ -277,8 +278,8 @@ void tiles_of_height(const Job& job, int64_t height, int64_t row, int64_t count,
   else if constexpr (kRows > 1) tiles_of_height<P, kRows - 1, kBlocks>(job, height, row, count, block);
 }
 
-// All rows of some blocks, in tiles of at most kRows rows: of two neighbouring heights where the tiles are low; else
-// the last tile begins earlier where it would overhang, or is lower.
+// All rows of some blocks, in tiles of at most kRows rows. If tiles are low, they have two adjacent heights; else the
+// last tile begins earlier if it would go past the end, or is lower.
 template <class P, int kRows, int kBlocks>
 void rows_of(const Job& job, int64_t first, int64_t last, int64_t block) {
   const int64_t rows = last - first;
@@ -297,7 +298,7 @@ void rows_of(const Job& job, int64_t first, int64_t last, int64_t block) {
 
 template <class P>
 void product(const Job& job, const Int8Range& range) {
-  constexpr int kFit = P::kSums / P::kParts, kMost = kFit >= 24 ? 4 : kFit >= 12 ? 2 : 1;  // blocks side by side
+  constexpr int kFit = P::kSums / P::kParts, kMost = kFit >= 24 ? 4 : kFit >= 12 ? 2 : 1;  // adjacent blocks
   const auto go = [&]<int kBlocks>(int64_t block) {
     rows_of<P, std::max(1, P::kSums / (kBlocks * P::kParts)), kBlocks>(job, range.first_row, range.last_row, block);
   };

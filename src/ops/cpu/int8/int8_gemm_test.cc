@@ -1,4 +1,4 @@
-// The products of bytes at every instruction set of this machine, with and without dot product instructions, against
+// Products of bytes on every instruction set of this machine, with and without dot product instructions, compared with
 // plain integers.
 #include "ops/cpu/int8/int8_gemm.h"
 
@@ -15,7 +15,7 @@
 namespace sparkpilot {
 namespace {
 
-// Runs `work` with Highway held to each of the targets that this machine has.
+// Runs `work` with Highway restricted to each of the targets that this machine supports.
 void at_every_target(const std::function<void(bool fast)>& work) {
   const int64_t all = hwy::SupportedTargets();
   for (int64_t left = all; left != 0; left &= left - 1) {
@@ -39,7 +39,7 @@ struct Case {
   int64_t rows, depth, columns;
 };
 
-// What `out` says of a sum.
+// The output that `out` defines for a sum.
 double expected(const Int8Output& out, int64_t sum, int64_t column) {
   const int64_t whole = sum + out.start[column];
   if (out.dtype == DType::i32) return static_cast<double>(whole);
@@ -48,11 +48,11 @@ double expected(const Int8Output& out, int64_t sum, int64_t column) {
   return static_cast<double>(std::fmin(std::fmax(std::nearbyint(v), out.low), out.high)) + out.zero;
 }
 
-// `simple`: without shifts, with multipliers that keep every product small; else they go beyond i32.
+// `simple`: without shifts and with multipliers that keep every product small; else products exceed i32.
 void check_product(const Case& c, DType dtype, bool simple, bool fast) {
   const auto groups = static_cast<size_t>((c.depth + 3) / 4);
   const auto lda = static_cast<int64_t>(groups) * 4 + 4;
-  // Extremes, so that 16 bits would overflow.
+  // Extreme values, for which 16 bits would overflow.
   const auto a = random_bytes<uint8_t>(static_cast<size_t>(c.rows * lda), 3, 200, 255);
   const auto w = random_bytes<int8_t>(static_cast<size_t>(c.depth * c.columns), 5, -128, -90);
   const Int8Matrix b = pack_int8({w.data(), 1, c.depth, c.columns, 0}, c.depth, c.columns);
@@ -134,7 +134,7 @@ void check_depthwise(const Filter& c, DType dtype, bool fast) {
   out.y = y.raw();
   const int64_t rows = 2 * s.window.out[1];
   std::vector<std::byte> scratch(static_cast<size_t>(f.scratch_bytes()));
-  for (int64_t row = 0; row < rows; row += 3) {  // so that pairs of rows are cut
+  for (int64_t row = 0; row < rows; row += 3) {  // splits pairs of rows
     depthwise_int8(f, x.data(), out, row, std::min(rows, row + 3), scratch.data());
   }
   for (int64_t i = 0; i < y.elements(); ++i) {

@@ -44,7 +44,7 @@ void add_as(const void* a, const void* b, void* y, int64_t n, const Int8Sum& s) 
   }
 }
 
-// Each 16 bytes of the table are looked up for all elements; an index that is not theirs gives 0.
+// Looks up each 16 bytes of the table for all elements; indices outside them give 0.
 void look_up_target(const uint8_t* table, const uint8_t* x, uint8_t* y, int64_t n) {
   int64_t i = 0;
 #if HWY_TARGET != HWY_SCALAR

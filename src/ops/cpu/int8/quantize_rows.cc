@@ -21,7 +21,7 @@ HWY_INLINE void quantize(const float* x, T* y, size_t n, float scale, float zero
   const hn::RebindToSigned<D> di;
   const hn::Rebind<T, D> dt;
   const size_t lanes = hn::Lanes(d);
-  // Clamped before the rounding, which is the same for whole bounds and keeps the conversion in range.
+  // Clamped before rounding, which gives the same result for integer bounds and keeps the conversion in range.
   const float lowest = static_cast<float>(std::numeric_limits<T>::min()) - zero;
   const float highest = static_cast<float>(std::numeric_limits<T>::max()) - zero;
   const auto low = hn::Set(d, lowest), high = hn::Set(d, highest), step = hn::Set(d, scale);

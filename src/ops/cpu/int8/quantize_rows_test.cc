@@ -1,4 +1,4 @@
-// Rows to bytes on every instruction set of this machine against the division of the processor.
+// Quantization of rows on every instruction set of this machine, compared with plain division.
 #include "ops/cpu/int8/quantize_rows.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ T expected(float x, float scale, float zero) {
   return static_cast<T>(static_cast<int>(std::nearbyint(v)) + static_cast<int>(zero));
 }
 
-// Quotients on, just below and just above every tie, beyond the range, and what is no number.
+// Quotients at, just below and just above every tie, out of range, and NaN.
 std::vector<float> samples(float scale, Random& random) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   std::vector<float> xs = {0.0f, -0.0f, kInf, -kInf, std::numeric_limits<float>::quiet_NaN(), 3e38f, -3e38f, 1e-45f};
@@ -56,7 +56,7 @@ TEST(QuantizeRows, AreDividedExactly) {
     SCOPED_TRACE("target " + std::to_string(target));
     Random random(7);
     for (int i = 0; i < 1000; ++i) {
-      // Everyday scales, and now and then the smallest and largest that there are.
+      // Ordinary scales, and sometimes the smallest and largest possible.
       const int reach = i % 10 == 0 ? 125 : 20;
       const auto exponent = static_cast<int>(random.integer(-reach, reach - 1));
       const float scale = std::ldexp(1 + static_cast<float>(random.uniform()), exponent);

@@ -9,15 +9,15 @@
 namespace sparkpilot {
 namespace {
 
-// A thread takes at least this many bytes; less is faster alone.
+// Minimum bytes per thread; less is faster on one thread.
 constexpr int64_t kGrainBytes = int64_t{32} << 10;
-// A longer run is cut, so that threads can share it.
+// Longer runs are split, so that threads can share them.
 constexpr int64_t kPieceBytes = int64_t{64} << 10;
-// Tiles of a transposition: a cache line of each row on both sides.
+// Tiles of a transposition: one cache line of each row on both sides.
 constexpr int64_t kTileBytes = 64;
 
-// The loops in bytes, ordered from the outermost to the innermost by the destination's step, and the bytes that move
-// as one.
+// The loops in bytes, ordered from the outermost to the innermost by the destination's step, and the size of the block
+// that is copied at once.
 struct Walk {
   std::array<CopyLoop, CopyLoops::kMax + 1> loops{};
   int size = 0;
@@ -33,7 +33,7 @@ Walk normalized(std::span<const CopyLoop> loops, int64_t element_bytes) {
   for (const CopyLoop& loop : loops) {
     if (loop.count != 1) walk.push({loop.count, loop.from * element_bytes, loop.to * element_bytes});
   }
-  // Insertion keeps equal steps in the caller's order and allocates nothing.
+  // Insertion sort: keeps equal steps in the caller's order and allocates nothing.
   for (int i = 1; i < walk.size; ++i) {
     for (int j = i; j > 0; --j) {
       CopyLoop &outer = walk.loops[static_cast<size_t>(j - 1)], &inner = walk.loops[static_cast<size_t>(j)];
@@ -58,7 +58,7 @@ Walk normalized(std::span<const CopyLoop> loops, int64_t element_bytes) {
   return merged;
 }
 
-// Where the loops outside the innermost ones stand.
+// The position of the outer loops.
 class Odometer {
  public:
   Odometer(std::span<const CopyLoop> loops, int64_t index) : loops_(loops) {
@@ -118,7 +118,7 @@ struct Bytes16 {
   uint64_t half[2];
 };
 
-// Elements may lie at any address: two of them may have been merged into a T.
+// Copies elements that may have any alignment: two of them may have been merged into a T.
 template <typename T>
 T load(const std::byte* at) {
   T value;
@@ -130,7 +130,7 @@ void store(std::byte* at, const T& value) {
   std::memcpy(at, &value, sizeof(T));
 }
 
-// The innermost loop moves one T at a time.
+// The innermost loop copies one T at a time.
 template <typename T>
 void copy_lines(const Walk& walk, const std::byte* from, std::byte* to) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
@@ -153,8 +153,8 @@ void copy_lines(const Walk& walk, const std::byte* from, std::byte* to) {
   });
 }
 
-// --- transposition: rows of the destination are columns of the source. 128-bit vectors by the compiler's own vector
-// type: every target has them, so no dispatch at run time.
+// --- transposition: rows of the destination are columns of the source. 128-bit vectors by the compiler's vector
+// extension: every target has them, so no dispatch at run time.
 template <typename T>
 struct Lanes {
   static constexpr int kCount = 16 / sizeof(T);
@@ -169,7 +169,7 @@ struct Lanes {
     return __builtin_shufflevector(a, b, (kCount / 2 + I / 2 + (I % 2) * kCount)...);
   }
 
-  // A square of kCount x kCount elements: log2(kCount) rounds of interleaving row i with row i + kCount / 2.
+  // Transposes a square of kCount x kCount elements: log2(kCount) rounds of interleaving row i with row i + kCount / 2.
   static void transpose(const std::byte* from, int64_t from_row, std::byte* to, int64_t to_row) {
     constexpr auto kIndex = std::make_index_sequence<kCount>{};
     Vec rows[kCount], mixed[kCount];
@@ -185,8 +185,8 @@ struct Lanes {
   }
 };
 
-// to[b, a] = from[a, b] for few `a`, whose rows lie one behind the other in the destination: kRows rows (some of them
-// may be missing) by log2(kRows) rounds, then each result's row with what is too much in it overwritten by the next.
+// to[b, a] = from[a, b] for few `a`, with contiguous rows in the destination: interleaves kRows rows (some of which may
+// be missing) in log2(kRows) rounds. What a result row has too much is overwritten by the next row.
 template <typename T, int kRows>
 void transpose_thin(const std::byte* from, int64_t from_row, std::byte* to, int a_count, int64_t b_begin,
                     int64_t b_end) {
@@ -235,7 +235,7 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
   const int64_t b_count = b_end - b_begin;
   if (to_row == a_count * kSize) {
     const auto few = static_cast<int>(a_count);
-    // As many rows as a vector has lanes are a square.
+    // A square has as many rows as a vector has lanes.
     if constexpr (kLanes >= 4) {
       if (a_count == 3 || (a_count == 4 && kLanes > 4)) {
         return transpose_thin<T, 4>(from, from_row, to, few, b_begin, b_end);
@@ -248,7 +248,7 @@ void transpose_rows(const std::byte* from, int64_t from_row, std::byte* to, int6
     }
   }
   if (a_count < kLanes || b_count < kLanes) return scalar(0, a_count, b_begin, b_end);
-  // The last square of a side that is no multiple of a square's lies over the one before it.
+  // If a side is not a multiple of a square's, the last square overlaps the one before it.
   for (int64_t a0 = 0; a0 < a_count; a0 += kTile) {
     for (int64_t b = 0; b < b_count; b += kLanes) {
       const int64_t row = b_begin + std::min(b, b_count - kLanes);
@@ -291,7 +291,7 @@ void copy_elements(Walk& walk, const std::byte* from, std::byte* to) {
   copy_lines<T>(walk, from, to);
 }
 
-// 4-bit and 2-bit elements: several share a byte of the destination, so one thread, one element at a time.
+// 4-bit and 2-bit elements: several share a byte of the destination, so copied on one thread, one element at a time.
 void copy_packed(int width, std::span<const CopyLoop> loops, const uint8_t* from, int64_t from_start, uint8_t* to,
                  int64_t to_start) {
   const int64_t per_byte = 8 / width;
@@ -324,7 +324,7 @@ void copy_strided(DType dtype, const CopyLoops& copy, const void* source, int64_
   std::byte* to = static_cast<std::byte*>(destination) + to_start * (width / 8);
   Walk walk = normalized(loops, width / 8);
   if (walk.size == 0) return copy_runs(walk, from, to);
-  switch (walk.block) {  // a short run moves as one wide element
+  switch (walk.block) {  // a short run is copied as one wide element
     case 1: return copy_elements<uint8_t>(walk, from, to);
     case 2: return copy_elements<uint16_t>(walk, from, to);
     case 4: return copy_elements<uint32_t>(walk, from, to);

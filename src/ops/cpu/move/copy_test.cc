@@ -1,4 +1,4 @@
-// Every path of copy_strided against a loop that is obviously right.
+// Compares every path of copy_strided with a simple loop.
 #include "ops/cpu/move/copy.h"
 
 #include <gtest/gtest.h>

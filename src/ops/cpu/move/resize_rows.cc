@@ -10,14 +10,14 @@
 namespace sparkpilot {
 namespace {
 
-// Data seen as outer x high x wide x inner; each output row blends rows of the input, then gathers within the blend.
+// Data as outer x high x wide x inner; each output row combines rows of the input, then gathers within the result.
 struct RowsState final : KernelState {
   ResizeAxis high, wide;
   std::vector<float> high_weight, wide_weight;  // [position][tap] and [tap][position]
   int64_t outer = 1, inner = 1, tasks = 1;
 };
 
-// The two axes in question; false where others are resized too.
+// Finds the two resized axes; false if others are resized too.
 bool find_axes(const std::vector<ResizeExtent>& extents, size_t& high, size_t& wide) {
   size_t first = extents.size(), last = 0;
   for (size_t i = 0; i < extents.size(); ++i) {
@@ -26,7 +26,7 @@ bool find_axes(const std::vector<ResizeExtent>& extents, size_t& high, size_t& w
     last = i;
   }
   if (first == extents.size() || last > first + 1) return false;
-  if (last == first) {  // a single one: an axis beside it joins unchanged
+  if (last == first) {  // only one: include an adjacent axis unchanged
     if (extents.size() < 2) return false;
     if (last == 0) last = 1;
     else first = last - 1;
@@ -53,7 +53,7 @@ Verdict accepts_resize_rows(const Problem& p) {
 
 namespace {
 
-// An unchanged axis as a table.
+// Writes an unchanged axis as a table.
 void make_explicit(ResizeAxis& axis) {
   if (!axis.identity) return;
   axis.identity = false;
@@ -83,7 +83,7 @@ std::unique_ptr<KernelState> prepare_resize_rows(const Problem& p) {
   state->outer = x.elements(0, static_cast<int>(high));
   state->inner = x.elements(static_cast<int>(wide) + 1, x.rank());
   state->tasks = std::min<int64_t>(64, state->outer * h.out);
-  // A task's blended row, and pointers to the rows or pixels that it blends.
+  // Per task: the combined row, and pointers to the rows or pixels that it is made of.
   state->workspace = state->tasks * (w.in * state->inner * static_cast<int64_t>(sizeof(float)) + kAlignment +
                                      (h.taps + w.taps) * static_cast<int64_t>(sizeof(float*) + sizeof(float)));
   return state;
@@ -146,7 +146,7 @@ void run_resize_rows(const Call& c) {
       for (int64_t row = first; row < last; ++row) {
         const int64_t position = row % s.high.out;
         float* out = y + row * out_size;
-        // A repeated row, as nearest upsampling makes them, is copied.
+        // A repeated row, as in nearest upsampling, is copied.
         const auto at = static_cast<size_t>(position);
         if (s.high_weight.empty() && row > first && position > 0 && s.high.index[at] == s.high.index[at - 1]) {
           std::memcpy(out, out - out_size, static_cast<size_t>(out_size) * sizeof(float));

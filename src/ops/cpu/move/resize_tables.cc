@@ -25,8 +25,8 @@ Value word(const Attributes& attrs, std::string_view key, std::string_view fallb
 
 using M = ResizeMode;
 
-// Where position x of the output lies in the input. Nearest pixels are chosen in f32, as the scale itself is: 1.5 /
-// 0.6f is 2.5 there, not a little less, so a position between two pixels is found to be so.
+// The input position of output position x. Nearest pixels are chosen in f32, the type of the scale: there 1.5 / 0.6f is
+// 2.5, not slightly less, so a position midway between two pixels is recognised as such.
 template <typename Real>
 Real source_position(const ResizeExtent& extent, M::Coordinates coordinates, Real x) {
   struct {
@@ -62,7 +62,7 @@ double rounded(double x, M::Rounding rounding) {
   return 0;
 }
 
-// The weight of an input pixel at `distance`.
+// The weight of an input pixel at this distance.
 double filter(const M& mode, double distance) {
   const double x = std::abs(distance), a = mode.cubic_a;
   if (mode.kind == M::linear) return std::max(0.0, 1 - x);
@@ -71,12 +71,12 @@ double filter(const M& mode, double distance) {
   return 0;
 }
 
-// In bounds, and 0 for what is not a number.
+// Clamped to the bounds; 0 for NaN.
 int32_t clamped(double index, int64_t size) {
   return static_cast<int32_t>(index > 0 ? std::min(index, static_cast<double>(size - 1)) : 0.0);
 }
 
-// The float operand's values, or none where it is absent.
+// The float operand's values; empty if it is absent.
 std::vector<double> reals_of(const Tensor& tensor) {
   std::vector<double> out;
   if (!tensor.present()) return out;
@@ -85,7 +85,7 @@ std::vector<double> reals_of(const Tensor& tensor) {
   return out;
 }
 
-// The axes that the operands speak of, as they lie in memory.
+// The axes that the operands refer to, in memory order.
 std::vector<int> axes_of(const Shape& x, const Attributes& attrs) {
   std::vector<int64_t> axes = attrs.integers("axes");
   if (!attrs.has("axes")) {
@@ -111,7 +111,7 @@ void set_scales(std::vector<ResizeExtent>& extents, const std::vector<int>& axes
     e.scale = scales[i];
     e.length = static_cast<double>(e.in) * e.scale;
     const double span = crop ? e.end - e.start : 1;
-    // In f32, as the scale itself: 10 * 0.7f is 7, not one less.
+    // In f32, the type of the scale: 10 * 0.7f is 7, not 6.
     const float out = std::floor(static_cast<float>(static_cast<double>(e.in) * span) * static_cast<float>(e.scale));
     if (!(out >= 0) || out > static_cast<float>(Shape::kMaxElements))
       fail("axis {} would have {} elements", axes[i], out);
@@ -145,7 +145,7 @@ void set_sizes(std::vector<ResizeExtent>& extents, const std::vector<int>& axes,
   }
 }
 
-// A plain tap at position x of an axis with weights, edges clamped.
+// Sets the taps of position x of an axis with weights, clamped at the edges.
 void set_taps(ResizeAxis& axis, const ResizeExtent& e, const M& mode, int64_t x, double at) {
   const double shrink = mode.antialias ? std::min(e.scale, 1.0) : 1.0;
   const double base = std::floor(at), ratio = at - base;
@@ -234,7 +234,7 @@ ResizeAxis resize_axis(const ResizeExtent& e, const ResizeMode& mode) {
   if (e.in > INT32_MAX) fail("an axis of {} elements is too long to resize", e.in);
   if (mode.kind != ResizeMode::nearest) {
     const double reach = (mode.kind == ResizeMode::cubic ? 2 : 1) / (mode.antialias ? std::min(e.scale, 1.0) : 1.0);
-    // Only a region of interest far from the image makes more weights than this.
+    // Only a region of interest far from the image needs more weights than this.
     const double weights = (2 * reach + 2) * static_cast<double>(e.out);
     if (weights > 16 * static_cast<double>(e.in + e.out) + 64)
       fail("{} weights to resize {} to {}", weights, e.in, e.out);

@@ -9,10 +9,10 @@ namespace {
 using onednn::Desc;
 using onednn::Dims;
 
-// Operands in oneDNN's logical order: N,C,spatial whatever the layout in memory.
+// Operands in oneDNN's logical order: N,C,spatial, whatever the layout in memory.
 struct Operands {
-  Desc src, weights, bias, dst;        // as they lie in memory
-  Desc any_src, any_weights, any_dst;  // as the primitive may choose
+  Desc src, weights, bias, dst;        // in their memory layout
+  Desc any_src, any_weights, any_dst;  // in the layout that the primitive chooses
   onednn::WindowArgs window;
 };
 
@@ -56,7 +56,7 @@ Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
   Operands o;
   o.src = onednn::strided(dtype, in, image_strides(s.x, w.dims));
   o.dst = onednn::strided(dtype, out, image_strides(s.y, w.dims));
-  // Channels last is what the fast implementations want; images with channels first are left to oneDNN's choice.
+  // The fast implementations need channels last; for images with channels first oneDNN chooses the layout.
   o.any_src = s.channels_last ? o.src : onednn::any(dtype, in);
   o.any_dst = s.channels_last ? o.dst : onednn::any(dtype, out);
   o.weights = weight_desc(s, dtype, transpose, false);
@@ -66,7 +66,7 @@ Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
     o.window.strides.push_back(w.stride[i]);
     o.window.dilations.push_back(w.dilation[i] - 1);
     o.window.pad_begin.push_back(w.pad_begin[i]);
-    // What the window really reaches, since padding (and a transpose's output padding) may go unused.
+    // The padding that the window really uses, since padding (and a transpose's output padding) may be partly unused.
     const int64_t small = transpose ? w.in[i] : w.out[i], large = transpose ? w.out[i] : w.in[i];
     const int64_t reach = (small - 1) * w.stride[i] + (w.kernel[i] - 1) * w.dilation[i] + 1 - large - w.pad_begin[i];
     o.window.pad_end.push_back(reach);
@@ -99,7 +99,7 @@ Described<dnnl::convolution_forward> describe(const Problem& p, const ConvShape&
     Dims dims(static_cast<size_t>(s.window.dims) + 2, 1);
     if (kind == Epilogue::Step::channel) dims[1] = s.out_channels;
     if (kind != Epilogue::Step::full) return onednn::dense(dtype, dims);
-    // An operand like the output must lie like the output, which is then no longer oneDNN's choice.
+    // An operand with the output's shape must have the output's layout, so oneDNN cannot choose that.
     o.any_dst = o.dst;
     const Window& w = s.window;
     return onednn::strided(dtype, image_dims(s.batch, s.out_channels, w.spatial(w.out)), image_strides(s.y, w.dims));
@@ -112,7 +112,7 @@ Described<dnnl::deconvolution_forward> describe_transpose(const Operands& o) {
   return {onednn::deconvolution(o.any_src, o.any_weights, o.bias, o.any_dst, o.window, onednn::attributes()), {}};
 }
 
-// The convolution again, in the formats of the first one, without the step that loses NaN.
+// Prepares the convolution again, in the formats of the first one, without the step that loses NaN.
 void keep_nan(onednn::State& state, const Operands& o, const Described<dnnl::convolution_forward>& d) {
   if (!d.steps.loses_nan) return;
   state.keep_nan(

@@ -89,7 +89,7 @@ dnnl::post_ops PostOps::get() const {
 
 namespace {
 
-// False where oneDNN lacks the function.
+// False if oneDNN does not support the function.
 bool append_activation(PostOps& post, const Epilogue::Step& step) {
   using dnnl::algorithm;
   switch (step.function) {
@@ -101,7 +101,7 @@ bool append_activation(PostOps& post, const Epilogue::Step& step) {
       post.eltwise(algorithm::eltwise_logistic);
       return true;
 #else
-      return false;  // on Arm oneDNN's makes a number of NaN
+      return false;  // on Arm oneDNN's turns NaN into a number
 #endif
     case Activation::silu: post.eltwise(algorithm::eltwise_swish, step.alpha); return true;
     case Activation::tanh: post.eltwise(algorithm::eltwise_tanh); return true;
@@ -150,7 +150,7 @@ void limit(std::string_view level) {
 
 bool computes(DType dtype) {
   const CpuFeatures& cpu = cpu_features();
-  // Its convolutions for SSE4.1 read the operands of binary steps wrongly, and make a number of NaN.
+  // oneDNN's convolutions for SSE4.1 read the operands of binary steps incorrectly, and turn NaN into a number.
   if (!cpu.avx2 && !cpu.neon) return false;
   return dtype == DType::f32 || (dtype == DType::bf16 && cpu.avx512_bf16);
 }
@@ -305,7 +305,7 @@ void State::keep_nan(std::function<void(const Call&)> instead) {
 
 void State::execute(const Call& call) {
   if (on_cpu.loses_nan && call.not_finite && instead_) return instead_(call);
-  // A null count in the scope keeps the caller's; see the header for why it must be that of prepare.
+  // A count of 0 keeps the caller's; the header says why it must be that of prepare.
   const ThreadScope scope(thread_count() == threads_ ? 0 : threads_);
   for (Place& place : places_) {
     const auto index = static_cast<size_t>(place.index);

@@ -30,7 +30,7 @@ Described describe(const Problem& p, const PoolShape& s, PoolKind kind) {
     window.dilations.push_back(w.dilation[i] - 1);
     window.pad_begin.push_back(w.pad_begin[i]);
     const int64_t reach = (w.out[i] - 1) * w.stride[i] + w.kernel[i] - w.in[i] - w.pad_begin[i];
-    // What overhangs the padding is no padding: it does not count in the average.
+    // Positions beyond the padding are not padding: they do not count in the average.
     if (kind == PoolKind::average_with_padding && reach > w.pad_end[i]) return d;
     window.pad_end.push_back(reach);
   }

@@ -10,7 +10,7 @@ namespace sparkpilot {
 namespace {
 
 struct Known {
-  std::string_view name;  // in lower case: models write it in any
+  std::string_view name;  // in lower case; models use any case
   CellActivation::Kind kind;
   float alpha, beta;
   bool takes_alpha, takes_beta;
@@ -38,7 +38,7 @@ const Known& known(std::string name) {
   fail("activation \"{}\" is unknown", name);
 }
 
-// Parameters are taken from the lists in order, by the functions that have them.
+// Parameters are assigned from the lists in order, to the functions that have them.
 std::vector<CellActivation> parse_functions(const RecurrentKind& kind, int64_t directions, const Attributes& attrs) {
   std::vector<std::string> names = attrs.texts("activations");
   const size_t expected = kind.functions.size() * static_cast<size_t>(directions);

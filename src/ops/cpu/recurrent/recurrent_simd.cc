@@ -13,7 +13,7 @@ void copy_floats(float* to, const float* from, int64_t n) {
   std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
 }
 
-// The scratch of one direction, cut up.
+// The parts of one direction's scratch memory.
 struct Scratch {
   int64_t* lengths;
   float *x, *gates, *step, *h, *cell;
@@ -31,7 +31,7 @@ Scratch cut(const RecurrentSimd& s, float* memory) {
   return out;
 }
 
-// W x + bias for the steps [first, last), sequences that have ended left at the bias.
+// W x + bias for the steps [first, last); for sequences that have ended, only the bias.
 void input_part(const Call& c, const RecurrentSimd& s, int64_t d, const Scratch& m, int64_t first, int64_t last) {
   const Recurrent& r = s.r;
   const auto& weights = s.directions[static_cast<size_t>(d)];

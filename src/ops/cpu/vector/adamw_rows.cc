@@ -34,7 +34,7 @@ void adamw_impl(const AdamWStep& s, const AdamWRows& rows, int64_t first, int64_
     hn::StoreU(m, d, rows.next_m + i);
     hn::StoreU(v, d, rows.next_v + i);
   }
-  // What is left over goes through the same vectors, so that where a piece ends changes no bit.
+  // The remainder is computed by the same vector code, so that the split into pieces does not change any bit.
   if (i == last) return;
   HWY_ALIGN float x[HWY_LANES(float)] = {}, g[HWY_LANES(float)] = {}, m[HWY_LANES(float)] = {},
                   v[HWY_LANES(float)] = {};

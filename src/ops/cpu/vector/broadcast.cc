@@ -16,7 +16,7 @@ Broadcast::Broadcast(const Shape& output, std::span<const Shape> operands) : ele
   for (int axis = 0; axis < output.rank(); ++axis) {
     const auto from = static_cast<size_t>(axis);
     if (output[axis] == 1) continue;
-    // The axis joins the one before where each operand walks both as one: its step there is a whole axis of this one.
+    // Merge the axis with the previous one if that has, in each operand, the stride of a whole axis of this one.
     bool joins = rank_ > 0;
     for (size_t k = 0; k < operands.size() && joins; ++k) {
       joins = strides_[k][last()] == full[k][from] * output[axis];

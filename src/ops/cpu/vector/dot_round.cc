@@ -17,7 +17,7 @@ namespace {
 
 #define SPARKPILOT_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
-// The instruction takes denormals for zero.
+// The instruction treats denormals as zero.
 SPARKPILOT_DOT inline bool has_denormals(__m512 x) { return _mm512_fpclass_ps_mask(x, 0x20) != 0; }
 
 SPARKPILOT_DOT void round_vectors(const float* x, BFloat16* y, int64_t n) {

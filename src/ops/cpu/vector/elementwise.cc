@@ -56,7 +56,7 @@ void nary_blocks(const Call& c, const Broadcast& plan, BinaryMath op, int64_t be
   }
 }
 
-// Two operands, of which one at least is f16 or bf16, or the result.
+// Two operands, if one of them or the result is f16 or bf16.
 void half_runs(const Call& c, const Broadcast& plan, BinaryMath op, int64_t begin, int64_t end) {
   alignas(64) float a[kBlock], b[kBlock];
   const ConstView &x0 = c.inputs[0], &x1 = c.inputs[1];
@@ -73,7 +73,7 @@ void half_runs(const Call& c, const Broadcast& plan, BinaryMath op, int64_t begi
   });
 }
 
-// T: any type as wide as the operands'.
+// T: any type of the operands' size.
 template <typename T>
 void integer_blocks(const Call& c, const Broadcast& plan, Integers op, int64_t begin, int64_t end) {
   alignas(64) T operand[kBlock], first[kBlock];
@@ -85,7 +85,7 @@ void integer_blocks(const Call& c, const Broadcast& plan, Integers op, int64_t b
     const int64_t n = std::min(kBlock, end - i);
     const T* left = of(0, i, n, first);
     if (c.inputs.size() == 1) std::copy_n(left, n, y + i);
-    // Only the last may be written where an operand yet to come may lie.
+    // Only the last operation may write the output, which may be the memory of a later operand.
     for (size_t k = 1; k < c.inputs.size(); ++k) {
       T* out = k + 1 == c.inputs.size() ? y + i : first;
       integers_n(op, c.inputs[0].dtype, left, of(k, i, n, operand), true, out, n);

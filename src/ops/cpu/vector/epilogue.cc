@@ -85,7 +85,7 @@ void combine(const Step& step, const void* operand, int64_t at, float* data, int
   }
 }
 
-// The parts that do not depend on where the channels are; true where it did the step.
+// Applies a step that does not depend on where the channels are; returns whether it did.
 bool apply_plain(const Step& step, const void* operand, const Epilogue::Tile& t) {
   const bool dense = t.stride == t.length || t.lines == 1;
   const int64_t lines = dense ? 1 : t.lines, length = dense ? t.lines * t.length : t.length;

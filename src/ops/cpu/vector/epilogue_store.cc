@@ -5,7 +5,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements that are worth a thread
+constexpr int64_t kGrain = 4096;  // elements that justify a thread
 
 }  // namespace
 

@@ -56,7 +56,7 @@ void check(bool planes) {
   const Epilogue::Operands operands = epilogue.bind({.inputs = views});
   for (const auto& [line0, count, first, part] :
        std::vector<std::array<int64_t, 4>>{{0, lines, 0, length}, {3, 4, 0, length}, {2, 5, 3, 7}, {1, 1, 1, 1}}) {
-    // A tile with a stride of its own, as a kernel's buffer has.
+    // A tile with a different stride, as in a kernel's buffer.
     const int64_t stride = part == length ? length : part + 5;
     std::vector<float> tile(static_cast<size_t>(count * stride), -77.0f);
     for (int64_t l = 0; l < count; ++l) {

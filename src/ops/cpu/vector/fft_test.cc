@@ -1,4 +1,4 @@
-// The fast transform against the sum that defines it.
+// Compares the fast transform with the sum that defines it.
 #include "ops/cpu/vector/fft.h"
 
 #include <gtest/gtest.h>

@@ -18,7 +18,7 @@ ReducePlan::ReducePlan(const Shape& shape, uint32_t axes) {
   int64_t stride = 1;
   for (; axis >= 0 && (reduced(axis) == inner_reduced_ || shape[axis] == 1); --axis) stride *= shape[axis];
   inner_ = stride;
-  // The rest from the inside out, so the groups are reversed afterwards.
+  // The other axes from the innermost out, so the groups are reversed afterwards.
   const Axes* previous = nullptr;
   for (; axis >= 0; --axis) {
     if (shape[axis] == 1) continue;
@@ -41,17 +41,19 @@ ReducePlan::ReducePlan(const Shape& shape, uint32_t axes) {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr int64_t kColumns = 256;     // outputs or elements taken at a time: a few blocks stay in the first-level cache
+// outputs or elements processed at a time: a few blocks stay in the first-level cache
+constexpr int64_t kColumns = 256;
 constexpr int64_t kDirectRun = 4096;  // elements of a run that is summed without blocks
-constexpr int64_t kShortRow = 16;     // elements that are summed before a call for them would have begun
-constexpr int64_t kRowsInPart = 64;   // rows summed before they join the total, so that rounding does not pile up
+constexpr int64_t kShortRow = 16;     // elements whose sum takes less time than a call
+// rows summed before they are added to the total, so that rounding errors do not accumulate
+constexpr int64_t kRowsInPart = 64;
 
 float start(Reduce kind) {
   if (kind == Reduce::max) return -kInfinity;
   return kind == Reduce::min ? kInfinity : 0;
 }
 
-// What a run of elements adds to an output.
+// The contribution of a run of elements to an output.
 float of_run(Reduce kind, const float* x, int64_t n) {
   switch (kind) {
     case Reduce::max: return row_max(x, n);
@@ -78,14 +80,14 @@ float finish(Reduce kind, float value, int64_t count) {
   }
 }
 
-// Elements [at, at + n) as floats: in place where they are.
+// Elements [at, at + n) as floats: in place if they are floats already.
 const float* floats(const ConstView& x, int64_t at, float* scratch, int64_t n) {
   if (x.dtype == DType::f32) return x.as<float>() + at;
   floats_from(x.dtype, x.data, at, scratch, n);
   return scratch;
 }
 
-// fn(x, n) over the runs of one output: whole runs of f32, blocks of the other types.
+// Calls fn(x, n) for the runs of one output: whole runs of f32, blocks of the other types.
 template <typename Fn>
 void each_block(const ReducePlan& plan, const ConstView& x, int64_t base, float* scratch, const Fn& fn) {
   const int64_t step = x.dtype == DType::f32 ? plan.inner() : kColumns;
@@ -120,7 +122,7 @@ float reduce_one(Reduce kind, const ReducePlan& plan, const ConstView& x, int64_
   return shift + std::log(sum);
 }
 
-// y[o] = the o'th run of n elements put together by `join`, for the outputs [begin, end) of f32.
+// y[o] = the o'th run of n elements reduced by `join`, for the outputs [begin, end) of f32.
 template <typename Join>
 void short_rows(const ReducePlan& plan, const float* x, float* y, int64_t begin, int64_t end, float first, Join join) {
   const int64_t n = plan.inner();
@@ -199,12 +201,12 @@ class Columns {
   const ConstView& x_;
 };
 
-// --- integers: what they are put together by does not round, so any order will do
+// --- integers: no rounding, so any order gives the same result
 Integers integers_of(Reduce kind) {
   return kind == Reduce::max ? Integers::max : kind == Reduce::min ? Integers::min : Integers::add;
 }
 
-// The n elements at x put together, n > 0. T: any type as wide as they are.
+// Reduces the n elements at x, n > 0. T: any type of their size.
 template <typename T>
 T fold(Integers op, DType dtype, const T* x, int64_t n) {
   alignas(64) T kept[kColumns];
@@ -254,7 +256,7 @@ void fold_columns(Integers op, const ReducePlan& plan, DType dtype, const T* x, 
                });
 }
 
-// fn(T{}) for a type as wide as the dtype.
+// Calls fn(T{}) for a type of the dtype's size.
 template <typename Fn>
 void by_width(DType dtype, const Fn& fn) {
   switch (bits(dtype)) {

@@ -32,7 +32,7 @@ HWY_INLINE void normalize(const float* x, float* y, size_t n, float mean, float 
   for (; i < n; ++i) y[i] = (x[i] - mean) * factor * scale[i] + (kBias ? bias[i] : 0.0f);
 }
 
-// Step by step over some rows: more of them are under way at a time than in one loop.
+// One step at a time over some rows: the processor overlaps more of them than in one loop.
 void NormalizeRows(const RowNorm& norm, const float* x, float* y, int64_t rows) {
   constexpr int64_t kBlock = 16;
   const int64_t n = norm.n;

@@ -54,7 +54,7 @@ void compare_impl(Comparison op, DType dtype, const void* a, const void* b, bool
   }
 }
 
-// In place of short types, whose products would overflow the int that they are promoted to.
+// Replaces short types, whose products would overflow the int that they are promoted to.
 template <typename T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
@@ -86,7 +86,7 @@ HWY_INLINE void integers(const void* left, const void* right, bool b_steps, void
   }
 }
 
-// What only the width counts for.
+// Operations for which only the width of the type matters.
 template <Integers kOp>
 HWY_INLINE void integers_by_width(DType dtype, const void* a, const void* b, bool b_steps, void* out, int64_t n) {
   switch (bits(dtype)) {
@@ -122,7 +122,7 @@ void integers_impl(Integers op, DType dtype, const void* a, const void* b, bool 
   }
 }
 
-// By masks: random conditions would make a branch guess wrong half of the time.
+// By masks: with random conditions a branch would be mispredicted half of the time.
 template <typename T>
 HWY_INLINE void select(const bool* condition, const void* left, const void* right, void* result, int64_t n) {
   const T *a = static_cast<const T*>(left), *b = static_cast<const T*>(right);

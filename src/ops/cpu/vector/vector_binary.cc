@@ -49,7 +49,7 @@ struct Min {
   }
 };
 
-// Where a loop finds an operand's lanes: in an array, or the same number in all.
+// How a loop reads an operand's lanes: from an array, or the same number in all.
 struct Array {
   const float* p;
   template <class D>

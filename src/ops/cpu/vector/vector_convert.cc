@@ -16,7 +16,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {  // the names are this file's own, in every target
 
-// F16C, AVX-512 and NEON convert halves in hardware, rounding to nearest even; elsewhere the scalar functions serve.
+// F16C, AVX-512 and NEON convert halves in hardware, rounding to nearest even; elsewhere the scalar functions are used.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON)
 #define SPARKPILOT_HARDWARE_HALF 1
 #else

@@ -1,4 +1,4 @@
-// Every vector function on every instruction set of this machine against the C library in double.
+// Compares every vector function on every instruction set of this machine with the C library in double.
 #include "ops/cpu/vector/vector_math.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ constexpr double kEps = 0x1p-23;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// Calls fn once for each target that this binary holds and this machine runs.
+// Calls fn once for each target that this binary contains and this machine supports.
 void for_each_target(const std::function<void()>& fn) {
   for (int bit = 0; bit < 63; ++bit) {
     const int64_t target = int64_t{1} << bit;
@@ -68,7 +68,7 @@ void check(const char* what, const Vector& fn, const Exact& exact, Bound bound) 
     const double want = exact(xs[i]), got = ys[i];
     const auto rounded = static_cast<float>(want);
     if (got == want || rounded == ys[i] || (std::isnan(want) && std::isnan(got))) continue;
-    // The last denormals have no relative precision.
+    // The smallest denormals have no relative precision.
     const double allowed = kEps * (bound.relative * std::fabs(want) + bound.absolute + bound.of_x * std::fabs(xs[i])) +
                            1.3e-38 * (1 + bound.of_x);
     const double error = std::fabs(got - want) / allowed;

@@ -40,7 +40,7 @@ HWY_INLINE float extreme(const float* x, int64_t n) {
   const float start = kMin ? std::numeric_limits<float>::infinity() : -std::numeric_limits<float>::infinity();
   V top0 = hn::Set(d, start), top1 = top0;
   V odd =
-      hn::Zero(d);  // NaN where an element was: x - x is 0 or NaN, an infinity's NaN is masked by comparing x itself
+      hn::Zero(d);  // NaN if an element is: x - x is 0 or NaN; the NaN of an infinity is masked by comparing x itself
   int64_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
     const V a = hn::LoadU(d, x + i), b = hn::LoadU(d, x + i + lanes);
@@ -94,7 +94,7 @@ float exp_sub_sum_impl(const float* in, float shift, float* out, int64_t n) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
 }
 
-// Rows of at most kVectors vectors, each in registers from its first element to its last.
+// Rows of at most kVectors vectors, each kept in registers from load to store.
 template <int kVectors>
 HWY_INLINE void short_softmax(const float* in, float* out, int64_t n, int64_t rows) {
   const hn::ScalableTag<float> d;
@@ -111,7 +111,7 @@ HWY_INLINE void short_softmax(const float* in, float* out, int64_t n, int64_t ro
         v[k] = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(left)),
                               load_first(d, in + k * lanes, static_cast<size_t>(left)), least);
       else v[k] = least;
-      top = hn::Max(top, v[k]);  // of a row with NaN anything will do: the sum is NaN
+      top = hn::Max(top, v[k]);  // any value will do for a row with NaN: its sum is NaN
     }
     top = hn::MaxOfLanes(d, top);
     V sum = hn::Zero(d);

@@ -23,7 +23,7 @@ void map(const float* in, float* out, int64_t n, const Fn& fn) {
   }
 }
 
-// One line a function: `expression` of d, x (a vector) and the parameters alpha and beta (vectors).
+// One line per function: `expression` of d, x (a vector) and the parameters alpha and beta (vectors).
 #define SPARKPILOT_FUNCTOR(Name, expression)                    \
   struct Name {                                                 \
     float alpha_value = 0, beta_value = 0;                      \
@@ -40,7 +40,7 @@ void map(const float* in, float* out, int64_t n, const Fn& fn) {
 SPARKPILOT_FUNCTOR(Relu, max_keep_nan(zero, x))
 SPARKPILOT_FUNCTOR(LeakyRelu, hn::IfThenElse(hn::Lt(x, zero), hn::Mul(alpha, x), x))
 SPARKPILOT_FUNCTOR(ThresholdedRelu, hn::IfThenElse(hn::Le(x, alpha), zero, x))
-// As ONNX defines Clip where low > high: the upper bound wins.
+// As ONNX defines Clip for low > high: the result is the upper bound.
 SPARKPILOT_FUNCTOR(Clip, min_keep_nan(beta, max_keep_nan(alpha, x)))
 SPARKPILOT_FUNCTOR(HardSigmoid, min_keep_nan(one, max_keep_nan(zero, hn::MulAdd(alpha, x, beta))))
 SPARKPILOT_FUNCTOR(HardSwish,
