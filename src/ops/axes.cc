@@ -24,7 +24,7 @@ AxisSource axes_of_row_norm(const Problem& p, int, int axis, size_t input) {
 AxisSource axes_of_convolution(const Problem& p, int, int axis, size_t input) {
   const Shape &own = p.inputs[input].shape, &y = p.outputs[0].shape;
   const int channel = channel_axis(p);
-  if (input >= 3) {  // an epilogue's operand: the output's shape, one element a channel, or one element
+  if (input >= 3) {  // operand of an epilogue: the output's shape, one element per channel, or one element
     if (own == y) return same_axis(axis);
     return axis == channel && own.rank() == 1 && own[0] == y[channel] ? same_axis(0) : whole_input();
   }

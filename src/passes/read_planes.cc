@@ -13,7 +13,7 @@ using Ints = std::vector<int64_t>;
 // Whether its kernel for channels-first images is faster than moving the data first.
 bool gains(Edit& edit, const Node& node, const Shape& x) {
   constexpr int64_t kMostChannels = 16, kLeastWidth = 8, kMostStride = 4, kMostKernel = 16;
-  // multiply-adds per element read; with more, the cost of moving it does not matter
+  // Multiply-adds per element read; with more, the cost of moving it does not matter.
   constexpr int64_t kMostWork = 300;
   const Tensor* weights = edit.constant(node.inputs[1]);
   if (!weights || weights->shape().rank() != 4 ||

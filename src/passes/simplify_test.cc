@@ -30,7 +30,7 @@ TEST(Simplify, ExpandsBehindFoldedShapes) {
   EXPECT_FLOAT_EQ(got[0].data<float>()[0], 1 / 12.f);
 }
 
-// x -> softmax(x) + 2, or x itself; `inner` goes in place of the sum where it is given.
+// x -> softmax(x) + 2, or x itself; with `inner`, an If with that branch replaces the sum.
 std::shared_ptr<const Graph> branch(bool identity, std::shared_ptr<const Graph> inner = nullptr) {
   testing::Net net;
   const ValueId x = net.input("x", Shape{2, 3});

@@ -20,8 +20,8 @@ struct ConvertOptions {
   std::vector<std::string> outputs;     // only these, sliced as select_outputs() says; empty: all
 };
 
-// Fails (user) with file and node, also if `to` is the file that is read; then nothing is written. Returns notes about
-// the written model that the caller may not expect, one line each.
+// Fails (user) with file and node, also if a written file would replace one that is read; then nothing is written.
+// Returns notes about the written model that the caller may not expect, one line each.
 std::vector<std::string> convert_model(const std::filesystem::path& from, const std::filesystem::path& to,
                                        const ConvertOptions& options = {});
 

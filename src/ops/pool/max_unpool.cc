@@ -1,7 +1,7 @@
 // MaxUnpool: puts the elements that MaxPool kept back at their indices; zeros elsewhere.
 //
-// Indices are positions in the smallest image that MaxPool could have read; a larger `output_shape` adds zeros after
-// it.
+// Indices are positions in the smallest image that MaxPool could have read; a larger `output_shape` adds zeros at
+// the end of each axis.
 #include <cstring>
 
 #include "ops/cpu/conv/window.h"

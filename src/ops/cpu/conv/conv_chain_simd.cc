@@ -51,7 +51,7 @@ struct ChainState : KernelState {
 Cut ChainState::cut(int64_t pieces) const {
   constexpr int64_t kSlabFloats = 16384;           // first-level cache: more does not fit, less costs calls
   constexpr int64_t kFilteredFloats = 160 * 1024;  // second-level cache
-  // share of the work that may be done twice; more costs more than moving panels between cores
+  // Share of the work that may be done twice; beyond it, moving panels between cores costs less.
   constexpr double kHalo = 0.08;
   const ConvShape& d = chain.depthwise();
   const Window& w = d.window;

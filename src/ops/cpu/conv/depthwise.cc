@@ -29,7 +29,7 @@ struct Rows {
   int64_t panel_size = 0, first_channel = 0, last_channel = 0;
   int64_t width = 1;  // pixels of most tiles
   const float* image = nullptr;
-  // the place in the ring of the image row under the first output row's first kernel row
+  // `top`: the place in the ring of the image row under the first output row's first kernel row.
   int64_t ring = 0, top = 0;
   KernelRange depths{}, kernel{};  // depths and rows of the kernel that are inside the image
   int64_t depth = 0;               // depth in the image under the kernel's first

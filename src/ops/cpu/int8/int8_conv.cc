@@ -103,7 +103,7 @@ Group make_group(const Problem& p, const Int8State& state, const Int8Source& sou
   if (state.zero_at_run) return g;
   for (size_t i = 0; i < static_cast<size_t>(columns); ++i) {
     const int64_t start = g.start.data<int32_t>()[i] - state.x_zero * g.weights.sums.data<int32_t>()[i];
-    // may wrap; the final sums fit in i32
+    // This may wrap; the final sums fit in i32.
     g.start.data<int32_t>()[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   }
   return g;

@@ -87,7 +87,7 @@ struct DotStep {
   const Int8Pack& pack;
   uint8_t* const* y;     // of kRows rows
   int64_t next, y_next;  // bytes to the vector with the next elements of the same channels, in scratch and output
-  int64_t less;          // remaining output bytes there, less those remaining here
+  int64_t less;          // by how much fewer bytes remain in the output there than here
   int64_t groups, columns;
   bool simple;
   const int8_t* weights;
@@ -309,7 +309,7 @@ Int8Depthwise pack_depthwise_int8(const ConvShape& shape, const int8_t* weights,
   f.pairs = rows_pair(w);
   const int64_t vectors = (w.out[2] * channels + kDotStep - 1) / kDotStep;
   const int64_t whole = aligned(channels);
-  // else each pixel begins at a vector, so that no load crosses cache lines
+  // If not flat, each pixel begins at a vector, so that no load crosses cache lines.
   const bool flat = kMostWaste * (whole - channels) > whole;
   const int64_t dot_steps = flat ? std::min(channels / std::gcd(channels, kDotStep), vectors) : whole / kDotStep;
   const int64_t operands = groups_of(w) * columns, dot_weights = (f.pairs ? 2 : 1) * operands * kGroup * kDotStep;

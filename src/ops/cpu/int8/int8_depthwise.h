@@ -16,7 +16,7 @@ struct Int8Depthwise {
   int64_t step = 0;     // elements per vector
   int64_t steps = 0;    // vectors per pixel; or, if dots continue over its end, vectors until channels repeat
   int64_t pixel = 0;    // bytes per pixel in scratch: its channels, or whole vectors
-  // i8: for dots [steps, output row, 4 kernel rows, kernel columns, step, 4], else [taps, steps * step]
+  // i8: for dots [steps, output row, 4 kernel rows, kernel columns, step, 4], else [taps, steps * step].
   Tensor weights;
   Tensor start, multiplier, shift;  // [steps * step], in the vectors' order
 

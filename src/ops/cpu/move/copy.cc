@@ -186,7 +186,7 @@ struct Lanes {
 };
 
 // to[b, a] = from[a, b] for few `a`, with contiguous rows in the destination: interleaves kRows rows (some of which may
-// be missing) in log2(kRows) rounds. What a result row has too much is overwritten by the next row.
+// be missing) in log2(kRows) rounds. Excess elements at the end of a result row are overwritten by the next row.
 template <typename T, int kRows>
 void transpose_thin(const std::byte* from, int64_t from_row, std::byte* to, int a_count, int64_t b_begin,
                     int64_t b_end) {

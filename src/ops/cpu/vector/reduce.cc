@@ -41,11 +41,11 @@ ReducePlan::ReducePlan(const Shape& shape, uint32_t axes) {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// outputs or elements processed at a time: a few blocks stay in the first-level cache
+// Outputs or elements processed at a time: a few blocks stay in the first-level cache.
 constexpr int64_t kColumns = 256;
 constexpr int64_t kDirectRun = 4096;  // elements of a run that is summed without blocks
 constexpr int64_t kShortRow = 16;     // elements whose sum takes less time than a call
-// rows summed before they are added to the total, so that rounding errors do not accumulate
+// Rows summed before they are added to the total, so that rounding errors do not accumulate.
 constexpr int64_t kRowsInPart = 64;
 
 float start(Reduce kind) {
