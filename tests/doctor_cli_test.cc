@@ -114,8 +114,7 @@ TEST_F(Doctor, ReadsADriver) {
   EXPECT_EQ(report["machine"]["recommended_precision"], "fp16");
   for (const json& finding : report["findings"]) {
     if (finding["id"] != "program.kernels") continue;
-    EXPECT_EQ(finding["mend"].dump().find("make"), std::string::npos)
-        << "no build of this version has any: " << finding;
+    EXPECT_EQ(finding["fix"].dump().find("make"), std::string::npos) << "no build of this version has any: " << finding;
   }
   EXPECT_TRUE(findings(report).contains("program.kernels")) << report;
   EXPECT_EQ(report["machine"]["best_gpu"], 0);

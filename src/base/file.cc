@@ -120,9 +120,9 @@ Unfinished& unfinished() {
 
 // Where writing to the path would write: links are followed, the last of them may point to what is not there yet.
 fs::path behind_links(const fs::path& path) {
-  constexpr int kMostLinks = 40;  // as Linux has it
+  constexpr int kMaxLinks = 40;  // as Linux has it
   fs::path target = path;
-  for (int i = 0; i < kMostLinks; ++i) {
+  for (int i = 0; i < kMaxLinks; ++i) {
     std::error_code error;
     const fs::path next = fs::read_symlink(target, error);
     if (error) return target;  // no link, or nothing there

@@ -7,7 +7,7 @@ namespace sparkpilot {
 namespace fs = std::filesystem;
 
 std::optional<fs::path> resolve_in_root(const fs::path& root, const fs::path& path) {
-  constexpr int kMostLinks = 40;
+  constexpr int kMaxLinks = 40;
   if (path.native().find('\0') != std::string::npos) return std::nullopt;
   std::deque<fs::path> rest(path.begin(), path.end());
   fs::path at = "/";
@@ -29,7 +29,7 @@ std::optional<fs::path> resolve_in_root(const fs::path& root, const fs::path& pa
       folder = fs::is_directory(status);
       continue;
     }
-    if (++links > kMostLinks) return std::nullopt;
+    if (++links > kMaxLinks) return std::nullopt;
     const fs::path target = fs::read_symlink(outside, error);
     if (error) return std::nullopt;
     if (target.is_absolute()) at = "/";

@@ -121,8 +121,8 @@ void correct_biases(Graph& graph, const QuantizedGraph& quantized, const Quantiz
     for (size_t c = 0; c < got.size(); ++c) {
       int32_t& b = integers.data<int32_t>()[c];
       const double steps = std::nearbyint((expected[done][c] - got[c]) / static_cast<double>(bias->second.steps[c]));
-      constexpr double kMost = 1 << 30;
-      b = static_cast<int32_t>(std::clamp(b + steps, -kMost, kMost));
+      constexpr double kMax = 1 << 30;
+      b = static_cast<int32_t>(std::clamp(b + steps, -kMax, kMax));
     }
     graph.value(bias->second.integers).constant = integers;
     ++done;
@@ -299,8 +299,8 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
   std::stable_sort(result.tensors.begin(), result.tensors.end(),
                    [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });
 
-  constexpr int kLeastOpset = 13;  // scales by channel
-  graph.opsets[""] = std::max(kLeastOpset, graph.opsets[""]);
+  constexpr int kMinOpset = 13;  // scales by channel
+  graph.opsets[""] = std::max(kMinOpset, graph.opsets[""]);
   drop_dead(graph);
   result.opset = save_onnx(graph, to, {.keep = read});
   return result;

@@ -37,10 +37,10 @@ std::string precision_refusal(const std::string& text) {
 
 // Far more threads than processors are a slip that would take hours.
 std::string threads_refusal(const std::string& threads) {
-  constexpr int kMost = 4;  // a processor
+  constexpr int kMax = 4;  // a processor
   const int processors = available_processors();
-  if (threads == "auto" || std::stoi(threads) <= kMost * processors) return {};
-  return fmt::format("expected 0 to {} ({} times the number of processors, {})", kMost * processors, kMost, processors);
+  if (threads == "auto" || std::stoi(threads) <= kMax * processors) return {};
+  return fmt::format("expected 0 to {} ({} times the number of processors, {})", kMax * processors, kMax, processors);
 }
 
 std::string cpu_refusal(const std::string& level) {
@@ -110,7 +110,7 @@ const DeviceFacts& this_device_facts() {
   return facts;
 }
 
-void take_settings(Program& program) {
+void read_settings(Program& program) {
   try {
     resolve(program);
   } catch (const Error& error) {

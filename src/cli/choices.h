@@ -12,7 +12,7 @@ namespace sparkpilot::cli {
 
 // Fills the program's configuration file and settings once the command line is parsed; reports values that cannot be
 // used on stderr. Fails (user) on a wrong flag, and on a wrong --config.
-void take_settings(Program& program);
+void read_settings(Program& program);
 
 // The facts on which the choice of a device depends. Determined once.
 const DeviceFacts& this_device_facts();

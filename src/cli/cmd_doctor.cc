@@ -1,4 +1,4 @@
-// sparkpilot doctor: what the machine is, what is wrong with it, and what mends it.
+// sparkpilot doctor: what the machine is, what is wrong with it, and how to fix it.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -21,8 +21,8 @@ struct Flags {
 };
 
 std::unique_ptr<Source> source_of(const Flags& flags) {
-  constexpr int64_t kMostRecord = 32 << 20;
-  if (!flags.from.empty()) return recorded_source(read_file(flags.from, kMostRecord), flags.from);
+  constexpr int64_t kMaxRecord = 32 << 20;
+  if (!flags.from.empty()) return recorded_source(read_file(flags.from, kMaxRecord), flags.from);
   return system_source({.root = flags.root.empty() ? "/" : flags.root, .driver_wait_seconds = flags.wait_seconds});
 }
 
@@ -39,7 +39,7 @@ int list(const Program& program, const Flags& flags) {
                     {"impact", impact_name(check.impact)},
                     {"title", check.title},
                     {"why", check.why},
-                    {"mend", check.mend}});
+                    {"fix", check.fix}});
   }
   if (program.json) print_json({{"checks", rows}});
   else print(table.str());

@@ -115,7 +115,7 @@ Json describe(const std::string& file, const std::map<std::string, int64_t>& dim
 void print_info(const Json& info) {
   const auto line = [](std::string_view key, const std::string& value) {
     if (value.empty()) return;
-    print(painted(fmt::format("{:<12}", key), Paint::bold) + hung(value, 12, stdout_columns()) + "\n");
+    print(painted(fmt::format("{:<12}", key), Paint::bold) + wrapped(value, 12, stdout_columns()) + "\n");
   };
   line("file", fmt::format("{}, {}", info["file"].get<std::string>(), human_bytes(info["file_bytes"].get<int64_t>())));
   line("graph", info["graph"].get<std::string>());

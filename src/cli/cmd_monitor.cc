@@ -69,12 +69,12 @@ void sleep_until(int64_t until_ns, const std::atomic<bool>& stop) {
 }
 
 int port_flag(const std::string& text) {
-  constexpr int kUsual = 9790, kMost = 65535;
+  constexpr int kUsual = 9790, kMax = 65535;
   if (text.empty()) return kUsual;
   int port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size() || port < 0 || port > kMost) {
-    fail("--serve: expected a port from 0 to {}, got \"{}\"", kMost, text);
+  if (error != std::errc() || end != text.data() + text.size() || port < 0 || port > kMax) {
+    fail("--serve: expected a port from 0 to {}, got \"{}\"", kMax, text);
   }
   return port;
 }

@@ -162,7 +162,7 @@ std::string text_segments(const drive::Route& route) {
 void print_head(const drive::Route& route, const drive::RouteSummary& summary) {
   const auto line = [](std::string_view key, const std::string& value) {
     if (value.empty()) return;
-    print(painted(fmt::format("{:<13}", key), Paint::bold) + hung(value, 13, stdout_columns()) + "\n");
+    print(painted(fmt::format("{:<13}", key), Paint::bold) + wrapped(value, 13, stdout_columns()) + "\n");
   };
   line("route", route.name + (route.comma2k19 ? " (comma2k19)" : ""));
   line("segments", text_segments(route));

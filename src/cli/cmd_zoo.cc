@@ -36,7 +36,7 @@ int list(const Program& program) {
                human_count(static_cast<double>(entry.macs)), std::string(entry.contract), std::string(entry.doc)});
   }
   if (program.json) print_json({{"models", models}, {"note", kWarning}});
-  else print(table.str() + "\n" + hung(kWarning, 0, stdout_columns()) + "\n");
+  else print(table.str() + "\n" + wrapped(kWarning, 0, stdout_columns()) + "\n");
   return kDone;
 }
 

@@ -73,10 +73,10 @@ std::string fitted(std::string_view text, size_t width) {
   return std::string(head(text, room - back)) + std::string(kLeftOut) + std::string(tail(text, back));
 }
 
-std::string hung(std::string_view text, size_t indent, int columns) {
-  constexpr size_t kLeastRoom = 16;
+std::string wrapped(std::string_view text, size_t indent, int columns) {
+  constexpr size_t kMinRoom = 16;
   const auto wide = static_cast<size_t>(std::max(columns, 0));
-  if (wide < indent + kLeastRoom || indent + width_of(text) <= wide) return std::string(text);
+  if (wide < indent + kMinRoom || indent + width_of(text) <= wide) return std::string(text);
   const size_t room = wide - indent;
   std::string out;
   size_t taken = 0;

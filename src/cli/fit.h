@@ -21,6 +21,6 @@ std::string fitted(std::string_view text, size_t width);
 // `text` wrapped at blanks to fit `columns`, after `indent` columns that are already used; the lines after the first
 // are indented by the same. A word that is too long is fitted. With 0 columns, or hardly any left, the text is not
 // changed.
-std::string hung(std::string_view text, size_t indent, int columns);
+std::string wrapped(std::string_view text, size_t indent, int columns);
 
 }  // namespace sparkpilot::cli

@@ -152,8 +152,8 @@ int obey(Program& program, CLI::App& app, char** argv, std::vector<std::string> 
   } catch (const CLI::ParseError& error) {
     return stopped(program, app, error);
   }
-  if (program.flags_of[program.at].contains("threads")) begin_with_short_waits(argv);
-  take_settings(program);
+  if (program.flags_of[program.at].contains("threads")) restart_with_short_waits(argv);
+  read_settings(program);
   const int code = program.action();
   flush_output();
   return code;

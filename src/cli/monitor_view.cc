@@ -94,9 +94,9 @@ class Screen {
     if (ready > 0 && (input.revents & (POLLHUP | POLLERR | POLLNVAL))) gone = true;
     wtimeout(stdscr, 0);
     const int key = wgetch(stdscr);  // also tells of a new size, which ends poll() by a signal
-    constexpr int kMostEmpty = 100;
+    constexpr int kMaxEmpty = 100;
     empty_ = ready > 0 && key == ERR ? empty_ + 1 : 0;
-    if (empty_ > kMostEmpty) gone = true;  // the end of the input
+    if (empty_ > kMaxEmpty) gone = true;  // the end of the input
     return key;
   }
 

@@ -37,7 +37,7 @@ double turn_ns() {
 
 }  // namespace
 
-void begin_with_short_waits(char** argv) {
+void restart_with_short_waits(char** argv) {
   constexpr double kWaitNs = 150e3;
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY") || available_processors() == 1) return;
   const std::string turns = std::to_string(static_cast<int64_t>(kWaitNs / turn_ns()));

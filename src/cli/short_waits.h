@@ -8,6 +8,6 @@ namespace sparkpilot::cli {
 // libgomp reads the time (GOMP_SPINCOUNT) before main(), so this sets it to 0.15 ms, which slows no network, and
 // restarts the program with the same arguments. Does nothing if the user has set it (or OMP_WAIT_POLICY), if there is
 // one processor, or if the program cannot be restarted.
-void begin_with_short_waits(char** argv);
+void restart_with_short_waits(char** argv);
 
 }  // namespace sparkpilot::cli

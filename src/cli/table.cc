@@ -8,7 +8,7 @@ namespace sparkpilot::cli {
 namespace {
 
 constexpr size_t kGap = 2;
-constexpr size_t kLeastText = 12, kLeastOfAll = 4;  // columns that a column of names is not cut below
+constexpr size_t kMinText = 12, kMinOfAll = 4;  // columns that a column of names is not cut below
 
 struct Column {
   size_t index = 0, width = 0;
@@ -33,7 +33,7 @@ Column measured(size_t index, const std::string& heading, const std::vector<std:
     out.fixed = out.fixed || row[index].find('\x1b') != std::string::npos;
   }
   out.fixed = out.fixed || out.right;
-  out.least = out.fixed ? out.width : std::min(out.width, std::max(kLeastText, width_of(heading)));
+  out.least = out.fixed ? out.width : std::min(out.width, std::max(kMinText, width_of(heading)));
   return out;
 }
 
@@ -74,7 +74,7 @@ std::vector<std::vector<Column>> groups_of(std::vector<Column> columns, size_t n
   }
   for (auto& group : groups) {
     if (narrow(group, room, [](const Column& column) { return column.least; })) continue;
-    narrow(group, room, [](const Column& column) { return column.fixed ? column.width : kLeastOfAll; });
+    narrow(group, room, [](const Column& column) { return column.fixed ? column.width : kMinOfAll; });
   }
   return groups;
 }

@@ -30,14 +30,14 @@ int columns_of(int fd) {
 // "what [###...]  42 %", a column shorter than the terminal: a line that wraps cannot be drawn anew. First the bar
 // gives way, then the words' end.
 std::string progress_line(const std::string& what, double done, int columns) {
-  constexpr int kWidest = 30, kLeast = 5, kPercent = 6;
+  constexpr int kWidest = 30, kMin = 5, kPercent = 6;
   const int room = std::max(0, columns - 1 - kPercent);
   size_t end = what.size();
   while (end > 0 && width_of(what.substr(0, end)) > static_cast<size_t>(room)) --end;
   while (end > 0 && end < what.size() && (static_cast<unsigned char>(what[end]) & 0xc0) == 0x80) --end;
   std::string line = what.substr(0, end);
   const int bar = std::min(kWidest, room - static_cast<int>(width_of(line)) - 3);
-  if (bar >= kLeast) {
+  if (bar >= kMin) {
     const auto full = static_cast<size_t>(std::lround(done * bar));
     line += fmt::format(" [{}{}]", std::string(full, '#'), std::string(static_cast<size_t>(bar) - full, '.'));
   }

@@ -37,7 +37,7 @@ class Says {
     bad_.push_back({fmt::format(format, std::forward<Args>(args)...), ""});
   }
   // The last fault needs another remedy than the check's own.
-  void mend(std::string how) { bad_.back().second = std::move(how); }
+  void fix(std::string how) { bad_.back().second = std::move(how); }
   // The check does not apply here.
   template <typename... Args>
   void skip(fmt::format_string<Args...> format, Args&&... args) {

@@ -55,10 +55,10 @@ void slow_disk(const Patient& patient, Says& says) {
 
 // Three cameras and a log of a minute are 100 MB; training reads many times faster than real time.
 void speed(const Patient& patient, Says& says) {
-  constexpr double kLeast = 200e6;
+  constexpr double kMin = 200e6;
   if (!patient.options.disk_bytes_per_second) return says.skip("not measured: sparkpilot doctor --load 2 does");
   const double speed = *patient.options.disk_bytes_per_second;
-  if (speed < kLeast) return says.bad("{} is read at {:.0f} MB/s", work_folder(patient), speed * 1e-6);
+  if (speed < kMin) return says.bad("{} is read at {:.0f} MB/s", work_folder(patient), speed * 1e-6);
   says.good("{} is read at {:.0f} MB/s", work_folder(patient), speed * 1e-6);
 }
 
@@ -73,7 +73,7 @@ void home(const Patient& patient, Says& says) {
 
 // "version https://git-lfs.github.com/spec/v1" where a model should be.
 void pointers(const Patient& patient, Says& says) {
-  constexpr size_t kMost = 200;
+  constexpr size_t kMax = 200;
   if (patient.options.models.empty()) return says.skip("no folder of models was named (--models)");
   std::string folder = patient.options.models.string();
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -81,7 +81,7 @@ void pointers(const Patient& patient, Says& says) {
   std::string some;
   size_t pointers = 0;
   for (const std::string& name : patient.source.list(folder)) {
-    if (!name.ends_with(".onnx") || models >= kMost) continue;
+    if (!name.ends_with(".onnx") || models >= kMax) continue;
     ++models;
     const auto head = patient.source.read(fmt::format("{}/{}", folder, name), 64);
     if (!head || !head->starts_with("version https://git-lfs.github.com/spec/")) continue;

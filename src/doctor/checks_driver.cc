@@ -30,7 +30,7 @@ void missing(const Patient& patient, Says& says) {
     says.bad("{} is there, and neither a driver in the kernel nor its libraries",
              gpu_name(patient.machine.gpus.front()));
     if (patient.machine.identity.container)
-      says.mend("start the container with `--gpus all` (Docker, Podman with the NVIDIA Container Toolkit on the host)");
+      says.fix("start the container with `--gpus all` (Docker, Podman with the NVIDIA Container Toolkit on the host)");
   } else {
     says.good("driver {}", driver_version(patient));
   }
@@ -104,10 +104,10 @@ void cuda_fails(const Patient& patient, Says& says) {
   }
   if (patient.cuda.state == State::absent && patient.nvml.state == State::answered) {
     says.bad("NVML is there and libcuda.so.1 is not");
-    says.mend("install the driver's computing part: sudo apt install libnvidia-compute-<driver version>");
+    says.fix("install the driver's computing part: sudo apt install libnvidia-compute-<driver version>");
   } else if (patient.cuda.state == State::failed && patient.cuda.error == kStub) {
     says.bad("the libcuda that is found is the toolkit's stub, made for linking only ({})", patient.cuda.library);
-    says.mend("take the folder \"stubs\" out of LD_LIBRARY_PATH and /etc/ld.so.conf.d");
+    says.fix("take the folder \"stubs\" out of LD_LIBRARY_PATH and /etc/ld.so.conf.d");
   } else if (patient.cuda.state == State::failed && patient.cuda.error != kNoDevice) {
     says.bad("cuInit says {}", cuda_error_name(patient.cuda.error));
   } else if (patient.cuda.state == State::failed && hidden != "-1" && patient.nvml.state == State::answered) {

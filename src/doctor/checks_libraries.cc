@@ -72,13 +72,13 @@ void expect(const Patient& patient, Says& says, const std::string& stem, const s
 }
 
 void cublas(const Patient& patient, Says& says) {
-  static const std::array kLeast = {Least{{12, 1}, {{12, 9}}}, Least{{10, 0}, {{12, 8}}}, Least{{8, 9}, {{11, 8}}}};
-  expect(patient, says, "libcublasLt", kLeast);
+  static const std::array kMin = {Least{{12, 1}, {{12, 9}}}, Least{{10, 0}, {{12, 8}}}, Least{{8, 9}, {{11, 8}}}};
+  expect(patient, says, "libcublasLt", kMin);
 }
 
 void cudnn(const Patient& patient, Says& says) {
-  static const std::array kLeast = {Least{{10, 0}, {{9, 7}}}, Least{{8, 9}, {{8, 6}}}};
-  expect(patient, says, "libcudnn", kLeast);
+  static const std::array kMin = {Least{{10, 0}, {{9, 7}}}, Least{{8, 9}, {{8, 6}}}};
+  expect(patient, says, "libcudnn", kMin);
 }
 
 void cudnn_slow(const Patient& patient, Says& says) {
@@ -93,16 +93,16 @@ void cudnn_slow(const Patient& patient, Says& says) {
 }
 
 void cusparselt(const Patient& patient, Says& says) {
-  static const std::array kLeast = {Least{{12, 1}, {{0, 8}}}, Least{{10, 0}, {{0, 7}}}};
-  expect(patient, says, "libcusparseLt", kLeast);
+  static const std::array kMin = {Least{{12, 1}, {{0, 8}}}, Least{{10, 0}, {{0, 7}}}};
+  expect(patient, says, "libcusparseLt", kMin);
 }
 
 void nccl(const Patient& patient, Says& says) {
-  static const std::array kLeast = {Least{{12, 1}, {{2, 28, 9}}}, Least{{10, 0}, {{2, 25}}}};
-  expect(patient, says, "libnccl", kLeast);
+  static const std::array kMin = {Least{{12, 1}, {{2, 28, 9}}}, Least{{10, 0}, {{2, 25}}}};
+  expect(patient, says, "libnccl", kMin);
 }
 
-// The compatibility mode is all that a Spark has: nothing to mend.
+// The compatibility mode is all that a Spark has: nothing to fix.
 void gds(const Patient& patient, Says& says) {
   if (no_gpu(patient, says)) return;
   const bool library = find(patient, "libcufile").has_value();

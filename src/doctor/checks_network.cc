@@ -23,7 +23,7 @@ void mtu(const Patient& patient, Says& says) {
   for (const NetworkPort* port : ports) {
     if (port->mtu && *port->mtu < 9000) {
       says.bad("{} has an MTU of {}", port->name, *port->mtu);
-      says.mend(fmt::format("on both machines: sudo ip link set {} mtu 9000", port->name));
+      says.fix(fmt::format("on both machines: sudo ip link set {} mtu 9000", port->name));
     }
   }
   if (says.wrong().empty()) says.good("jumbo frames");

@@ -26,7 +26,7 @@ void kernels(const Patient& patient, Says& says) {
     case stack::Standing::jit: return says.bad("sparkpilot holds PTX alone for this GPU");
     case stack::Standing::no_gpu_code:
       says.bad("sparkpilot holds no GPU code");
-      return says.mend("nothing yet: this version computes on the processor alone");
+      return says.fix("nothing yet: this version computes on the processor alone");
     default: return says.bad("sparkpilot's GPU code does not run on this GPU ({})", stack::name_of(code->standing));
   }
 }

@@ -78,9 +78,9 @@ Diagnosis examine(Source& source, const DoctorOptions& options) {
     for (const doctor::Check& check : table) {
       doctor::Says says;
       check.look(patient, says);
-      for (const auto& [seen, mend] : says.wrong()) {
+      for (const auto& [seen, fix] : says.wrong()) {
         out.findings.push_back({std::string(check.info.id), std::string(check.info.title), check.info.impact, seen,
-                                std::string(check.info.why), mend.empty() ? std::string(check.info.mend) : mend});
+                                std::string(check.info.why), fix.empty() ? std::string(check.info.fix) : fix});
       }
       if (!says.wrong().empty()) continue;
       if (!says.all_good() && !says.skipped()) fail_internal("the check {} said nothing", check.info.id);

@@ -25,7 +25,7 @@ std::string_view impact_name(Impact impact);
 struct Finding {
   std::string id = {}, title = {};  // of the check, see checks()
   Impact impact = Impact::cosmetic;
-  std::string seen = {}, why = {}, mend = {};  // `mend`: commands, or what to do by hand
+  std::string seen = {}, why = {}, fix = {};  // `fix`: commands, or what to do by hand
 };
 
 // A check that found no fault, or could not look.
@@ -60,7 +60,7 @@ Diagnosis examine(Source& source, const DoctorOptions& options);
 struct CheckInfo {
   std::string_view id, title;
   Impact impact;
-  std::string_view why, mend;
+  std::string_view why, fix;
 };
 std::vector<CheckInfo> checks();
 

@@ -346,7 +346,7 @@ TEST(Doctor, EveryFaultIsFound) {
       found = found || (finding.id == fault.id && finding.seen.find(fault.seen) != std::string::npos);
       all += finding.id + ": " + finding.seen + "\n";
       EXPECT_FALSE(finding.why.empty());
-      EXPECT_FALSE(finding.mend.empty());
+      EXPECT_FALSE(finding.fix.empty());
     }
     EXPECT_TRUE(found) << "expected " << fault.id << ": ..." << fault.seen << "..., found\n" << all;
   }
@@ -507,7 +507,7 @@ TEST(Doctor, LinesAreBrokenBetweenWords) {
   const std::string whole = report_text(diagnosis, {}), narrow = report_text(diagnosis, {.columns = 60});
   std::istringstream lines(narrow);
   for (std::string line; std::getline(lines, line);)
-    EXPECT_TRUE(line.size() <= 60 || line.starts_with("  mend") || line.find(" checks: ") != std::string::npos) << line;
+    EXPECT_TRUE(line.size() <= 60 || line.starts_with("  fix") || line.find(" checks: ") != std::string::npos) << line;
   EXPECT_NE(narrow.find("\n           "), std::string::npos);
   const auto words = [](const std::string& text) {
     std::istringstream in(text);

@@ -7,11 +7,11 @@
 namespace sparkpilot::doctor {
 namespace {
 
-constexpr size_t kMostFolders = 200;
+constexpr size_t kMaxFolders = 200;
 
 void add(std::vector<std::string>& folders, const std::string& folder) {
   const size_t end = folder.find_last_not_of("/ \t");
-  if (end == std::string::npos || folder[0] != '/' || folders.size() >= kMostFolders) return;
+  if (end == std::string::npos || folder[0] != '/' || folders.size() >= kMaxFolders) return;
   const std::string name = folder.substr(0, end + 1);
   if (std::find(folders.begin(), folders.end(), name) == folders.end()) folders.push_back(name);
 }

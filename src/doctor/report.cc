@@ -89,9 +89,9 @@ std::string system_line(const Identity& identity) {
 
 // `first` and then the words of `text`, broken to fit into `columns` under the beginning of the text.
 std::string wrapped(const std::string& first, std::string_view text, int columns) {
-  constexpr size_t kLeast = 24;  // narrower is no better
+  constexpr size_t kMin = 24;  // narrower is no better
   const size_t room =
-      columns > 0 ? std::max(static_cast<size_t>(columns), first.size() + kLeast) - first.size() : SIZE_MAX;
+      columns > 0 ? std::max(static_cast<size_t>(columns), first.size() + kMin) - first.size() : SIZE_MAX;
   std::string out = first;
   for (size_t used = 0; !text.empty();) {
     const size_t end = std::min(text.find(' '), text.size());
@@ -108,7 +108,7 @@ std::string wrapped(const std::string& first, std::string_view text, int columns
 
 json check_json(const Finding& finding) {
   return {{"id", finding.id},     {"title", finding.title}, {"impact", impact_name(finding.impact)},
-          {"seen", finding.seen}, {"why", finding.why},     {"mend", finding.mend}};
+          {"seen", finding.seen}, {"why", finding.why},     {"fix", finding.fix}};
 }
 
 std::string cell(std::string_view text) {
@@ -167,7 +167,7 @@ std::string report_text(const Diagnosis& diagnosis, const ReportOptions& options
                        options.paint(finding.id, "heading"));
     out += wrapped("  seen     ", finding.seen, options.columns) +
            wrapped("  because  ", finding.why, options.columns) +
-           fmt::format("  mend     {}\n", finding.mend);  // a command that is copied must stay in one line
+           fmt::format("  fix      {}\n", finding.fix);  // a command that is copied must stay in one line
   }
   size_t good = 0, skipped = 0;
   for (const Passed& passed : diagnosis.passed) ++(passed.looked ? good : skipped);
@@ -243,7 +243,7 @@ std::string checks_markdown() {
       "| check | impact | what should be | why it matters | how to fix it |\n|---|---|---|---|---|\n";
   for (const CheckInfo& check : checks()) {
     out += fmt::format("| `{}` | {} | {} | {} | {} |\n", check.id, impact_name(check.impact), cell(check.title),
-                       cell(check.why), cell(check.mend));
+                       cell(check.why), cell(check.fix));
   }
   return out;
 }

@@ -177,7 +177,7 @@ class Driver {
     job.options = &options_;
     job.model = model_ ? &*model_ : nullptr;
     job.shares = shares_;
-    if (model_ && (driven_before_ != i - 1 || !follows(route_, i))) warm_up(route_, i, job, carry_);
+    if (model_ && (driven_before_ != i - 1 || !follows(route_, i))) warm_up(route_, i, job, state_);
     if (stopped()) return;  // nothing of it was written yet
     const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
     const auto& index = road_index(segment, timeline, options_);
@@ -192,7 +192,7 @@ class Driver {
     job.unfinished = text_of(unfinished);
     const int64_t start = now_ns(), frames_before = frames_;
     job.progress = [&](int64_t done) { tell(segment, frames_before + done, start, done); };
-    SegmentResult result = run_segment(job, carry_);
+    SegmentResult result = run_segment(job, state_);
     result.name = segment_folder(route_, segment);
     result.run = run_;
     result.log = route_.log(segment).string();
@@ -237,7 +237,7 @@ class Driver {
   int64_t todo_ = 0, frames_ = 0;
   std::optional<DrivingModel> model_;
   std::optional<DriverModel> driver_model_;
-  Carry carry_;
+  DriveState state_;
   std::optional<size_t> driven_before_;
   DriveResult result_;
 };

@@ -357,13 +357,13 @@ TEST_F(DriveTest, ASegmentWithoutAFrameHasNeitherLogNorVideo) {
   job.options = &options_;
   job.model = &model;
   job.folder = out(0);
-  Carry carry;
+  DriveState state;
   const auto there = [&](const char* file) { return fs::exists(out(0) / file); };
-  run_segment(job, carry);
+  run_segment(job, state);
   EXPECT_TRUE(there("rlog.zst") && there("overlay.mp4"));
   std::atomic<bool> stop{true};
   options_.stop = &stop;
-  EXPECT_TRUE(run_segment(job, carry).frames.empty());
+  EXPECT_TRUE(run_segment(job, state).frames.empty());
   EXPECT_FALSE(there("rlog.zst") || there("overlay.mp4")) << "what an earlier run left is gone, too";
 }
 

@@ -86,7 +86,7 @@ class WideFrames {
 
 class Run {
  public:
-  Run(const SegmentJob& job, Carry& carry) : job_(job), carry_(carry) {
+  Run(const SegmentJob& job, DriveState& state) : job_(job), state_(state) {
     result_.number = job.segment->number;
     result_.recorded_models = std::ssize(job.timeline->models);
     choose_road();
@@ -98,7 +98,7 @@ class Run {
   SegmentResult go() {
     const int64_t start = now_ns();
     const ThreadScope threads(job_.shares.infer);
-    SegmentOutput output(job_, road_camera_, frames_expected(), *road_, carry_.publisher);
+    SegmentOutput output(job_, road_camera_, frames_expected(), *road_, state_.publisher);
     std::optional<WideFrames> wide;
     if (wide_) wide.emplace(&*wide_);
     while (!stopped()) {
@@ -118,7 +118,7 @@ class Run {
     }
     output.finish(result_);
     fit_to_drive(output.records());
-    if (!job_.timeline->calibration.empty()) carry_.calibration = std::prev(job_.timeline->calibration.end())->second;
+    if (!job_.timeline->calibration.empty()) state_.calibration = std::prev(job_.timeline->calibration.end())->second;
     if (wide && wide->missing() > 0) say("{} frames without a wide camera frame of the same moment", wide->missing());
     tell(start);
     return std::move(result_);
@@ -152,7 +152,7 @@ class Run {
     StreamOptions options;
     options.decode_threads = job_.shares.decode;
     options.first = job_.first;
-    options.calibration = carry_.calibration;
+    options.calibration = state_.calibration;
     if (job_.model != nullptr) options.sampling = job_.options->sampling.value_or(job_.model->contract().sampling);
     return options;
   }
@@ -211,11 +211,11 @@ class Run {
   OutputFrame step(PreparedFrame frame, const PreparedFrame* wide) {
     OutputFrame out;
     const IndexedFrame mark = frame.mark;
-    const int64_t lost = carry_.lost_before(mark.frame_id);
+    const int64_t lost = state_.lost_before(mark.frame_id);
     result_.dropped += lost;
     out.frame_id_extra = wide ? wide->mark.frame_id : mark.frame_id;
     out.valid = frame.calibrated && lost == 0;
-    out.frame_drop_percent = 100 * carry_.dropped / (1 + carry_.dropped);
+    out.frame_drop_percent = 100 * state_.dropped / (1 + state_.dropped);
     const double due = wait_until_due(mark);
     if (job_.model != nullptr) infer(frame, wide, lost, out);
     if (driver_) monitor_driver(mark, out);
@@ -302,7 +302,7 @@ class Run {
       std::vector<uint64_t> times;
       for (const IndexedFrame& frame : log.road) times.push_back(frame.timestamp_eof);
       try {
-        path = DrivenPath::from_global_pose(job_.segment->global_pose, times, carry_.calibration);
+        path = DrivenPath::from_global_pose(job_.segment->global_pose, times, state_.calibration);
       } catch (const Error& error) {
         say("{}", error.what());
       }
@@ -320,7 +320,7 @@ class Run {
     if (!log.damage.empty()) say("{}", log.damage);
     if (log.unreadable > 0) say("{} events of the log could not be read", log.unreadable);
     if (log.bad_calibrations > 0) say("{} calibrations of the log are not three finite numbers", log.bad_calibrations);
-    if (log.calibration.empty() && !carry_.calibration) say("no calibration in the log: zero angles were used");
+    if (log.calibration.empty() && !state_.calibration) say("no calibration in the log: zero angles were used");
     if (index().empty()) say("no encode index in the log: frames are numbered from 0, 50 ms apart");
     result_.stages.infer_ms = done_ ? static_cast<double>(infer_ns_) * 1e-6 / static_cast<double>(done_) : 0;
     result_.seconds = static_cast<double>(now_ns() - start) * 1e-9;
@@ -344,7 +344,7 @@ class Run {
   }
 
   const SegmentJob& job_;
-  Carry& carry_;
+  DriveState& state_;
   SegmentResult result_;
   bool from_qcamera_ = false;
   fs::path road_file_;
@@ -363,7 +363,7 @@ const std::vector<IndexedFrame>& road_index(const Segment& segment, const Timeli
   return from_qcamera(segment, options) && !log.qroad.empty() ? log.qroad : log.road;
 }
 
-int64_t Carry::lost_before(uint32_t frame_id) {
+int64_t DriveState::lost_before(uint32_t frame_id) {
   const int64_t lost = last_frame_id && frame_id > *last_frame_id ? int64_t{frame_id} - *last_frame_id - 1 : 0;
   last_frame_id = frame_id;
   dropped += kDropFilter * (static_cast<double>(std::min<int64_t>(lost, 10)) - dropped);
@@ -380,10 +380,10 @@ Shares share_threads(int threads, bool wide, bool overlay) {
   return shares;
 }
 
-SegmentResult run_segment(const SegmentJob& job, Carry& carry) {
+SegmentResult run_segment(const SegmentJob& job, DriveState& state) {
   std::optional<Run> run;
   try {
-    run.emplace(job, carry);
+    run.emplace(job, state);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::user) throw;
     throw CannotDrive(ErrorKind::user, error.what());

@@ -13,7 +13,7 @@
 namespace sparkpilot::drive {
 
 // State that one segment passes to the next.
-struct Carry {
+struct DriveState {
   std::optional<Vector3> calibration = {};
   std::optional<uint32_t> last_frame_id = {};
   double dropped = 0;  // recently lost frames, filtered over 10 s as in openpilot
@@ -50,6 +50,6 @@ const std::vector<IndexedFrame>& road_index(const Segment& segment, const Timeli
 
 // Throws CannotDrive, or fails (user) if the output cannot be written. The result's `complete` is false if it was
 // stopped.
-SegmentResult run_segment(const SegmentJob& job, Carry& carry);
+SegmentResult run_segment(const SegmentJob& job, DriveState& state);
 
 }  // namespace sparkpilot::drive

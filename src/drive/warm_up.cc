@@ -109,18 +109,18 @@ bool follows(const Route& route, size_t at) {
   return at > 0 && route.segments[at - 1].number + 1 == route.segments[at].number;
 }
 
-void warm_up(const Route& route, size_t at, const SegmentJob& job, Carry& carry) {
+void warm_up(const Route& route, size_t at, const SegmentJob& job, DriveState& state) {
   job.model->reset();
-  carry = {};
+  state = {};
   std::vector<Before> before = segments_before(route, at, *job.options);
   choose_driven(before, *job.options);
   for (; !before.empty(); before.pop_back()) {
     const Before& b = before.back();
     const auto& index = road_index(*b.segment, b.timeline, *job.options);
     const int64_t counted = index.empty() ? 0 : b.driven_from;
-    for (int64_t i = 0; i < counted; ++i) carry.lost_before(index[static_cast<size_t>(i)].frame_id);
+    for (int64_t i = 0; i < counted; ++i) state.lost_before(index[static_cast<size_t>(i)].frame_id);
     if (b.driven_from == b.frames) {
-      if (!b.timeline.calibration.empty()) carry.calibration = std::prev(b.timeline.calibration.end())->second;
+      if (!b.timeline.calibration.empty()) state.calibration = std::prev(b.timeline.calibration.end())->second;
       continue;
     }
     DriveOptions quiet = *job.options;
@@ -132,11 +132,11 @@ void warm_up(const Route& route, size_t at, const SegmentJob& job, Carry& carry)
     part.options = &quiet;
     part.first = index.empty() ? 0 : int64_t{index[static_cast<size_t>(counted)].index};
     try {
-      run_segment(part, carry);
+      run_segment(part, state);
     } catch (const CannotDrive& error) {
       if (quiet.note) quiet.note(fmt::format("{}: cannot be used to prepare the segments after it", error.what()));
       job.model->reset();
-      carry = {};
+      state = {};
     }
   }
 }

@@ -16,9 +16,9 @@ Timeline segment_timeline(const Route& route, const Segment& segment, const Time
 // Whether segment `at` of the route's list begins where the one before it in the list ends.
 bool follows(const Route& route, size_t at);
 
-// Brings the model's state and `carry` to what they are at the beginning of segment `at` in a run that has driven all
+// Brings the model's state and `state` to what they are at the beginning of segment `at` in a run that has driven all
 // before it: drives the last 11.5 s before it, across segments if necessary, and counts the lost frames of four
 // minutes. `job` holds the run's options, model and shares.
-void warm_up(const Route& route, size_t at, const SegmentJob& job, Carry& carry);
+void warm_up(const Route& route, size_t at, const SegmentJob& job, DriveState& state);
 
 }  // namespace sparkpilot::drive

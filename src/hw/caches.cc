@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int kMostLevels = 4;
+constexpr int kMaxLevels = 4;
 
 // "48K", "2M".
 int64_t size_of(std::string_view text) {
@@ -31,7 +31,7 @@ std::map<int, std::vector<int64_t>> instances(Source& source) {
     for (const std::string& name : source.list(folder)) {
       if (!name.starts_with("index")) continue;
       const std::string index = folder + "/" + name + "/";
-      const auto level = within(read_integer(source, index + "level"), 1, kMostLevels);
+      const auto level = within(read_integer(source, index + "level"), 1, kMaxLevels);
       if (!level || read_plain(source, index + "type") == "Instruction") continue;
       const int64_t size = size_of(read_plain(source, index + "size"));
       if (size == 0) continue;

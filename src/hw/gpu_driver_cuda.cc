@@ -7,7 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int kSuccess = 0, kMostDevices = 64;
+constexpr int kSuccess = 0, kMaxDevices = 64;
 
 struct Attribute {
   int number;
@@ -77,7 +77,7 @@ GpuDriverAnswers ask(const Library& library, Watch& watch) {
   if (error != kSuccess) return out;
   const auto name = find(static_cast<int (*)(char*, int, int)>(nullptr), {"cuDeviceGetName"});
   const auto total = find(static_cast<int (*)(size_t*, int)>(nullptr), {"cuDeviceTotalMem_v2", "cuDeviceTotalMem"});
-  for (int i = 0; i < std::min(devices, kMostDevices); ++i) {
+  for (int i = 0; i < std::min(devices, kMaxDevices); ++i) {
     Answers& answers = out.devices.emplace_back();
     int device = 0;
     watch.calling("cuDeviceGet");

@@ -11,7 +11,7 @@ namespace {
 
 using Device = void*;
 constexpr int kSuccess = 0, kInsufficientSize = 7, kNoFunction = 13;
-constexpr unsigned kMostDevices = 64, kMostProcesses = 1024;
+constexpr unsigned kMaxDevices = 64, kMaxProcesses = 1024;
 
 enum class Shape {
   text,     // (device, char*, unsigned)
@@ -146,7 +146,7 @@ class Nvml {
     watch_.calling("nvmlDeviceGetCount");
     const int uncounted = count(&devices);
     out.system["device_count"] = number_or(uncounted, devices);
-    std::vector<Device> handles(uncounted == kSuccess ? std::min(devices, kMostDevices) : 0);
+    std::vector<Device> handles(uncounted == kSuccess ? std::min(devices, kMaxDevices) : 0);
     for (size_t i = 0; i < handles.size(); ++i) {
       Answers& answers = out.devices.emplace_back();
       std::vector<GpuProcess>& processes = out.processes.emplace_back();
@@ -324,7 +324,7 @@ class Nvml {
       watch_.calling(used);
       error = f(device, &count, processes.data());
       if (error != kInsufficientSize) break;
-      if (processes.size() > kMostProcesses) return error;
+      if (processes.size() > kMaxProcesses) return error;
       processes.resize(2 * processes.size());
     }
     if (error != kSuccess) return error;

@@ -6,7 +6,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int kMostProcessors = 4096;
+constexpr int kMaxProcessors = 4096;
 constexpr size_t kLongestPlain = 256;
 
 }  // namespace
@@ -104,13 +104,13 @@ std::string setting(std::string_view text, std::string_view key) {
 std::vector<int> to_processors(std::string_view list) {
   std::vector<int> out;
   list = trim(list);
-  while (!list.empty() && out.size() < kMostProcessors) {
+  while (!list.empty() && out.size() < kMaxProcessors) {
     const size_t end = std::min(list.find(','), list.size());
     const std::string_view range = list.substr(0, end);
     list.remove_prefix(std::min(end + 1, list.size()));
     const size_t dash = std::min(range.find('-'), range.size());
-    const auto first = within(to_integer(range.substr(0, dash)), 0, kMostProcessors - 1);
-    const auto last = dash == range.size() ? first : within(to_integer(range.substr(dash + 1)), 0, kMostProcessors - 1);
+    const auto first = within(to_integer(range.substr(0, dash)), 0, kMaxProcessors - 1);
+    const auto last = dash == range.size() ? first : within(to_integer(range.substr(dash + 1)), 0, kMaxProcessors - 1);
     if (!first || !last) return {};
     for (int i = *first; i <= *last; ++i) out.push_back(i);
   }

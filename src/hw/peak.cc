@@ -165,8 +165,8 @@ std::vector<LevelPlan> plan_levels(const std::vector<int64_t>& caches, int threa
     nearer = all;
   }
   if (!with_memory) return plans;
-  constexpr int64_t kLeast = int64_t{64} << 20, kMost = int64_t{1} << 30;
-  plans.push_back({whole_pages(std::clamp(3 * caches.back(), kLeast, kMost) / threads), true, 2});
+  constexpr int64_t kMin = int64_t{64} << 20, kMax = int64_t{1} << 30;
+  plans.push_back({whole_pages(std::clamp(3 * caches.back(), kMin, kMax) / threads), true, 2});
   return plans;
 }
 

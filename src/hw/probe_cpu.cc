@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMostExamined = 1024;  // processors whose own folder is read
+constexpr size_t kMaxExamined = 1024;  // processors whose own folder is read
 
 // Arm cores by implementer and part, as MIDR_EL1 holds them.
 struct Part {
@@ -113,7 +113,7 @@ class Cores {
   }
 
   const std::vector<int>& numbers() const { return numbers_; }
-  bool examinable() const { return numbers_.size() <= kMostExamined; }
+  bool examinable() const { return numbers_.size() <= kMaxExamined; }
 
   Core core(int i) const {
     const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(i);

@@ -6,8 +6,8 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMostDisks = 32;
-constexpr int kMostLayers = 4;
+constexpr size_t kMaxDisks = 32;
+constexpr int kMaxLayers = 4;
 
 // "/mnt/my\040disk" of /proc/mounts.
 std::string unescape(std::string_view text) {
@@ -43,7 +43,7 @@ bool is_listed(const Disk& disk) {
 
 // The disk of a partition or of what is built on partitions: "nvme0n1" for "nvme0n1p2", for "dm-0" through its parts.
 std::string disk_of(Source& source, std::string name) {
-  for (int layer = 0; layer < kMostLayers; ++layer) {
+  for (int layer = 0; layer < kMaxLayers; ++layer) {
     const std::vector<std::string> parts = source.list("/sys/class/block/" + name + "/slaves");
     if (parts.empty()) break;
     name = parts[0];
@@ -80,7 +80,7 @@ std::vector<Disk> probe_disks(Source& source) {
       return other.mount == disk.mount || (other.device == disk.device && disk.device.substr(0, 5) == "/dev/");
     });
     if (same == disks.end()) {
-      if (disks.size() < kMostDisks) disks.push_back(std::move(disk));
+      if (disks.size() < kMaxDisks) disks.push_back(std::move(disk));
     } else if (same->mount == disk.mount || disk.mount.size() < same->mount.size()) {
       *same = std::move(disk);
     }

@@ -9,9 +9,9 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMostGpus = 64, kMostPciDevices = 4096;
-constexpr int64_t kLeastMemory = int64_t{16} << 20, kMostMemory = int64_t{1} << 44;
-constexpr int64_t kMostMhz = 30'000, kMostMilliwatts = 5'000'000;
+constexpr size_t kMaxGpus = 64, kMaxPciDevices = 4096;
+constexpr int64_t kMinMemory = int64_t{16} << 20, kMaxMemory = int64_t{1} << 44;
+constexpr int64_t kMaxMhz = 30'000, kMaxMilliwatts = 5'000'000;
 
 bool is_hex(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
@@ -47,7 +47,7 @@ std::optional<ComputeCapability> capability(const Answers& answers) {
 }
 
 std::optional<double> watts(const Answers& answers, std::string_view question) {
-  const auto milliwatts = asked(answers, question, 1, kMostMilliwatts);
+  const auto milliwatts = asked(answers, question, 1, kMaxMilliwatts);
   return milliwatts ? std::optional(*milliwatts * 1e-3) : std::nullopt;
 }
 
@@ -63,7 +63,7 @@ void put_pcie(const Answers& answers, Gpu& gpu) {
 std::optional<int64_t> sum(const std::vector<GpuProcess>& processes) {
   std::map<int64_t, int64_t> by_pid;
   for (const GpuProcess& process : processes) {
-    if (!process.bytes || *process.bytes < 0 || *process.bytes > kMostMemory) return std::nullopt;
+    if (!process.bytes || *process.bytes < 0 || *process.bytes > kMaxMemory) return std::nullopt;
     int64_t& bytes = by_pid[process.pid];
     bytes = std::max(bytes, *process.bytes);
   }
@@ -81,12 +81,12 @@ Gpu gpu_of_nvml(const Answers& answers, const std::vector<GpuProcess>& processes
     gpu.pci_id = fmt::format("{:04x}:{:04x}", *id & 0xffff, *id >> 16);
   }
   gpu.capability = capability(answers);
-  gpu.memory_total = bytes(answers, "memory_total_bytes", kLeastMemory, kMostMemory);
+  gpu.memory_total = bytes(answers, "memory_total_bytes", kMinMemory, kMaxMemory);
   gpu.memory_used = bytes(answers, "memory_used_bytes", 0, gpu.memory_total.value_or(-1));
   put_pcie(answers, gpu);
-  gpu.sm_clock_mhz = asked(answers, "sm_clock_mhz", 1, kMostMhz);
-  gpu.max_sm_clock_mhz = asked(answers, "max_sm_clock_mhz", 1, kMostMhz);
-  gpu.memory_clock_mhz = asked(answers, "memory_clock_mhz", 1, kMostMhz);
+  gpu.sm_clock_mhz = asked(answers, "sm_clock_mhz", 1, kMaxMhz);
+  gpu.max_sm_clock_mhz = asked(answers, "max_sm_clock_mhz", 1, kMaxMhz);
+  gpu.memory_clock_mhz = asked(answers, "memory_clock_mhz", 1, kMaxMhz);
   gpu.power_w = watts(answers, "power_mw");
   gpu.power_limit_w = watts(answers, "power_limit_mw");
   gpu.temperature_c = asked(answers, "temperature_c", 1, 150);
@@ -121,12 +121,12 @@ void put_cuda(const Answers& answers, int index, Gpu& gpu) {
   gpu.multiprocessors = asked(answers, "multiprocessors", 1, 4096);
   gpu.unified_memory = asked_flag(answers, "integrated");
   gpu.pageable_memory_access = asked_flag(answers, "pageable_memory_access");
-  if (!gpu.memory_total) gpu.memory_total = bytes(answers, "memory_total_bytes", kLeastMemory, kMostMemory);
+  if (!gpu.memory_total) gpu.memory_total = bytes(answers, "memory_total_bytes", kMinMemory, kMaxMemory);
 }
 
 void merge_cuda(const GpuDriverAnswers& cuda, std::vector<Gpu>& gpus) {
   std::vector<bool> merged(gpus.size());
-  for (size_t i = 0; i < cuda.devices.size() && i < kMostGpus; ++i) {
+  for (size_t i = 0; i < cuda.devices.size() && i < kMaxGpus; ++i) {
     const Answers& answers = cuda.devices[i];
     if (!capability(answers)) continue;  // it could not even be opened
     const std::string pci = address(answers), name = asked_text(answers, "name");
@@ -137,7 +137,7 @@ void merge_cuda(const GpuDriverAnswers& cuda, std::vector<Gpu>& gpus) {
       ++same;
     }
     if (same == gpus.size()) {
-      if (gpus.size() >= kMostGpus) break;
+      if (gpus.size() >= kMaxGpus) break;
       gpus.emplace_back();
       merged.push_back(false);
     }
@@ -156,7 +156,7 @@ std::vector<PciGpu> pci_gpus(Source& source) {
   std::vector<PciGpu> out;
   size_t examined = 0;
   for (const std::string& name : source.list("/sys/bus/pci/devices")) {
-    if (++examined > kMostPciDevices || out.size() >= kMostGpus) break;
+    if (++examined > kMaxPciDevices || out.size() >= kMaxGpus) break;
     const std::string folder = "/sys/bus/pci/devices/" + name;
     if (read_plain(source, folder + "/class").substr(0, kDisplay.size()) != kDisplay) continue;
     const auto vendor = within(to_integer(read_plain(source, folder + "/vendor"), 16), 0, 0xffff);
@@ -175,7 +175,7 @@ void merge_pci(Source& source, Machine& machine) {
     if (vendor == "10de") {
       const auto same = std::find_if(machine.gpus.begin(), machine.gpus.end(),
                                      [&](const Gpu& gpu) { return gpu.pci == found.address; });
-      if (same == machine.gpus.end() && machine.gpus.size() >= kMostGpus) continue;
+      if (same == machine.gpus.end() && machine.gpus.size() >= kMaxGpus) continue;
       Gpu& gpu = same == machine.gpus.end() ? machine.gpus.emplace_back() : *same;
       gpu.pci = found.address;
       gpu.pci_id = found.id;
@@ -249,7 +249,7 @@ std::string pci_address(std::string_view text) {
 
 std::vector<Gpu> nvml_gpus(const GpuDriverAnswers& nvml) {
   std::vector<Gpu> out;
-  for (size_t i = 0; i < nvml.devices.size() && i < kMostGpus; ++i) {
+  for (size_t i = 0; i < nvml.devices.size() && i < kMaxGpus; ++i) {
     const bool counted = i < nvml.processes.size();
     Gpu& gpu = out.emplace_back(gpu_of_nvml(nvml.devices[i], counted ? nvml.processes[i] : std::vector<GpuProcess>()));
     if (gpu.name.empty() && gpu.pci.empty()) {

@@ -6,7 +6,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kMost = int64_t{1} << 50;  // bytes: a petabyte
+constexpr int64_t kMax = int64_t{1} << 50;  // bytes: a petabyte
 
 // "MemTotal:       127535084 kB" in bytes, "HugePages_Total:     512" as it stands.
 std::optional<int64_t> entry(std::string_view meminfo, std::string_view key) {
@@ -16,7 +16,7 @@ std::optional<int64_t> entry(std::string_view meminfo, std::string_view key) {
     const auto number = parts.empty() ? std::nullopt : to_integer(trim(parts[0]));
     if (!number || *number < 0) return std::nullopt;
     if (parts.size() == 1) return *number;
-    return *number <= kMost / 1024 ? std::optional(*number * 1024) : std::nullopt;
+    return *number <= kMax / 1024 ? std::optional(*number * 1024) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -39,10 +39,10 @@ Memory probe_memory(Source& source) {
     const int64_t shared = at_most(entry(meminfo, "Shmem"), cached).value_or(0);
     memory.page_cache = at_most(*cached - shared + entry(meminfo, "Buffers").value_or(0), memory.total);
   }
-  memory.swap_total = at_most(entry(meminfo, "SwapTotal"), kMost);
+  memory.swap_total = at_most(entry(meminfo, "SwapTotal"), kMax);
   memory.swap_free = at_most(entry(meminfo, "SwapFree"), memory.swap_total);
   memory.huge_page_size = at_most(entry(meminfo, "Hugepagesize"), memory.total);
-  memory.huge_pages = at_most(entry(meminfo, "HugePages_Total"), kMost);
+  memory.huge_pages = at_most(entry(meminfo, "HugePages_Total"), kMax);
   memory.huge_pages_free = at_most(entry(meminfo, "HugePages_Free"), memory.huge_pages);
   const int64_t page = memory.huge_page_size.value_or(0);
   if (page > 0 && memory.huge_pages.value_or(0) > *memory.total / page) {  // more than there is memory

@@ -6,7 +6,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMostPorts = 64;
+constexpr size_t kMaxPorts = 64;
 constexpr int64_t kFastest = 3'200'000;  // Mbit/s
 
 NetworkPort port_of(Source& source, const std::string& name, const std::string& device) {
@@ -40,11 +40,11 @@ std::vector<NetworkPort> probe_network(Source& source) {
   std::vector<NetworkPort> ports;
   for (const std::string& name : source.list("/sys/class/net")) {
     const auto device = source.link("/sys/class/net/" + name + "/device");  // bridges, tunnels and the like have none
-    if (device && !plain(name).empty() && ports.size() < kMostPorts) ports.push_back(port_of(source, name, *device));
+    if (device && !plain(name).empty() && ports.size() < kMaxPorts) ports.push_back(port_of(source, name, *device));
   }
   size_t examined = 0;
   for (const std::string& hca : source.list("/sys/class/infiniband")) {
-    if (plain(hca).empty() || ++examined > kMostPorts) continue;
+    if (plain(hca).empty() || ++examined > kMaxPorts) continue;
     const std::string folder = "/sys/class/infiniband/" + hca;
     const std::string state = read_plain(source, folder + "/ports/1/state");  // "4: ACTIVE"
     const auto use = [&](NetworkPort& port) {

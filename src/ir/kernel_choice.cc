@@ -32,8 +32,8 @@ void check(std::string_view op, std::string_view kernel, bool off) {
   if (off && kernel == "reference") fail("the kernel \"reference\" takes what no other does and stays");
 }
 
-Verdict accepts(const Kernel& kernel, const Problem& problem) {
-  return kernel.accepts ? kernel.accepts(problem) : Verdict(true);
+Acceptance accepts(const Kernel& kernel, const Problem& problem) {
+  return kernel.accepts ? kernel.accepts(problem) : Acceptance(true);
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ bool KernelChoice::take_known(const Problem& problem, Device device, Taken& out)
   auto at = candidates.begin();
   for (; at != candidates.end(); ++at) {
     if (at->name != known->kernel) continue;
-    const Verdict verdict = accepts(*at, problem);
+    const Acceptance verdict = accepts(*at, problem);
     if (verdict) break;
     refusal = verdict.reason().empty() ? "does not accept" : "does not accept: " + verdict.reason();
   }
@@ -116,7 +116,7 @@ bool KernelChoice::take_known(const Problem& problem, Device device, Taken& out)
   out.kernel = &*at;
   out.decision.by = known->by;
   for (auto before = candidates.begin(); before != at; ++before) {
-    const Verdict verdict = accepts(*before, problem);
+    const Acceptance verdict = accepts(*before, problem);
     const std::string preferred = std::string(at->name) + (restored ? " is restored" : " was faster here");
     out.declined.push_back({std::string(before->name), verdict ? preferred : verdict.reason()});
   }
@@ -135,7 +135,7 @@ void KernelChoice::take_by_rules(const Problem& problem, Device device, Taken& o
     if (!only_.empty() && kernel.name != only_) continue;
     reasons.back() = "switched off";
     if (rules(op, kernel.name, true)) continue;
-    const Verdict verdict = accepts(kernel, problem);
+    const Acceptance verdict = accepts(kernel, problem);
     reasons.back() = verdict.reason();
     if (!verdict) continue;
     if (!only_.empty() || rules(op, kernel.name, false)) {

@@ -124,13 +124,13 @@ struct Problem {
 
 // A kernel's answer whether it takes a node: yes, or no with a reason. A reason is a few words for the profile
 // ("weights are not constant", "f16 activations"); it may be left out if the kernel would not be faster.
-class Verdict {
+class Acceptance {
  public:
   template <std::same_as<bool> B>
-  Verdict(B accepts) : accepts_(accepts) {}
-  Verdict(const char* why_not) : accepts_(false), reason_(why_not) {}
-  Verdict(std::string_view why_not) : accepts_(false), reason_(why_not) {}
-  Verdict(std::string why_not) : accepts_(false), reason_(std::move(why_not)) {}
+  Acceptance(B accepts) : accepts_(accepts) {}
+  Acceptance(const char* why_not) : accepts_(false), reason_(why_not) {}
+  Acceptance(std::string_view why_not) : accepts_(false), reason_(why_not) {}
+  Acceptance(std::string why_not) : accepts_(false), reason_(std::move(why_not)) {}
   explicit operator bool() const { return accepts_; }
   const std::string& reason() const { return reason_; }  // empty if it accepts or gave no reason
 
@@ -187,7 +187,7 @@ struct Call {
 // plain reference, which accepts everything that the op supports. Names are chosen by each op.
 struct Kernel {
   std::string_view name;                                              // "onednn", "simd", "reference"
-  Verdict (*accepts)(const Problem&) = nullptr;                       // null: everything
+  Acceptance (*accepts)(const Problem&) = nullptr;                    // null: everything
   std::unique_ptr<KernelState> (*prepare)(const Problem&) = nullptr;  // null: no state
   // May throw Error (user) for invalid values (an index out of range). Must use only base/parallel.h for parallel work.
   // Allocates nothing, except through `allocate` and inside `dynamic` ops.

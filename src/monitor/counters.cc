@@ -8,7 +8,7 @@
 namespace sparkpilot::monitor {
 namespace {
 
-constexpr size_t kMostDisks = 64, kMostPorts = 64;
+constexpr size_t kMaxDisks = 64, kMaxPorts = 64;
 
 std::optional<double> rate(std::optional<int64_t> growth, std::optional<double> seconds, double unit) {
   if (!growth || !seconds) return std::nullopt;
@@ -49,13 +49,13 @@ std::vector<DiskSample> DiskReader::next(std::optional<double> seconds) {
     const std::string name = plain(fields[2]);
     auto known = disks_.find(name);
     if (known == disks_.end()) {
-      constexpr size_t kMostNames = 4096;
-      if (name.empty() || disks_.size() >= kMostNames) continue;
+      constexpr size_t kMaxNames = 4096;
+      if (name.empty() || disks_.size() >= kMaxNames) continue;
       // Partitions, loops and what is built on disks have no device of their own.
       known = disks_.emplace(name, Disk{source_.link("/sys/block/" + name + "/device").has_value(), {}, {}, {}}).first;
     }
     Disk& disk = known->second;
-    if (!disk.whole || out.size() >= kMostDisks) continue;
+    if (!disk.whole || out.size() >= kMaxDisks) continue;
     constexpr double kSector = 512;  // whatever the disk's own is
     out.push_back({name, rate(disk.read.grow(to_integer(fields[5])), seconds, kSector),
                    rate(disk.written.grow(to_integer(fields[9])), seconds, kSector),
@@ -76,12 +76,12 @@ std::vector<PortSample> PortReader::next(std::optional<double> seconds) {
   std::vector<PortSample> out;
   for (std::string_view left = text; const auto line = next_line(left);) {
     const size_t colon = line->rfind(':');
-    if (colon == std::string_view::npos || out.size() >= kMostPorts) continue;
+    if (colon == std::string_view::npos || out.size() >= kMaxPorts) continue;
     const std::string name = plain(line->substr(0, colon));
     const auto fields = words(line->substr(colon + 1), 9);
     const auto known = ports_.find(name);
     const bool wanted = physical_ ? known != ports_.end() : !name.empty() && name != "lo";
-    if (fields.size() < 9 || !wanted || ports_.size() > kMostPorts) continue;
+    if (fields.size() < 9 || !wanted || ports_.size() > kMaxPorts) continue;
     Port& port = ports_[name];
     out.push_back({name, rate(port.received.grow(to_integer(fields[0])), seconds, 1),
                    rate(port.sent.grow(to_integer(fields[8])), seconds, 1), port.mbit_per_second});

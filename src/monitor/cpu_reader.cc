@@ -11,8 +11,8 @@
 namespace sparkpilot::monitor {
 namespace {
 
-constexpr int kMostProcessors = 4096;
-constexpr size_t kMostSensors = 24, kMostPaths = 16, kClocksOfCluster = 16;
+constexpr int kMaxProcessors = 4096;
+constexpr size_t kMaxSensors = 24, kMaxPaths = 16, kClocksOfCluster = 16;
 
 bool mentions_cpu(std::string_view name) {
   const std::string text = lower(name);
@@ -34,7 +34,7 @@ void CpuReader::read_stat(CpuSample& sample) {
   for (std::string_view left = text; const auto line = next_line(left);) {
     if (line->substr(0, 3) != "cpu") break;  // they come first
     const auto fields = words(*line, 9);
-    if (fields.size() < 5 || now.size() > kMostProcessors) continue;
+    if (fields.size() < 5 || now.size() > kMaxProcessors) continue;
     // user nice system idle iowait irq softirq steal; a guest's time is in user already.
     Ticks ticks;
     bool sane = true;
@@ -59,7 +59,7 @@ void CpuReader::read_stat(CpuSample& sample) {
   };
   sample.percent = share("cpu");
   for (const auto& [name, ticks] : now) {
-    const auto number = within(to_integer(std::string_view(name).substr(3)), 0, kMostProcessors - 1);
+    const auto number = within(to_integer(std::string_view(name).substr(3)), 0, kMaxProcessors - 1);
     if (number) sample.processors.push_back({*number, share(name)});
   }
   std::sort(sample.processors.begin(), sample.processors.end(),
@@ -118,8 +118,8 @@ TemperatureReader::TemperatureReader(Source& source) : source_(source) {
     const auto known =
         std::find_if(sensors_.begin(), sensors_.end(), [&](const Sensor& sensor) { return sensor.name == name; });
     if (known != sensors_.end()) {
-      if (known->paths.size() < kMostPaths) known->paths.push_back(path);
-    } else if (!name.empty() && sensors_.size() < kMostSensors) {
+      if (known->paths.size() < kMaxPaths) known->paths.push_back(path);
+    } else if (!name.empty() && sensors_.size() < kMaxSensors) {
       sensors_.push_back({name, mentions_cpu(name), {path}});
     }
   };

@@ -12,7 +12,7 @@
 namespace sparkpilot::monitor {
 namespace {
 
-constexpr int64_t kMostMemory = int64_t{1} << 44;
+constexpr int64_t kMaxMemory = int64_t{1} << 44;
 constexpr int kNotSupported = 3;  // of nvmlReturn_t
 
 std::optional<double> percent_of(const Answers& answers, std::string_view question) {
@@ -26,7 +26,7 @@ std::map<int64_t, std::optional<int64_t>> by_process(const std::vector<GpuProces
   for (const GpuProcess& process : processes) {
     if (process.pid <= 0) continue;
     std::optional<int64_t>& bytes = out[process.pid];
-    if (process.bytes && *process.bytes >= 0 && *process.bytes <= kMostMemory) bytes = std::max(bytes, process.bytes);
+    if (process.bytes && *process.bytes >= 0 && *process.bytes <= kMaxMemory) bytes = std::max(bytes, process.bytes);
   }
   return out;
 }
@@ -37,8 +37,8 @@ std::optional<std::vector<std::string>> throttle_words(uint64_t bits) {
   static constexpr std::array<const char*, 9> kWords = {
       "idle",           "clocks set",     "power cap",   "slowed by hardware", "sync boost",
       "hot (software)", "hot (hardware)", "power brake", "display clocks"};
-  constexpr uint64_t kMost = 0xffff;  // NVML has nine; all ones are no answer
-  if (bits > kMost) return std::nullopt;
+  constexpr uint64_t kMax = 0xffff;  // NVML has nine; all ones are no answer
+  if (bits > kMax) return std::nullopt;
   std::vector<std::string> out;
   for (size_t i = 0; i < kWords.size(); ++i) {
     if (bits >> i & 1) out.emplace_back(kWords[i]);

@@ -16,11 +16,11 @@ inline constexpr const char* kMetricsType = "text/plain; version=0.0.4; charset=
 std::string metrics_page(const Sample& sample);
 
 // Answers GET /metrics on the loopback address, so only on this machine. It has no thread: it answers while serve()
-// runs. Whatever clients send or fail to do, it holds at most kMostClients of them, with kMostRequest bytes each, for
+// runs. Whatever clients send or fail to do, it holds at most kMaxClients of them, with kMaxRequest bytes each, for
 // at most kPatienceNs.
 class MetricsServer {
  public:
-  static constexpr size_t kMostClients = 16, kMostRequest = 4096;
+  static constexpr size_t kMaxClients = 16, kMaxRequest = 4096;
   static constexpr int64_t kPatienceNs = 5'000'000'000;
 
   // Port 0 is any free one. Fails (user) if the port is not available.

@@ -50,7 +50,7 @@ MetricsServer::MetricsServer(int port) {
   auto* const any = reinterpret_cast<sockaddr*>(&address);
   const int yes = 1;  // connections of a server that has just ended do not block its port
   const bool there = listener_ >= 0 && setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-                     bind(listener_, any, size) == 0 && listen(listener_, kMostClients) == 0 &&
+                     bind(listener_, any, size) == 0 && listen(listener_, kMaxClients) == 0 &&
                      getsockname(listener_, any, &size) == 0;
   if (!there) {
     const std::string reason = std::strerror(errno);
@@ -66,7 +66,7 @@ MetricsServer::~MetricsServer() {
 }
 
 void MetricsServer::accept_clients(int64_t now) {
-  while (clients_.size() < kMostClients) {
+  while (clients_.size() < kMaxClients) {
     const int fd = accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) return;
     clients_.push_back({fd, now + kPatienceNs, {}, {}, false});
@@ -82,7 +82,7 @@ bool MetricsServer::advance(Client& client, short events) {
       client.request.append(buffer, static_cast<size_t>(got));
       const bool whole =
           client.request.find("\r\n\r\n") != std::string::npos || client.request.find("\n\n") != std::string::npos;
-      const bool too_long = client.request.size() > kMostRequest;
+      const bool too_long = client.request.size() > kMaxRequest;
       if (whole || too_long) {
         client.answered = true;
         client.answer = whole && !too_long ? http_answer(client.request, page_)
@@ -106,7 +106,7 @@ void MetricsServer::serve(int64_t until_ns, const std::atomic<bool>& stop) {
   constexpr int64_t kLongestWait = 100'000'000;
   for (int64_t now = now_ns(); now < until_ns && !stop; now = now_ns()) {
     // Those that are full up wait in the system's queue.
-    std::vector<pollfd> polled = {{listener_, static_cast<short>(clients_.size() < kMostClients ? POLLIN : 0), 0}};
+    std::vector<pollfd> polled = {{listener_, static_cast<short>(clients_.size() < kMaxClients ? POLLIN : 0), 0}};
     for (const Client& client : clients_) {
       polled.push_back({client.fd, static_cast<short>(client.answer.empty() ? POLLIN : POLLIN | POLLOUT), 0});
     }

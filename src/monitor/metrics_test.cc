@@ -184,7 +184,7 @@ TEST_F(Serving, InPiecesAndWithMoreBehindThem) {
 
 TEST_F(Serving, RequestsWithoutEndAreCutOff) {
   const Client endless(server_.port());
-  endless.send("GET /metrics HTTP/1.1\r\n" + std::string(MetricsServer::kMostRequest, 'a'));
+  endless.send("GET /metrics HTTP/1.1\r\n" + std::string(MetricsServer::kMaxRequest, 'a'));
   EXPECT_EQ(endless.read().substr(9, 3), "431");
 }
 
@@ -195,7 +195,7 @@ TEST_F(Serving, OnlyOnTheLoopbackAddress) {
 
 TEST_F(Serving, SilentClientsDoNotHoldItUp) {
   std::vector<std::unique_ptr<Client>> silent;
-  for (size_t i = 0; i < MetricsServer::kMostClients; ++i) silent.push_back(std::make_unique<Client>(server_.port()));
+  for (size_t i = 0; i < MetricsServer::kMaxClients; ++i) silent.push_back(std::make_unique<Client>(server_.port()));
   const int64_t begin = now_ns();
   EXPECT_EQ(Client(server_.port()).get().substr(0, 15), "HTTP/1.1 200 OK");  // as soon as their time is over
   EXPECT_GE(now_ns() - begin, MetricsServer::kPatienceNs / 2);

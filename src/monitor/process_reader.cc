@@ -122,8 +122,8 @@ std::optional<int64_t> ProcessReader::resident(int64_t pid, const Process& proce
       page_bytes_ = std::clamp<int64_t>(int64_t{1} << std::lround(std::log2(ratio)), 4096, 65536);
     }
   }
-  constexpr int64_t kMostPages = int64_t{1} << 40;
-  if (!page_bytes_ || process.pages > kMostPages) return std::nullopt;
+  constexpr int64_t kMaxPages = int64_t{1} << 40;
+  if (!page_bytes_ || process.pages > kMaxPages) return std::nullopt;
   return process.pages * *page_bytes_;
 }
 

@@ -69,13 +69,13 @@ void Summary::add(const Sample& sample) {
   size_t order = 0;
   for (Quantity& quantity : quantities(sample)) {
     ++order;
-    constexpr size_t kMostColumns = 4096;
+    constexpr size_t kMaxColumns = 4096;
     if (!quantity.value || quantity.fixed || quantity.unit == Unit::joules) continue;
     const double value = *quantity.value;
     const std::string column = quantity.column();
     auto found = columns_.find(column);
     if (found == columns_.end()) {
-      if (columns_.size() >= kMostColumns) continue;
+      if (columns_.size() >= kMaxColumns) continue;
       found = columns_.emplace(column, Of{order, std::move(quantity), {}}).first;
     }
     found->second.series.add(value);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kKept = 2048;  // values of a curve: two a character on the widest screens
 constexpr int kTwoColumns = 100;
-constexpr int kLeastProcesses = 5;  // the rule, the headings, three rows
+constexpr int kMinProcesses = 5;  // the rule, the headings, three rows
 constexpr int kHighestCurve = 8;
 
 void append(History::Curve& curve, std::optional<double> value) {
@@ -36,7 +36,7 @@ int stack_gpus(Painter& painter, const Area& area, const std::vector<GpuSample>&
 void one_column(Painter& painter, const Area& area, const std::vector<GpuSample>& gpus) {
   const int count = static_cast<int>(gpus.size());
   const int io = std::min(painter.io_rows(area.width), area.height >= 30 ? 5 : area.width < 76 ? 3 : 2);
-  const int spare = area.height - painter.cpu_rows() - painter.memory_rows() - io - kLeastProcesses;
+  const int spare = area.height - painter.cpu_rows() - painter.memory_rows() - io - kMinProcesses;
   // What is left when each has its least: curves first, half of the rest to the processes.
   int curves = std::max(0, spare - count * painter.gpu_rows());
   const int wanted = (count + 1) * 3;
@@ -97,9 +97,9 @@ const History::Curve& History::gpu(int index) const {
 
 Canvas draw(const Sample& sample, const History& history, const ViewState& state, int width, int height) {
   Canvas canvas(width, height, state.ascii);
-  if (width < kLeastWidth || height < kLeastHeight) {
+  if (width < kMinWidth || height < kMinHeight) {
     canvas.text(0, 0, fmt::format("{}x{} is too small:", width, height), Ink::text);
-    canvas.text(0, 1, fmt::format("{}x{} at least", kLeastWidth, kLeastHeight), Ink::text);
+    canvas.text(0, 1, fmt::format("{}x{} at least", kMinWidth, kMinHeight), Ink::text);
     return canvas;
   }
   Painter painter(canvas, sample, history, state);

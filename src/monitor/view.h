@@ -34,7 +34,7 @@ struct ViewState {
   double interval_s = 1;
 };
 
-inline constexpr int kLeastWidth = 40, kLeastHeight = 10;
+inline constexpr int kMinWidth = 40, kMinHeight = 10;
 
 // For any size; below the minimum it says what size it needs.
 Canvas draw(const Sample& sample, const History& history, const ViewState& state, int width, int height);

@@ -191,7 +191,7 @@ TEST(View, AnySizeAnyMachine) {
           if (ascii) {
             ASSERT_TRUE(only_ascii) << canvas.str();
           }
-          if (width >= kLeastWidth && height >= kLeastHeight && !state.help) {
+          if (width >= kMinWidth && height >= kMinHeight && !state.help) {
             ASSERT_TRUE(has(canvas.str(), "q quit")) << width << "x" << height;
           }
         }

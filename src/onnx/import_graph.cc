@@ -13,9 +13,9 @@ namespace {
 // Field numbers of GraphProto.
 constexpr int kNode = 1, kInitializer = 5, kValueInfo = 13, kQuantization = 14, kSparseInitializer = 15,
               kGraphMetadata = 16;
-constexpr int kDeepest = 64;                                      // bodies in bodies, calls in calls
-constexpr int64_t kMostNodes = 250'000, kMostValues = 2'000'000;  // calls inlined
-constexpr int64_t kMostInlinedBytes = int64_t{64} << 20;
+constexpr int kDeepest = 64;                                    // bodies in bodies, calls in calls
+constexpr int64_t kMaxNodes = 250'000, kMaxValues = 2'000'000;  // calls inlined
+constexpr int64_t kMaxInlinedBytes = int64_t{64} << 20;
 
 // A declared input or output: only dense tensors.
 struct Declared {
@@ -78,7 +78,7 @@ void Importer::import_graph(Range range) {
   }
   for (const Deferred& field : deferred) {
     if (field.field == kNode) nodes.push_back(parse_node(model_.source, field.bytes));
-    if (std::ssize(nodes) > kMostNodes) fail("more than {} nodes", kMostNodes);
+    if (std::ssize(nodes) > kMaxNodes) fail("more than {} nodes", kMaxNodes);
   }
   import_nodes(nodes);
   import_outputs(proto);
@@ -128,7 +128,7 @@ void Importer::import_outputs(const onnx::GraphProto& proto) {
 
 void Importer::import_nodes(const std::vector<RawNode>& nodes) {
   for (const size_t i : order_of(nodes)) {
-    if (++model_.nodes > kMostNodes) fail("more than {} nodes, model-local functions inlined", kMostNodes);
+    if (++model_.nodes > kMaxNodes) fail("more than {} nodes, model-local functions inlined", kMaxNodes);
     try {
       import_node(nodes[i]);
     } catch (const Error& error) {
@@ -199,14 +199,14 @@ void Importer::add_constant_node(const RawNode& node) {
 }
 
 void Importer::count_value() {
-  if (++model_.values > kMostValues) fail("more than {} values", kMostValues);
+  if (++model_.values > kMaxValues) fail("more than {} values", kMaxValues);
 }
 
 void Importer::charge(size_t bytes) {
   if (!bound_) return;
   model_.inlined_bytes += static_cast<int64_t>(bytes);
-  if (model_.inlined_bytes > kMostInlinedBytes) {
-    fail("model-local functions grow beyond {} bytes when they are inlined", kMostInlinedBytes);
+  if (model_.inlined_bytes > kMaxInlinedBytes) {
+    fail("model-local functions grow beyond {} bytes when they are inlined", kMaxInlinedBytes);
   }
 }
 

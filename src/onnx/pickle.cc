@@ -316,7 +316,7 @@ bool Pickle::Machine::step_memo(uint8_t code) {
 }
 
 Pickle::Pickle(std::span<const std::byte> bytes) {
-  if (bytes.size() > kMostBytes) fail("pickle: {} bytes, expected at most {}", bytes.size(), kMostBytes);
+  if (bytes.size() > kMaxBytes) fail("pickle: {} bytes, expected at most {}", bytes.size(), kMaxBytes);
   root_ = Machine(objects_, bytes).run();
 }
 

@@ -19,7 +19,7 @@ class Pickle {
  public:
   using Ref = uint32_t;
   enum class Kind : uint8_t { none, integer, text, tuple, list, dict, slice, slice_class };
-  static constexpr size_t kMostBytes = 1 << 18;
+  static constexpr size_t kMaxBytes = 1 << 18;
 
   // Fails (user) on anything but a complete pickle of the kinds above, naming the opcode or the error.
   explicit Pickle(std::span<const std::byte> bytes);

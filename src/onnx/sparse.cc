@@ -8,7 +8,7 @@ namespace sparkpilot {
 namespace {
 constexpr int kValues = 1, kIndices = 2;
 // A few bytes of a hostile file could declare any size.
-constexpr int64_t kMostBytes = int64_t{256} << 20;
+constexpr int64_t kMaxBytes = int64_t{256} << 20;
 
 // The place of entry `i`: one flat index, or one index a dimension.
 int64_t place_of(const Tensor& indices, const Shape& shape, int64_t i) {
@@ -38,7 +38,7 @@ TensorReader::Named read_sparse(Model& model, Range range) {
     const DType dtype = values.tensor.dtype();
     const int64_t count = values.tensor.elements();
     if (bits(dtype) < 8) throw Unsupported("packed sparse tensors are not supported");
-    if (storage_bytes(dtype, shape.elements()) > kMostBytes) {
+    if (storage_bytes(dtype, shape.elements()) > kMaxBytes) {
       throw Unsupported(fmt::format("a sparse tensor of shape {} is too large to be made dense", shape.str()));
     }
     const bool flat = indices.shape() == Shape{count}, full = indices.shape() == Shape{count, shape.rank()};

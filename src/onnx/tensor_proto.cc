@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little, "raw tensor data is li
 
 // TensorProto's field numbers.
 constexpr int kStringData = 6, kRawData = 9;
-constexpr size_t kMostFiles = 64;
+constexpr size_t kMaxFiles = 64;
 
 // A byte that is neither 0 nor 1 would be no bool to C++.
 void sanitize(const Tensor& tensor) {
@@ -93,7 +93,7 @@ Tensor TensorReader::read_external(const onnx::TensorProto& proto, DType dtype, 
   if (folder_.empty()) fail("external data \"{}\" needs a model that is a file", location);
   auto found = files_.find(location);
   if (found == files_.end()) {
-    if (files_.size() >= kMostFiles) files_.clear();  // one file a tensor is common: do not run out of descriptors
+    if (files_.size() >= kMaxFiles) files_.clear();  // one file a tensor is common: do not run out of descriptors
     found = files_.emplace(location, External{InputFile::open_beneath(folder_, location), {}, 0}).first;
     locations_.insert(location);
   }

@@ -15,7 +15,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 16;  // larger results are not computed here
+constexpr int64_t kMaxElements = 1 << 16;  // larger results are not computed here
 
 class Damage {
  public:
@@ -150,7 +150,7 @@ bool is_runnable(const Node& node, const std::vector<Tensor>& inputs) {
     const auto& shape = graph.value(output).shape;
     elements += shape ? shape->elements() : 0;
   }
-  return elements <= kMostElements;
+  return elements <= kMaxElements;
 }
 
 // Runs one damaged node with every kernel that accepts it; returns whether it was computed, not refused.
@@ -192,7 +192,7 @@ bool try_damaged_expansion(const OpDef& op, const OpCase& op_case, uint64_t seed
     op.expand(context);
     for (int i = 0; i < graph.value_count(); ++i) {
       const auto& shape = graph.value(ValueId{i}).shape;
-      if (shape && shape->elements() > kMostElements) return false;
+      if (shape && shape->elements() > kMaxElements) return false;
     }
     interpret_expansion(node, inputs);
     return true;

@@ -13,7 +13,7 @@ using Ints = std::vector<int64_t>;
 // What was measured to be faster, on one thread and on two (AVX-512): at least this many pixels in the output, and this
 // many bytes in the image between the first two stages. Smaller images stay in cache anyway, and large products are
 // faster for them.
-constexpr int64_t kLeastPixels = 64, kLeastBytes = 128 * 1024;
+constexpr int64_t kMinPixels = 64, kMinBytes = 128 * 1024;
 
 // A sparkpilot::Conv of two-dimensional f32 images with channels last and constant operands.
 struct Stage {
@@ -123,9 +123,9 @@ bool chain(Edit& edit, NodeId id) {
   std::vector<Stage> stages{*depthwise, *last};
   const Shape& x = edit.shape(depthwise->x);
   const Shape& y = edit.shape(last->y);
-  if (y[1] * y[2] < kLeastPixels) return false;
+  if (y[1] * y[2] < kMinPixels) return false;
   const auto first = stage_before(edit, *depthwise);
-  if (first && first->starts() && storage_bytes(DType::f32, x.elements(1, 4)) >= kLeastBytes)
+  if (first && first->starts() && storage_bytes(DType::f32, x.elements(1, 4)) >= kMinBytes)
     stages.insert(stages.begin(), *first);
   write_chain(edit, stages);
   return true;

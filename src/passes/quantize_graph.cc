@@ -270,9 +270,9 @@ void equalise_channels(Graph& graph, ValueId tensor, std::span<const double> rea
   Edit edit(graph);
   const double most = *std::max_element(reach.begin(), reach.end());
   if (!(most > 0) || !std::isfinite(most)) return;
-  constexpr double kLeast = 1e-3;  // of the largest; limits how much a channel that is hardly used is scaled up
+  constexpr double kMin = 1e-3;  // of the largest; limits how much a channel that is hardly used is scaled up
   std::vector<double> factors;
-  for (const double r : reach) factors.push_back(most / std::max(r, kLeast * most));
+  for (const double r : reach) factors.push_back(most / std::max(r, kMin * most));
   const auto scale = [&](NodeId id, size_t input, bool up) {
     const Tensor scaled = edit.constant(edit.node(id).inputs[input])->clone();
     const auto values = scaled.data<float>();

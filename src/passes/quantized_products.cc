@@ -131,13 +131,13 @@ void Products::take_added_bias(Product& p) {
 // W, multiplier, bias, shift. A bias that is a whole number of units (to within its own rounding) is added to the
 // integer sum.
 std::vector<ValueId> Products::operands(const Product& p, double y_scale) {
-  constexpr double kRounding = 2e-7, kMost = 1 << 30;
+  constexpr double kRounding = 2e-7, kMax = 1 << 30;
   std::vector<double> multiplier, shift;
   for (size_t c = 0; c < p.weights.scales.size(); ++c) multiplier.push_back(p.scale(c) / y_scale);
   std::vector<ValueId> out{graph_.add_constant(p.weights.bytes), floats(multiplier)};
   if (p.bias.empty()) return out;
   const bool whole = std::all_of(p.bias.begin(), p.bias.end(), [](double b) {
-    return std::abs(b) <= kMost && std::abs(b - std::nearbyint(b)) <= kRounding * std::abs(b);
+    return std::abs(b) <= kMax && std::abs(b - std::nearbyint(b)) <= kRounding * std::abs(b);
   });
   if (whole) {
     Tensor t(DType::i32, Shape{p.channels()});

@@ -12,9 +12,9 @@ using Ints = std::vector<int64_t>;
 
 // Whether its kernel for channels-first images is faster than moving the data first.
 bool gains(Edit& edit, const Node& node, const Shape& x) {
-  constexpr int64_t kMostChannels = 16, kLeastWidth = 8, kMostStride = 4, kMostKernel = 16;
+  constexpr int64_t kMaxChannels = 16, kMinWidth = 8, kMaxStride = 4, kMaxKernel = 16;
   // Multiply-adds per element read; with more, the cost of moving it does not matter.
-  constexpr int64_t kMostWork = 300;
+  constexpr int64_t kMaxWork = 300;
   const Tensor* weights = edit.constant(node.inputs[1]);
   if (!weights || weights->shape().rank() != 4 ||
       (node.inputs.size() > 2 && node.inputs[2].present() && !edit.constant(node.inputs[2])))
@@ -24,8 +24,8 @@ bool gains(Edit& edit, const Node& node, const Shape& x) {
   const int64_t work =
       weights->shape()[2] * kernel * out / std::max<int64_t>(1, strides[0]) / std::max<int64_t>(1, strides[1]);
   return node.attrs.integer("group", 1) == 1 && node.attrs.integers("dilations", {1, 1}) == Ints{1, 1} && x[1] > 1 &&
-         x[1] <= kMostChannels && kernel > 1 && kernel <= kMostKernel && strides[1] <= kMostStride &&
-         work <= kMostWork && edit.shape(node.outputs[0])[2] >= kLeastWidth;
+         x[1] <= kMaxChannels && kernel > 1 && kernel <= kMaxKernel && strides[1] <= kMaxStride && work <= kMaxWork &&
+         edit.shape(node.outputs[0])[2] >= kMinWidth;
 }
 
 bool read_planes(Edit& edit, NodeId id) {

@@ -12,8 +12,8 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kMostNodes = 1'000'000;
-[[noreturn]] void fail_too_many(int64_t batch) { fail("a batch of {} needs more than {} nodes", batch, kMostNodes); }
+constexpr int64_t kMaxNodes = 1'000'000;
+[[noreturn]] void fail_too_many(int64_t batch) { fail("a batch of {} needs more than {} nodes", batch, kMaxNodes); }
 
 // What a value of the graph for one entry has become in the graph for several.
 struct Entries {
@@ -81,7 +81,7 @@ Entries& Rebatch::entries(ValueId id) {
 }
 
 std::vector<ValueId> Rebatch::make(const Node& node, std::vector<ValueId> inputs) {
-  if (many_.node_count() > kMostNodes) fail_too_many(batch_);
+  if (many_.node_count() > kMaxNodes) fail_too_many(batch_);
   const NodeId id =
       many_.add_node(*node.op, std::move(inputs), node.attrs, static_cast<int>(node.outputs.size()), node.name);
   infer_node(many_, id);
@@ -91,7 +91,7 @@ std::vector<ValueId> Rebatch::make(const Node& node, std::vector<ValueId> inputs
 const std::vector<ValueId>& Rebatch::apart(ValueId id) {
   Entries& e = entries(id);
   if (!e.apart.empty()) return e.apart;
-  if (batch_ > kMostNodes) fail_too_many(batch_);
+  if (batch_ > kMaxNodes) fail_too_many(batch_);
   if (e.is_shared()) {
     e.apart.assign(static_cast<size_t>(batch_), e.shared);
     return e.apart;

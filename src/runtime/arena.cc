@@ -134,7 +134,7 @@ int64_t place_by_time(std::vector<Lifetime>& buffers) {
 }  // namespace
 
 int64_t place(std::vector<Lifetime>& buffers) {
-  return buffers.size() > kMostBySize ? place_by_time(buffers) : place_by_size(buffers);
+  return buffers.size() > kMaxBySize ? place_by_time(buffers) : place_by_size(buffers);
 }
 
 }  // namespace sparkpilot

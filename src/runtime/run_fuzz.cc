@@ -14,8 +14,8 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 14;  // of one value; larger ones only cost time
-constexpr double kMostFlops = 1e6;
+constexpr int64_t kMaxElements = 1 << 14;  // of one value; larger ones only cost time
+constexpr double kMaxFlops = 1e6;
 
 // Inputs of the declared shapes, with open dimensions set to 2; empty if one is too large.
 std::vector<Tensor> make_inputs(Graph& graph) {
@@ -28,7 +28,7 @@ std::vector<Tensor> make_inputs(Graph& graph) {
       for (const Dim& dim : *value.declared) dims.push_back(dim.size < 0 ? 2 : dim.size);
     }
     const Shape shape{std::span<const int64_t>(dims)};
-    if (shape.elements() > kMostElements) return {};
+    if (shape.elements() > kMaxElements) return {};
     Tensor tensor = Tensor::zeros(value.dtype, shape);
     for (int64_t i = 0; i < tensor.elements(); ++i) {
       store_element(value.dtype, tensor.raw(), i, static_cast<double>(random.integer(-2, 4)));
@@ -61,7 +61,7 @@ bool is_small(const Graph& graph) {
     for (const ValueId output : node.outputs) {
       const Value& value = graph.value(output);
       if (!value.shape && !node.op->traits.dynamic) return false;
-      if (value.shape && value.shape->elements() > kMostElements) return false;
+      if (value.shape && value.shape->elements() > kMaxElements) return false;
       outputs.push_back({value.dtype, value.shape.value_or(Shape{}), value.shape.has_value()});
     }
     const std::vector<Tensor> constants(inputs.size());
@@ -69,7 +69,7 @@ bool is_small(const Graph& graph) {
       flops += node.op->cost({.node = &node, .inputs = inputs, .outputs = outputs, .constants = constants});
     }
   }
-  return flops < kMostFlops;
+  return flops < kMaxFlops;
 }
 
 void run_session(const Graph& graph, const std::vector<Tensor>& inputs) {

@@ -81,7 +81,7 @@ TEST(Arena, NeverOverlapsAndStaysSmall) {
 TEST(Arena, ManyNeverOverlapAndStayNearTheLargestLiveSet) {
   for (uint64_t seed = 0; seed < 3; ++seed) {
     Random random(seed);
-    std::vector<Lifetime> buffers(kMostBySize + 500);
+    std::vector<Lifetime> buffers(kMaxBySize + 500);
     std::vector<int64_t> live(buffers.size() + 400);
     for (size_t i = 0; i < buffers.size(); ++i) {
       Lifetime& b = buffers[i];
@@ -107,7 +107,7 @@ TEST(Arena, ManyNeverOverlapAndStayNearTheLargestLiveSet) {
 }
 
 TEST(Arena, ManyThatExceedAnyMemoryAreRefused) {
-  std::vector<Lifetime> buffers(kMostBySize + 1);
+  std::vector<Lifetime> buffers(kMaxBySize + 1);
   for (Lifetime& b : buffers) b = {int64_t{1} << 60, 0, 1};
   EXPECT_THROW(place(buffers), Error);
 }

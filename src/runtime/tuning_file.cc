@@ -128,7 +128,7 @@ void TuningFile::read() {
   }
   if (!file.contains("kernels")) return;
   for (const auto& [key, value] : file["kernels"].items()) {
-    if (kernels_.size() == kMostKernels) break;
+    if (kernels_.size() == kMaxKernels) break;
     if (key.size() > kLongestKey || !value.is_string()) continue;
     const auto& name = value.get_ref<const std::string&>();
     if (!name.empty() && name.size() <= kLongestKernelName) kernels_.emplace_back(key, name);
@@ -146,7 +146,7 @@ bool TuningFile::keep_threads(const std::string& key, int threads) {
   read();
   std::erase_if(threads_, [&](const auto& entry) { return entry.first == key; });
   threads_.emplace_back(key, threads);
-  if (threads_.size() > kMost) threads_.erase(threads_.begin(), threads_.end() - kMost);
+  if (threads_.size() > kMax) threads_.erase(threads_.begin(), threads_.end() - kMax);
   return write();
 }
 
@@ -156,7 +156,7 @@ bool TuningFile::keep_kernels(const Kernels& found) {
   for (const auto& [key, name] : found) again.insert(key);
   std::erase_if(kernels_, [&](const auto& entry) { return again.contains(entry.first); });
   kernels_.insert(kernels_.end(), found.begin(), found.end());
-  if (kernels_.size() > kMostKernels) kernels_.erase(kernels_.begin(), kernels_.end() - kMostKernels);
+  if (kernels_.size() > kMaxKernels) kernels_.erase(kernels_.begin(), kernels_.end() - kMaxKernels);
   return write();
 }
 

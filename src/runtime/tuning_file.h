@@ -22,8 +22,8 @@ namespace sparkpilot {
 
 class TuningFile {
  public:
-  static constexpr size_t kMost = 512;                               // entries of `threads`; the oldest are dropped
-  static constexpr size_t kMostKernels = 2048;                       // of `kernels`
+  static constexpr size_t kMax = 512;                                // entries of `threads`; the oldest are dropped
+  static constexpr size_t kMaxKernels = 2048;                        // of `kernels`
   using Kernels = std::vector<std::pair<std::string, std::string>>;  // key, name
 
   // Reads `path`; with an empty path nothing is kept. `cpu` is the processor's name.

@@ -168,16 +168,16 @@ TEST_F(Tuning, ForeignKernelsAreBound) {
   EXPECT_EQ(TuningFile(path, "cpu").kernels(),
             (TuningFile::Kernels{{"", "simd"}, {std::string("\0\n", 2), std::string("\0", 1)}}));
   std::string many = head + R"("kernels": {)";
-  for (size_t i = 0; i < TuningFile::kMostKernels + 10; ++i) many += fmt::format("{}\"{}\": \"simd\"", i ? "," : "", i);
+  for (size_t i = 0; i < TuningFile::kMaxKernels + 10; ++i) many += fmt::format("{}\"{}\": \"simd\"", i ? "," : "", i);
   write(many + "}}");
-  EXPECT_EQ(TuningFile(path, "cpu").kernels().size(), TuningFile::kMostKernels);
+  EXPECT_EQ(TuningFile(path, "cpu").kernels().size(), TuningFile::kMaxKernels);
 }
 
 // The file stays readable however long the keys are.
 TEST_F(Tuning, KernelsStayFewAndSmall) {
   TuningFile file(path, "cpu");
   TuningFile::Kernels found;
-  for (size_t i = 0; i < TuningFile::kMostKernels + 10; ++i) found.emplace_back(fmt::format("{:01000}", i), "simd");
+  for (size_t i = 0; i < TuningFile::kMaxKernels + 10; ++i) found.emplace_back(fmt::format("{:01000}", i), "simd");
   EXPECT_TRUE(file.keep_kernels(found));
   EXPECT_EQ(ignored(), "");
   const TuningFile again(path, "cpu");
@@ -212,7 +212,7 @@ TEST_F(Tuning, CountsThatThisMachineCannotHaveAreLeftOut) {
 TEST_F(Tuning, StaysSmall) {
   TuningFile file(path, "cpu");
   std::string all = R"({"sparkpilot": ")" SPARKPILOT_VERSION R"(", "cpu": "cpu", "threads": {)";
-  for (size_t i = 0; i < TuningFile::kMost; ++i) all += (i ? ", \"k" : "\"k") + std::to_string(i) + "\": 1";
+  for (size_t i = 0; i < TuningFile::kMax; ++i) all += (i ? ", \"k" : "\"k") + std::to_string(i) + "\": 1";
   write(all + "}}");
   EXPECT_TRUE(file.keep_threads("new", 1));
   EXPECT_FALSE(file.threads("k0"));

@@ -80,9 +80,9 @@ std::string text_at(const Plain& object, const char* key) {
 
 // A count; sums of them stay within bounds.
 int64_t count_at(const Plain& object, const char* key) {
-  constexpr int64_t kMost = int64_t{1} << 44;
+  constexpr int64_t kMax = int64_t{1} << 44;
   const auto count = object.at(key).get<int64_t>();
-  if (count < 0 || count > kMost) fail("{}: expected 0 to {}, got {}", key, kMost, count);
+  if (count < 0 || count > kMax) fail("{}: expected 0 to {}, got {}", key, kMax, count);
   return count;
 }
 

@@ -42,7 +42,7 @@ constexpr uint64_t kAllocated = 2, kExecutable = 4;
 constexpr uint64_t kNeeded = 1, kStrings = 5, kSoname = 14, kRpath = 15, kRunpath = 29;  // dynamic entries
 constexpr uint32_t kBuildId = 3;
 // Far above what linkers write: a table that claims more is damage.
-constexpr uint64_t kMostHeaders = 1 << 20, kMostDynamic = 1 << 14, kMostNeeded = 1 << 10;
+constexpr uint64_t kMaxHeaders = 1 << 20, kMaxDynamic = 1 << 14, kMaxNeeded = 1 << 10;
 constexpr size_t kLongestName = 1024;
 
 std::string machine_name(uint16_t machine) {
@@ -85,7 +85,7 @@ template <typename Header>
 std::vector<Header> Reader::table(uint64_t offset, uint64_t count, uint64_t entry_bytes, const char* what) {
   std::vector<Header> list;
   if (offset == 0 || count == 0) return list;
-  if (entry_bytes != sizeof(Header) || count > kMostHeaders || !source_.holds(offset, count * sizeof(Header))) {
+  if (entry_bytes != sizeof(Header) || count > kMaxHeaders || !source_.holds(offset, count * sizeof(Header))) {
     damaged(fmt::format("{} entries of {} bytes at {} are no table of {} in {} bytes", count, entry_bytes, offset, what,
                         source_.size()));
     return list;
@@ -153,7 +153,7 @@ void Reader::read_dynamic() {
   if (found == segments_.end()) return;
   std::vector<Dynamic> entries;
   std::optional<uint64_t> strings;
-  for (uint64_t i = 0; i < std::min(found->file_bytes / sizeof(Dynamic), kMostDynamic); ++i) {
+  for (uint64_t i = 0; i < std::min(found->file_bytes / sizeof(Dynamic), kMaxDynamic); ++i) {
     const uint64_t at = found->offset + i * sizeof(Dynamic);
     if (at < found->offset || !source_.holds(at, sizeof(Dynamic))) return damaged("its dynamic section is cut");
     const auto entry = source_.load<Dynamic>(at);
@@ -169,7 +169,7 @@ void Reader::read_dynamic() {
     if (entry.value > source_.size()) continue;
     const uint64_t at = *strings + entry.value;
     if (entry.tag == kSoname) elf_.soname = source_.text(at, kLongestName);
-    if (entry.tag == kNeeded && elf_.needed.size() < kMostNeeded) elf_.needed.push_back(source_.text(at, kLongestName));
+    if (entry.tag == kNeeded && elf_.needed.size() < kMaxNeeded) elf_.needed.push_back(source_.text(at, kLongestName));
     if ((entry.tag == kRunpath || entry.tag == kRpath) && elf_.run_path.empty()) {
       const std::string folders = source_.text(at, kLongestName);
       for (size_t begin = 0; begin < folders.size();) {
@@ -182,10 +182,10 @@ void Reader::read_dynamic() {
 }
 
 void Reader::read_notes(const ProgramHeader& segment) {
-  constexpr uint64_t kMostNotes = 64;
+  constexpr uint64_t kMaxNotes = 64;
   uint64_t at = segment.offset;
   const uint64_t end = source_.holds(at, segment.file_bytes) ? at + segment.file_bytes : 0;
-  for (uint64_t i = 0; i < kMostNotes && at < end && end - at >= sizeof(NoteHeader); ++i) {
+  for (uint64_t i = 0; i < kMaxNotes && at < end && end - at >= sizeof(NoteHeader); ++i) {
     const auto note = source_.load<NoteHeader>(at);
     const auto padded = [](uint64_t bytes) { return (bytes + 3) & ~uint64_t{3}; };
     const uint64_t name = at + sizeof note, bytes = name + padded(note.name_bytes);

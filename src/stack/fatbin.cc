@@ -87,8 +87,8 @@ class Finder {
 
 bool Finder::seek() {
   // Containers mostly lie one behind the other: a look at a little first, then more and more at once.
-  constexpr uint64_t kLeast = 32, kMost = 1 << 17;  // words
-  for (uint64_t words = kLeast; has(at_, kStep); words = std::min(words * 4, kMost)) {
+  constexpr uint64_t kMin = 32, kMax = 1 << 17;  // words
+  for (uint64_t words = kMin; has(at_, kStep); words = std::min(words * 4, kMax)) {
     words_.resize(std::min(words, (end_ - at_) / kStep));
     source_.read(at_, std::as_writable_bytes(std::span(words_)));
     const auto hit = std::find_if(words_.begin(), words_.end(), [](uint64_t word) {

@@ -149,7 +149,7 @@ std::vector<OpCase> cases() {
 
 constexpr Kernel kCpu[] = {
     {.name = "reference",
-     .accepts = [](const Problem& p) -> Verdict { return contains(NumericTypes{}, p.inputs[0].dtype); },
+     .accepts = [](const Problem& p) -> Acceptance { return contains(NumericTypes{}, p.inputs[0].dtype); },
      .prepare = prepare,
      .run = run}};
 constexpr AttrSpec kAttrs[] = {

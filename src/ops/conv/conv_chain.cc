@@ -13,8 +13,8 @@ using WeightTypes = TypeList<float, Half, BFloat16>;
 
 struct ReferenceState : KernelState {
   ConvChain chain;
-  std::array<Epilogue, ConvChain::kMost> epilogue;
-  std::array<int64_t, ConvChain::kMost> offset{};  // in the workspace: offset of the stage's image
+  std::array<Epilogue, ConvChain::kMax> epilogue;
+  std::array<int64_t, ConvChain::kMax> offset{};  // in the workspace: offset of the stage's image
 };
 
 std::unique_ptr<KernelState> prepare(const Problem& p) {
@@ -69,7 +69,7 @@ void run(const Call& c) {
 void infer(InferContext& c) {
   if (c.dtype(0) != DType::f32) fail("input is {}, expected f32", name(c.dtype(0)));
   const size_t stages = c.attrs.integers("groups").size();
-  if (stages < 2 || stages > ConvChain::kMost || static_cast<size_t>(c.input_count()) < 1 + 2 * stages) {
+  if (stages < 2 || stages > ConvChain::kMax || static_cast<size_t>(c.input_count()) < 1 + 2 * stages) {
     fail("{} stages and {} inputs, expected 2 or 3, and two inputs a stage", stages, c.input_count());
   }
   std::vector<Shape> weights;

@@ -21,7 +21,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
 }
 
 // The input position that kernel offset `k` maps to output position `p`, or -1.
-int64_t source(const Window& w, size_t axis, int64_t p, int64_t k) {
+int64_t source(const KernelWindow& w, size_t axis, int64_t p, int64_t k) {
   const int64_t at = p + w.pad_begin[axis] - k * w.dilation[axis];
   if (at < 0 || at % w.stride[axis] != 0) return -1;
   const int64_t q = at / w.stride[axis];
@@ -31,8 +31,8 @@ int64_t source(const Window& w, size_t axis, int64_t p, int64_t k) {
 // Computes one output element without its bias; `x` and `filter` point to the group's first channel and the output
 // channel.
 template <typename T>
-double element(const ConvShape& s, const T* x, const T* filter, const Window::Dims& p) {
-  const Window& w = s.window;
+double element(const ConvShape& s, const T* x, const T* filter, const KernelWindow::Dims& p) {
+  const KernelWindow& w = s.window;
   const int64_t taps = w.kernel_size(), filter_step = s.out_per_group() * taps;
   double sum = 0;
   for (int64_t d = 0; d < w.kernel[0]; ++d) {
@@ -57,7 +57,7 @@ double element(const ConvShape& s, const T* x, const T* filter, const Window::Di
 
 void run(const Call& c) {
   const ConvShape& s = c.as<ReferenceState>().shape;
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   dispatch(FloatTypes{}, c.inputs[0].dtype, [&]<typename T>() {
     const T* bias = c.has(2) ? c.inputs[2].as<T>() : nullptr;
     const int64_t rows = s.batch * s.out_channels * w.out[0] * w.out[1];

@@ -50,7 +50,7 @@ double sample(const T* plane, int64_t height, int64_t width, double h, double w)
 template <typename T>
 void run_as(const Call& c, const DeformShape& shape) {
   const ConvShape& s = shape.conv;
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t taps = w.kernel_size(), area = w.out_size(), in_area = w.in_size(), in_group = s.in_per_group();
   const int64_t per_offset_group = s.in_channels / shape.offset_groups;
   const T* mask = c.has(4) ? c.inputs[4].as<T>() : nullptr;

@@ -33,7 +33,7 @@ struct BinaryKernels {
     dispatch(Types{}, c.inputs[0].dtype,
              [&]<typename T>() { map_nary<T, Wide<T>>(c, c.as<BroadcastState>().plan, Fn{}); });
   }
-  static Verdict accepts(const Problem& p) {
+  static Acceptance accepts(const Problem& p) {
     if constexpr (!std::is_same_v<std::remove_const_t<decltype(kVector)>, NoVector>) {
       if (integers_like(kVector) && !is_float(p.inputs[0].dtype)) return true;
     }

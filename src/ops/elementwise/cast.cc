@@ -122,7 +122,7 @@ void cast_over_floats(const ConstView& x, const View& y, int64_t begin, int64_t 
 }
 
 // f32 from or to f16 and bf16, and the pairs of cast_n.
-Verdict accepts_simd(const Problem& p) {
+Acceptance accepts_simd(const Problem& p) {
   const DType from = p.inputs[0].dtype, to = p.outputs[0].dtype;
   if ((to == DType::f32 && contains(Halves{}, from)) || (from == DType::f32 && contains(Halves{}, to))) return true;
   if (from != to && (can_cast_n(from, to) || goes_over_floats(from, to))) return true;

@@ -35,7 +35,7 @@ void run_reference(const Call& c) {
   });
 }
 
-Verdict accepts_simd(const Problem& p) {
+Acceptance accepts_simd(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
   if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
   return true;

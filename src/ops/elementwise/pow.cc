@@ -51,7 +51,7 @@ std::optional<double> constant_exponent(const Problem& p) {
   if (!(p.outputs[0].shape == p.inputs[0].shape)) return std::nullopt;
   return p.constants[1].to_scalar();
 }
-Verdict accepts_simple(const Problem& p) {
+Acceptance accepts_simple(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
   if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
   const auto e = constant_exponent(p);

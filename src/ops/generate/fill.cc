@@ -43,7 +43,7 @@ void infer_eye(InferContext& c) {
   c.output(0, dtype_attribute(c.attrs, "dtype", c.dtype(0)), c.shape(0));
 }
 
-Verdict accepts_eye(const Problem& p) { return contains(AllTypes{}, p.outputs[0].dtype); }
+Acceptance accepts_eye(const Problem& p) { return contains(AllTypes{}, p.outputs[0].dtype); }
 
 void run_eye(const Call& c) {
   const View& out = c.outputs[0];

@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr double kMostSamples = 1 << 12;  // along one axis of one bin
+constexpr double kMaxSamples = 1 << 12;  // along one axis of one bin
 
 // One axis of a bilinear sample: two pixels and the weight of the second; outside: no sample.
 struct Corner {
@@ -45,7 +45,7 @@ Extent extent(double low, double high, double scale, bool half_pixel, int64_t bi
   const double bin = size / static_cast<double>(bins);
   if (ratio > 0) return {start, bin, ratio};
   const double samples = std::ceil(bin);
-  if (samples > kMostSamples) fail("a region from {} to {} is too large", low, high);
+  if (samples > kMaxSamples) fail("a region from {} to {} is too large", low, high);
   return {start, bin, samples > 0 ? static_cast<int64_t>(samples) : 0};
 }
 
@@ -129,7 +129,7 @@ void infer(InferContext& c) {
   const int64_t height = c.attrs.integer("output_height", 1), width = c.attrs.integer("output_width", 1);
   if (height < 1 || width < 1) fail("output is {} x {}", height, width);
   const int64_t ratio = c.attrs.integer("sampling_ratio", 0);
-  if (ratio < 0 || static_cast<double>(ratio) > kMostSamples) fail("sampling_ratio is {}", ratio);
+  if (ratio < 0 || static_cast<double>(ratio) > kMaxSamples) fail("sampling_ratio is {}", ratio);
   c.output(0, c.dtype(0), {regions, x[1], height, width});
 }
 

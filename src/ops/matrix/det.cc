@@ -70,7 +70,7 @@ std::vector<OpCase> cases() {
 
 constexpr Kernel kCpu[] = {
     {.name = "reference",
-     .accepts = [](const Problem& p) -> Verdict { return contains(FloatTypes{}, p.inputs[0].dtype); },
+     .accepts = [](const Problem& p) -> Acceptance { return contains(FloatTypes{}, p.inputs[0].dtype); },
      .prepare = prepare,
      .run = run}};
 

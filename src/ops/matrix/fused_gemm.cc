@@ -147,17 +147,17 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
 
 constexpr Kernel kCpu[] = {
     {.name = "simd",
-     .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_simd_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
      .run = gemm_simd_run,
      .yields = [](const Problem& p) -> std::string_view { return gemm_simd_wins(args_of(p)) ? "" : "onednn"; }},
     {.name = "dot",
-     .accepts = [](const Problem& p) -> Verdict { return gemm_dot_accepts(p, args_of(p)); },
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_dot_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return gemm_dot_prepare(p, args_of(p)); },
      .run = dot_run,
      .yields = [](const Problem& p) -> std::string_view { return gemm_dot_wins(args_of(p)) ? "" : "onednn"; }},
     {.name = "onednn",
-     .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_onednn_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
      .run = onednn::run},
     {.name = "reference", .prepare = prepare, .run = run}};

@@ -121,15 +121,16 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
   return same_axis(transposed ? 1 - axis : axis);
 }
 
-constexpr Kernel kCpu[] = {{.name = "simd",
-                            .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
-                            .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
-                            .run = gemm_simd_run},
-                           {.name = "onednn",
-                            .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
-                            .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
-                            .run = onednn::run},
-                           {.name = "reference", .run = run}};
+constexpr Kernel kCpu[] = {
+    {.name = "simd",
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_simd_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
+     .run = gemm_simd_run},
+    {.name = "onednn",
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_onednn_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
+     .run = onednn::run},
+    {.name = "reference", .run = run}};
 
 const OpDef kOps[] = {{.name = "Gemm",
                        .doc = "Product of two matrices, scaled, plus a third.",

@@ -59,15 +59,16 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
   return broadcast_axis(p.inputs[input].shape, y, axis);
 }
 
-constexpr Kernel kCpu[] = {{.name = "simd",
-                            .accepts = [](const Problem& p) -> Verdict { return gemm_simd_accepts(p, args_of(p)); },
-                            .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
-                            .run = gemm_simd_run},
-                           {.name = "onednn",
-                            .accepts = [](const Problem& p) -> Verdict { return gemm_onednn_accepts(p, args_of(p)); },
-                            .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
-                            .run = onednn::run},
-                           {.name = "reference", .run = run}};
+constexpr Kernel kCpu[] = {
+    {.name = "simd",
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_simd_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return gemm_simd_prepare(p, args_of(p)); },
+     .run = gemm_simd_run},
+    {.name = "onednn",
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_onednn_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
+     .run = onednn::run},
+    {.name = "reference", .run = run}};
 
 const OpDef kOps[] = {{.name = "MatMul",
                        .doc = "Matrix product with broadcast leading dimensions.",

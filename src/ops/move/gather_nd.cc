@@ -10,7 +10,7 @@
 namespace sparkpilot {
 namespace {
 
-Verdict accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
+Acceptance accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
 
 // --- GatherElements: y[i, j, k] = x[i, index[i, j, k], k] for axis 1
 void infer_elements(InferContext& c) {

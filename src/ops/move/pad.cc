@@ -164,7 +164,7 @@ void run(const Call& c) {
   });
 }
 
-Verdict accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
+Acceptance accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
 
 std::vector<ValueId> expand_attributes(ExpandContext& e) {
   const Attributes& attrs = e.node.attrs;

@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-Verdict accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
+Acceptance accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
 
 // --- ReverseSequence
 void infer_reverse(InferContext& c) {

@@ -33,7 +33,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   state->reduction = reduction_of(p.attrs());
   return state;
 }
-Verdict accepts(const Problem& p) {
+Acceptance accepts(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
   return reduction_of(p.attrs()) == Reduction::none ? bits(dtype) >= 8 : contains(AllTypes{}, dtype);
 }
@@ -264,7 +264,7 @@ std::vector<OpCase> cache_cases() {
 constexpr Kernel kElements[] = {{.name = "reference", .accepts = accepts, .prepare = prepare, .run = run_elements}};
 constexpr Kernel kNd[] = {{.name = "reference", .accepts = accepts, .prepare = prepare, .run = run_nd}};
 constexpr Kernel kCache[] = {{.name = "reference",
-                              .accepts = [](const Problem& p) -> Verdict { return bits(p.inputs[0].dtype) >= 8; },
+                              .accepts = [](const Problem& p) -> Acceptance { return bits(p.inputs[0].dtype) >= 8; },
                               .prepare = [](const Problem& p) -> std::unique_ptr<KernelState> {
                                 auto state = std::make_unique<CacheState>();
                                 state->circular = circular(p.attrs());

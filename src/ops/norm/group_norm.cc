@@ -62,7 +62,7 @@ void run_reference(const Call& c) {
   });
 }
 
-Verdict accepts_simd(const Problem& p) {
+Acceptance accepts_simd(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
   return true;
 }

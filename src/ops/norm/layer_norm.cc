@@ -68,7 +68,7 @@ bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16
 // f32 throughout, or 16-bit rows with constant scale and bias. Scale and bias must have one value for each element of a
 // row.
 template <bool kRms>
-Verdict accepts_simd(const Problem& p) {
+Acceptance accepts_simd(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
   const int axis = normalize_axis(p.attrs().integer("axis", -1), x.rank());
   const auto is_row = [&](size_t input) {

@@ -52,7 +52,7 @@ void run_reference(const Call& c) {
   });
 }
 
-Verdict accepts_simd(const Problem& p) {
+Acceptance accepts_simd(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
   if (p.attrs().integer("p", 2) != 2) return "p is not 2";
   if (layout_of(p.inputs[0].shape, p.attrs()).inner != 1) return "not along the last axis";

@@ -94,7 +94,7 @@ void run_rows(const Call& c) {
   });
 }
 
-Verdict accepts_rows(const Problem& p) {
+Acceptance accepts_rows(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
   if (!contains(TypeList<float, Half, BFloat16>{}, dtype)) return fmt::format("{} input", name(dtype));
   if (Axis(p.inputs[0].shape, p.attrs()).inner != 1) return "not along the last axis";
@@ -147,7 +147,7 @@ void run_lines(const Call& c) {
                });
 }
 
-Verdict accepts_lines(const Problem& p) {
+Acceptance accepts_lines(const Problem& p) {
   const Axis a(p.inputs[0].shape, p.attrs());
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
   if (a.inner <= 1) return "along the last axis";

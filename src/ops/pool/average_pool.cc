@@ -16,7 +16,7 @@ void run(const Call& c) {
   dispatch(FloatTypes{}, c.inputs[0].dtype, [&]<typename T>() {
     const T* x = c.inputs[0].as<T>();
     T* y = c.outputs[0].as<T>();
-    for_each_window(s, [&](int64_t n, int64_t channel, const Window::Dims& start, int64_t at) {
+    for_each_window(s, [&](int64_t n, int64_t channel, const KernelWindow::Dims& start, int64_t at) {
       const T* plane = x + n * s.x.n + channel * s.x.c;
       double sum = 0;
       int64_t count = 0;
@@ -41,7 +41,7 @@ PoolKind kind(const Problem& p) {
   return p.attrs().integer("count_include_pad", 0) != 0 ? PoolKind::average_with_padding : PoolKind::average;
 }
 
-Verdict onednn_accepts(const Problem& p) {
+Acceptance onednn_accepts(const Problem& p) {
   return pool_onednn_accepts(p, pool_shape(p.attrs(), p.inputs[0].shape), kind(p));
 }
 

@@ -65,9 +65,9 @@ std::vector<ValueId> expand_real_power(ExpandContext& e) {
 }
 
 template <PoolKind kKind>
-Verdict onednn_accepts(const Problem& p) {
+Acceptance onednn_accepts(const Problem& p) {
   const int rank = p.inputs[0].shape.rank();
-  if (rank < 3 || rank > 2 + Window::kMaxDims) return fmt::format("rank {}", rank);
+  if (rank < 3 || rank > 2 + KernelWindow::kMaxDims) return fmt::format("rank {}", rank);
   return pool_onednn_accepts(p, global_pool_shape(p.inputs[0].shape), kKind);
 }
 template <PoolKind kKind>

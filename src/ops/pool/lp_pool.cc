@@ -15,7 +15,7 @@ void run(const Call& c) {
   dispatch(FloatTypes{}, c.inputs[0].dtype, [&]<typename T>() {
     const T* x = c.inputs[0].as<T>();
     T* y = c.outputs[0].as<T>();
-    for_each_window(s, [&](int64_t n, int64_t channel, const Window::Dims& start, int64_t at) {
+    for_each_window(s, [&](int64_t n, int64_t channel, const KernelWindow::Dims& start, int64_t at) {
       const T* plane = x + n * s.x.n + channel * s.x.c;
       double sum = 0;
       for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {

@@ -22,7 +22,7 @@ constexpr Compute<T> lowest() {
 
 template <typename T>
 void run_as(const Call& c, const PoolShape& s) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
   int64_t* indices = c.outputs.size() > 1 && c.outputs[1].present() ? c.outputs[1].as<int64_t>() : nullptr;
@@ -30,7 +30,7 @@ void run_as(const Call& c, const PoolShape& s) {
   const bool by_column = c.attrs().integer("storage_order", 0) != 0;
   const int64_t step_d = by_column ? 1 : w.in[1] * w.in[2];
   const int64_t step_h = by_column ? w.in[0] : w.in[2], step_w = by_column ? w.in[0] * w.in[1] : 1;
-  for_each_window(s, [&](int64_t n, int64_t channel, const Window::Dims& start, int64_t at) {
+  for_each_window(s, [&](int64_t n, int64_t channel, const KernelWindow::Dims& start, int64_t at) {
     const T* plane = x + n * s.x.n + channel * s.x.c;
     Compute<T> best = lowest<T>();
     int64_t where = 0;
@@ -56,7 +56,7 @@ void run(const Call& c) {
 // --- bytes with channels last: 16 channels at a time, with the compiler's vector extension
 constexpr int64_t kBytes = 16;
 
-Verdict bytes_accept(const Problem& p) {
+Acceptance bytes_accept(const Problem& p) {
   if (!contains(TypeList<int8_t, uint8_t>{}, p.inputs[0].dtype))
     return fmt::format("{} input", name(p.inputs[0].dtype));
   if (p.outputs.size() != 1) return "indices are wanted";
@@ -70,7 +70,7 @@ void run_bytes_as(const Call& c, const PoolShape& s) {
   typedef T Vec __attribute__((vector_size(kBytes)));  // NOLINT(modernize-use-using)
   const T* x = c.inputs[0].as<T>();
   T* y = c.outputs[0].as<T>();
-  for_each_block(s, kBytes, [&](int64_t n, const Window::Dims& start, int64_t first, int64_t count, int64_t at) {
+  for_each_block(s, kBytes, [&](int64_t n, const KernelWindow::Dims& start, int64_t first, int64_t count, int64_t at) {
     const int64_t back = kBytes - count;  // the last block overlaps the one before it
     const T* plane = x + n * s.x.n + first - back;
     Vec best = Vec{} + lowest<T>();
@@ -138,7 +138,7 @@ std::vector<OpCase> channels_last_cases() {
           {"bf16", {CaseInput::of({1, 6, 6, 16}, DType::bf16)}, {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}}}};
 }
 
-Verdict onednn_accepts(const Problem& p) {
+Acceptance onednn_accepts(const Problem& p) {
   if (p.outputs.size() != 1) return "indices are wanted";
   return pool_onednn_accepts(p, pool_shape(p.attrs(), p.inputs[0].shape), PoolKind::max);
 }

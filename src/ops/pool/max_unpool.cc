@@ -15,7 +15,7 @@ Shape inferred_shape(const Attributes& attrs, const Shape& x) {
   const ImageShape image = image_shape(x, false);
   const auto dims = image.spatial.size();
   const auto kernel = kernel_shape(attrs, static_cast<int>(dims));
-  const Window w = transposed_window(attrs, image.spatial, std::span<const int64_t>(kernel).first(dims));
+  const KernelWindow w = transposed_window(attrs, image.spatial, std::span<const int64_t>(kernel).first(dims));
   return make_image_shape(image.batch, image.channels, w.spatial(w.out), false);
 }
 

@@ -90,8 +90,8 @@ std::vector<ValueId> expand_softmax(ExpandContext& e) {
 // beyond the padding: adds that part as padding.
 void pad_overhang(Attributes& attrs, const Shape& x) {
   if (attrs.integer("ceil_mode", 0) == 0 || attrs.integer("count_include_pad", 0) == 0) return;
-  const Window w = pool_shape(attrs, x).window;
-  const auto dims = static_cast<size_t>(w.dims), skip = Window::kMaxDims - dims;
+  const KernelWindow w = pool_shape(attrs, x).window;
+  const auto dims = static_cast<size_t>(w.dims), skip = KernelWindow::kMaxDims - dims;
   std::vector<int64_t> pads(2 * dims);
   for (size_t i = 0; i < dims; ++i) {
     const size_t k = skip + i;

@@ -131,7 +131,7 @@ void dequantize_reference(const Call& c) {
 constexpr int64_t kShortestRow = 16;
 
 // Whether there are long runs of elements with one scale.
-Verdict has_rows(const Problem& p) {
+Acceptance has_rows(const Problem& p) {
   const Granularity g = granularity_of(p.inputs[0].shape, p.inputs[1].shape, p.attrs());
   if (p.inputs[1].dtype != DType::f32) return fmt::format("{} scale", name(p.inputs[1].dtype));
   if (g.blocked) return "scales of blocks";
@@ -141,14 +141,14 @@ Verdict has_rows(const Problem& p) {
 
 bool is_byte(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
 
-Verdict accepts_quantize(const Problem& p) {
+Acceptance accepts_quantize(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
   if (!is_byte(p.outputs[0].dtype)) return fmt::format("{} output", name(p.outputs[0].dtype));
   if (division_dtype(p.attrs(), DType::f32) != DType::f32) return "divides in another type than f32";
   return has_rows(p);
 }
 
-Verdict accepts_dequantize(const Problem& p) {
+Acceptance accepts_dequantize(const Problem& p) {
   if (!is_byte(p.inputs[0].dtype)) return fmt::format("{} input", name(p.inputs[0].dtype));
   if (p.outputs[0].dtype != DType::f32) return fmt::format("{} output", name(p.outputs[0].dtype));
   return has_rows(p);

@@ -47,7 +47,7 @@ struct Mean {
     store_quantized(y, at, v, static_cast<double>(y_zero));
   }
   // The number of elements that the mean divides by; `taps` of them are inside the image.
-  int64_t count(const Window& w, const Window::Dims& start, int64_t taps) const {
+  int64_t count(const KernelWindow& w, const KernelWindow::Dims& start, int64_t taps) const {
     return with_padding ? padded_taps(w, start) : taps;
   }
 };
@@ -57,7 +57,7 @@ void run_reference(const Call& c) {
   const Mean mean = Mean::of(c.attrs());
   dispatch(ByteTypes{}, c.inputs[0].dtype, [&]<typename T>() {
     const T* x = c.inputs[0].as<T>();
-    for_each_window(s, [&](int64_t n, int64_t channel, const Window::Dims& start, int64_t at) {
+    for_each_window(s, [&](int64_t n, int64_t channel, const KernelWindow::Dims& start, int64_t at) {
       const T* plane = x + n * s.x.n + channel * s.x.c;
       int64_t sum = 0, taps = 0;
       for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {
@@ -71,11 +71,11 @@ void run_reference(const Call& c) {
 
 // --- channels last: a block of channels at a time, summed in 32 bits
 constexpr int64_t kBlock = 64;
-constexpr int64_t kMostTaps = int64_t{1} << 23;  // of 8 bits, so that a sum fits in 32 bits
+constexpr int64_t kMaxTaps = int64_t{1} << 23;  // of 8 bits, so that a sum fits in 32 bits
 
-Verdict accepts(const Problem& p) {
+Acceptance accepts(const Problem& p) {
   if (p.attrs().integer("channels_last", 0) == 0) return "channels first";
-  if (pool_shape(p.attrs(), p.inputs[0].shape).window.kernel_size() > kMostTaps) return "sums may overflow";
+  if (pool_shape(p.attrs(), p.inputs[0].shape).window.kernel_size() > kMaxTaps) return "sums may overflow";
   return true;
 }
 
@@ -84,19 +84,20 @@ void run_blocks(const Call& c) {
   const Mean mean = Mean::of(c.attrs());
   dispatch(ByteTypes{}, c.inputs[0].dtype, [&]<typename T>() {
     const T* x = c.inputs[0].as<T>();
-    for_each_block(s, kBlock, [&](int64_t n, const Window::Dims& start, int64_t first, int64_t channels, int64_t at) {
-      int32_t sums[kBlock] = {};
-      int64_t taps = 0;
-      for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {
-        const T* pixel = x + n * s.x.n + d * s.x.d + h * s.x.h + i * s.x.w + first;
-        for (int64_t k = 0; k < channels; ++k) sums[k] += pixel[k];
-        ++taps;
-      });
-      const int64_t count = mean.count(s.window, start, taps);
-      for (int64_t k = 0; k < channels; ++k) {
-        mean.store(c.outputs[0], at + k, sums[k] - taps * mean.x_zero, count);
-      }
-    });
+    for_each_block(s, kBlock,
+                   [&](int64_t n, const KernelWindow::Dims& start, int64_t first, int64_t channels, int64_t at) {
+                     int32_t sums[kBlock] = {};
+                     int64_t taps = 0;
+                     for_each_tap(s.window, start, [&](int64_t d, int64_t h, int64_t i) {
+                       const T* pixel = x + n * s.x.n + d * s.x.d + h * s.x.h + i * s.x.w + first;
+                       for (int64_t k = 0; k < channels; ++k) sums[k] += pixel[k];
+                       ++taps;
+                     });
+                     const int64_t count = mean.count(s.window, start, taps);
+                     for (int64_t k = 0; k < channels; ++k) {
+                       mean.store(c.outputs[0], at + k, sums[k] - taps * mean.x_zero, count);
+                     }
+                   });
   });
 }
 

@@ -53,7 +53,7 @@ void run_reference(const Call& c) {
 }
 
 // Rows of f32 or integers: finds the extreme first, vectorised, then its index.
-Verdict accepts_simd(const Problem& p) {
+Acceptance accepts_simd(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
   if (is_float(dtype) && dtype != DType::f32) return fmt::format("{} input", name(dtype));
   const Axis a(p.inputs[0].shape, p.attrs());
@@ -85,7 +85,7 @@ void run_simd(const Call& c) {
 
 // An axis that is not the last: the lines of up to 256 adjacent outputs at once.
 constexpr int64_t kColumns = 256;
-Verdict accepts_lines(const Problem& p) {
+Acceptance accepts_lines(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
   if (Axis(p.inputs[0].shape, p.attrs()).inner <= 1) return "along the last axis";
   return true;

@@ -148,7 +148,7 @@ void run_simd(const Call& c) {
 }
 
 template <Reduce kKind>
-Verdict accepts_simd(const Problem& p) {
+Acceptance accepts_simd(const Problem& p) {
   constexpr int64_t kShort = 32;  // up to this many elements are faster one by one
   const DType dtype = p.inputs[0].dtype;
   if (contains(TypeList<float, Half, BFloat16>{}, dtype)) return true;

@@ -78,10 +78,10 @@ std::vector<OpCase> compress_cases() {
 
 constexpr Kernel kNonZero[] = {
     {.name = "reference",
-     .accepts = [](const Problem& p) -> Verdict { return contains(AllTypes{}, p.inputs[0].dtype); },
+     .accepts = [](const Problem& p) -> Acceptance { return contains(AllTypes{}, p.inputs[0].dtype); },
      .run = run_nonzero}};
 constexpr Kernel kCompress[] = {{.name = "reference",
-                                 .accepts = [](const Problem& p) -> Verdict { return bits(p.inputs[0].dtype) >= 8; },
+                                 .accepts = [](const Problem& p) -> Acceptance { return bits(p.inputs[0].dtype) >= 8; },
                                  .run = run_compress}};
 constexpr AttrSpec kCompressAttrs[] = {{"axis", AttrType::integer}};
 

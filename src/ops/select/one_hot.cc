@@ -58,7 +58,7 @@ std::vector<OpCase> cases() {
 }
 
 constexpr Kernel kCpu[] = {{.name = "reference",
-                            .accepts = [](const Problem& p) -> Verdict { return bits(p.inputs[2].dtype) >= 8; },
+                            .accepts = [](const Problem& p) -> Acceptance { return bits(p.inputs[2].dtype) >= 8; },
                             .run = run}};
 constexpr AttrSpec kAttrs[] = {{"axis", AttrType::integer}};
 

@@ -77,7 +77,7 @@ void run(const Call& c) {
   });
 }
 
-Verdict accepts(const Problem& p) { return contains(NumericTypes{}, p.inputs[0].dtype); }
+Acceptance accepts(const Problem& p) { return contains(NumericTypes{}, p.inputs[0].dtype); }
 
 std::vector<ValueId> expand_attribute(ExpandContext& e) {
   const Attributes axis{{"axis", e.node.attrs.integer("axis", -1)}};

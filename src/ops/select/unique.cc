@@ -126,7 +126,7 @@ std::vector<OpCase> cases() {
 
 constexpr Kernel kCpu[] = {
     {.name = "reference",
-     .accepts = [](const Problem& p) -> Verdict { return contains(AllTypes{}, p.inputs[0].dtype); },
+     .accepts = [](const Problem& p) -> Acceptance { return contains(AllTypes{}, p.inputs[0].dtype); },
      .run = run}};
 constexpr AttrSpec kAttrs[] = {{"axis", AttrType::integer}, {"sorted", AttrType::integer}};
 

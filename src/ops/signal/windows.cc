@@ -1,5 +1,5 @@
-// Window functions of signal processing, as sums of cosines of 2 pi n / N (N is the size, less one if not periodic),
-// and the matrix that sums a spectrum into mel bands.
+// KernelWindow functions of signal processing, as sums of cosines of 2 pi n / N (N is the size, less one if not
+// periodic), and the matrix that sums a spectrum into mel bands.
 #include <cmath>
 
 #include "ops/expect.h"

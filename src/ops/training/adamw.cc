@@ -133,7 +133,7 @@ void run(const Call& c) {
   });
 }
 
-Verdict accepts(const Problem& p) {
+Acceptance accepts(const Problem& p) {
   for (size_t i = kTensors; i < p.inputs.size(); ++i) {
     if (p.inputs[i].dtype != DType::f32) return fmt::format("{} tensors", name(p.inputs[i].dtype));
   }

@@ -96,13 +96,13 @@ namespace sparkpilot::drive {
 HWY_EXPORT(BlendRows);
 
 void blend_rows(const uint32_t* above, const uint32_t* below, size_t count, const YuvRows& out) {
-  constexpr size_t kMost = 32;  // pixels of two vectors
+  constexpr size_t kMax = 32;  // pixels of two vectors
   const auto blend = HWY_DYNAMIC_DISPATCH(BlendRows);
   const size_t done = blend(above, below, count, out);
   if (done == count) return;
   // The rest with room behind it.
-  uint32_t pixels[2][kMost] = {};
-  uint8_t luma[2][kMost] = {}, chroma[2][kMost / 2] = {};
+  uint32_t pixels[2][kMax] = {};
+  uint8_t luma[2][kMax] = {}, chroma[2][kMax / 2] = {};
   const size_t left = count - done;
   const auto copy = [&](bool back) {
     const auto move = [&](uint8_t* row, uint8_t* spare, size_t n) {
@@ -116,7 +116,7 @@ void blend_rows(const uint32_t* above, const uint32_t* below, size_t count, cons
   std::copy_n(above + done, left, pixels[0]);
   std::copy_n(below + done, left, pixels[1]);
   copy(false);
-  blend(pixels[0], pixels[1], kMost, {luma[0], luma[1], chroma[0], chroma[1]});
+  blend(pixels[0], pixels[1], kMax, {luma[0], luma[1], chroma[0], chroma[1]});
   copy(true);
 }
 

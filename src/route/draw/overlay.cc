@@ -8,14 +8,14 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr int kLeast = 64, kMost = 8192, kPanelsFrom = 200;
+constexpr int kMin = 64, kMax = 8192, kPanelsFrom = 200;
 constexpr double kRowsOfAUnit = 604;  // the size that the panels are laid out for
-constexpr double kLeastUnit = 0.7;    // letters in smaller panels could not be read
+constexpr double kMinUnit = 0.7;      // letters in smaller panels could not be read
 
 const OverlayOptions& checked(const OverlayOptions& o) {
-  const auto wrong = [](int size) { return size < kLeast || size > kMost || size % 2 != 0; };
+  const auto wrong = [](int size) { return size < kMin || size > kMax || size % 2 != 0; };
   if (wrong(o.width) || wrong(o.height)) {
-    fail("an overlay of {}x{} pixels, expected even sizes from {} to {}", o.width, o.height, kLeast, kMost);
+    fail("an overlay of {}x{} pixels, expected even sizes from {} to {}", o.width, o.height, kMin, kMax);
   }
   return o;
 }
@@ -38,7 +38,7 @@ struct Overlay::Impl {
       if (frame.recorded) part(layer, projection, {*frame.recorded, false, frame.height, unit});
     }
     if (options.height >= kPanelsFrom) {
-      const double panel_unit = std::max(unit, kLeastUnit);
+      const double panel_unit = std::max(unit, kMinUnit);
       draw_speed(layer, frame, panel_unit);
       if (options.bird_eye) draw_bird_eye(layer, frame, panel_unit);
       draw_footer(layer, frame, options, panel_unit);

@@ -265,8 +265,8 @@ void draw_footer(Layer& layer, const OverlayFrame& frame, const OverlayOptions& 
     room -= width;
   }
   if (!frame.alert.empty()) {
-    constexpr size_t kMostLetters = 160;
-    layer.text(layer.width() / 2.0, y - 0.8 * size, frame.alert.substr(0, kMostLetters), 1.25 * size, kWhite, 1,
+    constexpr size_t kMaxLetters = 160;
+    layer.text(layer.width() / 2.0, y - 0.8 * size, frame.alert.substr(0, kMaxLetters), 1.25 * size, kWhite, 1,
                Align::centre, 2 * unit, true);
   }
 }

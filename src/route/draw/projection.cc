@@ -6,7 +6,7 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr size_t kMostPoints = 512;
+constexpr size_t kMaxPoints = 512;
 
 bool sane(const Vector3& p) {
   return std::all_of(p.begin(), p.end(), [](double c) { return std::isfinite(c) && std::abs(c) <= kFarthest; });
@@ -41,7 +41,7 @@ std::optional<Pixel> Projection::pixel(const Vector3& point) const {
 
 std::vector<std::vector<Vector3>> runs_of(const Polyline& line, double z_offset, double from_x, double to_x) {
   std::vector<std::vector<Vector3>> runs;
-  const size_t count = length(line), step = count / kMostPoints + 1;
+  const size_t count = length(line), step = count / kMaxPoints + 1;
   Vector3 last{};
   bool known = false, open = false;  // known: the point before was sane; open: the last run goes on
   const auto add = [&](const Vector3& p) {

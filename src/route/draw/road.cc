@@ -8,11 +8,11 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr double kLineHalfWidth = 0.06, kLinesTo = 90;                 // m
-constexpr double kLeadHalfWidth = 0.95, kLeadTall = 1.5;               // m, about a car's back
-constexpr size_t kMostLines = 8, kMostLeads = 8, kMostLeadsDrawn = 3;  // a model has 4, 2 and 3
-constexpr double kLeadApart = 3;                                       // m
-constexpr double kLeastProbability = 0.5;
+constexpr double kLineHalfWidth = 0.06, kLinesTo = 90;              // m
+constexpr double kLeadHalfWidth = 0.95, kLeadTall = 1.5;            // m, about a car's back
+constexpr size_t kMaxLines = 8, kMaxLeads = 8, kMaxLeadsDrawn = 3;  // a model has 4, 2 and 3
+constexpr double kLeadApart = 3;                                    // m
+constexpr double kMinProbability = 0.5;
 
 Colour colour_of(const Drawn& drawn) { return drawn.ours ? kOurs : kRecorded; }
 
@@ -114,9 +114,9 @@ double unit_at(const std::vector<float>& list, size_t i, double otherwise) {
 
 std::vector<Lead> leads_of(const ModelRecord& model) {
   std::vector<Lead> leads;
-  for (size_t i = 0; i < std::min(model.leads.size(), kMostLeads) && leads.size() < kMostLeadsDrawn; ++i) {
+  for (size_t i = 0; i < std::min(model.leads.size(), kMaxLeads) && leads.size() < kMaxLeadsDrawn; ++i) {
     const LeadRecord& in = model.leads[i];
-    if (in.x.empty() || in.y.empty() || in.v.empty() || !(in.prob > kLeastProbability)) continue;
+    if (in.x.empty() || in.y.empty() || in.v.empty() || !(in.prob > kMinProbability)) continue;
     const Lead lead{in.x[0], in.y[0], in.v[0], std::min<double>(in.prob, 1)};
     const bool sane = lead.x > 0 && lead.x < 1000 && std::abs(lead.y) < 1000 && std::abs(lead.v) < 1000;
     const bool known = std::any_of(leads.begin(), leads.end(), [&](const Lead& other) {
@@ -129,11 +129,11 @@ std::vector<Lead> leads_of(const ModelRecord& model) {
 
 void draw_road(Layer& layer, const Projection& projection, const Drawn& drawn) {
   const ModelRecord& model = drawn.model;
-  for (size_t i = 0; i < std::min(model.road_edges.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(model.road_edges.size(), kMaxLines); ++i) {
     draw_line(layer, projection, drawn, model.road_edges[i], kEdge, 0.9 * (1 - unit_at(model.road_edge_stds, i, 0.5)));
   }
   draw_path(layer, projection, drawn);
-  for (size_t i = 0; i < std::min(model.lane_lines.size(), kMostLines); ++i) {
+  for (size_t i = 0; i < std::min(model.lane_lines.size(), kMaxLines); ++i) {
     const Colour colour = drawn.ours ? kLaneLine : kRecorded;
     draw_line(layer, projection, drawn, model.lane_lines[i], colour, 0.95 * unit_at(model.lane_line_probs, i, 0));
   }

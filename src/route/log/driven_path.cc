@@ -185,11 +185,11 @@ std::optional<DrivenPath::Motion> DrivenPath::motion(uint64_t time) const {
 }
 
 std::optional<Vector3> calibration_from_motion(std::span<const Vector3> velocities) {
-  constexpr double kLeast = 5;  // m/s; openpilot calibrates above 15 mph, but a minute of town may not have that
+  constexpr double kMin = 5;  // m/s; openpilot calibrates above 15 mph, but a minute of town may not have that
   Vector3 sum{};
   for (const Vector3& v : velocities) {
     const double speed = length(v);
-    if (!std::isfinite(speed) || speed < kLeast || speed > kMaxSpeed) continue;
+    if (!std::isfinite(speed) || speed < kMin || speed > kMaxSpeed) continue;
     for (size_t i = 0; i < 3; ++i) sum[i] += v[i] / speed;
   }
   if (sum[0] <= 0) return {};

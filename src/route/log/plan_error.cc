@@ -10,7 +10,7 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr double kLeastSpeed = 1;  // m/s; below, the curvature is noise
+constexpr double kMinSpeed = 1;  // m/s; below, the curvature is noise
 
 // The slope at point i of the parabola through it and its neighbours; at the ends, of the line to the only one.
 double slope(const std::vector<float>& t, const std::vector<float>& values, size_t i) {
@@ -47,7 +47,7 @@ void add_curvature(FrameResult& frame, const Times& index, const DrivenPath& pat
   const auto time = index.find(frame.frame_id);
   if (time == index.end()) return;
   const auto motion = path.motion(time->second);
-  if (motion && motion->speed >= kLeastSpeed)
+  if (motion && motion->speed >= kMinSpeed)
     frame.driven_curvature = static_cast<float>(motion->yaw_rate / motion->speed);
 }
 

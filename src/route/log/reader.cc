@@ -13,9 +13,9 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr int64_t kMostUnpacked = int64_t{8} << 30;  // bytes of one log; a real one has up to about 100 MB
-constexpr size_t kMostMessage = size_t{64} << 20;    // bytes; the largest real ones are thumbnails of some 100 kB
-constexpr uint32_t kMostSegments = 512;              // as Cap'n Proto's own readers have it
+constexpr int64_t kMaxUnpacked = int64_t{8} << 30;  // bytes of one log; a real one has up to about 100 MB
+constexpr size_t kMaxMessage = size_t{64} << 20;    // bytes; the largest real ones are thumbnails of some 100 kB
+constexpr uint32_t kMaxSegments = 512;              // as Cap'n Proto's own readers have it
 constexpr size_t kWord = sizeof(capnp::word);
 
 // Bytes of the message that begins with `head`, its table of segments included (Cap'n Proto, "Serialization Over a
@@ -31,7 +31,7 @@ Frame frame_of(std::span<const std::byte> head) {
   uint32_t last = 0;
   if (head.size() < sizeof last) return frame;
   std::memcpy(&last, head.data(), sizeof last);
-  frame.sane = last < kMostSegments;
+  frame.sane = last < kMaxSegments;
   if (!frame.sane) return frame;
   frame.table_bytes = ((static_cast<size_t>(last) + 1) / 2 + 1) * kWord;
   if (head.size() < frame.table_bytes) return frame;
@@ -41,7 +41,7 @@ Frame frame_of(std::span<const std::byte> head) {
     std::memcpy(&size, head.data() + sizeof last + i * sizeof size, sizeof size);
     words += size;
   }
-  frame.sane = words > 0 && words <= kMostMessage / kWord;  // without a word there is no event
+  frame.sane = words > 0 && words <= kMaxMessage / kWord;  // without a word there is no event
   if (frame.sane) frame.bytes = frame.table_bytes + static_cast<size_t>(words) * kWord;
   return frame;
 }
@@ -66,7 +66,7 @@ std::string not_a_log(std::span<const std::byte> head) {
 struct LogReader::Impl {
   Impl(std::unique_ptr<ByteSource> packed, std::string given)
       : name(std::move(given)),
-        source(unpacked(std::move(packed), kMostUnpacked)),
+        source(unpacked(std::move(packed), kMaxUnpacked)),
         words(kj::heapArray<capnp::word>((1 << 20) / kWord)) {
     constexpr size_t kLook = 512;
     need(kLook);

@@ -10,7 +10,7 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr size_t kDongle = 16, kLog = 20;  // characters
-constexpr int kMostSegments = 100'000;     // of one route: ten weeks
+constexpr int kMaxSegments = 100'000;      // of one route: ten weeks
 
 // selfdrive/test/process_replay/test_processes.py, source_segments, as of 2026.
 constexpr std::array<std::string_view, 18> kCiSegments = {
@@ -48,8 +48,8 @@ std::optional<int> parse_bound(std::string_view name, std::string_view text) {
   if (text.empty()) return std::nullopt;
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value > kMostSegments || value < -kMostSegments) {
-    fail("{}: expected a segment's number up to {}, got \"{}\"", name, kMostSegments, text);
+  if (error != std::errc() || end != text.data() + text.size() || value > kMaxSegments || value < -kMaxSegments) {
+    fail("{}: expected a segment's number up to {}, got \"{}\"", name, kMaxSegments, text);
   }
   return value;
 }

@@ -42,11 +42,11 @@ bool is_folder(const fs::path& path) {
 
 // The names in a folder, sorted, so that the same folder is always read the same way.
 std::vector<std::string> names_in(const fs::path& folder) {
-  constexpr size_t kMost = 1'000'000;
+  constexpr size_t kMax = 1'000'000;
   std::error_code error;
   std::vector<std::string> names;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    if (names.size() == kMost) fail("{}: holds more than {} files", folder.string(), kMost);
+    if (names.size() == kMax) fail("{}: holds more than {} files", folder.string(), kMax);
     names.push_back(at->path().filename().string());
   }
   if (error) fail("{}: {}", folder.string(), error.message());
@@ -101,9 +101,9 @@ Segments numbered_segments(const fs::path& folder) {
 }  // namespace
 
 std::optional<int> segment_number(std::string_view text) {
-  constexpr size_t kMostDigits = 6;
+  constexpr size_t kMaxDigits = 6;
   int number = 0;
-  if (text.empty() || text.size() > kMostDigits || text[0] == '-') return std::nullopt;
+  if (text.empty() || text.size() > kMaxDigits || text[0] == '-') return std::nullopt;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }

@@ -16,7 +16,7 @@ using Which = cereal::Event::Which;
 
 constexpr uint64_t kSilence = 1'000'000'000;  // ns
 constexpr double kSteadyHz = 5;               // of a decimated log not every stream is steady
-constexpr size_t kMostGaps = 100;
+constexpr size_t kMaxGaps = 100;
 
 template <typename Enum>
 std::string enum_name(Enum value) {
@@ -80,7 +80,7 @@ class Summariser {
     const double seconds = out_.seconds();
     for (const SilentGap& gap : gaps_) {
       if (static_cast<double>(out_.kinds[gap.kind]) < kSteadyHz * seconds) continue;
-      if (out_.gaps.size() < kMostGaps) out_.gaps.push_back(gap);
+      if (out_.gaps.size() < kMaxGaps) out_.gaps.push_back(gap);
       ++out_.gap_count;
     }
     finish_cameras();
@@ -175,9 +175,9 @@ class Summariser {
     const uint64_t time = event.getLogMonoTime();
     if (which >= last_.size()) last_.resize(which + 1);
     auto& last = last_[which];
-    constexpr size_t kMostKept = 100'000;  // before it is known which streams are steady
+    constexpr size_t kMaxKept = 100'000;  // before it is known which streams are steady
     // Behind a segment that is not there, silence means nothing.
-    if (last && time > last->first + kSilence && segment <= last->second + 1 && gaps_.size() < kMostKept) {
+    if (last && time > last->first + kSilence && segment <= last->second + 1 && gaps_.size() < kMaxKept) {
       gaps_.push_back({event_kind(event), segment, last->first, static_cast<double>(time - last->first) / 1e9});
     }
     last = std::pair(last ? std::max(last->first, time) : time, segment);

@@ -187,8 +187,8 @@ class Bz2Unpacked : public Unpacked {
 
  protected:
   size_t unpack(std::span<std::byte> out) override {
-    constexpr size_t kMost = 1 << 30;  // bz2 counts in 32 bits
-    const size_t room = std::min(out.size(), kMost);
+    constexpr size_t kMax = 1 << 30;  // bz2 counts in 32 bits
+    const size_t room = std::min(out.size(), kMax);
     stream_.next_out = reinterpret_cast<char*>(out.data());
     stream_.avail_out = static_cast<unsigned>(room);
     while (stream_.avail_out == room) {

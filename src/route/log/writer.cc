@@ -89,8 +89,8 @@ class Bz2Sink : public Sink {
   }
   ~Bz2Sink() override { BZ2_bzCompressEnd(&stream_); }
   void write(const char* data, size_t bytes) override {
-    constexpr size_t kMost = 1 << 30;  // bz2 counts in 32 bits
-    for (size_t at = 0; at < bytes; at += kMost) push(data + at, std::min(kMost, bytes - at), BZ_RUN);
+    constexpr size_t kMax = 1 << 30;  // bz2 counts in 32 bits
+    for (size_t at = 0; at < bytes; at += kMax) push(data + at, std::min(kMax, bytes - at), BZ_RUN);
   }
   void finish() override { push(nullptr, 0, BZ_FINISH); }
 

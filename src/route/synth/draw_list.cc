@@ -68,7 +68,7 @@ Span row_span(const Edge* edges, int count, float y, float inside, const Plane& 
 }
 
 void paint_polygon(const Shape& shape, const Plane& plane, float Colour::*channel) {
-  Edge edges[Shape::kMost];
+  Edge edges[Shape::kMax];
   const int count = edges_of(shape, edges);
   float top = 1e9F, bottom = -1e9F;
   for (int i = 0; i < shape.count; ++i) {
@@ -113,12 +113,12 @@ void paint_polygon(const Shape& shape, const Plane& plane, float Colour::*channe
 
 // Into one plane, or into two of one shape at once: `second` may be null.
 void paint_ellipse(const Shape& shape, const Plane& plane, uint8_t* second, const Noise& noise) {
-  constexpr float kMost = 1.25F;  // how far noise carries the edge
+  constexpr float kMax = 1.25F;  // how far noise carries the edge
   const Point2 middle = shape.points[0], half = shape.points[1];
   const bool luma = second == nullptr, plain = shape.rough <= 0;
   const auto index = [&](float at) { return static_cast<int>(clamped((at - plane.shift) / plane.scale, -1.0F, 1e6F)); };
-  const int first = std::max(plane.begin, index(middle.y - kMost * half.y));
-  const int last = std::min(plane.end - 1, index(middle.y + kMost * half.y));
+  const int first = std::max(plane.begin, index(middle.y - kMax * half.y));
+  const int last = std::min(plane.end - 1, index(middle.y + kMax * half.y));
   const float texel = 40 / half.y;  // the noise keeps its grain on the thing
   const int level = Noise::level(texel * plane.scale);
   const float ox = static_cast<float>(shape.dice & 255), oy = static_cast<float>((shape.dice >> 8) & 255);
@@ -127,8 +127,8 @@ void paint_ellipse(const Shape& shape, const Plane& plane, uint8_t* second, cons
     const float y = static_cast<float>(row) * plane.scale + plane.shift;
     if (y > static_cast<float>(shape.bottom_row)) break;
     const float v = (y - middle.y) / half.y, share = clamped(0.5F + 0.5F * v, 0.0F, 1.0F);
-    if (v * v > kMost * kMost) continue;
-    const float reach = half.x * std::sqrt(kMost * kMost - v * v);
+    if (v * v > kMax * kMax) continue;
+    const float reach = half.x * std::sqrt(kMax * kMax - v * v);
     const int from = std::max(0, index(middle.x - reach)), to = std::min(plane.width - 1, index(middle.x + reach));
     const auto shaded = [&](float Colour::*channel) {
       return shape.top.*channel + share * (shape.bottom.*channel - shape.top.*channel);
@@ -151,7 +151,7 @@ void paint_ellipse(const Shape& shape, const Plane& plane, uint8_t* second, cons
 }  // namespace
 
 void DrawList::polygon(std::span<const Point3> corners, const Colour& top, const Colour& bottom, float alpha) {
-  Point3 seen[Shape::kMost];
+  Point3 seen[Shape::kMax];
   int count = 0;
   for (size_t i = 0; i < corners.size(); ++i) {
     const Point3 a = view_.project(corners[i]), b = view_.project(corners[(i + 1) % corners.size()]);

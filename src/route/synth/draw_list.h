@@ -16,10 +16,10 @@ struct Point2 {
 };
 
 struct Shape {
-  static constexpr int kMost = 10;
-  std::array<Point2, kMost> points;  // of a convex polygon; for an ellipse its centre and half axes
-  int count = 0;                     // 0: an ellipse
-  Colour top, bottom;                // shaded from top to bottom
+  static constexpr int kMax = 10;
+  std::array<Point2, kMax> points;  // of a convex polygon; for an ellipse its centre and half axes
+  int count = 0;                    // 0: an ellipse
+  Colour top, bottom;               // shaded from top to bottom
   float alpha = 1;
   float rough = 0;  // amplitude of noise in steps of luma, also on an ellipse's edge
   uint32_t dice = 0;

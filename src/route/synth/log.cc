@@ -138,7 +138,7 @@ class Segment {
 
   // What is told of a camera's frame; false where the item is none of these.
   bool frame_event(const Item& item, cereal::Event::Builder& event) {
-    const Teller& t = teller_;
+    const LogContext& t = teller_;
     const int64_t frame = item.index;
     using Type = cereal::EncodeIndex::Type;
     switch (item.which) {
@@ -169,7 +169,7 @@ class Segment {
   }
 
   bool car_event(const Item& item, cereal::Event::Builder& event) {
-    const Teller& t = teller_;
+    const LogContext& t = teller_;
     switch (item.which) {
       case Which::CAN: fill_can(t, event, item.index, item.time); return true;
       case Which::CAR_STATE: fill_car_state(t, event.initCarState(), item.time); return true;
@@ -198,7 +198,7 @@ class Segment {
   }
 
   void device_event(const Item& item, cereal::Event::Builder& event) {
-    const Teller& t = teller_;
+    const LogContext& t = teller_;
     switch (item.which) {
       case Which::INIT_DATA: fill_init(t, event.initInitData(), item.time); return;
       case Which::ACCELEROMETER: fill_accelerometer(t, event.initAccelerometer(), item.time); return;
@@ -233,7 +233,7 @@ class Segment {
     }
   }
 
-  Teller teller_;
+  LogContext teller_;
   int segment_;
   const LogSink& sink_;
   int64_t first_, last_;

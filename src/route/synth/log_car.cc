@@ -28,7 +28,7 @@ Blinkers blinkers(const World& world, double time) {
   return out;
 }
 
-double steering_at(const Teller& t, double time) {
+double steering_at(const LogContext& t, double time) {
   const Pose pose = t.world.pose(time);
   return t.vehicle.steering_angle(pose.curvature, pose.speed);
 }
@@ -36,7 +36,7 @@ double steering_at(const Teller& t, double time) {
 }  // namespace
 
 // Two dozen messages of eight bytes, as a car's bus has them in 10 ms: speed, angle, counters, and what stays as it is.
-void fill_can(const Teller& t, cereal::Event::Builder event, int64_t index, double time) {
+void fill_can(const LogContext& t, cereal::Event::Builder event, int64_t index, double time) {
   const Pose pose = t.world.pose(time);
   const auto speed = static_cast<uint16_t>(pose.speed * 3.6 * 100 + 6767);
   const auto angle =
@@ -67,7 +67,7 @@ void fill_can(const Teller& t, cereal::Event::Builder event, int64_t index, doub
   }
 }
 
-void fill_car_state(const Teller& t, cereal::CarState::Builder b, double time) {
+void fill_car_state(const LogContext& t, cereal::CarState::Builder b, double time) {
   const Pose pose = t.world.pose(time);
   const auto speed = static_cast<float>(pose.speed);
   const Blinkers lamps = blinkers(t.world, time);
@@ -98,7 +98,7 @@ void fill_car_state(const Teller& t, cereal::CarState::Builder b, double time) {
   b.setFuelGauge(0.7F);
 }
 
-void fill_car_control(const Teller& t, cereal::CarControl::Builder b, double time) {
+void fill_car_control(const LogContext& t, cereal::CarControl::Builder b, double time) {
   const Pose pose = t.world.pose(time), soon = t.world.pose(time + t.vehicle.steer_delay);
   const Blinkers lamps = blinkers(t.world, time);
   b.setEnabled(true);
@@ -123,7 +123,7 @@ void fill_car_control(const Teller& t, cereal::CarControl::Builder b, double tim
   hud.setRightLaneVisible(true);
 }
 
-void fill_controls_state(const Teller& t, cereal::ControlsState::Builder b, double time) {
+void fill_controls_state(const LogContext& t, cereal::ControlsState::Builder b, double time) {
   const Pose pose = t.world.pose(time), soon = t.world.pose(time + t.vehicle.steer_delay);
   b.setCurvature(static_cast<float>(pose.curvature));
   b.setDesiredCurvature(static_cast<float>(soon.curvature));

@@ -21,7 +21,7 @@ cereal::FrameData::ImageSensor image_sensor(const std::string& name) {
 
 }  // namespace
 
-void fill_init(const Teller& t, cereal::InitData::Builder b, double time) {
+void fill_init(const LogContext& t, cereal::InitData::Builder b, double time) {
   b.setDongleId(t.options.dongle);
   b.setDeviceType(device_type(t.options.device_type));
   b.setVersion("sparkpilot-synth");
@@ -36,7 +36,7 @@ void fill_init(const Teller& t, cereal::InitData::Builder b, double time) {
   arguments.set(1, fmt::format("synth.seed={}", t.world.options().seed));
 }
 
-void fill_car_params(const Teller& t, cereal::CarParams::Builder b) {
+void fill_car_params(const LogContext& t, cereal::CarParams::Builder b) {
   const Vehicle& vehicle = t.vehicle;
   b.setBrand("mock");
   b.setCarFingerprint("MOCK");
@@ -64,7 +64,7 @@ void fill_car_params(const Teller& t, cereal::CarParams::Builder b) {
   b.initSafetyConfigs(1)[0].setSafetyModel(cereal::CarParams::SafetyModel::NO_OUTPUT);
 }
 
-void fill_device_state(const Teller& t, cereal::DeviceState::Builder b, double time) {
+void fill_device_state(const LogContext& t, cereal::DeviceState::Builder b, double time) {
   b.setDeviceType(device_type(t.options.device_type));
   b.setStarted(true);
   b.setStartedMonoTime(kFirstMonoTime - 5'000'000'000);
@@ -80,7 +80,7 @@ void fill_device_state(const Teller& t, cereal::DeviceState::Builder b, double t
   for (unsigned i = 0; i < 4; ++i) use.set(i, 55);
 }
 
-void fill_camera_state(const Teller& t, cereal::FrameData::Builder b, int64_t frame) {
+void fill_camera_state(const LogContext& t, cereal::FrameData::Builder b, int64_t frame) {
   const double time = static_cast<double>(frame) / kFramesPerSecond;
   b.setFrameId(t.frame_id(frame));
   b.setFrameIdSensor(t.frame_id(frame));
@@ -96,7 +96,8 @@ void fill_camera_state(const Teller& t, cereal::FrameData::Builder b, int64_t fr
   b.setTargetGreyFraction(0.3F);
 }
 
-void fill_encode_index(const Teller& t, cereal::EncodeIndex::Builder b, int64_t frame, cereal::EncodeIndex::Type type) {
+void fill_encode_index(const LogContext& t, cereal::EncodeIndex::Builder b, int64_t frame,
+                       cereal::EncodeIndex::Type type) {
   const double time = static_cast<double>(frame) / kFramesPerSecond;
   const auto id = static_cast<uint32_t>(frame % kFramesPerSegment);
   b.setFrameId(t.frame_id(frame));

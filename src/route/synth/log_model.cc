@@ -94,7 +94,7 @@ void fill_action(cereal::ModelDataV2::Action::Builder b, const FrameTruth& truth
 
 }  // namespace
 
-void fill_model(const Teller& t, cereal::ModelDataV2::Builder b, const FrameTruth& truth, int64_t frame) {
+void fill_model(const LogContext& t, cereal::ModelDataV2::Builder b, const FrameTruth& truth, int64_t frame) {
   b.setFrameId(t.frame_id(frame));
   b.setFrameIdExtra(t.frame_id(frame));
   b.setTimestampEof(t.mono(truth.time));
@@ -123,7 +123,7 @@ void fill_model(const Teller& t, cereal::ModelDataV2::Builder b, const FrameTrut
   fill_action(b.initAction(), truth);
 }
 
-void fill_model_data(const Teller& t, cereal::DrivingModelData::Builder b, const FrameTruth& truth, int64_t frame) {
+void fill_model_data(const LogContext& t, cereal::DrivingModelData::Builder b, const FrameTruth& truth, int64_t frame) {
   b.setFrameId(t.frame_id(frame));
   b.setFrameIdExtra(t.frame_id(frame));
   b.setModelExecutionTime(0.02F);
@@ -140,7 +140,7 @@ void fill_model_data(const Teller& t, cereal::DrivingModelData::Builder b, const
 
 // In the calibrated frame, as a model that is fed calibrated pictures gives it; openpilot's locationd turns it to the
 // device's.
-void fill_odometry(const Teller& t, cereal::CameraOdometry::Builder b, const FrameTruth& truth, int64_t frame) {
+void fill_odometry(const LogContext& t, cereal::CameraOdometry::Builder b, const FrameTruth& truth, int64_t frame) {
   b.setFrameId(t.frame_id(frame));
   b.setTimestampEof(t.mono(truth.time));
   fill_list(b.initTrans(3), truth.plan[0].velocity);
@@ -154,7 +154,7 @@ void fill_odometry(const Teller& t, cereal::CameraOdometry::Builder b, const Fra
 }
 
 // As radard says it without a radar: from the bumper, left positive.
-void fill_radar(const Teller& t, cereal::RadarState::Builder b, const FrameTruth& truth) {
+void fill_radar(const LogContext& t, cereal::RadarState::Builder b, const FrameTruth& truth) {
   constexpr double kCameraToBumper = 1.52;
   b.setMdMonoTime(t.mono(truth.time));
   b.setCarStateMonoTime(t.mono(truth.time));

@@ -44,7 +44,7 @@ struct State {
 
 }  // namespace
 
-void fill_calibration(const Teller& t, cereal::LiveCalibrationData::Builder b) {
+void fill_calibration(const LogContext& t, cereal::LiveCalibrationData::Builder b) {
   const Vector3& rpy = t.world.calibration();
   b.setCalStatus(cereal::LiveCalibrationData::Status::CALIBRATED);
   b.setCalCycle(0);
@@ -64,7 +64,7 @@ void fill_calibration(const Teller& t, cereal::LiveCalibrationData::Builder b) {
   }
 }
 
-void fill_parameters(const Teller& t, cereal::LiveParametersData::Builder b, double time) {
+void fill_parameters(const LogContext& t, cereal::LiveParametersData::Builder b, double time) {
   b.setValid(true);
   b.setSensorValid(true);
   b.setPosenetValid(true);
@@ -79,7 +79,7 @@ void fill_parameters(const Teller& t, cereal::LiveParametersData::Builder b, dou
   b.setAngleOffsetFastStd(0.1F);
 }
 
-void fill_location(const Teller& t, cereal::LiveLocationKalman::Builder b, double time) {
+void fill_location(const LogContext& t, cereal::LiveLocationKalman::Builder b, double time) {
   const State at(t.world, time);
   measured(b.initPositionECEF(), at.ecef, 0.5);
   measured(b.initPositionGeodetic(), {at.place.latitude * kDegrees, at.place.longitude * kDegrees, at.place.altitude},
@@ -102,7 +102,7 @@ void fill_location(const Teller& t, cereal::LiveLocationKalman::Builder b, doubl
   b.setTimeToFirstFix(20);
 }
 
-void fill_pose(const Teller& t, cereal::LivePose::Builder b, double time) {
+void fill_pose(const LogContext& t, cereal::LivePose::Builder b, double time) {
   const State at(t.world, time);
   measured(b.initOrientationNED(), euler(at.of_device(at.ned_from_calib)), 0.01);
   measured(b.initVelocityDevice(), at.device({at.pose.speed, 0, 0}), 0.05);
@@ -113,7 +113,7 @@ void fill_pose(const Teller& t, cereal::LivePose::Builder b, double time) {
   b.setSensorsOK(true);
 }
 
-void fill_gps(const Teller& t, cereal::GpsLocationData::Builder b, double time) {
+void fill_gps(const LogContext& t, cereal::GpsLocationData::Builder b, double time) {
   const State at(t.world, time);
   b.setLatitude(at.place.latitude * kDegrees);
   b.setLongitude(at.place.longitude * kDegrees);
@@ -133,7 +133,7 @@ void fill_gps(const Teller& t, cereal::GpsLocationData::Builder b, double time) 
 }
 
 // The sensor lies so that its axes are the device's z, y, x, each turned round.
-void fill_accelerometer(const Teller& t, cereal::SensorEventData::Builder b, double time) {
+void fill_accelerometer(const LogContext& t, cereal::SensorEventData::Builder b, double time) {
   const State at(t.world, time);
   const Matrix3 device_from_ned = transpose(at.of_device(at.ned_from_calib));
   const Vector3 felt = at.device(at.acceleration) + multiply(device_from_ned, Vector3{0, 0, -9.81});
@@ -145,7 +145,7 @@ void fill_accelerometer(const Teller& t, cereal::SensorEventData::Builder b, dou
   value.setStatus(1);
 }
 
-void fill_gyroscope(const Teller& t, cereal::SensorEventData::Builder b, double time) {
+void fill_gyroscope(const LogContext& t, cereal::SensorEventData::Builder b, double time) {
   const State at(t.world, time);
   const Vector3 rate = at.device(at.pose.rate);
   b.setVersion(2), b.setSensor(5), b.setType(16);

@@ -15,7 +15,7 @@ class Turn : public Random {
 namespace {
 
 constexpr double kStep = 0.01, kBefore = 1;  // seconds; what is known begins kBefore before the first frame
-constexpr double kAccelerate = 1.3, kBrake = 1.8, kHeadway = 1.4, kStandGap = 4, kMostBrake = 4;
+constexpr double kAccelerate = 1.3, kBrake = 1.8, kHeadway = 1.4, kStandGap = 4, kMaxBrake = 4;
 
 CarLook random_look(Turn& turn) {
   struct Colour {
@@ -111,7 +111,7 @@ double Traffic::follow(double s, double d, double speed, double wanted, const Ca
   const double closing = speed * (speed - other_speed) / (2 * std::sqrt(kAccelerate * kBrake));
   const double want = kStandGap + std::max(0.0, speed * kHeadway + closing);
   const double free_road = ratio <= 1 ? 1 - ratio * ratio * ratio * ratio : std::max(-1.4, 1 - ratio);
-  return clamped(kAccelerate * (free_road - (want / gap) * (want / gap)), -kMostBrake, kAccelerate);
+  return clamped(kAccelerate * (free_road - (want / gap) * (want / gap)), -kMaxBrake, kAccelerate);
 }
 
 bool Traffic::lane_free(int lane, const Sample& ego) const {

@@ -15,7 +15,7 @@ namespace {
 // the rest.
 constexpr int64_t kCacheBytes = 512 << 10;
 // Limit for weights packed for every thread, all threads together.
-constexpr int64_t kMostWeights = 256 << 20;
+constexpr int64_t kMaxWeights = 256 << 20;
 // With fewer entries in a slice, kernels have too little work per call.
 constexpr int64_t kFewest = 4;
 
@@ -60,7 +60,7 @@ std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, const Plan
   const int64_t batch = open_batch(bound), processors = available_processors();
   if (batch < 2 * kFewest || options.keep_values || options.passes.observe || !bound.states().empty()) return {};
   const int64_t fit = kCacheBytes / std::max<int64_t>(1, bytes_of_an_entry(whole, batch));
-  if (fit < kFewest || constant_bytes(whole) * processors > kMostWeights) return {};
+  if (fit < kFewest || constant_bytes(whole) * processors > kMaxWeights) return {};
   const int64_t count = entries_of_a_slice(batch, fit, processors);
   if (count < kFewest || count == batch) return {};
   Graph part = bound;

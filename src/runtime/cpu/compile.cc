@@ -33,9 +33,9 @@ int64_t weight_bytes(const Graph& graph) {
 
 // Whether it may be run to time it: no loops, and at most about a tenth of a second of work for one thread.
 bool is_quick(const CpuProgram& program) {
-  constexpr double kMost = 2e10;
-  if (program.slices) return program.slices->flops() < kMost;
-  return program.plan->is_straight() && program.plan->flops() < kMost;
+  constexpr double kMax = 2e10;
+  if (program.slices) return program.slices->flops() < kMax;
+  return program.plan->is_straight() && program.plan->flops() < kMax;
 }
 
 class Compiler {
@@ -43,11 +43,11 @@ class Compiler {
   Compiler(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states,
            std::span<const void* const> inputs)
       : options_(options), plans_(plans), states_(states), inputs_(inputs), tuner_(options, plans) {
-    constexpr int64_t kMostWeights = 64 << 20;  // bytes; oneDNN packs some of them a second time
+    constexpr int64_t kMaxWeights = 64 << 20;  // bytes; oneDNN packs some of them a second time
     for (const State& state : bound.states()) may_try_ &= state.resettable;
     tries_ = options.threads == 0;
     if (tries_) {
-      plans.alone = !plans.profile && !plans.keep_values && weight_bytes(bound) <= kMostWeights;
+      plans.alone = !plans.profile && !plans.keep_values && weight_bytes(bound) <= kMaxWeights;
       if (choices_.size() > 1 && options.kernels.empty()) key_ = tuning_key(bound, options.passes);
     }
     batch_ = open_batch(bound);

@@ -105,8 +105,8 @@ std::unique_ptr<KernelState> prepare_as_said(std::string_view kernel) {
   state->workspace = 64;
   return state;
 }
-Verdict accepts_as_said(std::string_view kernel) {
-  return said[std::string(kernel)].accepts ? Verdict(true) : "said so";
+Acceptance accepts_as_said(std::string_view kernel) {
+  return said[std::string(kernel)].accepts ? Acceptance(true) : "said so";
 }
 
 const OpDef& timed_op() {

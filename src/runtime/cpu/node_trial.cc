@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kPattern = 4096;        // bytes; an input is filled by repeating it
 constexpr double kLongEnoughNs = 50'000;  // long compared with reading the clock
-constexpr double kMostRuns = 64;
+constexpr double kMaxRuns = 64;
 
 bool may_be_index(DType dtype) {
   return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::u32 || dtype == DType::u64;
@@ -113,7 +113,7 @@ void NodeTrial::add(const Kernel& kernel) {
     }
     time(way);  // warm-up
     const double once = std::max(1.0, time(way));
-    if (cold_bytes_ == 0) way.runs = static_cast<int64_t>(std::clamp(kLongEnoughNs / once, 1.0, kMostRuns));
+    if (cold_bytes_ == 0) way.runs = static_cast<int64_t>(std::clamp(kLongEnoughNs / once, 1.0, kMaxRuns));
   } catch (const Error&) {
     way.fails = true;
   }

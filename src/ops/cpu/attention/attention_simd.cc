@@ -145,7 +145,7 @@ void attend(const Call& c, const SimdState& s, const AttentionMask& mask, const 
 
 }  // namespace
 
-Verdict accepts_attention_simd(const Problem& p) {
+Acceptance accepts_attention_simd(const Problem& p) {
   for (const size_t i : {0, 1, 2}) {
     if (!contains(Operand{}, p.inputs[i].dtype)) return fmt::format("{} query, key or value", name(p.inputs[i].dtype));
   }

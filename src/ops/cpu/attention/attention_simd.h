@@ -7,7 +7,7 @@
 
 namespace sparkpilot {
 
-Verdict accepts_attention_simd(const Problem& p);
+Acceptance accepts_attention_simd(const Problem& p);
 std::unique_ptr<KernelState> prepare_attention_simd(const Problem& p);
 void run_attention_simd(const Call& c);
 

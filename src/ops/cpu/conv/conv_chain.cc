@@ -22,7 +22,7 @@ Attributes stage_attributes(const Attributes& chain, size_t stage) {
 ConvChain ConvChain::of(const Attributes& attrs, const Shape& x, std::span<const Shape> weights) {
   ConvChain out;
   out.stages = weights.size();
-  if (out.stages < 2 || out.stages > kMost) fail("{} stages, expected 2 or 3", out.stages);
+  if (out.stages < 2 || out.stages > kMax) fail("{} stages, expected 2 or 3", out.stages);
   if (attrs.integers("strides").size() != 2 * out.stages || attrs.integers("pads").size() != 4 * out.stages) {
     fail("strides or pads do not have 2 or 4 numbers for each of {} stages", out.stages);
   }

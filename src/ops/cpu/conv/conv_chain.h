@@ -12,15 +12,15 @@
 namespace sparkpilot {
 
 struct ConvChain {
-  static constexpr size_t kMost = 3;
+  static constexpr size_t kMax = 3;
   size_t stages = 0;
-  std::array<ConvShape, kMost> shape;
+  std::array<ConvShape, kMax> shape;
 
   // Fails (user) if the parts do not fit together. `weights` has one shape per stage.
   static ConvChain of(const Attributes& attrs, const Shape& x, std::span<const Shape> weights);
   static ConvChain of(const Problem& problem);
 
-  bool has_first() const { return stages == kMost; }
+  bool has_first() const { return stages == kMax; }
   const ConvShape& first() const { return shape[0]; }
   const ConvShape& depthwise() const { return shape[stages - 2]; }
   const ConvShape& last() const { return shape[stages - 1]; }
@@ -34,7 +34,7 @@ struct ConvChain {
 Attributes stage_attributes(const Attributes& chain, size_t stage);
 std::string stage_epilogue(size_t stage);
 
-Verdict conv_chain_simd_accepts(const Problem& p);
+Acceptance conv_chain_simd_accepts(const Problem& p);
 std::unique_ptr<KernelState> conv_chain_simd_prepare(const Problem& p);
 void conv_chain_simd_run(const Call& call);
 

@@ -37,7 +37,7 @@ int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 struct ChainState : KernelState {
   ConvChain chain;
-  std::array<Stage, ConvChain::kMost> stage;
+  std::array<Stage, ConvChain::kMax> stage;
   ConvShape slab_shape;  // the shape of the depthwise stage when it reads a slab, for one image
   Tensor zeros;
   bool planes = false;  // the first stage reads images with channels first
@@ -54,7 +54,7 @@ Cut ChainState::cut(int64_t pieces) const {
   // Share of the work that may be done twice; beyond it, moving panels between cores costs less.
   constexpr double kHalo = 0.08;
   const ConvShape& d = chain.depthwise();
-  const Window& w = d.window;
+  const KernelWindow& w = d.window;
   const int64_t out_row = w.out[2] * d.out_channels, panels = (d.out_channels + kPanel - 1) / kPanel;
   const int64_t rows = w.out[1];
   Cut c{.pieces = pieces};
@@ -142,10 +142,10 @@ class Run {
   const ChainState& state_;
   const Call& call_;
   const Cut& cut_;
-  const Window& window_;
+  const KernelWindow& window_;
   float* floats_;
   int64_t channels_;
-  std::array<Epilogue::Operands, ConvChain::kMost> operands_;
+  std::array<Epilogue::Operands, ConvChain::kMax> operands_;
 };
 
 void Run::finish(size_t stage, float* data, const Epilogue::Tile& tile) const {
@@ -266,7 +266,7 @@ void Run::by_panels() const {
 
 }  // namespace
 
-Verdict conv_chain_simd_accepts(const Problem& p) {
+Acceptance conv_chain_simd_accepts(const Problem& p) {
   const ConvChain chain = ConvChain::of(p);
   for (size_t i = 0; i < chain.stages; ++i) {
     if (chain.shape[i].empty()) return "empty";

@@ -18,7 +18,7 @@ inline int64_t row_grain(const ConvShape& s) {
 // `weights` are [O, I/groups, kernel] as doubles.
 template <typename Load, typename Store>
 void convolve(const ConvShape& s, const double* weights, const Load& load, const Store& store) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t rows = s.batch * s.out_channels * w.out[0] * w.out[1];
   const int64_t in_group = s.in_per_group(), out_group = s.out_per_group(), taps = w.kernel_size();
   parallel_for(rows, row_grain(s), [&](int64_t first, int64_t last) {

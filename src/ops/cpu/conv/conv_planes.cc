@@ -19,8 +19,8 @@ using V = hn::Vec<D>;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
 // As in tile_gemm.
-constexpr int kMostVectors = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
-constexpr int kMaxVectors = kVectors > kMostVectors ? kMostVectors : kVectors;
+constexpr int kWidest = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
+constexpr int kMaxVectors = kVectors > kWidest ? kWidest : kVectors;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 constexpr int kMaxRows = 10;
 #else
@@ -40,7 +40,7 @@ template <int kRows, int kVecs, int kStride, int kKernel, bool kBorder>
 HWY_NOINLINE void tile(const Pixels& at, const float* b, const float* bias, const TileOutput& out, float* y,
                        int64_t columns) {
   const D d;
-  const Window& w = at.s.window;
+  const KernelWindow& w = at.s.window;
   const int64_t stride = kStride > 0 ? kStride : w.stride[2], kernel = kKernel > 0 ? kKernel : w.kernel[2];
   V sums[kRows][kVecs];
   HWY_UNROLL(10)
@@ -94,7 +94,7 @@ void segment(Pixels at, int64_t pixels, const float* b, const float* bias, const
     const auto width = static_cast<int>((pixels + tiles - 1) / tiles);
     const auto go = [&]<int kRows>() {
       if constexpr (kRows <= kMaxRows) {
-        const Window& w = at.s.window;
+        const KernelWindow& w = at.s.window;
         const int64_t start = at.ow * w.stride[2] - w.pad_begin[2], span = (kRows - 1) * w.stride[2] + w.kernel[2];
         if (start >= 0 && start + span <= w.in[2]) {
           tile<kRows, kVecs, kStride, kKernel, false>(at, b, bias, out, y, columns);
@@ -123,7 +123,7 @@ void segment(Pixels at, int64_t pixels, const float* b, const float* bias, const
 
 void planes_impl(const float* x, const ConvShape& s, const PanelMatrix& b, const TileOutput& out,
                  const RowRange& range) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
     for (int64_t row = range.first_row; row < range.last_row;) {
       const int64_t ow = row % w.out[2], oh = row / w.out[2] % w.out[1], n = row / w.out_size();
@@ -161,7 +161,7 @@ namespace sparkpilot {
 HWY_EXPORT(planes_impl);
 
 bool convolve_planes_takes(const ConvShape& s) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   return w.dims <= 2 && s.groups == 1 && s.x.w == 1 && w.dilation[1] == 1 && w.dilation[2] == 1;
 }
 

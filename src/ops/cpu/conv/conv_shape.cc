@@ -23,7 +23,7 @@ std::span<const int64_t> kernel_of(const Attributes& attrs, const Shape& x, cons
 }  // namespace
 
 bool ConvShape::is_pointwise() const {
-  const Window::Dims ones{1, 1, 1}, zeros{0, 0, 0};
+  const KernelWindow::Dims ones{1, 1, 1}, zeros{0, 0, 0};
   return groups == 1 && window.kernel == ones && window.stride == ones && window.pad_begin == zeros &&
          window.out == window.in;
 }

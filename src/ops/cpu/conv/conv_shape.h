@@ -7,7 +7,7 @@
 namespace sparkpilot {
 
 struct ConvShape {
-  Window window;
+  KernelWindow window;
   int64_t batch = 0, in_channels = 0, out_channels = 0, groups = 1;
   bool channels_last = false;
   ImageStrides x, y;

@@ -41,7 +41,7 @@ ConstView part(const Tensor& t, int64_t first, int64_t count) {
 
 }  // namespace
 
-Verdict conv_simd_accepts(const Problem& p) {
+Acceptance conv_simd_accepts(const Problem& p) {
   const DType x = p.inputs[0].dtype;
   if (x != DType::f32 && !(x == DType::bf16 && dot_group() > 0)) return fmt::format("{} activations", name(x));
   if (p.attrs().integer("channels_last", 0) == 0) return "channels come first";
@@ -58,7 +58,7 @@ Verdict conv_simd_accepts(const Problem& p) {
 bool conv_simd_wins(const Problem& p) {
   if (!conv_simd_accepts(p)) return false;
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   if (way_of(s) == Way::depthwise) {
     // oneDNN is fast on bf16 if the kernel is small or strided, and uses its plain loop with two filters per channel.
     const bool plain = p.inputs[0].dtype == DType::bf16 && s.out_channels == s.in_channels;
@@ -120,7 +120,7 @@ namespace {
 
 void run_depthwise(const SimdState& state, const float* x, float* y, const Epilogue::Operands& operands) {
   const ConvShape& s = state.shape;
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const TileOutput out = state.epilogue.output(state.bias.empty() ? Tensor() : state.bias[0], y, 0);
   // Rows per piece: several, to share the kernel's rows, but few enough to stay in cache for the epilogue.
   const int64_t row = w.out[2] * s.out_channels, rows = s.batch * w.out[0] * w.out[1];

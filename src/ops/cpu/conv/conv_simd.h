@@ -5,7 +5,7 @@
 
 namespace sparkpilot {
 
-Verdict conv_simd_accepts(const Problem& p);
+Acceptance conv_simd_accepts(const Problem& p);
 // Whether it was measured to be faster than oneDNN on such a shape (AVX-512, one core).
 bool conv_simd_wins(const Problem& p);
 std::unique_ptr<KernelState> conv_simd_prepare(const Problem& p);

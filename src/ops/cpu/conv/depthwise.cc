@@ -142,7 +142,7 @@ HWY_NOINLINE void tile(const Rows& rows, int64_t ow, int64_t tiles) {
   constexpr int kSpan = (kPixels - 1) * kStride + kKernel;
   constexpr int64_t kTapRow = kKernel * kPanel;
   const D d;
-  const Window& w = rows.s.window;
+  const KernelWindow& w = rows.s.window;
   const int64_t start = ow * kStride - w.pad_begin[2], step = kSource == kSlab ? kPanel : rows.s.x.w;
   const auto first = static_cast<int>(-start);
   const auto last = static_cast<int>(std::min<int64_t>(kSpan, w.in[2] - start));
@@ -194,7 +194,7 @@ template <bool kDoubled>
 void pixel(const Rows& row, int64_t ow) {
   const D d;
   const ConvShape& s = row.s;
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t start = ow * w.stride[2] - w.pad_begin[2], step = w.dilation[2] * s.x.w;
   const KernelRange kw = inside(start, w.kernel[2], w.dilation[2], w.in[2]);
   const Target to = target(row, ow);
@@ -230,7 +230,7 @@ int64_t tile_width(int64_t pixels) {
 
 template <Source kSource, int kKernel, int kStride, int kKernelRows>
 void tiles(const Rows& rows) {
-  const Window& w = rows.s.window;
+  const KernelWindow& w = rows.s.window;
   const int64_t pad = w.pad_begin[2], last = w.in[2] + pad - kKernel;  // start of the last window inside the image
   const int64_t inside = last < 0 ? 0 : std::min(w.out[2], last / kStride + 1);
   for (int64_t ow = 0; ow < w.out[2];) {
@@ -253,7 +253,7 @@ void tiles(const Rows& rows) {
 
 // Whether the tiled code supports the window: two-dimensional images, kernels 3, 5 or 7 wide without dilation, stride 1
 // or 2.
-bool takes_tiles(const Window& w) {
+bool takes_tiles(const KernelWindow& w) {
   return w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.pad_begin[0] == 0 && w.dilation[2] == 1 &&
          w.pad_begin[2] < w.kernel[2] && w.pad_end[2] < w.kernel[2] &&
          (w.kernel[2] == 3 || w.kernel[2] == 5 || w.kernel[2] == 7) && w.stride[2] <= 2;
@@ -261,7 +261,7 @@ bool takes_tiles(const Window& w) {
 
 template <Source kSource>
 void some_rows(const Rows& rows, bool by_tiles) {
-  const Window& w = rows.s.window;
+  const KernelWindow& w = rows.s.window;
   if (!by_tiles) {
     for (int64_t ow = 0; ow < w.out[2]; ++ow) pixel<kSource == kDouble>(rows, ow);
     return;
@@ -280,16 +280,16 @@ void some_rows(const Rows& rows, bool by_tiles) {
 // Channels processed together: the rows under the kernel should stay in the first-level cache, and memory should be
 // read in runs long enough for the processor's prefetcher.
 int64_t channel_chunk(const ConvShape& s, int64_t channels) {
-  constexpr int64_t kFloats = 6144, kLeast = 64;
-  if (channels <= kLeast) return kLeast;
+  constexpr int64_t kFloats = 6144, kMin = 64;
+  if (channels <= kMin) return kMin;
   const int64_t pixels = s.window.in[2] * s.window.kernel[0] * s.window.kernel[1];
-  return std::max(kLeast, kFloats / pixels / kPanel * kPanel);
+  return std::max(kMin, kFloats / pixels / kPanel * kPanel);
 }
 
 template <Source kSource>
 void all_rows(const float* x, int64_t ring, const ConvShape& s, const PanelMatrix& weights, const TileOutput& out,
               const RowRange& range) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t begin = range.first_panel * kPanel, end = std::min(s.out_channels, range.last_panel * kPanel);
   const int64_t chunk = channel_chunk(s, end - begin), reach = (w.kernel[1] - 1) * w.dilation[1];
   const bool by_tiles = takes_tiles(w);

@@ -15,7 +15,7 @@ struct Band {
 
   explicit Band(const ConvShape& s) : image_row(s.window.in[2] * s.in_channels) {
     constexpr int64_t kFloats = 65536;  // of the second-level cache, for the ring
-    const Window& w = s.window;
+    const KernelWindow& w = s.window;
     const int64_t span = std::min(w.in[1], (w.kernel[1] - 1) * w.dilation[1] + 1);
     step = std::clamp<int64_t>((kFloats / image_row - span) / w.stride[1] + 1, 1, w.out[1]);
     ring = std::min(w.in[1], (step - 1) * w.stride[1] + span);
@@ -33,7 +33,7 @@ int64_t DepthwiseBf16::workspace(const ConvShape& shape) {
 void DepthwiseBf16::run(const BFloat16* x, BFloat16* y, const Epilogue::Operands& operands,
                         std::byte* workspace) const {
   constexpr double kWorth = 32768;  // FLOPs that justify a thread
-  const Window& w = shape.window;
+  const KernelWindow& w = shape.window;
   const Band band(shape);
   ConvShape image = shape;  // as the kernel sees it: one f32 image
   image.batch = 1;

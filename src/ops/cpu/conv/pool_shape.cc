@@ -36,7 +36,7 @@ PoolShape global_pool_shape(const Shape& x) {
   s.batch = image.batch;
   s.channels = image.channels;
   s.window.dims = static_cast<int>(image.spatial.size());
-  for (size_t i = 0, skip = Window::kMaxDims - image.spatial.size(); i < image.spatial.size(); ++i) {
+  for (size_t i = 0, skip = KernelWindow::kMaxDims - image.spatial.size(); i < image.spatial.size(); ++i) {
     s.window.in[skip + i] = s.window.kernel[skip + i] = image.spatial[i];
   }
   s.x = image.strides;
@@ -44,9 +44,9 @@ PoolShape global_pool_shape(const Shape& x) {
   return s;
 }
 
-int64_t padded_taps(const Window& w, const Window::Dims& start) {
+int64_t padded_taps(const KernelWindow& w, const KernelWindow::Dims& start) {
   int64_t count = 1;
-  for (size_t i = 0; i < Window::kMaxDims; ++i) {
+  for (size_t i = 0; i < KernelWindow::kMaxDims; ++i) {
     const KernelRange range =
         inside(start[i] + w.pad_begin[i], w.kernel[i], w.dilation[i], w.in[i] + w.pad_begin[i] + w.pad_end[i]);
     count *= range.end - range.begin;

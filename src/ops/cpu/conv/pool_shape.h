@@ -8,7 +8,7 @@
 namespace sparkpilot {
 
 struct PoolShape {
-  Window window;
+  KernelWindow window;
   int64_t batch = 0, channels = 0;
   bool channels_last = false;
   ImageStrides x, y;
@@ -33,13 +33,13 @@ std::unique_ptr<KernelState> prepare_pool(const Problem& p);
 PoolShape global_pool_shape(const Shape& x);
 
 // The number of elements of the window at `start` that are inside the padded image.
-int64_t padded_taps(const Window& w, const Window::Dims& start);
+int64_t padded_taps(const KernelWindow& w, const KernelWindow::Dims& start);
 
 // Calls body(n, c, start, offset in y) for each output element, in parallel over its rows; `start` is where the window
 // begins, which may be in the padding.
 template <typename Body>
 void for_each_window(const PoolShape& s, const Body& body) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const double work = static_cast<double>(w.out[2]) * static_cast<double>(w.kernel_size());
   const auto grain = 1 + static_cast<int64_t>(32768 / (1 + work));
   parallel_for(s.batch * s.channels * w.out[0] * w.out[1], grain, [&](int64_t first, int64_t last) {
@@ -47,7 +47,7 @@ void for_each_window(const PoolShape& s, const Body& body) {
       const int64_t h = row % w.out[1], d = row / w.out[1] % w.out[0];
       const int64_t c = row / w.out[1] / w.out[0] % s.channels, n = row / w.out[1] / w.out[0] / s.channels;
       const int64_t y = n * s.y.n + c * s.y.c + d * s.y.d + h * s.y.h;
-      Window::Dims start{d * w.stride[0] - w.pad_begin[0], h * w.stride[1] - w.pad_begin[1], -w.pad_begin[2]};
+      KernelWindow::Dims start{d * w.stride[0] - w.pad_begin[0], h * w.stride[1] - w.pad_begin[1], -w.pad_begin[2]};
       for (int64_t i = 0; i < w.out[2]; ++i, start[2] += w.stride[2]) body(n, c, start, y + i * s.y.w);
     }
   });
@@ -55,7 +55,7 @@ void for_each_window(const PoolShape& s, const Body& body) {
 
 // Calls body(d, h, w) for each position of the window that lies inside the image, in row-major order.
 template <typename Body>
-void for_each_tap(const Window& w, const Window::Dims& start, const Body& body) {
+void for_each_tap(const KernelWindow& w, const KernelWindow::Dims& start, const Body& body) {
   const KernelRange kd = inside(start[0], w.kernel[0], w.dilation[0], w.in[0]);
   const KernelRange kh = inside(start[1], w.kernel[1], w.dilation[1], w.in[1]);
   const KernelRange kw = inside(start[2], w.kernel[2], w.dilation[2], w.in[2]);
@@ -72,14 +72,14 @@ void for_each_tap(const Window& w, const Window::Dims& start, const Body& body) 
 // of channels, in parallel.
 template <typename Body>
 void for_each_block(const PoolShape& s, int64_t block, const Body& body) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t blocks = (s.channels + block - 1) / block;
   parallel_for(s.batch * w.out_size() * blocks, 1 + 2048 / (1 + w.kernel_size()), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i % blocks * block, position = i / blocks, at = position % w.out_size();
-      const Window::Dims out{at / (w.out[1] * w.out[2]), at / w.out[2] % w.out[1], at % w.out[2]};
-      Window::Dims start;
-      for (size_t k = 0; k < Window::kMaxDims; ++k) start[k] = out[k] * w.stride[k] - w.pad_begin[k];
+      const KernelWindow::Dims out{at / (w.out[1] * w.out[2]), at / w.out[2] % w.out[1], at % w.out[2]};
+      KernelWindow::Dims start;
+      for (size_t k = 0; k < KernelWindow::kMaxDims; ++k) start[k] = out[k] * w.stride[k] - w.pad_begin[k];
       body(position / w.out_size(), start, first, s.channels - first < block ? s.channels - first : block,
            position * s.channels + first);
     }

@@ -35,11 +35,11 @@ std::vector<int64_t> list(const Attributes& attrs, std::string_view key, size_t 
 }
 
 // Sets everything except pads and output size.
-Window common(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel) {
-  const size_t dims = in.size(), skip = Window::kMaxDims - dims;
+KernelWindow common(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel) {
+  const size_t dims = in.size(), skip = KernelWindow::kMaxDims - dims;
   if (kernel.size() != dims) fail("kernel has {} dimensions, the image {}", kernel.size(), dims);
   const Shape product(kernel);  // refuses kernels whose size overflows
-  Window w;
+  KernelWindow w;
   w.dims = static_cast<int>(dims);
   const std::vector<int64_t> strides = list(attrs, "strides", dims, 1, 1);
   const std::vector<int64_t> dilations = list(attrs, "dilations", dims, 1, 1);
@@ -56,14 +56,14 @@ Window common(const Attributes& attrs, std::span<const int64_t> in, std::span<co
 
 // SAME splits an odd number of padded elements unevenly: the larger half goes to the end (upper) or to the beginning
 // (lower).
-void split_pads(Window& w, size_t i, int64_t total, bool larger_behind) {
+void split_pads(KernelWindow& w, size_t i, int64_t total, bool larger_behind) {
   const int64_t half = total / 2;
   w.pad_begin[i] = larger_behind ? half : total - half;
   w.pad_end[i] = total - w.pad_begin[i];
 }
 
-void explicit_pads(const Attributes& attrs, Window& w) {
-  const auto dims = static_cast<size_t>(w.dims), skip = Window::kMaxDims - dims;
+void explicit_pads(const Attributes& attrs, KernelWindow& w) {
+  const auto dims = static_cast<size_t>(w.dims), skip = KernelWindow::kMaxDims - dims;
   const std::vector<int64_t> pads = list(attrs, "pads", 2 * dims, 0, 0);
   for (size_t i = 0; i < dims; ++i) {
     w.pad_begin[skip + i] = pads[i];
@@ -71,14 +71,15 @@ void explicit_pads(const Attributes& attrs, Window& w) {
   }
 }
 
-int64_t extent(const Window& w, size_t i) { return (w.kernel[i] - 1) * w.dilation[i] + 1; }
+int64_t extent(const KernelWindow& w, size_t i) { return (w.kernel[i] - 1) * w.dilation[i] + 1; }
 
 }  // namespace
 
 ImageShape image_shape(const Shape& shape, bool channels_last) {
   const int rank = shape.rank(), dims = rank - 2;
-  if (dims < 1 || dims > Window::kMaxDims) {
-    fail("image has shape {}, expected batch, channels and 1 to {} spatial dimensions", shape.str(), Window::kMaxDims);
+  if (dims < 1 || dims > KernelWindow::kMaxDims) {
+    fail("image has shape {}, expected batch, channels and 1 to {} spatial dimensions", shape.str(),
+         KernelWindow::kMaxDims);
   }
   const auto all = shape.strides();
   const auto stride = [&](int axis) { return all[static_cast<size_t>(axis)]; };
@@ -100,12 +101,12 @@ Shape make_image_shape(int64_t batch, int64_t channels, std::span<const int64_t>
   return Shape(std::span<const int64_t>(dims));
 }
 
-Window sliding_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel,
-                      bool ceil_mode) {
-  Window w = common(attrs, in, kernel);
+KernelWindow sliding_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel,
+                            bool ceil_mode) {
+  KernelWindow w = common(attrs, in, kernel);
   const AutoPad mode = auto_pad(attrs);
   if (mode == AutoPad::explicit_pads) explicit_pads(attrs, w);
-  for (size_t i = Window::kMaxDims - in.size(); i < Window::kMaxDims; ++i) {
+  for (size_t i = KernelWindow::kMaxDims - in.size(); i < KernelWindow::kMaxDims; ++i) {
     if (mode == AutoPad::same_upper || mode == AutoPad::same_lower) {
       w.out[i] = (w.in[i] + w.stride[i] - 1) / w.stride[i];
       const int64_t total = std::max<int64_t>(0, (w.out[i] - 1) * w.stride[i] + extent(w, i) - w.in[i]);
@@ -121,16 +122,16 @@ Window sliding_window(const Attributes& attrs, std::span<const int64_t> in, std:
   return w;
 }
 
-Window transposed_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel) {
-  Window w = common(attrs, in, kernel);
-  const size_t dims = in.size(), skip = Window::kMaxDims - dims;
+KernelWindow transposed_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel) {
+  KernelWindow w = common(attrs, in, kernel);
+  const size_t dims = in.size(), skip = KernelWindow::kMaxDims - dims;
   const AutoPad mode = auto_pad(attrs);
   const std::vector<int64_t> extra = list(attrs, "output_padding", dims, 0, 0);
   std::vector<int64_t> wanted = attrs.integers("output_shape");
   if (wanted.size() == dims + 2) wanted.erase(wanted.begin(), wanted.begin() + 2);  // some exporters give N and C too
   if (!wanted.empty() && wanted.size() != dims) fail("output_shape has {} entries, expected {}", wanted.size(), dims);
   if (mode == AutoPad::explicit_pads) explicit_pads(attrs, w);
-  for (size_t i = skip; i < Window::kMaxDims; ++i) {
+  for (size_t i = skip; i < KernelWindow::kMaxDims; ++i) {
     if (w.in[i] < 1) fail("image size {} is below 1", w.in[i]);
     const int64_t full = (w.in[i] - 1) * w.stride[i] + extra[i - skip] + extent(w, i);
     const bool same = mode == AutoPad::same_upper || mode == AutoPad::same_lower;
@@ -153,8 +154,8 @@ Window transposed_window(const Attributes& attrs, std::span<const int64_t> in, s
   return w;
 }
 
-std::array<int64_t, Window::kMaxDims> kernel_shape(const Attributes& attrs, int dims,
-                                                   std::span<const int64_t> fallback) {
+std::array<int64_t, KernelWindow::kMaxDims> kernel_shape(const Attributes& attrs, int dims,
+                                                         std::span<const int64_t> fallback) {
   const std::vector<int64_t> given = attrs.integers("kernel_shape");
   if (given.empty() && fallback.empty()) fail("attribute kernel_shape is missing");
   const std::span<const int64_t> chosen = given.empty() ? fallback : std::span<const int64_t>(given);
@@ -162,7 +163,7 @@ std::array<int64_t, Window::kMaxDims> kernel_shape(const Attributes& attrs, int 
   if (!fallback.empty() && !std::equal(chosen.begin(), chosen.end(), fallback.begin(), fallback.end())) {
     fail("kernel_shape differs from the weight's spatial shape");
   }
-  std::array<int64_t, Window::kMaxDims> out{};
+  std::array<int64_t, KernelWindow::kMaxDims> out{};
   for (size_t i = 0; i < chosen.size(); ++i) {
     if (chosen[i] < 1) fail("kernel_shape holds {}, expected 1 or more", chosen[i]);
     out[i] = chosen[i];

@@ -14,7 +14,7 @@
 
 namespace sparkpilot {
 
-struct Window {
+struct KernelWindow {
   static constexpr int kMaxDims = 3;
   using Dims = std::array<int64_t, kMaxDims>;
   int dims = 0;  // spatial dimensions of the tensors, 1 to 3
@@ -59,15 +59,15 @@ Shape make_image_shape(int64_t batch, int64_t channels, std::span<const int64_t>
 // output size. With `ceil_mode` a last window that extends over the end counts too, unless it would start in the
 // padding after the image. Fails (user) on lists of the wrong length, zero or huge sizes, or a window larger than the
 // padded image.
-Window sliding_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel,
-                      bool ceil_mode = false);
+KernelWindow sliding_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel,
+                            bool ceil_mode = false);
 
 // The same for ConvTranspose, with `output_padding` and `output_shape`: `in` is the small image, `out` the large one.
-Window transposed_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel);
+KernelWindow transposed_window(const Attributes& attrs, std::span<const int64_t> in, std::span<const int64_t> kernel);
 
 // The attribute `kernel_shape`, which must have `dims` positive entries. `fallback`, if not empty, is used if the
 // attribute is absent, and must be equal to it otherwise.
-std::array<int64_t, Window::kMaxDims> kernel_shape(const Attributes& attrs, int dims,
-                                                   std::span<const int64_t> fallback = {});
+std::array<int64_t, KernelWindow::kMaxDims> kernel_shape(const Attributes& attrs, int dims,
+                                                         std::span<const int64_t> fallback = {});
 
 }  // namespace sparkpilot

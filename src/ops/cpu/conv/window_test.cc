@@ -22,28 +22,28 @@ std::string refusal(const std::function<void()>& fn) {
   return "nothing was refused";
 }
 
-Window one_dimension(const Attributes& attrs, int64_t in, int64_t kernel, bool ceil_mode = false) {
+KernelWindow one_dimension(const Attributes& attrs, int64_t in, int64_t kernel, bool ceil_mode = false) {
   return sliding_window(attrs, Ints{in}, Ints{kernel}, ceil_mode);
 }
 
-TEST(Window, SameKeepsTheSizeAndSplitsTheOddPadding) {
-  const Window upper = one_dimension({{"auto_pad", std::string("SAME_UPPER")}, {"strides", Ints{2}}}, 9, 4);
+TEST(KernelWindow, SameKeepsTheSizeAndSplitsTheOddPadding) {
+  const KernelWindow upper = one_dimension({{"auto_pad", std::string("SAME_UPPER")}, {"strides", Ints{2}}}, 9, 4);
   EXPECT_EQ(upper.out[2], 5);
   EXPECT_EQ(upper.pad_begin[2], 1);
   EXPECT_EQ(upper.pad_end[2], 2);
-  const Window lower = one_dimension({{"auto_pad", std::string("SAME_LOWER")}, {"strides", Ints{2}}}, 9, 4);
+  const KernelWindow lower = one_dimension({{"auto_pad", std::string("SAME_LOWER")}, {"strides", Ints{2}}}, 9, 4);
   EXPECT_EQ(lower.pad_begin[2], 2);
   EXPECT_EQ(lower.pad_end[2], 1);
   EXPECT_EQ(one_dimension({{"auto_pad", std::string("SAME_UPPER")}, {"strides", Ints{4}}}, 8, 1).pad_end[2], 0);
 }
 
-TEST(Window, CeilModeCountsAnOverhangingWindowUnlessItStartsInPadding) {
+TEST(KernelWindow, CeilModeCountsAnOverhangingWindowUnlessItStartsInPadding) {
   EXPECT_EQ(one_dimension({{"strides", Ints{2}}}, 6, 3).out[2], 2);
   EXPECT_EQ(one_dimension({{"strides", Ints{2}}}, 6, 3, true).out[2], 3);
   EXPECT_EQ(one_dimension({{"strides", Ints{2}}, {"pads", Ints{0, 1}}}, 2, 1, true).out[2], 1);
 }
 
-TEST(Window, InsideNamesExactlyTheTapsThatHitTheImage) {
+TEST(KernelWindow, InsideNamesExactlyTheTapsThatHitTheImage) {
   for (int64_t start = -9; start < 12; ++start) {
     for (int64_t dilation = 1; dilation < 4; ++dilation) {
       const KernelRange range = inside(start, 4, dilation, 7);
@@ -55,16 +55,16 @@ TEST(Window, InsideNamesExactlyTheTapsThatHitTheImage) {
   }
 }
 
-TEST(Window, TransposedSizesFollowTheStandard) {
-  const Window plain = transposed_window({{"strides", Ints{3}}, {"output_padding", Ints{1}}}, Ints{4}, Ints{3});
+TEST(KernelWindow, TransposedSizesFollowTheStandard) {
+  const KernelWindow plain = transposed_window({{"strides", Ints{3}}, {"output_padding", Ints{1}}}, Ints{4}, Ints{3});
   EXPECT_EQ(plain.out[2], 13);
-  const Window wanted = transposed_window({{"strides", Ints{2}}, {"output_shape", Ints{8}}}, Ints{4}, Ints{3});
+  const KernelWindow wanted = transposed_window({{"strides", Ints{2}}, {"output_shape", Ints{8}}}, Ints{4}, Ints{3});
   EXPECT_EQ(wanted.out[2], 8);
   EXPECT_EQ(wanted.pad_begin[2], 1);
   EXPECT_EQ(wanted.pad_end[2], 0);
 }
 
-TEST(Window, HostileAttributesAreRefused) {
+TEST(KernelWindow, HostileAttributesAreRefused) {
   const int64_t huge = int64_t{1} << 62;
   EXPECT_EQ(refusal([] { one_dimension({}, 3, 5); }), "window of 5 does not fit into the padded image of 3");
   EXPECT_NE(refusal([] { one_dimension({{"strides", Ints{0}}}, 3, 1); }).find("strides holds 0"), std::string::npos);

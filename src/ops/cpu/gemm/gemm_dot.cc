@@ -81,7 +81,7 @@ void piece(const DotState& state, const Call& call, const Epilogue::Operands& op
                     y);
 }
 
-Verdict types_fit(const Problem& p) {
+Acceptance types_fit(const Problem& p) {
   if (p.inputs[0].dtype != DType::bf16) return fmt::format("{} activations", name(p.inputs[0].dtype));
   if (!p.is_constant(1)) return "weights are not constant";
   if (dot_group() == 0) return "this processor has no dot products of bf16";
@@ -111,8 +111,8 @@ std::unique_ptr<KernelState> prepare(const Problem& p, int64_t rows, int64_t lda
 
 }  // namespace
 
-Verdict gemm_dot_accepts(const Problem& p, const GemmArgs& args) {
-  if (Verdict fits = types_fit(p); !fits) return fits;
+Acceptance gemm_dot_accepts(const Problem& p, const GemmArgs& args) {
+  if (Acceptance fits = types_fit(p); !fits) return fits;
   return rows_accept(p, args);
 }
 
@@ -126,8 +126,8 @@ std::unique_ptr<KernelState> gemm_dot_prepare(const Problem& p, const GemmArgs& 
   return state;
 }
 
-Verdict conv_dot_accepts(const Problem& p) {
-  if (Verdict fits = types_fit(p); !fits) return fits;
+Acceptance conv_dot_accepts(const Problem& p) {
+  if (Acceptance fits = types_fit(p); !fits) return fits;
   if (p.has(2) && !p.is_constant(2)) return "bias is not constant";
   if (p.attrs().integer("channels_last", 0) == 0 || p.attrs().integer("x_channels_first", 0) != 0)
     return "channels first";

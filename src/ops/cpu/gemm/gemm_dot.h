@@ -7,13 +7,13 @@
 namespace sparkpilot {
 
 // As gemm_simd_accepts(), for bf16.
-Verdict gemm_dot_accepts(const Problem& p, const GemmArgs& args);
+Acceptance gemm_dot_accepts(const Problem& p, const GemmArgs& args);
 // Whether it was measured to be faster than oneDNN on such a shape (AVX-512, one core).
 bool gemm_dot_wins(const GemmArgs& args);
 std::unique_ptr<KernelState> gemm_dot_prepare(const Problem& p, const GemmArgs& args);
 
 // sparkpilot::Conv whose output positions are its input's: 1x1, one group, stride 1, channels last.
-Verdict conv_dot_accepts(const Problem& p);
+Acceptance conv_dot_accepts(const Problem& p);
 bool conv_dot_wins(const Problem& p);
 std::unique_ptr<KernelState> conv_dot_prepare(const Problem& p);
 

@@ -35,7 +35,7 @@ bool activates(const Epilogue& epilogue) {
                      [](const Epilogue::Step& step) { return step.kind == Epilogue::Step::activation; });
 }
 
-Verdict rows_accept(const Problem& p, const GemmArgs& args) {
+Acceptance rows_accept(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
   if (!p.is_constant(1)) return "weights are not constant";
   if (s.batch != 1) return "batch of matrices";
@@ -57,7 +57,7 @@ Tensor pack_c(const Problem& p, const GemmArgs& args, uint64_t& consumed) {
   return bias;
 }
 
-Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
+Acceptance gemm_simd_accepts(const Problem& p, const GemmArgs& args) {
   const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
   if (!is_small_float(b)) return fmt::format("{} weights", name(b));
   // 16-bit rows are converted to f32 if no kernel computes in their type.

@@ -8,13 +8,13 @@ namespace sparkpilot {
 
 // Requirements of every kernel of rows times packed weights, whatever the types: B must be constant and a single
 // matrix, the columns of A contiguous, alpha 1, and C, if present, a constant with one element per column.
-Verdict rows_accept(const Problem& p, const GemmArgs& args);
+Acceptance rows_accept(const Problem& p, const GemmArgs& args);
 // Whether a step of the epilogue is an activation.
 bool activates(const Epilogue& epilogue);
 // beta * C, packed; marks it as consumed. Not present if there is no C.
 Tensor pack_c(const Problem& p, const GemmArgs& args, uint64_t& consumed);
 
-Verdict gemm_simd_accepts(const Problem& p, const GemmArgs& args);
+Acceptance gemm_simd_accepts(const Problem& p, const GemmArgs& args);
 // Whether it was measured to be as fast as oneDNN on such a shape: all except plain products of very many rows.
 bool gemm_simd_wins(const GemmArgs& args);
 std::unique_ptr<KernelState> gemm_simd_prepare(const Problem& p, const GemmArgs& args);

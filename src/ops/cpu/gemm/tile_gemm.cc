@@ -21,8 +21,8 @@ constexpr int64_t kPanel = PanelMatrix::kPanel;
 constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
 constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
 // Narrow vectors process a panel in parts.
-constexpr int kMostVectors = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
-constexpr int kMaxVectors = kVectors > kMostVectors ? kMostVectors : kVectors;
+constexpr int kWidest = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
+constexpr int kMaxVectors = kVectors > kWidest ? kWidest : kVectors;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 constexpr int kMaxRows = 10;
 #else
@@ -123,24 +123,24 @@ struct PlainRows {
 };
 
 // The pixel under one position of the kernel, or zeros outside the image.
-HWY_INLINE const float* pixel_or_zeros(const float* x, const ConvShape& s, const float* zeros, const Window::Dims& at,
-                                       int64_t n) {
-  const Window& w = s.window;
+HWY_INLINE const float* pixel_or_zeros(const float* x, const ConvShape& s, const float* zeros,
+                                       const KernelWindow::Dims& at, int64_t n) {
+  const KernelWindow& w = s.window;
   const bool there = at[0] >= 0 && at[0] < w.in[0] && at[1] >= 0 && at[1] < w.in[1] && at[2] >= 0 && at[2] < w.in[2];
   return there ? x + n * s.x.n + at[0] * s.x.d + at[1] * s.x.h + at[2] * s.x.w : zeros;
 }
 
 // Iterates over output positions and gives the start of each one's window.
 struct Walk {
-  const Window& w;
+  const KernelWindow& w;
   int64_t n, od, oh, ow;
-  Walk(const Window& window, int64_t row)
+  Walk(const KernelWindow& window, int64_t row)
       : w(window),
         n(row / w.out_size()),
         od(row / w.out[2] / w.out[1] % w.out[0]),
         oh(row / w.out[2] % w.out[1]),
         ow(row % w.out[2]) {}
-  HWY_INLINE Window::Dims start() const {
+  HWY_INLINE KernelWindow::Dims start() const {
     return {od * w.stride[0] - w.pad_begin[0], oh * w.stride[1] - w.pad_begin[1], ow * w.stride[2] - w.pad_begin[2]};
   }
   HWY_INLINE void next() {
@@ -164,11 +164,11 @@ struct PixelRows {
   int64_t step_depth() const { return s.in_per_group(); }
   template <int kRows>
   HWY_INLINE void point(int64_t row, int64_t tap, Scratch&, const float* (&rows)[kRows]) const {
-    const Window& w = s.window;
+    const KernelWindow& w = s.window;
     const int64_t kw = tap % w.kernel[2], kh = tap / w.kernel[2] % w.kernel[1], kd = tap / w.kernel[2] / w.kernel[1];
     Walk walk(w, row);
     for (int r = 0; r < kRows; ++r, walk.next()) {
-      Window::Dims at = walk.start();
+      KernelWindow::Dims at = walk.start();
       at[0] += kd * w.dilation[0];
       at[1] += kh * w.dilation[1];
       at[2] += kw * w.dilation[2];
@@ -188,25 +188,25 @@ struct KernelRows {
   const ConvShape& s;
   const float* zeros;  // kPatch of them
   static bool fits(const ConvShape& s) {
-    const Window& w = s.window;
+    const KernelWindow& w = s.window;
     return w.kernel[2] > 1 && w.dilation[2] == 1 && s.groups == 1 && w.kernel[2] * s.in_channels <= kPatch;
   }
   int64_t steps() const { return s.window.kernel[0] * s.window.kernel[1]; }
   int64_t step_depth() const { return s.window.kernel[2] * s.in_channels; }
   template <int kRows>
   HWY_INLINE void point(int64_t row, int64_t step, Scratch& scratch, const float* (&rows)[kRows]) const {
-    const Window& w = s.window;
+    const KernelWindow& w = s.window;
     const int64_t kh = step % w.kernel[1], kd = step / w.kernel[1];
     Walk walk(w, row);
     for (int r = 0; r < kRows; ++r, walk.next()) {
-      Window::Dims at = walk.start();
+      KernelWindow::Dims at = walk.start();
       at[0] += kd * w.dilation[0];
       at[1] += kh * w.dilation[1];
       if (at[2] >= 0 && at[2] + w.kernel[2] <= w.in[2]) rows[r] = pixel_or_zeros(x, s, zeros, at, walk.n);
       else rows[r] = patch(at, walk.n, scratch.patch[r]);
     }
   }
-  const float* patch(Window::Dims at, int64_t n, float* to) const {
+  const float* patch(KernelWindow::Dims at, int64_t n, float* to) const {
     for (int64_t k = 0; k < s.window.kernel[2]; ++k, ++at[2]) {
       std::copy_n(pixel_or_zeros(x, s, zeros, at, n), s.in_channels, to + k * s.in_channels);
     }

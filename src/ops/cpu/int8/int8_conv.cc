@@ -16,7 +16,7 @@ namespace {
 // Multiply-adds that justify a thread; pieces that threads may work on at once; bytes of rows that stay in cache.
 constexpr double kWorth = 1 << 17;
 constexpr int64_t kPieces = 32, kRowBytes = 24576, kSlack = 64;
-constexpr int64_t kMostRuns = 16;
+constexpr int64_t kMaxRuns = 16;
 
 struct Group {
   Int8Matrix weights;
@@ -55,7 +55,7 @@ Tensor padded(const Problem& p, size_t input, DType dtype, int64_t first, int64_
   return out;
 }
 
-Verdict accepts(const Problem& p, int64_t depth) {
+Acceptance accepts(const Problem& p, int64_t depth) {
   if (depth == 0 || p.outputs[0].shape.elements() == 0) return "empty";
   if (depth > kInt8MaxDepth) return "sums may overflow";
   for (const size_t i : {1, 2, 3, 4}) {
@@ -65,7 +65,7 @@ Verdict accepts(const Problem& p, int64_t depth) {
   const auto bias = p.constants[3].data<int32_t>();
   const bool small =
       std::all_of(bias.begin(), bias.end(), [](int32_t b) { return b >= -kInt8MaxBias && b <= kInt8MaxBias; });
-  return small ? Verdict(true) : Verdict("sums may overflow");
+  return small ? Acceptance(true) : Acceptance("sums may overflow");
 }
 
 std::unique_ptr<Int8State> common_state(const Problem& p, int64_t channels) {
@@ -145,7 +145,7 @@ void flip_signs(uint8_t* bytes, int64_t n) {
 void convolve_padded(const Int8State& state, const uint8_t* x, uint8_t padding, const Int8Output& out, int64_t first,
                      int64_t last, uint8_t* scratch) {
   const ConvShape& s = state.shape;
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const Group& g = state.groups[0];
   const int64_t bytes = padded_row_bytes(s);
   const int64_t element = bits(out.dtype) / 8;
@@ -155,7 +155,7 @@ void convolve_padded(const Int8State& state, const uint8_t* x, uint8_t padding, 
     for (int64_t i = 0; i < rows; ++i) copy_padded_row(s, x, n, top + i, padding, scratch + i * bytes);
     if (state.signed_x) flip_signs(scratch, rows * bytes);
     for (int64_t i = 0; i < count; ++i, ++row) {
-      const uint8_t* runs[kMostRuns];
+      const uint8_t* runs[kMaxRuns];
       for (int64_t k = 0; k < w.kernel[1]; ++k) runs[k] = scratch + (i * w.stride[1] + k * w.dilation[1]) * bytes;
       Int8Output here = out;
       here.y = static_cast<std::byte*>(out.y) + row * w.out[2] * out.stride * element;
@@ -282,8 +282,8 @@ void prepare_depthwise(const Problem& p, Int8State& state) {
 }
 
 bool is_pointwise(const ConvShape& s) {
-  const Window& w = s.window;
-  for (size_t i = 0; i < Window::kMaxDims; ++i) {
+  const KernelWindow& w = s.window;
+  for (size_t i = 0; i < KernelWindow::kMaxDims; ++i) {
     if (w.kernel[i] != 1 || w.stride[i] != 1 || w.pad_begin[i] != 0 || w.out[i] != w.in[i]) return false;
   }
   return s.groups == 1;
@@ -291,8 +291,8 @@ bool is_pointwise(const ConvShape& s) {
 
 // Whether maps are wide enough, and windows' rows are contiguous.
 bool fits_padded(const ConvShape& s) {
-  const Window& w = s.window;
-  return s.groups == 1 && w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.kernel[1] <= kMostRuns &&
+  const KernelWindow& w = s.window;
+  return s.groups == 1 && w.in[0] == 1 && w.out[0] == 1 && w.kernel[0] == 1 && w.kernel[1] <= kMaxRuns &&
          w.dilation[2] == 1 && w.kernel_size() > 1 && w.out[2] >= 8;
 }
 
@@ -322,7 +322,7 @@ QuantizedOutput QuantizedOutput::of(const Attributes& attrs) {
   return q;
 }
 
-Verdict int8_conv_accepts(const Problem& p) {
+Acceptance int8_conv_accepts(const Problem& p) {
   if (p.attrs().integer("channels_last", 0) == 0) return "channels first";
   const ConvShape s = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, true);
   return accepts(p, s.in_per_group() * s.window.kernel_size());
@@ -357,7 +357,7 @@ void int8_conv_run(const Call& call) {
   else run_product(call, state);
 }
 
-Verdict int8_gemm_accepts(const Problem& p) {
+Acceptance int8_gemm_accepts(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
   if (x.elements() == 0) return "empty";
   return accepts(p, x[x.rank() - 1]);

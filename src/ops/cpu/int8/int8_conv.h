@@ -17,11 +17,11 @@ struct QuantizedOutput {
   bool is_bytes() const { return dtype == DType::u8 || dtype == DType::i8; }
 };
 
-Verdict int8_conv_accepts(const Problem& p);
+Acceptance int8_conv_accepts(const Problem& p);
 std::unique_ptr<KernelState> int8_conv_prepare(const Problem& p);
 void int8_conv_run(const Call& call);
 
-Verdict int8_gemm_accepts(const Problem& p);
+Acceptance int8_gemm_accepts(const Problem& p);
 std::unique_ptr<KernelState> int8_gemm_prepare(const Problem& p);
 void int8_gemm_run(const Call& call);
 

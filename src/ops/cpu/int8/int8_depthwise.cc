@@ -29,9 +29,11 @@ struct RowJob {
   int64_t columns[kInt8DepthwiseTaps];  // byte offset of the pixel under each column of the kernel
 };
 
-int64_t groups_of(const Window& w) { return (w.kernel[1] + kGroup - 1) / kGroup; }
+int64_t groups_of(const KernelWindow& w) { return (w.kernel[1] + kGroup - 1) / kGroup; }
 // The number of pixels of the padded image under an output row.
-int64_t pixels_under(const Window& w) { return (w.out[2] - 1) * w.stride[2] + (w.kernel[2] - 1) * w.dilation[2] + 1; }
+int64_t pixels_under(const KernelWindow& w) {
+  return (w.out[2] - 1) * w.stride[2] + (w.kernel[2] - 1) * w.dilation[2] + 1;
+}
 
 }  // namespace
 }  // namespace sparkpilot
@@ -140,7 +142,7 @@ HWY_INLINE void dots(const DotStep& step, int64_t at, int64_t y_at, int64_t byte
 template <int kRows>
 void rows_by_dots(const RowJob& job, uint8_t* const* y) {
   const Int8Depthwise& f = job.f;
-  const Window& w = f.shape.window;
+  const KernelWindow& w = f.shape.window;
   const Int8Pack pack(job.out);
   const int64_t channels = f.shape.out_channels, cycle = f.steps * kDotStep;
   const bool flat = f.pixel == channels;
@@ -180,7 +182,7 @@ void row_by_products(const RowJob& job, T* y) {
   const hn::Rebind<uint8_t, Int8Sums> dx;
   const hn::Rebind<int8_t, Int8Sums> dw;
   const Int8Depthwise& f = job.f;
-  const Window& w = f.shape.window;
+  const KernelWindow& w = f.shape.window;
   const int64_t channels = f.shape.out_channels, places = f.steps * kStep, taps = w.kernel_size();
   const uint8_t* under[kInt8DepthwiseTaps];
   for (int64_t t = 0; t < taps; ++t) under[t] = job.rows[t / w.kernel[2]] + job.columns[t % w.kernel[2]];
@@ -247,8 +249,8 @@ HWY_EXPORT(has_dots_target);
 
 namespace {
 
-constexpr int64_t kMostDotWeights = 1 << 19;  // bytes, in the second-level cache
-constexpr int64_t kMostWaste = 8;             // one byte in this many of a pixel in scratch may be unused
+constexpr int64_t kMaxDotWeights = 1 << 19;  // bytes, in the second-level cache
+constexpr int64_t kMaxWaste = 8;             // one byte in this many of a pixel in scratch may be unused
 
 // The element at position i of a step's four vectors of 16: 0-3, 16-19, 32-35, 48-51, then 4-7 and so on.
 constexpr int64_t dot_channel(int64_t i) { return i % 16 / 4 * 16 + i / 16 * 4 + i % 4; }
@@ -256,14 +258,14 @@ constexpr int64_t dot_channel(int64_t i) { return i % 16 / 4 * 16 + i / 16 * 4 +
 constexpr int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
 // Whether two output rows need no more groups of image rows than one.
-bool rows_pair(const Window& w) {
+bool rows_pair(const KernelWindow& w) {
   return w.dilation[1] == 1 && (w.kernel[1] + w.stride[1] + kGroup - 1) / kGroup == groups_of(w);
 }
 
 // Copies one row of the image with its padding, with the pixels of each phase of the stride together.
 void copy_row(const Int8Depthwise& f, const uint8_t* x, int64_t n, int64_t h, uint8_t* to) {
   const ConvShape& s = f.shape;
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t channels = s.in_channels, stride = w.stride[2], pixels = (pixels_under(w) + stride - 1) / stride;
   const int64_t pixel = f.pixel;
   const bool inside = h >= 0 && h < w.in[1];
@@ -301,7 +303,7 @@ int64_t Int8Depthwise::scratch_bytes() const { return kept_rows() * row_bytes() 
 
 Int8Depthwise pack_depthwise_int8(const ConvShape& shape, const int8_t* weights, uint8_t padding, const int32_t* start,
                                   const float* multiplier, const float* shift, bool fast) {
-  const Window& w = shape.window;
+  const KernelWindow& w = shape.window;
   const int64_t taps = w.kernel_size(), channels = shape.out_channels, columns = w.kernel[2];
   Int8Depthwise f;
   f.shape = shape;
@@ -310,10 +312,10 @@ Int8Depthwise pack_depthwise_int8(const ConvShape& shape, const int8_t* weights,
   const int64_t vectors = (w.out[2] * channels + kDotStep - 1) / kDotStep;
   const int64_t whole = aligned(channels);
   // If not flat, each pixel begins at a vector, so that no load crosses cache lines.
-  const bool flat = kMostWaste * (whole - channels) > whole;
+  const bool flat = kMaxWaste * (whole - channels) > whole;
   const int64_t dot_steps = flat ? std::min(channels / std::gcd(channels, kDotStep), vectors) : whole / kDotStep;
   const int64_t operands = groups_of(w) * columns, dot_weights = (f.pairs ? 2 : 1) * operands * kGroup * kDotStep;
-  f.dots = fast && HWY_DYNAMIC_DISPATCH(has_dots_target)() && dot_steps * dot_weights <= kMostDotWeights;
+  f.dots = fast && HWY_DYNAMIC_DISPATCH(has_dots_target)() && dot_steps * dot_weights <= kMaxDotWeights;
   f.pairs = f.pairs && f.dots;
   f.step = f.dots ? kDotStep : kStep;
   f.pixel = f.dots && !flat ? whole : channels;
@@ -346,7 +348,7 @@ Int8Depthwise pack_depthwise_int8(const ConvShape& shape, const int8_t* weights,
 
 void depthwise_int8(const Int8Depthwise& f, const uint8_t* x, const Int8Output& out, int64_t first_row,
                     int64_t last_row, std::byte* scratch) {
-  const Window& w = f.shape.window;
+  const KernelWindow& w = f.shape.window;
   auto* ring = reinterpret_cast<uint8_t*>(scratch);
   ring += aligned(reinterpret_cast<intptr_t>(ring)) - reinterpret_cast<intptr_t>(ring);
   const int64_t kept = f.kept_rows(), row_bytes = f.row_bytes(), stride = w.stride[2];

@@ -298,17 +298,17 @@ void rows_of(const Job& job, int64_t first, int64_t last, int64_t block) {
 
 template <class P>
 void product(const Job& job, const Int8Range& range) {
-  constexpr int kFit = P::kSums / P::kParts, kMost = kFit >= 24 ? 4 : kFit >= 12 ? 2 : 1;  // adjacent blocks
+  constexpr int kFit = P::kSums / P::kParts, kMax = kFit >= 24 ? 4 : kFit >= 12 ? 2 : 1;  // adjacent blocks
   const auto go = [&]<int kBlocks>(int64_t block) {
     rows_of<P, std::max(1, P::kSums / (kBlocks * P::kParts)), kBlocks>(job, range.first_row, range.last_row, block);
   };
   int64_t block = range.first_block;
   while (block < range.last_block) {
     const int64_t left = range.last_block - block, best = left == 5 || left == 9 ? 3 : 4;
-    const int64_t blocks = std::min<int64_t>({left, best, kMost});
-    if (kMost >= 4 && blocks == 4) go.template operator()<std::min(4, kMost)>(block);
-    else if (kMost >= 3 && blocks == 3) go.template operator()<std::min(3, kMost)>(block);
-    else if (kMost >= 2 && blocks == 2) go.template operator()<std::min(2, kMost)>(block);
+    const int64_t blocks = std::min<int64_t>({left, best, kMax});
+    if (kMax >= 4 && blocks == 4) go.template operator()<std::min(4, kMax)>(block);
+    else if (kMax >= 3 && blocks == 3) go.template operator()<std::min(3, kMax)>(block);
+    else if (kMax >= 2 && blocks == 2) go.template operator()<std::min(2, kMax)>(block);
     else go.template operator()<1>(block);
     block += blocks;
   }

@@ -15,7 +15,7 @@ void copy_bytes(const uint8_t* from, const uint8_t* end, int64_t n, uint8_t* to)
 
 void gather_windows(const ConvShape& s, const Int8Image& image, int64_t first, int64_t last, uint8_t* to,
                     int64_t stride) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t in = s.in_per_group(), line_bytes = w.kernel[2] * in;
   int64_t ow = first % w.out[2], oh = first / w.out[2] % w.out[1];
   int64_t od = first / w.out[2] / w.out[1] % w.out[0], n = first / w.out_size();
@@ -53,15 +53,15 @@ void gather_windows(const ConvShape& s, const Int8Image& image, int64_t first, i
 }
 
 int64_t padded_row_bytes(const ConvShape& s) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   return ((w.out[2] - 1) * w.stride[2] + w.kernel[2]) * s.in_channels;
 }
-int64_t rows_under(const Window& w, int64_t rows) {
+int64_t rows_under(const KernelWindow& w, int64_t rows) {
   return (rows - 1) * w.stride[1] + (w.kernel[1] - 1) * w.dilation[1] + 1;
 }
 
 void copy_padded_row(const ConvShape& s, const uint8_t* x, int64_t n, int64_t h, uint8_t padding, uint8_t* to) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const int64_t pixels = padded_row_bytes(s) / s.in_channels;
   const bool inside = h >= 0 && h < w.in[1];
   const int64_t before = inside ? std::min(w.pad_begin[2], pixels) : pixels;

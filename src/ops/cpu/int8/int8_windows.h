@@ -22,7 +22,7 @@ void gather_windows(const ConvShape& shape, const Int8Image& image, int64_t firs
 
 // For two-dimensional images: the bytes of a padded row, and the number of input rows that `rows` output rows need.
 int64_t padded_row_bytes(const ConvShape& shape);
-int64_t rows_under(const Window& window, int64_t rows);
+int64_t rows_under(const KernelWindow& window, int64_t rows);
 // Copies row h of image n; writes padding if h is outside.
 void copy_padded_row(const ConvShape& shape, const uint8_t* x, int64_t n, int64_t h, uint8_t padding, uint8_t* to);
 

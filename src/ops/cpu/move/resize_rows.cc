@@ -38,7 +38,7 @@ bool find_axes(const std::vector<ResizeExtent>& extents, size_t& high, size_t& w
 
 }  // namespace
 
-Verdict accepts_resize_rows(const Problem& p) {
+Acceptance accepts_resize_rows(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
   if (!resize_operands_constant(p)) return "sizes or scales are not constant";
   if (p.outputs[0].shape.elements() == 0) return "empty output";

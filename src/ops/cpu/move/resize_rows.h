@@ -7,7 +7,7 @@
 
 namespace sparkpilot {
 
-Verdict accepts_resize_rows(const Problem& p);
+Acceptance accepts_resize_rows(const Problem& p);
 std::unique_ptr<KernelState> prepare_resize_rows(const Problem& p);
 void run_resize_rows(const Call& c);
 

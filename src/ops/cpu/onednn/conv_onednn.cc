@@ -49,7 +49,7 @@ Desc weight_desc(const ConvShape& s, DType dtype, bool transpose, bool any) {
 }
 
 Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   const DType dtype = p.inputs[0].dtype;
   const Dims in = image_dims(s.batch, s.in_channels, w.spatial(w.in));
   const Dims out = image_dims(s.batch, s.out_channels, w.spatial(w.out));
@@ -62,7 +62,7 @@ Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
   o.weights = weight_desc(s, dtype, transpose, false);
   o.any_weights = weight_desc(s, dtype, transpose, true);
   if (p.has(2)) o.bias = onednn::dense(DType::f32, {s.out_channels});
-  for (size_t i = Window::kMaxDims - static_cast<size_t>(w.dims); i < Window::kMaxDims; ++i) {
+  for (size_t i = KernelWindow::kMaxDims - static_cast<size_t>(w.dims); i < KernelWindow::kMaxDims; ++i) {
     o.window.strides.push_back(w.stride[i]);
     o.window.dilations.push_back(w.dilation[i] - 1);
     o.window.pad_begin.push_back(w.pad_begin[i]);
@@ -74,7 +74,7 @@ Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
   return o;
 }
 
-Verdict types_fit(const Problem& p) {
+Acceptance types_fit(const Problem& p) {
   const DType x = p.inputs[0].dtype, w = p.inputs[1].dtype;
   if (!onednn::computes(x)) return fmt::format("{} activations", name(x));
   if (w != x) {
@@ -101,7 +101,7 @@ Described<dnnl::convolution_forward> describe(const Problem& p, const ConvShape&
     if (kind != Epilogue::Step::full) return onednn::dense(dtype, dims);
     // An operand with the output's shape must have the output's layout, so oneDNN cannot choose that.
     o.any_dst = o.dst;
-    const Window& w = s.window;
+    const KernelWindow& w = s.window;
     return onednn::strided(dtype, image_dims(s.batch, s.out_channels, w.spatial(w.out)), image_strides(s.y, w.dims));
   });
   if (!steps) return {};
@@ -153,9 +153,9 @@ ConvShape transposed_shape_of(const Problem& p) {
 
 }  // namespace
 
-Verdict conv_onednn_accepts(const Problem& p) {
+Acceptance conv_onednn_accepts(const Problem& p) {
   const ConvShape s = shape_of(p);
-  if (const Verdict types = types_fit(p); !types) return types;
+  if (const Acceptance types = types_fit(p); !types) return types;
   if (s.empty()) return "empty";
   Operands o = operands(p, s, false);
   return onednn::is_fast(describe(p, s, o).desc);
@@ -168,9 +168,9 @@ std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p) {
   return prepare(p, o, described);
 }
 
-Verdict conv_transpose_onednn_accepts(const Problem& p) {
+Acceptance conv_transpose_onednn_accepts(const Problem& p) {
   const ConvShape s = transposed_shape_of(p);
-  if (const Verdict types = types_fit(p); !types) return types;
+  if (const Acceptance types = types_fit(p); !types) return types;
   if (s.empty()) return "empty";
   return onednn::is_fast(describe_transpose(operands(p, s, true)).desc);
 }

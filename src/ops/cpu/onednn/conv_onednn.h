@@ -7,10 +7,10 @@ namespace sparkpilot {
 
 // Inputs are X, W and bias as in ONNX, with images in either layout. Constant weights are packed in `prepare` and may
 // be stored in 16 bits; others are converted to the primitive's format in each run.
-Verdict conv_onednn_accepts(const Problem& p);
+Acceptance conv_onednn_accepts(const Problem& p);
 std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p);
 
-Verdict conv_transpose_onednn_accepts(const Problem& p);
+Acceptance conv_transpose_onednn_accepts(const Problem& p);
 std::unique_ptr<KernelState> conv_transpose_onednn_prepare(const Problem& p);
 
 }  // namespace sparkpilot

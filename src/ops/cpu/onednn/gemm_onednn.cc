@@ -93,7 +93,7 @@ Tensor scaled(const Tensor& c, float beta) {
 
 }  // namespace
 
-Verdict gemm_onednn_accepts(const Problem& p, const GemmArgs& args) {
+Acceptance gemm_onednn_accepts(const Problem& p, const GemmArgs& args) {
   const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
   if (!onednn::computes(a)) return fmt::format("{} activations", name(a));
   if (args.shape.empty()) return "empty";

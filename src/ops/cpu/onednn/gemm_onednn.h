@@ -16,7 +16,7 @@ struct GemmArgs {
 
 // f32, and bf16 if the processor supports it. B may be stored in 16 bits if it is constant; it is then packed in
 // `prepare`.
-Verdict gemm_onednn_accepts(const Problem& p, const GemmArgs& args);
+Acceptance gemm_onednn_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArgs& args);
 
 }  // namespace sparkpilot

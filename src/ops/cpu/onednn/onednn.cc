@@ -197,7 +197,7 @@ DescOf<dnnl::pooling_forward> pooling(dnnl::algorithm algorithm, const Desc& src
 
 std::string implementation(const dnnl::primitive_desc_base& desc) { return desc.impl_info_str(); }
 
-Verdict is_fast(const dnnl::primitive_desc_base& desc) {
+Acceptance is_fast(const dnnl::primitive_desc_base& desc) {
   if (!desc) return "oneDNN does not do it";
   if (implementation(desc).find("ref") != std::string::npos) return "oneDNN has its reference only";
   return true;

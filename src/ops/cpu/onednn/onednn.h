@@ -103,7 +103,7 @@ DescOf<dnnl::pooling_forward> pooling(dnnl::algorithm algorithm, const Desc& src
                                       const WindowArgs& window, const dnnl::primitive_attr& attr);
 
 // Whether the descriptor exists and its implementation is optimised, not oneDNN's slow reference.
-Verdict is_fast(const dnnl::primitive_desc_base& desc);
+Acceptance is_fast(const dnnl::primitive_desc_base& desc);
 std::string implementation(const dnnl::primitive_desc_base& desc);
 
 // Throws an Error for an error of oneDNN.

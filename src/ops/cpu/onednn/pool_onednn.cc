@@ -3,8 +3,8 @@
 namespace sparkpilot {
 namespace {
 
-onednn::Desc image(DType dtype, const PoolShape& s, const Window::Dims& size, const ImageStrides& strides) {
-  const Window& w = s.window;
+onednn::Desc image(DType dtype, const PoolShape& s, const KernelWindow::Dims& size, const ImageStrides& strides) {
+  const KernelWindow& w = s.window;
   onednn::Dims dims{s.batch, s.channels}, steps{strides.n, strides.c};
   const auto spatial = w.spatial(size);
   dims.insert(dims.end(), spatial.begin(), spatial.end());
@@ -19,13 +19,13 @@ struct Described {
 };
 
 Described describe(const Problem& p, const PoolShape& s, PoolKind kind) {
-  const Window& w = s.window;
+  const KernelWindow& w = s.window;
   Described d;
   d.src = image(p.inputs[0].dtype, s, w.in, s.x);
   d.dst = image(p.inputs[0].dtype, s, w.out, s.y);
   onednn::WindowArgs window;
   const auto kernel = w.spatial(w.kernel);
-  for (size_t i = Window::kMaxDims - static_cast<size_t>(w.dims); i < Window::kMaxDims; ++i) {
+  for (size_t i = KernelWindow::kMaxDims - static_cast<size_t>(w.dims); i < KernelWindow::kMaxDims; ++i) {
     window.strides.push_back(w.stride[i]);
     window.dilations.push_back(w.dilation[i] - 1);
     window.pad_begin.push_back(w.pad_begin[i]);
@@ -43,7 +43,7 @@ Described describe(const Problem& p, const PoolShape& s, PoolKind kind) {
 
 }  // namespace
 
-Verdict pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind) {
+Acceptance pool_onednn_accepts(const Problem& p, const PoolShape& s, PoolKind kind) {
   if (!onednn::computes(p.inputs[0].dtype)) return fmt::format("{} input", name(p.inputs[0].dtype));
   if (s.empty()) return "empty";
   return onednn::is_fast(describe(p, s, kind).desc);

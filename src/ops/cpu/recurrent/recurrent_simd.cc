@@ -61,7 +61,7 @@ void write_step(const Call& c, const Recurrent& r, int64_t d, const Scratch& m, 
 
 }  // namespace
 
-Verdict accepts_recurrent_simd(const Problem& p) {
+Acceptance accepts_recurrent_simd(const Problem& p) {
   if (p.inputs[kX].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[kX].dtype));
   if (p.inputs[kX].shape.elements() == 0 || p.inputs[kR].shape.elements() == 0) return "empty input";
   if (!p.is_constant(kW) || !p.is_constant(kR)) return "weights are not constant";

@@ -29,7 +29,7 @@ struct RecurrentSimd final : KernelState {
 enum class LastGate { joined, own_bias, own_product };
 
 // Requires f32 throughout, and constant W, R and B.
-Verdict accepts_recurrent_simd(const Problem& p);
+Acceptance accepts_recurrent_simd(const Problem& p);
 std::unique_ptr<RecurrentSimd> prepare_recurrent_simd(const Problem& p, const RecurrentKind& kind, LastGate last);
 
 // One step of the whole batch. Row b of `gates` and `scratch` has r.rows() values, row b of `h` and `cell` has

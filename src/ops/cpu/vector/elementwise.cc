@@ -2,7 +2,7 @@
 
 namespace sparkpilot {
 
-Verdict accepts_floats(const Problem& problem) {
+Acceptance accepts_floats(const Problem& problem) {
   for (const TensorType& input : problem.inputs) {
     if (!contains(TypeList<float, Half, BFloat16>{}, input.dtype)) return fmt::format("{} input", name(input.dtype));
   }

@@ -31,7 +31,7 @@ T narrow(W value) {
 }
 
 // An `accepts`: all inputs are f32, f16 or bf16, which the vector functions support.
-Verdict accepts_floats(const Problem& problem);
+Acceptance accepts_floats(const Problem& problem);
 
 // --- one operand
 template <typename T, typename W, typename R, typename Fn>
