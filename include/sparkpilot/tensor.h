@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -158,30 +159,49 @@ int normalize_axis(int64_t axis, int rank);
 // Dense tensors: an owned, shared buffer (Tensor) and non-owning views (View, ConstView). All are row-major without
 // gaps. A Tensor is a cheap handle: copies share the bytes. Data starts on a 64-byte boundary and the buffer has 64
 // readable bytes after its end, so vector kernels may read (never write) past the last element.
-namespace detail {
-[[noreturn]] void fail_dtype(std::string_view what, DType has, DType asked);
-[[noreturn]] void fail_count(size_t values, const Shape& shape);
-}  // namespace detail
-
 inline constexpr size_t kAlignment = 64;
 
 // Bytes of memory the machine has.
 int64_t physical_memory();
 
-// Aligned memory. Fails (user) if more than the machine's physical memory is asked for.
+// Where memory is, and who can read and write it.
+enum class Place : uint8_t {
+  host,     // the processor's; a device copies from it through the driver's own pinned memory
+  pinned,   // the processor's, never swapped out: a device copies from and to it directly
+  device,   // the device's: the processor cannot reach it
+  unified,  // processor and device both reach it at the same address (GB10)
+};
+std::string_view name(Place place);
+constexpr bool host_reaches(Place place) { return place != Place::device; }
+constexpr bool device_reaches(Place place) { return place == Place::device || place == Place::unified; }
+
+// Aligned memory, and where it is.
 class Buffer {
  public:
+  // The processor's memory. Fails (user) if more than the machine's physical memory is asked for.
   explicit Buffer(int64_t bytes);
+  // Memory that somebody else allocated, on a 64-byte boundary and with 64 readable bytes after its end; `release`
+  // gives it back when the last tensor is gone.
+  Buffer(Place place, std::byte* data, int64_t bytes, std::function<void()> release);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
   std::byte* data() const { return data_; }
   int64_t size() const { return size_; }
+  Place place() const { return place_; }
 
  private:
   std::byte* data_ = nullptr;
-  int64_t size_ = 0, reserved_ = 0;
+  int64_t size_ = 0;
+  Place place_ = Place::host;
+  std::function<void()> release_;
 };
+
+namespace detail {
+[[noreturn]] void fail_dtype(std::string_view what, DType has, DType asked);
+[[noreturn]] void fail_place(Place place);
+[[noreturn]] void fail_count(size_t values, const Shape& shape);
+}  // namespace detail
 
 struct ConstView {
   DType dtype = DType::none;
@@ -240,13 +260,16 @@ class Tensor {
   const Shape& shape() const { return shape_; }
   int64_t elements() const { return shape_.elements(); }
   int64_t bytes() const { return storage_bytes(dtype_, elements()); }
+  // The processor can reach what raw(), view() and data() give only if host_reaches(place()).
+  Place place() const { return buffer_ ? buffer_->place() : Place::host; }
   void* raw() const { return data_; }
   View view() const { return {dtype_, shape_, data_}; }
   const std::shared_ptr<Buffer>& buffer() const { return buffer_; }
 
-  // Fails (internal) when T is not the tensor's dtype.
+  // Fails (internal) if T is not the tensor's dtype, or the processor cannot reach the memory.
   template <typename T>
   std::span<T> data() const {
+    if (!host_reaches(place())) detail::fail_place(place());
     if (dtype_of<T>() != dtype_) detail::fail_dtype("tensor", dtype_, dtype_of<T>());
     return {static_cast<T*>(data_), static_cast<size_t>(elements())};
   }
@@ -257,7 +280,7 @@ class Tensor {
 
   // The same bytes with another shape of the same number of elements.
   Tensor reshaped(const Shape& shape) const;
-  // A copy with its own memory.
+  // A copy with its own memory, on the host. Fails (internal) if the processor cannot reach the tensor's.
   Tensor clone() const;
 
  private:
@@ -275,7 +298,8 @@ Tensor Tensor::of(const Shape& shape, std::span<const T> values) {
   return out;
 }
 
-// A copy converted to another dtype, as ONNX's Cast converts (round to nearest even, saturating small floats).
+// A copy converted to another dtype, as ONNX's Cast converts (round to nearest even, saturating small floats). Fails
+// (internal) if the processor cannot reach the tensor's memory.
 Tensor convert(const Tensor& tensor, DType dtype);
 
 }  // namespace sparkpilot

@@ -18,28 +18,45 @@ int64_t physical_memory() {
   return bytes;
 }
 
+std::string_view name(Place place) {
+  switch (place) {
+    case Place::host: return "host";
+    case Place::pinned: return "pinned";
+    case Place::device: return "device";
+    case Place::unified: return "unified";
+  }
+  return "";
+}
+
+Buffer::Buffer(Place place, std::byte* data, int64_t bytes, std::function<void()> release)
+    : data_(data), size_(bytes), place_(place), release_(std::move(release)) {}
+
 Buffer::Buffer(int64_t bytes) : size_(bytes) {
   if (bytes < 0 || bytes > physical_memory()) {
     fail("{} bytes of memory wanted, the machine has {}", bytes, physical_memory());
   }
   const bool large = bytes >= 2 * kHugePage;
   const int64_t unit = large ? kHugePage : static_cast<int64_t>(kAlignment);
-  reserved_ = (bytes + static_cast<int64_t>(kAlignment) + unit - 1) / unit * unit;
-  data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved_)));
+  const int64_t reserved = (bytes + static_cast<int64_t>(kAlignment) + unit - 1) / unit * unit;
+  data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved)));
   if (!data_) fail("out of memory: {} bytes wanted", bytes);
+  release_ = [data = data_] { std::free(data); };
   // Large weights and arenas are walked front to back in every run: huge pages save most of their TLB misses.
-  if (large) ::madvise(data_, static_cast<size_t>(reserved_), MADV_HUGEPAGE);
-  std::memset(data_ + bytes, 0, static_cast<size_t>(std::min<int64_t>(reserved_ - bytes, kAlignment)));
+  if (large) ::madvise(data_, static_cast<size_t>(reserved), MADV_HUGEPAGE);
+  std::memset(data_ + bytes, 0, static_cast<size_t>(std::min<int64_t>(reserved - bytes, kAlignment)));
 }
 
 namespace detail {
 void fail_dtype(std::string_view what, DType has, DType asked) {
   fail("{} is {}, it was asked for as {}", what, name(has), name(asked));
 }
+void fail_place(Place place) { fail_internal("the processor cannot reach {} memory", name(place)); }
 void fail_count(size_t values, const Shape& shape) { fail("{} values given for shape {}", values, shape.str()); }
 }  // namespace detail
 
-Buffer::~Buffer() { std::free(data_); }
+Buffer::~Buffer() {
+  if (release_) release_();
+}
 
 Tensor::Tensor(DType dtype, const Shape& shape)
     : Tensor(dtype, shape, std::make_shared<Buffer>(storage_bytes(dtype, shape.elements())), 0) {
@@ -73,6 +90,7 @@ std::vector<int64_t> Tensor::to_ints() const {
 
 double Tensor::to_scalar() const {
   if (elements() != 1) fail("expected one element, got shape {}", shape_.str());
+  if (!host_reaches(place())) detail::fail_place(place());
   return load_element(dtype_, data_, 0);
 }
 
@@ -84,6 +102,7 @@ Tensor Tensor::reshaped(const Shape& shape) const {
 }
 
 Tensor Tensor::clone() const {
+  if (!host_reaches(place())) detail::fail_place(place());
   Tensor out(dtype_, shape_);
   std::memcpy(out.raw(), data_, static_cast<size_t>(bytes()));
   return out;
@@ -91,6 +110,7 @@ Tensor Tensor::clone() const {
 
 Tensor convert(const Tensor& tensor, DType dtype) {
   if (tensor.dtype() == dtype) return tensor;
+  if (!host_reaches(tensor.place())) detail::fail_place(tensor.place());
   Tensor out(dtype, tensor.shape());
   const int64_t count = tensor.elements();
   const bool plain = contains(AllTypes{}, tensor.dtype()) && contains(AllTypes{}, dtype);
