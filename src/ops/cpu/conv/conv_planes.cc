@@ -6,26 +6,16 @@
 #define HWY_TARGET_INCLUDE "ops/cpu/conv/conv_planes.cc"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
-#include "ops/cpu/vector/vector_math-inl.h"
+#include "ops/cpu/gemm/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
 namespace HWY_NAMESPACE {
 namespace {  // the names are this file's own, in every target
 
-constexpr int64_t kPanel = PanelMatrix::kPanel;
-using D = hn::CappedTag<float, PanelMatrix::kPanel>;
-using V = hn::Vec<D>;
-constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
-constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
-// As in tile_gemm.
-constexpr int kWidest = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
-constexpr int kMaxVectors = kVectors > kWidest ? kWidest : kVectors;
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-constexpr int kMaxRows = 10;
-#else
-constexpr int kMaxRows = 3;
-#endif
+constexpr int64_t kPanel = Tile::kPanel;
+constexpr int kMaxRows = Tile::kMaxRows, kLanes = Tile::kLanes;
+using V = Tile::V;
 
 // Some adjacent pixels of one row of the output.
 struct Pixels {
@@ -39,16 +29,11 @@ struct Pixels {
 template <int kRows, int kVecs, int kStride, int kKernel, bool kBorder>
 HWY_NOINLINE void tile(const Pixels& at, const float* b, const float* bias, const TileOutput& out, float* y,
                        int64_t columns) {
-  const D d;
+  const Tile::D d;
   const KernelWindow& w = at.s.window;
   const int64_t stride = kStride > 0 ? kStride : w.stride[2], kernel = kKernel > 0 ? kKernel : w.kernel[2];
-  V sums[kRows][kVecs];
-  HWY_UNROLL(10)
-  for (int j = 0; j < kVecs; ++j) {
-    const V first = bias ? hn::LoadU(d, bias + j * kLanes) : hn::Zero(d);
-    HWY_UNROLL(10)
-    for (int r = 0; r < kRows; ++r) sums[r][j] = first;
-  }
+  Sums<kRows, kVecs> sums;
+  sums.start(bias);
   const int64_t h0 = at.oh * w.stride[1] - w.pad_begin[1];
   const KernelRange kh = inside(h0, w.kernel[1], 1, w.in[1]);
   const int64_t start = at.ow * stride - w.pad_begin[2];
@@ -66,23 +51,12 @@ HWY_NOINLINE void tile(const Pixels& at, const float* b, const float* bias, cons
           if (kBorder && (start + r * stride + k < 0 || start + r * stride + k >= w.in[2])) continue;
           const V pixel = hn::Set(d, row[r * stride + k]);
           HWY_UNROLL(10)
-          for (int j = 0; j < kVecs; ++j) sums[r][j] = hn::MulAdd(pixel, weights[j], sums[r][j]);
+          for (int j = 0; j < kVecs; ++j) sums.v[r][j] = hn::MulAdd(pixel, weights[j], sums.v[r][j]);
         }
       }
     }
   }
-  const V low = hn::Set(d, out.low), high = hn::Set(d, out.high);
-  HWY_UNROLL(10)
-  for (int r = 0; r < kRows; ++r) {
-    HWY_UNROLL(10)
-    for (int j = 0; j < kVecs; ++j) {
-      const int64_t left = columns - j * kLanes;
-      float* to = y + r * out.stride + j * kLanes;
-      const V result = max_keep_nan(low, min_keep_nan(high, sums[r][j]));
-      if (left >= kLanes) hn::StoreU(result, d, to);
-      else if (left > 0) store_first(d, result, to, static_cast<size_t>(left));
-    }
-  }
+  sums.store(out, y, columns);
 }
 
 // Computes `pixels` adjacent pixels in tiles of nearly equal width, for some columns.
@@ -103,18 +77,7 @@ void segment(Pixels at, int64_t pixels, const float* b, const float* bias, const
         }
       }
     };
-    switch (width) {
-      case 1: go.template operator()<1>(); break;
-      case 2: go.template operator()<2>(); break;
-      case 3: go.template operator()<3>(); break;
-      case 4: go.template operator()<4>(); break;
-      case 5: go.template operator()<5>(); break;
-      case 6: go.template operator()<6>(); break;
-      case 7: go.template operator()<7>(); break;
-      case 8: go.template operator()<8>(); break;
-      case 9: go.template operator()<9>(); break;
-      default: go.template operator()<10>(); break;
-    }
+    with_rows(width, go);
     at.ow += width;
     y += width * out.stride;
     pixels -= width;
@@ -130,21 +93,14 @@ void planes_impl(const float* x, const ConvShape& s, const PanelMatrix& b, const
       const int64_t pixels = std::min(range.last_row - row, w.out[2] - ow);
       const int64_t end = std::min(b.columns, (panel + 1) * kPanel);
       const Pixels at{x + n * s.x.n, s, oh, ow};
-      const auto go = [&]<int kVecs>(int64_t column) {
-        const float* weights = static_cast<const float*>(b.data.raw()) + panel * b.depth * kPanel + column % kPanel;
-        const float* bias = out.bias ? out.bias + column : nullptr;
-        float* y = out.y + row * out.stride + column;
-        if (w.stride[2] == 2 && w.kernel[2] == 3) segment<kVecs, 2, 3>(at, pixels, weights, bias, out, y, end - column);
-        else segment<kVecs, 0, 0>(at, pixels, weights, bias, out, y, end - column);
-      };
-      for (int64_t column = panel * kPanel; column < end;) {
-        // The fewest vectors that hold the remaining columns.
-        const int64_t vectors = std::min<int64_t>((end - column + kLanes - 1) / kLanes, kMaxVectors);
-        if (vectors > kMaxVectors / 2) go.template operator()<kMaxVectors>(column);
-        else if (kMaxVectors < 4 || vectors > kMaxVectors / 4) go.template operator()<(kMaxVectors + 1) / 2>(column);
-        else go.template operator()<(kMaxVectors + 3) / 4>(column);
-        column += kMaxVectors * kLanes;
-      }
+      const int64_t first = panel * kPanel;
+      for_vectors(end - first, [&]<int kVecs>(int64_t j, int64_t columns) {
+        const float* weights = static_cast<const float*>(b.data.raw()) + panel * b.depth * kPanel + j;
+        const float* bias = out.bias ? out.bias + first + j : nullptr;
+        float* y = out.y + row * out.stride + first + j;
+        if (w.stride[2] == 2 && w.kernel[2] == 3) segment<kVecs, 2, 3>(at, pixels, weights, bias, out, y, columns);
+        else segment<kVecs, 0, 0>(at, pixels, weights, bias, out, y, columns);
+      });
       row += pixels;
     }
   }

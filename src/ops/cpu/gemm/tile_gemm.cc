@@ -7,90 +7,15 @@
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h, as Highway asks.
 #include "ops/cpu/gemm/pair_sums-inl.h"
+#include "ops/cpu/gemm/register_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot {
 namespace HWY_NAMESPACE {
 namespace {  // the names are this file's own, in every target
 
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-constexpr int64_t kPanel = PanelMatrix::kPanel;
-
-// Vectors per panel, and rows per tile: as many sums as leave registers for the operands.
-constexpr int kLanes = static_cast<int>(HWY_LANES(float) < kPanel ? HWY_LANES(float) : kPanel);
-constexpr int kVectors = static_cast<int>(kPanel) / kLanes;
-// Narrow vectors process a panel in parts.
-constexpr int kWidest = HWY_ARCH_X86 && kLanes <= 4 ? 4 : 8;
-constexpr int kMaxVectors = kVectors > kWidest ? kWidest : kVectors;
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-constexpr int kMaxRows = 10;
-#else
-constexpr int kMaxRows = 3;
-#endif
-
-// The sums of kRows rows by kVecs vectors.
-template <int kRows, int kVecs>
-struct Sums {
-  V v[kRows][kVecs];
-
-  HWY_INLINE Sums() {}  // explicit, or g++ for Arm builds it without the target's instructions
-
-  HWY_INLINE void start(const float* bias) {
-    const D d;
-    HWY_UNROLL(10)
-    for (int j = 0; j < kVecs; ++j) {
-      const V first = bias ? hn::LoadU(d, bias + j * kLanes) : hn::Zero(d);
-      HWY_UNROLL(10)
-      for (int r = 0; r < kRows; ++r) v[r][j] = first;
-    }
-  }
-  // Adds one depth.
-  template <typename W>
-  HWY_INLINE void step(const float* const (&rows)[kRows], int64_t p, const W* b) {
-    const D d;
-    if constexpr (kRows <= kVecs) {  // the shorter side of the tile is kept in registers
-      V x[kRows];
-      HWY_UNROLL(10)
-      for (int r = 0; r < kRows; ++r) x[r] = hn::Set(d, rows[r][p]);
-      HWY_UNROLL(10)
-      for (int j = 0; j < kVecs; ++j) {
-        const V weights = load_weights(d, b + j * kLanes);
-        HWY_UNROLL(10)
-        for (int r = 0; r < kRows; ++r) v[r][j] = hn::MulAdd(x[r], weights, v[r][j]);
-      }
-    } else {
-      V weights[kVecs];
-      HWY_UNROLL(10)
-      for (int j = 0; j < kVecs; ++j) weights[j] = load_weights(d, b + j * kLanes);
-      HWY_UNROLL(10)
-      for (int r = 0; r < kRows; ++r) {
-        const V x = hn::Set(d, rows[r][p]);
-        HWY_UNROLL(10)
-        for (int j = 0; j < kVecs; ++j) v[r][j] = hn::MulAdd(x, weights[j], v[r][j]);
-      }
-    }
-  }
-  template <typename W>
-  HWY_INLINE void add(const float* const (&rows)[kRows], int64_t depth, const W* b) {
-    for (int64_t p = 0; p < depth; ++p, b += kPanel) step(rows, p, b);
-  }
-  HWY_INLINE void store(const TileOutput& out, float* y, int64_t columns) const {
-    const D d;
-    const V low = hn::Set(d, out.low), high = hn::Set(d, out.high);
-    HWY_UNROLL(10)
-    for (int r = 0; r < kRows; ++r) {
-      HWY_UNROLL(10)
-      for (int j = 0; j < kVecs; ++j) {
-        const int64_t left = columns - j * kLanes;
-        float* to = y + r * out.stride + j * kLanes;
-        const V result = max_keep_nan(low, min_keep_nan(high, v[r][j]));
-        if (left >= kLanes) hn::StoreU(result, d, to);
-        else if (left > 0) store_first(d, result, to, static_cast<size_t>(left));
-      }
-    }
-  }
-};
+constexpr int64_t kPanel = Tile::kPanel;
+constexpr int kMaxRows = Tile::kMaxRows;
 
 // The sums of a tile: this many whole vectors, or...
 template <int kVecs>
@@ -214,10 +139,10 @@ struct KernelRows {
   }
 };
 
-template <typename Tile, int kRows, typename W, typename Rows>
+template <typename TileShape, int kRows, typename W, typename Rows>
 HWY_NOINLINE void tile(const Rows& source, int64_t row, const W* b, const float* bias, const TileOutput& out, float* y,
                        int64_t columns) {
-  typename Tile::template Of<kRows> sums;
+  typename TileShape::template Of<kRows> sums;
   sums.start(bias);
   const float* rows[kRows];
   typename Rows::Scratch scratch;
@@ -258,35 +183,24 @@ HWY_NOINLINE void tile_few(const PlainRows& source, int64_t row, const W* b, con
 }
 
 // One panel (or its last columns) for rows [first, last), in tiles of nearly equal height.
-template <typename Tile, typename W, typename Rows>
+template <typename TileShape, typename W, typename Rows>
 void panel_rows(const Rows& source, const W* b, const float* bias, const TileOutput& out, int64_t column,
                 int64_t columns, const RowRange& range) {
-  const int64_t all = range.last_row - range.first_row, tiles = (all + Tile::kHighest - 1) / Tile::kHighest;
+  const int64_t all = range.last_row - range.first_row, tiles = (all + TileShape::kHighest - 1) / TileShape::kHighest;
   if (tiles == 0) return;
   const int64_t low = all / tiles, end_of_high = range.first_row + all % tiles * (low + 1);
   for (int64_t row = range.first_row; row < range.last_row;) {
     const int64_t height = row < end_of_high ? low + 1 : low;
     float* y = out.y + row * out.stride + column;
     const auto go = [&]<int kRows>() {
-      if constexpr (kRows <= Tile::kHighest) tile<Tile, kRows>(source, row, b, bias, out, y, columns);
+      if constexpr (kRows <= TileShape::kHighest) tile<TileShape, kRows>(source, row, b, bias, out, y, columns);
     };
-    switch (height) {
-      case 1: go.template operator()<1>(); break;
-      case 2: go.template operator()<2>(); break;
-      case 3: go.template operator()<3>(); break;
-      case 4: go.template operator()<4>(); break;
-      case 5: go.template operator()<5>(); break;
-      case 6: go.template operator()<6>(); break;
-      case 7: go.template operator()<7>(); break;
-      case 8: go.template operator()<8>(); break;
-      case 9: go.template operator()<9>(); break;
-      default: go.template operator()<10>(); break;
-    }
+    with_rows(height, go);
     row += height;
   }
 }
 
-// Calls fn.operator()<Tile>(column, columns) for a panel's columns, in the fewest vectors that hold them.
+// Calls fn.operator()<TileShape>(column, columns) for a panel's columns, in the fewest vectors that hold them.
 template <typename Fn>
 HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -294,14 +208,7 @@ HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
   if (columns <= 16) return fn.template operator()<Pairs<2>>(0, columns);
   if (columns <= 24) return fn.template operator()<Pairs<3>>(0, columns);
 #endif
-  for (int64_t j = 0; j < columns; j += kMaxVectors * kLanes) {
-    const int64_t left = std::min<int64_t>(columns - j, kMaxVectors * kLanes);
-    const int64_t vectors = (left + kLanes - 1) / kLanes;
-    if (vectors > kMaxVectors / 2) fn.template operator()<Vectors<kMaxVectors>>(j, left);
-    else if (kMaxVectors < 4 || vectors > kMaxVectors / 4)
-      fn.template operator()<Vectors<(kMaxVectors + 1) / 2>>(j, left);
-    else fn.template operator()<Vectors<(kMaxVectors + 3) / 4>>(j, left);
-  }
+  for_vectors(columns, [&]<int kVecs>(int64_t j, int64_t left) { fn.template operator()<Vectors<kVecs>>(j, left); });
 }
 
 template <typename W, typename Rows>
@@ -309,24 +216,24 @@ void all_panels(const Rows& source, const PanelMatrix& b, const TileOutput& out,
   const W* data = static_cast<const W*>(b.data.raw());
   for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
     const int64_t first = panel * kPanel;
-    for_parts(std::min(kPanel, b.columns - first), [&]<typename Tile>(int64_t j, int64_t columns) {
+    for_parts(std::min(kPanel, b.columns - first), [&]<typename TileShape>(int64_t j, int64_t columns) {
       const W* weights = data + panel * b.depth * kPanel + j;
       const float* bias = out.bias ? out.bias + first + j : nullptr;
       if constexpr (std::is_same_v<Rows, PlainRows>) {
         float* y = out.y + range.first_row * out.stride + first + j;
         const int64_t rows = range.last_row - range.first_row;
         if (few && rows == 1) {
-          tile_few<1, Tile::kVectors>(source, range.first_row, weights, bias, out, y, columns);
+          tile_few<1, TileShape::kVectors>(source, range.first_row, weights, bias, out, y, columns);
           return;
         }
         if (few && rows == 2) {
-          tile_few<2, Tile::kVectors>(source, range.first_row, weights, bias, out, y, columns);
+          tile_few<2, TileShape::kVectors>(source, range.first_row, weights, bias, out, y, columns);
           return;
         }
       }
       // Other weights are not packed like that (packed_dtype), and each instantiation takes seconds to compile.
       if constexpr (!std::is_same_v<W, BFloat16>)
-        panel_rows<Tile>(source, weights, bias, out, first + j, columns, range);
+        panel_rows<TileShape>(source, weights, bias, out, first + j, columns, range);
     });
   }
 }
