@@ -11,6 +11,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/attention/attention_shape.h"
 #include "ops/cpu/attention/attention_simd.h"
+#include "ops/cpu/composed.h"
 #include "ops/expect.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -291,6 +292,7 @@ constexpr Kernel kCpu[] = {
     {.name = "simd", .accepts = accepts_attention_simd, .prepare = prepare_attention_simd, .run = run_attention_simd},
     {.name = "reference", .prepare = prepare_reference, .run = run_reference},
 };
+constexpr Kernel kColumnsCpu[] = {kCpu[0], composed<expand_columns>("copied"), kCpu[1]};
 
 const OpDef kOps[] = {{.name = "Attention",
                        .doc = "Scaled dot-product attention over heads.",
@@ -314,7 +316,7 @@ const OpDef kOps[] = {{.name = "Attention",
                        .traits = {.attention = true},
                        .infer = infer,
                        .axes = axes,
-                       .cpu = kCpu,
+                       .cpu = kColumnsCpu,
                        .expand = expand_columns,
                        .cost = cost,
                        .cases = column_cases}};

@@ -2,6 +2,7 @@
 // ops/cpu/conv/conv_chain.h).
 #include "ops/cpu/conv/conv_chain.h"
 
+#include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/vector/epilogue.h"
 #include "ops/registry.h"
@@ -102,12 +103,14 @@ std::vector<ValueId> expand(ExpandContext& e) {
   const size_t stages = e.node.attrs.integers("groups").size();
   for (size_t i = 0; i < stages; ++i) {
     Attributes attrs = stage_attributes(e.node.attrs, i);
-    if (e.node.attrs.has(stage_epilogue(i))) attrs.set("epilogue", e.node.attrs.texts(stage_epilogue(i)));
-    // The other inputs keep their indices, so that the epilogue finds its operands.
-    std::vector<ValueId> inputs = e.node.inputs;
-    inputs[0] = x;
-    inputs[1] = e.in(ConvChain::weights_input(i));
-    inputs[2] = e.in(ConvChain::bias_input(i));
+    std::vector<ValueId> inputs{x, e.in(ConvChain::weights_input(i)), e.in(ConvChain::bias_input(i))};
+    std::vector<std::string> steps = e.node.attrs.texts(stage_epilogue(i));
+    for (std::string& step : steps) {
+      if (!step.starts_with("add:") && !step.starts_with("mul:")) continue;
+      inputs.push_back(e.in(std::stoul(step.substr(4))));
+      step = fmt::format("{}{}", step.substr(0, 4), inputs.size() - 1);
+    }
+    if (!steps.empty()) attrs.set("epilogue", steps);
     x = e.b.add("sparkpilot::Conv", inputs, attrs);
   }
   return {x};
@@ -193,6 +196,7 @@ constexpr Kernel kCpu[] = {{.name = "simd",
                             .accepts = conv_chain_simd_accepts,
                             .prepare = conv_chain_simd_prepare,
                             .run = conv_chain_simd_run},
+                           composed<expand>("stages"),
                            {.name = "reference", .prepare = prepare, .run = run}};
 
 const OpDef kOps[] = {{.name = "ConvChain",

@@ -3,6 +3,7 @@
 // Weights and bias may be stored in f16 or bf16 if the image is f32. With `channels_last` and `x_channels_first`, X has
 // channels first and only the output has channels last.
 #include "ops/axes.h"
+#include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/conv/conv_simd.h"
 #include "ops/cpu/gemm/gemm_dot.h"
@@ -82,6 +83,20 @@ std::vector<ValueId> expand(ExpandContext& e) {
   ValueId y = b.add("Conv", inputs, attrs);
   if (last) y = channels_first_to_last(b, y);
   return {add_epilogue_nodes(e, y, last ? b.shape(y).rank() - 1 : 1)};
+}
+
+// An image with channels first is moved, and then read with channels last.
+std::vector<ValueId> move_first(ExpandContext& e) {
+  std::vector<ValueId> inputs = e.node.inputs;
+  inputs[0] = channels_first_to_last(e.b, inputs[0]);
+  Attributes attrs = e.node.attrs;
+  attrs.erase("x_channels_first");
+  return {e.b.add("sparkpilot::Conv", std::move(inputs), std::move(attrs))};
+}
+Acceptance can_move_first(const Problem& p) {
+  if (p.attrs().integer("channels_last", 0) == 0 || p.attrs().integer("x_channels_first", 0) == 0)
+    return "the image has the output's layout";
+  return true;
 }
 
 double cost(const Problem& p) {
@@ -207,6 +222,7 @@ constexpr Kernel kCpu[] = {
      .yields = onednn_yields},
     {.name = "simd", .accepts = conv_simd_accepts, .prepare = conv_simd_prepare, .run = conv_simd_run},
     {.name = "dot", .accepts = conv_dot_accepts, .prepare = conv_dot_prepare, .run = dot_run},
+    composed<move_first>("moved", can_move_first),
     {.name = "reference", .prepare = prepare, .run = run}};
 
 const OpDef kOps[] = {{.name = "Conv",
