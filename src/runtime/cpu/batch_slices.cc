@@ -56,17 +56,23 @@ int64_t open_batch(const Graph& graph) {
   return batch;
 }
 
-std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, const PlanOptions& options) {
-  const int64_t batch = open_batch(bound), processors = available_processors();
-  if (batch < 2 * kFewest || options.keep_values || options.passes.observe || !bound.states().empty()) return {};
+bool may_be_sliced(const Graph& bound, const Graph& whole, const PlanOptions& options) {
+  return open_batch(bound) >= 2 * kFewest && !options.keep_values && !options.passes.observe &&
+         bound.states().empty() && constant_bytes(whole) * available_processors() <= kMaxWeights;
+}
+
+int64_t entries_of_a_slice(const Graph& whole, int64_t batch) {
   const int64_t fit = kCacheBytes / std::max<int64_t>(1, bytes_of_an_entry(whole, batch));
-  if (fit < kFewest || constant_bytes(whole) * processors > kMaxWeights) return {};
-  const int64_t count = entries_of_a_slice(batch, fit, processors);
-  if (count < kFewest || count == batch) return {};
+  if (fit < kFewest) return batch;
+  const int64_t entries = entries_of_a_slice(batch, fit, available_processors());
+  return entries < kFewest ? batch : entries;
+}
+
+std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, int64_t entries, const PlanOptions& options) {
   Graph part = bound;
-  for (const ValueId id : part.inputs()) bind_input(part, id, part.value(id).shape->with(0, count));
+  for (const ValueId id : part.inputs()) bind_input(part, id, part.value(id).shape->with(0, entries));
   part = optimised(std::move(part), options.passes);
-  if (!runs_in_parts(whole, part, batch, count)) return {};
+  if (!runs_in_parts(whole, part, open_batch(bound), entries)) return {};
   return part;
 }
 

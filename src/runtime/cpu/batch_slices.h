@@ -12,11 +12,15 @@
 
 namespace sparkpilot {
 
-// The optimised graph for one slice. Empty if the graph mixes the entries of its batch, or slices do not pay: few
-// entries, large ones, or too many weights to pack them for every thread. `bound` has the shapes of all its inputs, and
-// `whole` is the same graph optimised. The number of entries in a slice depends only on the machine and the graph,
-// never on the number of threads.
-std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, const PlanOptions& options);
+// Whether the batch of a graph may be cut: it has several entries, keeps no states, and its weights may be packed for
+// every thread. `bound` has the shapes of all its inputs, and `whole` is the same graph optimised.
+bool may_be_sliced(const Graph& bound, const Graph& whole, const PlanOptions& options);
+// Entries in a slice by rule: what a layer reads and writes fits in the second-level cache. Equal to the batch if
+// slices do not pay: few entries, or large ones. Depends only on the machine and the graph, never on the number of
+// threads.
+int64_t entries_of_a_slice(const Graph& whole, int64_t batch);
+// The optimised graph for slices of `entries`. Empty if the graph mixes the entries of its batch.
+std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, int64_t entries, const PlanOptions& options);
 // The size of the first axis, if all inputs have the same one and leave it open; else 0.
 int64_t open_batch(const Graph& bound);
 

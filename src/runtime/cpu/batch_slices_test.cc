@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/parallel.h"
+#include "base/test_files.h"
 #include "passes/test_graph.h"
 #include "runtime/session.h"
 
@@ -69,7 +70,9 @@ Graph bound(Graph graph, int64_t batch) {
 bool is_sliced(const Graph& graph, int64_t batch) {
   const Graph source = bound(graph, batch);
   Graph whole = optimised(source);
-  return slice_of_batch(source, whole, {}).has_value();
+  if (!may_be_sliced(source, whole, {})) return false;
+  const int64_t entries = entries_of_a_slice(whole, batch);
+  return entries < batch && slice_of_batch(source, whole, entries, {}).has_value();
 }
 
 TEST(BatchSlices, GiveWhatTheWholeBatchGives) {
@@ -84,6 +87,69 @@ TEST(BatchSlices, GiveWhatTheWholeBatchGives) {
     EXPECT_EQ(testing::distance(sliced, serial), 0) << batch;
     EXPECT_EQ(testing::distance(sliced, whole), 0) << batch;
   }
+}
+
+// The decision of a session about its batch.
+KernelDecision cut_of(const Session& session) {
+  for (const KernelDecision& choice : session.choices()) {
+    if (choice.node.starts_with("entries of the batch")) return choice;
+  }
+  return {};
+}
+
+struct Cut {
+  Tensor y;
+  KernelDecision decision;
+};
+
+Cut run_cut(const Graph& graph, int64_t batch, SessionOptions options) {
+  Session session(graph, std::move(options));
+  session.set_shape("x", {batch, 6, 16});
+  session.set_shape("tokens", {batch, 6});
+  session.set_input("x", random_tensor({batch, 6, 16}, 11).view());
+  session.run();
+  const ConstView y = session.output("y");
+  return {Tensor::of<float>(y.shape, std::span<const float>(y.as<float>(), static_cast<size_t>(y.elements()))),
+          cut_of(session)};
+}
+
+TEST(BatchSlices, AnySizeMayBeRestored) {
+  const Graph graph = transformer();
+  const int64_t batch = 32 * available_processors();
+  const Cut by_rule = run_cut(graph, batch, {.threads = 1});
+  EXPECT_EQ(by_rule.decision.by, ChosenBy::rules);
+  ASSERT_FALSE(by_rule.decision.kernel.empty());
+  EXPECT_LT(std::stoll(by_rule.decision.kernel), batch);
+  KernelDecision choice = by_rule.decision;
+  for (const int64_t entries : {int64_t{1}, int64_t{5}, batch}) {
+    choice.kernel = std::to_string(entries);
+    const Cut restored = run_cut(graph, batch, {.threads = 2, .choices = {choice}});
+    EXPECT_EQ(restored.decision.by, ChosenBy::restored);
+    EXPECT_EQ(restored.decision.kernel, choice.kernel);
+    EXPECT_LT(testing::distance(restored.y, by_rule.y), 1e-5) << entries;
+  }
+  for (const char* wrong : {"0", "-3", "many", "5x", "9999999", ""}) {
+    choice.kernel = wrong;
+    const Cut refused = run_cut(graph, batch, {.threads = 1, .choices = {choice}});
+    EXPECT_EQ(refused.decision.by, ChosenBy::rules) << wrong;
+    EXPECT_EQ(refused.decision.kernel, by_rule.decision.kernel) << wrong;
+    EXPECT_FALSE(refused.decision.note.empty()) << wrong;
+  }
+}
+
+// The other sizes are timed once; later processes know the result.
+TEST(BatchSlices, TimingKeepsTheSize) {
+  const TempFolder folder;
+  const std::string file = folder.file("tuning.json");
+  const Graph graph = transformer();
+  const int64_t batch = 32 * available_processors();
+  const Cut full = run_cut(graph, batch, {.threads = 2, .tuning_file = file, .tune = Tune::full});
+  if (full.decision.by != ChosenBy::measured) GTEST_SKIP() << "the machine stood still for too long";
+  const Cut later = run_cut(graph, batch, {.threads = 2, .tuning_file = file});
+  EXPECT_EQ(later.decision.by, ChosenBy::measured);
+  EXPECT_EQ(later.decision.kernel, full.decision.kernel);
+  EXPECT_EQ(run_cut(graph, batch, {.threads = 2, .tuning_file = file, .tune = Tune::off}).decision.by, ChosenBy::rules);
+  EXPECT_LT(testing::distance(full.y, run_cut(graph, batch, {.threads = 1}).y), 1e-5);
 }
 
 TEST(BatchSlices, FewEntriesStayTogether) {

@@ -2,6 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -55,10 +57,19 @@ class Compiler {
       graph_ = optimised(std::move(bound), plans.passes);  // weights that a pass replaces are freed at once
       return;
     }
-    graph_ = optimised(bound, plans.passes);
-    std::optional<Graph> slice = slice_of_batch(bound, graph_, plans);
-    if (slice) graph_ = std::move(*slice);
-    else batch_ = 0;
+    whole_ = optimised(bound, plans.passes);
+    if (may_be_sliced(bound, whole_, plans)) {
+      bound_ = std::move(bound);
+      cut_ = chosen_cut();
+      std::optional<Graph> slice = cut(cut_->entries);
+      if (!slice) cut_->entries = batch_;
+      graph_ = slice ? std::move(*slice) : whole_;
+      cut_->decision.kernel = std::to_string(cut_->entries);
+      if (tries_cuts()) return;
+    } else {
+      graph_ = std::move(whole_);
+    }
+    bound_ = whole_ = Graph();
   }
 
   CpuProgram make() {
@@ -68,6 +79,8 @@ class Compiler {
       if (may_try_ && found != states_.end()) before[found->first] = found->second.clone();
     }
     CpuProgram made = tries_ ? fastest() : tuned(options_.threads);
+    if (tries_cuts()) made = best_cut(std::move(made));
+    if (cut_) made.cut = cut_->decision;
     // The first run warms up pages, caches and threads.
     if (may_try_ && options_.kernels.empty() && is_quick(made)) try_run(made);
     made.watched = plans_.alone && made.threads > 1 && made.plan && is_quick(made);
@@ -80,16 +93,88 @@ class Compiler {
   }
 
  private:
-  CpuProgram plan(Graph graph, int threads) const {
+  // How a batch is cut: entries in a slice, all of them if it is not cut.
+  struct Cut {
+    KernelDecision decision;
+    int64_t entries;
+  };
+
+  // What is known for this graph, else the rule's.
+  Cut chosen_cut() const {
+    Cut out{{.node = "entries of the batch at a time, graph " + tuning_key(bound_, options_.passes)},
+            entries_of_a_slice(whole_, batch_)};
+    const KernelChoice::Known* known = options_.kernels.empty() ? plans_.kernels.known(out.decision.node) : nullptr;
+    if (known) {
+      int64_t entries = 0;
+      const char* end = known->kernel.data() + known->kernel.size();
+      const auto [stop, error] = std::from_chars(known->kernel.data(), end, entries);
+      if (error == std::errc() && stop == end && entries > 0 && entries <= batch_) {
+        out.decision.by = known->by;
+        out.entries = entries;
+      } else {
+        out.decision.note = fmt::format("\"{}\" is no number of entries of a batch of {}", known->kernel, batch_);
+      }
+    }
+    return out;
+  }
+
+  // The graph for slices of that many entries; empty if that is the whole batch, or entries depend on each other.
+  std::optional<Graph> cut(int64_t entries) const {
+    if (entries == batch_) return {};
+    Graph whole = whole_;
+    return slice_of_batch(bound_, whole, entries, plans_);
+  }
+
+  bool tries_cuts() const {
+    return cut_ && may_try_ && cut_->decision.by == ChosenBy::rules && cut_->decision.note.empty() && tuner_.times();
+  }
+
+  // Times other sizes of slices than the rule's, and the whole batch.
+  CpuProgram best_cut(CpuProgram by_rule) {
+    const int64_t start = now_ns(), rule = cut_->entries, share = (batch_ + by_rule.threads - 1) / by_rule.threads;
+    std::vector<int64_t> sizes{rule};
+    std::vector<CpuProgram> programs;
+    const int threads = by_rule.threads;
+    programs.push_back(std::move(by_rule));
+    const std::vector<int64_t> others = rule < batch_ ? std::vector<int64_t>{rule / 2, 2 * rule, batch_}
+                                                      : std::vector<int64_t>{share, share / 2, share / 4};
+    for (const int64_t entries : others) {
+      if (entries < 1 || entries > batch_ || std::find(sizes.begin(), sizes.end(), entries) != sizes.end()) continue;
+      std::optional<Graph> graph = cut(entries);
+      if (!graph && entries < batch_) continue;
+      tuner_.tune(graph ? *graph : whole_, graph ? 1 : threads);
+      programs.push_back(graph ? plan(std::move(*graph), threads, true) : plan(whole_, threads, false));
+      sizes.push_back(entries);
+    }
+    const auto time_ns = [&](size_t way) {
+      const int64_t begin = now_ns();
+      return try_run(programs[way]) ? static_cast<double>(now_ns() - begin) : kNoTime;
+    };
+    if (!is_quick(programs[0]) || programs.size() < 2 || !try_run(programs[0])) return std::move(programs[0]);
+    constexpr int64_t kLongEnough = 200'000'000;
+    const auto best =
+        fastest_in_turns(programs.size(), 0, time_ns, {.ns = kLongEnough, .hard_ns = 4 * kLongEnough}, now_ns);
+    if (!best) return std::move(programs[0]);
+    cut_->entries = sizes[*best];
+    cut_->decision.kernel = std::to_string(cut_->entries);
+    cut_->decision.by = ChosenBy::measured;
+    tuner_.keep(cut_->decision.node, cut_->decision.kernel, now_ns() - start);
+    return std::move(programs[*best]);
+  }
+
+  bool is_cut() const { return cut_ && cut_->entries < batch_; }
+
+  CpuProgram plan(Graph graph, int threads) const { return plan(std::move(graph), threads, is_cut()); }
+  CpuProgram plan(Graph graph, int threads, bool sliced) const {
     const ThreadScope scope(threads);
     CpuProgram made{.plan = nullptr, .slices = nullptr, .threads = threads};
-    if (batch_ > 0) made.slices = std::make_unique<BatchSlices>(graph, batch_, plans_, threads, states_);
+    if (sliced) made.slices = std::make_unique<BatchSlices>(graph, batch_, plans_, threads, states_);
     else made.plan = std::make_unique<Plan>(std::move(graph), plans_, states_);
     return made;
   }
 
   // The plans of slices have one thread each.
-  int threads_of_a_plan(int threads) const { return batch_ > 0 ? 1 : threads; }
+  int threads_of_a_plan(int threads) const { return is_cut() ? 1 : threads; }
 
   CpuProgram tuned(int threads) {
     tuner_.tune(graph_, threads_of_a_plan(threads));
@@ -150,7 +235,9 @@ class Compiler {
   std::vector<int> choices_ = thread_choices(available_processors());
   std::string key_;    // of the trial in the tuning file; empty: no trial
   Graph graph_;        // optimised: the whole graph, or that of a slice
-  int64_t batch_ = 0;  // batch size if run in slices; else 0
+  int64_t batch_ = 0;  // its size, if it may be cut
+  std::optional<Cut> cut_;
+  Graph bound_, whole_;  // what cuts are made of: as given, and optimised
 };
 
 }  // namespace

@@ -18,7 +18,8 @@ struct CpuProgram {
   std::unique_ptr<Plan> plan;
   std::unique_ptr<BatchSlices> slices;
   int threads = 1;
-  bool watched = false;  // runs move to one thread while several are being delayed
+  std::optional<KernelDecision> cut = {};  // how the batch is cut, if it may be
+  bool watched = false;                    // runs move to one thread while several are being delayed
   BusyWatch watch = {};
 
   void run(std::span<const void* const> inputs) {
@@ -32,7 +33,10 @@ struct CpuProgram {
   const Graph& graph() const { return slices ? slices->graph() : plan->graph(); }
   int64_t arena_bytes() const { return slices ? slices->arena_bytes() : plan->arena_bytes(); }
   void collect(Profile& profile) const { slices ? slices->collect(profile) : plan->collect(profile); }
-  void choices(std::vector<KernelDecision>& out) const { slices ? slices->choices(out) : plan->choices(out); }
+  void choices(std::vector<KernelDecision>& out) const {
+    slices ? slices->choices(out) : plan->choices(out);
+    if (cut) out.push_back(*cut);
+  }
   void forget_times() { slices ? slices->forget_times() : plan->forget_times(); }
 };
 

@@ -122,12 +122,23 @@ const Kernel* KernelTuner::fastest(const Graph& graph, const Job& job, int64_t c
   return best ? job.candidates[*best] : nullptr;
 }
 
+int64_t KernelTuner::limit_ns() const {
+  const bool full = options_.tune == Tune::full;
+  if (options_.tune == Tune::off || !options_.kernels.empty()) return 0;
+  if (!full && (options_.tuning_file.empty() || tuning_.rules_hold)) return 0;
+  return std::max<int64_t>(0, (full ? tuning_.full_ns : tuning_.automatic_ns) - plans_.tuned_ns);
+}
+
+void KernelTuner::keep(const std::string& key, const std::string& choice, int64_t spent_ns) {
+  plans_.tuned_ns += spent_ns;
+  plans_.kernels.know(key, choice, ChosenBy::measured);
+  file_.keep_kernels({{file_key(key), choice}});
+}
+
 bool KernelTuner::tune(const Graph& graph, int threads) {
   const bool full = options_.tune == Tune::full;
-  if (options_.tune == Tune::off || !options_.kernels.empty()) return false;
-  if (!full && (options_.tuning_file.empty() || tuning_.rules_hold)) return false;
-  const int64_t limit = (full ? tuning_.full_ns : tuning_.automatic_ns) - plans_.tuned_ns;
-  if (limit <= 0) return false;
+  const int64_t limit = limit_ns();
+  if (limit == 0) return false;
   const ThreadScope scope(threads);
   const std::vector<Job> jobs = this->jobs(graph);
   if (jobs.empty() || (!full && !file_.is_writable())) return false;

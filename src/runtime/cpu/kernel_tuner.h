@@ -35,6 +35,10 @@ class KernelTuner {
   // `plans.kernels`. True if there are new results.
   bool tune(const Graph& graph, int threads);
 
+  // For choices between programs instead of kernels: whether they are to be timed, and what has been found.
+  bool times() const { return limit_ns() > 0; }
+  void keep(const std::string& key, const std::string& choice, int64_t spent_ns);
+
  private:
   // A kind of node to time.
   struct Job {
@@ -43,6 +47,8 @@ class KernelTuner {
     std::vector<const Kernel*> candidates;  // the first is the one that the rules choose
     double flops;                           // of all nodes of this kind
   };
+  // The time left for timing; 0 if nothing is to be timed.
+  int64_t limit_ns() const;
   std::vector<Job> jobs(const Graph& graph) const;
   const Kernel* fastest(const Graph& graph, const Job& job, int64_t cold_bytes) const;
 
