@@ -150,22 +150,21 @@ int bench(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_bench(Program& program, CLI::App& app) {
+void add_bench(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command = add_command(program, app, "bench", "measure models on seeded random inputs",
-                                  "  sparkpilot bench model.onnx\n"
-                                  "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"
-                                  "  sparkpilot bench model.onnx --profile --top 10",
-                                  [&program, flags] { return bench(program, *flags); });
-  add_list(*command, "files", flags->files, "FILE", "ONNX models")->required();
-  add_number(*command, "--runs", flags->runs, "timed runs");
-  add_number(*command, "--warmup", flags->warmup, "untimed runs before them");
-  add_number(*command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
-  command->add_flag("--profile", flags->profile, "time each node, in separate runs");
-  add_number(*command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order")
-      ->needs("--profile");
-  add_run_flags(program, *command, flags->run);
-  add_report_flags(program, *command);
+  const Command command = add_command(program, app, "bench", "measure models on seeded random inputs",
+                                      "  sparkpilot bench model.onnx\n"
+                                      "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"
+                                      "  sparkpilot bench model.onnx --profile --top 10",
+                                      [&program, flags] { return bench(program, *flags); });
+  add_list(command, "files", flags->files, "FILE", "ONNX models").required();
+  add_number(command, "--runs", flags->runs, "timed runs");
+  add_number(command, "--warmup", flags->warmup, "untimed runs before them");
+  add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
+  const Option profile = command.add_flag("--profile", flags->profile, "time each node, in separate runs");
+  add_number(command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order").needs(profile);
+  add_run_flags(program, command, flags->run);
+  add_report_flags(program, command);
 }
 
 }  // namespace sparkpilot::cli

@@ -116,9 +116,9 @@ int examine_machine(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_doctor(Program& program, CLI::App& app) {
+void add_doctor(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command =
+  const Command command =
       add_command(program, app, "doctor", "report what this machine is, what is wrong with it, and how to fix it",
                   "  sparkpilot doctor\n"
                   "  sparkpilot doctor --verify --load 5     compute on each GPU, judge its clocks and heat\n"
@@ -127,29 +127,29 @@ void add_doctor(Program& program, CLI::App& app) {
                   "Exit code 4 if there is a fatal finding (having no GPU is not one), or if --verify or --load find a "
                   "faulty GPU,\nor no GPU.",
                   [&program, flags] { return examine_machine(program, *flags); });
-  add_report_flags(program, *command);
-  add_setting(program, *command, "verbose", "list every check");
-  command->add_flag("--strict", flags->strict, "exit code 4 for any finding");
-  command->add_flag("--report", flags->report, "a plain text to paste into a bug report: every check, names removed");
-  command->add_flag("--verify", flags->verify, "run a small kernel on each GPU and compare it with the processor");
+  add_report_flags(program, command);
+  add_setting(program, command, "verbose", "list every check");
+  command.add_flag("--strict", flags->strict, "exit code 4 for any finding");
+  command.add_flag("--report", flags->report, "a plain text to paste into a bug report: every check, names removed");
+  command.add_flag("--verify", flags->verify, "run a small kernel on each GPU and compare it with the processor");
   command
-      ->add_option("--load", flags->load_seconds,
-                   "verify, and keep each GPU busy for this time while its sensors are read")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 600.0));
-  add_setting(program, *command, "models", "also check the models in this folder");
-  add_setting(program, *command, "data",
+      .add_option("--load", flags->load_seconds,
+                  "verify, and keep each GPU busy for this time while its sensors are read")
+      .type_name("SECONDS")
+      .between(0.0, 600.0);
+  add_setting(program, command, "models", "also check the models in this folder");
+  add_setting(program, command, "data",
               "folder of routes whose free space and speed to check (default: the home folder)");
-  command->add_option("--wait", flags->wait_seconds, "how long a call into the driver may take (default 0.5)")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.01, 600.0));
-  CLI::Option* root =
-      command->add_option("--root", flags->root, "examine another file tree, such as a mounted disk")->type_name("DIR");
-  command->add_option("--from", flags->from, "examine a recorded machine")->type_name("FILE")->excludes(root);
-  command->add_option("--record", flags->record, "write what was found, without serial numbers, addresses and names")
-      ->type_name("FILE");
-  command->add_flag("--list", flags->list, "list the checks");
-  command->add_flag("--markdown", flags->markdown, "print them in the form of docs/doctor.md");
+  command.add_option("--wait", flags->wait_seconds, "how long a call into the driver may take (default 0.5)")
+      .type_name("SECONDS")
+      .between(0.01, 600.0);
+  const Option root =
+      command.add_option("--root", flags->root, "examine another file tree, such as a mounted disk").type_name("DIR");
+  command.add_option("--from", flags->from, "examine a recorded machine").type_name("FILE").excludes(root);
+  command.add_option("--record", flags->record, "write what was found, without serial numbers, addresses and names")
+      .type_name("FILE");
+  command.add_flag("--list", flags->list, "list the checks");
+  command.add_flag("--markdown", flags->markdown, "print them in the form of docs/doctor.md");
 }
 
 }  // namespace sparkpilot::cli

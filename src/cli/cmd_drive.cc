@@ -307,9 +307,9 @@ int run(Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_drive(Program& program, CLI::App& app) {
+void add_drive(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command =
+  const Command command =
       add_command(program, app, "drive", "run a recorded route through the driving models",
                   "  sparkpilot drive 'a2a0ccea32023010|2023-07-27--13-01-19' --models models --out out/drive\n"
                   "  sparkpilot drive route/ --vision driving_vision.onnx --policy driving_policy.onnx --out out/drive "
@@ -319,39 +319,39 @@ void add_drive(Program& program, CLI::App& app) {
                   "  mpirun -np 3 sparkpilot drive route/ --models models --out out/drive\n"
                   "Ctrl-C finishes the open files; --resume continues at the first unfinished segment.",
                   [&program, flags] { return run(program, *flags); });
-  add_route_flags(program, *command, flags->route);
-  add_setting(program, *command, "models", "folder with openpilot's models");
-  command->add_option("--vision", flags->vision, "vision network, with --policy")->type_name("FILE");
-  command->add_option("--policy", flags->policy, "policy network, with --vision")->type_name("FILE");
-  command->add_option("--supercombo", flags->supercombo, "vision and policy in one network")->type_name("FILE");
+  add_route_flags(program, command, flags->route);
+  add_setting(program, command, "models", "folder with openpilot's models");
+  command.add_option("--vision", flags->vision, "vision network, with --policy").type_name("FILE");
+  command.add_option("--policy", flags->policy, "policy network, with --vision").type_name("FILE");
+  command.add_option("--supercombo", flags->supercombo, "vision and policy in one network").type_name("FILE");
   command
-      ->add_option("--driver-monitoring", flags->driver_monitoring,
-                   "driver monitoring network, for routes with dcamera.hevc; --models finds it")
-      ->type_name("FILE");
-  command->add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
-  command->add_option("-o,--out", flags->out, "where logs, videos and the summary go")->type_name("DIR");
-  command->add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");
-  command->add_flag("--realtime", flags->realtime, "frames at 20 per second; late ones are counted");
-  command->add_flag("--no-overlay", flags->no_overlay, "no overlay.mp4 and no pictures");
-  add_number(*command, "--overlay-width", flags->overlay_width, "pixels across the overlay");
-  command->add_flag("--no-wide", flags->no_wide, "use the road camera instead of the wide one");
-  command->add_flag("--qcamera", flags->qcamera, "drive qcamera.ts even if fcamera.hevc exists");
-  add_choice(*command, "--sampling", flags->sampling, {"bilinear", "nearest"},
+      .add_option("--driver-monitoring", flags->driver_monitoring,
+                  "driver monitoring network, for routes with dcamera.hevc; --models finds it")
+      .type_name("FILE");
+  command.add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
+  command.add_option("-o,--out", flags->out, "where logs, videos and the summary go").type_name("DIR");
+  command.add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");
+  command.add_flag("--realtime", flags->realtime, "frames at 20 per second; late ones are counted");
+  command.add_flag("--no-overlay", flags->no_overlay, "no overlay.mp4 and no pictures");
+  add_number(command, "--overlay-width", flags->overlay_width, "pixels across the overlay");
+  command.add_flag("--no-wide", flags->no_wide, "use the road camera instead of the wide one");
+  command.add_flag("--qcamera", flags->qcamera, "drive qcamera.ts even if fcamera.hevc exists");
+  add_choice(command, "--sampling", flags->sampling, {"bilinear", "nearest"},
              "sampling of frames, instead of the era's: bilinear or nearest", "HOW");
-  add_number(*command, "--focal-length", flags->focal_length,
+  add_number(command, "--focal-length", flags->focal_length,
              "focal length of the road camera in pixels, if the log does not tell", "PX");
-  add_number(*command, "--limit", flags->limit, "only the first N frames of each segment");
+  add_number(command, "--limit", flags->limit, "only the first N frames of each segment");
   command
-      ->add_option("--reference", flags->reference,
-                   "compare with another run's folder or log, or with `recorded` (the log); exit code 4 if they differ")
-      ->type_name("PATH");
-  command->add_option("--tolerances", flags->tolerances, "allowed differences by field (docs/model_compare.md)")
-      ->type_name("FILE.json");
-  add_number(*command, "--tolerance-scale", flags->tolerance_scale, "multiply all tolerances by X", "X");
-  command->add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
-  command->add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy")->type_name("DIR");
-  add_engine_flags(program, *command, flags->run);
-  add_report_flags(program, *command);
+      .add_option("--reference", flags->reference,
+                  "compare with another run's folder or log, or with `recorded` (the log); exit code 4 if they differ")
+      .type_name("PATH");
+  command.add_option("--tolerances", flags->tolerances, "allowed differences by field (docs/model_compare.md)")
+      .type_name("FILE.json");
+  add_number(command, "--tolerance-scale", flags->tolerance_scale, "multiply all tolerances by X", "X");
+  command.add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
+  command.add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy").type_name("DIR");
+  add_engine_flags(program, command, flags->run);
+  add_report_flags(program, command);
 }
 
 }  // namespace sparkpilot::cli

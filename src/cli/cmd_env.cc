@@ -95,9 +95,9 @@ int env(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_env(Program& program, CLI::App& app) {
+void add_env(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command =
+  const Command command =
       add_command(program, app, "env", "print each setting, its value and where it was set",
                   "  sparkpilot env\n"
                   "  CUDA=0 sparkpilot env --json\n"
@@ -106,17 +106,16 @@ void add_env(Program& program, CLI::App& app) {
                   "docs/configuration.md has the table of settings and the file's format.",
                   [&program, flags] { return env(program, *flags); });
   for (const Setting& setting : all_settings()) {
-    if (!setting.flag.empty()) add_setting(program, *command, std::string(setting.name));
+    if (!setting.flag.empty()) add_setting(program, command, std::string(setting.name));
   }
-  CLI::Option* lines =
-      command->add_flag("--export", flags->export_lines, "print shell lines that set openpilot's tools to this choice");
-  command->add_option("--shell", flags->shell, "syntax of the lines: bash (and similar shells) or fish")
-      ->check(CLI::IsMember({"bash", "fish"}))
-      ->type_name("NAME")
-      ->needs(lines);
-  command->add_flag("--markdown", flags->markdown, "print the table of settings in the form of docs/configuration.md")
-      ->excludes(lines);
-  command->add_flag("--json", program.json, "print one JSON document on stdout")->excludes(lines);
+  const Option lines =
+      command.add_flag("--export", flags->export_lines, "print shell lines that set openpilot's tools to this choice");
+  add_choice(command, "--shell", flags->shell, {"bash", "fish"},
+             "syntax of the lines: bash (and similar shells) or fish", "NAME")
+      .needs(lines);
+  command.add_flag("--markdown", flags->markdown, "print the table of settings in the form of docs/configuration.md")
+      .excludes(lines);
+  command.add_flag("--json", program.json, "print one JSON document on stdout").excludes(lines);
 }
 
 }  // namespace sparkpilot::cli

@@ -226,11 +226,10 @@ int convert(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_model(Program& program, CLI::App& app) {
+void add_model(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* group = app.add_subcommand("model", "inspect, check, convert and quantize model files");
-  group->require_subcommand(1);
-  group->footer(
+  const Command group = app.add_group("model", "inspect, check, convert and quantize model files");
+  group.footer(
       "Examples:\n"
       "  sparkpilot model info driving_vision.onnx\n"
       "  sparkpilot model check driving_vision.onnx --quick\n"
@@ -238,37 +237,37 @@ void add_model(Program& program, CLI::App& app) {
       "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
                        int (*action)(const Program&, const Flags&)) {
-    CLI::App* command = add_command(program, *group, name, doc, examples,
-                                    [&program, flags, action] { return action(program, *flags); });
-    command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
-    add_report_flags(program, *command);
+    const Command command =
+        add_command(program, group, name, doc, examples, [&program, flags, action] { return action(program, *flags); });
+    command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
+    add_report_flags(program, command);
     return command;
   };
-  CLI::App* teller = add("info", "print inputs, outputs, operators, size and work",
-                         "  sparkpilot model info driving_vision.onnx --json\n"
-                         "  sparkpilot model info gpt.onnx --shape tokens=1x512",
-                         info);
-  add_size_flags(*teller, flags->run);
-  CLI::App* checker = add("check", "run it on random inputs and compare the result with plain kernels",
-                          "  sparkpilot model check driving_vision.onnx\n"
-                          "  sparkpilot model check big.onnx --quick",
-                          check);
-  checker->add_flag("--quick", flags->quick, "run it, without the slow comparison");
-  add_number(*checker, "--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types", "X");
-  add_run_flags(program, *checker, flags->run);
+  const Command teller = add("info", "print inputs, outputs, operators, size and work",
+                             "  sparkpilot model info driving_vision.onnx --json\n"
+                             "  sparkpilot model info gpt.onnx --shape tokens=1x512",
+                             info);
+  add_size_flags(teller, flags->run);
+  const Command checker = add("check", "run it on random inputs and compare the result with plain kernels",
+                              "  sparkpilot model check driving_vision.onnx\n"
+                              "  sparkpilot model check big.onnx --quick",
+                              check);
+  checker.add_flag("--quick", flags->quick, "run it, without the slow comparison");
+  add_number(checker, "--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types", "X");
+  add_run_flags(program, checker, flags->run);
 
-  CLI::App* converter =
+  const Command converter =
       add("convert", "write it as a new ONNX file",
           "  sparkpilot model convert model.onnx --out newer.onnx --opset 21\n"
           "  sparkpilot model convert gpt.onnx --out last.onnx --dim batch=1 --output 'logits[:, -1, :]' "
           "--simplify",
           convert);
-  converter->add_option("--out", flags->out, "the file to write")->required()->type_name("FILE");
-  add_number(*converter, "--opset", flags->opset, "version of the operator set; 0: the model's own if possible");
-  converter->add_flag("--external-data", flags->external_data, "write weights to FILE.data");
-  converter->add_flag("--simplify", flags->simplify, "fold constants, share equal nodes, drop dead ones");
-  add_graph_flags(*converter, flags->run);
-  add_model_quantize(program, *group);
+  converter.add_option("--out", flags->out, "the file to write").required().type_name("FILE");
+  add_number(converter, "--opset", flags->opset, "version of the operator set; 0: the model's own if possible");
+  converter.add_flag("--external-data", flags->external_data, "write weights to FILE.data");
+  converter.add_flag("--simplify", flags->simplify, "fold constants, share equal nodes, drop dead ones");
+  add_graph_flags(converter, flags->run);
+  add_model_quantize(program, group);
 }
 
 }  // namespace sparkpilot::cli

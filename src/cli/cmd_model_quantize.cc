@@ -106,31 +106,31 @@ int quantize(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_model_quantize(Program& program, CLI::App& group) {
+void add_model_quantize(Program& program, Command group) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command =
+  const Command command =
       add_command(program, group, "quantize", "write it in int8, calibrated on samples",
                   "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/\n"
                   "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate img=imgs.npy "
                   "--calibrate calib=calib.npy --method entropy --exclude Gemm_99",
                   [&program, flags] { return quantize(program, *flags); });
-  command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
-  command->add_option("out", flags->out, "the file to write")->required()->type_name("OUT");
-  command->add_flag("--int8", flags->int8, "activations u8, weights i8 with a scale per channel");
-  add_list(*command, "--calibrate", flags->calibrate, "[NAME=]PATH",
+  command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
+  command.add_option("out", flags->out, "the file to write").required().type_name("OUT");
+  command.add_flag("--int8", flags->int8, "activations u8, weights i8 with a scale per channel");
+  add_list(command, "--calibrate", flags->calibrate, "[NAME=]PATH",
            "an input's samples: .npy or .npz files, or folders of them (repeatable)")
-      ->required();
-  add_list(*command, "--compare", flags->compare, "[NAME=]PATH",
+      .required();
+  add_list(command, "--compare", flags->compare, "[NAME=]PATH",
            "other samples to measure the error on; without it, those of --calibrate");
-  add_choice(*command, "--method", flags->method, {"percentile", "min-max", "entropy"}, "how ranges are chosen", "HOW");
-  add_number(*command, "--percentile", flags->percentile, "share of the values that --method percentile keeps", "P");
-  command->add_flag("--plain", flags->plain, "neither equalise channels nor correct biases: faster, less exact");
-  add_list(*command, "--exclude", flags->exclude, "NODE|OP", "nodes that stay in floats (repeatable)");
-  add_number(*command, "--max-error", flags->max_error,
+  add_choice(command, "--method", flags->method, {"percentile", "min-max", "entropy"}, "how ranges are chosen", "HOW");
+  add_number(command, "--percentile", flags->percentile, "share of the values that --method percentile keeps", "P");
+  command.add_flag("--plain", flags->plain, "neither equalise channels nor correct biases: faster, less exact");
+  add_list(command, "--exclude", flags->exclude, "NODE|OP", "nodes that stay in floats (repeatable)");
+  add_number(command, "--max-error", flags->max_error,
              "largest relative L2 error of an output, such as 0.05: the worst nodes stay in floats", "E");
-  add_size_flags(*command, flags->run);
-  add_setting(program, *command, "threads");
-  add_report_flags(program, *command);
+  add_size_flags(command, flags->run);
+  add_setting(program, command, "threads");
+  add_report_flags(program, command);
 }
 
 }  // namespace sparkpilot::cli

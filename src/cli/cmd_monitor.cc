@@ -177,9 +177,9 @@ int run(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_monitor(Program& program, CLI::App& app) {
+void add_monitor(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command =
+  const Command command =
       add_command(program, app, "monitor", "show the load of GPU, CPU, memory, disks, network and processes",
                   "  sparkpilot monitor\n"
                   "  sparkpilot monitor --once\n"
@@ -188,25 +188,25 @@ void add_monitor(Program& program, CLI::App& app) {
                   "  sparkpilot monitor --json --interval 500ms | jq .gpus[0].power_w\n"
                   "Values that the machine does not report are n/a (null, an empty cell), never 0.",
                   [&program, flags] { return run(program, *flags); });
-  command->add_flag("--once", flags->once, "print one reading");
-  command->add_flag("--json", program.json, "one JSON document per line, the summary last; with --once one document");
-  command->add_option("--csv", flags->csv, "write a row for each reading; append to a file with the same columns")
-      ->type_name("FILE");
-  command->add_option("--duration", flags->duration, "stop after this time: 10s, 2m, 1h; default: at Ctrl-C")
-      ->type_name("TIME");
-  command->add_option("--interval", flags->interval, "time between readings, from 100ms on")->type_name("TIME");
+  command.add_flag("--once", flags->once, "print one reading");
+  command.add_flag("--json", program.json, "one JSON document per line, the summary last; with --once one document");
+  command.add_option("--csv", flags->csv, "write a row for each reading; append to a file with the same columns")
+      .type_name("FILE");
+  command.add_option("--duration", flags->duration, "stop after this time: 10s, 2m, 1h; default: at Ctrl-C")
+      .type_name("TIME");
+  command.add_option("--interval", flags->interval, "time between readings, from 100ms on").type_name("TIME");
   command
-      ->add_option_function<std::string>(
+      .add_option(
           "--serve",
           [flags](const std::string& port) {
             flags->serves = true;
             flags->port = port;
           },
           "answer GET /metrics for Prometheus on 127.0.0.1, port 9790 or another (0: any)")
-      ->expected(0, 1)
-      ->type_name("[PORT]");
-  command->add_option("--from", flags->from, "a machine that `sparkpilot doctor --record` wrote")->type_name("FILE");
-  command->add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
+      .values(0, 1)
+      .type_name("[PORT]");
+  command.add_option("--from", flags->from, "a machine that `sparkpilot doctor --record` wrote").type_name("FILE");
+  command.add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
 }
 
 }  // namespace sparkpilot::cli

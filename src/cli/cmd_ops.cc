@@ -214,30 +214,30 @@ int bench(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_ops(Program& program, CLI::App& app) {
+void add_ops(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* group = app.add_subcommand("ops", "the table of operators: list it, check it, time it");
-  group->require_subcommand(1);
-  group->footer(
+  const Command group = app.add_group("ops", "the table of operators: list it, check it, time it");
+  group.footer(
       "Examples:\n  sparkpilot ops list Conv\n  sparkpilot ops check\n  sparkpilot ops bench Conv --threads 1");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
                        int (*action)(const Program&, const Flags&)) {
-    CLI::App* command = add_command(program, *group, name, doc, examples,
-                                    [&program, flags, action] { return action(program, *flags); });
-    add_list(*command, "names", flags->names, "NAME", "ops, by their names in ops list; default: all");
-    add_report_flags(program, *command);
+    const Command command =
+        add_command(program, group, name, doc, examples, [&program, flags, action] { return action(program, *flags); });
+    add_list(command, "names", flags->names, "NAME", "ops, by their names in ops list; default: all");
+    add_report_flags(program, command);
     return command;
   };
-  CLI::App* lister = add("list", "print the table", "  sparkpilot ops list\n  sparkpilot ops list Conv --json", list);
-  lister->add_flag("--markdown", flags->markdown, "print it in the form of docs/ops.md");
-  CLI::App* checker = add("check", "compare every kernel with its plain reference on this machine",
-                          "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm", check);
-  add_number(*checker, "--seed", flags->seed, "seed of the random inputs");
-  CLI::App* timer =
+  const Command lister =
+      add("list", "print the table", "  sparkpilot ops list\n  sparkpilot ops list Conv --json", list);
+  lister.add_flag("--markdown", flags->markdown, "print it in the form of docs/ops.md");
+  const Command checker = add("check", "compare every kernel with its plain reference on this machine",
+                              "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm", check);
+  add_number(checker, "--seed", flags->seed, "seed of the random inputs");
+  const Command timer =
       add("bench", "time every kernel on the op's own cases", "  sparkpilot ops bench Conv --threads 2", bench);
-  add_number(*timer, "--seed", flags->seed, "seed of the random inputs");
-  add_setting(program, *timer, "threads", "a number; 0: every processor, auto: one");
-  add_number(*timer, "--ms", flags->ms_each, "milliseconds for each kernel and case", "MS");
+  add_number(timer, "--seed", flags->seed, "seed of the random inputs");
+  add_setting(program, timer, "threads", "a number; 0: every processor, auto: one");
+  add_number(timer, "--ms", flags->ms_each, "milliseconds for each kernel and case", "MS");
 }
 
 }  // namespace sparkpilot::cli

@@ -3,10 +3,9 @@
 
 namespace sparkpilot::cli {
 
-void add_route(Program& program, CLI::App& app) {
-  CLI::App* group = app.add_subcommand("route", "show what a recorded drive contains");
-  group->require_subcommand(1);
-  group->footer(
+void add_route(Program& program, Command app) {
+  const Command group = app.add_group("route", "show what a recorded drive contains");
+  group.footer(
       "Examples:\n"
       "  sparkpilot route info '/data/2023-07-27--13-01-19--0'\n"
       "  sparkpilot route info 'a2a0ccea32023010|2023-07-27--13-01-19' --data /data\n"
@@ -15,13 +14,13 @@ void add_route(Program& program, CLI::App& app) {
       "--data:\n"
       "dongle|log, then one segment (/5), or a slice as in Python (/2:6, /-1, /:5), then /r, /q or /a for full,\n"
       "decimated or either log; or ci, openpilot's public test segments. docs/routes.md says more.");
-  add_route_info(program, *group);
-  add_route_dump(program, *group);
-  add_route_synth(program, *group);
+  add_route_info(program, group);
+  add_route_dump(program, group);
+  add_route_synth(program, group);
 }
 
-void add_route_flags(Program& program, CLI::App& command, std::string& route) {
-  command.add_option("route", route, "folder, file or name of a route")->required()->type_name("ROUTE");
+void add_route_flags(Program& program, Command command, std::string& route) {
+  command.add_option("route", route, "folder, file or name of a route").required().type_name("ROUTE");
   add_setting(program, command, "data");
 }
 

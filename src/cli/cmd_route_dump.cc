@@ -183,9 +183,9 @@ int dump(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_route_dump(Program& program, CLI::App& group) {
+void add_route_dump(Program& program, Command group) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command =
+  const Command command =
       add_command(program, group, "dump", "print every event of one kind, as JSON lines or CSV",
                   "  sparkpilot route dump carState /data/route --fields vEgo,cruiseState.speed --csv > speed.csv\n"
                   "  sparkpilot route dump modelV2 /data/route --limit 1\n"
@@ -193,17 +193,17 @@ void add_route_dump(Program& program, CLI::App& group) {
                   "  sparkpilot route dump onroadEvents /data/route          why it engaged, warned and disengaged\n"
                   "Events come in the order of the file, which is not exactly that of their times.",
                   [&program, flags] { return dump(program, *flags); });
-  command->add_option("kind", flags->kind, "kind of event, such as carState")->required()->type_name("TYPE");
-  add_route_flags(program, *command, flags->route);
-  command->add_option("--fields", flags->fields, "only these, with commas between: a.b,c[0]")
-      ->type_name("LIST")
-      ->default_str("");
-  add_number(*command, "--limit", flags->limit, "at most this number of events; 0: all");
-  command->add_flag("--csv", flags->csv, "a column for each number or text; a list is one column of JSON");
-  command->add_flag("--json", program.json, "one JSON document per line, the default");
-  command->add_flag("--whole-data", flags->whole_data,
-                    "print data of more than 64 bytes (pictures) as base64, not only its size");
-  command->add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
+  command.add_option("kind", flags->kind, "kind of event, such as carState").required().type_name("TYPE");
+  add_route_flags(program, command, flags->route);
+  command.add_option("--fields", flags->fields, "only these, with commas between: a.b,c[0]")
+      .type_name("LIST")
+      .default_str("");
+  add_number(command, "--limit", flags->limit, "at most this number of events; 0: all");
+  command.add_flag("--csv", flags->csv, "a column for each number or text; a list is one column of JSON");
+  command.add_flag("--json", program.json, "one JSON document per line, the default");
+  command.add_flag("--whole-data", flags->whole_data,
+                   "print data of more than 64 bytes (pictures) as base64, not only its size");
+  command.add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
 }
 
 }  // namespace sparkpilot::cli

@@ -267,15 +267,15 @@ int info(const Program& program, const std::string& name) {
 
 }  // namespace
 
-void add_route_info(Program& program, CLI::App& group) {
+void add_route_info(Program& program, Command group) {
   const auto name = std::make_shared<std::string>();
-  CLI::App* command =
+  const Command command =
       add_command(program, group, "info", "print segments, times, cameras, calibration, events, and what is missing",
                   "  sparkpilot route info /data/2023-07-27--13-01-19--0\n"
                   "  sparkpilot route info 'a2a0ccea32023010|2023-07-27--13-01-19/2:6' --data /data --json",
                   [&program, name] { return info(program, *name); });
-  add_route_flags(program, *command, *name);
-  add_report_flags(program, *command);
+  add_route_flags(program, command, *name);
+  add_report_flags(program, command);
 }
 
 }  // namespace sparkpilot::cli

@@ -81,36 +81,36 @@ int synth(const Program& program, const SynthFlags& flags) {
 
 }  // namespace
 
-void add_route_synth(Program& program, CLI::App& route) {
+void add_route_synth(Program& program, Command route) {
   const auto flags = std::make_shared<SynthFlags>();
   drive::SynthOptions& options = flags->options;
-  CLI::App* command =
+  const Command command =
       add_command(program, route, "synth", "make routes in openpilot's format with known ground truth",
                   "  sparkpilot route synth --out routes --seconds 20 --seed 3\n"
                   "  sparkpilot route synth --out routes --device mici --road city --light night --routes 4\n"
                   "The logs' modelV2, cameraOdometry and liveLocationKalman are the ground truth.",
                   [&program, flags] { return synth(program, *flags); });
-  command->add_option("--out", flags->out, "folder that gets the segments' folders")->type_name("DIR")->required();
-  add_number(*command, "--seconds", options.seconds, "length; a segment is a minute", "S");
-  add_number(*command, "--seed", options.seed, "the same seed, the same route");
-  add_number(*command, "--routes", flags->routes, "number of routes, with this seed and the following ones");
-  add_choice(*command, "--device", options.device, {"tici", "tizi", "mici", "neo"}, "whose cameras", "NAME");
-  add_choice(*command, "--road", flags->road, {"any", "highway", "rural", "city"}, "where it lies", "KIND");
-  add_choice(*command, "--light", flags->light, {"any", "day", "overcast", "dusk", "night"}, "time of day and sky",
+  command.add_option("--out", flags->out, "folder that gets the segments' folders").type_name("DIR").required();
+  add_number(command, "--seconds", options.seconds, "length; a segment is a minute", "S");
+  add_number(command, "--seed", options.seed, "the same seed, the same route");
+  add_number(command, "--routes", flags->routes, "number of routes, with this seed and the following ones");
+  add_choice(command, "--device", options.device, {"tici", "tizi", "mici", "neo"}, "whose cameras", "NAME");
+  add_choice(command, "--road", flags->road, {"any", "highway", "rural", "city"}, "where it lies", "KIND");
+  add_choice(command, "--light", flags->light, {"any", "day", "overcast", "dusk", "night"}, "time of day and sky",
              "KIND");
-  command->add_flag("--wet", flags->wet, "a wet road");
-  command->add_flag("--dry", flags->dry, "a dry road");
-  command->add_flag("--keep-left", options.keep_left, "traffic keeps left");
-  command->add_flag("--no-traffic", flags->no_traffic, "no other cars on the road");
-  command->add_flag("--no-wide", flags->no_wide, "no ecamera.hevc");
-  command->add_flag("--qcamera-only", flags->qcamera_only, "only the small video: quick");
-  command->add_flag("--no-video", flags->no_video, "logs only");
-  command->add_flag("--no-rlog", flags->no_rlog, "only the decimated log");
-  add_number(*command, "--first-segment", options.first_segment, "the number of the first segment");
-  add_number(*command, "--quality", options.quality,
+  command.add_flag("--wet", flags->wet, "a wet road");
+  command.add_flag("--dry", flags->dry, "a dry road");
+  command.add_flag("--keep-left", options.keep_left, "traffic keeps left");
+  command.add_flag("--no-traffic", flags->no_traffic, "no other cars on the road");
+  command.add_flag("--no-wide", flags->no_wide, "no ecamera.hevc");
+  command.add_flag("--qcamera-only", flags->qcamera_only, "only the small video: quick");
+  command.add_flag("--no-video", flags->no_video, "logs only");
+  command.add_flag("--no-rlog", flags->no_rlog, "only the decimated log");
+  add_number(command, "--first-segment", options.first_segment, "the number of the first segment");
+  add_number(command, "--quality", options.quality,
              "rate factor of the full videos, 1 to 51: smaller is better and larger");
-  add_setting(program, *command, "threads", "a number; 0 or auto: every processor");
-  add_report_flags(program, *command);
+  add_setting(program, command, "threads", "a number; 0 or auto: every processor");
+  add_report_flags(program, command);
 }
 
 }  // namespace sparkpilot::cli

@@ -194,29 +194,29 @@ int run(const Program& program, const Flags& flags) {
 
 }  // namespace
 
-void add_run(Program& program, CLI::App& app) {
+void add_run(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  CLI::App* command = add_command(program, app, "run", "run a model on given or seeded random inputs",
-                                  "  sparkpilot run model.onnx --input img=img.npy --output-dir out\n"
-                                  "  sparkpilot run gpt.onnx --dim batch=4 --output 'logits[:, -1, :]'\n"
-                                  "  sparkpilot run gpt.onnx --shape tokens=1x512\n"
-                                  "  sparkpilot run supercombo.onnx --batch 8 --output-dir out\n"
-                                  "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
-                                  "  sparkpilot run --passes list",
-                                  [&program, flags] { return run(program, *flags); });
-  command->add_option("file", flags->file, "ONNX model")->required()->type_name("FILE");
-  add_list(*command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
-  command->add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy")->type_name("DIR");
-  add_number(*command, "--runs", flags->runs, "number of runs");
-  add_number(*command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
-  command->add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
-      ->type_name("DIR");
-  command->add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")
-      ->type_name("FILE.dot");
-  command->add_option("--trace", flags->trace, "write node times for Chrome's and Perfetto's viewers")
-      ->type_name("FILE.json");
-  add_run_flags(program, *command, flags->run);
-  add_report_flags(program, *command);
+  const Command command = add_command(program, app, "run", "run a model on given or seeded random inputs",
+                                      "  sparkpilot run model.onnx --input img=img.npy --output-dir out\n"
+                                      "  sparkpilot run gpt.onnx --dim batch=4 --output 'logits[:, -1, :]'\n"
+                                      "  sparkpilot run gpt.onnx --shape tokens=1x512\n"
+                                      "  sparkpilot run supercombo.onnx --batch 8 --output-dir out\n"
+                                      "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
+                                      "  sparkpilot run --passes list",
+                                      [&program, flags] { return run(program, *flags); });
+  command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
+  add_list(command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
+  command.add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy").type_name("DIR");
+  add_number(command, "--runs", flags->runs, "number of runs");
+  add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
+  command.add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
+      .type_name("DIR");
+  command.add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")
+      .type_name("FILE.dot");
+  command.add_option("--trace", flags->trace, "write node times for Chrome's and Perfetto's viewers")
+      .type_name("FILE.json");
+  add_run_flags(program, command, flags->run);
+  add_report_flags(program, command);
 }
 
 }  // namespace sparkpilot::cli

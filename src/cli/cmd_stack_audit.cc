@@ -200,21 +200,21 @@ int run_audit(const Program& program, const AuditFlags& flags) {
 
 }  // namespace
 
-void add_stack_audit(Program& program, CLI::App& group) {
+void add_stack_audit(Program& program, Command group) {
   const auto flags = std::make_shared<AuditFlags>();
-  CLI::App* command =
+  const Command command =
       add_command(program, group, "audit", "print the GPU code of every ML library, and what it means for a GPU",
                   "  sparkpilot stack audit\n"
                   "  sparkpilot stack audit --gpu gb10 --python ~/.venv\n"
                   "  sparkpilot stack audit --gpu gb10 --path torch-2.9.1-cp312-cp312-linux_aarch64.whl\n"
                   "  sparkpilot stack audit --diff before.json after.json",
                   [&program, flags] { return run_audit(program, *flags); });
-  add_stack_flags(*command, flags->stack);
-  command->add_option("--diff", flags->diff, "compare two environments, folders, or files that --json wrote")
-      ->expected(2)
-      ->type_name("A B");
-  command->add_flag("--all", flags->all, "list libraries without GPU code, too");
-  add_report_flags(program, *command);
+  add_stack_flags(command, flags->stack);
+  command.add_option("--diff", flags->diff, "compare two environments, folders, or files that --json wrote")
+      .values(2, 2)
+      .type_name("A B");
+  command.add_flag("--all", flags->all, "list libraries without GPU code, too");
+  add_report_flags(program, command);
 }
 
 }  // namespace sparkpilot::cli

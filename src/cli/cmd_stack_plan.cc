@@ -108,25 +108,25 @@ int verify(const Program& program, const StackFlags& flags) {
 
 }  // namespace
 
-void add_stack_plan(Program& program, CLI::App& group) {
+void add_stack_plan(Program& program, Command group) {
   const auto flags = std::make_shared<PlanFlags>();
-  CLI::App* planner =
+  const Command planner =
       add_command(program, group, "plan", "print what to install and build to make the stack native for a DGX Spark",
                   "  sparkpilot stack plan\n"
                   "  sparkpilot stack plan --gpu gb10 --script native-stack && native-stack/run.sh",
                   [&program, flags] { return plan(program, *flags); });
-  add_stack_flags(*planner, flags->stack);
-  planner->add_option("--script", flags->script, "write the steps as shell scripts into this folder")->type_name("DIR");
-  add_report_flags(program, *planner);
+  add_stack_flags(planner, flags->stack);
+  planner.add_option("--script", flags->script, "write the steps as shell scripts into this folder").type_name("DIR");
+  add_report_flags(program, planner);
 
   const auto verify_flags = std::make_shared<StackFlags>();
-  CLI::App* verifier =
+  const Command verifier =
       add_command(program, group, "verify", "check whether the stack is native for a DGX Spark; exit code 4 if not",
                   "  sparkpilot stack verify\n"
                   "  sparkpilot stack verify --gpu gb10 --from audit.json --json",
                   [&program, verify_flags] { return verify(program, *verify_flags); });
-  add_stack_flags(*verifier, *verify_flags);
-  add_report_flags(program, *verifier);
+  add_stack_flags(verifier, *verify_flags);
+  add_report_flags(program, verifier);
 }
 
 }  // namespace sparkpilot::cli

@@ -38,12 +38,12 @@ int version(const Program& program) {
 
 }  // namespace
 
-void add_version(Program& program, CLI::App& app) {
-  app.set_version_flag("-V,--version", title(), "print the version");
-  CLI::App* command =
+void add_version(Program& program, Command app) {
+  app.add_version_flag("-V,--version", title(), "print the version");
+  const Command command =
       add_command(program, app, "version", "print the version and what the program knows about the machine",
                   "  sparkpilot version --json", [&program] { return version(program); });
-  command->add_flag("--json", program.json, "print one JSON document on stdout");
+  command.add_flag("--json", program.json, "print one JSON document on stdout");
 }
 
 }  // namespace sparkpilot::cli

@@ -103,24 +103,23 @@ int build(const Program& program, const BuildFlags& flags) {
 
 }  // namespace
 
-void add_zoo(Program& program, CLI::App& app) {
-  CLI::App* group = app.add_subcommand("zoo", "stand-ins for openpilot's models: same contract, random weights");
-  group->require_subcommand(1);
-  group->footer("Examples:\n  sparkpilot zoo list\n  sparkpilot zoo build driving_vision --out models");
-  CLI::App* lister = add_command(program, *group, "list", "print the models that can be built", "  sparkpilot zoo list",
-                                 [&program] { return list(program); });
-  lister->add_flag("--json", program.json, "print one JSON document on stdout");
+void add_zoo(Program& program, Command app) {
+  const Command group = app.add_group("zoo", "stand-ins for openpilot's models: same contract, random weights");
+  group.footer("Examples:\n  sparkpilot zoo list\n  sparkpilot zoo build driving_vision --out models");
+  const Command lister = add_command(program, group, "list", "print the models that can be built",
+                                     "  sparkpilot zoo list", [&program] { return list(program); });
+  lister.add_flag("--json", program.json, "print one JSON document on stdout");
 
   const auto flags = std::make_shared<BuildFlags>();
-  CLI::App* builder = add_command(program, *group, "build", "write models as ONNX files",
-                                  "  sparkpilot zoo build driving_vision driving_policy --out models\n"
-                                  "  sparkpilot zoo build --all --out models        (all but the big one)",
-                                  [&program, flags] { return build(program, *flags); });
-  add_list(*builder, "names", flags->names, "NAME", "models, by their names in zoo list");
-  builder->add_flag("--all", flags->all, "every model that is not big");
-  builder->add_option("--out", flags->out, "folder to write to; made if missing")->type_name("DIR");
-  add_number(*builder, "--seed", flags->seed, "seed of the weights");
-  add_report_flags(program, *builder);
+  const Command builder = add_command(program, group, "build", "write models as ONNX files",
+                                      "  sparkpilot zoo build driving_vision driving_policy --out models\n"
+                                      "  sparkpilot zoo build --all --out models        (all but the big one)",
+                                      [&program, flags] { return build(program, *flags); });
+  add_list(builder, "names", flags->names, "NAME", "models, by their names in zoo list");
+  builder.add_flag("--all", flags->all, "every model that is not big");
+  builder.add_option("--out", flags->out, "folder to write to; made if missing").type_name("DIR");
+  add_number(builder, "--seed", flags->seed, "seed of the weights");
+  add_report_flags(program, builder);
 }
 
 }  // namespace sparkpilot::cli

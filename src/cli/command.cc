@@ -45,40 +45,39 @@ std::filesystem::path tuning_file() { return usual_tuning_file(std::getenv("XDG_
 
 }  // namespace
 
-CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
-                      const std::string& examples, std::function<int()> action) {
-  CLI::App* command = parent.add_subcommand(name, doc);
-  if (!examples.empty()) command->footer("Examples:\n" + examples);
-  const std::string full = parent.get_parent() ? parent.get_name() + " " + name : name;
-  command->add_option("--config", program.config, "read settings from FILE instead of the usual place")
-      ->type_name("FILE")
-      ->default_str("");
-  command->callback([&program, command, full, action = std::move(action)] {
-    program.command = full;
-    program.at = command;
+Command add_command(Program& program, Command parent, const std::string& name, const std::string& doc,
+                    const std::string& examples, std::function<int()> action) {
+  const Command command = parent.add_command(name, doc);
+  if (!examples.empty()) command.footer("Examples:\n" + examples);
+  command.add_option("--config", program.config, "read settings from FILE instead of the usual place")
+      .type_name("FILE")
+      .default_str("");
+  command.callback([&program, command, action = std::move(action)] {
+    program.command = command.full_name();
+    program.at = command.app();
     program.action = action;
   });
   return command;
 }
 
-CLI::Option* add_setting(Program& program, CLI::App& command, const std::string& setting, const std::string& doc) {
+Option add_setting(Program& program, Command command, const std::string& setting, const std::string& doc) {
   const Setting& row = find_setting(setting);
-  program.flags_of[&command].insert(setting);
+  program.flags_of[command.app()].insert(setting);
   if (setting == "verbose") {
-    return command.add_flag_function(
+    return command.add_flag(
         "-v,--verbose",
         [&program](int64_t times) { program.given["verbose"] = std::to_string(std::min<int64_t>(times, 9)); },
         doc.empty() ? "print on stderr what each pass changed; twice: also which settings are not the default" : doc);
   }
   return command
-      .add_option_function<std::string>(
+      .add_option(
           std::string(row.flag), [&program, setting](const std::string& value) { program.given[setting] = value; },
           doc.empty() ? std::string(row.doc) : doc)
-      ->type_name(std::string(row.value_name))
-      ->default_str(std::string(row.default_value));
+      .type_name(std::string(row.value_name))
+      .default_str(std::string(row.default_value));
 }
 
-void add_report_flags(Program& program, CLI::App& command) {
+void add_report_flags(Program& program, Command command) {
   command.add_flag("--json", program.json, "print one JSON document on stdout");
   command.add_flag("-q,--quiet", program.quiet, "no progress and no notes on stderr");
 }
@@ -90,35 +89,35 @@ std::string no_choice(const std::string& text, const std::vector<std::string>& w
   return fmt::format("expected {}, got \"{}\"{}", list, text, did_you_mean(text, words));
 }
 
-CLI::Option* add_choice(CLI::App& command, const std::string& flag, std::string& value,
-                        const std::vector<std::string>& words, const std::string& doc, const std::string& type) {
+Option add_choice(Command command, const std::string& flag, std::string& value, const std::vector<std::string>& words,
+                  const std::string& doc, const std::string& type) {
   const auto check = [words](const std::string& text) {
     return std::find(words.begin(), words.end(), text) == words.end() ? no_choice(text, words) : std::string();
   };
-  return command.add_option(flag, value, doc)->check(check, "")->type_name(type);
+  return command.add_option(flag, value, doc).check(check).type_name(type);
 }
 
-CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<std::string>& values,
-                      const std::string& type, const std::string& doc) {
-  CLI::Option* option = command.add_option(flag, values, doc)->type_name(type)->default_str("");
-  if (flag[0] == '-') option->allow_extra_args(false);
+Option add_list(Command command, const std::string& flag, std::vector<std::string>& values, const std::string& type,
+                const std::string& doc) {
+  const Option option = command.add_option(flag, values, doc).type_name(type).default_str("");
+  if (flag[0] == '-') option.one_value_each();
   return option;
 }
 
-void add_size_flags(CLI::App& command, RunFlags& flags) {
+void add_size_flags(Command command, RunFlags& flags) {
   add_list(command, "--dim", flags.dims, "NAME=N", "size of a named open dimension, such as batch=4 (repeatable)");
   add_list(command, "--shape", flags.shapes, "INPUT=NxN",
            "shape of an input with open dimensions, such as tokens=1x512 (repeatable)");
 }
 
-void add_graph_flags(CLI::App& command, RunFlags& flags) {
+void add_graph_flags(Command command, RunFlags& flags) {
   add_size_flags(command, flags);
   add_list(command, "--output", flags.outputs, "NAME",
            "compute only this output, sliced as in NumPy: 'logits[:, -1, :]' (repeatable; several parts of one output "
            "are named by these texts)");
 }
 
-void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
+void add_engine_flags(Program& program, Command command, RunFlags& flags) {
   add_setting(program, command, "device", "auto or cpu");
   add_setting(program, command, "precision",
               "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
@@ -127,15 +126,14 @@ void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags) {
   add_setting(program, command, "tune");
   // Asked for the list, a command needs neither a model nor a route; options' checks come after this.
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")
-      ->type_name("LIST")
-      ->each([&command](const std::string& value) {
-        if (value != "list") return;
-        for (CLI::Option* option : command.get_options()) option->required(false);
+      .type_name("LIST")
+      .on_value([command](const std::string& value) {
+        if (value == "list") command.require_no_options();
       });
   add_setting(program, command, "verbose");
 }
 
-void add_run_flags(Program& program, CLI::App& command, RunFlags& flags) {
+void add_run_flags(Program& program, Command command, RunFlags& flags) {
   add_graph_flags(command, flags);
   add_engine_flags(program, command, flags);
   add_number(command, "--seed", flags.seed, "seed of the random inputs");

@@ -6,7 +6,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <cstdint>
 #include <functional>
@@ -18,6 +17,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/config_file.h"
 #include "comm/comm.h"
 #include "config/settings.h"
@@ -46,11 +46,11 @@ struct Program {
 };
 
 // Adds a command under `parent`. `action` runs when the command line names it. `examples` end its help.
-CLI::App* add_command(Program& program, CLI::App& parent, const std::string& name, const std::string& doc,
-                      const std::string& examples, std::function<int()> action);
+Command add_command(Program& program, Command parent, const std::string& name, const std::string& doc,
+                    const std::string& examples, std::function<int()> action);
 
 // The flag of a setting: its value is in the program's settings when the action runs. `doc` replaces the table's text.
-CLI::Option* add_setting(Program& program, CLI::App& command, const std::string& setting, const std::string& doc = {});
+Option add_setting(Program& program, Command command, const std::string& setting, const std::string& doc = {});
 
 // What is wrong with a text that should be a number; empty if it is one.
 template <typename Number>
@@ -67,23 +67,23 @@ std::string no_number(const std::string& text) {
 
 // An option whose value is a number: anything else is refused with what was expected.
 template <typename Number>
-CLI::Option* add_number(CLI::App& command, const std::string& flag, Number& value, const std::string& doc,
-                        const std::string& type = "N") {
-  return command.add_option(flag, value, doc)->check(no_number<Number>, "")->type_name(type);
+Option add_number(Command command, const std::string& flag, Number& value, const std::string& doc,
+                  const std::string& type = "N") {
+  return command.add_option(flag, value, doc).check(no_number<Number>).type_name(type);
 }
 
 // An option whose value is one of these words.
-CLI::Option* add_choice(CLI::App& command, const std::string& flag, std::string& value,
-                        const std::vector<std::string>& words, const std::string& doc, const std::string& type);
+Option add_choice(Command command, const std::string& flag, std::string& value, const std::vector<std::string>& words,
+                  const std::string& doc, const std::string& type);
 // "expected day or night, got \"nihgt\" (did you mean night?)"
 std::string no_choice(const std::string& text, const std::vector<std::string>& words);
 
 // --json --quiet
-void add_report_flags(Program& program, CLI::App& command);
+void add_report_flags(Program& program, Command command);
 
 // An option that may be given several times, one value each (or, without dashes, the positional arguments).
-CLI::Option* add_list(CLI::App& command, const std::string& flag, std::vector<std::string>& values,
-                      const std::string& type, const std::string& doc);
+Option add_list(Command command, const std::string& flag, std::vector<std::string>& values, const std::string& type,
+                const std::string& doc);
 
 // Flags of all commands that run a model, with the same texts everywhere. Device, precision and threads are settings.
 struct RunFlags {
@@ -91,10 +91,10 @@ struct RunFlags {
   std::vector<std::string> dims, shapes, outputs;
   uint64_t seed = 1;
 };
-void add_size_flags(CLI::App& command, RunFlags& flags);                      // --dim and --shape
-void add_graph_flags(CLI::App& command, RunFlags& flags);                     // the former and --output
-void add_engine_flags(Program& program, CLI::App& command, RunFlags& flags);  // device, precision, threads, passes
-void add_run_flags(Program& program, CLI::App& command, RunFlags& flags);     // both, and the seed
+void add_size_flags(Command command, RunFlags& flags);                      // --dim and --shape
+void add_graph_flags(Command command, RunFlags& flags);                     // the former and --output
+void add_engine_flags(Program& program, Command command, RunFlags& flags);  // device, precision, threads, passes
+void add_run_flags(Program& program, Command command, RunFlags& flags);     // both, and the seed
 // The sizes from --dim, the shapes from --shape. Fail (user) on a bad value.
 std::map<std::string, int64_t> dims_of(const RunFlags& flags);
 std::map<std::string, Shape> shapes_of(const RunFlags& flags);
@@ -125,25 +125,25 @@ std::optional<int64_t> file_bytes(const std::string& file);
 std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used);
 
 // A route and where names are looked up, with the same texts everywhere.
-void add_route_flags(Program& program, CLI::App& command, std::string& route);
+void add_route_flags(Program& program, Command command, std::string& route);
 
-void add_model(Program& program, CLI::App& app);
-void add_model_quantize(Program& program, CLI::App& group);
-void add_run(Program& program, CLI::App& app);
-void add_bench(Program& program, CLI::App& app);
-void add_zoo(Program& program, CLI::App& app);
-void add_ops(Program& program, CLI::App& app);
-void add_drive(Program& program, CLI::App& app);
-void add_doctor(Program& program, CLI::App& app);
-void add_route(Program& program, CLI::App& app);
-void add_route_info(Program& program, CLI::App& group);
-void add_route_dump(Program& program, CLI::App& group);
-void add_route_synth(Program& program, CLI::App& group);
-void add_monitor(Program& program, CLI::App& app);
-void add_env(Program& program, CLI::App& app);
-void add_stack(Program& program, CLI::App& app);
-void add_stack_audit(Program& program, CLI::App& group);
-void add_stack_plan(Program& program, CLI::App& group);
-void add_version(Program& program, CLI::App& app);
+void add_model(Program& program, Command app);
+void add_model_quantize(Program& program, Command group);
+void add_run(Program& program, Command app);
+void add_bench(Program& program, Command app);
+void add_zoo(Program& program, Command app);
+void add_ops(Program& program, Command app);
+void add_drive(Program& program, Command app);
+void add_doctor(Program& program, Command app);
+void add_route(Program& program, Command app);
+void add_route_info(Program& program, Command group);
+void add_route_dump(Program& program, Command group);
+void add_route_synth(Program& program, Command group);
+void add_monitor(Program& program, Command app);
+void add_env(Program& program, Command app);
+void add_stack(Program& program, Command app);
+void add_stack_audit(Program& program, Command group);
+void add_stack_plan(Program& program, Command group);
+void add_version(Program& program, Command app);
 
 }  // namespace sparkpilot::cli

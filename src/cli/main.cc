@@ -1,4 +1,5 @@
 // The program: its commands, and how it ends.
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <new>
@@ -30,7 +31,7 @@ int complain(const Program& program, std::string_view message, int code) {
   return code;
 }
 
-void add_commands(Program& program, CLI::App& app) {
+void add_commands(Program& program, Command app) {
   add_model(program, app);
   add_run(program, app);
   add_bench(program, app);
@@ -170,7 +171,7 @@ int run(int argc, char** argv) {
       "  sparkpilot bench models/driving_vision.onnx\n"
       "sparkpilot help COMMAND, or COMMAND --help, says more about a command.\n"
       "Exit codes: 0 done, 1 internal fault, 2 bad usage or input, 3 device fault, 4 a check failed.");
-  add_commands(program, app);
+  add_commands(program, Command(&app));
   refuse_empty_values(app);
   try {
     return obey(program, app, argv, {argv + 1, argv + argc});

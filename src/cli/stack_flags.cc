@@ -41,17 +41,17 @@ stack::Audit run_audit(const Program& program, const StackFlags& flags, stack::A
 
 }  // namespace
 
-void add_stack_flags(CLI::App& command, StackFlags& flags) {
+void add_stack_flags(Command command, StackFlags& flags) {
   command
       .add_option("--gpu", flags.gpu,
                   "for this GPU: a name such as gb10 or h200, sm_121, 12.1; without it the machine's own")
-      ->type_name("GPU");
+      .type_name("GPU");
   add_list(command, "--path", flags.paths, "PATH", "look here instead of everywhere: a library, a wheel, a folder");
   add_list(command, "--python", flags.environments, "ENV",
            "look into this Python environment: its folder, python, or site-packages");
   command.add_option("--root", flags.root, "another machine's file tree; paths are then seen from inside")
-      ->type_name("DIR");
-  command.add_option("--from", flags.from, "take what --json wrote before instead of looking")->type_name("FILE");
+      .type_name("DIR");
+  command.add_option("--from", flags.from, "take what --json wrote before instead of looking").type_name("FILE");
 }
 
 stack::Audit audit_of(const Program& program, const StackFlags& flags) {

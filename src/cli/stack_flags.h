@@ -14,7 +14,7 @@ struct StackFlags {
   std::string gpu, root = "/", from;
   std::vector<std::string> paths, environments;
 };
-void add_stack_flags(CLI::App& command, StackFlags& flags);
+void add_stack_flags(Command command, StackFlags& flags);
 
 // An audit of what the flags name, with a progress bar on a terminal; or the recording in `from`.
 stack::Audit audit_of(const Program& program, const StackFlags& flags);

@@ -1,0 +1,115 @@
+#include "cli/command_line.h"
+
+#include <CLI/CLI.hpp>
+
+namespace sparkpilot::cli {
+
+const Option& Option::required(bool is) const {
+  option_->required(is);
+  return *this;
+}
+
+const Option& Option::type_name(const std::string& name) const {
+  option_->type_name(name);
+  return *this;
+}
+
+const Option& Option::default_str(const std::string& text) const {
+  option_->default_str(text);
+  return *this;
+}
+
+const Option& Option::values(int least, int most) const {
+  option_->expected(least, most);
+  return *this;
+}
+
+const Option& Option::one_value_each() const {
+  option_->allow_extra_args(false);
+  return *this;
+}
+
+const Option& Option::between(double least, double greatest) const {
+  option_->check(CLI::Range(least, greatest));
+  return *this;
+}
+
+const Option& Option::check(const std::function<std::string(const std::string&)>& wrong) const {
+  option_->check(wrong, "");
+  return *this;
+}
+
+const Option& Option::on_value(const std::function<void(const std::string&)>& take) const {
+  option_->each(take);
+  return *this;
+}
+
+const Option& Option::needs(const Option& other) const {
+  option_->needs(other.option_);
+  return *this;
+}
+
+const Option& Option::excludes(const Option& other) const {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+Command Command::add_command(const std::string& name, const std::string& doc) const {
+  return Command(app_->add_subcommand(name, doc));
+}
+
+Command Command::add_group(const std::string& name, const std::string& doc) const {
+  CLI::App* group = app_->add_subcommand(name, doc);
+  group->require_subcommand(1);
+  return Command(group);
+}
+
+const Command& Command::footer(const std::string& text) const {
+  app_->footer(text);
+  return *this;
+}
+
+const Command& Command::callback(std::function<void()> named) const {
+  app_->callback(std::move(named));
+  return *this;
+}
+
+void Command::add_version_flag(const std::string& flag, const std::string& text, const std::string& doc) const {
+  app_->set_version_flag(flag, text, doc);
+}
+
+Option Command::add_flag(const std::string& flag, bool& value, const std::string& doc) const {
+  return Option(app_->add_flag(flag, value, doc));
+}
+
+Option Command::add_flag(const std::string& flag, std::function<void(int64_t)> take, const std::string& doc) const {
+  return Option(app_->add_flag_function(flag, std::move(take), doc));
+}
+
+template <typename Value>
+Option Command::add_option(const std::string& flag, Value& value, const std::string& doc) const {
+  return Option(app_->add_option(flag, value, doc));
+}
+
+template Option Command::add_option(const std::string&, std::string&, const std::string&) const;
+template Option Command::add_option(const std::string&, std::vector<std::string>&, const std::string&) const;
+template Option Command::add_option(const std::string&, int&, const std::string&) const;
+template Option Command::add_option(const std::string&, int64_t&, const std::string&) const;
+template Option Command::add_option(const std::string&, uint64_t&, const std::string&) const;
+template Option Command::add_option(const std::string&, double&, const std::string&) const;
+
+Option Command::add_option(const std::string& flag, std::function<void(const std::string&)> take,
+                           const std::string& doc) const {
+  return Option(app_->add_option_function<std::string>(flag, std::move(take), doc));
+}
+
+void Command::require_no_options() const {
+  for (CLI::Option* option : app_->get_options()) option->required(false);
+}
+
+std::string Command::full_name() const {
+  const CLI::App* group = app_->get_parent();
+  return group && group->get_parent() ? group->get_name() + " " + app_->get_name() : app_->get_name();
+}
+
+}  // namespace sparkpilot::cli
