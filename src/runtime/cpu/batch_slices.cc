@@ -49,7 +49,9 @@ int64_t open_batch(const Graph& graph) {
   int64_t batch = 0;
   for (const ValueId id : graph.inputs()) {
     const Value& input = graph.value(id);
-    const bool open = input.declared && !input.declared->empty() && input.declared->front().size < 0;
+    if (!input.declared || input.declared->empty()) return 0;
+    const Dim& first = input.declared->front();
+    const bool open = first.size < 0 || !first.symbol.empty();
     if (!open || !input.shape || (batch && (*input.shape)[0] != batch)) return 0;
     batch = (*input.shape)[0];
   }
@@ -70,7 +72,10 @@ int64_t entries_of_a_slice(const Graph& whole, int64_t batch) {
 
 std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, int64_t entries, const PlanOptions& options) {
   Graph part = bound;
-  for (const ValueId id : part.inputs()) bind_input(part, id, part.value(id).shape->with(0, entries));
+  for (const ValueId id : part.inputs()) {
+    part.value(id).declared->front().size = -1;
+    bind_input(part, id, part.value(id).shape->with(0, entries));
+  }
   part = optimised(std::move(part), options.passes);
   if (!runs_in_parts(whole, part, open_batch(bound), entries)) return {};
   return part;

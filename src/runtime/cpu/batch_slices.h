@@ -21,7 +21,8 @@ bool may_be_sliced(const Graph& bound, const Graph& whole, const PlanOptions& op
 int64_t entries_of_a_slice(const Graph& whole, int64_t batch);
 // The optimised graph for slices of `entries`. Empty if the graph mixes the entries of its batch.
 std::optional<Graph> slice_of_batch(const Graph& bound, Graph& whole, int64_t entries, const PlanOptions& options);
-// The size of the first axis, if all inputs have the same one and leave it open; else 0.
+// The size of the first axis, if all inputs have the same one and the model leaves it open; else 0. A dimension that
+// the model names is open, also if an option has fixed its size.
 int64_t open_batch(const Graph& bound);
 
 class BatchSlices {

@@ -137,6 +137,17 @@ TEST(BatchSlices, AnySizeMayBeRestored) {
   }
 }
 
+// It does not matter whether the size comes with the inputs or from an option.
+TEST(BatchSlices, NamedDimensionsAreCutToo) {
+  const Graph graph = transformer();
+  const int64_t batch = 32 * available_processors();
+  const Cut open = run_cut(graph, batch, {.threads = 1}),
+            fixed = run_cut(graph, batch, {.threads = 1, .dims = {{"batch", batch}}});
+  EXPECT_EQ(fixed.decision.kernel, open.decision.kernel);
+  EXPECT_LT(std::stoll(fixed.decision.kernel), batch);
+  EXPECT_EQ(testing::distance(fixed.y, open.y), 0);
+}
+
 // The other sizes are timed once; later processes know the result.
 TEST(BatchSlices, TimingKeepsTheSize) {
   const TempFolder folder;
