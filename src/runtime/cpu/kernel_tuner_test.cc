@@ -402,6 +402,10 @@ TEST(MeasuredProcessors, AreToldByDesignAndInstructionSets) {
   other = cpu;
   other.maker = "GenuineIntel";
   EXPECT_FALSE(rules_were_measured_on(other));
+  other.family = 6, other.design = 85, other.avx512_bf16 = false;  // Cascade Lake
+  EXPECT_TRUE(rules_were_measured_on(other));
+  other.avx512_bf16 = true;  // Cooper Lake has the same design number
+  EXPECT_FALSE(rules_were_measured_on(other));
   EXPECT_FALSE(rules_were_measured_on({}));
 }
 
