@@ -22,8 +22,8 @@
 #include "base/statistics.h"
 #include "drive/camera_stream.h"
 #include "drive/drive.h"
-#include "route/log/timeline.h"
 #include "drive/segment_output.h"
+#include "route/log/timeline.h"
 
 namespace sparkpilot::drive {
 namespace {

@@ -27,7 +27,8 @@ namespace {
 class Loop {
  public:
   Loop(int64_t regions, int64_t bytes)
-      : regions_(regions), sums_(16 * static_cast<size_t>(available_processors())),
+      : regions_(regions),
+        sums_(16 * static_cast<size_t>(available_processors())),
         data_(static_cast<size_t>(std::max<int64_t>(bytes, 1 << 16) / 4), 0.5f) {}
 
   void run() {
