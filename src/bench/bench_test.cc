@@ -121,7 +121,7 @@ TEST(Bench, OpsAreTimedByKernel) {
     kernels.insert(result.kernel);
   }
   EXPECT_EQ(kernels.count("reference"), 1u);
-  EXPECT_GE(kernels.size(), 2u);  // and a fast one
+  EXPECT_GE(kernels.size(), 2u);  // and a fast kernel
 }
 
 TEST(Report, SumsNodesByOpAndKernel) {

@@ -26,7 +26,7 @@ std::vector<fs::path> files_of(const std::string& path) {
   return files;
 }
 
-// A file's arrays by their names; that of a .npy has none.
+// A file's arrays by name; the array of a .npy has no name.
 std::vector<std::pair<std::string, Tensor>> arrays_of(const fs::path& file) {
   constexpr uint64_t kLimit = uint64_t{1} << 31;
   if (file.extension() != ".npz") return {{"", load_npy(file)}};
@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, Tensor>> arrays_of(const fs::path& file) {
   return arrays;
 }
 
-// The sample, or the samples along the first axis, that an array holds.
+// Splits an array into samples: it is one, or holds several along the first axis.
 void split_samples(const Tensor& array, const TensorInfo& input, const std::string& file, std::vector<Tensor>& out) {
   if (!input.shape) fail("input \"{}\" has open dimensions: give them with --dim or --shape", input.name);
   const Shape& want = *input.shape;
@@ -79,7 +79,7 @@ const TensorInfo& input_named(const Session& session, const std::string& wanted)
   fail("no input \"{}\"; there are: {}", wanted, names);
 }
 
-// All samples' values of the session's outputs, one call a tensor.
+// Calls fn for each output tensor of the session, over all samples.
 template <typename Fn>
 void visit(Session& session, const Samples& samples, double from, double to,
            const std::function<void(double)>& progress, const Fn& fn) {
@@ -99,10 +99,10 @@ void visit(Session& session, const Samples& samples, double from, double to,
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named) {
   Samples samples;
   for (const auto& [of, path] : named) {
-    const std::string& wanted = of;  // clang 14 captures no binding
+    const std::string& wanted = of;  // clang 14 cannot capture a structured binding
     for (const fs::path& file : files_of(path)) {
       std::vector<std::pair<std::string, Tensor>> arrays = arrays_of(file);
-      // A single array needs no name that fits.
+      // A single array may have any name.
       if (arrays.size() == 1 && session.inputs().size() == 1) arrays[0].first.clear();
       if (!wanted.empty() && arrays.size() > 1) {
         std::erase_if(arrays, [&](const auto& a) { return a.first != wanted; });
@@ -110,7 +110,7 @@ Samples load_samples(const Session& session, const std::vector<std::pair<std::st
       }
       for (auto& [name, array] : arrays) {
         const TensorInfo& input = input_named(session, wanted.empty() ? name : wanted);
-        // NumPy makes float64 where nothing else is said.
+        // NumPy makes float64 by default.
         if (array.dtype() != input.dtype && is_float(array.dtype()) && is_float(input.dtype)) {
           array = convert(array, input.dtype);
         }
@@ -149,7 +149,7 @@ ValueRange percentile_range(const Histogram& h, double percentile) {
   double total = 0;
   for (const double count : h.counts) total += count;
   if (total == 0) return {h.low, h.high};
-  // What begins or ends at 0 (behind a Relu) is only cut at its other end.
+  // A range that begins or ends at 0 (after a Relu) is only cut at its other end.
   const bool lower = h.low<0, upper = h.high> 0;
   const double cut = total * (1 - percentile / 100) / (lower && upper ? 2 : 1);
   const double width = (h.high - h.low) / static_cast<double>(Histogram::kBins);
@@ -161,7 +161,8 @@ ValueRange percentile_range(const Histogram& h, double percentile) {
 }
 
 ValueRange entropy_range(const Histogram& h) {
-  // As many bins as bytes have values, in half as many steps: finer bins would only measure how peaked the values are.
+  // As many bins as a byte has values, and half as many steps: finer bins would only measure how peaked the
+  // distribution is.
   constexpr int kRanges = 64, kSteps = 128;
   constexpr size_t kBins = 256, kMerged = Histogram::kBins / kBins;
   std::vector<double> counts(kBins);
@@ -177,7 +178,8 @@ ValueRange entropy_range(const Histogram& h) {
   for (int r = 0; r < kRanges; ++r) {
     const double share = 1 - 0.5 * r / kRanges;
     const double low = std::min(h.low, 0.0) * share, high = std::max(h.high, 0.0) * share;
-    // P: what was seen, the values outside at the ends. Q: the same in kSteps steps, each spread over its filled bins.
+    // P: the histogram, with the values outside counted in the end bins. Q: the same in kSteps steps, each spread over
+    // its non-empty bins.
     std::vector<double> p(kBins), step_sum(kSteps), step_filled(kSteps);
     const auto bin_of = [&](double v) {
       return static_cast<size_t>(std::clamp((v - h.low) / width, 0.0, static_cast<double>(kBins - 1)));

@@ -13,7 +13,7 @@ namespace {
 
 uint64_t key_of(std::string_view name, uint64_t seed) { return Fnv(seed).text(name).value(); }
 
-// What the inputs that have a shape already say of named dimensions.
+// Sizes of named dimensions, from the inputs whose shapes are already set.
 std::map<std::string, int64_t> named_sizes(const Session& session) {
   std::map<std::string, int64_t> sizes;
   for (const TensorInfo& input : session.inputs()) {

@@ -15,7 +15,7 @@ namespace {
 
 double ms_since(int64_t start_ns) { return static_cast<double>(now_ns() - start_ns) * 1e-6; }
 
-// Calls `progress` at most every 50 ms, so that telling costs no measurement anything.
+// Calls `progress` at most every 50 ms, so that reporting does not disturb the measurements.
 class Reporter {
  public:
   Reporter(const std::function<void(double)>& progress, double begin, double end)
@@ -32,7 +32,7 @@ class Reporter {
   int64_t last_ = 0;
 };
 
-// Binds and fills the inputs; compiles where that had to wait for shapes.
+// Binds and fills the inputs; compiles if that had to wait for shapes.
 std::vector<std::string> make_ready(Session& session, const BenchOptions& options) {
   std::vector<std::string> notes = bind_open_dimensions(session, options.batch);
   for (const TensorInfo& input : session.inputs()) fill_random(session.input(input.name), input.name, options.seed);
@@ -82,7 +82,7 @@ int64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
-// Another session is to run what one chose, without timing anything again.
+// Makes another session use the same kernels without timing them again.
 void take_over(const std::vector<KernelDecision>& choices, SessionOptions& options) {
   options.choices = choices;
   options.tune = Tune::off;

@@ -25,7 +25,7 @@ struct Run {
   std::vector<Tensor> inputs, outputs;
 };
 
-// The model on seeded random inputs.
+// Runs the model on seeded random inputs.
 Run run_once(const Graph& graph, const SessionOptions& options, uint64_t seed, ModelCheck& check) {
   Session session(graph, options);
   check.notes = bind_open_dimensions(session);
@@ -51,15 +51,16 @@ bool has_16_bit_values(const Graph& graph) {
   return false;
 }
 
-// A recognised pattern has exact constants where a 16-bit file has rounded ones; 16-bit arithmetic rounds every value.
+// A recognised pattern uses exact constants although a 16-bit file has rounded ones; 16-bit arithmetic rounds every
+// value.
 double tolerance_of(const Graph& graph, Precision precision) {
-  if (precision == Precision::fp16) return 1e-2;  // three more bits than bf16, and weights only
+  if (precision == Precision::fp16) return 1e-2;  // three bits more than bf16, and only weights are rounded
   if (precision == Precision::bf16) return 5e-2;
   if (!has_16_bit_values(graph)) return 1e-4;
   return precision == Precision::fp32 ? 1e-3 : 5e-2;
 }
 
-// As large as a step of the arithmetic that is checked makes them.
+// The rounding errors of the arithmetic that is checked.
 RoundingErrors errors_of(Precision precision) {
   RoundingErrors errors;
   if (precision == Precision::fp16) errors.single = errors.half;
@@ -67,7 +68,7 @@ RoundingErrors errors_of(Precision precision) {
   return errors;
 }
 
-// The outputs of a few plain runs with rounding errors added, one vector an output.
+// The outputs of a few plain runs with rounding errors added: one vector per output.
 std::vector<std::vector<Tensor>> disturbed_outputs(Graph graph, std::span<const Tensor> inputs,
                                                    const ModelCheckOptions& options) {
   constexpr uint64_t kRuns = 3;
@@ -110,7 +111,7 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
     plain = run_once(graph, reference, options.seed, check);
   }
   const Run run = run_once(graph, options.session, options.seed, check);
-  std::vector<std::vector<Tensor>> disturbed;  // made for the first output that is too far off
+  std::vector<std::vector<Tensor>> disturbed;  // computed for the first output that is too far off
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     OutputCheck& output = check.outputs[i];
     output.not_finite = summarize(run.outputs[i].view()).not_finite;

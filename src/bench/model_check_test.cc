@@ -1,4 +1,4 @@
-// model check: what agrees, what does not, and what these inputs say nothing about.
+// model check: outputs that agree, outputs that do not, and outputs about which these inputs say nothing.
 #include "bench/model_check.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST_F(ModelCheckTest, WhatAgreesNeedsNoFurtherRun) {
 }
 
 TEST_F(ModelCheckTest, TheSameInfinityAgrees) {
-  const OutputCheck y = check(b.add("ReduceMax", {input({3, 0}), b.ints({1})}));  // of nothing: minus infinity
+  const OutputCheck y = check(b.add("ReduceMax", {input({3, 0}), b.ints({1})}));  // of no elements: minus infinity
   EXPECT_EQ(y.not_finite, 3);
   EXPECT_EQ(y.relative_l2, 0);
   EXPECT_EQ(y.outcome, Outcome::passed);
@@ -70,7 +70,7 @@ TEST_F(ModelCheckTest, WithoutAReferenceWhatIsNotFiniteFails) {
   EXPECT_EQ(check(b.add("Sqrt", {input({16})}), quick).outcome, Outcome::failed);
 }
 
-// Every plane holds one value, whose distance from the mean is rounding, divided by the root of almost nothing.
+// Every plane holds one value: its difference from the mean is rounding error, divided by the root of almost zero.
 TEST_F(ModelCheckTest, ANormOfOneValueIsIllConditioned) {
   const ValueId planes = b.add("Expand", {input({1, 4, 1, 1}), b.ints({1, 4, 3, 3})});
   const OutputCheck y = check(b.add("InstanceNormalization", {planes, filled(4, 1), filled(4, 0)}));
@@ -129,7 +129,7 @@ TEST(DistanceOf, WhatRoundingMakesNanIsLeftOut) {
   EXPECT_FALSE(distance_of(row({kNan, kNan, 4}), expected, disturbed).explained);
 }
 
-// A network that is sane moves by about as much as the errors are; whole numbers and the seed stay as they are.
+// The outputs of a sane network move by about the size of the errors; integers and the seed stay unchanged.
 TEST(RunWithErrors, MovesASaneNetworkByTheErrorsOnly) {
   Graph graph;
   Builder b(graph, "n");

@@ -11,11 +11,11 @@
 namespace sparkpilot {
 namespace {
 
-// A candidate at work.
+// A candidate kernel with its session.
 struct Contender {
   OpBench result;
   std::unique_ptr<Session> session;
-  int64_t batch = 1;  // runs that are long enough for the clock
+  int64_t batch = 1;  // number of runs that take long enough for the clock
   double once_ns = 0;
   std::vector<double> us = {};
 };
@@ -45,7 +45,7 @@ std::vector<OpBench> bench_case(const OpDef& op, const OpCase& op_case, int thre
     SessionOptions options;
     options.threads = threads;
     options.kernels = std::string(kernel.name);
-    options.passes = {.off = {"all"}, .precision = Precision::model};  // 16-bit types stay
+    options.passes = {.off = {"all"}, .precision = Precision::model};  // 16-bit types are kept
     Contender c;
     c.session = std::make_unique<Session>(case_graph(op, op_case, tensors), options);
     for (size_t i = 0; i < tensors.size(); ++i) {
@@ -55,7 +55,7 @@ std::vector<OpBench> bench_case(const OpDef& op, const OpCase& op_case, int thre
     }
     c.session->compile();
     const Profile profile = c.session->profile();
-    // The session takes another kernel where this one does not accept the case.
+    // If this kernel does not accept the case, the session takes another one.
     if (profile.nodes.size() != 1 || profile.nodes[0].kernel != kernel.name) continue;
     c.result = {qualified(op),
                 op_case.name,
@@ -67,7 +67,7 @@ std::vector<OpBench> bench_case(const OpDef& op, const OpCase& op_case, int thre
     warm_up(c);
     contenders.push_back(std::move(c));
   }
-  // In turns, so that what the machine does meanwhile meets all of them.
+  // In turns, so that other load on the machine affects all of them alike.
   constexpr int64_t kTurns = 10;
   for (int64_t turn = 0; turn < kTurns; ++turn) {
     for (Contender& c : contenders) {

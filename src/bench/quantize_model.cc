@@ -14,7 +14,7 @@
 namespace sparkpilot {
 namespace {
 
-// The model's own nodes in their newest forms and in f32, with batch norms inside the weights beside them.
+// The model's own nodes in their newest forms and in f32, with batch norms folded into the adjacent weights.
 Graph float_graph(const std::filesystem::path& from, const QuantizeModelOptions& options,
                   std::vector<std::filesystem::path>& files) {
   Graph graph = load_onnx(from, files);
@@ -38,7 +38,7 @@ Graph float_graph(const std::filesystem::path& from, const QuantizeModelOptions&
   return graph;
 }
 
-// Every value and node gets a name that no other has, so that files and messages can tell them apart.
+// Gives every value and node a unique name, for files and messages.
 void name_everything(Graph& graph) {
   std::set<std::string> used;
   const auto unique = [&](std::string name, const std::string& otherwise) {
@@ -59,7 +59,7 @@ void name_everything(Graph& graph) {
   }
 }
 
-// The graph with the values as outputs, by their places: "0", "1" and so on.
+// A session of the graph whose outputs are `values`, named by position: "0", "1" and so on.
 Session session_of(Graph graph, const std::vector<ValueId>& values, int threads) {
   std::vector<Graph::Output> outputs;
   for (size_t i = 0; i < values.size(); ++i) outputs.push_back({values[i], std::to_string(i)});
@@ -72,7 +72,7 @@ bool is_product(const Graph& graph, NodeId id) {
   return op == "Conv" || op == "Gemm" || op == "MatMul";
 }
 
-// The mean, or the largest magnitude, of each channel of the session's outputs over all samples.
+// The mean, or the largest magnitude, per channel of the session's outputs over all samples.
 std::vector<std::vector<double>> by_channel(Session& session, const Samples& samples, bool largest) {
   std::vector<std::vector<double>> out(session.outputs().size());
   for (size_t i = 0; i < samples.count; ++i) {
@@ -96,7 +96,7 @@ std::vector<std::vector<double>> by_channel(Session& session, const Samples& sam
   return out;
 }
 
-// Channels whose scale is free get one reach.
+// Scales channels whose scale is free to the same range.
 void equalise(Graph& graph, const std::vector<std::pair<std::string, std::string>>& named, int threads) {
   const std::vector<ValueId> tensors = free_channels(graph);
   if (tensors.empty()) return;
@@ -105,8 +105,8 @@ void equalise(Graph& graph, const std::vector<std::pair<std::string, std::string
   for (size_t i = 0; i < tensors.size(); ++i) equalise_channels(graph, tensors[i], reach[i]);
 }
 
-// Rounding shifts the mean of what a convolution computes; its bias shifts it back, one after the other, since each
-// sees what those before it leave.
+// Rounding shifts the mean of a convolution's output; its bias is corrected for that. One convolution after the other,
+// since each depends on those before it.
 void correct_biases(Graph& graph, const QuantizedGraph& quantized, const QuantizePlan& plan, Session& floats,
                     const Samples& samples, int threads, const std::function<void(double)>& progress) {
   const auto expected = by_channel(floats, samples, false);
@@ -146,7 +146,7 @@ struct Difference {
   static double relative(double e, double n) { return e == 0 ? 0 : std::sqrt(e / std::max(n, 1e-30)); }
 };
 
-// The float model at work, and what its tensors were seen to hold.
+// The float model, and the statistics of its tensors.
 struct Calibrated {
   const Graph& graph;
   Session& floats;
@@ -155,7 +155,7 @@ struct Calibrated {
   int threads;
 };
 
-// Of the outputs over the first `most` samples, the largest, with the nodes of the plan in integers.
+// The largest error of any output over the first `most` samples, with the plan's nodes in integers.
 double cost_of(const Calibrated& c, const QuantizePlan& plan, size_t most) {
   Graph graph = c.graph;
   quantize_graph(graph, plan, c.ranges);
@@ -178,10 +178,10 @@ double cost_of(const Calibrated& c, const QuantizePlan& plan, size_t most) {
   return largest;
 }
 
-// Leaves as few products in floats as keep the error under `most`, those first that alone cost most.
+// Keeps in floats as few products as needed for an error below `most`, beginning with those that cost most alone.
 std::vector<QuantizedError> keep_costly(const Calibrated& c, QuantizeOptions& options, double most,
                                         const std::function<void(double)>& progress) {
-  constexpr size_t kLook = 4;  // samples that tell which nodes cost most
+  constexpr size_t kLook = 4;  // samples used to find the nodes that cost most
   Graph graph = c.graph;
   const QuantizePlan all = plan_quantization(graph, options);
   if (cost_of(c, all, c.samples.count) <= most) return {};
@@ -203,7 +203,7 @@ std::vector<QuantizedError> keep_costly(const Calibrated& c, QuantizeOptions& op
     for (size_t i = 0; i < count; ++i) kept.floats.insert(costs[i].second);
     return kept;
   };
-  size_t low = 0, high = costs.size();  // too few, and enough, as no product in integers costs nothing
+  size_t low = 0, high = costs.size();  // too few, and enough: with no product in integers there is no error
   while (high - low > 1) {
     const size_t middle = (low + high) / 2;
     (cost_of(c, plan_quantization(graph, with_kept(middle)), c.samples.count) <= most ? high : low) = middle;
@@ -226,9 +226,9 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
   }
   std::vector<std::filesystem::path> read;
   Graph graph = float_graph(from, options, read);
-  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);  // before the work begins
+  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);  // fail before the work begins
   name_everything(graph);
-  plan_quantization(graph, options.graph);  // says what is wrong before the work begins
+  plan_quantization(graph, options.graph);  // fails before the work begins
   if (options.equalise) equalise(graph, options.samples, options.threads);
   QuantizePlan plan = plan_quantization(graph, options.graph);
   QuantizedModel result;
@@ -270,7 +270,7 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
                    [&](double done) { progress("correcting biases", done); });
   }
 
-  // What is compared: its place among the float session's outputs, and the value that stands for it.
+  // What is compared: the position among the float session's outputs, and its value.
   std::vector<std::pair<size_t, ValueId>> compared;
   for (size_t w = 0; w < watched.size(); ++w) {
     const auto stands_for = rewritten.stands_for.find(watched[w]);
@@ -299,7 +299,7 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
   std::stable_sort(result.tensors.begin(), result.tensors.end(),
                    [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });
 
-  constexpr int kMinOpset = 13;  // scales by channel
+  constexpr int kMinOpset = 13;  // for scales per channel
   graph.opsets[""] = std::max(kMinOpset, graph.opsets[""]);
   drop_dead(graph);
   result.opset = save_onnx(graph, to, {.keep = read});

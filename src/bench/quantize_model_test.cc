@@ -91,7 +91,7 @@ TEST_F(QuantizeModel, WritesStandardOnnxThatRunsInIntegers) {
   EXPECT_EQ(count(graph, "sparkpilot::QGemm"), 1);
   EXPECT_EQ(count(graph, "sparkpilot::QAdd"), 1);
   EXPECT_EQ(count(graph, "sparkpilot::QAveragePool"), 1);
-  EXPECT_EQ(count(graph, "QuantizeLinear"), 1);  // of the input
+  EXPECT_EQ(count(graph, "QuantizeLinear"), 1);  // only the input's
   EXPECT_EQ(count(graph, "DequantizeLinear"), 0);
 }
 
@@ -109,7 +109,7 @@ TEST_F(QuantizeModel, LeavesWhatIsExcludedInFloats) {
 
 TEST_F(QuantizeModel, LeavesWhatCostsMostInFloats) {
   options.held_out = {};
-  options.correct_biases = false;  // the choice is made without
+  options.correct_biases = false;  // the choice is made without the correction
   const double whole = run().outputs[0].relative_l2;
   options.max_error = whole * 0.7;
   const QuantizedModel model = run();
@@ -177,8 +177,8 @@ TEST(Calibration, CutsWhatLiesFarOutside) {
   EXPECT_NEAR(percentile.high, 3.3, 0.2);
   const ValueRange entropy = entropy_range(h);
   EXPECT_LT(entropy.high, 60);
-  EXPECT_GE(entropy.high, 50);  // half the range is its least
-  // Behind a Relu zero stays the lower end.
+  EXPECT_GE(entropy.high, 50);  // the lowest threshold tried is half the range
+  // After a Relu zero remains the lower end.
   Histogram positive;
   positive.high = 8;
   for (float& v : values.data<float>()) v = std::abs(v);

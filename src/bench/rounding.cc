@@ -44,16 +44,16 @@ class Disturber {
   Random random_;
 };
 
-// --- norms with kernels of their own, as the nodes that they stand for
+// --- norms that have kernels: computed as the nodes that define them
 bool is_norm(const Node& node) {
   const std::string_view op = node.op->domain.empty() ? node.op->name : "";
   return op == "InstanceNormalization" || op == "LayerNormalization" || op == "GroupNormalization";
 }
 
 struct Norm {
-  Shape rows;                 // the input, with one axis (or more) for each mean
+  Shape rows;                 // the input's shape, with one axis (or more) for each mean
   std::vector<int64_t> over;  // the axes of `rows` that a mean is taken over
-  Shape operand;              // scale and bias, so that they broadcast to the input
+  Shape operand;              // shape of scale and bias that broadcasts to the input
 };
 
 Norm norm_of(const Node& node, const Shape& x, const Shape& scale) {
@@ -103,7 +103,7 @@ Graph taken_apart(const Node& node, std::span<const Tensor> inputs) {
   return graph;
 }
 
-// What the op is defined by; its inputs become constants, so that shapes are known.
+// The nodes that define the op; its inputs become constants, so that shapes are known.
 Graph expanded(const Node& node, std::span<const Tensor> inputs) {
   Graph graph;
   Node local = node;
@@ -163,12 +163,12 @@ std::vector<Tensor> compute(const Graph& graph, std::span<const Tensor> inputs, 
   return outputs;
 }
 
-// Finite, or which of those that are not.
+// Kind of a value: finite, or which non-finite one.
 int kind_of(double value) { return std::isnan(value) ? 2 : !std::isinf(value) ? 0 : value > 0 ? 1 : -1; }
 
 bool alike(const Tensor& a, const Tensor& b) { return a.dtype() == b.dtype() && a.shape() == b.shape(); }
 
-// L2 over the elements that count; infinite where they are not of one kind.
+// L2 norm over the elements not skipped; infinite if any two are of different kinds.
 double difference(const Tensor& a, const Tensor& b, const std::vector<bool>& skipped) {
   double squares = 0;
   for (int64_t i = 0; i < a.elements(); ++i) {
@@ -203,7 +203,7 @@ std::vector<Tensor> run_with_errors(const Graph& graph, std::span<const Tensor> 
 }
 
 Distance distance_of(const Tensor& got, const Tensor& expected, std::span<const Tensor> disturbed) {
-  constexpr double kRoom = 4, kTiny = 1e-15;  // nothing is compared with a norm of zero
+  constexpr double kRoom = 4, kTiny = 1e-15;  // kTiny: avoids comparing with a norm of zero
   Distance out;
   if (!alike(got, expected)) {
     out.relative_l2 = std::numeric_limits<double>::infinity();

@@ -28,7 +28,7 @@ AppendFile::AppendFile(std::string path, std::string_view heading) : path_(std::
     fd_ = -1;
     fail("{}: the file is there and has other columns; remove it or name another", path_);
   }
-  if (last != '\n') append("\n");  // a line that a full disk or a power cut left unfinished
+  if (last != '\n') append("\n");  // ends a line left incomplete by a full disk or a power cut
 }
 
 AppendFile::~AppendFile() {

@@ -18,7 +18,7 @@ namespace {
 
 std::string device_refusal(const Program& program, const std::string& device) {
   if (device == "auto" || device == "cpu") return {};
-  // What openpilot's tools can use is not what this program can.
+  // `env` also accepts devices that only openpilot's tools can use.
   if (program.command != "env") return "this version runs models on the CPU only";
   return device_missing(device, this_device_facts());
 }
@@ -35,9 +35,9 @@ std::string precision_refusal(const std::string& text) {
   return {};
 }
 
-// Far more threads than processors are a slip that would take hours.
+// Far more threads than processors are a typing error that would cost hours.
 std::string threads_refusal(const std::string& threads) {
-  constexpr int kMax = 4;  // a processor
+  constexpr int kMax = 4;  // per processor
   const int processors = available_processors();
   if (threads == "auto" || std::stoi(threads) <= kMax * processors) return {};
   return fmt::format("expected 0 to {} ({} times the number of processors, {})", kMax * processors, kMax, processors);
@@ -69,7 +69,7 @@ std::string refusal(const Program& program, const Setting& setting, const std::s
   return {};
 }
 
-// What flags, environment and file say, as the table has it.
+// Resolves the settings from flags, environment and file by the rules of the settings table.
 void resolve(Program& program) {
   const char* home = std::getenv("HOME");
   program.config_file = program.config.empty()
@@ -104,7 +104,7 @@ const DeviceFacts& this_device_facts() {
     DeviceFacts out = device_facts(ask_cuda(kWaitSeconds));
     const std::optional<std::string> visible = variable("CUDA_VISIBLE_DEVICES");
     if (!out.problem.empty() && visible) out.problem += ", CUDA_VISIBLE_DEVICES=" + shown(*visible);
-    out.comma_device = std::filesystem::exists("/TICI", ignored);  // as openpilot tells
+    out.comma_device = std::filesystem::exists("/TICI", ignored);  // openpilot's own test
     return out;
   }();
   return facts;
@@ -116,12 +116,12 @@ void read_settings(Program& program) {
   } catch (const Error& error) {
     if (launcher_rank() == 0) throw;
     let_first_process_tell();
-    throw FailedElsewhere(error.kind(), error.what());  // the first process tells it
+    throw FailedElsewhere(error.kind(), error.what());  // the first process reports it
   }
   set_colours(program.settings["color"].value);
   if (const std::string& level = program.settings["cpu"].value; level != "auto") limit_kernels(level);
 
-  if (launcher_rank() != 0) return;  // of several, one says it
+  if (launcher_rank() != 0) return;  // of several processes, only the first warns
   for (const auto* warnings : {&program.config_file.warnings, &program.settings.warnings}) {
     for (const std::string& text : *warnings) note("warning: " + text);
   }

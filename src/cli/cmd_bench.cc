@@ -22,7 +22,7 @@ struct Flags {
   bool profile = false;
 };
 
-// The nodes that ran; the slowest `top` of them, or all in their order where that is 0.
+// The nodes that ran: the slowest `top` of them, or all in their order if `top` is 0.
 std::vector<NodeProfile> nodes_to_show(const Profile& profile, int64_t top) {
   std::vector<NodeProfile> nodes;
   for (const NodeProfile& node : profile.nodes) {
@@ -85,7 +85,7 @@ void print_profile(const ModelBench& bench, int64_t top) {
   print("\n" + reasons.str());
 }
 
-// A file that cannot be measured must not cost the measurements of those before it.
+// Checks all files first: one that cannot be measured must not discard the measurements of those before it.
 void check_files(const Flags& flags, const BenchOptions& options) {
   for (const std::string& file : flags.files) {
     with_file(file, [&] {

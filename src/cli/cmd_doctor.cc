@@ -68,7 +68,7 @@ int examine_machine(const Program& program, const Flags& flags) {
   Recorder recorder(*source);
 
   Load load;
-  // Folders of this machine's settings mean nothing on another.
+  // Folders from this machine's settings mean nothing for another machine.
   const auto folder = [&](std::string_view setting) {
     const SettingValue& value = program.settings[setting];
     return here || value.origin == Origin::flag ? value.value : "";
@@ -87,7 +87,7 @@ int examine_machine(const Program& program, const Flags& flags) {
   const Diagnosis diagnosis = examine(recorder, options);
   if (!flags.record.empty()) {
     monitor::Sampler(recorder, {.processes = false})
-        .next();  // for `monitor --from`; what runs here is nobody's business
+        .next();  // for `monitor --from`; without the list of processes, which is private
     AtomicFile file(flags.record);
     file.write(recorder.json());
     file.commit();
@@ -109,7 +109,7 @@ int examine_machine(const Program& program, const Flags& flags) {
     if (plain) text = redactor_of(*source)(fmt::format("sparkpilot {}\n{}", SPARKPILOT_VERSION, text));
     print(text);
   }
-  // Who asks for it and has no GPU must not take it for one that passed.
+  // A load test that found no GPU to check must not count as passed.
   const bool verified = !work || outcome(load.verified) == Verified::right;
   return failed(diagnosis, flags.strict) || !verified ? kCheckFailed : kDone;
 }

@@ -188,12 +188,13 @@ std::optional<drive::Reference> reference_of(const Flags& flags, const drive::Ro
   }
 }
 
-// What one process does of a run, and what the first says of all.
+// One process's part of a run, and the first process's report on all parts.
 class DriveRun {
  public:
   DriveRun(const Program& program, const Flags& flags, Comm& comm) : program_(program), flags_(flags), comm_(comm) {}
 
-  // Looks at what is given and takes the output folder; the other processes write after all have done this.
+  // Checks what was given; the first process locks the output folder. Other processes write only after all have done
+  // this.
   void prepare(const std::atomic<bool>& stop) {
     check(flags_);
     route_ = drive::find_route(flags_.route, {.data = program_.settings["data"].value});
@@ -202,7 +203,7 @@ class DriveRun {
     check_output_folder(route_, options_);
     if (comm_.rank() == 0) out_.emplace(options_.out);
     const auto tell = [](const std::string& text) { note(text); };
-    // What every process finds the first says; of its own segments each.
+    // Rank 0 alone reports what all ranks see; each rank reports on its own segments.
     if (!program_.quiet && comm_.rank() == 0) options_.note = tell;
     if (!options_.models.note.empty()) say(options_.models.note);
     if (out_ && !out_->held())
@@ -226,7 +227,8 @@ class DriveRun {
     report_.result = drive::drive_route(route_, options_);
   }
 
-  // The first process decides for all, so that it does not matter who drives a segment. To be called by all.
+  // The first process chooses for all, so that results do not depend on which process drives a segment. All must call
+  // it.
   void share_kernels() {
     if (comm_.size() == 1 || options_.session.tune == Tune::off) return;
     nlohmann::json choices = nlohmann::json::array();
@@ -245,7 +247,7 @@ class DriveRun {
 
   bool stopped() const { return report_.result.stopped; }
 
-  // Of all processes' segments; returns whether the reference is matched.
+  // Reports the segments of all processes; returns whether the outputs match the reference.
   bool report(bool stopped) {
     const bool model = !options_.models.vision.empty() || !options_.models.supercombo.empty();
     report_.result.segments = drive::collect_segments(route_, options_.out, report_.result.run);
@@ -283,7 +285,7 @@ class DriveRun {
   Comm& comm_;
   drive::Route route_;
   DriveOptions options_;
-  std::optional<FolderLock> out_;  // of the first process, for all of them
+  std::optional<FolderLock> out_;  // held by the first process for all of them
   std::optional<drive::Reference> reference_;
   drive::DriveReport report_;
 };

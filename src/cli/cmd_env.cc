@@ -1,4 +1,4 @@
-// sparkpilot env: each setting, its value, who set it; the same choice for openpilot's own tools.
+// sparkpilot env: each setting, its value and its origin; the same choices for openpilot's own tools.
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-// sparkpilot model: what a model file holds, whether it runs right, and the same model written anew.
+// sparkpilot model: what a model file contains, whether it computes correctly, and conversion of model files.
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -56,7 +56,7 @@ Json json_value(const std::string& tensor, const Value& value) {
   return {{"name", tensor}, {"dtype", name(value.dtype)}, {"shape", json_dims(value)}};
 }
 
-// Types as far as they can be told with open first dimensions taken as one; what one run costs needs them.
+// Infers types with open dimensions taken as 1, as far as possible; the cost of a run is computed from them.
 Graph with_types(Graph graph) {
   for (const ValueId input : graph.inputs()) {
     const Value& value = graph.value(input);

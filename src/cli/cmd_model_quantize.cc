@@ -1,4 +1,4 @@
-// sparkpilot model quantize: a model in bytes, calibrated on samples, as a standard ONNX file.
+// sparkpilot model quantize: an 8-bit model, calibrated on samples, as a standard ONNX file.
 #include <memory>
 #include <nlohmann/json.hpp>
 

@@ -82,7 +82,7 @@ int port_flag(const std::string& text) {
 int once(const Program& program, const Flags& flags, Source& source) {
   Sampler sampler(source);
   Sample sample = sampler.next();
-  if (flags.from.empty()) {  // rates need two readings; a recorded machine does not move
+  if (flags.from.empty()) {  // rates need two readings; a recorded machine does not change
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     sample = sampler.next();
   }
@@ -109,7 +109,7 @@ void print_summary(const Summary& summary) {
   print(fmt::format("{} readings in {:.1f} s\n", summary.samples(), summary.seconds()));
 }
 
-// Readings until the time is over or somebody stops it.
+// Prints readings until the time is over or the user stops it.
 int record(const Program& program, const Flags& flags, Source& source) {
   const double interval = seconds_flag("--interval", flags.interval, 0.1, 3600);
   const double most = 366 * 24 * 3600.0;
@@ -123,7 +123,7 @@ int record(const Program& program, const Flags& flags, Source& source) {
   }
   Sampler sampler(source);
   const int64_t start = now_ns();
-  const Sample first = sampler.next();  // what later rates count from
+  const Sample first = sampler.next();  // the base of the first rates
   const monitor::Csv columns(first);
   if (server) server->publish(monitor::metrics_page(first));
   std::optional<AppendFile> file;
@@ -139,7 +139,7 @@ int record(const Program& program, const Flags& flags, Source& source) {
   Summary summary(first);
   int64_t at = start;
   do {
-    // What was missed, because the machine slept or a driver hung, is not made up for.
+    // Skips readings that were missed because the machine slept or a driver hung.
     at += std::max<int64_t>(1, (now_ns() - at) / interval_ns) * interval_ns;
     if (server) server->serve(at, stop.requested());
     else sleep_until(at, stop.requested());

@@ -27,7 +27,7 @@ bool wanted(const OpDef& op, const std::vector<std::string>& names) {
   return names.empty() || std::find(names.begin(), names.end(), qualified(op)) != names.end();
 }
 
-// Ops by name; versions of one op after each other, the newest first.
+// Ops by name; versions of the same op follow each other, the newest first.
 std::vector<const OpDef*> ops_named(const std::vector<std::string>& names) {
   std::vector<const OpDef*> ops;
   for (const OpDef* op : all_ops()) {
@@ -124,7 +124,7 @@ int list(const Program& program, const Flags& flags) {
   return kDone;
 }
 
-// The op as the check names it, its cases in order.
+// The results for one op, in the order of its cases.
 std::vector<CheckResult> check_one(const OpDef& op, uint64_t seed) {
   std::vector<CheckResult> results;
   for (const OpCase& op_case : op.cases ? op.cases() : std::vector<OpCase>{}) {
@@ -157,7 +157,7 @@ int check(const Program& program, const Flags& flags) {
                         {"relative_l2", compared ? Json(r.error) : Json()},
                         {"tolerance", compared ? Json(r.tolerance) : Json()},
                         {"message", r.message}});
-        // All rows where ops were named, else only what went wrong.
+        // All rows if ops were named, else only the failures.
         if (flags.names.empty() && r.outcome != CheckResult::failed) continue;
         const bool bad = r.outcome == CheckResult::failed;
         table.add({r.op, r.case_name, r.kernel, compared ? fmt::format("{:.2g}", r.error) : "-",

@@ -1,4 +1,4 @@
-// sparkpilot route: recorded drives. One file a verb: cmd_route_info.cc, cmd_route_dump.cc, cmd_route_synth.cc.
+// sparkpilot route: recorded drives. One file per verb: cmd_route_info.cc, cmd_route_dump.cc, cmd_route_synth.cc.
 #include "cli/command.h"
 
 namespace sparkpilot::cli {

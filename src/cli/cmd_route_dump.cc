@@ -51,7 +51,7 @@ std::string text_of(const Counts& counts) {
   return fmt::format("{}{}without a schema here {}", lists[0], lists[0].empty() ? "" : "; and ", lists[1]);
 }
 
-// Of whole logs; damage ends one as it ends what is printed of it.
+// Counts over whole logs; damage ends a log, as it does when printing.
 Counts count_kinds(const Program& program, const std::vector<std::string>& logs) {
   Progress bar(!program.quiet, "counting");
   Counts counts;
@@ -88,7 +88,7 @@ class Dump {
         limit_(flags.limit),
         printer_(flags.kind, {split_fields(flags.fields), flags.csv, flags.whole_data}) {}
 
-  // Notes what is wrong with a log and goes on: the next segment may be whole.
+  // Reports a faulty log and goes on: the next segment may be intact.
   void read(const std::string& log, const std::function<void(double)>& progress) {
     try {
       drive::LogReader reader(log);
@@ -102,7 +102,7 @@ class Dump {
     }
   }
 
-  // Fails with the first log's reason where none could be read.
+  // If no log could be read, fails with the first one's error.
   void finish() {
     if (refused_ && !opened_) throw Error(*refused_);
     if (refused_) say(refused_->what());
@@ -140,13 +140,13 @@ class Dump {
   const Program& program_;
   std::string kind_;
   int64_t limit_, lines_ = 0, damaged_ = 0;
-  Counts kinds_;  // that the logs hold, until one of the kind asked for is met
+  Counts kinds_;  // kinds in the logs, counted until the first event of the kind asked for
   drive::EventPrinter printer_;
   std::optional<Error> refused_;  // the first log that could not be read
   bool opened_ = false;
 };
 
-// The logs of a route, and of what is not there a note each.
+// The logs of a route; prints a note for each one missing.
 std::vector<std::string> logs_of(const Program& program, const Flags& flags) {
   const auto say = [&](const std::string& text) {
     if (!program.quiet) note(text);
@@ -170,7 +170,7 @@ int dump(const Program& program, const Flags& flags) {
   Dump dump(program, flags);
   const std::vector<std::string> logs = logs_of(program, flags);
   {
-    // A bar between the lines would tear them.
+    // No bar if lines go to the terminal: it would break them up.
     Progress bar(!program.quiet && !isatty(STDOUT_FILENO), "reading");
     for (size_t i = 0; i < logs.size() && !dump.full(); ++i) {
       dump.read(logs[i],

@@ -1,4 +1,4 @@
-// sparkpilot route info: what a route holds, and what it lacks.
+// sparkpilot route info: what a route contains, and what is missing.
 #include <array>
 #include <cmath>
 #include <ctime>
@@ -214,7 +214,7 @@ void print_kinds(const drive::RouteSummary& summary) {
   print("\n" + table.str());
 }
 
-// Lines on what is wrong or not there.
+// One line for each thing that is wrong or missing.
 void print_troubles(const drive::Route& route, const drive::RouteSummary& summary) {
   std::string text;
   for (const std::string& note : route.notes) text += note + "\n";

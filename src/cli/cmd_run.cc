@@ -29,7 +29,7 @@ struct Flags {
   int64_t runs = 1, batch = 1;
 };
 
-// The files of --input by the name of the input they are for. One without a name is for a model with one input.
+// The files of --input, by input name. A file without a name is for a model with one input.
 std::map<std::string, std::string> input_files(const Flags& flags, const Session& session) {
   std::map<std::string, std::string> files;
   for (const std::string& text : flags.inputs) {
@@ -42,7 +42,7 @@ std::map<std::string, std::string> input_files(const Flags& flags, const Session
   return files;
 }
 
-// Floats of another size are converted: NumPy makes float64 where nothing else is said.
+// Floats of another width are converted: NumPy makes float64 by default.
 Tensor load_input(const std::string& file, const TensorInfo& input) {
   Tensor tensor = load_npy(file);
   if (tensor.dtype() != input.dtype && is_float(tensor.dtype()) && is_float(input.dtype)) {
@@ -62,7 +62,7 @@ Json fill_inputs(const Program& program, const Flags& flags, Session& session) {
     sources[input.name] = found->second;
     files.erase(found);
   }
-  if (!files.empty()) session.set_shape(files.begin()->first, {});  // fails, naming the inputs there are
+  if (!files.empty()) session.set_shape(files.begin()->first, {});  // fails, and lists the inputs
   const std::vector<std::string> notes = bind_open_dimensions(session, flags.batch);
   Json inputs = Json::array();
   for (const TensorInfo& input : session.inputs()) {
@@ -94,7 +94,7 @@ void write_text(const std::string& path, std::string_view text) {
   file.commit();
 }
 
-// Writes what the flags ask for, besides the outputs.
+// Writes what the flags ask for in addition to the outputs.
 void write_extras(const Flags& flags, const Session& session, const Files& read) {
   if (!flags.dump_graph.empty()) write_text(flags.dump_graph, to_dot(*session.compiled_graph()));
   if (!flags.trace.empty()) write_text(flags.trace, chrome_trace(session.profile(), flags.file));

@@ -1,4 +1,4 @@
-// sparkpilot stack audit: the GPU code in every library of the ML stack, and what it means for a GPU.
+// sparkpilot stack audit: the GPU code in every library of the ML stack, and what it means for a given GPU.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -39,7 +39,7 @@ std::string text_code(const stack::GpuCode& code) {
   return text;
 }
 
-// The newest that a compiler knows says enough.
+// The newest GPU that a compiler supports is enough.
 std::string text_compiles(const stack::Library& library) {
   return library.compiles_for.empty() ? "" : "up to " + library.compiles_for.back().str();
 }
@@ -61,12 +61,12 @@ std::string text_standing(const stack::Verdict& verdict) {
   return text;
 }
 
-// What holds nothing for GPUs is left out unless all is wanted.
+// Libraries without GPU code are hidden unless all are asked for.
 bool is_shown(const stack::Library& library, bool all) {
   return all || !library.code.empty() || !library.compiles_for.empty() || !library.trouble.empty();
 }
 
-// Files by what they cost, as many share a sentence.
+// Files by their cost in words, since many files share a sentence.
 using Costs = std::map<std::string, std::vector<std::string>>;
 
 void print_costs(const Costs& costs) {

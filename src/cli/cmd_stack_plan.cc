@@ -1,4 +1,4 @@
-// sparkpilot stack plan and stack verify: what makes the stack native, and whether it is.
+// sparkpilot stack plan and stack verify: how to make the stack native, and whether it is.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -28,7 +28,7 @@ stack::NamedGpu expected_target(const StackFlags& flags, const stack::Audit& aud
   return *target;
 }
 
-// Libraries can be made ready for another machine; what is good for its GPU need not be so for the one that is there.
+// Libraries can be prepared for another machine; what suits its GPU may not suit this machine's.
 void note_other_gpu(const stack::NamedGpu& target, const stack::Audit& audit) {
   if (!audit.gpu || audit.gpu->capability == target.capability) return;
   note(fmt::format("this is for {}; the machine's own GPU is {}", described(target), described(*audit.gpu)));

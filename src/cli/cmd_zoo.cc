@@ -69,7 +69,7 @@ std::vector<std::string> wanted_names(const BuildFlags& flags) {
   return names;
 }
 
-// Stand-ins have the names of openpilot's models, which cannot be made again.
+// Stand-ins have the same names as openpilot's models, which could not be rebuilt if overwritten.
 void refuse_to_replace_models(const std::vector<std::string>& names, const fs::path& folder) {
   for (const std::string& name : names) {
     const fs::path path = folder / (name + ".onnx");

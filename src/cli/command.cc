@@ -124,7 +124,7 @@ void add_engine_flags(Program& program, Command command, RunFlags& flags) {
               "bits) or bf16");
   add_setting(program, command, "threads");
   add_setting(program, command, "tune");
-  // Asked for the list, a command needs neither a model nor a route; options' checks come after this.
+  // With `list`, a command needs neither a model nor a route; the options' own checks come later.
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")
       .type_name("LIST")
       .on_value([command](const std::string& value) {
@@ -153,7 +153,7 @@ std::map<std::string, int64_t> dims_of(const RunFlags& flags) {
 std::map<std::string, Shape> shapes_of(const RunFlags& flags) {
   std::map<std::string, Shape> shapes;
   for (const std::string& text : flags.shapes) {
-    const size_t equals = text.rfind('=');  // a tensor's name may hold one
+    const size_t equals = text.rfind('=');  // a tensor's name may contain one
     if (equals == std::string::npos || equals == 0)
       fail("--shape: expected INPUT=SIZES such as x=1x512, got \"{}\"", text);
     const std::string name = text.substr(0, equals), flag = "--shape " + name;
@@ -180,7 +180,7 @@ std::map<std::string, Shape> shapes_of(const RunFlags& flags) {
 SessionOptions session_options(const Program& program, const RunFlags& flags) {
   SessionOptions options;
   options.device = program.settings["device"].value;
-  // On the CPU nothing is both as exact and faster than fp32.
+  // On the CPU no other precision is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
   options.kernels = program.settings["kernels"].value;
   options.tune = chosen_tune(program);
@@ -252,7 +252,7 @@ std::optional<int64_t> file_bytes(const std::string& file) {
 }
 
 std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used) {
-  constexpr size_t kLongest = 200;  // of the 255 bytes that file systems allow, ".npy" and a number left out
+  constexpr size_t kLongest = 200;  // of the 255 bytes that file systems allow; the rest is for ".npy" and a number
   std::string name = tensor.substr(0, kLongest);
   for (char& c : name) {
     if (static_cast<unsigned char>(c) < 32 || c == 127 ||

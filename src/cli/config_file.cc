@@ -36,7 +36,8 @@ void parse(const std::string& text, ConfigFile& file) {
   }
 }
 
-// As XDG's base directories have it: where the variable says, if that is absolute, else beneath the home.
+// By XDG's base directory specification: the variable's folder if it is absolute, else the default below the home
+// folder.
 fs::path usual_file(const char* xdg, const char* home, const char* beneath_home, const char* name) {
   const fs::path folder = xdg ? xdg : "";
   if (folder.is_absolute()) return folder / "sparkpilot" / name;
@@ -57,7 +58,7 @@ fs::path usual_tuning_file(const char* xdg_cache_home, const char* home) {
 ConfigFile read_config_file(const fs::path& path, bool is_explicit) {
   ConfigFile file{.path = path, .state = "not there"};
   std::error_code error;
-  if (path.empty() || path == "/dev/null") return file;  // --config /dev/null: without a file
+  if (path.empty() || path == "/dev/null") return file;  // --config /dev/null: no file
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found && !is_explicit) return file;
   std::string trouble;

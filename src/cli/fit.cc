@@ -9,7 +9,7 @@ constexpr std::string_view kLeftOut = "...";
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// The first `width` columns of a text without colours.
+// The first `width` columns of a text without colour codes.
 std::string_view head(std::string_view text, size_t width) {
   size_t end = 0;
   for (size_t columns = 0; end < text.size(); ++end) {
@@ -24,10 +24,10 @@ std::string_view tail(std::string_view text, size_t width) {
   return text.substr(begin);
 }
 
-// Where the next part of a path or of a qualified name begins ("/Conv", "::Conv"), from `from` on.
+// Start of the next part of a path or of a qualified name ("/Conv", "::Conv"), from `from` on.
 size_t part_at(std::string_view name, size_t from) { return std::min(name.find('/', from), name.find("::", from)); }
 
-// As many of the last parts as fit; empty where there is one part, or not even the last one fits.
+// As many of the last parts as fit; empty if there is one part, or if not even the last one fits.
 std::string last_parts(std::string_view name, size_t width) {
   if (base_name(name).size() == name.size()) return {};
   for (size_t at = part_at(name, 0); at != std::string_view::npos; at = part_at(name, at + 1)) {

@@ -26,16 +26,17 @@ void end_by(int signal) {
 
 void clean_up_when_interrupted() {
   std::signal(SIGXFSZ,
-              SIG_IGN);  // a file that may not grow is an error of the write, which is told, not an end by signal
+              SIG_IGN);  // writing past the file size limit then returns an error, which is reported, instead of ending
+                         // the program
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action {};
     sigaction(signal, nullptr, &action);
-    if (action.sa_handler != SIG_IGN) sigaddset(&signals, signal);  // nohup's wish stands
+    if (action.sa_handler != SIG_IGN) sigaddset(&signals, signal);  // respect nohup
   }
-  // Blocked everywhere, the threads of the pool included, and waited for in one place: a thread may lock and call what
-  // a signal handler may not.
+  // Blocked in all threads, including the pool's, and awaited in one: a thread may take locks and call functions that a
+  // signal handler may not.
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::thread([signals] {
     int signal = 0;

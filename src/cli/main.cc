@@ -46,7 +46,7 @@ void add_commands(Program& program, Command app) {
   add_version(program, app);
 }
 
-// No option's value and no name means anything when it is empty; what a shell made of an unset variable is.
+// Empty values and names are refused: they usually come from unset shell variables.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_items_expected_max() == 0) continue;  // a flag
@@ -55,7 +55,7 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
 }
 
-// The last command that the line names, the program itself where it names none; its full name goes to `program`.
+// The last command named on the line, or the program itself if none is; sets `program.command` to its full name.
 const CLI::App& named_command(Program& program, const CLI::App& app) {
   const CLI::App* at = &app;
   program.command.clear();
@@ -66,7 +66,7 @@ const CLI::App& named_command(Program& program, const CLI::App& app) {
   return *at;
 }
 
-// What is wrong where `word` stands and nothing takes it.
+// The error for `word`, which nothing takes.
 std::string unknown_word(const CLI::App& command, const std::string& word) {
   std::vector<std::string> names;
   if (word[0] == '-' && word.size() > 1) {
@@ -81,7 +81,7 @@ std::string unknown_word(const CLI::App& command, const std::string& word) {
   return fmt::format("no command is named \"{}\"{}", word, did_you_mean(word, names));
 }
 
-// "FILE is missing: ONNX model", of the first that has to be there.
+// "FILE is missing: ONNX model", for the first required argument that is missing.
 std::string missing(const CLI::App& command, const std::string& otherwise) {
   std::string commands;
   const auto known = command.get_subcommands({});
@@ -96,7 +96,7 @@ std::string missing(const CLI::App& command, const std::string& otherwise) {
   return otherwise;
 }
 
-// "help bench": "bench --help".
+// Turns "help bench" into "bench --help".
 void ask_for_help(const CLI::App& app, std::vector<std::string>& words) {
   words.erase(words.begin());
   const CLI::App* at = &app;
@@ -110,9 +110,9 @@ void ask_for_help(const CLI::App& app, std::vector<std::string>& words) {
   words.emplace_back("--help");
 }
 
-// The help text that was asked for, or what is wrong with the command line.
+// Prints the help text that was asked for, or the error in the command line.
 int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
-  if (launcher_rank() > 0) {  // the first process tells it
+  if (launcher_rank() > 0) {  // the first process reports it
     if (error.get_exit_code() == 0) return kDone;
     let_first_process_tell();
     return kBadInput;
@@ -126,13 +126,13 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
     return kDone;
   }
   std::string message = error.what();
-  // CLI11 misses a command before it sees what stands in its place.
+  // CLI11 reports a missing command before it looks at the word in its place.
   const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
   std::vector<std::string> unknown = app.remaining(true);
   unknown.erase(std::remove(unknown.begin(), unknown.end(), "--"), unknown.end());
   if (code == CLI::ExitCodes::RequiredError) message = missing(command, message);
   if ((code == CLI::ExitCodes::RequiredError || code == CLI::ExitCodes::ExtrasError) && !unknown.empty()) {
-    // A wrong option goes before a word that may be its value.
+    // A wrong option is reported before a word that may be its value.
     const auto option =
         std::find_if(unknown.begin(), unknown.end(), [](const std::string& word) { return word.starts_with('-'); });
     message = unknown_word(command, option == unknown.end() ? unknown[0] : *option);
@@ -140,14 +140,14 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   return complain(program, one_line(message) + (message.ends_with("?)") ? "" : " (--help says more)"), kBadInput);
 }
 
-// Does what the words ask for; what is wrong with a command's work is thrown.
+// Runs the command; throws the errors of its work.
 int obey(Program& program, CLI::App& app, char** argv, std::vector<std::string> words) {
   if (words.empty()) {
     std::fputs(app.help().c_str(), stderr);
     return kBadInput;
   }
   if (words[0] == "help") ask_for_help(app, words);
-  std::reverse(words.begin(), words.end());  // as CLI11 takes them
+  std::reverse(words.begin(), words.end());  // CLI11 expects them reversed
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -193,7 +193,7 @@ int main(int argc, char** argv) {
   try {
     sparkpilot::cli::clean_up_when_interrupted();
     return sparkpilot::cli::run(argc, argv);
-  } catch (const std::exception&) {  // before there was anybody to say what
+  } catch (const std::exception&) {  // before errors could be reported
     return sparkpilot::cli::kInternal;
   }
 }

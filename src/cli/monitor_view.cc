@@ -30,7 +30,7 @@ using monitor::Sort;
 
 constexpr int kInks = static_cast<int>(Ink::hot) + 1;
 
-// The terminal while it is drawn on; afterwards it is as it was, however the view ends.
+// Holds the terminal while it is drawn on; restores it however the view ends.
 class Screen {
  public:
   Screen() {
@@ -43,7 +43,7 @@ class Screen {
     ascii_ = std::string(nl_langinfo(CODESET)) != "UTF-8";
     screen_ = newterm(nullptr, stdout, stdin);
     if (!screen_) fail("the view knows no terminal \"{}\"; {}", name, kElsewhere);
-    raw();  // Ctrl-C is a key then: however often it is pressed, the terminal is put in order first
+    raw();  // Ctrl-C becomes a key: the terminal is always restored first, however often it is pressed
     noecho();
     nonl();
     keypad(stdscr, TRUE);
@@ -72,14 +72,14 @@ class Screen {
         std::string run;
         for (; x < canvas.width() && canvas.at(x, y).ink == ink; ++x) run += monitor::utf8(canvas.at(x, y).symbol);
         wattrset(stdscr, static_cast<int>(inks_[static_cast<int>(ink)]));
-        mvwaddstr(stdscr, y, begin, run.c_str());  // at the last corner it complains, and has drawn
+        mvwaddstr(stdscr, y, begin, run.c_str());  // reports an error at the last corner although it has drawn
       }
     }
     wrefresh(stdscr);
   }
   void anew() { clearok(stdscr, TRUE); }
 
-  // As Ctrl-Z does elsewhere, with the terminal in order meanwhile.
+  // What Ctrl-Z usually does; restores the terminal while stopped.
   void stop() {
     endwin();
     std::signal(SIGTSTP, SIG_DFL);
@@ -87,16 +87,16 @@ class Screen {
     anew();
   }
 
-  // Waits for a key; ERR where none came, or the terminal is gone: then `gone`.
+  // Waits for a key; ERR if none came. Sets `gone` if the terminal is gone.
   int key(int wait_ms, bool& gone) {
     pollfd input = {STDIN_FILENO, POLLIN, 0};
     const int ready = poll(&input, 1, wait_ms);
     if (ready > 0 && (input.revents & (POLLHUP | POLLERR | POLLNVAL))) gone = true;
     wtimeout(stdscr, 0);
-    const int key = wgetch(stdscr);  // also tells of a new size, which ends poll() by a signal
+    const int key = wgetch(stdscr);  // also reports a new size, whose signal ends poll()
     constexpr int kMaxEmpty = 100;
     empty_ = ready > 0 && key == ERR ? empty_ + 1 : 0;
-    if (empty_ > kMaxEmpty) gone = true;  // the end of the input
+    if (empty_ > kMaxEmpty) gone = true;  // the input has ended
     return key;
   }
 
@@ -112,7 +112,7 @@ class Screen {
     use_default_colors();
     struct Colour {
       Ink ink;
-      short many, few;  // of 256 colours, of eight
+      short many, few;  // with 256 colours, with eight
     };
     constexpr Colour kColours[] = {
         {Ink::gpu, 114, COLOR_GREEN}, {Ink::cpu, 75, COLOR_BLUE},     {Ink::memory, 176, COLOR_MAGENTA},
@@ -190,12 +190,12 @@ void show_view(Source& source, double interval_s) {
   state.clock = clock_of_wall();
   monitor::Sample sample = sampler.next();
   int64_t last = now_ns();
-  constexpr double kFirst = 0.5;  // rates are awaited
+  constexpr double kFirst = 0.5;  // s until the first rates
   double wait_s = std::min(interval_s, kFirst);
   bool changed = true, gone = false;
   while (!gone && !stop.requested()) {
     if (changed) screen.show(draw(sample, history, state, screen.width(), screen.height()));
-    constexpr int64_t kLongestWait = 100;  // ms: until a signal is noticed
+    constexpr int64_t kLongestWait = 100;  // ms until a signal is noticed
     const int64_t next = last + static_cast<int64_t>(wait_s * 1e9);
     const int64_t left_ms = state.paused ? kLongestWait : (next - now_ns()) / 1'000'000 + 1;
     const int key = screen.key(static_cast<int>(std::clamp<int64_t>(left_ms, 0, kLongestWait)), gone);

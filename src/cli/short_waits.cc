@@ -41,7 +41,7 @@ void restart_with_short_waits(char** argv) {
   constexpr double kWaitNs = 150e3;
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY") || available_processors() == 1) return;
   const std::string turns = std::to_string(static_cast<int64_t>(kWaitNs / turn_ns()));
-  // By its own path: a program started as /proc/self/exe would be listed as "exe".
+  // Uses the program's own path: started as /proc/self/exe it would be listed as "exe".
   std::error_code none;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
   if (!none && setenv("GOMP_SPINCOUNT", turns.c_str(), 0) == 0) execv(self.c_str(), argv);

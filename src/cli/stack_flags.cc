@@ -13,7 +13,7 @@ namespace sparkpilot::cli {
 namespace fs = std::filesystem;
 namespace {
 
-// On this machine a path is seen from the current folder; in another tree from its root.
+// On this machine a path is relative to the current folder; in another tree, to its root.
 fs::path placed(const StackFlags& flags, const std::string& path) {
   return flags.root == "/" ? fs::absolute(path).lexically_normal() : fs::path("/") / path;
 }

@@ -8,12 +8,12 @@ namespace sparkpilot::cli {
 namespace {
 
 constexpr size_t kGap = 2;
-constexpr size_t kMinText = 12, kMinOfAll = 4;  // columns that a column of names is not cut below
+constexpr size_t kMinText = 12, kMinOfAll = 4;  // minimum widths of text columns: usual, and as a last resort
 
 struct Column {
   size_t index = 0, width = 0;
-  size_t least = 0;                   // what it is cut to before columns move below
-  bool right = false, fixed = false;  // numbers; those and colours are not cut
+  size_t least = 0;                   // minimum width before columns move to a group below
+  bool right = false, fixed = false;  // right: numbers; fixed: numbers and coloured cells, which are not cut
 };
 
 size_t total(const std::vector<Column>& columns) {
@@ -37,7 +37,7 @@ Column measured(size_t index, const std::string& heading, const std::vector<std:
   return out;
 }
 
-// The widest give way first, none below `least` of it; false where that is not enough.
+// Narrows the widest columns first, none to less than its `least`; false if that is not enough.
 template <typename Least>
 bool narrow(std::vector<Column>& columns, size_t room, Least&& least) {
   while (total(columns) > room) {
@@ -50,7 +50,7 @@ bool narrow(std::vector<Column>& columns, size_t room, Least&& least) {
   return true;
 }
 
-// Columns side by side as far as `room` allows, the first at the head of every group.
+// Splits columns into groups that fit `room`; each group begins with the first column.
 std::vector<std::vector<Column>> side_by_side(const std::vector<Column>& columns, size_t room) {
   std::vector<std::vector<Column>> groups = {{}};
   size_t least = 0;
@@ -65,7 +65,7 @@ std::vector<std::vector<Column>> side_by_side(const std::vector<Column>& columns
   return groups;
 }
 
-// `names`: what the first column's last parts need, which are to be told apart where columns have to move below.
+// `names`: width of the last parts of the first column's names, which have to be distinguishable in every group.
 std::vector<std::vector<Column>> groups_of(std::vector<Column> columns, size_t names, size_t room) {
   auto groups = side_by_side(columns, room);
   if (groups.size() > 1 && !columns[0].fixed) {

@@ -27,8 +27,8 @@ int columns_of(int fd) {
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// "what [###...]  42 %", a column shorter than the terminal: a line that wraps cannot be drawn anew. First the bar
-// gives way, then the words' end.
+// "what [###...]  42 %", one column shorter than the terminal: a line that wraps cannot be redrawn. The bar is
+// shortened first, then the end of the words.
 std::string progress_line(const std::string& what, double done, int columns) {
   constexpr int kWidest = 30, kMin = 5, kPercent = 6;
   const int room = std::max(0, columns - 1 - kPercent);

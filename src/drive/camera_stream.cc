@@ -99,7 +99,7 @@ struct CameraStream::Impl {
     const Vector3* rpy = timeline.calibration.at(mark.timestamp_eof);
     if (rpy == nullptr && options.calibration) rpy = &*options.calibration;
     out.calibrated = rpy != nullptr;
-    // Before the first calibration the log's first is the best guess there is; the message says that it is not valid.
+    // Before the first calibration use the log's first one as the best guess; the message marks it as not valid.
     if (rpy == nullptr && !timeline.calibration.empty()) rpy = &timeline.calibration.begin()->second;
     out.rpy = rpy ? *rpy : Vector3{};
     const YuvView picture = reader.picture();
@@ -117,7 +117,7 @@ struct CameraStream::Impl {
     }
     if (options.picture) copy(picture, out.picture);
     if (options.canvas_width == 0) return;
-    // Here, while the picture is in a cache: whole it would be copied once to wait and read again to be drawn on.
+    // Scale here, while the picture is in the cache; later it would have to be copied whole and read again.
     if (out.canvas.width() == 0) out.canvas = YuvImage(canvas_width, canvas_height);
     scaler.scale(picture, out.canvas);
   }

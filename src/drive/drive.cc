@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kSegmentSeconds = 60;
 
-// Of a file's bytes: tells two models of one name apart.
+// Hash of a file's bytes: distinguishes two models of the same name.
 uint64_t fingerprint(const fs::path& path) {
   const InputFile file(path);
   Fnv hash;
@@ -39,7 +39,7 @@ uint64_t fingerprint(const fs::path& path) {
 
 bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !files.vision.empty(); }
 
-// Everything that changes what comes out; segments of one text are of one run.
+// Everything that affects the results; segments with the same text belong to the same run.
 std::string run_text(const Route& route, const DriveOptions& options) {
   std::string text = fmt::format("route {}", route.name);
   for (const fs::path& file :
@@ -130,7 +130,7 @@ class Driver {
     return result;
   }
 
-  // It tells of a run that this one writes over.
+  // The summary describes a run whose results this one overwrites.
   void remove_summary() const {
     std::error_code ignored;
     if (options_.rank > 0) return;
@@ -178,7 +178,7 @@ class Driver {
     job.model = model_ ? &*model_ : nullptr;
     job.shares = shares_;
     if (model_ && (driven_before_ != i - 1 || !follows(route_, i))) warm_up(route_, i, job, state_);
-    if (stopped()) return;  // nothing of it was written yet
+    if (stopped()) return;  // nothing has been written for this segment yet
     const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
     const auto& index = road_index(segment, timeline, options_);
     job.segment = &segment;

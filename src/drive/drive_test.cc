@@ -1,4 +1,4 @@
-// Routes of small pictures, made by hand, through the tiny models: what the pipeline does where a route is not whole.
+// Hand-made routes of small pictures through the tiny models: what the pipeline does if a route is incomplete.
 #include "drive/drive.h"
 
 #include <capnp/message.h>
@@ -60,8 +60,8 @@ class DriveTest : public testing::Test {
     writer.commit();
   }
 
-  // A log whose index has these frames, with a calibration before the first.
-  // `driver`: its camera has the same frames, and the device is a mici.
+  // A log whose index has these frames, with a calibration before the first. `driver`: the driver camera has the same
+  // frames, and the device is a mici.
   void write_log(int number, const std::vector<uint32_t>& frame_ids, bool driver = false) const {
     fs::create_directories(segment(number));
     LogWriter writer(segment(number) / "rlog.zst");
@@ -114,7 +114,7 @@ class DriveTest : public testing::Test {
     return "no error";
   }
 
-  // Every message of a segment's log as text, without how long the networks took.
+  // Every message of a segment's log as text, without the networks' execution times.
   static std::vector<std::string> messages(const fs::path& folder) {
     std::vector<std::string> out;
     LogReader log(folder / "rlog.zst");
@@ -129,7 +129,7 @@ class DriveTest : public testing::Test {
     return out;
   }
 
-  // What is around the first letter that differs; empty where all is equal.
+  // The text around the first difference; empty if all messages are equal.
   static std::string first_difference(const std::vector<std::string>& a, const std::vector<std::string>& b) {
     if (a.size() != b.size()) return fmt::format("{} messages and {}", a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i) {
@@ -258,7 +258,7 @@ TEST_F(DriveTest, StateGoesFromSegmentToSegment) {
   drive();
   const std::vector<ModelRecord> alone = read_models(options_.out);
   ASSERT_EQ(alone.size(), 24u);
-  // Another process drives the middle one alone, after the end of the one before.
+  // Another process drives only the middle segment, once the first run has ended.
   options_.out = folder_ / "second";
   options_.ranks = 3;
   options_.rank = 1;
@@ -269,7 +269,7 @@ TEST_F(DriveTest, StateGoesFromSegmentToSegment) {
   for (const FieldComparison& field : same.fields) EXPECT_EQ(field.max.value_or(0), 0) << field.name;
 }
 
-// What the models hold of the past reaches over several segments where they are short; frames are lost, too.
+// Short segments: the models' state depends on several segments before; frames are lost, too.
 TEST_F(DriveTest, StateReachesBackOverShortSegments) {
   constexpr uint32_t kSegments = 20, kFrames = 16;
   for (uint32_t n = 0; n < kSegments; ++n) {
@@ -295,7 +295,7 @@ TEST_F(DriveTest, StateReachesBackOverShortSegments) {
   }
 }
 
-// A run that has driven what is before a gap knows no more than one that begins behind it.
+// A gap resets the state: a run that drove the segments before it gives the same results as one that begins after it.
 TEST_F(DriveTest, AGapBetweenSegmentsEndsTheState) {
   for (const int n : {0, 1, 3}) {
     write_video(segment(n) / "fcamera.hevc", 8, 5 * n);
@@ -371,7 +371,8 @@ TEST_F(DriveTest, AStopBeforeTheFirstFrameLeavesNoFiles) {
   for (const int number : {0, 1}) write_video(segment(number) / "fcamera.hevc", 5);
   std::atomic<bool> stop{false};
   options_.stop = &stop;
-  options_.note = [&](const std::string&) { stop = true; };  // that there is no log, said before the networks run
+  options_.note = [&](const std::string&) { stop = true; };  // the note that there is no log comes before the networks
+                                                             // run
   options_.rank = 1;
   options_.ranks = 2;
   const DriveResult result = drive();
@@ -471,7 +472,7 @@ TEST_F(DriveTest, OnlyWhatWasRecorded) {
 TEST_F(DriveTest, Comma2k19WithoutItsLog) {
   const fs::path place = folder_ / "c2k" / "b0c9d2329ad1606b|2018-07-27--06-03-57" / "3";
   write_video(place / "video.hevc", 8);
-  // A straight way at 10 m/s, a place and a direction on the equator: east is y of ECEF.
+  // A straight road at 10 m/s, with position and orientation, on the equator: east is y of ECEF.
   fs::create_directories(place / "global_pose");
   std::vector<double> times, positions, orientations, velocities;
   for (int i = 0; i < 8; ++i) {

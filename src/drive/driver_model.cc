@@ -18,7 +18,7 @@ DriverModel::DriverModel(const std::filesystem::path& file, const SessionOptions
         "(1,3)",
         net_.file(), net_.input_list(), kDriverFrameBytes);
   }
-  parse_driver(net_.slices(), net_.run(), net_.file());  // that all heads are there is said before the first frame
+  parse_driver(net_.slices(), net_.run(), net_.file());  // report missing heads before the first frame
 }
 
 void DriverModel::step(std::span<const uint8_t> luma, const Vector3& rpy) {

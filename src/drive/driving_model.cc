@@ -13,7 +13,7 @@ namespace sparkpilot::drive {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kHistory = 100;  // frames a model looks back: 5 s
+constexpr int kHistory = 100;  // frames of history: 5 s
 constexpr int kPair = 2 * kFrameBytes;
 
 constexpr const char* kExpected =
@@ -41,7 +41,7 @@ void check_images(const Network& net, const std::string& role) {
   }
 }
 
-// What the inputs beside the pictures say; `merged`: pictures and features are inputs of one network.
+// What the inputs other than the pictures say; `merged`: pictures and features are inputs of one network.
 DrivingContract contract_of(const Network& net, bool merged) {
   const TensorInfo* features = features_input(net);
   const TensorInfo* desire = desire_input(net);
@@ -72,7 +72,7 @@ DrivingContract contract_of(const Network& net, bool merged) {
   return contract;
 }
 
-// `file`: the one or the two that have them.
+// `file`: the file, or the two files, with the heads.
 void check_heads(const std::set<std::string>& heads, const std::string& file) {
   for (const char* head : {"plan", "lane_lines", "lane_lines_prob", "road_edges", "lead", "lead_prob", "desire_state",
                            "meta", "pose", "hidden_state"}) {
@@ -154,7 +154,7 @@ struct DrivingModel::Impl {
   void set_images() {
     for (const auto& [input, history] : {std::pair{road_input(front), &*road}, std::pair{wide_input(front), &*wide}}) {
       const View view = front.session().input(input->name);
-      if (view.dtype == DType::u8) {  // straight into the session's memory
+      if (view.dtype == DType::u8) {  // writes directly to the session's memory
         history->sample(contract.frame_gap, 0, {view.as<uint8_t>(), static_cast<size_t>(kPair)});
       } else {
         history->sample(contract.frame_gap, 0, pair);
@@ -173,8 +173,8 @@ struct DrivingModel::Impl {
     desires.sample_max(contract.context_stride, rows);
     policy().set(*desire_input(policy()), std::span<const float>(rows));
     rows.resize(static_cast<size_t>(contract.features) * kFeatures);
-    // Two networks: the newest feature is this frame's. One: its queue ends with the last frame's, and the oldest of
-    // the 5 s is in the sample.
+    // Two networks: the newest feature is this frame's. One network: its queue ends with the last frame's feature, and
+    // the sample includes the oldest of the 5 s.
     features.sample(contract.context_stride, contract.merged ? contract.context_stride - 1 : 0, rows);
     policy().set(*features_input(policy()), std::span<const float>(rows));
     if (const TensorInfo* input = policy().find({"prev_desired_curv"})) {

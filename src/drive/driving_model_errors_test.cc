@@ -1,4 +1,4 @@
-// What find_models() takes, and what the driving model says to files that it cannot run.
+// What find_models() accepts, and the driving model's errors for files that it cannot run.
 #include <gtest/gtest.h>
 
 #include "drive/driving_model.h"

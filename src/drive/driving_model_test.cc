@@ -1,6 +1,5 @@
-// The driving model's queues, held frame by frame against the history that the contract of each era asks for, written
-// plainly here, and its outputs. What it refuses is in
-// driving_model_errors_test.cc.
+// The driving model's outputs, and its queues, compared frame by frame with the history that each era's contract asks
+// for, written here in plain code. What it refuses is in driving_model_errors_test.cc.
 #include "drive/driving_model.h"
 
 #include <fmt/core.h>
@@ -23,14 +22,14 @@ namespace sparkpilot::drive {
 namespace {
 namespace fs = std::filesystem;
 
-// What the facts say of an era. Offsets are those of the networks' flat outputs, one behind the other.
+// The facts of an era. Offsets count from the start of the networks' flat outputs, concatenated.
 struct Era {
   char letter;
-  const char *vision, *policy;  // policy empty: one network
+  const char *vision, *policy;  // policy is empty for one network
   const char* desire;
   int frame_gap, stride, features;
   Sampling sampling;
-  int64_t outputs, hidden_state, curvature;  // curvature -1: none
+  int64_t outputs, hidden_state, curvature;  // curvature is -1 if there is none
 };
 const Era kEras[] = {
     {'A', "tiny_supercombo", "", "desire", 1, 1, 99, Sampling::bilinear, 6504, 5992, 5990},
@@ -62,7 +61,7 @@ ModelFiles files_of(const TempFolder& folder, const Era& era) {
 
 using Bytes = std::vector<uint8_t>;
 
-// Noise that depends on the camera and the frame alone.
+// Noise that depends only on the camera and the frame.
 Bytes picture(int camera, int frame) {
   Bytes bytes(kFrameBytes);
   if (frame < 0) return bytes;  // before the first frame
@@ -73,7 +72,7 @@ Bytes picture(int camera, int frame) {
   return bytes;
 }
 
-// A lane change that is held, one that turns into the other without a pause, and one that begins in a lost frame.
+// A lane change that is held, one that becomes the opposite one without a pause, and one that begins in a lost frame.
 int desire_at(int frame) {
   if (frame >= 3 && frame < 9) return 3;
   if (frame >= 30 && frame < 33) return 4;
@@ -81,7 +80,7 @@ int desire_at(int frame) {
   if (frame >= 51 && frame < 60) return 4;
   return 0;
 }
-// Counted by hand: where the desire above begins.
+// Counted by hand: the frames where the desires above begin.
 const std::map<int, size_t> kPulses{{3, 3}, {30, 4}, {33, 3}, {51, 4}};
 bool lost(int frame) { return frame == 50 || frame == 51; }
 
@@ -106,11 +105,12 @@ std::vector<float> floats(const ConstView& view) {
   return out;
 }
 
-// All that happened so far, and what the inputs have to be.
+// The history so far, and the inputs expected from it.
 struct Simulation {
   const Era& era;
-  int frames = 0;                                        // pictures and desires so far, this frame's, too
-  std::vector<std::vector<float>> features, curvatures;  // of the frames that ran
+  int frames = 0;                                        // number of pictures and desires so far, including this
+                                                         // frame's
+  std::vector<std::vector<float>> features, curvatures;  // only of the frames that ran
 
   // Two pictures, older first.
   std::vector<float> pictures(int camera) const {
@@ -122,7 +122,7 @@ struct Simulation {
     return out;
   }
 
-  // 100 frames in groups of the stride: a pulse anywhere in the group shows.
+  // 100 frames in groups of the stride: a pulse anywhere in a group appears in its maximum.
   std::vector<float> desires() const {
     std::vector<float> out(static_cast<size_t>(100 / era.stride) * 8);
     for (const auto& [frame, desire] : kPulses) {
@@ -162,7 +162,7 @@ void expect_inputs(DrivingModel& model, const Simulation& sim, const FrameInputs
   for (const DrivingModel::NamedInput& input : model.inputs()) {
     std::vector<float> expected = sim.expected(input.name, in);
     if (input.value.dtype == DType::f16 &&
-        std::ssize(expected) != int64_t{2} * kFrameBytes) {  // bytes are exact as halves
+        std::ssize(expected) != int64_t{2} * kFrameBytes) {  // bytes are exact in fp16
       for (float& value : expected) value = static_cast<float>(Half(value));
     }
     const std::vector<float> got = floats(input.value);
@@ -225,7 +225,7 @@ TEST_P(EraTest, InputsAreTheHistoryOfTheContract) {
     ASSERT_EQ(std::ssize(raw), era.outputs);
     const auto hidden = raw.subspan(static_cast<size_t>(era.hidden_state), 512);
     const auto remember = [&] { sim.features.emplace_back(hidden.begin(), hidden.end()); };
-    // Two networks: policy is shown this frame's features. One: only those of the frames before.
+    // Two networks: policy gets this frame's features. One network: only those of earlier frames.
     if (*era.policy != 0) remember();
     expect_inputs(*model_, sim, in);
     if (HasFatalFailure()) return;
@@ -245,7 +245,7 @@ TEST_P(EraTest, OutputsAreFiniteAndParsed) {
   EXPECT_EQ(out.meta.brake_press.size(), era.letter == 'A' ? 0u : 6u);
   for (const auto& std : {out.plan.std[0], out.lane_lines.std[0], out.road_edges.std[0], out.leads.std[0],
                           out.pose.std[0], out.road_transform.std[0], out.wide_from_device_euler.std[0]}) {
-    EXPECT_GT(std, 0);  // an exponential where it was parsed, zero where it was not
+    EXPECT_GT(std, 0);  // an exponential if it was parsed, zero if not
   }
   float sum = 0;
   for (const float p : out.desire_state) sum += p;
@@ -257,7 +257,7 @@ TEST_P(EraTest, OutputsAreFiniteAndParsed) {
 }
 
 TEST_P(EraTest, ResetIsAsBeforeTheFirstFrame) {
-  // A lane change begins in the first of these frames and lasts beyond the last: it has to be new again.
+  // A lane change begins in the first of these frames and lasts beyond the last: the second run has to see it as new.
   const std::vector<std::vector<float>> first = outputs(5, 3);
   const Action action = model_->action();
   const auto shown = [&] {
@@ -273,7 +273,7 @@ TEST_P(EraTest, ResetIsAsBeforeTheFirstFrame) {
   EXPECT_EQ(model_->action().acceleration, action.acceleration);
 }
 
-// The road picture stands in where there is no other camera.
+// Without a wide camera the road picture is used for both inputs.
 TEST_P(EraTest, WithoutAWideCameraTheRoadIsShownTwice) {
   const Bytes road = picture(0, 1);
   ASSERT_TRUE(model_->step(inputs_at(1, road, {})));

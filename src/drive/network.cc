@@ -72,7 +72,8 @@ Network::Network(const std::filesystem::path& file, const SessionOptions& option
     const View view = session_.input(input.name);
     std::memset(view.data, 0, static_cast<size_t>(view.bytes()));
   }
-  parser_.emplace(slices_, std::ssize(run()), file_);  // the first run also touches every page that later ones use
+  parser_.emplace(slices_, std::ssize(run()), file_);  // the first run also touches every page of memory that later
+                                                       // runs use
 }
 
 const TensorInfo* Network::find(std::initializer_list<const char*> names) const {
@@ -113,7 +114,7 @@ void Network::set(const TensorInfo& input, std::span<const uint8_t> values) {
     std::memcpy(view.data, values.data(), values.size());
   } else if (view.dtype == DType::f32) {
     std::copy(values.begin(), values.end(), view.as<float>());
-  } else if (view.dtype == DType::f16) {  // 0.9.7's: 786,432 a frame, of 256 kinds
+  } else if (view.dtype == DType::f16) {  // 0.9.7's input: 786,432 values per frame, of 256 different ones
     std::array<Half, 256> halves;
     for (size_t byte = 0; byte < halves.size(); ++byte) halves[byte] = Half(static_cast<float>(byte));
     std::transform(values.begin(), values.end(), view.as<Half>(), [&](uint8_t byte) { return halves[byte]; });

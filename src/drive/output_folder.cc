@@ -10,7 +10,7 @@ namespace sparkpilot::drive {
 namespace fs = std::filesystem;
 namespace {
 
-// Results may be what is driven; they are not driven onto themselves.
+// Results of an earlier run can be driven again, but not into the same folder.
 void refuse_route(const Route& route, const fs::path& out) {
   for (const Segment& segment : route.segments) {
     const fs::path from = segment.folder.empty() ? "." : segment.folder;
@@ -35,7 +35,7 @@ void refuse_other_results(const Route& route, const fs::path& out) {
   }
 }
 
-// A run removes the summary of the one before it.
+// A run deletes the previous run's summary.
 void refuse_other_summary(const fs::path& out) {
   const fs::path file = out / "summary.json";
   std::error_code not_there;

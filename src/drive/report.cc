@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What took no time did not run.
+// A stage that took no time did not run.
 Json measured(double ms) { return ms > 0 ? Json(ms) : Json(); }
 
 Json latency_json(const std::vector<double>& ms) {

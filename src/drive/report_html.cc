@@ -20,7 +20,8 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMaxPictures = 12;
-constexpr double kGap = 3;  // s without a value break a line: more than a decimated log has between two models
+constexpr double kGap = 3;  // s without a value that interrupt a line: longer than the distance of two models in a
+                            // decimated log
 
 // Columns over all segments.
 class Columns {
@@ -32,7 +33,7 @@ class Columns {
   }
   const DriveTimeAxis& time() const { return time_; }
 
-  // Frames for which `value` is NaN are left out; only a long time without any is a gap.
+  // Leaves out frames for which `value` is NaN; only a long time without values makes a gap.
   template <typename Fn>
   Series series(const std::string& name, Fn&& value, bool dashed = false) const {
     Series out{name};
@@ -62,7 +63,7 @@ bool any(const Series& series) {
 
 double number(const std::optional<float>& value) { return value ? static_cast<double>(*value) : kNone; }
 
-// Without the series that have no values; not at all where none has.
+// Leaves out series without values, and the plot if no series has any.
 void add_plot(Page& page, Plot plot, const DriveTimeAxis& time) {
   plot.series.erase(std::remove_if(plot.series.begin(), plot.series.end(), [](const Series& s) { return !any(s); }),
                     plot.series.end());

@@ -20,7 +20,7 @@ double lane_offset(const ModelRecord& model, size_t line) {
   return line < model.lane_lines.size() ? first(model.lane_lines[line].y) : kNone;
 }
 
-// What a person looks at first, one figure each.
+// The values that a reader looks at first, one figure each.
 struct Shown {
   const char* title;
   const char* unit;
@@ -40,7 +40,7 @@ constexpr Shown kShown[] = {
      [](const ModelRecord& m) { return m.leads.empty() ? kNone : static_cast<double>(m.leads[0].prob); }},
 };
 
-// Frames that the run has not are left out: the two are compared frame by frame.
+// Only frames of the run: the two models are compared frame by frame.
 Series series_of(const std::string& name, const std::vector<ModelRecord>& models, double (*value)(const ModelRecord&),
                  const DriveTimeAxis& time, bool dashed) {
   Series out{name};

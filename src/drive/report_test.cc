@@ -20,7 +20,7 @@ ModelRecord model_of(uint32_t frame, bool action) {
   return out;
 }
 
-// Two segments of a run whose reference knows no action and differs in one field.
+// Two segments of a run whose reference has no action and differs in one field.
 DriveReport report() {
   DriveReport out{.route = "route", .out = "/nowhere", .device = "cpu", .machine = "machine", .version = "1"};
   for (const int number : {0, 1}) {
@@ -34,7 +34,7 @@ DriveReport report() {
       frame.frame_id = kFirst + static_cast<uint32_t>(number) * kFrames / 2 + i;
       frame.time = kStart + 0.05 * (frame.frame_id - kFirst);
       frame.model = true;
-      if (number == 1) frame.v_ego = 20.0F;  // known of the second segment alone
+      if (number == 1) frame.v_ego = 20.0F;  // the speed is known for the second segment only
       segment.frames.push_back(frame);
     }
     out.result.segments.push_back(segment);
@@ -58,7 +58,7 @@ TEST(Report, PlotsShareOneTimeAxis) {
   int plots = 0;
   for (auto at = std::sregex_iterator(html.begin(), html.end(), range); at != std::sregex_iterator(); ++at, ++plots)
     axes.insert((*at)[1]);
-  EXPECT_GE(plots, 5);  // the reference has 40 frames more, the speed is known of half of the run
+  EXPECT_GE(plots, 5);  // the reference has 40 frames more; the speed is known for half of the run
   EXPECT_EQ(axes, std::set<std::string>{"0 2.95"});
 }
 

@@ -18,11 +18,11 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr size_t kDepth = 4;      // frames that wait
-constexpr int64_t kPictures = 4;  // key frames a segment
+constexpr size_t kDepth = 4;      // frames waiting to be written
+constexpr int64_t kPictures = 4;  // key frames per segment
 constexpr int kJpegQuality = 5;
-constexpr int kQuantizer = 25;  // of the overlay: 42 dB against what was drawn
-// In a decimated log a recorded model stands for the frames behind it for this long.
+constexpr int kQuantizer = 25;  // of the overlay's video: 42 dB compared with the drawn picture
+// In a decimated log, a recorded model is shown for the frames after it for this long.
 constexpr uint64_t kHoldNs = 2'000'000'000;
 
 template <typename T>
@@ -56,14 +56,14 @@ struct SegmentOutput::Impl {
     if (thread.joinable()) thread.join();
   }
 
-  // Says whose the folder is, and that what an earlier run left in it counts no more.
+  // Claims the folder and invalidates an earlier run's results in it.
   void mark_unfinished() const {
     AtomicFile file(job.folder / kResultFile);
     file.write(job.unfinished);
     file.commit();
   }
 
-  // What an earlier run left and this one has not written again.
+  // Removes the files of an earlier run that this one has not written again.
   void remove_older(const std::vector<std::string>& keep) const {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(job.folder, ignored)) {
@@ -142,7 +142,7 @@ struct SegmentOutput::Impl {
     log->write(message);
   }
 
-  // What openpilot recorded for this frame, or, in a decimated log, a little before it.
+  // What openpilot recorded for this frame or, in a decimated log, shortly before it.
   const ModelRecord* recorded_at(const IndexedFrame& mark) {
     const std::vector<ModelRecord>& models = job.timeline->models;
     const auto after = std::upper_bound(models.begin(), models.end(), mark.frame_id,
@@ -216,7 +216,7 @@ struct SegmentOutput::Impl {
     video->write(canvas.view());
     if (recorded != nullptr && exact) ++recorded_drawn;
     const int64_t expected = std::max<int64_t>(frames_expected, 1);
-    // A frame that shows a model of its own, not one that is held.
+    // Only frames with a model of their own, not one held from an earlier frame.
     if ((ours != nullptr || exact) && std::ssize(pictures) < kPictures &&
         video->frames() * kPictures >= expected * std::ssize(pictures) + kPictures) {
       keep_picture(mark.frame_id, canvas.view());
@@ -235,9 +235,9 @@ struct SegmentOutput::Impl {
   void finish(SegmentResult& result) {
     queue.close();
     thread.join();
-    queue.take();  // throws what the thread threw
+    queue.take();  // rethrows the thread's exception
     if (!job.folder.empty()) {
-      if (rows.empty()) {  // a log and a video of nothing are none that could be read
+      if (rows.empty()) {  // readers refuse an empty log or video
         log.reset();
         video.reset();
       }
@@ -263,7 +263,7 @@ struct SegmentOutput::Impl {
   std::vector<FrameResult> rows;
   std::vector<ModelRecord> records;
   std::vector<std::string> pictures;
-  bool exact = false;  // the recorded model is this very frame's
+  bool exact = false;  // the recorded model is of exactly this frame
   const int64_t frames_expected;
   int64_t recorded_exact = 0, recorded_drawn = 0, driver_frames = 0, busy_ns = 0;
   BoundedQueue<OutputFrame> queue;

@@ -24,13 +24,13 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr double kFrameMs = 50;
-constexpr int64_t kSegmentFrames = 1200;  // of a minute
+constexpr int64_t kSegmentFrames = 1200;  // one minute
 constexpr double kSmoothSeconds = 0.3, kFrameSeconds = 0.05;
-constexpr double kSteerExtra = 0.2;       // openpilot's allowance where no delay was learned
-constexpr uint64_t kSyncNs = 25'000'000;  // frames of two cameras within this are of one moment
+constexpr double kSteerExtra = 0.2;       // openpilot's allowance if no delay was learned
+constexpr uint64_t kSyncNs = 25'000'000;  // frames of two cameras at most this far apart belong together
 constexpr double kDropFilter = kFrameSeconds / (10 + kFrameSeconds);
 
-// From what the log says of the device, else from the size of the pictures.
+// From the device type in the log, if known; else from the size of the pictures.
 DeviceCameras cameras_of(const SegmentJob& job, const fs::path& video) {
   const Timeline& log = *job.timeline;
   std::optional<DeviceCameras> device;
@@ -58,12 +58,12 @@ bool from_qcamera(const Segment& segment, const DriveOptions& options) {
   return options.qcamera || segment.road_video.empty();
 }
 
-// The wide camera's frames beside the road camera's.
+// Pairs the wide camera's frames with the road camera's.
 class WideFrames {
  public:
   explicit WideFrames(CameraStream* stream) : stream_(stream) { advance(); }
 
-  // The frame of the same moment, else the last one before it; null while there was none.
+  // The frame of the same moment, else the last one before it; null if there is none yet.
   const PreparedFrame* at(const IndexedFrame& road) {
     while (next_ && next_->mark.timestamp_sof <= road.timestamp_sof + kSyncNs) {
       if (current_) stream_->recycle(std::move(*current_));
@@ -159,7 +159,8 @@ class Run {
 
   void open_road() {
     StreamOptions options = stream_options();
-    // Without a wide camera openpilot feeds the road camera to both inputs; and a wide one may begin later.
+    // Without a wide camera openpilot feeds the road camera to both inputs; this also covers a wide camera that starts
+    // later.
     options.road = options.wide = job_.model != nullptr;
     options.picture = dumping();
     if (job_.options->overlay && !job_.folder.empty()) options.canvas_width = job_.options->overlay_width;
@@ -196,7 +197,7 @@ class Run {
     }
   }
 
-  // The driver camera's frames up to the moment of a road frame.
+  // Runs the driver camera's frames up to the moment of a road frame.
   void monitor_driver(const IndexedFrame& road, OutputFrame& out) {
     while (next_driver_ && next_driver_->mark.timestamp_sof <= road.timestamp_sof + kSyncNs) {
       DriverModel& model = *job_.driver_model;
@@ -253,7 +254,7 @@ class Run {
     const double lateral = learned ? *learned : inputs.steer_delay;
     const char era = job_.model->contract().era;
     if (era == 'B') inputs.steer_delay = lateral;
-    // A frame's time until the model has answered; mid-2026 adds half the time until it answers again.
+    // Time from the frame until the model has answered; mid-2026 adds half the time until its next answer.
     const double late = era == 'D' ? 1.5 * kFrameSeconds : kFrameSeconds;
     inputs.action_times.lateral = lateral + late;
     inputs.action_times.longitudinal = log.longitudinal_actuator_delay.value_or(0) + kSmoothSeconds + late;
@@ -262,7 +263,7 @@ class Run {
 
   bool dumping() const { return !job_.options->dump.empty() && !job_.folder.empty(); }
 
-  // All that went into this frame's outputs and what the networks gave, for those who check it with other means.
+  // Dumps all inputs of this frame and the networks' outputs, so that other programs can check them.
   void dump(const PreparedFrame& frame, const PreparedFrame* wide) {
     const fs::path folder = job_.options->dump / job_.folder.filename() / fmt::format("{:05}", frame.mark.index);
     make_folders(folder);
@@ -274,14 +275,14 @@ class Run {
     if (wide) dump_picture(folder / "wide.npy", wide->picture);
   }
 
-  // Y, U and V one under the other: (height * 3 / 2, width).
+  // Y, U and V stacked: (height * 3 / 2, width).
   static void dump_picture(const fs::path& file, const YuvImage& picture) {
     save_npy(file, {DType::u8, Shape{picture.height() * 3 / 2, picture.width()}, picture.bytes().data()});
   }
 
   static double wall_ms() { return static_cast<double>(now_ns()) * 1e-6; }
 
-  // With --realtime a frame is there when the camera had it; returns when that was.
+  // With --realtime, waits until the camera would deliver the frame; returns that time.
   double wait_until_due(const IndexedFrame& mark) {
     if (!job_.options->realtime) return 0;
     if (!first_eof_) {

@@ -10,14 +10,14 @@
 namespace sparkpilot::drive {
 namespace {
 
-// Frames that are driven: 5 s of features and desires, 10 s of the confidence's looks, and a few for the filters of the
-// action; more where a look was lost.
+// Frames to drive: 5 s of features and desires, 10 s of samples for the confidence ("looks"), and a few for the filters
+// of the action; more if a look was lost.
 constexpr int64_t kDriven = 230;
-// Of the share of lost frames, filtered over 10 s, what is older than this weighs less than a billionth.
+// The share of lost frames is filtered over 10 s: frames older than this weigh less than a billionth.
 constexpr int64_t kCounted = 4800;
 constexpr int64_t kWholeSegment = 1200;
 
-// comma2k19 without its log: the frames' times and speeds are beside the poses.
+// comma2k19 without its log: the frames' times and speeds are stored with the poses.
 void take_global_pose(const std::filesystem::path& folder, Timeline& timeline) {
   const Tensor times = convert(load_npy(folder / "frame_times"), DType::f64);
   const std::span<const double> seconds = times.data<double>();
@@ -33,7 +33,7 @@ void take_global_pose(const std::filesystem::path& folder, Timeline& timeline) {
   }
 }
 
-// A segment before: how many frames a run drives of it, and which of them the state needs.
+// An earlier segment: how many of its frames a run drives, and from which one on the state needs them.
 struct Before {
   const Segment* segment = nullptr;
   Timeline timeline;
@@ -66,17 +66,17 @@ std::vector<Before> segments_before(const Route& route, size_t at, const DriveOp
   return out;
 }
 
-// Of the nearest first: from which frame on each is driven, for the others it is enough to count them.
+// `before`: the nearest first. Chooses the frame from which each segment is driven; frames before it are only counted.
 void choose_driven(std::vector<Before>& before, const DriveOptions& options) {
   int64_t frames = 0, looks = 0;
   for (Before& b : before) {
     const auto& index = road_index(*b.segment, b.timeline, options);
-    const bool known = !index.empty();  // else nobody knows where the video ends: it is driven from its beginning
+    const bool known = !index.empty();  // if not, the end of the video is unknown: drive it from its beginning
     b.driven_from = b.frames;
     while (b.driven_from > 0 && (frames < kDriven || looks < ModelPublisher::kLooks)) {
       const auto at = static_cast<size_t>(--b.driven_from);
       ++frames;
-      // The frame behind a lost one has no message.
+      // The frame after a lost one has no message.
       const bool look = !known || (index[at].frame_id % ModelPublisher::kFramesALook == 0 && at > 0 &&
                                    index[at - 1].frame_id + 1 == index[at].frame_id);
       looks += look;
