@@ -9,7 +9,7 @@ namespace {
 constexpr double kFrameSeconds = 0.05, kSmoothSeconds = 0.3, kStopSpeed = 0.05;
 constexpr double kMinSpeed = 1.0, kMinLateralSpeed = 0.3, kStartAcceleration = 0.1;
 
-// A first-order filter's step of 50 ms from `previous` to `value`.
+// One 50 ms step of a first-order filter, from `previous` towards `value`.
 double smooth(double value, double previous) {
   const double alpha = 1 - std::exp(-kFrameSeconds / kSmoothSeconds);
   return alpha * value + (1 - alpha) * previous;

@@ -1,4 +1,4 @@
-// The action that a plan asks for. The numbers are from tests/reference/action_numpy.py.
+// The action computed from a plan. The numbers are from tests/reference/action_numpy.py.
 #include "route/contract/action.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(Action, StopsWhereThePlanStandsNowAndASecondLater) {
   EXPECT_FALSE(action_of(at_speed(0.05, 0.05), {}, {}, 0).should_stop);
 }
 
-// The networks' own heads go before the plan.
+// The networks' own heads take precedence over the plan.
 TEST(Action, HeadsGoBeforeThePlan) {
   ModelOutputs outputs = planned();
   outputs.action = {{4.5F, 2.0F}};
@@ -79,7 +79,8 @@ TEST(Action, HeadsGoBeforeThePlan) {
   EXPECT_EQ(action_of(outputs, {}, {}, 15).curvature, -0.125F);
 }
 
-// From 0.10 on; 0.9.7 (which alone has sim_pose) passed its head on, whatever the speed.
+// Since 0.10 the curvature is held when the car stands; 0.9.7 (the only one with sim_pose) passed its head on at any
+// speed.
 TEST(Action, AHeadsCurvatureIsHeldWhereTheCarStands) {
   ModelOutputs outputs = planned();
   outputs.desired_curvature = -0.125F;

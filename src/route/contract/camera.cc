@@ -79,7 +79,7 @@ std::optional<DeviceCameras> device_cameras(std::string_view device_type, std::s
   const bool mici = device_type == "mici";
   if (!mici && device_type != "tici" && device_type != "tizi" && device_type != "pc" && device_type != "unknown")
     return {};
-  // Logs from before the field was there say unknown: a tici's AR0231.
+  // Logs older than the field say "unknown": a tici's AR0231.
   if (sensor == "os04c10" || (mici && sensor == "unknown")) return kOs;
   if (sensor == "ar0231" || sensor == "ox03c10" || sensor == "unknown") return kTici;
   return {};

@@ -39,7 +39,7 @@ TEST(Camera, EulerAnglesRoundTrip) {
   EXPECT_NEAR(right[1], std::sin(0.1), 1e-15);
   const Vector3 up = multiply(rotation_from_euler({0, 0.1, 0}), Vector3{1, 0, 0});
   EXPECT_NEAR(up[2], -std::sin(0.1), 1e-15);
-  // At the pole pitch stays within its bounds whatever the rounding.
+  // At the pole pitch stays within its bounds despite rounding errors.
   const double half_pi = std::numbers::pi / 2;
   EXPECT_NEAR(euler_from_rotation(rotation_from_euler({0, half_pi, 0}))[1], half_pi, 1e-7);
 }
@@ -56,7 +56,7 @@ TEST(Camera, WarpWithoutCalibrationIsAZoom) {
               {wide_zoom, 0, 964 - 256 * wide_zoom, 0, wide_zoom, 604 - 151.8 * wide_zoom, 0, 0, 1}, 1e-10);
 }
 
-// A point on the road is seen by the model where the camera sees it.
+// The warp maps a road point's pixel in the model's frame to its pixel in the camera's picture.
 TEST(Camera, WarpTakesAPointWhereTheCameraSeesIt) {
   const Vector3 rpy = {0.01, -0.02, 0.03}, point = {30, 2, 1.2};  // calibrated frame: 30 m ahead, 2 m right, 1.2 m down
   const Matrix3 k = device_cameras("tici", "ox03c10")->road.intrinsics();
@@ -68,7 +68,7 @@ TEST(Camera, WarpTakesAPointWhereTheCameraSeesIt) {
   EXPECT_NEAR(warped[1] / warped[2], camera[1] / camera[2], 1e-9);
 }
 
-// The numbers are printed by tests/reference/frame_numpy.py.
+// The expected numbers are printed by tests/reference/frame_numpy.py.
 TEST(Camera, WarpsAreNumPys) {
   const DeviceCameras tici = *device_cameras("tizi", "ox03c10"), mici = *device_cameras("mici", "os04c10");
   expect_near(warp_matrix({0.01, -0.02, 0.03}, tici.road.intrinsics(), false),

@@ -10,7 +10,7 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr size_t kFaceValues = 6;  // three angles, two places, one unused; then as many log deviations
+constexpr size_t kFaceValues = 6;  // three angles, two positions, one unused; then a log deviation for each
 
 class Heads {
  public:

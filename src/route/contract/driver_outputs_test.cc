@@ -15,7 +15,7 @@ const std::vector<std::pair<std::string, int64_t>> kHeads = {
     {"face_descs", 12},     {"face_prob", 1},       {"left_eye_prob", 1},    {"right_eye_prob", 1},
     {"sunglasses_prob", 1}, {"left_blink_prob", 1}, {"right_blink_prob", 1}, {"using_phone_prob", 1}};
 
-// In the order of openpilot's file: one side, the other, the wheel, features.
+// In the order of openpilot's file: one side's heads, the other side's, the wheel, features.
 OutputSlices slices() {
   OutputSlices out;
   int64_t at = 0;
@@ -59,7 +59,7 @@ TEST(DriverOutputs, EveryHeadIsWhereTheSlicesSay) {
   EXPECT_NEAR(out.wheel_on_right, sigmoid(2.8), 1e-6);
 }
 
-// As the driving model's: what would overflow in half precision is cut.
+// As in the driving model: values that would overflow in half precision are clamped.
 TEST(DriverOutputs, ExponentialsAreCutAtEleven) {
   std::vector<float> values(551, -200.0F);
   values[6] = 50.0F;  // a log deviation

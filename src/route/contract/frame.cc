@@ -10,18 +10,18 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-// A row goes through three stages with arrays between them: coordinates (vectors of floats), loads (scalar: no
-// processor of ours gathers bytes faster than it loads them one by one), blending (vectors of 16-bit integers).
+// A row goes through three stages with arrays between them: coordinates (vectors of floats), loads (scalar: gathering
+// bytes was not faster than single loads on any processor tried), blending (vectors of 16-bit integers).
 //
 // Coordinates are clamped to the plane before they are rounded, which gives the same pixels as clamping each of the
-// four neighbours and keeps every conversion in range. The pixel read is at most the last but one of a row or column,
-// with a fraction of 32 for the last, so that two neighbours are one 16-bit load and nothing outside the plane is read.
+// four neighbours and keeps every conversion in range. For the last pixel of a row or column, the last but one is read
+// with a fraction of 32, so that two neighbours are one 16-bit load and nothing outside the plane is read.
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::drive::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-namespace {  // the names are this file's own, in every target
+namespace {  // names are local to this file, once per target
 
-constexpr size_t kChunk = 256;  // pixels between two stages: the arrays stay in the first-level cache
+constexpr size_t kChunk = 256;  // pixels per pass between stages: the arrays stay in the first-level cache
 using F = hn::CappedTag<float, 16>;
 using I = hn::RebindToSigned<F>;
 using H = hn::CappedTag<int16_t, 32>;
@@ -45,7 +45,7 @@ HWY_INLINE V clamp_coordinate(V v, V highest) {
   return hn::Min(v, highest);
 }
 
-// All ones where the rounded coordinate is in [0, highest]; zero for NaN.
+// All ones if the rounded coordinate is in [0, highest]; zero for NaN.
 template <class V>
 HWY_INLINE auto is_inside(V v, V highest) {
   const F d;
@@ -102,8 +102,8 @@ HWY_INLINE void locate(const FloatWarp& m, const Plane& plane, const Span& span,
   }
 }
 
-// ((p00 (32-ax) + p01 ax) (32-ay) + (p10 (32-ax) + p11 ax) ay + 512) >> 10 in 16 bits: with the rows' sums h0 and h1,
-// that is (h0 + 16 + floor(ay (h1 - h0) / 32)) >> 5, and the floor is the upper half of (4 (h1 - h0)) (512 ay).
+// ((p00 (32-ax) + p01 ax) (32-ay) + (p10 (32-ax) + p11 ax) ay + 512) >> 10 in 16 bits: with the row sums h0 and h1 it
+// equals (h0 + 16 + floor(ay (h1 - h0) / 32)) >> 5, and the floor is the upper half of (4 (h1 - h0)) (512 ay).
 HWY_INLINE void blend(const uint16_t* upper, const uint16_t* lower, const Coordinates& at, size_t count, uint8_t* out) {
   const H d;
   const hn::RebindToUnsigned<H> du;
@@ -123,7 +123,7 @@ HWY_INLINE void blend(const uint16_t* upper, const uint16_t* lower, const Coordi
   }
 }
 
-// Pairs of neighbours as they lie in memory; the left one is the lower byte.
+// Two neighbouring pixels as they lie in memory; the left one is the lower byte.
 HWY_INLINE uint16_t load_pair(const uint8_t* at) {
   uint16_t pair;
   std::memcpy(&pair, at, sizeof pair);
@@ -149,8 +149,8 @@ HWY_INLINE void fetch(const Plane& plane, const Coordinates& at, size_t count, u
   }
 }
 
-// Asks for the lines of the plane that a later fetch will read: rows of a picture just decoded lie in the outer caches,
-// and a row is too short for the processor to see the pattern itself.
+// Prefetches the cache lines of the plane that a later fetch reads: rows of a newly decoded picture lie in the outer
+// caches, and a row is too short for the hardware prefetcher to detect the pattern.
 template <bool kBilinear>
 HWY_INLINE void expect(const Plane& plane, const Coordinates& at) {
   for (size_t i = 0; i < kChunk; i += 8) {
@@ -163,7 +163,7 @@ template <bool kBilinear>
 void driving_frame(const Planes& p, const FloatWarp& luma, const FloatWarp& chroma, uint8_t* out) {
   static_assert(kFrameWidth == kChunk);
   constexpr size_t kPlane = size_t{kFrameHeight} * kFrameWidth;
-  Coordinates rows[2], odd;  // of this row and the next one, and of this row's odd columns
+  Coordinates rows[2], odd;  // rows: even columns of this row and the next one; odd: odd columns of this row
   const auto luma_row = [&](int y, int odd_column, Coordinates& at) {
     locate<kBilinear, false>(luma, p.y, {static_cast<float>(odd_column), 2, static_cast<float>(y), kFrameWidth}, at);
   };

@@ -19,7 +19,7 @@ void check_plane(const Plane& plane, const char* name) {
     fail("the {} plane has {} rows of {} bytes, more than 2^31", name, plane.height, plane.stride);
 }
 
-// A rounded coordinate, and whether it is a number at all.
+// A rounded coordinate, and whether it is a number at all (not NaN).
 struct Rounded {
   int value;
   bool number;
@@ -27,7 +27,7 @@ struct Rounded {
 
 Rounded round_to_int(float v) {
   if (std::isnan(v)) return {0, false};
-  // The farthest that matters is 32 * 32768; a value beyond the limit is as far outside as the limit.
+  // The largest coordinate that matters is 32 * 32768; a value beyond the limit is outside just as one at the limit.
   constexpr float kLimit = 1 << 24;
   return {static_cast<int>(std::nearbyint(std::clamp(v, -kLimit, kLimit))), true};
 }

@@ -25,7 +25,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr Sampling kBoth[] = {Sampling::bilinear, Sampling::nearest};
 
-// Calls fn once for each target that this binary holds and this machine runs.
+// Calls fn for each target in this binary that this machine can run.
 void for_each_target(const std::function<void()>& fn) {
   for (int bit = 0; bit < 63; ++bit) {
     const int64_t target = int64_t{1} << bit;
@@ -39,8 +39,8 @@ void for_each_target(const std::function<void()>& fn) {
   }
 }
 
-// A picture whose planes are allocations of their own, exactly as long as the contract says, so that an address
-// sanitizer sees each byte read outside.
+// A picture whose planes are separate allocations of exactly the length in the contract, so that an address sanitizer
+// detects each byte read outside.
 class Picture {
  public:
   using Fill = std::function<uint8_t(int plane, size_t at)>;
@@ -94,7 +94,7 @@ void expect_same(const Frame& got, const Frame& expected) {
   if (a != got.end()) ADD_FAILURE() << "byte " << a - got.begin() << " is " << int{*a} << ", expected " << int{*b};
 }
 
-// --- The reference against NumPy: the constants are printed by tests/reference/frame_numpy.py.
+// --- The reference compared with NumPy: the constants are printed by tests/reference/frame_numpy.py.
 struct NumPyCase {
   int width, height;
   Matrix3 warp;
@@ -133,9 +133,9 @@ TEST(Frame, DriverReferenceIsNumPys) {
   EXPECT_EQ(hash(Sampling::nearest, kDriverBorder), 0xd734b4317f5f18b7);
 }
 
-// --- What the result must be whatever the arithmetic.
+// --- Properties of the result that do not depend on the arithmetic.
 TEST(Frame, PacksTheModelsChannels) {
-  // Each pixel says where it is, modulo 256.
+  // Each pixel's value encodes its position, modulo 256.
   const auto fill = [](int plane, size_t at) {
     const size_t width = plane == 0 ? 512 : 256;
     return static_cast<uint8_t>(at % width + 3 * (at / width) + static_cast<size_t>(100 * plane));
@@ -155,7 +155,7 @@ TEST(Frame, PacksTheModelsChannels) {
 TEST(Frame, RoundsHalfwayToEvenOrUp) {
   constexpr size_t kThirdChannel = size_t{2} * kFrameHeight * kFrameWidth;
   const Picture ramp(512, 256, [](int, size_t at) { return static_cast<uint8_t>(at); });
-  // Half a pixel to the right: nearest goes to the even column, bilinear's halves go up.
+  // Half a pixel to the right: nearest takes the even column, bilinear rounds halves up.
   const Matrix3 half = {1, 0, 0.5, 0, 1, 0, 0, 0, 1};
   const Frame near = prepare(ramp.view(), half, Sampling::nearest, false);
   EXPECT_EQ(near[0], 0);              // 0.5
@@ -205,8 +205,8 @@ TEST(Frame, RefusesWhatItCannotRead) {
   expect_refused([](YuvView&) {}, "room for 100 bytes, expected 196608");
 }
 
-// --- Every instruction set against the reference.
-// About half of these look like a calibration; the others have nothing to do with a camera.
+// --- Every instruction set compared with the reference. About half of these warps look like a calibration; the others
+// do not come from any camera.
 Matrix3 random_warp(Random& random, int width, int height) {
   const auto around_zero = [&](double size) { return (2 * random.uniform() - 1) * size; };
   if (random.bits() % 2 == 0) {
@@ -218,7 +218,7 @@ Matrix3 random_warp(Random& random, int width, int height) {
   for (double& v : m) v = around_zero(1) * std::exp2(around_zero(12));
   constexpr double kOdd[] = {0, -0.0, 1, 0.5, kInf, -kInf, kNaN, 1e38, -1e38, 1e300, 1e-45, 0x1p23, 0x1p31, -0x1p31};
   for (uint32_t i = random.bits() % 4; i > 0; --i) m[random.bits() % 9] = kOdd[random.bits() % std::size(kOdd)];
-  if (random.bits() % 4 == 0) {  // no w at some pixel, or at all
+  if (random.bits() % 4 == 0) {  // w is zero at some pixel, or everywhere
     m[6] = random.bits() % 2 == 0 ? 1 : 0;
     m[7] = 0;
     m[8] = -static_cast<double>(random.bits() % 3);
@@ -231,7 +231,7 @@ void compare(int width, int height, int rounds, uint64_t seed) {
   Random random(seed);
   for (int round = 0; round < rounds; ++round) {
     const int luma_padding = round % 3 == 0 ? 0 : static_cast<int>(random.bits() % 70), chroma_padding = round % 5;
-    // Neighbours that differ as much as they can, so that every weight shows.
+    // Neighbours that differ as much as possible, so that every weight matters.
     const bool extremes = round % 2 == 0;
     const Picture picture(
         width, height,

@@ -10,7 +10,7 @@
 namespace sparkpilot::drive {
 namespace {
 
-// What is thought of the driver taking over decides the colour; the thresholds are openpilot's.
+// The probability that the driver takes over decides the colour; the thresholds are openpilot's.
 constexpr double kGreen = 0.01165, kYellow = 0.06157;
 constexpr std::array<float, 5> kBrake5{0.05F, 0.05F, 0.15F, 0.15F, 0.15F};
 constexpr std::array<float, 2> kBrake3{0.7F, 0.7F};
@@ -115,7 +115,7 @@ void put_meta(cereal::ModelDataV2::MetaData::Builder out, const ModelOutputs& ou
   put([&](unsigned n) { return p.initBrakePressProbs(n); }, meta.brake_press);
 }
 
-// The network's own, or, where it has none, the plan's first velocity and turn rate.
+// The network's own pose if it has one, else the plan's first velocity and turn rate.
 void put_temporal_pose(cereal::ModelDataV2::Pose::Builder out, const ModelOutputs& outputs) {
   const auto plan = [&](const auto& from, int column) {
     return std::span<const float>(from).subspan(static_cast<size_t>(column), 3);
@@ -177,12 +177,12 @@ cereal::ModelDataV2::ConfidenceClass ModelPublisher::confidence(const MetaOutput
     float before = 0;
     for (size_t i = 0; i < kTimes; ++i) {
       const float any = 1 - (1 - meta.brake_disengage[i]) * (1 - meta.gas_disengage[i]) * (1 - meta.steer_override[i]);
-      // That it happens in this slice of 2 s, given that it did not before.
+      // The probability of a takeover in this slice of 2 s, given none before it.
       disengage_[disengage_.size() - kTimes + i] = i == 0 ? any : (any - before) / (1 - before);
       before = any;
     }
   }
-  double score = 0;  // of now, as it was seen 10, 8, 6, 4 and 2 s ago
+  double score = 0;  // for the present moment, as predicted 10, 8, 6, 4 and 2 s ago
   for (size_t i = 0; i < kTimes; ++i) score += static_cast<double>(disengage_[i * kTimes + kTimes - 1 - i]) / kTimes;
   using Class = cereal::ModelDataV2::ConfidenceClass;
   return score < kGreen ? Class::GREEN : score < kYellow ? Class::YELLOW : Class::RED;

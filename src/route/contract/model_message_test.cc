@@ -1,4 +1,4 @@
-// What messages hold beyond the outputs themselves; every field of whole drives is held against NumPy's by
+// What messages contain in addition to the outputs; every field of whole drives is compared with NumPy's by
 // tests/drive_pipeline_test.cc.
 #include "route/contract/model_message.h"
 
@@ -36,13 +36,13 @@ TEST(LineTimes, OfAPlanThatStands) {
   EXPECT_EQ(still[0], 0);
   EXPECT_EQ(still[1], 10);
   EXPECT_TRUE(std::isnan(still[2]));
-  // Two points in one place, behind the line: there is no time between them.
+  // Two points in the same place, before the line: no time passes between them.
   const auto ahead = times_of([](double t) { return t < 1 ? 5 : 5 + 50 * t; });
   EXPECT_TRUE(std::isnan(ahead[1]));
   EXPECT_FALSE(std::isnan(ahead[20]));
 }
 
-// One frame after the other through a publisher.
+// Sends frames through a publisher one after the other.
 class Messages {
  public:
   cereal::ModelDataV2::Reader next(const MetaOutputs& meta, uint32_t frame_id) {
@@ -59,7 +59,7 @@ class Messages {
   ModelPublisher publisher_;
 };
 
-// The probability that the driver takes over within 2, 4, 6, 8, 10 s where it is `each` in every 2 s.
+// The probabilities that the driver takes over within 2, 4, 6, 8, 10 s if it is `each` for every 2 s.
 MetaOutputs taken_over(double each) {
   MetaOutputs meta;
   for (size_t i = 0; i < kMetaTimes; ++i)
@@ -73,7 +73,7 @@ TEST(Confidence, IsAMeanOverFiveLooks) {
   const auto class_at = [&](double each, uint32_t frame) {
     return messages.next(taken_over(each), frame).getConfidence();
   };
-  EXPECT_EQ(class_at(0.05, 0), Class::GREEN);  // a look: 0.05 / 5
+  EXPECT_EQ(class_at(0.05, 0), Class::GREEN);  // one sample of five: 0.05 / 5
   EXPECT_EQ(class_at(0.9, 1), Class::GREEN) << "the next look is at frame 40";
   EXPECT_EQ(class_at(0.05, 40), Class::YELLOW);
   EXPECT_EQ(class_at(0.05, 80), Class::YELLOW);

@@ -22,7 +22,7 @@ void softmax(std::span<const float> in, std::span<float> out) {
   for (float& value : out) value /= sum;
 }
 
-// [mean..., log deviation...] of as many values as `mean` holds.
+// [mean..., log deviation...], each as long as `mean`.
 void gaussian(std::span<const float> raw, std::span<float> mean, std::span<float> std) {
   for (size_t i = 0; i < mean.size(); ++i) {
     mean[i] = raw[i];
@@ -35,8 +35,8 @@ void gaussian(std::span<const float> raw, Gaussian<N>& out) {
   gaussian(raw, out.mean, out.std);
 }
 
-// `count` hypotheses of [mean, log deviation, one weight a selection]; each selection takes the hypothesis to which it
-// gives the greatest weight. Of equal ones openpilot's sorting leaves a plan's first and a lead's last.
+// `count` hypotheses of [mean, log deviation, one weight per selection]; each selection takes the hypothesis with its
+// largest weight. Among equal ones openpilot's sorting picks the first for a plan and the last for a lead.
 void hypotheses(std::span<const float> raw, int64_t count, int64_t values, int64_t selections, std::span<float> mean,
                 std::span<float> std) {
   const int64_t stride = 2 * values + selections;

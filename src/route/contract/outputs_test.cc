@@ -33,7 +33,7 @@ OutputSlices joined(OutputSlices slices, std::string head, OutputSlice slice) {
   return slices;
 }
 
-// A network of an era: its heads as openpilot's metadata gives them, and the values that come out of it.
+// A network of an era: its heads as in openpilot's metadata, and its output values.
 struct Case {
   std::string name;
   OutputSlices slices;
@@ -84,7 +84,7 @@ std::vector<Case> networks() {
   };
 }
 
-// Ordinary outputs, then large ones (a log deviation above 11 is cut), equal ones, and what is no number.
+// Ordinary outputs, large ones (a log deviation above 11 is clamped), equal ones, and non-finite ones.
 std::vector<std::vector<float>> raw_cases(int64_t width, Random& random) {
   std::vector<std::vector<float>> out;
   for (const double spread : {1.0, 4.0, 50.0}) {
@@ -156,7 +156,7 @@ class Heads {
 
 class OutputsNumpy : public testing::TestWithParam<size_t> {};
 
-// tests/reference/parse_outputs.py computes every head again.
+// tests/reference/parse_outputs.py computes every head independently.
 TEST_P(OutputsNumpy, EveryHeadAsNumpyHasIt) {
   if (std::system("python3 -c 'import numpy' >/dev/null 2>&1") != 0) GTEST_SKIP() << "python3 has no numpy";
   const Case network = networks()[GetParam()];
@@ -188,7 +188,7 @@ TEST_P(OutputsNumpy, EveryHeadAsNumpyHasIt) {
 INSTANTIATE_TEST_SUITE_P(Eras, OutputsNumpy, testing::Range<size_t>(0, 7),
                          [](const auto& at) { return networks()[at.param].name; });
 
-// --- by hand
+// --- values computed by hand
 
 std::vector<float> zeros(const Case& network) { return std::vector<float>(static_cast<size_t>(network.width)); }
 
@@ -252,7 +252,7 @@ TEST(Outputs, ProbabilitiesAndWhereTheyLie) {
   raw[1 + 6 * 4 + 1] = -std::log(9.0F);  // brake pressed by the driver within 10 s: 1 / 10
   raw[31 + 4 * 5] = 100;                 // gas pressed in 10 s
   raw[32 + 4 * 5] = -100;                // brake pressed in 10 s
-  raw[645 + 1] = std::log(3.0F);         // far left line; what lies before it is another probability
+  raw[645 + 1] = std::log(3.0F);         // far left line; the value before it is another probability
   raw[645 + 6] = 50;                     // not the far right line's
   for (size_t i = 0; i < 8; ++i) raw[55 + 8 + i] = i == 5 ? std::log(9.0F) : 0;  // desire in 2 s
   ModelOutputs out;

@@ -10,7 +10,7 @@ namespace {
 
 using Row = std::vector<float>;
 
-// Frame k is (k, 37 k mod 101), counted from 1.
+// Frame k is (k, 37 k mod 101), k from 1.
 History<float> history_of(int frames) {
   History<float> history(100, 2);
   for (int k = 1; k <= frames; ++k) {
@@ -20,7 +20,7 @@ History<float> history_of(int frames) {
   return history;
 }
 
-// One column of a sample of `rows` rows.
+// One column of a sample with rows of two.
 Row column(const std::vector<float>& sample, size_t which) {
   Row out;
   for (size_t i = which; i < sample.size(); i += 2) out.push_back(sample[i]);
@@ -92,7 +92,7 @@ TEST(History, PicturesNowAndFourFramesAgo) {
   EXPECT_EQ(pair, (std::vector<uint8_t>{3, 3, 3, 7, 7, 7}));
 }
 
-// -1 where all eight are zero.
+// -1 if all eight are zero.
 int pulse_of(DesirePulse& pulse, int desire) {
   std::vector<float> out(kDesires, 9.0F);
   pulse.next(desire, out);

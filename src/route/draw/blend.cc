@@ -7,12 +7,12 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-// Whole numbers throughout: weights of the colours are in 1/65536, alphas in 1/255. Pixels are taken apart two channels
-// at a time, so that the sums of four that share a chroma sample still fit.
+// Integers throughout: colour weights are in 1/65536, alphas in 1/255. Pixels are split two channels at a time, so that
+// the sums of the four pixels that share a chroma sample still fit.
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::drive::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-namespace {  // the names are this file's own, in every target
+namespace {  // names are local to this file, once per target
 
 using D = hn::CappedTag<int32_t, 16>;
 using V = hn::Vec<D>;
@@ -39,33 +39,33 @@ HWY_INLINE void blend_luma(const Channels& c, uint8_t* y) {
   const V drawn =
       hn::ShiftRight<16>(hn::Add(weighted(c, 19595, 38470, 7471), hn::Set(d, 32768)));  // 0.299, 0.587, 0.114
   const V kept = hn::Mul(hn::PromoteTo(d, hn::LoadU(d8, y)), hn::Sub(hn::Set(d, 255), upper(c.ag)));
-  const V t = hn::Add(kept, hn::Set(d, 128));  // over 255, rounded
+  const V t = hn::Add(kept, hn::Set(d, 128));  // divided by 255, rounded
   hn::StoreU(hn::DemoteTo(d8, hn::Add(hn::ShiftRight<8>(hn::Add(t, hn::ShiftRight<8>(t))), drawn)), d8, y);
 }
 
-// `sums`: of the four pixels that share a sample.
+// `sums`: over the four pixels that share a chroma sample.
 HWY_INLINE void blend_chroma(const Channels& sums, int r, int g, int b, uint8_t* c) {
   const D d;
   const hn::Rebind<uint8_t, D> d8;
   const V grey = hn::Set(d, 128);
   const V drawn = weighted(sums, r, g, b);
-  const V left = hn::Mul(hn::Sub(hn::Set(d, 4 * 255), upper(sums.ag)), hn::Set(d, 257));  // 65536 / 255, nearly
+  const V left = hn::Mul(hn::Sub(hn::Set(d, 4 * 255), upper(sums.ag)), hn::Set(d, 257));  // approximately 65536 / 255
   const V kept = hn::Mul(hn::Sub(hn::PromoteTo(d, hn::LoadU(d8, c)), grey), left);
   const V rounded = hn::ShiftRight<18>(hn::Add(hn::Add(drawn, kept), hn::Set(d, 131072)));
   hn::StoreU(hn::DemoteTo(d8, hn::Add(grey, rounded)), d8, c);
 }
 
-// Of both rows and of neighbours: the first half of the pixels, then the second.
+// Sums over both rows and over neighbours: the first half of the pixels, then the second.
 HWY_INLINE V fours(V first_above, V first_below, V second_above, V second_below) {
   const V first = hn::Add(first_above, first_below), second = hn::Add(second_above, second_below);
 #if HWY_TARGET == HWY_SCALAR
-  return hn::Add(first, second);  // a half is a pixel
+  return hn::Add(first, second);  // one pixel per half
 #else
   return hn::ConcatEven(D(), hn::Add(second, hn::Shuffle2301(second)), hn::Add(first, hn::Shuffle2301(first)));
 #endif
 }
 
-// Whole vectors of them; returns how many pixels that were.
+// Blends whole vectors only; returns how many pixels were done.
 size_t BlendRows(const uint32_t* above, const uint32_t* below, size_t count, const YuvRows& out) {
   const D d;
   const size_t lanes = hn::Lanes(d);
@@ -100,7 +100,7 @@ void blend_rows(const uint32_t* above, const uint32_t* below, size_t count, cons
   const auto blend = HWY_DYNAMIC_DISPATCH(BlendRows);
   const size_t done = blend(above, below, count, out);
   if (done == count) return;
-  // The rest with room behind it.
+  // The remaining pixels, copied to buffers as long as a vector.
   uint32_t pixels[2][kMax] = {};
   uint8_t luma[2][kMax] = {}, chroma[2][kMax / 2] = {};
   const size_t left = count - done;

@@ -8,7 +8,7 @@
 namespace sparkpilot::drive {
 namespace {
 
-// Okabe and Ito's colours, dark enough for white paper and light enough for a dark page.
+// Okabe and Ito's colours, adapted so that they are visible on white paper and on a dark page.
 constexpr const char* kStyle =
     ".sp{--paper:#fdfdfc;--ink:#1f2328;--soft:#667079;--grid:#e4e7ea;--c0:#0072b2;--c1:#d98200;--c2:#008f68;--c3:#"
     "b0568c;--c4:#c63d1f;"
@@ -53,7 +53,7 @@ void RangeFinder::add(double value) {
 
 Range RangeFinder::range(double room) const {
   if (!any_) return {0, 1};
-  // As wide as a number of that size can be told apart on an axis.
+  // The smallest range whose numbers can be distinguished on an axis.
   const double least = std::max(1e-12, 1e-6 * std::max(std::abs(low_), std::abs(high_)));
   if (high_ - low_ < least) {
     const double half = low_ == 0 ? 0.5 : std::max(0.05 * std::abs(low_), least);
@@ -85,7 +85,7 @@ Canvas::Canvas(const std::string& title, const std::string& description, int wid
     body_ += words("sp-i", x + 26, y, "start", name);
     x += wide;
   }
-  top_ = y + 28;  // below the unit of the upright axis
+  top_ = y + 28;  // below the unit of the vertical axis
   right_ = width - 12;
   bottom_ = std::max(top_ + 20, height - 38.0);
 }

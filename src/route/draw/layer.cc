@@ -13,7 +13,7 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr std::pair<int, int> kClean{1 << 30, 0};
-constexpr int kWhole = 32;  // pixels: what is blended begins and ends at multiples of it, as vectors do
+constexpr int kWhole = 32;  // pixels: blended ranges begin and end at multiples of it, for whole vectors
 
 void check(cairo_status_t status) {
   if (status != CAIRO_STATUS_SUCCESS) fail_internal("cairo: {}", cairo_status_to_string(status));
@@ -27,7 +27,8 @@ Layer::Layer(int width, int height) : width_(width), height_(height) {
   cairo_.reset(cairo_create(surface_.get()));
   check(cairo_status(cairo_.get()));
   cairo_font_options_t* options = cairo_font_options_create();
-  cairo_font_options_set_antialias(options, CAIRO_ANTIALIAS_GRAY);  // sub-pixel colours would turn to noise in chroma
+  cairo_font_options_set_antialias(options, CAIRO_ANTIALIAS_GRAY);  // sub-pixel colours would become noise in the
+                                                                    // chroma planes
   cairo_font_options_set_hint_style(options, CAIRO_HINT_STYLE_SLIGHT);
   cairo_set_font_options(cairo_.get(), options);
   cairo_font_options_destroy(options);
@@ -183,7 +184,7 @@ void Layer::blend_onto(YuvImage& image) {
   const unsigned char* data = cairo_image_surface_get_data(surface_.get());
   const ptrdiff_t stride = cairo_image_surface_get_stride(surface_.get());
   const auto pixels = [&](ptrdiff_t row, int x) {
-    return reinterpret_cast<const uint32_t*>(data + row * stride) + x;  // Cairo's rows begin at whole words
+    return reinterpret_cast<const uint32_t*>(data + row * stride) + x;  // Cairo's rows begin at word boundaries
   };
   for (ptrdiff_t row = 0; row < height_; row += 2) {
     const auto above = dirty_[static_cast<size_t>(row)], below = dirty_[static_cast<size_t>(row) + 1];
@@ -199,7 +200,7 @@ void Layer::blend_onto(YuvImage& image) {
 
 }  // namespace sparkpilot::drive
 
-// Fontconfig keeps its patterns by offsets instead of pointers: a leak checker takes what it holds for lost.
+// Fontconfig stores its patterns as offsets instead of pointers, so a leak checker reports its memory as lost.
 #ifdef __has_feature
 #if __has_feature(address_sanitizer)
 #define SPARKPILOT_ADDRESS_SANITIZER
@@ -208,8 +209,8 @@ void Layer::blend_onto(YuvImage& image) {
 #define SPARKPILOT_ADDRESS_SANITIZER
 #endif
 #ifdef SPARKPILOT_ADDRESS_SANITIZER
-// x265 3.5 frees less than it takes when an encoder is closed; its leaks are told here because there is one such list.
-// NOLINTBEGIN(bugprone-reserved-identifier)
+// x265 3.5 frees less than it takes when an encoder is closed; its leaks are listed here because a program has only one
+// such list. NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libfontconfig\nleak:libx265\n"; }
 extern "C" const char* __lsan_default_options();

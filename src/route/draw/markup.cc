@@ -52,10 +52,10 @@ Ticks nice_ticks(double low, double high, int about) {
   const double unit = rough / power;
   Ticks ticks;
   ticks.step = power * (unit < 1.5 ? 1 : unit < 3.5 ? 2 : unit < 7.5 ? 5 : 10);
-  // A whole number of steps is counted, since adding them up would drift.
+  // Counts whole steps, since adding steps up would accumulate rounding errors.
   const double slack = 1e-9;
   const double first = std::ceil(low / ticks.step - slack), last = std::floor(high / ticks.step + slack);
-  if (!(last - first < 1000)) return ticks;  // the range is a rounding error of its ends
+  if (!(last - first < 1000)) return ticks;  // the range is only a rounding error
   for (int i = 0; i <= static_cast<int>(last - first); ++i) ticks.at.push_back((first + i) * ticks.step + 0.0);
   return ticks;
 }

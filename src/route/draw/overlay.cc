@@ -9,8 +9,8 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr int kMin = 64, kMax = 8192, kPanelsFrom = 200;
-constexpr double kRowsOfAUnit = 604;  // the size that the panels are laid out for
-constexpr double kMinUnit = 0.7;      // letters in smaller panels could not be read
+constexpr double kRowsOfAUnit = 604;  // height for which the panels are laid out
+constexpr double kMinUnit = 0.7;      // text in smaller panels would be illegible
 
 const OverlayOptions& checked(const OverlayOptions& o) {
   const auto wrong = [](int size) { return size < kMin || size > kMax || size % 2 != 0; };

@@ -76,7 +76,7 @@ TEST(Projection, PutsPointsWhereAPinholeDoes) {
 }
 
 TEST(Projection, FollowsTheCalibration) {
-  // A camera turned to the right (yaw above zero) sees the road's direction to its left; one tipped up sees it lower.
+  // A camera turned to the right (yaw above zero) sees the road's direction further left; one tilted up sees it lower.
   const double yaw = 0.05, pitch = 0.02;
   EXPECT_NEAR(Projection(kCamera.intrinsics(), {0, 0, yaw}).pixel({50, 0, 0})->u, 964 + 2648 * std::tan(yaw), 1e-6);
   EXPECT_NEAR(Projection(kCamera.intrinsics(), {0, pitch, 0}).pixel({50, 0, 0})->v, 604 - 2648 * std::tan(pitch), 1e-6);
@@ -158,7 +158,7 @@ TEST(Layer, BlendsColoursAsJpegMeansThem) {
 }
 
 TEST(Layer, BlendsEveryColumnAlike) {
-  // In turns of all widths, so that every pixel is part of a vector once and of what a row leaves over once.
+  // Rows of all widths, so that every pixel is once part of a vector and once of the remainder.
   constexpr size_t kCount = 70;
   Random random(7);
   std::array<uint32_t, 2 * kCount> pixels{};
@@ -182,7 +182,7 @@ TEST(Layer, BlendsEveryColumnAlike) {
   for (size_t width = 2; width < kCount; width += 2) ASSERT_EQ(blended(width), whole) << width;
   for (size_t x = 0; x < kCount; ++x) {
     const size_t other = x ^ 1;
-    double r = 0, b = 0, luma = 0, alpha = 0;  // of the four that share a sample
+    double r = 0, b = 0, luma = 0, alpha = 0;  // sums over the four pixels that share a sample
     for (const size_t at : {x, other, kCount + x, kCount + other}) {
       const auto channel = [&](int shift) { return (pixels[at] >> shift & 255) / 4.0; };
       alpha += channel(24), r += channel(16), b += channel(0);
@@ -226,7 +226,7 @@ TEST(Overlay, LeavesThePictureAloneWithoutAModel) {
   EXPECT_GT(changed(out, picture, 280, 302), 0) << "the legend";
 }
 
-// What a small picture has no room for is left out, the rest stays.
+// Panels for which a small picture has no room are left out, the rest stays.
 TEST(Overlay, LeavesOutWhatDoesNotFit) {
   const ModelRecord model = straight_ahead();
   for (const auto& [width, height, roomy] :
@@ -248,7 +248,7 @@ TEST(Overlay, LeavesOutWhatDoesNotFit) {
   EXPECT_NE(drawn(frame, YuvImage(320, 202)).bytes(), drawn(frame_of(narrow), YuvImage(320, 202)).bytes());
 }
 
-// The longest stretch of a row of the legend that is nearly white: wider than a stroke of a letter, it is a line's
+// The longest run of nearly white pixels in a row of the legend: longer than a letter's stroke is wide, it is a line's
 // sample.
 int longest_white(const YuvImage& image) {
   int longest = 0;
@@ -275,7 +275,7 @@ TEST(Overlay, TheLegendNamesTheWhiteLaneLines) {
 
 TEST(Overlay, TheMapsScaleLiesOnNoLine) {
   OverlayFrame frame = frame_of(YuvImage(964, 604));
-  ModelRecord bare, full;  // `full` has lines wherever the map can show one
+  ModelRecord bare, full;  // `full` has every line that the map can show
   bare.position = full.position = straight(0, 0);
   const auto strip_differs = [](const YuvImage& a, const YuvImage& b) {
     int count = 0;
@@ -311,7 +311,7 @@ TEST(Overlay, ShowsTurnSignalsAndWhatComesNext) {
   EXPECT_FALSE(green(image, 122));
   frame.right_blinker = true;
   EXPECT_TRUE(green(drawn(frame, YuvImage(964, 604)), 122));
-  // Every line makes the panel longer; what a model takes for less likely than not is no line.
+  // Every line makes the panel longer; values below a probability of one half get no line.
   ModelRecord model;
   model.desire_state = {0.5F, 0, 0, 0.49F, 0, 0, 0, 0};
   frame.recorded = &model;

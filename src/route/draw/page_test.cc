@@ -72,7 +72,7 @@ Page sample() {
   return page;
 }
 
-// Also what tests/page_test.py opens in a browser, where the variable names a file.
+// tests/page_test.py opens this page in a browser if the variable names a file for it.
 TEST(Page, IsWholeAndNeedsNothingElse) {
   const std::string html = sample().str();
   if (const char* path = std::getenv("SPARKPILOT_SAMPLE_PAGE")) write_text(path, html);

@@ -11,7 +11,8 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr double kAhead = 80, kLateral = 3;  // metres from above; sideways they are drawn this much larger
+constexpr double kAhead = 80, kLateral = 3;  // metres in the view from above; its sideways scale is this many times
+                                             // larger
 constexpr double kPanelAlpha = 0.7, kSpeedWidth = 196;
 constexpr Colour kSignal{0.24, 0.86, 0.45};
 
@@ -42,7 +43,7 @@ struct Words {
   Colour colour;
 };
 
-// Of what comes next: the lane change that the log tells of, and what each model takes for decided.
+// The next manoeuvres: the lane change in the log, and each model's desires above a probability of one half.
 std::vector<Words> intentions(const OverlayFrame& frame) {
   constexpr std::array<const char*, 4> kStates = {"", ", asked for", ", begun", ", ending"};
   constexpr std::array<const char*, 7> kDesires = {
@@ -77,7 +78,7 @@ void draw_wheel(Layer& layer, double x, double y, double radius, double degrees,
   }
 }
 
-// Where things lie in the view from above.
+// Coordinates of the view from above.
 struct Map {
   double left, top, width, height;
   Pixel at(double x, double y) const {
@@ -128,7 +129,7 @@ void draw_map_grid(Layer& layer, const Map& map, double unit) {
              kWhite, 0.95);
 }
 
-// After the lines, with a rim: lines may pass below.
+// Drawn after the lines and with an outline: lines may pass below.
 void draw_map_distances(Layer& layer, const Map& map, double unit) {
   for (const double metres : kRowsApart) {
     const double row = std::round(map.at(metres, 0).v) + 0.5;
@@ -137,7 +138,7 @@ void draw_map_distances(Layer& layer, const Map& map, double unit) {
   }
 }
 
-// What lies sideways has a scale of its own, which is told in a row below the map: no line of a model reaches it.
+// The sideways scale has its own row below the map, which no line of a model reaches.
 void draw_map_scale(Layer& layer, const Map& map, double row_height, double unit) {
   const double size = letter_size(10, unit), wide = map.at(0, 5).u - map.at(0, 0).u;
   const double x = map.left + 8 * unit, middle = std::round(map.top + map.height + 0.55 * row_height) + 0.5;
@@ -147,7 +148,7 @@ void draw_map_scale(Layer& layer, const Map& map, double row_height, double unit
   layer.text(x + wide + 6 * unit, middle + 0.35 * size, "5 m across", size, kMuted, 1);
 }
 
-// One model's, in per cent.
+// One model's probabilities, in per cent.
 void draw_probabilities(Layer& layer, const ModelRecord& model, Colour colour, double left, double width,
                         double baseline, double unit) {
   const double size = letter_size(11, unit);
@@ -192,7 +193,7 @@ void draw_speed(Layer& layer, const OverlayFrame& frame, double unit) {
 void draw_bird_eye(Layer& layer, const OverlayFrame& frame, double unit) {
   if (frame.ours == nullptr && frame.recorded == nullptr) return;
   const double width = 168 * unit, tall = 320 * unit, x = layer.width() - width - 12 * unit, y = 12 * unit;
-  // Left out where it would hide the road: below the other panels' height, or too near to the speed.
+  // Left out if it would hide the road: taller than the other panels, or too close to the speed.
   const bool fits = y + tall + 6 * unit <= layer.height() - footer_rows(unit) &&
                     x - (12 + kSpeedWidth) * unit >= 0.25 * layer.width();
   if (!fits) return;
@@ -241,7 +242,7 @@ void draw_footer(Layer& layer, const OverlayFrame& frame, const OverlayOptions& 
     x += width_of(name);
   }
   double room = layer.width() - x;
-  // The time, and before it the frame, as far as there is room.
+  // The time, preceded by the frame number if there is room.
   const auto put = [&](const std::string& text) {
     const double width = layer.text_width(text, size);
     if (width + 14 * unit > room) return;
@@ -253,7 +254,7 @@ void draw_footer(Layer& layer, const OverlayFrame& frame, const OverlayOptions& 
     put(fmt::format("{}:{:02}.{:02}", hundredths / 6000, hundredths / 100 % 60, hundredths % 100));
   }
   if (frame.frame_id) put(fmt::format("frame {}", *frame.frame_id));
-  // The lines' colours, as far as there is room still: of ours, or of the recorded model where there is none.
+  // A legend of the lines' colours as far as there is room: of our model, else of the recorded one.
   const bool ours = !options.ours.empty();
   for (const auto& [name, colour] : {std::pair("lane lines", ours ? kLaneLine : kRecorded), {"road edges", kEdge}}) {
     const double alpha = frame.ours != nullptr || frame.recorded != nullptr ? 1 : 0.4, width = width_of(name);

@@ -15,7 +15,7 @@ constexpr size_t kColours = 6;
 size_t length(const Series& series) { return std::min(series.x.size(), series.y.size()); }
 bool gap(const Series& s, size_t i) { return !plottable(s.x[i]) || !plottable(s.y[i]); }
 
-// One stretch of points without a gap, thinned to what a column of pixels can show. True where it is a point alone.
+// Draws one run of points without a gap, thinned to the resolution of pixel columns. True if it is a single point.
 bool draw_run(const Canvas& canvas, const Series& s, size_t begin, size_t end, std::string& path) {
   char next = 'M';
   size_t count = 0;
@@ -85,7 +85,7 @@ struct Bins {
   size_t beyond = 0;
 };
 
-// As wide as Freedman and Diaconis have them, from 10 to 80 of them.
+// Bin width by Freedman and Diaconis, with 10 to 80 bins.
 Bins bins_of(const std::vector<double>& sorted) {
   const double low = sorted.front(), high = sorted.back();
   const double p99 = *percentile(sorted, 99), spread = *percentile(sorted, 75) - *percentile(sorted, 25);
@@ -196,7 +196,7 @@ std::string svg(const Histogram& histogram) {
   canvas.axes(bins.range, {0, 1.15 * static_cast<double>(most)}, label, "count");
   draw_bars(canvas, bins);
   for (size_t i = 0; i < marks.size(); ++i) {
-    // The first leans to the left where there is room, so that a narrow peak's labels do not meet.
+    // The first label is left of its line if there is room, so that a narrow peak's labels do not overlap.
     canvas.vertical(marks[i], canvas.u(marks[i].at) > canvas.right() - 120 || (i == 0 && canvas.u(marks[i].at) > 200));
   }
   return canvas.str();

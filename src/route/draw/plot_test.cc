@@ -79,7 +79,7 @@ TEST(Plot, HoldsWithoutValues) {
 TEST(Plot, ReachesAsFarAsItIsTold) {
   Plot plot{.series = {{.x = {2, 3}, .y = {0, 1}}}, .x_low = 0, .x_high = 10, .y_low = -1, .y_high = 4};
   EXPECT_NE(svg(plot).find("data-range=\"0 10 -1.2 4.2\""), std::string::npos) << svg(plot);
-  plot.x_high = 1;  // less than the values
+  plot.x_high = 1;  // below the values
   EXPECT_NE(svg(plot).find("data-range=\"0 3 "), std::string::npos);
 }
 
@@ -102,7 +102,7 @@ TEST(Plot, ThinsManyPointsAndKeepsExtremes) {
   }
   const std::string text = svg(plot), path = path_of(text);
   EXPECT_LT(text.size(), 60000U);
-  // The one high point is at the top: what lies above it is the room that the axis leaves.
+  // The single high point is at the top; the space above it is the axis's margin.
   const std::string top = coordinate(44 + (280 - 38 - 44) * 0.04 / 1.08);
   EXPECT_EQ(count(path, " " + top + "L"), 1U) << top;
 }

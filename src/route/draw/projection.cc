@@ -19,7 +19,7 @@ Vector3 between(const Vector3& a, const Vector3& b, double x) {
   return {x, a[1] + t * (b[1] - a[1]), a[2] + t * (b[2] - a[2])};
 }
 
-// To the right of the direction of travel, on the road.
+// Unit vector on the road, to the right of the direction of travel.
 Vector3 sideways(const std::vector<Vector3>& run, size_t i) {
   const Vector3& a = run[i > 0 ? i - 1 : 0];
   const Vector3& b = run[std::min(i + 1, run.size() - 1)];
@@ -43,7 +43,7 @@ std::vector<std::vector<Vector3>> runs_of(const Polyline& line, double z_offset,
   std::vector<std::vector<Vector3>> runs;
   const size_t count = length(line), step = count / kMaxPoints + 1;
   Vector3 last{};
-  bool known = false, open = false;  // known: the point before was sane; open: the last run goes on
+  bool known = false, open = false;  // known: the point before was valid; open: the last run continues
   const auto add = [&](const Vector3& p) {
     if (!open) runs.emplace_back();
     open = true;
@@ -57,7 +57,7 @@ std::vector<std::vector<Vector3>> runs_of(const Polyline& line, double z_offset,
     }
     const bool inside = p[0] >= from_x && p[0] <= to_x;
     if (known) {
-      // In the order in which the segment meets them.
+      // Borders in the order in which the segment crosses them.
       const bool ahead = p[0] > last[0];
       for (const double border : {ahead ? from_x : to_x, ahead ? to_x : from_x}) {
         if ((last[0] < border) != (p[0] < border) && border != p[0] && border != last[0]) {

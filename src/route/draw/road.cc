@@ -23,7 +23,7 @@ std::pair<double, double> rows_of(const std::vector<Pixel>& outline) {
   return {top->v, bottom->v};
 }
 
-// A band's outline without its ends.
+// A band's outline without its two ends.
 void draw_sides(Layer& layer, const std::vector<Pixel>& outline, Colour colour, double alpha, double width) {
   const auto middle = outline.begin() + static_cast<ptrdiff_t>(outline.size() / 2);
   layer.stroke({outline.begin(), middle}, colour, alpha, width);
@@ -45,7 +45,7 @@ void draw_path(Layer& layer, const Projection& projection, const Drawn& drawn) {
   }
 }
 
-// Along the middle of a band.
+// The centre line of a band.
 std::vector<Pixel> middle(const Projection& projection, const std::vector<Vector3>& run) {
   std::vector<Pixel> line;
   for (const Vector3& p : run) {
@@ -60,7 +60,8 @@ void draw_line(Layer& layer, const Projection& projection, const Drawn& drawn, c
   for (const auto& run : runs_of(line, 0, kPathFrom, kLinesTo)) {
     if (drawn.ours) {
       const std::vector<Pixel> strip = band(projection, run, kLineHalfWidth, 0.7 * drawn.unit);
-      layer.stroke(strip, kInk, 0.3 * alpha, 1.6 * drawn.unit, 0, true);  // seen on a bright road by its rim
+      layer.stroke(strip, kInk, 0.3 * alpha, 1.6 * drawn.unit, 0, true);  // its outline makes it visible on a bright
+                                                                          // road
       layer.fill(strip, colour, alpha);
     } else {
       layer.stroke(middle(projection, run), colour, alpha, 1.6 * drawn.unit, 6 * drawn.unit);
@@ -72,11 +73,11 @@ void draw_label(Layer& layer, const Drawn& drawn, const Lead& lead, double u, do
   const double size = std::max(10.0, 15 * drawn.unit);
   const double baseline = drawn.ours ? top - 0.45 * size : bottom + 1.25 * size;
   const std::string text = fmt::format("{:.0f} m  {:.0f} m/s", lead.x, lead.v);
-  if (layer.text_width(text, size, true) > 0.4 * layer.width()) return;  // the smallest letters would hide the road
+  if (layer.text_width(text, size, true) > 0.4 * layer.width()) return;  // even the smallest text would hide the road
   layer.text(u, baseline, text, size, colour_of(drawn), 1, Align::centre, std::max(1.0, 1.6 * drawn.unit), true);
 }
 
-// The corners of a car's back: ours a frame of corners, the recorded one a thinner whole frame.
+// The rectangle of a car's back: only the corners for our model, a thinner complete frame for the recorded one.
 void draw_lead(Layer& layer, const Projection& projection, const Drawn& drawn, const Lead& lead) {
   const double road = drawn.height + height_at(drawn.model.position, lead.x).value_or(0);
   const auto foot = projection.pixel({lead.x, lead.y, road});

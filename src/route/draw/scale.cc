@@ -17,14 +17,14 @@ void check(const char* what, int width, int height) {
   }
 }
 
-// How much of input pixel i an output pixel covers (areas) or leans on (interpolation).
+// Weight of input pixel i in an output pixel: the area covered, or the coefficient of the interpolation.
 double share(int i, double ratio, int output) {
   const double low = output * ratio, high = low + ratio;
   if (ratio >= 1) return std::max(0.0, std::min(high, i + 1.0) - std::max(low, static_cast<double>(i)));
   return std::max(0.0, 1 - std::abs((output + 0.5) * ratio - 0.5 - i));
 }
 
-// Loops of a fixed length, so that compilers make vectors of them without being asked.
+// Loops of a fixed length, which compilers vectorise.
 constexpr int kLanes = 32;
 
 void add_row(uint16_t* __restrict sums, const uint8_t* __restrict line, uint16_t weight, int count) {
@@ -39,7 +39,7 @@ uint8_t mean(const uint8_t* above, const uint8_t* below) {
   return static_cast<uint8_t>((above[0] + above[1] + below[0] + below[1] + 2) / 4);
 }
 
-// Half the size, which most overlays have: what the weights would give, without them.
+// Half the size, as most overlays have: the same result as with weights, but faster.
 void halve_rows(const uint8_t* __restrict above, const uint8_t* __restrict below, uint8_t* __restrict out, int count) {
   int i = 0;
   for (; i + kLanes <= count; i += kLanes) {
@@ -60,7 +60,7 @@ void Scaler::prepare(Axis& axis, int from, int to) {
     const int begin = std::clamp(static_cast<int>(std::floor(first)), 0, from - axis.taps);
     double sum = 0;
     for (int t = 0; t < axis.taps; ++t) sum += shares[static_cast<size_t>(t)] = share(begin + t, ratio, o);
-    // The largest takes what rounding leaves, so that a flat picture stays as it is.
+    // The largest weight absorbs the rounding error, so that a flat picture stays unchanged.
     int left = kOne;
     const size_t at = axis.weights.size();
     for (double s : shares) {

@@ -8,7 +8,7 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr double kMaxSpeed = 100;      // m/s
-constexpr double kMotionWindow = 0.1;  // s to either side
+constexpr double kMotionWindow = 0.1;  // s on each side
 
 double length(const Vector3& v) { return std::hypot(v[0], v[1], v[2]); }
 
@@ -42,7 +42,7 @@ bool inverted(const std::vector<DrivenPath::Pose>& poses) {
   return inverse > 1.1 * as_is;
 }
 
-// The step from pose i - 1 to pose i in seconds; 0 over a gap, which goes on as another piece.
+// The seconds from pose i - 1 to pose i; 0 over a gap, after which a new piece begins.
 double step_seconds(std::vector<DrivenPath::Pose>& poses, size_t i) {
   poses[i].piece = poses[i - 1].piece;
   const double dt = static_cast<double>(poses[i].time - poses[i - 1].time) * 1e-9;
@@ -51,7 +51,7 @@ double step_seconds(std::vector<DrivenPath::Pose>& poses, size_t i) {
   return 0;
 }
 
-// Orientations by turn rates about the poses' own axes, with trapezoids.
+// Integrates turn rates about the poses' own axes to orientations, by trapezoids.
 void integrate_turns(const std::vector<Vector3>& turns, std::vector<DrivenPath::Pose>& poses) {
   for (size_t i = 1; i < poses.size(); ++i) {
     const double dt = step_seconds(poses, i);
@@ -62,7 +62,7 @@ void integrate_turns(const std::vector<Vector3>& turns, std::vector<DrivenPath::
   }
 }
 
-// Positions by velocities along the poses' own axes, with trapezoids, from where the first is.
+// Integrates velocities along the poses' own axes to positions, by trapezoids, starting at the first pose's.
 void integrate(const std::vector<Vector3>& velocities, std::vector<DrivenPath::Pose>& poses) {
   for (size_t i = 1; i < poses.size(); ++i) {
     const double dt = step_seconds(poses, i);

@@ -47,7 +47,7 @@ TEST(DrivenPath, LocationIsTheHelixThatNumpyComputes) {
   const DrivenPath path = DrivenPath::from_location(helix_location(20));
   EXPECT_EQ(path.source(), "liveLocationKalman");
   expect_truth(path, 3, 1e-6, 1e-8);
-  // A helix looks the same from all its points; between samples a chord cuts off 0.9 mm at most.
+  // A helix looks the same from all its points; a chord between samples is off by 0.9 mm at most.
   expect_truth(path, 7.0123, 3e-3, 1e-5);
 }
 
@@ -71,7 +71,7 @@ TEST(DrivenPath, LocationWithSpeedsIsIntegrated) {
   for (auto [time, sample] : helix_location(20)) {
     sample.velocity_calibrated = speed->second.velocity_device;
     sample.angular_velocity_calibrated = (speed++)->second.angular_velocity_device;
-    // A filter that settles: it is pulled aside and turns at once, but its speeds are right.
+    // A filter that settles: its position and orientation jump at first, but its speeds are right.
     sample.position_ecef[1] += 1e-9 * static_cast<double>(time - kHelixStart) * 3;
     if (time > helix_time(5)) sample.orientation_ecef[2] += 0.6;
     samples.add(time, sample);
@@ -249,7 +249,7 @@ TEST(GlobalPose, HostileArraysAreRefused) {
   const TempFolder empty;
   EXPECT_THROW(DrivenPath::from_global_pose(empty.path()), Error);
 
-  // Rows that cannot be are no rows.
+  // Invalid rows are ignored.
   const TempFolder folder;
   write_global_pose(folder.path());
   save(folder / "frame_orientations", Tensor::zeros(DType::f64, {201, 4}));

@@ -1,5 +1,5 @@
-// comma2k19's global_pose: NumPy files without an extension, a row a frame, written by an optimizer over GNSS, inertial
-// sensors and video. Source: the data set's README, "Pose Format".
+// comma2k19's global_pose: NumPy files without an extension, one row per frame, written by an optimizer over GNSS,
+// inertial sensors and video. Source: the data set's README, "Pose Format".
 #include <cmath>
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 namespace sparkpilot::drive {
 namespace {
 
-// `columns` 0: a list. `rows` below 0: any number.
+// `columns` 0: one-dimensional. `rows` below 0: any number.
 Tensor load_rows(const std::filesystem::path& file, int64_t rows, int64_t columns) {
   const Tensor array = load_npy(file);
   const Shape& shape = array.shape();
@@ -36,7 +36,8 @@ DrivenPath DrivenPath::from_global_pose(const std::filesystem::path& folder, std
   const Tensor clock = load_rows(folder / "frame_times", -1, 0);
   const int64_t rows = clock.shape()[0];
   const auto positions = load_rows(folder / "frame_positions", rows, 3);
-  const auto orientations = load_rows(folder / "frame_orientations", rows, 4);  // ECEF from the device, as written
+  const auto orientations = load_rows(folder / "frame_orientations", rows, 4);  // rotation to ECEF from the device, as
+                                                                                // stored
   const std::span<const double> p = positions.data<double>(), q = orientations.data<double>();
   Vector3 rpy{};
   if (calibration) {

@@ -28,7 +28,7 @@ struct FrameOutcome {
   bool beyond = false;
 };
 
-// Equal numbers have a difference of 0, NaN on both sides counting as equal; a number and none that of kNoNumber.
+// 0 for equal numbers, including NaN on both sides; kNoNumber if only one is a finite number.
 double difference(double a, double b) {
   if ((std::isnan(a) && std::isnan(b)) || a == b) return 0;
   return std::isfinite(a) && std::isfinite(b) ? std::abs(a - b) : kNoNumber;
@@ -97,7 +97,7 @@ FieldComparison compare_field(const RecordField<Record>& field, const Tolerance&
     frames.push_back(compare_frame(a, b, out, differences));
     frames.back().frame_id = pair.frame_id;
   }
-  if (out.absent_in_reference) {  // nothing to be held against
+  if (out.absent_in_reference) {  // nothing to compare with
     out.length_differences = 0;
     return out;
   }
@@ -129,7 +129,7 @@ struct Counts {
   int64_t frames = 0, only_ours = 0, only_reference = 0, repeated = 0;
 };
 
-// `tolerances`: where those of `fields` begin.
+// `tolerances[first]` belongs to fields[0].
 template <typename Record>
 Counts compare(std::span<const Record> ours, std::span<const Record> reference,
                std::span<const RecordField<Record>> fields, const Tolerances& tolerances, size_t first,
@@ -146,7 +146,7 @@ Counts compare(std::span<const Record> ours, std::span<const Record> reference,
   counts.only_reference = static_cast<int64_t>(b.size()) - counts.frames;
   for (size_t i = 0; i < fields.size(); ++i) {
     out.push_back(compare_field(fields[i], tolerances[first + i], pairs));
-    // What the reference has no frame of is shown as not compared rather than left out as what neither side has.
+    // A field whose frames the reference lacks is shown as not compared, instead of left out as if neither side had it.
     if (reference.empty()) out.back().absent_in_ours = !any_has(ours, fields[i]);
   }
   return counts;

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-// The fields that begin as `name` does, up to its first underscore; where there is none, all.
+// The fields that begin like `name`, up to its first underscore; all fields if there is none.
 std::string alike(std::string_view name) {
   const std::string_view stem = name.substr(0, std::min(name.find('_'), size_t{4}));
   std::string some, all;
@@ -43,7 +43,7 @@ double part(const Json& in, const char* key, double otherwise) {
 
 std::string shown(const std::optional<double>& value) { return value ? fmt::format("{:.3g}", *value) : "-"; }
 
-// The worst frames, and what is to be said besides.
+// The worst frames, and further remarks.
 std::string notes(const FieldComparison& field) {
   if (field.absent_in_ours) return "not in ours";
   if (field.absent_in_reference) return "not in the reference";

@@ -91,7 +91,7 @@ TEST(ModelCompare, EqualLogsAreTheSame) {
     EXPECT_FALSE(f.absent_in_ours || f.absent_in_reference) << f.name;
   }
   EXPECT_EQ(field(same, "position_x").values, 20 * 33);
-  EXPECT_EQ(field(same, "lane_lines_t").values, 20 * 4 * 32);  // NaN on both sides is equal and no number
+  EXPECT_EQ(field(same, "lane_lines_t").values, 20 * 4 * 32);  // NaN on both sides counts as equal
   EXPECT_EQ(field(same, "position_y_at_6_s").values, 20);
 }
 
@@ -214,7 +214,7 @@ TEST(ModelCompare, WhatTheReferenceLacksIsNotCompared) {
   EXPECT_EQ(row(table, "position_x")[1], "within");
   EXPECT_EQ(table.rows.back()[1], "not compared") << "those not compared come last";
 
-  // A reference with nothing in its messages is no reference.
+  // A reference whose messages are empty is refused.
   std::vector<ModelRecord> empty(1);
   ModelComparison nothing = compare_models(full, empty);
   std::erase_if(nothing.fields, [](const FieldComparison& f) { return f.outcome() != Outcome::not_compared; });

@@ -31,7 +31,7 @@ void number(const R& r, FieldValues& out) {
   out.add(static_cast<float>(r.*Member));
 }
 
-// Logs without an action have none; that is no list of zeros.
+// Logs without an action yield no value, instead of a list of zeros.
 template <auto Member>
 void action(const R& r, FieldValues& out) {
   if (r.action) out.add(static_cast<float>((*r.action).*Member));
@@ -124,7 +124,7 @@ constexpr ModelField kFields[] = {
     {{"hard_brake_predicted", "", {0, 0}, kYesNo}, number<&R::hard_brake_predicted>},
 };
 
-// Both sides, one after the other.
+// Both sides' values, concatenated.
 template <auto List>
 void sides(const DriverRecord& r, FieldValues& out) {
   for (const DriverSideRecord* side : {&r.left, &r.right}) out.add(side->*List);

@@ -10,9 +10,9 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr double kMinSpeed = 1;  // m/s; below, the curvature is noise
+constexpr double kMinSpeed = 1;  // m/s; at lower speeds the curvature is noise
 
-// The slope at point i of the parabola through it and its neighbours; at the ends, of the line to the only one.
+// The slope at point i of the parabola through it and its neighbours; at the ends, of the line to the only neighbour.
 double slope(const std::vector<float>& t, const std::vector<float>& values, size_t i) {
   const auto line = [&](size_t k) { return (double{values[k + 1]} - values[k]) / (double{t[k + 1]} - t[k]); };
   if (i == 0) return line(0);
@@ -55,7 +55,7 @@ void add_curvature(FrameResult& frame, const Times& index, const DrivenPath& pat
 
 float PlanError::distance() const { return std::hypot(along, across); }
 
-// Straight lines between points half a second apart would cut corners by centimetres.
+// Linear interpolation between points half a second apart would be off by centimetres in bends.
 std::optional<double> interpolate(const std::vector<float>& t, const std::vector<float>& values, double at) {
   if (t.size() != values.size() || t.size() < 2) return {};
   for (size_t i = 0; i < t.size(); ++i) {

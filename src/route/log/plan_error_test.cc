@@ -69,7 +69,7 @@ TEST(PlanError, FramesAreLinedUpByTheirNumbers) {
     if (i == 2) recorded.push_back(helix_plan(100 + i, i));
   }
   std::swap(ours.front(), ours.back());
-  ours[1].timestamp_eof = 0;  // the index knows
+  ours[1].timestamp_eof = 0;  // the index has the time
   for (float& y : recorded[0].position.y) y -= 1;
   frames[4].driven_curvature = 7;
   add_plan_errors(frames, ours, recorded, timeline, {});
@@ -78,7 +78,8 @@ TEST(PlanError, FramesAreLinedUpByTheirNumbers) {
 
   add_plan_errors(frames, ours, recorded, timeline, helix_path(9));
   for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(frames[i].errors[3].has_value(), i == 0 || i == 2 || i == 3) << i;  // six seconds on
+    EXPECT_EQ(frames[i].errors[3].has_value(), i == 0 || i == 2 || i == 3) << i;  // the path ends within six seconds of
+                                                                                  // the others
     EXPECT_EQ(frames[i].recorded_errors[0].has_value(), i == 2);
     ASSERT_TRUE(frames[i].driven_curvature);
     EXPECT_NEAR(*frames[i].driven_curvature, 1 / kHelixRadius, 3e-5);
@@ -112,7 +113,7 @@ TEST(PlanError, DemoRoute) {
   const auto path = DrivenPath::from(timeline);
   ASSERT_TRUE(path);
   EXPECT_EQ(path->source(), "liveLocationKalman");
-  EXPECT_EQ(path->poses().size(), 228u);  // 4 Hz; its speeds hold before the device has a fix, too
+  EXPECT_EQ(path->poses().size(), 228u);  // 4 Hz; the speeds are valid even before the device has a fix
   std::vector<FrameResult> frames(timeline.models.size());
   for (size_t i = 0; i < frames.size(); ++i) frames[i].frame_id = timeline.models[i].frame_id;
   add_plan_errors(frames, {}, timeline.models, timeline, path);
@@ -127,7 +128,7 @@ TEST(PlanError, DemoRoute) {
   }
 }
 
-// Whoever wrote these logs knows nothing of this reader; their modelV2 is the truth.
+// The logs' writer shares no code with this reader; their modelV2 is the truth.
 TEST(PlanError, ASyntheticRoutePlansWhatIsDriven) {
   const TempFolder folder;
   SynthOptions options;
@@ -142,7 +143,7 @@ TEST(PlanError, ASyntheticRoutePlansWhatIsDriven) {
        {DrivenPath::from_pose(timeline.pose, timeline.calibration), DrivenPath::from_location(timeline.location)}) {
     add_plan_errors(frames, {}, timeline.models, timeline, path);
     const auto errors = summarize_errors(frames, true);
-    // The poses are logged 50 ms behind the moment that they tell of, which is most of these.
+    // The poses are logged 50 ms after the moment that they describe, which causes most of these errors.
     const double distance[] = {0.04, 0.1, 0.2, 0.4};
     for (size_t h = 0; h < kHorizons; ++h) {
       EXPECT_GT(errors[h].count, 110) << path.source();

@@ -64,7 +64,7 @@ class JsonWriter {
     out_.append(text.data(), text.size());
   }
 
-  // Shortest digits that give the same number again, of a float a float's.
+  // The shortest digits that give the same number again; `single`: the same float.
   void real(double value, bool single) {
     if (!std::isfinite(value)) {
       out_ += "null";
@@ -129,7 +129,7 @@ class JsonWriter {
   bool whole_data_;
 };
 
-// One field, seen from the event's contents.
+// One field: the path to it from the event's contents.
 struct Column {
   std::string name;
   std::vector<std::variant<StructSchema::Field, unsigned>> steps;
@@ -167,7 +167,7 @@ std::vector<std::string> names_of(const StructSchema& schema) {
   return names;
 }
 
-// "cruiseState.speed", "position.x[0]", "[2].dat" from `type`, the type of the kind's contents.
+// Parses a path such as "cruiseState.speed", "position.x[0]" or "[2].dat"; `contents`: the type of the kind's contents.
 Column parse_path(const std::string& kind, const Type& contents, const std::string& path) {
   Column column{path, {}, contents};
   std::string_view rest = path;
@@ -206,7 +206,7 @@ Column parse_path(const std::string& kind, const Type& contents, const std::stri
   return column;
 }
 
-// A column for each leaf.
+// Adds a column for each leaf.
 void add_leaves(const Column& at, std::vector<Column>& columns) {
   if (!at.type.isStruct()) {
     columns.push_back(at);
@@ -238,12 +238,12 @@ void append_cell(std::string_view json, std::string& out) {
   out += '"';
 }
 
-// What openpilot logs its on-road events as: carEvents, renamed onroadEvents in 2023; since early 2025 with other
-// numbers of names, and the kind before it renamed once more. The name of either time means both.
+// The kind of openpilot's on-road events: carEvents, renamed onroadEvents in 2023; since early 2025 a new kind of that
+// name numbers the events differently, and the old kind was renamed once more. Either name means both kinds.
 constexpr std::string_view kOnroadNames[] = {"carEvents", "onroadEvents"};
 constexpr std::string_view kOnroadKinds[] = {"onroadEventsDEPRECATED", "onroadEvents"};
 
-// The kinds of events that `kind` means; none where there is no such.
+// The kinds of events that `kind` means; empty if there are none.
 std::vector<StructSchema::Field> fields_of(const std::string& kind) {
   const bool onroad = std::find(std::begin(kOnroadNames), std::end(kOnroadNames), kind) != std::end(kOnroadNames);
   std::vector<StructSchema::Field> fields;
@@ -264,7 +264,7 @@ struct EventPrinter::Impl {
     if (sources.empty()) fail("no event is of the kind \"{}\"", kind);
   }
 
-  // Empty: JSON with everything.
+  // The columns; none means JSON with all fields.
   std::vector<Column> columns_of(const Type& type) const {
     if (type.isAnyPointer()) {
       fail("{}: the contents of this kind of event have no schema here, so its fields cannot be printed", kind);
@@ -277,13 +277,13 @@ struct EventPrinter::Impl {
     return columns;
   }
 
-  // A kind of event, and what is printed of it: under the same headings for all of one printer.
+  // A kind of event and its columns; all kinds of a printer share the headings.
   struct Source {
     StructSchema::Field field;
     std::vector<Column> columns;
   };
 
-  // The source of an event; null where it is of another kind.
+  // The source of an event; null if the event is of another kind.
   const Source* source_of(const cereal::Event::Reader& event) const {
     for (const Source& source : sources) {
       if (static_cast<uint16_t>(event.which()) == source.field.getProto().getDiscriminantValue()) return &source;
@@ -340,7 +340,7 @@ std::string EventPrinter::heading() const {
   if (!impl_->options.csv) return "";
   std::string line = "mono_time_ns,valid";
   for (const Column& column : impl_->sources[0].columns) {
-    // liveParameters has a field of the event's own name.
+    // liveParameters has a field with the same name as one of the event's.
     const bool taken = column.name == "valid" || column.name == "mono_time_ns";
     append_cell(json_text(taken ? impl_->kind + "." + column.name : column.name), line);
   }

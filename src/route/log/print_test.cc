@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// What is printed of one event.
+// What is printed for one event.
 std::string printed(const std::string& kind, const PrintOptions& options,
                     const std::function<void(cereal::Event::Builder)>& fill) {
   capnp::MallocMessageBuilder message;
@@ -99,7 +99,7 @@ TEST(EventPrinter, CsvHasAColumnForEachLeaf) {
   EXPECT_EQ(heading.rfind("mono_time_ns,valid,warpMatrixDEPRECATED,", 0), 0u) << heading;
   EXPECT_NE(heading.find(",leadOne.dRel,"), std::string::npos);
   EXPECT_EQ(line.rfind("18446744073709551615,false,\"[1,0]\",", 0), 0u) << line;
-  const std::string cells = line.substr(line.find("]\"") + 2);  // no other comma inside a cell
+  const std::string cells = line.substr(line.find("]\"") + 2);  // no further comma inside a cell
   EXPECT_EQ(std::count(heading.begin(), heading.end(), ','), std::count(cells.begin(), cells.end(), ',') + 2);
 }
 
@@ -122,7 +122,7 @@ TEST(EventPrinter, OfAUnionOnlyTheMemberThatIsSet) {
             json::parse(R"({"lateralControlState.torqueState.error": 2, "lateralControlState.pidState.p": null})"));
 }
 
-// openpilot's own numbers, of the schemas from 2019 to 2025 and of those since.
+// openpilot's own numbers, from the schemas of 2019 to 2025 and from the later ones.
 TEST(EventPrinter, OnroadEventsOfEveryEra) {
   using Old = cereal::CarEvent::EventName;
   using New = cereal::OnroadEvent::EventName;
@@ -226,7 +226,7 @@ TEST(EventPrinter, AlertsOfEveryEra) {
   EXPECT_EQ(json::parse(printed("selfdriveState", fields, selfdrive))["selfdriveState"], expected);
 }
 
-// As openpilot's own writer lays a list of events out: the name, then the flags as bits, 16 bits each together.
+// As openpilot's own writer lays out a list of events: the name, then the flags as bits, 16 bits each.
 TEST(EventPrinter, OnroadEventsLieWhereOpenpilotPutsThem) {
   capnp::MallocMessageBuilder message;
   auto events = message.initRoot<cereal::Event>().initOnroadEvents(1);

@@ -51,7 +51,7 @@ Quaternion slerp(const Quaternion& a, Quaternion b, double share) {
     cosine = -cosine;
   }
   double from = 1 - share, to = share;
-  if (cosine < 1 - 1e-9) {  // nearer than that, the chord is the arc
+  if (cosine < 1 - 1e-9) {  // if the rotations are closer, the chord equals the arc
     const double angle = std::acos(cosine);
     from = std::sin(from * angle) / std::sin(angle);
     to = std::sin(to * angle) / std::sin(angle);

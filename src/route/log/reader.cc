@@ -13,16 +13,16 @@
 namespace sparkpilot::drive {
 namespace {
 
-constexpr int64_t kMaxUnpacked = int64_t{8} << 30;  // bytes of one log; a real one has up to about 100 MB
+constexpr int64_t kMaxUnpacked = int64_t{8} << 30;  // bytes of one unpacked log; a real one has up to about 100 MB
 constexpr size_t kMaxMessage = size_t{64} << 20;    // bytes; the largest real ones are thumbnails of some 100 kB
-constexpr uint32_t kMaxSegments = 512;              // as Cap'n Proto's own readers have it
+constexpr uint32_t kMaxSegments = 512;              // the limit of Cap'n Proto's own readers
 constexpr size_t kWord = sizeof(capnp::word);
 
-// Bytes of the message that begins with `head`, its table of segments included (Cap'n Proto, "Serialization Over a
-// Stream"): the number of segments less one, their sizes in words, padding to a word.
+// The size in bytes of the message that begins with `head`, including its segment table (Cap'n Proto, "Serialization
+// Over a Stream"): the number of segments minus one, their sizes in words, padding to a word.
 struct Frame {
-  size_t table_bytes = 0;       // 0: too few bytes to tell
-  std::optional<size_t> bytes;  // empty: too few bytes to tell
+  size_t table_bytes = 0;       // 0: `head` is too short
+  std::optional<size_t> bytes;  // empty: `head` is too short
   bool sane = true;
 };
 
@@ -41,12 +41,12 @@ Frame frame_of(std::span<const std::byte> head) {
     std::memcpy(&size, head.data() + sizeof last + i * sizeof size, sizeof size);
     words += size;
   }
-  frame.sane = words > 0 && words <= kMaxMessage / kWord;  // without a word there is no event
+  frame.sane = words > 0 && words <= kMaxMessage / kWord;  // an event has at least one word
   if (frame.sane) frame.bytes = frame.table_bytes + static_cast<size_t>(words) * kWord;
   return frame;
 }
 
-// What a file is that begins with these bytes and holds no events; empty where it may hold some.
+// Why a file that begins with these bytes cannot hold events; empty if it can.
 std::string not_a_log(std::span<const std::byte> head) {
   if (head.empty()) return "is empty, expected a log";
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
@@ -78,7 +78,7 @@ struct LogReader::Impl {
   std::byte* bytes() { return reinterpret_cast<std::byte*>(words.begin()); }
   std::span<const std::byte> held() { return {bytes() + begin, end - begin}; }
 
-  // Makes held() at least `wanted` bytes long; false where the log ends before.
+  // Makes held() at least `wanted` bytes long; false if the log ends first.
   bool need(size_t wanted) {
     while (end - begin < wanted) {
       const size_t size = words.size() * kWord;
@@ -87,7 +87,7 @@ struct LogReader::Impl {
         end -= begin;
         begin = 0;
       } else if (end == size) {
-        // Only when it is full: a lie about a size costs no memory.
+        // Grows only when full: a false size in the log costs no memory.
         kj::Array<capnp::word> larger = kj::heapArray<capnp::word>(words.size() * 2);
         std::memcpy(larger.begin(), words.begin(), end);
         words = kj::mv(larger);
@@ -120,8 +120,8 @@ struct LogReader::Impl {
   bool open(size_t size) {
     const kj::ArrayPtr<const capnp::word> message(words.begin() + begin / kWord, size / kWord);
     capnp::ReaderOptions options;
-    // Every pointer that is followed counts what it points to: a hostile message points many times to the same bytes.
-    // The sum allows an honest reader to visit a message some times over.
+    // Each followed pointer counts the size of what it points to: a hostile message points many times to the same
+    // bytes. The limit lets an honest reader visit a message several times.
     options.traversalLimitInWords = (1 << 16) + 16 * message.size();
     const bool opened = read_fields([&] {
       reader.emplace(message, options);
@@ -135,7 +135,7 @@ struct LogReader::Impl {
 
   std::string name;
   std::unique_ptr<ByteSource> source;
-  kj::Array<capnp::word> words;  // bytes [begin, end) are read and not yet passed; begin is at a word
+  kj::Array<capnp::word> words;  // bytes [begin, end) are read but not yet passed on; begin is at a word boundary
   size_t begin = 0, end = 0, event_bytes = 0;
   std::optional<capnp::FlatArrayMessageReader> reader;
   cereal::Event::Reader root;
@@ -173,7 +173,7 @@ const std::vector<std::string>& event_kinds() {
 std::string event_kind(const cereal::Event::Reader& event) {
   const auto which = static_cast<size_t>(event.which());
   if (which < event_kinds().size()) return event_kinds()[which];
-  // Discriminants count the members of the union, and logMonoTime (@0) and valid (@67) are none.
+  // Discriminants count the members of the union; logMonoTime (@0) and valid (@67) are not among them.
   return fmt::format("unknown({})", which + 2);
 }
 

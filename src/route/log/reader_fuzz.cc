@@ -1,4 +1,4 @@
-// Any bytes as a log: its events with all their fields, or an Error of the user's, or damage; never anything else.
+// Any bytes as a log: its events with all their fields, an Error of kind user, or reported damage; never anything else.
 #include <cstddef>
 #include <cstdint>
 
@@ -10,7 +10,7 @@ namespace {
 
 using sparkpilot::drive::EventPrinter;
 
-// By the number of the kind; null where it cannot be printed.
+// By the number of the kind; null if it cannot be printed.
 std::vector<std::unique_ptr<EventPrinter>> printers(bool csv) {
   std::vector<std::unique_ptr<EventPrinter>> list;
   for (const std::string& kind : sparkpilot::drive::event_kinds()) {
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     sparkpilot::drive::LogReader reader(std::move(bytes), "fuzz");
     std::string out;
     size_t printed = 0;
-    // A short input can unpack to millions of events, and a short event print as megabytes of defaults.
+    // A short input can unpack to millions of events, and a short event can print as megabytes of defaults.
     while (reader.events() < 100 && printed < 8'000'000 && reader.next()) {
       sparkpilot::drive::event_kind(reader.event());
       const auto which = static_cast<size_t>(reader.event().which());

@@ -82,7 +82,7 @@ TEST(LogReader, TheNameDoesNotDecideTheContainer) {
   const TempFolder folder;
   write_text(folder / "rlog.bz2", log_bytes("rlog.zst"));
   LogReader reader(folder / "rlog.bz2");
-  EXPECT_EQ(reader.done(), 1);  // a small file is read at once
+  EXPECT_EQ(reader.done(), 1);  // a small file is read in one piece
   while (reader.next()) EXPECT_TRUE(reader.known());
   EXPECT_EQ(reader.events(), kEvents);
 }
@@ -161,7 +161,7 @@ TEST(LogReader, WhatIsNoLogIsNamed) {
   EXPECT_THROW(LogReader("/"), Error);
 }
 
-// A message's table of `segments` sizes, `words` each.
+// A message's segment table: `segments` sizes of `words` each.
 std::string table(uint32_t segments, uint32_t words) {
   std::string bytes;
   const auto put = [&](uint32_t value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
@@ -184,8 +184,8 @@ TEST(LogReader, SizesThatLie) {
             "an event without its root, after 1 events");
 }
 
-// Some bytes that unpack to terabytes: the limit ends them, or the first lie. Whatever they are packed with, in one
-// stream or in many.
+// A few bytes that unpack to terabytes end at the limit, or at the first false size. In any compression, in one stream
+// or in many.
 TEST(LogReader, ABombIsBounded) {
   const std::string zeros(32 << 20, '\0');
   std::string bz2_streams, zstd_frames;
@@ -242,7 +242,7 @@ TEST(LogReader, KindsOfLaterSchemasAreHandedOn) {
   fill_car_state(message, 0);
   const kj::Array<capnp::word> words = capnp::messageToFlatArray(message);
   std::string bytes(reinterpret_cast<const char*>(words.begin()), words.asBytes().size());
-  // The discriminant: 16 bits behind logMonoTime in the root's data.
+  // The discriminant: 16 bits after logMonoTime in the root's data.
   const size_t at = 8 + 8 + 8;
   bytes[at] = static_cast<char>(149);
   bytes[at + 1] = 0;

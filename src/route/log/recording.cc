@@ -10,7 +10,7 @@ void refuse_recording(const fs::path& folder, Writer writer) {
   const auto file = find_recording(folder, [&](const fs::path& segment, const std::string& name) {
     std::error_code ignored;
     if (writer == Writer::synth && fs::exists(segment / kSynthFile, ignored)) return true;
-    // A link would be written behind, where a recording may lie.
+    // Through a link the file that it points to would be written, which may be a recording.
     return name == "rlog.zst" && fs::exists(segment / kResultFile, ignored) && !fs::is_symlink(segment / name, ignored);
   });
   if (!file) return;

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is said of a folder; empty where it is taken.
+// The error for a folder; empty if it is accepted.
 std::string refusal(const fs::path& folder, Writer writer = Writer::drive) {
   try {
     refuse_recording(folder, writer);
@@ -80,7 +80,7 @@ TEST(Recording, ResultsAreNone) {
     EXPECT_NE(refusal(folder.path()), "") << recorded;
     fs::remove(segment / recorded);
   }
-  // What is written would be written behind the link.
+  // Writing would change the file that the link points to.
   fs::rename(segment / "rlog.zst", folder / "recorded");
   fs::create_symlink("../recorded", segment / "rlog.zst");
   EXPECT_NE(refusal(folder.path()), "");

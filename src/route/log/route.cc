@@ -33,7 +33,7 @@ void add_note(Route& route, const std::vector<int>& numbers, std::string_view wh
   }
 }
 
-// Says what some segments have and others have not, and what none has.
+// Notes what only some segments have, and what none has.
 void note_missing(Route& route) {
   const auto without = [&](auto&& has) {
     std::vector<int> numbers;
@@ -63,7 +63,7 @@ void note_missing(Route& route) {
   compare(&Segment::qcamera, "qcamera.ts");
 }
 
-// The numbers that a range means where segments 0 to `last` may be there: Python's slice of them.
+// The segment numbers that a range means if segments 0 to `last` may exist, as by Python's slices.
 std::vector<int> wanted_numbers(const RouteName& name, int last) {
   const int count = last + 1;
   const auto bound = [&](std::optional<int> value, int otherwise) {
@@ -85,7 +85,7 @@ Route make_route(std::string name, Segments segments, const RouteName& range) {
     for (const auto& [number, segment] : segments) present.push_back(number);
     return segments_text(present);
   };
-  std::vector<int> wanted, absent;  // to the last segment that is there, and behind it
+  std::vector<int> wanted, absent;  // up to the last segment that exists, and beyond it
   if (range.start && !range.slice) {
     const int number = *range.start < 0 ? *range.start + last + 1 : *range.start;
     if (!segments.contains(number)) fail("{}: there is no segment {}; it has {}", route.name, *range.start, has_text());
@@ -112,7 +112,7 @@ Route make_route(std::string name, Segments segments, const RouteName& range) {
   return route;
 }
 
-// Number and route's name of a folder that is one segment.
+// The segment number and the route's name of a folder that is one segment.
 std::pair<std::string, int> identity(const fs::path& folder) {
   fs::path path = fs::absolute(folder).lexically_normal();
   if (path.filename().empty()) path = path.parent_path();
@@ -134,7 +134,7 @@ Route route_of_file(const fs::path& file) {
   if (!add_file(file, owner ? name.substr(dashes + 2) : name, segment)) {
     const std::string kind = file.extension().string();
     const bool video = kind == ".hevc" || kind == ".ts" || kind == ".mp4" || kind == ".mkv" || kind == ".mov";
-    (video ? segment.road_video : segment.rlog) = file;  // what it is, its reader will say
+    (video ? segment.road_video : segment.rlog) = file;  // the reader will report what it is
   }
   return make_route(std::move(route), {{number, std::move(segment)}}, {});
 }
@@ -169,7 +169,7 @@ Route route_of_folder(const fs::path& folder) {
   return only_route(std::move(routes), folder.string(), {});
 }
 
-// FOLDER/NAME: one of several routes whose segments lie side by side in a folder.
+// FOLDER/NAME: one of several routes whose segments lie in the same folder.
 std::optional<Route> route_in_folder(const fs::path& path) {
   std::error_code error;
   if (path.filename().empty() || !fs::is_directory(path.parent_path(), error)) return std::nullopt;
@@ -179,9 +179,9 @@ std::optional<Route> route_in_folder(const fs::path& path) {
   return make_route(found->first, std::move(found->second), {});
 }
 
-// The device that recorded a log, as the log itself says; empty where it does not.
+// The device that recorded a log, as the log says; empty if it does not.
 std::string dongle_of(const fs::path& log) {
-  constexpr int64_t kFirstEvents = 1000;  // initData is the first of all
+  constexpr int64_t kFirstEvents = 1000;  // initData is the first of them
   std::string dongle;
   try {
     LogReader reader(log);
@@ -191,12 +191,12 @@ std::string dongle_of(const fs::path& log) {
       });
     }
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::user) throw;  // what is wrong with the log its reader will say
+    if (error.kind() != ErrorKind::user) throw;  // the reader will report what is wrong with the log
   }
   return parse_route_name(dongle + "|2000-01-01--00-00-00") ? dongle : "";
 }
 
-// Where the folder does not say whose the route is, the log may.
+// If the folder does not name the device, the log may.
 void check_dongle(const RouteName& wanted, const std::string& where, Route& route) {
   const std::optional<RouteName> found = parse_route_name(route.name);
   if (wanted.dongle.empty() || !found || !found->dongle.empty()) return;
@@ -234,7 +234,7 @@ std::optional<Route> look_up(const RouteName& name, const fs::path& data) {
   return route;
 }
 
-// How to get what is not there.
+// Advice on how to get a missing route.
 std::string remedy(const RouteName& name, const fs::path& data) {
   for (const std::string_view segment : ci_segments()) {
     const std::optional<RouteName> known = parse_route_name(segment);

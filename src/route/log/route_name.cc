@@ -10,7 +10,7 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr size_t kDongle = 16, kLog = 20;  // characters
-constexpr int kMaxSegments = 100'000;      // of one route: ten weeks
+constexpr int kMaxSegments = 100'000;      // of one route: ten weeks of recording
 
 // selfdrive/test/process_replay/test_processes.py, source_segments, as of 2026.
 constexpr std::array<std::string_view, 18> kCiSegments = {
@@ -25,13 +25,14 @@ constexpr std::array<std::string_view, 18> kCiSegments = {
     "bc095dc92e101734|000000db--ee9fe46e57--1",  "2c912ca5de3b1ee9|0000025d--6eb6bcbca4--4",
 };
 
-// Letters and digits: ids are lower-case, those of test routes that were made anew are not.
+// Letters and digits: ids are lower-case, but those of regenerated test routes are not.
 bool is_id(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); });
 }
 
-// "2021-01-04--17-13-21": a pattern where 'd' is a digit and anything else itself; or "0000010e--5b26bc3be7".
+// "2021-01-04--17-13-21": a pattern in which 'd' is a digit and any other character is literal; or
+// "0000010e--5b26bc3be7".
 bool is_log(std::string_view text) {
   constexpr std::string_view kTime = "dddd-dd-dd--dd-dd-dd";
   if (text.size() != kLog) return false;

@@ -14,7 +14,7 @@ struct KnownFile {
   std::string_view name;
   fs::path Segment::*where;
 };
-// The better one first where two go to the same place.
+// If two files have the same role, the better one comes first.
 constexpr std::array kKnownFiles = {
     KnownFile{"rlog.zst", &Segment::rlog},
     KnownFile{"rlog.bz2", &Segment::rlog},
@@ -40,7 +40,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// The names in a folder, sorted, so that the same folder is always read the same way.
+// The names in a folder, sorted, so that results do not depend on the file system's order.
 std::vector<std::string> names_in(const fs::path& folder) {
   constexpr size_t kMax = 1'000'000;
   std::error_code error;
@@ -54,9 +54,9 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-// Whether a device, or comma2k19, names so what it records, or is about to.
+// Whether this is the name of a file that a device or comma2k19 records, or is still writing.
 bool is_recorded(std::string_view name) {
-  constexpr std::string_view kLock = ".lock";  // while a device still writes the file
+  constexpr std::string_view kLock = ".lock";  // exists while a device still writes the file
   if (name.ends_with(kLock)) name.remove_suffix(kLock.size());
   if (name == "global_pose" || name == "processed_log") return true;
   return std::any_of(kKnownFiles.begin(), kKnownFiles.end(),

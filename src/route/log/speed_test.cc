@@ -1,5 +1,4 @@
-// A minute of log at the rates of a car on the road: how long reading it takes. bench/read_log.py runs it several
-// times.
+// Reads a minute of log at the rates of a car on the road, and times it. bench/read_log.py runs it several times.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +14,7 @@ namespace {
 constexpr int kSeconds = 60;
 constexpr uint64_t kSecond = 1'000'000'000;
 
-// Numbers that compress as little as measured ones.
+// Numbers that are as hard to compress as measured ones.
 class Noise {
  public:
   float next() {
@@ -101,7 +100,7 @@ int64_t write_minute(const std::filesystem::path& file) {
   LogWriter writer(file);
   Noise noise;
   const std::vector<Stream> all = streams();
-  constexpr int kTicks = 10'000;  // a second, shared evenly by each stream
+  constexpr int kTicks = 10'000;  // per second, distributed evenly among the streams
   for (int tick = 0; tick < kSeconds * kTicks; ++tick) {
     for (const Stream& stream : all) {
       if (tick * stream.hz / kTicks == (tick - 1) * stream.hz / kTicks && tick > 0) continue;

@@ -15,7 +15,7 @@ namespace {
 using Which = cereal::Event::Which;
 
 constexpr uint64_t kSilence = 1'000'000'000;  // ns
-constexpr double kSteadyHz = 5;               // of a decimated log not every stream is steady
+constexpr double kSteadyHz = 5;               // in a decimated log not every stream is steady
 constexpr size_t kMaxGaps = 100;
 
 template <typename Enum>
@@ -27,7 +27,7 @@ std::string enum_name(Enum value) {
 
 std::string text_of(capnp::Text::Reader text) { return {text.begin(), text.size()}; }
 
-// Streams that come at a rate of their own while the car is on.
+// Streams with a fixed rate while the car is on.
 bool is_steady(Which which) {
   switch (which) {
     case Which::CAN:
@@ -134,7 +134,7 @@ class Summariser {
     out_.commit = text_of(init.getGitCommit());
   }
 
-  // The wall's time at the route's first event; before the device has the time, its clock stands near 1970.
+  // The wall-clock time of the route's first event; until the device knows the time, its clock is near 1970.
   void take_clock(uint64_t wall, uint64_t mono) {
     constexpr uint64_t kYear2010 = 1'262'304'000'000'000'000;
     if (out_.wall_time_ns || wall < kYear2010 || !out_.first_ns || mono < *out_.first_ns) return;
@@ -158,7 +158,7 @@ class Summariser {
     std::vector<CameraPart>& parts = out_.cameras[camera].parts;
     const int64_t frame = index.getFrameId();
     if (parts.empty() || parts.back().segment != segment) {
-      // Behind a segment that is not there, frames are not missed.
+      // After a missing segment, lost frames are not counted.
       const bool follows = !parts.empty() && parts.back().segment + 1 == segment;
       const int64_t before = follows ? parts.back().last_frame : frame - 1;
       parts.push_back({segment, 1, index.getFrameId(), index.getFrameId(), std::max<int64_t>(0, frame - before - 1)});
@@ -175,8 +175,8 @@ class Summariser {
     const uint64_t time = event.getLogMonoTime();
     if (which >= last_.size()) last_.resize(which + 1);
     auto& last = last_[which];
-    constexpr size_t kMaxKept = 100'000;  // before it is known which streams are steady
-    // Behind a segment that is not there, silence means nothing.
+    constexpr size_t kMaxKept = 100'000;  // gaps kept until it is known which streams are steady
+    // After a missing segment, silence means nothing.
     if (last && time > last->first + kSilence && segment <= last->second + 1 && gaps_.size() < kMaxKept) {
       gaps_.push_back({event_kind(event), segment, last->first, static_cast<double>(time - last->first) / 1e9});
     }
@@ -205,7 +205,7 @@ class Summariser {
 
   const Route& route_;
   RouteSummary out_;
-  std::vector<int64_t*> counts_;                               // by the number of the kind, into out_.kinds
+  std::vector<int64_t*> counts_;                               // pointers into out_.kinds, by the number of the kind
   std::vector<std::optional<std::pair<uint64_t, int>>> last_;  // time and segment of each kind's last event
   std::vector<SilentGap> gaps_;
   std::string sensor_ = "unknown";

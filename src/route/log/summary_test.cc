@@ -62,7 +62,7 @@ TEST_F(SummaryTest, WhoDroveWhat) {
   EXPECT_EQ(found.version, "0.10.1");
   EXPECT_EQ(found.fingerprint, "TOYOTA_PRIUS");
   EXPECT_EQ(found.wall_time_ns, 1'700'000'000 * kSecond);
-  EXPECT_EQ(found.first_ns, 100 * kSecond);  // not initData's
+  EXPECT_EQ(found.first_ns, 100 * kSecond);  // not the time of initData
   EXPECT_DOUBLE_EQ(found.seconds(), 3);
   ASSERT_EQ(found.cameras.size(), 1u);
   EXPECT_EQ(found.cameras[0].width, 1928);
@@ -104,7 +104,7 @@ TEST_F(SummaryTest, FramesThatAreLeftOut) {
   EXPECT_EQ(road.parts[0].missing, 1);
   EXPECT_EQ(road.parts[1].first_frame, 8u);
   EXPECT_EQ(road.parts[1].missing, 1);  // between the segments
-  EXPECT_EQ(road.parts[2].missing, 0);  // segments 2 and 3 are not there
+  EXPECT_EQ(road.parts[2].missing, 0);  // segments 2 and 3 are missing
   EXPECT_EQ(road.parts[2].last_frame, 101u);
 }
 
@@ -143,7 +143,7 @@ TEST_F(SummaryTest, DamageIsSaidWhereItIs) {
   EXPECT_NE(found.segments[2].damage.find("2/rlog.zst: is a page of HTML or XML"), std::string::npos);
   EXPECT_EQ(found.segments[2].events, 0);
   EXPECT_FALSE(found.segments[2].first_ns);
-  EXPECT_THROW(summarise(find_route(log(2).string())), Error);  // nothing else to say
+  EXPECT_THROW(summarise(find_route(log(2).string())), Error);  // with nothing else to report
 }
 
 TEST_F(SummaryTest, VideoAlone) {

@@ -47,7 +47,7 @@ void take_car(uint64_t time, cereal::CarState::Reader car, Timeline& out) {
                      car.getRightBlinker()});
 }
 
-// Its speeds hold without a fix of the satellites; livePose has them in newer logs.
+// Its speeds are valid without a satellite fix; livePose has them in newer logs.
 void take_speeds(uint64_t time, cereal::LiveLocationKalman::Reader in, Samples<PoseSample>& out) {
   const auto velocity = three(in.getVelocityDevice()), turn = three(in.getAngularVelocityDevice());
   if (!velocity || !turn || *velocity == Vector3{}) return;
@@ -75,7 +75,7 @@ void take_calibration(uint64_t time, cereal::LiveCalibrationData::Reader in, Tim
   else ++out.bad_calibrations;
 }
 
-// Logs of 2023 name the device in initData alone.
+// Logs of 2023 name the device only in initData.
 void take_device_type(cereal::InitData::DeviceType type, Timeline& out) {
   if (type == cereal::InitData::DeviceType::UNKNOWN) return;
   out.device_type = enum_name(type, {"unknown", "neo", "chffrAndroid", "chffrIos", "tici", "pc", "tizi", "mici"});
@@ -105,7 +105,7 @@ void take_model(uint64_t time, const cereal::Event::Reader& event, const Timelin
   if (options.models) out.models.push_back(read_model(event));
 }
 
-// What newer logs say elsewhere; it holds where the log is older.
+// Values that newer logs have in other messages; used if the log has only these.
 struct Older {
   Samples<bool> enabled;
   Samples<LaneChangeSample> lane_change;
@@ -144,7 +144,7 @@ void take(const cereal::Event::Reader& event, const TimelineOptions& options, Ti
   }
 }
 
-// By index, the last word on each kept.
+// Sorts by index and keeps the last entry of each.
 void tidy(std::vector<IndexedFrame>& frames) {
   std::stable_sort(frames.begin(), frames.end(), [](const auto& a, const auto& b) { return a.index < b.index; });
   std::vector<IndexedFrame> out;
@@ -175,7 +175,7 @@ Timeline read_timeline(LogReader& reader, const TimelineOptions& options) {
   if (out.enabled.empty()) out.enabled = std::move(older.enabled);
   out.pose_of_location = out.pose.empty();
   if (out.pose_of_location) out.pose = std::move(older.pose);
-  // Where lateralPlan is logged, modelV2 does not yet speak of lane changes.
+  // In logs with lateralPlan, modelV2 does not yet contain lane changes.
   if (!older.lane_change.empty()) out.lane_change = std::move(older.lane_change);
   out.calibration.sort();
   out.car.sort();

@@ -1,4 +1,4 @@
-// Any bytes as the log of a segment to be driven: what is taken out of it, the path, the plan's errors, a comparison.
+// Any bytes as the log of a segment to be driven: the timeline read from it, the path, the plan's errors, a comparison.
 #include <cstddef>
 #include <cstdint>
 

@@ -70,7 +70,7 @@ TEST(Samples, TheLatestAtATime) {
   samples.add(30, 3);
   samples.add(10, 1);
   samples.add(20, 2);
-  samples.add(20, 22);  // of two at one time the one that was written last
+  samples.add(20, 22);  // of two samples at the same time, the one added last
   samples.sort();
   EXPECT_EQ(samples.at(9), nullptr);
   EXPECT_EQ(*samples.at(10), 1);
@@ -95,7 +95,7 @@ TEST(Timeline, CalibrationsThatAreNoneAreCounted) {
                                     {4, calibration({0, 0})},
                                     {5, calibration({})}});
   EXPECT_EQ(log.calibration.size(), 1u);
-  EXPECT_EQ(log.bad_calibrations, 3);  // an empty list is what a device sends before it knows
+  EXPECT_EQ(log.bad_calibrations, 3);  // a device sends an empty list until it is calibrated
   EXPECT_FLOAT_EQ(static_cast<float>((*log.calibration.at(9))[1]), 0.02F);
 }
 
@@ -173,7 +173,7 @@ TEST(Timeline, SpeedsOfTheLocationStandInForLivePose) {
   ASSERT_EQ(older.pose.size(), 1u);
   EXPECT_TRUE(older.pose_of_location);
   EXPECT_EQ(older.pose.at(5)->velocity_device[2], 3);
-  EXPECT_TRUE(older.location.empty());  // it says nothing of a place
+  EXPECT_TRUE(older.location.empty());  // it contains no position
   const Timeline newer = timeline_of({{1, location}, {2, pose}});
   EXPECT_EQ(newer.pose.size(), 1u);
   EXPECT_FALSE(newer.pose_of_location);

@@ -59,7 +59,7 @@ class MemorySource : public ByteSource {
   size_t at_ = 0;
 };
 
-// A source with a window of packed bytes, whose first ones can be looked at before they are taken.
+// A source with a window of packed bytes, whose first bytes can be inspected before they are consumed.
 class Unpacked : public ByteSource {
  public:
   Unpacked(std::unique_ptr<ByteSource> packed, int64_t limit)
@@ -80,7 +80,7 @@ class Unpacked : public ByteSource {
     return got;
   }
 
-  // Packed bytes that lie ahead, at least `wanted` where there are so many.
+  // Packed bytes not yet consumed: at least `wanted`, if there are that many.
   std::span<const std::byte> ahead(size_t wanted) {
     while (end_ - begin_ < wanted && !at_end_) {
       std::memmove(window_.data(), window_.data() + begin_, end_ - begin_);
@@ -128,7 +128,7 @@ bool starts_with(std::span<const std::byte> bytes, std::span<const unsigned char
 }
 
 bool starts_zstd(std::span<const std::byte> bytes) {
-  // RFC 8878: a frame, or one of the 16 kinds of frame that are skipped.
+  // RFC 8878: a frame, or one of the 16 kinds of skippable frames.
   constexpr unsigned char kSkipped[] = {0x2a, 0x4d, 0x18};
   return starts_with(bytes, kZstdMagic) || (bytes.size() >= 4 && (bytes[0] & std::byte{0xf0}) == std::byte{0x50} &&
                                             starts_with(bytes.subspan(1), kSkipped));
@@ -177,7 +177,7 @@ class ZstdUnpacked : public Unpacked {
     void operator()(ZSTD_DCtx* stream) const { ZSTD_freeDCtx(stream); }
   };
   std::unique_ptr<ZSTD_DCtx, Free> stream_;
-  bool inside_ = false;  // a frame has begun and not ended
+  bool inside_ = false;  // a frame has begun but not ended
 };
 
 class Bz2Unpacked : public Unpacked {
@@ -187,7 +187,7 @@ class Bz2Unpacked : public Unpacked {
 
  protected:
   size_t unpack(std::span<std::byte> out) override {
-    constexpr size_t kMax = 1 << 30;  // bz2 counts in 32 bits
+    constexpr size_t kMax = 1 << 30;  // bz2's counters have 32 bits
     const size_t room = std::min(out.size(), kMax);
     stream_.next_out = reinterpret_cast<char*>(out.data());
     stream_.avail_out = static_cast<unsigned>(room);
@@ -237,7 +237,7 @@ class Bz2Unpacked : public Unpacked {
   bool inside_ = false;
 };
 
-// Bytes that were looked at, then the rest.
+// The inspected bytes, then the rest.
 class Joined : public ByteSource {
  public:
   Joined(std::vector<std::byte> first, std::unique_ptr<ByteSource> rest)

@@ -15,7 +15,7 @@ namespace {
 
 using Chunk = std::array<char, 1 << 16>;
 
-// Where a log's bytes go on their way to the file.
+// Receives a log's bytes and writes them to the file, compressed or not.
 class Sink {
  public:
   explicit Sink(AtomicFile& file) : file_(file) {}
@@ -29,7 +29,7 @@ class Sink {
   AtomicFile& file_;
 };
 
-// Collects small messages, so that each does not cost a call of the system.
+// Collects small messages to save system calls.
 class PlainSink : public Sink {
  public:
   using Sink::Sink;
@@ -89,7 +89,7 @@ class Bz2Sink : public Sink {
   }
   ~Bz2Sink() override { BZ2_bzCompressEnd(&stream_); }
   void write(const char* data, size_t bytes) override {
-    constexpr size_t kMax = 1 << 30;  // bz2 counts in 32 bits
+    constexpr size_t kMax = 1 << 30;  // bz2's counters have 32 bits
     for (size_t at = 0; at < bytes; at += kMax) push(data + at, std::min(kMax, bytes - at), BZ_RUN);
   }
   void finish() override { push(nullptr, 0, BZ_FINISH); }

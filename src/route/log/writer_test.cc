@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 
 constexpr int kEvents = 5000;
 
-// As others read them: the library's one-call decompressors, Cap'n Proto's own reader of one message after the other.
+// Reads the file as other programs do: with the library's one-call decompressors and Cap'n Proto's own reader, message
+// by message.
 std::string unpacked(const fs::path& file) {
   std::string packed = read_text(file);
   std::string bytes(4 << 20, '\0');

@@ -13,7 +13,7 @@ constexpr Colour kGlass{52, 132, 125}, kTyre{26, 128, 128}, kShadow{24, 128, 128
 struct Body {
   const Painter& p;
   CarLook look;
-  float s, d, way;  // way: 1 along s, -1 against it
+  float s, d, way;  // way: 1 in the direction of s, -1 against it
   Lit light;
 
   Point3 at(float ahead, float right, float up) const { return p.strip.point(s + way * ahead, d + way * right, up); }
@@ -32,7 +32,7 @@ void add_shadow(const Body& b) {
            b.at(b.length() + 0.1F, -out, 0.01F), kShadow, b.light, 0.7F);
 }
 
-// One flank: tyres, body, cabin. `right` is the sign of its side.
+// One side of the car: tyres, body, cabin. `right` is the sign of that side.
 void add_flank(const Body& b, float right) {
   const float w = right * b.half(), length = b.length(), waist = b.waist(), in = w - right * 0.16F;
   b.p.quad(b.at(0.05F, w, waist), b.at(length, w, waist - 0.12F), b.at(length, w, 0.25F), b.at(0.05F, w, 0.25F),
@@ -73,7 +73,7 @@ void add_lamps(const Body& b, float ahead, bool rear, bool braking) {
   }
 }
 
-// The end that looks at the camera: the tail of a car ahead, the nose of an oncoming one.
+// The end that faces the camera: the rear of a car ahead, the front of an oncoming one.
 void add_end(const Body& b, bool rear, bool braking) {
   const float w = b.half(), length = b.length(), waist = b.waist(), ahead = rear ? 0 : length;
   const float sill = rear ? 0.3F : 0.25F, top = rear ? waist : waist - 0.12F;
@@ -85,7 +85,7 @@ void add_end(const Body& b, bool rear, bool braking) {
               roof = b.look.van ? (rear ? 0.05F : 0.68F) : (rear ? 0.26F : 0.56F);
   b.p.quad(b.at(ahead, -w, top), b.at(ahead, w, top), b.at(foot * length, w, waist), b.at(foot * length, -w, waist),
            b.paint(1.12F),
-           b.light);  // the lid, seen from above
+           b.light);  // the boot lid or bonnet, seen from above
   const float in = w - 0.16F;
   b.p.quad(b.at(roof * length, -in, b.height()), b.at(roof * length, in, b.height()),
            b.at(foot * length, w - 0.03F, waist), b.at(foot * length, -w + 0.03F, waist), b.paint(1), b.light);
@@ -113,7 +113,7 @@ void add_car(const Painter& painter, double time, int car) {
   const Body body{painter, painter.world.traffic().look(car), s,
                   d,       oncoming ? -1.0F : 1.0F,           light_at(painter.scene, foot.x, foot.y, range)};
   add_shadow(body);
-  // The camera is at s = 0 of the strip: which flank, which end looks at it.
+  // The camera is at s = 0 of the strip, which decides the side and the end that it sees.
   const float aside = body.way * (static_cast<float>(painter.world.traffic().ego(time).d) - d);
   if (aside < -body.half()) add_flank(body, -1);
   if (aside > body.half()) add_flank(body, 1);

@@ -11,12 +11,12 @@ constexpr float kNear = 0.25F;
 // One plane of the picture, with the coordinates of its samples in the full picture: at * scale + shift.
 struct Plane {
   uint8_t* data;
-  int stride, width, begin, end;  // rows
+  int stride, width, begin, end;  // begin, end: rows
   float scale, shift;
 };
 
 struct Edge {
-  float a, b, c;  // distance inside: a x + b y + c
+  float a, b, c;  // distance to the edge, positive inside: a x + b y + c
 };
 
 uint8_t mixed(uint8_t under, float over, float weight) {
@@ -48,7 +48,7 @@ struct Span {
   int begin, end;
 };
 
-// Samples of a row where every edge's distance is at least `inside`.
+// The samples of a row whose distance to every edge is at least `inside`.
 Span row_span(const Edge* edges, int count, float y, float inside, const Plane& plane) {
   float low = -1e9F, high = 1e9F;
   for (int i = 0; i < count; ++i) {
@@ -111,15 +111,15 @@ void paint_polygon(const Shape& shape, const Plane& plane, float Colour::*channe
   }
 }
 
-// Into one plane, or into two of one shape at once: `second` may be null.
+// Paints into one plane, or into two of the same shape at once: `second` may be null.
 void paint_ellipse(const Shape& shape, const Plane& plane, uint8_t* second, const Noise& noise) {
-  constexpr float kMax = 1.25F;  // how far noise carries the edge
+  constexpr float kMax = 1.25F;  // the farthest that noise moves the edge
   const Point2 middle = shape.points[0], half = shape.points[1];
   const bool luma = second == nullptr, plain = shape.rough <= 0;
   const auto index = [&](float at) { return static_cast<int>(clamped((at - plane.shift) / plane.scale, -1.0F, 1e6F)); };
   const int first = std::max(plane.begin, index(middle.y - kMax * half.y));
   const int last = std::min(plane.end - 1, index(middle.y + kMax * half.y));
-  const float texel = 40 / half.y;  // the noise keeps its grain on the thing
+  const float texel = 40 / half.y;  // the noise scales with the object
   const int level = Noise::level(texel * plane.scale);
   const float ox = static_cast<float>(shape.dice & 255), oy = static_cast<float>((shape.dice >> 8) & 255);
   const float soft = 1 / (4 * std::min(1.0F, plane.scale / half.y) + 0.12F), by_x = 1 / half.x;

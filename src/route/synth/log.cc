@@ -11,13 +11,14 @@ namespace {
 
 using Which = cereal::Event::Which;
 
-// How often a kind of event comes, when, and how much of it the decimated log keeps (openpilot: cereal/services.py).
+// The rate and delay of a kind of event, and how many of its events the decimated log keeps (openpilot:
+// cereal/services.py).
 struct Service {
   Which which;
-  int rate;            // a second
-  double delay;        // seconds behind its turn, or behind its frame
-  int decimation;      // one in so many is in the qlog; 0: none
-  bool frame = false;  // it tells of a frame; else of the moment that it is written at
+  int rate;            // per second
+  double delay;        // seconds after its turn, or after its frame
+  int decimation;      // one event in this many is in the qlog; 0: none
+  bool frame = false;  // it describes a frame; if not, the moment at which it is written
 };
 
 constexpr Service kServices[] = {
@@ -54,8 +55,8 @@ constexpr Service kServices[] = {
 struct Item {
   uint64_t mono;
   Which which;
-  int64_t index;  // of its kind, from the world's beginning
-  double time;    // the moment that it tells of
+  int64_t index;  // within its kind, from the world's beginning
+  double time;    // the moment that it describes
   bool decimated;
 };
 
@@ -136,7 +137,7 @@ class Segment {
     sink_(message, item.decimated);
   }
 
-  // What is told of a camera's frame; false where the item is none of these.
+  // Fills an event that describes a camera's frame; false if the item is of another kind.
   bool frame_event(const Item& item, cereal::Event::Builder& event) {
     const LogContext& t = teller_;
     const int64_t frame = item.index;

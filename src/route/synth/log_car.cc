@@ -35,7 +35,7 @@ double steering_at(const LogContext& t, double time) {
 
 }  // namespace
 
-// Two dozen messages of eight bytes, as a car's bus has them in 10 ms: speed, angle, counters, and what stays as it is.
+// Two dozen messages of eight bytes, as a car's bus carries in 10 ms: speed, angle, counters, and constant bytes.
 void fill_can(const LogContext& t, cereal::Event::Builder event, int64_t index, double time) {
   const Pose pose = t.world.pose(time);
   const auto speed = static_cast<uint16_t>(pose.speed * 3.6 * 100 + 6767);

@@ -5,7 +5,7 @@
 namespace sparkpilot::drive::synth {
 namespace {
 
-constexpr uint64_t kWallStart = 1'750'000'000'000'000'000;  // nanoseconds since 1970, of every world's first frame
+constexpr uint64_t kWallStart = 1'750'000'000'000'000'000;  // nanoseconds since 1970 at every world's first frame
 
 cereal::InitData::DeviceType device_type(const std::string& name) {
   using Type = cereal::InitData::DeviceType;
@@ -30,7 +30,7 @@ void fill_init(const LogContext& t, cereal::InitData::Builder b, double time) {
   b.setOsVersion("synth");
   b.setWallTimeNanos(kWallStart + static_cast<uint64_t>(time * 1e9));
   b.setBootlogId(t.options.log_id);
-  // The route's name, where openpilot keeps a kernel's arguments and nothing reads them.
+  // The route's name, in the kernel arguments: openpilot logs that field but nothing reads it.
   auto arguments = b.initKernelArgs(2);
   arguments.set(0, fmt::format("synth.route={}|{}", t.options.dongle, t.options.log_id));
   arguments.set(1, fmt::format("synth.seed={}", t.world.options().seed));

@@ -23,7 +23,7 @@ void fill_plan(Track b, const FrameTruth& truth, Vector3 PlanPoint::*what, doubl
   fill_floats(b.initZStd(kPoints), deviation);
 }
 
-// When the plan gets as far ahead as x; the plan's end where it does not.
+// The time at which the plan reaches x ahead; the plan's end if it never does.
 double time_at(const FrameTruth& truth, double x) {
   for (size_t i = 1; i < kPoints; ++i) {
     const double from = truth.plan[i - 1].position[0], to = truth.plan[i].position[0];
@@ -138,8 +138,8 @@ void fill_model_data(const LogContext& t, cereal::DrivingModelData::Builder b, c
   meta.setLaneChangeDirection(change_direction(truth));
 }
 
-// In the calibrated frame, as a model that is fed calibrated pictures gives it; openpilot's locationd turns it to the
-// device's.
+// In the calibrated frame, as from a model that gets calibrated pictures; openpilot's locationd rotates it to the
+// device's frame.
 void fill_odometry(const LogContext& t, cereal::CameraOdometry::Builder b, const FrameTruth& truth, int64_t frame) {
   b.setFrameId(t.frame_id(frame));
   b.setTimestampEof(t.mono(truth.time));
@@ -153,7 +153,7 @@ void fill_odometry(const LogContext& t, cereal::CameraOdometry::Builder b, const
   fill_list(b.initRoadTransformTransStd(3), Vector3{0.02, 0.02, 0.02});
 }
 
-// As radard says it without a radar: from the bumper, left positive.
+// As radard reports it without a radar: measured from the bumper, positive to the left.
 void fill_radar(const LogContext& t, cereal::RadarState::Builder b, const FrameTruth& truth) {
   constexpr double kCameraToBumper = 1.52;
   b.setMdMonoTime(t.mono(truth.time));

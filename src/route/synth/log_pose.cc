@@ -5,7 +5,7 @@
 namespace sparkpilot::drive::synth {
 namespace {
 
-constexpr int64_t kUnixStart = 1'750'000'000'000;  // milliseconds, of every world's first frame
+constexpr int64_t kUnixStart = 1'750'000'000'000;  // milliseconds since 1970 at every world's first frame
 constexpr double kDegrees = 180 / kPi;
 
 void measured(cereal::LiveLocationKalman::Measurement::Builder b, const Vector3& value, double deviation) {
@@ -21,10 +21,10 @@ void measured(cereal::LivePose::XYZMeasurement::Builder b, const Vector3& value,
   b.setValid(true);
 }
 
-// The device in all the frames that are asked of it.
+// The device's position, orientation and motion in all frames that messages use.
 struct State {
   Pose pose;
-  Matrix3 device_from_calib, ecef_from_calib, ned_from_calib;  // ned: of the place where it is
+  Matrix3 device_from_calib, ecef_from_calib, ned_from_calib;  // ned: north, east, down at its present position
   Vector3 ecef, velocity_ecef, velocity_ned, acceleration;
   Geodetic place;
 
@@ -54,7 +54,7 @@ void fill_calibration(const LogContext& t, cereal::LiveCalibrationData::Builder 
   fill_list(b.initRpyCalibSpread(3), Vector3{0.0005, 0.0005, 0.0005});
   fill_list(b.initWideFromDeviceEuler(3), Vector3{0, 0, 0});
   b.initHeight(1).set(0, static_cast<float>(kDeviceHeight));
-  // view from road, as calibrationd had it: no roll, and the road's y and z the other way round.
+  // View from road, as in calibrationd: no roll, and the road's y and z axes reversed.
   const Matrix3 turn =
       multiply(view_from_device(), multiply(rotation({0, rpy[1], rpy[2]}), {1, 0, 0, 0, -1, 0, 0, 0, -1}));
   auto extrinsic = b.initExtrinsicMatrix(12);
@@ -132,7 +132,7 @@ void fill_gps(const LogContext& t, cereal::GpsLocationData::Builder b, double ti
   b.setSatelliteCount(14);
 }
 
-// The sensor lies so that its axes are the device's z, y, x, each turned round.
+// The sensor is mounted so that its axes are the device's z, y, x, each reversed.
 void fill_accelerometer(const LogContext& t, cereal::SensorEventData::Builder b, double time) {
   const State at(t.world, time);
   const Matrix3 device_from_ned = transpose(at.of_device(at.ned_from_calib));

@@ -5,7 +5,8 @@
 namespace sparkpilot::drive::synth {
 
 SinCos sin_cos(double x) {
-  // Less the nearest multiple of pi/2, in two parts so that nothing is lost; then Taylor's series within pi/4.
+  // Subtracts the nearest multiple of pi/2, in two parts so that no precision is lost; then Taylor's series within
+  // pi/4.
   const double quarters = std::floor(x * (2 / kPi) + 0.5);
   const double r = (x - quarters * 1.5707963267341256) - quarters * 6.0771005065061922e-11;
   const double q = r * r;
@@ -25,7 +26,7 @@ SinCos sin_cos(double x) {
 namespace {
 
 double arctan_unit(double x) {  // 0 <= x <= 1
-  // Two halvings of the angle leave at most 0.2.
+  // Halving the angle twice leaves at most 0.2.
   for (int i = 0; i < 2; ++i) x = x / (1 + std::sqrt(1 + x * x));
   const double q = x * x;
   double sum = 0;

@@ -21,7 +21,7 @@ TEST(SynthMaths, SinesAndAnglesAreTheUsualOnes) {
   EXPECT_NEAR(arctan2(-1e-9, -1), -kPi, 2e-9);
 }
 
-// Bits, so that a machine that rounds otherwise is told here and not by a picture.
+// Exact bits, so that a machine that rounds differently fails here and not in a comparison of pictures.
 TEST(SynthMaths, GivesTheSameBitsEverywhere) {
   EXPECT_EQ(sin_cos(12.345).sin, -0x1.c1ac577229b1ep-3);
   EXPECT_EQ(sin_cos(12.345).cos, 0x1.f381816d49a3ap-1);

@@ -21,10 +21,10 @@ struct Job {
   const GroundMap& map;
   const Shader& shader;
   const std::vector<float>& grain;
-  uint32_t dice;  // of the sensor's noise
+  uint32_t dice;  // seed of the sensor's noise
   YuvImage& picture;
 
-  // What pixels reach on the ground at a node, from its neighbours.
+  // The size of a pixel on the ground at a node, from its neighbours.
   void reach(int row, int column, GroundPixels& at) const {
     const auto& here = map.at(row, column);
     const auto& right = map.at(row, column + 1);
@@ -58,7 +58,7 @@ struct Job {
     shader.ground(at, out);
   }
 
-  // Where the ground ends or steps back between two nodes: every pixel by itself.
+  // If the ground ends or jumps in distance between two nodes, every pixel is traced separately.
   void broken(int row, int column, Pixels& out) const {
     const auto &a = map.at(row, column), &b = map.at(row, column + 1);
     const int u = column * kSpan;
@@ -110,7 +110,7 @@ Renderer::Renderer(const World& world)
   const auto count = static_cast<size_t>((road.right_edge() - road.left_edge()) * 20) + 1;
   for (size_t i = 0; i < count; ++i) {
     const double d = road.left_edge() + static_cast<double>(i) * 0.05;
-    // Two tracks a lane, worn smooth; a little dirt between the lanes and at the edges.
+    // Two smooth worn tracks per lane; a little dirt between the lanes and at the edges.
     const double in_lane = d / road.lane_width() - std::floor(d / road.lane_width());
     const double from_track = std::fabs(std::fabs(in_lane - 0.5) - 0.22) / 0.11;
     const double track = from_track < 1 ? (1 - from_track * from_track) : 0;

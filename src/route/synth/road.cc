@@ -26,7 +26,7 @@ void Road::lay_out(uint64_t seed) {
   edges_[0] = side_ > 0 ? -other : -own;
   edges_[1] = side_ > 0 ? own : other;
   for (int i = -backward_; i <= forward_; ++i) lines_.push_back(line(i));
-  // Hills: no steeper than some hundredths, or a highway's crest would hide what the car meets.
+  // Hills: no steeper than some hundredths, or a highway's crest would hide oncoming obstacles.
   const double steepness = highway ? 0.012 : 0.02;
   const double lengths[3] = {1300, 620, 310};
   for (int i = 0; i < 3; ++i) {
@@ -41,7 +41,7 @@ void Road::lay_out(uint64_t seed) {
   }
 }
 
-// Straights and arcs in turn, joined by transitions that an even turn of the wheel drives.
+// Straights and arcs in turn, joined by transitions in which the steering wheel turns at a constant rate.
 void Road::bend(uint64_t seed, double length, double most_curvature) {
   Random random(seed * 4 + 2);
   const auto count = static_cast<size_t>(length) + 2;
@@ -66,7 +66,8 @@ void Road::bend(uint64_t seed, double length, double most_curvature) {
   for (size_t i = 1; i < count; ++i) knots_[i] = along(knots_[i - 1], curvature[i] - curvature[i - 1], 1);
 }
 
-// `u` metres on, the curvature changing by `change` a metre: heading exactly, place by Gauss's three points.
+// The knot `u` metres on, with the curvature changing by `change` per metre: heading exactly, position by Gauss's
+// three-point rule.
 Road::Knot Road::along(const Knot& from, double change, double u) const {
   Knot to = from;
   const double nodes[3] = {0.5 - 0.3872983346207417, 0.5, 0.5 + 0.3872983346207417};

@@ -181,8 +181,8 @@ void add_prop(const Painter& p, const Prop& prop) {
   }
 }
 
-// The first row from the bottom of the picture where the ground is farther than what stands on it: below it, it is
-// hidden.
+// The first row, from the bottom of the picture, whose ground is farther away than the object standing at `foot`; below
+// that row the object is hidden.
 int hidden_below(const GroundMap& ground, const View& view, const Point3& foot, float range) {
   const Point3 at = view.project(foot);
   const int height = view.camera().height;
@@ -201,7 +201,7 @@ void add_scenery(const World& world, double time, const Strip& strip, const Grou
   struct Thing {
     double s;
     float d;
-    int car;  // or a prop, -1
+    int car;  // -1: a prop
     Prop prop;
   };
   std::vector<Thing> things;
@@ -213,7 +213,8 @@ void add_scenery(const World& world, double time, const Strip& strip, const Grou
     const double ahead = motion.s - strip.origin();
     if (ahead > -12 && ahead < 380) things.push_back({motion.s, static_cast<float>(motion.d), car, {}});
   }
-  // Farther along first; of those abreast, the one farther aside.
+  // Sorted by distance along the road, farthest first; at the same distance, the one farther from the road's middle
+  // first.
   std::stable_sort(things.begin(), things.end(), [](const Thing& a, const Thing& b) {
     return a.s != b.s ? a.s > b.s : std::fabs(a.d) > std::fabs(b.d);
   });

@@ -6,7 +6,7 @@
 namespace sparkpilot::drive::synth {
 namespace {
 
-// Metres of a texel of noise along and across the road.
+// Size of a noise texel in metres, along and across the road.
 constexpr float kFineS = 0.08F, kFineD = 0.03F, kCoarseS = 1.7F, kCoarseD = 0.4F;
 constexpr float kGrassS = 0.07F, kGrassD = 0.05F, kFieldS = 1.3F, kFieldD = 0.9F;
 constexpr Colour kWhite{212, 128, 128}, kYellow{178, 78, 150}, kConcrete{148, 126, 130};
@@ -18,10 +18,10 @@ float shift(double origin, float texel) {
 
 float mix(float from, float to, float share) { return from + share * (to - from); }
 
-// Noise coarser than a pixel is looked up every kKnot pixels.
+// Noise coarser than a pixel is sampled only every kKnot pixels.
 constexpr int kKnot = 4;
 
-// `noise` at the pixels of a span, of texels `size_s` by `size_d` metres.
+// Samples `noise` at the pixels of a span, with texels of `size_s` by `size_d` metres.
 void look_up(const Noise& noise, const GroundPixels& at, int count, float size_s, float size_d, float shift_s,
              float* out) {
   const int level_s = Noise::level(at.reach_s / size_s), level_d = Noise::level(at.reach_d / size_d);
@@ -75,14 +75,14 @@ Shader::Shader(const World& world, const Strip& strip, const View& view, const N
   find_ridges();
 }
 
-// The outline of the land against the sky: by direction, so it does not move with the car.
+// The skyline: a function of direction, so it does not move with the car.
 void Shader::find_ridges() {
   const int width = view_.camera().width;
   const float size = scene_.light == Light::night ? 0.6F : 1.0F;
   for (auto& ridge : ridge_) ridge.resize(static_cast<size_t>(width) + 1);
   const Point3 first = view_.ray(0, 0), below = view_.ray(0, 1);
   for (int u = 0; u <= width; ++u) {
-    // The row where this column looks along the horizon.
+    // The row at which this column looks horizontally.
     const Point3 top = view_.ray(static_cast<float>(u), 0);
     const float row = -top.z / (below.z - first.z);
     const Point3 ray = view_.ray(static_cast<float>(u), row);
@@ -171,7 +171,7 @@ void Shader::paint(const GroundPixels& at, const Line& line, Pixels& out) const 
   }
 }
 
-// Water mirrors the sky, the more the flatter one looks at it.
+// Water reflects the sky, more at flatter viewing angles.
 void Shader::wet(const GroundPixels& at, Pixels& out) const {
   const float mirror = 0.62F * at.range / (at.range + 16);
   for (int i = 0; i < out.count; ++i) {
@@ -210,7 +210,7 @@ Colour Shader::clear_sky(float slope) const {
   return {mix(horizon.y, zenith.y, blue), mix(horizon.u, zenith.u, blue), mix(horizon.v, zenith.v, blue)};
 }
 
-// Clouds lie in a plane; they are looked up every kKnot pixels, which is finer than they are.
+// Clouds lie in a plane; they are sampled every kKnot pixels, which is finer than their detail.
 void Shader::sky(int u, int v, Pixels& out) const {
   float slope[2], east[2], north[2];
   for (int end = 0; end < 2; ++end) {

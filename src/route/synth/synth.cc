@@ -57,7 +57,7 @@ synth::LogOptions log_options(const SynthOptions& options, int64_t frames, bool 
   return log;
 }
 
-// What a segment was made of; kept in it, so that another run knows its own work.
+// The options that a segment was made from; stored in it, so that a later run recognises finished segments.
 std::string fingerprint(const SynthOptions& o, int64_t frames) {
   const auto choice = [](auto value) { return value ? static_cast<int>(*value) : -1; };
   return fmt::format(
@@ -101,7 +101,7 @@ void write_videos(const fs::path& folder, const SynthDrive& drive, const SynthOp
   if (options.qcamera) qcamera = open_video(folder / "qcamera.ts", small, Codec::h264, 26);
   YuvImage road_picture, wide_picture, small_picture(kQcameraWidth, kQcameraHeight);
   for (int64_t frame = first; frame < last; ++frame) {
-    // qcamera alone is drawn in its own size: several times as quick.
+    // If only qcamera is written, pictures are drawn in its size: several times as fast.
     if (road_video) drive.draw(frame, road, road_picture);
     if (wide_video) drive.draw(frame, wide, wide_picture);
     if (qcamera && !road_video) drive.draw(frame, small, small_picture);
@@ -120,7 +120,7 @@ void write_videos(const fs::path& folder, const SynthDrive& drive, const SynthOp
   }
 }
 
-// How much of an input row or column falls into each output one: averages over areas.
+// The weight of input rows or columns in each output one: averages over areas.
 struct Shares {
   std::vector<int> first;
   std::vector<std::vector<float>> weights;
@@ -195,7 +195,8 @@ SynthRoute synth_route(const fs::path& folder, const SynthOptions& options,
   const synth::LogOptions log = log_options(options, frames, drive.cameras().wide.width > 0);
   SynthRoute route{log.dongle + "|" + log.log_id, {}, frames};
   refuse_recording(folder, Writer::synth);
-  const FolderLock lock(folder, fmt::format(".{}.lock", log.log_id));  // other routes may be made there meanwhile
+  const FolderLock lock(folder, fmt::format(".{}.lock", log.log_id));  // another process may write other routes there
+                                                                       // meanwhile
   for (int64_t first = 0, i = 0; first < frames; first += synth::kFramesPerSegment, ++i) {
     SynthSegment segment;
     segment.number = options.first_segment + static_cast<int>(i);

@@ -1,4 +1,4 @@
-// Whole routes: the same everywhere, and what openpilot's readers expect of them.
+// Whole routes: the same bytes on every machine, and what openpilot's readers expect.
 #include "route/synth/synth.h"
 
 #include <capnp/serialize.h>
@@ -106,7 +106,7 @@ TEST(Synth, RoutesHaveTheRatesOfADevice) {
   EXPECT_EQ(kinds(route.segments[1].folder / "rlog.zst").at("modelV2"), 40);
 }
 
-// The path that the log's poses give is the plan of every frame, whichever of the log's estimates it is built from.
+// The path from the log's poses equals the plan of every frame, for each kind of pose message in the log.
 TEST(Synth, PlansAreThePathOfTheLog) {
   const TempFolder folder;
   SynthOptions options;
@@ -129,7 +129,7 @@ TEST(Synth, PlansAreThePathOfTheLog) {
     }
     EXPECT_GT(compared, 500) << path.source();
   }
-  // Places on the earth go the way that the speeds say.
+  // Geographic positions move as the speeds say.
   const auto& places = log.location;
   for (auto at = places.begin(); at + 1 != places.end(); ++at) {
     const Vector3 &from = at->second.position_ecef, &to = (at + 1)->second.position_ecef;

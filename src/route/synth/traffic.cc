@@ -14,7 +14,7 @@ class Turn : public Random {
 
 namespace {
 
-constexpr double kStep = 0.01, kBefore = 1;  // seconds; what is known begins kBefore before the first frame
+constexpr double kStep = 0.01, kBefore = 1;  // seconds; the simulation begins kBefore before the first frame
 constexpr double kAccelerate = 1.3, kBrake = 1.8, kHeadway = 1.4, kStandGap = 4, kMaxBrake = 4;
 
 CarLook random_look(Turn& turn) {
@@ -74,7 +74,7 @@ void Traffic::place_cars(uint64_t seed, const TrafficOptions& options) {
 double Traffic::wanted_speed(Car& car, double time, const Sample& ego, const TrafficOptions& options,
                              Turn& turn) const {
   if (!car.scripted) {
-    // Drifts to and fro beside the own car, so that there is always somebody to see.
+    // Drifts back and forth around our own car, so that a car is always in view.
     const double offset = 22 + 40 * sin_cos(car.phase + 0.11 * time).sin;
     return std::max(0.0, ego.speed + 0.12 * (ego.s + offset - car.path.back().s));
   }
@@ -87,10 +87,10 @@ double Traffic::wanted_speed(Car& car, double time, const Sample& ego, const Tra
   return car.path.back().s - ego.s > 110 ? std::min(car.target, 0.7 * options.cruise) : car.target;
 }
 
-// The acceleration that the driver model wants, for a car at (s, d): `self`, or the own car where that is null.
+// The driver model's acceleration for a car at (s, d): `self`, or our own car if that is null.
 double Traffic::follow(double s, double d, double speed, double wanted, const Car* self, const Sample& ego) const {
   double gap = 1e9, other_speed = 0;
-  // A car that blinks counts in both lanes.
+  // A car that changes lanes counts in both.
   const LaneChange* change =
       !changes_.empty() && ego.s < changes_.back().s + changes_.back().length ? &changes_.back() : nullptr;
   const double also = self == nullptr && change != nullptr ? road_.lane_centre(change->to) : d;
@@ -123,7 +123,7 @@ bool Traffic::lane_free(int lane, const Sample& ego) const {
 
 void Traffic::consider_lane_change(double time, const Sample& ego, double& next, Turn& turn) {
   if (time < next || ego.speed < 7) return;
-  if (!changes_.empty() && ego.s < changes_.back().s + changes_.back().length) return;  // one after the other
+  if (!changes_.empty() && ego.s < changes_.back().s + changes_.back().length) return;  // one change at a time
   const int lane = changes_.empty() ? first_lane_ : changes_.back().to;
   const int to = lane + (turn.uniform() < 0.5 ? -1 : 1);
   next = time + 1;
@@ -164,7 +164,7 @@ void Traffic::simulate(uint64_t seed, const TrafficOptions& options) {
 }
 
 Step Traffic::lateral(double s) const {
-  // The first change that is not behind; the car is in its lane until it begins.
+  // The first change that is not over; the car is in its lane until the change begins.
   const auto change =
       std::partition_point(changes_.begin(), changes_.end(), [s](const LaneChange& c) { return c.s + c.length <= s; });
   const int lane = change != changes_.end() ? change->from : (changes_.empty() ? first_lane_ : changes_.back().to);
@@ -199,11 +199,11 @@ CarMotion Traffic::sampled(const std::vector<Sample>& path, double time) {
   const int64_t i = std::min(static_cast<int64_t>(place), last - 1);
   const double u = place - static_cast<double>(i);
   const Sample &a = path[static_cast<size_t>(i)], &b = path[static_cast<size_t>(i) + 1];
-  // The speed is a line between samples; s follows it, scaled to meet both ends.
+  // The speed is linear between samples; s follows from it, scaled to match both ends.
   const double mean = 0.5 * (a.speed + b.speed);
   const double share = mean > 0 ? u * (a.speed + 0.5 * u * (b.speed - a.speed)) / mean : u;
   CarMotion motion{a.s + (b.s - a.s) * share, 0, a.speed + u * (b.speed - a.speed), 0};
-  // Over a fifth of a second: the acceleration that a sensor would tell.
+  // Over a fifth of a second: the acceleration that a sensor would measure.
   const int64_t from = std::max<int64_t>(0, i - 9), to = std::min(last, i + 10);
   motion.acceleration = (path[static_cast<size_t>(to)].speed - path[static_cast<size_t>(from)].speed) /
                         (static_cast<double>(to - from) * kStep);

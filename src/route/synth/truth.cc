@@ -20,7 +20,7 @@ Polyline line_from(const World& world, const Pose& pose, double offset) {
       at = seen_from(pose, world.road().place(s, offset));
       if (std::fabs(at[0] - wanted) < miss) miss = std::fabs(at[0] - wanted), best = at;
       const double slope = seen_from(pose, world.road().place(s + 0.05, offset))[0] - at[0];
-      if (slope < 0.005) break;  // the road runs across or back
+      if (slope < 0.005) break;  // the road runs sideways or back
       s += clamped((wanted - at[0]) / (slope / 0.05), -30.0, 30.0);
     }
     line[static_cast<size_t>(i)] = miss < 1 || i == 0 ? best : line[static_cast<size_t>(i) - 1];
@@ -41,7 +41,7 @@ PlanPoint plan_point(const World& world, const Pose& now, double time) {
   return point;
 }
 
-// The nearest car in the own path at a time, -1 for none.
+// The nearest car in our own path at a time, -1 if there is none.
 int car_ahead(const World& world, double time) {
   const Traffic& traffic = world.traffic();
   const double here = traffic.ego(time).s;
@@ -60,7 +60,7 @@ int car_ahead(const World& world, double time) {
 LeadTruth lead_truth(const World& world, const Pose& now, double time, double ahead) {
   LeadTruth lead;
   lead.car = car_ahead(world, time + ahead);
-  if (lead.car < 0) {  // what a model says of nobody: far away and improbable
+  if (lead.car < 0) {  // a model's output without a lead: far away and improbable
     for (size_t i = 0; i < kLeadTimes; ++i)
       lead.x[i] = 140 + now.speed * lead_time(static_cast<int>(i)), lead.v[i] = now.speed;
     lead.prob = 0.01;

@@ -1,4 +1,4 @@
-// The truth agrees with the motion that the log tells, and with the pictures.
+// The truth agrees with the motion in the log, and with the pictures.
 #include "route/synth/truth.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ WorldOptions options_of(uint64_t seed, RoadKind road, Light light = Light::day) 
   return options;
 }
 
-// Dead reckoning with speed and turn rate, as a car has them, ends where the plan says.
+// Dead reckoning from speed and turn rate ends where the plan does.
 TEST(SynthTruth, PlanIsTheIntegralOfSpeedAndRate) {
   for (const RoadKind road : {RoadKind::highway, RoadKind::rural, RoadKind::city}) {
     for (uint64_t seed = 1; seed <= 4; ++seed) {
@@ -53,7 +53,7 @@ TEST(SynthTruth, SpeedAndAccelerationAgree) {
   EXPECT_NEAR(speed, world.pose(20).speed, 0.1);
 }
 
-// Where the camera sees a place of the calibrated frame, by the log's calibration.
+// The pixel at which the camera sees a point of the calibrated frame, using the log's calibration.
 Point2 pixel(const World& world, const Camera& camera, const Vector3& calibrated) {
   const Matrix3 view =
       multiply(multiply(camera.intrinsics(), view_from_device()), rotation_from_euler(world.calibration()));
@@ -61,7 +61,7 @@ Point2 pixel(const World& world, const Camera& camera, const Vector3& calibrated
   return {static_cast<float>(at[0] / at[2]), static_cast<float>(at[1] / at[2])};
 }
 
-// The brightest column near a place on a row: the middle of what is painted, by the weight of what stands out.
+// The centre of the bright pixels near a place on a row, weighted by how much they exceed the darkest.
 double painted_middle(const YuvImage& picture, int row, double around, int reach) {
   const uint8_t* line = picture.bytes().data() + static_cast<size_t>(row) * static_cast<size_t>(picture.width());
   const int from = std::max(0, static_cast<int>(around) - reach),
@@ -75,7 +75,7 @@ double painted_middle(const YuvImage& picture, int row, double around, int reach
   return weight > 0 ? sum / weight : -1;
 }
 
-// Solid lines lie in the picture where their truth is, on hills, in bends, through the calibration.
+// Solid lines are painted where the truth says, on hills, in bends and with a calibration.
 TEST(SynthTruth, PaintedLinesLieWhereTheTruthSays) {
   int compared = 0;
   for (uint64_t seed = 1; seed <= 6; ++seed) {
@@ -100,7 +100,7 @@ TEST(SynthTruth, PaintedLinesLieWhereTheTruthSays) {
             middle.y > camera.height - 1.0)
           continue;
         const int row = static_cast<int>(std::lround(middle.y));
-        // Half a row beside the point, the line has moved on by its own slant.
+        // The row's centre is up to half a row from the point: move along the line's slant.
         const Vector3 next = truth[static_cast<size_t>(i) + 1];
         const Point2 there = pixel(world, camera, next);
         const double slant = (there.x - middle.x) / (there.y - middle.y);
@@ -115,7 +115,7 @@ TEST(SynthTruth, PaintedLinesLieWhereTheTruthSays) {
   EXPECT_GT(compared, 60);
 }
 
-// The car ahead is painted where the lead's truth is: the picture with it differs there from the picture without.
+// The car ahead is painted at the lead's true position.
 TEST(SynthTruth, TheLeadIsWhereItsTruthIs) {
   int compared = 0;
   for (uint64_t seed = 1; seed <= 8; ++seed) {
@@ -131,7 +131,7 @@ TEST(SynthTruth, TheLeadIsWhereItsTruthIs) {
     const Vector3 foot = seen_from(truth.pose, world.road().place(motion.s, motion.d));
     EXPECT_NEAR(foot[0], lead.x[0], 1e-9);
     EXPECT_NEAR(foot[1], lead.y[0], 1e-9);
-    // Its plate and its lid have its own colour or nearly; the middle of its tail is not the road's.
+    // Its lid has about the car's own colour.
     const Point2 lid = pixel(world, camera, {foot[0], foot[1], foot[2] - 0.5 * look.height});
     const auto at = static_cast<size_t>(std::lround(lid.y)) * static_cast<size_t>(picture.width()) +
                     static_cast<size_t>(std::lround(lid.x));
@@ -186,7 +186,7 @@ TEST(SynthTruth, LaneChangesGoWhereTheySay) {
   EXPECT_GT(seen, 2);
 }
 
-// Nobody drives into anybody, and the own car is driven as a person would bear.
+// No cars collide, and our own car accelerates as comfortably as a person would.
 TEST(SynthTruth, TrafficKeepsItsDistance) {
   for (uint64_t seed = 1; seed <= 24; ++seed) {
     WorldOptions options = options_of(seed, seed % 2 == 0 ? RoadKind::highway : RoadKind::city);

@@ -97,7 +97,7 @@ GroundMap::GroundMap(const View& view, const Strip& strip)
   });
 }
 
-// From the bottom up: as a ray rises, the place it meets moves away, so each begins where the one below it ended.
+// From the bottom up: higher rays meet the ground farther away, so each search begins where the one below it ended.
 void GroundMap::trace_column(int column) {
   Node last{0.5F, 0, 0.5F};
   for (int row = view_.camera().height - 1; row >= 0; --row) {
@@ -113,7 +113,7 @@ GroundMap::Node GroundMap::trace(float u, float v, const Node& near) const {
   const float level = std::sqrt(ray.x * ray.x + ray.y * ray.y);
   const float ux = ray.x / level, uy = ray.y / level, slope = ray.z / level;
   Strip::Place place{near.s, near.d};
-  // How far the ray is below the ground at `range`.
+  // How far the ray is below the ground's surface at `range`.
   const auto below = [&](float range) {
     place = strip_.locate(ux * range, uy * range, place.s);
     return slope * range - strip_.down(place);
@@ -129,7 +129,7 @@ GroundMap::Node GroundMap::trace(float u, float v, const Node& near) const {
     depth = below(range);
     rate = (depth - depth_before) / (range - before);
   }
-  // Between `before` and `range` it goes under; a few secants find where.
+  // The ray enters the ground between `before` and `range`; a few secant steps find where.
   Strip::Place hit = place;
   for (int round = 0; round < 6 && depth > 2e-5F * range && range > before; ++round) {
     const float middle = before + (range - before) * clamped(-depth_before / (depth - depth_before), 0.05F, 0.95F);

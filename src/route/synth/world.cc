@@ -90,7 +90,7 @@ Pose World::pose(double time) const {
   const CarMotion motion = traffic_->ego(time);
   const PathPoint here = path(motion.s);
   Pose pose{here.position, here.ned_from_calib, motion.s, motion.d, motion.speed, motion.acceleration};
-  // The turn along the path, a metre: the antisymmetric part of R' dR/ds.
+  // The rotation per metre along the path: the antisymmetric part of R' dR/ds.
   constexpr double kReach = 0.05;
   const Matrix3 before = path(motion.s - kReach).ned_from_calib, after = path(motion.s + kReach).ned_from_calib;
   Matrix3 change{};
@@ -102,7 +102,7 @@ Pose World::pose(double time) const {
   return pose;
 }
 
-// One cell of land: a few metres of one side of the road.
+// One cell of land: a few metres along one side of the road.
 void World::prop_at(int64_t cell, int hand, std::vector<Prop>& out) const {
   constexpr double kCell = 7;
   const auto seed = static_cast<uint32_t>(options_.seed);
@@ -124,7 +124,7 @@ void World::prop_at(int64_t cell, int hand, std::vector<Prop>& out) const {
   } else if (dice % 23 == 0) {
     out.push_back({PropKind::sign, s, edge + sign * 1.4, 2.7, 0.75, more});
   }
-  // A guard rail for some hundred metres, then none.
+  // A guard rail over some hundred metres, then none.
   if (road_->kind() == RoadKind::highway &&
       hash(static_cast<uint32_t>(cell / 24), static_cast<uint32_t>(hand), seed) % 3 != 0) {
     out.push_back({PropKind::rail, static_cast<double>(cell) * kCell, edge + sign * 1.2, 0.78, kCell, dice});

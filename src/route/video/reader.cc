@@ -15,11 +15,13 @@ namespace {
 
 constexpr int kIoBytes = 1 << 16;
 constexpr int64_t kMaxPixels = int64_t{8192} * 8192;
-// Of what cameras and screens write; formats that name other files (playlists, concatenations) are not among them.
+// The formats that cameras and screen recorders write; those that name other files (playlists, concatenations) are left
+// out.
 constexpr const char* kFormats = "hevc,h264,mpegts,mov,mp4,m4a,3gp,3g2,mj2,matroska,webm";
 
-// As the default, but no picture's rows begin a power of two apart: pixels below one another would share a few sets of
-// the first cache, and much of decoding works down columns (1928 columns: 2176 bytes instead of 2048 save 6 %).
+// FFmpeg's default, except that rows never begin a power of two apart: pixels below one another would share a few sets
+// of the first-level cache, and much of decoding works down columns (1928 columns: 2176 bytes instead of 2048 save 6
+// %).
 int get_buffer(AVCodecContext* context, AVFrame* frame, int flags) {
   constexpr int kUnit = 128, kBad = 1024;
   const int width = frame->width, row = (width + kUnit - 1) / kUnit * kUnit;
@@ -33,7 +35,7 @@ struct FormatDelete {
   void operator()(AVFormatContext* format) const { avformat_close_input(&format); }
 };
 
-// The file as FFmpeg reads it: always through our own descriptor, so a path is never taken for an address.
+// The file as FFmpeg reads it: always through our own descriptor, so that a path is never taken for a URL.
 struct Source {
   explicit Source(std::filesystem::path path) : file(std::move(path)) {}
 
@@ -73,7 +75,7 @@ struct VideoReader::Impl {
   }
 
   void open_container() {
-    av_log_set_level(AV_LOG_QUIET);  // what matters is said by damage()
+    av_log_set_level(AV_LOG_QUIET);  // damage() reports what matters
     auto* buffer = static_cast<uint8_t*>(av_malloc(kIoBytes));
     io.reset(avio_alloc_context(buffer, kIoBytes, 0, &source, Source::read, nullptr, Source::seek));
     AVFormatContext* opened = avformat_alloc_context();
@@ -81,7 +83,7 @@ struct VideoReader::Impl {
     opened->flags |= AVFMT_FLAG_CUSTOM_IO;
     AVDictionary* options = nullptr;
     av_dict_set(&options, "format_whitelist", kFormats, 0);
-    const int code = avformat_open_input(&opened, nullptr, nullptr, &options);  // frees `opened` where it fails
+    const int code = avformat_open_input(&opened, nullptr, nullptr, &options);  // frees `opened` if it fails
     av_dict_free(&options);
     if (code < 0) fail("{}: not a video that can be read ({})", name, ffmpeg_error(code));
     format.reset(opened);
@@ -96,7 +98,7 @@ struct VideoReader::Impl {
     decoder.reset(avcodec_alloc_context3(codec));
     avcodec_parameters_to_context(decoder.get(), parameters);
     decoder->thread_count = std::max(1, threads);
-    if (threads <= 1) decoder->get_buffer2 = get_buffer;  // with more, FFmpeg 5 takes its own only
+    if (threads <= 1) decoder->get_buffer2 = get_buffer;  // with more, FFmpeg 5 takes only its own
     decoder->max_pixels = kMaxPixels;
     if (const int code = avcodec_open2(decoder.get(), codec, nullptr); code < 0) {
       fail("{}: {} cannot be decoded ({})", name, codec->name, ffmpeg_error(code));
@@ -115,7 +117,7 @@ struct VideoReader::Impl {
     frame.reset(av_frame_alloc());
   }
 
-  // The stream's next packet in `packet`; false where the file has no more.
+  // Reads the stream's next packet into `packet`; false at the end of the file.
   bool read_packet() {
     while (true) {
       const int code = av_read_frame(format.get(), packet.get());
@@ -126,13 +128,13 @@ struct VideoReader::Impl {
       if (packet->stream_index == stream) break;
       av_packet_unref(packet.get());
     }
-    // A packet is a picture, and recorders write them in the order they are shown: its number is the frame's index,
-    // also behind one that is lost.
+    // Each packet is one picture, and recorders write them in display order: the packet's number is the frame's index,
+    // even after a lost one.
     packet->pts = packet->dts = packets++;
     return true;
   }
 
-  // Hands the decoder its next packet; false where the file has no more.
+  // Sends the next packet to the decoder; false at the end of the file.
   bool feed() {
     if (!group.empty()) {
       send(group.front().get());
@@ -152,9 +154,9 @@ struct VideoReader::Impl {
     if (avcodec_send_packet(decoder.get(), one) < 0) ++undecodable;
   }
 
-  // Keeps the packets from the last key frame before `wanted` on.
+  // Keeps the packets from the last key frame up to `wanted` onwards.
   void start_at(int64_t wanted) {
-    if (reordered) wanted = 0;  // packets are not in the order of frames: everything is decoded
+    if (reordered) wanted = 0;  // packets are not in display order: decode everything
     first = wanted;
     while (packets <= wanted && read_packet()) {
       if (packet->flags & AV_PKT_FLAG_KEY) group.clear();
@@ -199,13 +201,13 @@ struct VideoReader::Impl {
   Source source;
   std::string name;
   IoContext io;
-  std::unique_ptr<AVFormatContext, FormatDelete> format;  // closed before `io`
+  std::unique_ptr<AVFormatContext, FormatDelete> format;  // has to be closed before `io`
   CodecContext decoder;
   Packet packet;
   Frame frame;
   int stream = -1, width = 0, height = 0;
   bool reordered = false, drained = false;
-  std::deque<Packet> group;  // what start_at() read ahead
+  std::deque<Packet> group;  // packets that start_at() read ahead
   int64_t packets = 0, first = 0, index = -1, undecodable = 0;
   std::string damage;
 };

@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A smooth picture whose every frame differs: a gradient that moves, and the frame's number as brightness of a corner.
+// A smooth picture that differs in every frame: a moving gradient, and the frame's number as the brightness of a
+// corner.
 YuvImage moving(int width, int height, int frame) {
   YuvImage image(width, height);
   for (int y = 0; y < height; ++y) {
@@ -30,7 +31,7 @@ YuvImage moving(int width, int height, int frame) {
   return image;
 }
 
-// Every pixel by itself: what costs an encoder bits.
+// Independent pixels, which cost an encoder many bits.
 YuvImage noise(int width, int height, int seed) {
   YuvImage image(width, height);
   Random random(static_cast<uint64_t>(seed));
@@ -53,7 +54,8 @@ void write_video(const fs::path& file, Codec codec, int width, int height, int f
 }
 
 TEST(Video, HoldsTheQuantizerWhereItIsAsked) {
-  // A rate factor coarsens what follows costly pictures; a constant quantizer treats the last as the first.
+  // A rate factor lowers the quality after expensive pictures; a constant quantizer treats the last picture like the
+  // first.
   const TempFolder folder;
   const auto lost = [&](bool constant) {
     VideoOptions options{.width = 160, .height = 96, .quality = 30, .group = 1};
@@ -109,7 +111,7 @@ TEST(Video, ComesBackFrameByFrame) {
   }
 }
 
-// Players that are not told take pictures for limited range: black and white would be lost.
+// Without this information, players assume limited range: details in black and white would be lost.
 TEST(Video, SaysThatItsPicturesAreFullRangeBt601) {
   const TempFolder folder;
   for (const auto& [file, codec] :
@@ -175,7 +177,7 @@ TEST(Video, ALostPacketDoesNotMoveTheFramesBehindIt) {
   const TempFolder folder;
   write_video(folder / "a.ts", Codec::h264, 160, 96, 25);
   std::string bytes = read_file(folder / "a.ts");
-  // Zeros in the middle of the file: the packets they hit are lost or damaged, the others are where they were.
+  // Zeros in the middle of the file: packets that they hit are lost or damaged, the others keep their positions.
   for (size_t i = 0; i < 188 * 2; ++i) bytes[bytes.size() / 188 / 2 * 188 + i] = 0;
   write_text(folder / "holed.ts", bytes);
   VideoReader reader(folder / "holed.ts");

@@ -73,12 +73,12 @@ struct VideoWriter::Impl {
     encoder->time_base = {1, options.frames_per_second};
     encoder->framerate = {options.frames_per_second, 1};
     encoder->gop_size = options.group;
-    // As devices' pictures are, and JPEG's; unsaid, a player takes them for video's limited range.
+    // Full range, as in devices' videos and JPEG; if unset, players assume limited range.
     encoder->color_range = AVCOL_RANGE_JPEG;
     encoder->colorspace = AVCOL_SPC_SMPTE170M;
     encoder->color_primaries = AVCOL_PRI_BT709;
     encoder->color_trc = AVCOL_TRC_IEC61966_2_1;
-    encoder->max_b_frames = 0;  // as a device records: packets in the order of frames
+    encoder->max_b_frames = 0;  // as devices record: packets in display order
     encoder->thread_count = options.threads;
     if (format->oformat->flags & AVFMT_GLOBALHEADER) encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     encoder->flags |= AV_CODEC_FLAG_BITEXACT;
