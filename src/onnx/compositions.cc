@@ -41,7 +41,7 @@ std::vector<ValueId> mish(ExpandContext& e) {
   return {e.b.add("Mul", {e.in(0), e.b.add("Tanh", {e.b.add("Softplus", {e.in(0)})})})};
 }
 
-// What the two norms share: the input in the type that they compute in, and the axes that they go over.
+// What the two norms share: the input in the type they compute in, and the axes they normalise over.
 struct Norm {
   Builder& b;
   ValueId x, axes;

@@ -20,11 +20,11 @@ using google::protobuf::io::CodedOutputStream;
 
 // Field numbers: ModelProto.graph, GraphProto.initializer, TensorProto.raw_data.
 constexpr int kGraph = 7, kInitializer = 5, kRawData = 9;
-constexpr int64_t kInlineBytes = 1024;  // smaller tensors stay in the model beside external data
+constexpr int64_t kInlineBytes = 1024;  // with external data, smaller tensors stay in the model file
 constexpr int64_t kExternalAlignment = 64;
 constexpr int64_t kProtobufLimit = std::numeric_limits<int32_t>::max();
 
-// Bytes before a length-delimited field's contents.
+// The bytes that precede a length-delimited field's contents.
 std::string field_start(int number, int64_t length) {
   uint8_t buffer[20];
   uint8_t* end = CodedOutputStream::WriteVarint32ToArray(static_cast<uint32_t>(number) << 3 | 2, buffer);
@@ -32,7 +32,7 @@ std::string field_start(int number, int64_t length) {
   return {reinterpret_cast<const char*>(buffer), static_cast<size_t>(end - buffer)};
 }
 
-// One initializer as it is written: these bytes, then, where it is inline, the tensor's own.
+// One initializer as written: these bytes, followed by the tensor's own if it is inline.
 struct Piece {
   std::string start;
   const Initializer* tensor = nullptr;
@@ -40,7 +40,7 @@ struct Piece {
   int64_t offset = 0;  // in the external file
 };
 
-// Where every initializer goes; with its length on disk.
+// The position of every initializer in its file, and the sizes on disk.
 struct Layout {
   std::vector<Piece> pieces;
   int64_t inline_bytes = 0, external_bytes = 0;
@@ -76,7 +76,7 @@ Layout lay_out(const std::vector<Initializer>& initializers, bool external, cons
   return layout;
 }
 
-// The oldest IR version that the opset and the types allow, which most programs load.
+// The oldest IR version that the opset and the types allow: most programs can load it.
 int ir_version(int opset, const std::vector<Initializer>& initializers) {
   int version = opset < 19 ? 8 : opset < 21 ? 9 : opset < 23 ? 10 : 11;
   for (const Initializer& initializer : initializers) {

@@ -37,7 +37,7 @@ class Export : public ::testing::Test {
   }
 };
 
-// Inputs for a graph, open dimensions being 1.
+// Random inputs for a graph, with open dimensions taken as 1.
 std::vector<Tensor> random_inputs(const Graph& graph) {
   Random random(5);
   std::vector<Tensor> inputs;
@@ -127,7 +127,7 @@ TEST_F(Export, BodiesSeeWhatIsAroundThemAgain) {
   }
   add_output(then_body, "t");
   onnx::GraphProto* else_body = add_body(branch, "else_branch");
-  add_output(else_body, "y");  // a captured value itself
+  add_output(else_body, "y");  // the output is itself a captured value
   add_output(proto, "z");
   const Graph graph = import_proto(model);
   const Graph back = round_trip(graph);
@@ -150,7 +150,7 @@ TEST_F(Export, OldOpsAreWrittenInNewOpsetsByTheirExpansion) {
   expect_same_results(graph, newer, random_inputs(graph));
 }
 
-// The attribute is the runtime's own elsewhere.
+// Outside com.microsoft the attribute is the runtime's own.
 TEST_F(Export, MicrosoftsPoolsKeepTheirLayout) {
   onnx::ModelProto model = empty_model(13);
   onnx::GraphProto* g = model.mutable_graph();

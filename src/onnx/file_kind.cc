@@ -15,7 +15,7 @@ struct Mark {
   std::string_view bytes, kind;
 };
 
-// The first that fits counts.
+// The first match counts.
 constexpr Mark kMarks[] = {
     {0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, "a PyTorch checkpoint (a Python pickle)"},
     {0, "\x80\x02"sv, "a Python pickle"},
@@ -61,7 +61,7 @@ uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-// Packets of 188 bytes that begin with 0x47, or of 192 with it behind a time stamp.
+// Packets of 188 bytes that begin with 0x47, or of 192 bytes with it after a time stamp.
 bool is_transport_stream(std::string_view head) {
   const auto synced = [&](size_t first, size_t packet) {
     return is_at(head, first, "G") && is_at(head, first + packet, "G") && is_at(head, first + 2 * packet, "G");
@@ -69,7 +69,7 @@ bool is_transport_stream(std::string_view head) {
   return synced(0, 188) || synced(4, 192);
 }
 
-// A start code and the header of the unit behind it: parameter sets or a delimiter begin a stream of either codec.
+// A start code and the header of the unit after it: either codec's streams begin with parameter sets or a delimiter.
 std::string_view raw_video(std::string_view head) {
   const size_t code = head.substr(0, 4) == "\0\0\0\1"sv ? 4 : head.substr(0, 3) == "\0\0\1"sv ? 3 : 0;
   if (code == 0 || head.size() < code + 2) return {};
@@ -79,7 +79,7 @@ std::string_view raw_video(std::string_view head) {
   return h264 == 7 || h264 == 9 ? "an H.264 stream (video)" : std::string_view();
 }
 
-// The name of the first member tells who wrote it.
+// The name of the first member shows which program wrote the archive.
 std::string_view zip_kind(std::string_view head) {
   constexpr size_t kLength = 26, kName = 30;
   if (is_at(head, 0, "PK\5\6")) return "an empty zip archive";
@@ -90,7 +90,7 @@ std::string_view zip_kind(std::string_view head) {
   return name.ends_with(".npy") ? "a NumPy .npz archive" : "a zip archive";
 }
 
-// Formats that begin with the length of the JSON behind it.
+// Formats that begin with the length of the JSON that follows.
 std::string_view json_header(std::string_view head) {
   constexpr uint64_t kLongest = 100'000'000;
   const auto holds = [&](size_t length) {

@@ -1,4 +1,4 @@
-// Files that are no models, and what they are called.
+// Files that are not models, and their names in error messages.
 #include "onnx/file_kind.h"
 
 #include <gtest/gtest.h>
@@ -78,7 +78,7 @@ TEST(FileKind, IsToldByTheFirstBytes) {
   for (const Case& c : kCases) EXPECT_EQ(file_kind(c.bytes), c.kind) << c.bytes.substr(0, 16);
 }
 
-// The importer says so; a file that is none of them is refused as it was.
+// The importer names the kind of file; the error for other files stays unchanged.
 TEST(FileKind, IsWhatTheImporterCallsIt) {
   for (const Case& c : kCases) {
     try {
@@ -105,7 +105,7 @@ TEST(FileKind, AnyBytesCutAnywhereHaveAtMostAName) {
   }
 }
 
-// What lies beside a model: the route's video, and openpilot's metadata.
+// Files found next to a model: the route's video, and openpilot's metadata.
 TEST(FileKind, OfRealFiles) {
   const std::filesystem::path assets = assets_folder();
   const std::pair<const char*, const char*> files[] = {

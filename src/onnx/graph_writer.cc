@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// A body's larger constants are written among the main graph's initializers, which need no copy.
+// A body's constants larger than this are written among the main graph's initializers, which need no copy.
 constexpr int64_t kLargestInBody = 1 << 16;
 
 void write_type(const Value& value, onnx::ValueInfoProto& info) {
@@ -47,7 +47,7 @@ void describe_tensor(const std::string& name, const Tensor& tensor, onnx::Tensor
   for (const int64_t size : tensor.shape()) proto.add_dims(size);
 }
 
-// The graph being written and what its values are called there.
+// The graph being written and the names of its values in the file.
 struct GraphWriter::Scope {
   Scope(const Graph& g, onnx::GraphProto& p, bool is_body)
       : graph(g), proto(p), body(is_body), names(g.value_count()), uses(g.uses()), outputs(g.value_count()) {
@@ -58,7 +58,7 @@ struct GraphWriter::Scope {
   bool body;
   ValueMap<std::string> names;            // empty: not named yet
   std::vector<std::vector<NodeId>> uses;  // by value
-  ValueMap<bool> outputs;                 // whether it is one
+  ValueMap<bool> outputs;                 // whether the value is an output
 };
 
 void GraphWriter::write(const Graph& graph, onnx::GraphProto& proto) {
@@ -67,7 +67,7 @@ void GraphWriter::write(const Graph& graph, onnx::GraphProto& proto) {
   }
   Scope scope(graph, proto, false);
   proto.set_name(graph.name.empty() ? "graph" : graph.name);
-  // The names of the interface are taken first: nothing else may have them.
+  // The names of inputs and outputs are reserved first, so that nothing else gets them.
   for (const ValueId id : graph.inputs()) {
     const std::string& name = graph.value(id).name;
     if (name.empty() || !values_.reserve(name)) fail("input name \"{}\" is empty or given twice", name);
@@ -78,7 +78,7 @@ void GraphWriter::write(const Graph& graph, onnx::GraphProto& proto) {
   }
   for (const Graph::Output& output : graph.outputs()) {
     std::string& name = scope.names[output.value];
-    if (name == output.name) continue;  // an input that is an output too
+    if (name == output.name) continue;  // an input that is also an output
     if (output.name.empty() || !values_.reserve(output.name)) {
       fail("output name \"{}\" is empty or given twice", output.name);
     }
@@ -118,8 +118,8 @@ void GraphWriter::write_outputs(Scope& scope) {
     const Value& value = scope.graph.value(output.value);
     const std::string made = name_of(scope, output.value);
     std::string name = scope.body ? made : output.name;
-    // An output needs a node that makes it under its name, unless it is an input of that name. A body's outputs have
-    // to be its own and told apart.
+    // An output's name has to be produced by a node, unless it is an input of that name. A body's outputs have to be
+    // made in the body and be distinct.
     const bool copy = scope.body ? value.kind != ValueKind::node_output || !taken.insert(made).second : made != name;
     if (copy) {
       if (scope.body) name = values_.unique(output.name, "out");
@@ -167,7 +167,7 @@ void GraphWriter::write_node(Scope& scope, NodeId id) {
   for (const std::string& input : inputs) proto.add_input(input);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const ValueId output = node.outputs[i];
-    // An optional output that nobody named or uses is one that is not wanted.
+    // An optional output without a name or uses is left out.
     const bool unwanted = scope.names[output].empty() && scope.graph.value(output).name.empty() &&
                           scope.uses[static_cast<size_t>(output.index)].empty() &&
                           static_cast<int>(i) >= node.op->outputs.least && node.op->outputs.most < kMany;

@@ -1,4 +1,4 @@
-// Models that were cut, flipped or made to hurt: each gives a one-line error that names what is wrong, or loads.
+// Truncated, corrupted and malicious models: each gives a one-line error that names the fault, or loads.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
   return ::testing::AssertionSuccess();
 }
 
-// Loads and infers; an Error of the user's kind is as good. Anything else ends the test.
+// Loads and infers; an Error of kind user is fine. Anything else ends the test.
 void load_or_refuse(const std::string& bytes) {
   try {
     Graph graph = import_bytes(bytes);
@@ -145,10 +145,10 @@ TEST(Hostile, UnknownOps) {
   model.mutable_graph()->mutable_node(0)->set_domain("com.example");
   EXPECT_TRUE(refused(model, "op com.example::Frobnicate is not known (node \"add\")"));
   model.mutable_graph()->mutable_node(0)->set_op_type("QAttention");
-  model.mutable_graph()->mutable_node(0)->set_domain("com.microsoft");  // of which only some are
+  model.mutable_graph()->mutable_node(0)->set_domain("com.microsoft");  // only some of its ops are known
   EXPECT_TRUE(refused(model, "op com.microsoft::QAttention is not known (node \"add\")"));
   model.mutable_graph()->mutable_node(0)->set_op_type("Conv");
-  model.mutable_graph()->mutable_node(0)->set_domain("sparkpilot");  // internal ops come from passes alone
+  model.mutable_graph()->mutable_node(0)->set_domain("sparkpilot");  // internal ops come only from passes
   EXPECT_TRUE(refused(model, "op sparkpilot::Conv is not known (node \"add\")"));
 }
 
@@ -170,7 +170,7 @@ TEST(Hostile, LongChainsNeedNoStack) {
   onnx::GraphProto* graph = model.mutable_graph();
   add_input(graph, "v0", {2});
   constexpr int kLength = 50'000;
-  for (int i = kLength; i-- > 0;) {  // last first
+  for (int i = kLength; i-- > 0;) {  // in reverse order
     add_node(graph, "Identity", {fmt::format("v{}", i)}, {fmt::format("v{}", i + 1)});
   }
   add_output(graph, fmt::format("v{}", kLength));
@@ -290,7 +290,7 @@ TEST(Hostile, SchemasAreHeld) {
                       "outside of a function"));
   onnx::ModelProto branch = rich_model();
   for (onnx::NodeProto& node : *branch.mutable_graph()->mutable_node()) {
-    if (node.op_type() == "If") add_int(&node, "captures", 1'000'000);  // how many inputs belong to the bodies
+    if (node.op_type() == "If") add_int(&node, "captures", 1'000'000);  // the runtime's own attribute
   }
   EXPECT_TRUE(refused(branch, "has no attribute captures (node \"if\")"));
   branch = rich_model();
@@ -323,7 +323,7 @@ TEST(Hostile, OnlyPlainTensors) {
 }
 
 TEST(Hostile, DeepNesting) {
-  // Bodies in bodies; written from the inside out, for protobuf's own limit is 100.
+  // Nested bodies, written from the inside out, because protobuf's own limit is 100.
   std::string inner;
   for (int level = 0; level < 300; ++level) {
     onnx::GraphProto graph;
@@ -347,7 +347,7 @@ TEST(Hostile, DeepNesting) {
   add_output(add_body(node, "else_branch"), "cond");
   EXPECT_TRUE(refused(model, "nested deeper than"));
 
-  // And types in types.
+  // Nested types.
   onnx::ModelProto nested = add_model();
   onnx::TypeProto* type = nested.mutable_graph()->mutable_input(0)->mutable_type();
   for (int level = 0; level < 1000; ++level) type = type->mutable_sequence_type()->mutable_elem_type();

@@ -29,7 +29,7 @@ std::string head_of(ByteSource& source) {
   return head;
 }
 
-// What a clone without Git LFS holds in place of a model.
+// A clone without Git LFS holds pointers in place of models.
 void refuse_lfs_pointer(ByteSource& source) {
   const std::string head = head_of(source);
   if (!head.starts_with("version https://git-lfs.github.com/spec/v1")) return;

@@ -13,7 +13,7 @@ std::vector<T> list(const Field& field) {
   return std::vector<T>(field.begin(), field.end());
 }
 
-// Old files may leave out the type of an empty list: the op's schema says what it was.
+// Old files may leave out the type of an empty list: take it from the op's schema.
 Attribute empty_value(const OpDef* op, const std::string& key) {
   if (op) {
     for (const AttrSpec& spec : op->attributes) {
@@ -69,7 +69,7 @@ Attributes Importer::import_attributes(const RawNode& node, const OpDef* op, std
       charge(size_of(*given));
       attrs.set(key, *given);
     } else if (raw.proto.type() == onnx::AttributeProto::GRAPH) {
-      // Before its bytes are: a node has no more bodies than its op.
+      // Checked before the body is read: a node has no bodies other than its op's.
       if (op && !declares(*op, key)) fail("has no attribute {}", key);
       bodies.push_back(import_body(raw, captures));
     } else if (raw.proto.type() == onnx::AttributeProto::UNDEFINED) {
@@ -144,7 +144,7 @@ void Importer::join_bodies(std::vector<BodyGraph> bodies, const Captures& captur
                            std::vector<ValueId>& inputs) const {
   if (bodies.empty()) return;
   for (BodyGraph& body : bodies) {
-    // Each body began with what the ones before it had captured, so its list is the beginning of the whole one.
+    // Each body starts from the captures of those before it, so its list is a prefix of the whole list.
     for (size_t i = body.captured.size(); i < captures.size(); ++i) {
       const Value& value = graph_.value(captures[i]);
       add_untyped_input(body.graph, value.name, value.dtype);

@@ -1,4 +1,4 @@
-// Model-local functions: read once, written out at each call.
+// Model-local functions: read once, inlined at each call.
 #include <algorithm>
 
 #include "onnx/importer.h"

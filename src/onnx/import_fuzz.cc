@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     sparkpilot::output_slices(graph);
     sparkpilot::infer(graph);
   } catch (const sparkpilot::Error& error) {
-    if (error.kind() != sparkpilot::ErrorKind::user) __builtin_trap();  // a fault of ours that the bytes reached
+    if (error.kind() != sparkpilot::ErrorKind::user) __builtin_trap();  // an internal error, caused by the bytes
   }
   return 0;
 }

@@ -13,14 +13,14 @@ namespace {
 // Field numbers of GraphProto.
 constexpr int kNode = 1, kInitializer = 5, kValueInfo = 13, kQuantization = 14, kSparseInitializer = 15,
               kGraphMetadata = 16;
-constexpr int kDeepest = 64;                                    // bodies in bodies, calls in calls
-constexpr int64_t kMaxNodes = 250'000, kMaxValues = 2'000'000;  // calls inlined
+constexpr int kDeepest = 64;                                    // nesting of bodies and of calls
+constexpr int64_t kMaxNodes = 250'000, kMaxValues = 2'000'000;  // with calls inlined
 constexpr int64_t kMaxInlinedBytes = int64_t{64} << 20;
 
 // A declared input or output: only dense tensors.
 struct Declared {
   DType dtype = DType::none;
-  std::optional<std::vector<Dim>> dims;  // none: any rank
+  std::optional<std::vector<Dim>> dims;  // absent: any rank
 };
 
 Declared read_type(const onnx::ValueInfoProto& info) {
@@ -42,7 +42,7 @@ Declared read_type(const onnx::ValueInfoProto& info) {
   }
   out.dims.emplace();
   for (const auto& dim : shape.dim()) {
-    // Some exporters write -1 for a size that is open.
+    // Some exporters write -1 for an open size.
     if (dim.has_dim_value() && dim.dim_value() < -1) fail("dimension {} is negative", dim.dim_value());
     out.dims->push_back({dim.has_dim_value() ? dim.dim_value() : -1, dim.dim_param()});
   }
@@ -88,7 +88,7 @@ void Importer::import_inputs(const onnx::GraphProto& proto) {
   for (const auto& info : proto.input()) {
     if (info.name().empty() && !body_) fail("an input of graph \"{}\" has no name", proto.name());
     const auto known = names_.find(info.name());
-    // IR 3 lists every initializer among the inputs; they stay constants.
+    // IR 3 also lists every initializer as an input; they stay constants.
     if (known != names_.end() && graph_.constant(known->second)) continue;
     try {
       const Declared type = read_type(info);
@@ -112,7 +112,7 @@ void Importer::import_outputs(const onnx::GraphProto& proto) {
       Value& made = graph_.value(*value);
       if (made.kind == ValueKind::node_output && !made.declared) {
         made.declared = type.dims;
-        made.dtype = type.dtype;  // until it is inferred
+        made.dtype = type.dtype;  // replaced when it is inferred
       }
       graph_.add_output(*value, info.name());
       seen.push_back(info.name());
@@ -132,7 +132,7 @@ void Importer::import_nodes(const std::vector<RawNode>& nodes) {
     try {
       import_node(nodes[i]);
     } catch (const Error& error) {
-      // The innermost node is the one to name.
+      // The error names the innermost node.
       if (std::string_view(error.what()).find("(node \"") != std::string_view::npos) throw;
       rethrow_within(fmt::format("{}: ", nodes[i].proto.op_type()),
                      fmt::format(" (node \"{}\")", scoped(label_of(nodes[i]))));

@@ -48,7 +48,7 @@ TEST(Import, DynamicDimensionsKeepTheirNames) {
   EXPECT_EQ(x.declared->at(1).size, 3);
 }
 
-// Some exporters write an open size so.
+// Some exporters write an open size this way.
 TEST(Import, MinusOneIsAnOpenDimension) {
   onnx::ModelProto model = add_model();
   auto* type = model.mutable_graph()->mutable_input(0)->mutable_type()->mutable_tensor_type();
@@ -146,7 +146,7 @@ TEST(Import, NodesInAnyOrder) {
   EXPECT_EQ(run_floats(import_proto(model), {floats({1, 2})}), (Floats{3, 6}));
 }
 
-// then: w + x; else: x. Both capture; w is a constant, x an input, s a value that only one uses.
+// then: w + x; else: x. Both capture the same list; w is a constant, x an input, s a value that only one of them uses.
 TEST(Import, BodiesCaptureTheSameList) {
   onnx::ModelProto model = add_model();
   onnx::GraphProto* graph = model.mutable_graph();
@@ -291,7 +291,7 @@ class ExternalData : public ::testing::Test {
 
   static void write(const fs::path& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-  // The message of the failure, empty where there is none; the file holds 4 bytes of padding, then [1, 2].
+  // The error message, empty if there is no error; the file holds 4 bytes of padding, then [1, 2].
   std::string load(const std::string& location, const std::string& offset = "4", const std::string& length = "8") {
     onnx::ModelProto model = add_model();
     onnx::TensorProto* tensor = model.mutable_graph()->mutable_initializer(0);

@@ -17,7 +17,7 @@ constexpr int kOldestExportOpset = 7;
 
 bool internal(const OpDef& op) { return op.domain == "sparkpilot"; }
 
-// Whether the name means the same op in that opset.
+// Whether the op's name means this same op in that opset.
 bool fits(const Node& node, int opset) {
   const OpDef& op = *node.op;
   if (internal(op) || has_newer_attribute(node, opset)) return false;
@@ -38,14 +38,14 @@ std::optional<NodeId> first_misfit(const Graph& graph, int opset) {
 
 ExpandFn expansion_of(const OpDef& op) { return op.expand ? op.expand : find_composition(op); }
 
-// The node as what it expands to; false where its input shapes are not known.
+// Replaces the node by its expansion; false if its input shapes are not known.
 bool expand_node(Graph& graph, NodeId id, int opset, Replacements& replaced) {
   const Node node = graph.node(id);
   for (const ValueId input : node.inputs) {
     if (input.present() && !graph.value(input).shape) return false;
   }
-  // Expansions write the newest form of what they use, which has an older one, and the layers' have words for old
-  // opsets.
+  // Ordinary expansions use the newest form of each op, which can be rewritten to an older one; those of internal ops
+  // support old opsets themselves.
   Builder builder(graph, node.name, internal(*node.op) ? opset : kNewestExportOpset);
   ExpandContext context{builder, node};
   const std::vector<ValueId> results = expansion_of(*node.op)(context);
@@ -60,9 +60,9 @@ bool expand_node(Graph& graph, NodeId id, int opset, Replacements& replaced) {
   return true;
 }
 
-// Writes older forms of nodes that `opset` has no word for, or expands them; fails (user) where neither can be.
+// Rewrites nodes that `opset` cannot express in older forms, or expands them; fails (user) if neither is possible.
 void rewrite_misfits(Graph& graph, int opset) {
-  // What a node expands to may hold misfits again; a chain of them is bounded by the op table.
+  // An expansion may contain such nodes again; the op table bounds the depth.
   for (bool changed = true; changed;) {
     changed = false;
     Replacements replaced;
@@ -91,7 +91,7 @@ void rewrite_misfits(Graph& graph, int opset) {
   }
 }
 
-// Rewrites until every node, in bodies too, is one of that opset; fails (user) where one cannot be.
+// Rewrites until every node, in bodies too, belongs to that opset; fails (user) if one cannot.
 void rewrite_for(Graph& graph, int opset) {
   rewrite_misfits(graph, opset);
   if (const std::optional<NodeId> id = first_misfit(graph, opset)) {
@@ -100,7 +100,7 @@ void rewrite_for(Graph& graph, int opset) {
   }
 }
 
-// What was read in an opset goes back to it where it can: whoever uses the file may know no newer one.
+// Keeps the opset that the file was read in if possible: the file's users may not support a newer one.
 bool keep_own_opset(Graph& graph, int own) {
   if (own < kOldestExportOpset || own > kNewestExportOpset) return false;
   Graph rewritten = graph;

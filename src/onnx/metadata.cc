@@ -47,7 +47,7 @@ class PickleWriter {
     bool first = true;
     for (const auto& [name, slice] : slices) {
       text(name);
-      if (first) {  // the class, kept in the memo's slot 0
+      if (first) {  // the class, stored in slot 0 of the memo
         text("builtins");
         text("slice");
         out_ += "\x93\x94";

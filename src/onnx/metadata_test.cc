@@ -15,8 +15,8 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// What Python's pickle.dumps({"plan": slice(0, 990), "é": slice(-2, None), "n": slice(None, 70000, 1)}, protocol)
-// gives, base64.
+// Python's pickle.dumps({"plan": slice(0, 990), "é": slice(-2, None), "n": slice(None, 70000, 1)}, protocol), in
+// base64.
 constexpr std::string_view kByPython[] = {
     "KGRwMApWcGxhbgpwMQpjX19idWlsdGluX18Kc2xpY2UKcDIKKEkwCkk5OTAKTnRwMwpScDQKc1bpCnA1CmcyCihJLTIKTk50cDYKUnA3CnNWbgpwOA"
     "pnMgooTkk3MDAwMApJMQp0cDkKUnAxMApzLg==",
@@ -72,21 +72,21 @@ TEST(Pickle, RefusesEverythingElse) {
       ".",                                       // nothing on the stack
       "N",                                       // no end
       "NN.",                                     // two objects
-      "(N.",                                     // a mark left
+      "(N.",                                     // a mark left on the stack
       "cos\nsystem\n(S'true'\ntR.",              // a call
-      "cbuiltins\neval\n(V1+1\ntR.",             // another
+      "cbuiltins\neval\n(V1+1\ntR.",             // another call
       "cbuiltins\nslice\n(I1\nI2\nI3\nI4\ntR.",  // too many bounds
-      "cbuiltins\nslice\n(V1\ntR.",              // a bound that is no number
+      "cbuiltins\nslice\n(V1\ntR.",              // a bound that is not a number
       "\x80\x06N.",                              // a newer protocol
       "I99999999999999999999\n.",                // more than 64 bits
       "\x8a\x09"
       "123456789.",                       // likewise
       "I01\n.",                           // a bool
       "G@\x00\x00\x00\x00\x00\x00\x00.",  // a float
-      "}K\x01Ns.",                        // a key that is no string
+      "}K\x01Ns.",                        // a key that is not a string
       "}(Vx\nu.",                         // a key without a value
-      "Na.",                              // append to no list
-      "]s.",                              // items of no dictionary
+      "Na.",                              // append without a list
+      "]s.",                              // items without a dictionary
       "h\x05.",                           // an empty slot
       "X\xff\xff\xff\xff"
       "abc.",                                   // longer than the bytes

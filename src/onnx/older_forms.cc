@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int kAllowZero = 14, kNumOutputs = 18;  // when these attributes of Reshape and Split came
+constexpr int kAllowZero = 14, kNumOutputs = 18;  // opsets that introduced these attributes of Reshape and Split
 
 struct Spelling {
   std::string_view op;
@@ -16,7 +16,7 @@ struct Spelling {
   Attributes attrs;
 };
 
-// A node and what is known of its operands.
+// A node in its newest form, with what is known of its operands.
 struct Newest {
   const Graph& graph;
   const Node& node;
@@ -26,7 +26,7 @@ struct Newest {
   ValueId in(size_t i) const { return has(i) ? node.inputs[i] : ValueId{}; }
   const Tensor* constant(size_t i) const { return has(i) ? graph.constant(node.inputs[i]) : nullptr; }
   const std::optional<Shape>& shape(size_t i) const { return graph.value(node.inputs[i]).shape; }
-  // The first operand alone, with the attributes that are kept.
+  // The first operand only, with the attributes in `kept`.
   Spelling alone(std::initializer_list<std::string_view> kept) const {
     Spelling spelling{node.op->name, {in(0)}, {}};
     for (const std::string_view key : kept) {
@@ -37,7 +37,8 @@ struct Newest {
 };
 using Older = std::optional<Spelling>;
 
-// An operand that became an attribute; true where it is absent or known. Lists, and numbers: one element.
+// Turns an operand back into an attribute; false if it is present but not constant. A list here, a single number in
+// take_real().
 bool take_list(const Newest& n, size_t i, std::string_view key, Spelling& spelling) {
   const Tensor* tensor = n.constant(i);
   if (tensor) spelling.attrs.set(key, tensor->to_ints());
@@ -55,7 +56,7 @@ Older reduce(const Newest& n) {
   if (!take_list(n, 1, "axes", s)) return {};
   const Attribute* axes = s.attrs.find("axes");
   if (axes && !std::get<std::vector<int64_t>>(*axes).empty()) return s;
-  // No axes: all of them, or none.
+  // No axes means all axes, or none.
   if (n.node.attrs.integer("noop_with_empty_axes", 0) != 0) return Spelling{"Identity", {n.in(0)}, {}};
   s.attrs.erase("axes");
   return s;
@@ -66,17 +67,17 @@ Older axes(const Newest& n) {
   return take_list(n, 1, "axes", s) ? Older(s) : std::nullopt;
 }
 
-// The parts' sizes: equal ones need no word, others are an operand since opset 13 and an attribute before.
+// The parts' sizes: equal ones are not written; others are an operand since opset 13, an attribute before.
 Older split(const Newest& n) {
   Spelling s = n.alone({"axis"});
   if (n.has(1)) return n.opset < 13 && take_list(n, 1, "split", s) ? Older(s) : std::nullopt;
-  const std::optional<Shape>& in = n.shape(0);  // num_outputs says how a rest is shared out
+  const std::optional<Shape>& in = n.shape(0);  // uneven parts would need num_outputs
   const auto parts = static_cast<int64_t>(n.node.outputs.size());
   if (!in || (*in)[normalize_axis(n.node.attrs.integer("axis", 0), in->rank())] % parts != 0) return {};
   return s;
 }
 
-// Before opset 13 everything from the axis on was one row.
+// Before opset 13 Softmax went over all axes from `axis` on.
 Older softmax(const Newest& n) {
   const std::optional<Shape>& in = n.shape(0);
   if (!in || in->rank() == 0) return {};
@@ -90,7 +91,7 @@ Older softmax(const Newest& n) {
 Older clip(const Newest& n) {
   Spelling s = n.alone({});
   const DType dtype = n.graph.value(n.in(0)).dtype;
-  if (!is_float(dtype) || dtype == DType::f64) return {};  // the bounds are single precision
+  if (!is_float(dtype) || dtype == DType::f64) return {};  // the attributes are single precision
   return take_real(n, 1, "min", s) && take_real(n, 2, "max", s) ? Older(s) : std::nullopt;
 }
 
@@ -118,7 +119,7 @@ Older top_k(const Newest& n) {
   return s;
 }
 
-// Only what Upsample did, which is what its expansion writes.
+// Only what Upsample could do: it is what Resize expands to.
 Older resize(const Newest& n) {
   const Attributes& attrs = n.node.attrs;
   const std::string mode = attrs.text("mode", "nearest");
@@ -142,7 +143,7 @@ Older resize(const Newest& n) {
 
 Older reshape(const Newest& n) {
   const Tensor* shape = n.constant(1);
-  if (!shape || std::ranges::count(shape->to_ints(), 0) > 0) return {};  // `allowzero` is about zeros
+  if (!shape || std::ranges::count(shape->to_ints(), 0) > 0) return {};  // a zero's meaning depends on `allowzero`
   return Spelling{"Reshape", n.node.inputs, {}};
 }
 
@@ -166,7 +167,7 @@ bool has_newer_attribute(const Node& node, int opset) {
 bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced) {
   const Node node = graph.node(id);
   if (!node.op->domain.empty() || (node.op->since <= opset && !has_newer_attribute(node, opset))) return false;
-  if (node.inputs.empty() || !node.inputs[0].present()) return false;  // nobody has checked it yet
+  if (node.inputs.empty() || !node.inputs[0].present()) return false;  // the node has not been checked yet
   const auto rewrite = std::ranges::find(kRewrites, node.op->name, [](const auto& entry) { return entry.first; });
   if (rewrite == std::end(kRewrites)) return false;
   Older older = rewrite->second({graph, node, opset});
@@ -175,7 +176,7 @@ bool write_older_form(Graph& graph, NodeId id, int opset, Replacements& replaced
   const int outputs = static_cast<int>(node.outputs.size());
   const NodeId made = graph.add_node(*op, std::move(older->inputs), std::move(older->attrs), outputs, node.name);
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    // Forms that only expand infer nothing: what is known of the value stays.
+    // Forms that only expand have no inference: keep what is known of the value.
     const Value& from = graph.value(node.outputs[i]);
     Value& to = graph.value(graph.node(made).outputs[i]);
     to.name = from.name;

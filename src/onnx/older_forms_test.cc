@@ -22,7 +22,7 @@ class OlderForms : public ::testing::Test {
   ~OlderForms() override { fs::remove(path_); }
   const fs::path path_ = fs::temp_directory_path() / fmt::format("sparkpilot_older_{}.onnx", ::getpid());
 
-  // A graph as the passes leave it: its nodes in their newest form, its opset that of the file.
+  // A graph as after the passes: nodes in their newest form, the file's opset.
   static Graph graph_of(const std::function<std::vector<ValueId>(Builder&, ValueId)>& make, int own) {
     Graph g;
     Builder b(g, "newest");

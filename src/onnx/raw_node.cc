@@ -1,4 +1,4 @@
-// Nodes and attributes as they lie in the file, their order, and how they are called in messages.
+// Nodes and attributes as stored in the file, their order, and their names in messages.
 #include <unordered_map>
 
 #include "onnx/importer.h"
@@ -51,7 +51,7 @@ RawAttribute parse_attribute(ByteSource& source, Range range) {
     }
   }
   if (!out.proto.has_type() || out.proto.type() == Proto::UNDEFINED) {
-    // Files before IR 3 need not say the type.
+    // Before IR 3 the type may be missing.
     if (out.tensor) filled = Proto::TENSOR;
     else if (out.graph) filled = Proto::GRAPH;
     else if (out.sparse) filled = Proto::SPARSE_TENSOR;
@@ -78,7 +78,7 @@ std::vector<size_t> order_of(const std::vector<RawNode>& nodes) {
       }
     }
   }
-  // Depth first with an explicit stack: a hostile chain may be longer than the call stack.
+  // Depth first with an explicit stack: a hostile chain of nodes could overflow the call stack.
   enum : uint8_t { fresh, open, done };
   std::vector<uint8_t> mark(nodes.size(), fresh);
   std::vector<size_t> out;

@@ -35,7 +35,7 @@ void FileSource::read(int64_t offset, std::span<std::byte> out) {
   const auto wanted = static_cast<int64_t>(out.size());
   if (wanted == 0) return;
   if (wanted > kBufferBytes / 4 || offset < 0 || offset > file_.size() - wanted) {
-    file_.read_at(offset, out);  // which also refuses what lies outside
+    file_.read_at(offset, out);  // also refuses ranges outside the file
     return;
   }
   while (!out.empty()) {

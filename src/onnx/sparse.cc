@@ -10,7 +10,7 @@ constexpr int kValues = 1, kIndices = 2;
 // A few bytes of a hostile file could declare any size.
 constexpr int64_t kMaxBytes = int64_t{256} << 20;
 
-// The place of entry `i`: one flat index, or one index a dimension.
+// The flat position of entry `i`, given as one flat index or one index per dimension.
 int64_t place_of(const Tensor& indices, const Shape& shape, int64_t i) {
   const auto data = indices.data<int64_t>();
   if (indices.shape().rank() == 1) return data[static_cast<size_t>(i)];

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little, "raw tensor data is li
 constexpr int kStringData = 6, kRawData = 9;
 constexpr size_t kMaxFiles = 64;
 
-// A byte that is neither 0 nor 1 would be no bool to C++.
+// Any byte other than 0 and 1 would be an invalid bool in C++.
 void sanitize(const Tensor& tensor) {
   if (tensor.dtype() != DType::boolean) return;
   auto* bytes = static_cast<uint8_t*>(tensor.raw());
@@ -30,7 +30,7 @@ void copy_values(const Field& field, const Tensor& out) {
   for (int i = 0; i < field.size(); ++i) to[i] = static_cast<To>(field.Get(i));
 }
 
-// Allocates once the number of values is known to fit.
+// Allocates only after checking that the number of values fits.
 template <typename To, typename Field>
 Tensor from_field(const Field& field, DType dtype, const Shape& shape) {
   const int64_t expected = storage_bytes(dtype, shape.elements()) / static_cast<int64_t>(sizeof(To));
@@ -42,7 +42,7 @@ Tensor from_field(const Field& field, DType dtype, const Shape& shape) {
   return out;
 }
 
-// Values in the typed fields, which is how small tensors are written.
+// Values in the typed fields, as small tensors are often written.
 Tensor from_fields(const onnx::TensorProto& proto, DType dtype, const Shape& shape) {
   switch (dtype) {
     case DType::f32: return from_field<float>(proto.float_data(), dtype, shape);
@@ -55,7 +55,7 @@ Tensor from_fields(const onnx::TensorProto& proto, DType dtype, const Shape& sha
     case DType::bf16:
     case DType::i16:
     case DType::u16: return from_field<uint16_t>(proto.int32_data(), dtype, shape);
-    default: return from_field<uint8_t>(proto.int32_data(), dtype, shape);  // one byte each, packed ones included
+    default: return from_field<uint8_t>(proto.int32_data(), dtype, shape);  // one byte each, also if packed
   }
 }
 
@@ -93,7 +93,7 @@ Tensor TensorReader::read_external(const onnx::TensorProto& proto, DType dtype, 
   if (folder_.empty()) fail("external data \"{}\" needs a model that is a file", location);
   auto found = files_.find(location);
   if (found == files_.end()) {
-    if (files_.size() >= kMaxFiles) files_.clear();  // one file a tensor is common: do not run out of descriptors
+    if (files_.size() >= kMaxFiles) files_.clear();  // one file per tensor is common: do not run out of descriptors
     found = files_.emplace(location, External{InputFile::open_beneath(folder_, location), {}, 0}).first;
     locations_.insert(location);
   }
@@ -107,7 +107,7 @@ Tensor TensorReader::read_external(const onnx::TensorProto& proto, DType dtype, 
   }
   std::shared_ptr<Buffer>& buffer = external.read[offset];
   if (!buffer || buffer->size() != bytes) {
-    // Tensors may share bytes, but a small file must not be blown up into a large memory.
+    // Tensors may share bytes, but a small file must not expand to a huge amount of memory.
     external.bytes += bytes;
     if (external.bytes > 4 * file.size()) fail("tensors overlap too much in \"{}\"", file.path().string());
     buffer = std::make_shared<Buffer>(bytes);

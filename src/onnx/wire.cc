@@ -10,7 +10,7 @@
 namespace sparkpilot {
 namespace {
 
-// protobuf's view of a range of a source.
+// A range of a source as an input stream for protobuf.
 class SourceStream final : public google::protobuf::io::ZeroCopyInputStream {
  public:
   SourceStream(ByteSource& source, Range range)
@@ -41,7 +41,7 @@ enum WireType : uint32_t { varint = 0, fixed64 = 1, length_delimited = 2, fixed3
 
 struct Walk {
   std::vector<Deferred> deferred;
-  std::vector<Range> rest;  // everything else, neighbours merged
+  std::vector<Range> rest;  // all other bytes, with adjacent ranges merged
 };
 
 // Null on malformed bytes.

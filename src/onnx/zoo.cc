@@ -13,7 +13,7 @@ constexpr FastVitSize kT12{{2, 2, 6, 2}, {64, 128, 256, 512}, 3}, kTinyFastVit{{
 constexpr VitSize kVit{28, 1024, 16}, kTinyVit{2, 8, 2};
 constexpr VisionHeadSize kVisionHeads{2048, 896, 512}, kTinyVisionHeads{16, 8, 8};
 constexpr PolicySize kPolicy{512, 2048, 256, 512, 256, 128, 8, 4}, kTinyPolicy{16, 32, 16, 8, 16, 8, 1, 1};
-// Until 0.10.0: five plans, so a wide last layer, and a curvature.
+// Before 0.10.0: five plans, hence a wide last layer, and a curvature.
 constexpr VisionHeadSize kOldHeads{2048, 104, 512};
 constexpr PolicySize kOldPolicy{512, 2048, 256, 512, 256, 128, 6, 4, 128}, kTinyOldPolicy{16, 16, 8, 8, 8, 8, 1, 1, 8};
 constexpr MobileSize kMobile{{1, 2, 2, 3, 3, 4, 1}, {16, 24, 40, 80, 112, 192, 320}, 6, 32, 384, 128};
@@ -87,7 +87,7 @@ const Model* find_model(std::string_view name) {
   return nullptr;
 }
 
-// As openpilot's exporter writes them: the heads in order, and `pad` from the end, even where it is empty.
+// As openpilot's exporter writes them: the heads in order, then `pad`, counted from the end, even if it is empty.
 OutputSlices slices_of(const Layers& l, const ZooHeads& heads, bool padded) {
   OutputSlices slices;
   int64_t at = 0, pad = 0;
@@ -140,7 +140,7 @@ void build_zoo_model(Layers& layers, std::string_view name) {
 }
 
 bool is_stand_in(const std::filesystem::path& file) {
-  constexpr int64_t kHead = 1 << 16;  // the metadata comes before the graph
+  constexpr int64_t kHead = 1 << 16;  // the metadata is stored before the graph
   const InputFile in(file);
   std::string head(static_cast<size_t>(std::min(kHead, in.size())), '\0');
   in.read_at(0, std::as_writable_bytes(std::span(head.data(), head.size())));

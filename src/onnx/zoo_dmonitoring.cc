@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::array<int64_t, 7> kKernels{3, 3, 5, 3, 5, 5, 3}, kStrides{2, 2, 2, 2, 1, 2, 1};
 
-// Expand by 1x1, mix places by a depthwise convolution, project by 1x1; a skip connection where shapes allow it.
+// Expand by 1x1, a depthwise convolution, project by 1x1; a skip connection if shapes allow it.
 ValueId inverted_bottleneck(Layers& l, ValueId x, int64_t out, int64_t expansion, int64_t kernel, int64_t stride) {
   const int64_t in = l.shape(x)[1], inner = in * expansion;
   ValueId y = x;

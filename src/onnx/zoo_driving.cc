@@ -1,4 +1,4 @@
-// The driving models' contracts by era: which inputs there are, which heads in which order, and what is joined to what.
+// The driving models' contracts by era: inputs, heads and their order, and how the parts are connected.
 #include <algorithm>
 
 #include "onnx/zoo_models.h"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr ZooImages kOldImages{"input_imgs", "big_input_imgs", DType::f16}, kImages{"img", "big_img", DType::u8};
 
-// 0.9.7, in the order of the output; `hidden_state` comes from vision itself.
+// 0.9.7, in the order of the output; `hidden_state` is vision's own output.
 constexpr const char* kOldOrder[] = {"plan",
                                      "lane_lines",
                                      "lane_lines_prob",
@@ -29,10 +29,11 @@ constexpr ZooHeadWidth kOldVision[] = {{"lane_lines", 528}, {"lane_lines_prob", 
                                        {"desire_pred", 32}, {"pose", 12},           {"wide_from_device_euler", 6},
                                        {"sim_pose", 12},    {"road_transform", 12}};
 
-// Means and deviations of 15 values at 33 times; of five such plans, each with its weight.
+// kOnePlan: means and deviations of 15 values at 33 times. kFivePlans: five such plans, each with a weight.
 constexpr int64_t kOnePlan = 990, kFivePlans = 5 * (kOnePlan + 1);
 
-// Since 0.10.0. Only `lead` changed in width: two hypotheses that three times choose from, then one for each time.
+// Since 0.10.0. Only `lead` changed its width: at first two hypotheses with weights for three times, later one per
+// time.
 std::array<ZooHeadWidth, 10> split_vision(int64_t lead) {
   return {{{"meta", 55},
            {"desire_pred", 32},
@@ -50,12 +51,12 @@ ValueId trunk(Layers& l, ValueId images, const ZooSize& size) {
   return size.vit ? vit(l, images, *size.vit) : fast_vit(l, images, *size.fast_vit);
 }
 
-// The feature history with this frame's own at its end.
+// The feature history with this frame's feature appended.
 ValueId append_feature(Layers& l, ValueId buffer, ValueId hidden_state) {
   return l.concat({buffer, l.node("Unsqueeze", {hidden_state, l.ints({1})})}, 1);
 }
 
-// Speed and delay, and the newest of the curvatures before.
+// Speed, delay and the newest of the previous curvatures.
 ValueId steering_vector(Layers& l, ValueId lateral, ValueId curvatures) {
   const int64_t last = l.shape(curvatures)[1] - 1;
   const ValueId newest = l.node("Gather", {curvatures, l.ints({last})}, {{"axis", int64_t{1}}});
@@ -104,7 +105,8 @@ ZooHeads old_split(Layers& l, const ZooSize& size) {
   return heads;
 }
 
-// Since 0.10.1: vision, policy, or both in one; then features of the past come in and the newest are vision's own.
+// Since 0.10.1: vision, policy, or both merged into one network; merged, past features are inputs and the newest comes
+// from vision.
 ZooHeads split_or_merged(Layers& l, const ZooSize& size, bool merged) {
   ZooHeads heads;
   if (size.heads) {

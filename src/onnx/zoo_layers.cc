@@ -13,9 +13,9 @@ namespace {
 
 uint64_t hash(std::string_view text, uint64_t seed) { return Fnv(seed).text(text).value(); }
 
-// Uniform weights, eight from a counter. A 17-bit fraction times a float plus a float is exact in double, whether or
-// not a compiler fuses the two, so the bits are the same on every machine. Large tensors look up all 65,536 values
-// that a 16-bit draw can have.
+// Uniform weights, eight per counter value. A 17-bit fraction times a float plus a float is exact in double, whether or
+// not a compiler fuses the two, so the bits are the same on every machine. Large tensors use a table of all 65,536
+// values that a 16-bit draw can have.
 void fill_uniform(std::span<Half> out, uint64_t key, float bound, float middle) {
   const auto weight = [&](uint32_t draw) {
     const double fraction = (static_cast<double>(draw) * 2 - 65535) / 65536;
@@ -39,7 +39,7 @@ void fill_uniform(std::span<Half> out, uint64_t key, float bound, float middle) 
   });
 }
 
-// Deviation gain / sqrt(fan_in) as the half-width of a uniform distribution.
+// The half-width of a uniform distribution whose deviation is gain / sqrt(fan_in).
 double bound_of(double gain, int64_t fan_in) { return gain * std::sqrt(3.0 / static_cast<double>(fan_in)); }
 
 constexpr double kBiasBound = 0.05;
@@ -114,7 +114,7 @@ ValueId Layers::conv(std::string_view name, ValueId x, const ConvSpec& spec) {
     }
   }
   const ValueId bias = conv_bias(weight, spec);
-  // An even kernel is a patch or a strided stem: no more padding than keeps size / stride outputs.
+  // An even kernel is a patch or a strided stem: just enough padding for size / stride outputs.
   const int64_t pad = k % 2 == 1 ? k / 2 : std::max<int64_t>(0, (k - spec.stride) / 2);
   const std::vector<int64_t> ones{1, 1}, pads(4, pad), kernel(2, k), strides(2, spec.stride);
   return node(
@@ -122,7 +122,7 @@ ValueId Layers::conv(std::string_view name, ValueId x, const ConvSpec& spec) {
       {{"dilations", ones}, {"group", spec.groups}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}});
 }
 
-// A small random bias, less what the folded mean of the pixels adds.
+// A small random bias, minus what the pixels' folded mean would add.
 ValueId Layers::conv_bias(const Tensor& weight, const ConvSpec& spec) {
   const std::string path = weight_name("bias");
   Tensor bias = random_weight(path, Shape{spec.out}, kBiasBound, 0);
@@ -130,7 +130,7 @@ ValueId Layers::conv_bias(const Tensor& weight, const ConvSpec& spec) {
     const std::span<Half> w = weight.data<Half>(), b = bias.data<Half>();
     const size_t fan_in = w.size() / b.size();
     for (size_t o = 0; o < b.size(); ++o) {
-      double sum = 0;  // exact: a few hundred halves fit a double, so their order does not matter
+      double sum = 0;  // exact: a double can sum a few hundred halves, so their order does not matter
       for (size_t i = 0; i < fan_in; ++i) sum += w[o * fan_in + i];
       b[o] = Half(static_cast<float>(static_cast<double>(b[o]) - spec.mean * sum));
     }
@@ -198,7 +198,7 @@ ValueId Layers::layer_scale(std::string_view name, ValueId x, const Shape& facto
 
 ValueId Layers::gelu(ValueId x) {
   const Scope scope(*this, "act");
-  // One at a time: in which order arguments are evaluated is the compiler's choice, and the file would be too.
+  // One call at a time: compilers evaluate arguments in different orders, which would change the file.
   const ValueId cube = mul(x, mul(x, x));
   const ValueId third = mul(scalar(0.044715), cube);
   const ValueId sum = add(x, third);

@@ -4,9 +4,9 @@
 namespace sparkpilot {
 namespace {
 
-constexpr int64_t kHeadCount = 8;  // of the attention
+constexpr int64_t kHeadCount = 8;  // attention heads
 
-// A row of Gemm and Relu.
+// A sequence of Gemm and Relu.
 ValueId mlp(Layers& l, std::string_view name, ValueId x, std::initializer_list<int64_t> widths) {
   const Layers::Scope scope(l, name);
   int index = 0;
@@ -30,7 +30,7 @@ ValueId context_token(Layers& l, ValueId desire, std::vector<ValueId> context, c
 
 ValueId transformer(Layers& l, ValueId tokens, const PolicySize& size) {
   const Layers::Scope scope(l, "temporal");
-  // Features are vectors of length one, so their elements are small: a gain that makes them large.
+  // Features are vectors of length one, so their elements are small: the gain of 16 makes them larger.
   const ValueId embedded = l.relu(l.linear_tokens("in", tokens, size.width, 16));
   ValueId x = l.layer_norm("ln_1", embedded);
   x = l.add(x, l.attention("attn", x, kHeadCount));
@@ -38,10 +38,10 @@ ValueId transformer(Layers& l, ValueId tokens, const PolicySize& size) {
   inner = l.node("Elu", {inner}, {{"alpha", 1.0f}});
   x = l.add(x, l.linear_tokens("mlp.c_proj", inner, size.width));
   const ValueId sum = l.node("ReduceSum", {x, l.ints({1})}, {{"keepdims", int64_t{0}}});
-  return l.mul(sum, l.scalar(0.25));  // of ten tokens
+  return l.mul(sum, l.scalar(0.25));  // the sum is over ten tokens
 }
 
-// The curvature that the driver would steer, from the trunk, the speed, the delay and the last curvature.
+// The curvature that the driver would choose, from the trunk, the speed, the delay and the last curvature.
 ValueId curvature_head(Layers& l, ValueId x, ValueId steering, int64_t width) {
   const Layers::Scope head(l, "desired_curvature");
   const ValueId y = mlp(l, "in", l.concat({x, steering}, 1), {width});

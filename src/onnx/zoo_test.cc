@@ -1,4 +1,4 @@
-// The stand-in models hold their contracts and their sizes, and compute something sane.
+// The stand-in models fulfil their contracts, have the right sizes, and compute plausible values.
 #include "onnx/zoo.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace sparkpilot {
 namespace {
 namespace fs = std::filesystem;
 
-// Everything but the weights' contents: fast, whatever the size.
+// Builds everything except the weights' contents: fast at any size.
 Graph skeleton(std::string_view name) {
   Graph graph;
   Layers layers(graph, 1, false);
@@ -110,7 +110,7 @@ TEST(Zoo, OldVisionHoldsItsContract) { expect_contract("driving_vision_v0.10.0",
 TEST(Zoo, OldPolicyHoldsItsContract) { expect_contract("driving_policy_v0.10.0", kOldPolicy, 4968); }
 TEST(Zoo, MonitoringHoldsItsContract) { expect_contract("dmonitoring_model", kMonitoring, 551); }
 
-// As openpilot's metadata of 2025-10-28 and 2025-11-22 give them.
+// As in openpilot's metadata of 2025-10-28 and 2025-11-22.
 TEST(Zoo, SlicesAreOpenpilots) {
   using S = OutputSlice;
   const OutputSlices vision{{"meta", S{0, 55, {}}},
@@ -135,7 +135,7 @@ TEST(Zoo, SlicesAreOpenpilots) {
   EXPECT_EQ(monitoring[17], (std::pair<std::string, S>{"features", S{39, 551, {}}}));
 }
 
-// As the metadata of 2025-08-19 give them, and of 0.9.7 by name and width.
+// As in the metadata of 2025-08-19, and 0.9.7's by name and width.
 TEST(Zoo, OlderSlicesAreOpenpilots) {
   using S = OutputSlice;
   OutputSlices vision = output_slices(skeleton("driving_vision_v0.10.0"));
@@ -192,7 +192,7 @@ TEST(Zoo, SizesAreNearTheRealOnes) {
   near("driving_policy", 6.95e6, 0.0375e9);
   near("driving_supercombo", 30.4e6, 0.848e9);
   near("big_driving_supercombo", 382e6, 46.7e9);
-  near("supercombo", 25.1e6, 0.844e9);  // 50.2 MB; the work of 0.9.9's two
+  near("supercombo", 25.1e6, 0.844e9);  // 50.2 MB; the work of 0.9.9's two networks
   near("driving_vision_v0.10.0", 23.13e6, 0.811e9);
   near("driving_policy_v0.10.0", 7.79e6, 0.039e9);
   EXPECT_NEAR(static_cast<double>(find_zoo_entry("dmonitoring_model")->parameters), 3.5e6, 0.1e6);
@@ -243,7 +243,7 @@ std::vector<float> floats(const Tensor& tensor) {
   return out;
 }
 
-// Every head of every model: finite, neither dead nor exploding, and not the same for every image.
+// Every head of every model: finite, neither constant nor exploding, and different for different images.
 void expect_sane(const std::string& name) {
   SCOPED_TRACE(name);
   const Graph graph = build_zoo_model(name);
@@ -276,7 +276,7 @@ TEST(Zoo, OutputsAreSane) {
   }
 }
 
-// Each input on its own moves the output of 0.9.7's network, the pictures its hidden state, too.
+// Each input alone affects the output of 0.9.7's network; pictures also affect its hidden state.
 TEST(Zoo, OldSupercomboListensToEveryInput) {
   const Graph graph = build_zoo_model("tiny_supercombo");
   const std::vector<Tensor> inputs = random_inputs(graph, 1), others = random_inputs(graph, 2);
@@ -311,7 +311,7 @@ TEST(Zoo, WeightsDependOnTheSeedAlone) {
   const std::string one = weights(1, 1);
   EXPECT_EQ(one, weights(1, 3));
   EXPECT_NE(one, weights(2, 1));
-  // Known bytes: another compiler or machine has to make the same.
+  // Known hash: another compiler or machine has to produce the same bytes.
   EXPECT_EQ(Fnv().text(one).value(), 17151503605915136480u);
 }
 

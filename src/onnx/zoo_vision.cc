@@ -4,7 +4,7 @@
 namespace sparkpilot {
 namespace {
 
-// Mean and deviation of a byte of noise; close enough for pictures.
+// Mean and deviation of a uniformly random byte; close enough for pictures.
 constexpr double kPixelMean = 127.5, kPixelDeviation = 73.9;
 // Weight of a residual branch. Trained networks end near it; it keeps the signal's size through any depth.
 constexpr double kLayerScale = 0.2;
@@ -17,7 +17,7 @@ ValueId stem(Layers& l, ValueId images, int64_t width) {
   return l.gelu(l.conv("2", x, {.out = width, .gain = kGeluGain}));
 }
 
-// Half the size, `width` channels.
+// Halves the size, with `width` output channels.
 ValueId downsample(Layers& l, ValueId x, int64_t width) {
   const Layers::Scope scope(l, "downsample");
   const int64_t in = l.shape(x)[1];
@@ -89,7 +89,7 @@ ValueId vit(Layers& l, ValueId images, const VitSize& size) {
 
 ZooHeads vision_heads(Layers& l, ValueId features, const VisionHeadSize& size, std::span<const ZooHeadWidth> wanted) {
   const Layers::Scope scope(l, "heads");
-  // Pooling leaves a weak signal: means over the image.
+  // Means over the image leave a weak signal, hence the gain.
   ValueId x = l.relu(l.linear("fc", features, size.features, 2 * kReluGain));
   for (const char* block : {"resblock.0", "resblock.1"}) x = l.residual_block(block, x, size.bottleneck);
   const ValueId summary = l.relu(l.linear("summary", x, size.summary, kReluGain));
