@@ -90,7 +90,7 @@ TEST_F(Folder, AtomicFileReplacesNothingButFiles) {
   close(reader);
   EXPECT_STREQ(got, "through");
   EXPECT_TRUE(fs::is_fifo(dir / "pipe"));
-  // A node of our own: a fault here must not cost the machine its /dev/null.
+  // A device node in the test's own folder: a fault here must not destroy the machine's /dev/null.
   if (mknod((dir / "null").c_str(), S_IFCHR | 0600, makedev(1, 3)) != 0 || !std::ofstream(dir / "null")) {
     GTEST_SKIP() << "may not make devices here";
   }
@@ -128,11 +128,12 @@ TEST_F(Folder, WhatIsReadIsKnownByAnyName) {
     EXPECT_THROW(refuse_to_replace(dir / "file", dir / name), Error) << name;
   }
   for (const char* name : {"copy", "new", "sub", "sub/file", ""}) refuse_to_replace(dir / name, dir / "file");
-  refuse_to_replace(dir / "new", dir / "new");  // not there: there is nothing to lose
+  refuse_to_replace(dir / "new", dir / "new");  // does not exist: nothing can be lost
   refuse_to_replace("/dev/null", "/dev/null");  // keeps nothing
 }
 
-// As on a file system that has no files without a name; for the rest of this process. False where it cannot be had.
+// For the rest of this process, makes opening unnamed files fail, as on a file system without them. False if that is
+// not possible.
 bool forbid_unnamed_files() {
   constexpr uint32_t kUnnamed = O_TMPFILE & ~O_DIRECTORY;
   sock_filter steps[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -222,7 +223,7 @@ TEST(Parallel, CoversEveryItemOnceAndRethrows) {
   EXPECT_THROW(parallel_for(100, 1, [](int64_t, int64_t) { fail("no"); }), Error);
 }
 
-// A thread that is ended and begun anew costs more than most pieces of work.
+// Ending a thread and starting it again costs more than most pieces of work.
 TEST(Parallel, LittleWorkKeepsTheThreads) {
   ThreadScope scope(4);
   const auto threads_of = [](int64_t count) {
@@ -239,7 +240,7 @@ TEST(Parallel, LittleWorkKeepsTheThreads) {
   EXPECT_EQ(threads_of(4), all);
 }
 
-// Held together, threads do what they do without, one piece of work after the other.
+// A held team does the same work as one that is not held, one call after the other.
 TEST(Parallel, AHeldTeamCoversEveryItemOnce) {
   for (const int threads : {1, 2, 3, 7}) {
     ThreadScope scope(threads);
@@ -250,7 +251,7 @@ TEST(Parallel, AHeldTeamCoversEveryItemOnce) {
         std::vector<int> seen(static_cast<size_t>(count)), inside(static_cast<size_t>(count));
         parallel_for(count, 1 + count % 5, [&](int64_t begin, int64_t end) {
           for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
-          parallel_for(end - begin, 1, [&](int64_t first, int64_t last) {  // nested: in this thread
+          parallel_for(end - begin, 1, [&](int64_t first, int64_t last) {  // nested: runs in this thread
             for (int64_t i = first; i < last; ++i) ++inside[static_cast<size_t>(begin + i)];
           });
         });
@@ -282,11 +283,11 @@ TEST(Parallel, AHeldTeamGoesOnBehindErrors) {
   };
   EXPECT_THROW(with_team(run), Error);
   EXPECT_EQ(done, 3);
-  EXPECT_THROW(with_team(run), Error);  // the same threads once more
+  EXPECT_THROW(with_team(run), Error);  // with the same threads again
   EXPECT_EQ(done, 6);
 }
 
-// Threads that nobody has work for go to sleep, and wake up; whoever has done waits for the slow one.
+// Idle threads go to sleep and wake up again; the others wait for the slow one.
 TEST(Parallel, AHeldTeamSleepsAndWakes) {
   ThreadScope scope(2);
   const int all = thread_count();
@@ -307,7 +308,7 @@ TEST(Parallel, AHeldTeamSleepsAndWakes) {
   parallel_for(2, 1, [&](int64_t, int64_t) { with_team([&] { EXPECT_EQ(thread_count(), 1); }); });
 }
 
-// Each thread of a caller's own has its team.
+// Each of a caller's own threads has its own team.
 TEST(Parallel, TeamsDoNotDisturbEachOther) {
   std::array<int64_t, 3> sums{};
   std::vector<std::thread> callers;
@@ -342,7 +343,7 @@ TEST(Error, IsOnePrintableLine) {
   EXPECT_EQ(one_line("conv: input has 12 channels"), "conv: input has 12 channels");
   EXPECT_EQ(one_line("a\nb\x1b[31m\x7f"), "a\\x0ab\\x1b[31m\\x7f");
   EXPECT_EQ(one_line("gr\u00fc\u00df \u4e16 \U0001f600"), "gr\u00fc\u00df \u4e16 \U0001f600");
-  EXPECT_EQ(one_line("\xff\xc3"), "\\xff\\xc3");           // no UTF-8, cut short
+  EXPECT_EQ(one_line("\xff\xc3"), "\\xff\\xc3");           // not UTF-8, truncated
   EXPECT_EQ(one_line("\xc0\xaf"), "\\xc0\\xaf");           // overlong
   EXPECT_EQ(one_line("\xed\xa0\x80"), "\\xed\\xa0\\x80");  // half of a surrogate pair
   const std::string shown = one_line(std::string(1'000'000, 'x') + "end");

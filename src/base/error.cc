@@ -14,7 +14,8 @@ namespace {
 
 constexpr size_t kLongest = 2000, kKeptTail = 500;
 
-// Bytes of the UTF-8 character at `at`; 0 where there is none (RFC 3629: no overlong forms, no surrogates).
+// Length in bytes of the UTF-8 character at `at`; 0 if there is no valid one (RFC 3629: no overlong forms, no
+// surrogates).
 size_t character_length(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : uint8_t{0}; };
   const uint8_t first = byte(at), second = byte(at + 1);

@@ -108,7 +108,7 @@ std::string read_file(const fs::path& path, int64_t limit) {
 
 namespace {
 
-// What is being written aside, for abandon_all(). Never destroyed: a signal may come while the process ends.
+// The temporary files being written, for abandon_all(). Never destroyed: a signal may arrive while the process exits.
 struct Unfinished {
   std::mutex mutex;
   std::set<fs::path> asides;
@@ -118,20 +118,21 @@ Unfinished& unfinished() {
   return *instance;
 }
 
-// Where writing to the path would write: links are followed, the last of them may point to what is not there yet.
+// The file that writing to the path would write: links are followed, and the last may point to a file that does not
+// exist yet.
 fs::path behind_links(const fs::path& path) {
-  constexpr int kMaxLinks = 40;  // as Linux has it
+  constexpr int kMaxLinks = 40;  // Linux's limit
   fs::path target = path;
   for (int i = 0; i < kMaxLinks; ++i) {
     std::error_code error;
     const fs::path next = fs::read_symlink(target, error);
-    if (error) return target;  // no link, or nothing there
+    if (error) return target;  // not a link, or does not exist
     target = target.parent_path() / next;
   }
   fail("{}: cannot write: {}", path.string(), std::strerror(ELOOP));
 }
 
-// How the system calls an open file, whether it has a name or not.
+// The kernel's path of an open file, whether or not it has a name.
 std::string own_link(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 }  // namespace
@@ -176,7 +177,7 @@ bool AtomicFile::open_stream() {
   return true;
 }
 
-// Not every file system has such files.
+// Not every file system supports unnamed files.
 bool AtomicFile::open_unnamed() {
   const fs::path folder = target_.has_parent_path() ? target_.parent_path() : ".";
   fd_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
@@ -187,7 +188,7 @@ bool AtomicFile::open_unnamed() {
   return false;
 }
 
-// A file cannot be linked onto one that is there, so it is named beside it first.
+// An existing file cannot be replaced by linking, so the new one first gets a temporary name next to it.
 void AtomicFile::give_name() {
   int failed = EEXIST;
   for (auto i = static_cast<uint64_t>(now_ns()); failed == EEXIST; ++i) {
@@ -235,7 +236,7 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::abandon_all() {
-  unfinished().mutex.lock();  // and never unlocked
+  unfinished().mutex.lock();  // never unlocked
   for (const fs::path& aside : unfinished().asides) ::unlink(aside.c_str());
 }
 

@@ -21,7 +21,7 @@ struct flock whole_file() {
   return lock;
 }
 
-// The file may have been removed by the process that held it, between our opening it and our locking it.
+// The process that held the lock may have removed the file after we opened it and before we locked it.
 bool still_there(int fd, const fs::path& file) {
   struct stat ours {
   }, there{};
@@ -38,7 +38,7 @@ FolderLock::FolderLock(fs::path folder, const std::string& name) : folder_(std::
   }
 }
 
-// False where the file went away meanwhile.
+// False if the file was removed meanwhile.
 bool FolderLock::open_and_lock() {
   make_folders(folder_);
   fd_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -50,12 +50,12 @@ bool FolderLock::open_and_lock() {
     if (!held_) ::close(fd_);
     return held_;
   }
-  if (errno != EACCES && errno != EAGAIN) return true;  // no locks here
+  if (errno != EACCES && errno != EAGAIN) return true;  // the file system has no locks
   lock = whole_file();
   const bool told = ::fcntl(fd_, F_GETLK, &lock) == 0;
   ::close(fd_);
   if (told && lock.l_type == F_UNLCK) return false;
-  // A process of another container or machine has no id here.
+  // A process of another container or machine has no id in this one.
   const std::string holder = told && lock.l_pid > 0 ? fmt::format("process {}", lock.l_pid) : "another process";
   fail("{}: {} is writing into this folder: wait until it ends, or choose another folder", folder_.string(), holder);
 }

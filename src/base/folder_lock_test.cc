@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 const fs::path kFile = ".sparkpilot.lock";
 
-// A child process that says so when it has done `first`, and then waits to be killed.
+// A child process that reports when it has done `first`, then waits to be killed.
 class Child {
  public:
   explicit Child(const std::function<void()>& first) {
@@ -66,7 +66,7 @@ std::string refusal(const fs::path& folder) {
 TEST(FolderLock, TheHolderIsNamedAndAKilledOneHoldsNothing) {
   const TempFolder folder;
   const fs::path out = folder / "a/b";
-  Child holder([&] { new FolderLock(out); });  // never destroyed: it is killed
+  Child holder([&] { new FolderLock(out); });  // never destroyed: the process is killed
   ASSERT_TRUE(holder.ready());
   EXPECT_EQ(refusal(out), out.string() + ": process " + std::to_string(holder.pid()) +
                               " is writing into this folder: wait until it ends, or choose another folder");
@@ -105,13 +105,13 @@ TEST(FolderLock, WhatCannotBeLockedIsNamed) {
   const TempFolder folder;
   write_text(folder / "file", "");
   EXPECT_NE(refusal(folder / "file").find(folder.file("file")), std::string::npos);
-  // A link in the file's place is not followed to a file that it would make.
+  // A link in the lock file's place must not make a file elsewhere.
   fs::create_symlink(folder / "elsewhere", folder / kFile);
   EXPECT_NE(refusal(folder.path()).find(folder.file(kFile.string())), std::string::npos);
   EXPECT_FALSE(fs::exists(folder / "elsewhere"));
 }
 
-// The file goes away and comes back while others open it: still one at a time.
+// While the file is removed and created again by others, only one process at a time holds the lock.
 TEST(FolderLock, OneAtATimeWhileTheFileComesAndGoes) {
   const TempFolder folder;
   const fs::path out = folder / "out";

@@ -11,7 +11,7 @@ namespace {
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Levenshtein's: a row of the table at a time.
+// Levenshtein distance, one row of the table at a time.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -30,7 +30,7 @@ size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names) {
-  size_t best = std::min<size_t>(2, word.size() / 2) + 1;  // of a short word two letters are nearly all
+  size_t best = std::min<size_t>(2, word.size() / 2) + 1;  // two letters would be nearly all of a short word
   std::string_view nearest;
   for (const std::string& name : names) {
     const size_t longer = std::max(name.size(), word.size()), shorter = std::min(name.size(), word.size());

@@ -37,7 +37,7 @@ void hold_team(void (*fn)(void* context), void* context) { fn(context); }
 
 namespace {
 
-// What this thread has taken together with with_team(); inside its own pieces nothing.
+// The team that this thread holds with with_team(); empty inside its own pieces of work.
 struct Held {
   detail::Team* team = nullptr;
   int threads = 1;
@@ -77,8 +77,8 @@ void parallel_ranges(int64_t count, int64_t grain, RangeFn fn, void* context) {
     return;
   }
   std::exception_ptr error;
-  // The whole team, also where fewer have work: OpenMP ends the threads that a smaller team has no use for, and begins
-  // new ones for the next that is larger.
+  // Always uses the whole team, even if fewer threads have work: OpenMP ends the threads that a smaller team does not
+  // need, and starts new ones for the next larger team.
 #pragma omp parallel
   {
     // The runtime may give fewer threads than asked for, so the ranges follow the team's true size.

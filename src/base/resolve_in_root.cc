@@ -11,7 +11,7 @@ std::optional<fs::path> resolve_in_root(const fs::path& root, const fs::path& pa
   if (path.native().find('\0') != std::string::npos) return std::nullopt;
   std::deque<fs::path> rest(path.begin(), path.end());
   fs::path at = "/";
-  bool folder = true;  // `at` is one
+  bool folder = true;  // whether `at` is a folder
   for (int links = 0; !rest.empty();) {
     const fs::path part = rest.front();
     rest.pop_front();

@@ -10,7 +10,7 @@ namespace sparkpilot {
 namespace {
 namespace fs = std::filesystem;
 
-// root/etc/file, and beside the root what no path may lead to.
+// root/etc/file, and files outside root that no path may lead to.
 class ResolveInRoot : public testing::Test {
  protected:
   ResolveInRoot() : root(outer / "root") {
@@ -73,7 +73,7 @@ TEST_F(ResolveInRoot, LinksEnd) {
   for (int i = 2; i <= 41; ++i) link(std::to_string(i), std::to_string(i - 1));
   EXPECT_EQ(found("/40"), "/etc/file");
   EXPECT_EQ(found("/41"), std::nullopt);
-  // Of one path, however many links each part is.
+  // The limit counts a path's links in total, however many each part has.
   EXPECT_EQ(found("/40/../../1"), std::nullopt);
 }
 

@@ -12,11 +12,11 @@ void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // `yield` does nothing on most processors
+  asm volatile("isb" ::: "memory");  // on most processors `yield` does nothing
 #endif
 }
 
-// Sequentially consistent, so that a thread that goes to sleep meanwhile is seen.
+// Sequentially consistent, so that threads about to sleep are seen.
 void change(std::atomic<int>& value, int to) {
   value.store(to);
   value.notify_all();
@@ -24,9 +24,9 @@ void change(std::atomic<int>& value, int to) {
 
 }  // namespace
 
-// Waits until `value` is another than `old`: spins, and sleeps where that takes long or no processor is free for it.
+// Waits until `value` differs from `old`: spins, and sleeps if that takes long or no processor is free for it.
 int Team::await_change(const std::atomic<int>& value, int old) const {
-  constexpr int kSpins = 64;  // between looks at the clock
+  constexpr int kSpins = 64;  // between readings of the clock
   constexpr int64_t kLongNs = 150'000;
   for (int64_t start = 0;;) {
     for (int i = 0; i < kSpins; ++i) {

@@ -22,7 +22,7 @@ int64_t size_of(std::string_view text) {
   return within(to_integer(text), 1, 1 << 30).value_or(0) * unit;
 }
 
-// Sizes by level, one an instance: what several processors share is one.
+// Sizes by level, one per instance: a cache shared by several processors is one instance.
 std::map<int, std::vector<int64_t>> instances(Source& source) {
   std::map<int, std::vector<int64_t>> out;
   std::set<std::pair<int, std::string>> seen;

@@ -29,7 +29,7 @@ std::string model_name() {
 }
 
 #if defined(__x86_64__)
-// XCR0: the parts of a thread's state that the system saves.
+// XCR0: the parts of a thread's state that the operating system saves.
 uint64_t saved_state() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || (ecx & bit_OSXSAVE) == 0) return 0;
@@ -50,7 +50,7 @@ CpuFeatures probe() {
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   f.avx512_bf16 = f.avx512 && __builtin_cpu_supports("avx512bf16");
   f.avx512_vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
-  // clang 14 has no name for it.
+  // clang 14 has no intrinsic's name for it.
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   f.avx_vnni = f.avx2 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4) != 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) read_amx(edx, saved_state(), f);
@@ -110,7 +110,7 @@ void read_design(std::istream& cpuinfo, CpuFeatures& features) {
 }
 
 void read_amx(uint32_t leaf7_edx, uint64_t xcr0, CpuFeatures& features) {
-  constexpr uint64_t kTiles = 3 << 17;  // their shapes and their contents
+  constexpr uint64_t kTiles = 3 << 17;  // tile configuration and tile data
   constexpr int kBf16 = 22, kTile = 24, kInt8 = 25;
   const bool tiles = (xcr0 & kTiles) == kTiles && (leaf7_edx >> kTile & 1) != 0;
   features.amx_bf16 = tiles && (leaf7_edx >> kBf16 & 1) != 0;

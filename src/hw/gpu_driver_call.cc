@@ -13,13 +13,13 @@
 namespace sparkpilot {
 namespace {
 
-// Why each library that hung did.
+// The reason for each library that hung.
 struct Hung {
   std::mutex mutex;
   std::map<std::string, std::string> reasons;
 };
 Hung& hung() {
-  static Hung* const state = new Hung;  // a thread may outlive the process's statics
+  static Hung* const state = new Hung;  // never freed: a thread may outlive the process's static objects
   return *state;
 }
 
@@ -66,7 +66,7 @@ Library::Library(const std::vector<std::string>& names, Watch& watch) {
     handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle_) {
       path_ = name;
-      // The file behind a bare name: any symbol of it knows.
+      // The file that was loaded for a bare name: found through any of its symbols.
       for (const char* symbol : {"nvmlInit_v2", "nvmlInit", "cuInit"}) {
         Dl_info info = {};
         void* const address = dlsym(handle_, symbol);

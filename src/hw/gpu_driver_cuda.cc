@@ -1,4 +1,4 @@
-// libcuda, the driver's computing side: what its devices can do. No context is made, so no GPU memory is taken.
+// libcuda, the driver's compute library: what its devices can do. No context is created, so no GPU memory is used.
 // Prototypes and attribute numbers are those of the public header cuda.h.
 #include <array>
 

@@ -1,5 +1,5 @@
-// NVML, NVIDIA's management library. Prototypes are those of its public header, written down here so that nothing needs
-// it; the newest form of a function first, those of older drivers after it.
+// NVML, NVIDIA's management library. Prototypes are those of its public header, copied here so that the header is not
+// needed; the newest form of a function first, those of older drivers after it.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -35,7 +35,7 @@ struct Ask {
 // The kinds are NVML's enumerations: clocks SM 1, memory 2; thresholds shutdown 0, slowdown 1; ECC errors that could
 // not be corrected 1, since the driver was loaded 0.
 
-// What a GPU stays for as long as its driver is loaded.
+// Properties that a GPU keeps as long as its driver is loaded.
 constexpr Ask kLasting[] = {
     {Shape::text, {"nvmlDeviceGetName"}, {"name"}},
     {Shape::pci,
@@ -107,8 +107,8 @@ Answer number_or(int error, unsigned long long value) {
   return {static_cast<int64_t>(value), 0};
 }
 
-// With every answer, or with an error that stands for as long as the driver does: no such argument, sensor, right or
-// function. Any other may be a lost GPU's.
+// True if every question has an answer, or an error that lasts as long as the driver: no such argument, sensor,
+// permission or function. Any other error may come from a lost GPU.
 bool steady(const Answers& answers) {
   return std::all_of(answers.begin(), answers.end(), [](const auto& item) {
     constexpr int kStanding[] = {kSuccess, 2, 3, 4, kNoFunction};
@@ -124,7 +124,7 @@ class Nvml {
  public:
   Nvml(const Library& library, Watch& watch) : library_(library), watch_(watch) {}
 
-  // What lasts is taken over from `before`, unless GPUs came, went or were lost since.
+  // Lasting properties are taken from `before`, unless GPUs came, went or were lost since.
   GpuDriverAnswers ask(const GpuDriverAnswers& before) {
     GpuDriverAnswers out;
     out.library = library_.path();
@@ -138,7 +138,7 @@ class Nvml {
       return out;
     }
     watch_.calling("nvmlInit");
-    // Counted by the library and never taken back: the first call is slow, and a monitor asks every second.
+    // NVML counts the calls and is never shut down: the first call is slow, and a monitor asks every second.
     out.error = init();
     out.state = out.error == kSuccess ? GpuDriverAnswers::State::answered : GpuDriverAnswers::State::failed;
     if (out.error != kSuccess) return out;
@@ -247,7 +247,7 @@ class Nvml {
         break;
       }
       case Shape::pair: {
-        // Utilisation rates are one structure of two; the others are two pointers. Both fill `values`.
+        // Utilisation rates are one structure of two numbers; the others take two pointers. Both fill `values`.
         unsigned values[2] = {};
         const int error =
             used == "nvmlDeviceGetUtilizationRates"
@@ -294,7 +294,7 @@ class Nvml {
     put(2, error, memory.used);
   }
 
-  // Adds to `out`; the error of the question, which is not "there are none".
+  // Adds to `out`; returns the error of the call, which differs from "there are none".
   int ask_processes(Device device, bool compute, std::vector<GpuProcess>& out) {
     std::string_view used;
     const std::array<const char*, 3> symbols =
@@ -315,7 +315,7 @@ class Nvml {
 
   template <typename Process, typename Function>
   int ask_processes(Device device, Function f, std::string_view used, bool compute, std::vector<GpuProcess>& out) {
-    // One more than it may fill: a driver that counts wrongly does not harm.
+    // One more than the driver may fill: a driver that miscounts does no harm.
     std::vector<Process> processes(64 + 1);
     int error = kInsufficientSize;
     unsigned count = 0;

@@ -14,7 +14,7 @@ namespace {
 
 using State = GpuDriverAnswers::State;
 
-// Another name for the same file: a library that hung is remembered by name.
+// A new name for the same file: libraries that hung are remembered by name.
 std::string library(const char* path, const std::string& as) {
   std::string link = testing::TempDir() + as + std::to_string(getpid()) + ".so";
   std::filesystem::remove(link);
@@ -99,7 +99,7 @@ TEST(Nvml, OneLostDeviceLeavesTheOthers) {
   EXPECT_EQ(text(nvml.devices[1], "name"), "NVIDIA GB10");
 }
 
-// The functions that the library's code called while `work` ran, each as often as it did.
+// The library functions called while `work` ran, with the number of calls.
 std::map<std::string, int> calls_of(const std::function<void()>& work) {
   const std::string file = testing::TempDir() + "fake_driver_calls" + std::to_string(getpid());
   std::filesystem::remove(file);
@@ -149,7 +149,7 @@ TEST(Nvml, AsksAgainWhatLastsWhereGpusAreNotTheSame) {
     EXPECT_EQ(back, two);
   }
   before = two;
-  before.devices[1]["power_mw"] = {{}, 15};  // it went while it was asked
+  before.devices[1]["power_mw"] = {{}, 15};  // it was lost during the question
   EXPECT_EQ(calls_of([&] { ask_nvml(5, before, {FAKE_NVML}); }), all);
 }
 

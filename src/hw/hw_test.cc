@@ -44,7 +44,7 @@ TEST(Memory, PeakFollowsWhatIsTouched) {
   constexpr size_t kBytes = size_t{64} << 20;
   {
     const std::vector<char> block(kBytes, 1);
-    asm volatile("" : : "r"(block.data()) : "memory");  // or clang leaves the whole block out
+    asm volatile("" : : "r"(block.data()) : "memory");  // without this, clang leaves the whole block out
   }
   ASSERT_TRUE(peak_memory_bytes().has_value());
   EXPECT_GE(*peak_memory_bytes() - *before, static_cast<int64_t>(kBytes * 9 / 10));

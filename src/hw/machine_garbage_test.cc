@@ -1,4 +1,4 @@
-// Machines that lie, and machines whose files are damaged.
+// Machines that report false values, and machines whose files are damaged.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -9,10 +9,10 @@
 namespace sparkpilot {
 namespace {
 
-// What garbage says of itself, piece by piece: nothing.
+// Garbage yields no values, part by part.
 TEST(Garbage, IsLeftOut) {
   const Machine m = machine_of("garbage");
-  EXPECT_EQ(m.memory.total, int64_t{127600748} * 1024);  // the one line that is sane
+  EXPECT_EQ(m.memory.total, int64_t{127600748} * 1024);  // the only valid line
   EXPECT_EQ(m.memory.free, std::nullopt);
   EXPECT_EQ(m.memory.available, std::nullopt);
   EXPECT_EQ(m.memory.huge_pages, std::nullopt);
@@ -26,7 +26,7 @@ TEST(Garbage, IsLeftOut) {
   EXPECT_EQ(m.disks[0].total, std::nullopt);
 }
 
-// Another source's answers, damaged: cut, overwritten, exchanged; the same for one seed.
+// Another source's answers, damaged: truncated, overwritten, exchanged; deterministic for a seed.
 class Damaged : public Source {
  public:
   Damaged(Source& inner, unsigned seed) : inner_(inner), random_(seed) {}

@@ -1,4 +1,4 @@
-// This machine as probe() sees it, beside what the system itself answers.
+// This machine as probe() sees it, compared with the system's own answers.
 #include <gtest/gtest.h>
 #include <sys/statvfs.h>
 #include <sys/sysinfo.h>
@@ -59,7 +59,7 @@ TEST(Here, ProcessorsAreThoseOfTheSystem) {
   EXPECT_EQ(cpu.sockets.value_or(static_cast<int>(sockets.size())), static_cast<int>(sockets.size()));
 }
 
-// What /proc/cpuinfo says is what the processor itself answers.
+/// proc/cpuinfo agrees with the processor's own answers.
 TEST(Here, InstructionSetsAreThoseOfTheProcessor) {
   const auto source = system_source();
   const std::string cpuinfo = source->read("/proc/cpuinfo").value_or("");
@@ -95,7 +95,7 @@ TEST(Here, MemoryAndDisksAreThoseOfTheSystem) {
   }
 }
 
-// A user's recording shows what the user's machine showed.
+// A recording gives the same machine as the one recorded.
 TEST(Here, RecordedIsTheSameMachine) {
   const auto source = system_source();
   Recorder recorder(*source);
@@ -106,7 +106,7 @@ TEST(Here, RecordedIsTheSameMachine) {
   EXPECT_EQ(again.disks.size(), seen.disks.size());  // whose mounts may name a user
 }
 
-// A mounted disk or a container's root: its files, and nothing of the machine that examines it.
+// A mounted disk or a container's root: only its files count, nothing of the machine that examines it.
 TEST(Here, AnotherTreeIsAnotherMachine) {
   const TempFolder root;
   const auto record = nlohmann::json::parse(read_file(machines_folder() / "spark_dell.json"));

@@ -1,4 +1,4 @@
-// Every machine of tests/machines is what it is.
+// Every machine of tests/machines is recognised correctly.
 #include "sparkpilot/machine.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(Spark, IsDescribedWhole) {
   EXPECT_EQ(m.cpu.logical, 20);
   EXPECT_EQ(m.cpu.cores, 20);
   EXPECT_EQ(m.cpu.sockets, 1);
-  // By part, not by frequency or capacity, which differ within a kind.
+  // Grouped by part, not by frequency or capacity, which differ within a kind.
   ASSERT_EQ(m.cpu.kinds.size(), 2U);
   EXPECT_EQ(m.cpu.kinds[0].name, "Cortex-X925");
   EXPECT_EQ(m.cpu.kinds[0].processors, (std::vector<int>{5, 6, 7, 8, 9, 15, 16, 17, 18, 19}));
@@ -89,7 +89,7 @@ TEST(Spark, IsDescribedWhole) {
   EXPECT_EQ(gpu.pageable_memory_access, true);
   EXPECT_EQ(gpu.power_w, 3.0);
   EXPECT_EQ(gpu.process_memory, 0);
-  // What NVML does not support there, and the link that it invents.
+  // Values that NVML does not support there, and the link that it invents.
   EXPECT_EQ(gpu.memory_total, std::nullopt);
   EXPECT_EQ(gpu.power_limit_w, std::nullopt);
   EXPECT_EQ(gpu.memory_clock_mhz, std::nullopt);
@@ -132,7 +132,8 @@ TEST(Spark, SaysWhichSignsSpoke) {
   EXPECT_EQ(signs("pc_two_gpus"), "GPU=NVIDIA GeForce RTX 3090;architecture=x86_64;");
 }
 
-// Each decisive sign alone is enough; what others have too is not; a copied file makes no Spark of another machine.
+// Each decisive sign alone is enough; signs shared with other machines are not; copied files do not make another
+// machine a Spark.
 TEST(Spark, IsToldByWeight) {
   const auto arm = [](nlohmann::json parts) {
     parts["architecture"] = "aarch64";
@@ -178,7 +179,7 @@ TEST(Spark, SystemsHaveNames) {
     return gb10_system(identity).value_or(Gb10System{}).name;
   };
   EXPECT_EQ(named("NVIDIA", "NVIDIA_DGX_Spark", ""), "NVIDIA DGX Spark");
-  EXPECT_EQ(named("Some Maker", "X1", "DGX Spark"), "DGX Spark");  // the family is what all have in common
+  EXPECT_EQ(named("Some Maker", "X1", "DGX Spark"), "DGX Spark");  // the family name is common to all makers
   EXPECT_EQ(named("LENOVO", "30KL0004FC", ""), "Lenovo ThinkStation PGX");
   EXPECT_EQ(named("HP", "HP ZGX Nano G1n AI Station", ""), "HP ZGX Nano G1n");
   EXPECT_EQ(named("Acer", "Veriton GN100", ""), "Acer Veriton GN100");
@@ -200,7 +201,7 @@ TEST(Memory, FollowsNvidiasRule) {
   const Machine asus = machine_of("spark_asus");
   EXPECT_EQ(asus.memory.total, int64_t{127535084} * 1024);
   EXPECT_EQ(asus.memory.allocatable(), (int64_t{14386092} + 33554428) * 1024);
-  // Where huge pages are set aside, they alone count, and swap does not.
+  // If huge pages are reserved, only they count, and swap does not.
   const auto huge =
       small_source(one_file("/proc/meminfo",
                             "MemTotal: 1000000 kB\nMemAvailable: 9000 kB\nSwapTotal: 500 kB\nSwapFree: 500 kB\n"
@@ -210,7 +211,7 @@ TEST(Memory, FollowsNvidiasRule) {
 }
 
 TEST(Memory, OfTheGpuIsEmptyWhereItIsTheMachines) {
-  // NVML answers with the machine's memory there, as if it were the GPU's own.
+  // NVML there reports the machine's memory as if it were the GPU's own.
   const Machine m = machine_of("spark_nvml_memory");
   EXPECT_EQ(m.gpus.at(0).memory_total, std::nullopt);
   EXPECT_EQ(m.gpus.at(0).memory_used, std::nullopt);

@@ -22,12 +22,12 @@ constexpr size_t kPage = 4096;
 
 double seconds_since(int64_t begin_ns) { return static_cast<double>(std::max<int64_t>(1, now_ns() - begin_ns)) * 1e-9; }
 
-// `piece(thread)` on every thread at once, `repeats` times: the sum of what each thread reached in its best second. So
-// a thread that is held up, or sits on a slower core, takes nothing from the others. Pieces beside which another thread
-// had not begun or was done do not count where there are others: alone on a core that two share it would be too fast.
+// Runs `piece(thread)` on every thread at once, `repeats` times: the sum of each thread's best rate. So a thread that
+// is held up, or runs on a slower core, does not reduce the others' results. A piece does not count if another thread
+// had not started or had finished meanwhile: alone on a core that two threads share it would be too fast.
 template <typename Piece>
 double best_sum(int threads, int repeats, double work, const Piece& piece) {
-  std::vector<double> best(static_cast<size_t>(threads) * 8);  // a cache line each
+  std::vector<double> best(static_cast<size_t>(threads) * 8);  // one cache line per thread
   std::atomic<int> begun = 0, done = 0;
   parallel_for(threads, 1, [&](int64_t begin, int64_t end) {
     for (int64_t thread = begin; thread < end; ++thread) {
@@ -50,9 +50,9 @@ double best_sum(int threads, int repeats, double work, const Piece& piece) {
   return sum;
 }
 
-// Of something that the threads share, such as memory: what all of them reached together in the best of `repeats`. A
-// repeat is `chunks` of every thread, begins when all are there (or one has waited long enough for a thread that the
-// system holds up), and is over when the first thread has done its own.
+// For a resource that the threads share, such as memory: the best total rate of `repeats`. A repeat is `chunks` per
+// thread, begins when all threads are ready (or one has waited long enough for a thread that the system holds up), and
+// ends when the first thread has finished.
 template <typename Chunk>
 double best_together(int threads, int repeats, size_t chunks, double work, const Chunk& chunk) {
   constexpr int64_t kLongestWait = 300'000;
@@ -83,7 +83,7 @@ double best_together(int threads, int repeats, size_t chunks, double work, const
   return best;
 }
 
-// Memory of a part a thread, touched by that thread, in large pages where the system has some.
+// Memory with one part per thread, touched by that thread, in large pages if the system has some.
 class Parts {
  public:
   Parts(int threads, size_t part) : part_(part), bytes_(part * static_cast<size_t>(threads) + kLargePage) {
@@ -124,10 +124,10 @@ std::vector<UnitPeak> measure_units(int threads) {
   return out;
 }
 
-// How a level is measured: each thread goes through `part` bytes of its own.
+// How a level is measured: each thread reads `part` bytes of its own.
 struct LevelPlan {
   size_t part = 0;
-  bool shared = false;  // by threads
+  bool shared = false;  // shared between threads
   int repeats = 8;
 };
 
@@ -153,8 +153,8 @@ LevelPeak measure_level(const LevelPlan& plan, int threads, const Parts& parts) 
 
 size_t whole_pages(int64_t bytes) { return std::max<size_t>(1, static_cast<size_t>(bytes) / kPage) * kPage; }
 
-// Half of a level's capacity, a quarter of one that others use too; more than the level before it can hold, but no more
-// than fits.
+// Half of a level's capacity, a quarter if others use it too; more than the level before it can hold, but no more than
+// fits.
 std::vector<LevelPlan> plan_levels(const std::vector<int64_t>& caches, int threads, bool with_memory) {
   std::vector<LevelPlan> plans;
   int64_t nearer = 0;
@@ -229,7 +229,7 @@ Peak measure_peak(int threads, double working_set) {
   static std::mutex mutex;
   static std::map<int, Peak> known;
   const ThreadScope scope(threads);
-  const int team = std::clamp(threads, 1, thread_count());  // a build without threads has one
+  const int team = std::clamp(threads, 1, thread_count());  // a build without threads has one thread
   const std::lock_guard lock(mutex);
   const auto [at, fresh] = known.try_emplace(threads, Peak{.threads = team});
   const std::vector<int64_t> caches = cache_bytes(*system_source(), team);

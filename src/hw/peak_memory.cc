@@ -7,7 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-// What `loops` need, for registers of `width` bytes and functions with `features`.
+// The code for `loops`, with registers of `width` bytes and functions compiled for `features`.
 #define SPARKPILOT_MOVES(name, width, features)                                                             \
   struct name {                                                                                             \
     typedef uint64_t V __attribute__((vector_size(width)));                                                 \

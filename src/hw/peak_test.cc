@@ -49,7 +49,7 @@ TEST(Peak, EveryUnitHasALoopThatEnds) {
 
 TEST(Peak, IsPlausible) {
   const Peak peak = measure_peak(1);
-  // From a slow embedded core to any processor of this decade.
+  // The bounds hold for anything from a slow embedded core to any processor of this decade.
   for (const UnitPeak& unit : peak.units) {
     EXPECT_GT(unit.flops_per_second, 1e8) << unit.name;
     EXPECT_LT(unit.flops_per_second, 1e14) << unit.name;
@@ -88,7 +88,7 @@ TEST(Peak, TheBestIsKept) {
   EXPECT_EQ(best.unit(Arithmetic::bf16).flops_per_second, 12);
 }
 
-// Two cores with caches of their own and a third level for both, each core's first cache in two halves.
+// Two cores with their own caches and a common third level, each core's first-level cache in two halves.
 TEST(Caches, AreCountedOnceAndByThreads) {
   nlohmann::json files = {{"/sys/devices/system/cpu/online", "0-1\n"}};
   nlohmann::json folders;

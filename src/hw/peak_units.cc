@@ -5,8 +5,8 @@
 
 #include "hw/cpu.h"
 
-// Written as assembly, so that what is measured is the instruction: nothing is moved or left out. There are more
-// independent sums than its latency can hold up, and none of them becomes infinite or denormal.
+// Written as assembly, so that exactly this instruction is measured: nothing is moved or left out. There are enough
+// independent sums to hide its latency, and none of them becomes infinite or denormal.
 namespace sparkpilot {
 namespace {
 
@@ -27,7 +27,7 @@ constexpr float kFactor = 0.75F;
   SPARKPILOT_REGISTERS, "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", \
       "xmm26"
 
-// Registers 0 to 23 (0 to 11 of the narrower files) are sums, the next two hold `operand`. `body` is a round.
+// Registers 0 to 23 (0 to 11 of the narrower files) are sums, the next two hold `operand`. `body` is one round.
 #define SPARKPILOT_LOOP_512(name, features, operand, body)                               \
   __attribute__((target(features))) void name(int64_t rounds) {                          \
     asm volatile("vpbroadcastd %1, %%zmm24\nvmovdqa64 %%zmm24, %%zmm25\n" SPARKPILOT_24( \
@@ -62,7 +62,7 @@ constexpr float kFactor = 0.75F;
 #define SPARKPILOT_BF16_512(n) "vdpbf16ps %%zmm24, %%zmm25, %%zmm" #n "\n"
 #define SPARKPILOT_VNNI_512(n) "vpdpbusd %%zmm24, %%zmm25, %%zmm" #n "\n"
 #define SPARKPILOT_VNNI_256(n) "%{vex%} vpdpbusd %%ymm12, %%ymm13, %%ymm" #n "\n"
-// Without VNNI: pairs of products, added in 16 bits. Kernels that need sums of 32 bits widen them besides.
+// Without VNNI: pairs of products, added in 16 bits. Kernels that need 32-bit sums also have to widen them.
 #define SPARKPILOT_PAIRS_512(n) "vpmaddubsw %%zmm24, %%zmm25, %%zmm26\nvpaddw %%zmm26, %%zmm" #n ", %%zmm" #n "\n"
 #define SPARKPILOT_PAIRS_256(n) "vpmaddubsw %%ymm12, %%ymm13, %%ymm14\nvpaddw %%ymm14, %%ymm" #n ", %%ymm" #n "\n"
 #define SPARKPILOT_PAIRS_128(n) "movdqa %%xmm12, %%xmm14\npmaddubsw %%xmm13, %%xmm14\npaddw %%xmm14, %%xmm" #n "\n"
@@ -85,7 +85,7 @@ struct alignas(64) TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-// `body` is a round. The tiles are given back: a thread that holds any makes each switch to another more expensive.
+// `body` is one round. The tiles are released: a thread that holds any makes each context switch more expensive.
 #define SPARKPILOT_TILE_LOOP(name, operand, body)                                      \
   void name(int64_t rounds) {                                                          \
     const TileConfig config;                                                           \
@@ -105,7 +105,7 @@ static_assert(sizeof(TileConfig) == 64);
 SPARKPILOT_TILE_LOOP(tiles_bf16, kBf16Pair, SPARKPILOT_6(SPARKPILOT_TILE_BF16))
 SPARKPILOT_TILE_LOOP(tiles_i8, kBytes, SPARKPILOT_6(SPARKPILOT_TILE_BYTES))
 
-// Linux gives a process the tiles' state only where it asks for it; it keeps what it was given.
+// Linux gives a process the tiles' state only on request, and for the rest of its life.
 bool may_use_tiles() {
 #if defined(SYS_arch_prctl)
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -130,7 +130,7 @@ bool may_use_tiles() {
                  : SPARKPILOT_REGISTERS);                                       \
   }
 #define SPARKPILOT_FMLA(n) "fmla v" #n ".4s, v24.4s, v25.4s\n"
-// As words, since assemblers differ in how they are told that a processor has these: of v24 and v25 into v<n>.
+// As instruction words, since assemblers differ in how this extension is enabled: v<n> accumulates v24 times v25.
 #define SPARKPILOT_BFMMLA(n) ".inst 0x6e59ef00 + " #n "\n"
 #define SPARKPILOT_SDOT(n) ".inst 0x4e999700 + " #n "\n"
 #define SPARKPILOT_SMMLA(n) ".inst 0x4e99a700 + " #n "\n"

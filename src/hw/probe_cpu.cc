@@ -8,9 +8,9 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMaxExamined = 1024;  // processors whose own folder is read
+constexpr size_t kMaxExamined = 1024;  // limit on the processors whose folders are read
 
-// Arm cores by implementer and part, as MIDR_EL1 holds them.
+// Arm cores by implementer and part, as in MIDR_EL1.
 struct Part {
   int implementer, part;
   const char* name;
@@ -38,7 +38,7 @@ std::string part_name(int implementer, int part) {
   return {};
 }
 
-// An instruction set and the flags of /proc/cpuinfo that it takes.
+// An instruction set and the flags in /proc/cpuinfo that it requires.
 struct Isa {
   const char* name;
   std::vector<std::string_view> flags;
@@ -67,7 +67,7 @@ std::string_view field(std::string_view cpuinfo, std::string_view key) {
   return {};
 }
 
-// /proc/cpuinfo has a block a processor; on Arm each holds the core's part.
+/// proc/cpuinfo has one block per processor; on Arm each names the core's part.
 struct Block {
   std::optional<int> processor, implementer, part;
 };
@@ -90,7 +90,7 @@ std::vector<Block> blocks(std::string_view cpuinfo) {
 }
 
 struct Core {
-  std::string kind;  // equal on cores of one kind; the names of Arm's are made from it
+  std::string kind;  // equal for cores of one kind; Arm's names are made from it
   std::string name;
   int64_t capacity = 0;
   std::optional<int> max_mhz;
@@ -150,12 +150,12 @@ class Cores {
   std::map<int, std::string> intel_;
 };
 
-// Into cpu.kinds, cpu.cores and cpu.sockets.
+// Fills cpu.kinds, cpu.cores and cpu.sockets.
 void examine(Source& source, const Cores& cores, Cpu& cpu) {
   struct Kind {
     CoreKind kind;
     int64_t capacity = 0;
-    std::set<std::string> siblings;  // one text a core
+    std::set<std::string> siblings;  // one text per core
   };
   std::map<std::string, Kind> kinds;
   std::set<std::string> siblings, packages;
@@ -206,7 +206,7 @@ Cpu probe_cpu(Source& source) {
   }
   const bool arm =
       cpu.architecture == "aarch64" || (cpu.architecture.empty() && !field(cpuinfo, "CPU implementer").empty());
-  if (cpu.model.empty() || (arm && !names.empty())) cpu.model = names;  // there the name is "ARMv8 Processor rev 1"
+  if (cpu.model.empty() || (arm && !names.empty())) cpu.model = names;  // on Arm the name is "ARMv8 Processor rev 1"
   if (cpu.model.empty()) cpu.model = plain(field(cpuinfo, "Hardware"));
 
   const auto flags = words(field(cpuinfo, arm ? "Features" : "flags"), 1024);

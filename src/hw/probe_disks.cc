@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kMaxDisks = 32;
 constexpr int kMaxLayers = 4;
 
-// "/mnt/my\040disk" of /proc/mounts.
+// Decodes "/mnt/my\040disk" of /proc/mounts.
 std::string unescape(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -25,13 +25,13 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> li
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// Asking a server that is away how full it is waits for ever.
+// Asking an unreachable server for its free space never returns.
 bool is_remote(std::string_view type) {
   return is_one_of(type, {"nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "ceph", "glusterfs", "fuse.sshfs", "drvfs"});
 }
 
 bool is_listed(const Disk& disk) {
-  // What container runtimes and WSL lay over single files and folders.
+  // Container runtimes and WSL mount single files and folders here.
   for (const std::string_view folder : {"/etc/", "/dev/", "/usr/lib/"}) {
     if (disk.mount.substr(0, folder.size()) == folder) return false;
   }
@@ -41,7 +41,7 @@ bool is_listed(const Disk& disk) {
   return disk.device.substr(0, 5) == "/dev/" && !image && !portal;
 }
 
-// The disk of a partition or of what is built on partitions: "nvme0n1" for "nvme0n1p2", for "dm-0" through its parts.
+// The disk of a partition or of a device built on partitions: "nvme0n1" for "nvme0n1p2", for "dm-0" through its parts.
 std::string disk_of(Source& source, std::string name) {
   for (int layer = 0; layer < kMaxLayers; ++layer) {
     const std::vector<std::string> parts = source.list("/sys/class/block/" + name + "/slaves");
@@ -75,7 +75,7 @@ std::vector<Disk> probe_disks(Source& source) {
     if (fields.size() < 3) continue;
     Disk disk{plain(unescape(fields[1])), plain(unescape(fields[0])), plain(fields[2])};
     if (disk.mount.substr(0, 1) != "/" || !is_listed(disk)) continue;
-    // Mounted in several places: the shortest is where a user looks.
+    // If mounted in several places, the shortest path is the one a user expects.
     const auto same = std::find_if(disks.begin(), disks.end(), [&](const Disk& other) {
       return other.mount == disk.mount || (other.device == disk.device && disk.device.substr(0, 5) == "/dev/");
     });

@@ -51,7 +51,7 @@ std::optional<double> watts(const Answers& answers, std::string_view question) {
   return milliwatts ? std::optional(*milliwatts * 1e-3) : std::nullopt;
 }
 
-// A link is as fast as its two ends: what is now lies within what is possible.
+// A link is as fast as the slower end: its present state must lie within what is possible.
 void put_pcie(const Answers& answers, Gpu& gpu) {
   gpu.pcie_max_generation = asked(answers, "pcie_max_generation", 1, 9);
   gpu.pcie_max_width = asked(answers, "pcie_max_width", 1, 32);
@@ -59,7 +59,7 @@ void put_pcie(const Answers& answers, Gpu& gpu) {
   gpu.pcie_width = asked(answers, "pcie_width", 1, gpu.pcie_max_width.value_or(32));
 }
 
-// A process that computes and draws is listed twice, with the same memory. Empty where one is not known.
+// A process that computes and draws is listed twice, with the same memory. Empty if any process's memory is not known.
 std::optional<int64_t> sum(const std::vector<GpuProcess>& processes) {
   std::map<int64_t, int64_t> by_pid;
   for (const GpuProcess& process : processes) {
@@ -76,7 +76,7 @@ Gpu gpu_of_nvml(const Answers& answers, const std::vector<GpuProcess>& processes
   Gpu gpu;
   gpu.name = asked_text(answers, "name");
   gpu.pci = address(answers);
-  // NVML's id holds the device above the vendor.
+  // NVML's id has the device in the upper half, the vendor in the lower.
   if (const auto id = bytes(answers, "pci_id", 1, 0xffffffff)) {
     gpu.pci_id = fmt::format("{:04x}:{:04x}", *id & 0xffff, *id >> 16);
   }
@@ -102,7 +102,7 @@ Gpu gpu_of_nvml(const Answers& answers, const std::vector<GpuProcess>& processes
   return gpu;
 }
 
-// A memory that is the machine's is none of the GPU's, and a GB10 has no link.
+// Memory of the machine does not belong to the GPU, and a GB10 has no PCIe link.
 void drop_what_it_lacks(Gpu& gpu) {
   if (is_gb10(gpu)) {
     gpu.unified_memory = true;
@@ -111,7 +111,7 @@ void drop_what_it_lacks(Gpu& gpu) {
   if (gpu.unified_memory.value_or(false)) gpu.memory_total = gpu.memory_used = std::nullopt;
 }
 
-// What libcuda adds; it sees the GPUs that this process may compute on.
+// Adds libcuda's answers; it sees the GPUs that this process may use.
 void put_cuda(const Answers& answers, int index, Gpu& gpu) {
   constexpr int kProhibited = 2;
   if (integer(answers, "compute_mode") != kProhibited) gpu.cuda_index = index;
@@ -128,7 +128,7 @@ void merge_cuda(const GpuDriverAnswers& cuda, std::vector<Gpu>& gpus) {
   std::vector<bool> merged(gpus.size());
   for (size_t i = 0; i < cuda.devices.size() && i < kMaxGpus; ++i) {
     const Answers& answers = cuda.devices[i];
-    if (!capability(answers)) continue;  // it could not even be opened
+    if (!capability(answers)) continue;  // the device could not even be opened
     const std::string pci = address(answers), name = asked_text(answers, "name");
     size_t same = 0;
     while (same < gpus.size()) {
@@ -141,13 +141,13 @@ void merge_cuda(const GpuDriverAnswers& cuda, std::vector<Gpu>& gpus) {
       gpus.emplace_back();
       merged.push_back(false);
     }
-    // A second device at one address is a part of a GPU that is split up: the first stands for it.
+    // A second device at the same address is a part of a partitioned GPU: the first stands for it.
     if (!merged[same]) put_cuda(answers, static_cast<int>(i), gpus[same]);
     merged[same] = true;
   }
 }
 
-// Display and 3D controllers, which no driver need know.
+// Display and 3D controllers, found without any driver.
 struct PciGpu {
   std::string address, id, driver;  // id: "10de:2e12"
 };
@@ -181,11 +181,11 @@ void merge_pci(Source& source, Machine& machine) {
       gpu.pci_id = found.id;
       gpu.kernel_driver = found.driver;
     } else if (vendor == "1002" || vendor == "8086" ||
-               vendor == "1ed5") {  // others only draw: servers' consoles, emulators
+               vendor == "1ed5") {  // other vendors' devices only draw: server consoles, emulators
       machine.other_gpus.push_back((found.driver.empty() ? "no driver " : found.driver + " ") + found.id);
     }
   }
-  // Qualcomm's are on no bus.
+  // Qualcomm's GPUs are on no bus.
   if (const std::string model = read_plain(source, "/sys/class/kgsl/kgsl-3d0/gpu_model"); !model.empty()) {
     machine.other_gpus.push_back("kgsl " + model);
   }

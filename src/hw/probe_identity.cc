@@ -7,7 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-// What firmware says where its maker wrote nothing.
+// Firmware texts whose maker filled in nothing.
 bool is_placeholder(std::string_view text) {
   const std::string value = lower(text);
   static constexpr std::array<std::string_view, 11> kNothing{"to be filled by o.e.m.",
@@ -43,7 +43,7 @@ std::string operating_system(Source& source) {
   return pretty.empty() ? setting(text, "NAME") : pretty;
 }
 
-// Updates append to the file: the last line of a key is the system's present state.
+// Updates append to the file: the last line of a key is the current one.
 std::optional<std::string> dgx_os(Source& source) {
   const std::string release = read_text(source, "/etc/dgx-release", 64 << 10);
   for (const char* key : {"DGX_OTA_VERSION", "DGX_SWBUILD_VERSION"}) {
@@ -59,7 +59,7 @@ std::optional<std::string> container(Source& source) {
   if (exists(source, "/.singularity.d")) return "apptainer";
   for (const std::string& name :
        {plain(source.variable("container").value_or("")), read_plain(source, "/run/systemd/container")}) {
-    if (name == "wsl") continue;  // a machine of its own, see wsl()
+    if (name == "wsl") continue;  // handled separately, see wsl()
     if (!name.empty()) return name == "oci" ? "container" : name;
   }
   const std::string cgroup = read_text(source, "/proc/1/cgroup", 64 << 10);
@@ -71,7 +71,7 @@ std::optional<std::string> container(Source& source) {
   return std::nullopt;
 }
 
-// WSL 1 has no Linux kernel: it answers as one of version 4.4 made by Microsoft. WSL 2's may be the user's own.
+// WSL 1 has no Linux kernel: it reports version 4.4, made by Microsoft. WSL 2's kernel may be the user's own.
 std::optional<int> wsl(Source& source, const std::string& kernel) {
   const std::string name = lower(kernel);
   if (contains(name, "wsl2")) return 2;
@@ -81,7 +81,7 @@ std::optional<int> wsl(Source& source, const std::string& kernel) {
   return marked ? std::optional(2) : std::nullopt;
 }
 
-// openpilot's own test is /TICI; the kind stands in the device tree as "comma tici".
+// openpilot's own test is /TICI; the device tree names the kind: "comma tici".
 std::optional<std::string> comma_device(Source& source, const std::string& model) {
   constexpr std::string_view kMaker = "comma ";
   if (source.architecture() == "x86_64") return std::nullopt;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kMax = int64_t{1} << 50;  // bytes: a petabyte
 
-// "MemTotal:       127535084 kB" in bytes, "HugePages_Total:     512" as it stands.
+// The value of an entry: "MemTotal:       127535084 kB" in bytes, "HugePages_Total:     512" unchanged.
 std::optional<int64_t> entry(std::string_view meminfo, std::string_view key) {
   while (const auto line = next_line(meminfo)) {
     if (line->substr(0, key.size()) != key || line->substr(key.size(), 1) != ":") continue;
@@ -34,7 +34,7 @@ Memory probe_memory(Source& source) {
   if (memory.total == 0) memory.total.reset();
   memory.free = at_most(entry(meminfo, "MemFree"), memory.total);
   memory.available = at_most(entry(meminfo, "MemAvailable"), memory.total);
-  // Shared memory is counted as cached, but is not given back.
+  // Shared memory is counted as cached, but cannot be reclaimed.
   if (const auto cached = at_most(entry(meminfo, "Cached"), memory.total)) {
     const int64_t shared = at_most(entry(meminfo, "Shmem"), cached).value_or(0);
     memory.page_cache = at_most(*cached - shared + entry(meminfo, "Buffers").value_or(0), memory.total);
@@ -45,7 +45,7 @@ Memory probe_memory(Source& source) {
   memory.huge_pages = at_most(entry(meminfo, "HugePages_Total"), kMax);
   memory.huge_pages_free = at_most(entry(meminfo, "HugePages_Free"), memory.huge_pages);
   const int64_t page = memory.huge_page_size.value_or(0);
-  if (page > 0 && memory.huge_pages.value_or(0) > *memory.total / page) {  // more than there is memory
+  if (page > 0 && memory.huge_pages.value_or(0) > *memory.total / page) {  // more than the machine's memory
     memory.huge_pages.reset();
     memory.huge_pages_free.reset();
   }

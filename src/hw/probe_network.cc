@@ -14,7 +14,7 @@ NetworkPort port_of(Source& source, const std::string& name, const std::string& 
   NetworkPort port;
   port.name = name;
   port.up = read_plain(source, folder + "/operstate") == "up";
-  // A port without a link answers -1, or not at all; virtual ones say nonsense.
+  // A port without a link answers -1, or not at all; virtual ones return nonsense.
   port.mbit_per_second = within(read_integer(source, folder + "/speed"), 1, kFastest);
   port.mtu = within(read_integer(source, folder + "/mtu"), 1, 1 << 20);
   port.driver = plain(base_name(source.link(folder + "/device/driver").value_or("")));
@@ -39,7 +39,8 @@ std::optional<int> rate(std::string_view text) {
 std::vector<NetworkPort> probe_network(Source& source) {
   std::vector<NetworkPort> ports;
   for (const std::string& name : source.list("/sys/class/net")) {
-    const auto device = source.link("/sys/class/net/" + name + "/device");  // bridges, tunnels and the like have none
+    const auto device = source.link("/sys/class/net/" + name + "/device");  // bridges, tunnels and the like have no
+                                                                            // device
     if (device && !plain(name).empty() && ports.size() < kMaxPorts) ports.push_back(port_of(source, name, *device));
   }
   size_t examined = 0;

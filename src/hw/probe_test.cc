@@ -1,4 +1,4 @@
-// The parts of a machine, one by one.
+// The parts of a machine, each on its own.
 #include "hw/probe.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(Gpus, AreSeenWithoutADriver) {
   const Machine m = machine_of("device_without_driver");
   EXPECT_EQ(m.gpus.at(0).pci_id, "10de:2786");
   EXPECT_EQ(m.gpus.at(0).kernel_driver, "nouveau");
-  EXPECT_EQ(m.driver.nvml_problem + m.driver.cuda_problem, "");  // nothing is broken: nothing is there
+  EXPECT_EQ(m.driver.nvml_problem + m.driver.cuda_problem, "");  // nothing is broken: there is no driver
   const Driver broken = machine_of("broken_libraries").driver;
   EXPECT_EQ(broken.kernel_version, "580.82.09");
   EXPECT_EQ(broken.nvml_problem, "NVML does not start: NVML_ERROR_LIB_RM_VERSION_MISMATCH");
@@ -57,7 +57,7 @@ TEST(Gpus, ThatMayNotComputeAreNotChosen) {
   EXPECT_EQ(chosen({device}), 0);
   nlohmann::json half = device;
   half["multiprocessors"] = 5;
-  EXPECT_EQ(with({device, half}).gpus.size(), 1U);  // one that is split up
+  EXPECT_EQ(with({device, half}).gpus.size(), 1U);  // one partitioned GPU
   half["pci_bus"] = 2;
   EXPECT_EQ(chosen({half, device}), 1);
   device["compute_mode"] = 2;
@@ -138,7 +138,7 @@ TEST(Disks, AreThoseThatHoldFiles) {
   EXPECT_EQ(disks[2].rotational, true);
   EXPECT_EQ(disks[2].model, "WDC WD80EFZZ-68");
   EXPECT_EQ(disks[3].mount, "/mnt/my routes");
-  EXPECT_EQ(disks[3].total, std::nullopt);  // a server may be away: it is not asked
+  EXPECT_EQ(disks[3].total, std::nullopt);  // a server may be unreachable: it is not asked
   const auto layered = small_source(
       {{"files",
         {{"/proc/mounts", "/dev/mapper/vg-root / xfs rw 0 0\n"},
@@ -148,7 +148,7 @@ TEST(Disks, AreThoseThatHoldFiles) {
        {"folders", {{"/sys/class/block/dm-0/slaves", {"sda2"}}}}});
   EXPECT_EQ(probe_disks(*layered).at(0).model, "Disk");
   const std::vector<Disk> wsl = machine_of("wsl2").disks;
-  ASSERT_EQ(wsl.size(), 2U);  // not the drivers that it lays over /usr/lib/wsl
+  ASSERT_EQ(wsl.size(), 2U);  // without the drivers that WSL mounts over /usr/lib/wsl
   EXPECT_EQ(wsl[1].mount, "/mnt/c");
   const auto portal = one_file("/proc/mounts", "/dev/fuse /run/user/1000/doc fuse.portal rw 0 0\n");
   EXPECT_TRUE(probe_disks(*small_source(portal)).empty());

@@ -42,7 +42,7 @@ std::string folder_of(const std::string& path) {
   return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
 }
 
-// What a recording holds; the same for writing and for replaying.
+// The contents of a recording, for writing and for replaying.
 struct Contents {
   std::string architecture;
   std::map<std::string, std::string> files, links, variables;
@@ -53,7 +53,7 @@ struct Contents {
   GpuDriverAnswers nvml, cuda;
 };
 
-// Reading: every function names what it is about, so that a wrong type says where it stands.
+// Reads JSON: every function takes the path of what it reads, so that errors name it.
 class Reader {
  public:
   explicit Reader(std::string name) : name_(std::move(name)) {}
@@ -193,7 +193,7 @@ class Reader {
 class Replay : public Source {
  public:
   explicit Replay(Contents contents) : contents_(std::move(contents)) {
-    // A folder holds what its files and links say, besides what was listed.
+    // A folder contains the files and links whose paths lie in it, in addition to what was listed.
     const auto add = [this](const std::string& path) {
       for (std::string part = path; part.size() > 1;) {
         const std::string folder = folder_of(part);
@@ -288,7 +288,7 @@ json to_json(const GpuDriverAnswers& driver, const Redactor& redact) {
   return out;
 }
 
-// Lines where a text is some, so that two recordings can be compared by eye; else the text.
+// As lines if a text has several, so that two recordings can be compared by eye; otherwise the text.
 json lines_of(const std::string& text) {
   if (text.empty() || text.back() != '\n') return text;
   json lines = json::array();

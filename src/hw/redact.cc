@@ -17,7 +17,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 bool is_word(char c) { return is_letter(c) || is_digit(c) || c == '_'; }
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// Each of these looks at text[at...]: how many characters to replace there, and by what.
+// Each of these examines text[at...]: how many characters to replace there, and with what.
 struct Match {
   size_t length = 0;
   std::string by = {};
@@ -39,7 +39,7 @@ Match uuid(std::string_view text, size_t at) {
 }
 
 // MAC and IPv6 addresses and InfiniBand GUIDs: hexadecimal groups of one length or with "::" between them. PCI
-// addresses and times of day have fewer.
+// addresses and times of day have fewer groups.
 Match colons(std::string_view text, size_t at) {
   if (!word_starts(text, at) || (at > 0 && text[at - 1] == ':')) return {};
   size_t end = at;
@@ -59,7 +59,7 @@ Match colons(std::string_view text, size_t at) {
   return {end - at, "<address>"};
 }
 
-// Not what follows a letter, a point or a dash: "libcublas.so.13.1.0.3", "v13.1.0.3".
+// Not after a letter, a point or a dash: "libcublas.so.13.1.0.3", "v13.1.0.3".
 Match ipv4(std::string_view text, size_t at) {
   if (!word_starts(text, at) || (at > 0 && (text[at - 1] == '.' || text[at - 1] == '-'))) return {};
   size_t end = at;
@@ -92,7 +92,7 @@ Match home(std::string_view text, size_t at) {
   return {};
 }
 
-// "nas:/export", "alice@nas:/export" at the start of a line or behind a space: file systems of other machines.
+// File systems of other machines: "nas:/export", "alice@nas:/export" at the start of a line or after a space.
 Match remote(std::string_view text, size_t at) {
   if (at > 0 && text[at - 1] != ' ' && text[at - 1] != '\n' && text[at - 1] != '\t') return {};
   size_t end = at;

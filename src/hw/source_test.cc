@@ -134,7 +134,7 @@ TEST_F(Tree, ARecordingAnswersAsTheMachineDid) {
   EXPECT_EQ(again.json(), text) << "a recording of a recording";
 }
 
-// A desktop's folder of libraries has that many.
+// A desktop's folder of libraries has that many entries.
 TEST(Record, ListsFoldersOfThousands) {
   constexpr size_t kMany = 5000;
   std::string names = "\"lib0.so\"";

@@ -1,4 +1,4 @@
-// How a DGX Spark, or another maker's machine with the same GB10 chip, is told: every sign, and what it weighs.
+// How to recognise a DGX Spark, or another maker's machine with the same GB10 chip: every sign and its weight.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 namespace sparkpilot {
 namespace {
 
-// Only a GB10 gives a decisive sign. One that others give too needs company. No sign stands against a wrong kind of
-// machine: release files can be copied, processors cannot.
+// Only a GB10 gives a decisive sign. A sign that other machines give too needs others beside it. No sign outweighs
+// evidence of another kind of machine: release files can be copied, processors cannot.
 constexpr int kDecisive = kSparkWeight, kCommon = 1, kAgainst = -4 * kSparkWeight;
 
-// By what firmware calls them, without spaces and signs and in lower case. Acer's, HP's, Gigabyte's and MSI's strings
-// are not published: the names on the boxes stand here.
+// By the names in firmware, in lower case without spaces and punctuation. Acer's, HP's, Gigabyte's and MSI's strings
+// are not published: their product names are used.
 struct System {
-  const char* vendor;  // how it begins; empty: any
+  const char* vendor;  // prefix; empty: any
   const char* product;
   const char* name;
 };
@@ -41,7 +41,7 @@ std::string letters(std::string_view text) {
   return out;
 }
 
-// "GB10" as a word of its own: not of GB100.
+// "GB10" as a separate word, not in GB100.
 bool names_gb10(std::string_view text) {
   for (size_t at = text.find("GB10"); at != std::string_view::npos; at = text.find("GB10", at + 1)) {
     const char next = at + 4 < text.size() ? text[at + 4] : ' ';
@@ -50,7 +50,7 @@ bool names_gb10(std::string_view text) {
   return false;
 }
 
-// SMBIOS' structure of type 4: the number of the string "Processor Version" is at 0x10, strings follow the structure.
+// SMBIOS' structure of type 4: byte 0x10 is the number of the string "Processor Version"; strings follow the structure.
 std::string smbios_processor(Source& source) {
   constexpr size_t kVersionAt = 0x10;
   const std::string raw = read_text(source, "/sys/firmware/dmi/entries/4-0/raw", 4096);
@@ -106,7 +106,7 @@ void gpus(const Machine& machine, Signs& signs) {
       signs.add("GPU", seen, kDecisive);
       gb10 = true;
     } else if (other.empty()) {
-      other = seen;  // an RTX Spark's too, whose capability and cores are a GB10's
+      other = seen;  // also an RTX Spark's, whose capability and cores equal a GB10's
     }
     if (gpu.capability == ComputeCapability{12, 1}) signs.add("compute capability", "12.1", kCommon);
   }

@@ -54,7 +54,7 @@ class SystemSource : public Source {
   std::optional<std::string> read(const std::string& path, size_t limit) override {
     const std::optional<std::string> file = inside(path);
     if (!file) return std::nullopt;
-    // A pipe or a device must not make anyone wait.
+    // Opening a pipe or a device must not block.
     const Descriptor fd(open(file->c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     struct stat status = {};
     if (fd.get() < 0 || fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
@@ -162,7 +162,7 @@ class SystemSource : public Source {
   }
 
  private:
-  // Where a path of the tree lies on this machine; it need not be there.
+  // The path on this machine of a path in the tree; it need not exist.
   std::optional<std::string> inside(const std::string& path) const {
     if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) return std::nullopt;
     if (here_) return path;
@@ -173,7 +173,7 @@ class SystemSource : public Source {
   SourceOptions options_;
   bool here_;
   std::string root_;
-  GpuDriverAnswers nvml_;  // of the last time
+  GpuDriverAnswers nvml_;  // the previous answers
 };
 
 }  // namespace

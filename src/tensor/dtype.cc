@@ -13,7 +13,7 @@ struct Info {
   std::string_view name, numpy, onnx;
   int bits;
   char kind;  // f float, i signed, u unsigned, b boolean, - none
-  int code;   // ONNX's number
+  int code;   // ONNX's code
 };
 constexpr std::array<Info, kDTypeCount> kInfo{{
     {"none", "", "UNDEFINED", 0, '-', 0},
@@ -47,8 +47,8 @@ const Info& info(DType dtype) { return kInfo[static_cast<size_t>(dtype)]; }
 // A small binary float: sign, `exponent` bits with `bias`, `mantissa` bits.
 struct SmallFloat {
   int exponent, mantissa, bias;
-  bool infinity;  // has infinities (IEEE style), otherwise the top exponent holds numbers
-  bool fnuz;      // NaN is the negative zero code
+  bool infinity;  // has infinities (IEEE style); otherwise the top exponent also holds numbers
+  bool fnuz;      // NaN is the code of negative zero
   bool has_nan;
 };
 
@@ -94,7 +94,7 @@ uint32_t encode_small(const SmallFloat& f, double value, bool saturate) {
   const int width = 1 + f.exponent + f.mantissa;
   const uint32_t sign = std::signbit(value) ? 1u << (width - 1) : 0;
   const uint32_t nan = f.fnuz ? 1u << (width - 1) : sign | ((1u << (f.exponent + f.mantissa)) - 1);
-  // A format without NaN gets negative zero, as ONNX's own cases have it.
+  // In a format without NaN it becomes negative zero, as in ONNX's own test cases.
   if (std::isnan(value)) return f.has_nan ? nan : 1u << (width - 1);
   const double magnitude = std::fabs(value);
   const uint32_t largest = largest_code(f);
@@ -215,7 +215,7 @@ void store_element(DType dtype, void* data, int64_t index, double value, bool sa
     uint8_t& cell = bytes[index / per_byte];
     cell = static_cast<uint8_t>((cell & ~(((1 << width) - 1) << shift)) | (code & ((1u << width) - 1)) << shift);
   };
-  // ONNX converts to 4 and 2 bits by keeping the low bits of the integer; rounding to a float4 saturates.
+  // ONNX converts integers to 4 and 2 bits by keeping the low bits; rounding to a float4 saturates.
   const auto integer = [&] { return static_cast<uint32_t>(saturate_to<int64_t>(value)); };
   switch (dtype) {
     case DType::i4:

@@ -9,8 +9,8 @@
 namespace sparkpilot {
 namespace {
 
-// Floats whose exponent is all ones, four registers at a time. The compiler's own vectors: every target has those of 16
-// bytes.
+// Detects floats whose exponent is all ones, four registers at a time. Uses the compiler's own vectors: every target
+// has 16-byte ones.
 template <typename T>
 bool has_exponent(const std::byte* data, int64_t count, T exponent) {
   typedef T V __attribute__((vector_size(16)));

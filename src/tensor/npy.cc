@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr int64_t kMaxHeader = 1 << 16;  // the longest header of eight dimensions has under 300 bytes
 
-// What the bytes before the data say.
+// The contents of the header.
 struct Header {
   DType dtype = DType::none;
   Shape shape;
@@ -25,7 +25,7 @@ struct Header {
   int64_t data_at = 0;
 };
 
-// "<f4" and its kin.
+// The type of a code such as "<f4".
 std::optional<DType> dtype_of_code(std::string_view code) {
   constexpr std::pair<std::string_view, DType> kCodes[] = {
       {"b1", DType::boolean}, {"i1", DType::i8},  {"u1", DType::u8},  {"i2", DType::i16},
@@ -56,7 +56,7 @@ std::string_view code_of(DType dtype) {
 }
 
 // Reads the header's Python dictionary: 'descr' a string, 'fortran_order' a boolean, 'shape' a tuple of integers, in
-// any order, each once. Nothing else of the language.
+// any order, each once. No other Python is accepted.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}
@@ -191,7 +191,7 @@ void swap_bytes(const Tensor& tensor) {
   for (int64_t i = 0; i < tensor.elements(); ++i, data += size) std::reverse(data, data + size);
 }
 
-// Fortran order holds the transposed array.
+// A file in Fortran order holds the transposed array.
 Tensor from_fortran(const Tensor& file, const Shape& shape) {
   Tensor out(file.dtype(), shape);
   dispatch_size(file.dtype(), [&]<typename T>() {
@@ -218,14 +218,14 @@ Tensor read_array(int64_t size, const Reader& read) {
   Tensor tensor(header.dtype, header.shape);
   read(header.data_at, {static_cast<std::byte*>(tensor.raw()), static_cast<size_t>(tensor.bytes())});
   if (header.big_endian) swap_bytes(tensor);
-  if (header.dtype == DType::boolean) {  // any other byte than 0 and 1 would be undefined as a bool
+  if (header.dtype == DType::boolean) {  // any byte other than 0 and 1 would be undefined as a bool
     auto* bytes = static_cast<uint8_t*>(tensor.raw());
     std::transform(bytes, bytes + tensor.bytes(), bytes, [](uint8_t b) { return static_cast<uint8_t>(b != 0); });
   }
   return header.fortran && header.shape.rank() > 1 ? from_fortran(tensor, header.shape) : tensor;
 }
 
-// The array in a type that NumPy has.
+// The array converted to a type that NumPy has.
 Tensor as_numpy(const ConstView& array) {
   const DType target = is_float(array.dtype) ? DType::f32 : is_signed(array.dtype) ? DType::i8 : DType::u8;
   Tensor out(target, array.shape);

@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-// A file as NumPy writes it, put together by hand.
+// A file as NumPy writes it, assembled by hand.
 std::string npy(const std::string& dict, const std::string& data, char version = 1) {
   std::string out = std::string("\x93NUMPY") + version + '\0';
   out += {static_cast<char>(dict.size() & 0xff), static_cast<char>(dict.size() >> 8)};
@@ -49,7 +49,7 @@ TEST(Npy, ReadsOtherOrders) {
       parse(npy("{'descr': '>i2', 'fortran_order': False, 'shape': (2,), }", std::string("\1\2\0\7", 4)));
   EXPECT_EQ(swapped.data<int16_t>()[0], 258);
   EXPECT_EQ(swapped.data<int16_t>()[1], 7);
-  // [[a, b, c], [d, e, f]] in Fortran order lies as a d b e c f.
+  // [[a, b, c], [d, e, f]] in Fortran order is stored as a d b e c f.
   const Tensor t = parse(npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }", "adbecf"));
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(t.raw()), 6), "abcdef");
   const Tensor flags =

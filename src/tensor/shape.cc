@@ -12,7 +12,7 @@ Shape::Shape(std::span<const int64_t> dims) : rank_(static_cast<int>(dims.size()
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < 0) fail("negative dimension {}", dims[i]);
     dims_[i] = dims[i];
-    // Zero dimensions must not hide an absurd product, so they count as one here.
+    // A zero must not hide an absurd product of the other dimensions, so it counts as one here.
     if (__builtin_mul_overflow(count, std::max<int64_t>(1, dims[i]), &count) || count > kMaxElements) {
       fail("shape {} has more than 2^38 elements", str());
     }

@@ -41,7 +41,7 @@ Buffer::Buffer(int64_t bytes) : size_(bytes) {
   data_ = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(reserved)));
   if (!data_) fail("out of memory: {} bytes wanted", bytes);
   release_ = [data = data_] { std::free(data); };
-  // Large weights and arenas are walked front to back in every run: huge pages save most of their TLB misses.
+  // Large weights and arenas are read from front to back in every run: huge pages avoid most of the TLB misses.
   if (large) ::madvise(data_, static_cast<size_t>(reserved), MADV_HUGEPAGE);
   std::memset(data_ + bytes, 0, static_cast<size_t>(std::min<int64_t>(reserved - bytes, kAlignment)));
 }

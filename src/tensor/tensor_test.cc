@@ -1,4 +1,4 @@
-// Where buffers are, and what the processor may do with them.
+// The places of buffers, and whether the processor may access them.
 #include "tensor/tensor.h"
 
 #include <gtest/gtest.h>
@@ -7,8 +7,7 @@
 namespace sparkpilot {
 namespace {
 
-// A page in `place` that the processor cannot reach, if that is what the place means; counts how often it is given
-// back.
+// A page in `place`, inaccessible to the processor if the place implies that; counts how often it is released.
 std::shared_ptr<Buffer> page(Place place, int* released) {
   constexpr size_t kBytes = 4096;
   void* data = ::mmap(nullptr, 2 * kBytes, host_reaches(place) ? PROT_READ | PROT_WRITE : PROT_NONE,
@@ -61,7 +60,7 @@ TEST(Place, WhatTheProcessorCannotReachIsNotRead) {
     EXPECT_THROW(convert(tensor, DType::f16), Error);
     const Tensor ints(DType::i64, {1}, tensor.buffer(), 0);
     EXPECT_THROW(ints.to_ints(), Error);
-    EXPECT_EQ(tensor.reshaped({1, 1}).place(), Place::device);  // a handle: no byte is touched
+    EXPECT_EQ(tensor.reshaped({1, 1}).place(), Place::device);  // only the handle is copied: no byte is accessed
     EXPECT_EQ(convert(tensor, DType::f32).place(), Place::device);
   }
   EXPECT_EQ(released, 1);

@@ -78,8 +78,7 @@ TEST(PlanError, FramesAreLinedUpByTheirNumbers) {
 
   add_plan_errors(frames, ours, recorded, timeline, helix_path(9));
   for (size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(frames[i].errors[3].has_value(), i == 0 || i == 2 || i == 3) << i;  // the path ends within six seconds of
-                                                                                  // the others
+    EXPECT_EQ(frames[i].errors[3].has_value(), i == 0 || i == 2 || i == 3) << i;  // six seconds ahead
     EXPECT_EQ(frames[i].recorded_errors[0].has_value(), i == 2);
     ASSERT_TRUE(frames[i].driven_curvature);
     EXPECT_NEAR(*frames[i].driven_curvature, 1 / kHelixRadius, 3e-5);
