@@ -16,7 +16,7 @@ namespace sparkpilot {
 namespace fs = std::filesystem;
 namespace {
 
-// Beside the program, as it is built, and where it is installed.
+// Next to the program (build folder), and where it is installed.
 std::vector<fs::path> module_places() {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -56,7 +56,7 @@ Comm::Comm() {
   std::string why = "it was built without MPI";
   for (const fs::path& place : module_places()) {
     if (!fs::exists(place)) continue;
-    // MPI looks for its own parts among the symbols of the whole process.
+    // MPI looks for its own plug-ins among the symbols of the whole process.
     mpi->library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (mpi->library != nullptr) break;
     why = ::dlerror();
@@ -70,7 +70,7 @@ Comm::Comm() {
 }
 
 Comm::~Comm() {
-  if (mpi_) mpi_->calls.leave();  // the library stays: MPI cannot be unloaded
+  if (mpi_) mpi_->calls.leave();  // the library stays loaded: MPI cannot be unloaded
 }
 
 void Comm::barrier() {
@@ -97,7 +97,7 @@ void Comm::together(const std::function<void()>& work) {
   } catch (...) {
     trouble = std::current_exception();
   }
-  const int first = size_ - max(trouble ? size_ - rank_ : 0);  // as many as there are: nobody
+  const int first = size_ - max(trouble ? size_ - rank_ : 0);  // lowest rank in trouble; size_ if there is none
   if (first == size_) return;
   const int told = max(first == rank_ ? static_cast<int>(kind) : 0);
   if (first == rank_) std::rethrow_exception(trouble);

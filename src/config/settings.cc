@@ -8,7 +8,7 @@
 namespace sparkpilot {
 namespace {
 
-// Digits that make a number of at most `longest` of them.
+// Whether `text` is a number of at most `longest` digits.
 bool is_number(std::string_view text, size_t longest) {
   return !text.empty() && text.size() <= longest &&
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -34,22 +34,22 @@ std::optional<std::string> device_of_switch(std::string_view value) {
 
 std::optional<std::string> color_of_no_color(std::string_view) { return "never"; }
 
-// Somebody who says what a setting shall be.
+// One origin's value for a setting.
 struct Source {
   Origin origin = Origin::none;
   std::string from;                  // as in SettingValue
   std::string who;                   // the same without the value, for messages
   std::string got;                   // the value, in words
-  std::optional<std::string> value;  // what that means; empty where it means nothing
+  std::optional<std::string> value;  // the setting's value; empty if the text is not valid
   std::string_view expected;
 };
 
-// A wrong value, in words.
+// Describes a wrong value.
 std::string wrong(const Setting& setting, std::string_view value) {
   return fmt::format("\"{}\"{}", shown(value), did_you_mean(value.substr(0, 80), setting.words));
 }
 
-// Everybody who speaks of a setting, the strongest first.
+// All values given for a setting, the one with the highest precedence first.
 std::vector<Source> sources_of(const Setting& setting, const SettingsInput& input) {
   std::vector<Source> sources;
   const auto own = [&](const std::string& raw) {
@@ -96,7 +96,7 @@ std::span<const Setting> all_settings() {
        .values = "auto, cpu, cuda or cuda:N",
        .default_value = "auto",
        .doc = "where models run; auto: a usable NVIDIA GPU, else the CPU",
-       .accepts = is_device,  // no words: cpu is no guess for "gpu"
+       .accepts = is_device,  // no list of words: "gpu" must not suggest cpu
        .variables = {{"SPARKPILOT_DEVICE"},
                      {"OPENPILOT_DISABLE_DGX", "1 (cpu) or 0 (no effect)", device_of_disable_dgx},
                      {"OPENPILOT_DGX_ENABLED", "1 (cuda), 0 (cpu) or unset (detect)", device_of_switch},

@@ -62,7 +62,7 @@ TEST(Settings, VariablesInTheirOrder) {
        {{"OPENPILOT_DISABLE_DGX", "1"}, {"OPENPILOT_DGX_ENABLED", "1"}, {"CUDA", "0"}},
        "cpu",
        "OPENPILOT_DISABLE_DGX=1",
-       {"OPENPILOT_DGX_ENABLED=1"}},  // CUDA=0 wants the same
+       {"OPENPILOT_DGX_ENABLED=1"}},  // CUDA=0 has the same meaning
       {"device", {{"OPENPILOT_DISABLE_DGX", "0"}}, "auto", "default", {}},
       {"device", {{"OPENPILOT_DISABLE_DGX", "0"}, {"CUDA", "1"}}, "cuda", "CUDA=1", {}},
       {"device",
@@ -124,7 +124,7 @@ TEST(Settings, WrongValuesAreOneWarningAndTheNextIsTaken) {
   EXPECT_EQ(settings.warnings[1],
             "/c.toml line 2: threads: expected auto or a whole number, got neither text nor a whole number; threads is "
             "auto (default)");
-  // Also where a stronger one was right.
+  // Even if a value of higher precedence was right.
   settings = resolve_settings({.flags = {{"device", "cpu"}}, .environment = {{"CUDA", "yes"}}});
   ASSERT_EQ(settings.warnings.size(), 1u);
   EXPECT_EQ(settings.warnings[0], "CUDA: expected 1 (cuda) or 0 (cpu), got \"yes\"; device is cpu (--device cpu)");
@@ -176,7 +176,7 @@ TEST(Settings, WhatCannotBeHadIsRefusedToAFlagAndElsewhereAWarning) {
   EXPECT_EQ(settings.warnings[0],
             "SPARKPILOT_PRECISION=fp8: not there yet; precision is bf16 (OPENPILOT_DGX_PRECISION=bf16)");
   EXPECT_EQ(asked, 2);
-  // Nobody asks for what does not count.
+  // Values that do not count are not checked.
   input.flags["precision"] = "fp32";
   EXPECT_TRUE(resolve_settings(input).warnings.empty());
   EXPECT_EQ(asked, 3);
@@ -193,7 +193,7 @@ TEST(Settings, HomeIsPutInForTheFileOnly) {
   SettingsInput input{.file = "/c.toml", .lines = {{"models", "~/models", 1}, {"data", "~", 2}}, .home = "/u/me"};
   EXPECT_EQ(value_of("models", input).value, "/u/me/models");
   EXPECT_EQ(value_of("data", input).value, "~");
-  input.environment["SPARKPILOT_MODELS"] = "~/models";  // a shell has had its say
+  input.environment["SPARKPILOT_MODELS"] = "~/models";  // a shell would have expanded it
   EXPECT_EQ(value_of("models", input).value, "~/models");
 }
 

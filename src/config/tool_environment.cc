@@ -17,7 +17,7 @@ std::optional<int> index_of(std::string_view device) {
   return index;
 }
 
-// Part `index` of a list with commas; empty where it has fewer.
+// Element `index` of a comma-separated list; empty if it has fewer.
 std::string part(std::string_view list, int index) {
   for (; index > 0; --index) {
     const size_t comma = list.find(',');
@@ -90,7 +90,8 @@ std::vector<ToolVariable> tool_environment(std::string_view device, const Device
   } else if (!facts.gpus.empty()) {
     out.push_back({"CUDA_VISIBLE_DEVICES", "-1"});
   }
-  // The one GPU that stays visible is the first then. Ours wins over CUDA, which is for the tools.
+  // The only GPU that stays visible becomes the first. SPARKPILOT_DEVICE takes precedence over CUDA, which is for the
+  // tools.
   out.push_back({"SPARKPILOT_DEVICE", gpu && index_of(device) ? "cuda:0" : std::string(device)});
   return out;
 }

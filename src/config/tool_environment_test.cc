@@ -49,7 +49,7 @@ TEST(ToolEnvironment, FactsOfTheDriver) {
   cuda = {.state = GpuDriverAnswers::State::answered,
           .devices = {gpu(8, 9, 128), gpu(12, 1, 48, 2), {{"handle", {{}, 101}}}, gpu(12, 0, 84), gpu(12, 0, 170)}};
   const DeviceFacts facts = device_facts(cuda);
-  EXPECT_EQ(facts.gpus, (std::vector<int>{0, 3, 4}));  // one is closed, one is lost
+  EXPECT_EQ(facts.gpus, (std::vector<int>{0, 3, 4}));  // one prohibits compute, one is lost
   EXPECT_EQ(facts.best_gpu, 4);
   EXPECT_EQ(device_missing("cuda:1", facts), "no such usable NVIDIA GPU; there is cuda:0, cuda:3, cuda:4");
   EXPECT_EQ(device_missing("cuda:3", facts), "");
@@ -84,7 +84,7 @@ TEST(ToolEnvironment, CountsAmongTheVisible) {
   EXPECT_EQ(made("cuda:2", kThree, "4").at("CUDA_VISIBLE_DEVICES"), "2");
 }
 
-// In the environment that a choice makes, the GPUs that stay visible are the machine's.
+// In the environment made for a choice, the visible GPUs are taken as the machine's.
 TEST(ToolEnvironment, TheSameChoiceAgainChangesNothing) {
   for (const char* device : {"auto", "cpu", "cuda", "cuda:0", "cuda:1", "cuda:2"}) {
     for (const std::optional<std::string>& visible :

@@ -1,4 +1,4 @@
-// Where models, routes and results lie.
+// The disks of models, routes and results.
 #include <algorithm>
 
 #include "doctor/check.h"
@@ -6,7 +6,7 @@
 namespace sparkpilot::doctor {
 namespace {
 
-// The disk that a path lies on: the longest mount point above it.
+// The disk of a path: the one with the longest mount point above it.
 const Disk* disk_of(const Patient& patient, const std::string& path) {
   const Disk* best = nullptr;
   for (const Disk& disk : patient.machine.disks) {
@@ -43,7 +43,7 @@ void slow_disk(const Patient& patient, Says& says) {
   for (const char* network : {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p"}) {
     if (disk->filesystem == network) return says.bad("{} lies on the network ({})", folder, disk->filesystem);
   }
-  // A virtual machine's disk says that it spins, whatever is behind it.
+  // A virtual machine's disk claims to be rotating, whatever is behind it.
   const bool is_virtual = disk->device.starts_with("/dev/vd") || disk->device.starts_with("/dev/xvd") ||
                           disk->model.find("Virtual") != std::string::npos ||
                           disk->model.find("QEMU") != std::string::npos;
@@ -71,7 +71,7 @@ void home(const Patient& patient, Says& says) {
   says.good("{}", *home);
 }
 
-// "version https://git-lfs.github.com/spec/v1" where a model should be.
+// A Git LFS pointer ("version https://git-lfs.github.com/spec/v1") in place of a model.
 void pointers(const Patient& patient, Says& says) {
   constexpr size_t kMax = 200;
   if (patient.options.models.empty()) return says.skip("no folder of models was named (--models)");

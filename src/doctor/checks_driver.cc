@@ -1,4 +1,4 @@
-// The NVIDIA driver: there, loaded, of one version, new enough, answering.
+// The NVIDIA driver: installed, loaded, of a single version, new enough, answering.
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -47,7 +47,7 @@ void not_loaded(const Patient& patient, Says& says) {
   }
 }
 
-// NVML itself says so: a GPU need not be seen any other way, which under WSL it never is.
+// NVML itself reports this: it applies even if no GPU is seen in any other way, as under WSL.
 bool versions_differ(const Patient& patient) {
   return patient.nvml.state == State::failed && patient.nvml.error == kMismatch;
 }
@@ -119,7 +119,7 @@ void cuda_fails(const Patient& patient, Says& says) {
   }
 }
 
-// The first driver branch that serves a capability, from NVIDIA's release notes.
+// The first driver branch that supports a capability, from NVIDIA's release notes.
 void too_old(const Patient& patient, Says& says) {
   struct First {
     ComputeCapability capability;
@@ -142,7 +142,7 @@ void too_old(const Patient& patient, Says& says) {
   says.good("driver {} serves compute capability {}.{}", driver_version(patient), capability->major, capability->minor);
 }
 
-// CUDA of /usr/local/cuda.
+// The version of CUDA in /usr/local/cuda.
 std::optional<Version> toolkit(const Patient& patient) {
   const std::optional<std::string> text = patient.source.read("/usr/local/cuda/version.json");
   if (!text) return std::nullopt;

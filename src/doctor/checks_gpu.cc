@@ -15,7 +15,7 @@ using State = GpuDriverAnswers::State;
 constexpr int kGpuIsLost = 15, kResetRequired = 16;  // nvmlReturn_t
 constexpr int64_t kProhibited = 2;                   // compute mode
 
-// NVML's bits of throttle reasons.
+// NVML's bits for throttle reasons.
 constexpr uint64_t kSoftwareThermal = 0x20, kHardwareThermal = 0x40, kPowerBrake = 0x80;
 
 bool no_gpu(const Patient& patient, Says& says) {
@@ -34,7 +34,7 @@ void lost(const Patient& patient, Says& says) {
 }
 
 void xid(const Patient& patient, Says& says) {
-  // From NVIDIA's catalogue of Xid errors: those that mean the GPU or its driver, not the program.
+  // From NVIDIA's catalogue of Xid errors: those caused by the GPU or its driver, not by the program.
   struct Known {
     int number;
     const char* meaning;
@@ -151,8 +151,8 @@ void power_brake(const Patient& patient, Says& says) {
   known ? says.good("no power brake") : says.skip("the driver does not say");
 }
 
-// The rule in use for stuck low power on a Spark (a USB-C supply that negotiated too little): under load, below 1,400
-// MHz and 40 W in every sample.
+// The usual rule for stuck low power on a Spark (a USB-C supply that negotiated too little power): under load, below
+// 1,400 MHz and 40 W in every sample.
 void low_power(const Patient& patient, Says& says) {
   const auto spark = std::find_if(patient.machine.gpus.begin(), patient.machine.gpus.end(), is_gb10);
   if (spark == patient.machine.gpus.end()) return says.skip("no GB10");
@@ -187,7 +187,7 @@ void pcie(const Patient& patient, Says& says) {
   for (const Gpu& gpu : patient.machine.gpus) {
     if (gpu.unified_memory.value_or(false) || !gpu.pcie_width || !gpu.pcie_max_width) continue;  // a Spark's is bogus
     known = true;
-    // Two cards share 16 lanes by design, and many laptops wire 8.
+    // Two cards share 16 lanes by design, and many laptops connect only 8.
     if (*gpu.pcie_width < std::min(*gpu.pcie_max_width, 8))
       says.bad("{} runs on {} of {} PCIe lanes", gpu_name(gpu), *gpu.pcie_width, *gpu.pcie_max_width);
   }
@@ -198,7 +198,7 @@ void pcie(const Patient& patient, Says& says) {
 void persistence(const Patient& patient, Says& says) {
   if (no_gpu(patient, says)) return;
   if (patient.machine.identity.wsl) return says.skip("under WSL Windows keeps the driver");
-  // A desktop keeps the driver awake, and so does a Spark's own service.
+  // A desktop keeps the driver awake, as does a Spark's own service.
   const auto shows = [](const Gpu& gpu) { return gpu.display == true; };
   const std::vector<Gpu>& gpus = patient.machine.gpus;
   if (!patient.machine.other_gpus.empty() || std::any_of(gpus.begin(), gpus.end(), shows))

@@ -1,5 +1,5 @@
-// NVIDIA's libraries that driving models use: there, and new enough for the GPU. What is inside them, and Python's
-// environments, is `sparkpilot stack audit`'s.
+// NVIDIA's libraries that driving models use: installed, and new enough for the GPU. `sparkpilot stack audit` examines
+// their contents and Python's environments.
 #include <array>
 
 #include "doctor/check.h"
@@ -51,7 +51,7 @@ void damaged(const Patient& patient, Says& says) {
   looked > 0 ? says.good("what was found are libraries") : says.skip("none of them was found");
 }
 
-// At least the version that the GPU needs.
+// Checks for at least the version that the GPU needs.
 template <size_t N>
 void expect(const Patient& patient, Says& says, const std::string& stem, const std::array<Least, N>& least) {
   if (no_gpu(patient, says)) return;
@@ -102,7 +102,7 @@ void nccl(const Patient& patient, Says& says) {
   expect(patient, says, "libnccl", kMin);
 }
 
-// The compatibility mode is all that a Spark has: nothing to fix.
+// A Spark supports only the compatibility mode: nothing to fix.
 void gds(const Patient& patient, Says& says) {
   if (no_gpu(patient, says)) return;
   const bool library = find(patient, "libcufile").has_value();

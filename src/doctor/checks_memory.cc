@@ -1,4 +1,4 @@
-// Memory: what is really left, and what takes it.
+// Memory: how much is really available, and what uses it.
 #include <algorithm>
 #include <cstdlib>
 

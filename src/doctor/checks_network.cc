@@ -6,7 +6,7 @@ namespace {
 
 bool is_connectx(const NetworkPort& port) { return port.driver == "mlx5_core"; }
 
-// Ports that a cable is in. False where there are none: then `says` says so.
+// Finds the ports with a cable. If there are none, returns false and `says` reports it.
 bool linked(const Patient& patient, Says& says, std::vector<const NetworkPort*>& ports) {
   bool any = false;
   for (const NetworkPort& port : patient.machine.ports) {

@@ -1,4 +1,4 @@
-// This program itself, where the machine is the one it runs on.
+// This program itself, if the machine examined is the one it runs on.
 #include "doctor/check.h"
 #include "route/video/reader.h"
 

@@ -1,5 +1,5 @@
-// Python's packages that compute on the GPU, as far as their own files tell. What GPU code is inside them is
-// `sparkpilot stack audit`'s.
+// Python packages that compute on the GPU, as far as their files show. `sparkpilot stack audit` examines the GPU code
+// in them.
 #include <algorithm>
 
 #include "doctor/check.h"
@@ -13,7 +13,7 @@ struct Package {
   std::string version = {};  // from its metadata
 };
 
-// Where the environment that is active now, the user and the system keep packages.
+// The package folders of the active environment, the user and the system.
 std::vector<std::string> package_folders(Source& source) {
   std::vector<std::string> folders;
   const auto add = [&](const std::string& prefix, const char* name) {
@@ -30,7 +30,7 @@ std::vector<std::string> package_folders(Source& source) {
   return folders;
 }
 
-// "torch-2.9.1+cu130.dist-info": the first environment that has it is the one that Python takes.
+// Finds a folder such as "torch-2.9.1+cu130.dist-info"; Python takes the first environment that has it.
 std::optional<Package> find_package(Source& source, const std::string& name) {
   for (const std::string& folder : package_folders(source)) {
     for (const std::string& entry : source.list(folder)) {
@@ -52,7 +52,7 @@ bool nothing(const Patient& patient, Says& says, const char* name, std::optional
   return !package;
 }
 
-// cuda: Optional[str] = '13.0', or None, in torch/version.py. Empty: the file does not say.
+// From torch/version.py: cuda: Optional[str] = '13.0', or None. Empty if the file does not say.
 std::optional<std::string> torch_cuda(Source& source, const Package& torch) {
   const auto text = source.read(torch.folder + "/torch/version.py", 8192);
   const size_t at = text ? text->find("\ncuda") : std::string::npos;
@@ -101,7 +101,7 @@ void torch_kernels(const Patient& patient, Says& says) {
   says.good("PyTorch {}: {} for this GPU", torch->version, stack::name_of(code->standing));
 }
 
-// Triton compiles with a ptxas of its own, which may be older than the GPU.
+// Triton compiles with its own ptxas, which may be too old for the GPU.
 void ptxas(const Patient& patient, Says& says) {
   std::optional<Package> triton;
   if (nothing(patient, says, "triton", triton)) return;

@@ -1,4 +1,4 @@
-// Processor, power, container: what the program runs on.
+// The processor, its power, and the container that the program runs in.
 #include <algorithm>
 
 #include "doctor/check.h"
@@ -46,13 +46,13 @@ void governor(const Patient& patient, Says& says) {
   const auto governor = read_word(patient.source, std::string(kFolder) + "scaling_governor");
   const auto driver = read_word(patient.source, std::string(kFolder) + "scaling_driver");
   if (!governor) return says.skip("clocks are not governed here");
-  // These drivers' "powersave" still raises the clock with the load.
+  // With these drivers, "powersave" still raises the clock with the load.
   const bool own = driver && (*driver == "intel_pstate" || *driver == "amd-pstate-epp" || *driver == "amd_pstate_epp");
   if (*governor == "powersave" && !own) return says.bad("the governor is powersave");
   says.good("governor {}{}", *governor, driver ? " of " + *driver : "");
 }
 
-// "max 100000" or "200000 100000": microseconds of processor time in a period.
+// "max 100000" or "200000 100000": microseconds of processor time per period.
 void quota(const Patient& patient, Says& says) {
   const auto text = read_word(patient.source, "/sys/fs/cgroup/cpu.max");
   if (!text) return says.skip("no limit is set");

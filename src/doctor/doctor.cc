@@ -69,7 +69,7 @@ std::string_view impact_name(Impact impact) {
 }
 
 Diagnosis examine(Source& source, const DoctorOptions& options) {
-  Recorder once(source);  // the drivers are asked once
+  Recorder once(source);  // so that the drivers are asked only once
   Diagnosis out;
   out.machine = probe(once);
   const GpuDriverAnswers nvml = once.nvml(), cuda = once.cuda();

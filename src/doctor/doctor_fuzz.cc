@@ -1,5 +1,5 @@
-// Any bytes as a recorded machine: an Error, or a machine that says no nonsense, can be recorded and read again, and is
-// examined by every check.
+// Any bytes as a recorded machine: an Error, or a machine with plausible values, which can be recorded and read again,
+// and is examined by every check.
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>

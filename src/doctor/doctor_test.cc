@@ -42,7 +42,7 @@ std::set<std::string> ids(const Diagnosis& diagnosis) {
   return out;
 }
 
-// What each machine of tests/machines must be told, and nothing else.
+// The findings expected for each machine of tests/machines, and no others.
 struct Expected {
   const char* machine;
   std::set<std::string> findings;
@@ -86,7 +86,7 @@ TEST(Doctor, SurvivesGarbage) {
   EXPECT_FALSE(report_text(diagnosis, {.all = true}).empty());
 }
 
-// A machine that everything is right with: a Spark with its whole stack, two cables in, at work.
+// A machine without faults: a Spark with its whole stack and two cables, under load.
 json healthy() {
   json machine = fixture("spark_founders_edition");
   machine["kernel_log"] = json::array();
@@ -138,10 +138,10 @@ TEST(Doctor, NothingIsFoundOnAHealthyMachine) {
   EXPECT_GE(looked.size(), 38U);
 }
 
-// One thing wrong with a machine, and what must be said of it.
+// A single fault of a machine, and the finding expected for it.
 struct Fault {
   const char* id;
-  const char* seen;  // part of it
+  const char* seen;  // part of what the finding saw
   std::function<void(json& machine)> make;
 };
 
@@ -409,7 +409,7 @@ TEST(Doctor, UnderLoadEverySampleCounts) {
   EXPECT_FALSE(ids(examined(machine, {.here = false, .under_load = {slow, once}})).contains("gpu.low_power"));
 }
 
-// Under WSL, and where the PCI bus is hidden, nothing but the driver tells of a GPU.
+// Under WSL, and if the PCI bus is hidden, only the driver shows a GPU.
 TEST(Doctor, ADriverThatKeepsSilentIsNoDriverWithoutAGpu) {
   json machine = fixture("no_gpu");
   fails(machine, "nvml", 18);
@@ -419,7 +419,7 @@ TEST(Doctor, ADriverThatKeepsSilentIsNoDriverWithoutAGpu) {
   EXPECT_EQ(ids(examined(machine)), std::set<std::string>{"driver.hangs"});
 }
 
-// A libcuda whose NVML hangs may know no PCI address.
+// If NVML hangs, libcuda may not know the PCI address either.
 TEST(Doctor, AGpuIsNamedByWhatIsKnownOfIt) {
   EXPECT_EQ(doctor::gpu_name({.nvml_index = 1, .name = "NVIDIA GB10"}), "GPU 1 (NVIDIA GB10)");
   EXPECT_EQ(doctor::gpu_name({.cuda_index = 0, .pci = "000f:01:00.0"}), "GPU at 000f:01:00.0");
@@ -444,7 +444,7 @@ TEST(Doctor, TheProgramItself) {
   json machine = healthy();
   const auto source = recorded_source(machine.dump(), "test");
   const Diagnosis diagnosis = examine(*source, {.here = true});
-  std::set<std::string> expected = {"program.kernels"};  // the tests hold none
+  std::set<std::string> expected = {"program.kernels"};  // no test machine fails these
 #if !defined(__aarch64__)
   expected.insert("system.architecture");
 #endif

@@ -57,7 +57,7 @@ std::optional<FoundLibrary> find_library(Source& source, const std::vector<std::
       if (!name.starts_with(prefix)) continue;
       const std::optional<Version> version = version_of_file(name);
       if (!version) continue;
-      // The longest name says most: libcudnn.so.9.13.0 rather than libcudnn.so.9.
+      // The longest name is the most precise: libcudnn.so.9.13.0 rather than libcudnn.so.9.
       const size_t had = found.version ? found.version->numbers.size() : 0;
       if (version->numbers.size() > had || (version->numbers.size() == had && *found.version < *version)) {
         found = {fmt::format("{}/{}", folder, name), version};

@@ -14,7 +14,7 @@
 namespace sparkpilot {
 namespace {
 
-// `call` on every piece of the file; false where it fails.
+// Calls `call` for every piece of the file; false if it fails.
 template <typename Call>
 bool each_piece(int64_t bytes, std::vector<char>& piece, Call&& call) {
   for (int64_t at = 0; at < bytes;) {
@@ -37,9 +37,9 @@ std::optional<double> measure_disk(const std::filesystem::path& folder, int64_t 
   std::string name = (folder / ".sparkpilot_disk_XXXXXX").string();
   const int fd = mkstemp(name.data());
   if (fd < 0) return std::nullopt;
-  unlink(name.c_str());  // it goes away with the descriptor, however this ends
+  unlink(name.c_str());  // the file disappears with its descriptor, however this function ends
   std::vector<char> piece(1 << 20);
-  uint32_t state = 1;  // nothing that a file system could compress
+  uint32_t state = 1;  // data that a file system cannot compress
   for (char& c : piece) c = static_cast<char>((state = state * 1664525U + 1013904223U) >> 24);
   std::optional<double> speed;
   const bool written =

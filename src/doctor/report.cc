@@ -33,11 +33,11 @@ std::string cpu_line(const Cpu& cpu) {
     named = named && !kind.name.empty();
     kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", kind.count, kind.name);
   }
-  std::string count;  // none is known where the tree says nothing of them
+  std::string count;  // empty if the examined tree does not show the processors
   if (cpu.logical > 0) count = plural(static_cast<size_t>(cpu.logical), "processor");
   if (cpu.cores && *cpu.cores != cpu.logical) count += fmt::format(" on {} cores", *cpu.cores);
   if (named) count += " (" + kinds + ")";
-  // Arm's model is made of its kinds of cores.
+  // Arm's model name consists of its kinds of cores.
   const bool repeats = named && cpu.model.find(cpu.kinds[0].name) != std::string::npos;
   return joined({repeats             ? ""
                  : cpu.model.empty() ? "unknown model"
@@ -87,9 +87,9 @@ std::string system_line(const Identity& identity) {
   return joined(parts);
 }
 
-// `first` and then the words of `text`, broken to fit into `columns` under the beginning of the text.
+// `first`, then the words of `text`, wrapped at `columns` and aligned below the beginning of the text.
 std::string wrapped(const std::string& first, std::string_view text, int columns) {
-  constexpr size_t kMin = 24;  // narrower is no better
+  constexpr size_t kMin = 24;  // a narrower text would not be more readable
   const size_t room =
       columns > 0 ? std::max(static_cast<size_t>(columns), first.size() + kMin) - first.size() : SIZE_MAX;
   std::string out = first;
@@ -167,7 +167,7 @@ std::string report_text(const Diagnosis& diagnosis, const ReportOptions& options
                        options.paint(finding.id, "heading"));
     out += wrapped("  seen     ", finding.seen, options.columns) +
            wrapped("  because  ", finding.why, options.columns) +
-           fmt::format("  fix      {}\n", finding.fix);  // a command that is copied must stay in one line
+           fmt::format("  fix      {}\n", finding.fix);  // on one line, so that it can be copied
   }
   size_t good = 0, skipped = 0;
   for (const Passed& passed : diagnosis.passed) ++(passed.looked ? good : skipped);

@@ -15,7 +15,7 @@
 namespace sparkpilot {
 namespace {
 
-// out[i] = f(f(...f(in[i]))), `rounds` times, f(x) = fma(x, -0.75, 1): one rounding a step, and bounded for ever.
+// out[i] = f(f(...f(in[i]))), `rounds` times, f(x) = fma(x, -0.75, 1): one rounding per step, and always bounded.
 constexpr const char* kKernel = R"(.version 6.0
 .target sm_50
 .address_size 64
@@ -68,7 +68,7 @@ std::vector<float> inputs() {
   return values;
 }
 
-// A failed call, by its name and the driver's error.
+// A failed call: its name and the driver's error.
 struct Failed {
   std::string call;
   int error;
@@ -78,7 +78,7 @@ class Driver {
  public:
   Driver(const Library& library, Watch& watch) : library_(library), watch_(watch) {}
 
-  // Calls the newest of `symbols` and throws Failed where it does not succeed.
+  // Calls the newest of `symbols`; throws Failed unless it succeeds.
   template <size_t N, typename... Args>
   void call(const std::array<const char*, N>& symbols, Args... args) {
     std::string_view used;
@@ -99,7 +99,7 @@ class Driver {
 
 using DevicePointer = unsigned long long;
 
-// Everything on one device. What it holds there is given back when it ends, however it ends.
+// The whole check of one device. Its resources there are released however it ends.
 class Trial {
  public:
   Trial(Driver& driver, int device) : driver_(driver), device_(device) {}
@@ -107,7 +107,7 @@ class Trial {
     const auto quietly = [this](auto symbols, auto... args) {
       try {
         driver_.call(symbols, args...);
-      } catch (const Failed&) {  // the first error is the one that counts
+      } catch (const Failed&) {  // keep the first error
       }
     };
     for (const DevicePointer pointer : memory_) quietly(std::array{"cuMemFree_v2", "cuMemFree"}, pointer);
@@ -195,7 +195,7 @@ Verification verify(Driver& driver, int index, double load_seconds) {
   return out;
 }
 
-// Filled by the thread that calls the driver, read by the one that waits, which may leave first.
+// Filled by the thread that calls the driver; read by the waiting thread, which may give up first.
 struct Shared {
   std::mutex mutex;
   std::vector<Verification> devices;

@@ -13,10 +13,9 @@
 namespace sparkpilot {
 namespace {
 
-// The driver is a library of the tests' (tests/fake_driver/cuda.cc); the loading, the calls and the comparison are
-// real.
+// The driver is the tests' own library (tests/fake_driver/cuda.cc); the loading, the calls and the comparison are real.
 Verifications verify(const char* mode, double wait_seconds = 20) {
-  // A library that hung is remembered by name.
+  // Libraries that hung are remembered by name.
   const std::string link = testing::TempDir() + "verify_" + mode + std::to_string(getpid()) + ".so";
   std::filesystem::remove(link);
   std::filesystem::create_symlink(FAKE_CUDA, link);

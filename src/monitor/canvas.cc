@@ -61,11 +61,11 @@ void Canvas::column(int x, int y, std::optional<double> share, Ink ink) {
 void Canvas::curve(int x, int y, int width, int height, std::span<const std::optional<double>> values, double most,
                    Ink ink) {
   const int across = ascii_ ? 1 : 2, steps = ascii_ ? 2 : 4;
-  const auto level = [&](int behind) -> std::optional<int> {  // in steps; 0 is the newest
+  const auto level = [&](int behind) -> std::optional<int> {  // in steps; `behind` 0 is the newest value
     const auto i = static_cast<std::ptrdiff_t>(values.size()) - 1 - behind;
     if (i < 0 || !values[static_cast<size_t>(i)] || most <= 0) return std::nullopt;
     const double share = std::clamp(*values[static_cast<size_t>(i)] / most, 0.0, 1.0);
-    return std::max(1, static_cast<int>(std::lround(share * height * steps)));  // what is known is seen
+    return std::max(1, static_cast<int>(std::lround(share * height * steps)));  // a known value always shows
   };
   // Dots of a braille character from the bottom up, left and right.
   static constexpr unsigned kDots[2][4] = {{0x40, 0x04, 0x02, 0x01}, {0x80, 0x20, 0x10, 0x08}};

@@ -15,7 +15,7 @@ std::optional<double> rate(std::optional<int64_t> growth, std::optional<double> 
   return static_cast<double>(*growth) * unit / *seconds;
 }
 
-// "some avg10=0.00 avg60=0.00 avg300=0.00 total=98075988", in microseconds.
+// Microseconds from "some avg10=0.00 avg60=0.00 avg300=0.00 total=98075988".
 std::optional<int64_t> stalled_us(std::string_view text, std::string_view kind) {
   while (const auto line = next_line(text)) {
     const auto parts = words(*line, 6);
@@ -51,12 +51,12 @@ std::vector<DiskSample> DiskReader::next(std::optional<double> seconds) {
     if (known == disks_.end()) {
       constexpr size_t kMaxNames = 4096;
       if (name.empty() || disks_.size() >= kMaxNames) continue;
-      // Partitions, loops and what is built on disks have no device of their own.
+      // Partitions, loop devices and devices built on disks have no hardware device.
       known = disks_.emplace(name, Disk{source_.link("/sys/block/" + name + "/device").has_value(), {}, {}, {}}).first;
     }
     Disk& disk = known->second;
     if (!disk.whole || out.size() >= kMaxDisks) continue;
-    constexpr double kSector = 512;  // whatever the disk's own is
+    constexpr double kSector = 512;  // in these counters, whatever the disk's own sector size
     out.push_back({name, rate(disk.read.grow(to_integer(fields[5])), seconds, kSector),
                    rate(disk.written.grow(to_integer(fields[9])), seconds, kSector),
                    percent(rate(disk.busy.grow(to_integer(fields[12])), seconds, 1e-3), 1)});

@@ -32,10 +32,10 @@ void CpuReader::read_stat(CpuSample& sample) {
   const std::string text = read_text(source_, "/proc/stat");
   std::map<std::string, Ticks> now, growth;
   for (std::string_view left = text; const auto line = next_line(left);) {
-    if (line->substr(0, 3) != "cpu") break;  // they come first
+    if (line->substr(0, 3) != "cpu") break;  // the processors' lines come first
     const auto fields = words(*line, 9);
     if (fields.size() < 5 || now.size() > kMaxProcessors) continue;
-    // user nice system idle iowait irq softirq steal; a guest's time is in user already.
+    // user nice system idle iowait irq softirq steal; guest time is already included in user.
     Ticks ticks;
     bool sane = true;
     for (size_t i = 1; i < fields.size(); ++i) {
@@ -132,11 +132,11 @@ TemperatureReader::TemperatureReader(Source& source) : source_(source) {
     const std::string folder = "/sys/class/hwmon/" + chip, name = read_plain(source, folder + "/name");
     const auto zone = std::find_if(sensors_.begin(), sensors_.begin() + static_cast<std::ptrdiff_t>(zones),
                                    [&](const Sensor& sensor) { return sensor.name == name; });
-    // The kernel shows its zones as a chip, too. A chip's first sensor is the whole package or disk.
+    // The kernel also lists its zones as a chip. A chip's first sensor is the whole package or disk.
     const bool shown = zone != sensors_.begin() + static_cast<std::ptrdiff_t>(zones);
     if (!shown && source.read(folder + "/temp1_input", 16)) add(name, folder + "/temp1_input");
   }
-  // ACPI's zones have no better name than this; where nothing else speaks of the processor, it is what they measure.
+  // ACPI's zones have only this name; if no other sensor is the processor's, it is what they measure.
   if (std::none_of(sensors_.begin(), sensors_.end(), [](const Sensor& sensor) { return sensor.cpu; })) {
     for (Sensor& sensor : sensors_) sensor.cpu = sensor.name == "acpitz";
   }

@@ -13,14 +13,14 @@ namespace sparkpilot::monitor {
 namespace {
 
 constexpr int64_t kMaxMemory = int64_t{1} << 44;
-constexpr int kNotSupported = 3;  // of nvmlReturn_t
+constexpr int kNotSupported = 3;  // an nvmlReturn_t
 
 std::optional<double> percent_of(const Answers& answers, std::string_view question) {
   const auto value = within(integer(answers, question), 0, 100);
   return value ? std::optional<double>(*value) : std::nullopt;
 }
 
-// A process stands in the list of each kind of work that it does.
+// A process is in the list of each kind of work that it does.
 std::map<int64_t, std::optional<int64_t>> by_process(const std::vector<GpuProcess>& processes) {
   std::map<int64_t, std::optional<int64_t>> out;
   for (const GpuProcess& process : processes) {
@@ -37,7 +37,7 @@ std::optional<std::vector<std::string>> throttle_words(uint64_t bits) {
   static constexpr std::array<const char*, 9> kWords = {
       "idle",           "clocks set",     "power cap",   "slowed by hardware", "sync boost",
       "hot (software)", "hot (hardware)", "power brake", "display clocks"};
-  constexpr uint64_t kMax = 0xffff;  // NVML has nine; all ones are no answer
+  constexpr uint64_t kMax = 0xffff;  // NVML has nine reasons; all ones is not an answer
   if (bits > kMax) return std::nullopt;
   std::vector<std::string> out;
   for (size_t i = 0; i < kWords.size(); ++i) {
@@ -58,7 +58,7 @@ GpuReading read_gpus(Source& source) {
     sample.index = static_cast<int>(i);
     if (!gpus[i].nvml_index) continue;
     sample.gpu = std::move(gpus[i]);
-    // Asking CUDA would open a context's worth of driver; a GPU whose memory NVML has no notion of shares the system's.
+    // Asking CUDA would load much of the driver; a GPU for which NVML does not support memory shares the system's.
     if (!sample.gpu.unified_memory && error_of(answers, "memory_total_bytes") == kNotSupported) {
       sample.gpu.unified_memory = true;
     }

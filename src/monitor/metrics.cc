@@ -38,7 +38,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// The lines of one metric stand together, in the order in which metrics came first.
+// Groups the lines of each metric, in the order in which the metrics first appeared.
 class Page {
  public:
   using Labels = std::vector<std::pair<std::string, std::string>>;

@@ -48,7 +48,7 @@ MetricsServer::MetricsServer(int port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* const any = reinterpret_cast<sockaddr*>(&address);
-  const int yes = 1;  // connections of a server that has just ended do not block its port
+  const int yes = 1;  // connections of a server that has just ended must not block its port
   const bool there = listener_ >= 0 && setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
                      bind(listener_, any, size) == 0 && listen(listener_, kMaxClients) == 0 &&
                      getsockname(listener_, any, &size) == 0;
@@ -96,7 +96,8 @@ bool MetricsServer::advance(Client& client, short events) {
     const ssize_t sent = send(client.fd, client.answer.data(), client.answer.size(), MSG_NOSIGNAL);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
     client.answer.erase(0, static_cast<size_t>(sent));
-    // Closing with bytes unread would make the system throw away the answer: the client closes first, or time does.
+    // Closing with unread bytes would make the system discard the answer: wait until the client closes, or time is
+    // over.
     if (client.answer.empty()) shutdown(client.fd, SHUT_WR);
   }
   return true;
@@ -105,7 +106,7 @@ bool MetricsServer::advance(Client& client, short events) {
 void MetricsServer::serve(int64_t until_ns, const std::atomic<bool>& stop) {
   constexpr int64_t kLongestWait = 100'000'000;
   for (int64_t now = now_ns(); now < until_ns && !stop; now = now_ns()) {
-    // Those that are full up wait in the system's queue.
+    // Further clients wait in the system's queue.
     std::vector<pollfd> polled = {{listener_, static_cast<short>(clients_.size() < kMaxClients ? POLLIN : 0), 0}};
     for (const Client& client : clients_) {
       polled.push_back({client.fd, static_cast<short>(client.answer.empty() ? POLLIN : POLLIN | POLLOUT), 0});

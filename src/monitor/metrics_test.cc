@@ -33,8 +33,8 @@ Sample full_sample() {
   return sample;
 }
 
-// The rules of the text format: families together with HELP and TYPE before them, names and labels well formed, values
-// numbers, no series twice.
+// The rules of the text format: each family in one block after its HELP and TYPE, valid names and labels, numeric
+// values, no series twice.
 void expect_well_formed(const std::string& page) {
   std::set<std::string> families, series;
   std::string family;
@@ -67,7 +67,7 @@ void expect_well_formed(const std::string& page) {
     const auto [stop, error] = std::from_chars(line.data() + space + 1, end, value);
     EXPECT_TRUE(error == std::errc() && stop == end) << line;
     if (brace == std::string::npos) continue;
-    // name="value",... where a value holds no bare quote.
+    // name="value",... without a bare quote in a value.
     size_t at = brace + 1;
     for (bool more = true; more;) {
       const size_t equals = line.find("=\"", at);
@@ -97,7 +97,7 @@ TEST(Metrics, AreWellFormedInBaseUnits) {
         "sparkpilot_sensor_temperature_celsius{sensor=\"acpitz\"} 51.5\n", R"(name="A \"quoted\" \\ name\n")"}) {
     EXPECT_NE(page.find(line), std::string::npos) << line << "\n" << page;
   }
-  // What is not known has no line.
+  // Unknown values have no line.
   EXPECT_EQ(page.find("written_bytes_per_second{disk=\"nvme0n1\"}"), std::string::npos);
   EXPECT_EQ(page.find("sparkpilot_memory"), std::string::npos);
   EXPECT_EQ(metrics_page(Sample()), "");
@@ -178,7 +178,7 @@ TEST_F(Serving, AWholePageToEveryone) {
 TEST_F(Serving, InPiecesAndWithMoreBehindThem) {
   const Client slow(server_.port());
   for (const char c : std::string("GET /metrics HTTP/1.1\r\n\r\n")) slow.send(std::string(1, c));
-  slow.send(std::string(100'000, 'y'));  // nobody reads it, and the answer arrives all the same
+  slow.send(std::string(100'000, 'y'));  // the server does not read it, but the answer still arrives
   EXPECT_EQ(slow.read().substr(0, 15), "HTTP/1.1 200 OK");
 }
 
@@ -189,7 +189,8 @@ TEST_F(Serving, RequestsWithoutEndAreCutOff) {
 }
 
 TEST_F(Serving, OnlyOnTheLoopbackAddress) {
-  EXPECT_FALSE(Client(server_.port(), 0x7f000002).connected);  // 127.0.0.2 is this machine, too
+  EXPECT_FALSE(Client(server_.port(), 0x7f000002).connected);  // 127.0.0.2 is this machine, too, but not the address
+                                                               // listened on
   EXPECT_THROW(MetricsServer(server_.port()), Error);
 }
 
@@ -197,7 +198,8 @@ TEST_F(Serving, SilentClientsDoNotHoldItUp) {
   std::vector<std::unique_ptr<Client>> silent;
   for (size_t i = 0; i < MetricsServer::kMaxClients; ++i) silent.push_back(std::make_unique<Client>(server_.port()));
   const int64_t begin = now_ns();
-  EXPECT_EQ(Client(server_.port()).get().substr(0, 15), "HTTP/1.1 200 OK");  // as soon as their time is over
+  EXPECT_EQ(Client(server_.port()).get().substr(0, 15), "HTTP/1.1 200 OK");  // as soon as the slow clients have timed
+                                                                             // out
   EXPECT_GE(now_ns() - begin, MetricsServer::kPatienceNs / 2);
   for (const auto& client : silent) EXPECT_EQ(client->read(), "");
 }

@@ -1,4 +1,4 @@
-// Any bytes as a recorded machine: it is read twice, written and drawn, and no share lies outside of 0 and 100.
+// Any bytes as a recorded machine: it is read twice, written and drawn, and every share is between 0 and 100.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -25,7 +25,7 @@ Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-// The object in which a quantity stands: "memory", or one of the list "disks".
+// The object that contains a quantity: "memory", or an element of the list "disks".
 Json& place(Json& document, const Quantity& quantity) {
   const std::string group(quantity.group);
   if (quantity.instance.empty()) return document[group];

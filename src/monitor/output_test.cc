@@ -66,7 +66,7 @@ TEST(Output, JsonIsNullWhereNothingIsKnown) {
   EXPECT_TRUE(json["memory"]["used_bytes"].is_null());
   EXPECT_TRUE(json["processes"]["list"][0]["name"].is_null());
   EXPECT_TRUE(json["processes"]["count"].is_null());
-  // Every key of a quantity is there, known or not.
+  // Every quantity has its key, whether known or not.
   for (const Quantity& quantity : quantities(sample)) {
     const Json& place =
         quantity.instance.empty() ? json[std::string(quantity.group)] : json[std::string(quantity.group) + "s"][0];
@@ -86,7 +86,7 @@ TEST(Output, CsvKeepsItsColumns) {
   one.disks.push_back({"new", 1, 1, 1});
   for (const Sample& sample : {two, one}) EXPECT_EQ(commas(csv.row(sample, "t")), commas(heading));
   EXPECT_EQ(csv.row(one, "t").rfind("t,2.000,,", 0), 0U);
-  // The cell under its heading.
+  // The cell in the column with this heading.
   const auto cell = [&](const std::string& row, const std::string& column) {
     std::stringstream names(heading), cells(row);
     for (std::string name, text; std::getline(names, name, ',') && std::getline(cells, text, ',');) {
@@ -109,7 +109,7 @@ TEST(Summary, SaysMeanPercentilesAndMost) {
   Summary summary(sample_of(0, 0));
   for (int i = 1; i <= 100; ++i) {
     Sample sample = sample_of(i, i);
-    if (i <= 3) sample.cpu.percent = 10 * i;  // the rest is not known, and does not count
+    if (i <= 3) sample.cpu.percent = 10 * i;  // later values are unknown, and do not count
     summary.add(sample);
   }
   std::map<std::string, Statistics> rows;
@@ -122,7 +122,7 @@ TEST(Summary, SaysMeanPercentilesAndMost) {
   EXPECT_DOUBLE_EQ(power.max, 100);
   EXPECT_EQ(rows["cpu.utilization_percent"].count, 3);
   EXPECT_DOUBLE_EQ(rows["cpu.utilization_percent"].mean, 20);
-  EXPECT_DOUBLE_EQ(*summary.energy().at(0).joules, 5000);  // from the start on, before the first sample
+  EXPECT_DOUBLE_EQ(*summary.energy().at(0).joules, 5000);  // counted from the start, before the first sample
   EXPECT_DOUBLE_EQ(summary.energy()[0].seconds, 100);
   const Json json = to_json(summary);
   EXPECT_EQ(json["samples"], 100);
@@ -148,7 +148,7 @@ TEST(Energy, ByTheCounterElseByPower) {
     counted.add(sample_of(i, 40, 1000 + 50 * i));
     if (i != 5) integrated.add(sample_of(i, 10 * i));
     none.add(sample_of(i, {}));
-    reset.add(sample_of(i, 40, i < 5 ? 1000 + i : i));  // the driver was loaded anew
+    reset.add(sample_of(i, 40, i < 5 ? 1000 + i : i));  // the driver was reloaded
     standing.add(sample_of(i, 40, 7));
   }
   EXPECT_TRUE(counted.energy().at(0).counted);

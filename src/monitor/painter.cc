@@ -11,7 +11,7 @@
 namespace sparkpilot::monitor {
 namespace {
 
-constexpr int kLabel = 6;  // columns before a bar
+constexpr int kLabel = 6;  // columns for the label before a bar
 
 int bar_width(const Area& area) { return std::clamp(area.width / 4, 6, 36); }
 
@@ -31,7 +31,7 @@ std::optional<double> of_hundred(const std::optional<T>& percent) {
   return share(percent, std::optional(100));
 }
 
-// "11.2 of 24.0 GiB"; the unit once where it is the same.
+// "11.2 of 24.0 GiB"; the unit only once if it is the same.
 std::string part_of(std::optional<int64_t> part, std::optional<int64_t> whole) {
   if (!part && !whole) return "n/a";
   const std::string used = show(Unit::bytes, part), all = show(Unit::bytes, whole);
@@ -42,7 +42,7 @@ std::string part_of(std::optional<int64_t> part, std::optional<int64_t> whole) {
 
 Ink known(bool is, Ink ink = Ink::bright) { return is ? ink : Ink::dim; }
 
-// Where nothing is known, what is not known.
+// If no value is known, says what is unknown.
 template <typename T>
 std::string show_or(const char* what, Unit unit, const std::optional<T>& value) {
   return value ? show(unit, value) : std::string(what) + " n/a";
@@ -62,7 +62,7 @@ Ink reason_ink(const std::string& reason) {
 
 }  // namespace
 
-// Words at the right end of a line, the first of them outermost, as many as there is room for.
+// Words at the right end of a line, from right to left, as many as there is room for.
 class RightWords {
  public:
   RightWords(Canvas& canvas, int left, int end, int y) : canvas_(canvas), left_(left), end_(end), y_(y) {}
@@ -143,7 +143,7 @@ void Painter::help() {
   }
 }
 
-// A rule with a title in it; what stands at its right end is added by the caller.
+// A rule with a title in it; the caller adds the words at its right end.
 RightWords Painter::rule(const Area& area, const std::string& title, const std::string& more, Ink ink) {
   canvas_.line(area.x, area.y, area.width);
   int x = canvas_.text(area.x + 1, area.y, " " + title + " ", ink, area.width - 2);
@@ -151,7 +151,7 @@ RightWords Painter::rule(const Area& area, const std::string& title, const std::
   return {canvas_, x + 1, area.end() - 1, area.y};
 }
 
-// Label, bar and text; returns the column behind the text.
+// Label, bar and text; returns the column after the text.
 int Painter::labelled_bar(const Area& area, int y, const std::string& label, std::optional<double> part, Ink ink,
                           const std::string& text, bool is_known) {
   const int bar = bar_width(area);
@@ -212,7 +212,7 @@ void Painter::gpu_extras(const Area& area, int x, int y, const GpuSample& sample
   if (sample.fan_percent) right.add("fan " + show(Unit::percent, sample.fan_percent), Ink::dim);
 }
 
-// One character each: all, or those of a cluster.
+// One character per processor: all of them, or those of a cluster.
 void Painter::processors(int x, int end, int y, const std::vector<int>& numbers) {
   for (const Processor& processor : sample_.cpu.processors) {
     const bool wanted = numbers.empty() || std::binary_search(numbers.begin(), numbers.end(), processor.number);
@@ -239,7 +239,7 @@ void Painter::cpu(const Area& area) {
   if (cpu.clusters.size() > 1) {
     for (const Cluster& cluster : cpu.clusters) {
       if (y >= area.bottom()) return;
-      const size_t dash = cluster.name.rfind('-');  // "X925" of "Cortex-X925"
+      const size_t dash = cluster.name.rfind('-');  // "X925" from "Cortex-X925"
       const std::string name = dash == std::string::npos ? cluster.name : cluster.name.substr(dash + 1);
       labelled_bar(area, y, name, of_hundred(cluster.percent), Ink::cpu, show(Unit::percent, cluster.percent),
                    cluster.percent.has_value());
@@ -260,7 +260,7 @@ void Painter::memory(const Area& area) {
     title.add(" waiting " + show(Unit::percent, sample_.pressure.memory_some) + " ", Ink::warn);
   }
   int y = area.y + 1;
-  const bool pooled = unified();  // the pool stands with the GPU then
+  const bool pooled = unified();  // with unified memory, the pool is shown with the GPU
   if (!pooled) {
     const auto used = sample_.pool_used();
     const int x = labelled_bar(area, y, "used", share(used, memory.total), Ink::memory, part_of(used, memory.total),
@@ -297,7 +297,7 @@ void Painter::flow(const Area& area, const std::string& name, const Flow& first,
   canvas_.text(area.x + 1, area.y, name, Ink::text, end - area.x - 1);
 }
 
-// Disks and ports, the busiest where not all fit: beside each other, or by turns where that is too narrow.
+// Disks and ports, the busiest if not all fit: side by side, or alternating if that is too narrow.
 void Painter::io(const Area& area) {
   if (area.height < 2) return;
   const bool beside = side_by_side(area.width);
@@ -317,7 +317,7 @@ void Painter::io(const Area& area) {
   const auto ports = busiest(sample_.ports, [](const PortSample& port) {
     return port.received_bytes_per_s.value_or(0) + port.sent_bytes_per_s.value_or(0);
   });
-  const int label_width = beside ? 0 : 3;  // under each other
+  const int label_width = beside ? 0 : 3;  // one below the other
   int row = 1, port_row = 1;
   for (size_t i = 0; i < std::max({disks.size(), ports.size(), size_t{1}}); ++i) {
     if (row < area.height && i < disks.size()) {
@@ -343,7 +343,7 @@ std::vector<ProcessSample> Painter::sorted() const {
                      [&](const ProcessSample& a, const ProcessSample& b) { return key(a) > key(b); });
   };
   switch (state_.sort) {
-    case Sort::gpu: break;  // as they come
+    case Sort::gpu: break;  // in their own order
     case Sort::cpu: by([](const ProcessSample& p) { return p.cpu_percent; }); break;
     case Sort::memory: by([](const ProcessSample& p) { return p.resident_bytes; }); break;
     case Sort::pid: by([](const ProcessSample& p) { return -p.pid; }); break;

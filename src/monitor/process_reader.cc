@@ -11,7 +11,7 @@
 namespace sparkpilot::monitor {
 namespace {
 
-constexpr double kTicksPerSecond = 100;  // USER_HZ, on every architecture that we know
+constexpr double kTicksPerSecond = 100;  // USER_HZ: the same on every architecture known to us
 
 std::string printable(std::string_view text) {
   constexpr size_t kLongest = 64;
@@ -28,7 +28,7 @@ bool is_interpreter(std::string_view comm) {
   });
 }
 
-// "123 (name (of) any bytes) S 1 ...": fields are counted from behind the last parenthesis, the state being the third.
+// "123 (name (of) any bytes) S 1 ...": fields are counted after the last parenthesis, the state being the third.
 struct Stat {
   std::string_view comm;
   int64_t ticks = 0, start = 0, pages = 0;
@@ -55,14 +55,14 @@ std::string process_name(const std::string& comm, std::string_view arguments) {
     const size_t end = std::min(arguments.find('\0'), arguments.size());
     const std::string_view word = arguments.substr(0, end);
     arguments.remove_prefix(std::min(end + 1, arguments.size()));
-    if (word == "-c") break;  // a program in the place of a name
+    if (word == "-c") break;  // a program in the argument instead of a file's name
     if (!first && !word.empty() && word[0] != '-') return name + " " + printable(base_name(word));
     first = false;
   }
   return name;
 }
 
-// Where there are thousands, listing them costs more than all else: every fourth time is enough.
+// If there are thousands of processes, listing them costs most: it is done every fourth time.
 void ProcessReader::list() {
   constexpr size_t kMany = 1000;
   constexpr int kReadings = 4;
@@ -79,7 +79,7 @@ void ProcessReader::list() {
   std::sort(pids_.begin(), pids_.end());
 }
 
-// False where it is gone.
+// False if it has ended.
 bool ProcessReader::look(int64_t pid, int64_t now_ns) {
   const std::string folder = "/proc/" + std::to_string(pid);
   const std::string text = read_text(source_, folder + "/stat", 4096);
@@ -96,7 +96,7 @@ bool ProcessReader::look(int64_t pid, int64_t now_ns) {
   if (same && seconds > 0 && stat->ticks >= process.ticks) {
     process.percent = 100 * static_cast<double>(stat->ticks - process.ticks) / kTicksPerSecond / seconds;
   }
-  if (process.comm != stat->comm) {  // a new one, or one that has begun to run another program
+  if (process.comm != stat->comm) {  // a new process, or one that now runs another program
     process.comm = std::string(stat->comm);
     process.name = process_name(
         process.comm, is_interpreter(process.comm) ? read_text(source_, folder + "/cmdline", 4096) : std::string());
@@ -108,9 +108,9 @@ bool ProcessReader::look(int64_t pid, int64_t now_ns) {
   return true;
 }
 
-// The counts are in pages, whose size is the kernel's: found once, from a process whose bytes are known too.
+// The counts are in the kernel's pages: their size is determined once, from a process whose bytes are also known.
 std::optional<int64_t> ProcessReader::resident(int64_t pid, const Process& process) {
-  constexpr int64_t kEnough = 256;  // pages: the two are not read in one moment
+  constexpr int64_t kEnough = 256;  // pages: the two counts are not read at the same moment
   if (!page_bytes_ && process.pages >= kEnough) {
     const std::string status = read_text(source_, "/proc/" + std::to_string(pid) + "/status", 8192);
     for (std::string_view left = status; const auto line = next_line(left);) {
@@ -134,7 +134,8 @@ std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
     const bool there = std::binary_search(pids_.begin(), pids_.end(), it->first) || on_gpu.contains(it->first);
     it = there ? std::next(it) : known_.erase(it);
   }
-  // Those on a GPU, then the busy, then as many of the rest as the budget allows, where the last reading stopped.
+  // Processes on a GPU first, then busy ones, then as many of the rest as the budget allows, from where the last
+  // reading stopped.
   std::set<int64_t> looked;
   for (const auto& [pid, bytes] : on_gpu) {
     look(pid, now_ns);
@@ -160,7 +161,7 @@ std::vector<ProcessSample> ProcessReader::next(int64_t now_ns,
   for (const auto& [pid, bytes] : on_gpu) {
     const auto known = known_.find(pid);
     ProcessSample& sample = out.emplace_back(ProcessSample{pid, {}, {}, {}, true, bytes});
-    if (known == known_.end()) continue;  // of another container, or already gone
+    if (known == known_.end()) continue;  // in another container, or already ended
     sample.name = known->second.name;
     sample.cpu_percent = known->second.percent;
     sample.resident_bytes = resident(pid, known->second);

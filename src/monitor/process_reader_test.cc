@@ -42,16 +42,16 @@ TEST(Processes, VanishWhileTheyAreReadAndNumbersAreUsedAgain) {
   source.set_process(6, "gone", 10);
   Sampler sampler(source);
   sampler.next(0);
-  source.set_process(5, "second", 1010, 1000, 99);  // another process
+  source.set_process(5, "second", 1010, 1000, 99);  // another process with the same id
   source.vanishing.insert("/proc/6/stat");
   Sample sample = sampler.next(kSecond);
   ASSERT_EQ(sample.processes.size(), 1U);
   EXPECT_EQ(sample.processes[0].name, "second");
   EXPECT_EQ(sample.processes[0].cpu_percent, std::nullopt);
-  source.set_process(5, "second", 5, 1000, 99);  // its counter went back
+  source.set_process(5, "second", 5, 1000, 99);  // its counter decreased
   EXPECT_EQ(sampler.next(2 * kSecond).processes.at(0).cpu_percent, std::nullopt);
   source.set_process(5, "second", 6, 1000, 99);
-  EXPECT_EQ(sampler.next(2 * kSecond).processes.at(0).cpu_percent, std::nullopt);  // no time went by
+  EXPECT_EQ(sampler.next(2 * kSecond).processes.at(0).cpu_percent, std::nullopt);  // no time has passed
   source.files["/proc/5/stat"] = "5 (second) S 1 2";
   EXPECT_TRUE(sampler.next(3 * kSecond).processes.empty());
 }
@@ -74,15 +74,15 @@ TEST(Processes, AReadingCostsTheBudgetAtMost) {
     sampler.next(i * kSecond);
     EXPECT_EQ(looked(), 100);
   }
-  source.set_process(950, "p", 500);  // found busy when its turn comes
+  source.set_process(950, "p", 500);  // noticed as busy in its turn
   for (int i = 10; i < 19; ++i) sampler.next(i * kSecond);
-  EXPECT_EQ(sampler.next(19 * kSecond).processes.size(), 1000U);  // all in ten readings
+  EXPECT_EQ(sampler.next(19 * kSecond).processes.size(), 1000U);  // all have been read in ten readings
   source.reads.clear();
   Sample sample;
   for (int i = 20; i < 24; ++i) {
     source.set_process(950, "p", 500 + 100 * (i - 19));
     sample = sampler.next(i * kSecond);
-    EXPECT_EQ(source.reads["/proc/950/stat"], 1);  // and from then on at once
+    EXPECT_EQ(source.reads["/proc/950/stat"], 1);  // and is read every time from then on
     source.reads.clear();
   }
   EXPECT_EQ(sample.processes.at(0).pid, 950);

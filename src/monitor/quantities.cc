@@ -48,7 +48,7 @@ class List {
   std::vector<Quantity> list_;
 };
 
-// Only what slows a GPU that has work: not that it is idle, or that somebody set its clocks.
+// Counts only reasons that slow a GPU with work: not that it is idle, or that somebody set its clocks.
 std::optional<double> held_back(const GpuSample& gpu) {
   if (!gpu.throttle_reasons || !gpu.gpu.throttle_reasons) return std::nullopt;
   constexpr uint64_t kHarmless = 0x1 | 0x2 | 0x10 | 0x100;  // idle, clocks set, sync boost, display clocks
@@ -83,7 +83,7 @@ void add_cpu(List& list, const CpuSample& cpu) {
   list.add("clock", Unit::megahertz, cpu.mhz, "Mean clock of the fastest kind of core.");
   list.add("temperature", Unit::celsius, cpu.temperature_c, "The warmest of the processor's sensors.");
   list.add("load", Unit::count, cpu.load, "Tasks that ran or waited, averaged over a minute.");
-  if (cpu.clusters.size() < 2) return;  // one kind is the whole
+  if (cpu.clusters.size() < 2) return;  // one kind is the same as the whole
   for (size_t i = 0; i < cpu.clusters.size(); ++i) {
     const Cluster& cluster = cpu.clusters[i];
     list.begin("cluster", cluster.name.empty() ? "kind" + std::to_string(i) : cluster.name);
@@ -112,7 +112,7 @@ void add_memory(List& list, const Sample& sample) {
   list.add("io_full", Unit::percent, p.io_full, "Time in which all tasks waited for a disk.");
 }
 
-// Three digits.
+// Formats with three digits.
 std::string short_number(double value) {
   const double size = std::abs(value);
   return size >= 99.95   ? fmt::format("{:.0f}", value)

@@ -42,7 +42,7 @@ TEST(Sampler, CpuByProcessorAndCluster) {
       "cpu3 100 0 0 100 0 0 0 0\nintr 5\n";
   Sampler sampler(source);
   EXPECT_EQ(sampler.next(0).cpu.percent, std::nullopt);
-  // Waiting for a disk is no work; serving interrupts is.
+  // Waiting for a disk is not work; serving interrupts is.
   source.files["/proc/stat"] =
       "cpu  510 10 20 650 40 5 5 0 0 0\ncpu0 100 0 0 200 0 0 0 0 0 0\ncpu1 110 10 20 120 40 0 0 0\n"
       "cpu2 200 0 0 100 0 0 0 0\ncpu3 100 0 0 190 0 5 5 0\nintr 5\n";
@@ -76,7 +76,7 @@ TEST(Sampler, ProcessorsComeGoAndAreReset) {
   EXPECT_DOUBLE_EQ(*cpu.processors[0].percent, 50);
   EXPECT_EQ(cpu.processors[1].number, 2);
   EXPECT_EQ(cpu.processors[1].percent, std::nullopt);
-  source.files["/proc/stat"] = "cpu  x 0 0 1\ncpu0 -5 0 0 150\ncpu2 5 0 0 5\n";  // nothing moved: nothing is known
+  source.files["/proc/stat"] = "cpu  x 0 0 1\ncpu0 -5 0 0 150\ncpu2 5 0 0 5\n";  // no counter moved: nothing is known
   cpu = sampler.next(2 * kSecond).cpu;
   ASSERT_EQ(cpu.processors.size(), 1U);
   EXPECT_EQ(cpu.processors[0].percent, std::nullopt);
@@ -133,7 +133,7 @@ TEST_F(Rates, AreEmptyWhereCountersOrTimeGoBack) {
   Sampler sampler(source);
   set(1000, 10, 1000, 10);
   sampler.next(10 * kSecond);
-  set(999, 9, 999, 9);  // reset
+  set(999, 9, 999, 9);  // counters were reset
   Sample sample = sampler.next(11 * kSecond);
   EXPECT_EQ(sample.disks[0].read_bytes_per_s, std::nullopt);
   EXPECT_EQ(sample.ports[0].sent_bytes_per_s, std::nullopt);
@@ -150,7 +150,7 @@ TEST_F(Rates, OfAContainerWithoutDevices) {
   source.links.erase("/sys/class/net/enp1s0/device");
   Sampler sampler(source);
   const Sample sample = sampler.next(0);
-  ASSERT_EQ(sample.ports.size(), 2U);  // all but lo
+  ASSERT_EQ(sample.ports.size(), 2U);  // all ports except lo
   EXPECT_EQ(sample.ports[1].name, "docker0");
 }
 
@@ -176,7 +176,7 @@ TEST(Sampler, GpuAnswers) {
   EXPECT_DOUBLE_EQ(*gpu.encoder_percent, 3);
   EXPECT_EQ(gpu.decoder_percent, std::nullopt);
   EXPECT_DOUBLE_EQ(*gpu.energy_j, 5000.5);
-  EXPECT_EQ(gpu.gpu.process_memory, int64_t{3} << 30);  // the one that computes and draws holds its memory once
+  EXPECT_EQ(gpu.gpu.process_memory, int64_t{3} << 30);  // a process that computes and draws has its memory counted once
   EXPECT_FALSE(gpu.unified());
   EXPECT_EQ(gpu.gpu.memory_used, int64_t{20} << 30);
 }
@@ -191,12 +191,12 @@ TEST(Sampler, UnifiedMemoryHasTwoFigures) {
   EXPECT_EQ(sample.pool_used(), int64_t{25'000'000} * 1024);
   EXPECT_EQ(sample.gpus[0].gpu.process_memory, int64_t{3} << 30);
   EXPECT_EQ(sample.gpus[0].gpu.memory_used, std::nullopt);
-  // Where the driver does not list processes, that is not that there are none.
+  // A driver that does not list processes does not mean that there are none.
   source.driver.processes[0].clear();
   EXPECT_EQ(Sampler(source).next(0).gpus[0].gpu.process_memory, 0);
   spark["compute_processes"] = {{}, 4};
   EXPECT_EQ(Sampler(source).next(0).gpus[0].gpu.process_memory, std::nullopt);
-  // One firmware answers with the system's memory; it is no memory of its own for that.
+  // One firmware reports the system's memory; that does not make it the GPU's own.
   spark["memory_total_bytes"] = {int64_t{125'000'000} * 1024, 0};
   spark["memory_used_bytes"] = {int64_t{1} << 30, 0};
   sample = Sampler(source).next(0);
@@ -216,8 +216,8 @@ TEST(Sampler, NonsenseIsNothing) {
     }
     const Sample sample = Sampler(source).next(0);
     for (const Quantity& quantity : quantities(sample)) {
-      if (quantity.name == "energy") continue;                               // any positive count may be true
-      if (quantity.unit == Unit::bytes && nonsense == 4294967295) continue;  // four gigabytes are not much
+      if (quantity.name == "energy") continue;                               // any positive value may be true
+      if (quantity.unit == Unit::bytes && nonsense == 4294967295) continue;  // four gigabytes are plausible
       EXPECT_EQ(quantity.value, std::nullopt) << quantity.column() << " of " << nonsense;
     }
     EXPECT_EQ(sample.gpus.at(0).throttle_reasons, std::nullopt);
@@ -260,7 +260,7 @@ TEST(Sampler, TheWarmestSensorOfAName) {
       "acpitz\n";
   source.files["/sys/class/thermal/thermal_zone0/temp"] = "41000\n";
   source.files["/sys/class/thermal/thermal_zone1/temp"] = "52500\n";
-  source.files["/sys/class/hwmon/hwmon0/name"] = "acpitz\n";  // the zones once more
+  source.files["/sys/class/hwmon/hwmon0/name"] = "acpitz\n";  // the zones listed a second time
   source.files["/sys/class/hwmon/hwmon0/temp1_input"] = "99000\n";
   source.files["/sys/class/hwmon/hwmon1/name"] = "nvme\n";
   source.files["/sys/class/hwmon/hwmon1/temp1_input"] = "38850\n";
@@ -277,7 +277,7 @@ TEST(Sampler, TheWarmestSensorOfAName) {
   EXPECT_EQ(sampler.next(kSecond).cpu.temperature_c, std::nullopt);
 }
 
-// Whatever bytes the files hold, a reading is made and its shares are shares.
+// With any bytes in the files, a reading is made and its shares are within bounds.
 TEST(Sampler, AnyBytes) {
   Random random(7);
   const std::string alphabet = "0123456789 -:.,\n\tcpu()kBMemTotal=sometotal\xff";

@@ -8,7 +8,7 @@ void EnergyMeter::add(const Sample& sample) {
   for (const GpuSample& gpu : sample.gpus) {
     Of& of = gpus_[gpu.index];
     if (gpu.energy_j) {
-      if (!of.first_j || *gpu.energy_j < *of.last_j) {  // the first, or the driver was loaded anew
+      if (!of.first_j || *gpu.energy_j < *of.last_j) {  // the first value, or the driver was reloaded
         of.first_j = gpu.energy_j;
         of.first_s = sample.seconds;
       }
@@ -28,7 +28,7 @@ void EnergyMeter::add(const Sample& sample) {
 std::vector<EnergyMeter::Energy> EnergyMeter::energy() const {
   std::vector<Energy> out;
   for (const auto& [gpu, of] : gpus_) {
-    // A counter that stood still while power was drawn is none.
+    // A counter that did not move while power was drawn does not count as one.
     const double counted = of.first_j ? *of.last_j - *of.first_j : 0;
     if (counted > 0 && of.last_s - of.first_s >= of.integrated_s) {
       out.push_back({gpu, counted, of.last_s - of.first_s, true});

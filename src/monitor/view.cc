@@ -10,7 +10,7 @@
 namespace sparkpilot::monitor {
 namespace {
 
-constexpr size_t kKept = 2048;  // values of a curve: two a character on the widest screens
+constexpr size_t kKept = 2048;  // values kept per curve: two per character on the widest screens
 constexpr int kTwoColumns = 100;
 constexpr int kMinProcesses = 5;  // the rule, the headings, three rows
 constexpr int kHighestCurve = 8;
@@ -20,7 +20,7 @@ void append(History::Curve& curve, std::optional<double> value) {
   curve.push_back(value);
 }
 
-// GPUs from the top of `area` on, the first ones where not all fit. Returns the row below them.
+// Draws GPUs from the top of `area`, the first ones if not all fit. Returns the row below them.
 int stack_gpus(Painter& painter, const Area& area, const std::vector<GpuSample>& gpus) {
   const int count = static_cast<int>(gpus.size());
   const int shown = std::clamp(area.height / painter.gpu_rows(), 0, count);
@@ -37,7 +37,7 @@ void one_column(Painter& painter, const Area& area, const std::vector<GpuSample>
   const int count = static_cast<int>(gpus.size());
   const int io = std::min(painter.io_rows(area.width), area.height >= 30 ? 5 : area.width < 76 ? 3 : 2);
   const int spare = area.height - painter.cpu_rows() - painter.memory_rows() - io - kMinProcesses;
-  // What is left when each has its least: curves first, half of the rest to the processes.
+  // The rows left after each section has its minimum: for curves first, half of the rest for processes.
   int curves = std::max(0, spare - count * painter.gpu_rows());
   const int wanted = (count + 1) * 3;
   if (curves > wanted) curves = wanted + (curves - wanted) / 2;
@@ -54,7 +54,7 @@ void one_column(Painter& painter, const Area& area, const std::vector<GpuSample>
   painter.processes({area.x, y, area.width, area.bottom() - y});
 }
 
-// GPUs to the left of everything else, processes below.
+// GPUs to the left of the other sections, processes below.
 void two_columns(Painter& painter, const Area& area, const std::vector<GpuSample>& gpus) {
   constexpr int kGap = 2, kCurve = 4;
   const int left = (area.width - kGap) / 2, right = area.width - kGap - left;

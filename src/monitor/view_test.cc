@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-// A DGX Spark that trains, as it could be after `second` seconds.
+// A DGX Spark during training, as it could be after `second` seconds.
 Sample spark(int second) {
   Sample sample;
   sample.seconds = second;
@@ -125,13 +125,13 @@ TEST(View, ShowsWhatMattersIn80By24) {
   }
 }
 
-// The picture of README.md: SPARKPILOT_SAMPLE_VIEW=FILE.html writes the page that it is taken of, with the terminal's
-// colours.
+// The picture in README.md: SPARKPILOT_SAMPLE_VIEW=FILE.html writes the page from which it is taken, with the
+// terminal's colours.
 TEST(View, SamplePage) {
   constexpr const char* kColours[] = {"#c8ccd4", "#767c88", "#ffffff", "#87d787", "#5fafff",
                                       "#d787d7", "#d7af87", "#ffd75f", "#ff5f5f"};
   const Canvas canvas = draw(spark(300), history_of(300), state_of(), 120, 29);
-  // Every character in a box of its own: a browser takes those that its font lacks from another, of another width.
+  // Every character gets a box: for those missing in its font, a browser uses another font with other widths.
   std::string page =
       "<meta charset=utf-8><style>body{margin:0;background:#16181d}pre{margin:14px;font:15px/19px 'DejaVu Sans Mono'}"
       "i{font-style:normal;display:inline-block;width:9px;height:19px;overflow:hidden;vertical-align:top}</style><pre>";
@@ -157,7 +157,7 @@ TEST(View, SaysNotAvailableNeverZero) {
   EXPECT_TRUE(has(drawn(lost), "GPU 0 lost")) << drawn(lost);
   EXPECT_TRUE(has(drawn(lost), "NVML hangs"));
   EXPECT_FALSE(has(drawn(lost), " 0 %"));
-  lost.gpus[0].gpu.nvml_index = 0;  // it answers, with a name that is none
+  lost.gpus[0].gpu.nvml_index = 0;  // it answers, but with an empty name
   EXPECT_TRUE(has(drawn(lost), "GPU 0 n/a")) << drawn(lost);
 }
 
@@ -198,11 +198,11 @@ TEST(View, AnySizeAnyMachine) {
       }
     }
   }
-  EXPECT_TRUE(has(drawn(many, 120, 40), "more")) << drawn(many, 120, 40);  // GPUs that there is no room for
+  EXPECT_TRUE(has(drawn(many, 120, 40), "more")) << drawn(many, 120, 40);  // more GPUs than there is room for
   EXPECT_TRUE(has(drawn(spark(1), 39, 24), "is too small"));
 }
 
-// Every section has its place; whatever the height, processes get rows before curves grow.
+// Every section has its place; at any height, processes get rows before curves grow.
 TEST(View, EverySectionHasItsPlace) {
   for (const Sample& sample : {spark(5), two_gpus()}) {
     for (const int width : {60, 80, 99, 100, 120, 200}) {
@@ -257,7 +257,7 @@ TEST(View, IntervalsStep) {
 TEST(Canvas, BarsInEighths) {
   Canvas canvas(8, 3, false);
   canvas.bar(0, 0, 4, 0.5, Ink::gpu);
-  canvas.bar(0, 1, 4, 0.28125, Ink::gpu);  // one and an eighth
+  canvas.bar(0, 1, 4, 0.28125, Ink::gpu);  // one and one eighth of a character
   canvas.bar(0, 2, 4, {}, Ink::gpu);
   EXPECT_EQ(canvas.str(), "██··\n█▏··\n····\n");
   Canvas ascii(8, 1, true);

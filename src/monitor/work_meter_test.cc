@@ -13,7 +13,7 @@
 namespace sparkpilot {
 namespace {
 
-// Its GPU and its memory are changed by the test while the meter reads them.
+// The test changes its GPU and its memory while the meter reads them.
 class Busy : public monitor::ScriptedSource {
  public:
   std::atomic<int64_t> used{0}, available_kb{900'000}, power{100};
@@ -33,7 +33,7 @@ class Busy : public monitor::ScriptedSource {
     if (path != "/proc/meminfo") return ScriptedSource::read(path, limit);
     return "MemTotal: 1000000 kB\nMemAvailable: " + std::to_string(available_kb) + " kB\n";
   }
-  // Until the meter has read twice from now on: the second began after the call.
+  // Waits for two further readings: the second one began after the call.
   void wait() const {
     const int before = asked;
     while (asked < before + 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -44,7 +44,7 @@ TEST(WorkMeter, ReportsWhatTheWorkTook) {
   Busy source;
   source.used = 1 << 20;
   WorkMeter meter(source, {.interval_s = 0.01});
-  source.used = 900 << 20;  // a peak that is gone at the end
+  source.used = 900 << 20;  // a peak that is over at the end
   source.available_kb = 300'000;
   source.wait();
   source.used = 5 << 20;

@@ -42,7 +42,7 @@ bool is_of_interest(std::string_view name) { return is_library_name(name) || is_
 bool is_wanted(std::string_view name) { return is_of_interest(name) || name.ends_with(".whl") || name == "METADATA"; }
 bool is_known(std::string_view name) { return !component_of_file(name).empty(); }
 
-// Where a version stands in a header beside the libraries.
+// A header next to the libraries that contains their version.
 struct HeaderVersion {
   std::string_view component, header;
   std::array<std::string_view, 4> macros;
@@ -67,7 +67,7 @@ constexpr std::array kHeaders{
     HeaderVersion{"TensorRT", "NvInferVersion.h", {"NV_TENSORRT_MAJOR", "NV_TENSORRT_MINOR", "NV_TENSORRT_PATCH", ""}},
 };
 
-// Without a record, the folder's name has to do: it mostly is the package's.
+// Without a record, the folder's name is used: it usually is the package's.
 PythonPackage guessed_package(const fs::path& file, const PythonPackages& packages) {
   for (const fs::path& part : file.parent_path()) {
     if (component_of_package(part.native()).empty()) continue;
@@ -94,7 +94,7 @@ class Auditor {
   void take_site(const fs::path& site);
   void take_below(const fs::path& folder);
   void take_path(const fs::path& path);
-  // Progress: this file comes next, or the part of it behind so many of its bytes.
+  // Reports progress: this file is next, and this many of its bytes are done.
   void tell(const std::string& file, double bytes_of_it) const;
   void read(const Found& found);
   void read_wheel(const Found& found, const InputFile& file);
@@ -104,7 +104,7 @@ class Auditor {
 
   const AuditOptions& options_;
   Tree tree_;
-  std::set<fs::path> seen_;  // resolved
+  std::set<fs::path> seen_;  // resolved paths
   std::vector<Found> found_;
   int64_t total_ = 0, done_ = 0;  // bytes
   Audit audit_;
@@ -112,9 +112,9 @@ class Auditor {
 
 void Auditor::take(const fs::path& path, const PythonPackage& package) {
   const auto resolved = tree_.resolve(path);
-  if (!resolved) return;  // a link that leads nowhere
+  if (!resolved) return;  // a dangling link
   if (!seen_.insert(*resolved).second) return;
-  // Its own name says the version where the link's does not.
+  // The file's own name contains the version even if the link's does not.
   found_.push_back({is_of_interest(resolved->filename().native()) ? *resolved : path, package, 0});
 }
 
@@ -179,7 +179,7 @@ std::vector<fs::path> configured_folders(const Tree& tree) {
 }
 
 void Auditor::take_everywhere() {
-  std::set<fs::path> folders;  // resolved, as many are links to one another
+  std::set<fs::path> folders;  // resolved, since many are links to one another
   const auto take_once = [&](const fs::path& folder) {
     const auto resolved = tree_.resolve(folder);
     if (resolved && folders.insert(*resolved).second) take_folder(*resolved);
@@ -269,7 +269,7 @@ void Auditor::read(const Found& found) {
     InputFile file = tree_.open(found.path);
     if (found.path.extension() == ".whl") return read_wheel(found, file);
     const FileSource source(std::move(file));
-    // Linker scripts and stubs of shells carry such names, too.
+    // Linker scripts and shell stubs have such names, too.
     if (!is_elf(source)) {
       if (!component_of_file(found.path.filename().native()).empty()) {
         audit_.notes.push_back(found.path.string() + ": no ELF file");
@@ -289,7 +289,7 @@ void Auditor::take_machine() {
   const Gpu* gpu = best_gpu(here);
   if (!gpu && !here.gpus.empty()) gpu = &here.gpus.front();
   if (!gpu) return;
-  // Another tree's driver does not answer.
+  // The driver of another tree cannot be asked.
   const auto capability = is_gb10(*gpu) ? ComputeCapability{12, 1} : gpu->capability;
   if (capability) audit_.gpu = NamedGpu{gpu->name.empty() ? "GB10" : gpu->name, *capability, audit_.machine};
 }
@@ -304,7 +304,7 @@ Audit Auditor::run() {
   for (Found& found : found_) {
     try {
       found.bytes = tree_.open(found.path).size();
-    } catch (const Error&) {  // told when it is read
+    } catch (const Error&) {  // reported when it is read
     }
     total_ += found.bytes;
   }

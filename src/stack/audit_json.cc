@@ -69,7 +69,7 @@ Json json_library(const Library& library, const std::optional<NamedGpu>& target)
   return object;
 }
 
-// --- and back
+// --- reading
 
 using Plain = nlohmann::json;
 
@@ -78,7 +78,7 @@ std::string text_at(const Plain& object, const char* key) {
   return value.is_null() ? std::string() : value.get<std::string>();
 }
 
-// A count; sums of them stay within bounds.
+// A count, bounded so that sums cannot overflow.
 int64_t count_at(const Plain& object, const char* key) {
   constexpr int64_t kMax = int64_t{1} << 44;
   const auto count = object.at(key).get<int64_t>();

@@ -102,7 +102,7 @@ TEST_F(AuditTest, FilesOfAnEnvironmentKnowTheirPackage) {
   write(site / "torch/bin/ptxas", library({}));
   write(site / "odd_name/kernels.so", library({sass(90)}));
   write(site / "numpy/core.so", library({}));
-  write(site / "xformers/_C.so", library({ptx(80)}));  // its record is lost
+  write(site / "xformers/_C.so", library({ptx(80)}));  // without its record
   write_package(site, "torch", "2.9.1",
                 "torch/lib/libtorch_cuda.so,sha256=x,1\n\"torch/lib/libcudart-12.4.so\",,\ntorch/bin/ptxas,,\n");
   write_package(site, "vllm", "0.11.0", "odd_name/kernels.so,sha256=x,1\n");
@@ -150,8 +150,8 @@ TEST_F(AuditTest, WhatCannotBeReadIsSaidAndTheRestIsRead) {
   write("usr/lib/libcufft.so.12.0.0", library({sass(120)}).substr(0, 30));
   write("usr/lib/libcurand.so.10", library({sass(121)}));
   const std::string whole = library({sass(121), sass(90)});
-  write("usr/lib/libnccl.so.2.28.9", whole.substr(0, whole.size() - 64));  // a download that broke off
-  fs::create_directories(root / "usr/lib/libcublas.so.13");                // a folder by that name
+  write("usr/lib/libnccl.so.2.28.9", whole.substr(0, whole.size() - 64));  // an interrupted download
+  fs::create_directories(root / "usr/lib/libcublas.so.13");                // a folder with that name
   const Audit audit = look();
   ASSERT_EQ(audit.notes.size(), 1U);
   EXPECT_NE(audit.notes[0].find("libcudnn.so.9: no ELF file"), std::string::npos);
@@ -199,7 +199,7 @@ TEST_F(AuditTest, DamagedWheelsAreNotes) {
   const std::string code = library({sass(120)});
   write_zip(root / "bad.whl", {{"libcudnn.so.9", code}, {"libnccl.so.2", code}});
   std::string bytes = read_file(root / "bad.whl");
-  bytes[80] = static_cast<char>(~bytes[80]);  // inside the first member's packed bytes
+  bytes[80] = static_cast<char>(~bytes[80]);  // within the first member's compressed bytes
   write("bad.whl", bytes);
   AuditOptions options;
   options.paths = {"/cut.whl", "/bad.whl"};

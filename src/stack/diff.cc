@@ -9,7 +9,7 @@
 namespace sparkpilot::stack {
 namespace {
 
-using Key = std::tuple<std::string, std::string, int>;  // component, file, which of several
+using Key = std::tuple<std::string, std::string, int>;  // component, file, number among several
 
 std::map<Key, const Library*> by_name(const Audit& audit) {
   std::map<Key, const Library*> index;

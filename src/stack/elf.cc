@@ -9,7 +9,7 @@
 namespace sparkpilot::stack {
 namespace {
 
-// As the ELF-64 specification lays them out; little-endian like every machine that this runs on.
+// As in the ELF-64 specification; little-endian like every machine that this runs on.
 struct FileHeader {
   std::array<uint8_t, 16> ident;
   uint16_t type, machine;
@@ -41,7 +41,7 @@ constexpr uint32_t kSymbols = 2, kNoBits = 8;           // sections
 constexpr uint64_t kAllocated = 2, kExecutable = 4;
 constexpr uint64_t kNeeded = 1, kStrings = 5, kSoname = 14, kRpath = 15, kRunpath = 29;  // dynamic entries
 constexpr uint32_t kBuildId = 3;
-// Far above what linkers write: a table that claims more is damage.
+// Far more than linkers write: a table that claims more is damaged.
 constexpr uint64_t kMaxHeaders = 1 << 20, kMaxDynamic = 1 << 14, kMaxNeeded = 1 << 10;
 constexpr size_t kLongestName = 1024;
 
@@ -71,7 +71,7 @@ class Reader {
   void read_dynamic();
   void read_notes(const ProgramHeader& segment);
   void keep_apart();
-  // Where an address of the loaded library lies in the file.
+  // The offset in the file of an address of the loaded library.
   std::optional<uint64_t> offset_of(uint64_t address) const;
   void damaged(std::string what) { elf_.damage.push_back(std::move(what)); }
 
@@ -99,7 +99,7 @@ void Reader::read_sections() {
   uint64_t count = header_.section_header_count, names = header_.names;
   const uint64_t at = header_.section_headers;
   if (at != 0 && source_.holds(at, sizeof(SectionHeader))) {
-    // Numbers that do not fit the header stand in the first section.
+    // Counts that do not fit the header are stored in the first section.
     const auto first = source_.load<SectionHeader>(at);
     if (count == 0) count = first.bytes;
     if (names == 0xffff) names = first.link;
@@ -126,7 +126,7 @@ void Reader::read_sections() {
 void Reader::take_segments() {
   for (size_t i = 0; i < segments_.size(); ++i) {
     const ProgramHeader& segment = segments_[i];
-    // Older linkers put constants into the segment of the code.
+    // Older linkers put constants into the code segment.
     if (segment.type != kLoad || segment.file_bytes == 0) continue;
     if (segment.offset >= source_.size()) {
       damaged(fmt::format("segment {} begins at {}, behind the file's {} bytes", i, segment.offset, source_.size()));
@@ -201,7 +201,7 @@ void Reader::read_notes(const ProgramHeader& segment) {
   }
 }
 
-// So that nothing is looked through twice, whatever a file claims.
+// Makes ranges disjoint, so that no byte is searched twice, whatever a file claims.
 void Reader::keep_apart() {
   std::stable_sort(elf_.data.begin(), elf_.data.end(),
                    [](const auto& a, const auto& b) { return a.offset < b.offset; });

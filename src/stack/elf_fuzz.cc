@@ -1,4 +1,4 @@
-// Any bytes as a library and as a compiler: what they hold and what that means, or a reason; never anything else.
+// Any bytes as a library and as a compiler: their contents and a verdict, or an error; never anything else.
 #include <cstddef>
 #include <cstdint>
 

@@ -92,7 +92,7 @@ TEST(Elf, WhatIsNoneIsRefused) {
 TEST(Elf, DamageIsSaid) {
   const std::string good = elf_file(sample());
   std::string bytes = good;
-  poke(bytes, 40, good.size() + 1, 8);  // the table of sections behind the end
+  poke(bytes, 40, good.size() + 1, 8);  // the section table after the end of the file
   EXPECT_EQ(read(bytes).damage.size(), 1U);
   EXPECT_FALSE(read(bytes).sections);
   EXPECT_EQ(names_of(read(bytes)), Names{"segment 0"}) << "what is loaded is looked through all the same";
@@ -138,7 +138,7 @@ TEST(Elf, OverlappingSectionsAreLookedThroughOnce) {
   EXPECT_EQ(total, bytes.size());
 }
 
-// Whatever the bytes, there is an answer or an Error of the user's.
+// Any bytes give an answer, or an Error of kind user.
 void expect_survived(const std::string& bytes) {
   try {
     for (const DataRange& range : read(bytes).data) ASSERT_LE(range.offset + range.bytes, bytes.size());

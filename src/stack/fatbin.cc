@@ -26,7 +26,7 @@ struct ImageHeader {
   uint64_t flags;
   uint64_t reserved, unpacked_bytes;
 };
-struct CubinHeader {  // an ELF header, as far as it is of use
+struct CubinHeader {  // an ELF header, only the fields needed
   std::array<uint8_t, 16> ident;
   uint16_t type, machine;
   uint32_t version;
@@ -86,7 +86,7 @@ class Finder {
 };
 
 bool Finder::seek() {
-  // Containers mostly lie one behind the other: a look at a little first, then more and more at once.
+  // Containers mostly follow each other directly: search a little first, then in growing pieces.
   constexpr uint64_t kMin = 32, kMax = 1 << 17;  // words
   for (uint64_t words = kMin; has(at_, kStep); words = std::min(words * 4, kMax)) {
     words_.resize(std::min(words, (end_ - at_) / kStep));
@@ -126,7 +126,8 @@ bool Finder::take_container() {
   }
   if (fatbin_.damaged && fatbin_.images.empty()) return false;
   found_(fatbin_);
-  // Behind damage the search goes on where the chain broke off, not at the container's claimed end, nor at its begin.
+  // After damage the search goes on where the chain of images broke off, neither at the container's claimed end nor at
+  // its start.
   at_ = (at + kStep - 1) / kStep * kStep;
   return true;
 }
@@ -136,12 +137,12 @@ bool Finder::take_cubin() {
   const auto header = source_.load<CubinHeader>(at_);
   const auto& ident = header.ident;
   if (ident[0] != 0x7f || ident[4] != 2 || ident[5] != 1 || header.machine != kCudaMachine) return false;
-  // Its table of sections ends it.
+  // A cubin ends with its section table.
   const uint64_t table = uint64_t{header.section_header_bytes} * header.section_header_count;
   if (header.section_headers < sizeof header || !has(at_, header.section_headers)) return false;
   const uint64_t bytes = header.section_headers + table;
   if (!has(at_, bytes)) return false;
-  // Two layouts of the flags, told apart by the version of the binary interface.
+  // Two layouts of the flags, distinguished by the ABI version.
   constexpr uint8_t kNewInterface = 8;
   const uint32_t number = ident[8] >= kNewInterface ? header.flags >> 8 & 0xff : header.flags & 0xff;
   const CodeTarget target{CodeKind::sass, static_cast<int>(number), '\0'};

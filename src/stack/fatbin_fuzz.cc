@@ -1,4 +1,4 @@
-// Any bytes as data with fat binaries in it: containers that lie in it, one behind the other; never anything else.
+// Any bytes as data with fat binaries: containers that lie within it, one after the other; never anything else.
 #include <cstddef>
 #include <cstdint>
 

@@ -12,7 +12,7 @@
 namespace sparkpilot::stack {
 namespace {
 
-// Counts what is read, for the bound on the work.
+// Counts the bytes read, to bound the work.
 class CountingSource : public Source {
  public:
   explicit CountingSource(const std::string& bytes) : inner_(bytes) {}
@@ -75,7 +75,7 @@ TEST(Fatbin, IsFoundBetweenOtherData) {
 TEST(Fatbin, OnlyWholePositionsCount) {
   EXPECT_EQ(found_in(std::string(4, 'z') + fatbin({sass(80)})).size(), 0U);
   EXPECT_EQ(found_in(std::string(8, 'z') + fatbin({sass(80)})).size(), 1U);
-  // A section may begin anywhere; the file's positions count.
+  // A section may begin anywhere; alignment is relative to the file.
   const std::string bytes = std::string(8, 'z') + fatbin({sass(80)});
   int found = 0;
   find_fatbins(MemorySource(bytes), 3, bytes.size(), [&](const Fatbin&) { ++found; });
@@ -105,7 +105,7 @@ TEST(Fatbin, BareMachineCodeIsFound) {
 TEST(Fatbin, DamageKeepsWhatCameBeforeAndTheSearchGoesOn) {
   const std::string good = fatbin({sass(80), sass(90), sass(100)});
   std::string bytes = good;
-  poke(bytes, 16 + 128 + 8, uint64_t{1} << 60, 8);  // the second image ends far behind the file
+  poke(bytes, 16 + 128 + 8, uint64_t{1} << 60, 8);  // the second image ends far beyond the file
   const auto list = found_in(bytes + fatbin({sass(120)}));
   ASSERT_EQ(list.size(), 2U);
   EXPECT_TRUE(list[0].damaged);
@@ -126,8 +126,8 @@ TEST(Fatbin, HeadersThatAreNoneAreNotTaken) {
   }
 }
 
-// Containers that all claim the whole rest, with chains of images that break off: each byte is still read a bounded
-// number of times.
+// Containers that all claim the whole rest, with broken chains of images: each byte is still read a bounded number of
+// times.
 TEST(Fatbin, OverlappingClaimsCostNoMore) {
   std::string bytes;
   for (int i = 0; i < 2000; ++i) {
@@ -142,7 +142,7 @@ TEST(Fatbin, OverlappingClaimsCostNoMore) {
   EXPECT_LT(source.bytes_read, bytes.size() * 40);
 
   std::string magics;
-  for (int i = 0; i < 20000; ++i) put(magics, 0x00100001ba55ed50U, 8);  // a magic at each place
+  for (int i = 0; i < 20000; ++i) put(magics, 0x00100001ba55ed50U, 8);  // a magic number at each position
   const CountingSource worst(magics);
   find_fatbins(worst, 0, magics.size(), [](const Fatbin&) {});
   EXPECT_LT(worst.bytes_read, magics.size() * 60);

@@ -17,13 +17,13 @@ struct Prefix {
 constexpr std::array kPrefixes{Prefix{CodeKind::sass, "sm_"}, Prefix{CodeKind::ptx, "compute_"},
                                Prefix{CodeKind::lto, "lto_"}, Prefix{CodeKind::other, "other_"}};
 
-// The boards with a processor of their own, whose code does not pass for another's of the same major version.
+// The capabilities of boards with integrated GPUs, whose code is not compatible with others of the same major version.
 bool stands_alone(int number) {
   constexpr std::array kAlone{53, 62, 72, 87, 101, 110};
   return std::find(kAlone.begin(), kAlone.end(), number) != kAlone.end();
 }
 
-// Digits at the front of `text`, taken off it; empty where there are none or far too many.
+// Removes the digits at the front of `text` and returns them; empty if there are none or too many.
 std::optional<int> take_number(std::string_view& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -37,8 +37,7 @@ struct KnownGpu {
   ComputeCapability capability;
   std::string_view machine;
 };
-// Names as they are left when blanks, "nvidia", "geforce" and "dgx" are taken out. A name stands for all that begin
-// with it.
+// Names without blanks, "nvidia", "geforce" and "dgx". A name stands for all names that begin with it.
 constexpr std::array kGpus{
     KnownGpu{"gb10", {12, 1}, "aarch64"}, KnownGpu{"spark", {12, 1}, "aarch64"},
     KnownGpu{"rtxpro", {12, 0}, ""},      KnownGpu{"rtx50", {12, 0}, ""},
@@ -129,7 +128,7 @@ Fit fit(const CodeTarget& code, ComputeCapability gpu) {
 NamedGpu parse_gpu(std::string_view text) {
   if (const auto capability = numbered(text)) return {std::string(text), *capability, ""};
   const std::string name = plain_name(text);
-  // The longest that fits: "a100" is no "a10".
+  // The longest match: "a100" is not an "a10".
   const KnownGpu* best = nullptr;
   for (const KnownGpu& gpu : kGpus) {
     if (name.starts_with(gpu.name) && (!best || gpu.name.size() > best->name.size())) best = &gpu;

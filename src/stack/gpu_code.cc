@@ -21,7 +21,7 @@ GpuCode find_gpu_code(const Source& source, const Elf& elf) {
         ++group.images;
         group.compressed += image.compressed;
         group.bytes += static_cast<int64_t>(image.bytes);
-        // What a header claims is not to be added up to an overflow.
+        // Limited, so that a header's claims cannot make the sum overflow.
         group.unpacked_bytes += static_cast<int64_t>(std::min(image.unpacked_bytes, uint64_t{1} << 40));
         const std::pair newest{code.ptx_major, code.ptx_minor}, version{image.ptx_major, image.ptx_minor};
         std::tie(code.ptx_major, code.ptx_minor) = std::max(newest, version);
@@ -41,14 +41,14 @@ GpuCode find_gpu_code(const Source& source, const Elf& elf) {
 }
 
 std::vector<CodeTarget> find_compiler_targets(const Source& source, const Elf& elf) {
-  // All of them link, so all of them have these; the other names some put together as they run.
+  // All compilers can link, so all contain these names; some assemble the other names at run time.
   constexpr std::string_view kName = "lto_";
   constexpr size_t kLongest = 16, kPiece = 1 << 20;
   std::set<CodeTarget> targets;
   std::string piece;
   for (const DataRange& range : elf.data) {
     for (uint64_t at = 0; at < range.bytes; at += kPiece) {
-      // A name that lies across the border is found from its beginning.
+      // Pieces overlap, so that a name across the border is found whole.
       piece.resize(std::min<uint64_t>(kPiece + kLongest, range.bytes - at));
       source.read(range.offset + at, std::as_writable_bytes(std::span(piece.data(), piece.size())));
       for (const char* hit = piece.data(); hit < piece.data() + piece.size(); ++hit) {

@@ -15,7 +15,7 @@ struct Rule {
   std::string_view component, pattern;
 };
 
-// By file; the first that matches wins.
+// By file name; the first match wins.
 constexpr std::array kFiles{
     Rule{"CUDA driver", "libcuda.so*"},
     Rule{"CUDA runtime", "libcudart*.so*"},
@@ -56,7 +56,7 @@ constexpr std::array kFiles{
     Rule{"nvcc", "nvcc"},
 };
 
-// By Python package, its name in small letters with dashes.
+// By Python package, its name in lower case with dashes.
 constexpr std::array kPackages{
     Rule{"PyTorch", "torch"},
     Rule{"torchvision", "torchvision"},
@@ -88,20 +88,20 @@ bool is_compiler(std::string_view component) {
   return component == "ptxas" || component == "nvcc" || component == "NVRTC" || component == "nvJitLink";
 }
 
-// "13.0.88" of "13.0.88\n..."; empty where it does not begin with two numbers at least.
+// "13.0.88" from "13.0.88\n..."; empty unless it begins with at least two numbers.
 std::string leading_version(std::string_view text) {
   std::string version(text.substr(0, std::min(text.find_first_not_of("0123456789."), text.size())));
   while (version.ends_with('.')) version.pop_back();
   return version.find('.') == std::string::npos || version.starts_with('.') ? std::string() : version;
 }
 
-// The version in the first text of the file's data that begins with `mark`, empty where there is none: the digits and
-// dots behind the mark or, where it gives a longer one, behind ", V".
+// The version in the first text of the file's data that begins with `mark`, empty if there is none: the digits and dots
+// after the mark or, if that is longer, after ", V".
 std::string version_behind(const Source& source, const Elf& elf, std::string_view mark) {
   constexpr size_t kPiece = 1 << 20, kLongest = 128;
   std::string piece;
   for (const DataRange& range : elf.data) {
-    // Where text is, GPU code is not, and that is most of the bytes.
+    // Sections with GPU code contain no text, and are most of the bytes.
     if (range.name.find("fatbin") != std::string::npos || range.name.find("cask") != std::string::npos) continue;
     for (uint64_t at = 0; at < range.bytes; at += kPiece) {
       piece.resize(std::min<uint64_t>(kPiece + kLongest, range.bytes - at));
@@ -118,7 +118,7 @@ std::string version_behind(const Source& source, const Elf& elf, std::string_vie
   return {};
 }
 
-// Texts that these put into themselves, and print.
+// Version texts that these libraries contain and print.
 std::string version_in_text(const Source& source, const Elf& elf, std::string_view component) {
   if (component == "NCCL") return version_behind(source, elf, "NCCL version ");
   if (is_compiler(component)) return version_behind(source, elf, "Cuda compilation tools, release ");

@@ -11,15 +11,15 @@
 namespace sparkpilot::stack {
 namespace {
 
-// What serves: machine code of the family will do where nobody publishes or can build more.
+// What a step requires: family-specific machine code is enough if nobody publishes or can build native code.
 enum class Serves { native, family, no_gpu_code, compiles };
 
 struct Step {
-  std::string_view id, title, component;  // no component: it only prepares for others
+  std::string_view id, title, component;  // component is empty if the step only prepares for others
   Serves serves;
   std::string_view least_version;
   std::string_view size, check;
-  std::string_view prepares;  // the steps that it prepares for, between blanks
+  std::string_view prepares;  // ids of the steps that it prepares for, separated by blanks
 };
 
 constexpr std::array kSteps{
@@ -52,7 +52,7 @@ constexpr std::array kSteps{
          "about 10 GB on disk while it is built", "flash-attention holds code for the GPU's family", ""},
 };
 
-// Compares numbers between dots: -1, 0, 1; what is no number counts as 0.
+// Compares dotted numbers: -1, 0, 1; a part that is not a number counts as 0.
 int compare_versions(std::string_view a, std::string_view b) {
   while (!a.empty() || !b.empty()) {
     const auto take = [](std::string_view& text) {
@@ -73,7 +73,7 @@ void expect_spark_like(const NamedGpu& gpu) {
        text_of(gpu.capability), gpu.machine.empty() ? "an unknown processor" : gpu.machine);
 }
 
-// How good one library is for a step; from kServes on it serves.
+// How well one library fulfils a step; from kServes on it is enough.
 constexpr int kServes = 3;
 int rank(const Step& step, Standing standing) {
   switch (standing) {
@@ -96,13 +96,13 @@ std::string described(const Library& library, const Verdict& verdict) {
                      name_of(verdict.standing), verdict.cost.empty() ? "" : ", " + verdict.cost);
 }
 
-// Triton makes its code as it runs: what counts is the compiler that comes with it, and that it loads.
+// Triton generates its code at run time: what counts is the compiler that comes with it, and that it loads.
 std::string_view component_to_check(const Library& library) {
   return library.component == "ptxas" && library.package == "triton" ? "Triton" : std::string_view(library.component);
 }
 
-// Of a component's libraries in one place (cuDNN has eight) all that hold GPU code have to serve, of its compilers
-// (Triton has one for each generation) one. The best place counts, as a machine may keep old environments.
+// Of a component's libraries in one place (cuDNN has eight), all with GPU code have to be good enough; of its compilers
+// (Triton has one per generation), one. The best place counts, because a machine may keep old environments.
 StackCheck check_step(const Step& step, const Audit& audit, const NamedGpu& gpu) {
   StackCheck check{std::string(step.id), false, std::string(step.check), "not found"};
   struct Place {
@@ -152,7 +152,7 @@ std::vector<PlanStep> plan_stack(const Audit& audit, const NamedGpu& gpu) {
   for (const StackCheck& check : checks) {
     if (!check.good) reasons[check.step] = check.seen;
   }
-  // PyTorch's extensions are built against it: a new one makes them old.
+  // PyTorch's extensions are built for one version of it: a new one makes them obsolete.
   for (const char* extension : {"audio", "vision", "flash-attention"}) {
     if (reasons.contains("pytorch")) reasons.try_emplace(extension, "has to match the PyTorch that is built");
   }

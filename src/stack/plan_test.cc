@@ -34,7 +34,7 @@ Library library(const std::string& path, const std::string& component, const std
   return one;
 }
 
-// Everything as it should be.
+// An audit without any problem.
 Audit good_audit() {
   Audit audit;
   audit.libraries = {
@@ -130,13 +130,13 @@ class PlanScripts : public testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << text;
   }
-  // A program that notes how it was called, then does `then`.
+  // A program that records its arguments, then does `then`.
   void fake(const std::string& name, const std::string& then) const {
     const std::filesystem::path path = folder / ("bin/" + name);
     write_text(path, "#!/bin/sh\necho \"" + name + " $*\" >>'" + folder.file("calls") + "'\n" + then + "\n");
     std::filesystem::permissions(path, std::filesystem::perms::owner_all);
   }
-  // The exit code of a script that meets nothing but fakes and the system's plain tools.
+  // The exit code of a script that finds only fakes and the system's basic tools.
   int run(const std::string& script) const {
     const std::string command = "cd '" + folder.file("plan") + "' && env -i HOME='" + folder.file("home") +
                                 "' STACK_HOME='" + folder.file("home/stack") + "' CUDA_HOME='" + folder.file("cuda") +
@@ -172,7 +172,7 @@ TEST_F(PlanScripts, PassShellcheck) {
 TEST_F(PlanScripts, RunToTheFirstDownload) {
   fake("apt-get", "");
   fake("sudo", "\"$@\"");
-  fake("wget", "exit 8");  // as wget ends where a server refuses
+  fake("wget", "exit 8");  // wget's exit code if a server refuses
   EXPECT_NE(run("run.sh"), 0);
   const std::string made = calls();
   EXPECT_NE(made.find("apt-get install -y --no-install-recommends cuda-toolkit-13-0\n"), std::string::npos)
@@ -184,7 +184,7 @@ TEST_F(PlanScripts, RunToTheFirstDownload) {
                       "cusparselt-local-repo-ubuntu2404-0.8.0_0.8.0-1_arm64.deb"),
             std::string::npos)
       << last;
-  // Once more: what was done is passed over.
+  // Run again: finished steps are skipped.
   std::filesystem::remove(folder / "calls");
   EXPECT_NE(run("run.sh"), 0);
   EXPECT_EQ(calls(), last) << said();

@@ -17,7 +17,7 @@ constexpr std::array kSystemSites{
     "/usr/lib/python3*/site-packages",   "/usr/local/lib/python3*/site-packages",
     "/opt/*/lib/python3*/site-packages", "/opt/conda/envs/*/lib/python3*/site-packages",
 };
-// Below a user's folder.
+// Below a user's home folder.
 constexpr std::array kUserSites{
     ".local/lib/python3*/site-packages",
     ".pyenv/versions/*/lib/python3*/site-packages",
@@ -36,7 +36,7 @@ constexpr std::array kUserSites{
 };
 constexpr std::array kEnvironmentSites{"lib/python3*/site-packages", "lib64/python3*/site-packages"};
 
-// The paths in a RECORD that are looked at: its lines are path, hash and size, and a path with a comma is in quotes.
+// Reads the relevant paths in a RECORD: its lines are path, hash and size, and a path with a comma is in quotes.
 void read_record(const std::string& text, const fs::path& site, const PythonPackage& package,
                  PythonPackages& packages) {
   for (size_t at = 0; at < text.size();) {

@@ -6,7 +6,7 @@
 namespace sparkpilot::stack {
 
 bool matches(std::string_view pattern, std::string_view text) {
-  // A star that was passed is tried again with one more letter where the rest fails; only the last one has to be.
+  // If the rest does not match, the last star is tried again with one more character; earlier stars need not be.
   size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -25,7 +25,7 @@ void count(const GpuCode& code, ComputeCapability gpu, Verdict& verdict) {
   }
 }
 
-// Of PTX for several architectures the driver takes the highest that it may.
+// The driver compiles the PTX of the highest architecture that it may use.
 int64_t bytes_to_compile(const GpuCode& code, ComputeCapability gpu) {
   int highest = 0;
   for (const CodeGroup& group : code.groups) {
@@ -43,7 +43,7 @@ std::string megabytes(int64_t bytes) {
   return megabytes < 0.1 ? "less than 0.1 MB" : fmt::format("{:.1f} MB", megabytes);
 }
 
-// The machine code that comes nearest, for the sentence on it.
+// The closest machine code, for the sentence about it.
 std::string nearest(const GpuCode& code, ComputeCapability gpu) {
   const CodeTarget* best = nullptr;
   for (const CodeGroup& group : code.groups) {

@@ -39,7 +39,7 @@ TEST(Gpu, CodeOnOthers) {
   EXPECT_EQ(fit_of("sm_121", {12, 0}), Fit::none);
   EXPECT_EQ(fit_of("sm_100f", {10, 3}), Fit::family);
   EXPECT_EQ(fit_of("compute_90a", {12, 1}), Fit::none);
-  // Boards of their own: neither theirs elsewhere nor others' on them.
+  // Boards with integrated GPUs: their code runs nowhere else, and no other code runs on them.
   EXPECT_EQ(fit_of("sm_86", {8, 7}), Fit::none);
   EXPECT_EQ(fit_of("sm_87", {8, 9}), Fit::none);
   EXPECT_EQ(fit_of("sm_100f", {10, 1}), Fit::none);

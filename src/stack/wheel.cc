@@ -15,7 +15,7 @@ namespace sparkpilot::stack {
 namespace fs = std::filesystem;
 namespace {
 
-// A temporary file without a name: it is gone when nobody has it open, however the program ends.
+// A temporary file without a name: it disappears when it is closed, however the program ends.
 class UnnamedFile : public Source {
  public:
   UnnamedFile() {
