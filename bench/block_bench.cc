@@ -1,4 +1,4 @@
-// Times blocks that are one node here beside the same block node by node, every node that it can by oneDNN.
+// Times blocks fused into one node, compared with the same block node by node, with oneDNN's kernels if it has them.
 //
 //   block_bench [--threads N] [--ms MS] [--only TEXT]
 //
@@ -48,7 +48,7 @@ class Network {
   }
   ValueId reshape(ValueId x, const Shape& shape) { return op("Reshape", {x, b_.constant(Tensor::ints(shape.dims()))}); }
   ValueId transpose(ValueId x, Ints perm) { return op("Transpose", {x}, {{"perm", std::move(perm)}}); }
-  // Channels first, as exporters write it; with relu unless it is `linear`.
+  // Channels first, as exporters write it; followed by Relu unless `linear`.
   ValueId conv(ValueId x, int64_t out, int64_t kernel, int64_t stride, bool depthwise, bool linear = false) {
     const int64_t in = b_.shape(x)[1], pad = kernel / 2, group = depthwise ? in : 1;
     const double scale = 1 / std::sqrt(static_cast<double>(in / group * kernel * kernel));
@@ -56,7 +56,7 @@ class Network {
                          {{"group", group}, {"pads", Ints(4, pad)}, {"strides", Ints(2, stride)}});
     return linear ? y : op("Relu", {y});
   }
-  // An image with channels last outside.
+  // An image with channels last at the graph's interface.
   void image(int64_t side, int64_t channels, const std::function<ValueId(ValueId)>& layers) {
     const ValueId x = transpose(input({1, side, side, channels}), {0, 3, 1, 2});
     graph.add_output(transpose(layers(x), {0, 2, 3, 1}), "y");
@@ -71,7 +71,7 @@ class Network {
 struct Block {
   std::string name;
   std::function<void(Network&)> build;
-  std::string off;  // the pass that makes one node of it
+  std::string off;  // the pass that fuses it into one node
 };
 
 Block bottleneck(int64_t side, int64_t in, int64_t expanded, int64_t kernel, int64_t stride, int64_t out) {
@@ -104,7 +104,7 @@ Block first_layer(int64_t height, int64_t width, int64_t channels, int64_t kerne
           "planes"};
 }
 
-// Softmax(q k^T / sqrt(size)) v of columns that lie side by side, as a product leaves them.
+// Softmax(q k^T / sqrt(size)) v of matrices whose columns lie side by side, as a single product leaves them.
 Block attention(int64_t heads, int64_t queries, int64_t size, int64_t batch = 1) {
   return {fmt::format("attention: {}{} heads, {} positions, size {}", batch > 1 ? fmt::format("batch {}, ", batch) : "",
                       heads, queries, size),
@@ -149,7 +149,7 @@ std::vector<Block> all_blocks() {
           attention(12, 197, 64)};
 }
 
-// A way to run a block.
+// One way to run a block.
 struct Contender {
   Session session;
   std::vector<double> us = {};
@@ -195,8 +195,7 @@ void bench(const Options& options) {
     std::vector<Contender> all;
     for (const auto way : {Contender::whole, Contender::nodes, Contender::onednn})
       all.emplace_back(block, options, way);
-    // Ten runs of one, so that its weights and images are in cache, then of the other; the first of them does not
-    // count.
+    // Ten runs of one, so that its weights and images are cached, then of the other; the first run does not count.
     const int64_t end = now_ns() + static_cast<int64_t>(options.ms * 1e6);
     while (now_ns() < end || all.back().us.size() < 20) {
       for (Contender& contender : all) {

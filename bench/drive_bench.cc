@@ -1,10 +1,10 @@
-// Holds the pipeline against its stages alone: decoding and preparing, the networks, drawing and writing.
+// Compares the pipeline with its stages run alone: decoding and preparing, the networks, drawing and writing.
 //
 //   drive_bench ROUTE MODELS [FRAMES [ROUNDS [THREADS]]]
 //
 // Stages run one at a time with the threads that the pipeline gives them, in turns with the pipeline itself; medians
 // over the rounds. No pipeline is faster than its slowest stage, nor than all stages' processor time shared out over
-// the processors: the ratio to the later of the two is what it loses.
+// the processors: the ratio to the larger of these two times is the pipeline's loss.
 #include <sys/resource.h>
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Processor seconds of the whole process so far.
+// Processor seconds used by the whole process so far.
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -41,7 +41,7 @@ double cpu_seconds() {
 }
 
 struct Cost {
-  double wall_ms = 0, cpu_ms = 0;  // a frame
+  double wall_ms = 0, cpu_ms = 0;  // per frame
 };
 
 template <typename Fn>
@@ -80,7 +80,7 @@ void drain(CameraStream& stream, int64_t frames) {
   }
 }
 
-// One camera's stage; the two run side by side in the pipeline.
+// One camera's stage; in the pipeline the two cameras' stages run in parallel.
 Cost decode(const Setup& s, bool wide) {
   const Segment& segment = s.route.segments[0];
   const fs::path& video = wide ? segment.wide_video : segment.road_video.empty() ? segment.qcamera : segment.road_video;
@@ -105,7 +105,8 @@ Cost networks(const Setup& s) {
   });
 }
 
-// Frames as the networks hand them on, drawn and written: the outputs of a few, in turns with copies of their pictures.
+// Draws and writes frames as the networks pass them on: the outputs of a few frames in turn, with copies of their
+// pictures.
 Cost draw_and_write(const Setup& s, const fs::path& out) {
   constexpr int64_t kKept = 60;
   const Segment& segment = s.route.segments[0];
@@ -126,7 +127,7 @@ Cost draw_and_write(const Setup& s, const fs::path& out) {
     outputs.push_back(model.outputs());
     frames.push_back(std::move(*frame));
   }
-  stream.counts();  // its thread ends
+  stream.counts();  // waits for its thread to end
   SegmentJob job;
   job.segment = &segment;
   job.timeline = &s.timeline;
@@ -151,7 +152,7 @@ Cost draw_and_write(const Setup& s, const fs::path& out) {
   });
 }
 
-// All of it; processors' time from the first frame on: the models are loaded by then.
+// The whole pipeline; processor time counts from the first frame on, when the models are loaded.
 Cost pipeline(const Setup& s, const fs::path& out) {
   DriveOptions options;
   options.models = s.models;

@@ -2,9 +2,9 @@
 //
 //   frame_bench [--picture I420.npy] [--warp 3x3.npy] [--runs N] [--dump DIR]
 //
-// Without a picture: noise of 1928 x 1208 pixels, and a tici's road camera, calibrated a little aside. One core, and
-// targets and samplings in turns. `warm` prepares one picture again and again, `fresh` takes sixteen in turns, as a
-// decoder would hand them on; both print the least and the median of N runs in ms.
+// Without a picture: noise of 1928 x 1208 pixels, and a tici's road camera, slightly rotated. One core; targets and
+// samplings in turns. `warm` prepares one picture again and again, `fresh` takes sixteen in turns, as from a decoder;
+// both print the minimum and the median of N runs in ms.
 #include <fmt/format.h>
 #include <hwy/highway.h>
 
@@ -57,7 +57,7 @@ Matrix3 read_warp(const std::string& path) {
 
 struct Way {
   std::string target;
-  int64_t bit;  // Highway's; 0: the reference
+  int64_t bit;  // Highway's target bit; 0: the reference
   Sampling sampling;
   bool driver;
   std::vector<double> warm = {}, fresh = {};

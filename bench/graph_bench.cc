@@ -1,9 +1,9 @@
-// What reading, rewriting and compiling a graph costs a node, for graphs of several sizes: it should stay the same.
+// The cost per node of reading, rewriting and compiling graphs of several sizes: it should not grow with the size.
 //
 //   build/graph_bench [--sizes 10000,50000,200000] [--only chain]
 //
-// Graphs are long or wide and compute next to nothing. Times are the least of --rounds, in microseconds a node; the
-// last column is the largest size's over the smallest one's.
+// Graphs are long or wide and compute next to nothing. Times are the minimum of --rounds, in microseconds per node; the
+// last column is the largest size's time divided by the smallest one's.
 #include <time.h>
 
 #include <CLI/CLI.hpp>
@@ -53,7 +53,7 @@ Graph chain(int nodes) {
   return n.done(x);
 }
 
-// All read one value and one constant, and all end in one node.
+// All nodes read the same value and constant, and all lead to one node.
 Graph fan(int nodes) {
   Net n;
   const ValueId x = n.input(Shape{4}), half = n.filled(Shape{4}, 0.5f);
@@ -86,7 +86,7 @@ Graph convolutions(int nodes) {
   return n.done(x);
 }
 
-// One convolution and all that can be folded into it.
+// One convolution and everything that can be folded into it.
 Graph scales(int nodes) {
   Net n;
   const ValueId w = n.filled(Shape{2, 2, 1, 1}, 0.05f), scale = n.filled(Shape{1, 2, 1, 1}, 1.001f);
@@ -107,7 +107,7 @@ Graph layers(int nodes) {
   return n.done(x);
 }
 
-// Shape arithmetic, and old forms behind what it says.
+// Shape arithmetic, and nodes that can be rewritten only once its results are known.
 Graph shapes(int nodes) {
   Net n;
   ValueId x = n.input(Shape{1, 2, 3, 1});
@@ -121,7 +121,7 @@ Graph shapes(int nodes) {
   return n.done(x);
 }
 
-// What passes drop and merge.
+// Nodes that passes remove and merge.
 Graph idle(int nodes) {
   Net n;
   ValueId x = n.op("Relu", {n.input(Shape{2, 3})});
@@ -134,7 +134,7 @@ Graph idle(int nodes) {
   return n.done(n.op("Relu", {x}));
 }
 
-// A running list: Concat of Concat of Concat.
+// A growing list: Concat of Concat of Concat.
 Graph concats(int nodes) {
   Net n;
   const ValueId x = n.input(Shape{0, 4});
@@ -165,14 +165,14 @@ constexpr std::pair<const char*, Graph (*)(int)> kGraphs[] = {{"chain", chain},
                                                               {"concats", concats},
                                                               {"states", states}};
 
-// Time of all threads, which other processes do not change much.
+// Processor time of all threads, on which other processes have little effect.
 int64_t processor_ns() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// Microseconds a node by step, in the order of the steps.
+// Microseconds per node for each step, in the order of the steps.
 using Times = std::vector<std::pair<std::string, double>>;
 
 class Stopwatch {

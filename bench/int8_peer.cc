@@ -23,14 +23,14 @@ dnnl::memory filled(const Desc& desc) {
   return memory;
 }
 
-// A primitive on memory of its own.
+// A primitive with its own memory.
 struct Bound {
   dnnl::primitive primitive;
   std::unordered_map<int, dnnl::memory> arguments;
   std::string implementation;
 };
 
-// Scales by channel, which is dimension `weights_mask` of the weights and `mask` of the output.
+// Scales per channel, which is dimension `weights_mask` of the weights and `mask` of the output.
 dnnl::primitive_attr scaled(int64_t channels, [[maybe_unused]] int mask, [[maybe_unused]] int weights_mask) {
   dnnl::primitive_attr attr = onednn::attributes({}, dnnl::scratchpad_mode::library);
 #if DNNL_VERSION_MAJOR >= 3
@@ -100,7 +100,7 @@ std::optional<Int8Peer> time_onednn_int8(const std::string& op, const OpCase& op
   };
   time(1);
   const double once = time(1);
-  const auto batch = std::max<int64_t>(1, static_cast<int64_t>(20 / once));  // long enough for the clock
+  const auto batch = std::max<int64_t>(1, static_cast<int64_t>(20 / once));  // long enough for the clock's resolution
   std::vector<double> us;
   for (double spent = 0; spent < ms * 1e3; spent += us.back() * static_cast<double>(batch)) us.push_back(time(batch));
   return Int8Peer{summarize(us).p50, bound->implementation};

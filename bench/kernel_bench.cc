@@ -1,4 +1,4 @@
-// Times the project's own kernels beside oneDNN's, single nodes in turns on one machine.
+// Times the project's own kernels compared with oneDNN's: single nodes, in turns on one machine.
 //
 //   kernel_bench [--threads N] [--ms MS] [--only TEXT]
 //
@@ -33,7 +33,7 @@ struct Work {
 
 using Steps = std::vector<std::string>;
 
-// [m, k] x [k, n] with a bias and an epilogue; operands of steps have the output's shape.
+// [m, k] x [k, n] with a bias and an epilogue; the steps' operands have the output's shape.
 Work gemm(int64_t m, int64_t k, int64_t n, const Steps& steps = {}, DType dtype = DType::f32) {
   OpCase c{fmt::format("{}x{}x{}", m, k, n),
            {CaseInput::of({m, k}, dtype), CaseInput::of({k, n}, dtype).fixed(), CaseInput::of({n}).fixed()},
@@ -64,7 +64,7 @@ Work conv(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride,
   return {"Conv", c};
 }
 
-// The same of bytes.
+// The same work on bytes.
 Work quantized(Work work, std::string op, int64_t channels) {
   OpCase& c = work.op_case;
   c.name += " u8";

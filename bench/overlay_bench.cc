@@ -1,9 +1,9 @@
-// Times the drawing of overlays: a tici's road picture (1928 x 1208), two models in a bend, everything shown.
+// Times the drawing of overlays: a tici's road picture (1928 x 1208), two models in a bend, with every panel.
 //
 //   overlay_bench [RUNS]
 //
-// One core; sizes of the output in turns. Prints the least and the median of RUNS frames (200) in ms: to make the
-// picture that small, and to draw on it.
+// One core; sizes of the output in turns. Prints the minimum and the median of RUNS frames (200) in ms: for scaling the
+// picture, and for drawing on it.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -57,7 +57,7 @@ struct Size {
   Scaler scaler = {};
   std::vector<double> scale_ms = {}, draw_ms = {};
 
-  // The size's own intrinsics: a camera that sees as far to the sides.
+  // Intrinsics are scaled with the size: the field of view stays the same.
   void draw(const YuvImage& picture, OverlayFrame frame) {
     const int64_t start = now_ns();
     scaler.scale(picture.view(), out);
@@ -82,7 +82,7 @@ void measure(int runs) {
   Size sizes[] = {{526, 330}, {964, 604}, {1928, 1208}};
   for (Size& size : sizes) {
     size.overlay = std::make_unique<Overlay>(OverlayOptions{.width = size.width, .height = size.height});
-    size.draw(picture, frame);  // the first loads the fonts
+    size.draw(picture, frame);  // the first run loads the fonts
     size.scale_ms.clear();
     size.draw_ms.clear();
   }

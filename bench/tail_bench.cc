@@ -1,10 +1,10 @@
-// How much longer than usual a model's slowest runs take, beside a bare parallel loop on the same machine.
+// How much longer than the median a model's slowest runs take, compared with a bare parallel loop on the same machine.
 //
 //   tail_bench MODEL [THREADS [SECONDS]]
 //
 // The loop has as many parallel regions as the model has steps, reads as many bytes as the model has weights, and takes
-// as long. Both run in turns, a second each, on the same threads: what the loop's p99 has over its median is
-// the machine's; what the model's has beyond it is ours.
+// as long. Both run in turns, a second each, on the same threads: the loop's ratio of p99 to median is the machine's;
+// what the model's ratio has beyond it is ours.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace sparkpilot {
 namespace {
 
-// The bare loop: `regions` times, all threads multiply and add over a part of the data, `repeat` times each.
+// The bare loop: `regions` times, every thread multiplies and adds over its part of the data, `repeat` times each.
 class Loop {
  public:
   Loop(int64_t regions, int64_t bytes)
@@ -32,7 +32,7 @@ class Loop {
         data_(static_cast<size_t>(std::max<int64_t>(bytes, 1 << 16) / 4), 0.5f) {}
 
   void run() {
-    with_team([&] { run_regions(); });  // as the model's steps
+    with_team([&] { run_regions(); });  // as for the model's steps
   }
   void run_regions() {
     const auto size = static_cast<int64_t>(data_.size()) / regions_;
@@ -53,7 +53,7 @@ class Loop {
     }
   }
 
-  // Makes a run take about so long.
+  // Adjusts the loop so that a run takes about this long.
   void calibrate(double ns) {
     for (;;) {
       run();
@@ -97,7 +97,7 @@ int bench(const std::string& file, int threads, double seconds) {
   std::vector<double> ours, bare;
   const auto turn = [](std::vector<double>& times, auto&& work) {
     constexpr int64_t kTurn = 1'000'000'000;
-    for (int i = 0; i < 3; ++i) work();  // caches change hands
+    for (int i = 0; i < 3; ++i) work();  // refills the caches after the other one's turn
     for (const int64_t begin = now_ns(); now_ns() - begin < kTurn;) {
       const int64_t from = now_ns();
       work();

@@ -1,4 +1,5 @@
-// update_bench: one AdamW step over ten million parameters beside a plain copy that moves as many bytes.
+// update_bench: one AdamW step over ten million parameters, compared with a plain copy that moves the same number of
+// bytes.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -43,7 +44,7 @@ double median(std::vector<double> times) {
 
 void measure(int threads) {
   Session session(update(), {.threads = threads});
-  // Seven arrays go through the processor in an update, two in a copy: three and a half copies move as many bytes.
+  // An update reads or writes seven arrays, a copy two: three and a half copies move the same number of bytes.
   std::vector<float> from(static_cast<size_t>(7 * kTensors * kEach / 2), 1), to(from.size());
   std::vector<double> updates, copies;
   for (int turn = 0; turn < 21; ++turn) {

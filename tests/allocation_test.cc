@@ -1,5 +1,6 @@
-// Session::run allocates nothing of ours: operator new is replaced and counted, calls that come from another library's
-// code (oneDNN, OpenMP) left out. And parameters are in memory once: tensors' memory is counted where it is allocated.
+// Session::run makes no allocations of our own: operator new is replaced and counted, except for calls from another
+// library's code (oneDNN, OpenMP). And parameters are in memory only once: tensors' memory is counted where it is
+// allocated.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -36,8 +37,8 @@ void* allocate(std::size_t bytes, void* caller) {
   throw std::bad_alloc();
 }
 
-// What tensors from a megabyte on hold now, and at most: the bytes that were asked for, without what the allocator
-// adds.
+// The present and the largest memory of tensors of at least a megabyte: requested bytes, without the allocator's
+// overhead.
 struct Held {
   std::atomic<void*> memory{nullptr};
   std::atomic<int64_t> bytes{0};
@@ -50,7 +51,7 @@ std::atomic<int64_t> in_use{0}, most_in_use{0};
 extern "C" {
 void __libc_free(void* memory) noexcept;
 
-// Where tensors get their memory, and where they give it back.
+// The functions with which tensors allocate and free memory.
 void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
   void* memory = memalign(alignment, bytes);
   if (bytes < 1 << 20) return memory;
@@ -62,7 +63,7 @@ void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
     most_in_use = std::max(most_in_use.load(), in_use.load());
     return memory;
   }
-  std::abort();  // more tensors than there are places
+  std::abort();  // more tensors than table entries
 }
 void free(void* memory) noexcept {
   for (Held& each : held) {
@@ -111,7 +112,7 @@ TEST(Allocation, RunAllocatesNothing) {
 }
 
 TEST(Allocation, AnUpdateHoldsParametersMomentsAndGradientsOnce) {
-  // Ten million in all, in tensors that fill the huge pages they get: others are rounded up to the next 2 MiB.
+  // Ten million in all, in tensors that fill their huge pages: others would be rounded up to the next 2 MiB.
   constexpr int64_t kEach = (10 << 18) - 16;
   const int64_t before = in_use, needed = 4 * 4 * kEach * static_cast<int64_t>(sizeof(float));
   most_in_use = before;

@@ -1,4 +1,4 @@
-// What a hostile or broken file does to the program: one line that names file and node, exit code 2, nothing written.
+// The program's response to a hostile or broken file: one line that names file and node, exit code 2, no file written.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@ namespace sparkpilot {
 namespace {
 namespace fs = std::filesystem;
 
-// Far more memory than any of these needs, far less than what the absurd ones ask for. The address sanitizer reserves
-// terabytes of addresses and counts what is used instead.
+// Far more memory than any of these needs, far less than the absurd ones request. The address sanitizer reserves
+// terabytes of addresses, so there the memory used counts instead.
 #if defined(__SANITIZE_ADDRESS__)
 const std::string kBounded = "ASAN_OPTIONS=hard_rss_limit_mb=4000";
 #else
@@ -24,7 +24,7 @@ const std::string kGood = model({node("Relu", "relu", {"x"}, "y")});
 
 class BadInput : public testing::Test {
  protected:
-  // Every command that reads a model refuses `file` in one line that holds `words`.
+  // Every command that reads a model refuses `file` with one line that contains `words`.
   void expect_refused(const std::string& file, const std::vector<std::string>& words) {
     const std::string out = folder.file("out");
     const std::string commands[] = {
@@ -87,13 +87,13 @@ TEST_F(BadInput, Truncated) {
 
 TEST_F(BadInput, FlippedBitsNeverCrash) {
   const std::string file = folder.file("flipped.onnx");
-  // Each starts the program; the importer meets all of them in src/onnx/hostile_test.cc.
+  // Each case starts the program; src/onnx/hostile_test.cc gives all of them to the importer.
   for (size_t bit = 0; bit < kGood.size() * 8; bit += 29) {
     std::string bytes = kGood;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
     write_text(file, bytes);
     const ProgramResult result = run_program("run --quiet '" + file + "'", kBounded);
-    // A flip may leave a model that is still one, under another name.
+    // A flipped bit may leave a valid model, with another name.
     EXPECT_TRUE(result.code == 0 || result.code == 2) << "bit " << bit << ": " << result.code << result.err;
     if (result.code == 2) {
       EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;

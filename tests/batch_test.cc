@@ -1,4 +1,4 @@
-// Networks that are made for one entry run several at once: each entry is what a run of its own gives.
+// Networks made for one batch entry run several at once: each entry's result equals that of a separate run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr int64_t kBatch = 3;
 
 class Batch : public testing::NetworkTest {};
 
-// The entry at `at` of a tensor that holds kBatch of them.
+// Entry `at` of a tensor that holds kBatch entries.
 Tensor entry(const ConstView& whole, int64_t at) {
   Tensor out(whole.dtype, whole.shape.with(0, whole.shape[0] / kBatch));
   const auto bytes = static_cast<size_t>(out.bytes());

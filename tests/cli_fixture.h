@@ -1,4 +1,4 @@
-// What tests of the program's commands share: two small models, and the forms in which it answers.
+// Shared by tests of the program's commands: two small models, and helpers to check its answers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ inline std::set<std::string> keys(const json& object) {
 }
 using Keys = std::set<std::string>;
 
-// The program itself, and every command and group of commands that it has.
+// The program itself, and all its commands and groups of commands.
 inline constexpr const char* kCommands[] = {
     "",         "model",     "model info", "model check", "model convert", "model quantize", "run",
     "bench",    "zoo",       "zoo list",   "zoo build",   "drive",         "doctor",         "ops",

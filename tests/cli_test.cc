@@ -65,7 +65,7 @@ TEST_F(Cli, ModelCheck) {
   EXPECT_TRUE(parsed("model check --quick " + policy())["outputs"][0]["relative_l2"].is_null());
 }
 
-// Dimensions that are open and have no name, in every command that reads a model.
+// Open dimensions without a name, in every command that reads a model.
 TEST_F(Cli, ShapesOfInputsWithOpenDimensions) {
   const std::string file = folder.file("open.onnx"), out = folder.file("fixed.onnx"), shape = " --shape x=2x5";
   write_text(file, model({node("Relu", "relu", {"x"}, "y")}, {}, {-2, -2}));
@@ -74,7 +74,7 @@ TEST_F(Cli, ShapesOfInputsWithOpenDimensions) {
   EXPECT_EQ(parsed("model info '" + file + "'" + shape)["inputs"][0]["shape"], wanted);
   EXPECT_EQ(parsed("run '" + file + "'" + shape)["outputs"][0]["shape"], wanted);
   EXPECT_EQ(parsed("model check '" + file + "'" + shape)["passed"], true);
-  EXPECT_EQ(run_program("model check '" + file + "'" + shape).err, "");  // nothing had to be assumed
+  EXPECT_EQ(run_program("model check '" + file + "'" + shape).err, "");  // no size had to be assumed
   EXPECT_EQ(parsed("bench --runs 1 --warmup 0 '" + file + "'" + shape)["models"].size(), 1u);
   parsed("model convert '" + file + "' --out '" + out + "'" + shape);
   EXPECT_EQ(parsed("model info '" + out + "'")["inputs"][0]["shape"], wanted);
@@ -135,7 +135,7 @@ TEST_F(Cli, ModelConvertSaysWhatChanges) {
                     convert = "model convert " + policy() + " --out '" + out + "' ";
   const ProgramResult simplified = run_program(convert + "--simplify");
   EXPECT_EQ(simplified.err, "");
-  EXPECT_EQ(parsed("model info '" + out + "'")["opsets"]["ai.onnx"], 14);  // the model's own
+  EXPECT_EQ(parsed("model info '" + out + "'")["opsets"]["ai.onnx"], 14);  // the model's own opset
   const ProgramResult cut = run_program(convert + "--output 'outputs[:, 995:]'");
   EXPECT_NE(cut.err.find("output_slices is cut to outputs[:, 995:]: 1 of 3 heads"), std::string::npos) << cut.err;
   EXPECT_EQ(run_program(convert + "--quiet --output 'outputs[:, 995:]'").err, "");
@@ -183,7 +183,7 @@ TEST_F(Cli, RunSlicesOutputs) {
   expect_usage_error("run " + policy() + " --output 'outputs[::-1]'", "outputs");
 }
 
-// The elements of a [1, n] output that was written.
+// The elements of a [1, n] output file.
 std::vector<float> row(const std::string& file) {
   const Tensor tensor = load_npy(file);
   return {tensor.data<float>().begin(), tensor.data<float>().end()};
@@ -231,7 +231,7 @@ TEST_F(Cli, WritesThroughPipesAndRefusesFolders) {
   expect_usage_error("run --quiet " + policy() + " --trace '" + folder.path().string() + "'", "is a folder");
 }
 
-// The names under which a command may be told to write what it reads.
+// Other names for the input file, with which a command may be told to overwrite it.
 std::vector<std::string> other_names(const std::string& file) {
   const fs::path path(file), folder = path.parent_path();
   fs::create_symlink(path.filename(), folder / "soft");
@@ -348,7 +348,7 @@ TEST_F(Cli, BenchMeasures) {
   EXPECT_LE(model["p50_ms"], model["p99_ms"]);
   EXPECT_GT(model["flops"], 1000);
   EXPECT_GT(model["roofline_share"], 0);
-  // The limits that it names are those that it lists.
+  // The limits that the output refers to are listed in it.
   std::set<std::string> limits;
   for (const char* part : {"units", "levels"}) {
     for (const json& limit : model["limits"][part]) limits.insert(limit["name"]);
@@ -374,7 +374,7 @@ TEST_F(Cli, BenchLooksAtEveryFileFirst) {
   write_text(folder.file("bad.onnx"), "no model");
   const ProgramResult result =
       run_program("bench " + policy() + " '" + folder.file("bad.onnx") + "' --runs 1000000000");
-  EXPECT_EQ(result.code, 2);  // long before the first model's runs are done
+  EXPECT_EQ(result.code, 2);  // long before the first model's runs have finished
   EXPECT_NE(result.err.find("bad.onnx"), std::string::npos) << result.err;
   write_text(folder.file("other.onnx"), model({node("Relu", "relu", {"x"}, "y")}));
   expect_usage_error("bench " + policy() + " '" + folder.file("other.onnx") + "' --output outputs --runs 1000000000",
@@ -392,7 +392,7 @@ TEST_F(Cli, BenchCountsTheFramesOfABatch) {
   const json bench = parsed("bench '" + folder.file("open.onnx") + "' --batch 4 --runs 5 --threads 1")["models"][0];
   EXPECT_EQ(bench["batch"], 4);
   EXPECT_NEAR(bench["frames_per_second"].get<double>() * bench["mean_ms"].get<double>(), 4000, 1e-6);
-  // Neither open nor one entry.
+  // Neither open nor for one batch entry.
   write_text(folder.file("two.onnx"), model({node("Relu", "relu", {"x"}, "y")}, {}, {2, 3}));
   expect_usage_error("bench '" + folder.file("two.onnx") + "' --batch 4", "\"x\" is [2, 3]");
 }
@@ -438,7 +438,7 @@ TEST_F(Cli, TuneFullTimesKernelsAndLaterRunsKnowThem) {
   }
   EXPECT_FALSE(fs::exists(folder / "sparkpilot/tuning.json"));
 
-  const ProgramResult full = run_program(bench + " --tune full", cache + "off");  // the flag wins
+  const ProgramResult full = run_program(bench + " --tune full", cache + "off");  // the flag takes precedence
   EXPECT_NE(full.err.find("timing the kernels of "), std::string::npos) << full.err;
   EXPECT_EQ(full.err.find("timing the kernels of "), full.err.rfind("timing the kernels of ")) << full.err;
   const json found = choices(full);
@@ -454,17 +454,17 @@ TEST_F(Cli, TuneFullTimesKernelsAndLaterRunsKnowThem) {
   const json again = choices(run_program(bench + " --tune auto", cache + "off"));
   ASSERT_EQ(again.size(), found.size());
   for (size_t i = 0; i < again.size(); ++i) {
-    if (found[i]["chosen_by"] != "measured") continue;  // one that could not be told in time is tried again
+    if (found[i]["chosen_by"] != "measured") continue;  // a choice that was not significant in time is measured again
     EXPECT_EQ(again[i]["kernel"], found[i]["kernel"]);
     EXPECT_EQ(again[i]["chosen_by"], "measured");
   }
   EXPECT_EQ(choices(run_program(bench, cache + "off")), off) << "off does not read what is kept";
   expect_usage_error("run " + policy() + " --tune sometimes", "--tune: expected off, auto or full");
-  // Without a place to keep anything `auto` is `off`.
+  // If nothing can be stored, `auto` means `off`.
   EXPECT_EQ(choices(run_program(bench, "SPARKPILOT_TUNE=auto XDG_CACHE_HOME=/dev/null")), off);
 }
 
-// OMP_DISPLAY_ENV makes libgomp say how it was started.
+// OMP_DISPLAY_ENV makes libgomp print its settings.
 TEST_F(Cli, ThreadsSleepSoonAfterTheirWork) {
 #ifdef SPARKPILOT_SERIAL
   GTEST_SKIP() << "built without threads";
@@ -487,7 +487,7 @@ TEST_F(Cli, ThreadsSleepSoonAfterTheirWork) {
   EXPECT_EQ(spins("OMP_DISPLAY_ENV=verbose OMP_WAIT_POLICY=passive").size(), 1u);
 }
 
-// It starts itself anew for short waits, and is listed by its own name all the same.
+// The program restarts itself for short waits, but keeps its own name in the list.
 TEST_F(Cli, KeepsItsNameInTheListOfProcesses) {
 #ifdef SPARKPILOT_SERIAL
   GTEST_SKIP() << "built without threads";
@@ -559,7 +559,7 @@ TEST_F(Cli, InterruptionLeavesNothingHalfWritten) {
     execl(SPARKPILOT_PROGRAM, "sparkpilot", "zoo", "build", "--quiet", "--all", "--out", out.c_str(), nullptr);
     _exit(127);
   }
-  // Somewhere in the middle of it: when the first file, or what becomes it, is there.
+  // Waits until the first file, or its temporary version, exists: then the run is in the middle of its work.
   for (int i = 0; i < 1000 && (!fs::exists(out) || fs::is_empty(out)); ++i) usleep(10'000);
   kill(child, SIGINT);
   int status = 0;

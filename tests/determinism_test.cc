@@ -1,4 +1,4 @@
-// The same bits twice: in one session, in another session, and with another number of threads.
+// The same bits in one session, in another session, and with another number of threads.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// sparkpilot doctor, from outside: this machine, recorded ones, other trees, and a driver of the tests' own.
+// sparkpilot doctor, from outside: this machine, recorded ones, other file trees, and the tests' own driver library.
 #include <sys/stat.h>
 
 #include <chrono>
@@ -21,7 +21,7 @@ std::set<std::string> findings(const json& report) {
 
 class Doctor : public testing::Test {
  protected:
-  // The loader finds these libraries in the place of a driver's.
+  // Makes the loader find the tests' libraries instead of a driver's.
   std::string with_driver(const std::string& mode) {
     const fs::path built = fs::path(SPARKPILOT_PROGRAM).parent_path();
     for (const auto& [name, file] :
@@ -154,7 +154,7 @@ TEST_F(Doctor, SaysWhereNothingWasVerified) {
 TEST_F(Doctor, LoadAsksTheSensorsMeanwhile) {
   const ProgramResult result = run_program("doctor --load 2 -v", with_driver(""));
   EXPECT_EQ(result.err, "keeping every GPU there is busy for 2 s, and reading a disk\n");
-  // The driver says 3 %, so no sample is one of a busy GPU.
+  // The driver reports 3 %, so no sample shows a busy GPU.
   EXPECT_NE(result.out.find("the GPU is not busy"), std::string::npos) << result.out;
 }
 

@@ -1,4 +1,4 @@
-// `sparkpilot drive` from outside: what it prints and writes, several processes, stopping and going on.
+// `sparkpilot drive` from outside: its output and files, several processes, stopping and resuming.
 #include <fmt/core.h>
 
 #include "base/folder_lock.h"
@@ -46,7 +46,7 @@ TEST_F(DriveCli, SummaryAsJson) {
   EXPECT_EQ(summary["segments"][1]["name"], name(1));
   EXPECT_EQ(summary["segments"][1]["frames"], kSegmentFrames);
   EXPECT_EQ(json::parse(read_text((out() / "summary.json").string())), summary);
-  // Each segment's first frame is there at once, the others every 50 ms.
+  // Each segment's first frame is available at once, the others every 50 ms.
   EXPECT_GE(summary["seconds"].get<double>(), 2 * 0.05 * (kSegmentFrames - 1));
   EXPECT_LT(summary["segments"][0]["seconds"].get<double>(), 0.05 * kSegmentFrames + 5);
   for (const int segment : {0, 1}) {
@@ -64,7 +64,7 @@ bool no_mpirun() { return std::system("mpirun --version >/dev/null 2>&1") != 0; 
 TEST_F(DriveCli, SeveralProcessesGiveTheSame) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   ASSERT_EQ(drive(route(), out("one")).code, 0);
-  // Three for two segments: one has nothing to do.
+  // Three processes for two segments: one has nothing to do.
   const ProgramResult several = run_program(words(route(), out("several")) + "--no-overlay --json", kThree);
   ASSERT_EQ(several.code, 0) << several.err;
   const json summary = json::parse(several.out);
@@ -74,7 +74,7 @@ TEST_F(DriveCli, SeveralProcessesGiveTheSame) {
     EXPECT_EQ(models_of(out("several") / name(segment)), models_of(out("one") / name(segment)));
 }
 
-// The first of several processes times each network's kernels, the others run what it found.
+// The first of several processes times each network's kernels; the others use its choices.
 TEST_F(DriveCli, OneOfSeveralProcessesTimesKernels) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const auto timings = [&](const std::string& folder, const std::string& before) {
@@ -92,7 +92,7 @@ TEST_F(DriveCli, OneOfSeveralProcessesTimesKernels) {
   EXPECT_EQ(timings("timed_together", kThree), alone);
 }
 
-// One process tells what is wrong, whether all met it or one, and none waits for another.
+// One process reports the error, whether all or only one had it, and none waits for another.
 TEST_F(DriveCli, SeveralProcessesFailWithOneLine) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   fs::create_directories(out("recorded") / name(1));
@@ -117,7 +117,7 @@ TEST_F(DriveCli, SeveralProcessesFailWithOneLine) {
   }
 }
 
-// The launcher ends all processes as soon as one has failed, the one that tells why among them.
+// The launcher ends all processes as soon as one has failed, possibly before the one that reports the reason.
 TEST_F(DriveCli, TheFirstOfSeveralProcessesTellsWhyHoweverLate) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const std::string late =
@@ -146,7 +146,7 @@ TEST_F(DriveCli, OneRunAtATimeWritesIntoAFolder) {
 TEST_F(DriveCli, ARunThatWasKilledHoldsNoFolder) {
   Background first({"drive", route().string(), "--models", models().string(), "--out", out().string(), "--realtime"});
   ASSERT_TRUE(first.wait_for(out() / name(0) / "segment.json"));
-  first.signal(SIGSTOP);  // in the middle, however long the second takes
+  first.signal(SIGSTOP);  // paused in the middle, however long the second run takes
   const auto left = fs::file_size(out() / name(0) / "segment.json");
   expect_refused(drive(route(), out()), fmt::format("process {} is writing", first.pid()));
   EXPECT_EQ(fs::file_size(out() / name(0) / "segment.json"), left);
@@ -158,7 +158,7 @@ TEST_F(DriveCli, ARunThatWasKilledHoldsNoFolder) {
   for (const int segment : {0, 1}) EXPECT_EQ(models_of(out() / name(segment)).size(), size_t{kSegmentFrames});
 }
 
-// A line longer than the terminal is wide would be left behind each time it is drawn anew.
+// A line wider than the terminal would be left behind at each redraw.
 TEST_F(DriveCli, ProgressFitsTheTerminal) {
   if (std::system("script --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no script to make a terminal";
   for (const int columns : {100, 60, 20, 5}) {
@@ -181,7 +181,7 @@ TEST_F(DriveCli, ProgressFitsTheTerminal) {
   }
 }
 
-// Frames of an overlay that can be decoded.
+// The number of frames of an overlay that can be decoded.
 int64_t decoded(const fs::path& video) {
   drive::VideoReader reader(video);
   int64_t frames = 0;
@@ -204,7 +204,7 @@ TEST_F(DriveCli, WithoutAModelThereIsNoPrecisionAndNoTimeOfNetworks) {
 }
 
 TEST_F(DriveCli, GoesOnWhereItWasStopped) {
-  // When the second segment has a frame is not told, so it is stopped later and later until it has one.
+  // The time of the second segment's first frame is unknown, so the run is stopped later and later until there is one.
   size_t frames = 0;
   for (int wait_ms = 400; frames == 0; wait_ms *= 2) {
     fs::remove_all(out());
@@ -246,7 +246,7 @@ TEST_F(DriveCli, TheSecondCtrlCEndsAtOnceAndLeavesNothingHalfWritten) {
   }
   EXPECT_EQ(run.wait(), 130);
   EXPECT_EQ(left_over(out()), "");
-  // Where the first one had finished a file before the second came, it is whole.
+  // A file finished between the first and the second signal is complete.
   const fs::path log = out() / name(1) / "rlog.zst", video = out() / name(1) / "overlay.mp4";
   if (fs::exists(log)) models_of(out() / name(1));
   if (fs::exists(video)) decoded(video);
@@ -254,8 +254,8 @@ TEST_F(DriveCli, TheSecondCtrlCEndsAtOnceAndLeavesNothingHalfWritten) {
   EXPECT_FALSE(begun && result_of(out() / name(1))["complete"] == true && !fs::exists(log));
 }
 
-// Open MPI passes Ctrl-C on as SIGTERM after a second and kills after another, so files may be absent, but none is
-// half.
+// Open MPI passes Ctrl-C on as SIGTERM after a second and kills after another, so files may be missing, but none is
+// incomplete.
 TEST_F(DriveCli, CtrlCUnderALauncherLeavesNothingHalfWritten) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   constexpr int kFrames = 60;

@@ -1,5 +1,5 @@
-// `sparkpilot drive` on what is missing, damaged or of another kind: one line that names it, exit code 2, or what there
-// is driven and the rest told.
+// `sparkpilot drive` with missing, damaged or wrong files: one line that names the file and exit code 2, or the rest is
+// driven with a note.
 #include <limits>
 #include <map>
 
@@ -34,7 +34,7 @@ TEST_F(DriveCli, VideoWithoutALogNeedsToBeToldOfItsCamera) {
   EXPECT_EQ(models[5]["modelV2"]["frameId"], 5);
 }
 
-// The notes of a segment that was driven, one behind the other.
+// The notes of a driven segment, concatenated.
 std::string notes(const json& result) {
   std::string text;
   for (const json& note : result["notes"]) text += note.get<std::string>() + "\n";
@@ -73,7 +73,7 @@ TEST_F(DriveCli, WhatIsNoVideoOrLogIsNamed) {
   expect_refused(drive(segment, out()), (segment / "rlog.zst").string());
 }
 
-// The other segment is driven all the same.
+// The other segment is still driven.
 TEST_F(DriveCli, ASegmentThatCannotBeDrivenIsLeftOut) {
   const fs::path segment = a_segment();
   fs::copy(route() / name(1), segment.parent_path() / name(1));
@@ -140,7 +140,7 @@ TEST_F(DriveCli, AnOutputThatIsAFileIsRefused) {
   expect_refused(drive(route(), out(), "--no-overlay --dump " + in_quotes(folder.file("file"))), folder.file("file"));
 }
 
-// Every file below a folder and what it holds.
+// All files below a folder and their contents.
 std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -154,11 +154,11 @@ TEST_F(DriveCli, ARecordingIsNotWrittenInto) {
   const fs::path segment = a_segment(), around = segment.parent_path();
   fs::create_directory_symlink(segment, folder.path() / "link");
   fs::create_directory_symlink(around, folder.path() / "link_around");
-  // Named otherwise than the results would be.
+  // A segment folder whose name differs from the results'.
   const fs::path numbered = folder.path() / "00000003--5e160c0fd5";
   fs::create_directories(numbered);
   fs::copy(route() / name(1), numbered / "0");
-  // A part of another one.
+  // Part of another recording.
   const fs::path other = folder.path() / "other";
   write_text((other / "2023-07-27--13-01-19--0" / "qcamera.ts").string(), "recorded");
   const auto before = contents(folder.path());
@@ -212,9 +212,9 @@ TEST_F(DriveCli, EarlierResultsAreWrittenOverAndResumed) {
     EXPECT_EQ(result.code, 0) << more << ": " << result.err;
   }
   EXPECT_EQ(read_text((out() / "notes.txt").string()), "mine");
-  // Results lie where their recording does, in a folder of their own.
+  // Results may be written next to their recording, in a separate folder.
   EXPECT_EQ(drive(segment, segment.parent_path() / "results").code, 0);
-  // They can be driven as well, where there is video; not onto themselves.
+  // Results with video can be driven as well, but not into their own folder.
   fs::copy(segment / "fcamera.hevc", out() / name(0) / "fcamera.hevc");
   expect_refused(drive(out(), out()), "holds the recording that is driven");
 }
@@ -236,7 +236,7 @@ TEST_F(DriveCli, AnOutputWithoutTheRightToWriteIsRefused) {
   EXPECT_NE(result.err.find("Permission denied"), std::string::npos) << result.err;
 }
 
-// A file that may not grow stands for a disk that is full.
+// A file size limit takes the place of a full disk.
 TEST_F(DriveCli, AFullDiskIsToldAndLeavesNothingHalfWritten) {
   for (const std::string more : {"--no-overlay", "--overlay-width 1920"}) {
     const fs::path to = out("out" + std::to_string(more.size()));

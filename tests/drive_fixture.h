@@ -1,5 +1,4 @@
-// What the tests of `sparkpilot drive` share: a route of two short segments, small models, and runs that can be
-// stopped.
+// Shared by the tests of `sparkpilot drive`: a route of two short segments, small models, and runs that can be stopped.
 #pragma once
 
 #include <fcntl.h>
@@ -21,7 +20,7 @@ inline constexpr int kSegmentFrames = 24;
 
 inline std::string in_quotes(const fs::path& path) { return "'" + path.string() + "'"; }
 
-// The program, running beside the test; `launcher` is what starts it.
+// The program as a background process; `launcher` starts it.
 class Background {
  public:
   explicit Background(const std::vector<std::string>& arguments, std::vector<std::string> launcher = {}) {
@@ -52,13 +51,13 @@ class Background {
     if (!ended_ && waitpid(pid_, &status_, WNOHANG) == pid_) ended_ = true;
     return ended_;
   }
-  // The exit code, or 128 and the signal.
+  // The exit code, or 128 plus the signal.
   int wait() {
     if (!ended_) waitpid(pid_, &status_, 0);
     ended_ = true;
     return WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
   }
-  // False where the program ended, or a minute passed, before the file was there.
+  // False if the program ended, or a minute passed, before the file existed.
   bool wait_for(const fs::path& file) {
     for (int i = 0; i < 6000 && !fs::exists(file); ++i) {
       if (ended()) return false;
@@ -101,7 +100,7 @@ class DriveCli : public testing::Test {
   static ProgramResult drive(const fs::path& from, const fs::path& to, const std::string& more = "--no-overlay") {
     return run_program(words(from, to) + more);
   }
-  // What was written of a segment, without how long it took.
+  // The messages written for a segment, without execution times.
   static std::vector<json> models_of(const fs::path& segment) {
     const ProgramResult dump = run_program("route dump modelV2 --quiet " + in_quotes(segment));
     EXPECT_EQ(dump.code, 0) << dump.err;
@@ -128,8 +127,7 @@ class DriveCli : public testing::Test {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_NE(result.err.find(word), std::string::npos) << result.err << " expected: " << word;
   }
-  // Files that no run leaves: those that are being written aside. The lock's file outlives a run that is killed, which
-  // keeps nobody out.
+  // Temporary files that no run may leave. The lock file of a killed run remains, which locks nobody out.
   static std::string left_over(const fs::path& where) {
     const std::set<std::string> known{"rlog.zst",     "overlay.mp4",  "segment.json",
                                       "summary.json", "summary.html", ".sparkpilot.lock"};

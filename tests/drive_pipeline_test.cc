@@ -1,5 +1,5 @@
-// `sparkpilot drive` against tests/reference/drive_pipeline.py, which computes everything again with NumPy: pictures,
-// inputs, messages, and, where onnxruntime is there, the networks.
+// `sparkpilot drive` compared with tests/reference/drive_pipeline.py, which computes everything again with NumPy:
+// pictures, inputs, messages and, if onnxruntime is installed, the networks.
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -12,10 +12,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kFrames = 108;  // more than the 100 that the networks look back
+constexpr int kFrames = 108;  // more than the networks' history of 100
 constexpr uint64_t kStart = 100'000'000'000;
 
-// What a device's day may bring, by the seconds since the start: everything that enters the models changes.
+// Events as they may occur in a drive, by seconds since the start: every input of the models changes.
 class Day {
  public:
   bool operator()(cereal::Event::Builder event) const {
@@ -41,7 +41,7 @@ class Day {
         auto rpy = event.getLiveCalibration().getRpyCalib();
         for (unsigned i = 0; i < 3; ++i) rpy.set(i, static_cast<float>(rpy[i] + 0.01 * (i + 1) * std::sin(t)));
         if (within(2, 2.3)) rpy.set(1, std::numeric_limits<float>::quiet_NaN());
-        event.setLogMonoTime(event.getLogMonoTime() + 30'000'000);  // while a frame is exposed
+        event.setLogMonoTime(event.getLogMonoTime() + 30'000'000);  // during a frame's exposure
         return t >= 0.2;
       }
       case Kind::MODEL_V2: change_lanes(event.getModelV2().getMeta(), within); return true;
@@ -75,7 +75,7 @@ class Day {
     if (within(3, 3.2)) set(State::LANE_CHANGE_STARTING, Direction::LEFT);
   }
 
-  // Two before number 70, a dozen before number 90.
+  // Loses two frames before number 70, a dozen before number 90.
   static void lose_frames(cereal::EncodeIndex::Builder index) {
     const uint32_t lost = index.getSegmentId() < 70 ? 0 : index.getSegmentId() < 90 ? 2 : 14;
     index.setFrameId(index.getFrameId() + lost);
@@ -92,7 +92,7 @@ class DrivePipeline : public testing::Test {
 
   static fs::path only_folder(const fs::path& in) { return fs::directory_iterator(in)->path(); }
 
-  // Drives `segment` with the models of an era, and notes it in the case.
+  // Drives `segment` with the models of an era, and adds it to the case.
   void drive(const fs::path& segment, const std::string& era, const std::vector<std::string>& models) {
     const std::string quoted_models = "'" + folder.file("models") + "'";
     std::string names;
@@ -140,7 +140,7 @@ class DrivePipeline : public testing::Test {
 TEST_F(DrivePipeline, EveryEraAsNumpyHasIt) {
   const fs::path segment = make_segment(folder.path(), kFrames);
   edit_log(segment / "rlog.zst", Day());
-  // D first: it runs on every frame, so its pictures are there for the others, too.
+  // D first: it runs on every frame, so its pictures serve the other eras, too.
   drive(segment, "D", {"tiny_driving_supercombo"});
   drive(segment, "C", {"tiny_driving_vision", "tiny_driving_policy"});
   drive(segment, "B", {"tiny_driving_vision_v0.10.0", "tiny_driving_policy_v0.10.0"});
@@ -155,7 +155,7 @@ TEST_F(DrivePipeline, WithoutAWideCameraTheRoadsPicturesFeedBothInputs) {
   expect_equal(segment, true, false);
 }
 
-// What a real device logged: openpilot 0.9.4 on a tici, its small video.
+// A real device's log: openpilot 0.9.4 on a tici, with its small video.
 TEST_F(DrivePipeline, TheDemoRoute) {
   const fs::path demo = assets_folder() / "route_demo";
   if (!fs::exists(demo)) GTEST_SKIP() << "there is no " << demo.string();

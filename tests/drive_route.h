@@ -1,4 +1,4 @@
-// Routes for tests of `sparkpilot drive`: made by `route synth`, their logs edited, their pictures drawn small.
+// Routes for tests of `sparkpilot drive`: made by `route synth`, with edited logs and small pictures.
 #pragma once
 
 #include <capnp/message.h>
@@ -19,7 +19,7 @@ namespace sparkpilot {
 // A mici's cameras at a quarter of their width.
 inline constexpr int kTestWidth = 336, kTestHeight = 190;
 
-// Every event of a log as `edit` leaves it; those for which it says false are taken out.
+// Passes every event of a log to `edit`, which may change it; removes those for which it returns false.
 inline void edit_log(const std::filesystem::path& log, const std::function<bool(cereal::Event::Builder)>& edit) {
   const std::filesystem::path aside = log.parent_path() / ("edited_" + log.filename().string());
   {
@@ -35,8 +35,8 @@ inline void edit_log(const std::filesystem::path& log, const std::function<bool(
   std::filesystem::rename(aside, log);
 }
 
-// Frame `number` of a camera: waves that move, and the number itself in eight blocks along the upper edge, the lowest
-// bit first, black or white.
+// Frame `number` of a camera: moving waves, and the number itself in eight black or white blocks along the upper edge,
+// lowest bit first.
 inline drive::YuvImage numbered_picture(int number, int wave) {
   drive::YuvImage picture(kTestWidth, kTestHeight);
   for (int row = 0; row < kTestHeight; ++row) {
@@ -64,8 +64,8 @@ inline void write_video(const std::filesystem::path& file, int frames, int wave)
   writer.commit();
 }
 
-// Frame `number` of a route of which segment `segment` is one of those with `frames` each: 20 a second from 100 s of
-// the device's clock on.
+// The index of frame `number` of segment `segment`, in a route with `frames` frames per segment: 20 per second, from
+// 100 s of the device's clock on.
 inline void fill_index(cereal::EncodeIndex::Builder index, int segment, int frames, int number) {
   const auto frame = static_cast<uint32_t>(segment * frames + number);
   const uint64_t eof = 100'000'000'000 + uint64_t{50'000'000} * frame;
@@ -76,7 +76,7 @@ inline void fill_index(cereal::EncodeIndex::Builder index, int segment, int fram
   index.setTimestampSof(eof - 18'000'000);
 }
 
-// Indices of the videos behind the log's other events, which are moved to where the segment lies.
+// Appends the videos' indices to the log, and moves its other events to the segment's time.
 inline void add_index(const std::filesystem::path& log, int segment, int frames, bool wide) {
   const uint64_t since = uint64_t{50'000'000} * static_cast<uint64_t>(segment * frames);
   edit_log(log, [&](cereal::Event::Builder event) {
@@ -105,7 +105,7 @@ inline void add_index(const std::filesystem::path& log, int segment, int frames,
   std::filesystem::rename(aside, log);
 }
 
-// A segment of a mici with both cameras under `folder`; returns where it lies.
+// Makes a segment of a mici with both cameras below `folder`; returns its path.
 inline std::filesystem::path make_segment(const std::filesystem::path& folder, int frames, int number = 0,
                                           bool wide = true) {
   const ProgramResult made =

@@ -1,4 +1,4 @@
-// Settings from outside: who wins, what is said once on stderr, what commands do with them, and lines for a shell.
+// Settings from outside: precedence, warnings on stderr, their effect on commands, and lines for a shell.
 #include <fmt/format.h>
 
 #include "cli_fixture.h"
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 class Env : public Cli {
  protected:
-  // Makes this the configuration file that is found; `before` of run_program().
+  // A prefix for run_program() that makes this text the configuration file.
   std::string with_config(const std::string& text) {
     fs::create_directories(folder.path() / "sparkpilot");
     write_text(config(), text);
@@ -18,7 +18,7 @@ class Env : public Cli {
   }
   std::string config() const { return folder.file("sparkpilot/config.toml"); }
 
-  // A setting as `env --json` has it; `err` is to be on stderr.
+  // A setting from `env --json`; expects `err` on stderr.
   static json setting(const std::string& name, const std::string& before, const std::string& err = "") {
     const ProgramResult result = run_program("env --json", before);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -50,7 +50,7 @@ TEST_F(Env, SaysWhoSetWhat) {
   EXPECT_NE(table.find("models     not set  default"), std::string::npos) << table;
 }
 
-// The processor as this program sees it, and what it computes on one that can do less.
+// The processor as the program sees it, and its results with fewer features.
 TEST_F(Env, CpuLimitsWhatKernelsUse) {
   const std::string all = parsed("version")["isa"];
   EXPECT_EQ(parsed("version", "SPARKPILOT_CPU=auto")["isa"], all);
@@ -67,7 +67,7 @@ TEST_F(Env, CpuLimitsWhatKernelsUse) {
   EXPECT_EQ(run_program("ops check MatMul sparkpilot::Gemm", "SPARKPILOT_CPU=baseline").code, 0);
 }
 
-// Single kernels, in every command that runs a model.
+// Forcing and disabling single kernels, in every command that runs a model.
 TEST_F(Env, KernelsAreAskedForAndSwitchedOff) {
   const ProgramResult built =
       run_program("zoo build tiny_driving_policy --quiet --out '" + folder.path().string() + "'");
@@ -103,11 +103,11 @@ TEST_F(Env, WrongValuesAreOneLineOnStderr) {
                     "warning: OPENPILOT_DGX_PRECISION: expected auto, model, fp32, fp16, bf16, fp8 or fp4, got "
                     "\"\\x1b[31m\\xff\"; precision is auto (default)\n")["origin"],
             "default");
-  // In every command, and of several processes the first alone.
+  // In every command; of several processes, only in the first.
   EXPECT_EQ(run_program("version", "DEBUG=express:*").err,
             "warning: DEBUG: expected a digit, got \"express:*\"; verbose is 0 (default)\n");
   EXPECT_EQ(run_program("version", "DEBUG=x OMPI_COMM_WORLD_RANK=1").err, "");
-  // A flag stays an error.
+  // A wrong flag remains an error.
   expect_usage_error("env --device gpu", "sparkpilot env: --device: expected auto, cpu, cuda or cuda:N, got \"gpu\"");
 }
 
@@ -119,7 +119,7 @@ TEST_F(Env, FileIsFoundAndOverruled) {
   EXPECT_EQ(setting("precision", before + "OPENPILOT_DGX_PRECISION=fp32")["overruled"][0], config() + " line 2");
   fs::create_directories(folder.path() / ".config");
   fs::rename(folder.path() / "sparkpilot", folder.path() / ".config/sparkpilot");
-  for (const char* none : {"", "relative"}) {  // of no use, so the home's
+  for (const char* none : {"", "relative"}) {  // not usable, so the home folder's default is taken
     EXPECT_EQ(setting("threads", "HOME='" + folder.path().string() + "' XDG_CONFIG_HOME=" + none)["value"], "1");
   }
   EXPECT_EQ(setting("threads", "env -u HOME XDG_CONFIG_HOME=")["value"], "auto");
@@ -158,7 +158,7 @@ TEST_F(Env, WhatIsWrongWithTheFileIsSaidOnce) {
     EXPECT_TRUE(result.err.starts_with(where + " line 2, column ") && result.err.ends_with("; it is not used\n"))
         << result.err;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_EQ(json::parse(result.out)["settings"]["threads"]["origin"], "default");  // nothing of it holds
+    EXPECT_EQ(json::parse(result.out)["settings"]["threads"]["origin"], "default");  // the file is ignored as a whole
     EXPECT_EQ(json::parse(result.out)["config_file_state"], "not used");
   }
   fs::remove(config());
@@ -214,7 +214,7 @@ TEST_F(Env, WhatThisVersionCannotIsAWarningOrToAFlagARefusal) {
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_NE(result.err.find("threads is auto (default)"), std::string::npos) << result.err;
-  // A command that runs no model does not care.
+  // A command that runs no model does not check these settings.
   EXPECT_EQ(run_program("zoo list", "CUDA=1 OPENPILOT_DGX_PRECISION=fp8").err, "");
 }
 
@@ -247,7 +247,7 @@ TEST_F(Env, ExportIsForAShellsEval) {
   forget_settings();
   EXPECT_EQ(bash("set -eu\nexport CUDA=1 OPENPILOT_DISABLE_DGX=1\n" + twice), "CPU|0|1|cpu|CPU|0|1|cpu|");
   EXPECT_EQ(bash("set -eu\nexport SPARKPILOT_DEVICE=cpu CPU=0 CUDA=1 DEV=CUDA\n" + twice), "CPU|0|1|cpu|CPU|0|1|cpu|");
-  // What is said on stderr is not what eval gets.
+  // stderr is not part of what the shell evaluates.
   const ProgramResult result = run_program("env --export", "CUDA='; exit 1'");
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_EQ(result.out, run_program("env --export").out);
@@ -293,7 +293,7 @@ TEST_F(Env, WhereThereIsAGpu) {
                    "warning: CUDA=1: no usable NVIDIA GPU (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "
                    "CUDA_VISIBLE_DEVICES=7); device is auto (default)\n")["device"],
             "cpu");
-  // Somebody's quotes stay text.
+  // Quotes in a value stay text.
   EXPECT_EQ(bash("export " + gpu +
                  " CUDA_VISIBLE_DEVICES=\"x' \\$(touch y)\"\neval \"$('" SPARKPILOT_PROGRAM
                  "' env --export)\"\nprintf %s \"$CUDA_VISIBLE_DEVICES\""),

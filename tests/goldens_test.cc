@@ -1,5 +1,5 @@
-// Real networks against what ONNX Runtime computed for them: relative L2 error under 1e-5, by the interpreter's plain
-// references and by the runtime.
+// Real networks compared with ONNX Runtime's results: relative L2 error under 1e-5, with the interpreter's plain
+// references and with the runtime.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -86,8 +86,8 @@ TEST_P(Goldens, ByTheRuntime) {
   }
 }
 
-// The last position alone, of a large batch that holds the golden's samples over and over: what is not needed is not
-// computed, and the batch goes in slices.
+// Only the last position, of a large batch that repeats the golden's samples: unneeded positions are not computed, and
+// the batch is split into slices.
 TEST(TinyPhysics, LastPositionOfALargeBatch) {
   const fs::path folder = assets_folder() / "golden_ort" / "tinyphysics_b4";
   if (!fs::exists(folder)) GTEST_SKIP() << folder << " is not there";

@@ -40,12 +40,12 @@ class Rules:
         block = re.search(r"^```rules\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
         if not block:
             raise RulesError("no block fenced as ```rules")
-        self.level = {}  # room -> its place in the order
+        self.level = {}  # room -> its position in the order
         self.test_rooms = set()
         self.headers = []  # (prefixes, patterns)
         self.system = []
         self.only = []  # (text, patterns)
-        self.without = []  # (prefixes, prefixes that may, patterns)
+        self.without = []  # (prefixes, prefixes that are allowed to, patterns)
         for line in block[1].splitlines():
             words = shlex.split(line, comments=True)
             if words:

@@ -16,7 +16,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = "-Wall -Wextra -Wpedantic -Werror"
-# Names of rooms, which a project around may use for its own.
+# Names of rooms, which an enclosing project may use as well.
 NEIGHBOURS = "".join(f"add_custom_target({name})\n" for name in ("base", "ir", "ops", "runtime", "bench"))
 
 
@@ -58,7 +58,7 @@ class Outside(unittest.TestCase):
     def test_the_installed_package(self):
         prefix = self.folder / "prefix"
         run(self.options.cmake, "--install", self.options.build, "--prefix", prefix)
-        moved = prefix.rename(self.folder / "elsewhere")  # nothing may point back to where it was installed first
+        moved = prefix.rename(self.folder / "elsewhere")  # no file may refer to the first installation path
         build = self.configure(self.project(readme_block("cmake")), f"-DCMAKE_PREFIX_PATH={moved}")
         run(self.options.cmake, "--build", build)
         run(moved / "bin/sparkpilot", "zoo", "build", "--quiet", "tiny_driving_policy", "--out", self.folder)
@@ -71,7 +71,8 @@ class Outside(unittest.TestCase):
         self.assertIn(found, lists)
         build = self.configure(self.project(lists.replace(found, f"{NEIGHBOURS}add_subdirectory({ROOT} sparkpilot)")))
         rules = (build / "build.ninja").read_text()
-        # Its tests, programs and strictness are its own affair; the one -Werror is that of FLAGS, which is everybody's.
+        # Its tests, programs and warning flags must not leak out; the only -Werror is that of FLAGS, which applies to
+        # everything.
         for word in ("gtest", "cli/main.cc", "synthetic_drive", "build_graph", "-Werror -Wnon-virtual-dtor"):
             self.assertNotIn(word, rules)
         self.assertRegex(run("ninja", "-C", build, "-t", "commands", "app"), r"-o app .*sparkpilot/libsparkpilot\.a")

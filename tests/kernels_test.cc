@@ -1,4 +1,5 @@
-// Every candidate of every op forced, and switched off: the same results, on the op table and on whole networks.
+// Every candidate kernel of every op, forced and disabled: the same results for the op table's cases and for whole
+// networks.
 #include "ir/kernel_choice.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ struct Ran {
   std::vector<Tensor> outputs;
 };
 
-// The case as a graph of one node, left as it is.
+// The case as a graph of one node, without passes.
 Ran run_case(const OpDef& op, const OpCase& op_case, const std::vector<Tensor>& tensors, const std::string& kernels) {
   Session session(
       case_graph(op, op_case, tensors),
@@ -72,7 +73,7 @@ TEST(Kernels, EachIsForcedAndSwitchedOffOnTheOpTable) {
   EXPECT_GT(forced.size(), 60u);
 }
 
-// What a whole network takes when nothing is asked for, and its outputs.
+// The outputs of a whole network; `taken`: the kernels that it used.
 std::vector<Tensor> run_network(const Graph& graph, Precision precision, const std::string& kernels,
                                 std::set<Candidate>* taken = nullptr) {
   Session session(graph, {.threads = 2, .passes = {.precision = precision}, .kernels = kernels, .profile = true});
@@ -101,7 +102,7 @@ TEST_P(NetworkKernels, GiveTheSameWithEachSwitchedOff) {
   const Graph graph = network_.load();
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     if (precision == Precision::bf16 && !has_bf16()) continue;
-    // Two ways to sum the same products; rounded to bf16 between layers, what falls the other way adds up.
+    // Two ways to sum the same products; with rounding to bf16 between layers, differences accumulate.
     const double tolerance = precision == Precision::bf16 ? 0.02 : 1e-5;
     std::set<Candidate> taken;
     const std::vector<Tensor> expected = run_network(graph, precision, "", &taken);

@@ -1,4 +1,4 @@
-// Models written by hand, field by field as onnx.proto numbers them: what no exporter would write.
+// Models written by hand, field by field, with the field numbers of onnx.proto.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace sparkpilot {
 
-// Protobuf messages by hand: a test makes models that no exporter would write.
+// Hand-written protobuf messages, for models that no exporter would write.
 class Message {
  public:
   Message& number(int field, uint64_t value) {

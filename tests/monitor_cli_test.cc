@@ -46,7 +46,8 @@ TEST_F(MonitorCli, OnceOfARecordedMachine) {
   EXPECT_TRUE(spark["gpus"][0]["fan_percent"].is_null());
   EXPECT_GT(spark["memory"]["used_bytes"], 0);
   EXPECT_EQ(spark["clusters"].size(), 2U);
-  EXPECT_TRUE(spark["clusters"][0]["utilization_percent"].is_null());  // a machine that does not move has no rates
+  EXPECT_TRUE(spark["clusters"][0]["utilization_percent"].is_null());  // a recorded machine does not change, so it has
+                                                                       // no rates
   const json two = parsed("monitor --once --from " + machine_file("pc_two_gpus"));
   ASSERT_EQ(two["gpus"].size(), 2U);
   EXPECT_EQ(two["gpus"][1]["gpu"], "1");
@@ -89,7 +90,7 @@ TEST_F(MonitorCli, AsksTheDriverOnceForWhatDoesNotChange) {
   EXPECT_GE(count["nvmlDeviceGetPowerUsage"], 2 * 3);
   for (const std::string& line : lines(result.out)) {
     const json reading = json::parse(line);
-    if (!reading.contains("gpus")) continue;  // the summary
+    if (!reading.contains("gpus")) continue;  // the summary line
     EXPECT_EQ(reading["gpus"][1]["name"], "NVIDIA GB10");
   }
 }
@@ -121,11 +122,11 @@ TEST_F(MonitorCli, CsvIsContinuedNotOverwritten) {
   ProgramResult result = run_program(record);
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.err, "");
-  EXPECT_NE(result.out.find("memory.used_bytes"), std::string::npos);  // the summary
+  EXPECT_NE(result.out.find("memory.used_bytes"), std::string::npos);  // the summary line
   const std::vector<std::string> first = lines(read_text(file));
   ASSERT_GE(first.size(), 2U);
   EXPECT_EQ(first[0].rfind("time,seconds,", 0), 0U);
-  write_text(file, read_text(file) + "2026-01-01T00:0");  // a power cut
+  write_text(file, read_text(file) + "2026-01-01T00:0");  // as after a power cut
   EXPECT_EQ(run_program(record).code, 0);
   const std::vector<std::string> second = lines(read_text(file));
   EXPECT_GT(second.size(), first.size() + 1);
@@ -150,7 +151,7 @@ TEST_F(MonitorCli, AFullDiskIsSaid) {
 }
 
 TEST_F(MonitorCli, CtrlCEndsARecordingWithItsSummary) {
-  // The program in the place of the shell, so that the signal meets it.
+  // The program replaces the shell, so that the signal reaches it.
   const std::string file = (folder / "a.csv").string(), out = (folder / "out").string();
   const pid_t child = fork();
   if (child == 0) {
@@ -161,7 +162,7 @@ TEST_F(MonitorCli, CtrlCEndsARecordingWithItsSummary) {
   }
   const auto rows = [&] { return lines(read_text(file)).size(); };
   for (int i = 0; i < 600 && rows() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_GE(rows(), 3U);  // each is there as soon as it is measured
+  EXPECT_GE(rows(), 3U);  // each row is written as soon as it is measured
   kill(child, SIGINT);
   int status = 0;
   waitpid(child, &status, 0);

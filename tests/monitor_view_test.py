@@ -18,7 +18,7 @@ import unittest
 
 MACHINES = pathlib.Path(__file__).resolve().parent / "machines"
 PROGRAM, FAKE_NVML = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
-PATIENCE = 60  # seconds, on a machine with other work
+PATIENCE = 60  # seconds, sufficient on a busy machine
 
 
 class Terminal:
@@ -123,7 +123,7 @@ class InTerminal(unittest.TestCase):
         screen = terminal.wait("GPU 1 NVIDIA GB10")
         for part in ("GPU 0 NVIDIA GB10", "41 C", "13.5 W", "2411 MHz", "idle"):
             self.assertIn(part, screen)
-        terminal.wait(r"use  \S+ +\d+(\.\d)? %.*\n(.*\n)*.*Processes \d+")  # rates of the second reading
+        terminal.wait(r"use  \S+ +\d+(\.\d)? %.*\n(.*\n)*.*Processes \d+")  # waits for the rates of the second reading
 
     def test_keys(self):
         terminal = self.start("--interval 250ms")
@@ -150,7 +150,7 @@ class InTerminal(unittest.TestCase):
             self.assertEqual(screen.splitlines()[0], clock, "it moves while it is paused")
         terminal.keys("Space")
         terminal.wait("space pause")
-        terminal.keys("x", "F5", "Up")  # mean nothing
+        terminal.keys("x", "F5", "Up")  # keys without a meaning
         terminal.keys("q")
         self.ends_in_order(terminal)
 

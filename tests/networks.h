@@ -1,4 +1,4 @@
-// The networks that end-to-end tests run: the tiny stand-ins always, the real ones of ../shared/assets where they are.
+// Networks for end-to-end tests: always the tiny stand-ins, and the real ones of ../shared/assets if present.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@
 
 namespace sparkpilot::testing {
 
-// The folder of real inputs, or empty where it is not there. SPARKPILOT_ASSETS wins over the place beside the source.
+// The folder of real inputs, empty if it does not exist. SPARKPILOT_ASSETS takes precedence over the place next to the
+// source.
 inline std::filesystem::path assets() {
   const std::filesystem::path folder = assets_folder();
   return std::filesystem::is_directory(folder) ? folder : std::filesystem::path();
@@ -26,7 +27,7 @@ inline std::filesystem::path assets() {
 
 struct Network {
   std::string name;
-  std::filesystem::path file;  // empty: of the zoo
+  std::filesystem::path file;  // empty: a stand-in model
   Graph load() const { return file.empty() ? build_zoo_model(name, 1) : load_onnx(file); }
 };
 
@@ -51,7 +52,7 @@ inline std::vector<std::string> networks() {
   return names;
 }
 
-// A test of one network, whose name is the parameter; skipped where its file is not there.
+// A test of one network, named by the parameter; skipped if its file does not exist.
 class NetworkTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -63,7 +64,7 @@ class NetworkTest : public ::testing::TestWithParam<std::string> {
   Network network_;
 };
 
-// "dmonitoring_model_2021_06" of "openpilot_dm/dmonitoring_model_2021-06.onnx": what a test's name may hold.
+// "dmonitoring_model_2021_06" for "openpilot_dm/dmonitoring_model_2021-06.onnx": a valid test name.
 inline std::string test_name(const ::testing::TestParamInfo<std::string>& info) {
   std::string name = std::filesystem::path(info.param).stem().string();
   for (char& letter : name) {
@@ -72,8 +73,8 @@ inline std::string test_name(const ::testing::TestParamInfo<std::string>& info) 
   return name;
 }
 
-// A session's inputs filled from a seed: images over their range, indices small, the rest normal. Open dimensions
-// are 1.
+// Fills a session's inputs from a seed: images over their whole range, small indices, other inputs normally
+// distributed. Open dimensions become 1.
 inline void fill_inputs(Session& session, uint64_t seed) {
   Random random(seed);
   for (const TensorInfo& info : std::vector<TensorInfo>(session.inputs())) {

@@ -60,7 +60,8 @@ class InBrowser(unittest.TestCase):
             self.browse(f"--screenshot={picture}", "--window-size=900,1400", f"--blink-settings=preferredColorScheme={scheme}")
             width, height, rows = png_rows(picture.read_bytes())
             self.assertEqual((width, height), (900, 1400))
-            # Rows that repeat the one above are nearly empty; text, figures and pictures make hundreds that do not.
+            # Rows that repeat the one above are mostly empty; text, figures and pictures give hundreds of distinct
+            # ones.
             self.assertGreater(len(set(rows)), 300, f"{name}: the page is blank")
 
     def test_its_parts_are_there(self):

@@ -1,4 +1,4 @@
-// Every network in fp16 and bf16, near its own results in fp32 and not the same.
+// Every network in fp16 and bf16: close to its results in fp32, but not equal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ std::vector<Tensor> run(Session& session, uint64_t seed) {
   return testing::results(session);
 }
 
-// Of several inputs the one in the middle counts: now and then random pixels stretch a feature of a random network
-// tenfold, and rounding with it. The tolerance leaves room for detectors; most networks are ten times nearer.
+// The median over several inputs counts: random pixels sometimes enlarge a feature of a random network tenfold, and
+// rounding errors with it. The tolerance leaves room for detectors; most networks are ten times closer.
 void stays_near(const testing::Network& network, Precision precision, double tolerance) {
-  // The stand-ins' weights are f16's own, so that fp16, which keeps weights in 16 bits, may change nothing.
+  // The stand-ins' weights are exact in f16, so fp16, which stores weights in 16 bits, may change nothing.
   const double least = precision == Precision::fp16 && network.file.empty() ? 0 : 1e-6;
   Session exact = open(network, Precision::fp32), rounded = open(network, precision);
   std::vector<double> errors;

@@ -1,4 +1,4 @@
-// Tests of the program from outside: running it, reading what it says and writes.
+// Tests of the program from outside: runs it, reads its output and files.
 #pragma once
 
 #include <sys/wait.h>
@@ -13,20 +13,20 @@
 namespace sparkpilot {
 
 struct ProgramResult {
-  int code = -1;  // exit code; 128 + the signal where one ended it
+  int code = -1;  // exit code; 128 + the signal if one ended it
   std::string out, err;
 };
 
-// What whoever runs the tests has chosen for the program is not what they test.
+// The settings of whoever runs the tests must not affect them.
 inline void forget_settings() {
   for (const char* name : {"SPARKPILOT_DEVICE", "SPARKPILOT_PRECISION", "SPARKPILOT_THREADS", "SPARKPILOT_MODELS",
                            "SPARKPILOT_DATA", "SPARKPILOT_VERBOSE", "SPARKPILOT_COLOR", "OPENPILOT_DISABLE_DGX",
                            "OPENPILOT_DGX_ENABLED", "OPENPILOT_DGX_PRECISION", "CUDA", "DEBUG", "LOG_ROOT"}) {
     unsetenv(name);
   }
-  setenv("SPARKPILOT_TUNE", "off", 1);  // but where tuning is the test
+  setenv("SPARKPILOT_TUNE", "off", 1);  // except in tests of tuning
   setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
-  setenv("XDG_CACHE_HOME", "/dev/null", 1);  // where nothing can be kept
+  setenv("XDG_CACHE_HOME", "/dev/null", 1);  // where nothing can be stored
 }
 
 // Runs the program with `arguments` as a shell reads them; `before` goes in front (ulimit, environment).

@@ -1,6 +1,6 @@
-// com.microsoft's ops on bytes against what ONNX Runtime computed: single ops, and a network that its quantizer wrote.
-// The files are made by tests/reference/qoperator.py. A byte may be a step off where it is a tie to within its
-// rounding.
+// com.microsoft's ops on bytes compared with ONNX Runtime's results: single ops, and a network that its quantizer
+// wrote. The files are made by tests/reference/qoperator.py. A byte may be one step off if its exact value is a tie, to
+// within rounding.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -56,7 +56,7 @@ Named by_runtime(const Graph& graph, const Named& inputs, const PassOptions& pas
   return outputs;
 }
 
-// At most a step off, and that in few places.
+// At most one step off, and only in few elements.
 void expect_same(const Named& got, const Named& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (const auto& [name, want] : expected) {
@@ -99,7 +99,7 @@ std::map<std::string, int> ops_of(const Graph& graph) {
   return counts;
 }
 
-// Floats are left at the input, and around the product of two tensors, which no op on bytes computes.
+// Only the input and the product of two tensors, which no op on bytes computes, stay in floats.
 TEST(QOperatorNetwork, RunsOnBytes) {
   std::map<std::string, int> ops = ops_of(optimised(load_onnx(kFolder / "network.onnx")));
   EXPECT_EQ(ops["QuantizeLinear"], 2);

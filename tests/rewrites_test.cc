@@ -1,4 +1,4 @@
-// Every network with all passes, with each pass off, and with none: the same results.
+// Every network with all passes, with each pass disabled, and with none: the same results.
 #include "passes/pass.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@
 namespace sparkpilot {
 namespace {
 
-// Relative L2. A GELU whose constants are stored in f16 becomes one with the exact constants: f16's rounding.
+// Relative L2. A GELU whose constants are stored in f16 is replaced by one with exact constants: the difference is
+// f16's rounding.
 double tolerance(const Graph& graph) {
   for (int i = 0; i < graph.value_count(); ++i) {
     if (graph.value(ValueId{i}).dtype == DType::f16) return 1e-4;
@@ -21,7 +22,7 @@ double tolerance(const Graph& graph) {
   return 1e-5;
 }
 
-// Open dimensions become `open`; then inputs by seed.
+// Binds open dimensions to `open`, then fills inputs from a seed.
 std::vector<Tensor> bind_and_fill(Graph& graph, int64_t open) {
   Random random(5);
   std::vector<Tensor> inputs;
@@ -58,18 +59,18 @@ TEST_P(Passes, ChangeNoResult) {
     for (size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(got[i].dtype(), expected[i].dtype());
       EXPECT_EQ(got[i].shape(), expected[i].shape());
-      // An output in f16 is rounded once more: by up to 2^-11 where it falls the other way.
+      // An f16 output is rounded once more, which may differ by up to 2^-11.
       const double limit = got[i].dtype() == DType::f16 ? 5e-4 : tolerance(graph);
       EXPECT_LE(relative_l2(got[i], expected[i]), limit) << graph.outputs()[i].name;
     }
   };
-  // A pass that rewrites nothing changes nothing when it is off.
+  // Disabling a pass that rewrites nothing must change nothing.
   std::set<std::string> rewrite;
   expect_same({.precision = Precision::fp32, .observe = [&](std::string_view name, const Graph&, int changes) {
                  if (changes > 0) rewrite.insert(std::string(name));
                }});
   EXPECT_GE(rewrite.size(), 1u);
-  if (!network_.file.empty()) return;  // one by one on the small ones: they have what the others have
+  if (!network_.file.empty()) return;  // one by one only for the small networks, which contain the same patterns
   for (const Pass& pass : all_passes()) {
     if (!pass.optional || !rewrite.contains(std::string(pass.name))) continue;
     SCOPED_TRACE("without " + std::string(pass.name));
@@ -77,7 +78,7 @@ TEST_P(Passes, ChangeNoResult) {
   }
 }
 
-// What is prepared is a graph like any other: it may be kept, changed, and lowered later.
+// A prepared graph is a graph like any other: it may be stored, changed, and lowered later.
 TEST_P(Passes, InTwoHalvesGiveTheSameBits) {
   Graph graph = network_.load();
   const std::vector<Tensor> inputs = bind_and_fill(graph, 2);
@@ -86,7 +87,7 @@ TEST_P(Passes, InTwoHalvesGiveTheSameBits) {
     const std::vector<Tensor> together = run_with(graph, inputs, options);
     Graph prepared = graph;
     prepare(prepared, options);
-    const Graph kept = prepared;  // a copy, as adapters and gradients will take
+    const Graph kept = prepared;  // a copy, as adapters and gradients will need
     Graph lowered = kept;
     lower(lowered, {}, options);
     const std::vector<Tensor> apart = interpret(lowered, inputs);

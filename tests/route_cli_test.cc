@@ -1,4 +1,4 @@
-// The route commands from outside: what they print of logs that are whole, damaged or not there.
+// The route commands from outside: their output for intact, damaged and missing logs.
 #include "route/log/test_log.h"
 
 #include "cli_fixture.h"
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLog = "2023-07-27--13-01-19";
 
-// Two segments of a route on disk; the second log is cut.
+// Two segments of a route on disk; the second log is truncated.
 class RouteCli : public Cli {
  protected:
   static void SetUpTestSuite() {}
@@ -101,7 +101,7 @@ TEST_F(RouteCli, DumpAsJsonLines) {
 TEST_F(RouteCli, DumpAsCsv) {
   const ProgramResult result = run_program("route dump carState --csv --limit 2 --fields vEgo " + quoted());
   EXPECT_EQ(result.out, "mono_time_ns,valid,vEgo\n1000000000,true,0\n1010000000,true,0.125\n");
-  // A cut log gives what it holds, and is named.
+  // A truncated log gives the events that it holds, and is named.
   const ProgramResult cut = run_program("route dump carState --csv " + quoted());
   EXPECT_EQ(cut.code, 0);
   EXPECT_NE(cut.err.find(fmt_name("1") + "/rlog.zst: the zstd stream is cut"), std::string::npos) << cut.err;
@@ -146,7 +146,7 @@ TEST_F(RouteCli, AnUnknownKindListsThoseThatTheRouteHolds) {
       "route dump disengagements " + quoted("/" + fmt_name("2")),
       "no event is of the kind \"disengagements\"; the route holds onroadEvents (3); and without a schema "
       "here procLog (2)");
-  write_text(data() / fmt_name("1") / "rlog.zst", "<html>");  // said where there is nothing else
+  write_text(data() / fmt_name("1") / "rlog.zst", "<html>");  // reported only if there is no other log
   expect_usage_error("route dump onroadEvent " + quoted(),
                      "(did you mean onroadEvents?); the route holds carState (200), "
                      "onroadEvents (3)");

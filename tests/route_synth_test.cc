@@ -1,4 +1,4 @@
-// route synth from outside: what it writes, says and refuses.
+// route synth from outside: its files, output and errors.
 #include "base/folder_lock.h"
 #include "cli_fixture.h"
 
@@ -35,7 +35,7 @@ TEST_F(SynthCli, ARecordingIsNotWrittenInto) {
     expect_usage_error(command + folder.file(to), folder.file(to) + ": holds a recording");
   }
   EXPECT_EQ(std::distance(fs::recursive_directory_iterator(folder.path()), {}), 3);
-  // Synthetic routes lie side by side.
+  // Several synthetic routes may be in one folder.
   EXPECT_EQ(run_program(command + folder.file("routes") + " --seed 1").code, 0);
   EXPECT_EQ(run_program(command + folder.file("routes") + " --seed 2").code, 0);
   const std::string segment = fs::directory_iterator(folder / "routes")->path().string();

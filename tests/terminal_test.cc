@@ -1,4 +1,4 @@
-// What the program prints on a terminal: tables that fit it.
+// The program's output on a terminal: tables that fit it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class Terminal : public Cli {
     if (std::system("script --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no script to make a terminal";
   }
 
-  // The lines that the program prints on a terminal so wide.
+  // The lines that the program prints on a terminal of this width.
   std::vector<std::string> lines(const std::string& arguments, int columns) {
     forget_settings();
     write_text(folder / "run.sh",
@@ -33,7 +33,7 @@ class Terminal : public Cli {
     return out;
   }
 
-  // Without what continues a letter of UTF-8.
+  // The number of characters: UTF-8 continuation bytes do not count.
   static int64_t letters(const std::string& line) {
     return std::count_if(line.begin(), line.end(),
                          [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
@@ -45,7 +45,7 @@ class Terminal : public Cli {
     return out;
   }
 
-  // Two convolution-like nodes under long paths, which begin alike.
+  // Two convolution-like nodes with long paths that begin alike.
   std::string deep() {
     const std::string path = "/vision/backbone/stages.3/blocks.1/mixer/";
     write_text(

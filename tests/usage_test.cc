@@ -1,4 +1,4 @@
-// How the program answers to its command line: help, refusals, guesses at what was meant.
+// The program's answers to its command line: help, errors, suggestions.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -148,7 +148,7 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsAnError) {
                                   "bench --runs 1 " + policy()};
   for (const char* command : kCommands) all.push_back(std::string(command) + " --help");
   for (const std::string& arguments : all) {
-    // What the shell in front opens is where the program writes.
+    // The program inherits the output file that the shell opens.
     const ProgramResult result = run_program(arguments, R"(sh -c 'exec "$@" >/dev/full' sh)");
     EXPECT_EQ(result.code, 2) << arguments;
     EXPECT_NE(result.err.find(": cannot write the output: No space left on device\n"), std::string::npos) << result.err;
