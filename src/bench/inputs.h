@@ -21,10 +21,10 @@ void fill_random(const View& view, std::string_view name, uint64_t seed);
 // [batch, 3, h] taken as [1,3,1]`.
 std::vector<std::string> bind_open_dimensions(Session& session, int64_t batch = 1);
 
-// How a session runs `batch` entries of a model: SessionOptions::batch, which is 1 where an open first dimension takes
-// the batch (bind_open_dimensions). Fails (user) where the options give sizes that do not fit, and where a batch other
-// than 1 would change nothing or cannot be had: no input has a first dimension that is open, those that the options
-// give a size not counted, and not all sizes are fixed with a 1 in front.
+// How a session runs `batch` entries of a model: the value for SessionOptions::batch, which is 1 if an open first
+// dimension takes the batch (bind_open_dimensions). Fails (user) if the sizes in the options do not fit, or if a batch
+// other than 1 is impossible: the options leave no input's first dimension open, and the sizes are not all fixed with a
+// first dimension of 1.
 int64_t session_batch(Graph graph, const SessionOptions& options, int64_t batch);
 
 }  // namespace sparkpilot

@@ -16,7 +16,7 @@
 namespace sparkpilot {
 
 struct BenchOptions {
-  SessionOptions session;      // `threads` there is ignored; what kernels are timed for is not timed twice
+  SessionOptions session;      // `threads` in it is ignored; kernels timed in a trial are not timed again
   std::optional<int> threads;  // empty: the best of 1, 2, 4 ... all, found by measuring
   int64_t runs = 100;          // timed runs
   int64_t warmup = 10;         // before them, not counted

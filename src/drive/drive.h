@@ -41,7 +41,7 @@ struct DriveOptions {
   bool realtime = false;                    // frames at 20 Hz of route time, late ones counted
   bool raw = false;                         // rawPredictions in modelV2
   std::filesystem::path dump = {};          // every frame's inputs and raw outputs as .npy
-  int64_t limit = 0;                        // frames a segment; 0: all
+  int64_t limit = 0;                        // frames per segment; 0: all
   bool keep_frames = true;  // in the result; false: only in segment.json, so memory does not grow with the route
 
   int rank = 0, ranks = 1;                  // of several processes, which take turns with the segments

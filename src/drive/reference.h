@@ -20,17 +20,17 @@ struct Reference {
   std::vector<DriverRecord> drivers;
   Tolerances tolerances;
 
-  // Appends what a log, or each log of a folder, holds; what is damaged is noted.
+  // Appends the records of a log, or of each log of a folder; adds a note for a damaged one.
   void add(const std::filesystem::path& log, std::vector<std::string>* notes);
 };
 
-// `from`: a folder of results, a log, or "recorded" for the route's logs. To be read before a drive may write over it.
-// Fails (user) where there is nothing at `from`, or no modelV2 in it.
+// `from`: a folder of results, a log, or "recorded" for the route's logs. Read it before a drive may overwrite it.
+// Fails (user) if `from` does not exist or contains no modelV2.
 Reference read_reference(const std::string& from, const Route& route, const Tolerances& tolerances,
                          const std::function<void(const std::string&)>& note);
 
-// The logs that a drive wrote, or where it ran no model the recorded models of the frames it drew, compared with a
-// reference.
+// Compares with a reference the logs that a drive wrote or, if it ran no model, the recorded models of the frames it
+// drew.
 ReferenceReport compare_with_reference(Reference reference, const DriveOptions& options,
                                        const std::vector<SegmentResult>& segments);
 

@@ -48,7 +48,7 @@ struct RouteOptions {
 // The route that a path or a name means:
 //   a route's folder, a segment's folder, a log or video file, FOLDER/NAME for one of a folder's several routes;
 //   dongle|log, dongle/log, dongle_log or log alone, where a log is 2021-01-04--17-13-21 or 0000010e--5b26bc3be7, with
-//   a segment (--13, /13, /-1) or a slice as Python has it (/2:6, /:5, /1:, /-2:, /0:10:2), then /r, /q or /a for the
+//   a segment (--13, /13, /-1) or a slice as in Python (/2:6, /:5, /1:, /-2:, /0:10:2), then /r, /q or /a for the
 //   kind of log.
 // An existing path is taken as a path. A device in the name is compared with the folder's name, else with the log.
 // Fails (user) if nothing fits, saying what would; if a folder has several routes, they are listed.

@@ -23,12 +23,12 @@ struct CarMotion {
 struct LaneChange {
   int from = 0, to = 0;
   double decided = 0, begins = 0, ends = 0;  // seconds: the blinker is set, the car begins to move, it has arrived
-  double s = 0, length = 0;                  // where it moves
+  double s = 0, length = 0;                  // the stretch in which it moves
 };
 
 struct TrafficOptions {
   double seconds = 60;  // known from -1 to this
-  double cruise = 20;   // metres a second
+  double cruise = 20;   // metres per second
   bool leads = true;    // other cars on the own side
   bool oncoming = true;
   bool stops = false;  // the car ahead may come to a standstill

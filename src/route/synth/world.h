@@ -36,7 +36,7 @@ struct Pose {
   Matrix3 ned_from_calib{};
   double s = 0, d = 0;  // on the road
   double speed = 0, acceleration = 0;
-  Vector3 rate{};        // radians a second about the calibrated axes
+  Vector3 rate{};        // radians per second about the calibrated axes
   double curvature = 0;  // of the path, 1/m, positive to the right
 };
 
