@@ -124,7 +124,7 @@ std::vector<UnitPeak> measure_units(int threads) {
   return out;
 }
 
-// How a level is measured: each thread reads `part` bytes of its own.
+// How a level is measured: each thread works through its own `part` bytes.
 struct LevelPlan {
   size_t part = 0;
   bool shared = false;  // shared between threads

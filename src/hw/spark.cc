@@ -9,7 +9,7 @@
 namespace sparkpilot {
 namespace {
 
-// Only a GB10 gives a decisive sign. A sign that other machines give too needs others beside it. No sign outweighs
+// Only a GB10 gives a decisive sign. A sign that other machines give too needs further signs. No sign outweighs
 // evidence of another kind of machine: release files can be copied, processors cannot.
 constexpr int kDecisive = kSparkWeight, kCommon = 1, kAgainst = -4 * kSparkWeight;
 

@@ -119,7 +119,7 @@ Older top_k(const Newest& n) {
   return s;
 }
 
-// Only what Upsample could do: it is what Resize expands to.
+// Only what Upsample could do, which covers the Resize nodes that an Upsample expands to.
 Older resize(const Newest& n) {
   const Attributes& attrs = n.node.attrs;
   const std::string mode = attrs.text("mode", "nearest");
