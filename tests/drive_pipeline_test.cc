@@ -4,8 +4,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "drive_route.h"
 #include "base/test_assets.h"
+#include "drive_route.h"
 
 namespace sparkpilot {
 namespace {

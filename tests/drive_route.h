@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "program.h"
 #include "route/log/reader.h"
 #include "route/log/writer.h"
 #include "route/video/writer.h"
-#include "program.h"
 
 namespace sparkpilot {
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/test_assets.h"
 #include "ir/interpret.h"
 #include "onnx/import.h"
-#include "base/test_assets.h"
 #include "ops/check.h"
 #include "runtime/session.h"
 #include "tensor/npy.h"

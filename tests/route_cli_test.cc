@@ -1,8 +1,8 @@
 // The route commands from outside: their output for intact, damaged and missing logs.
 #include "route/log/test_log.h"
 
-#include "cli_fixture.h"
 #include "base/test_assets.h"
+#include "cli_fixture.h"
 
 namespace sparkpilot {
 namespace {

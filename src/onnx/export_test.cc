@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "base/random.h"
-#include "ir/op.h"
 #include "base/test_assets.h"
+#include "ir/op.h"
 #include "onnx/test_models.h"
 
 namespace sparkpilot {

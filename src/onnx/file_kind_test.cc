@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
-#include "base/test_files.h"
 #include "base/test_assets.h"
+#include "base/test_files.h"
 #include "onnx/test_models.h"
 
 namespace sparkpilot {

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/test_assets.h"
 #include "ir/op.h"
 #include "onnx/tensor_proto.h"
-#include "base/test_assets.h"
 #include "onnx/test_models.h"
 
 namespace sparkpilot {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
 #include "base/base64.h"
+#include "base/error.h"
 #include "onnx/pickle.h"
 
 namespace sparkpilot {

@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/base64.h"
-#include "onnx/pickle.h"
 #include "base/test_assets.h"
+#include "onnx/pickle.h"
 
 namespace sparkpilot {
 namespace {

@@ -8,12 +8,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "route/log/test_log.h"
-#include "route/log/writer.h"
 #include "base/base64.h"
+#include "base/file.h"
 #include "onnx/metadata.h"
 #include "onnx/test_models.h"
+#include "route/log/test_log.h"
+#include "route/log/writer.h"
 #include "stack/test_files.h"
 #include "tensor/npy.h"
 

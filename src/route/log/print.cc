@@ -14,10 +14,10 @@
 #include <variant>
 #include <vector>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "route/log/reader.h"
-#include "base/base64.h"
 
 namespace sparkpilot::drive {
 namespace {

@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/test_assets.h"
 #include "route/log/reader.h"
 #include "route/log/test_log.h"
-#include "base/test_assets.h"
 
 namespace sparkpilot::drive {
 namespace {

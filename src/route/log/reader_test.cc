@@ -10,8 +10,8 @@
 #include <map>
 
 #include "base/error.h"
-#include "route/log/test_log.h"
 #include "base/test_assets.h"
+#include "route/log/test_log.h"
 
 namespace sparkpilot::drive {
 namespace {

@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "route/log/test_log.h"
 #include "base/test_assets.h"
+#include "route/log/test_log.h"
 
 namespace sparkpilot::drive {
 namespace {
