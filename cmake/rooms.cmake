@@ -161,8 +161,9 @@ function(sparkpilot_kernels target)
   sparkpilot_simd(${target})
 endfunction()
 
-# Highway compiles each SIMD file once a target. A processor with SSE4 and without AVX2 takes SSE2's kernels, and SVE's
-# sizeless vectors cannot be members, elements or captures.
+# Highway compiles each SIMD file once per target. A processor with SSE4 and without AVX2 takes the kernels of the lowest
+# target: SSE2, or with Highway 1.0.3 plain loops that the compiler vectorises for SSE2. SVE's sizeless vectors cannot be
+# members, elements or captures.
 function(sparkpilot_simd target)
   target_compile_definitions(${target} PUBLIC
     "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
