@@ -101,7 +101,8 @@ class Compiler {
 
   // What is known for this graph, else the rule's.
   Cut chosen_cut() const {
-    Cut out{{.node = "entries of the batch at a time, graph " + tuning_key(bound_, options_.passes)},
+    Cut out{{.node = "entries of the batch at a time, graph " +
+                     (key_.empty() ? tuning_key(bound_, options_.passes) : key_)},
             entries_of_a_slice(whole_, batch_)};
     const KernelChoice::Known* known = options_.kernels.empty() ? plans_.kernels.known(out.decision.node) : nullptr;
     if (known) {
@@ -131,7 +132,9 @@ class Compiler {
 
   // Times other sizes of slices than the rule's, and the whole batch.
   CpuProgram best_cut(CpuProgram by_rule) {
-    const int64_t start = now_ns(), rule = cut_->entries, share = (batch_ + by_rule.threads - 1) / by_rule.threads;
+    if (!is_quick(by_rule) || !try_run(by_rule)) return by_rule;
+    const int64_t start = now_ns(), tuned_before = plans_.tuned_ns, rule = cut_->entries,
+                  share = (batch_ + by_rule.threads - 1) / by_rule.threads;
     std::vector<int64_t> sizes{rule};
     std::vector<CpuProgram> programs;
     const int threads = by_rule.threads;
@@ -150,7 +153,7 @@ class Compiler {
       const int64_t begin = now_ns();
       return try_run(programs[way]) ? static_cast<double>(now_ns() - begin) : kNoTime;
     };
-    if (!is_quick(programs[0]) || programs.size() < 2 || !try_run(programs[0])) return std::move(programs[0]);
+    if (programs.size() < 2) return std::move(programs[0]);
     constexpr int64_t kLongEnough = 200'000'000;
     const auto best =
         fastest_in_turns(programs.size(), 0, time_ns, {.ns = kLongEnough, .hard_ns = 4 * kLongEnough}, now_ns);
@@ -158,7 +161,8 @@ class Compiler {
     cut_->entries = sizes[*best];
     cut_->decision.kernel = std::to_string(cut_->entries);
     cut_->decision.by = ChosenBy::measured;
-    tuner_.keep(cut_->decision.node, cut_->decision.kernel, now_ns() - start);
+    // The tuner has counted its own time.
+    tuner_.keep(cut_->decision.node, cut_->decision.kernel, now_ns() - start - (plans_.tuned_ns - tuned_before));
     return std::move(programs[*best]);
   }
 
