@@ -75,4 +75,13 @@ std::string epilogue_step(Activation activation, float alpha, float beta) {
   return fmt::format("{}:{}:{}", row->step, alpha, beta);
 }
 
+std::optional<size_t> operand_of_step(std::string_view step) {
+  if (!step.starts_with("add:") && !step.starts_with("mul:")) return {};
+  return std::stoul(std::string(step.substr(4)));
+}
+
+std::string step_with_operand(std::string_view step, size_t input) {
+  return fmt::format("{}{}", step.substr(0, 4), input);
+}
+
 }  // namespace sparkpilot

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -92,5 +94,9 @@ constexpr const EpilogueActivation* epilogue_activation(std::string_view step) {
 }
 // The text of a step: its name and as many of alpha and beta as it has parameters.
 std::string epilogue_step(Activation activation, float alpha = 0, float beta = 0);
+// The node's input that a step reads ("add:3", "mul:3"), whose text must be valid; empty for activations.
+std::optional<size_t> operand_of_step(std::string_view step);
+// The same step with another input.
+std::string step_with_operand(std::string_view step, size_t input);
 
 }  // namespace sparkpilot

@@ -2,6 +2,7 @@
 // expand, depthwise, project (inverted bottlenecks), and depthwise with the 1x1 convolution after it.
 #include <algorithm>
 
+#include "ir/activation.h"
 #include "passes/edit.h"
 #include "passes/pass.h"
 
@@ -83,13 +84,6 @@ std::optional<Stage> stage_before(Edit& edit, const Stage& s) {
   return before;
 }
 
-// The epilogue step ("add:3") of a stage whose operands begin at input 3, renumbered for operands that begin at input
-// `first`.
-std::string moved_step(const std::string& step, size_t first) {
-  if (step.compare(0, 4, "add:") != 0 && step.compare(0, 4, "mul:") != 0) return step;
-  return fmt::format("{}{}", step.substr(0, 4), std::stoul(step.substr(4)) - 3 + first);
-}
-
 void write_chain(Edit& edit, std::span<const Stage> stages) {
   std::vector<ValueId> inputs{stages[0].x}, operands;
   Ints groups, strides, pads;
@@ -102,7 +96,11 @@ void write_chain(Edit& edit, std::span<const Stage> stages) {
     strides.insert(strides.end(), stages[i].strides.begin(), stages[i].strides.end());
     pads.insert(pads.end(), stages[i].pads.begin(), stages[i].pads.end());
     std::vector<std::string> steps = node.attrs.texts("epilogue");
-    for (std::string& step : steps) step = moved_step(step, 1 + 2 * stages.size() + operands.size());
+    for (std::string& step : steps) {
+      // A convolution's operands begin at input 3, the chain's after the weights and biases.
+      const std::optional<size_t> operand = operand_of_step(step);
+      if (operand) step = step_with_operand(step, *operand - 3 + 1 + 2 * stages.size() + operands.size());
+    }
     if (!steps.empty()) attrs.set(fmt::format("epilogue_{}", i), steps);
     if (node.inputs.size() > 3) operands.insert(operands.end(), node.inputs.begin() + 3, node.inputs.end());
   }

@@ -2,6 +2,7 @@
 // ops/cpu/conv/conv_chain.h).
 #include "ops/cpu/conv/conv_chain.h"
 
+#include "ir/activation.h"
 #include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/vector/epilogue.h"
@@ -106,9 +107,10 @@ std::vector<ValueId> expand(ExpandContext& e) {
     std::vector<ValueId> inputs{x, e.in(ConvChain::weights_input(i)), e.in(ConvChain::bias_input(i))};
     std::vector<std::string> steps = e.node.attrs.texts(stage_epilogue(i));
     for (std::string& step : steps) {
-      if (!step.starts_with("add:") && !step.starts_with("mul:")) continue;
-      inputs.push_back(e.in(std::stoul(step.substr(4))));
-      step = fmt::format("{}{}", step.substr(0, 4), inputs.size() - 1);
+      const std::optional<size_t> operand = operand_of_step(step);
+      if (!operand) continue;
+      inputs.push_back(e.in(*operand));
+      step = step_with_operand(step, inputs.size() - 1);
     }
     if (!steps.empty()) attrs.set("epilogue", steps);
     x = e.b.add("sparkpilot::Conv", inputs, attrs);
