@@ -28,7 +28,21 @@ struct Product {
 
   int64_t channels() const { return static_cast<int64_t>(weights.scales.size()); }
   double scale(size_t c) const { return x_scale * weights.scales[c]; }
+  // In f32, rounded after each operation as QLinearConv and QLinearMatMul do, so that ties fall to the same side.
+  float multiplier(size_t c, double y_scale) const {
+    return static_cast<float>(x_scale) * static_cast<float>(weights.scales[c]) / static_cast<float>(y_scale);
+  }
+  bool has_safe_multipliers(double y_scale) const;
 };
+
+// Whether nothing comes close to the limits of f32.
+bool Product::has_safe_multipliers(double y_scale) const {
+  const auto is_safe = [](double v) { return v <= 1e30 && v >= 1e-30; };
+  for (size_t c = 0; c < weights.scales.size(); ++c) {
+    if (!is_safe(scale(c)) || !is_safe(scale(c) / y_scale)) return false;
+  }
+  return true;
+}
 
 class Products {
  public:
@@ -44,9 +58,9 @@ class Products {
   void finish(const Product& p, std::vector<ValueId> inputs, ValueId result, const Quantization* q, double low,
               double high);
   std::vector<ValueId> operands(const Product& p, double y_scale);
-  ValueId floats(std::span<const double> values) {
+  ValueId floats(std::span<const float> values) {
     Tensor t(DType::f32, Shape{static_cast<int64_t>(values.size())});
-    for (size_t i = 0; i < values.size(); ++i) t.data<float>()[i] = static_cast<float>(values[i]);
+    std::copy(values.begin(), values.end(), t.data<float>().begin());
     return graph_.add_constant(std::move(t));
   }
 
@@ -132,8 +146,8 @@ void Products::take_added_bias(Product& p) {
 // integer sum.
 std::vector<ValueId> Products::operands(const Product& p, double y_scale) {
   constexpr double kRounding = 2e-7, kMax = 1 << 30;
-  std::vector<double> multiplier, shift;
-  for (size_t c = 0; c < p.weights.scales.size(); ++c) multiplier.push_back(p.scale(c) / y_scale);
+  std::vector<float> multiplier, shift;
+  for (size_t c = 0; c < p.weights.scales.size(); ++c) multiplier.push_back(p.multiplier(c, y_scale));
   std::vector<ValueId> out{graph_.add_constant(p.weights.bytes), floats(multiplier)};
   if (p.bias.empty()) return out;
   const bool whole = std::all_of(p.bias.begin(), p.bias.end(), [](double b) {
@@ -145,7 +159,9 @@ std::vector<ValueId> Products::operands(const Product& p, double y_scale) {
     out.push_back(graph_.add_constant(std::move(t)));
     return out;
   }
-  for (size_t c = 0; c < p.bias.size(); ++c) shift.push_back(p.bias[c] * multiplier[c]);
+  for (size_t c = 0; c < p.bias.size(); ++c) {
+    shift.push_back(static_cast<float>(p.bias[c] * p.scale(c) / y_scale));
+  }
   out.push_back({});
   out.push_back(floats(shift));
   return out;
@@ -160,10 +176,7 @@ bool Products::product(NodeId id) {
   absorb_clamps(edit_, y, low, high);
   Requantized to = requantized(edit_, y);
   const double y_scale = to.node.present() ? to.q.scale : 1;
-  for (size_t c = 0; c < p->weights.scales.size(); ++c) {
-    const double m = p->scale(c) / y_scale;
-    if (!(m <= 1e30 && m >= 1e-30)) return false;
-  }
+  if (!p->has_safe_multipliers(y_scale)) return false;
   std::vector<ValueId> inputs = operands(*p, y_scale);
   inputs.insert(inputs.begin(), p->x);
   if (!to.node.present()) {
@@ -222,10 +235,7 @@ bool Products::linear(NodeId id) {
   p.attrs.set("x_zero", static_cast<int64_t>(constants[2]->to_scalar()));
   Quantization q{edit_.dtype(node.outputs[0]), constants[6]->to_scalar(),
                  static_cast<int64_t>(constants[7]->to_scalar())};
-  for (size_t c = 0; c < p.weights.scales.size(); ++c) {
-    const double m = p.scale(c) / q.scale;
-    if (!(m <= 1e30 && m >= 1e-30)) return false;
-  }
+  if (!p.has_safe_multipliers(q.scale)) return false;
   std::vector<ValueId> inputs = operands(p, q.scale);
   inputs.insert(inputs.begin(), p.x);
   if (node.inputs.size() > 8 && node.inputs[8].present()) {
@@ -253,7 +263,8 @@ bool Products::integer(NodeId id) {
   if (weights->bytes.elements() / static_cast<int64_t>(weights->scales.size()) > kMaxDepth) return false;
   Attributes attrs = node.attrs;
   attrs.set("y_dtype", code(DType::i32));
-  std::vector<ValueId> inputs{input(0), graph_.add_constant(weights->bytes), floats(weights->scales)};
+  std::vector<ValueId> inputs{input(0), graph_.add_constant(weights->bytes),
+                              floats(std::vector<float>(weights->scales.size(), 1))};
   if (input(2).present()) {
     inputs.resize(5);
     inputs.push_back(input(2));

@@ -5,7 +5,8 @@
 //   y = clamp(round_to_even(v) + y_zero, low, high)                u8 and i8; y = v for f32, y = s for i32
 //
 // An activation that only clamps is expressed by `low` and `high`. QuantizeLinear divides by its scale, but the
-// multiplier is the quotient of the three scales, so y may differ by one step if v is a tie to within its rounding.
+// multiplier is the quotient of the three scales, so y may differ by one step if v is a tie to within its rounding. It
+// does not differ from QLinearConv and QLinearMatMul, which multiply too.
 #include <cmath>
 
 #include "ops/axes.h"
