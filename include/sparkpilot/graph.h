@@ -95,13 +95,16 @@ struct Dim {
 enum class ValueKind : uint8_t { node_output, input, constant, state };
 
 struct Value {
-  std::string name;  // may be empty
+  // As in the file. A pass that changes what a value holds, or adds one, leaves it empty: values of the same name hold
+  // the same numbers, up to rounding, before and after all passes.
+  std::string name;
   ValueKind kind = ValueKind::node_output;
   DType dtype = DType::none;                 // none until inferred
   std::optional<Shape> shape;                // absent if unknown or dependent on data
   std::optional<std::vector<Dim>> declared;  // as the model declares an input or output
   Tensor constant;                           // kind constant: its contents; kind state: its initial contents
   NodeId producer;                           // kind node_output
+  bool channels_last = false;                // axis 1 of the file's value of that name is the last axis here
 };
 
 struct Node {
@@ -197,6 +200,8 @@ struct PassOptions {
   std::set<std::string> off = {};  // names of passes that are skipped; "all" skips every optional one
   // The types to compute in; applied at two points in the order of the passes.
   Precision precision = Precision::model;
+  // Also a precision that this processor has no arithmetic for: the same results, by plain and slow kernels.
+  bool emulate = false;
   // Called after each pass that ran, with the number of its changes.
   std::function<void(std::string_view pass, const Graph& graph, int changes)> observe = {};
 };

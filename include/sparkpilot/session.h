@@ -23,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,9 +84,19 @@ struct SessionOptions {
   // see the same memory; they must run one at a time. Fails (user) if a state has another dtype or shape there. Null:
   // the session has its own store.
   std::shared_ptr<StateStore> states = nullptr;
-  bool keep_values = false;  // keep every intermediate (visit_values)
+  // Names of intermediates that a run keeps for visit_values; "all": every one.
+  std::set<std::string, std::less<>> keep = {};
   bool profile = false;
   bool trace = false;
+};
+
+// A value of the last run.
+struct RunValue {
+  // In the file, where the value of that name holds the same up to rounding. Empty: only the compiled graph has it.
+  std::string_view name;
+  std::string_view node;       // the node that computes it, by name or as "Conv#12"; empty for inputs and states
+  ConstView view;              // valid until the next run
+  bool channels_last = false;  // axis 1 of the file's value is the last axis of the view
 };
 
 // An input or output of a model.
@@ -140,8 +151,9 @@ class Session {
 
   // Node times since the last reset (options.profile).
   Profile profile() const;
-  // With keep_values: every named intermediate of the last run.
-  void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
+  // The values of the last run that SessionOptions::keep names, in the order in which they were computed; with "all"
+  // also inputs, states and values without a name.
+  void visit_values(const std::function<void(const RunValue& value)>& visit) const;
   // The graph as it was compiled last; null before.
   const Graph* compiled_graph() const;
   // Of the plan in use: the kernel of each kind of node whose op has several, in the order in which they first run. A

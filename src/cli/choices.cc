@@ -23,24 +23,17 @@ std::string device_refusal(const Program& program, const std::string& device) {
   return device_missing(device, this_device_facts());
 }
 
-std::string precision_refusal(const std::string& text) {
+std::string precision_refusal(const Program& program, const std::string& text) {
   if (text == "auto") return {};
   const std::optional<Precision> precision = parse_precision(text);
   if (!precision) return "this version computes in fp32, fp16 and bf16";
+  if (program.emulate) return {};
   try {
     check_precision(*precision);
   } catch (const Error& error) {
     return error.what();
   }
   return {};
-}
-
-// Far more threads than processors are a typing error that would cost hours.
-std::string threads_refusal(const std::string& threads) {
-  constexpr int kMax = 4;  // per processor
-  const int processors = available_processors();
-  if (threads == "auto" || std::stoi(threads) <= kMax * processors) return {};
-  return fmt::format("expected 0 to {} ({} times the number of processors, {})", kMax * processors, kMax, processors);
 }
 
 std::string cpu_refusal(const std::string& level) {
@@ -64,7 +57,7 @@ std::string refusal(const Program& program, const Setting& setting, const std::s
   const auto flags = program.flags_of.find(program.at);
   if (flags == program.flags_of.end() || !flags->second.contains(setting.name)) return {};
   if (setting.name == "device") return device_refusal(program, value);
-  if (setting.name == "precision") return precision_refusal(value);
+  if (setting.name == "precision") return precision_refusal(program, value);
   if (setting.name == "threads") return threads_refusal(value);
   return {};
 }
@@ -91,6 +84,14 @@ void resolve(Program& program) {
 }
 
 }  // namespace
+
+// Far more threads than processors are a typing error that would cost hours.
+std::string threads_refusal(const std::string& threads) {
+  constexpr int kMax = 4;  // per processor
+  const int processors = available_processors();
+  if (threads == "auto" || std::stoll(threads) <= kMax * processors) return {};
+  return fmt::format("expected 0 to {} ({} times the number of processors, {})", kMax * processors, kMax, processors);
+}
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);

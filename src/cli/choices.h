@@ -17,6 +17,9 @@ void read_settings(Program& program);
 // The facts on which the choice of a device depends. Determined once.
 const DeviceFacts& this_device_facts();
 
+// Why a number of threads, or "auto", cannot be used; empty if it can.
+std::string threads_refusal(const std::string& threads);
+
 // An environment variable; empty if it is not set.
 std::optional<std::string> variable(const char* name);
 

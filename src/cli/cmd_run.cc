@@ -13,6 +13,7 @@
 #include "cli/terminal.h"
 #include "ir/dot.h"
 #include "onnx/import.h"
+#include "runtime/run_value.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot::cli {
@@ -101,10 +102,11 @@ void write_extras(const Flags& flags, const Session& session, const Files& read)
   if (flags.dump_values.empty()) return;
   make_folders(flags.dump_values);
   std::map<std::string, int> used;
-  session.visit_values([&](const std::string& value, const ConstView& view) {
-    const fs::path file = fs::path(flags.dump_values) / (file_name_of(value, used) + ".npy");
+  session.visit_values([&](const RunValue& value) {
+    const std::string title = value.name.empty() ? fmt::format("{}.compiled", value.node) : std::string(value.name);
+    const fs::path file = fs::path(flags.dump_values) / (file_name_of(title, used) + ".npy");
     refuse_to_replace_any(file, read);
-    save_npy(file, view);
+    save_npy(file, in_file_layout(value).view());
   });
 }
 
@@ -147,7 +149,7 @@ int run(const Program& program, const Flags& flags) {
   expect_at_least("--batch", flags.batch, 1);
   SessionOptions options = session_options(program, flags.run);
   set_threads(program, options);
-  options.keep_values = !flags.dump_values.empty();
+  if (!flags.dump_values.empty()) options.keep = {"all"};
   options.trace = !flags.trace.empty();
 
   const int64_t start = now_ns();
@@ -209,12 +211,14 @@ void add_run(Program& program, Command app) {
   command.add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy").type_name("DIR");
   add_number(command, "--runs", flags->runs, "number of runs");
   add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
-  command.add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy")
+  command.add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy; those that the passes made to <node>.compiled.npy")
       .type_name("DIR");
   command.add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")
       .type_name("FILE.dot");
   command.add_option("--trace", flags->trace, "write node times for Chrome's and Perfetto's viewers")
       .type_name("FILE.json");
+  command.add_flag("--emulate", program.emulate,
+                   "compute a precision that this processor lacks, by slow kernels: for accuracy only");
   add_run_flags(program, command, flags->run);
   add_report_flags(program, command);
 }

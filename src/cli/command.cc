@@ -17,12 +17,6 @@
 namespace sparkpilot::cli {
 namespace {
 
-int64_t parse_number(const std::string& text, const std::string& flag) {
-  const std::string wrong = no_number<int64_t>(text);
-  if (!wrong.empty()) fail("{}: {}", flag, wrong);
-  return std::stoll(text);
-}
-
 // "none", or "no-cse,no-fold".
 void take_passes(const std::string& text, std::set<std::string>& off) {
   size_t begin = 0;
@@ -58,6 +52,12 @@ Command add_command(Program& program, Command parent, const std::string& name, c
     program.action = action;
   });
   return command;
+}
+
+int64_t parse_number(const std::string& text, const std::string& flag) {
+  const std::string wrong = no_number<int64_t>(text);
+  if (!wrong.empty()) fail("{}: {}", flag, wrong);
+  return std::stoll(text);
 }
 
 Option add_setting(Program& program, Command command, const std::string& setting, const std::string& doc) {
@@ -124,13 +124,17 @@ void add_engine_flags(Program& program, Command command, RunFlags& flags) {
               "bits) or bf16");
   add_setting(program, command, "threads");
   add_setting(program, command, "tune");
+  add_passes_flag(command, flags);
+  add_setting(program, command, "verbose");
+}
+
+void add_passes_flag(Command command, RunFlags& flags) {
   // With `list`, a command needs neither a model nor a route; the options' own checks come later.
   command.add_option("--passes", flags.passes, "none, no-PASS,no-PASS..., or list to print them")
       .type_name("LIST")
       .on_value([command](const std::string& value) {
         if (value == "list") command.require_no_options();
       });
-  add_setting(program, command, "verbose");
 }
 
 void add_run_flags(Program& program, Command command, RunFlags& flags) {
@@ -182,6 +186,7 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   options.device = program.settings["device"].value;
   // On the CPU no other precision is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
+  options.passes.emulate = program.emulate;
   options.kernels = program.settings["kernels"].value;
   options.tune = chosen_tune(program);
   if (options.tune != Tune::off) options.tuning_file = tuning_file();

@@ -32,6 +32,7 @@ struct Program {
   std::function<int()> action;
   std::string command;  // "model info", for messages
   bool json = false, quiet = false;
+  bool emulate = false;             // --emulate: precisions that the processor lacks are computed all the same
   std::unique_ptr<Comm> comm = {};  // for commands of several processes; the others wait until an error is reported
 
   // Settings on the command line, and which of them each command has a flag for.
@@ -65,6 +66,9 @@ std::string no_number(const std::string& text) {
   return fmt::format("expected a {}{}, got \"{}\"", kind, beyond ? " that is not as large" : "", text);
 }
 
+// The whole number in `text`; fails (user) naming the flag if it is none.
+int64_t parse_number(const std::string& text, const std::string& flag);
+
 // An option whose value is a number: anything else is refused with what was expected.
 template <typename Number>
 Option add_number(Command command, const std::string& flag, Number& value, const std::string& doc,
@@ -95,6 +99,7 @@ void add_size_flags(Command command, RunFlags& flags);                      // -
 void add_graph_flags(Command command, RunFlags& flags);                     // the former and --output
 void add_engine_flags(Program& program, Command command, RunFlags& flags);  // device, precision, threads, passes
 void add_run_flags(Program& program, Command command, RunFlags& flags);     // both, and the seed
+void add_passes_flag(Command command, RunFlags& flags);
 // The sizes from --dim, the shapes from --shape. Fail (user) on a bad value.
 std::map<std::string, int64_t> dims_of(const RunFlags& flags);
 std::map<std::string, Shape> shapes_of(const RunFlags& flags);
@@ -131,6 +136,7 @@ void add_model(Program& program, Command app);
 void add_model_quantize(Program& program, Command group);
 void add_run(Program& program, Command app);
 void add_bench(Program& program, Command app);
+void add_compare(Program& program, Command app);
 void add_zoo(Program& program, Command app);
 void add_ops(Program& program, Command app);
 void add_drive(Program& program, Command app);

@@ -91,7 +91,10 @@ void Edit::replace(ValueId from, ValueId to) {
     now.states.insert(now.states.end(), uses.states.begin(), uses.states.end());
   }
   Value& target = graph_.value(to);
-  if (target.name.empty()) target.name = graph_.value(from).name;
+  if (const Value& source = graph_.value(from); target.name.empty()) {
+    target.name = source.name;
+    target.channels_last = source.channels_last;
+  }
   if (const NodeId producer = graph_.value(from).producer; producer.present()) erase_if_dead(producer);
 }
 

@@ -37,6 +37,8 @@ class Edit {
   // Replaces every use of `from` by `to`, which takes over its name if it has none; then erases the nodes that are no
   // longer needed.
   void replace(ValueId from, ValueId to);
+  // Says that the value will not hold what the file's value of its name holds.
+  void forget_name(ValueId value) { graph_.value(value).name.clear(); }
   void set_input(NodeId node, size_t input, ValueId value);
   // Erases the node if nothing uses its outputs, and then any nodes that only it used.
   void erase_if_dead(NodeId node);

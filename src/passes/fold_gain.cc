@@ -46,6 +46,7 @@ void set_bias(Edit& edit, const Bias& bias) {
   std::transform(bias.values.begin(), bias.values.end(), tensor.data<float>().begin(),
                  [](double v) { return static_cast<float>(v); });
   const size_t at = edit.constant(edit.node(bias.add).inputs[1]) ? 1 : 0;
+  edit.forget_name(edit.node(bias.add).inputs[1 - at]);
   edit.set_input(bias.add, at, edit.graph().add_constant(tensor));
 }
 
@@ -85,6 +86,7 @@ bool fold_norm(Edit& edit, NodeId id) {
     if (linear->in_channels != static_cast<int64_t>(scale->size())) return false;
     products.push_back(*linear);
   }
+  edit.forget_name(y);
   Tensor ones(DType::f32, Shape{static_cast<int64_t>(scale->size())});
   std::fill(ones.data<float>().begin(), ones.data<float>().end(), 1.0f);
   edit.replace(y, edit.remake(id, {node.inputs[0], edit.graph().add_constant(ones)}, node.attrs));
@@ -149,6 +151,9 @@ bool fold_scale(Edit& edit, NodeId id) {
     return at >= q->first && at < q->first + q->count;
   };
   Linear& linear = q->product;
+  edit.forget_name(node.inputs[0]);
+  edit.forget_name(edit.node(linear.node).outputs[0]);
+  if (q->bias) edit.forget_name(edit.node(q->bias->add).outputs[0]);
   linear.weights = linear.weights.clone();
   linear.for_weights([&](float& w, int64_t, int64_t out) {
     if (asked(static_cast<size_t>(out))) w = static_cast<float>(static_cast<double>(w) * scale);

@@ -120,6 +120,9 @@ bool Layout::rewrite(NodeId id) {
       const int rank = edit_.shape(made[i]).rank();
       result = edit_.transpose(id, made[i], to_channels_first(rank));
       versions_[result] = made[i];
+      Value& image = graph_.value(made[i]);
+      image.name = graph_.value(old[i]).name;
+      image.channels_last = true;
     }
     edit_.replace(old[i], result);
   }

@@ -154,6 +154,7 @@ ValueId flatten_channels_last(Edit& edit, NodeId id, ValueId image) {
     const ValueId weights = edit.node(reader).inputs[1];
     edit.set_input(reader, 1, reordered_weights(edit, reader, weights, first, transposed));
   }
+  edit.forget_name(rows);
   return edit.reshape(id, image, flat);
 }
 

@@ -76,7 +76,7 @@ size_t first_of_lowering() {
 
 void prepare(Graph& graph, const PassOptions& options) {
   check_names(options);
-  check_precision(options.precision);
+  if (!options.emulate) check_precision(options.precision);
   infer(graph);
   run(graph, all_passes().first(first_of_lowering()), {}, options);
 }

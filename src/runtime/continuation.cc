@@ -194,13 +194,19 @@ void Plan::choices(std::vector<KernelDecision>& out) const {
   for (const auto& [key, child] : rest_->children) child.plan->choices(out);
 }
 
-void Plan::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {
-  for (int i = 0; i < graph_.value_count(); ++i) {
-    const Value& v = graph_.value(ValueId{i});
-    if (v.kind == ValueKind::constant || storage_index_[ValueId{i}] < 0) continue;
-    const ConstView view = view_of(ValueId{i});
-    if (!view.data) continue;
-    visit(v.name.empty() && v.producer.present() ? graph_.label(v.producer) : v.name, view);
+void Plan::visit_values(const std::function<void(const RunValue&)>& visit) const {
+  const auto visit_one = [&](ValueId id, const std::string& node) {
+    const Value& value = graph_.value(id);
+    if (!options_.keeps(value) || storage_of(id) < 0) return;
+    const ConstView view = view_of(id);
+    if (view.data) visit({value.name, node, view, value.channels_last});
+  };
+  if (options_.keeps_all()) {
+    for (const ValueId input : graph_.inputs()) visit_one(input, {});
+    for (const State& state : graph_.states()) visit_one(state.value, {});
+  }
+  for (const Step& step : steps_) {
+    for (const ValueId output : graph_.node(step.node).outputs) visit_one(output, graph_.label(step.node));
   }
   if (rest_ && rest_->current) rest_->current->plan->visit_values(visit);
 }

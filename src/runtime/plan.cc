@@ -129,7 +129,7 @@ void Plan::add_step(NodeId id, bool dynamic) {
 
 // Frees a constant as soon as all its readers have packed it, so that weights are in memory once.
 void Plan::release_packed(const Step& step) {
-  if (!step.state || options_.keep_values) return;
+  if (!step.state) return;
   const Node& node = graph_.node(step.node);
   for (size_t i = 0; i < node.inputs.size() && i < 64; ++i) {
     if (!(step.state->consumed >> i & 1) || !graph_.constant(node.inputs[i])) continue;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,11 +29,14 @@ namespace sparkpilot {
 struct PlanOptions {
   PassOptions passes;
   KernelChoice kernels = KernelChoice();
-  int64_t tuned_ns = 0;      // time that the session has spent on timing kernels so far
-  bool alone = false;        // a plan for several threads can also be run by one
-  bool keep_values = false;  // every value has separate memory and can be read after a run
-  bool profile = false;      // time every step
-  bool trace = false;        // and keep every event
+  int64_t tuned_ns = 0;                          // time that the session has spent on timing kernels so far
+  bool alone = false;                            // a plan for several threads can also be run by one
+  std::set<std::string, std::less<>> keep = {};  // names of values that can be read after a run; "all": every one
+  bool profile = false;                          // time every step
+  bool trace = false;                            // and keep every event
+
+  bool keeps_all() const { return keep.contains("all"); }
+  bool keeps(const Value& value) const { return keeps_all() || (!value.name.empty() && keep.contains(value.name)); }
 };
 
 class Plan {
@@ -55,8 +59,8 @@ class Plan {
   // Adds the kernels chosen for nodes whose op has several, including continuations and bodies; kinds of nodes that
   // `out` already has are left out.
   void choices(std::vector<KernelDecision>& out) const;
-  // With keep_values: calls visit(name, view) for every named value of the last run.
-  void visit_values(const std::function<void(const std::string& name, const ConstView& view)>& visit) const;
+  // As Session::visit_values.
+  void visit_values(const std::function<void(const RunValue& value)>& visit) const;
 
   // Whether nothing is compiled during a run and no loop determines how long it takes.
   bool is_straight() const;

@@ -53,9 +53,14 @@ void Plan::assign_storage() {
         storage_index_[node.outputs[0]] = storage_of(node.inputs[0]);
         step.skipped = node.outputs.size() == 1;
       } else {
-        const auto kind = step.dynamic ? Storage::dynamic : options_.keep_values ? Storage::owned : Storage::arena;
-        new_storage({.kind = kind, .bytes = step.dynamic ? 0 : step.out[i].bytes(), .first = s, .last = s},
+        new_storage({.kind = step.dynamic ? Storage::dynamic : Storage::arena,
+                     .bytes = step.dynamic ? 0 : step.out[i].bytes(),
+                     .first = s,
+                     .last = s},
                     node.outputs[i]);
+      }
+      if (options_.keeps(graph_.value(node.outputs[i]))) {
+        storage_[static_cast<size_t>(storage_of(node.outputs[i]))].persistent = true;
       }
     }
     for (const ValueId input : node.inputs) {

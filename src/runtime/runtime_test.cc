@@ -390,15 +390,43 @@ TEST(Session, SeveralThreadsWithOneEach) {
 }
 
 TEST(Session, KeepsAndVisitsValues) {
-  Session session(chain(), {.dims = {{"batch", 2}}, .passes = {.off = {"all"}}, .keep_values = true});
+  Session session(chain(), {.dims = {{"batch", 2}}, .passes = {.off = {"all"}}, .keep = {"all"}});
   run_session(session, {random_tensor({2, 6}, 5)});
   int seen = 0;
-  session.visit_values([&](const std::string& value, const ConstView& view) {
-    EXPECT_FALSE(value.empty());
-    EXPECT_TRUE(view.data);
+  session.visit_values([&](const RunValue& value) {
+    EXPECT_FALSE(value.name.empty() && value.node.empty());
+    EXPECT_TRUE(value.view.data);
     ++seen;
   });
   EXPECT_GE(seen, 5);
+}
+
+// The memory of a value that is kept is not used again, and nothing else is visited.
+TEST(Session, KeepsTheValuesThatAreNamed) {
+  Graph graph = chain();
+  for (int i = 0; i < graph.value_count(); ++i) {
+    Value& value = graph.value(ValueId{i});
+    if (value.producer.present()) value.name = fmt::format("of_{}", graph.node(value.producer).op->name);
+  }
+  const Tensor x = random_tensor({2, 6}, 5);
+  for (const char* kept : {"of_Relu", "of_Mul", "of_Add", "of_Softmax"}) {
+    Session session(graph, {.dims = {{"batch", 2}}, .passes = {.off = {"all"}}, .keep = {kept, "of_nothing"}});
+    run_session(session, {x});
+    int seen = 0;
+    session.visit_values([&](const RunValue& value) {
+      ++seen;
+      EXPECT_EQ(value.name, kept);
+      const auto* got = value.view.as<float>();
+      for (int64_t i = 0; i < 12; ++i) {
+        const float relu = std::max(0.0f, x.data<float>()[static_cast<size_t>(i)]);
+        const float times = value.name == "of_Relu" ? 1 : value.name == "of_Mul" ? 2 : 3;
+        if (value.name != "of_Softmax") {
+          EXPECT_EQ(got[i], times * relu);
+        }
+      }
+    });
+    EXPECT_EQ(seen, 1) << kept;
+  }
 }
 
 TEST(Session, ProfileSaysWhyFasterKernelsDeclined) {

@@ -144,7 +144,7 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   }
   s.plan_options = {.passes = s.options.passes,
                     .kernels = KernelChoice(s.options.kernels),
-                    .keep_values = s.options.keep_values,
+                    .keep = s.options.keep,
                     .profile = s.options.profile || s.options.trace,
                     .trace = s.options.trace};
   s.describe();
@@ -238,7 +238,7 @@ Profile Session::profile() const {
   return profile;
 }
 
-void Session::visit_values(const std::function<void(const std::string&, const ConstView&)>& visit) const {
+void Session::visit_values(const std::function<void(const RunValue&)>& visit) const {
   if (!impl_->ran) fail("values were asked for before run()");
   if (impl_->now->plan) impl_->now->plan->visit_values(visit);
 }

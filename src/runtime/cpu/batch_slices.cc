@@ -59,7 +59,7 @@ int64_t open_batch(const Graph& graph) {
 }
 
 bool may_be_sliced(const Graph& bound, const Graph& whole, const PlanOptions& options) {
-  return open_batch(bound) >= 2 * kFewest && !options.keep_values && !options.passes.observe &&
+  return open_batch(bound) >= 2 * kFewest && options.keep.empty() && !options.passes.observe &&
          bound.states().empty() && constant_bytes(whole) * available_processors() <= kMaxWeights;
 }
 

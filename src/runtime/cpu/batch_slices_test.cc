@@ -82,7 +82,7 @@ TEST(BatchSlices, GiveWhatTheWholeBatchGives) {
     ASSERT_TRUE(is_sliced(graph, batch)) << batch;
     const Tensor sliced = run(graph, batch, {.threads = 2});
     const Tensor serial = run(graph, batch, {.threads = 1});
-    const Tensor whole = run(graph, batch, {.threads = 2, .keep_values = true});  // never sliced
+    const Tensor whole = run(graph, batch, {.threads = 2, .keep = {"all"}});  // never sliced
     ASSERT_EQ(sliced.shape(), whole.shape());
     EXPECT_EQ(testing::distance(sliced, serial), 0) << batch;
     EXPECT_EQ(testing::distance(sliced, whole), 0) << batch;

@@ -49,7 +49,7 @@ class Compiler {
     for (const State& state : bound.states()) may_try_ &= state.resettable;
     tries_ = options.threads == 0;
     if (tries_) {
-      plans.alone = !plans.profile && !plans.keep_values && weight_bytes(bound) <= kMaxWeights;
+      plans.alone = !plans.profile && plans.keep.empty() && weight_bytes(bound) <= kMaxWeights;
       if (choices_.size() > 1 && options.kernels.empty()) key_ = tuning_key(bound, options.passes);
     }
     batch_ = open_batch(bound);
