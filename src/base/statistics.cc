@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "base/error.h"
+
 namespace sparkpilot {
 
 Statistics summarize(std::span<const double> samples) {
@@ -23,6 +25,47 @@ Statistics summarize(std::span<const double> samples) {
           .p50 = percentile(0.5),
           .p90 = percentile(0.9),
           .p99 = percentile(0.99)};
+}
+
+double median(std::span<const double> samples) {
+  if (samples.empty()) return 0;
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+namespace {
+
+// How many of the least, and as many of the greatest, of n samples lie outside the interval: the most for which the
+// true median is below it with a probability of at most 5 %, and above it as well.
+size_t left_out(size_t n) {
+  constexpr double kBeyond = 0.05, kBeyondNormal = 1.6449;  // the second: in standard deviations
+  if (n > 500) {  // the binomial distribution is a normal one to within less than a sample
+    const double half = static_cast<double>(n) / 2;
+    return static_cast<size_t>(half - kBeyondNormal * std::sqrt(half / 2)) - 1;
+  }
+  double chance = std::pow(0.5, static_cast<double>(n)), below = chance;  // that none lies below the median
+  for (size_t k = 1;; ++k) {
+    chance *= static_cast<double>(n - k + 1) / static_cast<double>(k);  // that k samples do
+    below += chance;
+    if (below > kBeyond) return k - 1;
+  }
+}
+
+}  // namespace
+
+Ratio ratio_of(std::span<const double> ours, std::span<const double> theirs) {
+  if (ours.size() != theirs.size()) fail_internal("a ratio of {} rounds and {}", ours.size(), theirs.size());
+  if (ours.empty()) return {};
+  std::vector<double> ratios;
+  for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / theirs[i]);
+  std::sort(ratios.begin(), ratios.end());
+  const size_t out = left_out(ratios.size());
+  return {.rounds = static_cast<int64_t>(ratios.size()),
+          .median = median(ratios),
+          .low = ratios[out],
+          .high = ratios[ratios.size() - 1 - out]};
 }
 
 }  // namespace sparkpilot

@@ -16,4 +16,20 @@ struct Statistics {
 // All zero for no samples.
 Statistics summarize(std::span<const double> samples);
 
+// The middle of the sorted samples, or the mean of the two in the middle. 0 for no samples.
+double median(std::span<const double> samples);
+
+// The ratio of two things that were measured in turns, round by round.
+struct Ratio {
+  int64_t rounds = 0;
+  double median = 0;
+  // With a probability of at least 90 %, if the rounds are independent, the true median lies between these: they are
+  // order statistics of the rounds' ratios (the binomial interval of the sign test), so nothing is assumed of their
+  // distribution. With fewer than five rounds they are the least and the greatest, which says less.
+  double low = 0, high = 0;
+};
+
+// Of ours[i] / theirs[i]: positive, and as many of each. All zero for no rounds.
+Ratio ratio_of(std::span<const double> ours, std::span<const double> theirs);
+
 }  // namespace sparkpilot

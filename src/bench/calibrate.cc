@@ -2,82 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 
 #include "base/error.h"
-#include "stack/wheel.h"
-#include "tensor/npy.h"
 
 namespace sparkpilot {
 namespace {
-
-namespace fs = std::filesystem;
-
-std::vector<fs::path> files_of(const std::string& path) {
-  if (!fs::is_directory(path)) return {path};
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const fs::path kind = entry.path().extension();
-    if (kind == ".npy" || kind == ".npz") files.push_back(entry.path());
-  }
-  if (files.empty()) fail("{}: no .npy or .npz files in this folder", path);
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
-// A file's arrays by name; the array of a .npy has no name.
-std::vector<std::pair<std::string, Tensor>> arrays_of(const fs::path& file) {
-  constexpr uint64_t kLimit = uint64_t{1} << 31;
-  if (file.extension() != ".npz") return {{"", load_npy(file)}};
-  std::vector<std::pair<std::string, Tensor>> arrays;
-  const stack::Wheel archive{InputFile(file)};
-  for (const stack::Wheel::Member& member : archive.members()) {
-    const fs::path name(member.name);
-    if (name.extension() != ".npy") continue;
-    const std::string bytes = archive.text(member, kLimit);
-    arrays.emplace_back((name.parent_path() / name.stem()).string(),
-                        parse_npy(std::as_bytes(std::span(bytes)), file.string() + "!" + member.name));
-  }
-  if (arrays.empty()) fail("{}: no arrays in it", file.string());
-  return arrays;
-}
-
-// Splits an array into samples: it is one, or holds several along the first axis.
-void split_samples(const Tensor& array, const TensorInfo& input, const std::string& file, std::vector<Tensor>& out) {
-  if (!input.shape) fail("input \"{}\" has open dimensions: give them with --dim or --shape", input.name);
-  const Shape& want = *input.shape;
-  if (array.dtype() != input.dtype) {
-    fail("{}: holds {}, input \"{}\" is {}", file, name(array.dtype()), input.name, name(input.dtype));
-  }
-  const Shape& have = array.shape();
-  const bool several = want.rank() > 0 && want[0] == 1 && have.rank() == want.rank() && have.with(0, 1) == want;
-  if (!(have == want) && !several) {
-    fail("{}: shape {}, input \"{}\" is {}", file, have.str(), input.name, want.str());
-  }
-  const int64_t count = several ? have[0] : 1;
-  if (count == 0) fail("{}: no samples in it", file);
-  const int64_t bytes = storage_bytes(array.dtype(), want.elements());
-  for (int64_t i = 0; i < count; ++i) {
-    Tensor sample(array.dtype(), want);
-    std::memcpy(sample.raw(), static_cast<const std::byte*>(array.raw()) + i * bytes, static_cast<size_t>(bytes));
-    out.push_back(std::move(sample));
-  }
-}
-
-const TensorInfo& input_named(const Session& session, const std::string& wanted) {
-  const std::vector<TensorInfo>& inputs = session.inputs();
-  if (wanted.empty()) {
-    if (inputs.size() == 1) return inputs[0];
-    fail("the model has {} inputs: say whose samples they are, as NAME=PATH", inputs.size());
-  }
-  std::string names;
-  for (const TensorInfo& input : inputs) {
-    if (input.name == wanted) return input;
-    names += (names.empty() ? "" : ", ") + input.name;
-  }
-  fail("no input \"{}\"; there are: {}", wanted, names);
-}
 
 // Calls fn for each output tensor of the session, over all samples.
 template <typename Fn>
@@ -95,45 +24,6 @@ void visit(Session& session, const Samples& samples, double from, double to,
 }
 
 }  // namespace
-
-Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named) {
-  Samples samples;
-  for (const auto& [of, path] : named) {
-    const std::string& wanted = of;  // clang 14 cannot capture a structured binding
-    for (const fs::path& file : files_of(path)) {
-      std::vector<std::pair<std::string, Tensor>> arrays = arrays_of(file);
-      // A single array may have any name.
-      if (arrays.size() == 1 && session.inputs().size() == 1) arrays[0].first.clear();
-      if (!wanted.empty() && arrays.size() > 1) {
-        std::erase_if(arrays, [&](const auto& a) { return a.first != wanted; });
-        if (arrays.empty()) fail("{}: no array \"{}\" in it", file.string(), wanted);
-      }
-      for (auto& [name, array] : arrays) {
-        const TensorInfo& input = input_named(session, wanted.empty() ? name : wanted);
-        // NumPy makes float64 by default.
-        if (array.dtype() != input.dtype && is_float(array.dtype()) && is_float(input.dtype)) {
-          array = convert(array, input.dtype);
-        }
-        split_samples(array, input, file.string(), samples.inputs[input.name]);
-      }
-    }
-  }
-  for (const auto& [input, tensors] : samples.inputs) samples.count = std::max(samples.count, tensors.size());
-  for (const TensorInfo& input : session.inputs()) {
-    const auto found = samples.inputs.find(input.name);
-    if (found == samples.inputs.end()) fail("no samples of input \"{}\"", input.name);
-    if (found->second.size() != samples.count && found->second.size() != 1) {
-      fail("{} samples of input \"{}\", {} of another", found->second.size(), input.name, samples.count);
-    }
-  }
-  return samples;
-}
-
-void set_sample(Session& session, const Samples& samples, size_t i) {
-  for (const auto& [input, tensors] : samples.inputs) {
-    session.set_input(input, tensors[tensors.size() == 1 ? 0 : i].view());
-  }
-}
 
 void Histogram::add(std::span<const float> values) {
   const double width = (high - low) / static_cast<double>(kBins);

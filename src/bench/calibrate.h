@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/samples.h"
 #include "passes/quantize_graph.h"
 #include "runtime/session.h"
 
@@ -21,21 +22,6 @@ struct CalibrationOptions {
   CalibrationMethod method = CalibrationMethod::percentile;
   double percentile = 99.99;  // share of the values within the range, in percent
 };
-
-// Samples of a model's inputs: for each input one tensor per sample, or a single one for all.
-struct Samples {
-  std::map<std::string, std::vector<Tensor>> inputs;
-  size_t count = 0;
-};
-
-// Arrays of files by input: each file holds one sample, or several along the first axis if the input's first dimension
-// is 1. A .npz holds arrays of several inputs under their names. A folder means the .npy and .npz files in it, by name.
-// `named` are pairs of an input's name (empty: the only one, or those of the .npz) and a path. Fails (user) if names,
-// shapes or counts do not fit the session's inputs.
-Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named);
-
-// Writes sample i into the session's inputs.
-void set_sample(Session& session, const Samples& samples, size_t i);
 
 // Ranges of the outputs of `session` over all samples. `progress` is called with 0 to 1.
 std::map<std::string, ValueRange> calibrate(Session& session, const Samples& samples, const CalibrationOptions& options,

@@ -1,0 +1,33 @@
+// Inputs of a model for several runs, from files or random.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/session.h"
+
+namespace sparkpilot {
+
+// Samples of a model's inputs: for each input one tensor per sample, or a single one for all.
+struct Samples {
+  std::map<std::string, std::vector<Tensor>> inputs;
+  size_t count = 0;
+};
+
+// Arrays of files by input: each file holds one sample, or several along the first axis if the input's first dimension
+// is 1. A .npz holds arrays of several inputs under their names. A folder means the .npy and .npz files in it, by name.
+// `named` are pairs of an input's name (empty: the only one, or those of the .npz) and a path. With a seed,
+// inputs without samples are filled as bench/inputs.h says, sample i from `seed` + i, and if none has any there are
+// `random` samples; without a seed they are missing.
+// Fails (user) if names, shapes or counts do not fit the session's inputs, or samples are missing.
+Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
+                     std::optional<uint64_t> seed = {}, size_t random = 1);
+
+// Writes sample i into the session's inputs.
+void set_sample(Session& session, const Samples& samples, size_t i);
+
+}  // namespace sparkpilot
