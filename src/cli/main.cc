@@ -35,6 +35,7 @@ void add_commands(Program& program, Command app) {
   add_model(program, app);
   add_run(program, app);
   add_bench(program, app);
+  add_compare(program, app);
   add_zoo(program, app);
   add_drive(program, app);
   add_doctor(program, app);

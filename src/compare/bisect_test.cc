@@ -1,0 +1,159 @@
+// Faults planted in copies of networks are found at the node where they are.
+#include "compare/bisect.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/random.h"
+#include "base/test_files.h"
+#include "ir/op.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+#include "onnx/zoo.h"
+
+namespace sparkpilot::compare {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// The convolutions and products of a graph whose second input is constant.
+std::vector<NodeId> products(const Graph& graph) {
+  std::vector<NodeId> found;
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (node.op->traits.product && node.inputs.size() > 1 && graph.constant(node.inputs[1])) found.push_back(id);
+  }
+  return found;
+}
+
+// Multiplies the weights of a node.
+void scale_weights(Graph& graph, NodeId id, double factor) {
+  Value& weights = graph.value(graph.node(id).inputs[1]);
+  Tensor scaled = weights.constant.clone();
+  for (int64_t i = 0; i < scaled.elements(); ++i) {
+    const double v = load_element(scaled.dtype(), scaled.raw(), i);
+    store_element(scaled.dtype(), scaled.raw(), i, v * factor);
+  }
+  weights.constant = scaled;
+}
+
+class Bisect : public testing::Test {
+ protected:
+  Variant saved(const Graph& graph, const std::string& name) {
+    save_onnx(graph, folder / (name + ".onnx"));
+    return {.name = name, .file = folder / (name + ".onnx"), .session = {.threads = 1}};
+  }
+  // Compares the model with a copy, whose named values were kept at most `kept_at_once` at a time.
+  Bisection search(const Graph& model, const Graph& copy, BisectOptions options = {}) {
+    const Variant expected = saved(model, "model"), got = saved(copy, "copy");
+    Session session = open_variant(expected);
+    const Samples samples = load_samples(session, {}, 3, options.samples);
+    const Side a = side_of(expected, samples);
+    Side b = side_of(got, samples);
+    b.run = [this, run = b.run](const auto& keep, size_t sample) {
+      kept_at_once = std::max(kept_at_once, keep.size());
+      return run(keep, sample);
+    };
+    return bisect(load_onnx(expected.file), b, a, options);
+  }
+
+  TempFolder folder;
+  size_t kept_at_once = 0;
+};
+
+class BisectZoo : public Bisect, public testing::WithParamInterface<const char*> {};
+
+TEST_P(BisectZoo, FindsAWeightThatIsFivePercentLarger) {
+  const Graph model = build_zoo_model(GetParam(), 1);
+  const std::vector<NodeId> nodes = products(model);
+  Random random(11);
+  for (int i = 0; i < 7; ++i) {
+    Graph copy = model;
+    const NodeId at = nodes[static_cast<size_t>(random.integer(0, std::ssize(nodes) - 1))];
+    scale_weights(copy, at, 1.05);
+    const Bisection found = search(model, copy, {.samples = 8});  // a Relu may hide it from some
+    ASSERT_TRUE(found.fault) << model.label(at);
+    EXPECT_TRUE(std::count(found.fault->nodes.begin(), found.fault->nodes.end(), model.label(at)) > 0)
+        << model.label(at) << " was planted, found at " << found.fault->nodes.front();
+    EXPECT_LE(found.runs, 2 + static_cast<double>(found.sample) + std::log2(static_cast<double>(found.values)));
+    EXPECT_GT(found.fault->difference.relative_l2, 0);
+    EXPECT_LT(kept_at_once, found.values / 2) << "a run may not keep everything";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, BisectZoo,
+                         testing::Values("tiny_driving_vision", "tiny_driving_policy", "tiny_supercombo"),
+                         [](const auto& tested) { return std::string(tested.param); });
+
+TEST_F(Bisect, OfEqualModelsIsOneRun) {
+  const Graph model = build_zoo_model("tiny_driving_policy", 1);
+  const Bisection found = search(model, model);
+  EXPECT_FALSE(found.fault);
+  EXPECT_EQ(found.runs, 1);
+}
+
+TEST_F(Bisect, FindsNan) {
+  const Graph model = build_zoo_model("tiny_driving_policy", 1);
+  Graph copy = model;
+  const std::vector<NodeId> nodes = products(model);
+  const NodeId at = nodes[nodes.size() / 2];
+  scale_weights(copy, at, kNan);
+  // However large the limit is.
+  const Bisection found = search(model, copy, {.max_relative_l2 = 1e30});
+  ASSERT_TRUE(found.fault);
+  EXPECT_GT(found.fault->difference.not_finite, 0);
+  EXPECT_TRUE(std::count(found.fault->nodes.begin(), found.fault->nodes.end(), model.label(at)) > 0);
+}
+
+// Values of the faulty branch and of a sound one alternate in the order of the file; the difference shrinks on the way,
+// and is nothing to the size of the other output.
+TEST_F(Bisect, FollowsABranchAmongOthers) {
+  Graph model;
+  model.opsets[""] = 21;
+  Builder b(model, "n", 21);
+  ValueId left = model.add_input("x", DType::f32, Shape{4, 16}), right = left;
+  std::vector<NodeId> of_left;
+  for (uint64_t i = 0; i < 12; ++i) {
+    Tensor weights(DType::f32, Shape{16, 16});
+    Random random(i + 1);
+    for (float& w : weights.data<float>()) w = 0.25f * static_cast<float>(random.normal());
+    left = b.add("MatMul", {left, b.constant(weights)});
+    of_left.push_back(model.value(left).producer);
+    right = b.add("Sinh", {b.add("MatMul", {right, b.constant(weights.clone())})});
+  }
+  for (int i = 0; i < model.value_count(); ++i) {
+    Value& value = model.value(ValueId{i});
+    if (!value.producer.present()) continue;
+    value.name = fmt::format("v{}", i);
+    model.node(value.producer).name = fmt::format("n{}", i);
+  }
+  model.add_output(b.add("Mul", {left, b.scalar(DType::f32, 1e-3)}), "left");
+  model.add_output(right, "right");
+  for (const NodeId at : of_left) {
+    Graph copy = model;
+    scale_weights(copy, at, 1.001);
+    const Bisection found = search(model, copy);
+    ASSERT_TRUE(found.fault) << model.label(at);
+    EXPECT_EQ(found.fault->nodes.back(), model.label(at));  // the last one is fused with the Mul
+    EXPECT_LE(found.fault->nodes.size(), 2u);
+    EXPECT_NEAR(found.fault->difference.relative_l2, 1e-3, 1e-5);
+  }
+}
+
+TEST_F(Bisect, RefusesModelsWithNothingInCommon) {
+  const Graph model = build_zoo_model("tiny_driving_policy", 1);
+  const Variant variant = saved(model, "model");
+  Session session = open_variant(variant);
+  const Samples samples = load_samples(session, {}, 3);
+  const Side side = side_of(variant, samples);
+  Graph other;
+  Builder b(other, "n", 21);
+  other.add_output(b.add("Relu", {other.add_input("x", DType::f32, Shape{3})}), "nothing_of_the_kind");
+  other.value(other.outputs()[0].value).name.clear();
+  EXPECT_THROW(bisect(other, side, side), Error);
+}
+
+}  // namespace
+}  // namespace sparkpilot::compare

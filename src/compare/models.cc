@@ -1,0 +1,179 @@
+#include "compare/models.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "hw/memory.h"
+#include "runtime/run_value.h"
+
+namespace sparkpilot::compare {
+namespace {
+
+void say(const ModelsOptions& options, std::string_view what, double done) {
+  if (options.progress) options.progress(what, done);
+}
+
+struct Loaded {
+  std::unique_ptr<Session> session;
+  VariantResult result;
+};
+
+// Loads and runs the variant once.
+Loaded load(const Variant& variant, Samples& samples, const ModelsOptions& options, std::vector<std::string>& notes) {
+  Loaded out{nullptr, {.variant = variant}};
+  const bool peak_known = reset_peak_memory();
+  const std::optional<int64_t> before = resident_memory_bytes();
+  const int64_t start = now_ns();
+  const bool first = samples.count == 0;
+  out.session = std::make_unique<Session>(open_variant(variant, first ? &notes : nullptr));
+  if (first) samples = load_samples(*out.session, options.inputs, options.seed, options.random);
+  set_inputs(*out.session, variant, samples, 0);
+  out.session->compile();
+  out.result.load_ms = static_cast<double>(now_ns() - start) * 1e-6;
+  out.session->run();
+  const std::optional<int64_t> peak = peak_memory_bytes();
+  if (peak_known && peak && before) out.result.peak_memory_bytes = *peak - *before;
+  out.result.threads = out.session->threads();
+  out.result.arena_bytes = out.session->arena_bytes();
+  return out;
+}
+
+const TensorInfo* find(const std::vector<TensorInfo>& infos, std::string_view name) {
+  const auto found = std::find_if(infos.begin(), infos.end(), [&](const TensorInfo& i) { return i.name == name; });
+  return found == infos.end() ? nullptr : &*found;
+}
+
+// Which of a variant's outputs is which of the first one's: by name, or by position where no name is the same. The
+// shapes are those of the last run.
+void match_outputs(const Session& first, Loaded& other) {
+  const std::vector<TensorInfo>&theirs = first.outputs(), &ours = other.session->outputs();
+  VariantResult& result = other.result;
+  const bool any = std::any_of(ours.begin(), ours.end(), [&](const TensorInfo& o) { return find(theirs, o.name); });
+  const bool by_position = !any && ours.size() == theirs.size();
+  std::vector<bool> used(ours.size());
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    const TensorInfo* found = by_position ? &ours[i] : find(ours, theirs[i].name);
+    if (!found) {
+      result.not_compared.push_back(fmt::format("{}: only the first model has it", theirs[i].name));
+      continue;
+    }
+    used[static_cast<size_t>(found - ours.data())] = true;
+    const Shape mine = other.session->output(found->name).shape, its = first.output(theirs[i].name).shape;
+    if (mine == its) {
+      result.outputs.push_back({.name = found->name, .of = theirs[i].name, .all = {}});
+    } else {
+      result.not_compared.push_back(fmt::format("{}: {}, the first model's is {}", found->name, mine.str(), its.str()));
+    }
+  }
+  for (size_t i = 0; i < ours.size(); ++i) {
+    if (!used[i]) result.not_compared.push_back(fmt::format("{}: the first model does not have it", ours[i].name));
+  }
+}
+
+void compare_outputs(std::vector<Loaded>& loaded, const Samples& samples, const ModelsOptions& options) {
+  Loaded& first = loaded[0];
+  for (size_t v = 1; v < loaded.size(); ++v) match_outputs(*first.session, loaded[v]);
+  std::vector<std::vector<DifferenceSum>> sums(loaded.size());
+  for (size_t v = 0; v < loaded.size(); ++v) sums[v].resize(loaded[v].result.outputs.size());
+  for (Loaded& one : loaded) one.session->reset_states();
+  for (size_t i = 0; i < samples.count; ++i) {
+    for (size_t v = 0; v < loaded.size(); ++v) {
+      Loaded& one = loaded[v];
+      set_inputs(*one.session, one.result.variant, samples, i);
+      one.session->run();
+      for (size_t o = 0; o < one.result.outputs.size(); ++o) {
+        OutputDifference& output = one.result.outputs[o];
+        const ConstView got = one.session->output(output.name), expected = first.session->output(output.of);
+        if (!(got.shape == expected.shape)) {
+          fail("{}: output \"{}\" is {} for sample {}, the first model's is {}", one.result.variant.file.string(),
+               output.name, got.shape.str(), i + 1, expected.shape.str());
+        }
+        sums[v][o].add(got, expected);
+        output.worst_sample = std::max(output.worst_sample, difference_of(got, expected).relative_l2);
+      }
+    }
+    say(options, "comparing outputs", static_cast<double>(i + 1) / static_cast<double>(samples.count));
+  }
+  for (size_t v = 0; v < loaded.size(); ++v) {
+    for (size_t o = 0; o < sums[v].size(); ++o) loaded[v].result.outputs[o].all = sums[v][o].result();
+  }
+}
+
+// The named values of a run on the first sample, in the order of the run.
+struct NamedValue {
+  std::string name, node;
+  Tensor value;
+};
+std::vector<NamedValue> values_of(Variant variant, const Samples& samples) {
+  variant.session.keep = {"all"};
+  Session session = open_variant(variant);
+  set_inputs(session, variant, samples, 0);
+  session.run();
+  std::vector<NamedValue> out;
+  session.visit_values([&](const RunValue& value) {
+    if (value.name.empty() || value.node.empty()) return;
+    out.push_back({std::string(value.name), std::string(value.node), in_file_layout(value)});
+  });
+  return out;
+}
+
+void compare_layers(std::vector<Loaded>& loaded, const Samples& samples, const ModelsOptions& options) {
+  std::map<std::string, Tensor> expected;
+  for (NamedValue& value : values_of(loaded[0].result.variant, samples)) expected[value.name] = std::move(value.value);
+  for (size_t v = 1; v < loaded.size(); ++v) {
+    say(options, "comparing layers", static_cast<double>(v) / static_cast<double>(loaded.size()));
+    for (const NamedValue& value : values_of(loaded[v].result.variant, samples)) {
+      const auto found = expected.find(value.name);
+      if (found == expected.end() || !(found->second.shape() == value.value.shape())) continue;
+      loaded[v].result.layers.push_back(
+          {value.name, value.node, difference_of(value.value.view(), found->second.view())});
+    }
+  }
+}
+
+void time_all(std::vector<Loaded>& loaded, const ModelsOptions& options) {
+  std::vector<std::function<void()>> runs;
+  for (Loaded& one : loaded) runs.emplace_back([&one] { one.session->run(); });
+  TurnsOptions turns = options.turns;
+  turns.progress = [&](double done) { say(options, "timing in turns", done); };
+  const std::vector<Turns> times = time_in_turns(runs, turns);
+  for (size_t v = 0; v < loaded.size(); ++v) {
+    loaded[v].result.ms = summarize(times[v].ms);
+    loaded[v].result.ratio = ratio_of(times[v].rounds, times[0].rounds);
+  }
+}
+
+}  // namespace
+
+ModelsComparison compare_models(const std::vector<Variant>& variants, const ModelsOptions& options) {
+  if (variants.size() < 2) fail("a comparison needs at least two models or precisions, got {}", variants.size());
+  ModelsComparison out;
+  Samples samples;
+  std::vector<Loaded> loaded;
+  for (const Variant& variant : variants) {
+    say(options, "loading", static_cast<double>(loaded.size()) / static_cast<double>(variants.size()));
+    loaded.push_back(load(variant, samples, options, out.notes));
+  }
+  out.samples = samples.count;
+  compare_outputs(loaded, samples, options);
+  if (options.time) time_all(loaded, options);
+  if (options.layers) compare_layers(loaded, samples, options);
+  for (Loaded& one : loaded) out.variants.push_back(std::move(one.result));
+  return out;
+}
+
+std::vector<LayerDifference> growing(const std::vector<LayerDifference>& layers) {
+  std::vector<LayerDifference> out;
+  double most = 0;
+  for (const LayerDifference& layer : layers) {
+    const double error = layer.difference.relative_l2;
+    if (error == 0 || error < 2 * most) continue;
+    out.push_back(layer);
+    most = error;
+  }
+  return out;
+}
+
+}  // namespace sparkpilot::compare

@@ -1,0 +1,185 @@
+// Comparisons of models: numbers against plain loops, outputs that cannot be compared, wrong inputs.
+#include "compare/models.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/test_files.h"
+#include "ir/op.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+#include "onnx/zoo.h"
+#include "tensor/npy.h"
+
+namespace sparkpilot::compare {
+namespace {
+
+class CompareModels : public testing::Test {
+ protected:
+  Variant saved(const Graph& graph, const std::string& name) {
+    save_onnx(graph, folder / (name + ".onnx"));
+    return {.name = name, .file = folder / (name + ".onnx"), .session = {.threads = 1}};
+  }
+  // y = x * factor, and what else the test adds.
+  struct Small {
+    Graph graph;
+    Builder b{graph, "n", 21};
+    ValueId x, y;
+    explicit Small(float factor, const Shape& shape = {2, 8}) {
+      graph.opsets[""] = 21;
+      x = graph.add_input("x", DType::f32, shape);
+      y = b.add("Mul", {x, b.scalar(DType::f32, factor)});
+    }
+  };
+  static std::string error_of(const std::vector<Variant>& variants, const ModelsOptions& options = {}) {
+    try {
+      compare_models(variants, options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  }
+
+  TempFolder folder;
+  ModelsOptions quick{.time = false};
+};
+
+TEST_F(CompareModels, MeasuresOutputsOverAllSamples) {
+  Small a(1), b(1.5f);
+  a.graph.add_output(a.y, "y");
+  b.graph.add_output(b.y, "y");
+  Tensor samples(DType::f32, Shape{2, 8});
+  for (int64_t i = 0; i < 16; ++i) store_element(DType::f32, samples.raw(), i, static_cast<double>(i - 4));
+  save_npy(folder / "a_first.npy", samples.view());
+  for (int64_t i = 0; i < 16; ++i) store_element(DType::f32, samples.raw(), i, 100.0);
+  save_npy(folder / "b_second.npy", samples.view());
+  quick.inputs = {{"x", folder.path().string()}};
+  const ModelsComparison c = compare_models({saved(a.graph, "a"), saved(b.graph, "b")}, quick);
+  EXPECT_EQ(c.samples, 2u);
+  ASSERT_EQ(c.variants[1].outputs.size(), 1u);
+  const OutputDifference& y = c.variants[1].outputs[0];
+  EXPECT_EQ(y.all.elements, 32);
+  EXPECT_NEAR(y.all.max_abs, 50, 1e-4);
+  EXPECT_NEAR(y.all.relative_l2, 0.5, 1e-6);
+  EXPECT_NEAR(y.worst_sample, 0.5, 1e-6);
+  EXPECT_NEAR(y.all.cosine, 1, 1e-12);
+  EXPECT_TRUE(c.variants[0].outputs.empty());
+}
+
+TEST_F(CompareModels, NamesWhatItCannotCompare) {
+  Small a(1), b(1);
+  a.graph.add_output(a.y, "y");
+  a.graph.add_output(a.b.add("Relu", {a.y}), "only_a");
+  a.graph.add_output(a.b.add("Abs", {a.y}), "shape");
+  b.graph.add_output(b.y, "y");
+  b.graph.add_output(b.b.add("Neg", {b.y}), "only_b");
+  b.graph.add_output(b.b.add("ReduceSum", {b.y, b.b.ints({1})}), "shape");
+  const ModelsComparison c = compare_models({saved(a.graph, "a"), saved(b.graph, "b")}, quick);
+  ASSERT_EQ(c.variants[1].outputs.size(), 1u);
+  EXPECT_EQ(c.variants[1].outputs[0].name, "y");
+  const std::vector<std::string> expected{"only_a: only the first model has it",
+                                          "shape: [2,1], the first model's is [2,8]",
+                                          "only_b: the first model does not have it"};
+  EXPECT_EQ(c.variants[1].not_compared, expected);
+}
+
+TEST_F(CompareModels, MatchesByPositionWhereNoNameIsTheSame) {
+  Small a(1), b(1);
+  a.graph.add_output(a.y, "first");
+  b.graph.add_output(b.y, "erste");
+  const ModelsComparison c = compare_models({saved(a.graph, "a"), saved(b.graph, "b")}, quick);
+  ASSERT_EQ(c.variants[1].outputs.size(), 1u);
+  EXPECT_EQ(c.variants[1].outputs[0].name, "erste");
+  EXPECT_EQ(c.variants[1].outputs[0].of, "first");
+  EXPECT_TRUE(c.variants[1].outputs[0].all.equal());
+}
+
+TEST_F(CompareModels, RefusesOtherInputs) {
+  Small a(1), larger(1, {2, 9});
+  a.graph.add_output(a.y, "y");
+  larger.graph.add_output(larger.y, "y");
+  EXPECT_NE(error_of({saved(a.graph, "a"), saved(larger.graph, "b")}, quick)
+                .find("b.onnx: input \"x\" is [2,9], the first model's is [2,8]"),
+            std::string::npos);
+  Graph other;
+  other.opsets[""] = 21;
+  Builder b(other, "n", 21);
+  other.add_output(b.add("Relu", {other.add_input("image", DType::f32, Shape{2, 8})}), "y");
+  EXPECT_NE(error_of({saved(a.graph, "a"), saved(other, "b")}, quick)
+                .find("input \"image\" is not an input of the first model"),
+            std::string::npos);
+  EXPECT_NE(error_of({saved(a.graph, "a")}).find("at least two"), std::string::npos);
+}
+
+// Another type of the same input gets the same numbers.
+TEST_F(CompareModels, ConvertsInputs) {
+  Small a(1);
+  a.graph.add_output(a.y, "y");
+  Graph half;
+  half.opsets[""] = 21;
+  Builder b(half, "n", 21);
+  const ValueId x = half.add_input("x", DType::f16, Shape{2, 8});
+  half.add_output(b.add("Cast", {x}, {{"to", onnx_code(DType::f32)}}), "y");
+  const ModelsComparison c = compare_models({saved(a.graph, "a"), saved(half, "b")}, quick);
+  EXPECT_LT(c.variants[1].outputs[0].all.relative_l2, 1e-3);
+  EXPECT_GT(c.variants[1].outputs[0].all.relative_l2, 0);
+}
+
+// A fault inside shows in the layers: equal before it, different from it on.
+TEST_F(CompareModels, LayersSayWhereADifferenceBegins) {
+  const Graph model = build_zoo_model("tiny_driving_vision", 1);
+  Graph copy = model;
+  std::vector<NodeId> products;
+  for (const NodeId id : model.order()) {
+    if (model.node(id).op->traits.product && model.constant(model.node(id).inputs[1])) products.push_back(id);
+  }
+  const NodeId at = products[products.size() / 2];
+  Value& weights = copy.value(copy.node(at).inputs[1]);
+  Tensor scaled = weights.constant.clone();
+  for (int64_t i = 0; i < scaled.elements(); ++i) {
+    store_element(scaled.dtype(), scaled.raw(), i, 2 * load_element(scaled.dtype(), scaled.raw(), i));
+  }
+  weights.constant = scaled;
+  const ModelsComparison c = compare_models({saved(model, "a"), saved(copy, "b")}, quick);
+  const std::vector<LayerDifference>& layers = c.variants[1].layers;
+  ASSERT_GE(layers.size(), 5u);
+  EXPECT_TRUE(layers.front().difference.equal());
+  const std::vector<LayerDifference> grows = growing(layers);
+  ASSERT_FALSE(grows.empty());
+  size_t first = 0;
+  while (layers[first].difference.equal()) ++first;
+  EXPECT_EQ(grows[0].value, layers[first].value);
+  for (size_t i = 1; i < grows.size(); ++i) {
+    EXPECT_GE(grows[i].difference.relative_l2, 2 * grows[i - 1].difference.relative_l2);
+  }
+}
+
+TEST_F(CompareModels, TimesInTurns) {
+  const Graph model = build_zoo_model("tiny_driving_policy", 1);
+  const Variant a = saved(model, "a"), b = saved(model, "b");
+  ModelsOptions options;
+  options.turns = {.rounds = 6, .round_ms = 1, .min_runs = 2};
+  std::vector<std::string> said;
+  options.progress = [&](std::string_view what, double done) {
+    EXPECT_GE(done, 0);
+    EXPECT_LE(done, 1);
+    if (said.empty() || said.back() != what) said.emplace_back(what);
+  };
+  const ModelsComparison c = compare_models({a, b}, options);
+  for (const VariantResult& v : c.variants) {
+    EXPECT_GE(v.ms.count, 12);
+    EXPECT_EQ(v.ratio.rounds, 6);
+    EXPECT_GT(v.ratio.median, 0);
+    EXPECT_LE(v.ratio.low, v.ratio.median);
+    EXPECT_GE(v.ratio.high, v.ratio.median);
+    EXPECT_GT(v.arena_bytes, 0);
+    EXPECT_EQ(v.threads, 1);
+  }
+  EXPECT_EQ(c.variants[0].ratio.median, 1);
+  EXPECT_EQ(said.front(), "loading");
+  EXPECT_NE(std::find(said.begin(), said.end(), "timing in turns"), said.end());
+}
+
+}  // namespace
+}  // namespace sparkpilot::compare

@@ -1,0 +1,83 @@
+#include "compare/report.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "passes/precision.h"
+
+namespace sparkpilot::compare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no infinity.
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+Json to_json(const Ratio& ratio) {
+  return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"rounds", ratio.rounds}};
+}
+
+}  // namespace
+
+Json to_json(const Difference& d) {
+  return {{"elements", d.elements},
+          {"not_finite", d.not_finite},
+          {"max_abs", finite(d.max_abs)},
+          {"relative_l2", finite(d.relative_l2)},
+          {"cosine", d.cosine}};
+}
+
+Json to_json(const ModelsComparison& comparison) {
+  Json variants = Json::array();
+  for (const VariantResult& v : comparison.variants) {
+    Json one{{"name", v.variant.name},
+             {"file", v.variant.file.string()},
+             {"precision", name(v.variant.session.passes.precision)},
+             {"threads", v.threads},
+             {"load_ms", v.load_ms},
+             {"peak_memory_bytes", nullptr},
+             {"arena_bytes", v.arena_bytes}};
+    if (v.peak_memory_bytes) one["peak_memory_bytes"] = *v.peak_memory_bytes;
+    if (v.ms.count > 0) {
+      one["runs"] = v.ms.count;
+      one["mean_ms"] = v.ms.mean;
+      one["p50_ms"] = v.ms.p50;
+      one["p99_ms"] = v.ms.p99;
+      one["min_ms"] = v.ms.min;
+      one["time_ratio"] = to_json(v.ratio);
+    }
+    Json outputs = Json::array(), layers = Json::array();
+    for (const OutputDifference& o : v.outputs) {
+      Json row{{"name", o.name}, {"of", o.of}};
+      row.update(to_json(o.all));
+      row["worst_sample_relative_l2"] = finite(o.worst_sample);
+      outputs.push_back(std::move(row));
+    }
+    for (const LayerDifference& layer : v.layers) {
+      Json row{{"value", layer.value}, {"node", layer.node}};
+      row.update(to_json(layer.difference));
+      layers.push_back(std::move(row));
+    }
+    one["outputs"] = std::move(outputs);
+    one["not_compared"] = v.not_compared;
+    one["layers"] = std::move(layers);
+    variants.push_back(std::move(one));
+  }
+  return {{"samples", comparison.samples}, {"notes", comparison.notes}, {"variants", std::move(variants)}};
+}
+
+Json to_json(const Bisection& bisection) {
+  Json out{{"max_relative_l2", bisection.max_relative_l2},
+           {"runs", bisection.runs},
+           {"values", bisection.values},
+           {"sample", bisection.sample},
+           {"fault", nullptr}};
+  if (!bisection.fault) return out;
+  const Fault& fault = *bisection.fault;
+  out["fault"] = {{"value", fault.value}, {"nodes", fault.nodes}, {"before", nullptr}};
+  if (fault.before) out["fault"]["before"] = *fault.before;
+  out["fault"].update(to_json(fault.difference));
+  return out;
+}
+
+}  // namespace sparkpilot::compare

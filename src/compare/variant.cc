@@ -1,0 +1,31 @@
+#include "compare/variant.h"
+
+#include "base/error.h"
+#include "bench/inputs.h"
+#include "onnx/import.h"
+
+namespace sparkpilot::compare {
+
+Session open_variant(const Variant& variant, std::vector<std::string>* notes) {
+  Session session(load_onnx(variant.file), variant.session);
+  const std::vector<std::string> assumed = bind_open_dimensions(session);
+  if (notes) notes->insert(notes->end(), assumed.begin(), assumed.end());
+  return session;
+}
+
+void set_inputs(Session& session, const Variant& variant, const Samples& samples, size_t i) {
+  for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
+    const auto found = samples.inputs.find(input.name);
+    if (found == samples.inputs.end()) {
+      fail("{}: input \"{}\" is not an input of the first model", variant.file.string(), input.name);
+    }
+    const Tensor& sample = found->second[found->second.size() == 1 ? 0 : i];
+    if (input.shape && !(*input.shape == sample.shape())) {
+      fail("{}: input \"{}\" is {}, the first model's is {}", variant.file.string(), input.name, input.shape->str(),
+           sample.shape().str());
+    }
+    session.set_input(input.name, (sample.dtype() == input.dtype ? sample : convert(sample, input.dtype)).view());
+  }
+}
+
+}  // namespace sparkpilot::compare

@@ -1,0 +1,28 @@
+// What is compared: a model file with the options that a session of it gets.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "bench/samples.h"
+#include "sparkpilot/session.h"
+
+namespace sparkpilot::compare {
+
+struct Variant {
+  std::string name;  // in tables: "bf16", "new.onnx", "2 threads"
+  std::filesystem::path file;
+  SessionOptions session = {};
+};
+
+// A session of the variant with every input's shape bound: open dimensions as bind_open_dimensions() says, which adds
+// to `notes`. Fails (user) naming the file.
+Session open_variant(const Variant& variant, std::vector<std::string>* notes = nullptr);
+
+// Writes sample i into the session's inputs of the same names, in their types. Fails (user) if the session has an input
+// that the samples lack, or of another shape.
+void set_inputs(Session& session, const Variant& variant, const Samples& samples, size_t i);
+
+}  // namespace sparkpilot::compare

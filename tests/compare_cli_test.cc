@@ -1,0 +1,116 @@
+// sparkpilot compare as users run it.
+#include <gtest/gtest.h>
+
+#include "cli_fixture.h"
+#include "ir/op.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+
+namespace sparkpilot {
+namespace {
+
+// A copy of the policy with one weight tensor 5 % larger; returns the node.
+std::string plant(const std::string& from, const std::string& to) {
+  Graph graph = load_onnx(from);
+  std::vector<NodeId> products;
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (node.op->traits.product && node.inputs.size() > 1 && graph.constant(node.inputs[1])) products.push_back(id);
+  }
+  const NodeId at = products[products.size() / 2];
+  Value& weights = graph.value(graph.node(at).inputs[1]);
+  Tensor scaled = weights.constant.clone();
+  for (int64_t i = 0; i < scaled.elements(); ++i) {
+    store_element(scaled.dtype(), scaled.raw(), i, 1.05 * load_element(scaled.dtype(), scaled.raw(), i));
+  }
+  weights.constant = scaled;
+  save_onnx(graph, to);
+  return graph.label(at);
+}
+
+class CompareCli : public Cli {
+ protected:
+  CompareCli() { node = plant(models->file("tiny_driving_policy.onnx"), folder.file("scaled.onnx")); }
+  std::string both() const { return "compare " + policy() + " '" + folder.file("scaled.onnx") + "' --threads 1"; }
+  std::string node;
+};
+
+TEST_F(CompareCli, ReportsResultsAndSpeed) {
+  const json document = parsed("compare " + policy() + " --precision fp32,fp16 --threads 1 --rounds 5");
+  EXPECT_EQ(keys(document), (Keys{"samples", "notes", "variants", "beyond_limits"}));
+  ASSERT_EQ(document["variants"].size(), 2u);
+  EXPECT_EQ(document["variants"][0]["name"], "fp32");
+  const json& fp16 = document["variants"][1];
+  EXPECT_EQ(keys(fp16),
+            (Keys{"name", "file", "precision", "threads", "load_ms", "peak_memory_bytes", "arena_bytes", "runs",
+                  "mean_ms", "p50_ms", "p99_ms", "min_ms", "time_ratio", "outputs", "not_compared", "layers"}));
+  EXPECT_EQ(keys(fp16["time_ratio"]), (Keys{"median", "low", "high", "rounds"}));
+  EXPECT_EQ(keys(fp16["outputs"][0]), (Keys{"name", "of", "elements", "not_finite", "max_abs", "relative_l2", "cosine",
+                                            "worst_sample_relative_l2"}));
+  const ProgramResult text = run_program("compare " + policy() + " --precision fp32,fp16 --threads 1,2 --rounds 5");
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* word : {"fp32 1 thread", "fp16 2 threads", "relative L2", "90 %", "against fp32 1 thread, 1 sample"})
+    EXPECT_NE(text.out.find(word), std::string::npos) << word;
+}
+
+TEST_F(CompareCli, LimitsMakeItACheck) {
+  const std::string quick = both() + " --no-time --no-layers --quiet";
+  EXPECT_EQ(run_program(quick).code, 0);
+  EXPECT_EQ(run_program(quick + " --max-relative-l2 0.5 --max-abs 100").code, 0);
+  const ProgramResult beyond = run_program(quick + " --max-relative-l2 1e-6");
+  EXPECT_EQ(beyond.code, 4);
+  EXPECT_NE(beyond.err.find("scaled.onnx, outputs: relative L2 "), std::string::npos) << beyond.err;
+  EXPECT_NE(beyond.err.find(", allowed 1e-06"), std::string::npos) << beyond.err;
+  const ProgramResult document = run_program(quick + " --max-abs 1e-9 --json");
+  EXPECT_EQ(document.code, 4);
+  EXPECT_EQ(json::parse(document.out)["beyond_limits"].size(), 1u);
+  const std::string same = "compare " + policy() + " " + policy() + " --threads 1 --no-time --max-abs 1e-30";
+  EXPECT_EQ(run_program(same).code, 0);
+}
+
+TEST_F(CompareCli, BisectNamesTheNode) {
+  const ProgramResult text = run_program(both() + " --bisect");
+  EXPECT_EQ(text.code, 4);
+  EXPECT_NE(text.out.find("first difference between tiny_driving_policy.onnx and scaled.onnx: "), std::string::npos);
+  EXPECT_NE(text.out.find(node), std::string::npos) << node << "\n" << text.out;
+  const ProgramResult document = run_program(both() + " --bisect --json");
+  EXPECT_EQ(document.code, 4);
+  const json found = json::parse(document.out);
+  EXPECT_EQ(keys(found), (Keys{"max_relative_l2", "runs", "values", "sample", "fault"}));
+  EXPECT_EQ(keys(found["fault"]),
+            (Keys{"value", "nodes", "before", "elements", "not_finite", "max_abs", "relative_l2", "cosine"}));
+  const ProgramResult same = run_program("compare " + policy() + " " + policy() + " --threads 1 --bisect");
+  EXPECT_EQ(same.code, 0) << same.out;
+  EXPECT_NE(same.out.find("no output differs"), std::string::npos);
+}
+
+// Any precision can be computed anywhere; without the flag the processor decides.
+TEST_F(CompareCli, EmulatesWhatTheProcessorLacks) {
+  const json document = parsed("compare " + policy() + " --precision fp32,bf16 --emulate --threads 1");
+  const json& bf16 = document["variants"][1];
+  EXPECT_FALSE(bf16.contains("mean_ms"));
+  const double error = bf16["outputs"][0]["relative_l2"];
+  EXPECT_GT(error, 1e-5);
+  EXPECT_LT(error, 0.1);
+  const ProgramResult run = run_program("run " + policy() + " --precision bf16 --emulate --threads 1 --quiet");
+  EXPECT_EQ(run.code, 0) << run.err;
+}
+
+TEST_F(CompareCli, WrongUsageIsOneLine) {
+  expect_usage_error("compare " + policy(), "give a second model, or several precisions");
+  expect_usage_error("compare " + policy() + " --precision fp32,fp33", "(did you mean fp32?)");
+  expect_usage_error("compare " + policy() + " --precision fp32,,fp16", "an empty item");
+  expect_usage_error("compare " + policy() + " --precision fp32,fp32", "fp32 is given twice");
+  expect_usage_error("compare " + policy() + " --threads 1,many", "--threads: expected a whole number");
+  expect_usage_error("compare " + policy() + " --threads 1,100000", "100000");
+  expect_usage_error(both() + " --rounds 0", "--rounds: expected at least 1, got 0");
+  expect_usage_error(both() + " --max-abs -1", "--max-abs: expected 0 or more, got -1");
+  expect_usage_error(both() + " --input nothing.npy", "nothing.npy");
+  expect_usage_error("compare " + policy() + " --precision fp32,fp16,model --bisect", "--bisect compares two");
+  expect_usage_error("compare " + policy() + " /dev/null", "/dev/null");
+  expect_usage_error("compare " + policy() + " '" + models->file("tiny_driving_vision.onnx") + "'",
+                     "is not an input of the first model");
+}
+
+}  // namespace
+}  // namespace sparkpilot
