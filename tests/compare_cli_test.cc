@@ -108,6 +108,9 @@ TEST_F(CompareCli, WrongUsageIsOneLine) {
   expect_usage_error(both() + " --input nothing.npy", "nothing.npy");
   expect_usage_error("compare " + policy() + " --precision fp32,fp16,model --bisect", "--bisect compares two");
   expect_usage_error("compare " + policy() + " /dev/null", "/dev/null");
+  expect_usage_error("compare " + policy() + " nothing.onnx", "nothing.onnx: no such file or folder");
+  expect_usage_error(both() + " --max-plan-error 1", "--max-plan-error is for drives");
+  expect_usage_error(both() + " --bisect --max-abs 1", "--max-abs has no effect");
   expect_usage_error("compare " + policy() + " '" + models->file("tiny_driving_vision.onnx") + "'",
                      "is not an input of the first model");
 }

@@ -61,6 +61,55 @@ constexpr const char* kThree =
 
 bool no_mpirun() { return std::system("mpirun --version >/dev/null 2>&1") != 0; }
 
+// The differences of two drives are those of the messages that they wrote.
+TEST_F(DriveCli, TwoDrivesAreComparedInDrivingTerms) {
+  ASSERT_EQ(drive(route(), out("a")).code, 0);
+  ASSERT_EQ(drive(route(), out("b"), "--no-overlay --no-wide").code, 0);
+  const std::string both = "compare --quiet " + in_quotes(out("a")) + " " + in_quotes(out("b"));
+  const ProgramResult result = run_program(both + " --json");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json compared = json::parse(result.out)["drives"][1];
+  std::vector<double> curvatures;
+  int64_t flips = 0;
+  for (const int segment : {0, 1}) {
+    const std::vector<json> a = models_of(out("a") / name(segment)), b = models_of(out("b") / name(segment));
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      const json &x = b[i]["modelV2"], &y = a[i]["modelV2"];
+      curvatures.push_back(
+          std::abs(x["action"]["desiredCurvature"].get<double>() - y["action"]["desiredCurvature"].get<double>()));
+      flips += (x["meta"]["engagedProb"].get<double>() >= 0.5) != (y["meta"]["engagedProb"].get<double>() >= 0.5);
+    }
+  }
+  EXPECT_EQ(compared["frames"], curvatures.size());
+  const auto named = [](const json& rows, const std::string& wanted) {
+    return *std::find_if(rows.begin(), rows.end(), [&](const json& row) { return row["name"] == wanted; });
+  };
+  const json curvature = named(compared["terms"], "curvature");
+  EXPECT_EQ(curvature["frames"], curvatures.size());
+  double sum = 0;
+  for (const double c : curvatures) sum += c;
+  EXPECT_GT(sum, 0);
+  EXPECT_NEAR(curvature["mean"], sum / static_cast<double>(curvatures.size()), 1e-6);
+  EXPECT_NEAR(curvature["max"], *std::max_element(curvatures.begin(), curvatures.end()), 1e-6);
+  EXPECT_EQ(named(compared["decisions"], "engaged")["flips"], flips);
+  EXPECT_GT(named(compared["terms"], "plan at 6 s")["max"], 0);
+
+  const ProgramResult text = run_program(both);
+  for (const char* word : {"plan at 6 s", "left lane line", "lead speed", "desire", "48 frames in both"})
+    EXPECT_NE(text.out.find(word), std::string::npos) << word << "\n" << text.out;
+  const ProgramResult beyond = run_program(both + " --max-plan-error 1e-9");
+  EXPECT_EQ(beyond.code, 4);
+  EXPECT_NE(beyond.err.find("plan at 1 s: 99th percentile "), std::string::npos) << beyond.err;
+  EXPECT_EQ(run_program(both + " --max-plan-error 1e9").code, 0);
+  const std::string itself = "compare " + in_quotes(out("a")) + " " + in_quotes(out("a"));
+  EXPECT_EQ(run_program(itself + " --max-plan-error 1e-12").code, 0);
+  expect_refused(run_program("compare " + in_quotes(out("a"))), "give a second drive");
+  expect_refused(run_program(both + " --max-abs 1"), "--max-abs is for models, these are drives");
+  expect_refused(run_program("compare " + in_quotes(out("a")) + " " + in_quotes(models() / "tiny_driving_policy.onnx")),
+                 "some of these are drives, others are models");
+}
+
 TEST_F(DriveCli, SeveralProcessesGiveTheSame) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   ASSERT_EQ(drive(route(), out("one")).code, 0);

@@ -90,12 +90,12 @@ struct SessionOptions {
   bool trace = false;
 };
 
-// A value of the last run.
+// A value of the last run, as visit_values shows it: valid during the call, what `view` points to until the next run.
 struct RunValue {
   // In the file, where the value of that name holds the same up to rounding. Empty: only the compiled graph has it.
   std::string_view name;
   std::string_view node;       // the node that computes it, by name or as "Conv#12"; empty for inputs and states
-  ConstView view;              // valid until the next run
+  ConstView view;
   bool channels_last = false;  // axis 1 of the file's value is the last axis of the view
 };
 

@@ -10,6 +10,7 @@
 #include "onnx/export.h"
 #include "onnx/import.h"
 #include "passes/pass.h"
+#include "tensor/difference.h"
 
 namespace sparkpilot {
 namespace {
@@ -129,23 +130,6 @@ void correct_biases(Graph& graph, const QuantizedGraph& quantized, const Quantiz
   }
 }
 
-// Sums over samples.
-struct Difference {
-  double error = 0, norm = 0, worst = 0;
-  void add(const ConstView& got, const ConstView& expected) {
-    double e = 0, n = 0;
-    for (int64_t i = 0; i < expected.elements(); ++i) {
-      const double a = load_element(got.dtype, got.data, i), b = load_element(expected.dtype, expected.data, i);
-      e += (a - b) * (a - b);
-      n += b * b;
-    }
-    error += e;
-    norm += n;
-    worst = std::max(worst, relative(e, n));
-  }
-  static double relative(double e, double n) { return e == 0 ? 0 : std::sqrt(e / std::max(n, 1e-30)); }
-};
-
 // The float model, and the statistics of its tensors.
 struct Calibrated {
   const Graph& graph;
@@ -163,7 +147,7 @@ double cost_of(const Calibrated& c, const QuantizePlan& plan, size_t most) {
   std::vector<ValueId> outputs;
   for (const Graph::Output& output : graph.outputs()) outputs.push_back(output.value);
   Session quantized = session_of(std::move(graph), outputs, c.threads);
-  std::vector<Difference> differences(outputs.size());
+  std::vector<DifferenceSum> differences(outputs.size());
   for (size_t i = 0; i < std::min(most, c.samples.count); ++i) {
     set_sample(c.floats, c.samples, i);
     set_sample(quantized, c.samples, i);
@@ -174,7 +158,7 @@ double cost_of(const Calibrated& c, const QuantizePlan& plan, size_t most) {
     }
   }
   double largest = 0;
-  for (const Difference& d : differences) largest = std::max(largest, Difference::relative(d.error, d.norm));
+  for (const DifferenceSum& d : differences) largest = std::max(largest, d.result().relative_l2);
   return largest;
 }
 
@@ -280,7 +264,7 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
   std::vector<ValueId> values;
   for (const auto& [place, value] : compared) values.push_back(value);
   Session quantized = session_of(graph, values, options.threads);
-  std::vector<Difference> differences(compared.size());
+  std::vector<DifferenceSum> differences(compared.size());
   for (size_t i = 0; i < held_out.count; ++i) {
     progress("comparing", static_cast<double>(i) / static_cast<double>(held_out.count));
     set_sample(floats, held_out, i);
@@ -292,9 +276,9 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
     }
   }
   for (size_t c = 0; c < compared.size(); ++c) {
-    const Difference& d = differences[c];
+    const Difference d = differences[c].result();
     const std::string& name = c < outputs ? graph.outputs()[c].name : graph.value(watched[compared[c].first]).name;
-    (c < outputs ? result.outputs : result.tensors).push_back({name, Difference::relative(d.error, d.norm), d.worst});
+    (c < outputs ? result.outputs : result.tensors).push_back({name, d.relative_l2, d.worst_sample});
   }
   std::stable_sort(result.tensors.begin(), result.tensors.end(),
                    [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });

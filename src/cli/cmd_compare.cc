@@ -10,10 +10,12 @@
 #include "bench/samples.h"
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/compare_drives.h"
 #include "cli/terminal.h"
 #include "compare/bisect.h"
 #include "compare/models.h"
 #include "compare/report.h"
+#include "ir/dimensions.h"
 #include "onnx/import.h"
 #include "passes/precision.h"
 
@@ -29,7 +31,7 @@ struct Flags {
   std::string precisions, threads;
   RunFlags run;
   int64_t rounds = 12, samples = 0;  // samples: 0: 1, or 8 for --bisect
-  double max_relative_l2 = 0, max_abs = 0;
+  double max_relative_l2 = 0, max_abs = 0, max_plan_error = 0;
   bool no_time = false, no_layers = false, bisect = false;
 };
 
@@ -126,8 +128,9 @@ Table output_table(const compare::ModelsComparison& comparison) {
     const compare::VariantResult& v = comparison.variants[i];
     for (const compare::OutputDifference& o : v.outputs) {
       table.add({v.variant.name, o.name == o.of ? o.name : fmt::format("{} ({})", o.name, o.of),
-                 std::to_string(o.all.elements), error(o.all.max_abs), error(o.all.relative_l2), error(o.worst_sample),
-                 fmt::format("{:.7f}", o.all.cosine), std::to_string(o.all.not_finite)});
+                 std::to_string(o.difference.elements), error(o.difference.max_abs), error(o.difference.relative_l2),
+                 error(o.difference.worst_sample), fmt::format("{:.7f}", o.difference.cosine),
+                 std::to_string(o.difference.not_finite)});
     }
   }
   return table;
@@ -179,21 +182,35 @@ std::string to_text(const compare::Bisection& bisection, const std::string& ours
   return out + fmt::format("  {}\n", searched);
 }
 
+// The first model's graph, with the sizes and outputs that the flags ask for.
+Graph file_graph(const Flags& flags, const Variant& variant) {
+  Graph graph = load_onnx(variant.file);
+  fix_dimensions(graph, variant.session.dims, variant.session.shapes);
+  if (!flags.run.outputs.empty()) select_outputs(graph, flags.run.outputs);
+  return graph;
+}
+
 int bisect(const Program& program, const Flags& flags, const std::vector<Variant>& variants) {
   if (variants.size() != 2) fail("--bisect compares two, these are {}", variants.size());
-  compare::BisectOptions options;
-  if (flags.max_relative_l2 > 0) options.max_relative_l2 = flags.max_relative_l2;
-  Progress bar(!program.json && !program.quiet, "searching");
-  options.progress = [&](int run, int runs) { bar.at(static_cast<double>(run) / runs); };
-  Samples samples;
+  if (flags.max_abs > 0) fail("--bisect searches by --max-relative-l2: --max-abs has no effect with it");
+  compare::Bisection found;
   {
-    Session first = compare::open_variant(variants[0]);
-    samples = load_samples(first, named_inputs(flags), flags.run.seed,
-                           static_cast<size_t>(flags.samples > 0 ? flags.samples : 8));
+    Progress bar(!program.json && !program.quiet, "searching");
+    Samples samples;
+    std::vector<std::string> notes;
+    {
+      Session first = compare::open_variant(variants[0], nullptr, &notes);
+      samples = load_samples(first, named_inputs(flags), flags.run.seed,
+                             static_cast<size_t>(flags.samples > 0 ? flags.samples : 8));
+    }
+    if (!program.quiet) std::for_each(notes.begin(), notes.end(), note);
+    compare::BisectOptions options;
+    if (flags.max_relative_l2 > 0) options.max_relative_l2 = flags.max_relative_l2;
+    options.samples = samples.count;
+    options.progress = [&](int run, int runs) { bar.at(static_cast<double>(run) / runs); };
+    const compare::Side expected = compare::side_of(variants[0], samples), got = compare::side_of(variants[1], samples);
+    found = compare::bisect(file_graph(flags, variants[0]), got, expected, options);
   }
-  options.samples = samples.count;
-  const compare::Side expected = compare::side_of(variants[0], samples), got = compare::side_of(variants[1], samples);
-  const compare::Bisection found = compare::bisect(load_onnx(variants[0].file), got, expected, options);
   if (program.json) print_json(compare::to_json(found));
   else print(to_text(found, variants[1].name, variants[0].name));
   return found.fault ? kCheckFailed : kDone;
@@ -210,8 +227,8 @@ std::vector<std::string> beyond(const Flags& flags, const compare::ModelsCompari
               fmt::format("{}, {}: {} {:.3g}, allowed {:.3g}", v.variant.name, output.name, what, value, limit));
         }
       };
-      check("relative L2", output.all.relative_l2, flags.max_relative_l2);
-      check("largest difference", output.all.max_abs, flags.max_abs);
+      check("relative L2", output.difference.relative_l2, flags.max_relative_l2);
+      check("largest difference", output.difference.max_abs, flags.max_abs);
     }
     if (flags.max_relative_l2 == 0 && flags.max_abs == 0) continue;
     for (const std::string& missing : v.not_compared) lines.push_back(fmt::format("{}, {}", v.variant.name, missing));
@@ -225,6 +242,26 @@ int compare_all(const Program& program, const Flags& flags) {
   expect_at_least("--samples", flags.samples, 0);
   if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
   if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
+  if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
+  for (const std::string& file : flags.files) {
+    if (!fs::exists(file)) fail("{}: no such file or folder", file);
+  }
+  const auto drives = std::count_if(flags.files.begin(), flags.files.end(), is_drive);
+  if (drives > 0 && drives < std::ssize(flags.files))
+    fail("{}: some of these are drives, others are models", flags.files[0]);
+  if (drives > 0) {
+    const std::pair<bool, const char*> for_models[] = {{flags.max_relative_l2 > 0, "--max-relative-l2"},
+                                                       {flags.max_abs > 0, "--max-abs"},
+                                                       {flags.bisect, "--bisect"},
+                                                       {!flags.precisions.empty(), "--precision"},
+                                                       {!flags.threads.empty(), "--threads"},
+                                                       {!flags.inputs.empty(), "--input"}};
+    for (const auto& [given, flag] : for_models) {
+      if (given) fail("{} is for models, these are drives", flag);
+    }
+    return compare_drives(program, flags.files, flags.max_plan_error);
+  }
+  if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
   const std::vector<Variant> variants = variants_of(program, flags);
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
@@ -264,13 +301,15 @@ int compare_all(const Program& program, const Flags& flags) {
 void add_compare(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
   const Command command =
-      add_command(program, app, "compare", "models or precisions on the same inputs: results and speed",
+      add_command(program, app, "compare", "models, precisions or finished drives: results and speed",
                   "  sparkpilot compare model.onnx --precision fp32,bf16,fp16\n"
                   "  sparkpilot compare old.onnx new.onnx --input samples/ --max-relative-l2 1e-3\n"
                   "  sparkpilot compare model.onnx --threads 1,2\n"
-                  "  sparkpilot compare old.onnx new.onnx --bisect",
+                  "  sparkpilot compare old.onnx new.onnx --bisect\n"
+                  "  sparkpilot compare out/old out/new --max-plan-error 0.1",
                   [&program, flags] { return compare_all(program, *flags); });
-  add_list(command, "files", flags->files, "FILE", "ONNX models; the first is what the others are compared with")
+  add_list(command, "files", flags->files, "FILE",
+           "ONNX models, or folders of `drive` or logs; the first is what the others are compared with")
       .required();
   command.add_option("--precision", flags->precisions, "each model in these: model, fp32, fp16, bf16")
       .type_name("LIST");
@@ -282,6 +321,8 @@ void add_compare(Program& program, Command app) {
              "exit with 4 if an output's relative L2 error is above this; --bisect: of any value, 1e-4 if not given",
              "E");
   add_number(command, "--max-abs", flags->max_abs, "exit with 4 if an output's largest difference is above this", "E");
+  add_number(command, "--max-plan-error", flags->max_plan_error,
+             "of drives: exit with 4 if the 99th percentile of the plans' distance is above this, at any horizon", "M");
   command.add_flag("--bisect", flags->bisect, "find the first node whose result differs, of two; exit with 4 if any");
   command.add_flag("--emulate", program.emulate,
                    "compute precisions that this processor lacks, for accuracy only: nothing is timed");

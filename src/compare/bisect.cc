@@ -1,7 +1,8 @@
 #include "compare/bisect.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <limits>
 
 #include "base/error.h"
 #include "ir/id_map.h"
@@ -12,32 +13,34 @@ namespace {
 
 using Names = std::set<std::string, std::less<>>;
 
-// The values that both sides have, in the order of the file.
+// The values that both sides can keep, and the outputs, in the order of the file.
 class Order {
  public:
-  Order(const Graph& file, const Side& a, const Side& b) : graph_(file), position_(file.value_count(), -1) {
-    const auto outputs = [&](std::string_view name) {
-      return std::any_of(file.outputs().begin(), file.outputs().end(), [&](const auto& o) { return o.name == name; });
-    };
+  Order(const Graph& file, const Names& names) : graph_(file), position_(file.value_count(), -1) {
+    std::map<ValueId, std::string> outputs;
+    for (const Graph::Output& output : file.outputs()) outputs.emplace(output.value, output.name);
     for (const NodeId id : file.order()) {
       for (const ValueId value : file.node(id).outputs) {
         if (!value.present()) continue;
-        const std::string& name = file.value(value).name;
-        if (name.empty() || !((a.names.contains(name) && b.names.contains(name)) || outputs(name))) continue;
+        const auto output = outputs.find(value);
+        const std::string& name = output != outputs.end() ? output->second : file.value(value).name;
+        if (output == outputs.end() && !names.contains(name)) continue;
         position_[value] = static_cast<int>(values_.size());
         values_.push_back(value);
+        names_.push_back(name);
       }
     }
     last_read_.resize(values_.size());
     nodes_.resize(values_.size());
     for (size_t i = 0; i < values_.size(); ++i) trace(i);
-    for (const Graph::Output& output : file.outputs()) {
-      if (position_[output.value] >= 0) last_read_[static_cast<size_t>(position_[output.value])] = values_.size();
+    for (const auto& [value, name] : outputs) {
+      if (position_[value] >= 0) last_read_[static_cast<size_t>(position_[value])] = values_.size();
     }
   }
 
   size_t size() const { return values_.size(); }
-  const std::string& name(size_t i) const { return graph_.value(values_[i]).name; }
+  const std::string& name(size_t i) const { return names_[i]; }
+  bool is_output(size_t i) const { return last_read_[i] == values_.size(); }
   const std::vector<std::string>& nodes(size_t i) const { return nodes_[i]; }
   // The values up to `i` that a later one is computed from, or that are outputs; and `i` itself.
   std::vector<size_t> live_after(size_t i) const {
@@ -72,6 +75,7 @@ class Order {
 
   const Graph& graph_;
   std::vector<ValueId> values_;
+  std::vector<std::string> names_;
   ValueMap<int> position_;                       // in values_; -1: not compared
   std::vector<size_t> last_read_;                // the last value that is computed from it
   std::vector<std::vector<std::string>> nodes_;  // by value: the one that makes it, then those before it
@@ -79,70 +83,131 @@ class Order {
 
 }  // namespace
 
-Bisection bisect(const Graph& file, const Side& got, const Side& expected, const BisectOptions& options) {
-  const Order order(file, got, expected);
-  if (order.size() == 0) fail("the two have no value of the same name");
-  Bisection out;
-  out.values = order.size();
-  const int most = 1 + static_cast<int>(options.samples) +
-                   static_cast<int>(std::ceil(std::log2(static_cast<double>(order.size()) + 1)));
-  out.max_relative_l2 = options.max_relative_l2.value_or(1e-4);
-  std::map<size_t, Difference> differences;  // of the last run, by value
-  const auto run = [&](const std::vector<size_t>& values) {
-    Names keep;
-    for (const size_t v : values) keep.insert(order.name(v));
-    ++out.runs;
-    if (options.progress) options.progress(out.runs, most);
-    const Values theirs = expected.run(keep, out.sample), ours = got.run(keep, out.sample);
-    differences.clear();
-    for (const size_t v : values) {
-      const auto a = ours.find(order.name(v)), b = theirs.find(order.name(v));
-      if (a == ours.end() || b == theirs.end() || !(a->second.shape() == b->second.shape())) continue;
-      differences[v] = difference_of(a->second.view(), b->second.view());
+namespace {
+
+// One search. A value that a run turns out not to have is added to `missing`; the search has to be made again without.
+class Search {
+ public:
+  Search(const Graph& file, const Side& got, const Side& expected, const BisectOptions& options, const Names& missing)
+      : got_(got), expected_(expected), options_(options), order_(file, common(missing)) {}
+
+  bool find(Bisection& out, Names& missing) {
+    out.values = order_.size();
+    const size_t most = 1 + std::max<size_t>(options_.samples, 1) + std::bit_width(order_.size());
+    out.max_relative_l2 = options_.max_relative_l2.value_or(1e-4);
+    const auto run = [&](size_t after) {
+      ++out.runs;
+      if (options_.progress) options_.progress(out.runs, std::max(out.runs, static_cast<int>(most)));
+      return this->run(order_.live_after(after), out.sample, missing);
+    };
+    // The first sample with an output that differs: by more than the limit, or without one given by anything at all.
+    std::optional<size_t> bad;
+    for (out.sample = 0; !bad; ++out.sample) {
+      if (!run(order_.size() - 1)) return false;
+      if (differences_.empty()) fail("no output is in both, in the same shape");
+      bad = first_beyond(out.max_relative_l2);
+      double greatest = 0;
+      for (const auto& [v, difference] : differences_) greatest = std::max(greatest, difference.relative_l2);
+      if (!bad && !options_.max_relative_l2 && greatest > 0) {
+        out.max_relative_l2 = greatest / 4;
+        bad = first_beyond(out.max_relative_l2);
+      }
+      if (bad || out.sample + 1 >= options_.samples) break;
     }
-  };
-  std::optional<Difference> worst;
+    if (!bad) return true;
+    // Everything before `from` agrees; `bad` differs.
+    size_t from = 0;
+    while (from < *bad) {
+      const size_t middle = from + (*bad - from) / 2;
+      if (!run(middle)) return false;
+      if (const auto earlier = first_beyond(out.max_relative_l2)) bad = earlier;
+      else from = middle + 1;
+    }
+    out.fault = Fault{.value = order_.name(*bad), .nodes = order_.nodes(*bad), .difference = worst_};
+    if (*bad > 0) out.fault->before = order_.name(*bad - 1);
+    return true;
+  }
+
+ private:
+  Names common(const Names& missing) const {
+    Names names;
+    for (const std::string& name : got_.names) {
+      if (expected_.names.contains(name) && !missing.contains(name)) names.insert(name);
+    }
+    return names;
+  }
+
+  // Runs both and compares these values. False if one of them that is no output was not delivered.
+  bool run(const std::vector<size_t>& values, size_t sample, Names& missing) {
+    Names keep;
+    for (const size_t v : values) keep.insert(order_.name(v));
+    const Values theirs = expected_.run(keep, sample), ours = got_.run(keep, sample);
+    differences_.clear();
+    const size_t before = missing.size();
+    for (const size_t v : values) {
+      const auto a = ours.find(order_.name(v)), b = theirs.find(order_.name(v));
+      if (a == ours.end() || b == theirs.end()) {
+        if (!order_.is_output(v)) missing.insert(order_.name(v));
+        continue;
+      }
+      if (a->second.shape() == b->second.shape()) {
+        differences_[v] = difference_of(a->second.view(), b->second.view());
+      } else if (!order_.is_output(v)) {
+        differences_[v] = of_other_shape(a->second);
+      }
+    }
+    return missing.size() == before;
+  }
+
+  static Difference of_other_shape(const Tensor& tensor) {
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return {
+        .elements = tensor.elements(), .not_finite = 0, .max_abs = kInfinity, .relative_l2 = kInfinity, .cosine = 0};
+  }
+
   // The first value of the last run that is beyond the limit.
-  const auto first_beyond = [&]() -> std::optional<size_t> {
-    for (const auto& [v, difference] : differences) {
-      if (difference.relative_l2 <= out.max_relative_l2) continue;
-      worst = difference;
+  std::optional<size_t> first_beyond(double limit) {
+    for (const auto& [v, difference] : differences_) {
+      if (difference.relative_l2 <= limit) continue;
+      worst_ = difference;
       return v;
     }
     return {};
-  };
-  // The first sample with an output that differs: by more than the limit, or without one given by anything at all.
-  std::optional<size_t> bad;
-  for (; out.sample < options.samples && !bad; ++out.sample) {
-    run(order.live_after(order.size() - 1));
-    bad = first_beyond();
-    double greatest = 0;
-    for (const auto& [v, difference] : differences) greatest = std::max(greatest, difference.relative_l2);
-    if (bad || options.max_relative_l2 || greatest == 0) continue;
-    out.max_relative_l2 = greatest / 4;
-    bad = first_beyond();
   }
-  --out.sample;
-  if (!bad) return out;
-  // Everything before `from` agrees; `bad` differs.
-  size_t from = 0;
-  while (from < *bad) {
-    const size_t middle = from + (*bad - from) / 2;
-    run(order.live_after(middle));
-    if (const auto earlier = first_beyond()) bad = earlier;
-    else from = middle + 1;
+
+  const Side &got_, &expected_;
+  const BisectOptions& options_;
+  Order order_;
+  std::map<size_t, Difference> differences_;  // of the last run, by value
+  Difference worst_;                          // of the value that first_beyond() returned last
+};
+
+}  // namespace
+
+Bisection bisect(const Graph& file, const Side& got, const Side& expected, const BisectOptions& options) {
+  Names missing;
+  int runs = 0;
+  while (true) {
+    Bisection out;
+    out.runs = runs;
+    if (Search(file, got, expected, options, missing).find(out, missing)) return out;
+    runs = out.runs;
   }
-  out.fault = Fault{.value = order.name(*bad), .nodes = order.nodes(*bad), .difference = *worst};
-  if (*bad > 0) out.fault->before = order.name(*bad - 1);
-  return out;
 }
 
 Side side_of(const Variant& variant, const Samples& samples) {
   Side side;
+  // Every run uses the kernels and threads of the first.
+  Variant fixed = variant;
   {
-    Session session = open_variant(variant);
-    set_inputs(session, variant, samples, 0);
-    session.compile();
+    Session session = open_variant(variant, &samples);
+    naming_file(variant, [&] {
+      set_inputs(session, variant, samples, 0);
+      session.compile();
+    });
+    fixed.session.choices = session.choices();
+    fixed.session.threads = session.threads();
+    fixed.session.tune = Tune::off;
     const Graph& graph = *session.compiled_graph();
     for (const NodeId id : graph.order()) {
       for (const ValueId value : graph.node(id).outputs) {
@@ -150,13 +215,15 @@ Side side_of(const Variant& variant, const Samples& samples) {
       }
     }
   }
-  side.run = [variant, &samples](const Names& keep, size_t sample) {
-    Variant keeping = variant;
+  side.run = [fixed, &samples](const Names& keep, size_t sample) {
+    Variant keeping = fixed;
     keeping.session.keep = keep;
-    Session session = open_variant(keeping);
-    set_inputs(session, keeping, samples, sample);
-    session.run();
+    Session session = open_variant(keeping, &samples);
     Values values;
+    naming_file(keeping, [&] {
+      set_inputs(session, keeping, samples, sample);
+      session.run();
+    });
     session.visit_values(
         [&](const RunValue& value) { values.insert_or_assign(std::string(value.name), in_file_layout(value)); });
     for (const TensorInfo& output : session.outputs()) {

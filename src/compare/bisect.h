@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "compare/difference.h"
 #include "compare/variant.h"
 #include "ir/graph.h"
+#include "tensor/difference.h"
 
 namespace sparkpilot::compare {
 
@@ -47,12 +47,15 @@ struct Fault {
 struct Bisection {
   std::optional<Fault> fault;  // none: no output differs by more than the limit
   double max_relative_l2 = 0;  // the limit
-  int runs = 0;                // of both sides: at most 1 + log2(values) and one for each sample before `sample`
-  size_t sample = 0;           // the one with the fault
-  size_t values = 0;           // that were searched
+  // Of both sides: one for each sample up to `sample`, then at most log2(values), rounded up. More if a value that a
+  // side named is not there when it runs, as with shapes that depend on data.
+  int runs = 0;
+  size_t sample = 0;  // the one with the fault
+  size_t values = 0;  // that were searched
 };
 
-// `file`: the first model's graph, as its file has it. Fails (user) if the two have no values in common.
+// `file`: the first model's graph, as its file has it, with the outputs that are computed. Fails (user) if no output is
+// in both, in the same shape.
 Bisection bisect(const Graph& file, const Side& got, const Side& expected, const BisectOptions& options = {});
 
 }  // namespace sparkpilot::compare

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bench/turns.h"
-#include "compare/difference.h"
 #include "compare/variant.h"
+#include "tensor/difference.h"
 
 namespace sparkpilot::compare {
 
@@ -25,9 +25,8 @@ struct ModelsOptions {
 };
 
 struct OutputDifference {
-  std::string name, of;     // here and in the first model; different only if they were matched by position
-  Difference all;           // over all samples
-  double worst_sample = 0;  // relative L2 of the worst one
+  std::string name, of;   // here and in the first model; different only if they were matched by position
+  Difference difference;  // over all samples
 };
 
 // A value inside, by the file's name.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/test_files.h"
 #include "ir/op.h"
@@ -59,11 +60,11 @@ TEST_F(CompareModels, MeasuresOutputsOverAllSamples) {
   EXPECT_EQ(c.samples, 2u);
   ASSERT_EQ(c.variants[1].outputs.size(), 1u);
   const OutputDifference& y = c.variants[1].outputs[0];
-  EXPECT_EQ(y.all.elements, 32);
-  EXPECT_NEAR(y.all.max_abs, 50, 1e-4);
-  EXPECT_NEAR(y.all.relative_l2, 0.5, 1e-6);
-  EXPECT_NEAR(y.worst_sample, 0.5, 1e-6);
-  EXPECT_NEAR(y.all.cosine, 1, 1e-12);
+  EXPECT_EQ(y.difference.elements, 32);
+  EXPECT_NEAR(y.difference.max_abs, 50, 1e-4);
+  EXPECT_NEAR(y.difference.relative_l2, 0.5, 1e-6);
+  EXPECT_NEAR(y.difference.worst_sample, 0.5, 1e-6);
+  EXPECT_NEAR(y.difference.cosine, 1, 1e-12);
   EXPECT_TRUE(c.variants[0].outputs.empty());
 }
 
@@ -92,7 +93,7 @@ TEST_F(CompareModels, MatchesByPositionWhereNoNameIsTheSame) {
   ASSERT_EQ(c.variants[1].outputs.size(), 1u);
   EXPECT_EQ(c.variants[1].outputs[0].name, "erste");
   EXPECT_EQ(c.variants[1].outputs[0].of, "first");
-  EXPECT_TRUE(c.variants[1].outputs[0].all.equal());
+  EXPECT_TRUE(c.variants[1].outputs[0].difference.equal());
 }
 
 TEST_F(CompareModels, RefusesOtherInputs) {
@@ -122,8 +123,56 @@ TEST_F(CompareModels, ConvertsInputs) {
   const ValueId x = half.add_input("x", DType::f16, Shape{2, 8});
   half.add_output(b.add("Cast", {x}, {{"to", onnx_code(DType::f32)}}), "y");
   const ModelsComparison c = compare_models({saved(a.graph, "a"), saved(half, "b")}, quick);
-  EXPECT_LT(c.variants[1].outputs[0].all.relative_l2, 1e-3);
-  EXPECT_GT(c.variants[1].outputs[0].all.relative_l2, 0);
+  EXPECT_LT(c.variants[1].outputs[0].difference.relative_l2, 1e-3);
+  EXPECT_GT(c.variants[1].outputs[0].difference.relative_l2, 0);
+}
+
+// Open dimensions of a later model become those of the first one's inputs.
+TEST_F(CompareModels, OpenDimensionsFollowTheFirstModel) {
+  Small fixed(1, {3, 8});
+  fixed.graph.add_output(fixed.y, "y");
+  Graph open;
+  open.opsets[""] = 21;
+  Builder b(open, "n", 21);
+  const ValueId x = open.add_input("x", DType::f32, std::vector<Dim>{{-1, "batch"}, {8, ""}});
+  open.add_output(b.add("Mul", {x, b.scalar(DType::f32, 1)}), "y");
+  const ModelsComparison c = compare_models({saved(fixed.graph, "a"), saved(open, "b")}, quick);
+  EXPECT_EQ(c.variants[1].outputs[0].difference.elements, 24);
+  EXPECT_TRUE(c.variants[1].outputs[0].difference.equal());
+}
+
+// An output whose shape depends on data, and is another one for some sample, does not end the comparison.
+TEST_F(CompareModels, OutputsThatChangeTheirShapeAreNotCompared) {
+  const auto model = [](float limit) {
+    Small m(1, {1, 64});
+    const ValueId chosen = m.b.add("Greater", {m.x, m.b.scalar(DType::f32, limit)});
+    m.graph.add_output(m.b.add("NonZero", {chosen}), "indices");
+    m.graph.add_output(m.y, "y");
+    return m.graph;
+  };
+  quick.random = 5;
+  quick.layers = false;
+  const ModelsComparison c = compare_models({saved(model(0.5F), "a"), saved(model(0.45F), "b")}, quick);
+  EXPECT_EQ(c.samples, 5U);
+  ASSERT_EQ(c.variants[1].outputs.size(), 1U);
+  EXPECT_EQ(c.variants[1].outputs[0].name, "y");
+  ASSERT_EQ(c.variants[1].not_compared.size(), 1U);
+  EXPECT_EQ(c.variants[1].not_compared[0].find("indices: [2,"), 0U) << c.variants[1].not_compared[0];
+}
+
+TEST_F(CompareModels, ErrorsNameTheFile) {
+  Small a(1), b(1);
+  a.graph.add_output(a.y, "y");
+  b.graph.add_output(b.y, "y");
+  Variant wrong = saved(b.graph, "b");
+  wrong.session.dims = {{"batch", 2}};
+  EXPECT_NE(error_of({saved(a.graph, "a"), wrong}, quick).find("b.onnx"), std::string::npos);
+}
+
+TEST(Growing, EndsWithTheFirstInfinity) {
+  const auto layer = [](double error) { return LayerDifference{"v", "n", {.relative_l2 = error}}; };
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(growing({layer(0), layer(1e-3), layer(1.5e-3), layer(2e-3), layer(infinity), layer(infinity)}).size(), 3U);
 }
 
 // A fault inside shows in the layers: equal before it, different from it on.

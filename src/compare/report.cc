@@ -49,8 +49,8 @@ Json to_json(const ModelsComparison& comparison) {
     Json outputs = Json::array(), layers = Json::array();
     for (const OutputDifference& o : v.outputs) {
       Json row{{"name", o.name}, {"of", o.of}};
-      row.update(to_json(o.all));
-      row["worst_sample_relative_l2"] = finite(o.worst_sample);
+      row.update(to_json(o.difference));
+      row["worst_sample_relative_l2"] = finite(o.difference.worst_sample);
       outputs.push_back(std::move(row));
     }
     for (const LayerDifference& layer : v.layers) {

@@ -6,11 +6,31 @@
 
 namespace sparkpilot::compare {
 
-Session open_variant(const Variant& variant, std::vector<std::string>* notes) {
-  Session session(load_onnx(variant.file), variant.session);
-  const std::vector<std::string> assumed = bind_open_dimensions(session);
-  if (notes) notes->insert(notes->end(), assumed.begin(), assumed.end());
-  return session;
+void naming_file(const Variant& variant, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    const std::string file = variant.file.string(), text = error.what();
+    if (error.kind() != ErrorKind::user || text.find(file) != std::string::npos) throw;
+    fail("{}: {}", file, text);
+  }
+}
+
+Session open_variant(const Variant& variant, const Samples* samples, std::vector<std::string>* notes) {
+  std::optional<Session> session;
+  naming_file(variant, [&] {
+    session.emplace(load_onnx(variant.file), variant.session);
+    for (const TensorInfo& input : std::vector<TensorInfo>(session->inputs())) {
+      if (input.shape || !samples) continue;
+      const auto found = samples->inputs.find(input.name);
+      if (found != samples->inputs.end() && !found->second.empty()) {
+        session->set_shape(input.name, found->second[0].shape());
+      }
+    }
+    const std::vector<std::string> assumed = bind_open_dimensions(*session);
+    if (notes) notes->insert(notes->end(), assumed.begin(), assumed.end());
+  });
+  return std::move(*session);
 }
 
 void set_inputs(Session& session, const Variant& variant, const Samples& samples, size_t i) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -17,12 +18,15 @@ struct Variant {
   SessionOptions session = {};
 };
 
-// A session of the variant with every input's shape bound: open dimensions as bind_open_dimensions() says, which adds
-// to `notes`. Fails (user) naming the file.
-Session open_variant(const Variant& variant, std::vector<std::string>* notes = nullptr);
+// A session of the variant with every input's shape bound: open dimensions as the first of `samples` has them, else as
+// bind_open_dimensions() says, which adds to `notes`. Both may be null. Fails (user) naming the file.
+Session open_variant(const Variant& variant, const Samples* samples, std::vector<std::string>* notes = nullptr);
 
 // Writes sample i into the session's inputs of the same names, in their types. Fails (user) if the session has an input
 // that the samples lack, or of another shape.
 void set_inputs(Session& session, const Variant& variant, const Samples& samples, size_t i);
+
+// Runs `work`; adds the variant's file to a user's error that does not name it.
+void naming_file(const Variant& variant, const std::function<void()>& work);
 
 }  // namespace sparkpilot::compare

@@ -11,6 +11,7 @@
 #include "ir/infer.h"
 #include "ir/interpret.h"
 #include "ir/launch.h"
+#include "tensor/difference.h"
 
 namespace sparkpilot {
 namespace {
@@ -77,19 +78,7 @@ double default_tolerance(DType dtype) {
 }
 
 double relative_l2(const Tensor& got, const Tensor& expected) {
-  double difference = 0, norm = 0;
-  for (int64_t i = 0; i < expected.elements(); ++i) {
-    const double a = load_element(got.dtype(), got.raw(), i), b = load_element(expected.dtype(), expected.raw(), i);
-    if (a == b || (std::isnan(a) && std::isnan(b))) {
-      if (std::isfinite(b)) norm += b * b;
-      continue;
-    }
-    if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
-    difference += (a - b) * (a - b);
-    norm += b * b;
-  }
-  if (difference == 0) return 0;
-  return std::sqrt(difference / std::max(norm, 1e-30));
+  return difference_of(got.view(), expected.view()).relative_l2;
 }
 
 Node case_node(const OpDef& op, const OpCase& op_case) {

@@ -121,8 +121,10 @@ bool Layout::rewrite(NodeId id) {
       result = edit_.transpose(id, made[i], to_channels_first(rank));
       versions_[result] = made[i];
       Value& image = graph_.value(made[i]);
-      image.name = graph_.value(old[i]).name;
-      image.channels_last = true;
+      if (image.name.empty() && image.kind == ValueKind::node_output) {  // else it is an older value
+        image.name = graph_.value(old[i]).name;
+        image.channels_last = true;
+      }
     }
     edit_.replace(old[i], result);
   }

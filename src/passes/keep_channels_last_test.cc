@@ -41,6 +41,19 @@ TEST(KeepChannelsLast, AChainHasTransposesAtItsBordersOnly) {
   EXPECT_EQ(count(n.graph, "MaxPool"), 0);
 }
 
+// An image that comes with channels last is read as it is, under its own name.
+TEST(KeepChannelsLast, InputsKeepTheirNames) {
+  Net n;
+  const ValueId x = n.input("x", {1, 8, 8, 3});
+  const ValueId first = n.op("Transpose", {x}, {{"perm", std::vector<int64_t>{0, 3, 1, 2}}});
+  n.graph.value(first).name = "first";
+  n.output(conv(n, conv(n, first, {8, 3, 3, 3}, 1), {8, 8, 3, 3}, 3));
+  EXPECT_GT(run_and_compare(n.graph, fuse_and_keep), 0);
+  const Value& input = n.graph.value(n.graph.inputs()[0]);
+  EXPECT_EQ(input.name, "x");
+  EXPECT_FALSE(input.channels_last);
+}
+
 TEST(KeepChannelsLast, ImagesOfOnePixelOrOneChannelNeedNoTranspose) {
   Net n;
   ValueId y = conv(n, n.input("x", {2, 1, 8, 8}), {8, 1, 3, 3}, 1);

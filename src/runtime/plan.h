@@ -97,6 +97,7 @@ class Plan {
   void release_packed(const Step& step);
   int new_storage(Storage storage, ValueId id);
   void assign_storage();
+  bool shows_next_state(ValueId input, ValueId output) const;
   void share_in_place();
   void update_in_place();
   bool writes_over(const Step& step, int next, int own) const;

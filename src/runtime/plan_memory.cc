@@ -26,6 +26,12 @@ void Plan::bind_state(ValueId id) {
   if (!resettable) v.constant = Tensor();
 }
 
+// Whether a value that is kept would be a view of a state's memory, which holds the next contents after the run.
+bool Plan::shows_next_state(ValueId input, ValueId output) const {
+  return options_.keeps(graph_.value(output)) &&
+         storage_[static_cast<size_t>(storage_of(input))].kind == Storage::state;
+}
+
 // Assigns a storage to every value: constants, inputs and states have their own, views use their input's, all others
 // get a new one.
 void Plan::assign_storage() {
@@ -48,7 +54,8 @@ void Plan::assign_storage() {
     const Node& node = graph_.node(step.node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const bool alias = i == 0 && node.op->traits.view && !step.dynamic && node.inputs[0].present() &&
-                         step.out[0].bytes() == step.in[0].bytes() && step.in[0].dtype == step.out[0].dtype;
+                         step.out[0].bytes() == step.in[0].bytes() && step.in[0].dtype == step.out[0].dtype &&
+                         !shows_next_state(node.inputs[0], node.outputs[0]);
       if (alias) {
         storage_index_[node.outputs[0]] = storage_of(node.inputs[0]);
         step.skipped = node.outputs.size() == 1;

@@ -14,6 +14,7 @@
 #include "runtime/arena.h"
 #include "runtime/plan.h"
 #include "runtime/roofline.h"
+#include "runtime/run_value.h"
 #include "runtime/session.h"
 
 namespace sparkpilot {
@@ -426,6 +427,46 @@ TEST(Session, KeepsTheValuesThatAreNamed) {
       }
     });
     EXPECT_EQ(seen, 1) << kept;
+  }
+}
+
+// A kept view of a state shows what the run read, not what it left for the next one.
+TEST(Session, KeepsViewsOfStates) {
+  Graph g;
+  Builder b(g, "n");
+  const ValueId x = g.add_input("x", DType::f32, Shape{2, 3}), state = g.add_state(random_tensor({2, 3}, 3), "s");
+  const ValueId view = b.add("Reshape", {state, b.ints({3, 2})});
+  g.value(view).name = "view";
+  g.set_next(state, b.add("Add", {state, x}));
+  g.add_output(b.add("Neg", {view}), "y");
+  Session session(std::move(g), {.passes = {.off = {"all"}}, .keep = {"view"}});
+  for (int run = 0; run < 2; ++run) {
+    run_session(session, {random_tensor({2, 3}, 5)});
+    int seen = 0;
+    session.visit_values([&](const RunValue& value) {
+      ++seen;
+      for (int64_t i = 0; i < 6; ++i)
+        EXPECT_EQ(value.view.as<float>()[i], -session.output<float>("y")[static_cast<size_t>(i)]);
+    });
+    EXPECT_EQ(seen, 1);
+  }
+}
+
+TEST(RunValue, InTheLayoutOfTheFile) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::u8, DType::i4, DType::u4}) {
+    Tensor image(dtype, Shape{2, 3, 1, 5});  // channels last
+    for (int64_t i = 0; i < image.elements(); ++i) store_element(dtype, image.raw(), i, static_cast<double>(i % 7));
+    const Tensor moved = in_file_layout({"image", "node", image.view(), true});
+    EXPECT_EQ(moved.shape(), (Shape{2, 5, 3, 1}));
+    for (int64_t n = 0; n < 2; ++n) {
+      for (int64_t c = 0; c < 5; ++c) {
+        for (int64_t p = 0; p < 3; ++p) {
+          EXPECT_EQ(load_element(dtype, moved.raw(), (n * 5 + c) * 3 + p),
+                    load_element(dtype, image.raw(), (n * 3 + p) * 5 + c));
+        }
+      }
+    }
+    EXPECT_EQ(in_file_layout({"image", "node", image.view(), false}).shape(), image.shape());
   }
 }
 

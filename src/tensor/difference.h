@@ -5,7 +5,7 @@
 
 #include "tensor/tensor.h"
 
-namespace sparkpilot::compare {
+namespace sparkpilot {
 
 struct Difference {
   int64_t elements = 0;
@@ -13,7 +13,8 @@ struct Difference {
   double max_abs = 0;       // infinite if any element is not finite in that sense
   double relative_l2 = 0;   // sqrt(sum (got - expected)^2 / sum expected^2); infinite in that case too
   double cosine = 1;        // of the two as vectors; 0 in that case, and if only one of them is all zero
-  int64_t worst_index = 0;  // of the element with the largest difference, in the tensor it was found in
+  int64_t worst_index = 0;  // of the element with the largest difference, in the sample it was found in
+  double worst_sample = 0;  // the largest relative L2 of one sample
   bool equal() const { return max_abs == 0; }
 };
 
@@ -31,4 +32,4 @@ class DifferenceSum {
 
 Difference difference_of(const ConstView& got, const ConstView& expected);
 
-}  // namespace sparkpilot::compare
+}  // namespace sparkpilot

@@ -1,4 +1,4 @@
-#include "compare/difference.h"
+#include "tensor/difference.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,29 +6,43 @@
 
 #include "base/error.h"
 
-namespace sparkpilot::compare {
+namespace sparkpilot {
+namespace {
+
+double relative(double difference, double expected) {
+  constexpr double kTiny = 1e-30;  // the square of what counts as nothing beside a reference of zeros
+  return difference == 0 ? 0 : std::sqrt(difference / std::max(expected, kTiny));
+}
+
+}  // namespace
 
 void DifferenceSum::add(const ConstView& got, const ConstView& expected) {
   if (!(got.shape == expected.shape)) fail_internal("compared {} with {}", got.shape.str(), expected.shape.str());
   so_far_.elements += got.elements();
+  double difference = 0, norm = 0;  // of this sample
+  int64_t not_finite = 0;
   for (int64_t i = 0; i < got.elements(); ++i) {
     const double a = load_element(got.dtype, got.data, i), b = load_element(expected.dtype, expected.data, i);
-    const bool finite = std::isfinite(a) && std::isfinite(b);
-    if (!finite) {
+    if (!std::isfinite(a) || !std::isfinite(b)) {
       if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-      if (so_far_.not_finite++ == 0) so_far_.worst_index = i;
+      if (so_far_.not_finite + not_finite++ == 0) so_far_.worst_index = i;
       continue;
     }
     const double off = std::abs(a - b);
     if (off > so_far_.max_abs) {
       so_far_.max_abs = off;
-      if (so_far_.not_finite == 0) so_far_.worst_index = i;
+      if (so_far_.not_finite == 0 && not_finite == 0) so_far_.worst_index = i;
     }
-    difference_ += off * off;
+    difference += off * off;
+    norm += b * b;
     got_ += a * a;
-    expected_ += b * b;
     product_ += a * b;
   }
+  so_far_.not_finite += not_finite;
+  const double own = not_finite > 0 ? std::numeric_limits<double>::infinity() : relative(difference, norm);
+  so_far_.worst_sample = std::max(so_far_.worst_sample, own);
+  difference_ += difference;
+  expected_ += norm;
 }
 
 Difference DifferenceSum::result() const {
@@ -39,7 +53,7 @@ Difference DifferenceSum::result() const {
     return out;
   }
   if (difference_ == 0) return out;
-  out.relative_l2 = std::sqrt(difference_ / std::max(expected_, std::numeric_limits<double>::min()));
+  out.relative_l2 = relative(difference_, expected_);
   out.cosine = got_ > 0 && expected_ > 0 ? std::clamp(product_ / std::sqrt(got_) / std::sqrt(expected_), -1.0, 1.0) : 0;
   return out;
 }
@@ -50,4 +64,4 @@ Difference difference_of(const ConstView& got, const ConstView& expected) {
   return sum.result();
 }
 
-}  // namespace sparkpilot::compare
+}  // namespace sparkpilot

@@ -1,0 +1,198 @@
+#include "compare/driving.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/statistics.h"
+#include "drive/segment_result.h"
+#include "route/log/model_compare.h"
+#include "route/log/recording.h"
+#include "route/log/route.h"
+
+namespace sparkpilot::compare {
+namespace {
+
+namespace fs = std::filesystem;
+using drive::ModelRecord;
+
+constexpr float kLikely = 0.5F;
+constexpr float kLaneReach = 30;  // m
+constexpr size_t kLeftLine = 1, kRightLine = 2;
+
+using Frames = std::map<uint32_t, const ModelRecord*>;
+
+Frames by_frame(std::span<const ModelRecord> records) {
+  Frames frames;
+  for (const ModelRecord& record : records) frames[record.frame_id] = &record;
+  return frames;
+}
+
+// --- what is measured: the absolute difference of a frame; empty if one side does not have it, or it is not a number
+using Measure = std::function<std::optional<double>(const ModelRecord& ours, const ModelRecord& reference)>;
+
+std::optional<double> plan_distance(const ModelRecord& a, const ModelRecord& b, double seconds) {
+  const auto ax = drive::interpolate(a.position.t, a.position.x, seconds);
+  const auto ay = drive::interpolate(a.position.t, a.position.y, seconds);
+  const auto bx = drive::interpolate(b.position.t, b.position.x, seconds);
+  const auto by = drive::interpolate(b.position.t, b.position.y, seconds);
+  if (!ax || !ay || !bx || !by) return {};
+  return std::hypot(*ax - *bx, *ay - *by);
+}
+
+std::optional<double> lane_distance(const ModelRecord& ours, const ModelRecord& reference, size_t line) {
+  if (line >= ours.lane_lines.size() || line >= reference.lane_lines.size()) return {};
+  if (line >= reference.lane_line_probs.size() || !(reference.lane_line_probs[line] >= kLikely)) return {};
+  const drive::Polyline &a = ours.lane_lines[line], &b = reference.lane_lines[line];
+  if (a.y.size() != b.y.size() || b.x.size() != b.y.size()) return {};
+  double sum = 0;
+  int64_t points = 0;
+  for (size_t i = 0; i < b.y.size(); ++i) {
+    if (!(b.x[i] <= kLaneReach)) continue;
+    sum += std::abs(double{a.y[i]} - b.y[i]);
+    ++points;
+  }
+  return points > 0 ? std::optional(100 * sum / static_cast<double>(points)) : std::nullopt;
+}
+
+bool has_lead(const ModelRecord& record) {
+  return !record.leads.empty() && record.leads[0].prob >= kLikely && !record.leads[0].x.empty() &&
+         !record.leads[0].v.empty();
+}
+
+std::optional<double> of_lead(const ModelRecord& a, const ModelRecord& b, std::vector<float> drive::LeadRecord::*what) {
+  if (!has_lead(a) || !has_lead(b)) return {};
+  return std::abs(double{(a.leads[0].*what)[0]} - (b.leads[0].*what)[0]);
+}
+
+std::optional<double> of_action(const ModelRecord& a, const ModelRecord& b, float drive::ActionRecord::*what) {
+  if (!a.action || !b.action) return {};
+  return std::abs(double{(*a.action).*what} - (*b.action).*what);
+}
+
+struct NamedMeasure {
+  std::string name, unit;
+  Measure of;
+};
+
+std::vector<NamedMeasure> all_measures() {
+  std::vector<NamedMeasure> out;
+  for (const double seconds : drive::kHorizonSeconds) {
+    out.push_back({fmt::format("plan at {:.0f} s", seconds), "m",
+                   [seconds](const auto& a, const auto& b) { return plan_distance(a, b, seconds); }});
+  }
+  out.push_back({"left lane line", "cm", [](const auto& a, const auto& b) { return lane_distance(a, b, kLeftLine); }});
+  out.push_back(
+      {"right lane line", "cm", [](const auto& a, const auto& b) { return lane_distance(a, b, kRightLine); }});
+  out.push_back({"curvature", "1/m",
+                 [](const auto& a, const auto& b) { return of_action(a, b, &drive::ActionRecord::curvature); }});
+  out.push_back({"acceleration", "m/s2",
+                 [](const auto& a, const auto& b) { return of_action(a, b, &drive::ActionRecord::acceleration); }});
+  out.push_back(
+      {"lead distance", "m", [](const auto& a, const auto& b) { return of_lead(a, b, &drive::LeadRecord::x); }});
+  out.push_back(
+      {"lead speed", "m/s", [](const auto& a, const auto& b) { return of_lead(a, b, &drive::LeadRecord::v); }});
+  return out;
+}
+
+// --- what is decided; empty if the record does not say
+using Decide = std::optional<int64_t> (*)(const ModelRecord& record);
+
+struct NamedDecision {
+  const char* name;
+  Decide of;
+};
+
+constexpr NamedDecision kDecisions[] = {
+    {"desire",
+     [](const ModelRecord& r) -> std::optional<int64_t> {
+       if (r.desire_state.empty()) return {};
+       return std::max_element(r.desire_state.begin(), r.desire_state.end()) - r.desire_state.begin();
+     }},
+    {"lead",
+     [](const ModelRecord& r) -> std::optional<int64_t> {
+       if (r.leads.empty()) return {};
+       return r.leads[0].prob >= kLikely ? 1 : 0;
+     }},
+    {"engaged", [](const ModelRecord& r) -> std::optional<int64_t> { return r.engaged_prob >= kLikely ? 1 : 0; }},
+    {"stop",
+     [](const ModelRecord& r) -> std::optional<int64_t> {
+       if (!r.action) return {};
+       return r.action->should_stop ? 1 : 0;
+     }},
+};
+
+}  // namespace
+
+DrivingTerms driving_terms(std::span<const ModelRecord> ours, std::span<const ModelRecord> reference) {
+  const Frames mine = by_frame(ours), its = by_frame(reference);
+  std::vector<std::pair<const ModelRecord*, const ModelRecord*>> both;
+  for (const auto& [id, record] : mine) {
+    if (const auto found = its.find(id); found != its.end()) both.emplace_back(record, found->second);
+  }
+  DrivingTerms out;
+  out.frames = std::ssize(both);
+  out.only_ours = std::ssize(mine) - out.frames;
+  out.only_reference = std::ssize(its) - out.frames;
+  for (const NamedMeasure& measure : all_measures()) {
+    Term term{.name = measure.name, .unit = measure.unit};
+    std::vector<double> values;
+    for (const auto& [a, b] : both) {
+      const std::optional<double> value = measure.of(*a, *b);
+      if (!value || std::isnan(*value)) {
+        const std::optional<double> own = measure.of(*b, *b);
+        term.only_reference += own && !std::isnan(*own) ? 1 : 0;
+        continue;
+      }
+      if (values.empty() || *value > *term.max) {
+        term.max = *value;
+        term.worst_frame = a->frame_id;
+      }
+      values.push_back(*value);
+    }
+    term.frames = std::ssize(values);
+    if (term.frames > 0) {
+      const Statistics statistics = summarize(values);
+      term.mean = statistics.mean;
+      term.p99 = statistics.p99;
+    }
+    out.terms.push_back(std::move(term));
+  }
+  for (const NamedDecision& decision : kDecisions) {
+    Decision row{.name = decision.name};
+    for (const auto& [a, b] : both) {
+      const auto x = decision.of(*a), y = decision.of(*b);
+      if (!x || !y) continue;
+      ++row.frames;
+      if (*x != *y) row.flips.push_back(a->frame_id);
+    }
+    out.decisions.push_back(std::move(row));
+  }
+  return out;
+}
+
+Drive read_drive(const fs::path& from, const std::function<void(const std::string&)>& note) {
+  if (!fs::exists(from)) fail("{}: no such file or folder", from.string());
+  Drive out{.name = from.string(), .route = {}, .models = {}, .against_drive = {}};
+  std::vector<std::string> notes;
+  out.models = drive::read_models(from, &notes);
+  if (note) std::for_each(notes.begin(), notes.end(), note);
+  if (out.models.empty()) fail("{}: holds no modelV2", from.string());
+  std::vector<drive::FrameResult> frames;
+  if (fs::is_directory(from)) {
+    const drive::Route route = drive::find_route(from.string());
+    out.route = route.name;
+    for (const drive::Segment& segment : route.segments) {
+      const fs::path file = segment.folder / drive::kResultFile;
+      if (!fs::exists(file)) continue;
+      const drive::SegmentResult result = drive::segment_result_from(read_file(file), file);
+      frames.insert(frames.end(), result.frames.begin(), result.frames.end());
+    }
+  }
+  out.against_drive = drive::summarize_errors(frames, false);
+  return out;
+}
+
+}  // namespace sparkpilot::compare
