@@ -211,7 +211,9 @@ void add_run(Program& program, Command app) {
   command.add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy").type_name("DIR");
   add_number(command, "--runs", flags->runs, "number of runs");
   add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
-  command.add_option("--dump-values", flags->dump_values, "write every intermediate to DIR/<value>.npy; those that the passes made to <node>.compiled.npy")
+  command
+      .add_option("--dump-values", flags->dump_values,
+                  "write every intermediate to DIR/<value>.npy; those that the passes made to <node>.compiled.npy")
       .type_name("DIR");
   command.add_option("--dump-graph", flags->dump_graph, "write the graph after the passes, for Graphviz")
       .type_name("FILE.dot");

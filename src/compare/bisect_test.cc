@@ -46,7 +46,7 @@ class Bisect : public testing::Test {
     return {.name = name, .file = folder / (name + ".onnx"), .session = {.threads = 1}};
   }
   // Compares the model with a copy, whose named values were kept at most `kept_at_once` at a time.
-  Bisection search(const Graph& model, const Graph& copy, BisectOptions options = {}) {
+  Bisection search(const Graph& model, const Graph& copy, const BisectOptions& options = {}) {
     const Variant expected = saved(model, "model"), got = saved(copy, "copy");
     Session session = open_variant(expected, nullptr);
     const Samples samples = load_samples(session, {}, 3, options.samples);
