@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cli_fixture.h"
-#include "ir/op.h"
+#include "compare/test_faults.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
 
@@ -12,18 +12,9 @@ namespace {
 // A copy of the policy with one weight tensor 5 % larger; returns the node.
 std::string plant(const std::string& from, const std::string& to) {
   Graph graph = load_onnx(from);
-  std::vector<NodeId> products;
-  for (const NodeId id : graph.order()) {
-    const Node& node = graph.node(id);
-    if (node.op->traits.product && node.inputs.size() > 1 && graph.constant(node.inputs[1])) products.push_back(id);
-  }
-  const NodeId at = products[products.size() / 2];
-  Value& weights = graph.value(graph.node(at).inputs[1]);
-  Tensor scaled = weights.constant.clone();
-  for (int64_t i = 0; i < scaled.elements(); ++i) {
-    store_element(scaled.dtype(), scaled.raw(), i, 1.05 * load_element(scaled.dtype(), scaled.raw(), i));
-  }
-  weights.constant = scaled;
+  const std::vector<NodeId> nodes = compare::products(graph);
+  const NodeId at = nodes[nodes.size() / 2];
+  compare::scale_weights(graph, at, 1.05);
   save_onnx(graph, to);
   return graph.label(at);
 }

@@ -79,7 +79,7 @@ const TensorInfo& input_named(const Session& session, const std::string& wanted)
   fail("no input \"{}\"; there are: {}", wanted, names);
 }
 
-// Fills the inputs that have no samples: as many of each as of the others, `random` if there are none.
+// Fills the inputs that have no samples: as many of each as of the others, or `random` ones if no input has any.
 void add_random(const Session& session, uint64_t seed, size_t random, Samples& samples) {
   if (samples.count == 0) samples.count = random;
   for (const TensorInfo& input : session.inputs()) {

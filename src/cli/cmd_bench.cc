@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "base/with_file.h"
 #include "bench/inputs.h"
 #include "bench/model_bench.h"
 #include "bench/report.h"

@@ -98,15 +98,6 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags) {
   return variants;
 }
 
-std::vector<std::pair<std::string, std::string>> named_inputs(const Flags& flags) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  for (const std::string& text : flags.inputs) {
-    if (text.find('=') == std::string::npos) pairs.emplace_back("", text);
-    else pairs.push_back(split_assignment(text, "--input"));
-  }
-  return pairs;
-}
-
 std::string error(double value) { return value == 0 ? "0" : fmt::format("{:.2e}", value); }
 
 Table speed_table(const compare::ModelsComparison& comparison) {
@@ -200,7 +191,7 @@ int bisect(const Program& program, const Flags& flags, const std::vector<Variant
     std::vector<std::string> notes;
     {
       Session first = compare::open_variant(variants[0], nullptr, &notes);
-      samples = load_samples(first, named_inputs(flags), flags.run.seed,
+      samples = load_samples(first, named_paths(flags.inputs, "--input"), flags.run.seed,
                              static_cast<size_t>(flags.samples > 0 ? flags.samples : 8));
     }
     if (!program.quiet) std::for_each(notes.begin(), notes.end(), note);
@@ -265,7 +256,7 @@ int compare_all(const Program& program, const Flags& flags) {
   const std::vector<Variant> variants = variants_of(program, flags);
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
-  options.inputs = named_inputs(flags);
+  options.inputs = named_paths(flags.inputs, "--input");
   options.seed = flags.run.seed;
   options.random = static_cast<size_t>(std::max<int64_t>(flags.samples, 1));
   options.time = !flags.no_time && !program.emulate;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/with_file.h"
 #include "bench/model_check.h"
 #include "cli/command.h"
 #include "cli/fit.h"

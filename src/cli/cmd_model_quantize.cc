@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/with_file.h"
 #include "bench/quantize_model.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -21,15 +22,6 @@ struct Flags {
   bool int8 = false, plain = false;
   RunFlags run;
 };
-
-std::vector<std::pair<std::string, std::string>> named(const std::vector<std::string>& texts, const std::string& flag) {
-  std::vector<std::pair<std::string, std::string>> pairs;
-  for (const std::string& text : texts) {
-    if (text.find('=') == std::string::npos) pairs.emplace_back("", text);
-    else pairs.push_back(split_assignment(text, flag));
-  }
-  return pairs;
-}
 
 Json json_errors(const std::vector<QuantizedError>& errors) {
   Json rows = Json::array();
@@ -71,8 +63,8 @@ int quantize(const Program& program, const Flags& flags) {
   options.shapes = shapes_of(flags.run);
   if (flags.max_error < 0) fail("--max-error {}: expected more than 0", flags.max_error);
   if (flags.max_error > 0) options.max_error = flags.max_error;
-  options.samples = named(flags.calibrate, "--calibrate");
-  options.held_out = named(flags.compare, "--compare");
+  options.samples = named_paths(flags.calibrate, "--calibrate");
+  options.held_out = named_paths(flags.compare, "--compare");
   options.equalise = options.correct_biases = !flags.plain;
   options.threads = chosen_threads(program).value_or(0);
   QuantizedModel model;

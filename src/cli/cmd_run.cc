@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/statistics.h"
+#include "base/with_file.h"
 #include "bench/inputs.h"
 #include "bench/summary.h"
 #include "cli/command.h"

@@ -236,18 +236,18 @@ std::pair<std::string, std::string> split_assignment(const std::string& text, co
   return {text.substr(0, equals), text.substr(equals + 1)};
 }
 
-void expect_at_least(const std::string& flag, int64_t value, int64_t least) {
-  if (value < least) fail("{}: expected at least {}, got {}", flag, least, value);
+std::vector<std::pair<std::string, std::string>> named_paths(const std::vector<std::string>& texts,
+                                                             const std::string& flag) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const std::string& text : texts) {
+    if (text.find('=') == std::string::npos) pairs.emplace_back("", text);
+    else pairs.push_back(split_assignment(text, flag));
+  }
+  return pairs;
 }
 
-void with_file(const std::string& file, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    if (text.find(file) != std::string::npos) throw;
-    throw Error(error.kind(), fmt::format("{}: {}", file, text));
-  }
+void expect_at_least(const std::string& flag, int64_t value, int64_t least) {
+  if (value < least) fail("{}: expected at least {}, got {}", flag, least, value);
 }
 
 std::optional<int64_t> file_bytes(const std::string& file) {

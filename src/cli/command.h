@@ -66,7 +66,7 @@ std::string no_number(const std::string& text) {
   return fmt::format("expected a {}{}, got \"{}\"", kind, beyond ? " that is not as large" : "", text);
 }
 
-// The whole number in `text`; fails (user) naming the flag if it is none.
+// The whole number in `text`; fails (user) naming the flag if it is something else.
 int64_t parse_number(const std::string& text, const std::string& flag);
 
 // An option whose value is a number: anything else is refused with what was expected.
@@ -119,8 +119,10 @@ std::pair<std::string, std::string> split_assignment(const std::string& text, co
 // Fails (user) naming the flag if its value is below `least`.
 void expect_at_least(const std::string& flag, int64_t value, int64_t least);
 
-// Runs `work`; adds the file's name to an error of the library that does not contain it.
-void with_file(const std::string& file, const std::function<void()>& work);
+// Options with paths, each after an input's name and '=' or alone: "img=a.npy" and "samples/" as pairs of the name,
+// which may be empty, and the path. Fails (user) naming the flag.
+std::vector<std::pair<std::string, std::string>> named_paths(const std::vector<std::string>& texts,
+                                                             const std::string& flag);
 
 // Size of a file that was written; empty for a device or a pipe.
 std::optional<int64_t> file_bytes(const std::string& file);

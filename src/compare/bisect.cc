@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/with_file.h"
 #include "ir/id_map.h"
 #include "runtime/run_value.h"
 
@@ -201,13 +202,11 @@ Side side_of(const Variant& variant, const Samples& samples) {
   Variant fixed = variant;
   {
     Session session = open_variant(variant, &samples);
-    naming_file(variant, [&] {
+    with_file(variant.file, [&] {
       set_inputs(session, variant, samples, 0);
       session.compile();
     });
-    fixed.session.choices = session.choices();
-    fixed.session.threads = session.threads();
-    fixed.session.tune = Tune::off;
+    fixed = settled(variant, session);
     const Graph& graph = *session.compiled_graph();
     for (const NodeId id : graph.order()) {
       for (const ValueId value : graph.node(id).outputs) {
@@ -220,7 +219,7 @@ Side side_of(const Variant& variant, const Samples& samples) {
     keeping.session.keep = keep;
     Session session = open_variant(keeping, &samples);
     Values values;
-    naming_file(keeping, [&] {
+    with_file(keeping.file, [&] {
       set_inputs(session, keeping, samples, sample);
       session.run();
     });

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "base/test_files.h"
+#include "compare/test_faults.h"
 #include "ir/op.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
@@ -17,27 +18,6 @@ namespace sparkpilot::compare {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// The convolutions and products of a graph whose second input is constant.
-std::vector<NodeId> products(const Graph& graph) {
-  std::vector<NodeId> found;
-  for (const NodeId id : graph.order()) {
-    const Node& node = graph.node(id);
-    if (node.op->traits.product && node.inputs.size() > 1 && graph.constant(node.inputs[1])) found.push_back(id);
-  }
-  return found;
-}
-
-// Multiplies the weights of a node.
-void scale_weights(Graph& graph, NodeId id, double factor) {
-  Value& weights = graph.value(graph.node(id).inputs[1]);
-  Tensor scaled = weights.constant.clone();
-  for (int64_t i = 0; i < scaled.elements(); ++i) {
-    const double v = load_element(scaled.dtype(), scaled.raw(), i);
-    store_element(scaled.dtype(), scaled.raw(), i, v * factor);
-  }
-  weights.constant = scaled;
-}
 
 class Bisect : public testing::Test {
  protected:

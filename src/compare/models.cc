@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/with_file.h"
 #include "hw/memory.h"
 #include "runtime/run_value.h"
 
@@ -43,7 +44,7 @@ Loaded load(const Variant& variant, Samples& samples, const ModelsOptions& optio
     start += now_ns() - loading;
     if (before) *before += bytes_of(samples);
   }
-  naming_file(variant, [&] {
+  with_file(variant.file, [&] {
     set_inputs(*out.session, variant, samples, 0);
     out.session->compile();
     out.result.load_ms = static_cast<double>(now_ns() - start) * 1e-6;
@@ -109,7 +110,7 @@ void compare_outputs(std::vector<Loaded>& loaded, const Samples& samples, const 
   for (size_t i = 0; i < samples.count; ++i) {
     for (size_t v = 0; v < loaded.size(); ++v) {
       Loaded& one = loaded[v];
-      naming_file(one.result.variant, [&] {
+      with_file(one.result.variant.file, [&] {
         set_inputs(*one.session, one.result.variant, samples, i);
         one.session->run();
       });
@@ -129,7 +130,8 @@ struct NamedValue {
   std::string name, node;
   Tensor value;
 };
-std::vector<NamedValue> values_of(Variant variant, const Samples& samples) {
+std::vector<NamedValue> values_of(const Loaded& loaded, const Samples& samples) {
+  Variant variant = settled(loaded.result.variant, *loaded.session);
   variant.session.keep = {"all"};
   Session session = open_variant(variant, &samples);
   set_inputs(session, variant, samples, 0);
@@ -144,10 +146,10 @@ std::vector<NamedValue> values_of(Variant variant, const Samples& samples) {
 
 void compare_layers(std::vector<Loaded>& loaded, const Samples& samples, const ModelsOptions& options) {
   std::map<std::string, Tensor> expected;
-  for (NamedValue& value : values_of(loaded[0].result.variant, samples)) expected[value.name] = std::move(value.value);
+  for (NamedValue& value : values_of(loaded[0], samples)) expected[value.name] = std::move(value.value);
   for (size_t v = 1; v < loaded.size(); ++v) {
     say(options, "comparing layers", static_cast<double>(v) / static_cast<double>(loaded.size()));
-    for (const NamedValue& value : values_of(loaded[v].result.variant, samples)) {
+    for (const NamedValue& value : values_of(loaded[v], samples)) {
       const auto found = expected.find(value.name);
       if (found == expected.end() || !(found->second.shape() == value.value.shape())) continue;
       loaded[v].result.layers.push_back(
@@ -159,9 +161,9 @@ void compare_layers(std::vector<Loaded>& loaded, const Samples& samples, const M
 void time_all(std::vector<Loaded>& loaded, const ModelsOptions& options) {
   std::vector<std::function<void()>> runs;
   for (Loaded& one : loaded) runs.emplace_back([&one] { one.session->run(); });
-  TurnsOptions turns = options.turns;
+  InterleavedOptions turns = options.turns;
   turns.progress = [&](double done) { say(options, "timing in turns", done); };
-  const std::vector<Turns> times = time_in_turns(runs, turns);
+  const std::vector<InterleavedTimes> times = time_interleaved(runs, turns);
   for (size_t v = 0; v < loaded.size(); ++v) {
     loaded[v].result.ms = summarize(times[v].ms);
     loaded[v].result.ratio = ratio_of(times[v].rounds, times[0].rounds);

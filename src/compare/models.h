@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/turns.h"
+#include "bench/interleaved.h"
 #include "compare/variant.h"
 #include "tensor/difference.h"
 
@@ -20,7 +20,7 @@ struct ModelsOptions {
   size_t random = 1;                                             // samples if no input has any
   bool time = true;                                              // false: the outputs only
   bool layers = true;                                            // compare the values inside, too
-  TurnsOptions turns = {};
+  InterleavedOptions turns = {};
   std::function<void(std::string_view what, double done)> progress = {};
 };
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/test_files.h"
+#include "compare/test_faults.h"
 #include "ir/op.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
@@ -179,17 +180,8 @@ TEST(Growing, EndsWithTheFirstInfinity) {
 TEST_F(CompareModels, LayersSayWhereADifferenceBegins) {
   const Graph model = build_zoo_model("tiny_driving_vision", 1);
   Graph copy = model;
-  std::vector<NodeId> products;
-  for (const NodeId id : model.order()) {
-    if (model.node(id).op->traits.product && model.constant(model.node(id).inputs[1])) products.push_back(id);
-  }
-  const NodeId at = products[products.size() / 2];
-  Value& weights = copy.value(copy.node(at).inputs[1]);
-  Tensor scaled = weights.constant.clone();
-  for (int64_t i = 0; i < scaled.elements(); ++i) {
-    store_element(scaled.dtype(), scaled.raw(), i, 2 * load_element(scaled.dtype(), scaled.raw(), i));
-  }
-  weights.constant = scaled;
+  const std::vector<NodeId> nodes = products(model);
+  scale_weights(copy, nodes[nodes.size() / 2], 2);
   const ModelsComparison c = compare_models({saved(model, "a"), saved(copy, "b")}, quick);
   const std::vector<LayerDifference>& layers = c.variants[1].layers;
   ASSERT_GE(layers.size(), 5u);

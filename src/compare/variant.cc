@@ -1,24 +1,15 @@
 #include "compare/variant.h"
 
 #include "base/error.h"
+#include "base/with_file.h"
 #include "bench/inputs.h"
 #include "onnx/import.h"
 
 namespace sparkpilot::compare {
 
-void naming_file(const Variant& variant, const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    const std::string file = variant.file.string(), text = error.what();
-    if (error.kind() != ErrorKind::user || text.find(file) != std::string::npos) throw;
-    fail("{}: {}", file, text);
-  }
-}
-
 Session open_variant(const Variant& variant, const Samples* samples, std::vector<std::string>* notes) {
   std::optional<Session> session;
-  naming_file(variant, [&] {
+  with_file(variant.file, [&] {
     session.emplace(load_onnx(variant.file), variant.session);
     for (const TensorInfo& input : std::vector<TensorInfo>(session->inputs())) {
       if (input.shape || !samples) continue;
@@ -31,6 +22,13 @@ Session open_variant(const Variant& variant, const Samples* samples, std::vector
     if (notes) notes->insert(notes->end(), assumed.begin(), assumed.end());
   });
   return std::move(*session);
+}
+
+Variant settled(Variant variant, const Session& session) {
+  variant.session.choices = session.choices();
+  variant.session.threads = session.threads();
+  variant.session.tune = Tune::off;
+  return variant;
 }
 
 void set_inputs(Session& session, const Variant& variant, const Samples& samples, size_t i) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -22,11 +21,12 @@ struct Variant {
 // bind_open_dimensions() says, which adds to `notes`. Both may be null. Fails (user) naming the file.
 Session open_variant(const Variant& variant, const Samples* samples, std::vector<std::string>* notes = nullptr);
 
+// The variant with the kernels and the number of threads that a compiled session of it has found, so that further
+// sessions find the same at once.
+Variant settled(Variant variant, const Session& session);
+
 // Writes sample i into the session's inputs of the same names, in their types. Fails (user) if the session has an input
 // that the samples lack, or of another shape.
 void set_inputs(Session& session, const Variant& variant, const Samples& samples, size_t i);
-
-// Runs `work`; adds the variant's file to a user's error that does not name it.
-void naming_file(const Variant& variant, const std::function<void()>& work);
 
 }  // namespace sparkpilot::compare

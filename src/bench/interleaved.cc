@@ -1,4 +1,4 @@
-#include "bench/turns.h"
+#include "bench/interleaved.h"
 
 #include <algorithm>
 
@@ -14,7 +14,7 @@ double time_once(const std::function<void()>& run) {
   return static_cast<double>(now_ns() - start) * 1e-6;
 }
 
-void time_round(const std::function<void()>& run, int64_t times, Turns& turns) {
+void time_round(const std::function<void()>& run, int64_t times, InterleavedTimes& turns) {
   const size_t before = turns.ms.size();
   for (int64_t i = 0; i < times; ++i) turns.ms.push_back(time_once(run));
   turns.rounds.push_back(median(std::span(turns.ms).subspan(before)));
@@ -22,10 +22,11 @@ void time_round(const std::function<void()>& run, int64_t times, Turns& turns) {
 
 }  // namespace
 
-std::vector<Turns> time_in_turns(std::span<const std::function<void()>> runs, const TurnsOptions& options) {
+std::vector<InterleavedTimes> time_interleaved(std::span<const std::function<void()>> runs,
+                                               const InterleavedOptions& options) {
   constexpr int64_t kMostRuns = 10'000;  // in a round, of what takes no time
   if (options.rounds < 1) fail("rounds: expected at least 1, got {}", options.rounds);
-  std::vector<Turns> turns(runs.size());
+  std::vector<InterleavedTimes> turns(runs.size());
   std::vector<int64_t> times;
   for (const auto& run : runs) {
     run();

@@ -1,4 +1,4 @@
-#include "bench/turns.h"
+#include "bench/interleaved.h"
 
 #include <gtest/gtest.h>
 
@@ -9,13 +9,13 @@
 namespace sparkpilot {
 namespace {
 
-TEST(Turns, AlternateInOrder) {
+TEST(Interleaved, AlternateInOrder) {
   std::string order;
   const std::vector<std::function<void()>> runs{[&] { order += 'a'; }, [&] { order += 'b'; }};
-  const std::vector<Turns> turns = time_in_turns(runs, {.rounds = 3, .round_ms = 0, .min_runs = 2});
+  const std::vector<InterleavedTimes> turns = time_interleaved(runs, {.rounds = 3, .round_ms = 0, .min_runs = 2});
   EXPECT_EQ(order, "aabbaabbbbaaaabb");  // the first four: to see how long they take
   ASSERT_EQ(turns.size(), 2u);
-  for (const Turns& each : turns) {
+  for (const InterleavedTimes& each : turns) {
     EXPECT_EQ(each.ms.size(), 6u);
     EXPECT_EQ(each.rounds.size(), 3u);
     for (size_t r = 0; r < 3; ++r) {
@@ -24,12 +24,12 @@ TEST(Turns, AlternateInOrder) {
   }
 }
 
-TEST(Turns, ReportProgressAndRefuseNothing) {
+TEST(Interleaved, ReportProgressAndRefuseNothing) {
   const std::vector<std::function<void()>> runs{[] {}};
   std::vector<double> done;
-  time_in_turns(runs, {.rounds = 4, .round_ms = 0, .progress = [&](double share) { done.push_back(share); }});
+  time_interleaved(runs, {.rounds = 4, .round_ms = 0, .progress = [&](double share) { done.push_back(share); }});
   EXPECT_EQ(done, (std::vector<double>{0.25, 0.5, 0.75, 1}));
-  EXPECT_THROW(time_in_turns(runs, {.rounds = 0}), Error);
+  EXPECT_THROW(time_interleaved(runs, {.rounds = 0}), Error);
 }
 
 }  // namespace
