@@ -33,8 +33,7 @@ int64_t bytes_of(const Samples& samples) {
 // Loads and runs the variant once. The first one says which inputs the samples have.
 Loaded load(const Variant& variant, Samples& samples, const ModelsOptions& options, std::vector<std::string>& notes) {
   Loaded out{nullptr, {.variant = variant}};
-  const bool peak_known = reset_peak_memory();
-  std::optional<int64_t> before = resident_memory_bytes();
+  PeakMemory memory;
   int64_t start = now_ns();
   const bool first = samples.count == 0;
   out.session = std::make_unique<Session>(open_variant(variant, first ? nullptr : &samples, first ? &notes : nullptr));
@@ -42,7 +41,7 @@ Loaded load(const Variant& variant, Samples& samples, const ModelsOptions& optio
     const int64_t loading = now_ns();
     samples = load_samples(*out.session, options.inputs, options.seed, std::max<size_t>(options.random, 1));
     start += now_ns() - loading;
-    if (before) *before += bytes_of(samples);
+    memory.leave_out(bytes_of(samples));
   }
   with_file(variant.file, [&] {
     set_inputs(*out.session, variant, samples, 0);
@@ -50,8 +49,7 @@ Loaded load(const Variant& variant, Samples& samples, const ModelsOptions& optio
     out.result.load_ms = static_cast<double>(now_ns() - start) * 1e-6;
     out.session->run();
   });
-  const std::optional<int64_t> peak = peak_memory_bytes();
-  if (peak_known && peak && before) out.result.peak_memory_bytes = std::max<int64_t>(*peak - *before, 0);
+  out.result.peak_memory_bytes = memory.bytes();
   out.result.threads = out.session->threads();
   out.result.arena_bytes = out.session->arena_bytes();
   return out;

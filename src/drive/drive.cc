@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -14,6 +15,7 @@
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
 #include "drive/warm_up.h"
+#include "hw/memory.h"
 #include "passes/precision.h"
 #include "route/log/recording.h"
 
@@ -48,6 +50,7 @@ std::string run_text(const Route& route, const DriveOptions& options) {
   }
   if (!has_models(options.models)) text += ", recorded models only";
   else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
+  if (!options.models.rewritten_as.empty()) text += ", " + options.models.rewritten_as;
   if (options.sampling) text += *options.sampling == Sampling::nearest ? ", nearest" : ", bilinear";
   if (options.focal_length) text += fmt::format(", focal length {}", *options.focal_length);
   text += fmt::format("{}{}{}", options.wide ? "" : ", no wide camera", options.qcamera ? ", qcamera" : "",
@@ -63,35 +66,55 @@ Shares shares_of(const Route& route, const DriveOptions& options) {
   return share_threads(options.threads > 0 ? options.threads : available_processors(), wide, options.overlay);
 }
 
+// One of the models that are driven.
+struct DrivenModel {
+  explicit DrivenModel(const DriveOptions& o) : options(o) {}
+
+  DriveOptions options;
+  std::string run;
+  std::optional<DrivingModel> model = {};
+  std::optional<DriverModel> driver_model = {};
+  ModelPublisher publisher = {};
+  std::map<size_t, SegmentResult> done = {};  // by an earlier run
+  DriveResult result = {};
+
+  std::filesystem::path folder_of(const Route& route, size_t i) const {
+    return options.out / segment_folder(route, route.segments[i]);
+  }
+  void keep(SegmentResult segment) {
+    if (!options.keep_frames) segment.frames = std::vector<FrameResult>();
+    result.segments.push_back(std::move(segment));
+  }
+};
+
 class Driver {
  public:
-  Driver(const Route& route, const DriveOptions& options) : route_(route), options_(options) {
-    run_ = run_text(route, options);
-    shares_ = shares_of(route, options);
+  Driver(const Route& route, std::span<const DriveOptions> runs) : route_(route), options_(runs[0]) {
+    shares_ = shares_of(route, options_);
     for (size_t i = 0; i < route.segments.size(); ++i) {
-      if (static_cast<int>(i) % options.ranks == options.rank) mine_.push_back(i);
+      if (static_cast<int>(i) % options_.ranks == options_.rank) mine_.push_back(i);
     }
-    check_output_folder(route, options);
+    for (const DriveOptions& run : runs) {
+      DrivenModel& one = models_.emplace_back(run);
+      if (runs.size() > 1 && (run.resume || !has_models(run.models))) {
+        fail_internal("several runs side by side need models, and cannot be resumed");
+      }
+      if (models_.size() > 1) one.options.overlay = false;
+      one.run = run_text(route, one.options);
+      check_output_folder(route, one.options);
+    }
     take_what_is_done();
-    result_.shares = shares_;
-    result_.run = run_;
-    if (has_models(options.models)) {
-      SessionOptions session = options.session;
-      session.threads = shares_.infer;
-      model_.emplace(options.models, session);
-      result_.networks = model_->networks();
-      result_.contract = model_->contract().describe();
-      if (!options.models.driver_monitoring.empty() && has_driver_video()) load_driver_model(session);
-    }
+    for (DrivenModel& one : models_) load(one);
   }
 
-  DriveResult go() {
-    remove_summary();
-    std::vector<SegmentResult> left_out;
+  std::vector<DriveResult> go() {
+    remove_summaries();
+    std::vector<std::pair<size_t, std::string>> left_out;
     const int64_t start = now_ns();
     for (const size_t i : mine_) {
-      if (done_.contains(i)) {
-        keep(std::move(done_.at(i)));
+      DrivenModel& first = models_[0];
+      if (first.done.contains(i)) {
+        first.keep(std::move(first.done.at(i)));
         driven_before_.reset();
         continue;
       }
@@ -99,73 +122,101 @@ class Driver {
       try {
         drive(i);
       } catch (const CannotDrive& error) {
-        left_out.push_back(nothing_of(i, error.what()));
+        left_out.emplace_back(i, error.what());
         driven_before_.reset();
       }
     }
-    result_.stopped = stopped();
-    result_.seconds = static_cast<double>(now_ns() - start) * 1e-9;
-    const bool alone = options_.ranks == 1 && result_.segments.empty() && !result_.stopped;
-    if (alone && !left_out.empty()) fail("{}", left_out[0].notes[0]);
-    for (SegmentResult& result : left_out) {
-      note(fmt::format("{}: left out: {}", result.name, result.notes[0]));
-      make_folders(options_.out / result.name);
-      write_result(result, options_.out / result.name);
-      result_.segments.push_back(std::move(result));
+    const bool stopped_early = stopped();
+    if (options_.ranks == 1 && models_[0].result.segments.empty() && !stopped_early && !left_out.empty()) {
+      fail("{}", left_out[0].second);
     }
-    std::sort(result_.segments.begin(), result_.segments.end(),
-              [](const SegmentResult& a, const SegmentResult& b) { return a.number < b.number; });
-    return std::move(result_);
+    std::vector<DriveResult> results;
+    for (DrivenModel& one : models_) {
+      one.result.stopped = stopped_early;
+      one.result.seconds = static_cast<double>(now_ns() - start) * 1e-9;
+      for (const auto& [i, why] : left_out) leave_out(one, i, why, &one == &models_.front());
+      std::sort(one.result.segments.begin(), one.result.segments.end(),
+                [](const SegmentResult& a, const SegmentResult& b) { return a.number < b.number; });
+      results.push_back(std::move(one.result));
+    }
+    return results;
   }
 
  private:
-  SegmentResult nothing_of(size_t i, const std::string& why) const {
+  // The folder's result until the segment is done.
+  SegmentResult nothing_of(const DrivenModel& one, size_t i, const std::string& why) const {
     SegmentResult result;
     result.number = route_.segments[i].number;
     result.name = segment_folder(route_, route_.segments[i]);
-    result.run = run_;
+    result.run = one.run;
     result.log = route_.log(route_.segments[i]).string();
-    result.left_out = true;
     result.notes.push_back(why);
     return result;
   }
 
-  // The summary describes a run whose results this one overwrites.
-  void remove_summary() const {
+  void leave_out(DrivenModel& one, size_t i, const std::string& why, bool tell) const {
+    SegmentResult result = nothing_of(one, i, why);
+    result.left_out = true;
+    if (tell) note(fmt::format("{}: left out: {}", result.name, why));
+    make_folders(one.options.out / result.name);
+    write_result(result, one.options.out / result.name);
+    one.result.segments.push_back(std::move(result));
+  }
+
+  // They describe runs whose results this one overwrites.
+  void remove_summaries() const {
     std::error_code ignored;
     if (options_.rank > 0) return;
-    for (const char* file : {"summary.json", "summary.html"}) fs::remove(options_.out / file, ignored);
+    for (const DrivenModel& one : models_) {
+      for (const char* file : {"summary.json", "summary.html"}) fs::remove(one.options.out / file, ignored);
+    }
   }
 
   bool has_driver_video() const {
     return std::any_of(mine_.begin(), mine_.end(), [&](size_t i) { return !route_.segments[i].driver_video.empty(); });
   }
 
-  void load_driver_model(const SessionOptions& session) {
-    driver_model_.emplace(options_.models.driver_monitoring, session);
-    result_.networks.push_back(
-        {driver_model_->network().file(), "driver monitoring", driver_model_->network().checkpoint()});
+  void load(DrivenModel& one) const {
+    one.result.shares = shares_;
+    one.result.run = one.run;
+    const ModelFiles& files = one.options.models;
+    if (!has_models(files)) return;
+    SessionOptions session = one.options.session;
+    session.threads = shares_.infer;
+    const PeakMemory memory;
+    one.model.emplace(files, session);
+    one.result.peak_memory_bytes = memory.bytes();
+    one.result.networks = one.model->networks();
+    one.result.contract = one.model->contract().describe();
+    const Sampling first = models_[0].model->contract().sampling;
+    if (!options_.sampling && one.model->contract().sampling != first) {
+      fail_internal("models side by side that sample their pictures in different ways");
+    }
+    if (files.driver_monitoring.empty() || !has_driver_video()) return;
+    one.driver_model.emplace(files.driver_monitoring, session);
+    const Network& network = one.driver_model->network();
+    one.result.networks.push_back({network.file(), "driver monitoring", network.checkpoint()});
   }
 
   bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
   void note(const std::string& text) const {
     if (options_.note) options_.note(text);
   }
-  fs::path folder_of(size_t i) const { return options_.out / segment_folder(route_, route_.segments[i]); }
 
   void take_what_is_done() {
     todo_ = std::ssize(mine_);
     if (!options_.resume) return;
+    DrivenModel& one = models_[0];
     for (const size_t i : mine_) {
-      const fs::path file = folder_of(i) / kResultFile;
+      const fs::path file = one.folder_of(route_, i) / kResultFile;
       if (!fs::exists(file)) continue;
       SegmentResult result = segment_result_from(read_file(file), file);
       if (!result.complete) continue;
-      if (result.run != run_) {
-        fail("{}: was made by another run ({}), this one is: {}", file.string(), result.run, run_);
+      if (result.run != one.run) {
+        fail("{}: was made by another run ({}), this one is: {}", file.string(), result.run, one.run);
       }
       if (!options_.keep_frames) result.frames = std::vector<FrameResult>();
-      done_.emplace(i, std::move(result));
+      one.done.emplace(i, std::move(result));
       --todo_;
     }
   }
@@ -174,37 +225,40 @@ class Driver {
     const Segment& segment = route_.segments[i];
     const Timeline timeline = segment_timeline(route_, segment, {}, options_.note);
     SegmentJob job;
-    job.options = &options_;
-    job.model = model_ ? &*model_ : nullptr;
+    for (DrivenModel& one : models_) {
+      SegmentLane& lane = job.lanes.emplace_back();
+      lane.options = &one.options;
+      lane.model = one.model ? &*one.model : nullptr;
+      lane.publisher = &one.publisher;
+    }
     job.shares = shares_;
-    if (model_ && (driven_before_ != i - 1 || !follows(route_, i))) warm_up(route_, i, job, state_);
+    if (models_[0].model && (driven_before_ != i - 1 || !follows(route_, i))) warm_up(route_, i, job, state_);
     if (stopped()) return;  // nothing has been written for this segment yet
     const double since = kSegmentSeconds * (segment.number - route_.segments.front().number);
     const auto& index = road_index(segment, timeline, options_);
     job.segment = &segment;
     job.timeline = &timeline;
-    job.driver_model = driver_model_ ? &*driver_model_ : nullptr;
-    job.folder = folder_of(i);
+    for (size_t m = 0; m < models_.size(); ++m) {
+      DrivenModel& one = models_[m];
+      job.lanes[m].driver_model = one.driver_model ? &*one.driver_model : nullptr;
+      job.lanes[m].folder = one.folder_of(route_, i);
+      job.lanes[m].unfinished = text_of(nothing_of(one, i, "it was not finished"));
+    }
     job.route_start = index.empty() ? 0 : static_cast<double>(index.front().timestamp_eof) * 1e-9 - since;
     job.first_eof = static_cast<uint64_t>(since * 1e9);
-    SegmentResult unfinished = nothing_of(i, "it was not finished");
-    unfinished.left_out = false;
-    job.unfinished = text_of(unfinished);
     const int64_t start = now_ns(), frames_before = frames_;
     job.progress = [&](int64_t done) { tell(segment, frames_before + done, start, done); };
-    SegmentResult result = run_segment(job, state_);
-    result.name = segment_folder(route_, segment);
-    result.run = run_;
-    result.log = route_.log(segment).string();
-    write_result(result, job.folder);
-    frames_ += std::ssize(result.frames);
+    std::vector<SegmentResult> results = run_segment(job, state_);
+    frames_ += std::ssize(results[0].frames);
     driven_before_ = i;
-    keep(std::move(result));
-  }
-
-  void keep(SegmentResult result) {
-    if (!options_.keep_frames) result.frames = std::vector<FrameResult>();
-    result_.segments.push_back(std::move(result));
+    for (size_t m = 0; m < models_.size(); ++m) {
+      SegmentResult& result = results[m];
+      result.name = segment_folder(route_, segment);
+      result.run = models_[m].run;
+      result.log = route_.log(segment).string();
+      write_result(result, job.lanes[m].folder);
+      models_[m].keep(std::move(result));
+    }
   }
 
   static std::string text_of(const SegmentResult& result) {
@@ -229,17 +283,13 @@ class Driver {
   }
 
   const Route& route_;
-  const DriveOptions& options_;
-  std::string run_;
+  const DriveOptions& options_;  // of the first
+  std::deque<DrivenModel> models_;
   Shares shares_;
   std::vector<size_t> mine_;
-  std::map<size_t, SegmentResult> done_;
   int64_t todo_ = 0, frames_ = 0;
-  std::optional<DrivingModel> model_;
-  std::optional<DriverModel> driver_model_;
   DriveState state_;
   std::optional<size_t> driven_before_;
-  DriveResult result_;
 };
 
 }  // namespace
@@ -265,6 +315,12 @@ std::vector<KernelDecision> choose_kernels(const Route& route, const DriveOption
   return out;
 }
 
-DriveResult drive_route(const Route& route, const DriveOptions& options) { return Driver(route, options).go(); }
+std::vector<DriveResult> drive_side_by_side(const Route& route, std::span<const DriveOptions> runs) {
+  return Driver(route, runs).go();
+}
+
+DriveResult drive_route(const Route& route, const DriveOptions& options) {
+  return std::move(drive_side_by_side(route, {&options, 1})[0]);
+}
 
 }  // namespace sparkpilot::drive

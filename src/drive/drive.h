@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct DriveOptions {
   const std::atomic<bool>* stop = nullptr;  // once true, files are finished and the run ends
   std::function<void(const DriveProgress&)> progress = {};
   std::function<void(const std::string&)> note = {};
+  std::function<void(DrivingModel&)> stepped = {};  // after each frame on which the networks ran
 };
 
 // Threads of each stage: a decoder, the networks, the encoder of the overlay.
@@ -63,7 +65,8 @@ struct DriveResult {
   std::string contract;                             // DrivingContract::describe()
   std::string run;                                  // SegmentResult::run of all its segments
   Shares shares;
-  double seconds = 0;  // of this run, without loading the models
+  std::optional<int64_t> peak_memory_bytes;  // while this model was loaded and run once, minus what there was before
+  double seconds = 0;                        // of this run, without loading the models
   bool stopped = false;
 };
 
@@ -74,6 +77,12 @@ std::vector<KernelDecision> choose_kernels(const Route& route, const DriveOption
 // Fails (user) if the route has nothing to drive, a model file is not a model, or a file cannot be written. A segment
 // that cannot be driven (no video, no log) is left out with a note; if that holds for all, it is an error.
 DriveResult drive_route(const Route& route, const DriveOptions& options);
+
+// Several models on the same frames, each of which is decoded and prepared once: the same results as that many runs of
+// drive_route(). Models, session, folder, dump and `stepped` are each run's own; everything else is the first one's.
+// Only the first may have an overlay. Fails (internal) if there are several and one is to be resumed, or has no model,
+// or if their pictures are sampled in different ways (DrivingContract::sampling).
+std::vector<DriveResult> drive_side_by_side(const Route& route, std::span<const DriveOptions> runs);
 
 // The folder of a segment's results inside DriveOptions::out.
 std::string segment_folder(const Route& route, const Segment& segment);

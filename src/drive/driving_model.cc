@@ -121,11 +121,11 @@ std::string DrivingContract::describe() const {
 
 struct DrivingModel::Impl {
   Impl(const ModelFiles& files, const SessionOptions& options)
-      : front(files.supercombo.empty() ? files.vision : files.supercombo, options) {
+      : front(files.supercombo.empty() ? files.vision : files.supercombo, options, files.rewrite) {
     if (files.supercombo.empty()) {
       check_images(front, "given as vision, ");
       if (features_input(front) != nullptr) wrong_contract(front, "given as vision, it is a merged network");
-      back.emplace(files.policy, options);
+      back.emplace(files.policy, options, files.rewrite);
       if (road_input(*back) != nullptr) wrong_contract(*back, "given as policy, it takes pictures");
     } else {
       check_images(front, "");

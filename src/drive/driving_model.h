@@ -6,6 +6,7 @@
 
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,10 @@ struct ModelFiles {
   std::filesystem::path vision = {}, policy = {}, supercombo = {};
   std::filesystem::path driver_monitoring = {};  // may be empty
   std::string note = {};                         // other models found but not used; may be empty
+  // Changes each network's graph after it was read, before it is compiled; `rewritten_as` says into what, such as
+  // "int8". Inputs, outputs and metadata must stay.
+  std::function<Graph(Graph graph, const std::filesystem::path& file)> rewrite = {};
+  std::string rewritten_as = {};
 };
 
 // The models of a folder by openpilot's names, the first of driving_vision.onnx with driving_policy.onnx,

@@ -61,9 +61,10 @@ Session compile(Graph graph, const SessionOptions& options, const std::string& f
 
 }  // namespace
 
-Network::Network(const std::filesystem::path& file, const SessionOptions& options)
+Network::Network(const std::filesystem::path& file, const SessionOptions& options, const Rewrite& rewrite)
     : file_(file.string()), session_([&] {
         Loaded loaded = load(file);
+        if (rewrite) loaded.graph = rewrite(std::move(loaded.graph), file);
         slices_ = std::move(loaded.slices);
         checkpoint_ = std::move(loaded.checkpoint);
         return compile(std::move(loaded.graph), options, file_);

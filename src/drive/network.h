@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,8 +15,11 @@ namespace sparkpilot::drive {
 
 class Network {
  public:
+  // Changes the graph that was read (ModelFiles::rewrite); may be empty.
+  using Rewrite = std::function<Graph(Graph graph, const std::filesystem::path& file)>;
+
   // Loads and compiles; open dimensions become 1. Fails (user) if the model has no output_slices.
-  Network(const std::filesystem::path& file, const SessionOptions& options);
+  Network(const std::filesystem::path& file, const SessionOptions& options, const Rewrite& rewrite = {});
 
   // The first of `names` that is an input, or null.
   const TensorInfo* find(std::initializer_list<const char*> names) const;

@@ -33,13 +33,13 @@ T item(const std::vector<T>& list, size_t i) {
 }  // namespace
 
 struct SegmentOutput::Impl {
-  Impl(const SegmentJob& j, const Camera& camera, int64_t frames, CameraStream& stream, ModelPublisher& messages)
-      : job(j), road(stream), publisher(messages), frames_expected(frames), queue(kDepth) {
-    const DriveOptions& options = *job.options;
-    if (!job.folder.empty()) {
-      make_folders(job.folder);
+  Impl(const SegmentJob& j, const SegmentLane& l, const Camera& camera, int64_t frames, CameraStream& stream)
+      : job(j), lane(l), road(stream), frames_expected(frames), queue(kDepth) {
+    const DriveOptions& options = *lane.options;
+    if (!lane.folder.empty()) {
+      make_folders(lane.folder);
       mark_unfinished();
-      if (job.model != nullptr) log.emplace(job.folder / "rlog.zst");
+      if (lane.model != nullptr) log.emplace(lane.folder / "rlog.zst");
       if (options.overlay) open_overlay(camera);
     }
     thread = std::thread([this] {
@@ -58,15 +58,15 @@ struct SegmentOutput::Impl {
 
   // Claims the folder and invalidates an earlier run's results in it.
   void mark_unfinished() const {
-    AtomicFile file(job.folder / kResultFile);
-    file.write(job.unfinished);
+    AtomicFile file(lane.folder / kResultFile);
+    file.write(lane.unfinished);
     file.commit();
   }
 
   // Removes the files of an earlier run that this one has not written again.
   void remove_older(const std::vector<std::string>& keep) const {
     std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(job.folder, ignored)) {
+    for (const auto& entry : std::filesystem::directory_iterator(lane.folder, ignored)) {
       const std::string name = entry.path().filename().string();
       const bool picture = name.starts_with("frame_") && name.ends_with(".jpg");
       const bool older = (name == "rlog.zst" && !log) || (name == "overlay.mp4" && !video) ||
@@ -78,9 +78,9 @@ struct SegmentOutput::Impl {
   void open_overlay(const Camera& camera) {
     const int width = road.canvas_width(), height = road.canvas_height();
     OverlayOptions drawing{.width = width, .height = height};
-    if (job.model == nullptr) drawing.ours.clear();
+    if (lane.model == nullptr) drawing.ours.clear();
     overlay.emplace(drawing);
-    video.emplace(job.folder / "overlay.mp4", VideoOptions{.width = width,
+    video.emplace(lane.folder / "overlay.mp4", VideoOptions{.width = width,
                                                            .height = height,
                                                            .quality = kQuantizer,
                                                            .constant_quantizer = true,
@@ -98,12 +98,12 @@ struct SegmentOutput::Impl {
     if (in.outputs) ours = write_messages(in);
     for (const DriverFrame& frame : in.driver) write_driver(frame);
     const ModelRecord* recorded = recorded_at(in.frame.mark);
-    if (!job.folder.empty()) {
+    if (!lane.folder.empty()) {
       add_result(in, ours ? &*ours : nullptr, recorded);
       if (overlay) draw(in, ours ? &*ours : nullptr, recorded);
       if (ours) records.push_back(std::move(*ours));
     }
-    road.recycle(std::move(in.frame));
+    if (!in.frame.road.empty() || overlay) road.recycle(std::move(in.frame));
     busy_ns += now_ns() - start;
   }
 
@@ -121,7 +121,7 @@ struct SegmentOutput::Impl {
     capnp::MallocMessageBuilder model, odometry;
     auto event = model.initRoot<cereal::Event>();
     event.setLogMonoTime(mark.timestamp_eof);
-    publisher.fill_model(event, *in.outputs, in.action, frame, extras);
+    lane.publisher->fill_model(event, *in.outputs, in.action, frame, extras);
     auto second = odometry.initRoot<cereal::Event>();
     second.setLogMonoTime(mark.timestamp_eof);
     fill_odometry(second, *in.outputs, frame);
@@ -226,7 +226,7 @@ struct SegmentOutput::Impl {
   void keep_picture(uint32_t frame_id, const YuvView& picture) {
     const std::string name = fmt::format("frame_{:06}.jpg", frame_id);
     const std::vector<uint8_t> jpeg = encode_jpeg(picture, kJpegQuality);
-    AtomicFile file(job.folder / name);
+    AtomicFile file(lane.folder / name);
     file.write(jpeg.data(), jpeg.size());
     file.commit();
     pictures.push_back(name);
@@ -236,7 +236,7 @@ struct SegmentOutput::Impl {
     queue.close();
     thread.join();
     queue.take();  // rethrows the thread's exception
-    if (!job.folder.empty()) {
+    if (!lane.folder.empty()) {
       if (rows.empty()) {  // readers refuse an empty log or video
         log.reset();
         video.reset();
@@ -254,8 +254,8 @@ struct SegmentOutput::Impl {
   }
 
   const SegmentJob& job;
+  const SegmentLane& lane;
   CameraStream& road;
-  ModelPublisher& publisher;
   std::optional<LogWriter> log;
   std::optional<Overlay> overlay;
   std::optional<VideoWriter> video;
@@ -270,9 +270,9 @@ struct SegmentOutput::Impl {
   std::thread thread;
 };
 
-SegmentOutput::SegmentOutput(const SegmentJob& job, const Camera& camera, int64_t frames, CameraStream& road,
-                             ModelPublisher& publisher)
-    : impl_(new Impl(job, camera, frames, road, publisher)) {}
+SegmentOutput::SegmentOutput(const SegmentJob& job, const SegmentLane& lane, const Camera& camera, int64_t frames,
+                             CameraStream& road)
+    : impl_(new Impl(job, lane, camera, frames, road)) {}
 SegmentOutput::~SegmentOutput() = default;
 void SegmentOutput::put(OutputFrame frame) { impl_->queue.put(std::move(frame)); }
 void SegmentOutput::finish(SegmentResult& result) { impl_->finish(result); }

@@ -36,10 +36,10 @@ struct OutputFrame {
 // Works in a separate thread. Only one thread may call put().
 class SegmentOutput {
  public:
-  // All arguments must outlive it; only its thread uses `publisher` until finish(). `frames`: the approximate number of
-  // frames to come.
-  SegmentOutput(const SegmentJob& job, const Camera& camera, int64_t frames, CameraStream& road,
-                ModelPublisher& publisher);
+  // All arguments must outlive it; only its thread uses the lane's publisher until finish(). `frames`: the approximate
+  // number of frames to come.
+  SegmentOutput(const SegmentJob& job, const SegmentLane& lane, const Camera& camera, int64_t frames,
+                CameraStream& road);
   ~SegmentOutput();
 
   void put(OutputFrame frame);

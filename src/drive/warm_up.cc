@@ -85,6 +85,14 @@ void choose_driven(std::vector<Before>& before, const DriveOptions& options) {
   }
 }
 
+void reset(const SegmentJob& job, DriveState& state) {
+  state = {};
+  for (const SegmentLane& lane : job.lanes) {
+    lane.model->reset();
+    lane.publisher->reset();
+  }
+}
+
 }  // namespace
 
 Timeline segment_timeline(const Route& route, const Segment& segment, const TimelineOptions& options,
@@ -110,33 +118,32 @@ bool follows(const Route& route, size_t at) {
 }
 
 void warm_up(const Route& route, size_t at, const SegmentJob& job, DriveState& state) {
-  job.model->reset();
-  state = {};
-  std::vector<Before> before = segments_before(route, at, *job.options);
-  choose_driven(before, *job.options);
+  reset(job, state);
+  const DriveOptions& options = *job.lanes[0].options;
+  std::vector<Before> before = segments_before(route, at, options);
+  choose_driven(before, options);
   for (; !before.empty(); before.pop_back()) {
     const Before& b = before.back();
-    const auto& index = road_index(*b.segment, b.timeline, *job.options);
+    const auto& index = road_index(*b.segment, b.timeline, options);
     const int64_t counted = index.empty() ? 0 : b.driven_from;
     for (int64_t i = 0; i < counted; ++i) state.lost_before(index[static_cast<size_t>(i)].frame_id);
     if (b.driven_from == b.frames) {
       if (!b.timeline.calibration.empty()) state.calibration = std::prev(b.timeline.calibration.end())->second;
       continue;
     }
-    DriveOptions quiet = *job.options;
+    DriveOptions quiet = options;
     quiet.limit = quiet.limit > 0 ? b.frames - counted : 0;
     quiet.realtime = false;
     SegmentJob part = job;
     part.segment = b.segment;
     part.timeline = &b.timeline;
-    part.options = &quiet;
+    for (SegmentLane& lane : part.lanes) lane.options = &quiet;
     part.first = index.empty() ? 0 : int64_t{index[static_cast<size_t>(counted)].index};
     try {
       run_segment(part, state);
     } catch (const CannotDrive& error) {
       if (quiet.note) quiet.note(fmt::format("{}: cannot be used to prepare the segments after it", error.what()));
-      job.model->reset();
-      state = {};
+      reset(job, state);
     }
   }
 }

@@ -18,7 +18,7 @@ bool follows(const Route& route, size_t at);
 
 // Brings the model's state and `state` to what they are at the beginning of segment `at` in a run that has driven all
 // before it: drives the last 11.5 s before it, across segments if necessary, and counts the lost frames of four
-// minutes. `job` holds the run's options, model and shares.
+// minutes. `job` holds the lanes and shares.
 void warm_up(const Route& route, size_t at, const SegmentJob& job, DriveState& state);
 
 }  // namespace sparkpilot::drive

@@ -1,5 +1,6 @@
 #include "hw/memory.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #if defined(__GLIBC__)
@@ -33,6 +34,12 @@ bool reset_peak_memory() {
   std::ofstream control("/proc/self/clear_refs");
   control << "5" << std::flush;
   return control.good();
+}
+
+std::optional<int64_t> PeakMemory::bytes() const {
+  const std::optional<int64_t> peak = peak_memory_bytes();
+  if (!known_ || !before_ || !peak) return {};
+  return std::max<int64_t>(*peak - *before_ - others_, 0);
 }
 
 }  // namespace sparkpilot

@@ -16,4 +16,19 @@ std::optional<int64_t> resident_memory_bytes();
 // allow it.
 bool reset_peak_memory();
 
+// What some work takes at most, measured from the construction on: begins with reset_peak_memory(). One at a time.
+class PeakMemory {
+ public:
+  PeakMemory() : known_(reset_peak_memory()), before_(resident_memory_bytes()) {}
+  // `bytes` that were allocated since belong to something else.
+  void leave_out(int64_t bytes) { others_ += bytes; }
+  // The peak until now minus what was resident before. Empty if unknown.
+  std::optional<int64_t> bytes() const;
+
+ private:
+  bool known_;
+  std::optional<int64_t> before_;
+  int64_t others_ = 0;
+};
+
 }  // namespace sparkpilot
