@@ -81,10 +81,10 @@ struct SegmentOutput::Impl {
     if (lane.model == nullptr) drawing.ours.clear();
     overlay.emplace(drawing);
     video.emplace(lane.folder / "overlay.mp4", VideoOptions{.width = width,
-                                                           .height = height,
-                                                           .quality = kQuantizer,
-                                                           .constant_quantizer = true,
-                                                           .threads = job.shares.encode});
+                                                            .height = height,
+                                                            .quality = kQuantizer,
+                                                            .constant_quantizer = true,
+                                                            .threads = job.shares.encode});
     intrinsics = camera.intrinsics();
     for (size_t i = 0; i < 3; ++i) {
       intrinsics[i] *= 1.0 * width / camera.width;

@@ -56,8 +56,8 @@ class CannotDrive : public Error {
 // The encode index of the road camera's video that is driven, fcamera.hevc or qcamera.ts; empty if the log has none.
 const std::vector<IndexedFrame>& road_index(const Segment& segment, const Timeline& log, const DriveOptions& options);
 
-// Throws CannotDrive, or fails (user) if the output cannot be written. A result for each lane, whose `complete` is false
-// if it was stopped.
+// Throws CannotDrive, or fails (user) if the output cannot be written. A result for each lane, whose `complete` is
+// false if it was stopped.
 std::vector<SegmentResult> run_segment(const SegmentJob& job, DriveState& state);
 
 }  // namespace sparkpilot::drive

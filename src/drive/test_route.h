@@ -47,7 +47,9 @@ class DriveTest : public testing::Test {
     options_.note = [this](const std::string& text) { notes_.push_back(text); };
   }
 
-  std::filesystem::path segment(int number) const { return folder_ / "route" / fmt::format("2024-01-02--03-04-05--{}", number); }
+  std::filesystem::path segment(int number) const {
+    return folder_ / "route" / fmt::format("2024-01-02--03-04-05--{}", number);
+  }
 
   void write_video(const std::filesystem::path& file, int frames, int first = 0) const {
     std::filesystem::create_directories(file.parent_path());
