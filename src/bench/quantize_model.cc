@@ -1,12 +1,9 @@
 #include "bench/quantize_model.h"
 
 #include <algorithm>
-#include <cmath>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "ir/dimensions.h"
-#include "ir/infer.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
 #include "passes/pass.h"
@@ -15,278 +12,67 @@
 namespace sparkpilot {
 namespace {
 
-// The model's own nodes in their newest forms and in f32, with batch norms folded into the adjacent weights.
-Graph float_graph(const std::filesystem::path& from, const QuantizeModelOptions& options,
-                  std::vector<std::filesystem::path>& files) {
-  Graph graph = load_onnx(from, files);
-  fix_dimensions(graph, options.dims, options.shapes);
-  for (const ValueId id : graph.inputs()) {
-    const Value& input = graph.value(id);
-    if (input.shape) continue;
-    fail("input \"{}\" has open dimensions, {}: fix them with --dim or --shape", input.name,
-         input.declared ? declared_text(*input.declared) : "of any rank");
+// Adds the errors of outputs and activations over the samples.
+void compare(const Int8Graph& int8, const Samples& samples, int threads, const QuantizeProgress& progress,
+             QuantizedModel& result) {
+  std::vector<ValueId> before, after;
+  for (const auto& [float_value, value] : int8.values) {
+    before.push_back(float_value);
+    after.push_back(value);
   }
-  infer(graph);
-  expand_ops(graph);
-  infer(graph);
-  widen_to_fp32(graph);
-  infer(graph);
-  while (fold_constants(graph) + share_common(graph) + drop_dead(graph) > 0) infer(graph);
-  fold_batch_norm(graph);
-  infer(graph);
-  drop_dead(graph);
-  graph.compact();
-  return graph;
-}
-
-// Gives every value and node a unique name, for files and messages.
-void name_everything(Graph& graph) {
-  std::set<std::string> used;
-  const auto unique = [&](std::string name, const std::string& otherwise) {
-    if (name.empty()) name = otherwise;
-    std::string candidate = name;
-    for (int i = 1; !used.insert(candidate).second; ++i) candidate = fmt::format("{}_{}", name, i);
-    return candidate;
-  };
-  for (const Graph::Output& output : graph.outputs()) graph.value(output.value).name = output.name;
-  for (const ValueId input : graph.inputs()) used.insert(graph.value(input).name);
-  for (const Graph::Output& output : graph.outputs()) used.insert(output.name);
-  for (int i = 0; i < graph.value_count(); ++i) {
-    Value& value = graph.value(ValueId{i});
-    const bool fixed =
-        value.kind == ValueKind::input || std::any_of(graph.outputs().begin(), graph.outputs().end(),
-                                                      [&](const Graph::Output& o) { return o.value == ValueId{i}; });
-    if (!fixed) value.name = unique(value.name, fmt::format("value_{}", i));
-  }
-}
-
-// A session of the graph whose outputs are `values`, named by position: "0", "1" and so on.
-Session session_of(Graph graph, const std::vector<ValueId>& values, int threads) {
-  std::vector<Graph::Output> outputs;
-  for (size_t i = 0; i < values.size(); ++i) outputs.push_back({values[i], std::to_string(i)});
-  graph.replace_outputs(std::move(outputs));
-  return Session(std::move(graph), {.threads = threads});
-}
-
-bool is_product(const Graph& graph, NodeId id) {
-  const std::string_view op = graph.node(id).op->name;
-  return op == "Conv" || op == "Gemm" || op == "MatMul";
-}
-
-// The mean, or the largest magnitude, per channel of the session's outputs over all samples.
-std::vector<std::vector<double>> by_channel(Session& session, const Samples& samples, bool largest) {
-  std::vector<std::vector<double>> out(session.outputs().size());
+  Session floats = session_of_values(int8.floats, before, threads);
+  Session quantized = session_of_values(int8.graph, after, threads);
+  std::vector<DifferenceSum> differences(before.size());
   for (size_t i = 0; i < samples.count; ++i) {
-    set_sample(session, samples, i);
-    session.run();
-    for (size_t o = 0; o < out.size(); ++o) {
-      const ConstView view = session.output(std::to_string(o));
-      const Shape& shape = view.shape;
-      const int axis = shape.rank() > 2 ? 1 : shape.rank() - 1;
-      const int64_t inner = shape.elements(axis + 1, shape.rank());
-      const double share =
-          static_cast<double>(shape[axis]) / static_cast<double>(view.elements() * static_cast<int64_t>(samples.count));
-      out[o].resize(static_cast<size_t>(shape[axis]));
-      for (int64_t e = 0; e < view.elements(); ++e) {
-        double& at = out[o][static_cast<size_t>(e / inner % shape[axis])];
-        const auto v = static_cast<double>(view.as<float>()[e]);
-        at = largest ? std::max(at, std::abs(v)) : at + v * share;
-      }
-    }
-  }
-  return out;
-}
-
-// Scales channels whose scale is free to the same range.
-void equalise(Graph& graph, const std::vector<std::pair<std::string, std::string>>& named, int threads) {
-  const std::vector<ValueId> tensors = free_channels(graph);
-  if (tensors.empty()) return;
-  Session session = session_of(graph, tensors, threads);
-  const auto reach = by_channel(session, load_samples(session, named), true);
-  for (size_t i = 0; i < tensors.size(); ++i) equalise_channels(graph, tensors[i], reach[i]);
-}
-
-// Rounding shifts the mean of a convolution's output; its bias is corrected for that. One convolution after the other,
-// since each depends on those before it.
-void correct_biases(Graph& graph, const QuantizedGraph& quantized, const QuantizePlan& plan, Session& floats,
-                    const Samples& samples, int threads, const std::function<void(double)>& progress) {
-  const auto expected = by_channel(floats, samples, false);
-  size_t done = 0;
-  for (const NodeId id : plan.nodes) {
-    const auto bias = quantized.biases.find(id);
-    if (bias == quantized.biases.end()) continue;
-    progress(static_cast<double>(done) / static_cast<double>(quantized.biases.size()));
-    Session session = session_of(graph, {graph.node(id).outputs[0]}, threads);
-    const auto got = by_channel(session, samples, false)[0];
-    const Tensor integers = graph.constant(bias->second.integers)->clone();
-    for (size_t c = 0; c < got.size(); ++c) {
-      int32_t& b = integers.data<int32_t>()[c];
-      const double steps = std::nearbyint((expected[done][c] - got[c]) / static_cast<double>(bias->second.steps[c]));
-      constexpr double kMax = 1 << 30;
-      b = static_cast<int32_t>(std::clamp(b + steps, -kMax, kMax));
-    }
-    graph.value(bias->second.integers).constant = integers;
-    ++done;
-  }
-}
-
-// The float model, and the statistics of its tensors.
-struct Calibrated {
-  const Graph& graph;
-  Session& floats;
-  const Samples& samples;
-  const std::map<ValueId, ValueRange>& ranges;
-  int threads;
-};
-
-// The largest error of any output over the first `most` samples, with the plan's nodes in integers.
-double cost_of(const Calibrated& c, const QuantizePlan& plan, size_t most) {
-  Graph graph = c.graph;
-  quantize_graph(graph, plan, c.ranges);
-  infer(graph);
-  std::vector<ValueId> outputs;
-  for (const Graph::Output& output : graph.outputs()) outputs.push_back(output.value);
-  Session quantized = session_of(std::move(graph), outputs, c.threads);
-  std::vector<DifferenceSum> differences(outputs.size());
-  for (size_t i = 0; i < std::min(most, c.samples.count); ++i) {
-    set_sample(c.floats, c.samples, i);
-    set_sample(quantized, c.samples, i);
-    c.floats.run();
+    progress("comparing", static_cast<double>(i) / static_cast<double>(samples.count));
+    set_sample(floats, samples, i);
+    set_sample(quantized, samples, i);
+    floats.run();
     quantized.run();
-    for (size_t o = 0; o < outputs.size(); ++o) {
-      differences[o].add(quantized.output(std::to_string(o)), c.floats.output(std::to_string(o)));
+    for (size_t v = 0; v < before.size(); ++v) {
+      differences[v].add(quantized.output(std::to_string(v)), floats.output(std::to_string(v)));
     }
   }
-  double largest = 0;
-  for (const DifferenceSum& d : differences) largest = std::max(largest, d.result().relative_l2);
-  return largest;
-}
-
-// Keeps in floats as few products as needed for an error below `most`, beginning with those that cost most alone.
-std::vector<QuantizedError> keep_costly(const Calibrated& c, QuantizeOptions& options, double most,
-                                        const std::function<void(double)>& progress) {
-  constexpr size_t kLook = 4;  // samples used to find the nodes that cost most
-  Graph graph = c.graph;
-  const QuantizePlan all = plan_quantization(graph, options);
-  if (cost_of(c, all, c.samples.count) <= most) return {};
-  std::set<NodeId> products;
-  for (const NodeId id : all.nodes) {
-    if (is_product(graph, id)) products.insert(id);
+  const std::vector<Graph::Output>& outputs = int8.graph.outputs();
+  for (size_t v = 0; v < before.size(); ++v) {
+    const Difference d = differences[v].result();
+    const bool output = v < outputs.size();
+    const std::string& name = output ? outputs[v].name : int8.floats.value(before[v]).name;
+    (output ? result.outputs : result.tensors).push_back({name, d.relative_l2, d.worst_sample});
   }
-  std::vector<std::pair<double, NodeId>> costs;
-  for (const NodeId id : products) {
-    progress(static_cast<double>(costs.size()) / static_cast<double>(products.size()));
-    QuantizeOptions alone = options;
-    alone.floats = products;
-    alone.floats.erase(id);
-    costs.emplace_back(cost_of(c, plan_quantization(graph, alone), kLook), id);
-  }
-  std::stable_sort(costs.begin(), costs.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-  const auto with_kept = [&](size_t count) {
-    QuantizeOptions kept = options;
-    for (size_t i = 0; i < count; ++i) kept.floats.insert(costs[i].second);
-    return kept;
-  };
-  size_t low = 0, high = costs.size();  // too few, and enough: with no product in integers there is no error
-  while (high - low > 1) {
-    const size_t middle = (low + high) / 2;
-    (cost_of(c, plan_quantization(graph, with_kept(middle)), c.samples.count) <= most ? high : low) = middle;
-  }
-  if (high == costs.size()) fail("an error under {} leaves no convolution and no product in int8", most);
-  options = with_kept(high);
-  std::vector<QuantizedError> kept;
-  for (size_t i = 0; i < high; ++i) kept.push_back({graph.label(costs[i].second), costs[i].first, costs[i].first});
-  return kept;
+  std::stable_sort(result.tensors.begin(), result.tensors.end(),
+                   [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });
 }
 
 }  // namespace
 
 QuantizedModel quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
-                              const QuantizeModelOptions& options,
-                              const std::function<void(std::string_view what, double done)>& progress) {
+                              const QuantizeModelOptions& options, const QuantizeProgress& progress) {
   refuse_to_replace(to, from);
   for (const auto* given : {&options.samples, &options.held_out}) {
     for (const auto& [input, samples] : *given) refuse_to_replace(to, samples);
   }
   std::vector<std::filesystem::path> read;
-  Graph graph = float_graph(from, options, read);
-  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);  // fail before the work begins
-  name_everything(graph);
-  plan_quantization(graph, options.graph);  // fails before the work begins
-  if (options.equalise) equalise(graph, options.samples, options.threads);
-  QuantizePlan plan = plan_quantization(graph, options.graph);
+  Graph loaded = load_onnx(from, read);
+  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);
+  fix_dimensions(loaded, options.dims, options.shapes);
+  Graph graph = quantizable(std::move(loaded), options.graph);
+  const Session reader(graph, {.threads = options.threads});
+  const Samples samples = load_samples(reader, options.samples);
+  const Samples held_out = options.held_out.empty() ? samples : load_samples(reader, options.held_out);
   QuantizedModel result;
-
-  // Outputs first, then the activations.
-  std::vector<ValueId> watched;
-  for (const Graph::Output& output : graph.outputs()) watched.push_back(output.value);
-  const size_t outputs = watched.size();
-  watched.insert(watched.end(), plan.tensors.begin(), plan.tensors.end());
-  Session floats = session_of(graph, watched, options.threads);
-  const Samples samples = load_samples(floats, options.samples);
-  const Samples held_out = options.held_out.empty() ? samples : load_samples(floats, options.held_out);
   result.samples = samples.count;
   result.compared = held_out.count;
-  const auto seen =
-      calibrate(floats, samples, options.calibration, [&](double done) { progress("calibrating", done); });
-
-  std::map<ValueId, ValueRange> ranges;
-  for (size_t i = 0; i < plan.tensors.size(); ++i) ranges[plan.tensors[i]] = seen.at(std::to_string(outputs + i));
-  if (options.max_error) {
-    QuantizeOptions chosen = options.graph;
-    result.kept = keep_costly({graph, floats, samples, ranges, options.threads}, chosen, *options.max_error,
-                              [&](double done) { progress("looking for what costs most", done); });
-    plan = plan_quantization(graph, chosen);
-  }
-  for (const NodeId id : graph.order()) result.nodes += is_product(graph, id);
-  result.quantized =
-      std::count_if(plan.nodes.begin(), plan.nodes.end(), [&](NodeId id) { return is_product(graph, id); });
-  const Graph original = graph;
-  const QuantizedGraph rewritten = quantize_graph(graph, plan, ranges);
-  infer(graph);
-  if (options.correct_biases) {
-    std::vector<ValueId> products;
-    for (const NodeId id : plan.nodes) {
-      if (rewritten.biases.contains(id)) products.push_back(original.node(id).outputs[0]);
-    }
-    Session plain = session_of(original, products, options.threads);
-    correct_biases(graph, rewritten, plan, plain, samples, options.threads,
-                   [&](double done) { progress("correcting biases", done); });
-  }
-
-  // What is compared: the position among the float session's outputs, and its value.
-  std::vector<std::pair<size_t, ValueId>> compared;
-  for (size_t w = 0; w < watched.size(); ++w) {
-    const auto stands_for = rewritten.stands_for.find(watched[w]);
-    if (w < outputs) compared.emplace_back(w, watched[w]);
-    else if (stands_for != rewritten.stands_for.end()) compared.emplace_back(w, stands_for->second);
-  }
-  std::vector<ValueId> values;
-  for (const auto& [place, value] : compared) values.push_back(value);
-  Session quantized = session_of(graph, values, options.threads);
-  std::vector<DifferenceSum> differences(compared.size());
-  for (size_t i = 0; i < held_out.count; ++i) {
-    progress("comparing", static_cast<double>(i) / static_cast<double>(held_out.count));
-    set_sample(floats, held_out, i);
-    set_sample(quantized, held_out, i);
-    floats.run();
-    quantized.run();
-    for (size_t c = 0; c < compared.size(); ++c) {
-      differences[c].add(quantized.output(std::to_string(c)), floats.output(std::to_string(compared[c].first)));
-    }
-  }
-  for (size_t c = 0; c < compared.size(); ++c) {
-    const Difference d = differences[c].result();
-    const std::string& name = c < outputs ? graph.outputs()[c].name : graph.value(watched[compared[c].first]).name;
-    (c < outputs ? result.outputs : result.tensors).push_back({name, d.relative_l2, d.worst_sample});
-  }
-  std::stable_sort(result.tensors.begin(), result.tensors.end(),
-                   [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });
+  Int8Graph int8 = quantize(std::move(graph), samples, options, progress);
+  result.nodes = int8.nodes;
+  result.quantized = int8.quantized;
+  result.kept = std::move(int8.kept);
+  compare(int8, held_out, options.threads, progress, result);
 
   constexpr int kMinOpset = 13;  // for scales per channel
-  graph.opsets[""] = std::max(kMinOpset, graph.opsets[""]);
-  drop_dead(graph);
-  result.opset = save_onnx(graph, to, {.keep = read});
+  int8.graph.opsets[""] = std::max(kMinOpset, int8.graph.opsets[""]);
+  drop_dead(int8.graph);
+  result.opset = save_onnx(int8.graph, to, {.keep = read});
   return result;
 }
 

@@ -2,34 +2,20 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <optional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "bench/calibrate.h"
+#include "bench/quantize.h"
 
 namespace sparkpilot {
 
-struct QuantizeModelOptions {
-  CalibrationOptions calibration;
-  QuantizeOptions graph;
+struct QuantizeModelOptions : QuantizeSettings {
   std::map<std::string, int64_t> dims;                        // sizes of named dimensions, fixed in the written file
   std::map<std::string, Shape> shapes;                        // and shapes of inputs
   std::vector<std::pair<std::string, std::string>> samples;   // for calibration: input's name (or empty), path
   std::vector<std::pair<std::string, std::string>> held_out;  // for comparison; empty: `samples`
-  // Nodes with the largest errors stay in floats until no output's error is above this; empty: all are quantized.
-  std::optional<double> max_error = {};
-  bool equalise = true;        // channels between a convolution and a depthwise one (equalise_channels)
-  bool correct_biases = true;  // keeps each convolution's mean; takes a run of the samples for each
-  int threads = 0;
-};
-
-// Relative L2 against the floats over all samples.
-struct QuantizedError {
-  std::string name;
-  double relative_l2 = 0;
-  double worst = 0;  // of one sample
 };
 
 struct QuantizedModel {
@@ -44,7 +30,6 @@ struct QuantizedModel {
 // Fails (user) with the reason if the model cannot be quantized, or if the output would replace an input; nothing is
 // written then.
 QuantizedModel quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
-                              const QuantizeModelOptions& options,
-                              const std::function<void(std::string_view what, double done)>& progress);
+                              const QuantizeModelOptions& options, const QuantizeProgress& progress);
 
 }  // namespace sparkpilot
