@@ -5,8 +5,10 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/with_file.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
+#include "onnx/import.h"
 #include "passes/pass.h"
 #include "tensor/difference.h"
 
@@ -253,6 +255,24 @@ Int8Graph quantize(Graph graph, const Samples& given, const QuantizeSettings& se
     else if (stands_for != rewritten.stands_for.end()) out.values.emplace_back(watched[w], stands_for->second);
   }
   out.graph = std::move(graph);
+  return out;
+}
+
+Graph int8_graph(const std::filesystem::path& file, const SessionOptions& session, const Samples& samples,
+                 const QuantizeSettings& settings, const QuantizeProgress& progress) {
+  Graph out;
+  with_file(file, [&] {
+    Graph graph = load_onnx(file);
+    fix_dimensions(graph, session.dims, session.shapes);
+    std::map<std::string, Shape> open;  // takes the samples' sizes
+    for (const ValueId id : graph.inputs()) {
+      const Value& input = graph.value(id);
+      const auto found = samples.inputs.find(input.name);
+      if (!input.shape && found != samples.inputs.end()) open.emplace(input.name, found->second.at(0).shape());
+    }
+    fix_dimensions(graph, {}, open);
+    out = quantize(quantizable(std::move(graph), settings.graph), samples, settings, progress).graph;
+  });
   return out;
 }
 

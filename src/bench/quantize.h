@@ -1,6 +1,7 @@
 // Quantizes a graph to int8 by the values that samples give its tensors.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -50,6 +51,11 @@ Graph quantizable(Graph graph, const QuantizeOptions& options = {});
 // quantized.
 Int8Graph quantize(Graph quantizable, const Samples& samples, const QuantizeSettings& settings,
                    const QuantizeProgress& progress);
+
+// A model file's graph in int8, its open dimensions fixed as the session's options say, else as the samples have them.
+// Fails (user) naming the file.
+Graph int8_graph(const std::filesystem::path& file, const SessionOptions& session, const Samples& samples,
+                 const QuantizeSettings& settings, const QuantizeProgress& progress);
 
 // A session of the graph whose outputs are `values`, named by position: "0", "1" and so on.
 Session session_of_values(Graph graph, const std::vector<ValueId>& values, int threads);

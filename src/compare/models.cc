@@ -6,12 +6,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/with_file.h"
 #include "hw/memory.h"
 #include "runtime/run_value.h"
 
 namespace sparkpilot::compare {
 namespace {
+
+constexpr size_t kRandomCalibration = 8;
 
 void say(const ModelsOptions& options, std::string_view what, double done) {
   if (options.progress) options.progress(what, done);
@@ -30,8 +33,27 @@ int64_t bytes_of(const Samples& samples) {
   return bytes;
 }
 
+// The first variant, as its file is, says which inputs the samples have.
+void make_int8(Variant& variant, const Samples& samples, const ModelsOptions& options,
+               std::vector<std::string>& notes) {
+  Samples calibration = samples;
+  const auto& given = options.calibration.empty() ? options.inputs : options.calibration;
+  if (samples.count == 0 || given.empty() || !options.calibration.empty()) {
+    const Session session = open_variant(variant, samples.count > 0 ? &samples : nullptr);
+    calibration = load_samples(session, given, options.seed, std::max(options.random, kRandomCalibration));
+  }
+  notes.push_back(fmt::format("{}: calibrated on {}{}", variant.name,
+                              count_of(static_cast<int64_t>(calibration.count), "sample"),
+                              given.empty()                 ? " of random numbers"
+                              : options.calibration.empty() ? ", the inputs"
+                                                            : ""));
+  quantize_variant(variant, calibration,
+                   [&](std::string_view what, double done) { say(options, fmt::format("int8: {}", what), done); });
+}
+
 // Loads and runs the variant once. The first one says which inputs the samples have.
-Loaded load(const Variant& variant, Samples& samples, const ModelsOptions& options, std::vector<std::string>& notes) {
+Loaded load(Variant variant, Samples& samples, const ModelsOptions& options, std::vector<std::string>& notes) {
+  if (variant.int8) make_int8(variant, samples, options, notes);
   Loaded out{nullptr, {.variant = variant}};
   PeakMemory memory;
   int64_t start = now_ns();

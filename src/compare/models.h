@@ -15,11 +15,12 @@
 namespace sparkpilot::compare {
 
 struct ModelsOptions {
-  std::vector<std::pair<std::string, std::string>> inputs = {};  // samples: input's name (or empty), path
-  uint64_t seed = 1;                                             // of inputs without samples
-  size_t random = 1;                                             // samples if no input has any
-  bool time = true;                                              // false: the outputs only
-  bool layers = true;                                            // compare the values inside, too
+  std::vector<std::pair<std::string, std::string>> inputs = {};       // samples: input's name (or empty), path
+  uint64_t seed = 1;                                                  // of inputs without samples
+  size_t random = 1;                                                  // samples if no input has any
+  std::vector<std::pair<std::string, std::string>> calibration = {};  // samples for int8; empty: the inputs
+  bool time = true;                                                   // false: the outputs only
+  bool layers = true;                                                 // compare the values inside, too
   InterleavedOptions turns = {};
   std::function<void(std::string_view what, double done)> progress = {};
 };

@@ -7,10 +7,16 @@
 
 namespace sparkpilot::compare {
 
+void quantize_variant(Variant& variant, const Samples& samples, const QuantizeProgress& progress) {
+  QuantizeSettings settings;
+  settings.threads = variant.session.threads;
+  variant.graph = std::make_shared<const Graph>(int8_graph(variant.file, variant.session, samples, settings, progress));
+}
+
 Session open_variant(const Variant& variant, const Samples* samples, std::vector<std::string>* notes) {
   std::optional<Session> session;
   with_file(variant.file, [&] {
-    session.emplace(load_onnx(variant.file), variant.session);
+    session.emplace(variant.graph ? *variant.graph : load_onnx(variant.file), variant.session);
     for (const TensorInfo& input : std::vector<TensorInfo>(session->inputs())) {
       if (input.shape || !samples) continue;
       const auto found = samples->inputs.find(input.name);

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
+#include "bench/quantize.h"
 #include "bench/samples.h"
 #include "sparkpilot/session.h"
 
@@ -15,7 +17,12 @@ struct Variant {
   std::string name;  // in tables: "bf16", "new.onnx", "2 threads"
   std::filesystem::path file;
   SessionOptions session = {};
+  bool int8 = false;                        // quantized first (quantize_variant)
+  std::shared_ptr<const Graph> graph = {};  // instead of the file's; null: the file's
 };
+
+// Gives an int8 variant its graph, calibrated on these samples. Fails (user) naming the file.
+void quantize_variant(Variant& variant, const Samples& samples, const QuantizeProgress& progress);
 
 // A session of the variant with every input's shape bound: open dimensions as the first of `samples` has them, else as
 // bind_open_dimensions() says, which adds to `notes`. Both may be null. Fails (user) naming the file.

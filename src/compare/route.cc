@@ -1,0 +1,232 @@
+#include "compare/route.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "base/text.h"
+#include "bench/quantize.h"
+#include "drive/report.h"
+
+namespace sparkpilot::compare {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kRoundFrames = 20;
+constexpr int64_t kSegmentFrames = 1200;
+
+// The frames' milliseconds; 0 for those on which the networks did not run.
+std::vector<double> frame_ms(const drive::DriveResult& result) {
+  std::vector<double> ms;
+  for (const drive::SegmentResult& segment : result.segments) {
+    for (const drive::FrameResult& f : segment.frames) ms.push_back(double{f.vision_ms} + double{f.policy_ms});
+  }
+  return ms;
+}
+
+// The milliseconds of each run summed over rounds of the frames on which all ran; a last round that is not whole is
+// left out. All drove the same frames.
+std::vector<std::vector<double>> rounds_of(const std::vector<drive::DriveResult>& results) {
+  std::vector<std::vector<double>> ms, rounds(results.size());
+  for (const drive::DriveResult& result : results) ms.push_back(frame_ms(result));
+  int64_t frames = 0;
+  for (size_t f = 0; f < ms[0].size(); ++f) {
+    if (std::any_of(ms.begin(), ms.end(), [&](const auto& one) { return one[f] == 0; })) continue;
+    for (size_t r = 0; r < rounds.size(); ++r) {
+      if (frames % kRoundFrames == 0) rounds[r].push_back(0);
+      rounds[r].back() += ms[r][f];
+    }
+    ++frames;
+  }
+  if (frames % kRoundFrames != 0) {
+    for (std::vector<double>& one : rounds) one.pop_back();
+  }
+  return rounds;
+}
+
+using Files = std::vector<fs::path>;
+Files files_of(const drive::ModelFiles& models) { return {models.supercombo, models.vision, models.policy}; }
+
+std::string label(const drive::ModelFiles& models) {
+  const fs::path& file = models.supercombo.empty() ? models.vision : models.supercombo;
+  return file.has_parent_path() ? file.parent_path().string() : file.string();
+}
+
+Tensor copy_of(const ConstView& view) {
+  Tensor tensor(view.dtype, view.shape);
+  std::memcpy(tensor.raw(), view.data, static_cast<size_t>(view.bytes()));
+  return tensor;
+}
+
+// Quantizes the networks of a folder, once for all variants that want them.
+class Int8Models {
+ public:
+  Int8Models(const drive::Route& route, const RouteOptions& options) : route_(route), options_(options) {}
+
+  std::function<Graph(Graph, const fs::path&)> of(const RouteVariant& variant) {
+    std::map<fs::path, Graph>& graphs = graphs_[files_of(variant.models)];
+    if (graphs.empty()) graphs = quantized(variant);
+    const std::map<fs::path, Graph>* made = &graphs;
+    return [made](const Graph& graph, const fs::path& file) {
+      const auto found = made->find(file);
+      return found == made->end() ? graph : found->second;  // driver monitoring stays as it is
+    };
+  }
+
+ private:
+  // The networks' inputs in fp32, by role.
+  std::map<std::string, Samples> samples_of(const RouteVariant& variant) const {
+    std::map<std::string, Samples> samples;
+    const ScratchFolder folder;
+    drive::Route first = route_;
+    first.segments.resize(1);
+    drive::DriveOptions run = options_.drive;
+    run.models = variant.models;
+    run.models.driver_monitoring.clear();
+    run.session = variant.session;
+    run.out = folder.path();
+    run.overlay = run.raw = run.resume = false;
+    run.dump.clear();
+    run.note = nullptr;
+    const int64_t frames = run.limit > 0 ? std::min(run.limit, kSegmentFrames) : kSegmentFrames;
+    const int64_t every = std::max<int64_t>(1, frames / std::max<int64_t>(options_.calibration, 1));
+    run.limit = std::min(frames, every * options_.calibration);
+    int64_t step = 0;
+    run.progress = [&](const drive::DriveProgress& p) { say("driving for int8", p.frame, run.limit); };
+    run.stepped = [&](drive::DrivingModel& model) {
+      if (++step % every != 0 && step != 1) return;
+      for (const auto& [network, name, value] : model.inputs()) samples[network].inputs[name].push_back(copy_of(value));
+    };
+    drive::drive_route(first, run);
+    for (auto& [network, of] : samples) of.count = of.inputs.begin()->second.size();
+    return samples;
+  }
+
+  std::map<fs::path, Graph> quantized(const RouteVariant& variant) const {
+    const drive::ModelFiles& models = variant.models;
+    const std::map<std::string, fs::path> files{
+        {"supercombo", models.supercombo}, {"vision", models.vision}, {"policy", models.policy}};
+    std::map<fs::path, Graph> graphs;
+    for (const auto& [network, samples] : samples_of(variant)) {
+      const fs::path& file = files.at(network);
+      QuantizeSettings settings;
+      settings.threads = variant.session.threads;
+      graphs.emplace(file,
+                     int8_graph(file, variant.session, samples, settings, [&](std::string_view what, double done) {
+                       if (options_.progress) options_.progress(fmt::format("int8: {}, {}", network, what), done);
+                     }));
+    }
+    return graphs;
+  }
+
+  void say(const std::string& what, int64_t done, int64_t all) const {
+    if (options_.progress) options_.progress(what, static_cast<double>(done) / static_cast<double>(all));
+  }
+
+  const drive::Route& route_;
+  const RouteOptions& options_;
+  std::map<Files, std::map<fs::path, Graph>> graphs_;
+};
+
+// The variants that can share prepared frames, by their positions.
+std::vector<std::vector<size_t>> groups_of(const std::vector<RouteVariant>& variants, const RouteOptions& options,
+                                           std::vector<std::string>& notes) {
+  std::map<Files, drive::Sampling> seen;
+  std::vector<std::pair<drive::Sampling, std::vector<size_t>>> groups;
+  const bool same_files = std::all_of(variants.begin(), variants.end(), [&](const RouteVariant& v) {
+    return files_of(v.models) == files_of(variants[0].models);
+  });
+  for (size_t i = 0; i < variants.size(); ++i) {
+    const RouteVariant& variant = variants[i];
+    drive::Sampling sampling{};
+    if (!same_files && !options.drive.sampling) {
+      const auto [at, added] = seen.try_emplace(files_of(variant.models));
+      if (added) {
+        SessionOptions session = variant.session;
+        session.tune = Tune::off;
+        at->second = drive::DrivingModel(variant.models, session).contract().sampling;
+      }
+      sampling = at->second;
+    }
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == sampling; });
+    if (group != groups.end()) group->second.push_back(i);
+    else groups.push_back({sampling, {i}});
+  }
+  std::vector<std::vector<size_t>> out;
+  for (auto& [sampling, members] : groups) {
+    if (!out.empty()) {
+      notes.push_back(fmt::format("{} samples its pictures in another way than {}: driven after it, not in turns",
+                                  label(variants[members[0]].models), label(variants[0].models)));
+    }
+    out.push_back(std::move(members));
+  }
+  return out;
+}
+
+}  // namespace
+
+fs::path folder_of(const fs::path& out, const std::string& variant) {
+  std::string name = variant;
+  for (char& c : name) {
+    if (c == '/' || c == ' ' || static_cast<unsigned char>(c) < 0x20) c = '_';
+  }
+  if (name == "." || name == "..") name = "_";
+  return out / name;
+}
+
+RouteComparison compare_on_route(const drive::Route& route, const std::vector<RouteVariant>& variants,
+                                 const RouteOptions& options) {
+  RouteComparison out;
+  Int8Models int8(route, options);
+  out.variants.resize(variants.size());
+  const std::vector<std::vector<size_t>> groups = groups_of(variants, options, out.notes);
+  for (const std::vector<size_t>& group : groups) {
+    std::vector<drive::DriveOptions> runs;
+    for (const size_t i : group) {
+      const RouteVariant& variant = variants[i];
+      drive::DriveOptions& run = runs.emplace_back(options.drive);
+      run.models = variant.models;
+      run.session = variant.session;
+      run.out = folder_of(options.out, variant.name);
+      run.overlay = run.resume = false;
+      run.keep_frames = true;
+      run.progress = [&](const drive::DriveProgress& p) {
+        if (!options.progress) return;
+        options.progress(fmt::format("{} {} of {}", p.segment, p.frame, p.frames),
+                         static_cast<double>(p.frame) / static_cast<double>(std::max<int64_t>(p.frames, 1)));
+      };
+      if (!variant.int8) continue;
+      run.models.rewrite = int8.of(variant);
+      run.models.rewritten_as = "int8";
+    }
+    const std::vector<drive::DriveResult> results = drive::drive_side_by_side(route, runs);
+    out.seconds += results[0].seconds;
+    for (size_t g = 0; g < group.size(); ++g) {
+      const drive::DriveResult& result = results[g];
+      out.stopped |= result.stopped;
+      out.variants[group[g]] = {.name = variants[group[g]].name,
+                                .folder = runs[g].out,
+                                .contract = result.contract,
+                                .threads = result.shares.infer,
+                                .ms = summarize(drive::latencies(result.segments)),
+                                .ratio = {},
+                                .peak_memory_bytes = result.peak_memory_bytes};
+    }
+    if (out.stopped) return out;
+    if (&group != groups.data()) continue;
+    const std::vector<std::vector<double>> rounds = rounds_of(results);
+    for (size_t g = 0; g < group.size(); ++g) out.variants[group[g]].ratio = ratio_of(rounds[g], rounds[0]);
+  }
+  const auto any_int8 = std::any_of(variants.begin(), variants.end(), [](const RouteVariant& v) { return v.int8; });
+  if (any_int8) {
+    out.notes.push_back(
+        fmt::format("int8 is calibrated on {} of the first segment", count_of(options.calibration, "frame")));
+  }
+  return out;
+}
+
+}  // namespace sparkpilot::compare
