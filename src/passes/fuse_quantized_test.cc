@@ -57,6 +57,22 @@ Change run_pass(Graph& graph) {
   return change;
 }
 
+// The fast kernels read channels last. Alone between Transposes it is still faster than by the reference.
+TEST(FuseQuantized, ALoneConvolutionGetsChannelsLast) {
+  QuantizedNet n;
+  const ValueId x = n.both(n.input("x", {1, 6, 9, 7}), 0.02f, 120);
+  const ValueId y = n.op("Conv", {x, n.weights({8, 6, 1, 1}, 0)});
+  n.output(n.op("Tanh", {y}));
+  run_pass(n.graph);
+  ASSERT_EQ(count(n.graph, "sparkpilot::QConv"), 1);
+  testing::run_and_compare(n.graph, keep_channels_last);
+  for (const NodeId id : n.graph.order()) {
+    const Node& node = n.graph.node(id);
+    if (std::string_view(node.op->name) != "QConv") continue;
+    EXPECT_EQ(node.attrs.integer("channels_last", 0), 1);
+  }
+}
+
 TEST(FuseQuantized, ConvolutionWithClipBetweenBytes) {
   QuantizedNet n;
   const ValueId x = n.both(n.input("x", {1, 6, 9, 7}), 0.02f, 120);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/infer.h"
+#include "passes/min_cut.h"
 
 namespace sparkpilot {
 namespace {
@@ -47,9 +48,12 @@ LayoutRole image_op(Edit& edit, NodeId id) {
         edit.shape(node.inputs[i]) == edit.shape(node.outputs[0]) && edit.shape(node.outputs[0]).elements() > 1;
   }
   role.kind = LayoutRole::free;
-  const bool conv = is_op(node, "sparkpilot::Conv") || is_op(node, "sparkpilot::QConv");
   const double moved = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.outputs[0]);
-  role.first_cost = conv ? moved : is_op(node, "Resize") ? 0 : moved / 2;
+  // A quantized convolution has fast kernels for channels last only.
+  role.first_cost = is_op(node, "sparkpilot::QConv")  ? MinCut::kNever
+                    : is_op(node, "sparkpilot::Conv") ? moved
+                    : is_op(node, "Resize")           ? 0
+                                                      : moved / 2;
   return role;
 }
 
