@@ -11,6 +11,7 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
+#include "cli/compare_route.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
 #include "compare/bisect.h"
@@ -27,7 +28,8 @@ using compare::Variant;
 using Json = nlohmann::ordered_json;
 
 struct Flags {
-  std::vector<std::string> files, inputs;
+  std::vector<std::string> files, inputs, calibrate;
+  CompareRouteFlags route;
   std::string precisions, threads;
   RunFlags run;
   int64_t rounds = 12, samples = 0;  // samples: 0: 1, or 8 for --bisect
@@ -57,7 +59,9 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags) {
     for (const std::string& precision : precisions) {
       for (const std::string& count : threads) {
         Variant variant{.name = {}, .file = file, .session = session_options(program, flags.run)};
-        variant.session.passes.precision = precision_of(program, precision);
+        const VariantPrecision chosen = variant_precision(program, precision);
+        variant.session.passes.precision = chosen.precision;
+        variant.int8 = chosen.int8;
         variant.session.threads = threads_of(count);
         std::vector<std::string> words;
         if (flags.files.size() > 1) words.push_back(names[f]);
@@ -204,6 +208,23 @@ std::vector<std::string> beyond(const Flags& flags, const compare::ModelsCompari
   return lines;
 }
 
+int route(const Program& program, const Flags& flags, const DriveLimits& limits) {
+  if (!flags.files.empty()) fail("{}: with --route the models are given with --models DIR", flags.files[0]);
+  const std::pair<bool, const char*> for_models[] = {{flags.max_relative_l2 > 0, "--max-relative-l2"},
+                                                     {flags.max_abs > 0, "--max-abs"},
+                                                     {flags.bisect, "--bisect"},
+                                                     {!flags.inputs.empty(), "--input"},
+                                                     {!flags.calibrate.empty(), "--calibrate"}};
+  for (const auto& [given, flag] : for_models) {
+    if (given) fail("{} is for model files, not for --route", flag);
+  }
+  CompareRouteFlags of_route = flags.route;
+  of_route.precisions = flags.precisions;
+  of_route.run = flags.run;
+  if (!flags.threads.empty()) of_route.threads = threads_of(flags.threads);
+  return compare_route(program, of_route, limits);
+}
+
 int compare_all(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--rounds", flags.rounds, 1);
@@ -211,6 +232,17 @@ int compare_all(const Program& program, const Flags& flags) {
   if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
   if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
   if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
+  const DriveLimits limits{.max_plan_error = flags.max_plan_error};
+  if (!flags.route.route.empty()) return route(program, flags, limits);
+  const std::pair<bool, const char*> for_routes[] = {{!flags.route.models.empty(), "--models"},
+                                                     {!flags.route.out.empty(), "--out"},
+                                                     {flags.route.limit > 0, "--limit"},
+                                                     {flags.route.qcamera, "--qcamera"},
+                                                     {flags.route.no_wide, "--no-wide"}};
+  for (const auto& [given, flag] : for_routes) {
+    if (given) fail("{} is for --route, which is not given", flag);
+  }
+  if (flags.files.empty()) fail("expected models or drives, or --route ROUTE with --models DIR");
   for (const std::string& file : flags.files) {
     if (!fs::exists(file)) fail("{}: no such file or folder", file);
   }
@@ -227,13 +259,14 @@ int compare_all(const Program& program, const Flags& flags) {
     for (const auto& [given, flag] : for_models) {
       if (given) fail("{} is for models, these are drives", flag);
     }
-    return compare_drives(program, flags.files, flags.max_plan_error);
+    return compare_drives(program, flags.files, limits);
   }
   if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
   const std::vector<Variant> variants = variants_of(program, flags);
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
   options.inputs = named_paths(flags.inputs, "--input");
+  options.calibration = named_paths(flags.calibrate, "--calibrate");
   options.seed = flags.run.seed;
   options.random = static_cast<size_t>(std::max<int64_t>(flags.samples, 1));
   options.time = !flags.no_time && !program.emulate;
@@ -274,16 +307,30 @@ void add_compare(Program& program, Command app) {
                   "  sparkpilot compare old.onnx new.onnx --input samples/ --max-relative-l2 1e-3\n"
                   "  sparkpilot compare model.onnx --threads 1,2\n"
                   "  sparkpilot compare old.onnx new.onnx --bisect\n"
+                  "  sparkpilot compare --route route/ --models models --precision fp32,bf16,int8\n"
+                  "  sparkpilot compare --route route/ --models old --models new --out out/compared\n"
                   "  sparkpilot compare out/old out/new --max-plan-error 0.1",
                   [&program, flags] { return compare_all(program, *flags); });
   add_list(command, "files", flags->files, "FILE",
-           "ONNX models, or folders of `drive` or logs; the first is what the others are compared with")
-      .required();
-  command.add_option("--precision", flags->precisions, "each model in these: model, fp32, fp16, bf16")
+           "ONNX models, or folders of `drive` or logs; the first is what the others are compared with");
+  command.add_option("--route", flags->route.route, "drive this route with openpilot's models, in turns on each frame")
+      .type_name("ROUTE");
+  add_list(command, "--models", flags->route.models, "DIR", "of --route: folder with openpilot's models (repeatable)");
+  command.add_option("-o,--out", flags->route.out, "of --route: keep the drives, each in a folder in it")
+      .type_name("DIR");
+  add_number(command, "--limit", flags->route.limit, "of --route: only the first N frames of each segment");
+  command.add_flag("--qcamera", flags->route.qcamera, "of --route: drive qcamera.ts even if fcamera.hevc exists");
+  command.add_flag("--no-wide", flags->route.no_wide, "of --route: use the road camera instead of the wide one");
+  add_setting(program, command, "data");
+  command
+      .add_option("--precision", flags->precisions,
+                  "each model in these: model, fp32, fp16, bf16, int8 (quantized first)")
       .type_name("LIST");
   command.add_option("--threads", flags->threads, "each model with these numbers of threads").type_name("LIST");
   add_list(command, "--input", flags->inputs, "[NAME=]PATH",
            "an input's samples: .npy or .npz files, or folders of them (repeatable); the others are random");
+  add_list(command, "--calibrate", flags->calibrate, "[NAME=]PATH",
+           "samples to calibrate int8 on, like --input; without them those of --input, or 8 random ones");
   add_number(command, "--samples", flags->samples, "random samples if no input has any; 0: 1, or 8 for --bisect");
   add_number(command, "--max-relative-l2", flags->max_relative_l2,
              "exit with 4 if an output's relative L2 error is above this; --bisect: of any value, 1e-4 if not given",

@@ -20,7 +20,7 @@ std::string number(const std::optional<double>& value) { return value ? fmt::for
 Json json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 struct Compared {
-  compare::Drive drive;
+  const compare::Drive& drive;
   compare::DrivingTerms terms;  // of the first: none
 };
 
@@ -120,28 +120,34 @@ bool is_drive(const std::string& path) {
          name.ends_with(".bz2");
 }
 
-int compare_drives(const Program& program, const std::vector<std::string>& paths, double max_plan_error) {
+int compare_drives(const Program& program, const std::vector<std::string>& paths, const DriveLimits& limits) {
   if (paths.size() < 2) fail("nothing to compare {} with: give a second drive", paths[0]);
   const auto tell = [&](const std::string& text) {
     if (!program.quiet) note(text);
   };
+  std::vector<compare::Drive> drives;
+  for (const std::string& path : paths) drives.push_back(compare::read_drive(path, tell));
+  return report_drives(program, drives, limits, Json::object());
+}
+
+int report_drives(const Program& program, const std::vector<compare::Drive>& drives, const DriveLimits& limits,
+                  Json document) {
   std::vector<Compared> all;
-  for (const std::string& path : paths) {
-    Compared one{compare::read_drive(path, tell), {}};
-    if (!all.empty()) {
-      const compare::Drive& first = all[0].drive;
-      if (!first.route.empty() && !one.drive.route.empty() && first.route != one.drive.route) {
-        fail("{} is of route {}, {} of {}", first.name, first.route, one.drive.name, one.drive.route);
-      }
-      one.terms = compare::driving_terms(one.drive.models, first.models);
+  const compare::Drive& first = drives[0];
+  for (const compare::Drive& drive : drives) {
+    Compared& one = all.emplace_back(Compared{drive, {}});
+    if (&drive == &first) continue;
+    if (!first.route.empty() && !drive.route.empty() && first.route != drive.route) {
+      fail("{} is of route {}, {} of {}", first.name, first.route, drive.name, drive.route);
     }
-    all.push_back(std::move(one));
+    one.terms = compare::driving_terms(drive.models, first.models);
   }
-  const std::vector<std::string> wrong = beyond(all, max_plan_error);
+  const std::vector<std::string> wrong = beyond(all, limits.max_plan_error);
   if (program.json) {
-    Json drives = Json::array();
-    for (const Compared& one : all) drives.push_back(to_json(one));
-    print_json({{"drives", std::move(drives)}, {"beyond_limits", wrong}});
+    document["drives"] = Json::array();
+    for (const Compared& one : all) document["drives"].push_back(to_json(one));
+    document["beyond_limits"] = wrong;
+    print_json(document);
   } else {
     for (size_t i = 1; i < all.size(); ++i) print_terms(all[i], all[0].drive.name);
     print_against_drive(all);

@@ -1,18 +1,28 @@
 // The part of `sparkpilot compare` that compares finished drives.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "compare/driving.h"
 
 namespace sparkpilot::cli {
 
 // Whether a path is a drive's folder or a log, not a model.
 bool is_drive(const std::string& path);
 
-// Reports the differences of the others from the first; returns the exit code. `max_plan_error`: the limit of the
-// plans' distance in 99 % of the frames, at each horizon, m; 0: none.
-int compare_drives(const Program& program, const std::vector<std::string>& paths, double max_plan_error);
+// What makes a comparison a check.
+struct DriveLimits {
+  double max_plan_error = 0;  // of the plans' distance in 99 % of the frames, at each horizon, m; 0: none
+};
+
+// Reports the differences of the others from the first; returns the exit code.
+int compare_drives(const Program& program, const std::vector<std::string>& paths, const DriveLimits& limits);
+
+// The same for drives that were read. With --json what it finds is added to `document`.
+int report_drives(const Program& program, const std::vector<compare::Drive>& drives, const DriveLimits& limits,
+                  nlohmann::ordered_json document);
 
 }  // namespace sparkpilot::cli

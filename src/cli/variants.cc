@@ -27,6 +27,12 @@ Precision precision_of(const Program& program, const std::string& text) {
   return *precision;
 }
 
+VariantPrecision variant_precision(const Program& program, const std::string& text) {
+  if (text == "int8") return {Precision::fp32, true};
+  if (!parse_precision(text)) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16", "int8"}));
+  return {precision_of(program, text), false};
+}
+
 std::vector<std::string> file_names(const std::vector<std::string>& files) {
   std::vector<std::string> names;
   for (const std::string& file : files) names.push_back(std::filesystem::path(file).filename().string());

@@ -15,6 +15,14 @@ std::vector<std::string> split_list(const std::string& text, const std::string& 
 // (unless --emulate is given).
 Precision precision_of(const Program& program, const std::string& text);
 
+// What `compare` takes for --precision: one of the former, or int8, for which the model is quantized and the rest is in
+// fp32. Fails (user) likewise.
+struct VariantPrecision {
+  Precision precision = Precision::fp32;
+  bool int8 = false;
+};
+VariantPrecision variant_precision(const Program& program, const std::string& text);
+
 // One word that distinguishes each file: its name, or its path if two have the same name.
 std::vector<std::string> file_names(const std::vector<std::string>& files);
 

@@ -13,11 +13,11 @@ using Json = nlohmann::ordered_json;
 // JSON has no infinity.
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
+}  // namespace
+
 Json to_json(const Ratio& ratio) {
   return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"rounds", ratio.rounds}};
 }
-
-}  // namespace
 
 Json to_json(const Difference& d) {
   return {{"elements", d.elements},
@@ -32,7 +32,7 @@ Json to_json(const ModelsComparison& comparison) {
   for (const VariantResult& v : comparison.variants) {
     Json one{{"name", v.variant.name},
              {"file", v.variant.file.string()},
-             {"precision", name(v.variant.session.passes.precision)},
+             {"precision", v.variant.int8 ? "int8" : name(v.variant.session.passes.precision)},
              {"threads", v.threads},
              {"load_ms", v.load_ms},
              {"peak_memory_bytes", nullptr},

@@ -65,7 +65,8 @@ Tensor copy_of(const ConstView& view) {
 // Quantizes the networks of a folder, once for all variants that want them.
 class Int8Models {
  public:
-  Int8Models(const drive::Route& route, const RouteOptions& options) : route_(route), options_(options) {}
+  Int8Models(const drive::Route& route, const RouteOptions& options, std::vector<std::string>& notes)
+      : route_(route), options_(options), notes_(notes) {}
 
   std::function<Graph(Graph, const fs::path&)> of(const RouteVariant& variant) {
     std::map<fs::path, Graph>& graphs = graphs_[files_of(variant.models)];
@@ -103,15 +104,20 @@ class Int8Models {
     };
     drive::drive_route(first, run);
     for (auto& [network, of] : samples) of.count = of.inputs.begin()->second.size();
+    if (samples.empty()) fail("{}: no frame to calibrate int8 on", route_.name);
     return samples;
   }
 
-  std::map<fs::path, Graph> quantized(const RouteVariant& variant) const {
+  std::map<fs::path, Graph> quantized(const RouteVariant& variant) {
     const drive::ModelFiles& models = variant.models;
     const std::map<std::string, fs::path> files{
         {"supercombo", models.supercombo}, {"vision", models.vision}, {"policy", models.policy}};
     std::map<fs::path, Graph> graphs;
     for (const auto& [network, samples] : samples_of(variant)) {
+      if (graphs.empty()) {
+        notes_.push_back(fmt::format("{}: calibrated on {} of the first segment", variant.name,
+                                     count_of(static_cast<int64_t>(samples.count), "frame")));
+      }
       const fs::path& file = files.at(network);
       QuantizeSettings settings;
       settings.threads = variant.session.threads;
@@ -129,6 +135,7 @@ class Int8Models {
 
   const drive::Route& route_;
   const RouteOptions& options_;
+  std::vector<std::string>& notes_;
   std::map<Files, std::map<fs::path, Graph>> graphs_;
 };
 
@@ -181,7 +188,7 @@ fs::path folder_of(const fs::path& out, const std::string& variant) {
 RouteComparison compare_on_route(const drive::Route& route, const std::vector<RouteVariant>& variants,
                                  const RouteOptions& options) {
   RouteComparison out;
-  Int8Models int8(route, options);
+  Int8Models int8(route, options, out.notes);
   out.variants.resize(variants.size());
   const std::vector<std::vector<size_t>> groups = groups_of(variants, options, out.notes);
   for (const std::vector<size_t>& group : groups) {
@@ -220,11 +227,6 @@ RouteComparison compare_on_route(const drive::Route& route, const std::vector<Ro
     if (&group != groups.data()) continue;
     const std::vector<std::vector<double>> rounds = rounds_of(results);
     for (size_t g = 0; g < group.size(); ++g) out.variants[group[g]].ratio = ratio_of(rounds[g], rounds[0]);
-  }
-  const auto any_int8 = std::any_of(variants.begin(), variants.end(), [](const RouteVariant& v) { return v.int8; });
-  if (any_int8) {
-    out.notes.push_back(
-        fmt::format("int8 is calibrated on {} of the first segment", count_of(options.calibration, "frame")));
   }
   return out;
 }

@@ -1,0 +1,26 @@
+// The part of `sparkpilot compare` that drives a route with several models or precisions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/compare_drives.h"
+
+namespace sparkpilot::cli {
+
+struct CompareRouteFlags {
+  std::string route, out, precisions;
+  std::vector<std::string> models;  // folders; empty: the setting's
+  std::optional<int> threads = {};  // of all stages together; empty: the setting's, 0: every processor
+  int64_t limit = 0;                // frames per segment; 0: all
+  bool qcamera = false, no_wide = false;
+  RunFlags run = {};
+};
+
+// Drives the route once with every folder of models in every precision and reports times and differences; returns the
+// exit code. Without `out` the drives are removed at the end.
+int compare_route(const Program& program, const CompareRouteFlags& flags, const DriveLimits& limits);
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,112 @@
+// `sparkpilot compare --route` from outside: one drive of the frames for all models, the same results as many drives.
+#include "drive_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+class CompareRoute : public DriveCli {
+ protected:
+  std::string compare(const std::string& flags) const {
+    return "compare --route " + in_quotes(route()) + " --threads 1 " + flags;
+  }
+  std::string of_models(const std::string& flags) const {
+    return compare("--models " + in_quotes(models()) + " " + flags);
+  }
+  static json run(const std::string& words) {
+    const ProgramResult result = run_program(words + " --json --quiet");
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out);
+  }
+  static json without_names(json drive) {
+    drive.erase("name");
+    return drive;
+  }
+};
+
+TEST_F(CompareRoute, GivesWhatSeparateDrivesGive) {
+  const json together = run(of_models("--precision fp32,fp16 --out " + in_quotes(out("together"))));
+  EXPECT_EQ(together["variants"].size(), 2u);
+  for (const json& variant : together["variants"]) {
+    EXPECT_EQ(variant["frames"], 2 * kSegmentFrames);
+    EXPECT_GT(variant["p50_ms"], 0);
+    EXPECT_EQ(variant["time_ratio"]["rounds"], 2 * kSegmentFrames / 20);
+  }
+  EXPECT_EQ(together["variants"][1]["name"], "fp16");
+  const std::string flags = "--no-overlay --threads 1 --precision ";
+  ASSERT_EQ(drive(route(), out("a"), flags + "fp32").code, 0);
+  ASSERT_EQ(drive(route(), out("b"), flags + "fp16").code, 0);
+  const json apart = run("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")));
+  EXPECT_EQ(without_names(together["drives"][1]), without_names(apart["drives"][1]));
+  EXPECT_GT(apart["drives"][1]["terms"][0]["max"], 0) << "the two precisions differ";
+  // What --out keeps are drives.
+  const json kept = run("compare " + in_quotes(out("together") / "fp32") + " " + in_quotes(out("together") / "fp16"));
+  EXPECT_EQ(without_names(kept["drives"][1]), without_names(apart["drives"][1]));
+  EXPECT_EQ(left_over(out("together")), "");
+}
+
+TEST_F(CompareRoute, QuantizesOnFramesOfTheRoute) {
+  const json document = run(of_models("--precision fp32,int8 --limit 2"));
+  ASSERT_EQ(document["notes"].size(), 1u);
+  EXPECT_NE(document["notes"][0].get<std::string>().find("int8: calibrated on 2 frames"), std::string::npos);
+  const json& plan = document["drives"][1]["terms"][0];
+  EXPECT_EQ(plan["frames"], 3) << "the first frame after those that were left out has no output";
+  EXPECT_GT(plan["max"], 0);
+  EXPECT_LT(plan["max"], 10) << "int8 is still about the same plan";
+  const ProgramResult text = run_program(of_models("--precision fp32,fp16 --limit 2"));
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* word : {"fp16 against fp32", "frames/s", "plan at 6 s", "90 %"})
+    EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
+}
+
+TEST_F(CompareRoute, ModelsOfOtherErasAreDrivenAfterOneAnother) {
+  const std::string late = in_quotes(out("late"));
+  ASSERT_EQ(run_program("zoo build --quiet tiny_driving_supercombo --out " + late).code, 0);
+  const json document =
+      run(compare("--models " + in_quotes(models()) + " --models " + late + " --precision fp32,fp16 --limit 21"));
+  ASSERT_EQ(document["variants"].size(), 4u);
+  EXPECT_EQ(document["variants"][2]["name"], "late fp32");
+  EXPECT_EQ(document["variants"][0]["contract"].get<std::string>().substr(0, 5), "era C");
+  EXPECT_EQ(document["variants"][2]["contract"].get<std::string>().substr(0, 5), "era D");
+  EXPECT_EQ(document["variants"][1]["time_ratio"]["rounds"], 2);
+  EXPECT_TRUE(document["variants"][2]["time_ratio"].is_null()) << "not in turns with the first";
+  ASSERT_EQ(document["notes"].size(), 1u);
+  EXPECT_NE(document["notes"][0].get<std::string>().find("samples its pictures in another way"), std::string::npos);
+  EXPECT_EQ(document["drives"][3]["frames"], 41) << "one frame follows those that --limit left out";
+}
+
+TEST_F(CompareRoute, LimitsMakeItACheck) {
+  const ProgramResult beyond = run_program(of_models("--precision fp32,fp16 --limit 4 --quiet --max-plan-error 1e-12"));
+  EXPECT_EQ(beyond.code, 4);
+  EXPECT_NE(beyond.err.find("fp16, plan at 1 s: 99th percentile"), std::string::npos) << beyond.err;
+  EXPECT_EQ(run_program(of_models("--precision fp32,fp16 --limit 4 --quiet --max-plan-error 100")).code, 0);
+}
+
+TEST_F(CompareRoute, WrongUsageIsRefused) {
+  const std::string model = in_quotes(models() / "tiny_driving_policy.onnx");
+  expect_refused(run_program(of_models("--precision fp32")), "nothing to compare");
+  expect_refused(run_program(of_models("--precision fp32,int7")), "int7");
+  expect_refused(run_program("compare --threads 1,2 --precision fp32,fp16 --models " + in_quotes(models()) +
+                             " --route " + in_quotes(route())),
+                 "1,2");
+  expect_refused(run_program(of_models("--precision fp32,fp16 --max-abs 1")), "--max-abs");
+  expect_refused(run_program(of_models("--precision fp32,fp16 " + model)), "--models DIR");
+  expect_refused(run_program(of_models("--precision fp32,fp16 --limit -1")), "--limit");
+  expect_refused(run_program(compare("--precision fp32,fp16 --models /nowhere")), "/nowhere");
+  expect_refused(run_program("compare " + model + " --precision fp32,fp16 --limit 3"), "--limit is for --route");
+  expect_refused(run_program("compare"), "--route ROUTE");
+  expect_refused(run_program(of_models("--precision fp32,fp16 --out " + in_quotes(route()))), "recording");
+  expect_refused(run_program("compare --route /nowhere --models " + in_quotes(models()) + " --precision fp32,fp16"),
+                 "/nowhere");
+}
+
+TEST_F(CompareRoute, CtrlCLeavesNothingHalfWritten) {
+  Background run({"compare", "--route", route().string(), "--models", models().string(), "--precision", "fp32,fp16",
+                  "--threads", "1", "--quiet", "--out", out("stopped").string()});
+  ASSERT_TRUE(run.wait_for(out("stopped") / "fp16" / name(0) / "segment.json"));
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(), 130);
+  EXPECT_EQ(left_over(out("stopped")), "");
+}
+
+}  // namespace
+}  // namespace sparkpilot
