@@ -1,5 +1,6 @@
 // `sparkpilot compare --route` from outside: one drive of the frames for all models, the same results as many drives.
 #include "drive_fixture.h"
+#include "route/video/reader.h"
 
 namespace sparkpilot {
 namespace {
@@ -42,6 +43,46 @@ TEST_F(CompareRoute, GivesWhatSeparateDrivesGive) {
   const json kept = run("compare " + in_quotes(out("together") / "fp32") + " " + in_quotes(out("together") / "fp16"));
   EXPECT_EQ(without_names(kept["drives"][1]), without_names(apart["drives"][1]));
   EXPECT_EQ(left_over(out("together")), "");
+}
+
+TEST_F(CompareRoute, APageWithPicturesAndAFilm) {
+  const std::string flags = "--precision fp32,fp16 --quiet --video --out " + in_quotes(out("compared"));
+  const ProgramResult made = run_program(of_models(flags));
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("page: " + (out("compared") / "compare.html").string()), std::string::npos) << made.out;
+  const auto page_of = [](const fs::path& folder) { return read_text((folder / "compare.html").string()); };
+  const auto count = [](const std::string& text, const std::string& word) {
+    int found = 0;
+    for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+    return found;
+  };
+  const std::string page = page_of(out("compared"));
+  for (const char* word : {"fp16 against fp32", "plan at 6 s", "worst moments", "frames/s", "Desired curvature"})
+    EXPECT_NE(page.find(word), std::string::npos) << word;
+  // 48 frames are 2.4 s: at most three moments of different seconds, each with a link into the film.
+  const int pictures = count(page, "data:image/jpeg");
+  EXPECT_GE(pictures, 2);
+  EXPECT_LE(pictures, 3);
+  EXPECT_EQ(count(page, "<a href=\"./compare.mp4#t="), pictures);
+  drive::VideoReader film(out("compared") / "compare.mp4");
+  int frames = 0;
+  while (film.next()) ++frames;
+  EXPECT_EQ(frames, 2 * kSegmentFrames);
+
+  const std::string both =
+      "compare " + in_quotes(out("compared") / "fp32") + " " + in_quotes(out("compared") / "fp16") + " --quiet --out ";
+  ASSERT_EQ(run_program(both + in_quotes(out("again"))).code, 0);
+  EXPECT_EQ(count(page_of(out("again")), "data:image/jpeg"), pictures);
+  EXPECT_EQ(count(page_of(out("again")), "compare.mp4"), 0) << "without --video";
+  EXPECT_FALSE(fs::exists(out("again") / "compare.mp4"));
+  // The recording is gone: all but the pictures is there.
+  fs::rename(route(), out("elsewhere"));
+  const ProgramResult without = run_program(both + in_quotes(out("without")) + " --video");
+  fs::rename(out("elsewhere"), route());
+  EXPECT_EQ(without.code, 0) << without.err;
+  EXPECT_EQ(count(page_of(out("without")), "data:image/jpeg"), 0);
+  EXPECT_NE(page_of(out("without")).find("no such"), std::string::npos);
+  EXPECT_FALSE(fs::exists(out("without") / "compare.mp4"));
 }
 
 TEST_F(CompareRoute, QuantizesOnFramesOfTheRoute) {
@@ -94,6 +135,8 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
   expect_refused(run_program(compare("--precision fp32,fp16 --models /nowhere")), "/nowhere");
   expect_refused(run_program("compare " + model + " --precision fp32,fp16 --limit 3"), "--limit is for --route");
   expect_refused(run_program("compare"), "--route ROUTE");
+  expect_refused(run_program(of_models("--precision fp32,fp16 --video")), "--video is for --out");
+  expect_refused(run_program("compare " + model + " " + model + " --out " + in_quotes(out())), "--out is for drives");
   expect_refused(run_program(of_models("--precision fp32,fp16 --out " + in_quotes(route()))), "recording");
   expect_refused(run_program("compare --route /nowhere --models " + in_quotes(models()) + " --precision fp32,fp16"),
                  "/nowhere");

@@ -129,8 +129,8 @@ class DriveCli : public testing::Test {
   }
   // Temporary files that no run may leave. The lock file of a killed run remains, which locks nobody out.
   static std::string left_over(const fs::path& where) {
-    const std::set<std::string> known{"rlog.zst",     "overlay.mp4",  "segment.json",
-                                      "summary.json", "summary.html", ".sparkpilot.lock"};
+    const std::set<std::string> known{"rlog.zst",     "overlay.mp4",      "segment.json", "summary.json",
+                                      "summary.html", ".sparkpilot.lock", "compare.html", "compare.mp4"};
     for (const auto& entry : fs::recursive_directory_iterator(where)) {
       const std::string file = entry.path().filename().string();
       if (entry.is_regular_file() && !known.contains(file) && !file.starts_with("frame_")) return file;

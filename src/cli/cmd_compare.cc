@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/compare_drives.h"
 #include "cli/compare_route.h"
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
 #include "compare/bisect.h"
@@ -233,9 +234,9 @@ int compare_all(const Program& program, const Flags& flags) {
   if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
   if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
   const DriveLimits limits{.max_plan_error = flags.max_plan_error};
+  if (flags.route.video && flags.route.out.empty()) fail("--video is for --out DIR, which is not given");
   if (!flags.route.route.empty()) return route(program, flags, limits);
   const std::pair<bool, const char*> for_routes[] = {{!flags.route.models.empty(), "--models"},
-                                                     {!flags.route.out.empty(), "--out"},
                                                      {flags.route.limit > 0, "--limit"},
                                                      {flags.route.qcamera, "--qcamera"},
                                                      {flags.route.no_wide, "--no-wide"}};
@@ -259,9 +260,12 @@ int compare_all(const Program& program, const Flags& flags) {
     for (const auto& [given, flag] : for_models) {
       if (given) fail("{} is for models, these are drives", flag);
     }
-    return compare_drives(program, flags.files, limits);
+    const StopOnInterrupt stop;
+    return compare_drives(program, flags.files, limits,
+                          {.folder = flags.route.out, .video = flags.route.video, .stop = &stop.requested()});
   }
   if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
+  if (!flags.route.out.empty()) fail("--out is for drives and --route, these are models");
   const std::vector<Variant> variants = variants_of(program, flags);
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
@@ -316,8 +320,11 @@ void add_compare(Program& program, Command app) {
   command.add_option("--route", flags->route.route, "drive this route with openpilot's models, in turns on each frame")
       .type_name("ROUTE");
   add_list(command, "--models", flags->route.models, "DIR", "of --route: folder with openpilot's models (repeatable)");
-  command.add_option("-o,--out", flags->route.out, "of --route: keep the drives, each in a folder in it")
+  command
+      .add_option("-o,--out", flags->route.out,
+                  "of drives: write a page, compare.html; with --route keep the drives, each in a folder in it")
       .type_name("DIR");
+  command.add_flag("--video", flags->route.video, "of --out: also a film with both paths on the same frames");
   add_number(command, "--limit", flags->route.limit, "of --route: only the first N frames of each segment");
   command.add_flag("--qcamera", flags->route.qcamera, "of --route: drive qcamera.ts even if fcamera.hevc exists");
   command.add_flag("--no-wide", flags->route.no_wide, "of --route: use the road camera instead of the wide one");

@@ -4,9 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/terminal.h"
-#include "compare/driving.h"
+#include "compare/page.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -14,19 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kShownFlips = 3;
+constexpr size_t kMoments = 10;
 
-std::string number(const std::optional<double>& value) { return value ? fmt::format("{:.3g}", *value) : "-"; }
 Json json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-struct Compared {
-  const compare::Drive& drive;
-  compare::DrivingTerms terms;  // of the first: none
-};
-
-Json to_json(const Compared& one) {
+Json to_json(const compare::Drive& drive, const compare::DrivingTerms& of) {
   Json terms = Json::array(), decisions = Json::array(), against = Json::array();
-  for (const compare::Term& term : one.terms.terms) {
+  for (const compare::Term& term : of.terms) {
     terms.push_back({{"name", term.name},
                      {"unit", term.unit},
                      {"frames", term.frames},
@@ -36,70 +31,42 @@ Json to_json(const Compared& one) {
                      {"max", json(term.max)},
                      {"worst_frame", term.frames > 0 ? Json(term.worst_frame) : Json()}});
   }
-  for (const compare::Decision& d : one.terms.decisions) {
+  for (const compare::Decision& d : of.decisions) {
     decisions.push_back(
         {{"name", d.name}, {"frames", d.frames}, {"flips", d.flips.size()}, {"flipped_frames", d.flips}});
   }
-  for (const drive::PlanErrorSummary& s : one.drive.against_drive) {
+  for (const drive::PlanErrorSummary& s : drive.against_drive) {
     against.push_back({{"horizon_s", s.horizon}, {"frames", s.count}, {"distance_mean_m", json(s.distance_mean)}});
   }
-  return {{"name", one.drive.name},
-          {"route", one.drive.route.empty() ? Json() : Json(one.drive.route)},
-          {"models", one.drive.models.size()},
-          {"frames", one.terms.frames},
-          {"only_here", one.terms.only_ours},
-          {"only_in_first", one.terms.only_reference},
+  return {{"name", drive.name},
+          {"route", drive.route.empty() ? Json() : Json(drive.route)},
+          {"models", drive.models.size()},
+          {"frames", of.frames},
+          {"only_here", of.only_ours},
+          {"only_in_first", of.only_reference},
           {"terms", std::move(terms)},
           {"decisions", std::move(decisions)},
           {"plan_against_drive", std::move(against)}};
 }
 
-void print_terms(const Compared& one, const std::string& first) {
-  print(fmt::format("{} against {}: {} in both, {} only here, {} only there\n\n", one.drive.name, first,
-                    count_of(one.terms.frames, "frame"), one.terms.only_ours, one.terms.only_reference));
-  Table terms({"difference of", "unit", "frames", "mean", "99 %", "max", "worst frame", "only there"});
-  for (const compare::Term& term : one.terms.terms) {
-    terms.add({term.name, term.unit, std::to_string(term.frames), number(term.mean), number(term.p99), number(term.max),
-               term.frames > 0 ? std::to_string(term.worst_frame) : "-", std::to_string(term.only_reference)});
+void print_comparison(const compare::ComparisonPage& page, const std::vector<const compare::Drive*>& drives) {
+  for (const compare::ComparedDrive& one : page.others) {
+    print(fmt::format("{} against {}: {} in both, {} only here, {} only there\n\n", one.drive->name, page.first->name,
+                      count_of(one.terms.frames, "frame"), one.terms.only_ours, one.terms.only_reference));
+    print(text_of(compare::terms_table(one.terms)) + "\n" + text_of(compare::decisions_table(one.terms)) + "\n");
   }
-  print(terms.str() + "\n");
-  Table decisions({"decision", "frames", "flips", "at frames"});
-  for (const compare::Decision& d : one.terms.decisions) {
-    std::string at;
-    for (size_t i = 0; i < std::min(kShownFlips, d.flips.size()); ++i)
-      at += (i ? ", " : "") + std::to_string(d.flips[i]);
-    if (d.flips.size() > kShownFlips) at += ", ...";
-    decisions.add({d.name, std::to_string(d.frames), std::to_string(d.flips.size()), at.empty() ? "-" : at});
-  }
-  print(decisions.str() + "\n");
-}
-
-void print_against_drive(const std::vector<Compared>& all) {
-  std::vector<std::string> headings{"plan against the drive, m"};
-  for (const drive::PlanErrorSummary& s : all[0].drive.against_drive)
-    headings.push_back(fmt::format("{:.0f} s", s.horizon));
-  Table table(headings);
-  bool any = false;
-  for (const Compared& one : all) {
-    std::vector<std::string> row{one.drive.name};
-    for (const drive::PlanErrorSummary& s : one.drive.against_drive) {
-      any |= s.count > 0;
-      row.push_back(number(s.distance_mean));
-    }
-    table.add(row);
-  }
-  if (any) print(table.str());
+  print(text_of(compare::against_drive_table(drives)));
 }
 
 // The horizons at which a drive's plans are too far from the first one's, one line each.
-std::vector<std::string> beyond(const std::vector<Compared>& all, double max_plan_error) {
+std::vector<std::string> beyond(const std::vector<compare::ComparedDrive>& all, double max_plan_error) {
   std::vector<std::string> lines;
-  for (size_t i = 1; i < all.size() && max_plan_error > 0; ++i) {
-    const Compared& one = all[i];
-    if (one.terms.frames == 0) lines.push_back(fmt::format("{}: no frame is in both", one.drive.name));
+  if (max_plan_error == 0) return lines;
+  for (const compare::ComparedDrive& one : all) {
+    if (one.terms.frames == 0) lines.push_back(fmt::format("{}: no frame is in both", one.drive->name));
     for (const compare::Term& term : one.terms.terms) {
       if (!term.name.starts_with("plan at")) continue;
-      const std::string what = fmt::format("{}, {}", one.drive.name, term.name);
+      const std::string what = fmt::format("{}, {}", one.drive->name, term.name);
       if (term.only_reference > 0) {
         lines.push_back(fmt::format("{}: none in {}", what, count_of(term.only_reference, "frame")));
       } else if (term.frames == 0) {
@@ -112,6 +79,30 @@ std::vector<std::string> beyond(const std::vector<Compared>& all, double max_pla
   return lines;
 }
 
+// Draws the worst moments and, if asked for, the film; writes the page.
+void write_page(const Program& program, compare::ComparisonPage& page, const DriveOutput& out) {
+  make_folders(out.folder);
+  for (compare::ComparedDrive& one : page.others) {
+    one.worst = compare::worst_moments(one.terms, kMoments);
+    compare::FilmOptions options;
+    options.stop = out.stop;
+    for (const compare::FrameTerms& frame : one.worst) options.pictures.insert(frame.frame_id);
+    if (out.video) {
+      one.film_file =
+          page.others.size() == 1 ? "compare.mp4" : fmt::format("compare_{}.mp4", &one - page.others.data() + 1);
+      options.film = out.folder / one.film_file;
+    }
+    Progress bar(!program.json && !program.quiet, "drawing");
+    options.progress = [&](double done) { bar.at(done); };
+    one.film = compare::make_film(*one.drive, *page.first, options);
+    if (!one.film.written) one.film_file.clear();
+  }
+  AtomicFile file(out.folder / "compare.html");
+  file.write(compare::to_html(page));
+  file.commit();
+  if (!program.json) print(fmt::format("page: {}\n", (out.folder / "compare.html").string()));
+}
+
 }  // namespace
 
 bool is_drive(const std::string& path) {
@@ -120,40 +111,52 @@ bool is_drive(const std::string& path) {
          name.ends_with(".bz2");
 }
 
-int compare_drives(const Program& program, const std::vector<std::string>& paths, const DriveLimits& limits) {
+std::string text_of(const std::vector<std::vector<std::string>>& rows) {
+  if (rows.empty()) return {};
+  Table table(rows[0]);
+  for (size_t i = 1; i < rows.size(); ++i) table.add(rows[i]);
+  return table.str();
+}
+
+int compare_drives(const Program& program, const std::vector<std::string>& paths, const DriveLimits& limits,
+                   const DriveOutput& out) {
   if (paths.size() < 2) fail("nothing to compare {} with: give a second drive", paths[0]);
   const auto tell = [&](const std::string& text) {
     if (!program.quiet) note(text);
   };
   std::vector<compare::Drive> drives;
   for (const std::string& path : paths) drives.push_back(compare::read_drive(path, tell));
-  return report_drives(program, drives, limits, Json::object());
+  return report_drives(program, drives, limits, out, Json::object());
 }
 
 int report_drives(const Program& program, const std::vector<compare::Drive>& drives, const DriveLimits& limits,
-                  Json document) {
-  std::vector<Compared> all;
-  const compare::Drive& first = drives[0];
+                  const DriveOutput& out, Json document) {
+  compare::ComparisonPage page;
+  page.first = &drives[0];
+  page.version = SPARKPILOT_VERSION;
+  page.speed = out.speed;
+  std::vector<const compare::Drive*> all;
   for (const compare::Drive& drive : drives) {
-    Compared& one = all.emplace_back(Compared{drive, {}});
-    if (&drive == &first) continue;
+    all.push_back(&drive);
+    if (&drive == page.first) continue;
+    const compare::Drive& first = *page.first;
     if (!first.route.empty() && !drive.route.empty() && first.route != drive.route) {
       fail("{} is of route {}, {} of {}", first.name, first.route, drive.name, drive.route);
     }
-    one.terms = compare::driving_terms(drive.models, first.models);
+    page.others.push_back({&drive, compare::driving_terms(drive.models, first.models), {}, {}});
   }
-  const std::vector<std::string> wrong = beyond(all, limits.max_plan_error);
+  page.beyond = beyond(page.others, limits.max_plan_error);
   if (program.json) {
-    document["drives"] = Json::array();
-    for (const Compared& one : all) document["drives"].push_back(to_json(one));
-    document["beyond_limits"] = wrong;
+    document["drives"] = Json::array({to_json(*page.first, {})});
+    for (const compare::ComparedDrive& one : page.others) document["drives"].push_back(to_json(*one.drive, one.terms));
+    document["beyond_limits"] = page.beyond;
     print_json(document);
   } else {
-    for (size_t i = 1; i < all.size(); ++i) print_terms(all[i], all[0].drive.name);
-    print_against_drive(all);
+    print_comparison(page, all);
   }
-  for (const std::string& line : wrong) note(line);
-  return wrong.empty() ? kDone : kCheckFailed;
+  if (!out.folder.empty()) write_page(program, page, out);
+  for (const std::string& line : page.beyond) note(line);
+  return page.beyond.empty() ? kDone : kCheckFailed;
 }
 
 }  // namespace sparkpilot::cli

@@ -70,17 +70,18 @@ Json to_json(const compare::RouteResult& v, bool timed) {
   return out;
 }
 
-Table speed_table(const compare::RouteComparison& comparison) {
-  Table table({"model", "threads", "frames", "mean ms", "p50", "p99", "frames/s", "time", "90 %", "memory"});
+std::vector<std::vector<std::string>> speed_rows(const compare::RouteComparison& comparison) {
+  std::vector<std::vector<std::string>> rows{
+      {"model", "threads", "frames", "mean ms", "p50", "p99", "frames/s", "time", "90 %", "memory"}};
   for (const compare::RouteResult& v : comparison.variants) {
     const bool first = &v == comparison.variants.data(), in_turns = !first && v.ratio.rounds > 0;
-    table.add({v.name, std::to_string(v.threads), std::to_string(v.ms.count), human_ms(v.ms.mean), human_ms(v.ms.p50),
-               human_ms(v.ms.p99), fmt::format("{:.1f}", v.ms.mean > 0 ? 1e3 / v.ms.mean : 0),
-               in_turns ? fmt::format("{:.3f}", v.ratio.median) : (first ? "1" : "-"),
-               in_turns ? fmt::format("{:.3f} to {:.3f}", v.ratio.low, v.ratio.high) : "-",
-               v.peak_memory_bytes ? human_bytes(*v.peak_memory_bytes) : "-"});
+    rows.push_back({v.name, std::to_string(v.threads), std::to_string(v.ms.count), human_ms(v.ms.mean),
+                    human_ms(v.ms.p50), human_ms(v.ms.p99), fmt::format("{:.1f}", v.ms.mean > 0 ? 1e3 / v.ms.mean : 0),
+                    in_turns ? fmt::format("{:.3f}", v.ratio.median) : (first ? "1" : "-"),
+                    in_turns ? fmt::format("{:.3f} to {:.3f}", v.ratio.low, v.ratio.high) : "-",
+                    v.peak_memory_bytes ? human_bytes(*v.peak_memory_bytes) : "-"});
   }
-  return table;
+  return rows;
 }
 
 compare::RouteComparison drive_all(const Program& program, const CompareRouteFlags& flags, const drive::Route& route,
@@ -129,8 +130,10 @@ int compare_route(const Program& program, const CompareRouteFlags& flags, const 
     for (const std::string& text : comparison.notes) note(text);
     if (!timed) note("--emulate: for accuracy only, no times are shown");
   }
-  if (timed && !program.json) print(speed_table(comparison).str() + "\n");
-  return report_drives(program, drives, limits, std::move(document));
+  DriveOutput output{.folder = flags.out, .video = flags.video, .stop = &stop.requested()};
+  if (timed) output.speed = speed_rows(comparison);
+  if (timed && !program.json) print(text_of(output.speed) + "\n");
+  return report_drives(program, drives, limits, output, std::move(document));
 }
 
 }  // namespace sparkpilot::cli

@@ -15,7 +15,7 @@ struct CompareRouteFlags {
   std::vector<std::string> models;  // folders; empty: the setting's
   std::optional<int> threads = {};  // of all stages together; empty: the setting's, 0: every processor
   int64_t limit = 0;                // frames per segment; 0: all
-  bool qcamera = false, no_wide = false;
+  bool qcamera = false, no_wide = false, video = false;
   RunFlags run = {};
 };
 

@@ -136,12 +136,16 @@ DrivingTerms driving_terms(std::span<const ModelRecord> ours, std::span<const Mo
   out.frames = std::ssize(both);
   out.only_ours = std::ssize(mine) - out.frames;
   out.only_reference = std::ssize(its) - out.frames;
+  for (const auto& [a, b] : both) out.by_frame.push_back({.frame_id = a->frame_id, .values = {}});
   for (const NamedMeasure& measure : all_measures()) {
     Term term{.name = measure.name, .unit = measure.unit};
     std::vector<double> values;
-    for (const auto& [a, b] : both) {
-      const std::optional<double> value = measure.of(*a, *b);
-      if (!value || std::isnan(*value)) {
+    for (size_t i = 0; i < both.size(); ++i) {
+      const auto& [a, b] = both[i];
+      std::optional<double> value = measure.of(*a, *b);
+      if (value && std::isnan(*value)) value.reset();
+      out.by_frame[i].values.push_back(value);
+      if (!value) {
         const std::optional<double> own = measure.of(*b, *b);
         term.only_reference += own && !std::isnan(*own) ? 1 : 0;
         continue;
@@ -162,20 +166,45 @@ DrivingTerms driving_terms(std::span<const ModelRecord> ours, std::span<const Mo
   }
   for (const NamedDecision& decision : kDecisions) {
     Decision row{.name = decision.name};
-    for (const auto& [a, b] : both) {
-      const auto x = decision.of(*a), y = decision.of(*b);
+    for (size_t i = 0; i < both.size(); ++i) {
+      const auto x = decision.of(*both[i].first), y = decision.of(*both[i].second);
       if (!x || !y) continue;
       ++row.frames;
-      if (*x != *y) row.flips.push_back(a->frame_id);
+      if (*x == *y) continue;
+      row.flips.push_back(out.by_frame[i].frame_id);
+      out.by_frame[i].flipped = true;
     }
     out.decisions.push_back(std::move(row));
   }
   return out;
 }
 
+std::vector<FrameTerms> worst_moments(const DrivingTerms& terms, size_t count) {
+  std::vector<std::pair<double, const FrameTerms*>> distances;
+  for (const FrameTerms& frame : terms.by_frame) {
+    for (size_t h = drive::kHorizons; h-- > 0;) {
+      if (!frame.values[h]) continue;
+      distances.emplace_back(*frame.values[h], &frame);
+      break;
+    }
+  }
+  std::stable_sort(distances.begin(), distances.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  constexpr int64_t kSecond = 20;  // frames
+  std::vector<FrameTerms> out;
+  for (const auto& [distance, frame] : distances) {
+    if (out.size() == count || distance == 0) break;
+    const uint32_t id = frame->frame_id;
+    const bool near = std::any_of(out.begin(), out.end(), [&](const FrameTerms& other) {
+      return std::abs(int64_t{other.frame_id} - int64_t{id}) < kSecond;
+    });
+    if (!near) out.push_back(*frame);
+  }
+  return out;
+}
+
 Drive read_drive(const fs::path& from, const std::function<void(const std::string&)>& note) {
   if (!fs::exists(from)) fail("{}: no such file or folder", from.string());
-  Drive out{.name = from.string(), .route = {}, .models = {}, .against_drive = {}};
+  Drive out{.name = from.string(), .route = {}, .recordings = {}, .models = {}, .against_drive = {}};
   std::vector<std::string> notes;
   out.models = drive::read_models(from, &notes);
   if (note) std::for_each(notes.begin(), notes.end(), note);
@@ -186,8 +215,12 @@ Drive read_drive(const fs::path& from, const std::function<void(const std::strin
     out.route = route.name;
     for (const drive::Segment& segment : route.segments) {
       const fs::path file = segment.folder / drive::kResultFile;
-      if (!fs::exists(file)) continue;
+      if (!fs::exists(file)) {
+        out.recordings.push_back(segment.folder);
+        continue;
+      }
       const drive::SegmentResult result = drive::segment_result_from(read_file(file), file);
+      if (!result.log.empty()) out.recordings.push_back(fs::path(result.log).parent_path());
       frames.insert(frames.end(), result.frames.begin(), result.frames.end());
     }
   }

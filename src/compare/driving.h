@@ -31,10 +31,18 @@ struct Decision {
   std::vector<uint32_t> flips = {};
 };
 
+// One frame that both have.
+struct FrameTerms {
+  uint32_t frame_id = 0;
+  std::vector<std::optional<double>> values;  // of `terms`, in their order
+  bool flipped = false;                       // any decision
+};
+
 struct DrivingTerms {
   int64_t frames = 0, only_ours = 0, only_reference = 0;
   std::vector<Term> terms;
   std::vector<Decision> decisions;
+  std::vector<FrameTerms> by_frame;  // by frame id
 };
 
 // Aligned by frame id; of several messages of a frame the last counts.
@@ -46,10 +54,15 @@ struct DrivingTerms {
 //   desire                   the likeliest desire state; lead, engaged: a probability of at least 0.5; stop: shouldStop
 DrivingTerms driving_terms(std::span<const drive::ModelRecord> ours, std::span<const drive::ModelRecord> reference);
 
+// The frames whose plans are furthest apart, at the latest time to which both reach, the worst first: at most `count`,
+// of different seconds.
+std::vector<FrameTerms> worst_moments(const DrivingTerms& terms, size_t count);
+
 // A finished drive, or a log.
 struct Drive {
-  std::string name;   // as it was given
-  std::string route;  // empty for a log
+  std::string name;                               // as it was given
+  std::string route;                              // empty for a log
+  std::vector<std::filesystem::path> recordings;  // folders of the segments that were driven, as far as known
   std::vector<drive::ModelRecord> models;
   // Its plan against the path that was driven, from its segment.json files; no frames if it has none.
   std::array<drive::PlanErrorSummary, drive::kHorizons> against_drive;

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "drive/overlay_frame.h"
 #include "drive/queue.h"
-#include "route/draw/overlay.h"
 #include "route/log/recording.h"
 #include "route/log/writer.h"
 #include "route/video/jpeg.h"
@@ -85,11 +85,7 @@ struct SegmentOutput::Impl {
                                                             .quality = kQuantizer,
                                                             .constant_quantizer = true,
                                                             .threads = job.shares.encode});
-    intrinsics = camera.intrinsics();
-    for (size_t i = 0; i < 3; ++i) {
-      intrinsics[i] *= 1.0 * width / camera.width;
-      intrinsics[3 + i] *= 1.0 * height / camera.height;
-    }
+    intrinsics = canvas_intrinsics(camera, width, height);
   }
 
   void take(OutputFrame in) {
@@ -193,21 +189,9 @@ struct SegmentOutput::Impl {
   void draw(OutputFrame& in, const ModelRecord* ours, const ModelRecord* recorded) {
     const IndexedFrame& mark = in.frame.mark;
     YuvImage& canvas = in.frame.canvas;
-    OverlayFrame frame{.intrinsics = intrinsics, .rpy = in.frame.rpy};
+    OverlayFrame frame = overlay_frame(*job.timeline, in.frame, intrinsics, job.route_start);
     frame.ours = ours;
     frame.recorded = recorded;
-    frame.frame_id = mark.frame_id;
-    frame.route_time = static_cast<double>(mark.timestamp_eof) * 1e-9 - job.route_start;
-    if (const CarSample* car = job.timeline->car.at(mark.timestamp_eof)) {
-      frame.v_ego = car->v_ego;
-      frame.steering_deg = car->steering_deg;
-      frame.left_blinker = car->left_blinker;
-      frame.right_blinker = car->right_blinker;
-    }
-    if (const LaneChangeSample* change = job.timeline->lane_change.at(mark.timestamp_eof)) {
-      frame.lane_change_state = change->state;
-      frame.lane_change_direction = change->direction;
-    }
     if (recorded != nullptr && !exact) {
       frame.alert = fmt::format("recorded {:.2f} s before",
                                 static_cast<double>(mark.timestamp_eof - recorded->timestamp_eof) * 1e-9);

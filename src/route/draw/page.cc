@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <string_view>
 
 #include "base/error.h"
@@ -33,10 +34,22 @@ const char* kind_of(std::span<const uint8_t> bytes) {
   fail_internal("page: a picture of {} bytes that is neither JPEG nor PNG", bytes.size());
 }
 
+// "./" makes it a file beside the page whatever the name looks like.
+std::string address(const PageLink& link) {
+  std::string out = "./";
+  for (const char c : link.file) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
+    if (plain) out += c;
+    else out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return link.seconds ? fmt::format("{}#t={:.2f}", out, *link.seconds) : out;
+}
+
 std::string picture(const PagePicture& picture) {
-  return fmt::format("<img alt=\"{}\" src=\"data:image/{};base64,{}\">",
-                     escape(picture.alt.empty() ? picture.caption : picture.alt), kind_of(picture.bytes),
-                     base64(picture.bytes));
+  const std::string image = fmt::format("<img alt=\"{}\" src=\"data:image/{};base64,{}\">",
+                                        escape(picture.alt.empty() ? picture.caption : picture.alt),
+                                        kind_of(picture.bytes), base64(picture.bytes));
+  return picture.link.file.empty() ? image : fmt::format("<a href=\"{}\">{}</a>", address(picture.link), image);
 }
 
 bool like_number(std::string_view cell) {
@@ -121,6 +134,10 @@ void Page::images(const std::vector<PagePicture>& pictures) {
   body_ += "<div class=\"gallery\">\n";
   for (const PagePicture& p : pictures) figure(picture(p), p.caption, "picture");
   body_ += "</div>\n";
+}
+
+void Page::link(const std::string& text, const PageLink& to) {
+  body_ += fmt::format("<p><a href=\"{}\">{}</a></p>\n", address(to), escape(text));
 }
 
 void Page::footer(const std::string& text) { footer_ = text; }

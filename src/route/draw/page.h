@@ -1,11 +1,13 @@
-// A report as one HTML file that needs nothing else: no link leads outside, style, figures and pictures are inside, and
-// it is complete without its small script (which shows the values of figures under the pointer).
+// A report as one HTML file that needs nothing else: no link leads further than to files beside it, style, figures and
+// pictures are inside, and it is complete without its small script (which shows the values of figures under the
+// pointer).
 //
 // All texts are escaped: nothing in a log or a file name becomes markup. The same calls give the same bytes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,10 +21,17 @@ struct Headline {
   std::string note = {};  // small, below
 };
 
+// A file beside the page; of a film, the moment at which it begins.
+struct PageLink {
+  std::string file = {};
+  std::optional<double> seconds = {};
+};
+
 struct PagePicture {
   std::string caption = {};
   std::vector<uint8_t> bytes = {};  // JPEG or PNG
   std::string alt = {};             // for those who cannot see it; empty: the caption
+  PageLink link = {};               // where a click leads; no file: nowhere
 };
 
 // How a table's row looks: normal, wrong, not counted.
@@ -49,6 +58,8 @@ class Page {
   void image(const std::string& caption, std::span<const uint8_t> jpeg_or_png);
   // Side by side if there is room.
   void images(const std::vector<PagePicture>& pictures);
+  // A line that leads to a file beside the page.
+  void link(const std::string& text, const PageLink& to);
   // Below everything: what made it, with what settings.
   void footer(const std::string& text);
 

@@ -96,6 +96,17 @@ TEST(Page, IsWholeAndNeedsNothingElse) {
   }
 }
 
+TEST(Page, LinksLeadToFilesBesideIt) {
+  Page page("title");
+  page.link("the film", {.file = "a film#1.mp4"});
+  PagePicture moment{"a moment", {0xff, 0xd8, 0xff, 0xe0, 1}};
+  moment.link = {.file = "//evil.example/x\"onclick=.mp4", .seconds = 12.346};
+  page.images({moment});
+  const std::string html = page.str();
+  EXPECT_NE(html.find("<a href=\"./a%20film%231.mp4\">the film</a>"), std::string::npos) << html;
+  EXPECT_NE(html.find("<a href=\".///evil.example/x%22onclick%3D.mp4#t=12.35\"><img"), std::string::npos) << html;
+}
+
 TEST(Page, TakesTextAsText) {
   const std::string hostile = "</title><script>alert('1')</script>\"&\x01\xff\n<img src=x onerror=alert(1)>";
   Page page(hostile, hostile);
