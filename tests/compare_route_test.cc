@@ -115,6 +115,40 @@ TEST_F(CompareRoute, ModelsOfOtherErasAreDrivenAfterOneAnother) {
   EXPECT_EQ(document["drives"][3]["frames"], 41) << "one frame follows those that --limit left out";
 }
 
+// `drive --reference` is `drive`, then `compare REFERENCE OUT --fields`.
+TEST_F(CompareRoute, AReferenceIsTheShortForm) {
+  const std::string flags = "--no-overlay --threads 1 --precision ";
+  ASSERT_EQ(drive(route(), out("a"), flags + "fp32").code, 0);
+  const ProgramResult same = drive(route(), out("b"), flags + "fp16 --json --reference " + in_quotes(out("a")));
+  EXPECT_EQ(same.code, 0) << same.err;
+  const json summary = json::parse(same.out);
+  EXPECT_EQ(summary["reference"], out("a").string());
+  const json compared = run("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")) + " --fields");
+  EXPECT_EQ(summary["comparison"], compared);
+  EXPECT_EQ(compared["drives"][1]["fields"]["frames"], 2 * kSegmentFrames);
+  EXPECT_NE(read_text((out("b") / "compare.html").string()).find("every field"), std::string::npos);
+  EXPECT_NE(read_text((out("b") / "summary.html").string()).find("./compare.html"), std::string::npos);
+
+  const std::string strict = " --tolerance-scale 0 --reference " + in_quotes(out("a"));
+  const ProgramResult beyond = drive(route(), out("b"), flags + "fp16" + strict);
+  EXPECT_EQ(beyond.code, 4);
+  EXPECT_NE(beyond.out.find("beyond"), std::string::npos) << beyond.out;
+  EXPECT_NE(beyond.out.find("plan at 6 s"), std::string::npos) << "also in driving terms";
+  // The reference is read before the run writes into its folder.
+  EXPECT_EQ(drive(route(), out("a"), flags + "fp32 --tolerance-scale 0 --reference " + in_quotes(out("a"))).code, 0);
+  EXPECT_EQ(
+      run_program("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")) + " --fields --tolerance-scale 0").code,
+      4);
+  expect_refused(run_program("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")) + " --tolerance-scale 2"),
+                 "which is not asked for");
+  expect_refused(drive(route(), out("c"), "--reference /nowhere"), "--reference /nowhere");
+  // Where the made-up plan does not reach, its lane lines have no times: NaN is beyond any tolerance.
+  const ProgramResult recorded = drive(route(), out("c"), flags + "fp32 --tolerance-scale 1e9 --reference recorded");
+  EXPECT_EQ(recorded.code, 4) << recorded.err;
+  EXPECT_NE(recorded.out.find("against recorded"), std::string::npos) << recorded.out;
+  EXPECT_EQ(left_over(out("c")), "");
+}
+
 TEST_F(CompareRoute, LimitsMakeItACheck) {
   const ProgramResult beyond = run_program(of_models("--precision fp32,fp16 --limit 4 --quiet --max-plan-error 1e-12"));
   EXPECT_EQ(beyond.code, 4);

@@ -31,6 +31,7 @@ using Json = nlohmann::ordered_json;
 struct Flags {
   std::vector<std::string> files, inputs, calibrate;
   CompareRouteFlags route;
+  FieldFlags fields;
   std::string precisions, threads;
   RunFlags run;
   int64_t rounds = 12, samples = 0;  // samples: 0: 1, or 8 for --bisect
@@ -233,7 +234,7 @@ int compare_all(const Program& program, const Flags& flags) {
   if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
   if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
   if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
-  const DriveLimits limits{.max_plan_error = flags.max_plan_error};
+  const DriveLimits limits{.max_plan_error = flags.max_plan_error, .fields = tolerances_of(flags.fields)};
   if (flags.route.video && flags.route.out.empty()) fail("--video is for --out DIR, which is not given");
   if (!flags.route.route.empty()) return route(program, flags, limits);
   const std::pair<bool, const char*> for_routes[] = {{!flags.route.models.empty(), "--models"},
@@ -266,6 +267,7 @@ int compare_all(const Program& program, const Flags& flags) {
   }
   if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
   if (!flags.route.out.empty()) fail("--out is for drives and --route, these are models");
+  if (limits.fields) fail("--fields is for drives and --route, these are models");
   const std::vector<Variant> variants = variants_of(program, flags);
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
@@ -345,6 +347,9 @@ void add_compare(Program& program, Command app) {
   add_number(command, "--max-abs", flags->max_abs, "exit with 4 if an output's largest difference is above this", "E");
   add_number(command, "--max-plan-error", flags->max_plan_error,
              "of drives: exit with 4 if the 99th percentile of the plans' distance is above this, at any horizon", "M");
+  command.add_flag("--fields", flags->fields.fields,
+                   "of drives: compare every field of the messages, too; exit with 4 if one is beyond its tolerance");
+  add_tolerance_flags(command, flags->fields);
   command.add_flag("--bisect", flags->bisect, "find the first node whose result differs, of two; exit with 4 if any");
   command.add_flag("--emulate", program.emulate,
                    "compute precisions that this processor lacks, for accuracy only: nothing is timed");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/file.h"
 #include "base/folder_lock.h"
@@ -11,11 +12,11 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/compare_drives.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "drive/drive.h"
 #include "drive/output_folder.h"
-#include "drive/reference.h"
 #include "drive/report.h"
 #include "hw/cpu.h"
 
@@ -26,11 +27,12 @@ namespace fs = std::filesystem;
 using drive::DriveOptions;
 
 struct Flags {
-  std::string route, vision, policy, supercombo, out, dump, sampling, reference, tolerances, driver_monitoring;
+  std::string route, vision, policy, supercombo, out, dump, sampling, reference, driver_monitoring;
+  FieldFlags fields;
   bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
        qcamera = false;
   int64_t overlay_width = 964, limit = 0;
-  double focal_length = 0, tolerance_scale = 1;
+  double focal_length = 0;
   RunFlags run;
 };
 
@@ -97,7 +99,7 @@ void check(const Flags& flags) {
   expect_at_least("--limit", flags.limit, 0);
   if (flags.overlay_width < 128 || flags.overlay_width > 8192)
     fail("--overlay-width {}: expected 128 to 8192", flags.overlay_width);
-  if (flags.reference.empty() && (!flags.tolerances.empty() || flags.tolerance_scale != 1)) {
+  if (flags.reference.empty() && (!flags.fields.tolerances.empty() || flags.fields.scale != 1)) {
     fail("--tolerances and --tolerance-scale are for --reference, which is not given");
   }
   if (flags.from_log) {
@@ -110,7 +112,6 @@ void check(const Flags& flags) {
       if (given) fail("--from-log runs no model: {} has no effect with it", flag);
     }
   }
-  if (!(flags.tolerance_scale >= 0)) fail("--tolerance-scale {}: expected 0 or more", flags.tolerance_scale);
   if (!(flags.focal_length >= 0 && flags.focal_length < 1e5)) {
     fail("--focal-length {}: expected pixels, above 0 and below 100000", flags.focal_length);
   }
@@ -119,15 +120,6 @@ void check(const Flags& flags) {
 std::string time_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
-void print_comparison(const drive::ReferenceReport& reference) {
-  print(fmt::format("\nbeside {}:\n{}\n", reference.name, verdict(reference.comparison)));
-  drive::ComparisonTable fields = table_of(reference.comparison);
-  if (fields.rows.empty()) return;
-  Table table(std::move(fields.headings));
-  for (auto& row : fields.rows) table.add(std::move(row));
-  print(table.str());
 }
 
 void report_text(const drive::DriveReport& report) {
@@ -170,22 +162,34 @@ void report_text(const drive::DriveReport& report) {
                         count_of(f.count, "frame")));
     }
   }
-  if (report.reference) print_comparison(*report.reference);
   print(fmt::format("summary: {}\n", (fs::path(report.out) / "summary.html").string()));
 }
 
-std::optional<drive::Reference> reference_of(const Flags& flags, const drive::Route& route,
-                                             const DriveOptions& options) {
+// Another drive, a log, or what the route's device recorded.
+std::optional<compare::Drive> reference_of(const Flags& flags, const drive::Route& route, const DriveOptions& options) {
   if (flags.reference.empty()) return {};
-  drive::Tolerances tolerances;
-  if (!flags.tolerances.empty()) tolerances = drive::Tolerances::load(flags.tolerances);
-  tolerances.scale(flags.tolerance_scale);
   try {
-    return drive::read_reference(flags.reference, route, tolerances, options.note);
+    if (flags.reference == "recorded") return compare::read_recorded(route, options.note);
+    return compare::read_drive(flags.reference, options.note);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::user) throw;
     fail("--reference {}", error.what());
   }
+}
+
+// What the run says of each frame: its logs or, if it ran no model, the recorded models of the frames it drew.
+compare::Drive result_of(const drive::Route& route, const DriveOptions& options,
+                         const std::vector<drive::SegmentResult>& segments) {
+  const bool model = !options.models.vision.empty() || !options.models.supercombo.empty();
+  if (model) return compare::read_drive(options.out, nullptr);
+  compare::Drive out = compare::read_recorded(route, nullptr);
+  out.name = options.out.string();
+  std::set<uint32_t> drawn;
+  for (const drive::SegmentResult& segment : segments) {
+    for (const drive::FrameResult& frame : segment.frames) drawn.insert(frame.frame_id);
+  }
+  std::erase_if(out.models, [&](const drive::ModelRecord& record) { return !drawn.contains(record.frame_id); });
+  return out;
 }
 
 // One process's part of a run, and the first process's report on all parts.
@@ -208,6 +212,7 @@ class DriveRun {
     if (!options_.models.note.empty()) say(options_.models.note);
     if (out_ && !out_->held())
       say(options_.out.string() + ": its file system has no locks; two runs at once would mix their results");
+    limits_.fields = tolerances_of({!flags_.reference.empty(), flags_.fields.tolerances, flags_.fields.scale});
     reference_ = reference_of(flags_, route_, options_);
     if (!flags_.driver_monitoring.empty() &&
         std::none_of(route_.segments.begin(), route_.segments.end(),
@@ -266,18 +271,33 @@ class DriveRun {
     if (std::any_of(report_.result.networks.begin(), report_.result.networks.end(), stand_in)) {
       report_.notes.insert(report_.notes.begin(), "a stand-in model with random weights: its outputs mean nothing");
     }
-    if (reference_ && !stopped) {
-      report_.reference = compare_with_reference(std::move(*reference_), options_, report_.result.segments);
-    }
+    if (reference_ && !stopped) compare_with_reference();
     drive::write_report(report_);
     if (program_.json) print_json(drive::summary_json(report_));
     else report_text(report_);
-    return !report_.reference || report_.reference->comparison.ok();
+    if (page_ && !program_.json) {
+      print("\n");
+      print_comparison(*page_);
+    }
+    return !report_.reference || report_.reference->same;
   }
 
  private:
   void say(const std::string& text) const {
     if (options_.note) options_.note(text);
+  }
+
+  // `compare REFERENCE OUT --fields --out OUT`.
+  void compare_with_reference() {
+    drives_ = {std::move(*reference_), result_of(route_, options_, report_.result.segments)};
+    page_ = compare_read(drives_, limits_);
+    write_page(program_, *page_, {.folder = options_.out});
+    const auto& fields = *page_->others[0].fields;
+    report_.reference = {.name = drives_[0].name,
+                         .same = page_->beyond.empty(),
+                         .verdict = drive::verdict(fields),
+                         .page = kComparisonPage,
+                         .comparison = std::make_shared<const nlohmann::ordered_json>(to_json(*page_))};
   }
 
   const Program& program_;
@@ -286,7 +306,10 @@ class DriveRun {
   drive::Route route_;
   DriveOptions options_;
   std::optional<FolderLock> out_;  // held by the first process for all of them
-  std::optional<drive::Reference> reference_;
+  DriveLimits limits_;
+  std::optional<compare::Drive> reference_;
+  std::vector<compare::Drive> drives_;           // the reference and this run
+  std::optional<compare::ComparisonPage> page_;  // of these
   drive::DriveReport report_;
 };
 
@@ -347,9 +370,7 @@ void add_drive(Program& program, Command app) {
       .add_option("--reference", flags->reference,
                   "compare with another run's folder or log, or with `recorded` (the log); exit code 4 if they differ")
       .type_name("PATH");
-  command.add_option("--tolerances", flags->tolerances, "allowed differences by field (docs/model_compare.md)")
-      .type_name("FILE.json");
-  add_number(command, "--tolerance-scale", flags->tolerance_scale, "multiply all tolerances by X", "X");
+  add_tolerance_flags(command, flags->fields);
   command.add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
   command.add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy").type_name("DIR");
   add_engine_flags(program, command, flags->run);

@@ -49,15 +49,6 @@ Json to_json(const compare::Drive& drive, const compare::DrivingTerms& of) {
           {"plan_against_drive", std::move(against)}};
 }
 
-void print_comparison(const compare::ComparisonPage& page, const std::vector<const compare::Drive*>& drives) {
-  for (const compare::ComparedDrive& one : page.others) {
-    print(fmt::format("{} against {}: {} in both, {} only here, {} only there\n\n", one.drive->name, page.first->name,
-                      count_of(one.terms.frames, "frame"), one.terms.only_ours, one.terms.only_reference));
-    print(text_of(compare::terms_table(one.terms)) + "\n" + text_of(compare::decisions_table(one.terms)) + "\n");
-  }
-  print(text_of(compare::against_drive_table(drives)));
-}
-
 // The horizons at which a drive's plans are too far from the first one's, one line each.
 std::vector<std::string> beyond(const std::vector<compare::ComparedDrive>& all, double max_plan_error) {
   std::vector<std::string> lines;
@@ -79,29 +70,8 @@ std::vector<std::string> beyond(const std::vector<compare::ComparedDrive>& all, 
   return lines;
 }
 
-// Draws the worst moments and, if asked for, the film; writes the page.
-void write_page(const Program& program, compare::ComparisonPage& page, const DriveOutput& out) {
-  make_folders(out.folder);
-  for (compare::ComparedDrive& one : page.others) {
-    one.worst = compare::worst_moments(one.terms, kMoments);
-    compare::FilmOptions options;
-    options.stop = out.stop;
-    for (const compare::FrameTerms& frame : one.worst) options.pictures.insert(frame.frame_id);
-    if (out.video) {
-      one.film_file =
-          page.others.size() == 1 ? "compare.mp4" : fmt::format("compare_{}.mp4", &one - page.others.data() + 1);
-      options.film = out.folder / one.film_file;
-    }
-    Progress bar(!program.json && !program.quiet, "drawing");
-    options.progress = [&](double done) { bar.at(done); };
-    one.film = compare::make_film(*one.drive, *page.first, options);
-    if (!one.film.written) one.film_file.clear();
-  }
-  AtomicFile file(out.folder / "compare.html");
-  file.write(compare::to_html(page));
-  file.commit();
-  if (!program.json) print(fmt::format("page: {}\n", (out.folder / "compare.html").string()));
-}
+// "log" of "dongle|log": a folder of results does not know the dongle.
+std::string log_of(const std::string& route) { return route.substr(route.rfind('|') + 1); }
 
 }  // namespace
 
@@ -129,32 +99,113 @@ int compare_drives(const Program& program, const std::vector<std::string>& paths
   return report_drives(program, drives, limits, out, Json::object());
 }
 
-int report_drives(const Program& program, const std::vector<compare::Drive>& drives, const DriveLimits& limits,
-                  const DriveOutput& out, Json document) {
+void add_tolerance_flags(Command command, FieldFlags& flags) {
+  command.add_option("--tolerances", flags.tolerances, "allowed differences by field (docs/model_compare.md)")
+      .type_name("FILE.json");
+  add_number(command, "--tolerance-scale", flags.scale, "multiply all tolerances by X", "X");
+}
+
+std::optional<drive::Tolerances> tolerances_of(const FieldFlags& flags) {
+  if (!(flags.scale >= 0)) fail("--tolerance-scale {}: expected 0 or more", flags.scale);
+  if (!flags.fields) {
+    if (flags.tolerances.empty() && flags.scale == 1) return {};
+    fail("--tolerances and --tolerance-scale are for the comparison of fields, which is not asked for");
+  }
+  drive::Tolerances tolerances;
+  if (!flags.tolerances.empty()) tolerances = drive::Tolerances::load(flags.tolerances);
+  tolerances.scale(flags.scale);
+  return tolerances;
+}
+
+compare::ComparisonPage compare_read(const std::vector<compare::Drive>& drives, const DriveLimits& limits) {
   compare::ComparisonPage page;
-  page.first = &drives[0];
+  const compare::Drive& first = drives[0];
+  page.first = &first;
   page.version = SPARKPILOT_VERSION;
-  page.speed = out.speed;
-  std::vector<const compare::Drive*> all;
-  for (const compare::Drive& drive : drives) {
-    all.push_back(&drive);
-    if (&drive == page.first) continue;
-    const compare::Drive& first = *page.first;
-    if (!first.route.empty() && !drive.route.empty() && first.route != drive.route) {
+  for (size_t i = 1; i < drives.size(); ++i) {
+    const compare::Drive& drive = drives[i];
+    if (!first.route.empty() && !drive.route.empty() && log_of(first.route) != log_of(drive.route)) {
       fail("{} is of route {}, {} of {}", first.name, first.route, drive.name, drive.route);
     }
-    page.others.push_back({&drive, compare::driving_terms(drive.models, first.models), {}, {}});
+    compare::ComparedDrive& one = page.others.emplace_back();
+    one.drive = &drive;
+    one.terms = compare::driving_terms(drive.models, first.models);
+    if (!limits.fields) continue;
+    one.fields = drive::compare_models(drive.models, first.models, *limits.fields);
+    drive::compare_drivers(drive.drivers, first.drivers, *limits.fields, *one.fields);
   }
   page.beyond = beyond(page.others, limits.max_plan_error);
+  for (const compare::ComparedDrive& one : page.others) {
+    if (one.fields && !one.fields->ok()) {
+      page.beyond.push_back(fmt::format("{}: {}", one.drive->name, drive::verdict(*one.fields)));
+    }
+  }
+  return page;
+}
+
+Json to_json(const compare::ComparisonPage& page) {
+  Json document{{"drives", Json::array({to_json(*page.first, {})})}};
+  for (const compare::ComparedDrive& one : page.others) {
+    Json& row = document["drives"].emplace_back(to_json(*one.drive, one.terms));
+    if (one.fields) row["fields"] = drive::to_json(*one.fields);
+  }
+  document["beyond_limits"] = page.beyond;
+  return document;
+}
+
+void print_comparison(const compare::ComparisonPage& page) {
+  std::vector<const compare::Drive*> drives{page.first};
+  for (const compare::ComparedDrive& one : page.others) {
+    drives.push_back(one.drive);
+    print(fmt::format("{} against {}: {} in both, {} only here, {} only there\n\n", one.drive->name, page.first->name,
+                      count_of(one.terms.frames, "frame"), one.terms.only_ours, one.terms.only_reference));
+    print(text_of(compare::terms_table(one.terms)) + "\n" + text_of(compare::decisions_table(one.terms)) + "\n");
+    if (!one.fields) continue;
+    print(drive::verdict(*one.fields) + "\n");
+    drive::ComparisonTable fields = drive::table_of(*one.fields);
+    Table table(std::move(fields.headings));
+    for (auto& row : fields.rows) table.add(std::move(row));
+    if (!fields.rows.empty()) print(table.str() + "\n");
+  }
+  print(text_of(compare::against_drive_table(drives)));
+}
+
+// Draws the worst moments and, if asked for, the film; writes the page.
+void write_page(const Program& program, compare::ComparisonPage& page, const DriveOutput& out) {
+  make_folders(out.folder);
+  for (compare::ComparedDrive& one : page.others) {
+    one.worst = compare::worst_moments(one.terms, kMoments);
+    compare::FilmOptions options;
+    options.stop = out.stop;
+    for (const compare::FrameTerms& frame : one.worst) options.pictures.insert(frame.frame_id);
+    if (out.video) {
+      one.film_file =
+          page.others.size() == 1 ? "compare.mp4" : fmt::format("compare_{}.mp4", &one - page.others.data() + 1);
+      options.film = out.folder / one.film_file;
+    }
+    Progress bar(!program.json && !program.quiet, "drawing");
+    options.progress = [&](double done) { bar.at(done); };
+    one.film = compare::make_film(*one.drive, *page.first, options);
+    if (!one.film.written) one.film_file.clear();
+  }
+  AtomicFile file(out.folder / kComparisonPage);
+  file.write(compare::to_html(page));
+  file.commit();
+}
+
+int report_drives(const Program& program, const std::vector<compare::Drive>& drives, const DriveLimits& limits,
+                  const DriveOutput& out, Json more) {
+  compare::ComparisonPage page = compare_read(drives, limits);
+  page.speed = out.speed;
+  page.notes = out.notes;
   if (program.json) {
-    document["drives"] = Json::array({to_json(*page.first, {})});
-    for (const compare::ComparedDrive& one : page.others) document["drives"].push_back(to_json(*one.drive, one.terms));
-    document["beyond_limits"] = page.beyond;
-    print_json(document);
+    more.update(to_json(page));
+    print_json(more);
   } else {
-    print_comparison(page, all);
+    print_comparison(page);
   }
   if (!out.folder.empty()) write_page(program, page, out);
+  if (!out.folder.empty() && !program.json) print(fmt::format("page: {}\n", (out.folder / kComparisonPage).string()));
   for (const std::string& line : page.beyond) note(line);
   return page.beyond.empty() ? kDone : kCheckFailed;
 }

@@ -132,6 +132,7 @@ int compare_route(const Program& program, const CompareRouteFlags& flags, const 
   }
   DriveOutput output{.folder = flags.out, .video = flags.video, .stop = &stop.requested()};
   if (timed) output.speed = speed_rows(comparison);
+  output.notes = comparison.notes;
   if (timed && !program.json) print(text_of(output.speed) + "\n");
   return report_drives(program, drives, limits, output, std::move(document));
 }

@@ -202,12 +202,33 @@ std::vector<FrameTerms> worst_moments(const DrivingTerms& terms, size_t count) {
   return out;
 }
 
+namespace {
+
+void add_log(Drive& drive, const fs::path& log, const std::function<void(const std::string&)>& note) {
+  std::vector<std::string> notes;
+  const std::vector<ModelRecord> models = drive::read_models(log, &notes);
+  drive.models.insert(drive.models.end(), models.begin(), models.end());
+  const std::vector<drive::DriverRecord> drivers = drive::read_drivers(log);
+  drive.drivers.insert(drive.drivers.end(), drivers.begin(), drivers.end());
+  if (note) std::for_each(notes.begin(), notes.end(), note);
+}
+
+}  // namespace
+
+Drive read_recorded(const drive::Route& route, const std::function<void(const std::string&)>& note) {
+  Drive out{.name = "recorded", .route = route.name, .recordings = {}, .models = {}};
+  for (const drive::Segment& segment : route.segments) {
+    out.recordings.push_back(segment.folder);
+    if (!route.log(segment).empty()) add_log(out, route.log(segment), note);
+  }
+  if (out.models.empty()) fail("recorded: the route's logs hold no modelV2");
+  return out;
+}
+
 Drive read_drive(const fs::path& from, const std::function<void(const std::string&)>& note) {
   if (!fs::exists(from)) fail("{}: no such file or folder", from.string());
-  Drive out{.name = from.string(), .route = {}, .recordings = {}, .models = {}, .against_drive = {}};
-  std::vector<std::string> notes;
-  out.models = drive::read_models(from, &notes);
-  if (note) std::for_each(notes.begin(), notes.end(), note);
+  Drive out{.name = from.string(), .route = {}, .recordings = {}, .models = {}};
+  add_log(out, from, note);
   if (out.models.empty()) fail("{}: holds no modelV2", from.string());
   std::vector<drive::FrameResult> frames;
   if (fs::is_directory(from)) {

@@ -12,6 +12,7 @@
 
 #include "route/log/model_record.h"
 #include "route/log/plan_error.h"
+#include "route/log/route.h"
 
 namespace sparkpilot::compare {
 
@@ -64,11 +65,15 @@ struct Drive {
   std::string route;                              // empty for a log
   std::vector<std::filesystem::path> recordings;  // folders of the segments that were driven, as far as known
   std::vector<drive::ModelRecord> models;
+  std::vector<drive::DriverRecord> drivers = {};
   // Its plan against the path that was driven, from its segment.json files; no frames if it has none.
-  std::array<drive::PlanErrorSummary, drive::kHorizons> against_drive;
+  std::array<drive::PlanErrorSummary, drive::kHorizons> against_drive = {};
 };
 
 // `note` gets a line for each damaged log. Fails (user) if there is nothing, or no modelV2 in it.
 Drive read_drive(const std::filesystem::path& from, const std::function<void(const std::string&)>& note);
+
+// What the device recorded, from the route's logs; the same errors.
+Drive read_recorded(const drive::Route& route, const std::function<void(const std::string&)>& note);
 
 }  // namespace sparkpilot::compare

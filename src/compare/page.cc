@@ -151,6 +151,46 @@ void add_values(drive::Page& page, const std::vector<const Drive*>& drives, cons
   }
 }
 
+std::vector<std::string> row_of(const drive::FieldComparison& field) {
+  std::string frames;
+  for (const drive::FrameDifference& worst : field.worst)
+    frames += fmt::format("{}{}", frames.empty() ? "" : ", ", worst.frame_id);
+  return {field.name,
+          field.unit,
+          to_text(field.mean_abs),
+          to_text(field.p99),
+          to_text(field.max),
+          drive::to_text(field.tolerance),
+          field.absent_in_ours ? "missing here" : frames,
+          std::string(drive::to_text(field.outcome()))};
+}
+
+drive::Tone tone_of(drive::Outcome outcome) {
+  return outcome == drive::Outcome::beyond         ? drive::Tone::bad
+         : outcome == drive::Outcome::not_compared ? drive::Tone::faint
+                                                   : drive::Tone::plain;
+}
+
+void add_fields(drive::Page& page, const ComparedDrive& other) {
+  if (!other.fields) return;
+  const drive::ModelComparison& comparison = *other.fields;
+  page.section(fmt::format("{}: every field", other.drive->name));
+  Rows rows;
+  std::vector<drive::Tone> tones;
+  bool beyond = false;
+  for (const drive::FieldComparison* field : drive::shown_fields(comparison)) {
+    rows.push_back(row_of(*field));
+    tones.push_back(tone_of(field->outcome()));
+    beyond = beyond || field->outcome() == drive::Outcome::beyond;
+  }
+  if (beyond) page.warning("Not the same model: fields differ by more than their tolerance.");
+  else if (!comparison.ok()) page.warning("Nothing was compared: no frame, or no field, is in both.");
+  page.table(
+      {"field", "unit", "mean", "99 %", "max", "tolerance", "worst frames", "outcome"}, rows,
+      "Absolute differences, within their tolerance or beyond it. Not compared: the reference has no such output.",
+      tones);
+}
+
 std::vector<drive::Headline> headlines(const ComparedDrive& other) {
   std::vector<drive::Headline> out;
   const std::string& name = other.drive->name;
@@ -233,6 +273,7 @@ std::string to_html(const ComparisonPage& what) {
     add_table(page, against, "Mean distance. The driver's path is not the only right one.");
   }
   for (const ComparedDrive& other : what.others) add_moments(page, other, time);
+  for (const ComparedDrive& other : what.others) add_fields(page, other);
   page.section("Over time");
   for (const ComparedDrive& other : what.others) add_distances(page, other, time);
   add_values(page, drives, time);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compare/driving.h"
 #include "compare/film.h"
+#include "route/log/model_compare.h"
 
 namespace sparkpilot::compare {
 
@@ -14,9 +16,10 @@ namespace sparkpilot::compare {
 struct ComparedDrive {
   const Drive* drive = nullptr;
   DrivingTerms terms;
-  std::vector<FrameTerms> worst;  // worst_moments()
-  Film film;                      // with the pictures of `worst`
-  std::string film_file = {};     // beside the page; empty: none
+  std::vector<FrameTerms> worst;                      // worst_moments()
+  Film film;                                          // with the pictures of `worst`
+  std::string film_file = {};                         // beside the page; empty: none
+  std::optional<drive::ModelComparison> fields = {};  // every field of the messages, if that is asked for
 };
 
 struct ComparisonPage {

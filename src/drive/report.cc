@@ -148,7 +148,7 @@ Json summary_json(const DriveReport& report) {
       {"segments", segments_json(result.segments)}};
   if (report.reference) {
     out["reference"] = report.reference->name;
-    out["comparison"] = to_json(report.reference->comparison);
+    out["comparison"] = *report.reference->comparison;
   }
   return out;
 }

@@ -3,22 +3,24 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "drive/drive.h"
-#include "route/log/model_compare.h"
 #include "route/log/plan_error.h"
 
 namespace sparkpilot::drive {
 
-// The run's models compared with those of another log.
+// The run compared with another one, as a line and as JSON.
 struct ReferenceReport {
-  std::string name;  // of the other log
-  ModelComparison comparison;
-  std::vector<ModelRecord> ours, theirs;
+  std::string name;  // of the other one
+  bool same = true;  // within all tolerances
+  std::string verdict;
+  std::string page;                                          // file beside the summary with the whole comparison
+  std::shared_ptr<const nlohmann::ordered_json> comparison;  // for summary.json
 };
 
 struct DriveReport {

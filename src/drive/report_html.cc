@@ -10,7 +10,6 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "drive/report.h"
-#include "drive/report_parts.h"
 #include "route/draw/markup.h"
 #include "route/draw/page.h"
 
@@ -22,6 +21,34 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr size_t kMaxPictures = 12;
 constexpr double kGap = 3;  // s without a value that interrupt a line: longer than the distance of two models in a
                             // decimated log
+
+// Seconds since the run's first frame: the axis that all its plots share.
+class DriveTimeAxis {
+ public:
+  explicit DriveTimeAxis(const std::vector<SegmentResult>& segments) {
+    std::optional<double> first, last;
+    for (const SegmentResult& segment : segments) {
+      for (const FrameResult& frame : segment.frames) {
+        first = std::min(first.value_or(frame.time), frame.time);
+        last = std::max(last.value_or(frame.time), frame.time);
+      }
+    }
+    if (!first) return;
+    start_ = *first;
+    length_ = *last - *first;
+  }
+
+  double of(const FrameResult& frame) const { return frame.time - start_; }
+  // `plot` with the whole run on its time axis.
+  Plot over_all(Plot plot) const {
+    plot.x_low = 0;
+    plot.x_high = length_;
+    return plot;
+  }
+
+ private:
+  double start_ = 0, length_ = 0;
+};
 
 // Columns over all segments.
 class Columns {
@@ -246,33 +273,6 @@ void add_facts(Page& page, const DriveReport& report) {
 
 }  // namespace
 
-DriveTimeAxis::DriveTimeAxis(const std::vector<SegmentResult>& segments) {
-  std::optional<double> first, last;
-  for (const SegmentResult& segment : segments) {
-    for (const FrameResult& frame : segment.frames) {
-      first = std::min(first.value_or(frame.time), frame.time);
-      last = std::max(last.value_or(frame.time), frame.time);
-    }
-  }
-  if (!first) return;
-  start_ = *first;
-  length_ = *last - *first;
-  for (const SegmentResult& segment : segments) {
-    for (const FrameResult& frame : segment.frames) time_of_[frame.frame_id] = of(frame);
-  }
-}
-
-std::optional<double> DriveTimeAxis::of(uint32_t frame_id) const {
-  const auto found = time_of_.find(frame_id);
-  return found == time_of_.end() ? std::nullopt : std::optional(found->second);
-}
-
-Plot DriveTimeAxis::over_all(Plot plot) const {
-  plot.x_low = 0;
-  plot.x_high = length_;
-  return plot;
-}
-
 std::string summary_html(const DriveReport& report) {
   const DriveTotals t = totals_of(report.result);
   const bool model = !report.result.networks.empty();
@@ -284,7 +284,12 @@ std::string summary_html(const DriveReport& report) {
   add_fit(page, report, columns);
   add_action(page, columns, model);
   add_perception(page, columns);
-  if (report.reference) add_reference(page, *report.reference, columns.time());
+  if (report.reference) {
+    page.section("Beside the reference");
+    if (report.reference->same) page.text(report.reference->verdict);
+    else page.warning(report.reference->verdict);
+    page.link("the whole comparison with " + report.reference->name, {.file = report.reference->page});
+  }
   add_times(page, report, t);
   add_facts(page, report);
   page.footer(fmt::format("sparkpilot {}. For development only: never for control of a real car.", report.version));
