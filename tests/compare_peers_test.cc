@@ -167,15 +167,66 @@ TEST_F(ComparePeers, EndWithTheProgram) {
   }
 }
 
+// A Python that has these modules: that of .venv, of PATH or of the system; empty if none has.
+std::string python_with(const std::string& modules) {
+  for (const std::string& python : {std::string(kRepository) + "/.venv/bin/python", std::string("/usr/bin/python3")}) {
+    const std::string look = "'" + python +
+                             "' -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, \"" + modules +
+                             "\".split())))' 2>/dev/null";
+    if (std::system(look.c_str()) == 0) return python;
+  }
+  return {};
+}
+
+// trtexec's adapter beside a stand-in for trtexec.
+class ComparePeersTrtexec : public ComparePeers {
+ protected:
+  void SetUp() override {
+    python = python_with("numpy");
+    if (python.empty()) GTEST_SKIP() << "neither .venv nor /usr/bin/python3 has numpy";
+  }
+  std::string with_trtexec(const std::string& wrong) const {
+    return "SPARKPILOT_PYTHON='" + python + "' SPARKPILOT_FAKE_TRTEXEC='" + wrong + "' PATH=\"" + kRepository +
+           "/tests/peers:$PATH\"";
+  }
+  json row(const std::string& wrong, const std::string& more = "") const {
+    return parsed(compare("trtexec " + more), with_trtexec(wrong))["variants"].back();
+  }
+  std::string python;
+};
+
+TEST_F(ComparePeersTrtexec, ReadsItsTraceAndOutputs) {
+  const json good = row("");
+  ASSERT_TRUE(good["not_run"].is_null()) << good["not_run"];
+  EXPECT_EQ(good["engine"], "TensorRT 10.14.1");
+  EXPECT_EQ(good["device"], "GPU");
+  EXPECT_TRUE(good["threads"].is_null());
+  EXPECT_NEAR(good["p50_ms"].get<double>(), 0.04, 1e-9);
+  EXPECT_NEAR(good["mean_ms"].get<double>(), 0.04, 1e-9);            // without those of the warm-up, which took 9 ms
+  EXPECT_LT(good["outputs"][0]["relative_l2"].get<double>(), 1e-5);  // six digits
+  EXPECT_EQ(row("8.6")["engine"], "TensorRT 8.6.2");
+  EXPECT_EQ(row("", "--precision fp16")["precision"], "fp16");
+  EXPECT_EQ(row("nan", "--no-time")["outputs"][0]["not_finite"], 16);
+}
+
+TEST_F(ComparePeersTrtexec, SaysWhatIsWrong) {
+  const auto why = [&](const std::string& wrong) { return row(wrong, "--no-time")["not_run"].get<std::string>(); };
+  EXPECT_EQ(
+      why("build"),
+      "trtexec ended with 1: [TRT] ModelImporter.cpp:1051: Failed to parse ONNX model. No importer registered for "
+      "op: Frobnicate");
+  EXPECT_EQ(why("few"), "trtexec timed 0 runs, expected 1");
+  const std::string old = why("old");
+  EXPECT_EQ(old.find("TensorRT 8.6 or newer expected, found 8.5.3 ("), 0u) << old;
+  const json absent = parsed(compare("trtexec --no-time"), "SPARKPILOT_PYTHON='" + python + "' PATH=/nonexistent");
+  EXPECT_EQ(absent["variants"][1]["not_run"], "trtexec is not installed: expected in PATH or /usr/src/tensorrt/bin");
+}
+
 // The engines themselves: from .venv, on the CPU, against one of openpilot's networks in the types of fp32.
 class RealPeers : public Cli, public testing::WithParamInterface<std::tuple<const char*, const char*>> {
  protected:
   static std::string python() { return std::string(kRepository) + "/.venv/bin/python"; }
-  static bool has(const std::string& modules) {
-    return std::system(("'" + python() + "' -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, \"" +
-                        modules + "\".split())))' 2>/dev/null")
-                           .c_str()) == 0;
-  }
+  static bool has(const std::string& modules) { return python_with(modules) == python(); }
   // tinygrad keeps its kernels in a cache.
   std::string environment() const {
     return "SPARKPILOT_PYTHON='" + python() + "' XDG_CACHE_HOME='" + folder.path().string() + "'";

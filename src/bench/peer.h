@@ -51,7 +51,7 @@ struct PeerLoad {
   std::filesystem::path model;
   int threads = 1;
   std::string precision = "fp32";            // or "model" (as in the file), "fp16", "bf16"
-  std::map<std::string, Shape> shapes = {};  // of every input
+  std::map<std::string, Shape> shapes = {};  // of inputs whose shape the file leaves open
   std::vector<std::string> outputs = {};     // values of the file to compute; empty: its outputs
 };
 

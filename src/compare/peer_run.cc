@@ -13,17 +13,19 @@ PeerRun::PeerRun(const Variant& variant, const Samples& samples, int threads, co
     : variant_(variant), samples_(samples), peer_(*variant.peer, options) {
   with_file(variant.file, [&] {
     Graph graph = load_onnx(variant.file);
+    for (const ValueId id : graph.inputs()) inputs_.push_back({.open = !graph.value(id).shape});
     fix_dimensions(graph, variant.session.dims, variant.session.shapes);
-    for (const ValueId id : graph.inputs()) {
-      const Value& value = graph.value(id);
-      inputs_.push_back({value.name, value.dtype, value.shape});
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Value& value = graph.value(graph.inputs()[i]);
+      inputs_[i] = {value.name, value.dtype, value.shape, inputs_[i].open};
     }
   });
   request_ = {.model = variant.file,
               .threads = variant.session.threads > 0 ? variant.session.threads : threads,
               .precision = std::string(name(variant.session.passes.precision))};
   for (const Input& input : inputs_) {
-    request_.shapes[input.name] = sample_for(variant, samples, 0, input.name, input.dtype, input.shape).shape();
+    const Tensor sample = sample_for(variant, samples, 0, input.name, input.dtype, input.shape);
+    if (input.open) request_.shapes[input.name] = sample.shape();
   }
 }
 

@@ -33,6 +33,7 @@ class PeerRun {
     std::string name;
     DType dtype = DType::none;
     std::optional<Shape> shape;
+    bool open = false;  // in the file
   };
 
   Variant variant_;
