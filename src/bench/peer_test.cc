@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "base/test_files.h"
+#include "bench/peer_bench.h"
+#include "ir/op.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot {
@@ -202,6 +204,36 @@ TEST_F(Peers, GreetingsAreChecked) {
               Peer({"y", ""}, options);
             }),
             "y: /nonexistent/python3: cannot be started: No such file or directory");
+}
+
+// Beside a session, in turns: y = x.
+TEST_F(Peers, AreTimedBesideASession) {
+  Graph graph;
+  graph.opsets[""] = 21;
+  Builder b(graph, "n", 21);
+  graph.add_output(b.add("Relu", {graph.add_input("x", DType::f32, Shape{2, 3})}), "y");
+  Session session(graph, {.threads = 1});
+  session.set_input("x", sample().view());
+  session.compile();
+  const std::vector<PeerName> names{{"fake", ""}, {"fake", "crash"}, {"fake", "crash_later"}, {"fake", "model"}};
+  PeerBenchOptions with{.peers = options, .turns = {.rounds = 6, .round_ms = 0.1, .min_runs = 3}};
+  const PeersBench result = bench_peers(session, "model.onnx", names, with);
+  EXPECT_GE(result.ours.count, 18);
+  ASSERT_EQ(result.peers.size(), 4u);
+  for (const size_t good : {0u, 3u}) {
+    const PeerBench& peer = result.peers[good];
+    EXPECT_EQ(peer.not_run, "");
+    EXPECT_EQ(peer.engine, "Fake 1.0");
+    EXPECT_EQ(peer.threads, 1);
+    EXPECT_GE(peer.ms.count, 18);
+    EXPECT_EQ(peer.ratio.rounds, 6);
+  }
+  EXPECT_EQ(result.peers[3].precision, "model");
+  EXPECT_EQ(result.peers[1].not_run, "the adapter ended at load (exit code 1): RuntimeError: out of device memory");
+  EXPECT_EQ(result.peers[2].not_run, "the adapter ended at run (exit code 1): Segfault: in a kernel");
+  EXPECT_EQ(result.peers[1].ms.count + result.peers[2].ms.count, 0);
+  const std::vector<PeerName> unknown{{"nobody", ""}};
+  EXPECT_THROW(bench_peers(session, "model.onnx", unknown, with), Error);
 }
 
 }  // namespace
