@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <thread>
 
 #include "base/random.h"
@@ -176,6 +177,39 @@ std::string python_with(const std::string& modules) {
     if (std::system(look.c_str()) == 0) return python;
   }
   return {};
+}
+
+// Packages of versions that the adapters cannot work with.
+TEST_F(ComparePeers, NameVersionsThatAreTooOld) {
+  const std::string python = python_with("numpy");
+  if (python.empty()) GTEST_SKIP() << "neither .venv nor /usr/bin/python3 has numpy";
+  for (const char* package : {"torch-2.4.0", "onnx2torch-1.4.2", "onnxruntime-1.9.1", "tinygrad-0.9.0"}) {
+    const std::string name(package, std::strchr(package, '-')), version = std::strchr(package, '-') + 1;
+    write_text(folder / "old" / (std::string(package) + ".dist-info") / "METADATA",
+               "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n");
+  }
+  const json document = parsed(compare("pytorch,onnxruntime,tinygrad --no-time"),
+                               "SPARKPILOT_PYTHON='" + python + "' PYTHONPATH='" + folder.file("old") + "'");
+  EXPECT_EQ(document["variants"][1]["not_run"], "onnx2torch 1.5 or newer expected, found 1.4.2");
+  EXPECT_EQ(document["variants"][2]["not_run"], "onnxruntime 1.17 or newer expected, found 1.9.1");
+  EXPECT_EQ(document["variants"][3]["not_run"], "tinygrad 0.11 or newer expected, found 0.9.0");
+}
+
+// The adapter that docs/peers.md shows, word for word.
+TEST_F(ComparePeers, RunTheExampleOfThePage) {
+  const std::string python = python_with("numpy onnx");
+  if (python.empty()) GTEST_SKIP() << ".venv lacks numpy or onnx (make peers)";
+  const std::string page = read_text(std::filesystem::path(kRepository) / "docs/peers.md"), mark = "```python\n";
+  const size_t begin = page.find(mark);
+  ASSERT_NE(begin, std::string::npos);
+  const size_t code = begin + mark.size();
+  write_text(folder / "peers" / "peer_reference.py", page.substr(code, page.find("```", code) - code));
+  save_onnx(network(), folder / "model.onnx");
+  const json row = parsed(compare("reference"), "SPARKPILOT_PYTHON='" + python + "' SPARKPILOT_PEERS='" +
+                                                    folder.file("peers") + "'")["variants"][1];
+  ASSERT_TRUE(row["not_run"].is_null()) << row["not_run"];
+  EXPECT_LT(row["outputs"][0]["relative_l2"], 1e-5);
+  EXPECT_GT(row["runs"], 14);
 }
 
 // trtexec's adapter beside a stand-in for trtexec.
