@@ -1,5 +1,6 @@
 // sparkpilot compare --peer as users run it: with an adapter for tests, and with the engines that `make peers`
 // installs.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -147,10 +148,12 @@ TEST_F(ComparePeers, EndWithTheProgram) {
                                 folder.file("there") + "'\nwait\n");
   for (const char* signal : {"INT", "TERM", "KILL"}) {
     std::filesystem::remove(folder / "there");
-    const std::string before = "SPARKPILOT_PEERS='" + folder.file("peers") +
-                               "' sh -c 'env --default-signal=INT \"$@\" & p=$!; while [ ! -e \"" +
-                               folder.file("there") + "\" ]; do sleep 0.05; done; kill -" + signal +
-                               " $p; wait $p; exit $?' -- ";
+    // A shell without job control has its background processes ignore SIGINT.
+    script("until",
+           fmt::format("#!/bin/sh\nenv --default-signal=INT \"$@\" & p=$!\nwhile [ ! -e '{}' ]; do sleep 0.05; "
+                       "done\nkill -{} $p; wait $p; exit $?\n",
+                       folder.file("there"), signal));
+    const std::string before = fmt::format("SPARKPILOT_PEERS='{}' '{}'", folder.file("peers"), folder.file("until"));
     const ProgramResult result = run_program(compare("slow --no-time"), before);
     EXPECT_NE(result.code, 0) << signal;
     std::istringstream text(read_text(folder / "there"));
@@ -171,9 +174,9 @@ TEST_F(ComparePeers, EndWithTheProgram) {
 // A Python that has these modules: that of .venv, of PATH or of the system; empty if none has.
 std::string python_with(const std::string& modules) {
   for (const std::string& python : {std::string(kRepository) + "/.venv/bin/python", std::string("/usr/bin/python3")}) {
-    const std::string look = "'" + python +
-                             "' -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, \"" + modules +
-                             "\".split())))' 2>/dev/null";
+    const std::string look = fmt::format(
+        R"('{}' -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, "{}".split())))' 2>/dev/null)",
+        python, modules);
     if (std::system(look.c_str()) == 0) return python;
   }
   return {};
@@ -186,7 +189,7 @@ TEST_F(ComparePeers, NameVersionsThatAreTooOld) {
   for (const char* package : {"torch-2.4.0", "onnx2torch-1.4.2", "onnxruntime-1.9.1", "tinygrad-0.9.0"}) {
     const std::string name(package, std::strchr(package, '-')), version = std::strchr(package, '-') + 1;
     write_text(folder / "old" / (std::string(package) + ".dist-info") / "METADATA",
-               "Metadata-Version: 2.1\nName: " + name + "\nVersion: " + version + "\n");
+               fmt::format("Metadata-Version: 2.1\nName: {}\nVersion: {}\n", name, version));
   }
   const json document = parsed(compare("pytorch,onnxruntime,tinygrad --no-time"),
                                "SPARKPILOT_PYTHON='" + python + "' PYTHONPATH='" + folder.file("old") + "'");

@@ -78,7 +78,7 @@ struct Peer::State {
     refuse("{}", shortened(error->get<std::string>()));
   }
 
-  Json ask(const char* what, Json request, double seconds) {
+  Json ask(const char* what, const Json& request, double seconds) {
     if (!child) refuse("{}", ended_because);
     Json whole{{"do", what}};
     whole.update(request);
@@ -98,7 +98,7 @@ struct Peer::State {
     const fs::path path = folder.path() / file;
     std::error_code none;
     if (file.empty() || fs::path(file).filename() != file || !fs::is_regular_file(fs::symlink_status(path, none))) {
-      give_up("output \"{}\": expected the name of a file in the adapter's folder, got \"{}\"", shortened(output),
+      give_up(R"(output "{}": expected the name of a file in the adapter's folder, got "{}")", shortened(output),
               shortened(file));
     }
     const auto bytes = fs::file_size(path, none);

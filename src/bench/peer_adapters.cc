@@ -21,7 +21,7 @@ bool is_word(std::string_view text) {
 
 PeerName parse_peer_name(const std::string& text) {
   const size_t colon = std::min(text.find(':'), text.size());
-  const PeerName peer{.name = text.substr(0, colon), .provider = text.substr(std::min(colon + 1, text.size()))};
+  PeerName peer{.name = text.substr(0, colon), .provider = text.substr(std::min(colon + 1, text.size()))};
   if (!is_word(peer.name) || (colon < text.size() && !is_word(peer.provider))) {
     fail("expected a peer such as onnxruntime or onnxruntime:cuda, got \"{}\"", text);
   }
@@ -32,10 +32,12 @@ std::vector<PeerAdapter> find_adapters(const std::vector<std::filesystem::path>&
   constexpr std::string_view kPrefix = "peer_", kPython = ".py";
   std::map<std::string, std::filesystem::path> found;
   for (const std::filesystem::path& folder : folders) {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    std::error_code none, unknown;
+    std::filesystem::directory_iterator at(folder, none), end;
+    for (; !none && at != end; at.increment(none)) {
+      const std::filesystem::directory_entry& entry = *at;
       std::string name = entry.path().filename().string();
-      if (!name.starts_with(kPrefix) || !entry.is_regular_file(none)) continue;
+      if (!name.starts_with(kPrefix) || !std::filesystem::is_regular_file(entry.path(), unknown)) continue;
       name.erase(0, kPrefix.size());
       if (name.ends_with(kPython)) name.resize(name.size() - kPython.size());
       else if (::access(entry.path().c_str(), X_OK) != 0) continue;

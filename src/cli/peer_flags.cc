@@ -35,7 +35,7 @@ std::vector<fs::path> folders_of(const Program& program) {
   if (none) return folders;
   const fs::path above = self.parent_path().parent_path();
   folders.push_back(above / "share/sparkpilot/peers");
-  folders.push_back(above / "peers");
+  if (fs::exists(above / "CMakeLists.txt", none)) folders.push_back(above / "peers");
   return folders;
 }
 

@@ -173,8 +173,9 @@ std::span<const Setting> all_settings() {
        .value_name = "FILE",
        .values = "a program",
        .default_value = "",
-       .doc = "the Python that runs adapters of other engines; by default that of .venv beside the adapter's folder, else "
-              "python3",
+       .doc =
+           "the Python that runs adapters of other engines; by default that of .venv beside the adapter's folder, else "
+           "python3",
        .accepts = is_path,
        .variables = {{"SPARKPILOT_PYTHON"}}},
       {.name = "verbose",
