@@ -128,7 +128,8 @@ std::vector<Variant> all_variants(const Program& program, const Flags& flags) {
   }
   if (variants.size() < 2) {
     fail(
-        "nothing to compare {} with: give a second model, several precisions such as --precision fp32,fp16, or another "
+        "nothing to compare {} with: give a second model, or several precisions such as --precision fp32,fp16, or "
+        "another "
         "engine such as --peer onnxruntime",
         flags.files[0]);
   }
