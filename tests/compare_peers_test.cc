@@ -141,6 +141,14 @@ TEST_F(ComparePeers, AreFoundInTheUsersFolder) {
   EXPECT_NE(why.find("peer_mine speaks protocol 7, expected 1"), std::string::npos) << why;
 }
 
+// How long our own threads spin is no matter of the peers', unless the user has set it for all.
+TEST_F(ComparePeers, GetTheUsersEnvironment) {
+  script("peers/peer_spin", "#!/bin/sh\necho '{\"error\": \"spin '\"${GOMP_SPINCOUNT:-unset}\"'\"}'\n");
+  const std::string before = "SPARKPILOT_PEERS='" + folder.file("peers") + "'";
+  EXPECT_EQ(parsed(compare("spin --no-time"), before)["variants"][1]["not_run"], "spin unset");
+  EXPECT_EQ(parsed(compare("spin --no-time"), before + " GOMP_SPINCOUNT=77")["variants"][1]["not_run"], "spin 77");
+}
+
 // Ended in the middle of a load that hangs: the adapter, what it has started, and its folder go.
 TEST_F(ComparePeers, EndWithTheProgram) {
   script("peers/peer_slow", "#!/bin/sh\ntrap '' INT TERM HUP\nsleep 1000 &\npwd >'" + folder.file("where") +

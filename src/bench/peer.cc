@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -110,6 +111,8 @@ struct Peer::State {
       return load_npy(path);
     } catch (const Error& error) {
       give_up("output \"{}\": {}", shortened(output), error.what());
+    } catch (const std::bad_alloc&) {
+      give_up("output \"{}\": {} bytes are more than this machine's memory holds", shortened(output), bytes);
     }
   }
 };
