@@ -29,7 +29,9 @@ lint: ## clang-format on all files, clang-tidy on the changed ones (ALL=1: on al
 	@scripts/install_deps.sh build lint
 	@ALL=$(ALL) JOBS=$(JOBS) scripts/lint.sh
 
-bench: build peers ## compare the speed with ONNX Runtime's; prints a table, writes out/benchmarks.json
+bench: build ## compare the speed with ONNX Runtime's; prints a table, writes out/benchmarks.json
+	@scripts/install_deps.sh peers
+	@scripts/make_peers.sh onnxruntime
 	@.venv/bin/python bench/peers/compare_onnxruntime.py --json out/benchmarks.json
 
 fuzz: ## every fuzz target for 60 seconds (SECONDS_EACH=n changes that)
@@ -45,7 +47,7 @@ cross: ## build for aarch64 and run the unit tests under qemu
 	@scripts/install_deps.sh build cross
 	@JOBS=$(JOBS) scripts/cross.sh
 
-peers: ## the Python environment that the comparisons use (.venv, from the network)
+peers: ## the engines that we are compared with (.venv, from the network, 4.5 GB)
 	@scripts/install_deps.sh peers
 	@scripts/make_peers.sh
 

@@ -29,6 +29,8 @@ function(sparkpilot_install)
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparkpilot)
   if(TARGET sparkpilot)
     install(TARGETS sparkpilot)
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/sparkpilot
+            USE_SOURCE_PERMISSIONS FILES_MATCHING PATTERN "*.py")
   endif()
   install(TARGETS sparkpilot_library EXPORT sparkpilot)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/sparkpilot DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

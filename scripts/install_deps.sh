@@ -3,7 +3,7 @@
 #
 #   scripts/install_deps.sh [--check] [GROUP...]
 #
-# Groups: build (the default: build and test), lint, fuzz, cross (aarch64), peers (the comparison with ONNX Runtime).
+# Groups: build (the default: build and test), lint, fuzz, cross (aarch64), peers (other engines).
 # Runs as root or through sudo; where neither works it prints the command to run.
 # Exit codes: 0 everything is there, 2 it is not and cannot be installed, 4 --check found something missing.
 #
@@ -22,7 +22,7 @@ packages_of() {
     lint) echo clang clang-format clang-tidy python3 ;;
     fuzz) echo clang libclang-rt-dev ;;
     cross) echo g++-aarch64-linux-gnu qemu-user ;;
-    peers) echo python3 python3-venv ;;
+    peers) echo python3 python3-venv clang ;; # tinygrad compiles its kernels
     *)
       echo "install_deps: no group named '$1' (build, lint, fuzz, cross, peers)" >&2
       return 2

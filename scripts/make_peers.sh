@@ -1,12 +1,58 @@
 #!/usr/bin/env bash
-# Makes .venv with the peers that bench/ compares with, from Python's package index. Does nothing when they are there.
+# Makes .venv with the engines that bench/ and `--peer` compare with, from Python's package index. Does nothing for those
+# that are there.
+#
+#   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad]...        without names: all of them
+#
+# .venv then takes 0.3 GB for ONNX Runtime with what bench/ needs, 30 MB for tinygrad, and 4 GB for PyTorch: its package
+# for x86-64 does not start without CUDA's libraries, even on a machine without a GPU. What it needs only to compile
+# kernels (Triton) and for solvers on a GPU is left out, about 1 GB; `pip install torch` in .venv adds it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-wanted=(onnxruntime==1.30.0 numpy onnx av)
 
-if .venv/bin/python -c 'import av, numpy, onnx, onnxruntime, sys; sys.exit(onnxruntime.__version__ != "1.30.0")' 2>/dev/null; then
-  exit 0
-fi
-echo "make_peers: installing ${wanted[*]} into .venv"
+there() { # package==version...
+  .venv/bin/python - "$@" 2>/dev/null <<'PYTHON'
+import importlib.metadata
+import sys
+
+for package, _, version in (text.partition("==") for text in sys.argv[1:]):
+    found = importlib.metadata.version(package)
+    if version and found.split("+")[0] != version:
+        sys.exit(1)
+PYTHON
+}
+
+install() {
+  echo "make_peers: installing $* into .venv"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "$@"
+}
+
+onnxruntime() {
+  local wanted=(onnxruntime==1.30.0 numpy onnx av)
+  there "${wanted[@]}" || install "${wanted[@]}"
+}
+
+tinygrad() {
+  there tinygrad==0.14.0 numpy || install tinygrad==0.14.0 numpy
+}
+
+pytorch() {
+  local torch=(torch==2.15.0 torchvision==0.29.2 onnx2torch==1.5.15) # onnx2torch imports torchvision
+  there "${torch[@]}" pillow onnx && return
+  install numpy onnx pillow filelock fsspec jinja2 networkx sympy typing_extensions \
+    'cuda-toolkit[cublas,cudart,cufft,cufile,cupti,cusparse,nvjitlink,nvrtc]==13.2.2' \
+    nvidia-cudnn-cu13==9.26.0.51 nvidia-cusparselt-cu13==0.8.1 nvidia-nccl-cu13==2.30.7 nvidia-nvshmem-cu13==3.7.2
+  install --no-deps "${torch[@]}"
+}
+
 [ -x .venv/bin/python ] || python3 -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check "${wanted[@]}"
+[ $# -gt 0 ] || set -- onnxruntime tinygrad pytorch
+for peer in "$@"; do
+  case "$peer" in
+    onnxruntime | tinygrad | pytorch) "$peer" ;;
+    *)
+      echo "make_peers: no peer named '$peer' (onnxruntime, pytorch, tinygrad)" >&2
+      exit 2
+      ;;
+  esac
+done

@@ -88,7 +88,7 @@ TEST_F(CompareCli, EmulatesWhatTheProcessorLacks) {
 }
 
 TEST_F(CompareCli, WrongUsageIsOneLine) {
-  expect_usage_error("compare " + policy(), "give a second model, or several precisions");
+  expect_usage_error("compare " + policy(), "give a second model, several precisions");
   expect_usage_error("compare " + policy() + " --precision fp32,fp33", "(did you mean fp32?)");
   expect_usage_error("compare " + policy() + " --precision fp32,,fp16", "an empty item");
   expect_usage_error("compare " + policy() + " --precision fp32,fp32", "fp32 is given twice");

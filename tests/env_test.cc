@@ -38,8 +38,8 @@ std::string bash(const std::string& script) {
 TEST_F(Env, SaysWhoSetWhat) {
   const json report = parsed("env");
   EXPECT_EQ(keys(report), (Keys{"settings", "config_file", "config_file_state", "device", "engine_device", "export"}));
-  EXPECT_EQ(keys(report["settings"]),
-            (Keys{"device", "precision", "threads", "tune", "cpu", "kernels", "models", "data", "verbose", "color"}));
+  EXPECT_EQ(keys(report["settings"]), (Keys{"device", "precision", "threads", "tune", "cpu", "kernels", "models",
+                                            "data", "peers", "python", "verbose", "color"}));
   EXPECT_EQ(report["config_file_state"], "not there");
   const json device = setting("device", "CUDA=1 OPENPILOT_DISABLE_DGX=1");
   EXPECT_EQ(device, json::parse(R"({"value": "cpu", "origin": "environment", "from": "OPENPILOT_DISABLE_DGX=1",

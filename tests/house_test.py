@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = sorted(path for folder in ("src", "include", "tests", "examples", "bench") for path in (ROOT / folder).rglob("*")
+SOURCES = sorted(path for folder in ("src", "include", "tests", "examples", "bench", "peers") for path in (ROOT / folder).rglob("*")
                  if path.suffix in (".h", ".cc", ".cu", ".cuh", ".py"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 

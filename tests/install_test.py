@@ -62,6 +62,10 @@ class Outside(unittest.TestCase):
         build = self.configure(self.project(readme_block("cmake")), f"-DCMAKE_PREFIX_PATH={moved}")
         run(self.options.cmake, "--build", build)
         run(moved / "bin/sparkpilot", "zoo", "build", "--quiet", "tiny_driving_policy", "--out", self.folder)
+        said = subprocess.run([moved / "bin/sparkpilot", "compare", self.folder / "tiny_driving_policy.onnx", "--peer",
+                               "onnxruntim"], capture_output=True, text=True, check=False).stderr
+        self.assertIn("(did you mean onnxruntime?)", said)
+        self.assertTrue((moved / "share/sparkpilot/peers/sparkpilot_peer.py").exists())
         said = run(build / "app", self.folder / "tiny_driving_policy.onnx")
         self.assertRegex(said, r"(?m)^plan +-?\d")
 

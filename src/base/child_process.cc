@@ -151,7 +151,7 @@ void ChildProcess::start_guard(const std::filesystem::path& folder) {
     spawn.move(ends.theirs, STDIN_FILENO);
     spawn.discard(STDOUT_FILENO);
     spawn.discard(STDERR_FILENO);
-    const char* script = "read -r line && exit; kill -KILL \"-$1\"; [ -z \"$2\" ] || rm -rf -- \"$2\"";
+    const char* script = R"(read -r line && exit; kill -KILL "-$1"; [ -z "$2" ] || rm -rf -- "$2")";
     guard_ = spawn.start({"/bin/sh", "-c", script, "guard", std::to_string(pid_), folder.string()}, {});
   } catch (...) {
     close_end(ends.theirs);

@@ -40,7 +40,8 @@ bool soon(const Condition& condition) {
 
 TEST(ChildProcess, TalksByLines) {
   ChildProcess child(shell("while read -r line; do echo \"<$line>\"; done"));
-  for (const std::string text : {"one", "", "two words", std::string(100'000, 'x').c_str()}) {
+  for (const std::string& text :
+       {std::string("one"), std::string(), std::string("two words"), std::string(100'000, 'x')}) {
     ASSERT_EQ(child.write_line(text, 5), Answer::ok);
     std::string line;
     ASSERT_EQ(child.read_line(line, 5), Answer::ok);

@@ -23,8 +23,15 @@ struct InterleavedTimes {
   std::vector<double> rounds;  // the median of each round, ms
 };
 
-// Calls each of `runs` many times: once before the first round, then round by round, every other round in reverse
-// order. One result for each.
+// Runs something `count` times and returns each run's time in ms. Fewer times: it cannot be run any more.
+using TimedRuns = std::function<std::vector<double>(int64_t count)>;
+// Something whose runs are timed here.
+TimedRuns timed(std::function<void()> run);
+
+// Runs each of `things` many times: once before the first round, then round by round, every other round in reverse
+// order. One result for each. What returned fewer times than asked has no results and is not run again.
+std::vector<InterleavedTimes> time_interleaved(std::span<const TimedRuns> things,
+                                               const InterleavedOptions& options = {});
 std::vector<InterleavedTimes> time_interleaved(std::span<const std::function<void()>> runs,
                                                const InterleavedOptions& options = {});
 

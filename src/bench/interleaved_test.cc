@@ -32,5 +32,27 @@ TEST(Interleaved, ReportProgressAndRefuseNothing) {
   EXPECT_THROW(time_interleaved(runs, {.rounds = 0}), Error);
 }
 
+// What fails on the way costs its own results, not those of the others.
+TEST(Interleaved, GoOnWithoutWhatFails) {
+  int left = 5;
+  const std::vector<TimedRuns> things{timed([] {}), [&](int64_t count) {
+                                        std::vector<double> ms(static_cast<size_t>(count), 2.0);
+                                        if (--left == 0) ms.pop_back();
+                                        return ms;
+                                      }};
+  const std::vector<InterleavedTimes> turns = time_interleaved(things, {.rounds = 8, .round_ms = 0, .min_runs = 3});
+  EXPECT_EQ(turns[0].rounds.size(), 8u);
+  EXPECT_TRUE(turns[1].ms.empty());
+  EXPECT_TRUE(turns[1].rounds.empty());
+  EXPECT_EQ(left, 0);
+}
+
+TEST(Interleaved, TakesTimesAsTheyAreGiven) {
+  const std::vector<TimedRuns> things{[](int64_t count) { return std::vector<double>(static_cast<size_t>(count), 5); }};
+  const std::vector<InterleavedTimes> turns = time_interleaved(things, {.rounds = 2, .round_ms = 50, .min_runs = 3});
+  EXPECT_EQ(turns[0].ms.size(), 20u);
+  EXPECT_EQ(turns[0].rounds, (std::vector<double>{5, 5}));
+}
+
 }  // namespace
 }  // namespace sparkpilot

@@ -11,12 +11,15 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
+#include "cli/compare_report.h"
 #include "cli/compare_route.h"
 #include "cli/interrupt.h"
+#include "cli/peer_flags.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
 #include "compare/bisect.h"
 #include "compare/models.h"
+#include "compare/peer_run.h"
 #include "compare/report.h"
 #include "ir/dimensions.h"
 #include "onnx/import.h"
@@ -34,6 +37,7 @@ struct Flags {
   FieldFlags fields;
   std::string precisions, threads;
   RunFlags run;
+  PeerFlags peers;
   int64_t rounds = 12, samples = 0;  // samples: 0: 1, or 8 for --bisect
   double max_relative_l2 = 0, max_abs = 0, max_plan_error = 0;
   bool no_time = false, no_layers = false, bisect = false;
@@ -48,112 +52,71 @@ int threads_of(const std::string& text) {
   return number > 0 ? static_cast<int>(number) : available_processors();
 }
 
-// Every file in every precision with every number of threads, named by what differs.
-std::vector<Variant> variants_of(const Program& program, const Flags& flags) {
-  std::vector<std::string> precisions{program.settings["precision"].value}, threads{program.settings["threads"].value};
-  if (precisions[0] == "auto") precisions[0] = "fp32";
-  if (!flags.precisions.empty()) precisions = split_list(flags.precisions, "--precision");
-  if (!flags.threads.empty()) threads = split_list(flags.threads, "--threads");
-  const std::vector<std::string> names = file_names(flags.files);
+// What the variants are combined of.
+struct Lists {
+  std::vector<std::string> files, precisions, threads;
+  std::vector<PeerName> peers;
+};
+
+Lists lists_of(const Program& program, const Flags& flags) {
+  Lists lists{.files = flags.files,
+              .precisions = {program.settings["precision"].value},
+              .threads = {program.settings["threads"].value},
+              .peers = peers_of(program, flags.peers)};
+  if (lists.precisions[0] == "auto") lists.precisions[0] = "fp32";
+  if (!flags.precisions.empty()) lists.precisions = split_list(flags.precisions, "--precision");
+  if (!flags.threads.empty()) lists.threads = split_list(flags.threads, "--threads");
+  return lists;
+}
+
+// Every file in every precision with every number of threads, by us or a peer, named by what differs.
+std::vector<Variant> variants_of(const Program& program, const Flags& flags, const Lists& lists,
+                                 const std::optional<PeerName>& peer) {
+  const std::vector<std::string> names = file_names(lists.files);
   std::vector<Variant> variants;
-  for (size_t f = 0; f < flags.files.size(); ++f) {
-    const std::string& file = flags.files[f];
-    for (const std::string& precision : precisions) {
-      for (const std::string& count : threads) {
-        Variant variant{.name = {}, .file = file, .session = session_options(program, flags.run)};
+  for (size_t f = 0; f < lists.files.size(); ++f) {
+    const std::string& file = lists.files[f];
+    for (const std::string& precision : lists.precisions) {
+      for (const std::string& count : lists.threads) {
+        Variant variant{.name = {}, .file = file, .session = session_options(program, flags.run), .peer = peer};
         const VariantPrecision chosen = variant_precision(program, precision);
+        if (peer && chosen.int8) continue;  // peers run the file as it is
         variant.session.passes.precision = chosen.precision;
         variant.int8 = chosen.int8;
         variant.session.threads = threads_of(count);
         std::vector<std::string> words;
-        if (flags.files.size() > 1) words.push_back(names[f]);
-        if (precisions.size() > 1) words.push_back(precision);
-        if (threads.size() > 1) words.push_back(count == "1" ? "1 thread" : count + " threads");
+        if (!lists.peers.empty()) words.push_back(peer ? peer->str() : "sparkpilot");
+        if (lists.files.size() > 1) words.push_back(names[f]);
+        if (lists.precisions.size() > 1) words.push_back(precision);
+        if (lists.threads.size() > 1) words.push_back(count == "1" ? "1 thread" : count + " threads");
         for (const std::string& word : words) variant.name += (variant.name.empty() ? "" : " ") + word;
         variants.push_back(std::move(variant));
       }
     }
   }
-  if (variants.size() < 2) {
-    fail("nothing to compare {} with: give a second model, or several precisions such as --precision fp32,fp16",
-         flags.files[0]);
-  }
   return variants;
 }
 
-std::string error(double value) { return value == 0 ? "0" : fmt::format("{:.2e}", value); }
-
-Table speed_table(const compare::ModelsComparison& comparison) {
-  Table table({"model", "threads", "mean ms", "p50", "p99", "runs/s", "time", "90 %", "load ms", "memory"});
-  for (const compare::VariantResult& v : comparison.variants) {
-    const bool first = &v == comparison.variants.data();
-    table.add({v.variant.name, std::to_string(v.threads), human_ms(v.ms.mean), human_ms(v.ms.p50), human_ms(v.ms.p99),
-               fmt::format("{:.1f}", v.ms.mean > 0 ? 1e3 / v.ms.mean : 0),
-               first ? "1" : fmt::format("{:.3f}", v.ratio.median),
-               first ? "-" : fmt::format("{:.3f} to {:.3f}", v.ratio.low, v.ratio.high),
-               fmt::format("{:.0f}", v.load_ms), v.peak_memory_bytes ? human_bytes(*v.peak_memory_bytes) : "-"});
+std::vector<Variant> all_variants(const Program& program, const Flags& flags) {
+  const Lists lists = lists_of(program, flags);
+  if (!lists.peers.empty() && !flags.run.outputs.empty()) {
+    fail("--output: peers compute all outputs of a file; leave out --output or --peer");
   }
-  return table;
-}
-
-Table output_table(const compare::ModelsComparison& comparison) {
-  Table table({"model", "output", "elements", "largest", "relative L2", "worst sample", "cosine", "not finite"});
-  for (size_t i = 1; i < comparison.variants.size(); ++i) {
-    const compare::VariantResult& v = comparison.variants[i];
-    for (const compare::OutputDifference& o : v.outputs) {
-      table.add({v.variant.name, o.name == o.of ? o.name : fmt::format("{} ({})", o.name, o.of),
-                 std::to_string(o.difference.elements), error(o.difference.max_abs), error(o.difference.relative_l2),
-                 error(o.difference.worst_sample), fmt::format("{:.7f}", o.difference.cosine),
-                 std::to_string(o.difference.not_finite)});
-    }
+  std::vector<Variant> variants = variants_of(program, flags, lists, {});
+  // Of two files ours is the first, and the peer's the second.
+  if (flags.bisect && variants.size() == 2 && lists.files.size() == 2 && lists.peers.size() == 1) {
+    return {variants[0], variants_of(program, flags, lists, lists.peers[0])[1]};
   }
-  return table;
-}
-
-void print_report(const compare::ModelsComparison& comparison) {
-  if (comparison.variants[0].ms.count > 0) print(speed_table(comparison).str() + "\n");
-  print(output_table(comparison).str());
-  for (const compare::VariantResult& v : comparison.variants) {
-    for (const std::string& text : v.not_compared) print(fmt::format("{}: not compared: {}\n", v.variant.name, text));
+  for (const PeerName& peer : lists.peers) {
+    for (Variant& variant : variants_of(program, flags, lists, peer)) variants.push_back(std::move(variant));
   }
-  Table layers({"model", "value where it grows", "node", "largest", "relative L2"});
-  bool any = false;
-  for (const compare::VariantResult& v : comparison.variants) {
-    for (const compare::LayerDifference& layer : compare::growing(v.layers)) {
-      any = true;
-      layers.add({v.variant.name, layer.value, layer.node, error(layer.difference.max_abs),
-                  error(layer.difference.relative_l2)});
-    }
+  if (variants.size() < 2) {
+    fail(
+        "nothing to compare {} with: give a second model, several precisions such as --precision fp32,fp16, or another "
+        "engine such as --peer onnxruntime",
+        flags.files[0]);
   }
-  if (any) print("\n" + layers.str());
-  print(fmt::format("\nagainst {}, {}\n", comparison.variants[0].variant.name,
-                    count_of(static_cast<int64_t>(comparison.samples), "sample")));
-}
-
-std::string to_text(const compare::Bisection& bisection, const std::string& ours, const std::string& theirs) {
-  const std::string searched =
-      fmt::format("{} of both, {} searched, sample {}", count_of(bisection.runs, "run"),
-                  count_of(static_cast<int64_t>(bisection.values), "value"), bisection.sample + 1);
-  if (!bisection.fault) {
-    return fmt::format("{} and {}: no output differs by more than {:.3g} ({})\n", theirs, ours,
-                       bisection.max_relative_l2, searched);
-  }
-  const compare::Fault& fault = *bisection.fault;
-  std::string out = fmt::format("first difference between {} and {}: {}\n", theirs, ours, fault.nodes.front());
-  out += fmt::format("  value        {}\n", fault.value);
-  if (fault.difference.not_finite > 0) {
-    out += fmt::format("  difference   NaN or infinity in {}\n", count_of(fault.difference.not_finite, "element"));
-  } else {
-    out += fmt::format("  difference   relative L2 {:.3g}, largest {:.3g} (allowed {:.3g})\n",
-                       fault.difference.relative_l2, fault.difference.max_abs, bisection.max_relative_l2);
-  }
-  if (fault.nodes.size() > 1) {
-    std::string others;
-    for (size_t i = 1; i < fault.nodes.size(); ++i) others += (i > 1 ? ", " : "") + fault.nodes[i];
-    out += fmt::format("  or in        {}\n               (computed together with it)\n", others);
-  }
-  if (fault.before) out += fmt::format("  the same in  {}\n", *fault.before);
-  return out + fmt::format("  {}\n", searched);
+  return variants;
 }
 
 // The first model's graph, with the sizes and outputs that the flags ask for.
@@ -164,29 +127,44 @@ Graph file_graph(const Flags& flags, const Variant& variant) {
   return graph;
 }
 
-int bisect(const Program& program, const Flags& flags, const std::vector<Variant>& variants) {
+int bisect(const Program& program, const Flags& flags, std::vector<Variant> variants) {
   if (variants.size() != 2) fail("--bisect compares two, these are {}", variants.size());
   if (flags.max_abs > 0) fail("--bisect searches by --max-relative-l2: --max-abs has no effect with it");
+  const bool peer = variants[1].peer.has_value();  // then that is what we are compared with
   compare::Bisection found;
   {
     Progress bar(!program.json && !program.quiet, "searching");
-    Samples samples;
+    Samples samples, calibration;
     std::vector<std::string> notes;
     {
       Session first = compare::open_variant(variants[0], nullptr, &notes);
-      samples = load_samples(first, named_paths(flags.inputs, "--input"), flags.run.seed,
-                             static_cast<size_t>(flags.samples > 0 ? flags.samples : 8));
+      const auto load = [&](const std::vector<std::string>& paths, const char* flag) {
+        return load_samples(first, named_paths(paths, flag), flags.run.seed,
+                            static_cast<size_t>(flags.samples > 0 ? flags.samples : 8));
+      };
+      samples = load(flags.inputs, "--input");
+      calibration = flags.calibrate.empty() ? samples : load(flags.calibrate, "--calibrate");
+    }
+    for (Variant& variant : variants) {
+      if (variant.int8)
+        compare::quantize_variant(variant, calibration, [&](std::string_view, double done) { bar.at(done); });
     }
     if (!program.quiet) std::for_each(notes.begin(), notes.end(), note);
     compare::BisectOptions options;
     if (flags.max_relative_l2 > 0) options.max_relative_l2 = flags.max_relative_l2;
+    else if (peer) options.max_relative_l2 = 1e-4;  // another engine always rounds differently
     options.samples = samples.count;
     options.progress = [&](int run, int runs) { bar.at(static_cast<double>(run) / runs); };
-    const compare::Side expected = compare::side_of(variants[0], samples), got = compare::side_of(variants[1], samples);
+    const auto side_of = [&](const Variant& variant) {
+      if (!variant.peer) return compare::side_of(variant, samples);
+      return compare::peer_side_of(variant, samples, available_processors(), peer_options(program, flags.peers));
+    };
+    const Variant &ours = variants[peer ? 0 : 1], &theirs = variants[peer ? 1 : 0];
+    const compare::Side expected = side_of(theirs), got = side_of(ours);
     found = compare::bisect(file_graph(flags, variants[0]), got, expected, options);
   }
   if (program.json) print_json(compare::to_json(found));
-  else print(to_text(found, variants[1].name, variants[0].name));
+  else print(to_text(found, variants[peer ? 0 : 1].name, variants[peer ? 1 : 0].name));
   return found.fault ? kCheckFailed : kDone;
 }
 
@@ -205,6 +183,7 @@ std::vector<std::string> beyond(const Flags& flags, const compare::ModelsCompari
       check("largest difference", output.difference.max_abs, flags.max_abs);
     }
     if (flags.max_relative_l2 == 0 && flags.max_abs == 0) continue;
+    if (!v.not_run.empty()) lines.push_back(fmt::format("{}, not run: {}", v.variant.name, v.not_run));
     for (const std::string& missing : v.not_compared) lines.push_back(fmt::format("{}, {}", v.variant.name, missing));
   }
   return lines;
@@ -216,6 +195,7 @@ int route(const Program& program, const Flags& flags, const DriveLimits& limits)
                                                      {flags.max_abs > 0, "--max-abs"},
                                                      {flags.bisect, "--bisect"},
                                                      {!flags.inputs.empty(), "--input"},
+                                                     {!flags.peers.names.empty(), "--peer"},
                                                      {!flags.calibrate.empty(), "--calibrate"}};
   for (const auto& [given, flag] : for_models) {
     if (given) fail("{} is for model files, not for --route", flag);
@@ -257,7 +237,8 @@ int compare_all(const Program& program, const Flags& flags) {
                                                        {flags.bisect, "--bisect"},
                                                        {!flags.precisions.empty(), "--precision"},
                                                        {!flags.threads.empty(), "--threads"},
-                                                       {!flags.inputs.empty(), "--input"}};
+                                                       {!flags.inputs.empty(), "--input"},
+                                                       {!flags.peers.names.empty(), "--peer"}};
     for (const auto& [given, flag] : for_models) {
       if (given) fail("{} is for models, these are drives", flag);
     }
@@ -268,7 +249,7 @@ int compare_all(const Program& program, const Flags& flags) {
   if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
   if (!flags.route.out.empty()) fail("--out is for drives and --route, these are models");
   if (limits.fields) fail("--fields is for drives and --route, these are models");
-  const std::vector<Variant> variants = variants_of(program, flags);
+  const std::vector<Variant> variants = all_variants(program, flags);
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
   options.inputs = named_paths(flags.inputs, "--input");
@@ -278,6 +259,7 @@ int compare_all(const Program& program, const Flags& flags) {
   options.time = !flags.no_time && !program.emulate;
   options.layers = !flags.no_layers;
   options.turns.rounds = flags.rounds;
+  options.peers = peer_options(program, flags.peers);
   compare::ModelsComparison comparison;
   {
     Progress bar(!program.json && !program.quiet, "loading");
@@ -315,6 +297,7 @@ void add_compare(Program& program, Command app) {
                   "  sparkpilot compare old.onnx new.onnx --bisect\n"
                   "  sparkpilot compare --route route/ --models models --precision fp32,bf16,int8\n"
                   "  sparkpilot compare --route route/ --models old --models new --out out/compared\n"
+                  "  sparkpilot compare model.onnx --peer onnxruntime,pytorch\n"
                   "  sparkpilot compare out/old out/new --max-plan-error 0.1",
                   [&program, flags] { return compare_all(program, *flags); });
   add_list(command, "files", flags->files, "FILE",
@@ -351,6 +334,7 @@ void add_compare(Program& program, Command app) {
                    "of drives: compare every field of the messages, too; exit with 4 if one is beyond its tolerance");
   add_tolerance_flags(command, flags->fields);
   command.add_flag("--bisect", flags->bisect, "find the first node whose result differs, of two; exit with 4 if any");
+  add_peer_flags(command, flags->peers);
   command.add_flag("--emulate", program.emulate,
                    "compute precisions that this processor lacks, for accuracy only: nothing is timed");
   add_number(command, "--rounds", flags->rounds, "rounds of timing, in turns");

@@ -16,6 +16,9 @@
 namespace sparkpilot::cli {
 namespace {
 
+// Says that GOMP_SPINCOUNT is the program's own, not the user's.
+constexpr const char* kShortWaits = "_SPARKPILOT_SHORT_WAITS";
+
 // One turn of libgomp's waiting loop, in nanoseconds: the instruction that it pauses with takes 10 to 140 cycles.
 double turn_ns() {
   constexpr int kTurns = 1000;
@@ -37,6 +40,11 @@ double turn_ns() {
 
 }  // namespace
 
+std::vector<std::string> variables_of_short_waits() {
+  if (!std::getenv(kShortWaits)) return {};
+  return {"GOMP_SPINCOUNT", kShortWaits};
+}
+
 void restart_with_short_waits(char** argv) {
   constexpr double kWaitNs = 150e3;
   if (std::getenv("GOMP_SPINCOUNT") || std::getenv("OMP_WAIT_POLICY") || available_processors() == 1) return;
@@ -44,7 +52,9 @@ void restart_with_short_waits(char** argv) {
   // Uses the program's own path: started as /proc/self/exe it would be listed as "exe".
   std::error_code none;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
-  if (!none && setenv("GOMP_SPINCOUNT", turns.c_str(), 0) == 0) execv(self.c_str(), argv);
+  if (none || setenv("GOMP_SPINCOUNT", turns.c_str(), 0) != 0) return;
+  setenv(kShortWaits, "1", 1);
+  execv(self.c_str(), argv);
 }
 
 }  // namespace sparkpilot::cli

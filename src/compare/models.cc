@@ -8,7 +8,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/with_file.h"
+#include "compare/peer_run.h"
 #include "hw/memory.h"
+#include "passes/precision.h"
 #include "runtime/run_value.h"
 
 namespace sparkpilot::compare {
@@ -20,10 +22,35 @@ void say(const ModelsOptions& options, std::string_view what, double done) {
   if (options.progress) options.progress(what, done);
 }
 
+// A session of ours, or a peer: neither once the peer has failed.
 struct Loaded {
   std::unique_ptr<Session> session;
+  std::unique_ptr<PeerRun> peer;
+  NamedTensors outputs;  // of the peer's last run
   VariantResult result;
 };
+
+// What a peer does; if it fails, that is all it loses.
+template <typename Work>
+void attempt(Loaded& one, const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    one.peer.reset();
+    const std::string said = error.what(), prefix = one.result.variant.peer->str() + ": ";
+    one.result.not_run = said.starts_with(prefix) ? said.substr(prefix.size()) : said;
+  }
+}
+
+// The outputs of the last run.
+std::vector<std::pair<std::string, ConstView>> outputs_of(const Loaded& one) {
+  std::vector<std::pair<std::string, ConstView>> views;
+  if (one.session) {
+    for (const TensorInfo& info : one.session->outputs()) views.emplace_back(info.name, one.session->output(info.name));
+  }
+  for (const auto& [name, tensor] : one.outputs) views.emplace_back(name, tensor.view());
+  return views;
+}
 
 int64_t bytes_of(const Samples& samples) {
   int64_t bytes = 0;
@@ -54,7 +81,7 @@ void make_int8(Variant& variant, const Samples& samples, const ModelsOptions& op
 // Loads and runs the variant once. The first one says which inputs the samples have.
 Loaded load(Variant variant, Samples& samples, const ModelsOptions& options, std::vector<std::string>& notes) {
   if (variant.int8) make_int8(variant, samples, options, notes);
-  Loaded out{nullptr, {.variant = variant}};
+  Loaded out{.result = {.variant = variant}};
   PeakMemory memory;
   int64_t start = now_ns();
   const bool first = samples.count == 0;
@@ -72,40 +99,68 @@ Loaded load(Variant variant, Samples& samples, const ModelsOptions& options, std
     out.session->run();
   });
   out.result.peak_memory_bytes = memory.bytes();
+  out.result.precision = variant.int8 ? "int8" : name(variant.session.passes.precision);
   out.result.threads = out.session->threads();
   out.result.arena_bytes = out.session->arena_bytes();
   return out;
 }
 
-const TensorInfo* find(const std::vector<TensorInfo>& infos, std::string_view name) {
-  const auto found = std::find_if(infos.begin(), infos.end(), [&](const TensorInfo& i) { return i.name == name; });
-  return found == infos.end() ? nullptr : &*found;
+// With the threads of the session that runs the same file if the variant leaves them open.
+Loaded load_peer(const Variant& variant, const Samples& samples, const std::vector<Loaded>& before,
+                 const ModelsOptions& options) {
+  Loaded out{.result = {.variant = variant}};
+  const auto same = std::find_if(before.begin(), before.end(), [&](const Loaded& one) {
+    return one.session && one.result.variant.file == variant.file &&
+           one.result.variant.session.passes.precision == variant.session.passes.precision;
+  });
+  VariantResult& result = out.result;
+  result.precision = name(variant.session.passes.precision);
+  attempt(out, [&] {
+    out.peer = std::make_unique<PeerRun>(variant, samples, (same == before.end() ? before[0] : *same).result.threads,
+                                         options.peers);
+    result.engine = out.peer->engine();
+    out.peer->load();
+    const PeerLoaded& loaded = out.peer->loaded();
+    result.device = loaded.device;
+    result.precision = loaded.precision;
+    result.threads = loaded.threads;
+    result.load_ms = loaded.load_ms;
+    out.peer->set_sample(0);
+    out.peer->run(1);
+    out.outputs = out.peer->outputs();
+  });
+  return out;
 }
 
 // Which of a variant's outputs is which of the first one's: by name, or by position where no name is the same. The
 // shapes are those of the last run.
-void match_outputs(const Session& first, Loaded& other) {
-  const std::vector<TensorInfo>&theirs = first.outputs(), &ours = other.session->outputs();
+void match_outputs(const Loaded& first, Loaded& other) {
+  const auto theirs = outputs_of(first), ours = outputs_of(other);
+  const auto find = [](const auto& outputs, std::string_view name) {
+    return std::find_if(outputs.begin(), outputs.end(), [&](const auto& output) { return output.first == name; });
+  };
   VariantResult& result = other.result;
-  const bool any = std::any_of(ours.begin(), ours.end(), [&](const TensorInfo& o) { return find(theirs, o.name); });
+  const bool any =
+      std::any_of(ours.begin(), ours.end(), [&](const auto& o) { return find(theirs, o.first) != theirs.end(); });
   const bool by_position = !any && ours.size() == theirs.size();
   std::vector<bool> used(ours.size());
   for (size_t i = 0; i < theirs.size(); ++i) {
-    const TensorInfo* found = by_position ? &ours[i] : find(ours, theirs[i].name);
-    if (!found) {
-      result.not_compared.push_back(fmt::format("{}: only the first model has it", theirs[i].name));
+    const auto& [name, expected] = theirs[i];
+    const auto found = by_position ? ours.begin() + static_cast<std::ptrdiff_t>(i) : find(ours, name);
+    if (found == ours.end()) {
+      result.not_compared.push_back(fmt::format("{}: only the first model has it", name));
       continue;
     }
-    used[static_cast<size_t>(found - ours.data())] = true;
-    const Shape mine = other.session->output(found->name).shape, its = first.output(theirs[i].name).shape;
-    if (mine == its) {
-      result.outputs.push_back({.name = found->name, .of = theirs[i].name, .difference = {}});
+    used[static_cast<size_t>(found - ours.begin())] = true;
+    if (found->second.shape == expected.shape) {
+      result.outputs.push_back({.name = found->first, .of = name, .difference = {}});
     } else {
-      result.not_compared.push_back(fmt::format("{}: {}, the first model's is {}", found->name, mine.str(), its.str()));
+      result.not_compared.push_back(fmt::format("{}: {}, the first model's is {}", found->first,
+                                                found->second.shape.str(), expected.shape.str()));
     }
   }
   for (size_t i = 0; i < ours.size(); ++i) {
-    if (!used[i]) result.not_compared.push_back(fmt::format("{}: the first model does not have it", ours[i].name));
+    if (!used[i]) result.not_compared.push_back(fmt::format("{}: the first model does not have it", ours[i].first));
   }
 }
 
@@ -114,33 +169,54 @@ void match_outputs(const Session& first, Loaded& other) {
 void add_sample(Loaded& one, const Session& first, size_t i, size_t o, DifferenceSum& sum) {
   OutputDifference& output = one.result.outputs[o];
   if (output.name.empty()) return;
-  const ConstView got = one.session->output(output.name), expected = first.output(output.of);
-  if (got.shape == expected.shape) return sum.add(got, expected);
-  one.result.not_compared.push_back(fmt::format("{}: {} for sample {}, the first model's is {}", output.name,
-                                                got.shape.str(), i + 1, expected.shape.str()));
+  const auto outputs = outputs_of(one);
+  const auto got =
+      std::find_if(outputs.begin(), outputs.end(), [&](const auto& each) { return each.first == output.name; });
+  const ConstView expected = first.output(output.of);
+  if (got != outputs.end() && got->second.shape == expected.shape) return sum.add(got->second, expected);
+  const std::string shape = got == outputs.end() ? "missing" : got->second.shape.str();
+  one.result.not_compared.push_back(
+      fmt::format("{}: {} for sample {}, the first model's is {}", output.name, shape, i + 1, expected.shape.str()));
   output.name.clear();
+}
+
+void run_sample(Loaded& one, const Samples& samples, size_t i) {
+  if (one.session) {
+    with_file(one.result.variant.file, [&] {
+      set_inputs(*one.session, one.result.variant, samples, i);
+      one.session->run();
+    });
+  } else if (one.peer) {
+    attempt(one, [&] {
+      one.peer->set_sample(i);
+      one.peer->run(1);
+      one.outputs = one.peer->outputs();
+    });
+  }
 }
 
 void compare_outputs(std::vector<Loaded>& loaded, const Samples& samples, const ModelsOptions& options) {
   Loaded& first = loaded[0];
-  for (size_t v = 1; v < loaded.size(); ++v) match_outputs(*first.session, loaded[v]);
+  for (size_t v = 1; v < loaded.size(); ++v) {
+    if (loaded[v].result.not_run.empty()) match_outputs(first, loaded[v]);
+  }
   std::vector<std::vector<DifferenceSum>> sums(loaded.size());
   for (size_t v = 0; v < loaded.size(); ++v) sums[v].resize(loaded[v].result.outputs.size());
-  for (Loaded& one : loaded) one.session->reset_states();
+  for (Loaded& one : loaded) {
+    if (one.session) one.session->reset_states();
+  }
   for (size_t i = 0; i < samples.count; ++i) {
     for (size_t v = 0; v < loaded.size(); ++v) {
       Loaded& one = loaded[v];
-      with_file(one.result.variant.file, [&] {
-        set_inputs(*one.session, one.result.variant, samples, i);
-        one.session->run();
-      });
+      run_sample(one, samples, i);
+      if (!one.result.not_run.empty()) one.result.outputs.clear();
       for (size_t o = 0; o < one.result.outputs.size(); ++o) add_sample(one, *first.session, i, o, sums[v][o]);
     }
     say(options, "comparing outputs", static_cast<double>(i + 1) / static_cast<double>(samples.count));
   }
   for (size_t v = 0; v < loaded.size(); ++v) {
     std::vector<OutputDifference>& outputs = loaded[v].result.outputs;
-    for (size_t o = 0; o < sums[v].size(); ++o) outputs[o].difference = sums[v][o].result();
+    for (size_t o = 0; o < outputs.size(); ++o) outputs[o].difference = sums[v][o].result();
     std::erase_if(outputs, [](const OutputDifference& output) { return output.name.empty(); });
   }
 }
@@ -165,10 +241,12 @@ std::vector<NamedValue> values_of(const Loaded& loaded, const Samples& samples) 
 }
 
 void compare_layers(std::vector<Loaded>& loaded, const Samples& samples, const ModelsOptions& options) {
+  if (std::count_if(loaded.begin(), loaded.end(), [](const Loaded& one) { return one.session != nullptr; }) < 2) return;
   std::map<std::string, Tensor> expected;
   for (NamedValue& value : values_of(loaded[0], samples)) expected[value.name] = std::move(value.value);
   for (size_t v = 1; v < loaded.size(); ++v) {
     say(options, "comparing layers", static_cast<double>(v) / static_cast<double>(loaded.size()));
+    if (!loaded[v].session) continue;
     for (const NamedValue& value : values_of(loaded[v], samples)) {
       const auto found = expected.find(value.name);
       if (found == expected.end() || !(found->second.shape() == value.value.shape())) continue;
@@ -179,14 +257,24 @@ void compare_layers(std::vector<Loaded>& loaded, const Samples& samples, const M
 }
 
 void time_all(std::vector<Loaded>& loaded, const ModelsOptions& options) {
-  std::vector<std::function<void()>> runs;
-  for (Loaded& one : loaded) runs.emplace_back([&one] { one.session->run(); });
+  std::vector<TimedRuns> runs;
+  for (Loaded& one : loaded) {
+    if (one.session) {
+      runs.push_back(timed([&one] { one.session->run(); }));
+    } else {
+      runs.emplace_back([&one](int64_t count) {
+        std::vector<double> ms;
+        if (one.peer) attempt(one, [&] { ms = one.peer->run(count); });
+        return ms;
+      });
+    }
+  }
   InterleavedOptions turns = options.turns;
   turns.progress = [&](double done) { say(options, "timing in turns", done); };
   const std::vector<InterleavedTimes> times = time_interleaved(runs, turns);
   for (size_t v = 0; v < loaded.size(); ++v) {
     loaded[v].result.ms = summarize(times[v].ms);
-    loaded[v].result.ratio = ratio_of(times[v].rounds, times[0].rounds);
+    if (!times[v].rounds.empty()) loaded[v].result.ratio = ratio_of(times[v].rounds, times[0].rounds);
   }
 }
 
@@ -194,12 +282,14 @@ void time_all(std::vector<Loaded>& loaded, const ModelsOptions& options) {
 
 ModelsComparison compare_models(const std::vector<Variant>& variants, const ModelsOptions& options) {
   if (variants.size() < 2) fail("a comparison needs at least two models or precisions, got {}", variants.size());
+  if (variants[0].peer) fail_internal("a comparison with a peer as the first");
   ModelsComparison out;
   Samples samples;
   std::vector<Loaded> loaded;
   for (const Variant& variant : variants) {
     say(options, "loading", static_cast<double>(loaded.size()) / static_cast<double>(variants.size()));
-    loaded.push_back(load(variant, samples, options, out.notes));
+    loaded.push_back(variant.peer ? load_peer(variant, samples, loaded, options)
+                                  : load(variant, samples, options, out.notes));
   }
   out.samples = samples.count;
   compare_outputs(loaded, samples, options);

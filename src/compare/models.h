@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/interleaved.h"
+#include "bench/peer.h"
 #include "compare/variant.h"
 #include "tensor/difference.h"
 
@@ -22,6 +23,7 @@ struct ModelsOptions {
   bool time = true;                                                   // false: the outputs only
   bool layers = true;                                                 // compare the values inside, too
   InterleavedOptions turns = {};
+  PeerOptions peers = {};  // of the variants that peers run
   std::function<void(std::string_view what, double done)> progress = {};
 };
 
@@ -38,9 +40,13 @@ struct LayerDifference {
 
 struct VariantResult {
   Variant variant;
-  int threads = 0;
-  Statistics ms;  // of one run; no samples if not timed
-  Ratio ratio;    // of its time to the first one's; no rounds if not timed
+  std::string engine;   // a peer's, with its version
+  std::string device;   // a peer's: "CPU"
+  std::string not_run;  // why a peer has no results, or no times; empty if it has all
+  std::string precision;
+  int threads = 0;  // 0: not known
+  Statistics ms;    // of one run; no samples if not timed
+  Ratio ratio;      // of its time to the first one's; no rounds if not timed
   double load_ms = 0;
   std::optional<int64_t> peak_memory_bytes;  // of the process while loading and running once, minus what it had before
   int64_t arena_bytes = 0;                   // activations, outputs and scratch
@@ -55,8 +61,8 @@ struct ModelsComparison {
   std::vector<std::string> notes;  // assumptions
 };
 
-// The first of `variants` is what the others are compared with. Fails (user) naming the file if one cannot be run, or
-// has other inputs than the first.
+// The first of `variants`, which must be one of ours, is what the others are compared with. Fails (user) naming the
+// file if one cannot be run, or has other inputs than the first; a peer that fails has `not_run` instead.
 ModelsComparison compare_models(const std::vector<Variant>& variants, const ModelsOptions& options = {});
 
 // The layers where the difference grows: each differs at least twice as much as every one before it.

@@ -3,8 +3,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "passes/precision.h"
-
 namespace sparkpilot::compare {
 namespace {
 
@@ -30,13 +28,18 @@ Json to_json(const Difference& d) {
 Json to_json(const ModelsComparison& comparison) {
   Json variants = Json::array();
   for (const VariantResult& v : comparison.variants) {
-    Json one{{"name", v.variant.name},
-             {"file", v.variant.file.string()},
-             {"precision", v.variant.int8 ? "int8" : name(v.variant.session.passes.precision)},
-             {"threads", v.threads},
-             {"load_ms", v.load_ms},
-             {"peak_memory_bytes", nullptr},
+    Json one{{"name", v.variant.name},      {"file", v.variant.file.string()},
+             {"precision", v.precision},    {"threads", v.threads},
+             {"load_ms", v.load_ms},        {"peak_memory_bytes", nullptr},
              {"arena_bytes", v.arena_bytes}};
+    if (v.variant.peer) {
+      one["peer"] = v.variant.peer->str();
+      one["engine"] = v.engine;
+      one["device"] = v.device;
+      one["not_run"] = v.not_run.empty() ? Json() : Json(v.not_run);
+      one["arena_bytes"] = nullptr;
+      if (v.threads == 0) one["threads"] = nullptr;
+    }
     if (v.peak_memory_bytes) one["peak_memory_bytes"] = *v.peak_memory_bytes;
     if (v.ms.count > 0) {
       one["runs"] = v.ms.count;

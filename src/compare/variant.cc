@@ -37,18 +37,24 @@ Variant settled(Variant variant, const Session& session) {
   return variant;
 }
 
+Tensor sample_for(const Variant& variant, const Samples& samples, size_t i, const std::string& input, DType dtype,
+                  const std::optional<Shape>& shape) {
+  const auto found = samples.inputs.find(input);
+  if (found == samples.inputs.end()) {
+    fail("{}: input \"{}\" is not an input of the first model", variant.file.string(), input);
+  }
+  const Tensor& sample = found->second[found->second.size() == 1 ? 0 : i];
+  if (shape && !(*shape == sample.shape())) {
+    fail("{}: input \"{}\" is {}, the first model's is {}", variant.file.string(), input, shape->str(),
+         sample.shape().str());
+  }
+  return sample.dtype() == dtype ? sample : convert(sample, dtype);
+}
+
 void set_inputs(Session& session, const Variant& variant, const Samples& samples, size_t i) {
   for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
-    const auto found = samples.inputs.find(input.name);
-    if (found == samples.inputs.end()) {
-      fail("{}: input \"{}\" is not an input of the first model", variant.file.string(), input.name);
-    }
-    const Tensor& sample = found->second[found->second.size() == 1 ? 0 : i];
-    if (input.shape && !(*input.shape == sample.shape())) {
-      fail("{}: input \"{}\" is {}, the first model's is {}", variant.file.string(), input.name, input.shape->str(),
-           sample.shape().str());
-    }
-    session.set_input(input.name, (sample.dtype() == input.dtype ? sample : convert(sample, input.dtype)).view());
+    const Tensor sample = sample_for(variant, samples, i, input.name, input.dtype, input.shape);
+    session.set_input(input.name, sample.view());
   }
 }
 
