@@ -4,9 +4,10 @@
 #
 #   scripts/make_peers.sh [onnxruntime|pytorch|tinygrad]...        without names: all of them
 #
-# .venv then takes 0.3 GB for ONNX Runtime with what bench/ needs, 30 MB for tinygrad, and 4 GB for PyTorch: its package
+# .venv then takes 0.3 GB for ONNX Runtime with what bench/ needs, 40 MB for tinygrad, and 4.1 GB for PyTorch: its package
 # for x86-64 does not start without CUDA's libraries, even on a machine without a GPU. What it needs only to compile
-# kernels (Triton) and for solvers on a GPU is left out, about 1 GB; `pip install torch` in .venv adds it.
+# kernels (Triton) and for solvers on a GPU is left out; `pip install torch` in .venv adds it. On aarch64 this has not been
+# tried.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -153,6 +153,7 @@ int bisect(const Program& program, const Flags& flags, std::vector<Variant> vari
     compare::BisectOptions options;
     if (flags.max_relative_l2 > 0) options.max_relative_l2 = flags.max_relative_l2;
     else if (peer) options.max_relative_l2 = 1e-4;  // another engine always rounds differently
+    if (peer) options.rounding = 1e-6;
     options.samples = samples.count;
     options.progress = [&](int run, int runs) { bar.at(static_cast<double>(run) / runs); };
     const auto side_of = [&](const Variant& variant) {

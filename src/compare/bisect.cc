@@ -169,7 +169,7 @@ class Search {
   // The first value of the last run that is beyond the limit.
   std::optional<size_t> first_beyond(double limit) {
     for (const auto& [v, difference] : differences_) {
-      if (difference.relative_l2 <= limit) continue;
+      if (difference.relative_l2 <= limit || difference.max_abs <= options_.rounding) continue;
       worst_ = difference;
       return v;
     }

@@ -33,6 +33,9 @@ struct BisectOptions {
   // The limit of a value's relative L2; NaN or infinity on one side only is beyond any. Empty: 1e-4, or a quarter of
   // the outputs' own difference if that is less.
   std::optional<double> max_relative_l2 = {};
+  // A value with no element that differs by more than this counts as the same, whatever its relative L2: for engines
+  // that compute, say, the sigmoid of -35 as 0 or as 1e-8.
+  double rounding = 0;
   size_t samples = 1;                                    // searched on the first one for which an output differs
   std::function<void(int run, int runs)> progress = {};  // `runs` is the largest possible number
 };

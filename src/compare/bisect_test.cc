@@ -74,6 +74,31 @@ TEST_F(Bisect, OfEqualModelsIsOneRun) {
   EXPECT_EQ(found.runs, 1);
 }
 
+// What differs by less than another engine's rounding is passed over, however large that is beside the value.
+TEST_F(Bisect, PassesOverRounding) {
+  const auto model = [](float tiny, float factor) {
+    Graph graph;
+    graph.opsets[""] = 21;
+    Builder b(graph, "n", 21);
+    const ValueId x = graph.add_input("x", DType::f32, Shape{1, 8});
+    const ValueId small = b.add("Mul", {x, b.scalar(DType::f32, tiny)});
+    const ValueId large = b.add("Sinh", {b.add("Mul", {b.add("Sin", {x}), b.scalar(DType::f32, factor)})});
+    graph.add_output(b.add("Abs", {small}), "small");
+    graph.add_output(large, "large");
+    return graph;
+  };
+  BisectOptions options{.max_relative_l2 = 1e-4, .rounding = 1e-6};
+  EXPECT_FALSE(search(model(1e-9F, 1), model(3e-9F, 1), options).fault);
+  const Bisection found = search(model(1e-9F, 1), model(3e-9F, 1.01F), options);
+  ASSERT_TRUE(found.fault);
+  EXPECT_EQ(found.fault->value, "large");
+  options.rounding = 0;
+  const Bisection all = search(model(1e-9F, 1), model(3e-9F, 1.01F), options);
+  ASSERT_TRUE(all.fault);
+  EXPECT_LT(all.fault->difference.max_abs, 1e-7);
+  EXPECT_TRUE(search(model(1e-9F, 1), model(static_cast<float>(kNan), 1), {.rounding = 1e30}).fault);
+}
+
 TEST_F(Bisect, FindsNan) {
   const Graph model = build_zoo_model("tiny_driving_policy", 1);
   Graph copy = model;
