@@ -331,17 +331,18 @@ TEST_F(Cli, BenchMeasures) {
                             "' --runs 5 --warmup 1 --threads 1 --profile");
   ASSERT_EQ(bench["models"].size(), 2u);
   const json& model = bench["models"][0];
-  EXPECT_EQ(keys(model), (Keys{"file",           "precision",
+  EXPECT_EQ(keys(model), (Keys{"file",           "file_bytes",
+                               "file_fnv1a_64",  "precision",
                                "threads",        "batch",
-                               "runs",           "mean_ms",
-                               "p50_ms",         "p90_ms",
-                               "p99_ms",         "min_ms",
-                               "first_ms",       "frames_per_second",
-                               "load_ms",        "peak_memory_bytes",
+                               "settings",       "runs",
+                               "mean_ms",        "p50_ms",
+                               "p90_ms",         "p99_ms",
+                               "min_ms",         "first_ms",
+                               "load_ms",        "frames_per_second",
+                               "limits",         "peak_memory_bytes",
                                "weight_bytes",   "flops",
-                               "roofline_share", "roofline_limit",
-                               "limits",         "choices",
-                               "profile"}));
+                               "choices",        "profile",
+                               "roofline_share", "roofline_limit"}));
   EXPECT_EQ(model["runs"], 5);
   EXPECT_EQ(model["threads"], 1);
   EXPECT_LE(model["min_ms"], model["p50_ms"]);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/parallel.h"
+#include "bench/facts.h"
 #include "bench/inputs.h"
 #include "hw/memory.h"
 #include "onnx/import.h"
@@ -119,6 +120,8 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
   BenchOptions options = asked;
   if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
   ModelBench result{.file = file.string(),
+                    .file_fnv1a_64 = {},
+                    .precision = options.session.passes.precision,
                     .batch = options.batch,
                     .trials = {},
                     .peak_memory_bytes = {},
@@ -136,11 +139,12 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     result.choices = best->choices;
     take_over(result.choices, session_options);
   }
+  std::vector<std::filesystem::path> files;
   {
     const bool peak_known = reset_peak_memory();
     const std::optional<int64_t> before = resident_memory_bytes();
     const int64_t start = now_ns();
-    Graph graph = load_onnx(file);
+    Graph graph = load_onnx(file, files);
     result.weight_bytes = constant_bytes(graph);
     Session session(std::move(graph), session_options);
     result.notes = bind_open_dimensions(session, options.batch);
@@ -156,6 +160,9 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     if (peak_known && peak && before) result.peak_memory_bytes = *peak - *before;
   }
   profile_model(result, file, options, session_options);
+  const FileFacts facts = file_facts(files);
+  result.file_bytes = facts.bytes;
+  result.file_fnv1a_64 = facts.fnv1a_64;
   return result;
 }
 

@@ -35,7 +35,10 @@ struct ThreadTrial {
 
 struct ModelBench {
   std::string file;
-  int64_t batch = 1;  // frames per run
+  int64_t file_bytes = 0;                 // with its external data
+  std::string file_fnv1a_64;              // bench/facts.h
+  Precision precision = Precision::fp32;  // asked for
+  int64_t batch = 1;                      // frames per run
   int threads = 0;
   std::vector<ThreadTrial> trials;           // the measurements for choosing the threads; empty if they were given
   Statistics ms;                             // of one run

@@ -5,6 +5,9 @@
 #include <map>
 #include <tuple>
 
+#include "bench/facts.h"
+#include "passes/precision.h"
+
 namespace sparkpilot {
 
 using Json = nlohmann::ordered_json;
@@ -60,11 +63,14 @@ Json to_json(const Peak& peak) {
   return {{"threads", peak.threads}, {"units", std::move(units)}, {"levels", std::move(levels)}};
 }
 
-Json to_json(const ModelBench& bench, const std::string& precision) {
+Json to_json(const ModelBench& bench, const BenchOptions& options) {
   Json out{{"file", bench.file},
-           {"precision", precision},
+           {"file_bytes", bench.file_bytes},
+           {"file_fnv1a_64", bench.file_fnv1a_64},
+           {"precision", name(bench.precision)},
            {"threads", bench.threads},
            {"batch", bench.batch},
+           {"settings", settings_facts(options)},
            {"runs", bench.ms.count},
            {"mean_ms", bench.ms.mean},
            {"p50_ms", bench.ms.p50},
@@ -88,10 +94,8 @@ Json to_json(const ModelBench& bench, const std::string& precision) {
     out["thread_trials"] = trials;
   }
   if (!bench.notes.empty()) out["notes"] = bench.notes;
-  if (!bench.profile.nodes.empty()) {
-    out["choices"] = to_json(bench.choices);
-    out["profile"] = to_json(bench.profile);
-  }
+  out["choices"] = to_json(bench.choices);
+  if (!bench.profile.nodes.empty()) out["profile"] = to_json(bench.profile);
   return out;
 }
 

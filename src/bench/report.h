@@ -8,8 +8,8 @@
 
 namespace sparkpilot {
 
-// Values that were not measured are null. `profile` and `choices` exist only if requested.
-nlohmann::ordered_json to_json(const ModelBench& bench, const std::string& precision);
+// Values that were not measured are null. `profile` exists only if requested.
+nlohmann::ordered_json to_json(const ModelBench& bench, const BenchOptions& options);
 nlohmann::ordered_json to_json(const Profile& profile);
 nlohmann::ordered_json to_json(std::span<const KernelDecision> choices);
 nlohmann::ordered_json to_json(const Peak& peak);  // without values that were not measured

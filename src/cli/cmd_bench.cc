@@ -4,12 +4,14 @@
 #include <memory>
 
 #include "base/with_file.h"
+#include "bench/facts.h"
 #include "bench/inputs.h"
 #include "bench/model_bench.h"
 #include "bench/report.h"
 #include "cli/command.h"
 #include "cli/fit.h"
 #include "cli/terminal.h"
+#include "hw/cpu.h"
 #include "onnx/import.h"
 
 namespace sparkpilot::cli {
@@ -131,7 +133,7 @@ int bench(const Program& program, const Flags& flags) {
     if (!program.quiet) {
       for (const std::string& text : r.notes) note(fmt::format("{}: {}", r.file, text));
     }
-    models.push_back(to_json(r, std::string(name(options.session.passes.precision))));
+    models.push_back(to_json(r, options));
     table.add({r.file, std::to_string(r.threads), human_ms(r.ms.mean), human_ms(r.ms.p50), human_ms(r.ms.p90),
                human_ms(r.ms.p99), human_ms(r.ms.min), human_ms(r.first_ms),
                fmt::format("{:.1f}", r.frames_per_second()), fmt::format("{:.0f}", r.load_ms),
@@ -139,7 +141,11 @@ int bench(const Program& program, const Flags& flags) {
                of_limit(r.roofline_share, r.roofline_limit)});
   }
   if (program.json) {
-    print_json({{"models", models}});
+    print_json({{"format", kBenchFormat},
+                {"format_version", kBenchFormatVersion},
+                {"machine", machine_facts(machine(), cpu_features())},
+                {"versions", version_facts()},
+                {"models", models}});
     return kDone;
   }
   print(table.str());

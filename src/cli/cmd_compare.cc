@@ -12,12 +12,12 @@
 #include "cli/command.h"
 #include "cli/compare_drives.h"
 #include "cli/terminal.h"
+#include "cli/variants.h"
 #include "compare/bisect.h"
 #include "compare/models.h"
 #include "compare/report.h"
 #include "ir/dimensions.h"
 #include "onnx/import.h"
-#include "passes/precision.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -35,25 +35,6 @@ struct Flags {
   bool no_time = false, no_layers = false, bisect = false;
 };
 
-std::vector<std::string> split_list(const std::string& text, const std::string& flag) {
-  std::vector<std::string> items;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    items.push_back(text.substr(begin, end - begin));
-    if (items.back().empty()) fail("{}: an empty item in \"{}\"", flag, text);
-    if (std::count(items.begin(), items.end(), items.back()) > 1) fail("{}: {} is given twice", flag, items.back());
-    begin = end + 1;
-  }
-  return items;
-}
-
-Precision precision_of(const Program& program, const std::string& text) {
-  const std::optional<Precision> precision = parse_precision(text);
-  if (!precision) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16"}));
-  if (!program.emulate) check_precision(*precision);
-  return *precision;
-}
-
 // 0: found by trial.
 int threads_of(const std::string& text) {
   if (text == "auto") return 0;
@@ -69,21 +50,17 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags) {
   if (precisions[0] == "auto") precisions[0] = "fp32";
   if (!flags.precisions.empty()) precisions = split_list(flags.precisions, "--precision");
   if (!flags.threads.empty()) threads = split_list(flags.threads, "--threads");
-  bool same_names = false;
-  for (size_t i = 0; i < flags.files.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      same_names |= fs::path(flags.files[i]).filename() == fs::path(flags.files[j]).filename();
-    }
-  }
+  const std::vector<std::string> names = file_names(flags.files);
   std::vector<Variant> variants;
-  for (const std::string& file : flags.files) {
+  for (size_t f = 0; f < flags.files.size(); ++f) {
+    const std::string& file = flags.files[f];
     for (const std::string& precision : precisions) {
       for (const std::string& count : threads) {
         Variant variant{.name = {}, .file = file, .session = session_options(program, flags.run)};
         variant.session.passes.precision = precision_of(program, precision);
         variant.session.threads = threads_of(count);
         std::vector<std::string> words;
-        if (flags.files.size() > 1) words.push_back(same_names ? file : fs::path(file).filename().string());
+        if (flags.files.size() > 1) words.push_back(names[f]);
         if (precisions.size() > 1) words.push_back(precision);
         if (threads.size() > 1) words.push_back(count == "1" ? "1 thread" : count + " threads");
         for (const std::string& word : words) variant.name += (variant.name.empty() ? "" : " ") + word;

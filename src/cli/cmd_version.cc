@@ -1,6 +1,7 @@
 // sparkpilot version: what this program is and what it sees of the machine.
 #include <nlohmann/json.hpp>
 
+#include "base/version.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "hw/cpu.h"
@@ -9,19 +10,13 @@
 namespace sparkpilot::cli {
 namespace {
 
-#if defined(__clang__)
-constexpr const char* kCompiler = "clang " __clang_version__;
-#else
-constexpr const char* kCompiler = "gcc " __VERSION__;
-#endif
-
-std::string title() { return fmt::format("sparkpilot {} ({})", SPARKPILOT_VERSION, kCompiler); }
+std::string title() { return fmt::format("sparkpilot {} ({})", program_version(), compiler_version()); }
 
 int version(const Program& program) {
   const CpuFeatures& cpu = cpu_features();
   if (program.json) {
-    print_json({{"version", SPARKPILOT_VERSION},
-                {"compiler", kCompiler},
+    print_json({{"version", program_version()},
+                {"compiler", compiler_version()},
                 {"newest_opset", kNewestOpset},
                 {"devices", {"cpu"}},
                 {"processor", cpu.model},

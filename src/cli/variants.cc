@@ -1,0 +1,42 @@
+#include "cli/variants.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "passes/precision.h"
+
+namespace sparkpilot::cli {
+
+std::vector<std::string> split_list(const std::string& text, const std::string& flag) {
+  std::vector<std::string> items;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    items.push_back(text.substr(begin, end - begin));
+    if (items.back().empty()) fail("{}: an empty item in \"{}\"", flag, text);
+    if (std::count(items.begin(), items.end(), items.back()) > 1) fail("{}: {} is given twice", flag, items.back());
+    begin = end + 1;
+  }
+  return items;
+}
+
+Precision precision_of(const Program& program, const std::string& text) {
+  const std::optional<Precision> precision = parse_precision(text);
+  if (!precision) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16"}));
+  if (!program.emulate) check_precision(*precision);
+  return *precision;
+}
+
+std::vector<std::string> file_names(const std::vector<std::string>& files) {
+  std::vector<std::string> names;
+  for (const std::string& file : files) names.push_back(std::filesystem::path(file).filename().string());
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<ptrdiff_t>(i)) {
+      return files;
+    }
+  }
+  return names;
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,21 @@
+// Flags whose value is a list: one model in several precisions, with several numbers of threads.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+
+namespace sparkpilot::cli {
+
+// "a,b" as its items. Fails (user) naming the flag if one is empty or given twice.
+std::vector<std::string> split_list(const std::string& text, const std::string& flag);
+
+// Fails (user) on an unknown precision, with those that are known, and on one that the processor has no arithmetic for
+// (unless --emulate is given).
+Precision precision_of(const Program& program, const std::string& text);
+
+// One word that distinguishes each file: its name, or its path if two have the same name.
+std::vector<std::string> file_names(const std::vector<std::string>& files);
+
+}  // namespace sparkpilot::cli
