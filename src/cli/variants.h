@@ -15,6 +15,9 @@ std::vector<std::string> split_list(const std::string& text, const std::string& 
 // (unless --emulate is given).
 Precision precision_of(const Program& program, const std::string& text);
 
+// --precision with one value, which is the setting, or with several, which go to `list`.
+void add_precision_list(Program& program, Command command, std::string& list);
+
 // One word that distinguishes each file: its name, or its path if two have the same name.
 std::vector<std::string> file_names(const std::vector<std::string>& files);
 

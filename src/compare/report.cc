@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bench/report.h"
 #include "passes/precision.h"
 
 namespace sparkpilot::compare {
@@ -12,10 +13,6 @@ using Json = nlohmann::ordered_json;
 
 // JSON has no infinity.
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
-Json to_json(const Ratio& ratio) {
-  return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"rounds", ratio.rounds}};
-}
 
 }  // namespace
 
