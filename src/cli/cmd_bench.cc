@@ -9,6 +9,8 @@
 #include "bench/model_bench.h"
 #include "bench/report.h"
 #include "bench/turns.h"
+#include "cli/bench_baseline.h"
+#include "cli/bench_repeats.h"
 #include "cli/command.h"
 #include "cli/fit.h"
 #include "cli/terminal.h"
@@ -29,12 +31,9 @@ struct Flags {
   int64_t top = 0;
   bool profile = false;
   std::string precisions;  // a list; empty: the setting
-};
-
-// A model in one precision, as it is to be measured.
-struct Variant {
-  std::string name, file;
-  BenchOptions options;
+  std::string baseline;    // a file; empty: none
+  std::string max_regression = "5%";
+  int64_t repeats = -1, as_repeat = -1;  // -1: the default; not such a process
 };
 
 // The nodes that ran: the slowest `top` of them, or all in their order if `top` is 0.
@@ -101,7 +100,7 @@ void print_profile(const std::string& name, const ModelBench& bench, int64_t top
 }
 
 // Every file in every precision.
-std::vector<Variant> variants_of(const Program& program, const Flags& flags) {
+std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags) {
   BenchOptions options;
   options.session = session_options(program, flags.run);
   options.threads = chosen_threads(program);
@@ -116,7 +115,7 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags) {
     for (const std::string& text : split_list(flags.precisions, "--precision"))
       precisions.push_back(precision_of(program, text));
   }
-  std::vector<Variant> variants;
+  std::vector<BenchVariant> variants;
   for (const std::string& file : flags.files) {
     for (const Precision precision : precisions) {
       options.session.passes.precision = precision;
@@ -127,8 +126,8 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags) {
 }
 
 // Checks all of them first: one that cannot be measured must not discard the measurements of those before it.
-void check_files(const std::vector<Variant>& variants) {
-  for (const Variant& variant : variants) {
+void check_files(const std::vector<BenchVariant>& variants) {
+  for (const BenchVariant& variant : variants) {
     with_file(variant.file, [&] {
       Graph graph = load_onnx(variant.file);
       session_batch(graph, variant.options.session, variant.options.batch);
@@ -137,10 +136,10 @@ void check_files(const std::vector<Variant>& variants) {
   }
 }
 
-std::vector<Measured> measure(const Program& program, const std::vector<Variant>& variants) {
+std::vector<Measured> measure(const Program& program, const std::vector<BenchVariant>& variants) {
   std::vector<Measured> out;
   Progress progress(!program.quiet, "");
-  for (const Variant& variant : variants) {
+  for (const BenchVariant& variant : variants) {
     progress.what(variant.name);
     BenchOptions options = variant.options;
     options.progress = [&](double done) {
@@ -159,7 +158,7 @@ std::vector<Ratio> compared(const Program& program, const std::vector<Measured>&
   return ratios_in_turns(models, options);
 }
 
-void print_table(const std::vector<Variant>& variants, const std::vector<Measured>& models,
+void print_table(const std::vector<BenchVariant>& variants, const std::vector<Measured>& models,
                  const std::vector<Ratio>& ratios) {
   std::vector<std::string> headings{"model", "threads",  "mean ms", "p50",    "p90",     "p99",     "min",
                                     "first", "frames/s", "load ms", "memory", "weights", "roofline"};
@@ -189,38 +188,98 @@ void print_table(const std::vector<Variant>& variants, const std::vector<Measure
   print(table.str());
 }
 
+// How many repeats to measure of each model.
+size_t repeats_of(const Program& program, const Flags& flags) {
+  constexpr int64_t kUsual = 20, kLeast = 5;
+  const bool wanted = program.json || !flags.baseline.empty();
+  if (flags.repeats < 0) return wanted ? kUsual : 0;
+  if (flags.repeats > 0 && flags.repeats < kLeast)
+    fail("--repeats: expected 0, or at least {}, got {}", kLeast, flags.repeats);
+  if (!wanted) fail("--repeats has no effect without --json or --baseline");
+  if (flags.repeats == 0 && !flags.baseline.empty())
+    fail("--baseline needs repeats: expected at least {}, got 0", kLeast);
+  return static_cast<size_t>(flags.repeats);
+}
+
+// The repeats of every model, compared with the baseline if there is one.
+std::vector<BaselinePair> repeated(const Program& program, const std::vector<BenchVariant>& variants,
+                                   const std::vector<Measured>& models, std::vector<BaselinePair> pairs, size_t repeats,
+                                   double max_regression) {
+  Progress progress(!program.quiet, "");
+  size_t done = 0;
+  const auto step = [&](size_t model) {
+    ++done;
+    progress.what(fmt::format("{}: repeat {}", variants[model].name, done));
+    progress.at(std::min(1.0, static_cast<double>(done) / static_cast<double>(repeats * models.size())));
+  };
+  if (!pairs.empty()) {
+    hold_against(pairs, models, repeats, max_regression, step);
+    return pairs;
+  }
+  pairs.resize(models.size());
+  for (size_t i = 0; i < models.size(); ++i) {
+    pairs[i].repeats = measure_repeats(i, models[i].bench, repeats, [&] { step(i); });
+    const size_t good = undisturbed(pairs[i].repeats);
+    if (good < repeats / 2 && !program.quiet) {
+      note(fmt::format("{}: {} of {} repeats were undisturbed: as a baseline this is of little use", variants[i].name,
+                       good, repeats));
+    }
+  }
+  return pairs;
+}
+
 int bench(const Program& program, const Flags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--warmup", flags.warmup, 0);
   expect_at_least("--batch", flags.batch, 1);
   expect_at_least("--top", flags.top, 0);
-  const std::vector<Variant> variants = variants_of(program, flags);
+  std::vector<BenchVariant> variants = variants_of(program, flags);
+  if (flags.as_repeat >= 0) return answer_repeat(variants, flags.as_repeat);
+  const size_t repeats = repeats_of(program, flags);
+  const double max_regression = parse_share(flags.max_regression, "--max-regression");
   check_files(variants);
+  std::optional<Baseline> baseline;
+  std::vector<BaselinePair> pairs;
+  if (!flags.baseline.empty()) {
+    baseline = read_baseline(flags.baseline);
+    pairs = match_baseline(*baseline, variants);
+  }
   const std::vector<Measured> models = measure(program, variants);
   const std::vector<Ratio> ratios = compared(program, models);
+  pairs = repeated(program, variants, models, std::move(pairs), repeats, max_regression);
   Json list = Json::array();
   for (size_t i = 0; i < models.size(); ++i) {
     const ModelBench& r = models[i].bench;
     if (!program.quiet) {
       for (const std::string& text : r.notes) note(fmt::format("{}: {}", r.file, text));
     }
-    list.push_back(to_json(r, models[i].options));
-    if (i > 0) list.back()["time_ratio"] = to_json(ratios[i]);
+    Json& one = list.emplace_back(to_json(r, models[i].options));
+    if (i > 0) one["time_ratio"] = to_json(ratios[i]);
+    if (repeats > 0) one["repeats"] = to_json(std::span<const Repeat>(pairs[i].repeats));
+    if (baseline) one["baseline"] = to_json(pairs[i], max_regression);
   }
+  const Json here = machine_facts(machine(), cpu_features()), versions = version_facts();
   if (program.json) {
-    print_json({{"format", kBenchFormat},
-                {"format_version", kBenchFormatVersion},
-                {"machine", machine_facts(machine(), cpu_features())},
-                {"versions", version_facts()},
-                {"models", list}});
-    return kDone;
+    Json document{
+        {"format", kBenchFormat}, {"format_version", kBenchFormatVersion}, {"machine", here}, {"versions", versions}};
+    if (baseline)
+      document["baseline"] = {{"file", flags.baseline}, {"differences", machine_notes(*baseline, here, versions)}};
+    document["models"] = std::move(list);
+    print_json(document);
+  } else {
+    print_table(variants, models, ratios);
+    for (size_t i = 0; i < models.size(); ++i) {
+      if (flags.profile) print_profile(variants[i].name, models[i].bench, flags.top);
+    }
+    if (baseline) print("\n" + baseline_table(*baseline, variants, pairs, max_regression));
   }
-  print_table(variants, models, ratios);
-  for (size_t i = 0; i < models.size(); ++i) {
-    if (flags.profile) print_profile(variants[i].name, models[i].bench, flags.top);
+  if (!baseline) return kDone;
+  if (!program.quiet) {
+    for (const std::string& line : machine_notes(*baseline, here, versions))
+      note(fmt::format("{}: {}", baseline->file, line));
   }
-  return kDone;
+  return baseline_outcome(variants, pairs, max_regression, program.quiet);
 }
 
 }  // namespace
@@ -231,6 +290,8 @@ void add_bench(Program& program, Command app) {
                                       "  sparkpilot bench model.onnx\n"
                                       "  sparkpilot bench old.onnx new.onnx --threads 1 --runs 500 --json\n"
                                       "  sparkpilot bench model.onnx --precision fp32,bf16\n"
+                                      "  sparkpilot bench model.onnx --json >before.json\n"
+                                      "  sparkpilot bench model.onnx --baseline before.json --max-regression 5%\n"
                                       "  sparkpilot bench model.onnx --profile --top 10",
                                       [&program, flags] { return bench(program, *flags); });
   add_list(command, "files", flags->files, "FILE", "ONNX models").required();
@@ -239,6 +300,25 @@ void add_bench(Program& program, Command app) {
   add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
   const Option profile = command.add_flag("--profile", flags->profile, "time each node, in separate runs");
   add_number(command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order").needs(profile);
+  command
+      .add_option("--baseline", flags->baseline, "compare with FILE, which `bench --json` wrote; exit with 4 if slower")
+      .type_name("FILE")
+      .default_str("");
+  command.add_option("--max-regression", flags->max_regression, "how much slower than the baseline is allowed")
+      .type_name("SHARE");
+  command
+      .add_option(
+          "--repeats", [flags](const std::string& text) { flags->repeats = std::stoll(text); },
+          "for --json and --baseline: processes that measure each model once more; 0: none")
+      .check(no_number<uint32_t>)
+      .type_name("N")
+      .default_str("20");
+  command
+      .add_option(
+          "--as-repeat", [flags](const std::string& text) { flags->as_repeat = std::stoll(text); },
+          "one of those processes")
+      .check(no_number<uint32_t>)
+      .hidden();
   add_graph_flags(command, flags->run);
   add_precision_list(program, command, flags->precisions);
   for (const char* setting : {"threads", "tune", "verbose"}) add_setting(program, command, setting);
