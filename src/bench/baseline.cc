@@ -180,7 +180,7 @@ BaselineMatch find_model(const Baseline& baseline, const BenchSubject& subject) 
     std::vector<std::string> lines;
     if (then.fnv1a_64 != subject.fnv1a_64) {
       lines.push_back(fmt::format("model: expected {} (FNV-1a {}), got {} ({})", text_of(then.file),
-                                  text_of(then.fnv1a_64), subject.file, subject.fnv1a_64));
+                                  text_of(then.fnv1a_64), text_of(subject.file), text_of(subject.fnv1a_64)));
     }
     compare(lines, "precision", then.precision, subject.precision);
     if (subject.threads) compare(lines, "threads", *then.threads, *subject.threads);
@@ -208,18 +208,22 @@ std::vector<std::string> choice_notes(const BaselineModel& model, const BenchSub
   }
   std::map<std::string, std::string> kernels;
   for (const KernelDecision& choice : model.choices) kernels[choice.node] = choice.kernel;
+  std::map<std::string, int64_t> changes;
+  const auto op = [](const std::string& node) { return text_of(node.substr(0, node.find(' '))); };
   for (const KernelDecision& choice : choices) {
     const auto then = kernels.find(choice.node);
     if (then == kernels.end()) {
-      lines.push_back(fmt::format("{}: not in the baseline", text_of(choice.node)));
+      ++changes[op(choice.node) + ": not in the baseline"];
     } else if (then->second != choice.kernel) {
-      lines.push_back(fmt::format("{}: kernel {} in the baseline, {} now", text_of(choice.node), text_of(then->second),
-                                  choice.kernel));
+      ++changes[fmt::format("{}: kernel {} in the baseline, {} now", op(choice.node), text_of(then->second),
+                            text_of(choice.kernel))];
     }
     if (then != kernels.end()) kernels.erase(then);
   }
-  for (const auto& [node, kernel] : kernels) {
-    lines.push_back(fmt::format("{}: only in the baseline", text_of(node)));
+  for (const auto& [node, kernel] : kernels) ++changes[op(node) + ": only in the baseline"];
+  for (const auto& [change, count] : changes) {
+    lines.push_back(
+        fmt::format("{} ({})", change, count == 1 ? "one kind of node" : fmt::format("{} kinds of nodes", count)));
   }
   return lines;
 }

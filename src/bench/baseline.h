@@ -59,7 +59,8 @@ struct BaselineMatch {
 };
 BaselineMatch find_model(const Baseline& baseline, const BenchSubject& subject);
 
-// A line for each setting or kernel that is not the baseline's, which may explain a change of time.
+// A line for each setting that is not the baseline's, and for each op and kernel how many kinds of its nodes have
+// another one: this may explain a change of time.
 std::vector<std::string> choice_notes(const BaselineModel& model, const BenchSubject& subject,
                                       std::span<const KernelDecision> choices);
 

@@ -29,7 +29,10 @@ Json document() {
              {"threads", 2},
              {"batch", 1},
              {"settings", settings()},
-             {"choices", {{{"node", "Conv"}, {"kernel", "onednn"}}, {{"node", "Gemm"}, {"kernel", "simd"}}}},
+             {"choices",
+              {{{"node", "Conv 3x3"}, {"kernel", "onednn"}},
+               {{"node", "Conv 5x5"}, {"kernel", "onednn"}},
+               {{"node", "Gemm"}, {"kernel", "simd"}}}},
              {"repeats", to_json(std::span<const Repeat>(repeats))}};
   return {{"format", kBenchFormat},
           {"format_version", kBenchFormatVersion},
@@ -58,7 +61,7 @@ TEST(Baseline, IsWhatBenchWrote) {
   ASSERT_EQ(baseline.models.size(), 1u);
   const BaselineModel& model = baseline.models[0];
   EXPECT_EQ(model.subject.threads, 2);
-  EXPECT_EQ(model.choices.size(), 2u);
+  EXPECT_EQ(model.choices.size(), 3u);
   EXPECT_EQ(model.yardstick_version, kYardstickVersion);
   ASSERT_EQ(model.repeats.size(), 2u);
   EXPECT_EQ(model.repeats[1].model_ms, (std::vector<double>{3, 3.1}));
@@ -210,7 +213,7 @@ TEST(Baseline, EveryDifferenceOfTheModelIsNamed) {
   other = subject();
   other.fnv1a_64 = "00000000000000cc";
   EXPECT_EQ(find_model(baseline, other).differences,
-            Lines{R"(model: expected "model.onnx" (FNV-1a "00000000000000aa"), got new.onnx (00000000000000cc))"});
+            Lines{R"(model: expected "model.onnx" (FNV-1a "00000000000000aa"), got "new.onnx" ("00000000000000cc"))"});
   other = subject();
   other.settings["passes_off"] = {"fold"};
   other.settings["shapes"] = {{"x", "[1]"}};
@@ -232,12 +235,14 @@ TEST(Baseline, OtherKernelsAreNamed) {
   const Baseline baseline = parse_baseline(document().dump(), "base.json");
   BenchSubject now = subject();
   now.settings["tune"] = "full";
-  const std::vector<KernelDecision> choices{{.node = "Conv", .kernel = "simd"}, {.node = "Add", .kernel = "simd"}};
+  const std::vector<KernelDecision> choices{{.node = "Conv 3x3", .kernel = "simd"},
+                                            {.node = "Conv 5x5", .kernel = "simd"},
+                                            {.node = "Add", .kernel = "simd"}};
   using Lines = std::vector<std::string>;
-  EXPECT_EQ(
-      choice_notes(baseline.models[0], now, choices),
-      (Lines{R"(tune: "auto" in the baseline, "full" now)", R"("Conv": kernel "onednn" in the baseline, simd now)",
-             R"("Add": not in the baseline)", R"("Gemm": only in the baseline)"}));
+  EXPECT_EQ(choice_notes(baseline.models[0], now, choices),
+            (Lines{R"(tune: "auto" in the baseline, "full" now)", R"("Add": not in the baseline (one kind of node))",
+                   R"("Conv": kernel "onednn" in the baseline, "simd" now (2 kinds of nodes))",
+                   R"("Gemm": only in the baseline (one kind of node))"}));
 }
 
 }  // namespace

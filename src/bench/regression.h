@@ -47,8 +47,12 @@ struct Regression {
 // right before and right after it than it usually does at best: 3 % for what one core does alone, 20 % for what it
 // shares. A repeat counts if at least three of its rounds do; its value is the median of their times, each divided by
 // the yardstick's arithmetic time around it, since the clock may differ. The values of both sides are compared by
-// ratio_interval(). They are not compared where fewer than five repeats of a side count, or where the machine itself
-// differs: the yardstick at its best by more than 5 % for what one core does alone, 25 % for what it shares.
+// ratio_interval().
+//
+// It cannot be told where fewer than kLeastRepeats of a side count, and where the machine differs, that is the
+// yardstick at its best, so that this may be the reason: by more than 5 % in what one core does alone, 25 % in what it
+// shares. A machine that reads more slowly cannot be the reason for a model that is not slower, nor a faster one for a
+// slower model; arithmetic, in whose time the model's is measured, has to be the same either way.
 Regression compare_repeats(std::span<const Repeat> now, std::span<const Repeat> then, double max_regression);
 
 // How many repeats count, held against each other only.
