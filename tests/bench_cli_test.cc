@@ -68,10 +68,11 @@ TEST_F(Cli, BenchSaysWhereAndOfWhat) {
 // The repeats' times decide nothing here: where a verdict depends on them, both are accepted.
 class BenchBaseline : public Cli {
  protected:
-  BenchBaseline() {
+  static void SetUpTestSuite() {
+    Cli::SetUpTestSuite();
     document = parsed("bench " + policy() + kQuick);
-    write(document);
   }
+  BenchBaseline() { write(document); }
   void write(const json& baseline) const { write_text(folder.file("base.json"), baseline.dump(2)); }
   ProgramResult against(const std::string& flags = "", const std::string& before = "") const {
     return run_program("bench " + policy() + kQuick + "--baseline '" + folder.file("base.json") + "' " + flags, before);
@@ -90,14 +91,14 @@ class BenchBaseline : public Cli {
       EXPECT_NE(result.err.find(word), std::string::npos) << word << "\n" << result.err;
   }
   static constexpr const char* kQuick = " --threads 1 --runs 2 --warmup 0 --repeats 5 ";
-  json document;
+  inline static json document;
 };
 
 TEST_F(BenchBaseline, IsWhatJsonWrote) {
   const json& repeats = document["models"][0]["repeats"];
   EXPECT_EQ(keys(repeats), (Keys{"yardstick", "processes"}));
   EXPECT_EQ(repeats["yardstick"]["version"], 1);
-  ASSERT_EQ(repeats["processes"].size(), 5u);
+  ASSERT_GE(repeats["processes"].size(), 5u) << "more if the machine is busy";
   const json& one = repeats["processes"][0];
   EXPECT_EQ(keys(one), (Keys{"model_ms", "wait_share", "arithmetic_ms", "near_ms", "far_ms"}));
   EXPECT_GE(one["model_ms"].size(), 5u);
@@ -115,7 +116,7 @@ TEST_F(BenchBaseline, IsWhatJsonWrote) {
   EXPECT_EQ(keys(result), (Keys{"verdict", "max_regression", "time_ratio", "repeats_then", "used_then", "repeats_now",
                                 "used_now", "machine", "doubts", "notes"}));
   EXPECT_EQ(result["max_regression"], 0.25);
-  EXPECT_EQ(result["repeats_then"], 5);
+  EXPECT_EQ(result["repeats_then"], repeats["processes"].size());
   EXPECT_GE(result["repeats_now"], 5);
   EXPECT_EQ(result["machine"].size(), 3u);
   EXPECT_EQ(answer.code == 4, result["verdict"] == "regression");

@@ -28,6 +28,11 @@ struct BaselinePair {
 // anything does. A variant without a number of threads gets the baseline's.
 std::vector<BaselinePair> match_baseline(const Baseline& baseline, std::vector<BenchVariant>& variants);
 
+// Measures `repeats` repeats of a model, and then up to three times half as many more while not even half as many are
+// undisturbed. Returns how many are.
+size_t record_repeats(std::vector<Repeat>& out, size_t variant, const ModelBench& bench, size_t repeats,
+                      const std::function<void()>& done);
+
 // Measures `repeats` repeats of each model, and then up to three times half as many more while it cannot tell.
 void hold_against(std::vector<BaselinePair>& pairs, const std::vector<Measured>& models, size_t repeats,
                   double max_regression, const std::function<void(size_t model)>& done);

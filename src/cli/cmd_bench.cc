@@ -218,12 +218,10 @@ std::vector<BaselinePair> repeated(const Program& program, const std::vector<Ben
   }
   pairs.resize(models.size());
   for (size_t i = 0; i < models.size(); ++i) {
-    pairs[i].repeats = measure_repeats(i, models[i].bench, repeats, [&] { step(i); });
-    const size_t good = undisturbed(pairs[i].repeats);
-    if (good < repeats / 2 && !program.quiet) {
-      note(fmt::format("{}: {} of {} repeats were undisturbed: as a baseline this is of little use", variants[i].name,
-                       good, repeats));
-    }
+    const size_t good = record_repeats(pairs[i].repeats, i, models[i].bench, repeats, [&] { step(i); });
+    if (good * 2 >= repeats || program.quiet) continue;
+    note(fmt::format("{}: {} of {} repeats were undisturbed: as a baseline this is of little use", variants[i].name,
+                     good, pairs[i].repeats.size()));
   }
   return pairs;
 }
