@@ -103,7 +103,7 @@ class Reader {
                    .precision = string(json, where, "precision"),
                    .threads = static_cast<int>(count(json, where, "threads")),
                    .batch = count(json, where, "batch"),
-                   .settings = object(json, where, "settings")};
+                   .settings = texts_of(object(json, where, "settings"))};
     const Json& choices = list(json, where, "choices", 1'000'000);
     for (size_t i = 0; i < choices.size(); ++i) {
       const std::string choice = fmt::format("{}/choices/{}", where, i);
@@ -136,6 +136,11 @@ void compare(std::vector<std::string>& lines, const std::string& what, const Jso
 // What only the one or the other has is null there.
 Json part(const Json& json, const char* key) { return json.value(key, Json()); }
 
+std::string setting(const BenchSubject& subject, const char* key) {
+  const auto found = subject.settings.find(key);
+  return found == subject.settings.end() ? "null" : found->second;
+}
+
 bool nearly_equal(const Json& a, const Json& b) {
   constexpr double kTolerance = 0.05;  // what firmware and kernel keep for themselves
   if (!a.is_number() || !b.is_number()) return a == b;
@@ -143,6 +148,12 @@ bool nearly_equal(const Json& a, const Json& b) {
 }
 
 }  // namespace
+
+std::map<std::string, std::string> texts_of(const Json& object) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [key, value] : object.items()) texts[key] = text_of(value);
+  return texts;
+}
 
 Baseline parse_baseline(const std::string& text, const std::string& name) { return Reader(name).read(text); }
 
@@ -186,7 +197,8 @@ BaselineMatch find_model(const Baseline& baseline, const BenchSubject& subject) 
     if (subject.threads) compare(lines, "threads", *then.threads, *subject.threads);
     compare(lines, "batch", then.batch, subject.batch);
     for (const char* key : {"device", "passes_off", "outputs", "dims", "shapes", "seed"}) {
-      compare(lines, key, part(then.settings, key), part(subject.settings, key));
+      const std::string expected = setting(then, key), got = setting(subject, key);
+      if (expected != got) lines.push_back(fmt::format("{}: expected {}, got {}", key, expected, got));
     }
     compare(lines, "yardstick version", model.yardstick_version, kYardstickVersion);
     compare(lines, "yardstick", model.yardstick_code, Yardstick::code());
@@ -203,8 +215,8 @@ std::vector<std::string> choice_notes(const BaselineModel& model, const BenchSub
                                       std::span<const KernelDecision> choices) {
   std::vector<std::string> lines;
   for (const char* key : {"kernels", "tune"}) {
-    const Json then = part(model.subject.settings, key), now = part(subject.settings, key);
-    if (then != now) lines.push_back(fmt::format("{}: {} in the baseline, {} now", key, text_of(then), text_of(now)));
+    const std::string then = setting(model.subject, key), now = setting(subject, key);
+    if (then != now) lines.push_back(fmt::format("{}: {} in the baseline, {} now", key, then, now));
   }
   std::map<std::string, std::string> kernels;
   for (const KernelDecision& choice : model.choices) kernels[choice.node] = choice.kernel;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -21,8 +22,11 @@ struct BenchSubject {
   std::string precision;
   std::optional<int> threads = {};  // empty: whatever the baseline has
   int64_t batch = 1;
-  nlohmann::ordered_json settings = {};  // settings_facts()
+  std::map<std::string, std::string> settings = {};  // settings_facts(): the values as JSON texts
 };
+
+// The members of an object as JSON texts.
+std::map<std::string, std::string> texts_of(const nlohmann::ordered_json& object);
 
 struct BaselineModel {
   BenchSubject subject;

@@ -52,8 +52,11 @@ std::string refusal(const std::string& text) {
 }
 
 BenchSubject subject() {
-  return {
-      .file = "new.onnx", .fnv1a_64 = "00000000000000aa", .precision = "fp32", .threads = 2, .settings = settings()};
+  return {.file = "new.onnx",
+          .fnv1a_64 = "00000000000000aa",
+          .precision = "fp32",
+          .threads = 2,
+          .settings = texts_of(settings())};
 }
 
 TEST(Baseline, IsWhatBenchWrote) {
@@ -139,7 +142,7 @@ TEST(Baseline, HostileValuesAreRefusedWithTheirPlace) {
     const std::string message = refusal(missing.dump());
     EXPECT_NE(message, "accepted") << place;
     EXPECT_TRUE(message.starts_with("base.json: ")) << message;
-    for (const char* value : {"null", "true", "-1", "1.5", "\"\\u001b[31m\"", "[]", "{}", "[[[[1]]]]", "1e300"}) {
+    for (const char* value : {"null", "true", "-1", "1.5", R"("\u001b[31m")", "[]", "{}", "[[[[1]]]]", "1e300"}) {
       Json bad = document();
       bad[at] = Json::parse(value);
       const std::string text = refusal(bad.dump());
@@ -215,8 +218,8 @@ TEST(Baseline, EveryDifferenceOfTheModelIsNamed) {
   EXPECT_EQ(find_model(baseline, other).differences,
             Lines{R"(model: expected "model.onnx" (FNV-1a "00000000000000aa"), got "new.onnx" ("00000000000000cc"))"});
   other = subject();
-  other.settings["passes_off"] = {"fold"};
-  other.settings["shapes"] = {{"x", "[1]"}};
+  other.settings["passes_off"] = R"(["fold"])";
+  other.settings["shapes"] = R"({"x":"[1]"})";
   EXPECT_EQ(find_model(baseline, other).differences,
             (Lines{R"(passes_off: expected [], got ["fold"])", R"(shapes: expected {}, got {"x":"[1]"})"}));
   other = subject();
@@ -234,7 +237,7 @@ TEST(Baseline, EveryDifferenceOfTheModelIsNamed) {
 TEST(Baseline, OtherKernelsAreNamed) {
   const Baseline baseline = parse_baseline(document().dump(), "base.json");
   BenchSubject now = subject();
-  now.settings["tune"] = "full";
+  now.settings["tune"] = R"("full")";
   const std::vector<KernelDecision> choices{{.node = "Conv 3x3", .kernel = "simd"},
                                             {.node = "Conv 5x5", .kernel = "simd"},
                                             {.node = "Add", .kernel = "simd"}};

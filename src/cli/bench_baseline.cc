@@ -33,7 +33,7 @@ BenchSubject subject_of(const BenchVariant& variant) {
           .precision = std::string(name(variant.options.session.passes.precision)),
           .threads = variant.options.threads,
           .batch = variant.options.batch,
-          .settings = settings_facts(variant.options)};
+          .settings = texts_of(settings_facts(variant.options))};
 }
 
 void add_repeats(std::vector<Repeat>& out, size_t variant, const ModelBench& bench, size_t count,
@@ -100,7 +100,7 @@ void hold_against(std::vector<BaselinePair>& pairs, const std::vector<Measured>&
       pair.result = compare_repeats(pair.repeats, pair.then->repeats, max_regression);
       if (pair.result.used_then < kLeastRepeats) break;  // more repeats now do not help
     }
-    pair.notes = choice_notes(*pair.then, {.settings = settings_facts(models[i].options)}, bench.choices);
+    pair.notes = choice_notes(*pair.then, {.settings = texts_of(settings_facts(models[i].options))}, bench.choices);
   }
 }
 
