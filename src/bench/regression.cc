@@ -1,7 +1,8 @@
 #include "bench/regression.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/statistics.h"
