@@ -133,7 +133,7 @@ def main():
     for model in options.models:
         chosen = 0
         if not options.threads:
-            arguments = ["bench", model, "--quiet", "--runs", "3", "--precision", options.precision]
+            arguments = ["bench", model, "--quiet", "--runs", "3", "--repeats", "0", "--precision", options.precision]
             chosen = run(options, arguments, **environment(RULES, "/dev/null"))["models"][0]["threads"]
         for threads in [int(n) for n in options.threads.split(",")] if options.threads else sorted({1, chosen}):
             rules, tuned, whole, extra = losses(options, model, threads)

@@ -75,7 +75,7 @@ TEST_F(Cli, ShapesOfInputsWithOpenDimensions) {
   EXPECT_EQ(parsed("run '" + file + "'" + shape)["outputs"][0]["shape"], wanted);
   EXPECT_EQ(parsed("model check '" + file + "'" + shape)["passed"], true);
   EXPECT_EQ(run_program("model check '" + file + "'" + shape).err, "");  // no size had to be assumed
-  EXPECT_EQ(parsed("bench --runs 1 --warmup 0 '" + file + "'" + shape)["models"].size(), 1u);
+  EXPECT_EQ(parsed("bench --repeats 0 --runs 1 --warmup 0 '" + file + "'" + shape)["models"].size(), 1u);
   parsed("model convert '" + file + "' --out '" + out + "'" + shape);
   EXPECT_EQ(parsed("model info '" + out + "'")["inputs"][0]["shape"], wanted);
   for (const std::string& command :
@@ -199,7 +199,7 @@ TEST_F(Cli, PartsOfOneOutputAreOutputsOfTheirOwn) {
   EXPECT_EQ(row(folder.file("parts/outputs[_, 0_55].npy")), std::vector(whole.begin(), whole.begin() + 55));
   EXPECT_EQ(row(folder.file("parts/outputs[_, 55_100].npy")), std::vector(whole.begin() + 55, whole.begin() + 100));
   EXPECT_EQ(parsed("model check " + parts)["outputs"][0]["name"], "outputs[:, 0:55]");
-  parsed("bench --runs 2 --threads 1 " + parts);
+  parsed("bench --repeats 0 --runs 2 --threads 1 " + parts);
   const std::string file = "'" + folder.file("parts.onnx") + "'";
   parsed("model convert " + parts + " --out " + file);
   const json again = parsed("run " + file + " --output-dir '" + folder.file("again") + "'");
@@ -327,7 +327,7 @@ TEST_F(Cli, RunDumpsWhatItDid) {
 }
 
 TEST_F(Cli, BenchMeasures) {
-  const json bench = parsed("bench " + policy() + " '" + models->file("tiny_driving_vision.onnx") +
+  const json bench = parsed("bench --repeats 0 " + policy() + " '" + models->file("tiny_driving_vision.onnx") +
                             "' --runs 5 --warmup 1 --threads 1 --profile");
   ASSERT_EQ(bench["models"].size(), 2u);
   const json& model = bench["models"][0];
@@ -383,14 +383,15 @@ TEST_F(Cli, BenchLooksAtEveryFileFirst) {
 }
 
 TEST_F(Cli, BenchCountsTheFramesOfABatch) {
-  const json fixed = parsed("bench " + policy() + " --batch 4 --runs 5 --threads 1")["models"][0];
+  const json fixed = parsed("bench --repeats 0 " + policy() + " --batch 4 --runs 5 --threads 1")["models"][0];
   EXPECT_EQ(fixed["batch"], 4);
   EXPECT_NEAR(fixed["frames_per_second"].get<double>() * fixed["mean_ms"].get<double>(), 4000, 1e-6);
   expect_usage_error("bench " + policy() + " --batch 0", "--batch: expected at least 1");
   expect_usage_error("bench " + policy() + " --batch -2", "--batch: expected at least 1");
   expect_usage_error("bench " + policy() + " --runs 0", "--runs: expected at least 1, got 0");
   write_text(folder.file("open.onnx"), model({node("Relu", "relu", {"x"}, "y")}, {}, {-1, 3}));
-  const json bench = parsed("bench '" + folder.file("open.onnx") + "' --batch 4 --runs 5 --threads 1")["models"][0];
+  const json bench =
+      parsed("bench --repeats 0 '" + folder.file("open.onnx") + "' --batch 4 --runs 5 --threads 1")["models"][0];
   EXPECT_EQ(bench["batch"], 4);
   EXPECT_NEAR(bench["frames_per_second"].get<double>() * bench["mean_ms"].get<double>(), 4000, 1e-6);
   // Neither open nor for one batch entry.
@@ -399,7 +400,7 @@ TEST_F(Cli, BenchCountsTheFramesOfABatch) {
 }
 
 TEST_F(Cli, BenchChoosesThreadsByMeasuring) {
-  const json model = parsed("bench " + policy() + " --runs 5")["models"][0];
+  const json model = parsed("bench --repeats 0 " + policy() + " --runs 5")["models"][0];
   ASSERT_TRUE(model.contains("thread_trials"));
   EXPECT_GE(model["thread_trials"].size(), 1u);
   EXPECT_EQ(model["thread_trials"][0]["threads"], 1);
@@ -426,7 +427,7 @@ TEST_F(Cli, TuningOfAnotherProcessorOrDamagedIsIgnoredWithALine) {
 
 TEST_F(Cli, TuneFullTimesKernelsAndLaterRunsKnowThem) {
   const std::string cache = "XDG_CACHE_HOME='" + folder.path().string() + "' SPARKPILOT_TUNE=";
-  const std::string bench = "bench " + policy() + " --profile --threads 1 --runs 5 --json";
+  const std::string bench = "bench " + policy() + " --profile --threads 1 --runs 5 --repeats 0 --json";
   const auto choices = [](const ProgramResult& result) {
     EXPECT_EQ(result.code, 0) << result.err;
     return json::parse(result.out, nullptr, false)["models"][0]["choices"];

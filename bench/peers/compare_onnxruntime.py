@@ -55,7 +55,7 @@ class Engines:
 
     def ours(self, file, threads, runs):
         """What `sparkpilot bench` says of one process."""
-        answer = json.loads(run([self.program, "bench", file, "--json", "--threads", threads, "--runs", runs,
+        answer = json.loads(run([self.program, "bench", file, "--json", "--repeats", "0", "--threads", threads, "--runs", runs,
                                  "--warmup", max(3, runs // 10), "--precision", self.precision]))
         return answer["models"][0]
 

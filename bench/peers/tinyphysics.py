@@ -58,7 +58,7 @@ def theirs(file, threads, runs, *more):
 
 
 def ours(options, precision, batch, threads, runs):
-    return json.loads(run([options.program, "bench", options.model, "--output", LAST, "--batch", batch, "--json",
+    return json.loads(run([options.program, "bench", options.model, "--output", LAST, "--batch", batch, "--json", "--repeats", "0",
                            "--threads", threads, "--runs", runs, "--warmup", max(3, runs // 10), "--precision",
                            precision]))["models"][0]
 

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "bench/facts.h"
 #include "bench/inputs.h"
+#include "bench/ready_session.h"
 #include "hw/memory.h"
 #include "onnx/import.h"
 #include "runtime/cpu/thread_choice.h"
@@ -32,13 +33,6 @@ class Reporter {
   double begin_, end_;
   int64_t last_ = 0;
 };
-
-// Binds and fills the inputs; compiles if that had to wait for shapes.
-std::vector<std::string> make_ready(Session& session, const BenchOptions& options) {
-  std::vector<std::string> notes = bind_open_dimensions(session, options.batch);
-  for (const TensorInfo& input : session.inputs()) fill_random(session.input(input.name), input.name, options.seed);
-  return notes;
-}
 
 std::vector<double> time_runs(Session& session, int64_t warmup, int64_t runs, Reporter reporter) {
   for (int64_t i = 0; i < warmup; ++i) session.run();
@@ -83,20 +77,11 @@ int64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
-// Makes another session use the same kernels without timing them again.
-void take_over(const std::vector<KernelDecision>& choices, SessionOptions& options) {
-  options.choices = choices;
-  options.tune = Tune::off;
-}
-
-void profile_model(ModelBench& result, const std::filesystem::path& file, const BenchOptions& options,
-                   const SessionOptions& base) {
-  SessionOptions profiled = base;
-  profiled.profile = true;
-  take_over(result.choices, profiled);
+void profile_model(ModelBench& result, const std::filesystem::path& file, const BenchOptions& options) {
+  BenchOptions profiled = options;
+  profiled.session.profile = true;
   measure_peak(result.threads, static_cast<double>(result.weight_bytes));
-  Session session(load_onnx(file), profiled);
-  make_ready(session, options);
+  Session session = ready_session(file, profiled, result.threads, result.choices);
   time_runs(session, 0, std::clamp<int64_t>(options.runs / 5, 3, 50), Reporter(options.progress, 0.8, 1));
   result.profile = session.profile();
   for (NodeProfile& node : result.profile.nodes) {
@@ -135,14 +120,12 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     result.trials = try_threads(file, options);
     const auto best = std::min_element(result.trials.begin(), result.trials.end(),
                                        [](const ThreadTrial& a, const ThreadTrial& b) { return a.p50_ms < b.p50_ms; });
-    session_options.threads = best->threads;
     result.choices = best->choices;
-    take_over(result.choices, session_options);
+    session_options = settled_options(options, best->threads, best->choices);
   }
   std::vector<std::filesystem::path> files;
   {
-    const bool peak_known = reset_peak_memory();
-    const std::optional<int64_t> before = resident_memory_bytes();
+    const PeakMemory memory;
     const int64_t start = now_ns();
     Graph graph = load_onnx(file, files);
     result.weight_bytes = constant_bytes(graph);
@@ -156,10 +139,9 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     result.first_ms = time_runs(session, 0, 1, Reporter(nullptr, 0, 0)).front();
     const auto samples = time_runs(session, options.warmup, options.runs, Reporter(options.progress, 0, 0.8));
     result.ms = summarize(samples);
-    const std::optional<int64_t> peak = peak_memory_bytes();
-    if (peak_known && peak && before) result.peak_memory_bytes = *peak - *before;
+    result.peak_memory_bytes = memory.bytes();
   }
-  profile_model(result, file, options, session_options);
+  profile_model(result, file, options);
   const FileFacts facts = file_facts(files);
   result.file_bytes = facts.bytes;
   result.file_fnv1a_64 = facts.fnv1a_64;

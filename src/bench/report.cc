@@ -44,6 +44,10 @@ Json to_json(std::span<const KernelDecision> choices) {
   return out;
 }
 
+Json to_json(const Ratio& ratio) {
+  return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"rounds", ratio.rounds}};
+}
+
 Json to_json(const Peak& peak) {
   Json units = Json::array(), levels = Json::array();
   for (const UnitPeak& unit : peak.units) {

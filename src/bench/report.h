@@ -12,6 +12,7 @@ namespace sparkpilot {
 nlohmann::ordered_json to_json(const ModelBench& bench, const BenchOptions& options);
 nlohmann::ordered_json to_json(const Profile& profile);
 nlohmann::ordered_json to_json(std::span<const KernelDecision> choices);
+nlohmann::ordered_json to_json(const Ratio& ratio);
 nlohmann::ordered_json to_json(const Peak& peak);  // without values that were not measured
 
 // Times summed over all nodes of the same op and kernel, the longest first.

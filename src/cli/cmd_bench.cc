@@ -8,14 +8,21 @@
 #include "bench/inputs.h"
 #include "bench/model_bench.h"
 #include "bench/report.h"
+#include "bench/turns.h"
+#include "cli/bench_baseline.h"
+#include "cli/bench_repeats.h"
 #include "cli/command.h"
 #include "cli/fit.h"
 #include "cli/terminal.h"
+#include "cli/variants.h"
 #include "hw/cpu.h"
 #include "onnx/import.h"
+#include "passes/precision.h"
 
 namespace sparkpilot::cli {
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 struct Flags {
   std::vector<std::string> files;
@@ -23,6 +30,10 @@ struct Flags {
   int64_t runs = 100, warmup = 10, batch = 1;
   int64_t top = 0;
   bool profile = false;
+  std::string precisions;  // a list; empty: the setting
+  std::string baseline;    // a file; empty: none
+  std::string max_regression = "5%";
+  int64_t repeats = -1, as_repeat = -1;  // -1: the default; not such a process
 };
 
 // The nodes that ran: the slowest `top` of them, or all in their order if `top` is 0.
@@ -59,9 +70,9 @@ Table limits_table(const Peak& peak) {
   return table;
 }
 
-void print_profile(const ModelBench& bench, int64_t top) {
+void print_profile(const std::string& name, const ModelBench& bench, int64_t top) {
   const auto columns = static_cast<size_t>(stdout_columns());
-  print(fmt::format("\n{}\n", painted(columns > 0 ? fitted(bench.file, columns) : bench.file, Paint::bold)));
+  print(fmt::format("\n{}\n", painted(columns > 0 ? fitted(name, columns) : name, Paint::bold)));
   Table ops({"op", "kernel", "nodes", "ms", "share"});
   for (const OpTime& time : times_by_op(bench.profile)) {
     ops.add({time.op, time.kernel, std::to_string(time.nodes), human_ms(time.mean_ms),
@@ -88,23 +99,8 @@ void print_profile(const ModelBench& bench, int64_t top) {
   print("\n" + reasons.str());
 }
 
-// Checks all files first: one that cannot be measured must not discard the measurements of those before it.
-void check_files(const Flags& flags, const BenchOptions& options) {
-  for (const std::string& file : flags.files) {
-    with_file(file, [&] {
-      Graph graph = load_onnx(file);
-      session_batch(graph, options.session, options.batch);
-      if (!options.session.outputs.empty()) select_outputs(graph, options.session.outputs);
-    });
-  }
-}
-
-int bench(const Program& program, const Flags& flags) {
-  if (flags.run.passes == "list") return list_passes(program);
-  expect_at_least("--runs", flags.runs, 1);
-  expect_at_least("--warmup", flags.warmup, 0);
-  expect_at_least("--batch", flags.batch, 1);
-  expect_at_least("--top", flags.top, 0);
+// Every file in every precision.
+std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags) {
   BenchOptions options;
   options.session = session_options(program, flags.run);
   options.threads = chosen_threads(program);
@@ -113,46 +109,175 @@ int bench(const Program& program, const Flags& flags) {
   options.batch = flags.batch;
   options.seed = flags.run.seed;
   options.profile = flags.profile;
-
-  check_files(flags, options);
-  std::vector<ModelBench> results;
-  {
-    Progress progress(!program.quiet, "");
-    for (const std::string& file : flags.files) {
-      progress.what(file);
-      options.progress = [&](double done) {
-        progress.at((static_cast<double>(results.size()) + done) / static_cast<double>(flags.files.size()));
-      };
-      with_file(file, [&] { results.push_back(bench_model(file, options)); });
+  std::vector<Precision> precisions{options.session.passes.precision};
+  if (!flags.precisions.empty()) {
+    precisions.clear();
+    for (const std::string& text : split_list(flags.precisions, "--precision"))
+      precisions.push_back(precision_of(program, text));
+  }
+  std::vector<BenchVariant> variants;
+  for (const std::string& file : flags.files) {
+    for (const Precision precision : precisions) {
+      options.session.passes.precision = precision;
+      variants.push_back({precisions.size() > 1 ? fmt::format("{} {}", file, name(precision)) : file, file, options});
     }
   }
-  nlohmann::ordered_json models = nlohmann::ordered_json::array();
-  Table table({"model", "threads", "mean ms", "p50", "p90", "p99", "min", "first", "frames/s", "load ms", "memory",
-               "weights", "roofline"});
-  for (const ModelBench& r : results) {
+  return variants;
+}
+
+// Checks all of them first: one that cannot be measured must not discard the measurements of those before it.
+void check_files(const std::vector<BenchVariant>& variants) {
+  for (const BenchVariant& variant : variants) {
+    with_file(variant.file, [&] {
+      Graph graph = load_onnx(variant.file);
+      session_batch(graph, variant.options.session, variant.options.batch);
+      if (!variant.options.session.outputs.empty()) select_outputs(graph, variant.options.session.outputs);
+    });
+  }
+}
+
+std::vector<Measured> measure(const Program& program, const std::vector<BenchVariant>& variants) {
+  std::vector<Measured> out;
+  Progress progress(!program.quiet, "");
+  for (const BenchVariant& variant : variants) {
+    progress.what(variant.name);
+    BenchOptions options = variant.options;
+    options.progress = [&](double done) {
+      progress.at((static_cast<double>(out.size()) + done) / static_cast<double>(variants.size()));
+    };
+    with_file(variant.file, [&] { out.push_back({variant.options, bench_model(variant.file, options)}); });
+  }
+  return out;
+}
+
+std::vector<Ratio> compared(const Program& program, const std::vector<Measured>& models) {
+  if (models.size() < 2) return {};
+  Progress progress(!program.quiet, "in turns");
+  InterleavedOptions options;
+  options.progress = [&](double done) { progress.at(done); };
+  return ratios_in_turns(models, options);
+}
+
+void print_table(const std::vector<BenchVariant>& variants, const std::vector<Measured>& models,
+                 const std::vector<Ratio>& ratios) {
+  std::vector<std::string> headings{"model", "threads",  "mean ms", "p50",    "p90",     "p99",     "min",
+                                    "first", "frames/s", "load ms", "memory", "weights", "roofline"};
+  if (!ratios.empty()) headings.insert(headings.end(), {"time", "90 %"});
+  Table table(headings);
+  for (size_t i = 0; i < models.size(); ++i) {
+    const ModelBench& r = models[i].bench;
+    std::vector<std::string> row{variants[i].name,
+                                 std::to_string(r.threads),
+                                 human_ms(r.ms.mean),
+                                 human_ms(r.ms.p50),
+                                 human_ms(r.ms.p90),
+                                 human_ms(r.ms.p99),
+                                 human_ms(r.ms.min),
+                                 human_ms(r.first_ms),
+                                 fmt::format("{:.1f}", r.frames_per_second()),
+                                 fmt::format("{:.0f}", r.load_ms),
+                                 r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-",
+                                 human_bytes(r.weight_bytes),
+                                 of_limit(r.roofline_share, r.roofline_limit)};
+    if (!ratios.empty()) {
+      row.push_back(i == 0 ? "1" : fmt::format("{:.3f}", ratios[i].median));
+      row.push_back(i == 0 ? "-" : fmt::format("{:.3f} to {:.3f}", ratios[i].low, ratios[i].high));
+    }
+    table.add(row);
+  }
+  print(table.str());
+}
+
+// How many repeats to measure of each model.
+size_t repeats_of(const Program& program, const Flags& flags) {
+  constexpr int64_t kUsual = 20, kLeast = 5;
+  const bool wanted = program.json || !flags.baseline.empty();
+  if (flags.repeats < 0) return wanted ? kUsual : 0;
+  if (flags.repeats > 0 && flags.repeats < kLeast)
+    fail("--repeats: expected 0, or at least {}, got {}", kLeast, flags.repeats);
+  if (!wanted) fail("--repeats has no effect without --json or --baseline");
+  if (flags.repeats == 0 && !flags.baseline.empty())
+    fail("--baseline needs repeats: expected at least {}, got 0", kLeast);
+  return static_cast<size_t>(flags.repeats);
+}
+
+// The repeats of every model, compared with the baseline if there is one.
+std::vector<BaselinePair> repeated(const Program& program, const std::vector<BenchVariant>& variants,
+                                   const std::vector<Measured>& models, std::vector<BaselinePair> pairs, size_t repeats,
+                                   double max_regression) {
+  Progress progress(!program.quiet, "");
+  size_t done = 0;
+  const auto step = [&](size_t model) {
+    ++done;
+    progress.what(fmt::format("{}: repeat {}", variants[model].name, done));
+    progress.at(std::min(1.0, static_cast<double>(done) / static_cast<double>(repeats * models.size())));
+  };
+  if (!pairs.empty()) {
+    hold_against(pairs, models, repeats, max_regression, step);
+    return pairs;
+  }
+  pairs.resize(models.size());
+  for (size_t i = 0; i < models.size(); ++i) {
+    const size_t good = record_repeats(pairs[i].repeats, i, models[i].bench, repeats, [&] { step(i); });
+    if (good * 2 >= repeats || program.quiet) continue;
+    note(fmt::format("{}: {} of {} repeats were undisturbed: as a baseline this is of little use", variants[i].name,
+                     good, pairs[i].repeats.size()));
+  }
+  return pairs;
+}
+
+int bench(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  expect_at_least("--runs", flags.runs, 1);
+  expect_at_least("--warmup", flags.warmup, 0);
+  expect_at_least("--batch", flags.batch, 1);
+  expect_at_least("--top", flags.top, 0);
+  std::vector<BenchVariant> variants = variants_of(program, flags);
+  if (flags.as_repeat >= 0) return answer_repeat(variants, flags.as_repeat);
+  const size_t repeats = repeats_of(program, flags);
+  const double max_regression = parse_share(flags.max_regression, "--max-regression");
+  check_files(variants);
+  std::optional<Baseline> baseline;
+  std::vector<BaselinePair> pairs;
+  if (!flags.baseline.empty()) {
+    baseline = read_baseline(flags.baseline);
+    pairs = match_baseline(*baseline, variants);
+  }
+  const std::vector<Measured> models = measure(program, variants);
+  const std::vector<Ratio> ratios = compared(program, models);
+  pairs = repeated(program, variants, models, std::move(pairs), repeats, max_regression);
+  Json list = Json::array();
+  for (size_t i = 0; i < models.size(); ++i) {
+    const ModelBench& r = models[i].bench;
     if (!program.quiet) {
       for (const std::string& text : r.notes) note(fmt::format("{}: {}", r.file, text));
     }
-    models.push_back(to_json(r, options));
-    table.add({r.file, std::to_string(r.threads), human_ms(r.ms.mean), human_ms(r.ms.p50), human_ms(r.ms.p90),
-               human_ms(r.ms.p99), human_ms(r.ms.min), human_ms(r.first_ms),
-               fmt::format("{:.1f}", r.frames_per_second()), fmt::format("{:.0f}", r.load_ms),
-               r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-", human_bytes(r.weight_bytes),
-               of_limit(r.roofline_share, r.roofline_limit)});
+    Json& one = list.emplace_back(to_json(r, models[i].options));
+    if (i > 0) one["time_ratio"] = to_json(ratios[i]);
+    if (repeats > 0) one["repeats"] = to_json(std::span<const Repeat>(pairs[i].repeats));
+    if (baseline) one["baseline"] = to_json(pairs[i], max_regression);
   }
+  const Json here = machine_facts(machine(), cpu_features()), versions = version_facts();
   if (program.json) {
-    print_json({{"format", kBenchFormat},
-                {"format_version", kBenchFormatVersion},
-                {"machine", machine_facts(machine(), cpu_features())},
-                {"versions", version_facts()},
-                {"models", models}});
-    return kDone;
+    Json document{
+        {"format", kBenchFormat}, {"format_version", kBenchFormatVersion}, {"machine", here}, {"versions", versions}};
+    if (baseline)
+      document["baseline"] = {{"file", flags.baseline}, {"differences", machine_notes(*baseline, here, versions)}};
+    document["models"] = std::move(list);
+    print_json(document);
+  } else {
+    print_table(variants, models, ratios);
+    for (size_t i = 0; i < models.size(); ++i) {
+      if (flags.profile) print_profile(variants[i].name, models[i].bench, flags.top);
+    }
+    if (baseline) print("\n" + baseline_table(*baseline, variants, pairs, max_regression));
   }
-  print(table.str());
-  for (const ModelBench& r : results) {
-    if (flags.profile) print_profile(r, flags.top);
+  if (!baseline) return kDone;
+  if (!program.quiet) {
+    for (const std::string& line : machine_notes(*baseline, here, versions))
+      note(fmt::format("{}: {}", baseline->file, line));
   }
-  return kDone;
+  return baseline_outcome(variants, pairs, max_regression, program.quiet);
 }
 
 }  // namespace
@@ -161,7 +286,10 @@ void add_bench(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
   const Command command = add_command(program, app, "bench", "measure models on seeded random inputs",
                                       "  sparkpilot bench model.onnx\n"
-                                      "  sparkpilot bench vision.onnx policy.onnx --threads 1 --runs 500 --json\n"
+                                      "  sparkpilot bench old.onnx new.onnx --threads 1 --runs 500 --json\n"
+                                      "  sparkpilot bench model.onnx --precision fp32,bf16\n"
+                                      "  sparkpilot bench model.onnx --json >before.json\n"
+                                      "  sparkpilot bench model.onnx --baseline before.json --max-regression 5%\n"
                                       "  sparkpilot bench model.onnx --profile --top 10",
                                       [&program, flags] { return bench(program, *flags); });
   add_list(command, "files", flags->files, "FILE", "ONNX models").required();
@@ -170,7 +298,31 @@ void add_bench(Program& program, Command app) {
   add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
   const Option profile = command.add_flag("--profile", flags->profile, "time each node, in separate runs");
   add_number(command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order").needs(profile);
-  add_run_flags(program, command, flags->run);
+  command
+      .add_option("--baseline", flags->baseline, "compare with FILE, which `bench --json` wrote; exit with 4 if slower")
+      .type_name("FILE")
+      .default_str("");
+  command.add_option("--max-regression", flags->max_regression, "how much slower than the baseline is allowed")
+      .type_name("SHARE");
+  command
+      .add_option(
+          "--repeats", [flags](const std::string& text) { flags->repeats = std::stoll(text); },
+          "for --json and --baseline: processes that measure each model once more; 0: none")
+      .check(no_number<uint32_t>)
+      .type_name("N")
+      .default_str("20");
+  command
+      .add_option(
+          "--as-repeat", [flags](const std::string& text) { flags->as_repeat = std::stoll(text); },
+          "one of those processes")
+      .check(no_number<uint32_t>)
+      .hidden();
+  add_graph_flags(command, flags->run);
+  add_precision_list(program, command, flags->precisions);
+  for (const char* setting : {"threads", "tune", "verbose"}) add_setting(program, command, setting);
+  add_setting(program, command, "device", "auto or cpu");
+  add_passes_flag(command, flags->run);
+  add_number(command, "--seed", flags->run.seed, "seed of the random inputs");
   add_report_flags(program, command);
 }
 

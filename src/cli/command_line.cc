@@ -54,6 +54,11 @@ const Option& Option::excludes(const Option& other) const {
   return *this;
 }
 
+const Option& Option::hidden() const {
+  option_->group("");
+  return *this;
+}
+
 Command Command::add_command(const std::string& name, const std::string& doc) const {
   return Command(app_->add_subcommand(name, doc));
 }

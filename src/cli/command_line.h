@@ -32,6 +32,7 @@ class Option {
   const Option& on_value(const std::function<void(const std::string&)>& take) const;
   const Option& needs(const Option& other) const;
   const Option& excludes(const Option& other) const;
+  const Option& hidden() const;  // from the help text
 
  private:
   CLI::Option* option_;

@@ -7,10 +7,10 @@
 #include "base/folder_lock.h"
 #include "base/parallel.h"
 #include "base/scratch_folder.h"
+#include "bench/report.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
-#include "compare/report.h"
 #include "compare/route.h"
 #include "route/log/recording.h"
 
@@ -66,7 +66,7 @@ Json to_json(const compare::RouteResult& v, bool timed) {
   out["mean_ms"] = v.ms.mean;
   out["p50_ms"] = v.ms.p50;
   out["p99_ms"] = v.ms.p99;
-  out["time_ratio"] = v.ratio.rounds > 0 ? compare::to_json(v.ratio) : Json();
+  out["time_ratio"] = v.ratio.rounds > 0 ? sparkpilot::to_json(v.ratio) : Json();
   return out;
 }
 

@@ -33,6 +33,23 @@ VariantPrecision variant_precision(const Program& program, const std::string& te
   return {precision_of(program, text), false};
 }
 
+void add_precision_list(Program& program, Command command, std::string& list) {
+  program.flags_of[command.app()].insert("precision");
+  command
+      .add_option(
+          "--precision",
+          [&program, &list](const std::string& text) {
+            const bool several = text.find(',') != std::string::npos;
+            list = several ? text : std::string();
+            if (!several) program.given["precision"] = text;
+          },
+          "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 bits) "
+          "or "
+          "bf16; or several of them, such as fp32,bf16")
+      .type_name("LIST")
+      .default_str("auto");
+}
+
 std::vector<std::string> file_names(const std::vector<std::string>& files) {
   std::vector<std::string> names;
   for (const std::string& file : files) names.push_back(std::filesystem::path(file).filename().string());

@@ -22,6 +22,8 @@ struct VariantPrecision {
   bool int8 = false;
 };
 VariantPrecision variant_precision(const Program& program, const std::string& text);
+// --precision with one value, which is the setting, or with several, which go to `list`.
+void add_precision_list(Program& program, Command command, std::string& list);
 
 // One word that distinguishes each file: its name, or its path if two have the same name.
 std::vector<std::string> file_names(const std::vector<std::string>& files);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bench/report.h"
+
 namespace sparkpilot::compare {
 namespace {
 
@@ -12,10 +14,6 @@ using Json = nlohmann::ordered_json;
 Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 }  // namespace
-
-Json to_json(const Ratio& ratio) {
-  return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"rounds", ratio.rounds}};
-}
 
 Json to_json(const Difference& d) {
   return {{"elements", d.elements},

@@ -9,7 +9,6 @@
 namespace sparkpilot::compare {
 
 nlohmann::ordered_json to_json(const Difference& difference);
-nlohmann::ordered_json to_json(const Ratio& ratio);
 nlohmann::ordered_json to_json(const ModelsComparison& comparison);
 nlohmann::ordered_json to_json(const Bisection& bisection);
 

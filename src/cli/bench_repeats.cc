@@ -1,0 +1,66 @@
+#include "cli/bench_repeats.h"
+
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "bench/ready_session.h"
+#include "cli/command.h"
+#include "cli/run_again.h"
+#include "cli/terminal.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The last line that a process wrote, without the program's name in front.
+std::string complaint_of(const ChildResult& child) {
+  std::string text = child.err.substr(0, child.err.find_last_not_of('\n') + 1);
+  text = text.substr(text.rfind('\n') + 1);  // npos + 1 is 0
+  const std::string prefix = "sparkpilot bench: ";
+  if (text.starts_with(prefix)) text = text.substr(prefix.size());
+  return text.empty() ? fmt::format("exit code {}", child.code) : text;
+}
+
+}  // namespace
+
+std::vector<Repeat> measure_repeats(size_t variant, const ModelBench& bench, size_t count,
+                                    const std::function<void()>& done) {
+  Json choices = Json::array();
+  for (const KernelDecision& choice : bench.choices) choices.push_back({choice.node, choice.kernel});
+  const std::string request = Json{{"threads", bench.threads}, {"choices", std::move(choices)}}.dump();
+  std::vector<Repeat> repeats;
+  while (repeats.size() < count) {
+    const ChildResult child = run_again({"--as-repeat", std::to_string(variant)}, request);
+    if (child.code != kDone)
+      fail("{}: a process that repeats the measurement failed: {}", bench.file, complaint_of(child));
+    const Json answer = Json::parse(child.out, nullptr, false);
+    if (answer.is_discarded()) fail_internal("{}: a process that repeats the measurement wrote no JSON", bench.file);
+    repeats.push_back(repeat_from(answer, bench.file));
+    done();
+  }
+  return repeats;
+}
+
+int answer_repeat(const std::vector<BenchVariant>& variants, int64_t variant) {
+  if (variant < 0 || variant >= std::ssize(variants)) {
+    fail("--as-repeat: expected 0 to {}, got {}", variants.size() - 1, variant);
+  }
+  const Json request = Json::parse(std::istream_iterator<char>(std::cin >> std::noskipws),
+                                   std::istream_iterator<char>(), nullptr, false);
+  if (!request.is_object() || !request.contains("threads") || !request.contains("choices")) {
+    fail("--as-repeat is for processes that bench itself starts: their stdin says which threads and kernels");
+  }
+  const BenchVariant& one = variants[static_cast<size_t>(variant)];
+  std::vector<KernelDecision> choices;
+  for (const Json& choice : request["choices"]) {
+    choices.push_back({.node = choice.at(0).get<std::string>(), .kernel = choice.at(1).get<std::string>()});
+  }
+  Session session = ready_session(one.file, one.options, request["threads"].get<int>(), choices);
+  print_json(to_json(measure_repeat(session)));
+  return kDone;
+}
+
+}  // namespace sparkpilot::cli
