@@ -177,6 +177,19 @@ TEST_F(BenchBaseline, OtherKernelsAreNotedOnly) {
   EXPECT_EQ(now["models"][0]["threads"], 2);
 }
 
+TEST_F(BenchBaseline, EachPrecisionHasItsOwn) {
+  const json both = parsed("bench " + policy() + kQuick + "--precision fp32,fp16");
+  ASSERT_EQ(both["models"].size(), 2u);
+  write(both);
+  const json now = json::parse(against("--precision fp16 --json").out);
+  ASSERT_EQ(now["models"].size(), 1u);
+  EXPECT_EQ(now["models"][0]["precision"], "fp16");
+  EXPECT_EQ(now["models"][0]["baseline"]["repeats_then"], both["models"][1]["repeats"]["processes"].size());
+  const json turns = json::parse(against("--precision fp16,fp32 --json").out);
+  ASSERT_EQ(turns["models"].size(), 2u);
+  for (const json& model : turns["models"]) EXPECT_TRUE(model.contains("baseline")) << model["precision"];
+}
+
 TEST_F(BenchBaseline, BadFilesAreOneLine) {
   const std::string base = folder.file("base.json"), text = document.dump(2);
   const std::string bench = "bench " + policy() + kQuick + "--baseline '" + base + "'";
@@ -206,6 +219,7 @@ TEST_F(Cli, BenchBaselineFlagsAreChecked) {
     expect_usage_error(bench + " --max-regression " + share,
                        "--max-regression: expected a share such as 5% or 0.05, got");
   }
+  expect_usage_error(bench + " --max-regression 5%", "--max-regression has no effect without --baseline");
   expect_usage_error(bench + " --json --repeats 3", "--repeats: expected 0, or at least 5, got 3");
   expect_usage_error(bench + " --json --repeats many", "--repeats");
   expect_usage_error(bench + " --repeats 5", "--repeats has no effect without --json or --baseline");

@@ -30,9 +30,9 @@ struct Flags {
   int64_t runs = 100, warmup = 10, batch = 1;
   int64_t top = 0;
   bool profile = false;
-  std::string precisions;  // a list; empty: the setting
-  std::string baseline;    // a file; empty: none
-  std::string max_regression = "5%";
+  std::string precisions;                // a list; empty: the setting
+  std::string baseline;                  // a file; empty: none
+  std::string max_regression;            // a share; empty: 5 %
   int64_t repeats = -1, as_repeat = -1;  // -1: the default; not such a process
 };
 
@@ -235,7 +235,10 @@ int bench(const Program& program, const Flags& flags) {
   std::vector<BenchVariant> variants = variants_of(program, flags);
   if (flags.as_repeat >= 0) return answer_repeat(variants, flags.as_repeat);
   const size_t repeats = repeats_of(program, flags);
-  const double max_regression = parse_share(flags.max_regression, "--max-regression");
+  const double max_regression =
+      parse_share(flags.max_regression.empty() ? "5%" : flags.max_regression, "--max-regression");
+  if (!flags.max_regression.empty() && flags.baseline.empty())
+    fail("--max-regression has no effect without --baseline");
   check_files(variants);
   std::optional<Baseline> baseline;
   std::vector<BaselinePair> pairs;
@@ -303,7 +306,8 @@ void add_bench(Program& program, Command app) {
       .type_name("FILE")
       .default_str("");
   command.add_option("--max-regression", flags->max_regression, "how much slower than the baseline is allowed")
-      .type_name("SHARE");
+      .type_name("SHARE")
+      .default_str("5%");
   command
       .add_option(
           "--repeats", [flags](const std::string& text) { flags->repeats = std::stoll(text); },
