@@ -45,8 +45,9 @@ class Cli : public testing::Test {
     EXPECT_EQ(result.code, 0) << result.err;
     return json::parse(result.out, nullptr, false);
   }
-  static void expect_usage_error(const std::string& arguments, const std::string& word) {
-    const ProgramResult result = run_program(arguments);
+  static void expect_usage_error(const std::string& arguments, const std::string& word,
+                                 const std::string& environment = {}) {
+    const ProgramResult result = run_program(arguments, environment);
     EXPECT_EQ(result.code, 2) << arguments;
     EXPECT_EQ(result.out, "") << arguments;
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;

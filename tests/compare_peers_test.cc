@@ -81,6 +81,26 @@ class ComparePeers : public Cli {
   }
 };
 
+TEST_F(ComparePeers, AreTimedByBenchToo) {
+  const std::string bench = "bench '" + folder.file("model.onnx") + "' --threads 1 --runs 5 ";
+  const json document = parsed(bench + "--repeats 0 --peer fake,fake:crash", with_fake());
+  const json& peers = document["models"][0]["peers"];
+  ASSERT_EQ(peers.size(), 2u);
+  EXPECT_EQ(keys(peers[0]), (Keys{"peer", "engine", "device", "precision", "threads", "not_run", "load_ms", "mean_ms",
+                                  "p50_ms", "p90_ms", "p99_ms", "min_ms", "time_ratio"}));
+  EXPECT_TRUE(peers[0]["not_run"].is_null());
+  EXPECT_GT(peers[0]["time_ratio"]["median"], 0);
+  EXPECT_EQ(peers[1]["peer"], "fake:crash");
+  EXPECT_TRUE(peers[1]["not_run"].is_string());
+  EXPECT_FALSE(peers[1].contains("mean_ms"));
+  const ProgramResult text = run_program(bench + "--peer fake,fake:crash", with_fake());
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* word : {"  fake, ", "fake:crash: not run: ", "divided by that of the model above it"})
+    EXPECT_NE(text.out.find(word), std::string::npos) << text.out;
+  expect_usage_error(bench + "--batch 2 --peer fake", "--batch: peers run a file as it is", with_fake());
+  expect_usage_error(bench + "--peer nobody", "nobody", with_fake());
+}
+
 TEST_F(ComparePeers, StandInTheSameTables) {
   const json document = parsed(compare("fake,fake:crash"), with_fake());
   ASSERT_EQ(document["variants"].size(), 3u);

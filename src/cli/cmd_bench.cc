@@ -10,6 +10,7 @@
 #include "bench/report.h"
 #include "bench/turns.h"
 #include "cli/bench_baseline.h"
+#include "cli/bench_peers.h"
 #include "cli/bench_repeats.h"
 #include "cli/command.h"
 #include "cli/fit.h"
@@ -30,6 +31,7 @@ struct Flags {
   int64_t runs = 100, warmup = 10, batch = 1;
   int64_t top = 0;
   bool profile = false;
+  PeerFlags peers;
   std::string precisions;                // a list; empty: the setting
   std::string baseline;                  // a file; empty: none
   std::string max_regression;            // a share; empty: 5 %
@@ -158,11 +160,26 @@ std::vector<Ratio> compared(const Program& program, const std::vector<Measured>&
   return ratios_in_turns(models, options);
 }
 
+// The rows of the peers, which were timed in turns with the model above them.
+void add_peers(Table& table, const PeersBench& beside) {
+  for (const PeerBench& p : beside.peers) {
+    const bool run = p.not_run.empty();
+    const auto ms = [&](double value) { return run ? human_ms(value) : std::string("-"); };
+    table.add({fmt::format("  {}{}{}", p.peer.str(), p.engine.empty() ? "" : ", ", p.engine),
+               p.threads > 0 ? std::to_string(p.threads) : "-", run ? human_ms(p.ms.mean) : "not run", ms(p.ms.p50),
+               ms(p.ms.p90), ms(p.ms.p99), ms(p.ms.min), "-", run ? fmt::format("{:.1f}", 1e3 / p.ms.mean) : "-",
+               run ? fmt::format("{:.0f}", p.load_ms) : "-", "-", "-", "-",
+               run ? fmt::format("{:.3f}", p.ratio.median) : "-",
+               run ? fmt::format("{:.3f} to {:.3f}", p.ratio.low, p.ratio.high) : "-"});
+  }
+}
+
 void print_table(const std::vector<BenchVariant>& variants, const std::vector<Measured>& models,
-                 const std::vector<Ratio>& ratios) {
+                 const std::vector<Ratio>& ratios, const std::vector<PeersBench>& peers) {
   std::vector<std::string> headings{"model", "threads",  "mean ms", "p50",    "p90",     "p99",     "min",
                                     "first", "frames/s", "load ms", "memory", "weights", "roofline"};
-  if (!ratios.empty()) headings.insert(headings.end(), {"time", "90 %"});
+  const bool compared = !ratios.empty() || !peers.empty();
+  if (compared) headings.insert(headings.end(), {"time", "90 %"});
   Table table(headings);
   for (size_t i = 0; i < models.size(); ++i) {
     const ModelBench& r = models[i].bench;
@@ -179,13 +196,20 @@ void print_table(const std::vector<BenchVariant>& variants, const std::vector<Me
                                  r.peak_memory_bytes ? human_bytes(*r.peak_memory_bytes) : "-",
                                  human_bytes(r.weight_bytes),
                                  of_limit(r.roofline_share, r.roofline_limit)};
-    if (!ratios.empty()) {
+    if (compared) {
       row.push_back(i == 0 ? "1" : fmt::format("{:.3f}", ratios[i].median));
       row.push_back(i == 0 ? "-" : fmt::format("{:.3f} to {:.3f}", ratios[i].low, ratios[i].high));
     }
     table.add(row);
+    if (!peers.empty()) add_peers(table, peers[i]);
   }
   print(table.str());
+  for (const PeersBench& beside : peers) {
+    for (const PeerBench& p : beside.peers) {
+      if (!p.not_run.empty()) print(fmt::format("{}: not run: {}\n", p.peer.str(), p.not_run));
+    }
+  }
+  if (!peers.empty()) print("time of a peer: divided by that of the model above it, in turns\n");
 }
 
 // How many repeats to measure of each model.
@@ -239,6 +263,10 @@ int bench(const Program& program, const Flags& flags) {
       parse_share(flags.max_regression.empty() ? "5%" : flags.max_regression, "--max-regression");
   if (!flags.max_regression.empty() && flags.baseline.empty())
     fail("--max-regression has no effect without --baseline");
+  if (!peers_of(program, flags.peers).empty()) {
+    if (flags.batch != 1) fail("--batch: peers run a file as it is; leave out --batch or --peer");
+    if (!flags.run.outputs.empty()) fail("--output: peers compute all outputs of a file; leave out --output or --peer");
+  }
   check_files(variants);
   std::optional<Baseline> baseline;
   std::vector<BaselinePair> pairs;
@@ -248,6 +276,7 @@ int bench(const Program& program, const Flags& flags) {
   }
   const std::vector<Measured> models = measure(program, variants);
   const std::vector<Ratio> ratios = compared(program, models);
+  const std::vector<PeersBench> peers = bench_with_peers(program, flags.peers, models);
   pairs = repeated(program, variants, models, std::move(pairs), repeats, max_regression);
   Json list = Json::array();
   for (size_t i = 0; i < models.size(); ++i) {
@@ -257,6 +286,7 @@ int bench(const Program& program, const Flags& flags) {
     }
     Json& one = list.emplace_back(to_json(r, models[i].options));
     if (i > 0) one["time_ratio"] = to_json(ratios[i]);
+    if (!peers.empty()) one["peers"] = to_json(peers[i]);
     if (repeats > 0) one["repeats"] = to_json(std::span<const Repeat>(pairs[i].repeats));
     if (baseline) one["baseline"] = to_json(pairs[i], max_regression);
   }
@@ -269,7 +299,7 @@ int bench(const Program& program, const Flags& flags) {
     document["models"] = std::move(list);
     print_json(document);
   } else {
-    print_table(variants, models, ratios);
+    print_table(variants, models, ratios, peers);
     for (size_t i = 0; i < models.size(); ++i) {
       if (flags.profile) print_profile(variants[i].name, models[i].bench, flags.top);
     }
@@ -293,6 +323,7 @@ void add_bench(Program& program, Command app) {
                                       "  sparkpilot bench model.onnx --precision fp32,bf16\n"
                                       "  sparkpilot bench model.onnx --json >before.json\n"
                                       "  sparkpilot bench model.onnx --baseline before.json --max-regression 5%\n"
+                                      "  sparkpilot bench model.onnx --peer onnxruntime,tinygrad\n"
                                       "  sparkpilot bench model.onnx --profile --top 10",
                                       [&program, flags] { return bench(program, *flags); });
   add_list(command, "files", flags->files, "FILE", "ONNX models").required();
@@ -321,6 +352,7 @@ void add_bench(Program& program, Command app) {
           "one of those processes")
       .check(no_number<uint32_t>)
       .hidden();
+  add_peer_flags(command, flags->peers);
   add_graph_flags(command, flags->run);
   add_precision_list(program, command, flags->precisions);
   for (const char* setting : {"threads", "tune", "verbose"}) add_setting(program, command, setting);
