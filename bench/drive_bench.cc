@@ -131,14 +131,12 @@ Cost draw_and_write(const Setup& s, const fs::path& out) {
   SegmentJob job;
   job.segment = &segment;
   job.timeline = &s.timeline;
-  job.options = &options;
-  job.model = &model;
   job.shares = s.shares;
-  job.folder = out;
   const Camera camera = s.cameras.road.scaled(stream.width(), stream.height());
   return cost_of(s.frames, [&] {
     ModelPublisher publisher;
-    SegmentOutput output(job, camera, s.frames, stream, publisher);
+    const SegmentLane lane{.options = &options, .model = &model, .publisher = &publisher, .folder = out};
+    SegmentOutput output(job, lane, camera, s.frames, stream);
     for (int64_t i = 0; i < s.frames; ++i) {
       const size_t kept = static_cast<size_t>(i) % frames.size();
       OutputFrame frame;

@@ -33,7 +33,7 @@ struct PeerAdapter {
 // The executable files peer_NAME and the files peer_NAME.py in these folders, sorted by name; of several with the same
 // name the one in the first folder counts. Folders that do not exist are passed over.
 std::vector<PeerAdapter> find_adapters(const std::vector<std::filesystem::path>& folders);
-// The one of this name. Fails (user) if there is none, with the names that there are.
+// The one of this name. Fails (user) listing the names that exist if it does not.
 PeerAdapter find_adapter(const std::string& name, const std::vector<std::filesystem::path>& folders);
 
 struct PeerOptions {
