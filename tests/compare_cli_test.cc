@@ -44,6 +44,19 @@ TEST_F(CompareCli, ReportsResultsAndSpeed) {
     EXPECT_NE(text.out.find(word), std::string::npos) << word;
 }
 
+TEST_F(CompareCli, APageWithAPlotOfWhereItBegins) {
+  const std::string page = folder.file("page");
+  const ProgramResult result = run_program(
+      "compare " + policy() + " --precision fp32,fp16 --threads 1 --rounds 5 --max-abs 1e-9 --out '" + page + "'");
+  EXPECT_EQ(result.code, 4) << result.err;
+  EXPECT_NE(result.out.find("page: " + page + "/compare.html"), std::string::npos) << result.out;
+  const std::string html = read_text(page + "/compare.html");
+  for (const char* word : {"Comparison of models", "against fp32, 1 sample", "Difference of the values inside",
+                           "log10 of relative L2", "allowed 1e-09", "90 %"})
+    EXPECT_NE(html.find(word), std::string::npos) << word;
+  expect_usage_error(both() + " --bisect --out '" + page + "'", "--bisect writes no page");
+}
+
 TEST_F(CompareCli, LimitsMakeItACheck) {
   const std::string quick = both() + " --no-time --no-layers --quiet";
   EXPECT_EQ(run_program(quick).code, 0);

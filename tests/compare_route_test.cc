@@ -170,7 +170,8 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
   expect_refused(run_program("compare " + model + " --precision fp32,fp16 --limit 3"), "--limit is for --route");
   expect_refused(run_program("compare"), "--route ROUTE");
   expect_refused(run_program(of_models("--precision fp32,fp16 --video")), "--video is for --out");
-  expect_refused(run_program("compare " + model + " " + model + " --out " + in_quotes(out())), "--out is for drives");
+  expect_refused(run_program("compare " + model + " " + model + " --video --out " + in_quotes(out())),
+                 "--video is for drives");
   expect_refused(run_program(of_models("--precision fp32,fp16 --out " + in_quotes(route()))), "recording");
   expect_refused(run_program("compare --route /nowhere --models " + in_quotes(models()) + " --precision fp32,fp16"),
                  "/nowhere");

@@ -103,7 +103,8 @@ ValueRange entropy_range(const Histogram& h) {
 }
 
 std::map<std::string, ValueRange> calibrate(Session& session, const Samples& samples, const CalibrationOptions& options,
-                                            const std::function<void(double)>& progress) {
+                                            const std::function<void(double)>& progress,
+                                            const std::function<std::string(const std::string&)>& label) {
   if (!(options.percentile > 50 && options.percentile <= 100)) {
     fail("percentile {}: expected more than 50 and at most 100", options.percentile);
   }
@@ -112,7 +113,9 @@ std::map<std::string, ValueRange> calibrate(Session& session, const Samples& sam
   visit(session, samples, 0, once ? 1 : 0.5, progress, [&](const std::string& tensor, std::span<const float> values) {
     ValueRange& range = ranges[tensor];
     for (const float v : values) {
-      if (!std::isfinite(v)) fail("\"{}\" holds values that are not finite", tensor);
+      if (!std::isfinite(v)) {
+        fail("cannot be calibrated on these samples: \"{}\" becomes {}", label ? label(tensor) : tensor, v);
+      }
       range.low = std::min(range.low, static_cast<double>(v));
       range.high = std::max(range.high, static_cast<double>(v));
     }

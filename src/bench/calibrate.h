@@ -23,9 +23,11 @@ struct CalibrationOptions {
   double percentile = 99.99;  // share of the values within the range, in percent
 };
 
-// Ranges of the outputs of `session` over all samples. `progress` is called with 0 to 1.
+// Ranges of the outputs of `session` over all samples. `progress` is called with 0 to 1. `label` says what an output is
+// called in messages; empty: by its name. Fails (user) if one holds a value that is not finite.
 std::map<std::string, ValueRange> calibrate(Session& session, const Samples& samples, const CalibrationOptions& options,
-                                            const std::function<void(double)>& progress);
+                                            const std::function<void(double)>& progress,
+                                            const std::function<std::string(const std::string&)>& label = {});
 
 // --- the parts (tests call them directly)
 // Counts of values in equal parts of [low, high].

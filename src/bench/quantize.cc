@@ -225,8 +225,9 @@ Int8Graph quantize(Graph graph, const Samples& given, const QuantizeSettings& se
   // Outputs first, then the activations.
   watched.insert(watched.end(), plan.tensors.begin(), plan.tensors.end());
   Session floats = session_of_values(graph, watched, settings.threads);
-  const auto seen =
-      calibrate(floats, samples, settings.calibration, [&](double done) { progress("calibrating", done); });
+  const auto label = [&](const std::string& place) { return graph.value(watched[std::stoul(place)]).name; };
+  const auto seen = calibrate(
+      floats, samples, settings.calibration, [&](double done) { progress("calibrating", done); }, label);
   std::map<ValueId, ValueRange> ranges;
   for (size_t i = 0; i < plan.tensors.size(); ++i) ranges[plan.tensors[i]] = seen.at(std::to_string(outputs + i));
   if (settings.max_error) {

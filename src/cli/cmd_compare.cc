@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "bench/samples.h"
@@ -248,9 +249,10 @@ int compare_all(const Program& program, const Flags& flags) {
                           {.folder = flags.route.out, .video = flags.route.video, .stop = &stop.requested()});
   }
   if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
-  if (!flags.route.out.empty()) fail("--out is for drives and --route, these are models");
+  if (flags.route.video) fail("--video is for drives and --route, these are models");
   if (limits.fields) fail("--fields is for drives and --route, these are models");
   const std::vector<Variant> variants = all_variants(program, flags);
+  if (flags.bisect && !flags.route.out.empty()) fail("--bisect writes no page: leave out --out");
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
   options.inputs = named_paths(flags.inputs, "--input");
@@ -282,6 +284,14 @@ int compare_all(const Program& program, const Flags& flags) {
     }
     print_report(comparison);
   }
+  if (!flags.route.out.empty()) {
+    make_folders(flags.route.out);
+    const fs::path page = fs::path(flags.route.out) / kComparisonPage;
+    AtomicFile file(page);
+    file.write(report_page(comparison, wrong));
+    file.commit();
+    if (!program.json) print(fmt::format("page: {}\n", page.string()));
+  }
   for (const std::string& line : wrong) note(line);
   return wrong.empty() ? kDone : kCheckFailed;
 }
@@ -308,9 +318,10 @@ void add_compare(Program& program, Command app) {
   add_list(command, "--models", flags->route.models, "DIR", "of --route: folder with openpilot's models (repeatable)");
   command
       .add_option("-o,--out", flags->route.out,
-                  "of drives: write a page, compare.html; with --route keep the drives, each in a folder in it")
+                  "write a page, compare.html; with --route keep the drives, each in a folder in it")
       .type_name("DIR");
-  command.add_flag("--video", flags->route.video, "of --out: also a film with both paths on the same frames");
+  command.add_flag("--video", flags->route.video,
+                   "of drives, with --out: also a film with both paths on the same frames");
   add_number(command, "--limit", flags->route.limit, "of --route: only the first N frames of each segment");
   command.add_flag("--qcamera", flags->route.qcamera, "of --route: drive qcamera.ts even if fcamera.hevc exists");
   command.add_flag("--no-wide", flags->route.no_wide, "of --route: use the road camera instead of the wide one");
