@@ -122,7 +122,8 @@ void add_table(drive::Page& page, const Rows& rows, const std::string& caption =
 drive::Plot layer_plot(const compare::ModelsComparison& comparison) {
   drive::Plot plot{.title = "Difference of the values inside",
                    .x_label = "value, in the order in which they are computed",
-                   .y_label = "log10 of relative L2"};
+                   .y_label = "log10 of relative L2",
+                   .x_low = 1};
   for (const compare::VariantResult& v : comparison.variants) {
     if (v.layers.empty()) continue;
     drive::Series& series = plot.series.emplace_back();
