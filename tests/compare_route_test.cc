@@ -177,6 +177,26 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
                  "/nowhere");
 }
 
+TEST_F(CompareRoute, CtrlCEndsTheQuantizing) {
+  const std::string temporary = folder.file("temporary");
+  fs::create_directories(temporary);
+  Background run({"compare", "--route", route().string(), "--models", models().string(), "--precision", "fp32,int8",
+                  "--threads", "1", "--quiet"},
+                 {"env", "TMPDIR=" + temporary});
+  // The scratch folder of the calibration goes when the quantizing begins.
+  const auto drives = [&] {
+    int found = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(temporary))
+      found += entry.path().filename() == "rlog.zst";
+    return found;
+  };
+  for (int i = 0; i < 6000 && drives() == 0 && !run.ended(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(), 130);
+  EXPECT_TRUE(fs::is_empty(temporary));
+}
+
 TEST_F(CompareRoute, CtrlCLeavesNothingHalfWritten) {
   Background run({"compare", "--route", route().string(), "--models", models().string(), "--precision", "fp32,fp16",
                   "--threads", "1", "--quiet", "--out", out("stopped").string()});

@@ -62,6 +62,8 @@ Tensor copy_of(const ConstView& view) {
   return tensor;
 }
 
+struct Stopped {};  // thrown where DriveOptions::stop has become true
+
 // Quantizes the networks of a folder, once for all variants that want them.
 class Int8Models {
  public:
@@ -84,7 +86,10 @@ class Int8Models {
     std::map<std::string, Samples> samples;
     const ScratchFolder folder;
     drive::Route first = route_;
-    first.segments.resize(1);
+    const auto with_video = std::find_if(
+        route_.segments.begin(), route_.segments.end(),
+        [](const drive::Segment& segment) { return !segment.road_video.empty() || !segment.qcamera.empty(); });
+    first.segments = {with_video == route_.segments.end() ? route_.segments[0] : *with_video};
     drive::DriveOptions run = options_.drive;
     run.models = variant.models;
     run.models.driver_monitoring.clear();
@@ -99,10 +104,11 @@ class Int8Models {
     int64_t step = 0;
     run.progress = [&](const drive::DriveProgress& p) { say("driving for int8", p.frame, run.limit); };
     run.stepped = [&](drive::DrivingModel& model) {
-      if (++step % every != 0 && step != 1) return;
+      if (step++ % every != 0) return;
       for (const auto& [network, name, value] : model.inputs()) samples[network].inputs[name].push_back(copy_of(value));
     };
     drive::drive_route(first, run);
+    end_if_stopped();
     for (auto& [network, of] : samples) of.count = of.inputs.begin()->second.size();
     if (samples.empty()) fail("{}: no frame to calibrate int8 on", route_.name);
     return samples;
@@ -123,12 +129,16 @@ class Int8Models {
       settings.threads = variant.session.threads;
       graphs.emplace(file,
                      int8_graph(file, variant.session, samples, settings, [&](std::string_view what, double done) {
+                       end_if_stopped();
                        if (options_.progress) options_.progress(fmt::format("int8: {}, {}", network, what), done);
                      }));
     }
     return graphs;
   }
 
+  void end_if_stopped() const {
+    if (options_.drive.stop != nullptr && options_.drive.stop->load()) throw Stopped();
+  }
   void say(const std::string& what, int64_t done, int64_t all) const {
     if (options_.progress) options_.progress(what, static_cast<double>(done) / static_cast<double>(all));
   }
@@ -207,7 +217,12 @@ RouteComparison compare_on_route(const drive::Route& route, const std::vector<Ro
                          static_cast<double>(p.frame) / static_cast<double>(std::max<int64_t>(p.frames, 1)));
       };
       if (!variant.int8) continue;
-      run.models.rewrite = int8.of(variant);
+      try {
+        run.models.rewrite = int8.of(variant);
+      } catch (const Stopped&) {
+        out.stopped = true;
+        return out;
+      }
       run.models.rewritten_as = "int8";
     }
     const std::vector<drive::DriveResult> results = drive::drive_side_by_side(route, runs);

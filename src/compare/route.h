@@ -25,7 +25,7 @@ struct RouteVariant {
 struct RouteOptions {
   drive::DriveOptions drive = {};  // of all variants, except models, session, out and overlay
   std::filesystem::path out = {};  // each variant's drive is a folder in it
-  int64_t calibration = 32;        // frames for int8, evenly over the first segment
+  int64_t calibration = 32;        // frames for int8, evenly over the first segment that has a video
   std::function<void(std::string_view what, double done)> progress = {};
 };
 
