@@ -206,6 +206,11 @@ TEST_F(BenchBaseline, BadFilesAreOneLine) {
   write(changed);
   expect_usage_error(bench, "/models/0 has no repeats: it was measured with --repeats 0");
   changed = document;
+  changed["models"][0]["threads"] = 100'000;
+  write(changed);
+  const std::string no_threads = "bench " + policy() + " --baseline '" + base + "'";
+  expect_usage_error(no_threads, "base.json: 100000 threads: ");
+  changed = document;
   changed["models"][0]["repeats"]["processes"][2]["model_ms"][1] = -1;
   write(changed);
   expect_usage_error(bench, "base.json: /models/0/repeats/processes/2/model_ms/1: expected a number above 0");

@@ -146,6 +146,7 @@ TEST_F(CompareRoute, AReferenceIsTheShortForm) {
   const ProgramResult recorded = drive(route(), out("c"), flags + "fp32 --tolerance-scale 1e9 --reference recorded");
   EXPECT_EQ(recorded.code, 4) << recorded.err;
   EXPECT_NE(recorded.out.find("against recorded"), std::string::npos) << recorded.out;
+  EXPECT_EQ(recorded.out.find(" 0 s"), std::string::npos) << "the horizons have their times\n" << recorded.out;
   EXPECT_EQ(left_over(out("c")), "");
 }
 
@@ -154,6 +155,29 @@ TEST_F(CompareRoute, LimitsMakeItACheck) {
   EXPECT_EQ(beyond.code, 4);
   EXPECT_NE(beyond.err.find("fp16, plan at 1 s: 99th percentile"), std::string::npos) << beyond.err;
   EXPECT_EQ(run_program(of_models("--precision fp32,fp16 --limit 4 --quiet --max-plan-error 100")).code, 0);
+}
+
+// A drive that was cut short is no pass, however well the rest agrees.
+TEST_F(CompareRoute, FramesThatOnlyTheFirstHasFailTheCheck) {
+  const std::string flags = "--no-overlay --threads 1 ";
+  ASSERT_EQ(drive(route(), out("whole"), flags).code, 0);
+  ASSERT_EQ(drive(route() / name(0), out("part"), flags).code, 0);
+  const std::string whole = in_quotes(out("whole")), part = in_quotes(out("part")), limit = " --max-plan-error 100";
+  const ProgramResult cut = run_program("compare " + whole + " " + part + limit);
+  EXPECT_EQ(cut.code, 4);
+  EXPECT_NE(cut.err.find("24 frames only in the first drive"), std::string::npos) << cut.err;
+  EXPECT_EQ(run_program("compare " + part + " " + whole + limit).code, 0);
+}
+
+// Tab completion ends a folder with a slash.
+TEST_F(CompareRoute, FoldersHaveTheirNames) {
+  fs::copy(models(), out("old"));
+  fs::copy(models(), out("new"));
+  const json document = run(compare("--models '" + out("old").string() + "/' --models " + in_quotes(out("new")) +
+                                    " --limit 2 --out " + in_quotes(out("kept"))));
+  EXPECT_EQ(document["variants"][0]["name"], "old");
+  EXPECT_EQ(document["variants"][1]["name"], "new");
+  EXPECT_TRUE(fs::exists(out("kept") / "old" / name(0) / "rlog.zst"));
 }
 
 TEST_F(CompareRoute, WrongUsageIsRefused) {
@@ -168,6 +192,9 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
   expect_refused(run_program(of_models("--precision fp32,fp16 --limit -1")), "--limit");
   expect_refused(run_program(compare("--precision fp32,fp16 --models /nowhere")), "/nowhere");
   expect_refused(run_program("compare " + model + " --precision fp32,fp16 --limit 3"), "--limit is for --route");
+  expect_refused(run_program(of_models("--precision fp32,fp16 --no-time")), "--no-time is for model files");
+  expect_refused(run_program("compare " + model + " " + model + " --calibrate /nowhere"), "--calibrate is for");
+  expect_refused(run_program("compare " + model + " " + model + " --peer-timeout 3"), "--peer-timeout is for");
   expect_refused(run_program("compare"), "--route ROUTE");
   expect_refused(run_program(of_models("--precision fp32,fp16 --video")), "--video is for --out");
   expect_refused(run_program("compare " + model + " " + model + " --video --out " + in_quotes(out())),

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "bench/bounded_json.h"
 #include "bench/facts.h"
 
 namespace sparkpilot {
@@ -49,7 +50,9 @@ class Reader {
  private:
   Json parse(const std::string& text) const {
     try {
-      return Json::parse(text);
+      std::optional<Json> json = parse_bounded(text);
+      if (!json) fail("{}: nested deeper than {}", name_, kDeepestJson);
+      return std::move(*json);
     } catch (const Json::parse_error& error) {
       if (text.find_first_not_of(" \t\r\n") == std::string::npos) fail("{}: the file is empty", name_);
       if (error.byte > text.size())

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
+#include "bench/bounded_json.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {
@@ -29,6 +30,8 @@ std::string shortened(std::string_view text) {
 std::vector<std::string> command_of(const PeerAdapter& adapter, const std::string& python) {
   const fs::path file = fs::absolute(adapter.file);
   if (file.extension() != ".py") return {file.string()};
+  // The child runs in another folder.
+  if (python.find('/') != std::string::npos) return {fs::absolute(python).string(), file.string()};
   if (!python.empty()) return {python, file.string()};
   const fs::path beside = file.parent_path().parent_path() / ".venv/bin/python";
   std::error_code none;
@@ -69,7 +72,13 @@ struct Peer::State {
         give_up("the adapter ended at {} ({}){}{}", to, how, last.empty() ? "" : ": ", last);
       }
     }
-    Json json = Json::parse(line, nullptr, false);
+    Json json;
+    try {
+      std::optional<Json> parsed = parse_bounded(line);
+      if (!parsed) give_up("its answer to {} is nested deeper than {}", to, kDeepestJson);
+      json = std::move(*parsed);
+    } catch (const Json::exception&) {  // said below
+    }
     if (!json.is_object()) {
       give_up("its answer to {} is not a JSON object: \"{}\"", to, shortened(line));
     }
@@ -88,11 +97,18 @@ struct Peer::State {
     return answer(what, seconds);  // if it has ended, this says how
   }
 
-  // A text of an answer.
+  // A text of an answer, whole.
   std::string text(const Json& json, const char* key, const char* what) {
     const auto found = json.find(key);
     if (found == json.end() || !found->is_string()) give_up("its answer to {} lacks the text \"{}\"", what, key);
-    return shortened(found->get<std::string>());
+    return found->get<std::string>();
+  }
+  // One that is shown: short, in one line, without control characters.
+  std::string shown(const Json& json, const char* key, const char* what) {
+    std::string out = shortened(text(json, key, what));
+    std::replace_if(
+        out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+    return out;
   }
 
   Tensor array(const std::string& output, const std::string& file, int64_t& bytes_left) {
@@ -132,7 +148,7 @@ Peer::Peer(const PeerName& name, const PeerOptions& options) : state_(new State{
     s.give_up("the adapter {} speaks protocol {}, expected {}", adapter.file.string(),
               protocol == hello.end() ? "none" : shortened(protocol->dump(-1, ' ', true)), kPeerProtocol);
   }
-  s.engine = s.text(hello, "engine", "starting");
+  s.engine = s.shown(hello, "engine", "starting");
 }
 
 Peer::~Peer() = default;
@@ -160,8 +176,8 @@ PeerLoaded Peer::load(const PeerLoad& request) {
                            {"outputs", request.outputs}},
                           s.options.load_s);
   PeerLoaded loaded{.load_ms = static_cast<double>(now_ns() - start) * 1e-6};
-  loaded.device = s.text(json, "device", "load");
-  loaded.precision = s.text(json, "precision", "load");
+  loaded.device = s.shown(json, "device", "load");
+  loaded.precision = s.shown(json, "precision", "load");
   const auto threads = json.find("threads");
   if (threads == json.end() ||
       !(threads->is_null() || (threads->is_number_integer() && *threads >= 1 && *threads <= 100'000))) {

@@ -123,7 +123,7 @@ TEST_F(Peers, SaysWhatWentWrong) {
       {"crash_later", "fake:crash_later: the adapter ended at run (exit code 1): Segfault: in a kernel"},
       {"garbage", R"(its answer to load is not a JSON object: "\xff\xfe\x00garbage\x1b[31m")"},
       {"endless", "its answer to load is longer than 4 MiB"},
-      {"deep", "its answer to load is not a JSON object: \"[[["},
+      {"deep", "its answer to load is nested deeper than 64"},
       {"threads", "its answer to load lacks \"threads\""},
       {"huge_threads", "its answer to load lacks \"threads\""},
       {"no_device", "its answer to load lacks the text \"device\""},
@@ -196,8 +196,22 @@ TEST_F(Peers, GreetingsAreChecked) {
   EXPECT_EQ(greets("exit 5"), "x: the adapter ended at starting (exit code 5)");
   EXPECT_EQ(greets("echo no such library >&2; kill -KILL $$"),
             "x: the adapter ended at starting (signal 9 (Killed)): no such library");
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  write_text(folder / "greeting", R"({"protocol": )" + deep + R"(, "engine": "E"})" + "\n");
+  const std::string greeting = "cat '" + folder.file("greeting") + "'";
+  EXPECT_EQ(greets(greeting), "x: its answer to starting is nested deeper than 64");
+  write_text(folder / "greeting", R"({"protocol": 1, "engine": "E\n\u001b[31mfake"})"
+                                  "\n");
+  script("peer_z", "#!/bin/sh\n" + greeting + "; cat >/dev/null\n");
+  EXPECT_EQ(Peer({"z", ""}, options).engine(), "E  [31mfake") << "in one line, without control characters";
   options.start_s = 0.3;
   EXPECT_EQ(greets("sleep 1000"), "x: no answer to starting in 0.3 s");
+  // A relative path is the user's, not one in the folder that the adapter runs in.
+  options.python = std::filesystem::relative(folder.path() / "python").string();
+  script("python", "#!/bin/sh\nexec python3 \"$@\"\n");
+  script("peer_w.py", "print('{\"protocol\": 1, \"engine\": \"W\"}', flush=True); input()\n");
+  options.start_s = 20;
+  EXPECT_EQ(Peer({"w", ""}, options).engine(), "W");
   options.python = "/nonexistent/python3";
   script("peer_y.py", "");
   EXPECT_EQ(error_of([&] {

@@ -36,8 +36,8 @@ nlohmann::ordered_json to_json(const Repeat& repeat);
 // {"yardstick": {"version", "code"}, "processes": [...]}, as in bench's JSON.
 nlohmann::ordered_json to_json(std::span<const Repeat> repeats);
 
-// Fails (user) if `json` is something else: times have to be above 0 and below 1e9 ms, and every series as long as it should be.
-// `where` names it in the message.
+// Fails (user) if `json` is something else: times have to be above 0 and below 1e9 ms, and every series as long as it
+// should be. `where` names it in the message.
 Repeat repeat_from(const nlohmann::ordered_json& json, const std::string& where);
 
 }  // namespace sparkpilot

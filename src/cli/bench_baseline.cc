@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/facts.h"
+#include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "hw/cpu.h"
@@ -67,7 +68,12 @@ std::vector<BaselinePair> match_baseline(const Baseline& baseline, std::vector<B
       differences.push_back(variants.size() > 1 ? fmt::format("{}: {}", variant.name, line) : line);
     }
     pairs.push_back({.then = match.model});
-    if (!variant.options.threads) variant.options.threads = match.model->subject.threads;
+    if (!variant.options.threads) {
+      const int threads = match.model->subject.threads.value_or(0);
+      const std::string wrong = threads_refusal(std::to_string(threads));
+      if (!wrong.empty()) fail("{}: {} threads: {}", baseline.file, threads, wrong);
+      variant.options.threads = threads;
+    }
   }
   for (const std::string& line : differences) note(fmt::format("{}: {}", baseline.file, line));
   if (!differences.empty()) {

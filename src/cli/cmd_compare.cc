@@ -14,7 +14,6 @@
 #include "cli/compare_drives.h"
 #include "cli/compare_report.h"
 #include "cli/compare_route.h"
-#include "cli/interrupt.h"
 #include "cli/peer_flags.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
@@ -106,7 +105,9 @@ std::vector<Variant> all_variants(const Program& program, const Flags& flags) {
   std::vector<Variant> variants = variants_of(program, flags, lists, {});
   // Of two files ours is the first, and the peer's the second.
   if (flags.bisect && variants.size() == 2 && lists.files.size() == 2 && lists.peers.size() == 1) {
-    return {variants[0], variants_of(program, flags, lists, lists.peers[0])[1]};
+    const std::vector<Variant> theirs = variants_of(program, flags, lists, lists.peers[0]);
+    if (theirs.size() != 2) fail("--precision int8 is ours alone: leave it out, or --peer");
+    return {variants[0], theirs[1]};
   }
   for (const PeerName& peer : lists.peers) {
     for (Variant& variant : variants_of(program, flags, lists, peer)) variants.push_back(std::move(variant));
@@ -198,7 +199,11 @@ int route(const Program& program, const Flags& flags, const DriveLimits& limits)
                                                      {flags.bisect, "--bisect"},
                                                      {!flags.inputs.empty(), "--input"},
                                                      {!flags.peers.names.empty(), "--peer"},
-                                                     {!flags.calibrate.empty(), "--calibrate"}};
+                                                     {!flags.calibrate.empty(), "--calibrate"},
+                                                     {flags.samples > 0, "--samples"},
+                                                     {flags.no_layers, "--no-layers"},
+                                                     {flags.no_time, "--no-time"},
+                                                     {flags.rounds != Flags().rounds, "--rounds"}};
   for (const auto& [given, flag] : for_models) {
     if (given) fail("{} is for model files, not for --route", flag);
   }
@@ -240,18 +245,25 @@ int compare_all(const Program& program, const Flags& flags) {
                                                        {!flags.precisions.empty(), "--precision"},
                                                        {!flags.threads.empty(), "--threads"},
                                                        {!flags.inputs.empty(), "--input"},
-                                                       {!flags.peers.names.empty(), "--peer"}};
+                                                       {!flags.peers.names.empty(), "--peer"},
+                                                       {!flags.calibrate.empty(), "--calibrate"},
+                                                       {flags.samples > 0, "--samples"},
+                                                       {flags.no_layers, "--no-layers"},
+                                                       {flags.no_time, "--no-time"},
+                                                       {flags.rounds != Flags().rounds, "--rounds"},
+                                                       {program.emulate, "--emulate"}};
     for (const auto& [given, flag] : for_models) {
       if (given) fail("{} is for models, these are drives", flag);
     }
-    const StopOnInterrupt stop;
-    return compare_drives(program, flags.files, limits,
-                          {.folder = flags.route.out, .video = flags.route.video, .stop = &stop.requested()});
+    return compare_drives(program, flags.files, limits, {.folder = flags.route.out, .video = flags.route.video});
   }
   if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
   if (flags.route.video) fail("--video is for drives and --route, these are models");
   if (limits.fields) fail("--fields is for drives and --route, these are models");
   const std::vector<Variant> variants = all_variants(program, flags);
+  const bool any_int8 = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.int8; });
+  if (!flags.calibrate.empty() && !any_int8) fail("--calibrate is for --precision int8, which is not given");
+  if (flags.peers.timeout != 0 && flags.peers.names.empty()) fail("--peer-timeout is for --peer, which is not given");
   if (flags.bisect && !flags.route.out.empty()) fail("--bisect writes no page: leave out --out");
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;

@@ -214,6 +214,9 @@ class DriveRun {
       say(options_.out.string() + ": its file system has no locks; two runs at once would mix their results");
     limits_.fields = tolerances_of({!flags_.reference.empty(), flags_.fields.tolerances, flags_.fields.scale});
     reference_ = reference_of(flags_, route_, options_);
+    if (reference_ && !same_route(reference_->route, route_.name)) {
+      fail("--reference {} is of route {}, this one is {}", flags_.reference, reference_->route, route_.name);
+    }
     if (!flags_.driver_monitoring.empty() &&
         std::none_of(route_.segments.begin(), route_.segments.end(),
                      [](const drive::Segment& s) { return !s.driver_video.empty(); })) {
@@ -271,8 +274,15 @@ class DriveRun {
     if (std::any_of(report_.result.networks.begin(), report_.result.networks.end(), stand_in)) {
       report_.notes.insert(report_.notes.begin(), "a stand-in model with random weights: its outputs mean nothing");
     }
-    if (reference_ && !stopped) compare_with_reference();
+    std::exception_ptr failed;  // the drive's own summary is written all the same
+    try {
+      if (reference_ && !stopped) compare_with_reference();
+    } catch (const Error&) {
+      failed = std::current_exception();
+      page_.reset();
+    }
     drive::write_report(report_);
+    if (failed) std::rethrow_exception(failed);
     if (program_.json) print_json(drive::summary_json(report_));
     else report_text(report_);
     if (page_ && !program_.json) {
@@ -291,7 +301,7 @@ class DriveRun {
   void compare_with_reference() {
     drives_ = {std::move(*reference_), result_of(route_, options_, report_.result.segments)};
     page_ = compare_read(drives_, limits_);
-    write_page(program_, *page_, {.folder = options_.out});
+    write_page(program_, *page_, {.folder = options_.out, .stop = options_.stop});
     const auto& fields = *page_->others[0].fields;
     report_.reference = {.name = drives_[0].name,
                          .same = page_->beyond.empty(),

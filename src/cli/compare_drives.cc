@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "compare/page.h"
 
@@ -54,7 +55,12 @@ std::vector<std::string> beyond(const std::vector<compare::ComparedDrive>& all, 
   std::vector<std::string> lines;
   if (max_plan_error == 0) return lines;
   for (const compare::ComparedDrive& one : all) {
-    if (one.terms.frames == 0) lines.push_back(fmt::format("{}: no frame is in both", one.drive->name));
+    if (one.terms.frames == 0) {
+      lines.push_back(fmt::format("{}: no frame is in both", one.drive->name));
+    } else if (one.terms.only_reference > 0) {
+      lines.push_back(
+          fmt::format("{}: {} only in the first drive", one.drive->name, count_of(one.terms.only_reference, "frame")));
+    }
     for (const compare::Term& term : one.terms.terms) {
       if (!term.name.starts_with("plan at")) continue;
       const std::string what = fmt::format("{}, {}", one.drive->name, term.name);
@@ -87,6 +93,8 @@ std::string text_of(const std::vector<std::vector<std::string>>& rows) {
   for (size_t i = 1; i < rows.size(); ++i) table.add(rows[i]);
   return table.str();
 }
+
+bool same_route(const std::string& a, const std::string& b) { return a.empty() || b.empty() || log_of(a) == log_of(b); }
 
 int compare_drives(const Program& program, const std::vector<std::string>& paths, const DriveLimits& limits,
                    const DriveOutput& out) {
@@ -124,7 +132,7 @@ compare::ComparisonPage compare_read(const std::vector<compare::Drive>& drives, 
   page.version = SPARKPILOT_VERSION;
   for (size_t i = 1; i < drives.size(); ++i) {
     const compare::Drive& drive = drives[i];
-    if (!first.route.empty() && !drive.route.empty() && log_of(first.route) != log_of(drive.route)) {
+    if (!same_route(first.route, drive.route)) {
       fail("{} is of route {}, {} of {}", first.name, first.route, drive.name, drive.route);
     }
     compare::ComparedDrive& one = page.others.emplace_back();
@@ -207,6 +215,7 @@ int report_drives(const Program& program, const std::vector<compare::Drive>& dri
   if (!out.folder.empty()) write_page(program, page, out);
   if (!out.folder.empty() && !program.json) print(fmt::format("page: {}\n", (out.folder / kComparisonPage).string()));
   for (const std::string& line : page.beyond) note(line);
+  if (out.stop != nullptr && out.stop->load()) return kInterrupted;
   return page.beyond.empty() ? kDone : kCheckFailed;
 }
 

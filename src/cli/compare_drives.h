@@ -30,12 +30,15 @@ struct DriveOutput {
   bool video = false;                 // the film, too
   std::vector<std::string> notes = {};
   std::vector<std::vector<std::string>> speed = {};  // ComparisonPage::speed
-  const std::atomic<bool>* stop = nullptr;           // ends the drawing
+  const std::atomic<bool>* stop = nullptr;           // ends the drawing; the page is written without it
 };
 
 // Reports the differences of the others from the first; returns the exit code.
 int compare_drives(const Program& program, const std::vector<std::string>& paths, const DriveLimits& limits,
                    const DriveOutput& out);
+
+// Whether two drives' routes, each "dongle|log", the log alone, or empty if unknown, may be the same.
+bool same_route(const std::string& a, const std::string& b);
 
 // Flags that compare every field of the messages.
 struct FieldFlags {

@@ -52,7 +52,10 @@ void add_precision_list(Program& program, Command command, std::string& list) {
 
 std::vector<std::string> file_names(const std::vector<std::string>& files) {
   std::vector<std::string> names;
-  for (const std::string& file : files) names.push_back(std::filesystem::path(file).filename().string());
+  for (const std::string& file : files) {
+    const std::filesystem::path path = std::filesystem::path(file).lexically_normal();
+    names.push_back((path.has_filename() ? path : path.parent_path()).filename().string());
+  }
   for (size_t i = 0; i < names.size(); ++i) {
     if (std::find(names.begin(), names.begin() + static_cast<ptrdiff_t>(i), names[i]) !=
         names.begin() + static_cast<ptrdiff_t>(i)) {

@@ -222,6 +222,7 @@ Drive read_recorded(const drive::Route& route, const std::function<void(const st
     if (!route.log(segment).empty()) add_log(out, route.log(segment), note);
   }
   if (out.models.empty()) fail("recorded: the route's logs hold no modelV2");
+  out.against_drive = drive::summarize_errors({}, false);
   return out;
 }
 
@@ -241,7 +242,7 @@ Drive read_drive(const fs::path& from, const std::function<void(const std::strin
         continue;
       }
       const drive::SegmentResult result = drive::segment_result_from(read_file(file), file);
-      if (!result.log.empty()) out.recordings.push_back(fs::path(result.log).parent_path());
+      if (!result.log.empty()) out.recordings.push_back(fs::absolute(result.log).parent_path());
       frames.insert(frames.end(), result.frames.begin(), result.frames.end());
     }
   }

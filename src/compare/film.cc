@@ -36,16 +36,23 @@ class FilmMaker {
   FilmMaker(const Drive& ours, const Drive& reference, const FilmOptions& options)
       : options_(options), ours_(by_frame(ours)), reference_(by_frame(reference)) {
     names_ = {ours.name, reference.name};
-    const std::vector<fs::path>& folders = ours.recordings.empty() ? reference.recordings : ours.recordings;
+    std::vector<fs::path> folders;  // of both, each once: a folder may hold several segments
+    for (const Drive* drive : {&ours, &reference}) {
+      for (const fs::path& folder : drive->recordings) {
+        if (std::find(folders.begin(), folders.end(), folder) == folders.end()) folders.push_back(folder);
+      }
+    }
     for (size_t i = 0; i < folders.size() && !stopped(); ++i) {
       try {
-        add_segment(folders[i]);
+        const drive::Route route = drive::find_route(folders[i].string());
+        for (const drive::Segment& segment : route.segments) add_segment(route, segment);
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::user || writing_) throw;
         film_.notes.emplace_back(error.what());
       }
       if (options.progress) options.progress(static_cast<double>(i + 1) / static_cast<double>(folders.size()));
     }
+    if (stopped()) film_.notes.push_back("drawing was stopped");
     if (folders.empty()) film_.notes.push_back("no pictures: where the recording lies is not known");
   }
 
@@ -63,9 +70,7 @@ class FilmMaker {
     return options_.pictures.contains(id) || (!options_.film.empty() && (at(ours_, id) || at(reference_, id)));
   }
 
-  void add_segment(const fs::path& folder) {
-    const drive::Route route = drive::find_route(folder.string());
-    const drive::Segment& segment = route.segments.at(0);
+  void add_segment(const drive::Route& route, const drive::Segment& segment) {
     const drive::Timeline timeline = drive::segment_timeline(route, segment, {.models = false});
     drive::DriveOptions run;
     run.overlay_width = options_.width;
@@ -77,7 +82,7 @@ class FilmMaker {
     drive::SegmentJob job;
     job.segment = &segment;
     job.timeline = &timeline;
-    job.lanes.push_back({.options = &run, .folder = folder});
+    job.lanes.push_back({.options = &run, .folder = segment.folder.empty() ? "." : segment.folder});
     job.shares = drive::share_threads(options_.threads > 0 ? options_.threads : available_processors(), false, true);
     job.first = first->index;
     drive::SegmentCameras cameras(job, calibration_);

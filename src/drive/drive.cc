@@ -66,6 +66,9 @@ Shares shares_of(const Route& route, const DriveOptions& options) {
   return share_threads(options.threads > 0 ? options.threads : available_processors(), wide, options.overlay);
 }
 
+// So that the recording is found from any folder later; empty for none.
+std::string absolute_path(const fs::path& file) { return file.empty() ? std::string() : fs::absolute(file).string(); }
+
 // One of the models that are driven.
 struct DrivenModel {
   explicit DrivenModel(const DriveOptions& o) : options(o) {}
@@ -149,7 +152,7 @@ class Driver {
     result.number = route_.segments[i].number;
     result.name = segment_folder(route_, route_.segments[i]);
     result.run = one.run;
-    result.log = route_.log(route_.segments[i]).string();
+    result.log = absolute_path(route_.log(route_.segments[i]));
     result.notes.push_back(why);
     return result;
   }
@@ -168,7 +171,8 @@ class Driver {
     std::error_code ignored;
     if (options_.rank > 0) return;
     for (const DrivenModel& one : models_) {
-      for (const char* file : {"summary.json", "summary.html"}) fs::remove(one.options.out / file, ignored);
+      for (const char* file : {"summary.json", "summary.html", "compare.html"})
+        fs::remove(one.options.out / file, ignored);
     }
   }
 
@@ -255,7 +259,7 @@ class Driver {
       SegmentResult& result = results[m];
       result.name = segment_folder(route_, segment);
       result.run = models_[m].run;
-      result.log = route_.log(segment).string();
+      result.log = absolute_path(route_.log(segment));
       write_result(result, job.lanes[m].folder);
       models_[m].keep(std::move(result));
     }

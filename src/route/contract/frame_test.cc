@@ -251,13 +251,13 @@ void compare(int width, int height, int rounds, uint64_t seed) {
 
 TEST(Frame, EveryTargetIsTheReferenceOnTinyPictures) {
   for (const auto& [width, height] : {std::pair{2, 2}, {2, 64}, {64, 2}, {4, 4}, {4, 6}, {6, 4}, {64, 32}})
-    compare(width, height, 12, 100 * static_cast<uint64_t>(width) + static_cast<uint64_t>(height));
+    compare(width, height, 5, 100 * static_cast<uint64_t>(width) + static_cast<uint64_t>(height));
 }
 
 TEST(Frame, EveryTargetIsTheReferenceOnCameraPictures) {
-  compare(526, 330, 40, 1);
-  compare(1344, 760, 10, 2);
-  compare(1928, 1208, 10, 3);
+  compare(526, 330, 12, 1);
+  compare(1344, 760, 4, 2);
+  compare(1928, 1208, 4, 3);
 }
 
 TEST(Frame, EveryTargetIsTheReferenceForDrivers) {
@@ -269,6 +269,8 @@ TEST(Frame, EveryTargetIsTheReferenceForDrivers) {
                                       : random_warp(random, width, height);
       for (const Sampling sampling : kBoth) {
         for (const auto border : {std::optional<uint8_t>(), std::optional<uint8_t>(16)}) {
+          // Each way with one of the two warps: how a warp is read and what lies outside do not depend on each other.
+          if ((sampling == kBoth[0]) == (border.has_value() != (round == 0))) continue;
           const Frame expected = prepare_driver(picture.view(), warp, sampling, border, true);
           for_each_target(
               [&] { expect_same(prepare_driver(picture.view(), warp, sampling, border, false), expected); });
