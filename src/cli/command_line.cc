@@ -103,9 +103,9 @@ template Option Command::add_option(const std::string&, int64_t&, const std::str
 template Option Command::add_option(const std::string&, uint64_t&, const std::string&) const;
 template Option Command::add_option(const std::string&, double&, const std::string&) const;
 
-Option Command::add_option(const std::string& flag, std::function<void(const std::string&)> take,
+Option Command::add_option(const std::string& flag, const std::function<void(const std::string&)>& take,
                            const std::string& doc) const {
-  return Option(app_->add_option_function<std::string>(flag, std::move(take), doc));
+  return Option(app_->add_option_function<std::string>(flag, take, doc));
 }
 
 void Command::require_no_options() const {

@@ -57,7 +57,7 @@ class Command {
   // Without dashes in front of `flag`, the value is a positional argument. Value: string, list of strings, or a number.
   template <typename Value>
   Option add_option(const std::string& flag, Value& value, const std::string& doc) const;
-  Option add_option(const std::string& flag, std::function<void(const std::string&)> take,
+  Option add_option(const std::string& flag, const std::function<void(const std::string&)>& take,
                     const std::string& doc) const;
   // Lets the command go without the options that it requires.
   void require_no_options() const;

@@ -52,8 +52,8 @@ class FilmMaker {
       }
       if (options.progress) options.progress(static_cast<double>(i + 1) / static_cast<double>(folders.size()));
     }
-    if (stopped()) film_.notes.push_back("drawing was stopped");
-    if (folders.empty()) film_.notes.push_back("no pictures: where the recording lies is not known");
+    if (stopped()) film_.notes.emplace_back("drawing was stopped");
+    if (folders.empty()) film_.notes.emplace_back("no pictures: where the recording lies is not known");
   }
 
   Film finish() {

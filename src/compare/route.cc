@@ -119,7 +119,8 @@ class Int8Models {
     const std::map<std::string, fs::path> files{
         {"supercombo", models.supercombo}, {"vision", models.vision}, {"policy", models.policy}};
     std::map<fs::path, Graph> graphs;
-    for (const auto& [network, samples] : samples_of(variant)) {
+    for (const auto& [role, samples] : samples_of(variant)) {
+      const std::string& network = role;  // clang 14 cannot capture a structured binding
       if (graphs.empty()) {
         notes_.push_back(fmt::format("{}: calibrated on {} of the first segment", variant.name,
                                      count_of(static_cast<int64_t>(samples.count), "frame")));

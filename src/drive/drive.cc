@@ -71,7 +71,7 @@ std::string absolute_path(const fs::path& file) { return file.empty() ? std::str
 
 // One of the models that are driven.
 struct DrivenModel {
-  explicit DrivenModel(const DriveOptions& o) : options(o) {}
+  explicit DrivenModel(DriveOptions o) : options(std::move(o)) {}
 
   DriveOptions options;
   std::string run;

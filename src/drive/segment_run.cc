@@ -176,15 +176,14 @@ class Run {
       cameras_.recycle_driver(std::move(*driver));
     }
     const double late_ms = options_.realtime ? std::max(0.0, wall_ms() - due - kFrameMs) : 0;
-    for (size_t l = lanes.size(); l-- > 0;) {
+    for (size_t l = 1; l < lanes.size(); ++l) {
+      outs[l].frame.mark = mark;
+      outs[l].frame.calibrated = frame.calibrated;
+      outs[l].frame.rpy = frame.rpy;
+    }
+    outs[0].frame = std::move(frame);  // with the pictures
+    for (size_t l = 0; l < lanes.size(); ++l) {
       outs[l].late_ms = late_ms;
-      if (l == 0) {
-        outs[l].frame = std::move(frame);  // with the pictures
-      } else {
-        outs[l].frame.mark = mark;
-        outs[l].frame.calibrated = frame.calibrated;
-        outs[l].frame.rpy = frame.rpy;
-      }
       lanes[l].output.put(std::move(outs[l]));
     }
   }

@@ -49,7 +49,7 @@ std::string picture(const PagePicture& picture) {
   const std::string image = fmt::format("<img alt=\"{}\" src=\"data:image/{};base64,{}\">",
                                         escape(picture.alt.empty() ? picture.caption : picture.alt),
                                         kind_of(picture.bytes), base64(picture.bytes));
-  return picture.link.file.empty() ? image : fmt::format("<a href=\"{}\">{}</a>", address(picture.link), image);
+  return picture.link.file.empty() ? image : fmt::format(R"(<a href="{}">{}</a>)", address(picture.link), image);
 }
 
 bool like_number(std::string_view cell) {
@@ -137,7 +137,7 @@ void Page::images(const std::vector<PagePicture>& pictures) {
 }
 
 void Page::link(const std::string& text, const PageLink& to) {
-  body_ += fmt::format("<p><a href=\"{}\">{}</a></p>\n", address(to), escape(text));
+  body_ += fmt::format(R"(<p><a href="{}">{}</a></p>)", address(to), escape(text)) + "\n";
 }
 
 void Page::footer(const std::string& text) { footer_ = text; }
