@@ -46,7 +46,7 @@ std::string address(const PageLink& link) {
 }
 
 std::string picture(const PagePicture& picture) {
-  const std::string image = fmt::format("<img alt=\"{}\" src=\"data:image/{};base64,{}\">",
+  const std::string image = fmt::format(R"(<img alt="{}" src="data:image/{};base64,{}">)",
                                         escape(picture.alt.empty() ? picture.caption : picture.alt),
                                         kind_of(picture.bytes), base64(picture.bytes));
   return picture.link.file.empty() ? image : fmt::format(R"(<a href="{}">{}</a>)", address(picture.link), image);
@@ -116,7 +116,7 @@ void Page::table(const std::vector<std::string>& headings, const std::vector<std
 }
 
 void Page::figure(const std::string& content, const std::string& caption, const char* kind) {
-  body_ += fmt::format("<figure class=\"{}\"><div class=\"wide\">{}</div>", kind, content);
+  body_ += fmt::format(R"(<figure class="{}"><div class="wide">{}</div>)", kind, content);
   if (!caption.empty()) body_ += fmt::format("<figcaption>{}</figcaption>", escape(caption));
   body_ += "</figure>\n";
 }
