@@ -19,7 +19,7 @@ RatioInterval ratio_interval(std::span<const double> ours, std::span<const doubl
 
 // k, if the k-th least and the k-th greatest of the m n ratios of samples of m and n numbers are the ends of that
 // interval: the largest for which P(U < k) <= (1 - confidence) / 2, where U is Mann and Whitney's statistic if there is
-// no difference; 0 if there is none. Exact up to m n = 10,000, by the normal distribution beyond.
+// no difference; 0 if no interval is that wide. Exact up to m n = 10,000, by the normal distribution beyond.
 size_t rank_of_ends(size_t m, size_t n, double confidence);
 
 }  // namespace sparkpilot

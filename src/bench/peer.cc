@@ -133,6 +133,11 @@ struct Peer::State {
   }
 };
 
+std::string reason_of(const PeerName& peer, const Error& error) {
+  const std::string said = error.what(), prefix = peer.str() + ": ";
+  return said.starts_with(prefix) ? said.substr(prefix.size()) : said;
+}
+
 Peer::Peer(const PeerName& name, const PeerOptions& options) : state_(new State{.name = name, .options = options}) {
   const PeerAdapter adapter = find_adapter(name.name, options.folders);
   State& s = *state_;

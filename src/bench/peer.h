@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "sparkpilot/error.h"
 #include "tensor/tensor.h"
 
 namespace sparkpilot {
@@ -62,6 +63,9 @@ struct PeerLoaded {
   int threads = 0;        // 0: not known
   double load_ms = 0;     // measured here, from the request to the answer
 };
+
+// What a peer's error says, without the peer's name in front.
+std::string reason_of(const PeerName& peer, const Error& error);
 
 // One adapter that runs. All calls fail (user) with "NAME: what happened"; after an adapter refused a request it can be
 // asked again, after anything else (a crash, a deadline, a wrong answer) it is ended and every further call fails.

@@ -19,8 +19,7 @@ struct Entry {
       work();
     } catch (const Error& error) {
       peer.reset();
-      const std::string said = error.what(), prefix = result.peer.str() + ": ";
-      result.not_run = said.starts_with(prefix) ? said.substr(prefix.size()) : said;
+      result.not_run = reason_of(result.peer, error);
     }
   }
 };

@@ -192,8 +192,8 @@ std::vector<std::string> beyond(const Flags& flags, const compare::ModelsCompari
   return lines;
 }
 
-int route(const Program& program, const Flags& flags, const DriveLimits& limits) {
-  if (!flags.files.empty()) fail("{}: with --route the models are given with --models DIR", flags.files[0]);
+// Flags that only the comparison of model files has.
+void refuse_model_flags(const Flags& flags, const std::string& why) {
   const std::pair<bool, const char*> for_models[] = {{flags.max_relative_l2 > 0, "--max-relative-l2"},
                                                      {flags.max_abs > 0, "--max-abs"},
                                                      {flags.bisect, "--bisect"},
@@ -205,8 +205,13 @@ int route(const Program& program, const Flags& flags, const DriveLimits& limits)
                                                      {flags.no_time, "--no-time"},
                                                      {flags.rounds != Flags().rounds, "--rounds"}};
   for (const auto& [given, flag] : for_models) {
-    if (given) fail("{} is for model files, not for --route", flag);
+    if (given) fail("{} {}", flag, why);
   }
+}
+
+int route(const Program& program, const Flags& flags, const DriveLimits& limits) {
+  if (!flags.files.empty()) fail("{}: with --route the models are given with --models DIR", flags.files[0]);
+  refuse_model_flags(flags, "is for model files, not for --route");
   CompareRouteFlags of_route = flags.route;
   of_route.precisions = flags.precisions;
   of_route.run = flags.run;
@@ -239,21 +244,13 @@ int compare_all(const Program& program, const Flags& flags) {
   if (drives > 0 && drives < std::ssize(flags.files))
     fail("{}: some of these are drives, others are models", flags.files[0]);
   if (drives > 0) {
-    const std::pair<bool, const char*> for_models[] = {{flags.max_relative_l2 > 0, "--max-relative-l2"},
-                                                       {flags.max_abs > 0, "--max-abs"},
-                                                       {flags.bisect, "--bisect"},
-                                                       {!flags.precisions.empty(), "--precision"},
-                                                       {!flags.threads.empty(), "--threads"},
-                                                       {!flags.inputs.empty(), "--input"},
-                                                       {!flags.peers.names.empty(), "--peer"},
-                                                       {!flags.calibrate.empty(), "--calibrate"},
-                                                       {flags.samples > 0, "--samples"},
-                                                       {flags.no_layers, "--no-layers"},
-                                                       {flags.no_time, "--no-time"},
-                                                       {flags.rounds != Flags().rounds, "--rounds"},
-                                                       {program.emulate, "--emulate"}};
-    for (const auto& [given, flag] : for_models) {
-      if (given) fail("{} is for models, these are drives", flag);
+    const std::string why = "is for models, these are drives";
+    refuse_model_flags(flags, why);
+    const std::pair<bool, const char*> of_runs[] = {{!flags.precisions.empty(), "--precision"},
+                                                    {!flags.threads.empty(), "--threads"},
+                                                    {program.emulate, "--emulate"}};
+    for (const auto& [given, flag] : of_runs) {
+      if (given) fail("{} {}", flag, why);
     }
     return compare_drives(program, flags.files, limits, {.folder = flags.route.out, .video = flags.route.video});
   }

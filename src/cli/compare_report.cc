@@ -9,7 +9,6 @@
 #include "cli/compare_drives.h"
 #include "cli/terminal.h"
 #include "passes/precision.h"
-#include "route/draw/page.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -114,10 +113,6 @@ std::vector<std::string> remarks_on(const compare::ModelsComparison& comparison)
   return lines;
 }
 
-void add_table(drive::Page& page, const Rows& rows, const std::string& caption = {}) {
-  if (rows.size() > 1) page.table(rows[0], {rows.begin() + 1, rows.end()}, caption);
-}
-
 // The relative L2 of the values inside, on a logarithmic scale; values without a difference are gaps.
 drive::Plot layer_plot(const compare::ModelsComparison& comparison) {
   drive::Plot plot{.title = "Difference of the values inside",
@@ -154,16 +149,16 @@ std::string report_page(const compare::ModelsComparison& comparison, const std::
   for (const std::string& line : comparison.notes) page.note(line);
   if (comparison.variants[0].ms.count > 0) {
     page.section("Speed");
-    add_table(page, speed_rows(comparison),
-              "Timed in turns; time: divided by the first one's, with its 90 % interval.");
+    compare::add_table(page, speed_rows(comparison),
+                       "Timed in turns; time: divided by the first one's, with its 90 % interval.");
   }
   page.section("Outputs");
-  add_table(page, output_rows(comparison), "Over all samples.");
+  compare::add_table(page, output_rows(comparison), "Over all samples.");
   for (const std::string& line : remarks_on(comparison)) page.text(line);
   if (const drive::Plot plot = layer_plot(comparison); !plot.series.empty()) {
     page.section("Where it begins");
     page.plot(plot);
-    add_table(page, layer_rows(comparison), "Each differs at least twice as much as every one before it.");
+    compare::add_table(page, layer_rows(comparison), "Each differs at least twice as much as every one before it.");
   }
   page.footer("sparkpilot " SPARKPILOT_VERSION ". For development only: never for control of a real car.");
   return page.str();

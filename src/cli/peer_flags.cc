@@ -6,21 +6,12 @@
 
 #include "base/error.h"
 #include "cli/short_waits.h"
+#include "cli/variants.h"
 
 namespace sparkpilot::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> items;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(at, begin), text.size());
-    items.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return items;
-}
 
 std::vector<fs::path> folders_of(const Program& program) {
   std::vector<fs::path> folders;

@@ -8,14 +8,21 @@
 
 namespace sparkpilot::cli {
 
-std::vector<std::string> split_list(const std::string& text, const std::string& flag) {
+std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> items;
   for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
+    const size_t end = std::min(text.find(at, begin), text.size());
     items.push_back(text.substr(begin, end - begin));
-    if (items.back().empty()) fail("{}: an empty item in \"{}\"", flag, text);
-    if (std::count(items.begin(), items.end(), items.back()) > 1) fail("{}: {} is given twice", flag, items.back());
     begin = end + 1;
+  }
+  return items;
+}
+
+std::vector<std::string> split_list(const std::string& text, const std::string& flag) {
+  std::vector<std::string> items = split(text, ',');
+  for (const std::string& item : items) {
+    if (item.empty()) fail("{}: an empty item in \"{}\"", flag, text);
+    if (std::count(items.begin(), items.end(), item) > 1) fail("{}: {} is given twice", flag, item);
   }
   return items;
 }

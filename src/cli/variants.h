@@ -8,6 +8,9 @@
 
 namespace sparkpilot::cli {
 
+// The parts of a text between separators; one for a text without any, even if it is empty.
+std::vector<std::string> split(const std::string& text, char at);
+
 // "a,b" as its items. Fails (user) naming the flag if one is empty or given twice.
 std::vector<std::string> split_list(const std::string& text, const std::string& flag);
 

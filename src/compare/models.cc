@@ -37,8 +37,7 @@ void attempt(Loaded& one, const Work& work) {
     work();
   } catch (const Error& error) {
     one.peer.reset();
-    const std::string said = error.what(), prefix = one.result.variant.peer->str() + ": ";
-    one.result.not_run = said.starts_with(prefix) ? said.substr(prefix.size()) : said;
+    one.result.not_run = reason_of(*one.result.variant.peer, error);
   }
 }
 

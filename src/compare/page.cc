@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "base/text.h"
-#include "route/draw/page.h"
 
 namespace sparkpilot::compare {
 namespace {
@@ -75,12 +74,6 @@ class TimeAxis {
   uint64_t start_ = 0;
   double length_ = 0;
 };
-
-Rows body_of(const Rows& table) { return {table.begin() + 1, table.end()}; }
-
-void add_table(drive::Page& page, const Rows& table, const std::string& caption = {}) {
-  if (table.size() > 1) page.table(table[0], body_of(table), caption);
-}
 
 // The difference of a frame in words, for a picture's caption.
 std::string words_of(const FrameTerms& frame, const DrivingTerms& terms) {
@@ -208,6 +201,10 @@ std::vector<drive::Headline> headlines(const ComparedDrive& other) {
 }
 
 }  // namespace
+
+void add_table(drive::Page& page, const Rows& table, const std::string& caption) {
+  if (table.size() > 1) page.table(table[0], {table.begin() + 1, table.end()}, caption);
+}
 
 std::string to_text(const std::optional<double>& value) { return value ? fmt::format("{:.3g}", *value) : "-"; }
 

@@ -8,6 +8,7 @@
 
 #include "compare/driving.h"
 #include "compare/film.h"
+#include "route/draw/page.h"
 #include "route/log/model_compare.h"
 
 namespace sparkpilot::compare {
@@ -33,6 +34,9 @@ struct ComparisonPage {
 
 // One HTML file that needs nothing else but the films that it links to.
 std::string to_html(const ComparisonPage& page);
+
+// Headings, then rows; nothing if there are no rows.
+void add_table(drive::Page& page, const std::vector<std::vector<std::string>>& table, const std::string& caption = {});
 
 // Numbers for people: three digits; "-" for none.
 std::string to_text(const std::optional<double>& value);
