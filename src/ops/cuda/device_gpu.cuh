@@ -1,0 +1,125 @@
+// The words of device.cuh on a GPU. Names, numbers and orders of operands are those of the PTX manual.
+#pragma once
+
+namespace device {
+
+// 16 bytes at a multiple of 16: one instruction, and a request whose sectors the emulator counts.
+__device__ __forceinline__ uint4 load_16(const void* from) { return *static_cast<const uint4*>(from); }
+__device__ __forceinline__ uint2 load_8(const void* from) { return *static_cast<const uint2*>(from); }
+__device__ __forceinline__ void store_16(void* to, uint4 value) { *static_cast<uint4*>(to) = value; }
+__device__ __forceinline__ void store_8(void* to, uint2 value) { *static_cast<uint2*>(to) = value; }
+// What nobody reads again soon, such as weights at batch 1: it does not push other data out of the first-level cache.
+// Not for what the same kernel writes.
+__device__ __forceinline__ uint4 load_16_once(const void* from) {
+  uint4 out;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
+               : "l"(from));
+  return out;
+}
+
+// f16 and bf16, alone and as pairs in a word (the low half is the element that comes first in memory).
+__device__ __forceinline__ float half_value(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
+__device__ __forceinline__ uint16_t to_half(float value) { return __half_as_ushort(__float2half_rn(value)); }
+__device__ __forceinline__ float2 half2_values(uint32_t bits) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&bits));
+}
+__device__ __forceinline__ uint32_t pack_half2(float low, float high) {
+  const __half2 pair = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+__device__ __forceinline__ float bfloat16_value(uint16_t bits) {
+  return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+}
+__device__ __forceinline__ uint16_t to_bfloat16(float value) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+__device__ __forceinline__ float2 bfloat162_values(uint32_t bits) {
+  return {__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+}
+__device__ __forceinline__ uint32_t pack_bfloat162(float low, float high) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+// Saturating; NaN becomes 0x7f.
+__device__ __forceinline__ float e4m3_value(uint8_t bits) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(bits, __NV_E4M3)));
+}
+__device__ __forceinline__ uint8_t to_e4m3(float value) {
+  return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
+}
+
+__device__ __forceinline__ uint32_t shared_address(const void* p) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// kBytes (4, 8 or 16) from global to shared memory, those beyond `bytes` as zero, done when copy_wait returns.
+template <int kBytes>
+__device__ __forceinline__ void copy_async(void* to, const void* from, int bytes) {
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(to)), "l"(from), "n"(kBytes),
+                 "r"(bytes)
+                 : "memory");
+  }
+}
+__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most kPending groups of this thread are under way. Other threads see the data after a barrier.
+template <int kPending>
+__device__ __forceinline__ void copy_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Four matrices of 8x8 16-bit elements: lanes 0 to 7 name the rows of the first, 8 to 15 of the second, ...
+__device__ __forceinline__ void load_matrix_x4(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+__device__ __forceinline__ void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// c += a b of one warp, in fp32: a 16xK, b Kx8, K 16 for f16 and bf16, 32 for e4m3.
+#define SPARKPILOT_MMA(name, shape_and_types)                                                        \
+  __device__ __forceinline__ void name(float(&c)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) { \
+    asm volatile("mma.sync.aligned." shape_and_types                                                 \
+                 " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                  \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                    \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                \
+  }
+SPARKPILOT_MMA(mma_f16, "m16n8k16.row.col.f32.f16.f16.f32")
+SPARKPILOT_MMA(mma_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+// Exists from sm_89 on. On what is older a kernel that comes here stops with an error instead of leaving c as it is.
+#if __CUDA_ARCH__ >= 890
+SPARKPILOT_MMA(mma_e4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32")
+#else
+__device__ __forceinline__ void mma_e4m3(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) { __trap(); }
+#endif
+#undef SPARKPILOT_MMA
+
+// The same with e2m1 and a depth of 64, in blocks of 16 with an e4m3 scale each, byte i of the scales for block i: of
+// scale_a the lower two lanes of each four give rows lane / 4 and lane / 4 + 8, of scale_b the lowest gives column lane
+// / 4. Only 12.x has it.
+__device__ __forceinline__ void mma_e2m1(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                         uint32_t scale_a, uint32_t scale_b) {
+#if defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL) || \
+    (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1200)
+  asm volatile(
+      "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%11, %12}, {%13}, {%14, %15};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(scale_a), "h"(static_cast<short>(0)),
+        "h"(static_cast<short>(0)), "r"(scale_b), "h"(static_cast<short>(0)), "h"(static_cast<short>(0)));
+#else
+  __trap();
+#endif
+}
+
+}  // namespace device
