@@ -24,6 +24,8 @@ function(sparkpilot_emulator)
   endif()
   sparkpilot_room(emulator PRECOMPILED precompiled_std LINK base ${CMAKE_DL_LIBS})
   target_compile_options(emulator PRIVATE -ffp-contract=off)
+  file(GLOB kernel_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/*_test.cc)
+  target_sources(emulator_test PRIVATE ${kernel_tests})
   sparkpilot_emulated_kernels(kernels_checked CHECKED SOURCES ${PROJECT_SOURCE_DIR}/src/emulator/broken_test.cu)
   target_link_libraries(emulator_test PRIVATE kernels_checked)
   # As code for the processor, these headers are all of the toolkit that is needed.
