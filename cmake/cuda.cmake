@@ -28,11 +28,112 @@ function(sparkpilot_emulator)
   target_sources(emulator_test PRIVATE ${kernel_tests})
   sparkpilot_emulated_kernels(kernels_checked CHECKED SOURCES ${PROJECT_SOURCE_DIR}/src/emulator/broken_test.cu)
   target_link_libraries(emulator_test PRIVATE kernels_checked)
-  # As code for the processor, these headers are all of the toolkit that is needed.
-  find_path(CUDA_INCLUDE cuda_fp4.h HINTS ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
-  if(CUDA_INCLUDE)
-    target_include_directories(emulator_test SYSTEM PRIVATE ${CUDA_INCLUDE})
-  else()
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/emulator/number_cuda_test.cc PROPERTIES HEADER_FILE_ONLY ON)
+endfunction()
+
+# Tests named x_cuda_test.cc include headers of the CUDA toolkit, as code for the processor. Without them they are left out.
+function(sparkpilot_toolkit_tests)
+  find_path(CUDA_INCLUDE cuda_fp4.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include NO_CMAKE_FIND_ROOT_PATH)
+  mark_as_advanced(CUDA_INCLUDE)
+  foreach(room IN ITEMS hw emulator)
+    if(CUDA_INCLUDE AND TARGET ${room}_test AND NOT SPARKPILOT_PLAIN)
+      file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*_cuda_test.cc)
+      target_sources(${room}_test PRIVATE ${tests})
+      set_source_files_properties(${tests} PROPERTIES COMPILE_OPTIONS "-isystem;${CUDA_INCLUDE}")
+    endif()
+  endforeach()
+endfunction()
+
+# libcuda.so.1 on the emulator, in a folder of its own that tests put first in LD_LIBRARY_PATH. It shows nothing of itself but the
+# driver's functions, and carries its own copies of what it uses: the program that loads it has the same classes.
+function(sparkpilot_emulated_driver)
+  if(NOT TARGET emulator)
+    return()
   endif()
+  sparkpilot_emulated_kernels(kernels_emulated)
+  set(src ${PROJECT_SOURCE_DIR}/src)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/emulated_cuda/*.cc ${src}/emulator/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$|/check_calls\\.cc$")
+  add_library(emulated_cuda MODULE ${sources} $<TARGET_OBJECTS:kernels_emulated>)
+  target_sources(emulated_cuda PRIVATE ${src}/base/error.cc ${src}/base/parallel.cc ${src}/base/team.cc ${src}/base/file.cc
+    ${src}/base/child_process.cc ${src}/stack/fatbin.cc ${src}/stack/source.cc ${src}/stack/gpu.cc)
+  foreach(target kernels_emulated emulated_cuda)
+    sparkpilot_flags(${target})
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                          VISIBILITY_INLINES_HIDDEN ON)
+  endforeach()
+  target_include_directories(emulated_cuda PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(emulated_cuda PRIVATE -ffp-contract=off)
+  target_link_libraries(emulated_cuda PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_options(emulated_cuda PRIVATE -Wl,-Bsymbolic -Wl,-z,defs)
+  set_target_properties(emulated_cuda PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated_cuda)
+endfunction()
+
+# The GPU code inside the program: a fat binary of each source, for every architecture that this nvcc knows, made into an object.
+# It does not depend on the processor, so a cross build carries the same. Without nvcc there is none.
+function(sparkpilot_kernel_images target)
+  find_program(NVCC nvcc HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin NO_CMAKE_FIND_ROOT_PATH)
+  mark_as_advanced(NVCC)
+  set(folder ${PROJECT_BINARY_DIR}/generated/ops/cuda)
+  set(declarations "")
+  set(images "")
+  set(assembly "")
+  set(names "")
+  if(NVCC)
+    execute_process(COMMAND ${NVCC} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
+    set(flags "")
+    foreach(arch 80 89 90 120f)
+      string(REGEX REPLACE "f$" "" number ${arch})
+      if(known MATCHES "compute_${number}\n")
+        list(APPEND flags -gencode arch=compute_${arch},code=sm_${arch})
+        string(APPEND names "\"sm_${arch}\", ")
+      else()
+        message(STATUS "${NVCC} does not know sm_${arch}: such GPUs get PTX, or nothing")
+      endif()
+    endforeach()
+    list(APPEND flags -gencode arch=compute_90,code=compute_90)
+    string(APPEND names "\"compute_90\"")
+    foreach(source IN LISTS SPARKPILOT_KERNEL_SOURCES)
+      get_filename_component(name ${source} NAME_WE)
+      set(image ${folder}/${name}.fatbin)
+      add_custom_command(OUTPUT ${image} VERBATIM COMMENT "GPU code of ${name}.cu"
+        COMMAND ${NVCC} -fatbin -std=c++20 -O3 --Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${flags}
+                -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -MD -MF ${image}.d -o ${image} ${source}
+        DEPENDS ${source} DEPFILE ${image}.d)
+      list(APPEND files ${image})
+      string(APPEND assembly ".globl sparkpilot_image_${name}\n.hidden sparkpilot_image_${name}\n.balign 16\n"
+             "sparkpilot_image_${name}:\n.incbin \\\"${image}\\\"\n.globl sparkpilot_image_${name}_end\n"
+             ".hidden sparkpilot_image_${name}_end\nsparkpilot_image_${name}_end:\n")
+      string(APPEND declarations "extern const std::byte sparkpilot_image_${name}[], sparkpilot_image_${name}_end[];\n")
+      string(APPEND images "    {\"${name}\", sparkpilot_image_${name}, sparkpilot_image_${name}_end},\n")
+    endforeach()
+  endif()
+  string(REPLACE "\n" "\\n\"\n    \"" assembly "${assembly}")
+  file(CONFIGURE OUTPUT ${folder}/image_table.cc @ONLY CONTENT [[// Made by cmake/cuda.cmake.
+#include <array>
+
+#include "ops/cuda/images.h"
+
+asm(".section .rodata\n"
+    "@assembly@"
+    ".text\n");
+extern "C" {
+@declarations@}
+
+namespace sparkpilot::cuda {
+
+std::span<const Image> images() {
+  static const std::vector<Image> table = {
+@images@  };
+  return table;
+}
+std::span<const std::string_view> image_targets() {
+  static const std::vector<std::string_view> table = {@names@};
+  return table;
+}
+
+}  // namespace sparkpilot::cuda
+]])
+  target_sources(${target} PRIVATE ${folder}/image_table.cc)
+  set_source_files_properties(${folder}/image_table.cc PROPERTIES OBJECT_DEPENDS "${files}" SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

@@ -1,4 +1,5 @@
 // Faults that kernels really have are found: by an error, by the checker, or because schedules disagree.
+#include <cmath>
 #include <fstream>
 #include <map>
 

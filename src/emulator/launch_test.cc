@@ -115,7 +115,7 @@ void fall_deep(Recursive p) { *p.depth = fall(400); }
 
 // Below each stack lies a closed page.
 TEST(LaunchDeathTest, AStackThatIsTooSmallIsACrash) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  GTEST_FLAG_SET(death_test_style, "fast");
   int depth = 0;
   EXPECT_EXIT(launch({.grid = {}, .block = {32}}, {}, fall_deep, {&depth}), testing::KilledBySignal(SIGSEGV), "");
 }

@@ -1,14 +1,10 @@
-// How a kernel is launched: blocks, threads, dynamic shared memory.
+// What each family's launch functions return.
 #pragma once
 
-#include <cstddef>
+#include "tensor/gpu_launch.h"
 
 namespace sparkpilot::cuda {
 
-struct KernelLaunch {
-  unsigned grid_x = 1, grid_y = 1, grid_z = 1;
-  unsigned threads = 128;  // of a block, whole warps
-  size_t shared_bytes = 0;
-};
+using KernelLaunch = GpuLaunch;
 
 }  // namespace sparkpilot::cuda

@@ -1,0 +1,47 @@
+#include "ops/cuda/images.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+
+namespace sparkpilot::cuda {
+namespace {
+
+struct Entry {
+  std::string_view source;
+  int capability;
+};
+const std::map<std::string_view, Entry>& entries() {
+  static const std::map<std::string_view, Entry> table = {
+#define SPARKPILOT_KERNEL(name, Arguments, capability) {#name, {SPARKPILOT_KERNEL_SOURCE, capability}},
+#include "ops/cuda/kernels.inc"
+#undef SPARKPILOT_KERNEL
+#define SPARKPILOT_WORD(name, in, out, capability, last_places) {"word_" #name, {"words", capability}},
+#include "ops/cuda/words.inc"
+#undef SPARKPILOT_WORD
+  };
+  return table;
+}
+
+}  // namespace
+
+const GpuFunction& kernel_on(GpuDevice& gpu, std::string_view name, int64_t dynamic_shared) {
+  const auto entry = entries().find(name);
+  if (entry == entries().end()) fail_internal("there is no CUDA kernel {}", name);
+  if (images().empty()) {
+    throw Error(ErrorKind::device, "this program was built without nvcc and holds no GPU code (docs/cuda.md)");
+  }
+  if (gpu.facts().capability < entry->second.capability) {
+    throw Error(ErrorKind::device, fmt::format("{}: kernel {} needs compute capability {}.{}", gpu.facts().name, name,
+                                               entry->second.capability / 10, entry->second.capability % 10));
+  }
+  const auto image =
+      std::find_if(images().begin(), images().end(), [&](const Image& i) { return i.source == entry->second.source; });
+  if (image == images().end()) fail_internal("no image of {}.cu", entry->second.source);
+  return gpu.function(image->begin, std::string(name), dynamic_shared);
+}
+
+}  // namespace sparkpilot::cuda

@@ -1,0 +1,205 @@
+#include "tensor/gpu.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "hw/probe.h"
+
+namespace sparkpilot {
+namespace {
+
+using cuda::CudaApi;
+
+constexpr int64_t kAfterEnd = 64;  // readable bytes behind a tensor
+
+[[noreturn]] void fail_device(const std::string& text) { throw Error(ErrorKind::device, text); }
+
+// One device object for each GPU of the process.
+std::mutex devices_mutex;
+std::map<int, std::weak_ptr<GpuDevice>> devices;
+
+const CudaApi& driver() {
+  std::string why_not;
+  const CudaApi* const api = cuda::cuda_api(why_not);
+  if (!api) fail_device(why_not + "; `sparkpilot doctor` says what to do");
+  return *api;
+}
+
+// The context that is current in this thread, so that it is set only when it changes.
+thread_local cuda::ContextHandle current_context = nullptr;
+
+int attribute(const CudaApi& api, cuda::DeviceIndex device, cuda::DeviceAttribute number) {
+  int value = 0;
+  if (const int error = api.cuDeviceGetAttribute(&value, number, device))
+    cuda::fail_cuda("cuDeviceGetAttribute", error);
+  return value;
+}
+
+std::string gigabytes(int64_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
+
+}  // namespace
+
+#define CALL(function, ...) check(#function, api().function(__VA_ARGS__))
+
+int GpuDevice::count() {
+  std::string why_not;
+  const CudaApi* const api = cuda::cuda_api(why_not);
+  int count = 0;
+  return api && api->cuDeviceGetCount(&count) == cuda::kSuccess ? count : 0;
+}
+
+std::shared_ptr<GpuDevice> GpuDevice::open(int ordinal, const GpuOptions& options) {
+  const std::lock_guard lock(devices_mutex);
+  if (auto device = devices[ordinal].lock()) return device;
+  const std::shared_ptr<GpuDevice> device(new GpuDevice(ordinal, options));
+  devices[ordinal] = device;
+  return device;
+}
+
+GpuDevice::GpuDevice(int ordinal, const GpuOptions& options) : api_(&driver()), options_(options) {
+  int count = 0;
+  check("cuDeviceGetCount", api_->cuDeviceGetCount(&count));
+  if (ordinal < 0 || ordinal >= count) {
+    fail_device(fmt::format("there is no GPU {}: CUDA shows {} (CUDA_VISIBLE_DEVICES decides which)", ordinal, count));
+  }
+  check("cuDeviceGet", api_->cuDeviceGet(&device_, ordinal));
+  std::array<char, 256> text{};
+  check("cuDeviceGetName", api_->cuDeviceGetName(text.data(), static_cast<int>(text.size()) - 1, device_));
+  facts_.name = text.data();
+  check("cuDeviceGetPCIBusId", api_->cuDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()) - 1, device_));
+  facts_.pci = text.data();
+  size_t total = 0;
+  check("cuDeviceTotalMem_v2", api_->cuDeviceTotalMem_v2(&total, device_));
+  const auto ask = [this](cuda::DeviceAttribute number) { return attribute(*api_, device_, number); };
+  facts_.ordinal = ordinal;
+  facts_.total_bytes = static_cast<int64_t>(total);
+  facts_.capability = ask(cuda::kCapabilityMajor) * 10 + ask(cuda::kCapabilityMinor);
+  facts_.multiprocessors = ask(cuda::kMultiprocessors);
+  facts_.threads_per_multiprocessor = ask(cuda::kThreadsPerMultiprocessor);
+  facts_.shared_bytes_per_block = ask(cuda::kSharedBytesPerBlock);
+  facts_.l2_bytes = ask(cuda::kL2Bytes);
+  check("cuDriverGetVersion", api_->cuDriverGetVersion(&facts_.driver));
+  // A discrete GPU has managed memory, too; only an integrated one has no memory of its own.
+  const bool can = ask(cuda::kManagedMemory) && ask(cuda::kConcurrentManagedAccess);
+  facts_.unified = options.unified == GpuOptions::on    ? can
+                   : options.unified == GpuOptions::off ? false
+                                                        : can && ask(cuda::kIntegrated);
+  if (facts_.capability < 80) {
+    fail_device(fmt::format("{} has compute capability {}.{}; 8.0 or newer is needed", facts_.name,
+                            facts_.capability / 10, facts_.capability % 10));
+  }
+  check("cuDevicePrimaryCtxRetain", api_->cuDevicePrimaryCtxRetain(&context_, device_));
+}
+
+GpuDevice::~GpuDevice() {
+  current_context = nullptr;
+  if (api_->cuCtxSetCurrent(context_) == cuda::kSuccess) {
+    for (const auto& [image, module] : modules_) api_->cuModuleUnload(module);
+  }
+  api_->cuDevicePrimaryCtxRelease_v2(device_);
+}
+
+void GpuDevice::check(const char* call, int error) const {
+  if (error != cuda::kSuccess) {
+    throw Error(ErrorKind::device,
+                fmt::format("{}: {}: {}", facts_.name.empty() ? "GPU" : facts_.name, call, cuda_error_name(error)));
+  }
+}
+
+const CudaApi& GpuDevice::api() const {
+  if (current_context != context_) {
+    check("cuCtxSetCurrent", api_->cuCtxSetCurrent(context_));
+    current_context = context_;
+  }
+  return *api_;
+}
+
+int64_t GpuDevice::available_bytes() const {
+  int64_t free_bytes = 0;
+  if (unified()) {
+    // The driver counts as used what files are cached in.
+    const std::unique_ptr<Source> system = system_source();
+    const std::optional<int64_t> allocatable = probe_memory(*system).allocatable();
+    if (!allocatable) fail_device("how much memory can still be taken is unknown: /proc/meminfo cannot be read");
+    free_bytes = *allocatable - options_.reserve;
+  } else {
+    size_t free = 0, total = 0;
+    CALL(cuMemGetInfo_v2, &free, &total);
+    free_bytes = static_cast<int64_t>(free);
+  }
+  return std::max<int64_t>(free_bytes, 0);
+}
+
+std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
+  if (bytes < 0 || place == Place::host) fail_internal("a GPU allocates {} bytes of {} memory", bytes, name(place));
+  if (place == Place::unified && !unified()) fail_internal("unified memory on a GPU that has its own");
+  const auto size = static_cast<size_t>(bytes + kAfterEnd);
+  if (place != Place::pinned) {
+    if (const int64_t available = available_bytes(); bytes + kAfterEnd > available) {
+      fail_device(
+          fmt::format("{}: {} are needed and {} can be taken{}", facts_.name, gigabytes(bytes), gigabytes(available),
+                      unified() ? fmt::format(" ({} are kept for the system)", gigabytes(options_.reserve)) : ""));
+    }
+  }
+  const std::shared_ptr<GpuDevice> self = shared_from_this();
+  if (place == Place::pinned) {
+    void* pointer = nullptr;
+    CALL(cuMemHostAlloc, &pointer, size, 0);
+    return std::make_shared<Buffer>(place, static_cast<std::byte*>(pointer), bytes, [self, pointer] {
+      if (self->api_->cuCtxSetCurrent(self->context_) == cuda::kSuccess) self->api_->cuMemFreeHost(pointer);
+      current_context = nullptr;
+    });
+  }
+  cuda::DevicePointer pointer = 0;
+  if (place == Place::unified) CALL(cuMemAllocManaged, &pointer, size, cuda::kAttachGlobal);
+  else CALL(cuMemAlloc_v2, &pointer, size);
+  allocated_ += bytes;
+  return std::make_shared<Buffer>(place, reinterpret_cast<std::byte*>(pointer), bytes, [self, pointer, bytes] {
+    self->allocated_ -= bytes;
+    if (self->api_->cuCtxSetCurrent(self->context_) == cuda::kSuccess) self->api_->cuMemFree_v2(pointer);
+    current_context = nullptr;
+  });
+}
+
+const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string& name, int64_t dynamic_shared) {
+  const std::lock_guard lock(mutex_);
+  cuda::ModuleHandle& module = modules_[fat_binary];
+  if (!module) {
+    const int error = api().cuModuleLoadData(&module, fat_binary);
+    if (error != cuda::kSuccess) {
+      modules_.erase(fat_binary);
+      if (error == cuda::kNoBinaryForGpu || error == cuda::kInvalidImage || error == cuda::kUnsupportedPtxVersion) {
+        fail_device(fmt::format(
+            "{} (compute capability {}.{}, driver for CUDA {}.{}) takes none of the GPU code in this program: {}",
+            facts_.name, facts_.capability / 10, facts_.capability % 10, facts_.driver / 1000,
+            facts_.driver % 1000 / 10, cuda_error_name(error)));
+      }
+      check("cuModuleLoadData", error);
+    }
+  }
+  GpuFunction& out = functions_[{fat_binary, name}];
+  if (!out.handle) {
+    cuda::FunctionHandle handle = nullptr;
+    if (const int error = api().cuModuleGetFunction(&handle, module, name.c_str())) {
+      functions_.erase({fat_binary, name});
+      fail_device(fmt::format("{}: kernel {}: {}", facts_.name, name, cuda_error_name(error)));
+    }
+    int ptx = 0;
+    CALL(cuFuncGetAttribute, &out.registers, cuda::kFunctionRegisters, handle);
+    CALL(cuFuncGetAttribute, &out.binary, cuda::kFunctionBinaryVersion, handle);
+    CALL(cuFuncGetAttribute, &ptx, cuda::kFunctionPtxVersion, handle);
+    out.compiled = ptx != out.binary;
+    out.name = name;
+    out.handle = handle;
+  }
+  if (dynamic_shared > out.dynamic_shared) {
+    CALL(cuFuncSetAttribute, out.handle, cuda::kFunctionMostDynamicShared, static_cast<int>(dynamic_shared));
+    out.dynamic_shared = dynamic_shared;
+  }
+  return out;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,182 @@
+// A GPU that computes: its memory, its kernels, and streams of work for it. Everything that sparkpilot asks of CUDA
+// goes through these two classes; no other file calls the driver to compute.
+//
+// Any thread may use a GpuDevice; a GpuStream is used by one thread at a time, but not always the same. Errors of the
+// driver are Errors of kind `device` that name the call. After an error that ends a CUDA context (an illegal address, a
+// lost GPU) every later call fails, and destructors give up silently.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "hw/cuda_api.h"
+#include "sparkpilot/tensor.h"
+#include "tensor/gpu_launch.h"
+
+namespace sparkpilot {
+
+struct GpuFacts {
+  std::string name, pci;  // "NVIDIA GB10", "000F:01:00.0"
+  int ordinal = 0;        // among those that CUDA shows, in PCI order
+  int capability = 0;     // 121 for compute capability 12.1
+  int driver = 0;         // 13000: CUDA 13.0
+  int multiprocessors = 0, threads_per_multiprocessor = 0;
+  int64_t shared_bytes_per_block = 0;  // that a kernel can be allowed
+  int64_t l2_bytes = 0, total_bytes = 0;
+  // Processor and GPU share one memory and may use it at the same time (integrated, concurrent managed access).
+  bool unified = false;
+};
+
+struct GpuOptions {
+  enum Unified { as_it_is, off, on };
+  Unified unified = as_it_is;          // off: memory of its own, explicit copies, even where it is one. on: for tests
+  int64_t reserve = int64_t{2} << 30;  // bytes of unified memory that are left to the system
+};
+
+// A kernel's code on a GPU.
+struct GpuFunction {
+  cuda::FunctionHandle handle = nullptr;
+  std::string name;
+  int registers = 0, binary = 0;      // the architecture that was loaded, or compiled for: 120
+  bool compiled = false;              // from PTX, when it was loaded
+  int64_t dynamic_shared = 48 << 10;  // bytes that a launch may ask for
+};
+
+class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
+ public:
+  // The GPU `ordinal`; the same object for all callers while one lives (`options` are the first caller's). Fails
+  // (device) if there is no driver or no such GPU, with what to do next.
+  static std::shared_ptr<GpuDevice> open(int ordinal, const GpuOptions& options = {});
+  // Of CUDA's GPUs; 0 without a driver.
+  static int count();
+  ~GpuDevice();
+  GpuDevice(const GpuDevice&) = delete;
+  GpuDevice& operator=(const GpuDevice&) = delete;
+
+  const GpuFacts& facts() const { return facts_; }
+  bool unified() const { return facts_.unified; }
+
+  // Memory at a multiple of 256, with 64 bytes after its end. Fails (device) before it asks the driver where less than
+  // `bytes` can still be taken, with the figures: a DGX Spark that runs out of memory stops.
+  std::shared_ptr<Buffer> allocate(int64_t bytes, Place place);
+  // Where the processor writes what the GPU reads and the other way round: unified memory, or pinned.
+  Place shared_place() const { return unified() ? Place::unified : Place::pinned; }
+  // Where the GPU alone reads and writes: the same memory where there is only one.
+  Place own_place() const { return unified() ? Place::unified : Place::device; }
+  // Bytes that can still be taken, without the reserve.
+  int64_t available_bytes() const;
+  int64_t allocated_bytes() const { return allocated_; }
+
+  // The function `name` of a fat binary, which is loaded at the first call for it; not inside a recording.
+  // `dynamic_shared`: the most that launches will ask for. Valid as long as this object.
+  const GpuFunction& function(const void* fat_binary, const std::string& name, int64_t dynamic_shared = 0);
+
+  // For GpuStream: makes the context this thread's current one, and checks an answer.
+  const cuda::CudaApi& api() const;
+  void check(const char* call, int error) const;
+
+ private:
+  GpuDevice(int ordinal, const GpuOptions& options);
+
+  const cuda::CudaApi* api_;
+  GpuFacts facts_;
+  GpuOptions options_;
+  cuda::DeviceIndex device_ = 0;
+  cuda::ContextHandle context_ = nullptr;
+  mutable std::mutex mutex_;
+  std::map<const void*, cuda::ModuleHandle> modules_;
+  std::map<std::pair<const void*, std::string>, GpuFunction> functions_;
+  std::atomic<int64_t> allocated_ = 0;
+};
+
+// What was enqueued once and can be run again by one call.
+class GpuRecording {
+ public:
+  GpuRecording() = default;
+  GpuRecording(GpuRecording&& other) noexcept { *this = std::move(other); }
+  GpuRecording& operator=(GpuRecording&& other) noexcept;
+  ~GpuRecording();
+  bool empty() const { return executable_ == nullptr; }
+  size_t nodes() const { return nodes_; }
+
+ private:
+  friend class GpuStream;
+  std::shared_ptr<GpuDevice> gpu_;
+  cuda::GraphExecHandle executable_ = nullptr;
+  size_t nodes_ = 0;
+};
+
+// Work in order. Every call only enqueues, except wait() and record().
+class GpuStream {
+ public:
+  explicit GpuStream(std::shared_ptr<GpuDevice> gpu);
+  ~GpuStream();
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+  GpuDevice& gpu() const { return *gpu_; }
+
+  void copy_to_gpu(void* to, const void* from, int64_t bytes);
+  void copy_to_host(void* to, const void* from, int64_t bytes);
+  void copy_on_gpu(void* to, const void* from, int64_t bytes);
+  void fill(void* to, uint8_t value, int64_t bytes);
+
+  // `arguments` are copied before the call returns.
+  template <typename Arguments>
+  void launch(const GpuFunction& function, const GpuLaunch& how, const Arguments& arguments) {
+    static_assert(std::is_trivially_copyable_v<Arguments> && sizeof(Arguments) <= 4096);
+    launch_bytes(function, how, &arguments);
+  }
+
+  // What `enqueue` enqueues here is recorded instead of done. It may neither allocate nor load, host memory must be
+  // pinned, and all memory must stay where it is as long as the recording is used. If it throws, or recording failed,
+  // nothing is left of it.
+  GpuRecording record(const std::function<void()>& enqueue);
+  void run(const GpuRecording& recording);
+
+  // Until all that was enqueued is done; throws what went wrong with it.
+  void wait();
+
+  // What was enqueued since the construction, recorded or not; runs of recordings and waits.
+  struct Counts {
+    int64_t launches = 0, runs = 0, waits = 0, to_gpu = 0, to_host = 0, on_gpu = 0;
+    int64_t bytes_to_gpu = 0, bytes_to_host = 0, bytes_on_gpu = 0;
+  };
+  const Counts& counts() const { return counts_; }
+
+ private:
+  friend class GpuTimer;
+  void launch_bytes(const GpuFunction& function, const GpuLaunch& how, const void* arguments);
+
+  std::shared_ptr<GpuDevice> gpu_;
+  cuda::StreamHandle stream_ = nullptr;
+  Counts counts_;
+};
+
+// Times on the GPU between points of a stream.
+class GpuTimer {
+ public:
+  explicit GpuTimer(std::shared_ptr<GpuDevice> gpu);
+  ~GpuTimer();
+  GpuTimer(const GpuTimer&) = delete;
+  GpuTimer& operator=(const GpuTimer&) = delete;
+  void begin(GpuStream& stream);
+  void end(GpuStream& stream);
+  // Waits for the end.
+  double milliseconds();
+
+ private:
+  void destroy_events();
+  std::shared_ptr<GpuDevice> gpu_;
+  cuda::EventHandle events_[2] = {};
+};
+
+}  // namespace sparkpilot

@@ -1,0 +1,134 @@
+#include "emulated_cuda/driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+namespace emulated_cuda {
+namespace {
+
+using namespace sparkpilot::cuda;
+
+std::string setting(const char* name, const char* otherwise = "") {
+  const char* const value = std::getenv(name);
+  return value && *value ? value : otherwise;
+}
+
+}  // namespace
+
+thread_local bool has_context = false;
+
+namespace {
+std::unique_ptr<Driver>& instance() {
+  static std::unique_ptr<Driver> driver;
+  return driver;
+}
+}  // namespace
+
+Driver& Driver::get() {
+  if (!instance()) instance().reset(new Driver);
+  return *instance();
+}
+void Driver::reset() { instance().reset(); }
+
+Driver::Driver() {
+  std::istringstream keys(setting("EMULATED_GPU", "gb10"));
+  for (std::string key; std::getline(keys, key, ',');) {
+    const auto found = std::find_if(std::begin(kGpus), std::end(kGpus), [&](const GpuKind& g) { return g.key == key; });
+    if (found != std::end(kGpus)) gpus.push_back(found);
+    else if (key != "none") std::fprintf(stderr, "emulated CUDA: no GPU named %s\n", key.c_str());
+  }
+  retained.resize(gpus.size());
+  size_t limit = gpus.empty() ? 0 : gpus[0]->memory_bytes;
+  if (const std::string set = setting("EMULATED_CUDA_MEMORY"); !set.empty()) limit = std::min(limit, std::stoul(set));
+  memory = std::make_unique<Memory>(limit, gpus.empty() || gpus[0]->concurrent_managed);
+}
+
+Driver::~Driver() {
+  if (const std::string path = setting("EMULATED_CUDA_REPORT"); !path.empty()) std::ofstream(path) << report();
+}
+
+int Driver::enter(const char* name, bool needs_context) {
+  const int count = ++calls[name];
+  if (sticky) return sticky;
+  const std::string set = setting("EMULATED_CUDA_FAIL");
+  char failing[64];
+  int nth = 0, code = 0;
+  if (std::sscanf(set.c_str(), "%63[^:]:%d:%d", failing, &nth, &code) == 3 && std::string(failing) == name &&
+      count == nth) {
+    if (code >= 700 && code < 720) sticky = code;
+    return code;
+  }
+  if (!initialised && std::string(name) != "cuInit" && std::string(name) != "cuDriverGetVersion")
+    return kNotInitialized;
+  return needs_context && !has_context ? kInvalidContext : kSuccess;
+}
+
+int Driver::forbidden_in_capture() {
+  bool any = false;
+  for (Stream* stream : streams) {
+    if (!stream->capturing) continue;
+    any = true;
+    stream->spoilt = true;
+  }
+  return any ? kCaptureUnsupported : kSuccess;
+}
+
+int Driver::submit(StreamHandle handle, Work work) {
+  Stream* const stream = reinterpret_cast<Stream*>(handle);
+  if (!streams.contains(stream)) {  // the legacy stream, too: it would wait for all others
+    std::fprintf(stderr, "emulated CUDA: %s on a stream that does not exist\n", work.what.c_str());
+    return kInvalidHandle;
+  }
+  if (stream->capturing) {
+    if (stream->spoilt) return kCaptureInvalidated;
+    stream->captured.push_back(std::move(work));
+    return kSuccess;
+  }
+  stream->queue.push_back(std::move(work));
+  update_queued();
+  return kSuccess;
+}
+
+int Driver::run(Stream& stream, std::size_t until) {
+  if (stream.queue.empty()) return sticky;
+  memory->open_for_work();
+  while (!stream.queue.empty() && stream.done < until && !sticky) {
+    const Work work = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    ++stream.done;
+    if (const int error = work.run()) sticky = error;
+  }
+  if (sticky) stream.queue.clear();
+  update_queued();
+  memory->close_after_work();
+  return sticky;
+}
+
+int Driver::run_everything() {
+  for (Stream* stream : streams) run(*stream);
+  return sticky;
+}
+
+void Driver::update_queued() {
+  memory->work_is_queued(
+      std::any_of(streams.begin(), streams.end(), [](const Stream* s) { return !s->queue.empty(); }));
+}
+
+std::string Driver::report() const {
+  std::ostringstream out;
+  out << "held contexts " << std::count_if(retained.begin(), retained.end(), [](int n) { return n > 0; }) << " modules "
+      << modules.size() << " buffers " << memory->count() << " streams " << streams.size() << " events "
+      << events.size() << " graphs " << graphs.size() << " executables " << executables.size() << "\n";
+  out << "most memory " << memory->most_used() << "\n";
+  for (const std::string& image : images) out << "image " << image << "\n";
+  for (const auto& [name, count] : calls) out << "call " << name << " " << count << "\n";
+  for (const auto& [name, bytes] : copied) out << "bytes " << name << " " << bytes << "\n";
+  for (const auto& [name, count] : launched) out << "kernel " << name << " " << count << "\n";
+  return out.str();
+}
+
+}  // namespace emulated_cuda
