@@ -1,64 +1,15 @@
-// GpuDevice and GpuStream against the emulated driver, which is loaded as the real one would be: this program runs
-// itself again with the folder of that libcuda.so.1 first in LD_LIBRARY_PATH.
-#include <dlfcn.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// GpuDevice and GpuStream on the emulated driver.
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
+#include "gpu_main.h"
 #include "ops/cuda/images.h"
 #include "ops/cuda/rows.h"
-#include "sparkpilot/error.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
 namespace {
-
-void* driver_symbol(const char* name) {
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  return library ? dlsym(library, name) : nullptr;
-}
-
-class GpuTest : public testing::Test {
- protected:
-  void SetUp() override {
-    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY"}) unsetenv(name);
-    be("gb10");
-  }
-  void TearDown() override {
-    if (HasFatalFailure()) return;
-    EXPECT_EQ(report().substr(0, report().find('\n')),
-              "held contexts 0 modules 0 buffers 0 streams 0 events 0 graphs 0 executables 0");
-  }
-
-  // Another driver, as after a start of the process.
-  static void be(const char* gpus, const char* fail = nullptr) {
-    setenv("EMULATED_GPU", gpus, 1);
-    if (fail) setenv("EMULATED_CUDA_FAIL", fail, 1);
-    std::string why_not;
-    const cuda::CudaApi* const api = cuda::cuda_api(why_not);
-    reinterpret_cast<void (*)()>(driver_symbol("emulated_cuda_reset"))();
-    if (api) api->cuInit(0);
-  }
-  static std::string report() { return reinterpret_cast<const char* (*)()>(driver_symbol("emulated_cuda_report"))(); }
-  static int count(const std::string& what) {
-    const std::string text = report();
-    const size_t at = text.find("\n" + what + " ");
-    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + what.size() + 2);
-  }
-  static std::string error_of(const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::device) << error.what();
-      return error.what();
-    }
-    return "";
-  }
-};
 
 constexpr int kRows = 3, kSize = 50;
 
@@ -127,18 +78,18 @@ TEST_F(GpuTest, Facts) {
                             {"h100", 90, 132, false},
                             {"gh200", 90, 132, false},
                             {"wsl2", 89, 36, false}}) {
-    be(e.gpu);
+    emulate(e.gpu);
     const auto gpu = GpuDevice::open(0);
     EXPECT_EQ(gpu->facts().capability, e.capability) << e.gpu;
     EXPECT_EQ(gpu->facts().multiprocessors, e.multiprocessors) << e.gpu;
     EXPECT_EQ(gpu->unified(), e.unified) << e.gpu;
     EXPECT_EQ(GpuDevice::open(0), gpu);
   }
-  be("gb10");
+  emulate("gb10");
   EXPECT_FALSE(GpuDevice::open(0, {.unified = GpuOptions::off})->unified());
-  be("gh200");
+  emulate("gh200");
   EXPECT_TRUE(GpuDevice::open(0, {.unified = GpuOptions::on})->unified());
-  be("rtx4090,rtx5090");
+  emulate("rtx4090,rtx5090");
   EXPECT_EQ(GpuDevice::count(), 2);
   EXPECT_EQ(GpuDevice::open(1)->facts().name, "NVIDIA GeForce RTX 5090");
 }
@@ -146,14 +97,14 @@ TEST_F(GpuTest, Facts) {
 TEST_F(GpuTest, RefusesWhatIsNotThereOrTooOld) {
   EXPECT_NE(error_of([] { GpuDevice::open(1); }).find("there is no GPU 1: CUDA shows 1 (CUDA_VISIBLE_DEVICES"),
             std::string::npos);
-  be("gtx1080");
+  emulate("gtx1080");
   EXPECT_NE(error_of([] { GpuDevice::open(0); }).find("GTX 1080 has compute capability 6.1; 8.0 or newer is needed"),
             std::string::npos);
 }
 
 TEST_F(GpuTest, MemoryIsRefusedWithTheFigures) {
   setenv("EMULATED_CUDA_MEMORY", "1000000", 1);
-  be("rtx4090");
+  emulate("rtx4090");
   const auto gpu = GpuDevice::open(0);
   const auto buffer = gpu->allocate(600000, Place::device);
   EXPECT_EQ(buffer->place(), Place::device);
@@ -183,7 +134,7 @@ TEST_F(GpuTest, TheProcessorCannotTouchDeviceMemory) {
 TEST_F(GpuTest, ComputesAndCountsWithAndWithoutUnifiedMemory) {
   NEEDS_IMAGES();
   for (const char* name : {"gb10", "rtx4090", "h100"}) {
-    be(name);
+    emulate(name);
     Softmax s(GpuDevice::open(0));
     s.enqueue();  // so that what recording may not do is done
     s.stream.wait();
@@ -201,10 +152,10 @@ TEST_F(GpuTest, ComputesAndCountsWithAndWithoutUnifiedMemory) {
     EXPECT_EQ(counts.waits, 4);
     EXPECT_EQ(counts.launches, 2);
     EXPECT_EQ(counts.to_gpu + counts.to_host, s.gpu->unified() ? 0 : 4);
-    EXPECT_EQ(count("call cuGraphLaunch"), 3);
-    EXPECT_EQ(count("call cuStreamSynchronize"), 4);
-    EXPECT_EQ(count("kernel softmax_f32"), 4);
-    EXPECT_EQ(count("bytes cuMemcpyHtoDAsync_v2"), s.gpu->unified() ? 0 : 2 * kRows * kSize * 4);
+    EXPECT_EQ(driver_count("call cuGraphLaunch"), 3);
+    EXPECT_EQ(driver_count("call cuStreamSynchronize"), 4);
+    EXPECT_EQ(driver_count("kernel softmax_f32"), 4);
+    EXPECT_EQ(driver_count("bytes cuMemcpyHtoDAsync_v2"), s.gpu->unified() ? 0 : 2 * kRows * kSize * 4);
   }
 }
 
@@ -223,7 +174,7 @@ TEST_F(GpuTest, WithoutWaitingTheOutputIsOldAndTheInputStillRead) {
 
 TEST_F(GpuTest, WhereItCannotBeSharedManagedMemoryIsClosedWhileTheGpuWorks) {
   NEEDS_IMAGES();
-  be("wsl2");
+  emulate("wsl2");
   Softmax s(GpuDevice::open(0, {.unified = GpuOptions::on}));
   EXPECT_FALSE(s.gpu->unified());  // even if asked for
 }
@@ -231,7 +182,7 @@ TEST_F(GpuTest, WhereItCannotBeSharedManagedMemoryIsClosedWhileTheGpuWorks) {
 TEST_F(GpuTest, NothingMayBeAllocatedOrLoadedInARecording) {
   NEEDS_IMAGES();
   for (const bool load : {false, true}) {
-    be("rtx4090");
+    emulate("rtx4090");
     Softmax s(GpuDevice::open(0));
     std::string inner;
     const std::string error = error_of([&] {
@@ -254,7 +205,7 @@ TEST_F(GpuTest, NothingMayBeAllocatedOrLoadedInARecording) {
 }
 
 TEST_F(GpuTest, MemoryThatIsNotPinnedIsRefusedInARecording) {
-  be("rtx4090");
+  emulate("rtx4090");
   const auto gpu = GpuDevice::open(0);
   GpuStream stream(gpu);
   const auto on_gpu = gpu->allocate(400, Place::device);
@@ -281,14 +232,14 @@ TEST_F(GpuTest, TheImageThatFitsIsTaken) {
                             {"gb10", "sm_120f", 120, false},
                             {"rtx5090", "sm_120f", 120, false},
                             {"b200", "compute_90", 100, true}}) {
-    be(e.gpu);
+    emulate(e.gpu);
     const auto gpu = GpuDevice::open(0);
     const GpuFunction& function = cuda::kernel_on(*gpu, "softmax_f16");
     EXPECT_EQ(function.binary, e.binary) << e.gpu;
     EXPECT_EQ(function.compiled, e.compiled) << e.gpu;
-    EXPECT_NE(report().find(std::string("image ") + e.image + "\n"), std::string::npos) << report();
+    EXPECT_NE(driver_report().find(std::string("image ") + e.image + "\n"), std::string::npos) << driver_report();
   }
-  be("rtx4090");
+  emulate("rtx4090");
   const auto gpu = GpuDevice::open(0);
   EXPECT_NE(error_of([&] { cuda::kernel_on(*gpu, "word_mma_e2m1"); }).find("needs compute capability 12.0"),
             std::string::npos);
@@ -338,7 +289,7 @@ TEST_F(GpuTest, EachCallMayFail) {
     for (const std::string& name : names) {
       for (const char* code : {"2", "700"}) {
         for (int nth = 1; nth <= 2; ++nth) {
-          be(gpu, (name + ":" + std::to_string(nth + (name == "cuInit")) + ":" + code).c_str());
+          emulate(gpu, (name + ":" + std::to_string(nth + (name == "cuInit")) + ":" + code).c_str());
           const bool is_end = name.find("Free") != std::string::npos || name.find("Destroy") != std::string::npos ||
                               name.find("Unload") != std::string::npos || name.find("Release") != std::string::npos;
           const std::string error = error_of(work);
@@ -348,9 +299,7 @@ TEST_F(GpuTest, EachCallMayFail) {
                 << name << error;
           }
           if (std::string(code) == "2" && !is_end && name != "cuCtxSetCurrent") {
-            EXPECT_EQ(report().substr(0, report().find('\n')),
-                      "held contexts 0 modules 0 buffers 0 streams 0 events 0 graphs 0 executables 0")
-                << gpu << " " << name << " " << nth << " " << error;
+            EXPECT_EQ(held_by_driver(), kNothingHeld) << gpu << " " << name << " " << nth << " " << error;
           }
         }
       }
@@ -358,19 +307,10 @@ TEST_F(GpuTest, EachCallMayFail) {
   }
   EXPECT_GT(failed, 80);
   unsetenv("EMULATED_CUDA_FAIL");
-  be("gb10");
+  emulate("gb10");
 }
 
 }  // namespace
 }  // namespace sparkpilot
 
-int main(int argc, char** argv) {
-  const char* const path = getenv("LD_LIBRARY_PATH");
-  const std::string wanted = EMULATED_CUDA;
-  if (!path || std::string(path).rfind(wanted, 0) != 0) {
-    setenv("LD_LIBRARY_PATH", (wanted + (path && *path ? ":" + std::string(path) : "")).c_str(), 1);
-    execv("/proc/self/exe", argv);
-  }
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -49,7 +49,9 @@ enum class Tune : uint8_t {
 // Every member has a default, here and in the structs of graph.h, so that -Wextra does not warn if only some are named:
 // {.threads = 2}.
 struct SessionOptions {
-  std::string device = "auto";  // auto, cpu; another device is refused with the reason
+  // auto (the CPU), cpu, cuda or cuda:N: the N-th GPU that CUDA shows. Fails (device) if there is no such GPU. Ops
+  // without a kernel for it run on the CPU (nodes_on_cpu). Not run on a GPU yet: docs/cuda.md.
+  std::string device = "auto";
   // 0: the fastest number, at most the processors that this process may use; found by trial when it is compiled.
   int threads = 0;
   // A JSON file that keeps the number and the kernels found for later processes; empty: nothing is kept. A file that
@@ -94,7 +96,7 @@ struct SessionOptions {
 struct RunValue {
   // In the file, where the value of that name holds the same up to rounding. Empty: only the compiled graph has it.
   std::string_view name;
-  std::string_view node;       // the node that computes it, by name or as "Conv#12"; empty for inputs and states
+  std::string_view node;  // the node that computes it, by name or as "Conv#12"; empty for inputs and states
   ConstView view;
   bool channels_last = false;  // axis 1 of the file's value is the last axis of the view
 };
@@ -160,6 +162,13 @@ class Session {
   // session that is given them (SessionOptions::choices), with as many threads, runs the same kernels. Empty before it
   // is compiled.
   std::vector<KernelDecision> choices() const;
+  // On a GPU: the nodes of the plan in use that run on the CPU, as "op (why)"; empty if all run on the GPU.
+  std::vector<std::string> nodes_on_cpu() const;
+  // On a GPU: how often one run launches kernels, and copies between the processor's memory and the GPU's.
+  struct Transfers {
+    int64_t launches = 0, to_gpu = 0, to_host = 0, bytes_to_gpu = 0, bytes_to_host = 0;
+  };
+  Transfers transfers() const;
   int threads() const;          // of the plan in use
   int64_t arena_bytes() const;  // activations, outputs and scratch of the plan in use
 

@@ -30,6 +30,9 @@
 
 namespace sparkpilot {
 
+class GpuDevice;
+class GpuStream;
+
 // ---------------------------------------------------------------- schema
 struct Arity {
   int least = 1, most = 1;  // most = kMany: any number
@@ -117,6 +120,7 @@ struct Problem {
   const Node* node = nullptr;
   std::span<const TensorType> inputs, outputs;  // absent ones have dtype none
   std::span<const Tensor> constants;            // by input; not present() if the input is not a constant
+  GpuDevice* gpu = nullptr;                     // where it shall run; null: on the CPU
   const Attributes& attrs() const { return node->attrs; }
   bool has(size_t i) const { return i < inputs.size() && inputs[i].dtype != DType::none; }
   bool is_constant(size_t i) const { return i < constants.size() && constants[i].present(); }
@@ -143,7 +147,8 @@ class Acceptance {
 class KernelState {
  public:
   virtual ~KernelState() = default;
-  int64_t workspace = 0;  // bytes of scratch memory that `run` needs, 64-byte aligned, contents undefined
+  int64_t workspace =
+      0;  // bytes of scratch memory that `run` needs, 64-byte aligned (on a GPU 256), contents undefined
   // Constant inputs that `run` no longer reads because they are packed inside: their memory may be freed.
   uint64_t consumed = 0;  // bit i: input i
   // Only for kernels on the CPU, because of the libraries they use.
@@ -169,6 +174,7 @@ struct Call {
   std::span<View> outputs;            // data is null for outputs of `dynamic` ops until allocate()
   std::byte* workspace = nullptr;
   KernelState* state = nullptr;
+  GpuStream* stream = nullptr;    // of a kernel for a GPU, whose `run` only enqueues; all memory is then the GPU's
   std::span<Body* const> bodies;  // in the order of the node's graph attributes (sorted by attribute name)
   // Some value of this run of the graph may be NaN or infinite.
   bool not_finite = false;
@@ -184,7 +190,8 @@ struct Call {
 };
 
 // One way to compute an op on one device. Candidates are ordered: the first that accepts is taken; the last is the
-// plain reference, which accepts everything that the op supports. Names are chosen by each op.
+// plain reference, which accepts everything that the op supports. Names are chosen by each op. For a GPU there need not
+// be a reference: what no candidate accepts runs on the CPU.
 struct Kernel {
   std::string_view name;                                              // "onednn", "simd", "reference"
   Acceptance (*accepts)(const Problem&) = nullptr;                    // null: everything

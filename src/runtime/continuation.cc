@@ -133,7 +133,8 @@ Plan::Continuation::Child Plan::Continuation::make(Plan& plan) {
       complete = false;
     }
     if (!complete) continue;
-    child.plan = std::make_unique<Plan>(optimised(std::move(graph), plan.options_.passes), plan.options_, plan.states_);
+    child.plan =
+        std::make_unique<Plan>(optimised(std::move(graph), plan.options_.passes), plan.host_options(), plan.states_);
     return child;
   }
 }

@@ -26,10 +26,12 @@ Plan::Plan(Graph optimised, const PlanOptions& options, StateStore& states)
     : graph_(std::move(optimised)), options_(options), states_(states) {
   for (const Graph::Output& output : graph_.outputs()) results_.push_back(output.value);
   for (const State& state : graph_.states()) results_.push_back(state.next);
+  begin_gpu_side();
   choose_steps();
   choose_checks();
   plan_memory();
   choose_stretches();
+  plan_moves();
   outputs_.resize(graph_.outputs().size());
 }
 
@@ -103,12 +105,14 @@ void Plan::add_step(NodeId id, bool dynamic) {
   step.dynamic = dynamic;
   const NodeProblem types(graph_, id);
   const Problem problem = types.problem();
-  Launch made = launch(graph_, id, problem, options_.kernels);
-  step.kernel = made.kernel;
-  step.decision = std::move(made.decision);
-  step.declined = std::move(made.declined);
-  step.state = std::move(made.state);
-  prepare_alone(step, problem);
+  if (!add_gpu_step(step, types)) {
+    Launch made = launch(graph_, id, problem, options_.kernels);
+    step.kernel = made.kernel;
+    step.decision = std::move(made.decision);
+    step.declined = std::move(made.declined);
+    step.state = std::move(made.state);
+    prepare_alone(step, problem);
+  }
   step.cost = cost_of(*node.op, problem);
   for (const Tensor& constant : types.constants()) {
     if (!constant.present()) continue;
@@ -117,7 +121,7 @@ void Plan::add_step(NodeId id, bool dynamic) {
   }
   for (const auto& [key, attribute] : node.attrs) {
     if (const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute)) {
-      step.bodies.push_back(std::make_unique<BodyRunner>(*body, options_, states_));
+      step.bodies.push_back(std::make_unique<BodyRunner>(*body, host_options(), states_));
       step.body_pointers.push_back(step.bodies.back().get());
     }
   }
@@ -152,10 +156,19 @@ void Plan::run(std::span<const void* const> inputs) {
     storage.data = inputs[i];
   }
   if (moved) {
+    bind_on_gpu();
     for (Step& step : steps_) bind_step(step);
   }
   look_at_inputs();
-  for (const Stretch& stretch : stretches_) run_stretch(stretch);
+  for (size_t i = 0; i < stretches_.size(); ++i) {
+    if (stretches_[i].on_gpu) {
+      run_on_gpu(i);
+    } else {
+      wait_for_gpu();
+      run_stretch(stretches_[i]);
+    }
+  }
+  wait_for_gpu();
   for (const Copy& copy : copies_) {
     const Storage& from = storage_[static_cast<size_t>(copy.storage)];
     std::memcpy(owned_->data() + copy.offset, from.data, static_cast<size_t>(from.bytes));

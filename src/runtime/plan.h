@@ -32,12 +32,15 @@ struct PlanOptions {
   int64_t tuned_ns = 0;                          // time that the session has spent on timing kernels so far
   bool alone = false;                            // a plan for several threads can also be run by one
   std::set<std::string, std::less<>> keep = {};  // names of values that can be read after a run; "all": every one
+  std::shared_ptr<GpuDevice> gpu = nullptr;      // where nodes run that have a kernel for it; null: all on the CPU
   bool profile = false;                          // time every step
   bool trace = false;                            // and keep every event
 
   bool keeps_all() const { return keep.contains("all"); }
   bool keeps(const Value& value) const { return keeps_all() || (!value.name.empty() && keep.contains(value.name)); }
 };
+
+class NodeProblem;
 
 class Plan {
  public:
@@ -71,6 +74,10 @@ class Plan {
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const;
   double flops() const;  // of one run
+  // Of a plan with a GPU: nodes that run on the CPU, by op and why; empty if all run on the GPU.
+  std::vector<std::string> nodes_left_to_cpu() const;
+  // Of a plan with a GPU: what one run launches and copies.
+  Session::Transfers transfers_of_a_run() const;
 
  private:
   struct Step;
@@ -84,10 +91,14 @@ class Plan {
     int64_t offset;
   };
 
-  // Consecutive steps, and whether the threads stay in one team while running them.
+  struct GpuSide;
+  struct GpuSideDeleter {  // its definition stays in gpu_plan.cc
+    void operator()(GpuSide* side) const;
+  };
+  // Consecutive steps on one device, and on the CPU whether the threads stay in one team while running them.
   struct Stretch {
     size_t begin, end;
-    bool together;
+    bool together = false, on_gpu = false;
   };
 
   void choose_steps();
@@ -109,6 +120,23 @@ class Plan {
   ConstView result(size_t i) const;
   void choose_stretches();
   void run_stretch(const Stretch& stretch);
+  // The part of a plan that runs on a GPU (gpu_plan.cc); in a plan without one these do what the CPU needs, or nothing.
+  void begin_gpu_side();
+  bool add_gpu_step(Step& step, const NodeProblem& types);
+  Tensor shared_copy(const Tensor& from) const;
+  std::shared_ptr<Buffer> new_memory(int64_t bytes) const;
+  const PlanOptions& host_options() const;
+  void plan_gpu_memory();
+  void move_constants(const std::vector<bool>& used, const std::vector<bool>& read_on_host);
+  void plan_moves();
+  void bind_on_gpu();
+  void* address_of(size_t storage, bool on_gpu) const;
+  void enqueue_step(Step& step);
+  void move_before(size_t stretch);
+  void move_after(size_t stretch);
+  void run_on_gpu(size_t stretch);
+  void time_on_gpu(size_t stretch);
+  void wait_for_gpu();
   void run_step(Step& step);
   void run_rest();
   void commit_states();
@@ -129,8 +157,9 @@ class Plan {
   std::vector<Copy> copies_;      // results that are inputs or states, copied after a run
   ValueMap<int> readers_;         // by constant: reads by kernels that have not packed it
   std::vector<ConstView> outputs_;
-  std::unique_ptr<Buffer> arena_, owned_, workspace_;
+  std::shared_ptr<Buffer> arena_, owned_, workspace_;
   std::unique_ptr<Continuation> rest_;
+  std::unique_ptr<GpuSide, GpuSideDeleter> gpu_;
   std::vector<TraceEvent> events_;
   bool loses_nan_ = false;           // some step loses NaN unless it is told that there may be one
   bool weights_not_finite_ = false;  // a constant of such a step holds NaN or infinity

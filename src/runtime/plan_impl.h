@@ -30,6 +30,8 @@ struct Plan::Step {
   std::function<View(int, const Shape&)> allocate;
   bool dynamic = false;
   bool skipped = false;  // a view: its output is its input's memory
+  bool on_gpu = false;
+  int64_t launches = 0;  // kernels that it enqueued last
   bool checked = false;  // its outputs are searched for NaN and infinity
   Cost cost;
   double weight_bytes = 0;

@@ -18,7 +18,11 @@ void Plan::bind_state(ValueId id) {
   const bool resettable = std::any_of(graph_.states().begin(), graph_.states().end(),
                                       [&](const State& s) { return s.value == id && s.resettable; });
   const auto [at, fresh] = states_.try_emplace(v.name);
-  if (fresh) at->second = resettable ? v.constant.clone() : v.constant;
+  if (fresh) at->second = resettable || options_.gpu ? shared_copy(v.constant) : v.constant;
+  if (options_.gpu && at->second.place() == Place::host) {
+    fail("state \"{}\" is in a store that sessions on the CPU use; those that share states must run on one device",
+         v.name);
+  }
   if (at->second.dtype() != v.dtype || !(at->second.shape() == *v.shape)) {
     fail("state \"{}\" is {}{}, the store holds {}{}", v.name, name(v.dtype), v.shape->str(), name(at->second.dtype()),
          at->second.shape().str());
@@ -201,27 +205,29 @@ void Plan::plan_memory() {
   }
   for (const Step& step : steps_) {
     for (const auto* state : {step.state.get(), step.alone.get()}) {
-      if (state) workspace_bytes = std::max(workspace_bytes, state->workspace);
+      if (state && !step.on_gpu) workspace_bytes = std::max(workspace_bytes, state->workspace);
     }
   }
-  arena_ = std::make_unique<Buffer>(place(lifetimes));
-  owned_ = std::make_unique<Buffer>(owned_bytes);
-  workspace_ = std::make_unique<Buffer>(workspace_bytes);
+  arena_ = new_memory(place(lifetimes));
+  owned_ = new_memory(owned_bytes);
+  workspace_ = std::make_shared<Buffer>(workspace_bytes);
   for (size_t i = 0; i < lifetimes.size(); ++i) storage_[in_arena[i]].offset = lifetimes[i].offset;
   for (Storage& storage : storage_) {
     if (storage.kind == Storage::arena) storage.data = arena_->data() + storage.offset;
     if (storage.kind == Storage::owned) storage.data = owned_->data() + storage.offset;
   }
+  plan_gpu_memory();
   for (Step& step : steps_) bind_step(step);
 }
 
 void Plan::bind_step(Step& step) {
   const Node& node = graph_.node(step.node);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    if (node.inputs[i].present()) step.in[i].data = storage_[static_cast<size_t>(storage_of(node.inputs[i]))].data;
+    if (node.inputs[i].present())
+      step.in[i].data = address_of(static_cast<size_t>(storage_of(node.inputs[i])), step.on_gpu);
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    step.out[i].data = const_cast<void*>(storage_[static_cast<size_t>(storage_of(node.outputs[i]))].data);
+    step.out[i].data = address_of(static_cast<size_t>(storage_of(node.outputs[i])), step.on_gpu);
   }
 }
 

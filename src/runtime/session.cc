@@ -12,6 +12,8 @@
 #include "ir/infer.h"
 #include "passes/rebatch.h"
 #include "runtime/cpu/compile.h"
+#include "runtime/gpu_compile.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot {
 namespace {
@@ -82,7 +84,8 @@ void Session::Impl::set_shape(size_t i, const Shape& shape) {
   if (inputs[i].shape && *inputs[i].shape == shape) return;
   bind_input(graph, graph.inputs()[i], shape);
   inputs[i].shape = shape;
-  memory[i] = Tensor::zeros(inputs[i].dtype, shape);
+  memory[i] = plan_options.gpu ? shared_zeros(*plan_options.gpu, inputs[i].dtype, shape)
+                               : Tensor::zeros(inputs[i].dtype, shape);
   pointers[i] = memory[i].raw();
   now = nullptr;
   ran = false;
@@ -116,7 +119,8 @@ void Session::Impl::compile() {
     } else {
       source = graph;
     }
-    CpuProgram made = compile_on_cpu(std::move(source), options, plan_options, *states, pointers);
+    CpuProgram made = plan_options.gpu ? compile_on_gpu(std::move(source), options, plan_options, *states)
+                                       : compile_on_cpu(std::move(source), options, plan_options, *states, pointers);
     found = plans.emplace(key, std::move(made)).first;
   }
   now = &found->second;
@@ -124,9 +128,7 @@ void Session::Impl::compile() {
 
 Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<Impl>()) {
   Impl& s = *impl_;
-  if (options.device != "auto" && options.device != "cpu") {
-    fail("device \"{}\" is not available: this version runs models on the CPU only", options.device);
-  }
+  const std::optional<int> ordinal = gpu_of_device(options.device);
   if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
   s.graph = std::move(graph);
   s.options = std::move(options);
@@ -145,6 +147,7 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   s.plan_options = {.passes = s.options.passes,
                     .kernels = KernelChoice(s.options.kernels),
                     .keep = s.options.keep,
+                    .gpu = ordinal ? GpuDevice::open(*ordinal) : nullptr,
                     .profile = s.options.profile || s.options.trace,
                     .trace = s.options.trace};
   s.describe();
@@ -163,6 +166,12 @@ const std::vector<TensorInfo>& Session::outputs() const { return impl_->outputs;
 int Session::threads() const {
   if (impl_->now) return impl_->now->threads;
   return impl_->options.threads > 0 ? impl_->options.threads : available_processors();
+}
+std::vector<std::string> Session::nodes_on_cpu() const {
+  return impl_->now && impl_->now->plan ? impl_->now->plan->nodes_left_to_cpu() : std::vector<std::string>();
+}
+Session::Transfers Session::transfers() const {
+  return impl_->now && impl_->now->plan ? impl_->now->plan->transfers_of_a_run() : Transfers();
 }
 const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }
 std::vector<KernelDecision> Session::choices() const {

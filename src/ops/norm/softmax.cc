@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "ops/axes.h"
 #include "ops/cpu/vector/vector_math.h"
+#include "ops/cuda/candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -212,6 +213,7 @@ OpDef op(std::string_view name, std::string_view doc) {
           .infer = infer,
           .axes = axes_along_attribute<-1>,
           .cpu = kKernels<kForm>,
+          .cuda = kForm == Form::softmax ? cuda::softmax_candidates() : std::span<const Kernel>(),
           .cost = cost,
           .cases = cases};
 }

@@ -17,8 +17,10 @@ void Plan::choose_stretches() {
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     if (step.skipped) continue;
-    const bool together = step.bodies.empty() && !(step.state && step.state->on_cpu.for_threads);
-    if (stretches_.empty() || stretches_.back().together != together) stretches_.push_back({i, i, together});
+    const bool together = !step.on_gpu && step.bodies.empty() && !(step.state && step.state->on_cpu.for_threads);
+    if (stretches_.empty() || stretches_.back().together != together || stretches_.back().on_gpu != step.on_gpu) {
+      stretches_.push_back({.begin = i, .end = i, .together = together, .on_gpu = step.on_gpu});
+    }
     stretches_.back().end = i + 1;
   }
   for (Stretch& stretch : stretches_) stretch.together &= stretch.end - stretch.begin > 1;
