@@ -9,7 +9,6 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "bench/samples.h"
-#include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
 #include "cli/compare_report.h"
@@ -43,15 +42,6 @@ struct Flags {
   bool no_time = false, no_layers = false, bisect = false;
 };
 
-// 0: found by trial.
-int threads_of(const std::string& text) {
-  if (text == "auto") return 0;
-  const int64_t number = parse_number(text, "--threads");
-  expect_at_least("--threads", number, 0);
-  if (const std::string wrong = threads_refusal(text); !wrong.empty()) fail("--threads {}: {}", text, wrong);
-  return number > 0 ? static_cast<int>(number) : available_processors();
-}
-
 // What the variants are combined of.
 struct Lists {
   std::vector<std::string> files, precisions, threads;
@@ -59,14 +49,10 @@ struct Lists {
 };
 
 Lists lists_of(const Program& program, const Flags& flags) {
-  Lists lists{.files = flags.files,
-              .precisions = {program.settings["precision"].value},
-              .threads = {program.settings["threads"].value},
-              .peers = peers_of(program, flags.peers)};
-  if (lists.precisions[0] == "auto") lists.precisions[0] = "fp32";
-  if (!flags.precisions.empty()) lists.precisions = split_list(flags.precisions, "--precision");
-  if (!flags.threads.empty()) lists.threads = split_list(flags.threads, "--threads");
-  return lists;
+  return {.files = flags.files,
+          .precisions = precisions_of(program, flags.precisions),
+          .threads = thread_counts_of(program, flags.threads),
+          .peers = peers_of(program, flags.peers)};
 }
 
 // Every file in every precision with every number of threads, by us or a peer, named by what differs.
@@ -84,12 +70,10 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags, con
         variant.session.passes.precision = chosen.precision;
         variant.int8 = chosen.int8;
         variant.session.threads = threads_of(count);
-        std::vector<std::string> words;
-        if (!lists.peers.empty()) words.push_back(peer ? peer->str() : "sparkpilot");
-        if (lists.files.size() > 1) words.push_back(names[f]);
-        if (lists.precisions.size() > 1) words.push_back(precision);
-        if (lists.threads.size() > 1) words.push_back(count == "1" ? "1 thread" : count + " threads");
-        for (const std::string& word : words) variant.name += (variant.name.empty() ? "" : " ") + word;
+        variant.name = variant_name({{!lists.peers.empty(), peer ? peer->str() : "sparkpilot"},
+                                     {lists.files.size() > 1, names[f]},
+                                     {lists.precisions.size() > 1, precision},
+                                     {lists.threads.size() > 1, threads_name(count)}});
         variants.push_back(std::move(variant));
       }
     }
@@ -214,8 +198,8 @@ int route(const Program& program, const Flags& flags, const DriveLimits& limits)
   refuse_model_flags(flags, "is for model files, not for --route");
   CompareRouteFlags of_route = flags.route;
   of_route.precisions = flags.precisions;
+  of_route.threads = flags.threads;
   of_route.run = flags.run;
-  if (!flags.threads.empty()) of_route.threads = threads_of(flags.threads);
   return compare_route(program, of_route, limits);
 }
 
@@ -317,6 +301,7 @@ void add_compare(Program& program, Command app) {
                   "  sparkpilot compare old.onnx new.onnx --bisect\n"
                   "  sparkpilot compare --route route/ --models models --precision fp32,bf16,int8\n"
                   "  sparkpilot compare --route route/ --models old --models new --out out/compared\n"
+                  "  sparkpilot compare --route route/ --models models --threads 1,2\n"
                   "  sparkpilot compare model.onnx --peer onnxruntime,pytorch\n"
                   "  sparkpilot compare out/old out/new --max-plan-error 0.1",
                   [&program, flags] { return compare_all(program, *flags); });
@@ -339,7 +324,10 @@ void add_compare(Program& program, Command app) {
       .add_option("--precision", flags->precisions,
                   "each model in these: model, fp32, fp16, bf16, int8 (quantized first)")
       .type_name("LIST");
-  command.add_option("--threads", flags->threads, "each model with these numbers of threads").type_name("LIST");
+  command
+      .add_option("--threads", flags->threads,
+                  "each model with these numbers of threads; with --route decoders have theirs besides")
+      .type_name("LIST");
   add_list(command, "--input", flags->inputs, "[NAME=]PATH",
            "an input's samples: .npy or .npz files, or folders of them (repeatable); the others are random");
   add_list(command, "--calibrate", flags->calibrate, "[NAME=]PATH",

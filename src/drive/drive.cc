@@ -66,6 +66,13 @@ Shares shares_of(const Route& route, const DriveOptions& options) {
   return share_threads(options.threads > 0 ? options.threads : available_processors(), wide, options.overlay);
 }
 
+// The options with which the networks are compiled.
+SessionOptions session_of(const DriveOptions& options, const Shares& shares) {
+  SessionOptions session = options.session;
+  if (session.threads == 0) session.threads = shares.infer;
+  return session;
+}
+
 // So that the recording is found from any folder later; empty for none.
 std::string absolute_path(const fs::path& file) { return file.empty() ? std::string() : fs::absolute(file).string(); }
 
@@ -185,8 +192,8 @@ class Driver {
     one.result.run = one.run;
     const ModelFiles& files = one.options.models;
     if (!has_models(files)) return;
-    SessionOptions session = one.options.session;
-    session.threads = shares_.infer;
+    const SessionOptions session = session_of(one.options, shares_);
+    one.result.shares.infer = session.threads;
     const PeakMemory memory;
     one.model.emplace(files, session);
     one.result.peak_memory_bytes = memory.bytes();
@@ -308,8 +315,7 @@ std::string segment_folder(const Route& route, const Segment& segment) {
 
 std::vector<KernelDecision> choose_kernels(const Route& route, const DriveOptions& options) {
   if (!has_models(options.models)) return {};
-  SessionOptions session = options.session;
-  session.threads = shares_of(route, options).infer;
+  const SessionOptions session = session_of(options, shares_of(route, options));
   std::vector<KernelDecision> out = DrivingModel(options.models, session).choices();
   const bool driver = std::any_of(route.segments.begin(), route.segments.end(),
                                   [](const Segment& s) { return !s.driver_video.empty(); });
