@@ -173,7 +173,7 @@ TEST_F(CompareRoute, AReferenceIsTheShortForm) {
       run_program("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")) + " --fields --tolerance-scale 0").code,
       4);
   expect_refused(run_program("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")) + " --tolerance-scale 2"),
-                 "which is not asked for");
+                 "--tolerance-scale is for --fields");
   expect_refused(drive(route(), out("c"), "--reference /nowhere"), "--reference /nowhere");
   // Where the made-up plan does not reach, its lane lines have no times: NaN is beyond any tolerance.
   const ProgramResult recorded = drive(route(), out("c"), flags + "fp32 --tolerance-scale 1e9 --reference recorded");

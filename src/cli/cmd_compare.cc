@@ -11,6 +11,7 @@
 #include "bench/samples.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
+#include "cli/compare_flags.h"
 #include "cli/compare_report.h"
 #include "cli/compare_route.h"
 #include "cli/peer_flags.h"
@@ -115,7 +116,6 @@ Graph file_graph(const Flags& flags, const Variant& variant) {
 
 int bisect(const Program& program, const Flags& flags, std::vector<Variant> variants) {
   if (variants.size() != 2) fail("--bisect compares two, these are {}", variants.size());
-  if (flags.max_abs > 0) fail("--bisect searches by --max-relative-l2: --max-abs has no effect with it");
   const bool peer = variants[1].peer.has_value();  // then that is what we are compared with
   compare::Bisection found;
   {
@@ -176,26 +176,7 @@ std::vector<std::string> beyond(const Flags& flags, const compare::ModelsCompari
   return lines;
 }
 
-// Flags that only the comparison of model files has.
-void refuse_model_flags(const Flags& flags, const std::string& why) {
-  const std::pair<bool, const char*> for_models[] = {{flags.max_relative_l2 > 0, "--max-relative-l2"},
-                                                     {flags.max_abs > 0, "--max-abs"},
-                                                     {flags.bisect, "--bisect"},
-                                                     {!flags.inputs.empty(), "--input"},
-                                                     {!flags.peers.names.empty(), "--peer"},
-                                                     {!flags.calibrate.empty(), "--calibrate"},
-                                                     {flags.samples > 0, "--samples"},
-                                                     {flags.no_layers, "--no-layers"},
-                                                     {flags.no_time, "--no-time"},
-                                                     {flags.rounds != Flags().rounds, "--rounds"}};
-  for (const auto& [given, flag] : for_models) {
-    if (given) fail("{} {}", flag, why);
-  }
-}
-
 int route(const Program& program, const Flags& flags, const DriveLimits& limits) {
-  if (!flags.files.empty()) fail("{}: with --route the models are given with --models DIR", flags.files[0]);
-  refuse_model_flags(flags, "is for model files, not for --route");
   CompareRouteFlags of_route = flags.route;
   of_route.precisions = flags.precisions;
   of_route.threads = flags.threads;
@@ -203,49 +184,10 @@ int route(const Program& program, const Flags& flags, const DriveLimits& limits)
   return compare_route(program, of_route, limits);
 }
 
-int compare_all(const Program& program, const Flags& flags) {
-  if (flags.run.passes == "list") return list_passes(program);
-  expect_at_least("--rounds", flags.rounds, 1);
-  expect_at_least("--samples", flags.samples, 0);
-  if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
-  if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
-  if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
-  const DriveLimits limits{.max_plan_error = flags.max_plan_error, .fields = tolerances_of(flags.fields)};
-  if (flags.route.video && flags.route.out.empty()) fail("--video is for --out DIR, which is not given");
-  if (!flags.route.route.empty()) return route(program, flags, limits);
-  const std::pair<bool, const char*> for_routes[] = {{!flags.route.models.empty(), "--models"},
-                                                     {flags.route.limit > 0, "--limit"},
-                                                     {flags.route.qcamera, "--qcamera"},
-                                                     {flags.route.no_wide, "--no-wide"}};
-  for (const auto& [given, flag] : for_routes) {
-    if (given) fail("{} is for --route, which is not given", flag);
-  }
-  if (flags.files.empty()) fail("expected models or drives, or --route ROUTE with --models DIR");
-  for (const std::string& file : flags.files) {
-    if (!fs::exists(file)) fail("{}: no such file or folder", file);
-  }
-  const auto drives = std::count_if(flags.files.begin(), flags.files.end(), is_drive);
-  if (drives > 0 && drives < std::ssize(flags.files))
-    fail("{}: some of these are drives, others are models", flags.files[0]);
-  if (drives > 0) {
-    const std::string why = "is for models, these are drives";
-    refuse_model_flags(flags, why);
-    const std::pair<bool, const char*> of_runs[] = {{!flags.precisions.empty(), "--precision"},
-                                                    {!flags.threads.empty(), "--threads"},
-                                                    {program.emulate, "--emulate"}};
-    for (const auto& [given, flag] : of_runs) {
-      if (given) fail("{} {}", flag, why);
-    }
-    return compare_drives(program, flags.files, limits, {.folder = flags.route.out, .video = flags.route.video});
-  }
-  if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
-  if (flags.route.video) fail("--video is for drives and --route, these are models");
-  if (limits.fields) fail("--fields is for drives and --route, these are models");
+int compare_files(const Program& program, const Flags& flags) {
   const std::vector<Variant> variants = all_variants(program, flags);
   const bool any_int8 = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.int8; });
   if (!flags.calibrate.empty() && !any_int8) fail("--calibrate is for --precision int8, which is not given");
-  if (flags.peers.timeout != 0 && flags.peers.names.empty()) fail("--peer-timeout is for --peer, which is not given");
-  if (flags.bisect && !flags.route.out.empty()) fail("--bisect writes no page: leave out --out");
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
   options.inputs = named_paths(flags.inputs, "--input");
@@ -287,6 +229,37 @@ int compare_all(const Program& program, const Flags& flags) {
   }
   for (const std::string& line : wrong) note(line);
   return wrong.empty() ? kDone : kCheckFailed;
+}
+
+CompareMode mode_of(const Flags& flags) {
+  const std::vector<std::string>& files = flags.files;
+  if (!flags.route.route.empty()) {
+    if (!files.empty()) fail("{}: with --route the models are given with --models DIR", files[0]);
+    return CompareMode::route;
+  }
+  if (files.empty()) fail("expected models or drives, or --route ROUTE with --models DIR");
+  for (const std::string& file : files) {
+    if (!fs::exists(file)) fail("{}: no such file or folder", file);
+  }
+  const auto drives = std::count_if(files.begin(), files.end(), is_drive);
+  if (drives == std::ssize(files)) return CompareMode::drives;
+  if (drives > 0) fail("{}: some of these are drives, others are models", files[0]);
+  return flags.bisect ? CompareMode::bisect : CompareMode::models;
+}
+
+int compare_all(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  expect_at_least("--rounds", flags.rounds, 1);
+  expect_at_least("--samples", flags.samples, 0);
+  if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
+  if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
+  if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
+  const CompareMode mode = mode_of(flags);
+  refuse_idle_flags(mode, given_flags(*program.at));
+  if (mode == CompareMode::models || mode == CompareMode::bisect) return compare_files(program, flags);
+  const DriveLimits limits{.max_plan_error = flags.max_plan_error, .fields = tolerances_of(flags.fields)};
+  if (mode == CompareMode::route) return route(program, flags, limits);
+  return compare_drives(program, flags.files, limits, {.folder = flags.route.out, .video = flags.route.video});
 }
 
 }  // namespace
