@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/fnv.h"
+#include "base/file_hash.h"
 #include "base/parallel.h"
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
@@ -26,16 +26,9 @@ namespace {
 constexpr double kSegmentSeconds = 60;
 
 // Hash of a file's bytes: distinguishes two models of the same name.
-uint64_t fingerprint(const fs::path& path) {
-  const InputFile file(path);
+uint64_t fingerprint(const fs::path& file) {
   Fnv hash;
-  std::vector<std::byte> buffer(1 << 20);
-  for (int64_t at = 0; at < file.size();) {
-    const auto count = static_cast<size_t>(std::min<int64_t>(std::ssize(buffer), file.size() - at));
-    file.read_at(at, {buffer.data(), count});
-    hash.bytes(buffer.data(), count);
-    at += static_cast<int64_t>(count);
-  }
+  add_file(hash, file);
   return hash.value();
 }
 
