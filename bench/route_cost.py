@@ -28,15 +28,17 @@ def main():
     parser.add_argument("models")
     parser.add_argument("--precisions", default="model,fp32,fp16,bf16,int8")
     parser.add_argument("--limit", default="0")
-    parser.add_argument("--threads", default="2", help="of all stages together")
+    parser.add_argument("--threads", default="2", help="of all stages of a drive together")
     args = parser.parse_args()
     precisions = args.precisions.split(",")
     emulated = ["--emulate"] if "bf16" in precisions else []
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder)
         common = ["--limit", args.limit, "--threads", args.threads]
-        run("compare", "--route", args.route, "--models", args.models, *common, "--precision", args.precisions, "--out",
-            str(out / "all"), *emulated)
+        log = run("drive", args.route, "--from-log", *common, "--no-overlay", "--out", str(out / "log"))
+        decoding, networks = log["seconds"], str(log["threads"]["infer"])  # `compare` takes the networks' threads alone
+        run("compare", "--route", args.route, "--models", args.models, "--limit", args.limit, "--threads", networks,
+            "--precision", args.precisions, "--out", str(out / "all"), *emulated)
         turns, seconds, frames = {}, 0.0, 0
         for precision in precisions:
             segments = [json.loads(file.read_text()) for file in sorted((out / "all" / precision).glob("*/segment.json"))]
@@ -50,7 +52,6 @@ def main():
             own[precision] = alone["latency"]["mean_ms"] * alone["latency"]["count"] / 1e3
             print(f"{precision}: {turns[precision]:.2f} s in turns, {own[precision]:.2f} s in a drive of its own: "
                   f"{turns[precision] / own[precision]:.3f}")
-        decoding = run("drive", args.route, "--from-log", *common, "--no-overlay", "--out", str(out / "log"))["seconds"]
     total = sum(own.values()) + decoding
     print(f"{frames} frames in {args.precisions}: {seconds:.2f} s; networks {sum(own.values()):.2f} s, decoding "
           f"{decoding:.2f} s; ratio {seconds / total:.3f}")

@@ -1,6 +1,9 @@
 // sparkpilot compare as users run it.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <sstream>
+
 #include "cli_fixture.h"
 #include "compare/test_faults.h"
 #include "onnx/export.h"
@@ -54,7 +57,6 @@ TEST_F(CompareCli, APageWithAPlotOfWhereItBegins) {
   for (const char* word : {"Comparison of models", "against fp32, 1 sample", "Difference of the values inside",
                            "log10 of relative L2", "allowed 1e-09", "90 %"})
     EXPECT_NE(html.find(word), std::string::npos) << word;
-  expect_usage_error(both() + " --bisect --out '" + page + "'", "--bisect writes no page");
 }
 
 TEST_F(CompareCli, LimitsMakeItACheck) {
@@ -117,6 +119,109 @@ TEST_F(CompareCli, WrongUsageIsOneLine) {
   expect_usage_error(both() + " --bisect --max-abs 1", "--max-abs has no effect");
   expect_usage_error("compare " + policy() + " '" + models->file("tiny_driving_vision.onnx") + "'",
                      "is not an input of the first model");
+}
+
+// A flag, and where it has an effect: m model files, b --bisect, d finished drives, r --route.
+struct FlagCase {
+  std::string flag, value, where;
+  std::string with = {};  // what it needs besides
+};
+
+// Values are the defaults where there are some: what counts is whether the flag is given.
+const FlagCase kFlags[] = {
+    {"--config", "/dev/null", "mbdr"},
+    {"--json", "", "mbdr"},
+    {"--quiet", "", "mbdr"},
+    {"--verbose", "", "mbdr"},
+    {"--out", "out", "mdr"},
+    {"--route", "/nowhere", "r"},
+    {"--models", "/nowhere", "r"},
+    {"--limit", "0", "r"},
+    {"--qcamera", "", "r"},
+    {"--no-wide", "", "r"},
+    {"--data", "/nowhere", "r"},
+    {"--video", "", "dr", "--out out"},
+    {"--max-plan-error", "0", "dr"},
+    {"--fields", "", "dr"},
+    {"--tolerances", "tolerances.json", "dr", "--fields"},
+    {"--tolerance-scale", "1", "dr", "--fields"},
+    {"--precision", "fp32", "mbr"},
+    {"--threads", "1", "mbr"},
+    {"--device", "auto", "mbr"},
+    {"--tune", "auto", "mbr"},
+    {"--passes", "all", "mbr"},
+    {"--emulate", "", "mbr"},
+    {"--bisect", "", "b"},
+    {"--max-relative-l2", "0", "mb"},
+    {"--max-abs", "0", "m"},
+    {"--rounds", "12", "m"},
+    {"--no-time", "", "m"},
+    {"--no-layers", "", "m"},
+    {"--input", "x.npy", "mb"},
+    {"--calibrate", "x.npy", "mb", "--precision int8"},
+    {"--samples", "0", "mb"},
+    {"--seed", "1", "mb"},
+    {"--dim", "n=1", "mb"},
+    {"--shape", "x=1", "mb"},
+    {"--output", "y", "mb"},
+    {"--peer", "onnxruntime", "mb"},
+    {"--peer-timeout", "0", "mb", "--peer onnxruntime"},
+};
+
+std::vector<std::string> flags_of_help(const std::string& command) {
+  std::vector<std::string> flags;
+  std::istringstream lines(run_program(command + " --help").out);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string word = line.starts_with("  -") ? line.substr(2, line.find_first_of(" =", 2) - 2) : "";
+    if (const size_t at = word.find("--"); at != std::string::npos) flags.push_back(word.substr(at));
+  }
+  return flags;
+}
+
+// No flag is ignored: where it has no effect it is refused by name, elsewhere what comes next is. A flag that this
+// table lacks has to be placed in it.
+TEST_F(CompareCli, FlagsWithoutEffectAreRefused) {
+  std::set<std::string> placed{"--help"};
+  for (const FlagCase& row : kFlags) placed.insert(row.flag);
+  const std::vector<std::string> known = flags_of_help("compare");
+  EXPECT_EQ(std::set<std::string>(known.begin(), known.end()), placed);
+
+  const std::string empty = folder.file("empty");
+  std::filesystem::create_directory(empty);
+  const std::pair<char, std::string> modes[] = {{'m', "/dev/null /dev/null"},
+                                                {'b', "/dev/null /dev/null --bisect"},
+                                                {'d', "'" + empty + "' '" + empty + "'"},
+                                                {'r', "--route /nowhere"}};
+  for (const FlagCase& row : kFlags) {
+    for (const auto& [mode, input] : modes) {
+      if ((row.flag == "--route" && mode != 'r') || (row.flag == "--bisect" && mode == 'm')) continue;  // is the mode
+      const bool itself = input.find(row.flag) != std::string::npos, taken = row.where.find(mode) != std::string::npos;
+      std::string words = "compare " + input;
+      if (!itself) words += " " + row.flag + " " + row.value;
+      if (taken) words += " " + row.with;
+      const ProgramResult result = run_program(words);
+      EXPECT_EQ(result.code, 2) << words;
+      EXPECT_EQ(result.out, "") << words;
+      EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << words << "\n" << result.err;
+      const bool refused = result.err.find(" " + row.flag + " is for ") != std::string::npos ||
+                           result.err.find(" " + row.flag + " has no effect with ") != std::string::npos;
+      EXPECT_EQ(refused, !taken) << words << "\n" << result.err;
+    }
+  }
+}
+
+TEST_F(CompareCli, FlagsThatOthersMakeIdleAreRefused) {
+  const std::string drives = "compare '" + folder.path().string() + "' '" + folder.path().string() + "' ";
+  for (const FlagCase& row : kFlags) {
+    if (row.with.empty() || row.where[0] != 'd') continue;
+    expect_usage_error(drives + row.flag + " " + row.value,
+                       row.flag + " is for " + row.with.substr(0, row.with.find(' ')) + ", which is not given");
+  }
+  expect_usage_error(both() + " --peer-timeout 3", "--peer-timeout is for --peer, which is not given");
+  expect_usage_error(both() + " --calibrate x.npy", "--calibrate is for --precision int8, which is not given");
+  expect_usage_error(both() + " --rounds 12 --no-time", "--rounds has no effect with --no-time");
+  expect_usage_error(both() + " --rounds 12 --emulate", "--rounds has no effect with --emulate");
+  expect_usage_error(both() + " --samples 0 --input x.npy", "--samples has no effect with --input");
 }
 
 }  // namespace

@@ -45,6 +45,39 @@ TEST_F(CompareRoute, GivesWhatSeparateDrivesGive) {
   EXPECT_EQ(left_over(out("together")), "");
 }
 
+// As for model files: every precision with every number of threads, which are the networks'.
+TEST_F(CompareRoute, SeveralNumbersOfThreads) {
+  const std::string base = "compare --route " + in_quotes(route()) + " --models " + in_quotes(models());
+  const json both = run(base + " --threads 1,2 --precision fp32,fp16 --limit 21 --out " + in_quotes(out("kept")));
+  ASSERT_EQ(both["variants"].size(), 4u);
+  const char* names[] = {"fp32 1 thread", "fp32 2 threads", "fp16 1 thread", "fp16 2 threads"};
+  const char* folders[] = {"fp32_1_thread", "fp32_2_threads", "fp16_1_thread", "fp16_2_threads"};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(both["variants"][i]["name"], names[i]);
+    EXPECT_EQ(both["drives"][i]["name"], names[i]);
+    EXPECT_EQ(both["variants"][i]["threads"], i % 2 + 1);
+    EXPECT_EQ(both["variants"][i]["time_ratio"]["rounds"], 2);
+    EXPECT_TRUE(fs::exists(out("kept") / folders[i] / name(0) / "rlog.zst")) << folders[i];
+  }
+  EXPECT_EQ(both["drives"][1]["terms"][0]["max"], 0) << "results do not depend on the number";
+  EXPECT_GT(both["drives"][2]["terms"][0]["max"], 0);
+  EXPECT_EQ(both["drives"][2]["terms"], both["drives"][3]["terms"]);
+
+  // One number is the same for all and in no name; without the flag the setting has it.
+  for (const bool flag : {true, false}) {
+    const ProgramResult result =
+        run_program(base + (flag ? " --threads 2" : "") + " --precision fp32,int8 --limit 2 --json --quiet",
+                    flag ? "" : "SPARKPILOT_THREADS=2");
+    ASSERT_EQ(result.code, 0) << result.err;
+    const json one = json::parse(result.out);
+    EXPECT_EQ(one["variants"][0]["name"], "fp32");
+    for (const json& variant : one["variants"]) EXPECT_EQ(variant["threads"], 2);
+  }
+  const json quantized = run(base + " --threads 1,2 --precision int8 --limit 2");
+  ASSERT_EQ(quantized["notes"].size(), 1u) << "calibrated once";
+  EXPECT_EQ(quantized["notes"][0], "1 thread, 2 threads: calibrated on 2 frames of the first segment");
+}
+
 TEST_F(CompareRoute, APageWithPicturesAndAFilm) {
   const std::string flags = "--precision fp32,fp16 --quiet --video --out " + in_quotes(out("compared"));
   const ProgramResult made = run_program(of_models(flags));
@@ -140,7 +173,7 @@ TEST_F(CompareRoute, AReferenceIsTheShortForm) {
       run_program("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")) + " --fields --tolerance-scale 0").code,
       4);
   expect_refused(run_program("compare " + in_quotes(out("a")) + " " + in_quotes(out("b")) + " --tolerance-scale 2"),
-                 "which is not asked for");
+                 "--tolerance-scale is for --fields");
   expect_refused(drive(route(), out("c"), "--reference /nowhere"), "--reference /nowhere");
   // Where the made-up plan does not reach, its lane lines have no times: NaN is beyond any tolerance.
   const ProgramResult recorded = drive(route(), out("c"), flags + "fp32 --tolerance-scale 1e9 --reference recorded");
@@ -184,9 +217,12 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
   const std::string model = in_quotes(models() / "tiny_driving_policy.onnx");
   expect_refused(run_program(of_models("--precision fp32")), "nothing to compare");
   expect_refused(run_program(of_models("--precision fp32,int7")), "int7");
-  expect_refused(run_program("compare --threads 1,2 --precision fp32,fp16 --models " + in_quotes(models()) +
-                             " --route " + in_quotes(route())),
-                 "1,2");
+  const std::string no_threads = "compare --models " + in_quotes(models()) + " --route " + in_quotes(route());
+  expect_refused(run_program(no_threads + " --threads 1,1"), "--threads: 1 is given twice");
+  expect_refused(run_program(no_threads + " --threads 1,many"), "--threads: expected a whole number");
+  expect_refused(run_program(no_threads + " --threads 1,100000"), "--threads 100000");
+  expect_refused(run_program(no_threads + " --threads 1"), "--threads 1,2");
+  expect_refused(run_program(of_models("--precision fp32,fp16 --peer onnxruntime")), "--peer is for model files");
   expect_refused(run_program(of_models("--precision fp32,fp16 --max-abs 1")), "--max-abs");
   expect_refused(run_program(of_models("--precision fp32,fp16 " + model)), "--models DIR");
   expect_refused(run_program(of_models("--precision fp32,fp16 --limit -1")), "--limit");

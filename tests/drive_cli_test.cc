@@ -105,7 +105,7 @@ TEST_F(DriveCli, TwoDrivesAreComparedInDrivingTerms) {
   const std::string itself = "compare " + in_quotes(out("a")) + " " + in_quotes(out("a"));
   EXPECT_EQ(run_program(itself + " --max-plan-error 1e-12").code, 0);
   expect_refused(run_program("compare " + in_quotes(out("a"))), "give a second drive");
-  expect_refused(run_program(both + " --max-abs 1"), "--max-abs is for models, these are drives");
+  expect_refused(run_program(both + " --max-abs 1"), "--max-abs is for model files, these are drives");
   expect_refused(run_program("compare " + in_quotes(out("a")) + " " + in_quotes(models() / "tiny_driving_policy.onnx")),
                  "some of these are drives, others are models");
 }

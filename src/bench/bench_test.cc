@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -164,6 +165,11 @@ TEST(Report, SumsNodesByWhyKernelsDeclined) {
   EXPECT_EQ(declined[0].nodes, 2);
   EXPECT_DOUBLE_EQ(declined[0].mean_ms, 2);
   EXPECT_EQ(to_json(profile)[3]["declined"].size(), 2u);
+}
+
+TEST(Report, JsonHasNoInfinity) {
+  EXPECT_EQ(finite_or_null(0.5), 0.5);
+  for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) EXPECT_TRUE(finite_or_null(value).is_null()) << value;
 }
 
 }  // namespace

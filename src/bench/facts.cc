@@ -2,14 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <vector>
 
-#include "base/file.h"
-#include "base/fnv.h"
+#include "base/file_hash.h"
 #include "base/version.h"
 #include "ops/cpu/onednn/version.h"
 
@@ -40,19 +38,9 @@ std::vector<std::string> words_of(const std::string& text) {
 }  // namespace
 
 FileFacts file_facts(std::span<const std::filesystem::path> files) {
-  constexpr int64_t kPiece = 1 << 20;
   FileFacts out;
   Fnv hash;
-  std::vector<std::byte> piece(kPiece);
-  for (const std::filesystem::path& path : files) {
-    const InputFile file(path);
-    for (int64_t at = 0; at < file.size(); at += kPiece) {
-      const auto part = std::span(piece).first(static_cast<size_t>(std::min(kPiece, file.size() - at)));
-      file.read_at(at, part);
-      hash.bytes(part.data(), part.size());
-    }
-    out.bytes += file.size();
-  }
+  for (const std::filesystem::path& file : files) out.bytes += add_file(hash, file);
   out.fnv1a_64 = fmt::format("{:016x}", hash.value());
   return out;
 }

@@ -12,6 +12,8 @@ namespace sparkpilot {
 
 using Json = nlohmann::ordered_json;
 
+Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
 Json to_json(const Profile& profile) {
   Json nodes = Json::array();
   for (const NodeProfile& node : profile.nodes) {

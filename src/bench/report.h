@@ -8,6 +8,9 @@
 
 namespace sparkpilot {
 
+// Null for NaN and infinity, which JSON does not have.
+nlohmann::ordered_json finite_or_null(double value);
+
 // Values that were not measured are null. `profile` exists only if requested.
 nlohmann::ordered_json to_json(const ModelBench& bench, const BenchOptions& options);
 nlohmann::ordered_json to_json(const Profile& profile);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/facts.h"
+#include "bench/report.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -19,8 +20,6 @@ namespace sparkpilot::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 constexpr double kConfidence = 1 - 0.05 / kMostLooks;
 
@@ -119,9 +118,9 @@ Json to_json(const BaselinePair& pair, double max_regression) {
   return {{"verdict", name(result.verdict)},
           {"max_regression", max_regression},
           {"time_ratio",
-           {{"ratio", finite(result.time.ratio)},
-            {"low", finite(result.time.low)},
-            {"high", finite(result.time.high)},
+           {{"ratio", finite_or_null(result.time.ratio)},
+            {"low", finite_or_null(result.time.low)},
+            {"high", finite_or_null(result.time.high)},
             {"confidence", kConfidence}}},
           {"repeats_then", result.repeats_then},
           {"used_then", result.used_then},

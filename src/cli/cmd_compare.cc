@@ -9,9 +9,9 @@
 #include "base/parallel.h"
 #include "base/text.h"
 #include "bench/samples.h"
-#include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
+#include "cli/compare_flags.h"
 #include "cli/compare_report.h"
 #include "cli/compare_route.h"
 #include "cli/peer_flags.h"
@@ -43,15 +43,6 @@ struct Flags {
   bool no_time = false, no_layers = false, bisect = false;
 };
 
-// 0: found by trial.
-int threads_of(const std::string& text) {
-  if (text == "auto") return 0;
-  const int64_t number = parse_number(text, "--threads");
-  expect_at_least("--threads", number, 0);
-  if (const std::string wrong = threads_refusal(text); !wrong.empty()) fail("--threads {}: {}", text, wrong);
-  return number > 0 ? static_cast<int>(number) : available_processors();
-}
-
 // What the variants are combined of.
 struct Lists {
   std::vector<std::string> files, precisions, threads;
@@ -59,14 +50,10 @@ struct Lists {
 };
 
 Lists lists_of(const Program& program, const Flags& flags) {
-  Lists lists{.files = flags.files,
-              .precisions = {program.settings["precision"].value},
-              .threads = {program.settings["threads"].value},
-              .peers = peers_of(program, flags.peers)};
-  if (lists.precisions[0] == "auto") lists.precisions[0] = "fp32";
-  if (!flags.precisions.empty()) lists.precisions = split_list(flags.precisions, "--precision");
-  if (!flags.threads.empty()) lists.threads = split_list(flags.threads, "--threads");
-  return lists;
+  return {.files = flags.files,
+          .precisions = precisions_of(program, flags.precisions),
+          .threads = thread_counts_of(program, flags.threads),
+          .peers = peers_of(program, flags.peers)};
 }
 
 // Every file in every precision with every number of threads, by us or a peer, named by what differs.
@@ -84,12 +71,10 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags, con
         variant.session.passes.precision = chosen.precision;
         variant.int8 = chosen.int8;
         variant.session.threads = threads_of(count);
-        std::vector<std::string> words;
-        if (!lists.peers.empty()) words.push_back(peer ? peer->str() : "sparkpilot");
-        if (lists.files.size() > 1) words.push_back(names[f]);
-        if (lists.precisions.size() > 1) words.push_back(precision);
-        if (lists.threads.size() > 1) words.push_back(count == "1" ? "1 thread" : count + " threads");
-        for (const std::string& word : words) variant.name += (variant.name.empty() ? "" : " ") + word;
+        variant.name = variant_name({{!lists.peers.empty(), peer ? peer->str() : "sparkpilot"},
+                                     {lists.files.size() > 1, names[f]},
+                                     {lists.precisions.size() > 1, precision},
+                                     {lists.threads.size() > 1, threads_name(count)}});
         variants.push_back(std::move(variant));
       }
     }
@@ -131,7 +116,6 @@ Graph file_graph(const Flags& flags, const Variant& variant) {
 
 int bisect(const Program& program, const Flags& flags, std::vector<Variant> variants) {
   if (variants.size() != 2) fail("--bisect compares two, these are {}", variants.size());
-  if (flags.max_abs > 0) fail("--bisect searches by --max-relative-l2: --max-abs has no effect with it");
   const bool peer = variants[1].peer.has_value();  // then that is what we are compared with
   compare::Bisection found;
   {
@@ -192,76 +176,18 @@ std::vector<std::string> beyond(const Flags& flags, const compare::ModelsCompari
   return lines;
 }
 
-// Flags that only the comparison of model files has.
-void refuse_model_flags(const Flags& flags, const std::string& why) {
-  const std::pair<bool, const char*> for_models[] = {{flags.max_relative_l2 > 0, "--max-relative-l2"},
-                                                     {flags.max_abs > 0, "--max-abs"},
-                                                     {flags.bisect, "--bisect"},
-                                                     {!flags.inputs.empty(), "--input"},
-                                                     {!flags.peers.names.empty(), "--peer"},
-                                                     {!flags.calibrate.empty(), "--calibrate"},
-                                                     {flags.samples > 0, "--samples"},
-                                                     {flags.no_layers, "--no-layers"},
-                                                     {flags.no_time, "--no-time"},
-                                                     {flags.rounds != Flags().rounds, "--rounds"}};
-  for (const auto& [given, flag] : for_models) {
-    if (given) fail("{} {}", flag, why);
-  }
-}
-
 int route(const Program& program, const Flags& flags, const DriveLimits& limits) {
-  if (!flags.files.empty()) fail("{}: with --route the models are given with --models DIR", flags.files[0]);
-  refuse_model_flags(flags, "is for model files, not for --route");
   CompareRouteFlags of_route = flags.route;
   of_route.precisions = flags.precisions;
+  of_route.threads = flags.threads;
   of_route.run = flags.run;
-  if (!flags.threads.empty()) of_route.threads = threads_of(flags.threads);
   return compare_route(program, of_route, limits);
 }
 
-int compare_all(const Program& program, const Flags& flags) {
-  if (flags.run.passes == "list") return list_passes(program);
-  expect_at_least("--rounds", flags.rounds, 1);
-  expect_at_least("--samples", flags.samples, 0);
-  if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
-  if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
-  if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
-  const DriveLimits limits{.max_plan_error = flags.max_plan_error, .fields = tolerances_of(flags.fields)};
-  if (flags.route.video && flags.route.out.empty()) fail("--video is for --out DIR, which is not given");
-  if (!flags.route.route.empty()) return route(program, flags, limits);
-  const std::pair<bool, const char*> for_routes[] = {{!flags.route.models.empty(), "--models"},
-                                                     {flags.route.limit > 0, "--limit"},
-                                                     {flags.route.qcamera, "--qcamera"},
-                                                     {flags.route.no_wide, "--no-wide"}};
-  for (const auto& [given, flag] : for_routes) {
-    if (given) fail("{} is for --route, which is not given", flag);
-  }
-  if (flags.files.empty()) fail("expected models or drives, or --route ROUTE with --models DIR");
-  for (const std::string& file : flags.files) {
-    if (!fs::exists(file)) fail("{}: no such file or folder", file);
-  }
-  const auto drives = std::count_if(flags.files.begin(), flags.files.end(), is_drive);
-  if (drives > 0 && drives < std::ssize(flags.files))
-    fail("{}: some of these are drives, others are models", flags.files[0]);
-  if (drives > 0) {
-    const std::string why = "is for models, these are drives";
-    refuse_model_flags(flags, why);
-    const std::pair<bool, const char*> of_runs[] = {{!flags.precisions.empty(), "--precision"},
-                                                    {!flags.threads.empty(), "--threads"},
-                                                    {program.emulate, "--emulate"}};
-    for (const auto& [given, flag] : of_runs) {
-      if (given) fail("{} {}", flag, why);
-    }
-    return compare_drives(program, flags.files, limits, {.folder = flags.route.out, .video = flags.route.video});
-  }
-  if (flags.max_plan_error > 0) fail("--max-plan-error is for drives, these are models");
-  if (flags.route.video) fail("--video is for drives and --route, these are models");
-  if (limits.fields) fail("--fields is for drives and --route, these are models");
+int compare_files(const Program& program, const Flags& flags) {
   const std::vector<Variant> variants = all_variants(program, flags);
   const bool any_int8 = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.int8; });
   if (!flags.calibrate.empty() && !any_int8) fail("--calibrate is for --precision int8, which is not given");
-  if (flags.peers.timeout != 0 && flags.peers.names.empty()) fail("--peer-timeout is for --peer, which is not given");
-  if (flags.bisect && !flags.route.out.empty()) fail("--bisect writes no page: leave out --out");
   if (flags.bisect) return bisect(program, flags, variants);
   compare::ModelsOptions options;
   options.inputs = named_paths(flags.inputs, "--input");
@@ -305,6 +231,37 @@ int compare_all(const Program& program, const Flags& flags) {
   return wrong.empty() ? kDone : kCheckFailed;
 }
 
+CompareMode mode_of(const Flags& flags) {
+  const std::vector<std::string>& files = flags.files;
+  if (!flags.route.route.empty()) {
+    if (!files.empty()) fail("{}: with --route the models are given with --models DIR", files[0]);
+    return CompareMode::route;
+  }
+  if (files.empty()) fail("expected models or drives, or --route ROUTE with --models DIR");
+  for (const std::string& file : files) {
+    if (!fs::exists(file)) fail("{}: no such file or folder", file);
+  }
+  const auto drives = std::count_if(files.begin(), files.end(), is_drive);
+  if (drives == std::ssize(files)) return CompareMode::drives;
+  if (drives > 0) fail("{}: some of these are drives, others are models", files[0]);
+  return flags.bisect ? CompareMode::bisect : CompareMode::models;
+}
+
+int compare_all(const Program& program, const Flags& flags) {
+  if (flags.run.passes == "list") return list_passes(program);
+  expect_at_least("--rounds", flags.rounds, 1);
+  expect_at_least("--samples", flags.samples, 0);
+  if (!(flags.max_relative_l2 >= 0)) fail("--max-relative-l2: expected 0 or more, got {}", flags.max_relative_l2);
+  if (!(flags.max_abs >= 0)) fail("--max-abs: expected 0 or more, got {}", flags.max_abs);
+  if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
+  const CompareMode mode = mode_of(flags);
+  refuse_idle_flags(mode, given_flags(*program.at));
+  if (mode == CompareMode::models || mode == CompareMode::bisect) return compare_files(program, flags);
+  const DriveLimits limits{.max_plan_error = flags.max_plan_error, .fields = tolerances_of(flags.fields)};
+  if (mode == CompareMode::route) return route(program, flags, limits);
+  return compare_drives(program, flags.files, limits, {.folder = flags.route.out, .video = flags.route.video});
+}
+
 }  // namespace
 
 void add_compare(Program& program, Command app) {
@@ -317,6 +274,7 @@ void add_compare(Program& program, Command app) {
                   "  sparkpilot compare old.onnx new.onnx --bisect\n"
                   "  sparkpilot compare --route route/ --models models --precision fp32,bf16,int8\n"
                   "  sparkpilot compare --route route/ --models old --models new --out out/compared\n"
+                  "  sparkpilot compare --route route/ --models models --threads 1,2\n"
                   "  sparkpilot compare model.onnx --peer onnxruntime,pytorch\n"
                   "  sparkpilot compare out/old out/new --max-plan-error 0.1",
                   [&program, flags] { return compare_all(program, *flags); });
@@ -339,7 +297,10 @@ void add_compare(Program& program, Command app) {
       .add_option("--precision", flags->precisions,
                   "each model in these: model, fp32, fp16, bf16, int8 (quantized first)")
       .type_name("LIST");
-  command.add_option("--threads", flags->threads, "each model with these numbers of threads").type_name("LIST");
+  command
+      .add_option("--threads", flags->threads,
+                  "each model with these numbers of threads; with --route decoders have theirs besides")
+      .type_name("LIST");
   add_list(command, "--input", flags->inputs, "[NAME=]PATH",
            "an input's samples: .npy or .npz files, or folders of them (repeatable); the others are random");
   add_list(command, "--calibrate", flags->calibrate, "[NAME=]PATH",

@@ -117,4 +117,12 @@ std::string Command::full_name() const {
   return group && group->get_parent() ? group->get_name() + " " + app_->get_name() : app_->get_name();
 }
 
+std::vector<std::string> given_flags(const CLI::App& command) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->nonpositional() && option->count() > 0) flags.push_back(option->get_name());
+  }
+  return flags;
+}
+
 }  // namespace sparkpilot::cli

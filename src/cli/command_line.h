@@ -69,4 +69,7 @@ class Command {
   CLI::App* app_;
 };
 
+// The long names of a command's options that the command line has: "--out".
+std::vector<std::string> given_flags(const CLI::App& command);
+
 }  // namespace sparkpilot::cli

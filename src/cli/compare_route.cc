@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/folder_lock.h"
-#include "base/parallel.h"
 #include "base/scratch_folder.h"
 #include "bench/report.h"
 #include "cli/interrupt.h"
@@ -21,29 +20,33 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 std::vector<compare::RouteVariant> variants_of(const Program& program, const CompareRouteFlags& flags) {
-  std::vector<std::string> folders = flags.models, precisions{program.settings["precision"].value};
+  std::vector<std::string> folders = flags.models;
   if (folders.empty()) folders = {program.settings["models"].value};
   if (folders[0].empty()) fail("--models DIR is expected with --route: the folder with openpilot's models");
-  if (precisions[0] == "auto") precisions[0] = "fp32";
-  if (!flags.precisions.empty()) precisions = split_list(flags.precisions, "--precision");
-  const std::vector<std::string> names = file_names(folders);
+  const std::vector<std::string> precisions = precisions_of(program, flags.precisions),
+                                 threads = thread_counts_of(program, flags.threads), names = file_names(folders);
   std::vector<compare::RouteVariant> variants;
   for (size_t f = 0; f < folders.size(); ++f) {
     const drive::ModelFiles models = drive::find_models(folders[f]);
     if (!models.note.empty() && !program.quiet) note(models.note);
     for (const std::string& text : precisions) {
       const VariantPrecision precision = variant_precision(program, text);
-      compare::RouteVariant variant{.name = {}, .models = models, .session = session_options(program, flags.run)};
-      variant.session.passes.precision = precision.precision;
-      variant.int8 = precision.int8;
-      if (folders.size() > 1) variant.name = names[f];
-      if (precisions.size() > 1) variant.name += (variant.name.empty() ? "" : " ") + text;
-      variants.push_back(std::move(variant));
+      for (const std::string& count : threads) {
+        compare::RouteVariant variant{.name = {}, .models = models, .session = session_options(program, flags.run)};
+        variant.session.passes.precision = precision.precision;
+        variant.session.threads = threads_of(count);
+        variant.int8 = precision.int8;
+        variant.name = variant_name(
+            {{folders.size() > 1, names[f]}, {precisions.size() > 1, text}, {threads.size() > 1, threads_name(count)}});
+        variants.push_back(std::move(variant));
+      }
     }
   }
   if (variants.size() < 2) {
-    fail("nothing to compare {} with: give a second --models, or several precisions such as --precision fp32,fp16",
-         folders[0]);
+    fail(
+        "nothing to compare {} with: give a second --models, or several precisions such as --precision fp32,fp16 or "
+        "numbers of threads such as --threads 1,2",
+        folders[0]);
   }
   return variants;
 }
@@ -90,7 +93,6 @@ compare::RouteComparison drive_all(const Program& program, const CompareRouteFla
   check_names(variants, out);
   compare::RouteOptions options;
   options.out = out;
-  options.drive.threads = flags.threads.value_or(chosen_threads(program).value_or(0));
   options.drive.wide = !flags.no_wide;
   options.drive.qcamera = flags.qcamera;
   options.drive.limit = flags.limit;

@@ -1,7 +1,6 @@
-// The part of `sparkpilot compare` that drives a route with several models or precisions.
+// The part of `sparkpilot compare` that drives a route with several models, precisions or numbers of threads.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,16 +10,16 @@
 namespace sparkpilot::cli {
 
 struct CompareRouteFlags {
-  std::string route, out, precisions;
+  std::string route, out;
+  std::string precisions, threads;  // lists; empty: the setting's
   std::vector<std::string> models;  // folders; empty: the setting's
-  std::optional<int> threads = {};  // of all stages together; empty: the setting's, 0: every processor
   int64_t limit = 0;                // frames per segment; 0: all
   bool qcamera = false, no_wide = false, video = false;
   RunFlags run = {};
 };
 
-// Drives the route once with every folder of models in every precision and reports times and differences; returns the
-// exit code. Without `out` the drives are removed at the end.
+// Drives the route once with every folder of models in every precision with every number of threads, and reports times
+// and differences; returns the exit code. Without `out` the drives are removed at the end.
 int compare_route(const Program& program, const CompareRouteFlags& flags, const DriveLimits& limits);
 
 }  // namespace sparkpilot::cli

@@ -4,6 +4,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/parallel.h"
+#include "cli/choices.h"
 #include "passes/precision.h"
 
 namespace sparkpilot::cli {
@@ -38,6 +40,35 @@ VariantPrecision variant_precision(const Program& program, const std::string& te
   if (text == "int8") return {Precision::fp32, true};
   if (!parse_precision(text)) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16", "int8"}));
   return {precision_of(program, text), false};
+}
+
+std::vector<std::string> precisions_of(const Program& program, const std::string& flag) {
+  if (!flag.empty()) return split_list(flag, "--precision");
+  const std::string& setting = program.settings["precision"].value;
+  return {setting == "auto" ? "fp32" : setting};
+}
+
+std::vector<std::string> thread_counts_of(const Program& program, const std::string& flag) {
+  if (!flag.empty()) return split_list(flag, "--threads");
+  return {program.settings["threads"].value};
+}
+
+int threads_of(const std::string& count) {
+  if (count == "auto") return 0;
+  const int64_t number = parse_number(count, "--threads");
+  expect_at_least("--threads", number, 0);
+  if (const std::string wrong = threads_refusal(count); !wrong.empty()) fail("--threads {}: {}", count, wrong);
+  return number > 0 ? static_cast<int>(number) : available_processors();
+}
+
+std::string threads_name(const std::string& count) { return count + (count == "1" ? " thread" : " threads"); }
+
+std::string variant_name(const std::vector<std::pair<bool, std::string>>& words) {
+  std::string name;
+  for (const auto& [is_in, word] : words) {
+    if (is_in) name += (name.empty() ? "" : " ") + word;
+  }
+  return name;
 }
 
 void add_precision_list(Program& program, Command command, std::string& list) {

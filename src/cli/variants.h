@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/command.h"
@@ -25,6 +26,18 @@ struct VariantPrecision {
   bool int8 = false;
 };
 VariantPrecision variant_precision(const Program& program, const std::string& text);
+// The items of --precision, or the setting if the flag was not given; "auto" as fp32. Fails (user) like split_list().
+std::vector<std::string> precisions_of(const Program& program, const std::string& flag);
+
+// The same for --threads.
+std::vector<std::string> thread_counts_of(const Program& program, const std::string& flag);
+// An item of it: 0 for "auto", the number of processors for 0. Fails (user) naming the flag.
+int threads_of(const std::string& count);
+std::string threads_name(const std::string& count);  // "2 threads"
+
+// The words that are to be in it, with spaces between them.
+std::string variant_name(const std::vector<std::pair<bool, std::string>>& words);
+
 // --precision with one value, which is the setting, or with several, which go to `list`.
 void add_precision_list(Program& program, Command command, std::string& list);
 

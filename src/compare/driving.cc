@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,14 +20,6 @@ using drive::ModelRecord;
 constexpr float kLikely = 0.5F;
 constexpr float kLaneReach = 30;  // m
 constexpr size_t kLeftLine = 1, kRightLine = 2;
-
-using Frames = std::map<uint32_t, const ModelRecord*>;
-
-Frames by_frame(std::span<const ModelRecord> records) {
-  Frames frames;
-  for (const ModelRecord& record : records) frames[record.frame_id] = &record;
-  return frames;
-}
 
 // --- what is measured: the absolute difference of a frame; empty if one side does not have it, or it is not a number
 using Measure = std::function<std::optional<double>(const ModelRecord& ours, const ModelRecord& reference)>;
@@ -127,7 +118,7 @@ constexpr NamedDecision kDecisions[] = {
 }  // namespace
 
 DrivingTerms driving_terms(std::span<const ModelRecord> ours, std::span<const ModelRecord> reference) {
-  const Frames mine = by_frame(ours), its = by_frame(reference);
+  const auto mine = drive::by_frame(ours), its = drive::by_frame(reference);
   std::vector<std::pair<const ModelRecord*, const ModelRecord*>> both;
   for (const auto& [id, record] : mine) {
     if (const auto found = its.find(id); found != its.end()) both.emplace_back(record, found->second);

@@ -20,11 +20,6 @@ using drive::ModelRecord;
 constexpr int kQuantizer = 25, kJpegQuality = 5, kFramesPerSecond = 20;
 
 using Models = std::map<uint32_t, const ModelRecord*>;
-Models by_frame(const Drive& drive) {
-  Models models;
-  for (const ModelRecord& record : drive.models) models[record.frame_id] = &record;
-  return models;
-}
 
 const ModelRecord* at(const Models& models, uint32_t frame_id) {
   const auto found = models.find(frame_id);
@@ -34,7 +29,7 @@ const ModelRecord* at(const Models& models, uint32_t frame_id) {
 class FilmMaker {
  public:
   FilmMaker(const Drive& ours, const Drive& reference, const FilmOptions& options)
-      : options_(options), ours_(by_frame(ours)), reference_(by_frame(reference)) {
+      : options_(options), ours_(drive::by_frame(ours.models)), reference_(drive::by_frame(reference.models)) {
     names_ = {ours.name, reference.name};
     std::vector<fs::path> folders;  // of both, each once: a folder may hold several segments
     for (const Drive* drive : {&ours, &reference}) {

@@ -1,25 +1,18 @@
 #include "compare/report.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "bench/report.h"
 
 namespace sparkpilot::compare {
-namespace {
 
 using Json = nlohmann::ordered_json;
-
-// JSON has no infinity.
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(); }
-
-}  // namespace
 
 Json to_json(const Difference& d) {
   return {{"elements", d.elements},
           {"not_finite", d.not_finite},
-          {"max_abs", finite(d.max_abs)},
-          {"relative_l2", finite(d.relative_l2)},
+          {"max_abs", finite_or_null(d.max_abs)},
+          {"relative_l2", finite_or_null(d.relative_l2)},
           {"cosine", d.cosine}};
 }
 
@@ -51,7 +44,7 @@ Json to_json(const ModelsComparison& comparison) {
     for (const OutputDifference& o : v.outputs) {
       Json row{{"name", o.name}, {"of", o.of}};
       row.update(to_json(o.difference));
-      row["worst_sample_relative_l2"] = finite(o.difference.worst_sample);
+      row["worst_sample_relative_l2"] = finite_or_null(o.difference.worst_sample);
       outputs.push_back(std::move(row));
     }
     for (const LayerDifference& layer : v.layers) {

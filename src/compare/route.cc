@@ -67,8 +67,9 @@ struct Stopped {};  // thrown where DriveOptions::stop has become true
 // Quantizes the networks of a folder, once for all variants that want them.
 class Int8Models {
  public:
-  Int8Models(const drive::Route& route, const RouteOptions& options, std::vector<std::string>& notes)
-      : route_(route), options_(options), notes_(notes) {}
+  Int8Models(const drive::Route& route, const std::vector<RouteVariant>& variants, const RouteOptions& options,
+             std::vector<std::string>& notes)
+      : route_(route), variants_(variants), options_(options), notes_(notes) {}
 
   std::function<Graph(Graph, const fs::path&)> of(const RouteVariant& variant) {
     std::map<fs::path, Graph>& graphs = graphs_[files_of(variant.models)];
@@ -122,7 +123,7 @@ class Int8Models {
     for (const auto& [role, samples] : samples_of(variant)) {
       const std::string& network = role;  // clang 14 cannot capture a structured binding
       if (graphs.empty()) {
-        notes_.push_back(fmt::format("{}: calibrated on {} of the first segment", variant.name,
+        notes_.push_back(fmt::format("{}: calibrated on {} of the first segment", names_of(models),
                                      count_of(static_cast<int64_t>(samples.count), "frame")));
       }
       const fs::path& file = files.at(network);
@@ -137,6 +138,16 @@ class Int8Models {
     return graphs;
   }
 
+  // All that share what is made of these files.
+  std::string names_of(const drive::ModelFiles& models) const {
+    std::string names;
+    for (const RouteVariant& variant : variants_) {
+      if (!variant.int8 || files_of(variant.models) != files_of(models)) continue;
+      names += (names.empty() ? "" : ", ") + variant.name;
+    }
+    return names;
+  }
+
   void end_if_stopped() const {
     if (options_.drive.stop != nullptr && options_.drive.stop->load()) throw Stopped();
   }
@@ -145,6 +156,7 @@ class Int8Models {
   }
 
   const drive::Route& route_;
+  const std::vector<RouteVariant>& variants_;
   const RouteOptions& options_;
   std::vector<std::string>& notes_;
   std::map<Files, std::map<fs::path, Graph>> graphs_;
@@ -199,7 +211,7 @@ fs::path folder_of(const fs::path& out, const std::string& variant) {
 RouteComparison compare_on_route(const drive::Route& route, const std::vector<RouteVariant>& variants,
                                  const RouteOptions& options) {
   RouteComparison out;
-  Int8Models int8(route, options, out.notes);
+  Int8Models int8(route, variants, options, out.notes);
   out.variants.resize(variants.size());
   const std::vector<std::vector<size_t>> groups = groups_of(variants, options, out.notes);
   for (const std::vector<size_t>& group : groups) {

@@ -18,8 +18,8 @@ namespace sparkpilot::compare {
 struct RouteVariant {
   std::string name;  // in tables, and of its folder: "bf16"
   drive::ModelFiles models;
-  SessionOptions session = {};
-  bool int8 = false;  // quantized first, calibrated on frames of the route as they are in fp32
+  SessionOptions session = {};  // its threads, if 0, are what `drive` gives the networks
+  bool int8 = false;            // quantized first, calibrated on frames of the route as they are in fp32
 };
 
 struct RouteOptions {
@@ -33,8 +33,8 @@ struct RouteResult {
   std::string name;
   std::filesystem::path folder;  // of the drive
   std::string contract;          // DrivingContract::describe()
-  int threads = 0;
-  Statistics ms;  // of the networks, per frame
+  int threads = 0;               // of the networks
+  Statistics ms;                 // of the networks, per frame
   Ratio ratio;  // of their time to the first variant's, over rounds of 20 frames; no rounds if not run in turns with it
   std::optional<int64_t> peak_memory_bytes;  // of loading it and running it once
 };

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/fnv.h"
+#include "base/file_hash.h"
 #include "base/parallel.h"
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
@@ -26,16 +26,9 @@ namespace {
 constexpr double kSegmentSeconds = 60;
 
 // Hash of a file's bytes: distinguishes two models of the same name.
-uint64_t fingerprint(const fs::path& path) {
-  const InputFile file(path);
+uint64_t fingerprint(const fs::path& file) {
   Fnv hash;
-  std::vector<std::byte> buffer(1 << 20);
-  for (int64_t at = 0; at < file.size();) {
-    const auto count = static_cast<size_t>(std::min<int64_t>(std::ssize(buffer), file.size() - at));
-    file.read_at(at, {buffer.data(), count});
-    hash.bytes(buffer.data(), count);
-    at += static_cast<int64_t>(count);
-  }
+  add_file(hash, file);
   return hash.value();
 }
 
@@ -64,6 +57,13 @@ Shares shares_of(const Route& route, const DriveOptions& options) {
   const bool wide = options.wide && std::any_of(route.segments.begin(), route.segments.end(),
                                                 [](const Segment& s) { return !s.wide_video.empty(); });
   return share_threads(options.threads > 0 ? options.threads : available_processors(), wide, options.overlay);
+}
+
+// The options with which the networks are compiled.
+SessionOptions session_of(const DriveOptions& options, const Shares& shares) {
+  SessionOptions session = options.session;
+  if (session.threads == 0) session.threads = shares.infer;
+  return session;
 }
 
 // So that the recording is found from any folder later; empty for none.
@@ -185,8 +185,8 @@ class Driver {
     one.result.run = one.run;
     const ModelFiles& files = one.options.models;
     if (!has_models(files)) return;
-    SessionOptions session = one.options.session;
-    session.threads = shares_.infer;
+    const SessionOptions session = session_of(one.options, shares_);
+    one.result.shares.infer = session.threads;
     const PeakMemory memory;
     one.model.emplace(files, session);
     one.result.peak_memory_bytes = memory.bytes();
@@ -308,8 +308,7 @@ std::string segment_folder(const Route& route, const Segment& segment) {
 
 std::vector<KernelDecision> choose_kernels(const Route& route, const DriveOptions& options) {
   if (!has_models(options.models)) return {};
-  SessionOptions session = options.session;
-  session.threads = shares_of(route, options).infer;
+  const SessionOptions session = session_of(options, shares_of(route, options));
   std::vector<KernelDecision> out = DrivingModel(options.models, session).choices();
   const bool driver = std::any_of(route.segments.begin(), route.segments.end(),
                                   [](const Segment& s) { return !s.driver_video.empty(); });

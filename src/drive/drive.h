@@ -28,7 +28,7 @@ struct DriveProgress {
 
 struct DriveOptions {
   ModelFiles models = {};       // empty: only what openpilot recorded is drawn
-  SessionOptions session = {};  // precision, device, passes; its threads come from `threads`
+  SessionOptions session = {};  // precision, device, passes; its threads, if 0, come from `threads`
   int threads = 0;              // of all stages together; 0: every processor this process may use
   std::filesystem::path out;    // one run at a time: the caller ensures this (base/folder_lock.h)
 

@@ -60,6 +60,29 @@ TEST_F(SideBySide, GivesTheResultsOfEachAlone) {
             "");
 }
 
+// 0 is what the stages leave the networks.
+TEST_F(SideBySide, EachMayHaveItsOwnThreads) {
+  make_route();
+  std::vector<DriveOptions> runs = three_runs("out");
+  for (DriveOptions& run : runs) {
+    run.session.passes = options_.session.passes;
+    run.models = runs[0].models;
+  }
+  runs[1].session.threads = 2;
+  runs[2].session.threads = 3;
+  const std::vector<DriveResult> results = drive_side_by_side(find_route((folder_ / "route").string()), runs);
+  EXPECT_EQ(results[0].shares.infer, 1);
+  EXPECT_EQ(results[1].shares.infer, 2);
+  EXPECT_EQ(results[2].shares.infer, 3);
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(results[i].shares.decode, results[0].shares.decode);
+    for (const SegmentResult& segment : results[0].segments) {
+      EXPECT_EQ(first_difference(messages(runs[i].out / segment.name), messages(runs[0].out / segment.name)), "") << i;
+    }
+  }
+  EXPECT_EQ(drive_route(find_route((folder_ / "route").string()), runs[1]).shares.infer, 2) << "alone, too";
+}
+
 TEST_F(SideBySide, RewrittenModelsAreTheirOwnRun) {
   make_route();
   const Route route = find_route((folder_ / "route").string());

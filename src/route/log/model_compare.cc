@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include "base/error.h"
 #include "base/statistics.h"
@@ -108,15 +107,6 @@ FieldComparison compare_field(const RecordField<Record>& field, const Tolerance&
 }
 
 template <typename Record>
-std::map<uint32_t, const Record*> by_frame(std::span<const Record> records, int64_t& repeated) {
-  std::map<uint32_t, const Record*> out;
-  for (const Record& record : records) {
-    if (!out.insert_or_assign(record.frame_id, &record).second) ++repeated;
-  }
-  return out;
-}
-
-template <typename Record>
 bool any_has(std::span<const Record> records, const RecordField<Record>& field) {
   return std::any_of(records.begin(), records.end(), [&](const Record& record) {
     FieldValues values;
@@ -135,7 +125,8 @@ Counts compare(std::span<const Record> ours, std::span<const Record> reference,
                std::span<const RecordField<Record>> fields, const Tolerances& tolerances, size_t first,
                std::vector<FieldComparison>& out) {
   Counts counts;
-  const auto a = by_frame(ours, counts.repeated), b = by_frame(reference, counts.repeated);
+  const auto a = by_frame(ours), b = by_frame(reference);
+  counts.repeated = std::ssize(ours) - std::ssize(a) + std::ssize(reference) - std::ssize(b);
   std::vector<Pair<Record>> pairs;
   for (const auto& [frame_id, record] : a) {
     const auto other = b.find(frame_id);

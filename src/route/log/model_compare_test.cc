@@ -174,6 +174,15 @@ TEST(ModelCompare, FramesOfOneSideAreCounted) {
   EXPECT_FALSE(compare_models({}, {}).ok());
 }
 
+TEST(ModelCompare, OfSeveralRecordsOfAFrameTheLastCounts) {
+  auto all = records(3, 5);
+  all.push_back(record(3));
+  const auto found = by_frame(all);
+  EXPECT_EQ(found.size(), 2u);
+  EXPECT_EQ(found.at(3), &all[2]);
+  EXPECT_EQ(found.at(4), &all[1]);
+}
+
 TEST(ModelCompare, WhatTheReferenceNeverHadIsSaid) {
   const auto full = records(0, 10);
   auto without = full;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -58,6 +59,14 @@ struct DriverRecord {
   DriverSideRecord left, right;
   float wheel_on_right = 0;
 };
+
+// Records of either kind by the id of their frame; of several of one frame the last. It points into `records`.
+template <typename Records>
+std::map<uint32_t, const typename Records::value_type*> by_frame(const Records& records) {
+  std::map<uint32_t, const typename Records::value_type*> out;
+  for (const auto& record : records) out[record.frame_id] = &record;
+  return out;
+}
 
 // `event` holds driverStateV2.
 DriverRecord read_driver(const cereal::Event::Reader& event);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <unordered_map>
 
@@ -21,14 +22,7 @@ double slope(const std::vector<float>& t, const std::vector<float>& values, size
   return (line(i - 1) * after + line(i) * before) / (before + after);
 }
 
-using Records = std::unordered_map<uint32_t, const ModelRecord*>;
-
-Records by_frame(std::span<const ModelRecord> records) {
-  Records out;
-  for (const ModelRecord& record : records) out[record.frame_id] = &record;
-  return out;
-}
-
+using Records = std::map<uint32_t, const ModelRecord*>;
 using Times = std::unordered_map<uint32_t, uint64_t>;
 
 void fill(std::optional<PlanError> (&errors)[kHorizons], const Records& records, const FrameResult& frame,
