@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/cuda/epilogue.h"
+#include "ops/cuda/gemv.h"
 #include "ops/cuda/launch.h"
 
 namespace sparkpilot::cuda {}  // namespace sparkpilot::cuda
