@@ -228,13 +228,8 @@ GEMV(bf16, BF16, BF16)
 GEMV(f32_weights_f16, F32, F16)
 GEMV(f32_weights_bf16, F32, BF16)
 
-#define GEMV_ROWS(name, W)                                                              \
-  extern "C" __global__ void __launch_bounds__(128) gemv_rows_##name(GemvArguments p) { \
-    gemv<device::F32, device::W, kGemvRows>(p);                                         \
-  }
-GEMV_ROWS(f32, F32)
-GEMV_ROWS(f32_weights_f16, F16)
-GEMV_ROWS(f32_weights_bf16, BF16)
-
+extern "C" __global__ void __launch_bounds__(128) gemv_rows_f32(GemvArguments p) {
+  gemv<device::F32, device::F32, kGemvRows>(p);
+}
 extern "C" __global__ void __launch_bounds__(256) gemv_rows_f16(GemvArguments p) { gemv_rows<device::F16, false>(p); }
 extern "C" __global__ void __launch_bounds__(256) gemv_rows_bf16(GemvArguments p) { gemv_rows<device::BF16, true>(p); }

@@ -1,6 +1,7 @@
 // Kernels of products of few rows, up to 8, by constant weights: batch 1's fully connected layers. Bound by reading the
 // weights once, so blocks are many and small. Names: gemv_<storage>, gemv_rows_<storage>, gemv_group_<storage>, where
-// storage is that of a, y and the weights, or f32_weights_f16, f32_weights_bf16: a and y in f32, weights in 16 bits.
+// storage is that of a, y and the weights, or (not of gemv_rows) f32_weights_f16, f32_weights_bf16: a and y in f32,
+// weights in 16 bits.
 #pragma once
 
 #include "ops/cuda/epilogue.h"
@@ -17,7 +18,7 @@ struct GemvArguments {
   const float* bias;  // or null
   void* y;
   int m, n, k;                                  // m: 1 for gemv_*, 1 to kGemvRows for gemv_rows_*
-  int warps_per_row;                            // of gemv_* and gemv_rows_f32*: gemv_warps_per_row()
+  int warps_per_row;                            // of gemv_* and gemv_rows_f32: gemv_warps_per_row()
   long long a_stride, weight_stride, y_stride;  // elements from row to row
   Epilogue epilogue;                            // operands: row of y, column of y
 };
