@@ -2,6 +2,7 @@
 #include "ops/cuda/gemv.h"
 
 #include "ops/cuda/epilogue.cuh"
+#include "ops/cuda/tile.cuh"
 
 namespace {
 
@@ -11,26 +12,10 @@ using sparkpilot::cuda::kGemvRows;
 
 constexpr int kWarps = 4;
 
-__device__ __forceinline__ bool is_aligned(const void* data, long long stride_bytes) {
-  return ((reinterpret_cast<uintptr_t>(data) | static_cast<uintptr_t>(stride_bytes)) & 15) == 0;
-}
-
-// 16 bytes of weights as numbers.
-template <typename T, int kCount>
-__device__ __forceinline__ void unpack(const uint4& bits, float (&out)[kCount]) {
-  if constexpr (kCount == 4) {
-    out[0] = __uint_as_float(bits.x), out[1] = __uint_as_float(bits.y);
-    out[2] = __uint_as_float(bits.z), out[3] = __uint_as_float(bits.w);
-  } else {
-    const float2 a = T::values(bits.x), b = T::values(bits.y), c = T::values(bits.z), d = T::values(bits.w);
-    out[0] = a.x, out[1] = a.y, out[2] = b.x, out[3] = b.y, out[4] = c.x, out[5] = c.y, out[6] = d.x, out[7] = d.y;
-  }
-}
-
 // As many activations as 16 bytes of weights have.
 template <typename A, int kCount>
 __device__ __forceinline__ void load_activations(const typename A::Bits* from, float (&out)[kCount]) {
-  if constexpr (kCount == 4) unpack<A>(device::load_16(from), out);
+  if constexpr (kCount == 4) device::load_piece<A>(from, out);
   else device::load_eight<A>(from, out);
 }
 
@@ -53,7 +38,7 @@ __device__ __forceinline__ void add_products(const typename A::Bits* a, long lon
     for (int i = 0; i < kAhead; ++i) {
       if (piece + i * parts >= pieces) break;
       float w[kPiece];
-      unpack<W>(bits[i], w);
+      device::unpack<W>(bits[i], w);
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
         if (kRows > 1 && row >= m) break;
@@ -88,8 +73,9 @@ __device__ __forceinline__ void row_products(const typename A::Bits* a, long lon
                                              float* partial, float (&sums)[kRows]) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int part = warp & (warps_per_row - 1);
-  const bool aligned = is_aligned(weights, weight_stride * static_cast<long long>(sizeof(typename W::Bits))) &&
-                       is_aligned(a, kRows > 1 ? a_stride * static_cast<long long>(sizeof(typename A::Bits)) : 0);
+  const bool aligned =
+      device::is_aligned(weights, weight_stride * static_cast<long long>(sizeof(typename W::Bits))) &&
+      device::is_aligned(a, kRows > 1 ? a_stride * static_cast<long long>(sizeof(typename A::Bits)) : 0);
   if (row < n) {
     add_products<A, W>(a, a_stride, m, static_cast<const typename W::Bits*>(weights) + row * weight_stride, k, aligned,
                        part * 32 + lane, warps_per_row * 32, sums);
@@ -176,7 +162,7 @@ __device__ __forceinline__ void gemv_rows(const GemvArguments& p) {
   const uint16_t* const weights = static_cast<const uint16_t*>(p.weights);
   const uint16_t* const upper = weights + device::least(first + lane / 4, p.n - 1) * p.weight_stride;
   const uint16_t* const lower = weights + device::least(first + lane / 4 + 8, p.n - 1) * p.weight_stride;
-  const bool aligned = is_aligned(p.weights, p.weight_stride * 2) && is_aligned(p.a, p.a_stride * 2);
+  const bool aligned = device::is_aligned(p.weights, p.weight_stride * 2) && device::is_aligned(p.a, p.a_stride * 2);
   constexpr int kStep = 32, kSteps = 2;  // of a warp
   float sums[1][1][4] = {};
 #pragma unroll 1

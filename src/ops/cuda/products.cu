@@ -2,50 +2,13 @@
 #include "ops/cuda/products.h"
 
 #include "ops/cuda/epilogue_four.cuh"
+#include "ops/cuda/tile.cuh"
 
 namespace {
 
 using sparkpilot::cuda::GemmArguments;
 
 constexpr int kThreads = 128, kStages = 4;
-
-// Where 16-byte piece `piece` of a row of kPieces lies in shared memory, in pieces: such that eight neighbours in one
-// column of pieces, as ldmatrix and the f32 tiles read them, lie in eight groups of four banks.
-template <int kPieces>
-__device__ __forceinline__ int place(int row, int piece) {
-  static_assert(kPieces == 4 || kPieces % 8 == 0);
-  return row * kPieces + (kPieces == 4 ? piece ^ (row >> 1 & 3) : piece ^ (row & 7));
-}
-
-// Starts to copy a tile: kRows rows of kPieces pieces, of a matrix that has `rows` more rows and `columns` more
-// columns; the rest becomes zero.
-template <typename Bits, int kRows, int kPieces>
-__device__ __forceinline__ void load_tile(Bits* tile, const Bits* from, long long stride, int rows, int columns,
-                                          bool aligned) {
-  constexpr int kPiece = 16 / static_cast<int>(sizeof(Bits)), kEach = kRows * kPieces / kThreads;
-  static_assert(kRows * kPieces % kThreads == 0);
-  const int thread = static_cast<int>(threadIdx.x);
-  if (aligned) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int at = thread + i * kThreads, row = at / kPieces, piece = at % kPieces;
-      const int left = row < rows ? device::least(columns - piece * kPiece, kPiece) : 0;
-      const Bits* const source = left > 0 ? from + row * stride + piece * kPiece : from;
-      device::copy_async<16>(tile + place<kPieces>(row, piece) * kPiece, source,
-                             left > 0 ? left * static_cast<int>(sizeof(Bits)) : 0);
-    }
-    return;
-  }
-#pragma unroll 1
-  for (int i = 0; i < kEach; ++i) {
-    const int at = thread + i * kThreads, row = at / kPieces, piece = at % kPieces;
-    const int left = row < rows ? columns - piece * kPiece : 0;
-    const Bits* const source = from + row * stride + piece * kPiece;
-    Bits* const to = tile + place<kPieces>(row, piece) * kPiece;
-#pragma unroll
-    for (int j = 0; j < kPiece; ++j) to[j] = j < left ? source[j] : Bits(0);
-  }
-}
 
 // A block's tile as its four warps, two by two, share it, with f16 or bf16 elements. A warp's sums are those of mma:
 // lane / 4 (and 8 more) is the row, lane % 4 * 2 (and one more) the column of each 16 by 8.
@@ -66,16 +29,16 @@ struct MmaTile {
       uint32_t left[kTilesM][4], right[kTilesN][2];
 #pragma unroll
       for (int i = 0; i < kTilesM; ++i)
-        device::load_matrix_x4(left[i], a + place<4>(first_row + i * 16 + lane % 16, half * 2 + lane / 16) * 8);
+        device::load_matrix_x4(left[i], a + device::place<4>(first_row + i * 16 + lane % 16, half * 2 + lane / 16) * 8);
 #pragma unroll
       for (int j = 0; j < kTilesN; j += 2) {
         uint32_t four[4];
         if constexpr (kBIsKn) {
           device::load_matrix_x4_transposed(
-              four, b + place<kN / 8>(half * 16 + lane % 16, first_column / 8 + j + lane / 16) * 8);
+              four, b + device::place<kN / 8>(half * 16 + lane % 16, first_column / 8 + j + lane / 16) * 8);
         } else {
           device::load_matrix_x4(
-              four, b + place<4>(first_column + j * 8 + lane / 16 * 8 + lane % 8, half * 2 + lane / 8 % 2) * 8);
+              four, b + device::place<4>(first_column + j * 8 + lane / 16 * 8 + lane % 8, half * 2 + lane / 8 % 2) * 8);
         }
         right[j][0] = four[0], right[j][1] = four[1], right[j + 1][0] = four[2], right[j + 1][1] = four[3];
       }
@@ -122,12 +85,13 @@ struct FmaTile {
       float right[kEachN][4];  // of four in depth
       if constexpr (!kBIsKn) {
 #pragma unroll
-        for (int j = 0; j < kEachN; ++j) load_four(b + place<4>(first_column + j * 8 + lane % 8, piece) * 4, right[j]);
+        for (int j = 0; j < kEachN; ++j)
+          load_four(b + device::place<4>(first_column + j * 8 + lane % 8, piece) * 4, right[j]);
       } else {
         const int column = first_column + lane % 8 * kEachN;
 #pragma unroll
         for (int depth = 0; depth < 4; ++depth) {
-          const float* const from = b + place<kN / 4>(piece * 4 + depth, column / 4) * 4 + column % 4;
+          const float* const from = b + device::place<kN / 4>(piece * 4 + depth, column / 4) * 4 + column % 4;
           if constexpr (kEachN == 4) {
             float four[4];
             load_four(from, four);
@@ -142,7 +106,7 @@ struct FmaTile {
 #pragma unroll
       for (int i = 0; i < kEachM; ++i) {
         float left[4];
-        load_four(a + place<4>(first_row + i * 4, piece) * 4, left);
+        load_four(a + device::place<4>(first_row + i * 4, piece) * 4, left);
 #pragma unroll
         for (int depth = 0; depth < 4; ++depth)
 #pragma unroll
@@ -202,8 +166,8 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
   const Bits* const a = static_cast<const Bits*>(p.a) + outer * p.a_outer + inner * p.a_inner + first_row * p.a_stride;
   const Bits* const b = static_cast<const Bits*>(p.b) + outer * p.b_outer + inner * p.b_inner +
                         first_column * (Tile::kKn ? 1 : p.b_stride);
-  const bool a_aligned = reinterpret_cast<uintptr_t>(a) % 16 == 0 && p.a_stride % kPiece == 0;
-  const bool b_aligned = reinterpret_cast<uintptr_t>(b) % 16 == 0 && p.b_stride % kPiece == 0;
+  const bool a_aligned = device::is_aligned(a, p.a_stride * static_cast<long long>(sizeof(Bits)));
+  const bool b_aligned = device::is_aligned(b, p.b_stride * static_cast<long long>(sizeof(Bits)));
   const int begin = part * p.part_depth, end = device::least(begin + p.part_depth, p.k);
   const int steps = end > begin ? (end - begin + Tile::kDepth - 1) / Tile::kDepth : 0;
 
@@ -211,13 +175,14 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
     if (step < steps) {
       Bits* const stage = ring + step % kStages * kStage;
       const int k0 = begin + step * Tile::kDepth;
-      load_tile<Bits, Tile::kRows, kDepthPieces>(stage, a + k0, p.a_stride, p.m - first_row, end - k0, a_aligned);
+      device::load_tile<kThreads, Bits, Tile::kRows, kDepthPieces>(stage, a + k0, p.a_stride, p.m - first_row, end - k0,
+                                                                   a_aligned);
       if constexpr (Tile::kKn) {
-        load_tile<Bits, Tile::kDepth, Tile::kColumns / kPiece>(stage + kA, b + k0 * p.b_stride, p.b_stride, end - k0,
-                                                               p.n - first_column, b_aligned);
+        device::load_tile<kThreads, Bits, Tile::kDepth, Tile::kColumns / kPiece>(
+            stage + kA, b + k0 * p.b_stride, p.b_stride, end - k0, p.n - first_column, b_aligned);
       } else {
-        load_tile<Bits, Tile::kColumns, kDepthPieces>(stage + kA, b + k0, p.b_stride, p.n - first_column, end - k0,
-                                                      b_aligned);
+        device::load_tile<kThreads, Bits, Tile::kColumns, kDepthPieces>(stage + kA, b + k0, p.b_stride,
+                                                                        p.n - first_column, end - k0, b_aligned);
       }
     }
     device::copy_commit();
@@ -276,8 +241,10 @@ __device__ __forceinline__ void gemm_sum(const GemmArguments& p) {
 
 }  // namespace
 
+// One block a multiprocessor is asked for, since ptxas else spills to reach a number of blocks that shared memory
+// forbids.
 #define GEMM(name, ...) \
-  extern "C" __global__ void __launch_bounds__(kThreads) gemm_##name(GemmArguments p) { gemm<__VA_ARGS__>(p); }
+  extern "C" __global__ void __launch_bounds__(kThreads, 1) gemm_##name(GemmArguments p) { gemm<__VA_ARGS__>(p); }
 #define GEMM_MMA(kn, m, n, is_kn)                                   \
   GEMM(kn##f16_##m##x##n, MmaTile<device::F16, false, m, n, is_kn>) \
   GEMM(kn##bf16_##m##x##n, MmaTile<device::BF16, true, m, n, is_kn>)

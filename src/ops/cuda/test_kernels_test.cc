@@ -1,5 +1,6 @@
 // The table of kernels for tests. Each name of kernels.inc must be defined, or this does not link.
 #include "ops/cuda/test_kernels.h"
+#include "ops/cuda/attention.h"
 #include "ops/cuda/convolution.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/rows.h"
