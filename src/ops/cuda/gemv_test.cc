@@ -81,6 +81,7 @@ TEST(CudaGemv, OneRow) {
   for (const Kind& kind : kinds()) {
     for (const auto& [n, k, beyond] : std::vector<std::tuple<int, int, int>>{
              {1, 1, 0}, {5, 7, 1}, {9, 40, 0}, {3, 264, 0}, {33, 100, 4}, {6, 2055, 1}, {7, 1023, 0}, {64, 512, 0}}) {
+      if (kind.storage->dtype == DType::bf16 && k < 264) continue;
       const Case test(kind, 1, n, k, beyond);
       TestRun run;
       const GemvArguments arguments = test.arguments(run, kind);

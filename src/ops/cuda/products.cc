@@ -15,11 +15,12 @@ const char* storage_name(Storage storage) {
   return storage == Storage::f32 ? "f32" : storage == Storage::f16 ? "f16" : "bf16";
 }
 
-// Clock cycles of a launch, roughly. Of a step of 32 in depth: what a tile's products take on one multiprocessor, and
+// Clock cycles of a launch, roughly. Of a step of 64 in depth: what a tile's products take on one multiprocessor, and
 // what waiting for its copies costs besides; blocks beside one another share the products' unit and wait together.
 double expected_cycles(Storage storage, GemmTile tile, long long blocks, int steps, int multiprocessors) {
-  const double products_a_cycle = storage == Storage::f32 ? 100 : 500, step_overhead = 200, block_overhead = 2000;
-  const double store = 1.0 / 16;  // of an element
+  const double products_a_cycle = storage == Storage::f32 ? 100 : 500, block_overhead = 2000;
+  const double step_overhead = tile.m * tile.n <= 1024 ? 250 : 400;  // the smallest tiles take 64 at once, others 32
+  const double store = 1.0 / 16;                                     // of an element
   const double elements = static_cast<double>(tile.m) * tile.n;
   const double products = elements * kGemmDepth / products_a_cycle;
   const auto at_once = static_cast<double>((blocks + multiprocessors - 1) / multiprocessors);  // on the busiest one

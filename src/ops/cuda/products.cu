@@ -10,35 +10,51 @@ using sparkpilot::cuda::GemmArguments;
 
 constexpr int kThreads = 128, kStages = 4;
 
-// A block's tile as its four warps, two by two, share it, with f16 or bf16 elements. A warp's sums are those of mma:
-// lane / 4 (and 8 more) is the row, lane % 4 * 2 (and one more) the column of each 16 by 8.
+// How a block's four warps share its tile. Large ones: two by two, each a quarter of the sums. Small ones: each warp
+// has all sums over a quarter of the depth, which are added at the end, so that operands are read from shared memory
+// less often and the ring holds twice the depth.
+template <int kM, int kN>
+struct Shares {
+  static constexpr int kSlices = kM * kN <= 1024 ? 4 : 1, kHalves = kSlices == 1 ? 2 : 1;
+  static constexpr int kWarpM = kM / kHalves, kWarpN = kN / kHalves;
+  static constexpr int kDepthBytes = kSlices == 1 ? 64 : 128;
+  static __device__ __forceinline__ int first_row(int warp) { return kSlices == 1 ? warp / 2 * kWarpM : 0; }
+  static __device__ __forceinline__ int first_column(int warp) { return kSlices == 1 ? warp % 2 * kWarpN : 0; }
+  static __device__ __forceinline__ int slice(int warp) { return kSlices == 1 ? 0 : warp; }
+};
+
+// With f16 or bf16 elements. A warp's sums are those of mma: lane / 4 (and 8 more) is the row, lane % 4 * 2 (and one
+// more) the column of each 16 by 8.
 template <typename T, bool kBfloat, int kM, int kN, bool kBIsKn>
 struct MmaTile {
+  using Share = Shares<kM, kN>;
   using Storage = T;
   using Bits = uint16_t;
-  static constexpr int kRows = kM, kColumns = kN, kDepth = 32;
-  static constexpr int kWarpM = kM / 2, kWarpN = kN / 2;
-  static constexpr int kTilesM = kWarpM / 16, kTilesN = kWarpN / 8;
+  static constexpr int kRows = kM, kColumns = kN, kDepth = Share::kDepthBytes / 2, kPieces = kDepth / 8;
+  static constexpr int kTilesM = Share::kWarpM / 16, kTilesN = Share::kWarpN / 8;
   static constexpr bool kKn = kBIsKn;
   float sums[kTilesM][kTilesN][4] = {};
 
   __device__ __forceinline__ void multiply(const Bits* a, const Bits* b, int warp, int lane) {
-    const int first_row = warp / 2 * kWarpM, first_column = warp % 2 * kWarpN;
+    const int first_row = Share::first_row(warp), first_column = Share::first_column(warp);
 #pragma unroll
-    for (int half = 0; half < kDepth / 16; ++half) {
+    for (int i16 = 0; i16 < kDepth / 16; i16 += Share::kSlices) {
+      const int sixteen = i16 + Share::slice(warp);
       uint32_t left[kTilesM][4], right[kTilesN][2];
 #pragma unroll
       for (int i = 0; i < kTilesM; ++i)
-        device::load_matrix_x4(left[i], a + device::place<4>(first_row + i * 16 + lane % 16, half * 2 + lane / 16) * 8);
+        device::load_matrix_x4(left[i],
+                               a + device::place<kPieces>(first_row + i * 16 + lane % 16, sixteen * 2 + lane / 16) * 8);
 #pragma unroll
       for (int j = 0; j < kTilesN; j += 2) {
         uint32_t four[4];
         if constexpr (kBIsKn) {
           device::load_matrix_x4_transposed(
-              four, b + device::place<kN / 8>(half * 16 + lane % 16, first_column / 8 + j + lane / 16) * 8);
+              four, b + device::place<kN / 8>(sixteen * 16 + lane % 16, first_column / 8 + j + lane / 16) * 8);
         } else {
-          device::load_matrix_x4(
-              four, b + device::place<4>(first_column + j * 8 + lane / 16 * 8 + lane % 8, half * 2 + lane / 8 % 2) * 8);
+          device::load_matrix_x4(four, b + device::place<kPieces>(first_column + j * 8 + lane / 16 * 8 + lane % 8,
+                                                                  sixteen * 2 + lane / 8 % 2) *
+                                               8);
         }
         right[j][0] = four[0], right[j][1] = four[1], right[j + 1][0] = four[2], right[j + 1][1] = four[3];
       }
@@ -49,7 +65,7 @@ struct MmaTile {
   // Into rows of kStride floats.
   template <int kStride>
   __device__ __forceinline__ void spread(float* out, int warp, int lane) const {
-    const int first_row = warp / 2 * kWarpM + lane / 4, first_column = warp % 2 * kWarpN + lane % 4 * 2;
+    const int first_row = Share::first_row(warp) + lane / 4, first_column = Share::first_column(warp) + lane % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kTilesM; ++i)
 #pragma unroll
@@ -65,48 +81,40 @@ struct MmaTile {
 // of gemm_kn neighbours instead.
 template <int kM, int kN, bool kBIsKn>
 struct FmaTile {
+  using Share = Shares<kM, kN>;
   using Storage = device::F32;
   using Bits = float;
-  static constexpr int kRows = kM, kColumns = kN, kDepth = 16;
-  static constexpr int kWarpM = kM / 2, kWarpN = kN / 2;
-  static constexpr int kEachM = kWarpM / 4, kEachN = kWarpN / 8;
+  static constexpr int kRows = kM, kColumns = kN, kDepth = Share::kDepthBytes / 4, kPieces = kDepth / 4;
+  static constexpr int kEachM = Share::kWarpM / 4, kEachN = Share::kWarpN / 8;
+  static_assert(kEachN == 4);
   static constexpr bool kKn = kBIsKn;
   float sums[kEachM][kEachN] = {};
 
-  static __device__ __forceinline__ void load_four(const float* from, float (&out)[4]) {
-    const uint4 bits = device::load_16(from);
-    out[0] = __uint_as_float(bits.x), out[1] = __uint_as_float(bits.y);
-    out[2] = __uint_as_float(bits.z), out[3] = __uint_as_float(bits.w);
-  }
   __device__ __forceinline__ void multiply(const float* a, const float* b, int warp, int lane) {
-    const int first_row = warp / 2 * kWarpM + lane / 8, first_column = warp % 2 * kWarpN;
+    const int first_row = Share::first_row(warp) + lane / 8, first_column = Share::first_column(warp);
 #pragma unroll 1
-    for (int piece = 0; piece < kDepth / 4; ++piece) {
+    for (int piece = Share::slice(warp); piece < kPieces; piece += Share::kSlices) {
       float right[kEachN][4];  // of four in depth
       if constexpr (!kBIsKn) {
 #pragma unroll
         for (int j = 0; j < kEachN; ++j)
-          load_four(b + device::place<4>(first_column + j * 8 + lane % 8, piece) * 4, right[j]);
+          device::load_piece<device::F32>(b + device::place<kPieces>(first_column + j * 8 + lane % 8, piece) * 4,
+                                          right[j]);
       } else {
         const int column = first_column + lane % 8 * kEachN;
 #pragma unroll
         for (int depth = 0; depth < 4; ++depth) {
           const float* const from = b + device::place<kN / 4>(piece * 4 + depth, column / 4) * 4 + column % 4;
-          if constexpr (kEachN == 4) {
-            float four[4];
-            load_four(from, four);
+          float four[4];
+          device::load_piece<device::F32>(from, four);
 #pragma unroll
-            for (int j = 0; j < 4; ++j) right[j][depth] = four[j];
-          } else {
-            const uint2 two = device::load_8(from);
-            right[0][depth] = __uint_as_float(two.x), right[1][depth] = __uint_as_float(two.y);
-          }
+          for (int j = 0; j < 4; ++j) right[j][depth] = four[j];
         }
       }
 #pragma unroll
       for (int i = 0; i < kEachM; ++i) {
         float left[4];
-        load_four(a + device::place<4>(first_row + i * 4, piece) * 4, left);
+        device::load_piece<device::F32>(a + device::place<kPieces>(first_row + i * 4, piece) * 4, left);
 #pragma unroll
         for (int depth = 0; depth < 4; ++depth)
 #pragma unroll
@@ -116,17 +124,15 @@ struct FmaTile {
   }
   template <int kStride>
   __device__ __forceinline__ void spread(float* out, int warp, int lane) const {
-    const int first_row = warp / 2 * kWarpM + lane / 8, first_column = warp % 2 * kWarpN;
+    const int first_row = Share::first_row(warp) + lane / 8, first_column = Share::first_column(warp);
 #pragma unroll
     for (int i = 0; i < kEachM; ++i) {
       float* const row = out + (first_row + i * 4) * kStride + first_column;
       if constexpr (!kBIsKn) {
 #pragma unroll
         for (int j = 0; j < kEachN; ++j) row[lane % 8 + j * 8] = sums[i][j];
-      } else if constexpr (kEachN == 4) {
-        device::store_four<device::F32>(row, lane % 8 * 4, 4, sums[i]);
       } else {
-        device::store_8(row + lane % 8 * 2, {__float_as_uint(sums[i][0]), __float_as_uint(sums[i][1])});
+        device::store_four<device::F32>(row, lane % 8 * 4, 4, sums[i]);
       }
     }
   }
@@ -153,8 +159,9 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
   constexpr int kPiece = 16 / static_cast<int>(sizeof(Bits)), kDepthPieces = Tile::kDepth / kPiece;
   constexpr int kA = Tile::kRows * Tile::kDepth, kStage = kA + Tile::kColumns * Tile::kDepth;
   constexpr int kStride = Tile::kColumns + 8;  // of sums in shared memory: four rows of mma lie in other banks
-  constexpr int kRing = kStages * kStage * static_cast<int>(sizeof(Bits)), kSums = Tile::kRows * kStride * 4;
-  STATIC_SHARED(unsigned char, memory, kRing > kSums ? kRing : kSums);
+  constexpr int kRing = kStages * kStage * static_cast<int>(sizeof(Bits)), kSums = Tile::kRows * kStride;  // floats
+  constexpr int kSumBytes = Tile::Share::kSlices * kSums * 4;
+  STATIC_SHARED(unsigned char, memory, kRing > kSumBytes ? kRing : kSumBytes);
   Bits* const ring = reinterpret_cast<Bits*>(memory);
   float* const out = reinterpret_cast<float*>(memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
@@ -199,7 +206,7 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
   }
   device::copy_wait<0>();
   __syncthreads();
-  tile.template spread<kStride>(out, warp, lane);
+  tile.template spread<kStride>(out + Tile::Share::slice(warp) * kSums, warp, lane);
   __syncthreads();
   constexpr int kFours = Tile::kColumns / 4;
   const long long y_first = outer * p.y_outer + inner * p.y_inner;
@@ -209,6 +216,13 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
     if (first_row + row >= p.m || first_column + column >= p.n) continue;
     float sums[4];
     device::load_four<device::F32>(out, row * kStride + column, 4, sums);
+#pragma unroll
+    for (int slice = 1; slice < Tile::Share::kSlices; ++slice) {
+      float add[4];
+      device::load_four<device::F32>(out, slice * kSums + row * kStride + column, 4, add);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[i] += add[i];
+    }
     if (p.parts > 1) {
       const long long partial_row = static_cast<long long>(part * batches + batch) * p.m + first_row + row;
       device::store_four<device::F32>(p.partial, partial_row * p.n + first_column + column, p.n - first_column - column,

@@ -30,7 +30,7 @@ struct GemmArguments {
   long long a_outer, a_inner, b_outer, b_inner, y_outer, y_inner;
   Epilogue epilogue;  // operands: row of all batches' rows (o * inner + i) * m + row, column of y
 };
-constexpr int kGemmDepth = 32;
+constexpr int kGemmDepth = 64;
 
 // Tiles of one block of 128 threads. f32 and gemm_kn have the square ones.
 struct GemmTile {
