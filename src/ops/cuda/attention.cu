@@ -30,7 +30,7 @@ struct Parts {
       const float weight = exp2f(most[i * stride] - reference(top));
       whole = fmaf(sum[i * stride], weight, whole);
       float part[kCount];
-      if constexpr (kCount == 4) device::load_four<device::F32>(values + i * value_stride, 0, 4, part);
+      if constexpr (kCount == 4) device::load_four<device::F32>(values + i * value_stride, part);
       else part[0] = values[i * value_stride];
 #pragma unroll
       for (int j = 0; j < kCount; ++j) out[j] = fmaf(part[j], weight, out[j]);

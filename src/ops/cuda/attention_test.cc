@@ -174,8 +174,11 @@ TEST(CudaAttention, Traffic) {
       test.launch(run, storage, arguments, 1);
       run.values();
       for (const emulator::Checker::Traffic& line : run.traffic()) {
-        if (line.shared) EXPECT_LE(line.worst_bank, 2) << line.line;
-        else EXPECT_GE(line.used(), storage.dtype == DType::f32 ? 0.0 : 0.9) << line.line;
+        // An asynchronous copy counts once as read from global and once as written to shared memory. Without them
+        // (f32) a lane reads its own key, half a sector at once.
+        EXPECT_LE(line.worst_bank, 2) << line.line;
+        const double least = storage.dtype == DType::f32 ? 0.4 : line.shared ? 1.8 : 0.9;
+        EXPECT_GE(line.used(), line.sectors ? least : 0.0) << line.line;
       }
     }
   }

@@ -32,25 +32,27 @@ __device__ __forceinline__ void activate_four(sparkpilot::Activation function, f
   }
 }
 
-// Elements `at` to at + 3 of T, those from `count` on as 0; at once where that can be.
+// Four elements that begin at a multiple of their bytes.
+template <typename T>
+__device__ __forceinline__ void load_four(const void* from, float (&out)[4]) {
+  if constexpr (sizeof(typename T::Bits) == 4) {
+    const uint4 four = load_16(from);
+    out[0] = __uint_as_float(four.x), out[1] = __uint_as_float(four.y);
+    out[2] = __uint_as_float(four.z), out[3] = __uint_as_float(four.w);
+  } else {
+    const uint2 pairs = load_8(from);
+    const float2 a = T::values(pairs.x), b = T::values(pairs.y);
+    out[0] = a.x, out[1] = a.y, out[2] = b.x, out[3] = b.y;
+  }
+}
+// Elements `at` to at + 3, those from `count` on as 0; at once where that can be.
 template <typename T>
 __device__ __forceinline__ void load_four(const void* data, long long at, int count, float (&out)[4]) {
   using Bits = typename T::Bits;
   const Bits* const from = static_cast<const Bits*>(data) + at;
-  if (count >= 4 && reinterpret_cast<uintptr_t>(from) % (4 * sizeof(Bits)) == 0) {
-    if constexpr (sizeof(Bits) == 4) {
-      const uint4 four = load_16(from);
-      out[0] = __uint_as_float(four.x), out[1] = __uint_as_float(four.y);
-      out[2] = __uint_as_float(four.z), out[3] = __uint_as_float(four.w);
-    } else {
-      const uint2 pairs = load_8(from);
-      const float2 a = T::values(pairs.x), b = T::values(pairs.y);
-      out[0] = a.x, out[1] = a.y, out[2] = b.x, out[3] = b.y;
-    }
-  } else {
+  if (count >= 4 && reinterpret_cast<uintptr_t>(from) % (4 * sizeof(Bits)) == 0) return load_four<T>(from, out);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = i < count ? T::value(from[i]) : 0.0f;
-  }
+  for (int i = 0; i < 4; ++i) out[i] = i < count ? T::value(from[i]) : 0.0f;
 }
 
 template <typename T>
@@ -74,20 +76,18 @@ __device__ __forceinline__ void store_four(void* data, long long at, int count, 
 __device__ __forceinline__ void operand_four(const sparkpilot::cuda::EpilogueStep& step, long long row,
                                              long long column, int count, float (&out)[4]) {
   using sparkpilot::cuda::Storage;
-  const long long at = row * step.row_stride + column * step.column_stride;
-  if (step.column_stride == 0) {
-    out[0] = operand_value(step.storage, step.operand, at);
-    out[1] = out[2] = out[3] = out[0];
-  } else if (step.column_stride != 1) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      out[i] = i < count ? operand_value(step.storage, step.operand, at + i * step.column_stride) : 0.0f;
-  } else if (step.storage == Storage::f16) {
-    load_four<F16>(step.operand, at, count, out);
-  } else if (step.storage == Storage::bf16) {
-    load_four<BF16>(step.operand, at, count, out);
-  } else {
-    load_four<F32>(step.operand, at, count, out);
+  const long long at = row * step.row_stride + column * step.column_stride, size = step.storage == Storage::f32 ? 4 : 2;
+  const char* const from = static_cast<const char*>(step.operand) + at * size;
+  if (step.column_stride == 1 && count >= 4 &&
+      reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(4 * size) == 0) {
+    if (step.storage == Storage::f32) return load_four<F32>(from, out);
+    if (step.storage == Storage::f16) return load_four<F16>(from, out);
+    return load_four<BF16>(from, out);
+  }
+#pragma unroll 1
+  for (int i = 0; i < 4; ++i) {  // in turn, so that no place of `out` depends on i
+    const float next = i < count ? operand_value(step.storage, step.operand, at + i * step.column_stride) : 0.0f;
+    out[0] = out[1], out[1] = out[2], out[2] = out[3], out[3] = next;
   }
 }
 

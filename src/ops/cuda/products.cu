@@ -215,11 +215,11 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
     const int row = at / kFours, column = at % kFours * 4;
     if (first_row + row >= p.m || first_column + column >= p.n) continue;
     float sums[4];
-    device::load_four<device::F32>(out, row * kStride + column, 4, sums);
+    device::load_four<device::F32>(out + row * kStride + column, sums);
 #pragma unroll
     for (int slice = 1; slice < Tile::Share::kSlices; ++slice) {
       float add[4];
-      device::load_four<device::F32>(out, slice * kSums + row * kStride + column, 4, add);
+      device::load_four<device::F32>(out + slice * kSums + row * kStride + column, add);
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[i] += add[i];
     }
