@@ -2,16 +2,10 @@
 
 #include <cmath>
 
-#include "ops/cuda/test_kernels.h"
+#include "ops/cuda/test_products.h"
 
 namespace sparkpilot::cuda {
 namespace {
-
-size_t size_of(long long elements) { return static_cast<size_t>(elements); }
-
-Storage storage_of(const TestStorage& storage) {
-  return storage.dtype == DType::f32 ? Storage::f32 : storage.dtype == DType::f16 ? Storage::f16 : Storage::bf16;
-}
 
 struct Sizes {
   int batches, heads, heads_per_key, queries, keys, size;
@@ -82,8 +76,9 @@ struct Case {
     out.v_batch = out.k_batch, out.v_head = out.k_head, out.v_token = k_token;
     out.y_batch = s.queries * y_token, out.y_head = s.size, out.y_token = y_token;
     if (s.masked) {
-      out.mask = run.input(storage, mask);
-      out.mask_storage = storage_of(storage);
+      const TestStorage& stored = storage.dtype == DType::f16 ? kStorages[0] : storage;
+      out.mask = run.input(stored, mask);
+      out.mask_storage = storage_of(stored);
       out.mask_head = static_cast<long long>(s.queries) * s.keys, out.mask_query = s.keys, out.mask_key = 1;
     }
     return out;

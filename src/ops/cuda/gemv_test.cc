@@ -2,14 +2,12 @@
 
 #include <cmath>
 
-#include "ops/cuda/test_kernels.h"
+#include "ops/cuda/test_products.h"
 
 namespace sparkpilot::cuda {
 namespace {
 
 constexpr int kMultiprocessors = 48;
-
-size_t size_of(long long elements) { return static_cast<size_t>(elements); }
 
 struct Kind {
   std::string name;
@@ -58,13 +56,10 @@ struct Case {
     out.m = m, out.n = n, out.k = k;
     out.warps_per_row = gemv_warps_per_row(n, k, kMultiprocessors);
     out.a_stride = a_stride, out.weight_stride = weight_stride, out.y_stride = n;
-    const Storage storage = kind.storage->dtype == DType::f32   ? Storage::f32
-                            : kind.storage->dtype == DType::f16 ? Storage::f16
-                                                                : Storage::bf16;
     out.epilogue.count = 3;
     out.epilogue.steps[0] = {.kind = EpilogueStep::activation, .function = Activation::relu};
     out.epilogue.steps[1] = {.kind = EpilogueStep::add,
-                             .storage = storage,
+                             .storage = storage_of(*kind.storage),
                              .operand = run.input(*kind.storage, c),
                              .row_stride = n,
                              .column_stride = 1};

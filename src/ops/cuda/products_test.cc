@@ -3,16 +3,10 @@
 #include <cmath>
 
 #include "ir/activation.h"
-#include "ops/cuda/test_kernels.h"
+#include "ops/cuda/test_products.h"
 
 namespace sparkpilot::cuda {
 namespace {
-
-size_t size_of(long long elements) { return static_cast<size_t>(elements); }
-
-Storage storage_of(const TestStorage& storage) {
-  return storage.dtype == DType::f32 ? Storage::f32 : storage.dtype == DType::f16 ? Storage::f16 : Storage::bf16;
-}
 
 struct Sizes {
   int m, n, k, beyond = 0;  // elements between the rows of a and b, and of y
