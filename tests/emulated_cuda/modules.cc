@@ -3,10 +3,7 @@
 #include <optional>
 
 #include "emulated_cuda/driver.h"
-#include "ops/cuda/convolution.h"
-#include "ops/cuda/kernels.h"
-#include "ops/cuda/products.h"
-#include "ops/cuda/rows.h"
+#include "ops/cuda/kernel_arguments.h"
 #include "stack/fatbin.h"
 
 #define SPARKPILOT_KERNEL(name, Arguments, capability) extern "C" void name(sparkpilot::cuda::Arguments);

@@ -32,8 +32,9 @@ __device__ __forceinline__ float operand_value(sparkpilot::cuda::Storage storage
   }
 }
 
-__device__ __forceinline__ float apply_epilogue(const sparkpilot::cuda::Epilogue& epilogue, float x, long long row,
-                                                long long column) {
+// Epilogue, or a struct like it with room for fewer steps.
+template <typename Steps>
+__device__ __forceinline__ float apply_epilogue(const Steps& epilogue, float x, long long row, long long column) {
 #pragma unroll 1
   for (int i = 0; i < epilogue.count; ++i) {
     const sparkpilot::cuda::EpilogueStep& step = epilogue.steps[i];

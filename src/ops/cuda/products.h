@@ -1,9 +1,58 @@
-// Kernels of matrix products: their arguments, and the launches that they want.
+// Kernels of matrix products in tiles, by weights or of two activations: their arguments, and the launches that they
+// want. Products of few rows: gemv.h. Names: gemm_<storage>_<m>x<n> and gemm_kn_<storage>_<m>x<n> by the tile of a
+// block, gemm_sum_<storage>.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ops/cuda/epilogue.h"
+#include "ops/cuda/gemv.h"
 #include "ops/cuda/launch.h"
 
-namespace sparkpilot::cuda {}  // namespace sparkpilot::cuda
+namespace sparkpilot::cuda {
+
+// For each of outer x inner batches: y[m, n] = epilogue(a[m, k] x b + bias[n]), b [n, k], of gemm_kn [k, n]; each
+// row's elements together. Batch o, i of a begins at o * a_outer + i * a_inner, which may be 0, likewise b and y.
+// Constant weights are best packed as [n, k]. Copied 16 bytes at a time where a and b begin at a multiple of 16 bytes
+// and all of their strides are such multiples; by elements where not.
+// With parts > 1 each part of the depth writes its sums to `partial`, and gemm_sum_<storage> makes y of them.
+struct GemmArguments {
+  const void* a;
+  const void* b;
+  const float* bias;  // or null
+  void* y;
+  float* partial;  // [parts, outer, inner, m, n], at a multiple of 16 bytes
+  int m, n, k;
+  int outer, inner;                        // at least 1
+  int parts, part_depth;                   // part_depth a multiple of kGemmDepth; parts * part_depth >= k
+  long long a_stride, b_stride, y_stride;  // elements from row to row
+  long long a_outer, a_inner, b_outer, b_inner, y_outer, y_inner;
+  Epilogue epilogue;  // operands: row of all batches' rows (o * inner + i) * m + row, column of y
+};
+constexpr int kGemmDepth = 64;
+
+// Tiles of one block of 128 threads. f32 and gemm_kn have the square ones.
+struct GemmTile {
+  int m, n;
+};
+constexpr GemmTile kGemmTiles[] = {{128, 64}, {64, 64}, {32, 32}};
+// Whether gemm (or gemm_kn) of this storage has the tile.
+bool gemm_has_tile(Storage storage, bool b_is_kn, GemmTile tile);
+
+// Which tile and how many parts: fewest expected clock cycles by a rough model of blocks over multiprocessors. A tuner
+// may know better.
+struct GemmPlan {
+  GemmTile tile;
+  int parts, part_depth;
+};
+GemmPlan gemm_plan(Storage storage, bool b_is_kn, long long batches, int m, int n, int k, int multiprocessors);
+size_t gemm_partial_bytes(const GemmArguments& arguments);  // 0 for one part
+
+std::string gemm_name(Storage storage, bool b_is_kn, GemmTile tile);
+// Whether the grid is one that CUDA takes.
+bool gemm_accepts(const GemmArguments& arguments, GemmTile tile);
+KernelLaunch gemm_launch(const GemmArguments& arguments, GemmTile tile);
+KernelLaunch gemm_sum_launch(const GemmArguments& arguments);
+
+}  // namespace sparkpilot::cuda

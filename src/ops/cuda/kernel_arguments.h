@@ -1,0 +1,9 @@
+// The arguments of all kernels that kernels.inc lists.
+#pragma once
+
+#include "ops/cuda/attention.h"
+#include "ops/cuda/convolution.h"
+#include "ops/cuda/gemv.h"
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/products.h"
+#include "ops/cuda/rows.h"

@@ -1,0 +1,87 @@
+#include "ops/cuda/products.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace sparkpilot::cuda {
+namespace {
+
+constexpr unsigned kThreads = 128, kMostY = 65535, kMostZ = 65535;
+
+int ceil_div(int a, int b) { return (a + b - 1) / b; }
+
+const char* storage_name(Storage storage) {
+  return storage == Storage::f32 ? "f32" : storage == Storage::f16 ? "f16" : "bf16";
+}
+
+// Clock cycles of a launch, roughly. Of a step of 64 in depth: what a tile's products take on one multiprocessor, and
+// what waiting for its copies costs besides; blocks beside one another share the products' unit and wait together.
+double expected_cycles(Storage storage, GemmTile tile, long long blocks, int steps, int multiprocessors) {
+  const double products_a_cycle = storage == Storage::f32 ? 100 : 500, block_overhead = 2000;
+  const double step_overhead = tile.m * tile.n <= 1024 ? 250 : 400;  // the smallest tiles take 64 at once, others 32
+  const double store = 1.0 / 16;                                     // of an element
+  const double elements = static_cast<double>(tile.m) * tile.n;
+  const double products = elements * kGemmDepth / products_a_cycle;
+  const auto at_once = static_cast<double>((blocks + multiprocessors - 1) / multiprocessors);  // on the busiest one
+  const double hidden = std::min(at_once, 3.0);  // blocks whose overheads run beside one another
+  return at_once * (steps * (products + step_overhead / hidden) + block_overhead / hidden + elements * store);
+}
+
+}  // namespace
+
+bool gemm_has_tile(Storage storage, bool b_is_kn, GemmTile tile) {
+  return tile.m == tile.n || (storage != Storage::f32 && !b_is_kn);
+}
+
+GemmPlan gemm_plan(Storage storage, bool b_is_kn, long long batches, int m, int n, int k, int multiprocessors) {
+  GemmPlan best{};
+  double least = 0;
+  const int steps = std::max(1, ceil_div(k, kGemmDepth));
+  for (const GemmTile tile : kGemmTiles) {
+    if (!gemm_has_tile(storage, b_is_kn, tile)) continue;
+    const long long blocks = batches * ceil_div(m, tile.m) * ceil_div(n, tile.n);
+    for (int parts = 1; parts <= 16 && parts <= steps; parts *= 2) {
+      const int part_steps = ceil_div(steps, parts), used = ceil_div(steps, part_steps);
+      if (batches * used > kMostZ) continue;
+      double cycles = expected_cycles(storage, tile, blocks * used, part_steps, multiprocessors);
+      // Another launch, and sums written and read at about 32 bytes a cycle and multiprocessor.
+      if (used > 1)
+        cycles += 3000 + static_cast<double>(batches) * m * n * used * 8 / 32 / std::min(multiprocessors, 64);
+      if (least == 0 || cycles < least) best = {tile, used, part_steps * kGemmDepth}, least = cycles;
+    }
+  }
+  return best;
+}
+
+size_t gemm_partial_bytes(const GemmArguments& p) {
+  if (p.parts <= 1) return 0;
+  return sizeof(float) * static_cast<size_t>(p.parts) * static_cast<size_t>(p.outer) * static_cast<size_t>(p.inner) *
+         static_cast<size_t>(p.m) * static_cast<size_t>(p.n);
+}
+
+std::string gemm_name(Storage storage, bool b_is_kn, GemmTile tile) {
+  return fmt::format("gemm_{}{}_{}x{}", b_is_kn ? "kn_" : "", storage_name(storage), tile.m, tile.n);
+}
+
+bool gemm_accepts(const GemmArguments& p, GemmTile tile) {
+  const long long batches = static_cast<long long>(p.outer) * p.inner;
+  return static_cast<unsigned>(ceil_div(p.n, tile.n)) <= kMostY && batches * p.parts <= kMostZ &&
+         static_cast<long long>(p.m) * ((p.n + 3) / 4) < (1LL << 31);
+}
+
+KernelLaunch gemm_launch(const GemmArguments& p, GemmTile tile) {
+  return {.grid_x = static_cast<unsigned>(ceil_div(p.m, tile.m)),
+          .grid_y = static_cast<unsigned>(ceil_div(p.n, tile.n)),
+          .grid_z = static_cast<unsigned>(p.outer * p.inner * p.parts),
+          .threads = kThreads};
+}
+
+KernelLaunch gemm_sum_launch(const GemmArguments& p) {
+  const long long fours = static_cast<long long>(p.m) * ((p.n + 3) / 4);
+  return {.grid_x = static_cast<unsigned>((fours + kThreads - 1) / kThreads),
+          .grid_y = static_cast<unsigned>(p.outer * p.inner),
+          .threads = kThreads};
+}
+
+}  // namespace sparkpilot::cuda
