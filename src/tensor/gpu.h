@@ -68,6 +68,8 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   // Memory at a multiple of 256, with 64 bytes after its end. Fails (device) before it asks the driver where less than
   // `bytes` can still be taken, with the figures: a DGX Spark that runs out of memory stops.
   std::shared_ptr<Buffer> allocate(int64_t bytes, Place place);
+  // Memory for the GPU alone with a copy of these bytes, which is there when the call returns; not inside a recording.
+  std::shared_ptr<Buffer> upload(const void* data, int64_t bytes);
   // Where the processor writes what the GPU reads and the other way round: unified memory, or pinned.
   Place shared_place() const { return unified() ? Place::unified : Place::pinned; }
   // Where the GPU alone reads and writes: the same memory where there is only one.

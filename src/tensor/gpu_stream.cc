@@ -98,6 +98,15 @@ void GpuStream::wait() {
   CALL(cuStreamSynchronize, stream_);
 }
 
+std::shared_ptr<Buffer> GpuDevice::upload(const void* data, int64_t bytes) {
+  std::shared_ptr<Buffer> out = allocate(bytes, own_place());
+  if (bytes == 0) return out;
+  GpuStream stream(shared_from_this());
+  stream.copy_to_gpu(out->data(), data, bytes);
+  stream.wait();
+  return out;
+}
+
 GpuTimer::GpuTimer(std::shared_ptr<GpuDevice> gpu) : gpu_(std::move(gpu)) {
   try {
     for (cuda::EventHandle& event : events_) CALL(cuEventCreate, &event, cuda::kTimingEvent);

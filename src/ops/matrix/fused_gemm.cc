@@ -7,6 +7,7 @@
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
 #include "ops/cpu/vector/epilogue_store.h"
+#include "ops/cuda/product_candidates.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 
@@ -162,6 +163,12 @@ constexpr Kernel kCpu[] = {
      .run = onednn::run},
     {.name = "reference", .prepare = prepare, .run = run}};
 
+constexpr Kernel kCuda[] = {
+    {.name = "mma",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::product_prepare(p, args_of(p)); },
+     .run = cuda::product_run}};
+
 const OpDef kOps[] = {{.name = "Gemm",
                        .domain = "sparkpilot",
                        .doc = "Rows times a matrix, plus bias, with an epilogue.",
@@ -173,6 +180,7 @@ const OpDef kOps[] = {{.name = "Gemm",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .cuda = kCuda,
                        .expand = expand,
                        .cost = cost,
                        .cases = cases}};

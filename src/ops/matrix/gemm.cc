@@ -6,6 +6,7 @@
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
+#include "ops/cuda/product_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -132,6 +133,12 @@ constexpr Kernel kCpu[] = {
      .run = onednn::run},
     {.name = "reference", .run = run}};
 
+constexpr Kernel kCuda[] = {
+    {.name = "mma",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::product_prepare(p, args_of(p)); },
+     .run = cuda::product_run}};
+
 const OpDef kOps[] = {{.name = "Gemm",
                        .doc = "Product of two matrices, scaled, plus a third.",
                        .since = 7,
@@ -142,6 +149,7 @@ const OpDef kOps[] = {{.name = "Gemm",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .cuda = kCuda,
                        .cost = cost,
                        .cases = cases},
                       {.name = "Gemm",

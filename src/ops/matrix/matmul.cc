@@ -3,6 +3,7 @@
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
+#include "ops/cuda/product_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -70,6 +71,12 @@ constexpr Kernel kCpu[] = {
      .run = onednn::run},
     {.name = "reference", .run = run}};
 
+constexpr Kernel kCuda[] = {
+    {.name = "mma",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::product_prepare(p, args_of(p)); },
+     .run = cuda::product_run}};
+
 const OpDef kOps[] = {{.name = "MatMul",
                        .doc = "Matrix product with broadcast leading dimensions.",
                        .since = 1,
@@ -79,6 +86,7 @@ const OpDef kOps[] = {{.name = "MatMul",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .cuda = kCuda,
                        .cost = cost,
                        .cases = cases}};
 

@@ -1,0 +1,193 @@
+#include "ops/cuda/product_candidates.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/cpu/gemm/gemm_simd.h"
+#include "ops/cuda/candidates.h"
+#include "ops/cuda/gemv.h"
+#include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/products.h"
+
+namespace sparkpilot::cuda {
+namespace {
+
+constexpr int64_t kMostSize = int64_t{1} << 30;
+
+enum class Way { gemv, gemv_rows, gemm };
+
+// Weights as rows of n, their depth together and padded to 16 bytes.
+struct PackedWeights {
+  std::shared_ptr<Buffer> memory;
+  int64_t stride = 0;  // elements
+};
+
+struct ProductState : KernelState {
+  Way way = Way::gemm;
+  const GpuFunction *function = nullptr, *sum = nullptr;
+  PackedWeights weights;
+  std::shared_ptr<Buffer> bias;
+  sparkpilot::Epilogue epilogue;
+  GemmTile tile{};
+  GemvArguments rows{};
+  GemmArguments tiles{};
+};
+
+Way way_of(const Problem& p, const MatMulShape& s) {
+  if (!p.is_constant(1) || s.batch != 1 || s.m > kGemvRows) return Way::gemm;
+  return s.m == 1 ? Way::gemv : Way::gemv_rows;
+}
+
+// The type that weights are kept in: that of the activations, but for one row of f32, which can read 16 bits.
+DType weight_dtype(const Problem& p, Way way) {
+  return way == Way::gemv && p.inputs[0].dtype == DType::f32 ? p.inputs[1].dtype : p.inputs[0].dtype;
+}
+
+PackedWeights pack(const Problem& p, const GemmArgs& args, DType dtype) {
+  const MatMulShape& s = args.shape;
+  const Tensor& from = p.constants[1];
+  const int64_t bytes = storage_bytes(dtype, 1), unit = 16 / bytes, stride = (s.k + unit - 1) / unit * unit;
+  Tensor packed = Tensor::zeros(dtype, Shape{s.n, stride});
+  for (int64_t j = 0; j < s.n; ++j) {
+    for (int64_t i = 0; i < s.k; ++i) {
+      const double value = load_element(from.dtype(), from.raw(), i * s.b_row + j * s.b_col);
+      store_element(dtype, packed.raw(), j * stride + i, args.alpha == 1 ? value : args.alpha * value);
+    }
+  }
+  return {p.gpu->upload(packed.raw(), packed.bytes()), stride};
+}
+
+// Batches as two levels of strides, the inner one the last dimension that has more than one entry; false if that is not
+// enough.
+bool two_levels(const MatMulShape& s, GemmArguments& out) {
+  out.outer = out.inner = 1;
+  int levels = 0;
+  for (int i = s.batch_rank - 1; i >= 0; --i) {
+    const auto at = static_cast<size_t>(i);
+    if (s.batch_dims[at] == 1) continue;
+    if (levels == 0) {
+      out.inner = static_cast<int>(s.batch_dims[at]);
+      out.a_inner = s.a_batch[at];
+      out.b_inner = s.b_batch[at];
+      ++levels;
+    } else if (levels == 1) {
+      out.outer = static_cast<int>(s.batch_dims[at]);
+      out.a_outer = s.a_batch[at];
+      out.b_outer = s.b_batch[at];
+      ++levels;
+    } else if (s.a_batch[at] == out.a_outer * out.outer && s.b_batch[at] == out.b_outer * out.outer) {
+      out.outer *= static_cast<int>(s.batch_dims[at]);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+GemmArguments tiles_of(const Problem& p, const MatMulShape& s, int64_t weight_stride) {
+  GemmArguments out{};
+  out.m = static_cast<int>(s.m);
+  out.n = static_cast<int>(s.n);
+  out.k = static_cast<int>(s.k);
+  out.a_stride = s.a_row;
+  out.y_stride = s.n;
+  two_levels(s, out);
+  out.y_inner = s.m * s.n;
+  out.y_outer = out.y_inner * out.inner;
+  if (p.is_constant(1) && s.batch == 1) out.b_stride = weight_stride;
+  else out.b_stride = s.b_col == 1 ? s.b_row : s.b_col;
+  return out;
+}
+
+bool b_is_kn(const Problem& p, const MatMulShape& s) { return !(p.is_constant(1) && s.batch == 1) && s.b_col == 1; }
+
+}  // namespace
+
+Acceptance product_accepts(const Problem& p, const GemmArgs& args) {
+  const MatMulShape& s = args.shape;
+  const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
+  if (!storage_suffix(a)) return fmt::format("{} activations", name(a));
+  if (!storage_suffix(b)) return fmt::format("{} weights", name(b));
+  if (s.empty()) return "empty";
+  if (std::max({s.m, s.n, s.k, s.batch}) >= kMostSize) return "more than 2^30 rows, columns or batches";
+  if (s.a_col != 1) return "A is transposed";
+  if (const Acceptance takes = takes_epilogue(args.epilogue); !takes) return takes;
+  if (p.is_constant(1) && s.batch == 1) return rows_accept(p, args);
+  if (a != b) return "matrices of two types";
+  if (args.alpha != 1 || args.c >= 0) return "scaled or with a bias, and B is not constant";
+  if (s.b_row != 1 && s.b_col != 1) return "B is neither by rows nor by columns";
+  GemmArguments tiles{};
+  if (!two_levels(s, tiles)) return "batches of more than two levels";
+  return true;
+}
+
+std::unique_ptr<KernelState> product_prepare(const Problem& p, const GemmArgs& args) {
+  const MatMulShape& s = args.shape;
+  const int multiprocessors = p.gpu->facts().multiprocessors;
+  auto state = std::make_unique<ProductState>();
+  state->way = way_of(p, s);
+  state->epilogue = args.epilogue;
+  const bool constant = p.is_constant(1) && s.batch == 1;
+  const DType dtype = p.inputs[0].dtype, weights = weight_dtype(p, state->way);
+  const std::string suffix(*storage_suffix(dtype));
+  if (constant) {
+    state->weights = pack(p, args, weights);
+    state->consumed |= 2;
+    if (args.c >= 0) {
+      const Tensor bias = pack_c(p, args, state->consumed);
+      state->bias = p.gpu->upload(bias.raw(), s.n * 4);
+    }
+  }
+  const auto* const bias = state->bias ? reinterpret_cast<const float*>(state->bias->data()) : nullptr;
+  if (state->way != Way::gemm) {
+    GemvArguments& rows = state->rows;
+    rows.weights = state->weights.memory->data();
+    rows.bias = bias;
+    rows.m = static_cast<int>(s.m);
+    rows.n = static_cast<int>(s.n);
+    rows.k = static_cast<int>(s.k);
+    rows.warps_per_row = gemv_warps_per_row(rows.n, rows.k, multiprocessors);
+    rows.a_stride = s.a_row;
+    rows.weight_stride = state->weights.stride;
+    rows.y_stride = s.n;
+    const std::string mixed = weights == dtype ? "" : "_weights_" + std::string(*storage_suffix(weights));
+    state->function = &kernel_on(*p.gpu, (state->way == Way::gemv ? "gemv_" : "gemv_rows_") + suffix + mixed);
+    return state;
+  }
+  GemmArguments& tiles = state->tiles = tiles_of(p, s, state->weights.stride);
+  const bool kn = b_is_kn(p, s);
+  const GemmPlan plan = gemm_plan(storage_of(dtype), kn, s.batch, tiles.m, tiles.n, tiles.k, multiprocessors);
+  tiles.b = constant ? state->weights.memory->data() : nullptr;
+  tiles.bias = bias;
+  tiles.parts = plan.parts;
+  tiles.part_depth = plan.part_depth;
+  state->tile = plan.tile;
+  state->workspace = static_cast<int64_t>(gemm_partial_bytes(tiles));
+  state->function = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), kn, plan.tile));
+  if (tiles.parts > 1) state->sum = &kernel_on(*p.gpu, "gemm_sum_" + suffix);
+  return state;
+}
+
+void product_run(const Call& call) {
+  const auto& state = call.as<ProductState>();
+  if (state.way != Way::gemm) {
+    GemvArguments rows = state.rows;
+    rows.a = call.inputs[0].data;
+    rows.y = call.outputs[0].data;
+    rows.epilogue = bound_epilogue(state.epilogue, call, rows.n);
+    const bool f32 = call.inputs[0].dtype == DType::f32;
+    call.stream->launch(*state.function, state.way == Way::gemv ? gemv_launch(rows) : gemv_rows_launch(rows, f32),
+                        rows);
+    return;
+  }
+  GemmArguments tiles = state.tiles;
+  tiles.a = call.inputs[0].data;
+  if (!tiles.b) tiles.b = call.inputs[1].data;
+  tiles.y = call.outputs[0].data;
+  tiles.partial = reinterpret_cast<float*>(call.workspace);
+  tiles.epilogue = bound_epilogue(state.epilogue, call, tiles.n);
+  call.stream->launch(*state.function, gemm_launch(tiles, state.tile), tiles);
+  if (state.sum) call.stream->launch(*state.sum, gemm_sum_launch(tiles), tiles);
+}
+
+}  // namespace sparkpilot::cuda

@@ -1,0 +1,13 @@
+// Products of matrices on a GPU, for the ops Gemm, MatMul and sparkpilot::Gemm: rows by constant weights, and two
+// activations.
+#pragma once
+
+#include "ops/cpu/onednn/gemm_onednn.h"
+
+namespace sparkpilot::cuda {
+
+Acceptance product_accepts(const Problem& p, const GemmArgs& args);
+std::unique_ptr<KernelState> product_prepare(const Problem& p, const GemmArgs& args);
+void product_run(const Call& call);
+
+}  // namespace sparkpilot::cuda
