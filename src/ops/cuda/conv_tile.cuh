@@ -2,8 +2,8 @@
 // channel). Steps of kPieces pieces of 16 bytes of depth come into a ring of kStages buffers, each kM rows of pixels
 // and kN rows of weights. Rows are swizzled, so that ldmatrix finds eight rows in eight different banks.
 //
-// The image comes by one of two classes, with begin() before a step's products and end() behind them: ImageByPieces
-// here, ImageByElements in conv_elements.cuh.
+// The image comes by one of three classes, with begin() before a step's products and end() behind them: ImageByPieces
+// here, ImageByElements in conv_elements.cuh, ImageByDepthwise in conv_chain.cu.
 #pragma once
 
 #include <type_traits>
@@ -265,8 +265,9 @@ class Products<F32, kM, kN, kPieces> {
 };
 
 // Rows of the tile of sums are 8 floats longer than they must be, so that four rows begin in four different banks.
-template <typename T, int kM, int kN, int kPieces, int kStages, typename Image>
-__device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments& p) {
+// `source` is what the image is read from.
+template <typename T, int kM, int kN, int kPieces, int kStages, typename Image, typename Source>
+__device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments& p, const Source& source) {
   constexpr int kImage = kM * kPieces * 16, kStage = (kM + kN) * kPieces * 16, kPitch = kN + 8;
   DYNAMIC_SHARED(memory);
   const sparkpilot::cuda::ConvSizes& s = p.size;
@@ -276,37 +277,33 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   const int slices = (bytes + 63) / 64, steps = (slices + kPieces / 4 - 1) / (kPieces / 4);
   const int each = (steps + p.splits - 1) / p.splits, first = split * each, count = least(each, steps - first);
 
-  Image image(p, first_pixel, first);
+  Image image(source, first_pixel, first);
   WeightsByPieces<kN, kPieces> weights(p, slices, first_channel, first);
-#pragma unroll 1
-  for (int i = 0; i < kStages - 1; ++i) {
-    if (i < count) {
-      image.begin(p, memory + i * kStage);
-      weights.begin(memory + i * kStage + kImage);
-      image.end(memory + i * kStage);
-    }
-    copy_commit();
-  }
   const bool alone = p.splits == 1;
   Products<T, kM, kN, kPieces> products([&](int column) {
     const int channel = first_channel + column;
     return alone && p.bias && channel < s.out_channels ? p.bias[channel] : 0.0f;
   });
-  unsigned char *now = memory, *next = memory + (kStages - 1) * kStage;
+  unsigned char *now = memory, *next = memory;
+  // The first rounds only begin steps, so that kStages - 1 of them are under way.
 #pragma unroll 1
-  for (int step = 0; step < count; ++step) {
-    copy_wait<kStages - 2>();
-    __syncthreads();  // all have this step's pieces, and are done with the buffer of the step before
+  for (int step = 1 - kStages; step < count; ++step) {
+    if (step >= 0) {
+      copy_wait<kStages - 2>();
+      __syncthreads();  // all have this step's pieces, and are done with the buffer of the step before
+    }
     const bool more = step + kStages - 1 < count;
     if (more) {
-      image.begin(p, next);
+      image.begin(source, next);
       weights.begin(next + kImage);
     }
     copy_commit();
-    products.add(now, now + kImage);
+    if (step >= 0) {
+      products.add(now, now + kImage);
+      now = now == memory + (kStages - 1) * kStage ? memory : now + kStage;
+    }
     if (more) image.end(next);
-    next = now;
-    now = now == memory + (kStages - 1) * kStage ? memory : now + kStage;
+    next = next == memory + (kStages - 1) * kStage ? memory : next + kStage;
   }
   copy_wait<0>();
   __syncthreads();

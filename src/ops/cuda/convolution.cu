@@ -3,12 +3,12 @@
 
 #include "ops/cuda/conv_tile.cuh"
 
-#define CONV(name, type, tile)                                                                           \
-  extern "C" __global__ void __launch_bounds__(128, 2)                                                   \
-      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) {                                  \
-    constexpr sparkpilot::cuda::ConvTile kTile = sparkpilot::cuda::kConvTiles[tile];                     \
-    using Image = device::ImageByPieces<device::type, kTile.pixels, kTile.pieces>;                       \
-    device::conv_tile<device::type, kTile.pixels, kTile.channels, kTile.pieces, kTile.stages, Image>(p); \
+#define CONV(name, type, tile)                                                                              \
+  extern "C" __global__ void __launch_bounds__(128, 2)                                                      \
+      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) {                                     \
+    constexpr sparkpilot::cuda::ConvTile kTile = sparkpilot::cuda::kConvTiles[tile];                        \
+    using Image = device::ImageByPieces<device::type, kTile.pixels, kTile.pieces>;                          \
+    device::conv_tile<device::type, kTile.pixels, kTile.channels, kTile.pieces, kTile.stages, Image>(p, p); \
   }
 CONV(conv_128x64_f16, F16, 0)
 CONV(conv_64x64_f16, F16, 1)
