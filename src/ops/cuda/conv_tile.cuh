@@ -40,6 +40,10 @@ struct DepthPosition {
   }
   __device__ __forceinline__ void advance(const sparkpilot::cuda::ConvSizes& size, int by) {
     channel += by;
+    settle(size);
+  }
+  // Channels beyond the last become those of the next taps.
+  __device__ __forceinline__ void settle(const sparkpilot::cuda::ConvSizes& size) {
     while (channel >= size.channels) {
       channel -= size.channels;
       if (++kernel_x == size.kernel_width) kernel_x = 0, ++kernel_y;
@@ -66,7 +70,8 @@ __device__ __forceinline__ bool inside(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// Pieces of an image of N, H, W, C, by cp.async.
+// Pieces of an image of N, H, W, C, by cp.async. Which rows lie in the image is found anew only where a thread's depth
+// comes to another tap: never in 1x1 convolutions.
 template <typename T, int kM, int kPieces>
 class ImageByPieces {
  public:
@@ -79,36 +84,47 @@ class ImageByPieces {
       const Corner corner(s, first_pixel + row() + i * kRowsAtOnce);
       y_[i] = corner.y;
       x_[i] = corner.x;
-      at_[i] = ((static_cast<long long>(corner.image) * s.height + corner.y) * s.width + corner.x) * s.channels;
+      at_[i] = static_cast<const Bits*>(p.x) +
+               ((static_cast<long long>(corner.image) * s.height + corner.y) * s.width + corner.x) * s.channels;
     }
   }
 
-  // The next step's pieces, into a buffer.
+  // The next step's pieces, into a buffer. Where none is read, the address may lie outside of the image.
   __device__ __forceinline__ void begin(const sparkpilot::cuda::ConvArguments& p, unsigned char* buffer) {
     const sparkpilot::cuda::ConvSizes& s = p.size;
-    const int dy = position_.kernel_y * s.dilation_height, dx = position_.kernel_x * s.dilation_width;
-    const int offset = (dy * s.width + dx) * s.channels + position_.channel;
-    const bool deep = position_.kernel_y < s.kernel_height;
-    const Bits* const image = static_cast<const Bits*>(p.x);
+    if (there_ == kUnknown || position_.channel >= s.channels) {
+      position_.settle(s);
+      const int dy = position_.kernel_y * s.dilation_height, dx = position_.kernel_x * s.dilation_width;
+      offset_ = (dy * s.width + dx) * s.channels + position_.channel;
+      there_ = 0;
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        if (inside(y_[i] + dy, s.height) && inside(x_[i] + dx, s.width)) there_ |= 16U << i;
+      }
+      if (position_.kernel_y >= s.kernel_height) there_ = 0;
+    }
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const bool there = deep && inside(y_[i] + dy, s.height) && inside(x_[i] + dx, s.width);
-      copy_async<16>(buffer + piece_place<kPieces>(row() + i * kRowsAtOnce, piece()),
-                     image + (there ? at_[i] + offset : 0), there ? 16 : 0);
+      copy_async<16>(buffer + piece_place<kPieces>(row() + i * kRowsAtOnce, piece()), at_[i] + offset_,
+                     static_cast<int>(there_ >> i & 16U));
     }
-    position_.advance(s, kPieces * kEach);
+    position_.channel += kPieces * kEach;
+    offset_ += kPieces * kEach;
   }
   __device__ __forceinline__ void end(unsigned char*) {}
 
  private:
   using Bits = typename T::Bits;
   static constexpr int kEach = 16 / sizeof(Bits), kRowsAtOnce = kConvThreads / kPieces, kRows = kM / kRowsAtOnce;
+  static constexpr unsigned kUnknown = ~0U;
   static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x) / kPieces; }
   static __device__ __forceinline__ int piece() { return static_cast<int>(threadIdx.x) % kPieces; }
 
-  DepthPosition position_;
+  DepthPosition position_;     // its channel is beyond the last where the next tap has come
+  unsigned there_ = kUnknown;  // bit 4 + i: row i of the tap lies in the image
+  int offset_ = 0;             // of the tap and channel from a row's corner
   int y_[kRows], x_[kRows];
-  long long at_[kRows];
+  const Bits* at_[kRows];
 };
 
 // Weights of kN channels, by cp.async.

@@ -21,18 +21,19 @@ std::string suffix(Storage storage) {
   return storage == Storage::f32 ? "f32" : storage == Storage::f16 ? "f16" : "bf16";
 }
 
-// Estimated clocks of a plan. The figures are guesses from published rates of GPUs with about 50 multiprocessors, not
-// measurements: 512 f16 or 128 f32 multiply-adds a clock and multiprocessor, 250 clocks a step that a second block
-// hides, 4,000 for the launch of a second kernel.
+// Estimated clocks of a plan. The figures are guesses from published rates of consumer GPUs, not measurements: 256 f16
+// or 128 f32 multiply-adds a clock and multiprocessor, 250 clocks a step that other blocks hide, as many as share the
+// 100 KiB of shared memory of a multiprocessor, 4,000 for the launch of a second kernel.
 double clocks(const ConvPlan& plan, const ConvSizes& size, Storage storage, int multiprocessors) {
   const KernelLaunch launch = plan.launch(size);
   const double blocks = 1.0 * launch.grid_x * launch.grid_y * launch.grid_z;
-  const double rounds = std::ceil(blocks / multiprocessors), hidden = std::ceil(blocks / (2.0 * multiprocessors));
+  const double together = std::floor(100.0 * 1024 / static_cast<double>(launch.shared_bytes + 1024));
+  const double rounds = std::ceil(blocks / multiprocessors), waits = std::ceil(blocks / (together * multiprocessors));
   const long long all = divided(slices(size, storage), plan.tile.pieces / 4);
   const auto steps = static_cast<double>(divided(all, plan.splits));
   const double area = 1.0 * plan.tile.pixels * plan.tile.channels;
   const double macs = area * plan.tile.pieces * 16 / element_bytes(storage);
-  double out = steps * (rounds * macs / (storage == Storage::f32 ? 128 : 512) + hidden * 250) + rounds * area / 4;
+  double out = steps * (rounds * macs / (storage == Storage::f32 ? 128 : 256) + waits * 250) + rounds * area / 4;
   if (plan.splits > 1) out += 4000 + static_cast<double>(plan.partial_bytes(size)) / 500;
   return out;
 }

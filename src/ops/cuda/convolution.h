@@ -27,7 +27,8 @@ struct ConvSizes {
   int groups = 1;
 };
 
-// x, weights, y and partial lie at multiples of 16 bytes. Operands of the epilogue have `pixels` rows (batch x height x
+// Weights are finite: those of taps beyond the image's border are multiplied by zeros. x, weights, y and partial lie at
+// multiples of 16 bytes. Operands of the epilogue have `pixels` rows (batch x height x
 // width of the output) and a column for each channel; they are read fastest where they lie at multiples of 16 bytes
 // with a column stride of 1 and a row stride that is a multiple of 4.
 struct ConvArguments {
@@ -38,8 +39,9 @@ struct ConvArguments {
   float* partial;       // [splits, pixels, out_channels] if splits > 1
   ConvSizes size;
   int splits = 1;  // parts of the depth, summed by conv_sum_<type>
-  // conv_any and conv_u8: distances in x, in elements.
-  long long x_image = 0, x_row = 0, x_column = 0, x_channel = 0;
+  // conv_any and conv_u8: distances in x, in elements. No element of an image is 2^31 or more from its first.
+  long long x_image = 0;
+  int x_row = 0, x_column = 0, x_channel = 0;
   Epilogue epilogue;
 };
 

@@ -52,10 +52,10 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
   p.size = s;
   p.splits = test.plan.splits;
   std::vector<double> stored = x;
-  p.x_image = static_cast<long long>(image), p.x_row = static_cast<long long>(s.width) * s.channels;
+  p.x_image = static_cast<long long>(image), p.x_row = s.width * s.channels;
   p.x_column = s.channels, p.x_channel = 1;
   if (test.planes) {
-    p.x_row = s.width, p.x_column = 1, p.x_channel = static_cast<long long>(s.height) * s.width;
+    p.x_row = s.width, p.x_column = 1, p.x_channel = s.height * s.width;
     for (size_t i = 0; i < x.size(); ++i) {
       const size_t c = i % static_cast<size_t>(s.channels), at = i / static_cast<size_t>(s.channels);
       const auto plane = static_cast<size_t>(s.height * s.width);
@@ -169,12 +169,24 @@ TEST(CudaConvolution, Traffic) {
     }
     EXPECT_GE(copies, plan.pieces ? 2 : 1);
   };
-  for (const TestStorage& storage : kStorages) {
+  for (const TestStorage& storage : {kStorages[0], kStorages[1]}) {
     test(tile(32, 32), storage);
-    test(tile(64, 64), storage);
     test(kElements, storage);
   }
   test(tile(128, 64), kStorages[1]);
+  test(tile(64, 64), kStorages[2]);
+}
+
+TEST(CudaConvolution, AcceptsWhatFitsIntoAnInt) {
+  const ConvSizes size = same_conv(128, 256, 12, 32, 3, 2);
+  EXPECT_TRUE(conv_accepts(size));
+  EXPECT_FALSE(conv_pieces_accepts(size, Storage::f16));
+  EXPECT_TRUE(conv_pieces_accepts(size, Storage::f32));
+  ConvSizes grouped = size;
+  grouped.groups = 4;
+  EXPECT_FALSE(conv_accepts(grouped));
+  EXPECT_FALSE(conv_accepts(same_conv(30000, 30000, 8, 8, 1)));
+  EXPECT_EQ(conv_weight_bytes(size, Storage::f16), 4U * 32 * 64);  // 108 elements of depth are 4 slices of 32
 }
 
 TEST(CudaConvolution, PlansFillTheGpu) {
