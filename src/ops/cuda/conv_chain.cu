@@ -92,7 +92,7 @@ class ImageByDepthwise {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       // Operands have no rows, so which ones these are does not matter.
-      apply_to_quads_here(p.epilogue, {mine + half * kConvThreads * 4, 2 * kConvThreads * 4, kRows, 1,
+      apply_to_quads(p.epilogue, {mine + half * kConvThreads * 4, 2 * kConvThreads * 4, kRows, 1,
                                        channel_ + half * 4, 0, kRows, p.size.channels});
     }
 #pragma unroll

@@ -27,10 +27,10 @@ struct ConvSizes {
   int groups = 1;
 };
 
-// Weights are finite: those of taps beyond the image's border are multiplied by zeros. x, weights, y and partial lie at
-// multiples of 16 bytes. Operands of the epilogue have `pixels` rows (batch x height x
-// width of the output) and a column for each channel; they are read fastest where they lie at multiples of 16 bytes
-// with a column stride of 1 and a row stride that is a multiple of 4.
+// Weights are finite: those of taps beyond the image's border are multiplied by zeros. x, weights, bias, y and partial
+// lie at multiples of 16 bytes. Operands of the epilogue have `pixels` rows (batch x height x width of the output) and
+// a column for each channel; they are read fastest where they lie at multiples of 16 bytes with a column stride of 1
+// and a row stride that is a multiple of 4.
 struct ConvArguments {
   const void* x;
   const void* weights;  // pack_conv_weights

@@ -66,7 +66,7 @@ __device__ __forceinline__ void pool(const PoolArguments& p) {
                      (left + first_x * p.dilation_width) * x_column;
 #pragma unroll 1
   for (int ky = 0; ky < count_y; ++ky) {
-#pragma unroll 4
+#pragma unroll 2
     for (int kx = 0; kx < count_x; ++kx) {
       float x[kEach];
       load<T>(line + kx * p.dilation_width * x_column, x);

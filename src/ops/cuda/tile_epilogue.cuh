@@ -68,7 +68,10 @@ __device__ __forceinline__ void combine_wide(const sparkpilot::cuda::EpilogueSte
   }
 }
 
-__device__ __forceinline__ void apply_to_quads_here(const sparkpilot::cuda::Epilogue& epilogue, const Quads& quads) {
+// Not inlined: it is most of a kernel's code, and a kernel has no more than sums in registers when it comes here. The
+// epilogue is one of a kernel's arguments, which must be __grid_constant__ so that it has an address.
+static __device__ __attribute__((noinline)) void apply_to_quads(const sparkpilot::cuda::Epilogue& epilogue,
+                                                                const Quads quads) {
   using sparkpilot::cuda::EpilogueStep;
   if (!quads.there(0)) return;
 #pragma unroll 1
@@ -101,13 +104,6 @@ __device__ __forceinline__ void apply_to_quads_here(const sparkpilot::cuda::Epil
       }
     }
   }
-}
-
-// Not inlined: it is most of a kernel's code, and what a kernel keeps in registers has come to its end here. The
-// epilogue is one of a kernel's arguments, which must be __grid_constant__ so that it has an address.
-static __device__ __attribute__((noinline)) void apply_to_quads(const sparkpilot::cuda::Epilogue& epilogue,
-                                                                const Quads quads) {
-  apply_to_quads_here(epilogue, quads);
 }
 
 // To y[row * channels + column]; y lies at a multiple of 16 bytes.
