@@ -3,7 +3,7 @@
 // and kN rows of weights. Rows are swizzled, so that ldmatrix finds eight rows in eight different banks.
 //
 // The image comes by one of three classes, with begin() before a step's products and end() behind them: ImageByPieces
-// here, ImageByElements in conv_elements.cuh, ImageByDepthwise in conv_chain.cu.
+// here, ImageByElements in conv_elements.cuh, ImageByDepthwise in conv_depthwise.cuh.
 #pragma once
 
 #include <type_traits>

@@ -1,6 +1,9 @@
-// Convolutions by tiles, from pieces of 16 bytes, and the sum of those whose depth is split.
+// Convolutions by tiles, and the sum of those whose depth is split.
 #include "ops/cuda/convolution.h"
 
+#include "ops/cuda/conv_chain.h"
+#include "ops/cuda/conv_depthwise.cuh"
+#include "ops/cuda/conv_elements.cuh"
 #include "ops/cuda/conv_tile.cuh"
 
 #define CONV(name, type, tile)                                                                              \
@@ -22,6 +25,33 @@ CONV(conv_32x64_bf16, BF16, 3)
 CONV(conv_32x32_bf16, BF16, 4)
 CONV(conv_64x64_f32, F32, 1)
 CONV(conv_32x32_f32, F32, 4)
+
+#define CONV_ELEMENTS(name, type, element)                                                                    \
+  extern "C" __global__ void __launch_bounds__(128, 2)                                                        \
+      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) {                                       \
+    using Type = device::type;                                                                                \
+    device::conv_tile<Type, 64, 32, 4, 4, device::ImageByElements<Type, device::element<Type>, 64, 4>>(p, p); \
+  }
+CONV_ELEMENTS(conv_any_64x32_f32, F32, ElementOf)
+CONV_ELEMENTS(conv_any_64x32_f16, F16, ElementOf)
+CONV_ELEMENTS(conv_any_64x32_bf16, BF16, ElementOf)
+CONV_ELEMENTS(conv_u8_64x32_f32, F32, ByteOf)
+CONV_ELEMENTS(conv_u8_64x32_f16, F16, ByteOf)
+CONV_ELEMENTS(conv_u8_64x32_bf16, BF16, ByteOf)
+
+#define CONV_CHAIN(name, type, tile)                                                                               \
+  extern "C" __global__ void __launch_bounds__(128, 2)                                                             \
+      name(const __grid_constant__ sparkpilot::cuda::ConvChainArguments p) {                                       \
+    constexpr sparkpilot::cuda::ConvTile kTile = sparkpilot::cuda::kConvChainTiles[tile];                          \
+    constexpr int kRing = (kTile.pixels + kTile.channels) * kTile.pieces * 16 * kTile.stages;                      \
+    using Image = device::ImageByDepthwise<device::type, kTile.pixels, kTile.pieces, kRing>;                       \
+    device::conv_tile<device::type, kTile.pixels, kTile.channels, kTile.pieces, kTile.stages, Image>(p.last,       \
+                                                                                                     p.depthwise); \
+  }
+CONV_CHAIN(conv_chain_32x64_f16, F16, 0)
+CONV_CHAIN(conv_chain_32x128_f16, F16, 1)
+CONV_CHAIN(conv_chain_32x64_bf16, BF16, 0)
+CONV_CHAIN(conv_chain_32x128_bf16, BF16, 1)
 
 namespace {
 

@@ -1,6 +1,6 @@
-// A depthwise convolution and the 1x1 convolution behind it, as one kernel: the image of the second one's tile is what
-// the first one gives.
-#include "ops/cuda/conv_chain.h"
+// The image of a 1x1 convolution's tile (conv_tile.cuh) as the depthwise convolution before it gives it, computed where
+// it is needed.
+#pragma once
 
 #include "ops/cuda/conv_tile.cuh"
 #include "ops/cuda/pieces.cuh"
@@ -92,8 +92,8 @@ class ImageByDepthwise {
 #pragma unroll 1
     for (int half = 0; half < 2; ++half) {
       // Operands have no rows, so which ones these are does not matter.
-      apply_to_quads(p.epilogue, {mine + half * kConvThreads * 4, 2 * kConvThreads * 4, kRows, 1,
-                                       channel_ + half * 4, 0, kRows, p.size.channels});
+      apply_to_quads(p.epilogue, {mine + half * kConvThreads * 4, 2 * kConvThreads * 4, kRows, 1, channel_ + half * 4,
+                                  0, kRows, p.size.channels});
     }
 #pragma unroll
     for (int g = 0; g < kRows * 2; ++g) {
@@ -111,17 +111,3 @@ class ImageByDepthwise {
 };
 
 }  // namespace device
-
-#define CONV_CHAIN(name, type, tile)                                                                               \
-  extern "C" __global__ void __launch_bounds__(128, 2)                                                             \
-      name(const __grid_constant__ sparkpilot::cuda::ConvChainArguments p) {                                       \
-    constexpr sparkpilot::cuda::ConvTile kTile = sparkpilot::cuda::kConvChainTiles[tile];                          \
-    constexpr int kRing = (kTile.pixels + kTile.channels) * kTile.pieces * 16 * kTile.stages;                      \
-    using Image = device::ImageByDepthwise<device::type, kTile.pixels, kTile.pieces, kRing>;                       \
-    device::conv_tile<device::type, kTile.pixels, kTile.channels, kTile.pieces, kTile.stages, Image>(p.last,       \
-                                                                                                     p.depthwise); \
-  }
-CONV_CHAIN(conv_chain_32x64_f16, F16, 0)
-CONV_CHAIN(conv_chain_32x128_f16, F16, 1)
-CONV_CHAIN(conv_chain_32x64_bf16, BF16, 0)
-CONV_CHAIN(conv_chain_32x128_bf16, BF16, 1)
