@@ -17,6 +17,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __shared__ static_assert(false, "STATIC_SHARED or DYNAMIC_SHARED, so that the emulator sees it");
 
 // By calls: the emulator's own memory is not the kernel's, and a checked kernel must not be seen to read it.

@@ -1,9 +1,90 @@
-// Kernels of convolutions: their arguments, and the launches that they want.
+// Kernels of convolutions: their arguments, the weights as they read them, and the launches that they want.
+//
+// Images and outputs are N, H, W, C in the storage type, computed in fp32 and rounded once. Kernels, <type> being f32,
+// f16 or bf16:
+//   conv_<M>x<N>_<type>        implicit product by tiles of M pixels and N output channels, from whole pieces of 16
+//   bytes conv_any_64x32_<type>      the same from single elements: any number of channels, any strides of the image
+//   conv_u8_64x32_<type>       the same from an image of bytes
+//   conv_sum_<type>            adds the partial sums of a convolution whose depth is split
+//   conv_grouped_<type>        grouped.h
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/launch.h"
 
-namespace sparkpilot::cuda {}  // namespace sparkpilot::cuda
+namespace sparkpilot::cuda {
+
+struct ConvSizes {
+  int batch = 1, height = 1, width = 1, channels = 1;  // of the image
+  int out_height = 1, out_width = 1, out_channels = 1;
+  int kernel_height = 1, kernel_width = 1, stride_height = 1, stride_width = 1;
+  int dilation_height = 1, dilation_width = 1;
+  int pad_top = 0, pad_left = 0;  // what is padded below and to the right follows from the output's size
+  int groups = 1;
+};
+
+// Weights are finite: those of taps beyond the image's border are multiplied by zeros. x, weights, bias, y and partial
+// lie at multiples of 16 bytes. Operands of the epilogue have `pixels` rows (batch x height x width of the output) and
+// a column for each channel; they are read fastest where they lie at multiples of 16 bytes with a column stride of 1
+// and a row stride that is a multiple of 4.
+struct ConvArguments {
+  const void* x;
+  const void* weights;  // pack_conv_weights
+  const float* bias;    // [out_channels], or null
+  void* y;              // [pixels, out_channels]
+  float* partial;       // [splits, pixels, out_channels] if splits > 1
+  ConvSizes size;
+  int splits = 1;  // parts of the depth, summed by conv_sum_<type>
+  // conv_any and conv_u8: distances in x, in elements. No element of an image is 2^31 or more from its first.
+  long long x_image = 0;
+  int x_row = 0, x_column = 0, x_channel = 0;
+  Epilogue epilogue;
+};
+
+// Weights as kernels of groups = 1 read them: [depth in slices of 64 bytes][out_channels][64 bytes], depth being
+// (kernel row, kernel column, channel), filled up with zeros. So any tile reads whole sectors, and a step of a tile of
+// all its channels lies together.
+size_t conv_weight_bytes(const ConvSizes& size, Storage storage);
+// From ONNX's order (out_channels, channels, kernel row, kernel column), elements of the storage type.
+void pack_conv_weights(const ConvSizes& size, Storage storage, const void* weights, void* packed);
+
+// Tiles of conv_<M>x<N>, with the ring of buffers that steps of depth come through.
+struct ConvTile {
+  int pixels, channels;
+  int pieces;  // of 16 bytes of depth in a step
+  int stages;  // buffers in the ring
+  constexpr size_t shared_bytes() const {
+    const int ring = (pixels + channels) * pieces * 16 * stages, sums = pixels * (channels + 8) * 4;
+    return static_cast<size_t>(ring > sums ? ring : sums);
+  }
+};
+inline constexpr ConvTile kConvTiles[] = {
+    {128, 64, 4, 4}, {64, 64, 8, 3}, {64, 32, 8, 4}, {32, 64, 8, 4}, {32, 32, 8, 4}};
+inline constexpr ConvTile kConvElementTile = {64, 32, 4, 4};
+
+// Which kernel computes a convolution of groups = 1, and with how many splits.
+struct ConvPlan {
+  ConvTile tile = kConvElementTile;
+  int splits = 1;
+  bool pieces = true;  // conv_<M>x<N>, else conv_any and conv_u8
+
+  std::string kernel(Storage storage, bool bytes = false) const;  // `bytes`: an image of u8
+  size_t partial_bytes(const ConvSizes& size) const;
+  // Grid: tiles of pixels, tiles of channels, splits; 128 threads.
+  KernelLaunch launch(const ConvSizes& size) const;
+};
+// Whether conv_<M>x<N> takes it: images of channels_last in whole pieces of 16 bytes.
+bool conv_pieces_accepts(const ConvSizes& size, Storage storage);
+// Whether any of the kernels here takes it: one group, and no size beyond 2^31 elements an image or pixels in all.
+bool conv_accepts(const ConvSizes& size);
+// For a GPU with this many multiprocessors; `pieces` false: for conv_any and conv_u8. At least half of the
+// multiprocessors have a block, if tiles and splits allow it.
+ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true);
+// conv_sum_<type>, to be run behind a convolution with splits > 1, with the same arguments.
+KernelLaunch conv_sum_launch(const ConvSizes& size);
+
+}  // namespace sparkpilot::cuda

@@ -2,8 +2,11 @@
 #pragma once
 
 #include "ops/cuda/attention.h"
+#include "ops/cuda/conv_chain.h"
 #include "ops/cuda/convolution.h"
+#include "ops/cuda/depthwise.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/pooling.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/rows.h"

@@ -1,0 +1,34 @@
+// Kernels of a depthwise convolution with the 1x1 convolution behind it (the last two stages of sparkpilot::ConvChain):
+// what lies between them never leaves a block. <type> is f16 or bf16.
+//   conv_chain_<M>x<N>_<type>    tiles of M pixels and N output channels
+// Each tile computes the depthwise convolution of its pixels anew, so this pays where few tiles of channels need them.
+#pragma once
+
+#include "ops/cuda/depthwise.h"
+
+namespace sparkpilot::cuda {
+
+struct ConvChainArguments {
+  // y and partial are not used. The epilogue's operands have one element, or one a channel. What comes out is rounded
+  // to the storage type.
+  ConvArguments depthwise;
+  // x is not used; size.batch, height, width and channels are those of the depthwise convolution's output.
+  ConvArguments last;
+};
+
+inline constexpr ConvTile kConvChainTiles[] = {{32, 64, 8, 3}, {32, 128, 8, 2}};
+
+struct ConvChainPlan {
+  ConvTile tile = kConvChainTiles[0];
+  int splits = 1;  // of the last convolution's depth; then conv_sum_<type> follows with `last`
+
+  std::string kernel(Storage storage) const;
+  KernelLaunch launch(const ConvSizes& last) const;
+  size_t partial_bytes(const ConvSizes& last) const { return ConvPlan{tile, splits, true}.partial_bytes(last); }
+};
+// Depthwise in whole pieces of 16 bytes of channels, then 1x1 without pads at stride 1; f16 or bf16.
+bool conv_chain_accepts(const ConvSizes& depthwise, const ConvSizes& last, Storage storage);
+// For a GPU with this many multiprocessors.
+ConvChainPlan plan_conv_chain(const ConvSizes& last, int multiprocessors);
+
+}  // namespace sparkpilot::cuda

@@ -1,0 +1,80 @@
+// The image of a tile (conv_tile.cuh) from single elements: for numbers of channels that do not fill pieces of 16
+// bytes, planes (N, C, H, W) and images of bytes, as the first layers of vision networks have them. 32 lanes read 32
+// pixels beside each other, so a plane's rows are read together; channels that lie together come from the first-level
+// cache.
+#pragma once
+
+#include "ops/cuda/conv_tile.cuh"
+
+namespace device {
+
+template <typename T>
+struct ElementOf {
+  using Source = typename T::Bits;
+  static __device__ __forceinline__ Source stored(Source bits) { return bits; }
+};
+// An image of bytes, 0 to 255 as such.
+template <typename T>
+struct ByteOf {
+  using Source = uint8_t;
+  static __device__ __forceinline__ typename T::Bits stored(Source byte) {
+    return T::rounded(static_cast<float>(byte));
+  }
+};
+
+template <typename T, typename Element, int kM, int kPieces>
+class ImageByElements {
+ public:
+  __device__ __forceinline__ ImageByElements(const sparkpilot::cuda::ConvArguments& p, long long first_pixel,
+                                             int first_step)
+      : position_(p.size, (first_step * kPieces + first_piece()) * kEach) {
+    const Corner corner(p.size, first_pixel + row());
+    y_ = corner.y;
+    x_ = corner.x;
+    image_ = static_cast<const Source*>(p.x) + corner.image * p.x_image;
+  }
+
+  // Reads the next step's elements; end() puts them into the buffer, so that products go on meanwhile.
+  __device__ __forceinline__ void begin(const sparkpilot::cuda::ConvArguments& p, unsigned char*) {
+    const sparkpilot::cuda::ConvSizes& s = p.size;
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      Bits bits[kEach];
+#pragma unroll
+      for (int e = 0; e < kEach; ++e) {
+        const int y = y_ + position_.kernel_y * s.dilation_height, x = x_ + position_.kernel_x * s.dilation_width;
+        bits[e] = 0;
+        if (position_.kernel_y < s.kernel_height && inside(y, s.height) && inside(x, s.width))
+          bits[e] = Element::stored(image_[y * p.x_row + x * p.x_column + position_.channel * p.x_channel]);
+        position_.next(s);
+      }
+      pieces_[i] = packed(bits);
+    }
+    position_.advance(s, (kPieces - kMine) * kEach);
+  }
+  __device__ __forceinline__ void end(unsigned char* buffer) {
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) store_16(buffer + piece_place<kPieces>(row(), first_piece() + i), pieces_[i]);
+  }
+
+ private:
+  using Bits = typename T::Bits;
+  using Source = typename Element::Source;
+  static constexpr int kEach = 16 / sizeof(Bits), kMine = kM * kPieces / kConvThreads;
+  static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x) % kM; }
+  static __device__ __forceinline__ int first_piece() { return static_cast<int>(threadIdx.x) / kM * kMine; }
+  static __device__ __forceinline__ uint4 packed(const uint16_t (&bits)[8]) {
+    return {bits[0] | static_cast<uint32_t>(bits[1]) << 16, bits[2] | static_cast<uint32_t>(bits[3]) << 16,
+            bits[4] | static_cast<uint32_t>(bits[5]) << 16, bits[6] | static_cast<uint32_t>(bits[7]) << 16};
+  }
+  static __device__ __forceinline__ uint4 packed(const float (&bits)[4]) {
+    return {__float_as_uint(bits[0]), __float_as_uint(bits[1]), __float_as_uint(bits[2]), __float_as_uint(bits[3])};
+  }
+
+  DepthPosition position_;
+  int y_, x_;
+  const Source* image_;
+  uint4 pieces_[kMine];
+};
+
+}  // namespace device

@@ -1,0 +1,127 @@
+#include "ops/cuda/convolution.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace sparkpilot::cuda {
+namespace {
+
+constexpr long long kMost = std::numeric_limits<int>::max();
+constexpr int kSliceBytes = 64;
+
+long long pixels(const ConvSizes& s) { return 1LL * s.batch * s.out_height * s.out_width; }
+long long divided(long long a, long long b) { return (a + b - 1) / b; }
+int element_bytes(Storage storage) { return storage == Storage::f32 ? 4 : 2; }
+long long depth(const ConvSizes& s) { return 1LL * s.kernel_height * s.kernel_width * s.channels; }
+long long slices(const ConvSizes& s, Storage storage) {
+  return divided(depth(s) * element_bytes(storage), kSliceBytes);
+}
+std::string suffix(Storage storage) {
+  return storage == Storage::f32 ? "f32" : storage == Storage::f16 ? "f16" : "bf16";
+}
+
+// Estimated clocks of a plan. The figures are guesses from published rates of consumer GPUs, not measurements: 256 f16
+// or 128 f32 multiply-adds a clock and multiprocessor, 250 clocks a step that other blocks hide, as many as share the
+// 100 KiB of shared memory of a multiprocessor, 4,000 for the launch of a second kernel.
+double clocks(const ConvPlan& plan, const ConvSizes& size, Storage storage, int multiprocessors) {
+  const KernelLaunch launch = plan.launch(size);
+  const double blocks = 1.0 * launch.grid_x * launch.grid_y * launch.grid_z;
+  const double together = std::floor(100.0 * 1024 / static_cast<double>(launch.shared_bytes + 1024));
+  const double rounds = std::ceil(blocks / multiprocessors), waits = std::ceil(blocks / (together * multiprocessors));
+  const long long all = divided(slices(size, storage), plan.tile.pieces / 4);
+  const auto steps = static_cast<double>(divided(all, plan.splits));
+  const double area = 1.0 * plan.tile.pixels * plan.tile.channels;
+  const double macs = area * plan.tile.pieces * 16 / element_bytes(storage);
+  double out = steps * (rounds * macs / (storage == Storage::f32 ? 128 : 256) + waits * 250) + rounds * area / 4;
+  if (plan.splits > 1) out += 4000 + static_cast<double>(plan.partial_bytes(size)) / 500;
+  return out;
+}
+
+}  // namespace
+
+size_t conv_weight_bytes(const ConvSizes& size, Storage storage) {
+  return static_cast<size_t>(slices(size, storage) * size.out_channels * kSliceBytes);
+}
+
+void pack_conv_weights(const ConvSizes& size, Storage storage, const void* weights, void* packed) {
+  const int bytes = element_bytes(storage), in_slice = kSliceBytes / bytes;
+  const long long taps = 1LL * size.kernel_height * size.kernel_width;
+  std::memset(packed, 0, conv_weight_bytes(size, storage));
+  for (long long o = 0; o < size.out_channels; ++o) {
+    for (long long c = 0; c < size.channels; ++c) {
+      for (long long tap = 0; tap < taps; ++tap) {
+        const long long k = tap * size.channels + c;
+        const long long to = (k / in_slice * size.out_channels + o) * in_slice + k % in_slice;
+        std::memcpy(static_cast<char*>(packed) + to * bytes,
+                    static_cast<const char*>(weights) + ((o * size.channels + c) * taps + tap) * bytes,
+                    static_cast<size_t>(bytes));
+      }
+    }
+  }
+}
+
+std::string ConvPlan::kernel(Storage storage, bool bytes) const {
+  const std::string shape = std::to_string(tile.pixels) + "x" + std::to_string(tile.channels) + "_" + suffix(storage);
+  return pieces ? "conv_" + shape : (bytes ? "conv_u8_" : "conv_any_") + shape;
+}
+
+size_t ConvPlan::partial_bytes(const ConvSizes& size) const {
+  return splits > 1 ? static_cast<size_t>(4LL * splits * pixels(size) * size.out_channels) : 0;
+}
+
+KernelLaunch ConvPlan::launch(const ConvSizes& size) const {
+  return {.grid_x = static_cast<unsigned>(divided(pixels(size), tile.pixels)),
+          .grid_y = static_cast<unsigned>(divided(size.out_channels, tile.channels)),
+          .grid_z = static_cast<unsigned>(splits),
+          .threads = 128,
+          .shared_bytes = tile.shared_bytes()};
+}
+
+bool conv_accepts(const ConvSizes& size) {
+  const long long reach_y =
+      1LL * size.out_height * size.stride_height + 1LL * size.kernel_height * size.dilation_height;
+  const long long reach_x = 1LL * size.out_width * size.stride_width + 1LL * size.kernel_width * size.dilation_width;
+  // A tap may lie a kernel beyond the image, before it is found not to.
+  return size.groups == 1 && pixels(size) <= kMost && depth(size) * 4 <= kMost && size.out_channels <= 65535 * 32 &&
+         (reach_y + size.pad_top + size.height) * (reach_x + size.pad_left + size.width) * size.channels <= kMost;
+}
+
+bool conv_pieces_accepts(const ConvSizes& size, Storage storage) {
+  return conv_accepts(size) && size.channels % (16 / element_bytes(storage)) == 0;
+}
+
+ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces) {
+  ConvPlan best;
+  double least = std::numeric_limits<double>::infinity();
+  bool best_fills = false;
+  const auto consider = [&](const ConvTile& tile) {
+    const long long steps = divided(slices(size, storage), tile.pieces / 4);
+    for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
+      // No part is empty.
+      if (splits > 1 && (steps < splits || divided(steps, divided(steps, splits)) != splits)) continue;
+      const ConvPlan plan{.tile = tile, .splits = splits, .pieces = pieces};
+      const KernelLaunch launch = plan.launch(size);
+      const bool fills = 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
+      const double now = clocks(plan, size, storage, multiprocessors);
+      if (fills == best_fills ? now >= least : best_fills) continue;
+      best = plan, least = now, best_fills = fills;
+    }
+  };
+  if (!pieces) {
+    consider(kConvElementTile);
+    return best;
+  }
+  for (const ConvTile& tile : kConvTiles) {
+    const bool square = tile.pixels == tile.channels;
+    if (storage != Storage::f32 || square) consider(tile);
+  }
+  return best;
+}
+
+KernelLaunch conv_sum_launch(const ConvSizes& size) {
+  const long long quads = pixels(size) * divided(size.out_channels, 4);
+  return {.grid_x = static_cast<unsigned>(divided(quads, 128)), .threads = 128};
+}
+
+}  // namespace sparkpilot::cuda

@@ -1,0 +1,105 @@
+// Convolutions by tiles, and the sum of those whose depth is split.
+#include "ops/cuda/convolution.h"
+
+#include "ops/cuda/conv_chain.h"
+#include "ops/cuda/conv_depthwise.cuh"
+#include "ops/cuda/conv_elements.cuh"
+#include "ops/cuda/conv_tile.cuh"
+
+#define CONV(name, type, tile)                                                                              \
+  extern "C" __global__ void __launch_bounds__(128, 2)                                                      \
+      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) {                                     \
+    constexpr sparkpilot::cuda::ConvTile kTile = sparkpilot::cuda::kConvTiles[tile];                        \
+    using Image = device::ImageByPieces<device::type, kTile.pixels, kTile.pieces>;                          \
+    device::conv_tile<device::type, kTile.pixels, kTile.channels, kTile.pieces, kTile.stages, Image>(p, p); \
+  }
+CONV(conv_128x64_f16, F16, 0)
+CONV(conv_64x64_f16, F16, 1)
+CONV(conv_64x32_f16, F16, 2)
+CONV(conv_32x64_f16, F16, 3)
+CONV(conv_32x32_f16, F16, 4)
+CONV(conv_128x64_bf16, BF16, 0)
+CONV(conv_64x64_bf16, BF16, 1)
+CONV(conv_64x32_bf16, BF16, 2)
+CONV(conv_32x64_bf16, BF16, 3)
+CONV(conv_32x32_bf16, BF16, 4)
+CONV(conv_64x64_f32, F32, 1)
+CONV(conv_32x32_f32, F32, 4)
+
+#define CONV_ELEMENTS(name, type, element)                                                                    \
+  extern "C" __global__ void __launch_bounds__(128, 2)                                                        \
+      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) {                                       \
+    using Type = device::type;                                                                                \
+    device::conv_tile<Type, 64, 32, 4, 4, device::ImageByElements<Type, device::element<Type>, 64, 4>>(p, p); \
+  }
+CONV_ELEMENTS(conv_any_64x32_f32, F32, ElementOf)
+CONV_ELEMENTS(conv_any_64x32_f16, F16, ElementOf)
+CONV_ELEMENTS(conv_any_64x32_bf16, BF16, ElementOf)
+CONV_ELEMENTS(conv_u8_64x32_f32, F32, ByteOf)
+CONV_ELEMENTS(conv_u8_64x32_f16, F16, ByteOf)
+CONV_ELEMENTS(conv_u8_64x32_bf16, BF16, ByteOf)
+
+#define CONV_CHAIN(name, type, tile)                                                                               \
+  extern "C" __global__ void __launch_bounds__(128, 2)                                                             \
+      name(const __grid_constant__ sparkpilot::cuda::ConvChainArguments p) {                                       \
+    constexpr sparkpilot::cuda::ConvTile kTile = sparkpilot::cuda::kConvChainTiles[tile];                          \
+    constexpr int kRing = (kTile.pixels + kTile.channels) * kTile.pieces * 16 * kTile.stages;                      \
+    using Image = device::ImageByDepthwise<device::type, kTile.pixels, kTile.pieces, kRing>;                       \
+    device::conv_tile<device::type, kTile.pixels, kTile.channels, kTile.pieces, kTile.stages, Image>(p.last,       \
+                                                                                                     p.depthwise); \
+  }
+CONV_CHAIN(conv_chain_32x64_f16, F16, 0)
+CONV_CHAIN(conv_chain_32x128_f16, F16, 1)
+CONV_CHAIN(conv_chain_32x64_bf16, BF16, 0)
+CONV_CHAIN(conv_chain_32x128_bf16, BF16, 1)
+
+namespace {
+
+// A thread adds the partial sums of four channels of a pixel, in the order of the splits.
+template <typename T>
+__device__ __forceinline__ void conv_sum(const sparkpilot::cuda::ConvArguments& p) {
+  STATIC_SHARED(float, sums, 128 * 4);
+  const sparkpilot::cuda::ConvSizes& s = p.size;
+  const long long pixels = static_cast<long long>(s.batch) * s.out_height * s.out_width;
+  const int in_row = (s.out_channels + 3) / 4;
+  const long long at = static_cast<long long>(blockIdx.x) * 128 + threadIdx.x;
+  const long long row = at / in_row;
+  const int column = static_cast<int>(at - row * in_row) * 4;
+  if (row >= pixels) return;
+  float* const mine = sums + threadIdx.x * 4;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) mine[e] = p.bias && column + e < s.out_channels ? p.bias[column + e] : 0.0f;
+  const float* from = p.partial + row * s.out_channels + column;
+  if (s.out_channels % 4 == 0) {
+    float x[4] = {mine[0], mine[1], mine[2], mine[3]};
+#pragma unroll 4
+    for (int split = 0; split < p.splits; ++split) {
+      const uint4 bits = device::load_16(from);
+      x[0] += __uint_as_float(bits.x), x[1] += __uint_as_float(bits.y);
+      x[2] += __uint_as_float(bits.z), x[3] += __uint_as_float(bits.w);
+      from += pixels * s.out_channels;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) mine[e] = x[e];
+  } else {
+#pragma unroll 1
+    for (int split = 0; split < p.splits; ++split) {
+      for (int e = 0; e < 4; ++e) mine[e] += column + e < s.out_channels ? from[e] : 0.0f;
+      from += pixels * s.out_channels;
+    }
+  }
+  const device::Quads quads{mine, 0, 1, 1, column, row, pixels, s.out_channels};
+  device::apply_to_quads(p.epilogue, quads);
+  device::store_quads<T>(p.y, quads);
+}
+
+}  // namespace
+
+#define CONV_SUM(name, type)                                            \
+  extern "C" __global__ void __launch_bounds__(128, 2)                  \
+      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) { \
+    conv_sum<device::type>(p);                                          \
+  }
+CONV_SUM(conv_sum_f32, F32)
+CONV_SUM(conv_sum_f16, F16)
+CONV_SUM(conv_sum_bf16, BF16)

@@ -1,0 +1,79 @@
+#include "ops/cuda/depthwise.h"
+
+#include <cstring>
+#include <limits>
+
+namespace sparkpilot::cuda {
+namespace {
+
+constexpr long long kMost = std::numeric_limits<int>::max();
+
+long long pixels(const ConvSizes& s) { return 1LL * s.batch * s.out_height * s.out_width; }
+long long divided(long long a, long long b) { return (a + b - 1) / b; }
+int element_bytes(Storage storage) { return storage == Storage::f32 ? 4 : 2; }
+
+}  // namespace
+
+size_t grouped_weight_bytes(const ConvSizes& size, Storage storage) {
+  return static_cast<size_t>(1LL * size.kernel_height * size.kernel_width * (size.channels / size.groups) *
+                             size.out_channels * element_bytes(storage));
+}
+
+void pack_grouped_weights(const ConvSizes& size, Storage storage, const void* weights, void* packed) {
+  const long long taps = 1LL * size.kernel_height * size.kernel_width, in_group = size.channels / size.groups;
+  const auto bytes = static_cast<size_t>(element_bytes(storage));
+  for (long long o = 0; o < size.out_channels; ++o) {
+    for (long long c = 0; c < in_group; ++c) {
+      for (long long tap = 0; tap < taps; ++tap) {
+        const auto to = static_cast<size_t>((tap * in_group + c) * size.out_channels + o);
+        const auto from = static_cast<size_t>((o * in_group + c) * taps + tap);
+        std::memcpy(static_cast<char*>(packed) + to * bytes, static_cast<const char*>(weights) + from * bytes, bytes);
+      }
+    }
+  }
+}
+
+bool grouped_accepts(const ConvSizes& size) {
+  ConvSizes dense = size;
+  dense.groups = 1;
+  return size.groups >= 1 && size.channels % size.groups == 0 && size.out_channels % size.groups == 0 &&
+         conv_accepts(dense) && divided(pixels(size) * size.out_channels, 128) <= kMost;
+}
+
+bool depthwise_accepts(const ConvSizes& size, Storage storage) {
+  return size.groups == size.channels && size.groups == size.out_channels &&
+         size.channels % (16 / element_bytes(storage)) == 0 && grouped_accepts(size);
+}
+
+std::string DepthwisePlan::name(Storage storage) const {
+  const std::string size = std::to_string(kernel);
+  return "depthwise_" + (kernel ? size + "x" + size : "any") + (strip ? "_strip_" : "_") +
+         (storage == Storage::f32   ? "f32"
+          : storage == Storage::f16 ? "f16"
+                                    : "bf16");
+}
+
+KernelLaunch DepthwisePlan::launch(const ConvSizes& size, Storage storage) const {
+  const long long strips = divided(size.out_width, strip ? kDepthwiseStrip : 1);
+  const long long pieces = size.channels / (16 / element_bytes(storage));
+  return {.grid_x = static_cast<unsigned>(divided(pieces * strips * size.out_height * size.batch, 128)),
+          .threads = 128};
+}
+
+DepthwisePlan plan_depthwise(const ConvSizes& size, Storage storage, int multiprocessors) {
+  DepthwisePlan plan;
+  const int kernel = size.kernel_height;
+  if (size.kernel_width == kernel && (kernel == 3 || kernel == 5 || kernel == 7)) plan.kernel = kernel;
+  if (storage != Storage::f32 && plan.kernel && size.stride_height == 1 && size.stride_width == 1 &&
+      size.dilation_height == 1 && size.dilation_width == 1) {
+    plan.strip = true;
+    plan.strip = plan.launch(size, storage).grid_x >= 2 * static_cast<unsigned>(multiprocessors);
+  }
+  return plan;
+}
+
+KernelLaunch grouped_launch(const ConvSizes& size) {
+  return {.grid_x = static_cast<unsigned>(divided(pixels(size) * size.out_channels, 128)), .threads = 128};
+}
+
+}  // namespace sparkpilot::cuda

@@ -1,0 +1,175 @@
+// Convolutions with groups.
+#include "ops/cuda/depthwise.h"
+
+#include "ops/cuda/pieces.cuh"
+#include "ops/cuda/tile_epilogue.cuh"
+
+namespace {
+
+using sparkpilot::cuda::ConvArguments;
+using sparkpilot::cuda::ConvSizes;
+
+// A piece of 16 bytes of channels of kOutputs outputs beside each other; neighbouring threads have neighbouring pieces.
+struct Strip {
+  int channel, image, out_y, out_x;
+  bool there;
+
+  __device__ __forceinline__ Strip(const ConvSizes& s, int channels_of_piece, int outputs) {
+    const long long thread = static_cast<long long>(blockIdx.x) * 128 + threadIdx.x;
+    const int pieces = s.channels / channels_of_piece, strips = (s.out_width + outputs - 1) / outputs;
+    const long long column = thread / pieces, line = column / strips;
+    channel = static_cast<int>(thread - column * pieces) * channels_of_piece;
+    out_x = static_cast<int>(column - line * strips) * outputs;
+    image = static_cast<int>(line / s.out_height);
+    out_y = static_cast<int>(line - static_cast<long long>(image) * s.out_height);
+    there = image < s.batch;
+  }
+};
+
+__device__ __forceinline__ bool inside(int at, int size) {
+  return static_cast<unsigned>(at) < static_cast<unsigned>(size);
+}
+
+template <int kEach>
+__device__ __forceinline__ void add_products(float (&sums)[kEach], const float (&x)[kEach], const float (&w)[kEach]) {
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) sums[e] += x[e] * w[e];
+}
+
+template <typename T, int kKernel, int kOutputs>
+__device__ __forceinline__ void depthwise(const ConvArguments& p) {
+  using Bits = typename T::Bits;
+  constexpr int kEach = device::kPiece<T>, kQuads = kEach / 4;
+  STATIC_SHARED(float, shared, 128 * kEach * kOutputs);
+  const ConvSizes& s = p.size;
+  const Strip strip(s, kEach, kOutputs);
+  if (!strip.there) return;
+  const Bits* const image =
+      static_cast<const Bits*>(p.x) + static_cast<long long>(strip.image) * s.height * s.width * s.channels;
+  const Bits* const weights = static_cast<const Bits*>(p.weights) + strip.channel;
+  const int top = strip.out_y * s.stride_height - s.pad_top, left = strip.out_x * s.stride_width - s.pad_left;
+
+  float sums[kOutputs][kEach];
+#pragma unroll
+  for (int e = 0; e < kEach; ++e) {
+    sums[0][e] = p.bias ? p.bias[strip.channel + e] : 0.0f;
+#pragma unroll
+    for (int i = 1; i < kOutputs; ++i) sums[i][e] = sums[0][e];
+  }
+  const int kernel_height = kKernel ? kKernel : s.kernel_height, kernel_width = kKernel ? kKernel : s.kernel_width;
+#pragma unroll 1
+  for (int ky = 0; ky < kernel_height; ++ky) {
+    const int y = top + ky * s.dilation_height;
+    if (!inside(y, s.height)) continue;
+    const Bits* const line = image + y * s.width * s.channels + strip.channel;
+    const Bits* const row = weights + ky * kernel_width * s.channels;
+    if constexpr (kOutputs > 1) {
+      float w[kKernel][kEach];
+#pragma unroll
+      for (int kx = 0; kx < kKernel; ++kx) device::load_piece<T>(row + kx * s.channels, w[kx]);
+#pragma unroll
+      for (int column = 0; column < kKernel + kOutputs - 1; ++column) {
+        float x[kEach] = {};
+        if (inside(left + column, s.width)) device::load_piece<T>(line + (left + column) * s.channels, x);
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) {
+          if (column - i >= 0 && column - i < kKernel) add_products(sums[i], x, w[column - i]);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int kx = 0; kx < kernel_width; ++kx) {
+        const int column = left + kx * s.dilation_width;
+        float x[kEach] = {}, w[kEach];
+        device::load_piece<T>(row + kx * s.channels, w);
+        if (inside(column, s.width)) device::load_piece<T>(line + column * s.channels, x);
+        add_products(sums[0], x, w);
+      }
+    }
+  }
+
+  const long long first = (static_cast<long long>(strip.image) * s.out_height + strip.out_y) * s.out_width;
+  float* const mine = shared + threadIdx.x * 4;
+#pragma unroll
+  for (int i = 0; i < kOutputs; ++i) {
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      const float* const four = sums[i] + q * 4;
+      device::store_16(mine + (i * kQuads + q) * 512, {__float_as_uint(four[0]), __float_as_uint(four[1]),
+                                                       __float_as_uint(four[2]), __float_as_uint(four[3])});
+    }
+  }
+#pragma unroll 1
+  for (int q = 0; q < kQuads; ++q) {
+    device::apply_to_quads(p.epilogue, {mine + q * 512, kQuads * 512, kOutputs, 1, strip.channel + q * 4,
+                                        first + strip.out_x, first + s.out_width, s.channels});
+  }
+#pragma unroll 1
+  for (int i = 0; i < kOutputs && strip.out_x + i < s.out_width; ++i) {
+    float values[kEach];
+#pragma unroll
+    for (int q = 0; q < kQuads; ++q) {
+      const uint4 bits = device::load_16(mine + (i * kQuads + q) * 512);
+      values[q * 4] = __uint_as_float(bits.x), values[q * 4 + 1] = __uint_as_float(bits.y);
+      values[q * 4 + 2] = __uint_as_float(bits.z), values[q * 4 + 3] = __uint_as_float(bits.w);
+    }
+    device::store_piece<T>(static_cast<Bits*>(p.y) + (first + strip.out_x + i) * s.channels + strip.channel, values);
+  }
+}
+
+// A thread for each output element.
+template <typename T>
+__device__ __forceinline__ void grouped(const ConvArguments& p) {
+  using Bits = typename T::Bits;
+  const ConvSizes& s = p.size;
+  const long long at = static_cast<long long>(blockIdx.x) * 128 + threadIdx.x, pixel = at / s.out_channels;
+  const int out = static_cast<int>(at - pixel * s.out_channels);
+  if (pixel >= static_cast<long long>(s.batch) * s.out_height * s.out_width) return;
+  const long long line = pixel / s.out_width, image = line / s.out_height;
+  const int top = static_cast<int>(line - image * s.out_height) * s.stride_height - s.pad_top;
+  const int left = static_cast<int>(pixel - line * s.out_width) * s.stride_width - s.pad_left;
+  const int in_group = s.channels / s.groups, group = out / (s.out_channels / s.groups);
+  const Bits* const x = static_cast<const Bits*>(p.x) + image * s.height * s.width * s.channels + group * in_group;
+  const Bits* w = static_cast<const Bits*>(p.weights) + out;
+  float sum = p.bias ? p.bias[out] : 0.0f;
+#pragma unroll 1
+  for (int ky = 0; ky < s.kernel_height; ++ky) {
+#pragma unroll 1
+    for (int kx = 0; kx < s.kernel_width; ++kx) {
+      const int y = top + ky * s.dilation_height, column = left + kx * s.dilation_width;
+      if (inside(y, s.height) && inside(column, s.width)) {
+        const Bits* const from = x + (y * s.width + column) * s.channels;
+#pragma unroll 4
+        for (int c = 0; c < in_group; ++c)
+          sum += T::value(from[c]) * T::value(w[static_cast<long long>(c) * s.out_channels]);
+      }
+      w += static_cast<long long>(in_group) * s.out_channels;
+    }
+  }
+  static_cast<Bits*>(p.y)[at] = T::rounded(device::apply_epilogue(p.epilogue, sum, pixel, out));
+}
+
+}  // namespace
+
+// `blocks` on a multiprocessor at once is what registers allow without spills.
+#define DEPTHWISE(name, type, kernel, outputs, blocks)                                                      \
+  extern "C" __global__ void __launch_bounds__(128, blocks) name(const __grid_constant__ ConvArguments p) { \
+    depthwise<device::type, kernel, outputs>(p);                                                            \
+  }
+#define STRIPS_OF_TYPE(suffix, type)                                                     \
+  DEPTHWISE(depthwise_3x3_strip_##suffix, type, 3, sparkpilot::cuda::kDepthwiseStrip, 4) \
+  DEPTHWISE(depthwise_5x5_strip_##suffix, type, 5, sparkpilot::cuda::kDepthwiseStrip, 3) \
+  DEPTHWISE(depthwise_7x7_strip_##suffix, type, 7, sparkpilot::cuda::kDepthwiseStrip, 2)
+#define KERNELS_OF_TYPE(suffix, type)                                                                           \
+  DEPTHWISE(depthwise_any_##suffix, type, 0, 1, 4)                                                              \
+  DEPTHWISE(depthwise_3x3_##suffix, type, 3, 1, 4)                                                              \
+  DEPTHWISE(depthwise_5x5_##suffix, type, 5, 1, 4)                                                              \
+  DEPTHWISE(depthwise_7x7_##suffix, type, 7, 1, 4)                                                              \
+  extern "C" __global__ void __launch_bounds__(128) grouped_##suffix(const __grid_constant__ ConvArguments p) { \
+    grouped<device::type>(p);                                                                                   \
+  }
+KERNELS_OF_TYPE(f32, F32)
+KERNELS_OF_TYPE(f16, F16)
+KERNELS_OF_TYPE(bf16, BF16)
+STRIPS_OF_TYPE(f16, F16)
+STRIPS_OF_TYPE(bf16, BF16)

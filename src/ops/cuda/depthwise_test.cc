@@ -1,0 +1,127 @@
+#include "ops/cuda/depthwise.h"
+
+#include "ops/cuda/conv_reference_test.h"
+
+namespace sparkpilot::cuda {
+namespace {
+
+// Puts the case's memory and launch into `run`; what the output should be.
+std::vector<double> prepare(TestRun& run, const ConvSizes& s, const TestStorage& storage, const std::string& kernel,
+                            const KernelLaunch& launch, bool with_epilogue, bool with_nan = false) {
+  const auto channels = static_cast<size_t>(s.out_channels);
+  const size_t depth = static_cast<size_t>(s.kernel_height * s.kernel_width * (s.channels / s.groups));
+  std::vector<double> x = storage.random(static_cast<size_t>(s.batch * s.height * s.width * s.channels), 1, 1.0);
+  if (with_nan) x[x.size() / 2] = NAN;
+  const std::vector<double> weights = storage.random(channels * depth, 2, 1 / std::sqrt(static_cast<double>(depth)));
+  const std::vector<double> bias = kStorages[0].random(channels, 3, 0.5);
+  std::vector<uint8_t> plain(weights.size() * storage.bytes()), packed(grouped_weight_bytes(s, storage_of(storage)));
+  for (size_t i = 0; i < weights.size(); ++i)
+    store_element(storage.dtype, plain.data(), static_cast<int64_t>(i), weights[i]);
+  pack_grouped_weights(s, storage_of(storage), plain.data(), packed.data());
+  ConvArguments p{};
+  p.size = s;
+  p.x = run.input(storage, x);
+  p.weights = run.bytes(packed.data(), packed.size());
+  p.bias = static_cast<const float*>(run.input(kStorages[0], bias));
+  p.y = run.output(storage, pixels_of(s) * channels);
+  std::vector<double> expected = convolved(s, x, weights, bias);
+  if (with_epilogue) {
+    const TestEpilogue epilogue(storage, pixels_of(s), channels);
+    p.epilogue = epilogue.steps(run, storage);
+    epilogue.apply(expected);
+  }
+  run.launch(kernel, p, launch);
+  return expected;
+}
+
+ConvSizes depthwise(int height, int width, int channels, int kernel, int stride = 1) {
+  ConvSizes s = same_conv(height, width, channels, channels, kernel, stride);
+  s.groups = channels;
+  return s;
+}
+
+void check(const ConvSizes& s, const TestStorage& storage, const DepthwisePlan& plan, bool with_epilogue) {
+  ASSERT_TRUE(depthwise_accepts(s, storage_of(storage)));
+  TestRun run;
+  const std::string name = plan.name(storage_of(storage));
+  const std::vector<double> expected =
+      prepare(run, s, storage, name, plan.launch(s, storage_of(storage)), with_epilogue);
+  EXPECT_TRUE(run.near(expected, storage.tolerance(2e-6), 1.0)) << name;
+}
+
+TEST(CudaDepthwise, KernelsAtOddSizes) {
+  for (const TestStorage& storage : kStorages) {
+    for (const int kernel : {3, 5, 7}) {
+      const bool strip = storage.dtype != DType::f32;
+      check(depthwise(5, 9, 24, kernel), storage, {kernel, strip}, true);
+      check(depthwise(3, 2, 8, kernel), storage, {kernel, strip}, false);
+      check(depthwise(9, 6, 40, kernel, 2), storage, {kernel, false}, true);
+      ConvSizes dilated = depthwise(7, 8, 8, kernel);
+      dilated.batch = 2, dilated.dilation_width = 2, dilated.pad_left = kernel - 1;
+      check(dilated, storage, {kernel, false}, false);
+    }
+    ConvSizes uneven = depthwise(8, 7, 16, 4, 3);
+    uneven.kernel_width = 1, uneven.pad_left = 0, uneven.out_width = 3, uneven.out_height = 3;
+    check(uneven, storage, {}, true);
+  }
+}
+
+TEST(CudaDepthwise, Groups) {
+  for (const TestStorage& storage : kStorages) {
+    ConvSizes multiplied = same_conv(5, 4, 3, 6, 3), few = same_conv(5, 4, 10, 15, 3, 2),
+              odd = same_conv(4, 3, 7, 7, 5);
+    multiplied.groups = 3, few.groups = 5, odd.groups = 7, few.batch = 2;
+    for (const ConvSizes& s : {multiplied, few, odd}) {
+      ASSERT_TRUE(grouped_accepts(s));
+      TestRun run;
+      const std::vector<double> expected = prepare(run, s, storage, "grouped_" + storage.name, grouped_launch(s), true);
+      EXPECT_TRUE(run.near(expected, storage.tolerance(2e-6), 1.0)) << s.groups << " groups";
+    }
+  }
+}
+
+TEST(CudaDepthwise, NanReachesItsWindowOnly) {
+  for (const TestStorage& storage : kStorages) {
+    for (const DepthwisePlan& plan :
+         {DepthwisePlan{3, storage.dtype != DType::f32}, DepthwisePlan{3, false}, DepthwisePlan{}}) {
+      TestRun run;
+      const ConvSizes s = depthwise(6, 7, 8, 3);
+      const std::vector<double> expected =
+          prepare(run, s, storage, plan.name(storage_of(storage)), plan.launch(s, storage_of(storage)), true, true);
+      const std::vector<double> y = run.values();
+      for (size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), std::isnan(expected[i])) << i;
+    }
+  }
+}
+
+// All global memory is moved in whole sectors, 16 bytes a thread; shared memory without conflicts of banks.
+TEST(CudaDepthwise, Traffic) {
+  for (const TestStorage& storage : kStorages) {
+    for (const bool strip : {false, true}) {
+      TestRun run;
+      run.count_traffic();
+      const ConvSizes s = depthwise(8, 16, 64, 3);
+      const DepthwisePlan plan{3, strip && storage.dtype != DType::f32};
+      prepare(run, s, storage, plan.name(storage_of(storage)), plan.launch(s, storage_of(storage)), false);
+      run.values();
+      int wide = 0;
+      for (const auto& line : run.traffic()) {
+        EXPECT_LE(line.worst_bank, 1) << line.line;
+        if (line.shared || line.bytes < line.requests * 32 * 8) continue;
+        ++wide;
+        EXPECT_GE(line.used(), 0.9) << line.line;
+      }
+      EXPECT_GE(wide, 2);
+    }
+  }
+}
+
+TEST(CudaDepthwise, StripsWhereThereAreEnough) {
+  EXPECT_TRUE(plan_depthwise(depthwise(64, 128, 64, 7), Storage::f16, 48).strip);
+  EXPECT_FALSE(plan_depthwise(depthwise(8, 16, 256, 7), Storage::f16, 48).strip);
+  EXPECT_FALSE(plan_depthwise(depthwise(64, 128, 64, 7, 2), Storage::f16, 48).strip);
+  EXPECT_EQ(plan_depthwise(depthwise(8, 16, 256, 4), Storage::f16, 48).kernel, 0);
+}
+
+}  // namespace
+}  // namespace sparkpilot::cuda

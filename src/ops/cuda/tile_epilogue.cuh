@@ -1,0 +1,134 @@
+// Finishes sums that lie in shared memory as fp32, in groups of four channels: epilogue, rounding, store. Each step is
+// applied to all groups of a thread before the next one, so that its operands are under way together. Sums stay in
+// shared memory meanwhile, because only there can one instance of a function go through them.
+#pragma once
+
+#include "ops/cuda/epilogue.cuh"
+
+namespace device {
+
+// A thread's share of the sums: groups of four channels, group i of `count` at row `row` + i * `rows_between`.
+struct Quads {
+  float* sums;  // of group 0, at a multiple of 16 bytes; no other thread's
+  int sums_between, count, rows_between;
+  int column;      // of the first of the four channels, a multiple of 4, the same for all groups
+  long long row;   // of group 0
+  long long rows;  // groups in later rows are left out, and all if `column` is not below `channels`
+  int channels;
+
+  __device__ __forceinline__ bool there(int i) const {
+    return i < count && column < channels && row + i * rows_between < rows;
+  }
+};
+
+__device__ __forceinline__ void combine(sparkpilot::cuda::EpilogueStep::Kind kind, float* sums,
+                                        const float (&with)[4]) {
+  const uint4 bits = load_16(sums);
+  float x[4] = {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w)};
+#pragma unroll
+  for (int e = 0; e < 4; ++e) x[e] = kind == sparkpilot::cuda::EpilogueStep::add ? x[e] + with[e] : x[e] * with[e];
+  store_16(sums, {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])});
+}
+
+// An operand whose four channels lie together.
+__device__ __forceinline__ void combine_wide(const sparkpilot::cuda::EpilogueStep& step, const Quads& quads) {
+  using sparkpilot::cuda::Storage;
+  constexpr int kTogether = 4;
+  const long long stride = step.row_stride * quads.rows_between;
+  const long long at = quads.row * step.row_stride + quads.column;
+#pragma unroll 1
+  for (int first = 0; quads.there(first); first += kTogether) {
+    uint4 bits[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      bits[i] = {};
+      if (!quads.there(first + i)) continue;
+      if (step.storage == Storage::f32) {
+        bits[i] = load_16(static_cast<const float*>(step.operand) + at + (first + i) * stride);
+      } else {
+        const uint2 pairs = load_8(static_cast<const uint16_t*>(step.operand) + at + (first + i) * stride);
+        bits[i].x = pairs.x, bits[i].y = pairs.y;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (!quads.there(first + i)) continue;
+      float* const sums = quads.sums + (first + i) * quads.sums_between;
+      if (step.storage == Storage::f32) {
+        combine(step.kind, sums,
+                {__uint_as_float(bits[i].x), __uint_as_float(bits[i].y), __uint_as_float(bits[i].z),
+                 __uint_as_float(bits[i].w)});
+      } else {
+        const bool half = step.storage == Storage::f16;
+        const float2 low = half ? half2_values(bits[i].x) : bfloat162_values(bits[i].x);
+        const float2 high = half ? half2_values(bits[i].y) : bfloat162_values(bits[i].y);
+        combine(step.kind, sums, {low.x, low.y, high.x, high.y});
+      }
+    }
+  }
+}
+
+// Not inlined: it is most of a kernel's code, and a kernel has no more than sums in registers when it comes here. The
+// epilogue is one of a kernel's arguments, which must be __grid_constant__ so that it has an address.
+static __device__ __attribute__((noinline)) void apply_to_quads(const sparkpilot::cuda::Epilogue& epilogue,
+                                                                const Quads quads) {
+  using sparkpilot::cuda::EpilogueStep;
+  if (!quads.there(0)) return;
+#pragma unroll 1
+  for (int s = 0; s < epilogue.count; ++s) {
+    const EpilogueStep& step = epilogue.steps[s];
+    const bool wide = quads.channels % 4 == 0 && step.column_stride == 1 && step.row_stride % 4 == 0 &&
+                      reinterpret_cast<uintptr_t>(step.operand) % 16 == 0;
+    if (step.kind != EpilogueStep::activation && wide) {
+      combine_wide(step, quads);
+      continue;
+    }
+#pragma unroll 1
+    for (int i = 0; quads.there(i); ++i) {
+      float* const sums = quads.sums + i * quads.sums_between;
+      if (step.kind == EpilogueStep::activation) {
+        const uint4 bits = load_16(sums);
+        store_16(sums, {__float_as_uint(activate(step.function, __uint_as_float(bits.x), step.alpha, step.beta)),
+                        __float_as_uint(activate(step.function, __uint_as_float(bits.y), step.alpha, step.beta)),
+                        __float_as_uint(activate(step.function, __uint_as_float(bits.z), step.alpha, step.beta)),
+                        __float_as_uint(activate(step.function, __uint_as_float(bits.w), step.alpha, step.beta))});
+      } else {
+        float with[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const long long column = least(quads.column + e, quads.channels - 1);
+          const long long row = quads.row + i * quads.rows_between;
+          with[e] = operand_value(step.storage, step.operand, row * step.row_stride + column * step.column_stride);
+        }
+        combine(step.kind, sums, with);
+      }
+    }
+  }
+}
+
+// To y[row * channels + column]; y lies at a multiple of 16 bytes.
+template <typename T>
+__device__ __forceinline__ void store_quads(void* y, const Quads& quads) {
+  using Bits = typename T::Bits;
+  const int channels = quads.channels;
+  Bits* to = static_cast<Bits*>(y) + quads.row * channels + quads.column;
+#pragma unroll 1
+  for (int i = 0; quads.there(i); ++i) {
+    const float* const sums = quads.sums + i * quads.sums_between;
+    if (channels % 4 == 0) {
+      const uint4 bits = load_16(sums);
+      if constexpr (sizeof(Bits) == 4) {
+        store_16(to, bits);
+      } else {
+        store_8(to, {T::pair(__uint_as_float(bits.x), __uint_as_float(bits.y)),
+                     T::pair(__uint_as_float(bits.z), __uint_as_float(bits.w))});
+      }
+    } else {
+#pragma unroll 1
+      for (int e = 0; e < least(4, channels - quads.column); ++e) to[e] = T::rounded(sums[e]);
+    }
+    to += static_cast<long long>(quads.rows_between) * channels;
+  }
+}
+
+}  // namespace device
