@@ -1,0 +1,58 @@
+#include "ops/cuda/elementwise.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace sparkpilot::cuda {
+
+ElementwiseArguments make_elementwise(void* y, ElementType type, const std::vector<int64_t>& sizes,
+                                      const std::vector<ElementwiseInput>& inputs,
+                                      const std::vector<ElementwiseStep>& steps) {
+  if (inputs.empty() || inputs.size() > ElementwiseArguments::kMostOperands ||
+      steps.size() > ElementwiseArguments::kMostSteps) {
+    fail_internal("{} operands and {} steps for an elementwise kernel", inputs.size(), steps.size());
+  }
+  StridedLoops loops{.sizes = sizes, .strides = {contiguous_strides(sizes)}};
+  for (const ElementwiseInput& input : inputs) loops.strides.push_back(broadcast_strides(input.sizes, sizes));
+  loops = loops.merged();
+  ElementwiseArguments out{};
+  out.y = y, out.type = type;
+  out.dimensions = make_dimensions(loops);
+  out.elements = static_cast<int>(loops.elements());
+  const int64_t row = (loops.sizes.back() + 7) / 8;
+  out.vectors_of_a_row = make_divisor(std::max<int64_t>(row, 1));
+  out.vectors = static_cast<unsigned>(row * (out.elements / std::max<int64_t>(loops.sizes.back(), 1)));
+  out.operand_count = static_cast<int>(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    out.operands[i].data = inputs[i].data, out.operands[i].type = inputs[i].type;
+    set_strides(out.operands[i].strides, loops.strides[i + 1]);
+  }
+  out.step_count = static_cast<int>(steps.size());
+  std::copy(steps.begin(), steps.end(), out.steps);
+  return out;
+}
+
+bool elementwise_wide_accepts(const ElementwiseArguments& arguments) {
+  const auto wide = [](const void* data, ElementType type) {
+    return is_aligned(data, std::min(16, 8 * element_bytes(type)));
+  };
+  const bool rows_aligned = arguments.dimensions.rank == 1 || arguments.dimensions.sizes[0].size % 8 == 0;
+  bool accepts = wide(arguments.y, arguments.type) && rows_aligned;
+  for (int i = 0; i < arguments.operand_count && accepts; ++i) {
+    const ElementwiseOperand& operand = arguments.operands[i];
+    if (operand.strides[0] == 0) continue;
+    accepts = operand.strides[0] == 1 && wide(operand.data, operand.type);
+    for (int k = 1; k < arguments.dimensions.rank; ++k) accepts &= operand.strides[k] % 8 == 0;
+  }
+  return accepts;
+}
+
+KernelLaunch elementwise_wide_launch(const ElementwiseArguments& arguments) {
+  return {.grid_x = (arguments.vectors + 127) / 128, .threads = 128};
+}
+KernelLaunch elementwise_launch(const ElementwiseArguments& arguments) {
+  return {.grid_x = (static_cast<unsigned>(arguments.elements) + 127) / 128, .threads = 128};
+}
+
+}  // namespace sparkpilot::cuda
