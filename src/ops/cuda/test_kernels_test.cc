@@ -1,6 +1,7 @@
 // The table of kernels for tests. Each name of kernels.inc must be defined, or this does not link.
 #include "ops/cuda/test_kernels.h"
 #include "ops/cuda/convolution.h"
+#include "ops/cuda/copy.h"
 #include "ops/cuda/elementwise.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/rows.h"
