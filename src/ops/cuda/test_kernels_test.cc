@@ -3,7 +3,9 @@
 #include "ops/cuda/convolution.h"
 #include "ops/cuda/copy.h"
 #include "ops/cuda/elementwise.h"
+#include "ops/cuda/gather.h"
 #include "ops/cuda/products.h"
+#include "ops/cuda/reduce.h"
 #include "ops/cuda/rows.h"
 
 #define SPARKPILOT_KERNEL(name, Arguments, capability) extern "C" void name(sparkpilot::cuda::Arguments);
