@@ -1,7 +1,7 @@
 // Elements whose type is known only when a kernel runs, as fp32 and as whole numbers.
 #pragma once
 
-#include "ops/cuda/storage.cuh"
+#include "ops/cuda/device.cuh"
 #include "ops/cuda/strided.h"
 
 namespace device {
@@ -50,60 +50,96 @@ __device__ __forceinline__ void store_value(ElementType type, void* data, long l
   }
 }
 
-// Eight elements at a multiple of 16 bytes, or of 8 for bytes.
-__device__ __forceinline__ void load_eight_values(ElementType type, const void* data, long long at, float (&x)[8]) {
+// kWidth (4 or 8) elements at a multiple of their bytes, or of 16.
+template <int kWidth>
+__device__ __forceinline__ void load_values(ElementType type, const void* data, long long at, float (&x)[kWidth]) {
   switch (type) {
-    case ElementType::f32: load_eight<F32>(static_cast<const float*>(data) + at, x); return;
-    case ElementType::f16: load_eight<F16>(static_cast<const uint16_t*>(data) + at, x); return;
-    case ElementType::bf16: load_eight<BF16>(static_cast<const uint16_t*>(data) + at, x); return;
+    case ElementType::f32:
     case ElementType::i32:
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const uint4 four = load_16(static_cast<const int*>(data) + at + i * 4);
-        x[i * 4] = static_cast<float>(static_cast<int>(four.x));
-        x[i * 4 + 1] = static_cast<float>(static_cast<int>(four.y));
-        x[i * 4 + 2] = static_cast<float>(static_cast<int>(four.z));
-        x[i * 4 + 3] = static_cast<float>(static_cast<int>(four.w));
+      for (int i = 0; i < kWidth; i += 4) {
+        const uint4 four = load_16(static_cast<const int*>(data) + at + i);
+        const bool whole = type == ElementType::i32;
+        x[i] = whole ? static_cast<float>(static_cast<int>(four.x)) : __uint_as_float(four.x);
+        x[i + 1] = whole ? static_cast<float>(static_cast<int>(four.y)) : __uint_as_float(four.y);
+        x[i + 2] = whole ? static_cast<float>(static_cast<int>(four.z)) : __uint_as_float(four.z);
+        x[i + 3] = whole ? static_cast<float>(static_cast<int>(four.w)) : __uint_as_float(four.w);
       }
       return;
+    case ElementType::f16:
+    case ElementType::bf16: {
+      uint32_t pairs[kWidth / 2];
+      if constexpr (kWidth == 8) {
+        const uint4 loaded = load_16(static_cast<const uint16_t*>(data) + at);
+        pairs[0] = loaded.x, pairs[1] = loaded.y, pairs[2] = loaded.z, pairs[3] = loaded.w;
+      } else {
+        const uint2 loaded = load_8(static_cast<const uint16_t*>(data) + at);
+        pairs[0] = loaded.x, pairs[1] = loaded.y;
+      }
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) {
+        const float2 two = type == ElementType::f16 ? half2_values(pairs[i]) : bfloat162_values(pairs[i]);
+        x[i * 2] = two.x, x[i * 2 + 1] = two.y;
+      }
+      return;
+    }
     case ElementType::i64:
 #pragma unroll
-      for (int i = 0; i < 8; ++i) x[i] = static_cast<float>(static_cast<const long long*>(data)[at + i]);
+      for (int i = 0; i < kWidth; ++i) x[i] = static_cast<float>(static_cast<const long long*>(data)[at + i]);
       return;
     default: {
-      const uint2 bytes = load_8(static_cast<const uint8_t*>(data) + at);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        x[i] = byte_value(type, static_cast<uint8_t>((i < 4 ? bytes.x : bytes.y) >> i % 4 * 8));
+      uint32_t fours[kWidth / 4];
+      if constexpr (kWidth == 8) {
+        const uint2 loaded = load_8(static_cast<const uint8_t*>(data) + at);
+        fours[0] = loaded.x, fours[1] = loaded.y;
+      } else {
+        fours[0] = *reinterpret_cast<const uint32_t*>(static_cast<const uint8_t*>(data) + at);
       }
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) x[i] = byte_value(type, static_cast<uint8_t>(fours[i / 4] >> i % 4 * 8));
     }
   }
 }
-__device__ __forceinline__ void store_eight_values(ElementType type, void* data, long long at, const float (&x)[8]) {
+template <int kWidth>
+__device__ __forceinline__ void store_values(ElementType type, void* data, long long at, const float (&x)[kWidth]) {
   switch (type) {
-    case ElementType::f32: store_eight<F32>(static_cast<float*>(data) + at, x); return;
-    case ElementType::f16: store_eight<F16>(static_cast<uint16_t*>(data) + at, x); return;
-    case ElementType::bf16: store_eight<BF16>(static_cast<uint16_t*>(data) + at, x); return;
+    case ElementType::f32:
     case ElementType::i32:
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        store_16(static_cast<int*>(data) + at + i * 4,
-                 {static_cast<uint32_t>(to_i32(x[i * 4])), static_cast<uint32_t>(to_i32(x[i * 4 + 1])),
-                  static_cast<uint32_t>(to_i32(x[i * 4 + 2])), static_cast<uint32_t>(to_i32(x[i * 4 + 3]))});
+      for (int i = 0; i < kWidth; i += 4) {
+        uint32_t four[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          four[k] = type == ElementType::f32 ? __float_as_uint(x[i + k]) : static_cast<uint32_t>(to_i32(x[i + k]));
+        }
+        store_16(static_cast<int*>(data) + at + i, {four[0], four[1], four[2], four[3]});
       }
       return;
+    case ElementType::f16:
+    case ElementType::bf16: {
+      uint32_t pairs[kWidth / 2];
+#pragma unroll
+      for (int i = 0; i < kWidth / 2; ++i) {
+        pairs[i] =
+            type == ElementType::f16 ? pack_half2(x[i * 2], x[i * 2 + 1]) : pack_bfloat162(x[i * 2], x[i * 2 + 1]);
+      }
+      if constexpr (kWidth == 8) {
+        store_16(static_cast<uint16_t*>(data) + at, {pairs[0], pairs[1], pairs[2], pairs[3]});
+      } else {
+        store_8(static_cast<uint16_t*>(data) + at, {pairs[0], pairs[1]});
+      }
+      return;
+    }
     case ElementType::i64:
 #pragma unroll
-      for (int i = 0; i < 8; ++i) static_cast<long long*>(data)[at + i] = to_i64(x[i]);
+      for (int i = 0; i < kWidth; ++i) static_cast<long long*>(data)[at + i] = to_i64(x[i]);
       return;
     default: {
-      uint32_t low = 0, high = 0;
+      uint32_t fours[kWidth / 4] = {};
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        low |= static_cast<uint32_t>(to_byte(type, x[i])) << i * 8;
-        high |= static_cast<uint32_t>(to_byte(type, x[i + 4])) << i * 8;
-      }
-      store_8(static_cast<uint8_t*>(data) + at, {low, high});
+      for (int i = 0; i < kWidth; ++i) fours[i / 4] |= static_cast<uint32_t>(to_byte(type, x[i])) << i % 4 * 8;
+      if constexpr (kWidth == 8) store_8(static_cast<uint8_t*>(data) + at, {fours[0], fours[1]});
+      else *reinterpret_cast<uint32_t*>(static_cast<uint8_t*>(data) + at) = fours[0];
     }
   }
 }

@@ -20,7 +20,11 @@ ElementwiseArguments make_elementwise(void* y, ElementType type, const std::vect
   out.y = y, out.type = type;
   out.dimensions = make_dimensions(loops);
   out.elements = static_cast<int>(loops.elements());
-  const int64_t row = (loops.sizes.back() + 7) / 8;
+  out.width = element_bytes(type) >= 4 ? 4 : 8;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (element_bytes(inputs[i].type) >= 4 && loops.strides[i + 1].back() != 0) out.width = 4;
+  }
+  const int64_t row = (loops.sizes.back() + out.width - 1) / out.width;
   out.vectors_of_a_row = make_divisor(std::max<int64_t>(row, 1));
   out.vectors = static_cast<unsigned>(row * (out.elements / std::max<int64_t>(loops.sizes.back(), 1)));
   out.operand_count = static_cast<int>(inputs.size());
@@ -34,16 +38,17 @@ ElementwiseArguments make_elementwise(void* y, ElementType type, const std::vect
 }
 
 bool elementwise_wide_accepts(const ElementwiseArguments& arguments) {
-  const auto wide = [](const void* data, ElementType type) {
-    return is_aligned(data, std::min(16, 8 * element_bytes(type)));
+  const auto wide = [&](const void* data, ElementType type) {
+    return is_aligned(data, std::min(16, arguments.width * element_bytes(type)));
   };
-  const bool rows_aligned = arguments.dimensions.rank == 1 || arguments.dimensions.sizes[0].size % 8 == 0;
+  const auto width = static_cast<unsigned>(arguments.width);
+  const bool rows_aligned = arguments.dimensions.rank == 1 || arguments.dimensions.sizes[0].size % width == 0;
   bool accepts = wide(arguments.y, arguments.type) && rows_aligned;
   for (int i = 0; i < arguments.operand_count && accepts; ++i) {
     const ElementwiseOperand& operand = arguments.operands[i];
     if (operand.strides[0] == 0) continue;
     accepts = operand.strides[0] == 1 && wide(operand.data, operand.type);
-    for (int k = 1; k < arguments.dimensions.rank; ++k) accepts &= operand.strides[k] % 8 == 0;
+    for (int k = 1; k < arguments.dimensions.rank; ++k) accepts &= operand.strides[k] % arguments.width == 0;
   }
   return accepts;
 }

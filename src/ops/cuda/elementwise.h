@@ -102,7 +102,8 @@ struct ElementwiseArguments {
   ElementType type;
   Dimensions dimensions;
   int elements, operand_count, step_count;
-  unsigned vectors;          // of eight elements in a row of the innermost dimension, the last may be shorter
+  int width;                 // 8, or 4 where elements are of four bytes and more
+  unsigned vectors;          // of `width` elements in a row of the innermost dimension, the last may be shorter
   Divisor vectors_of_a_row;  // vectors = this * rows
   ElementwiseOperand operands[kMostOperands];
   ElementwiseStep steps[kMostSteps];
@@ -119,10 +120,10 @@ ElementwiseArguments make_elementwise(void* y, ElementType type, const std::vect
                                       const std::vector<ElementwiseInput>& inputs,
                                       const std::vector<ElementwiseStep>& steps);
 
-// The kernels: elementwise_wide (eight elements a thread) where this accepts, else elementwise (one a thread). And
-// elementwise_integers for operands and results that are integers or booleans: in 64 bits, of which the result keeps
-// the low ones; division rounds towards zero, and by zero gives 0. It takes relu, neg, abs, sign, logical_not and the
-// functions of two operands, except pow.
+// The kernels: elementwise_wide_8 and _4 (by `width`, elements a thread) where this accepts, else elementwise (one a
+// thread). And elementwise_integers for operands and results that are integers or booleans: in 64 bits, of which the
+// result keeps the low ones; division rounds towards zero, and by zero gives 0. It takes relu, neg, abs, sign,
+// logical_not and the functions of two operands, except pow.
 bool elementwise_wide_accepts(const ElementwiseArguments& arguments);
 KernelLaunch elementwise_wide_launch(const ElementwiseArguments& arguments);
 KernelLaunch elementwise_launch(const ElementwiseArguments& arguments);

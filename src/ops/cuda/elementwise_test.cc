@@ -23,7 +23,8 @@ struct Case {
     const ElementwiseArguments arguments = make_elementwise(y, type, sizes, inputs, steps);
     if (wide) {
       ASSERT_TRUE(elementwise_wide_accepts(arguments));
-      run.launch("elementwise_wide", arguments, elementwise_wide_launch(arguments));
+      run.launch(arguments.width == 8 ? "elementwise_wide_8" : "elementwise_wide_4", arguments,
+                 elementwise_wide_launch(arguments));
     } else {
       run.launch(integers ? "elementwise_integers" : "elementwise", arguments, elementwise_launch(arguments));
     }
@@ -330,21 +331,22 @@ TEST(CudaElementwise, Integers) {
 }
 
 TEST(CudaElementwise, ReadsWholeSectors) {
-  Case c;
-  c.run.count_traffic();
-  const std::vector<double> x = kStorages[1].random(16 * 512, 10, 1.0), bias = kStorages[1].random(512, 11, 1.0);
-  c.input(ElementType::f16, {16, 512}, x);
-  c.input(ElementType::f16, {512}, bias);
-  c.output(ElementType::f16, {16, 512}, {{.function = Function::add, .operand = 1}, {.function = Function::gelu_tanh}},
-           true);
-  c.run.values();
-  uint64_t requests = 0;
-  for (const emulator::Checker::Traffic& line : c.run.traffic()) {
-    EXPECT_EQ(line.used(), 1.0) << line.line;
-    EXPECT_EQ(line.bytes, line.requests * 512) << line.line;
-    requests += line.requests;
+  for (const ElementType type : {ElementType::f32, ElementType::f16}) {
+    const TestStorage& storage = element_of(type).storage;
+    Case c;
+    c.run.count_traffic();
+    c.input(type, {16, 512}, storage.random(16 * 512, 10, 1.0));
+    c.input(type, {512}, storage.random(512, 11, 1.0));
+    c.output(type, {16, 512}, {{.function = Function::add, .operand = 1}, {.function = Function::gelu_tanh}}, true);
+    c.run.values();
+    uint64_t requests = 0;
+    for (const emulator::Checker::Traffic& line : c.run.traffic()) {
+      EXPECT_EQ(line.used(), 1.0) << line.line;
+      EXPECT_EQ(line.bytes, line.requests * 512) << line.line;
+      requests += line.requests;
+    }
+    EXPECT_EQ(requests, 16 * 512 * storage.bytes() / 512 * 3);
   }
-  EXPECT_EQ(requests, 16u * 512 / 256 * 3);
 }
 
 }  // namespace

@@ -158,15 +158,16 @@ __device__ __forceinline__ void with_row(const void* x_data, void* y_data, long 
   wide &= size % 8 == 0 && aligned(x_data) && aligned(y_data);
   using Bits = typename T::Bits;
   const bool warps = size <= sparkpilot::cuda::kWarpRow;
+  constexpr bool kQuads = sizeof(Bits) == 4;
   const long long index = warps ? static_cast<long long>(blockIdx.x) * (blockDim.x / 32) + thread / 32 : blockIdx.x;
   if (index >= rows) return;
   const Bits* const x = static_cast<const Bits*>(x_data) + index * size;
   Bits* const y = static_cast<Bits*>(y_data) + index * size;
   if (warps && wide) {
-    KeptRow<T> row{{size, thread % 32, 32, true}, x, {}};
+    KeptRow<T> row{{size, thread % 32, 32, true, kQuads}, x, {}};
     fn(row, y);
   } else {
-    LongRow<T> row{{size, warps ? thread % 32 : thread, warps ? 32 : kThreads, wide}, x, partial};
+    LongRow<T> row{{size, warps ? thread % 32 : thread, warps ? 32 : kThreads, wide, kQuads}, x, partial};
     fn(row, y);
   }
 }
@@ -197,21 +198,27 @@ struct Column {
   }
 };
 
+// fn(element, index) for each of a row whose elements are `step` apart.
+template <typename T, typename Fn>
+__device__ __forceinline__ void each_strided(const typename T::Bits* x, int size, int step, Fn fn) {
+#pragma unroll 4
+  for (int i = 0; i < size; ++i, x += step) fn(T::value(*x), i);
+}
+
 template <typename T>
 __device__ __forceinline__ void softmax_strided(const sparkpilot::cuda::SoftmaxStridedArguments& p) {
   Column column;
   if (!column.find(p.outer * p.inner, p.size, p.inner, p.of_inner)) return;
   const typename T::Bits* const x = static_cast<const typename T::Bits*>(p.x) + column.at;
-  typename T::Bits* const y = static_cast<typename T::Bits*>(p.y) + column.at;
-  const long long step = p.inner, end = step * p.size;
+  typename T::Bits* y = static_cast<typename T::Bits*>(p.y) + column.at;
   float top = -INFINITY, sum = 0;
-  for (long long i = 0; i < end; i += step) top = device::max_nan(top, T::value(x[i]));
-  for (long long i = 0; i < end; i += step) sum += expf(T::value(x[i]) - top);
+  each_strided<T>(x, p.size, p.inner, [&](float v, int) { top = device::max_nan(top, v); });
+  each_strided<T>(x, p.size, p.inner, [&](float v, int) { sum += expf(v - top); });
   const float scale = __fdividef(1.0f, sum), shift = top + (p.log ? logf(sum) : 0.0f);
-  for (long long i = 0; i < end; i += step) {
-    const float v = T::value(x[i]);
-    y[i] = T::rounded(p.log ? v - shift : expf(v - top) * scale);
-  }
+  each_strided<T>(x, p.size, p.inner, [&](float v, int) {
+    *y = T::rounded(p.log ? v - shift : expf(v - top) * scale);
+    y += p.inner;
+  });
 }
 
 template <typename T>
@@ -220,24 +227,21 @@ __device__ __forceinline__ void norm_strided(const sparkpilot::cuda::NormStrided
   const NormArguments& n = p.norm;
   if (!column.find(n.rows, n.size, p.inner, p.of_inner)) return;
   const typename T::Bits* const x = static_cast<const typename T::Bits*>(n.x) + column.at;
-  typename T::Bits* const y = static_cast<typename T::Bits*>(n.y) + column.at;
-  const long long step = p.inner, end = step * n.size;
+  typename T::Bits* y = static_cast<typename T::Bits*>(n.y) + column.at;
   float mean = 0, squares = 0;
   if (n.kind == NormKind::layer) {
-    for (long long i = 0; i < end; i += step) mean += T::value(x[i]);
+    each_strided<T>(x, n.size, p.inner, [&](float v, int) { mean += v; });
     mean = mean_of(mean, n.size);
   }
-  for (long long i = 0; i < end; i += step) {
-    const float distance = T::value(x[i]) - mean;
-    squares += distance * distance;
-  }
+  each_strided<T>(x, n.size, p.inner, [&](float v, int) { squares += (v - mean) * (v - mean); });
   const float scale = norm_scale(n, squares);
-  for (int i = 0; i < n.size; ++i) {
-    float v = (T::value(x[i * step]) - mean) * scale;
-    if (n.gain != nullptr) v *= n.gain[i];
-    if (n.bias != nullptr) v += n.bias[i];
-    y[i * step] = T::rounded(v);
-  }
+  each_strided<T>(x, n.size, p.inner, [&](float v, int i) {
+    float out = (v - mean) * scale;
+    if (n.gain != nullptr) out *= n.gain[i];
+    if (n.bias != nullptr) out += n.bias[i];
+    *y = T::rounded(out);
+    y += p.inner;
+  });
 }
 
 }  // namespace
