@@ -90,13 +90,16 @@ std::optional<TransposeArguments> make_transpose(const void* from, void* to, int
   const int64_t columns = loops.sizes[rank - 2], rows = loops.sizes[rank - 1], batch = rank == 3 ? loops.sizes[0] : 1;
   const std::vector<int64_t>& steps = loops.strides[0];
   if (steps[rank - 2] != 1 || steps[rank - 1] != columns || (rank == 3 && steps[0] != rows * columns)) return {};
-  if (rows < 8 || columns < 8 || batch > 65535 || rows > (1 << 20) || columns > (1 << 30)) return std::nullopt;
+  if (std::max(rows, columns) < kTransposeTile || batch > 65535 || rows > (1 << 20) || columns > (1 << 30))
+    return std::nullopt;
   return TransposeArguments{.from = from,
                             .to = to,
                             .batch = static_cast<int>(batch),
                             .rows = static_cast<int>(rows),
                             .columns = static_cast<int>(columns),
-                            .bytes = bytes};
+                            .bytes = bytes,
+                            .of_rows = make_divisor(rows),
+                            .of_columns = make_divisor(columns)};
 }
 
 KernelLaunch copy_tiles_launch(const TransposeArguments& arguments) {

@@ -56,17 +56,37 @@ __device__ __forceinline__ void transpose_tile(const TransposeArguments& p, Unit
   const int row = static_cast<int>(blockIdx.y) * kTile, column = static_cast<int>(blockIdx.x) * kTile;
   const Unit* const from = static_cast<const Unit*>(p.from) + matrix;
   Unit* const to = static_cast<Unit*>(p.to) + matrix;
+  if (p.columns < kTile) {  // the tile is one run
+    const Unit* const run = from + static_cast<long long>(row) * p.columns;
+    const int count = device::least(p.rows - row, kTile) * p.columns;
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+      unsigned at_row = static_cast<unsigned>(i);
+      const unsigned at_column = device::divide(at_row, p.of_columns);
+      tile[at_row * kPitch + at_column] = run[i];
+    }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kTile; i += kThreads / 32) {
-    if (row + i + warp < p.rows && column + lane < p.columns) {
-      tile[(i + warp) * kPitch + lane] = from[static_cast<long long>(row + i + warp) * p.columns + column + lane];
+    for (int i = 0; i < kTile; i += kThreads / 32) {
+      if (row + i + warp < p.rows && column + lane < p.columns) {
+        tile[(i + warp) * kPitch + lane] = from[static_cast<long long>(row + i + warp) * p.columns + column + lane];
+      }
     }
   }
   __syncthreads();
+  if (p.rows < kTile) {
+    Unit* const run = to + static_cast<long long>(column) * p.rows;
+    const int count = device::least(p.columns - column, kTile) * p.rows;
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
+      unsigned at_column = static_cast<unsigned>(i);
+      const unsigned at_row = device::divide(at_column, p.of_rows);
+      run[i] = tile[at_row * kPitch + at_column];
+    }
+  } else {
 #pragma unroll
-  for (int i = 0; i < kTile; i += kThreads / 32) {
-    if (column + i + warp < p.columns && row + lane < p.rows) {
-      to[static_cast<long long>(column + i + warp) * p.rows + row + lane] = tile[lane * kPitch + i + warp];
+    for (int i = 0; i < kTile; i += kThreads / 32) {
+      if (column + i + warp < p.columns && row + lane < p.rows) {
+        to[static_cast<long long>(column + i + warp) * p.rows + row + lane] = tile[lane * kPitch + i + warp];
+      }
     }
   }
 }

@@ -34,16 +34,18 @@ std::optional<CopyPiece> make_copy(const void* from, void* to, int bytes, const 
 CopyArguments make_copies(const std::vector<CopyPiece>& pieces);
 KernelLaunch copy_strided_launch(const CopyArguments& arguments);
 
-// --- copy_tiles: matrices [rows, columns] that become [columns, rows], through shared memory. Both sides of a tile are
-// read and written in runs of 32 elements.
+// --- copy_tiles: matrices [rows, columns] that become [columns, rows], through shared memory. Both sides of a tile of
+// 32 x 32 are read and written in runs of 32 elements, or, where there are fewer rows or columns than 32 (the channels
+// of an image), in one run.
 struct TransposeArguments {
   const void* from;  // [batch, rows, columns], elements of `bytes`: 1, 2, 4 or 8
   void* to;          // [batch, columns, rows]
   int batch, rows, columns, bytes;
+  Divisor of_rows, of_columns;
 };
 constexpr int kTransposeTile = 32;
-// The arguments, if a transposition of `sizes` by `permutation` (ONNX's perm) is one of matrices; those with fewer than
-// 8 rows or columns are better copied.
+// The arguments, if a transposition of `sizes` by `permutation` (ONNX's perm) is one of matrices, of at least 32 rows
+// or columns; small ones are better copied.
 std::optional<TransposeArguments> make_transpose(const void* from, void* to, int bytes,
                                                  const std::vector<int64_t>& sizes,
                                                  const std::vector<int>& permutation);

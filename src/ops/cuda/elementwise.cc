@@ -14,7 +14,9 @@ ElementwiseArguments make_elementwise(void* y, ElementType type, const std::vect
     fail_internal("{} operands and {} steps for an elementwise kernel", inputs.size(), steps.size());
   }
   StridedLoops loops{.sizes = sizes, .strides = {contiguous_strides(sizes)}};
-  for (const ElementwiseInput& input : inputs) loops.strides.push_back(broadcast_strides(input.sizes, sizes));
+  for (const ElementwiseInput& input : inputs) {
+    loops.strides.push_back(input.strides.empty() ? broadcast_strides(input.sizes, sizes) : input.strides);
+  }
   loops = loops.merged();
   ElementwiseArguments out{};
   out.y = y, out.type = type;

@@ -109,11 +109,12 @@ struct ElementwiseArguments {
   ElementwiseStep steps[kMostSteps];
 };
 
-// An operand as ONNX broadcasts it: its sizes from the outermost dimension inwards.
+// An operand as ONNX broadcasts it, its sizes from the outermost dimension inwards; or with strides (in elements) for
+// each dimension of y: transposed, sliced.
 struct ElementwiseInput {
   const void* data;
   ElementType type;
-  std::vector<int64_t> sizes;
+  std::vector<int64_t> sizes, strides = {};
 };
 // Fails (internal) where kernels cannot: too many operands, steps or merged dimensions, 2^31 elements.
 ElementwiseArguments make_elementwise(void* y, ElementType type, const std::vector<int64_t>& sizes,

@@ -330,6 +330,24 @@ TEST(CudaElementwise, Integers) {
   EXPECT_TRUE(near_special(c.run, {7, 2, -1, 5, 3, 0, 2147483647, 100000}, 0));
 }
 
+// The bytes of an image, channels first, as f16 with channels last: Transpose, Cast and Mul in one.
+TEST(CudaElementwise, ReadsThroughStrides) {
+  const int64_t channels = 6, pixels = 35;
+  std::vector<double> x, expected(static_cast<size_t>(channels * pixels));
+  for (int64_t i = 0; i < channels * pixels; ++i) x.push_back(static_cast<double>(i % 256));
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t i = 0; i < pixels; ++i) {
+      expected[static_cast<size_t>(i * channels + c)] = x[static_cast<size_t>(c * pixels + i)] / 64;
+    }
+  }
+  Case c;
+  c.input(ElementType::u8, {channels, pixels}, x);
+  c.inputs[0].strides = {1, pixels};
+  c.input(ElementType::f32, {}, {1.0 / 64});
+  c.output(ElementType::f16, {pixels, channels}, {{.function = Function::mul, .operand = 1}}, false);
+  EXPECT_TRUE(c.run.near(expected, 0));
+}
+
 TEST(CudaElementwise, ReadsWholeSectors) {
   for (const ElementType type : {ElementType::f32, ElementType::f16}) {
     const TestStorage& storage = element_of(type).storage;
