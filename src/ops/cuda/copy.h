@@ -19,7 +19,7 @@ struct CopyPiece {
   int unit;  // bytes of a unit: 1, 2, 4, 8 or 16
 };
 struct CopyArguments {
-  static constexpr int kMostPieces = 20;
+  static constexpr int kMostPieces = 24;
   int count;
   unsigned blocks;
   CopyPiece pieces[kMostPieces];

@@ -55,11 +55,19 @@ bool elementwise_wide_accepts(const ElementwiseArguments& arguments) {
   return accepts;
 }
 
-KernelLaunch elementwise_wide_launch(const ElementwiseArguments& arguments) {
-  return {.grid_x = (arguments.vectors + 127) / 128, .threads = 128};
+namespace {
+
+// Small blocks where there would be fewer than a GPU has multiprocessors.
+KernelLaunch launch(unsigned count) {
+  const unsigned threads = count < 128 * 192 ? 32 : 128;
+  return {.grid_x = (count + threads - 1) / threads, .threads = threads};
 }
+
+}  // namespace
+
+KernelLaunch elementwise_wide_launch(const ElementwiseArguments& arguments) { return launch(arguments.vectors); }
 KernelLaunch elementwise_launch(const ElementwiseArguments& arguments) {
-  return {.grid_x = (static_cast<unsigned>(arguments.elements) + 127) / 128, .threads = 128};
+  return launch(static_cast<unsigned>(arguments.elements));
 }
 
 }  // namespace sparkpilot::cuda

@@ -80,7 +80,7 @@ __device__ __forceinline__ void binary_step(const ElementwiseStep& step, float (
 
 template <int kWidth>
 __device__ __forceinline__ void elementwise_chain(const ElementwiseArguments& p) {
-  unsigned row = blockIdx.x * 128 + threadIdx.x;
+  unsigned row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= p.vectors) return;
   Place place;
   const int vector = static_cast<int>(device::divide(row, p.vectors_of_a_row));
@@ -138,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(128) elementwise_wide_4(Elementwise
 }
 
 extern "C" __global__ void __launch_bounds__(128) elementwise(ElementwiseArguments p) {
-  const unsigned at = blockIdx.x * 128 + threadIdx.x;
+  const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= static_cast<unsigned>(p.elements)) return;
   const Coordinates c = device::coordinates<0>(p.dimensions, at);
   const auto read = [&](int i) {
@@ -167,7 +167,7 @@ extern "C" __global__ void __launch_bounds__(128) elementwise(ElementwiseArgumen
 }
 
 extern "C" __global__ void __launch_bounds__(128) elementwise_integers(ElementwiseArguments p) {
-  const unsigned at = blockIdx.x * 128 + threadIdx.x;
+  const unsigned at = blockIdx.x * blockDim.x + threadIdx.x;
   if (at >= static_cast<unsigned>(p.elements)) return;
   const Coordinates c = device::coordinates<0>(p.dimensions, at);
   const auto read = [&](int i) {

@@ -93,6 +93,8 @@ TEST(CudaReduce, RowsAndColumns) {
                            {3, 64, 5}}) {
       for (const ReduceKind kind : kKinds) {
         if (s.outer == 1030 && kind != ReduceKind::mean) continue;  // four warps a block
+        const bool common = kind == ReduceKind::mean || kind == ReduceKind::max || kind == ReduceKind::log_sum_exp;
+        if (storage.dtype != DType::f32 && !common) continue;
         EXPECT_TRUE(agrees(storage, s, kind, values(storage, s, kind)))
             << storage.name << " " << s.outer << " " << s.size << " " << s.inner << " kind " << static_cast<int>(kind);
       }
