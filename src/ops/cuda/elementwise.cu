@@ -130,10 +130,11 @@ __device__ __forceinline__ void elementwise_chain(const ElementwiseArguments& p)
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(128) elementwise_wide_8(ElementwiseArguments p) {
+// So many blocks of a multiprocessor at least: else ptxas spills to save registers.
+extern "C" __global__ void __launch_bounds__(128, 6) elementwise_wide_8(ElementwiseArguments p) {
   elementwise_chain<8>(p);
 }
-extern "C" __global__ void __launch_bounds__(128) elementwise_wide_4(ElementwiseArguments p) {
+extern "C" __global__ void __launch_bounds__(128, 8) elementwise_wide_4(ElementwiseArguments p) {
   elementwise_chain<4>(p);
 }
 

@@ -56,6 +56,24 @@ TEST(CudaGather, Gathers) {
   }
 }
 
+TEST(CudaGather, ReadsWholeSectorsIn16Bytes) {
+  TestRun run;
+  run.count_traffic();
+  const void* data = run.input(kBytes[1], numbers(25 * 512));
+  const void* indices = run.input(index_storage(true), {24, 20, 16, 12, 8, 4, 0, -1});
+  void* y = run.output(kBytes[1], 8 * 512);
+  const GatherArguments arguments = make_gather(data, indices, true, y, 2, 1, 25, 512, 8);
+  run.launch("gather", arguments, gather_launch(arguments));
+  run.values();
+  uint64_t moved = 0;
+  for (const emulator::Checker::Traffic& line : run.traffic()) {
+    if (line.bytes != line.requests * 512) continue;  // the indices
+    EXPECT_EQ(line.used(), 1.0) << line.line;
+    moved += line.bytes;
+  }
+  EXPECT_EQ(moved, 2u * 8 * 512 * 2);
+}
+
 TEST(CudaGather, GathersElements) {
   const std::vector<int64_t> x_sizes = {3, 5, 4};
   for (const auto& [y_sizes, axis] : std::vector<std::pair<std::vector<int64_t>, int>>{

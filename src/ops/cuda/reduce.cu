@@ -101,11 +101,11 @@ __device__ __forceinline__ void reduce_rows(const ReduceArguments& p) {
   const typename T::Bits* const x = static_cast<const typename T::Bits*>(p.x) + row * p.size + begin;
   const int size = warps ? p.size : device::least(p.size - begin, p.part);
   const bool wide = p.size % 8 == 0 && device::aligned(p.x);
-  const RowReduction reduction{{size, thread % threads, threads, wide, sizeof(typename T::Bits) == 4}, partial};
+  const RowReduction reduction{{size, thread & (threads - 1), threads, wide, sizeof(typename T::Bits) == 4}, partial};
   float top = 0;
   if (p.kind == ReduceKind::log_sum_exp) top = shift(reduction.run<T>(x, ReduceKind::max, 0));
   const float value = reduction.run<T>(x, p.kind, top);
-  if (thread % threads == 0) put<T>(p, row, value, top);
+  if ((thread & (threads - 1)) == 0) put<T>(p, row, value, top);
 }
 
 // Of 32 columns: each warp takes every eighth row, and the first adds what they have.
