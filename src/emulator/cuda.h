@@ -115,6 +115,7 @@ inline float __fdividef(float a, float b) {
 
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
 inline float __uint_as_float(uint32_t x) { return std::bit_cast<float>(x); }
+inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>((uint64_t{a} * b) >> 32); }
 inline int __popc(uint32_t x) { return std::popcount(x); }
 inline int __clz(int x) { return std::countl_zero(static_cast<uint32_t>(x)); }
 // NOLINTEND

@@ -407,6 +407,14 @@ TEST(Words, RoundedOnce) {
   EXPECT_GT(contracted, 5);  // else the cases show nothing
 }
 
+TEST(Words, HighProduct) {
+  std::vector<uint32_t> x(2 * kThreads);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint32_t>(i * 0x9e3779b1u + 7);
+  x[0] = x[kThreads] = ~0u, x[1] = 0;
+  const auto y = answer<uint32_t>("high_product", x);
+  for (size_t t = 0; t < kThreads; ++t) EXPECT_EQ(y[t], static_cast<uint32_t>(uint64_t{x[t]} * x[kThreads + t] >> 32));
+}
+
 TEST(Words, WarpSum) {
   const auto x = numbers(kThreads, 13);
   const auto y = answer<float>("warp_sum", x);

@@ -40,7 +40,7 @@ struct TestStorage {
   }
   // Of a result that is computed in fp32 with this relative error and then stored.
   double tolerance(double computed) const { return computed + last_place / 2; }
-  size_t bytes() const { return dtype == DType::f32 ? 4 : 2; }
+  size_t bytes() const { return static_cast<size_t>(bits(dtype)) / 8; }
 };
 inline const std::vector<TestStorage> kStorages = {
     {"f32", DType::f32, 0x1p-23, 0}, {"f16", DType::f16, 0x1p-10, 0x1p-25}, {"bf16", DType::bf16, 0x1p-7, 0}};

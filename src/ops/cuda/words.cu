@@ -221,3 +221,9 @@ WORD(approximate) {
   y[5] = erff(x / 4);
   y[6] = expf(x);
 }
+
+// The high word of a product.
+WORD(high_product) {
+  const unsigned* const x = in<unsigned>(p);
+  out<unsigned>(p)[thread()] = __umulhi(x[thread()], x[64 + thread()]);
+}
