@@ -208,7 +208,7 @@ TEST_F(Env, WhatThisVersionCannotIsAWarningOrToAFlagARefusal) {
   EXPECT_EQ(result.err, "");
   result = run_program("run --json " + policy(), "CUDA=1");
   EXPECT_EQ(result.code, 0);
-  EXPECT_EQ(result.err, "warning: CUDA=1: this version runs models on the CPU only; device is auto (default)\n");
+  EXPECT_EQ(result.err, "warning: CUDA=1: this version runs models on a GPU only with the flag --device, of run and bench; device is auto (default)\n");
   EXPECT_EQ(run_program("run --json " + policy(), "CUDA=1 OPENPILOT_DISABLE_DGX=1").err, "");
   result = run_program("run --json " + policy(), "SPARKPILOT_THREADS=100000");
   EXPECT_EQ(result.code, 0);

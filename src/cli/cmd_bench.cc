@@ -356,7 +356,7 @@ void add_bench(Program& program, Command app) {
   add_graph_flags(command, flags->run);
   add_precision_list(program, command, flags->precisions);
   for (const char* setting : {"threads", "tune", "verbose"}) add_setting(program, command, setting);
-  add_setting(program, command, "device", "auto or cpu");
+  add_setting(program, command, "device", "auto, cpu, cuda or cuda:N");
   add_passes_flag(command, flags->run);
   add_number(command, "--seed", flags->run.seed, "seed of the random inputs");
   add_report_flags(program, command);

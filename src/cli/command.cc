@@ -118,7 +118,7 @@ void add_graph_flags(Command command, RunFlags& flags) {
 }
 
 void add_engine_flags(Program& program, Command command, RunFlags& flags) {
-  add_setting(program, command, "device", "auto or cpu");
+  add_setting(program, command, "device", "auto, cpu, cuda or cuda:N");
   add_setting(program, command, "precision",
               "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
               "bits) or bf16");
@@ -184,6 +184,9 @@ std::map<std::string, Shape> shapes_of(const RunFlags& flags) {
 SessionOptions session_options(const Program& program, const RunFlags& flags) {
   SessionOptions options;
   options.device = program.settings["device"].value;
+  if (options.device.starts_with("cuda") && !program.quiet) {
+    note("CUDA: tested in an emulator, not run on a GPU yet (docs/cuda.md)");
+  }
   // On the CPU no other precision is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
   options.passes.emulate = program.emulate;

@@ -35,7 +35,7 @@ std::span<const Pass> all_passes();
 // Both check the names in `off` (user error, listing the known names).
 //   prepare  expands old op versions, widens to f32 if the precision asks for it, folds constants, recognises patterns
 //   lower    fuses, narrows, lays out and rounds for a target
-void prepare(Graph& graph, const PassOptions& options = {});
+void prepare(Graph& graph, const PassOptions& options = {}, const Target& target = {});
 void lower(Graph& graph, const Target& target = {}, const PassOptions& options = {});
 
 // Runs prepare(), then lower().

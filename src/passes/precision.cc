@@ -98,7 +98,7 @@ size_t narrowed_inputs(const Node& node) {
 
 class Narrowing {
  public:
-  explicit Narrowing(Graph& graph) : edit_(graph), graph_(graph) {}
+  explicit Narrowing(Graph& graph, DType narrow = DType::bf16) : edit_(graph), graph_(graph), narrow_(narrow) {}
 
   int weights_to_half() {
     int changes = 0;
@@ -114,7 +114,8 @@ class Narrowing {
     return changes;
   }
 
-  int to_bf16() {
+  // Stores what products, norms and attention read and write in 16 bits, and what stands between them.
+  int to_16_bits() {
     find_heads();
     int changes = 0;
     for (const NodeId id : graph_.order()) changes += narrow(id);
@@ -140,11 +141,13 @@ class Narrowing {
   }
 
   // Finds the layers whose results reach a graph output through cheap ops with one computed operand: they stay in f32.
+  // In f16 there are none: its 11 bits are enough for what outputs hold.
   void find_heads() {
+    heads_ = NodeMap<bool>(graph_.node_count());
+    if (narrow_ == DType::f16) return;
     std::vector<ValueId> work;
     for (const Graph::Output& output : graph_.outputs()) work.push_back(output.value);
     ValueMap<bool> seen(graph_.value_count());
-    heads_ = NodeMap<bool>(graph_.node_count());
     while (!work.empty()) {
       const ValueId value = work.back();
       work.pop_back();
@@ -164,28 +167,38 @@ class Narrowing {
     }
   }
 
-  bool is_bf16(ValueId value) const { return value.present() && graph_.value(value).dtype == DType::bf16; }
+  bool is_narrow(ValueId value) const { return value.present() && graph_.value(value).dtype == narrow_; }
 
   // Norms compute in f32 whatever they read and write. They use 16 bits only if their input already has them, the gain
-  // is exact in bf16, and no head reads the result.
-  bool keeps_bf16(const Node& node) {
-    if (!is_bf16(node.inputs[0])) return false;
+  // is exact in them, and no head reads the result.
+  bool keeps_16_bits(const Node& node) {
+    if (!is_narrow(node.inputs[0])) return false;
     if (read_by_head(node)) return false;
     return std::all_of(node.inputs.begin() + 1, node.inputs.end(), [&](ValueId input) {
       const Tensor* constant = graph_.constant(input);
       return !input.present() || (constant && is_exact(*constant));
     });
   }
-  static bool is_exact(const Tensor& constant) {
+  bool is_exact(const Tensor& constant) const {
     const std::span<const float> data = constant.data<float>();
-    return std::all_of(data.begin(), data.end(), [](float v) { return static_cast<float>(BFloat16(v)) == v; });
+    return std::all_of(data.begin(), data.end(), [this](float v) {
+      return (narrow_ == DType::bf16 ? static_cast<float>(BFloat16(v)) : static_cast<float>(Half(v))) == v;
+    });
+  }
+  // f16 ends at 65,504; what is beyond stays in f32.
+  bool fits(const Node& node) const {
+    if (narrow_ == DType::bf16) return true;
+    return std::all_of(node.inputs.begin(), node.inputs.end(), [this](ValueId input) {
+      const Tensor* constant = graph_.constant(input);
+      return !constant || constant->dtype() != DType::f32 || fits_half(*constant);
+    });
   }
   // Attention computes in f32 too, on inputs that have been rounded already; its mask may have any type.
-  bool attends_in_bf16(const Node& node) {
+  bool attends_in_16_bits(const Node& node) {
     const size_t count = std::min<size_t>(node.inputs.size(), 6);
     for (size_t i = 0; i < count; ++i) {
       const bool past = i > kMask;
-      if (i != kMask && (past ? node.inputs[i].present() : !is_bf16(node.inputs[i]))) return false;
+      if (i != kMask && (past ? node.inputs[i].present() : !is_narrow(node.inputs[i]))) return false;
     }
     return node.outputs.size() == 1 && !read_by_head(node);
   }
@@ -195,21 +208,21 @@ class Narrowing {
   }
   bool is_head(NodeId id) const { return heads_[id]; }
 
-  bool wants_bf16(NodeId id) {
+  bool wants_16_bits(NodeId id) {
     const Node& node = graph_.node(id);
-    if (has_bodies(node)) return false;
+    if (has_bodies(node) || !fits(node)) return false;
     if (node.op->traits.product) return !is_head(id);
-    if (node.op->traits.norm) return keeps_bf16(node);
-    if (node.op->traits.attention) return attends_in_bf16(node);
+    if (node.op->traits.norm) return keeps_16_bits(node);
+    if (node.op->traits.attention) return attends_in_16_bits(node);
     if (!node.op->traits.elementwise && !node.op->traits.picks) return false;
     if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
     return std::any_of(node.inputs.begin(), node.inputs.end(),
-                       [&](ValueId input) { return is_bf16(input) && !graph_.constant(input); });
+                       [&](ValueId input) { return is_narrow(input) && !graph_.constant(input); });
   }
 
   int narrow(NodeId id) {
-    const DType to = wants_bf16(id) ? DType::bf16 : DType::f32;
-    const DType from = to == DType::bf16 ? DType::f32 : DType::bf16;
+    const DType to = wants_16_bits(id) ? narrow_ : DType::f32;
+    const DType from = to == narrow_ ? DType::f32 : narrow_;
     if (is_op(graph_.node(id), "Cast")) {
       infer_node(graph_, id);
       return 0;
@@ -251,6 +264,7 @@ class Narrowing {
   Edit edit_;
   Graph& graph_;
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
+  DType narrow_;
   NodeMap<bool> heads_;
 };
 
@@ -308,14 +322,14 @@ int widen_to_fp32(Graph& graph) {
   return changes;
 }
 
-int narrow_from_fp32(Graph& graph, Precision precision) {
+int narrow_from_fp32(Graph& graph, Precision precision, bool stores_half) {
   if (precision != Precision::fp16 && precision != Precision::bf16) return 0;
   std::vector<DType> dtypes;
   for (const Graph::Output& output : graph.outputs()) dtypes.push_back(graph.value(output.value).dtype);
   int changes = 0;
   {
-    Narrowing narrowing(graph);
-    changes = precision == Precision::bf16 ? narrowing.to_bf16() : narrowing.weights_to_half();
+    Narrowing narrowing(graph, precision == Precision::bf16 ? DType::bf16 : DType::f16);
+    changes = precision == Precision::bf16 || stores_half ? narrowing.to_16_bits() : narrowing.weights_to_half();
   }
   Builder builder(graph, "");
   for (size_t i = 0; i < dtypes.size(); ++i) {

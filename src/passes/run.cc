@@ -20,9 +20,9 @@ constexpr Pass kPasses[] = {
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
     {"int8", "quantized convolutions, products and what stands between them in integers", true, fuse_quantized},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
-    {"columns", "attention reads what a product put side by side", true, attend_to_columns, true},
-    {"layout", "chains of image ops with channels last", true, keep_channels_last, true},
-    {"planes", "first layers read images with channels first as they come", true, read_planes, true},
+    {"columns", "attention reads what a product put side by side", true, attend_to_columns},
+    {"layout", "chains of image ops with channels last", true, keep_channels_last},
+    {"planes", "first layers read images with channels first as they come", true, read_planes},
     {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions, true},
     {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half, true},
     {"dce", "dead code", true, drop_dead},
@@ -58,7 +58,8 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
   for (const Pass& pass : passes) {
     // Widened before constants are folded, narrowed to 16 bits after the fusions.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
-    if (converts && pass.run == keep_channels_last) done(kPrecision, narrow_from_fp32(graph, options.precision));
+    if (converts && pass.run == keep_channels_last)
+      done(kPrecision, narrow_from_fp32(graph, options.precision, target.device == Device::cuda));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;
     if (pass.for_cpu && target.device != Device::cpu) continue;
     done(pass.name, pass.run(graph));
@@ -74,11 +75,11 @@ size_t first_of_lowering() {
 
 }  // namespace
 
-void prepare(Graph& graph, const PassOptions& options) {
+void prepare(Graph& graph, const PassOptions& options, const Target& target) {
   check_names(options);
-  if (!options.emulate) check_precision(options.precision);
+  if (!options.emulate && target.device == Device::cpu) check_precision(options.precision);
   infer(graph);
-  run(graph, all_passes().first(first_of_lowering()), {}, options);
+  run(graph, all_passes().first(first_of_lowering()), target, options);
 }
 
 void lower(Graph& graph, const Target& target, const PassOptions& options) {
@@ -88,7 +89,7 @@ void lower(Graph& graph, const Target& target, const PassOptions& options) {
 }
 
 void run_passes(Graph& graph, const PassOptions& options, const Target& target) {
-  prepare(graph, options);
+  prepare(graph, options, target);
   lower(graph, target, options);
 }
 

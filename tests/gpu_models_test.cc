@@ -1,0 +1,100 @@
+// Whole networks on the emulated GPU: what they compute, what is left to the CPU, and what is copied.
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "gpu_main.h"
+#include "networks.h"
+#include "ops/cuda/images.h"
+#include "tensor/difference.h"
+
+namespace sparkpilot::testing {
+namespace {
+
+#define NEEDS_IMAGES() \
+  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
+
+class GpuNetwork : public NetworkTest {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY"}) unsetenv(name);
+    emulate("gb10");
+    NetworkTest::SetUp();
+  }
+
+  std::unique_ptr<Session> session(const char* device, Precision precision) const {
+    SessionOptions options{.device = device, .threads = 1, .tune = Tune::off};
+    options.passes.precision = precision;
+    auto out = std::make_unique<Session>(network_.load(), options);
+    fill_inputs(*out, 7);
+    return out;
+  }
+};
+
+// Two runs, so that states count. The same seed fills both; the CPU computes in fp32 and, for 16 bits, so does the
+// bound: what rounding stored tensors costs these networks was measured at up to a fifth of it.
+TEST_P(GpuNetwork, ComputesWhatTheCpuDoes) {
+  NEEDS_IMAGES();
+  const auto cpu = session("cpu", Precision::fp32);
+  for (int run = 0; run < 2; ++run) cpu->run();
+  for (const auto& [gpu_name, precision, bound] : {std::tuple{"gb10", Precision::fp32, 5e-5},
+                                                   {"rtx4090", Precision::fp32, 5e-5},
+                                                   {"gb10", Precision::fp16, 2e-2},
+                                                   {"h100", Precision::bf16, 1e-1}}) {
+    emulate(gpu_name);
+    const auto gpu = session("cuda", precision);
+    for (int run = 0; run < 2; ++run) gpu->run();
+    for (const TensorInfo& output : cpu->outputs()) {
+      const double error = difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2;
+      EXPECT_LE(error, bound) << gpu_name << " " << name(precision) << " " << output.name;
+    }
+    const int64_t copies = gpu->transfers().to_gpu + gpu->transfers().to_host;
+    EXPECT_EQ(copies == 0, gpu->transfers().launches == 0 || std::string_view(gpu_name) == "gb10");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, GpuNetwork, ::testing::ValuesIn(networks()), test_name);
+
+// The program, as a user calls it.
+TEST(GpuProgram, RunsAModelOnTheGpuThatAFlagNames) {
+  NEEDS_IMAGES();
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("gpu_program" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string program = SPARKPILOT_PROGRAM;
+  const auto shell = [&](const std::string& command) {
+    return std::system((command + " >" + (folder / "out").string() + " 2>&1").c_str());
+  };
+  const auto said = [&] {
+    std::ifstream file(folder / "out");
+    std::stringstream text;
+    text << file.rdbuf();
+    return text.str();
+  };
+  ASSERT_EQ(shell(program + " zoo build tiny_driving_policy --out " + folder.string()), 0) << said();
+  const std::string model = (folder / "tiny_driving_policy.onnx").string();
+  EXPECT_EQ(shell("EMULATED_GPU=gb10 EMULATED_CUDA_REPORT=" + (folder / "report").string() + " " + program + " run " +
+                  model + " --device cuda"),
+            0)
+      << said();
+  EXPECT_NE(said().find("not run on a GPU yet"), std::string::npos) << said();
+  std::ifstream report(folder / "report");
+  std::string first;
+  std::getline(report, first);
+  EXPECT_EQ(first, kNothingHeld);
+  EXPECT_EQ(WEXITSTATUS(shell("EMULATED_GPU=none " + program + " run " + model + " --device cuda")), 2) << said();
+  EXPECT_EQ(WEXITSTATUS(shell("EMULATED_GPU=gb10 EMULATED_CUDA_FAIL=cuMemAllocManaged:2:2 " + program + " run " +
+                              model + " --device cuda")),
+            3)
+      << said();
+  EXPECT_EQ(WEXITSTATUS(shell("EMULATED_GPU=gb10 EMULATED_CUDA_FAIL=cuStreamSynchronize:9:700 " + program + " run " +
+                              model + " --device cuda")),
+            3)
+      << said();
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace sparkpilot::testing
+
+int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }
