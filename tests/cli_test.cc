@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 TEST_F(Cli, Version) {
   EXPECT_EQ(keys(parsed("version")),
-            (Keys{"version", "compiler", "newest_opset", "devices", "processor", "isa", "processors"}));
+            (Keys{"version", "compiler", "newest_opset", "devices", "processor", "isa", "processors", "gpu_code"}));
   EXPECT_NE(run_program("version").out.find("sparkpilot "), std::string::npos);
 }
 
@@ -513,10 +513,11 @@ TEST_F(Cli, KeepsItsNameInTheListOfProcesses) {
 
 TEST_F(Cli, OpsAreListedCheckedAndTimed) {
   const json list = parsed("ops list Softmax");
-  EXPECT_EQ(keys(list["ops"][0]), (Keys{"name", "domain", "since", "doc", "kernels", "expands", "has_gradient"}));
+  EXPECT_EQ(keys(list["ops"][0]),
+            (Keys{"name", "domain", "since", "doc", "kernels", "cuda_kernels", "expands", "has_gradient"}));
   EXPECT_NE(run_program("ops list --markdown").out.find("| Softmax | 13 |"), std::string::npos);
   const json check = parsed("ops check Softmax Identity");
-  EXPECT_EQ(keys(check), (Keys{"seed", "passed", "failed", "skipped", "results"}));
+  EXPECT_EQ(keys(check), (Keys{"seed", "device", "passed", "failed", "skipped", "results"}));
   EXPECT_EQ(keys(check["results"][0]),
             (Keys{"op", "case", "kernel", "outcome", "relative_l2", "tolerance", "message"}));
   EXPECT_EQ(check["failed"], 0);

@@ -9,7 +9,9 @@
 #include "bench/op_bench.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
-#include "ops/check.h"
+#include "ops/check_gpu.h"
+#include "runtime/gpu_compile.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -21,6 +23,7 @@ struct Flags {
   bool markdown = false;
   uint64_t seed = 1;
   double ms_each = 20;
+  std::string device = "cpu";
 };
 
 bool wanted(const OpDef& op, const std::vector<std::string>& names) {
@@ -51,6 +54,12 @@ std::string kernels_of(const OpDef& op) {
   std::string out;
   for (const Kernel& kernel : op.cpu) out += (out.empty() ? "" : ", ") + std::string(kernel.name);
   return out.empty() ? "as simpler ops" : out;
+}
+
+std::string cuda_kernels_of(const OpDef& op) {
+  std::string out;
+  for (const Kernel& kernel : op.cuda) out += (out.empty() ? "" : ", ") + std::string(kernel.name);
+  return out;
 }
 
 std::string traits_of(const OpDef& op) {
@@ -85,22 +94,28 @@ void print_markdown(const std::vector<const OpDef*>& ops) {
   print(
       "# Ops\n\nPrinted by `sparkpilot ops list --markdown` from the op table; do not edit.\n\n"
       "An op's row with the highest \"since\" that is not above a model's operator set is the one that counts. "
-      "Kernels are tried from left to right; \"as simpler ops\" means that the op is rewritten before it runs.\n\n"
-      "| op | since | inputs | outputs | CPU kernels | traits | |\n|---|---|---|---|---|---|---|\n");
+      "Kernels are tried from left to right; \"as simpler ops\" means that the op is rewritten before it runs. On a "
+      "GPU, what "
+      "no CUDA kernel takes runs on the CPU.\n\n"
+      "| op | since | inputs | outputs | CPU kernels | CUDA kernels | traits | |\n|---|---|---|---|---|---|---|---|\n");
   for (const OpDef* op : ops) {
-    print(fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", qualified(*op), op->since, arity_of(op->inputs),
-                      arity_of(op->outputs), markdown_cell(kernels_of(*op)), traits_of(*op), markdown_cell(op->doc)));
+    print(fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", qualified(*op), op->since, arity_of(op->inputs),
+                      arity_of(op->outputs), markdown_cell(kernels_of(*op)), markdown_cell(cuda_kernels_of(*op)),
+                      traits_of(*op), markdown_cell(op->doc)));
   }
 }
 
 Json to_json(const OpDef& op) {
   Json kernels = Json::array();
   for (const Kernel& kernel : op.cpu) kernels.push_back(kernel.name);
+  Json cuda_kernels = Json::array();
+  for (const Kernel& kernel : op.cuda) cuda_kernels.push_back(kernel.name);
   Json out{{"name", op.name},
            {"domain", op.domain},
            {"since", op.since},
            {"doc", op.doc},
            {"kernels", kernels},
+           {"cuda_kernels", cuda_kernels},
            {"expands", op.expand != nullptr},
            {"has_gradient", op.grad != nullptr}};
   if (!op.refused.empty()) out["refused"] = op.refused;
@@ -124,9 +139,10 @@ int list(const Program& program, const Flags& flags) {
   return kDone;
 }
 
-// The results for one op, in the order of its cases.
-std::vector<CheckResult> check_one(const OpDef& op, uint64_t seed) {
+// The results for one op, in the order of its cases; on a GPU also in f16 and bf16.
+std::vector<CheckResult> check_one(const OpDef& op, uint64_t seed, GpuDevice* gpu) {
   std::vector<CheckResult> results;
+  if (gpu) return check_op_on_gpu(op, seed, *gpu);
   for (const OpCase& op_case : op.cases ? op.cases() : std::vector<OpCase>{}) {
     for (CheckResult& result : check_case(op, op_case, seed)) results.push_back(std::move(result));
   }
@@ -137,8 +153,11 @@ std::vector<CheckResult> check_one(const OpDef& op, uint64_t seed) {
 int check(const Program& program, const Flags& flags) {
   constexpr const char* kOutcomes[] = {"passed", "failed", "skipped"};
   std::vector<const OpDef*> ops = ops_named(flags.names);
-  ops.erase(std::remove_if(ops.begin(), ops.end(), [](const OpDef* op) { return op->cpu.empty() && !op->cases; }),
-            ops.end());
+  const std::optional<int> ordinal = gpu_of_device(flags.device);
+  const std::shared_ptr<GpuDevice> gpu = ordinal ? GpuDevice::open(*ordinal) : nullptr;
+  std::erase_if(ops, [&](const OpDef* op) {
+    return gpu ? op->cuda.empty() || op->cpu.empty() || !op->cases : op->cpu.empty() && !op->cases;
+  });
   Json rows = Json::array();
   Table table({"op", "case", "kernel", "error", "allowed", "outcome", ""});
   int counts[3] = {};
@@ -147,7 +166,7 @@ int check(const Program& program, const Flags& flags) {
     for (size_t i = 0; i < ops.size(); ++i) {
       progress.what(qualified(*ops[i]));
       progress.at(static_cast<double>(i) / static_cast<double>(ops.size()));
-      for (const CheckResult& r : check_one(*ops[i], flags.seed)) {
+      for (const CheckResult& r : check_one(*ops[i], flags.seed, gpu.get())) {
         const bool compared = r.outcome != CheckResult::skipped;
         ++counts[r.outcome];
         rows.push_back({{"op", r.op},
@@ -168,6 +187,7 @@ int check(const Program& program, const Flags& flags) {
   }
   if (program.json) {
     print_json({{"seed", flags.seed},
+                {"device", gpu ? Json(gpu->facts().name) : Json("cpu")},
                 {"passed", counts[CheckResult::passed]},
                 {"failed", counts[CheckResult::failed]},
                 {"skipped", counts[CheckResult::skipped]},
@@ -230,9 +250,12 @@ void add_ops(Program& program, Command app) {
   const Command lister =
       add("list", "print the table", "  sparkpilot ops list\n  sparkpilot ops list Conv --json", list);
   lister.add_flag("--markdown", flags->markdown, "print it in the form of docs/ops.md");
-  const Command checker = add("check", "compare every kernel with its plain reference on this machine",
-                              "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm", check);
+  const Command checker =
+      add("check", "compare every kernel with its plain reference on this machine",
+          "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm\n  sparkpilot ops check --device cuda", check);
   add_number(checker, "--seed", flags->seed, "seed of the random inputs");
+  checker.add_option("--device", flags->device, "cpu, or cuda or cuda:N: the CUDA kernels on that GPU")
+      .type_name("NAME");
   const Command timer =
       add("bench", "time every kernel on the op's own cases", "  sparkpilot ops bench Conv --threads 2", bench);
   add_number(timer, "--seed", flags->seed, "seed of the random inputs");

@@ -1,4 +1,6 @@
 // sparkpilot version: what this program is and what it sees of the machine.
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/version.h"
@@ -6,6 +8,7 @@
 #include "cli/terminal.h"
 #include "hw/cpu.h"
 #include "onnx/import.h"
+#include "ops/cuda/images.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -21,13 +24,16 @@ int version(const Program& program) {
                 {"devices", {"cpu"}},
                 {"processor", cpu.model},
                 {"isa", cpu.isa()},
-                {"processors", cpu.logical}});
+                {"processors", cpu.logical},
+                {"gpu_code", cuda::image_targets()}});
     return kDone;
   }
   print(title() + "\n");
   print(fmt::format("ONNX operator sets up to {}\n", kNewestOpset));
   print(fmt::format("cpu: {}, {} processors, {}\n", cpu.model.empty() ? "unknown model" : cpu.model, cpu.logical,
                     cpu.isa()));
+  if (cuda::images().empty()) print("GPU code: none, this program was built without nvcc\n");
+  else print(fmt::format("GPU code: {} (not run on a GPU yet)\n", fmt::join(cuda::image_targets(), ", ")));
   return kDone;
 }
 

@@ -125,16 +125,23 @@ std::vector<CheckResult> check_case_on_gpu(const OpDef& op, const OpCase& as_it_
   return results;
 }
 
+std::vector<CheckResult> check_op_on_gpu(const OpDef& op, uint64_t seed, GpuDevice& gpu) {
+  std::vector<CheckResult> results;
+  for (const OpCase& op_case : op.cases()) {
+    for (const DType dtype : {DType::none, DType::f16, DType::bf16}) {
+      const auto of_case = check_case_on_gpu(op, op_case, seed, gpu, dtype);
+      results.insert(results.end(), of_case.begin(), of_case.end());
+    }
+  }
+  return results;
+}
+
 std::vector<CheckResult> check_ops_on_gpu(const std::string& filter, uint64_t seed, GpuDevice& gpu) {
   std::vector<CheckResult> results;
   for (const OpDef* op : all_ops()) {
     if (op->cuda.empty() || op->cpu.empty() || !op->cases || qualified(*op).find(filter) == std::string::npos) continue;
-    for (const OpCase& op_case : op->cases()) {
-      for (const DType dtype : {DType::none, DType::f16, DType::bf16}) {
-        const auto of_case = check_case_on_gpu(*op, op_case, seed, gpu, dtype);
-        results.insert(results.end(), of_case.begin(), of_case.end());
-      }
-    }
+    const auto of_op = check_op_on_gpu(*op, seed, gpu);
+    results.insert(results.end(), of_op.begin(), of_op.end());
   }
   return results;
 }

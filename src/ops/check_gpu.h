@@ -13,7 +13,10 @@ namespace sparkpilot {
 std::vector<CheckResult> check_case_on_gpu(const OpDef& op, const OpCase& op_case, uint64_t seed, GpuDevice& gpu,
                                            DType dtype = DType::none);
 
-// All cases of all ops whose name contains `filter`, as they are and in f16 and bf16. Ops without a CUDA kernel are
+// All cases of one op, as they are and in f16 and bf16.
+std::vector<CheckResult> check_op_on_gpu(const OpDef& op, uint64_t seed, GpuDevice& gpu);
+
+// All cases of all ops whose name contains `filter`, likewise. Ops without a CUDA kernel are
 // left out.
 std::vector<CheckResult> check_ops_on_gpu(const std::string& filter, uint64_t seed, GpuDevice& gpu);
 
