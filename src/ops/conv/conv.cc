@@ -4,6 +4,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
+#include "ops/cuda/conv_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -90,6 +91,7 @@ const OpDef kOps[] = {{.name = "Conv",
                        .infer = infer,
                        .axes = axes_of_convolution,
                        .cpu = kCpu,
+                       .cuda = cuda::conv_candidates(),
                        .cost = cost,
                        .cases = cases}};
 

@@ -1,0 +1,13 @@
+// Convolutions on a GPU, for the ops Conv and sparkpilot::Conv: 1-D and 2-D, in f32, f16 and bf16, with constant
+// weights. Those whose outputs have channels first are computed with channels last and then transposed.
+#pragma once
+
+#include <span>
+
+#include "ir/op.h"
+
+namespace sparkpilot::cuda {
+
+std::span<const Kernel> conv_candidates();
+
+}  // namespace sparkpilot::cuda
