@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "ops/cpu/conv/conv_shape.h"
@@ -15,7 +16,7 @@
 namespace sparkpilot::cuda {
 namespace {
 
-// depthwise and grouped read images with channels last; elements reads any.
+// All but elements read images with channels last: others are transposed first.
 enum class Way { tiles, elements, depthwise, grouped };
 
 struct ConvProblem {
@@ -44,13 +45,14 @@ struct ConvProblem {
 };
 
 struct ConvState : KernelState {
-  const GpuFunction *function = nullptr, *sum = nullptr, *move = nullptr;
+  const GpuFunction *function = nullptr, *sum = nullptr, *transpose = nullptr;
   GpuLaunch launch;
   std::shared_ptr<Buffer> weights, bias;
   sparkpilot::Epilogue epilogue;
   ConvArguments arguments{};
-  TransposeArguments transpose{};  // of the output, which then is in the workspace first
-  int64_t partial_offset = 0;
+  // To channels last and back. In the workspace: the transposed image, the output before it is, partial sums.
+  std::optional<TransposeArguments> image, output;
+  int64_t output_offset = 0, partial_offset = 0;
 };
 
 // They are multiplied by the zeros beyond the image's border.
@@ -77,7 +79,6 @@ Acceptance takes_operands(const Problem& p) {
 // The output's transposition, and operands of the epilogue that have its layout.
 Acceptance takes_move(const ConvProblem& conv) {
   if (!conv.moves) return true;
-  if (conv.shape.batch > 65535) return "more than 65535 images with channels first";
   if (conv.shape.window.out_size() > 1 << 20) return "planes of more than 2^20 pixels";
   for (const sparkpilot::Epilogue::Step& step : conv.epilogue.steps()) {
     if (step.operand == sparkpilot::Epilogue::Step::full && conv.shape.batch > 1) {
@@ -92,7 +93,6 @@ Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
   const Storage storage = storage_of(p.inputs[0].dtype);
   const bool dense = way == Way::tiles || way == Way::elements;
   if (dense != (sizes.groups == 1)) return dense ? "groups" : "one group";
-  if (way != Way::elements && !conv.image_last) return "the image has channels first";
   if (dense && !all_finite(p.constants[1])) return "weights are not finite";
   switch (way) {
     case Way::tiles:
@@ -161,16 +161,36 @@ int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, ConvState& sta
   return partial;
 }
 
-TransposeArguments transpose_of(const ConvShape& shape, DType dtype) {
-  const int64_t pixels = shape.window.out_size();
+// Of matrices [rows, columns], one for each image.
+TransposeArguments transpose_of(int64_t batch, int64_t rows, int64_t columns, DType dtype) {
   return {.from = nullptr,
           .to = nullptr,
-          .batch = static_cast<int>(shape.batch),
-          .rows = static_cast<int>(pixels),
-          .columns = static_cast<int>(shape.out_channels),
+          .batch = static_cast<int>(batch),
+          .rows = static_cast<int>(rows),
+          .columns = static_cast<int>(columns),
           .bytes = static_cast<int>(storage_bytes(dtype, 1)),
-          .of_rows = make_divisor(pixels),
-          .of_columns = make_divisor(shape.out_channels)};
+          .of_rows = make_divisor(rows),
+          .of_columns = make_divisor(columns)};
+}
+
+// Bytes of a part of the workspace.
+int64_t part(const TensorType& type) { return (storage_bytes(type.dtype, type.shape.elements()) + 255) / 256 * 256; }
+
+// Lays out the workspace.
+void place(const Problem& p, const ConvProblem& conv, bool moves_image, int64_t partial, ConvState& state) {
+  const ConvShape& s = conv.shape;
+  const DType dtype = p.inputs[0].dtype;
+  if (moves_image) {
+    state.image = transpose_of(s.batch, s.in_channels, s.window.in_size(), dtype);
+    state.output_offset = part(p.inputs[0]);
+  }
+  state.partial_offset = state.output_offset;
+  if (conv.moves) {
+    state.output = transpose_of(s.batch, s.window.out_size(), s.out_channels, dtype);
+    state.partial_offset += part(p.outputs[0]);
+  }
+  state.workspace = state.partial_offset + partial;
+  if (state.image || state.output) state.transpose = &kernel_on(*p.gpu, "copy_tiles");
 }
 
 template <Way kWay>
@@ -193,38 +213,33 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   arguments.x_column = static_cast<int>(conv.shape.x.w);
   arguments.x_channel = static_cast<int>(conv.shape.x.c);
   state->epilogue = conv.epilogue;
-  state->workspace = choose(p, arguments.size, kWay, *state);
-  if (conv.moves) {
-    const TensorType& y = p.outputs[0];
-    state->transpose = transpose_of(conv.shape, y.dtype);
-    state->move = &kernel_on(*p.gpu, "copy_tiles");
-    state->partial_offset = (storage_bytes(y.dtype, y.shape.elements()) + 255) / 256 * 256;
-    state->workspace += state->partial_offset;
-  }
+  const int64_t partial = choose(p, arguments.size, kWay, *state);
+  place(p, conv, kWay != Way::elements && !conv.image_last, partial, *state);
   return state;
+}
+
+void transpose(const Call& c, TransposeArguments arguments, const void* from, void* to) {
+  arguments.from = from;
+  arguments.to = to;
+  c.stream->launch(*c.as<ConvState>().transpose, copy_tiles_launch(arguments), arguments);
 }
 
 void run(const Call& c) {
   const auto& state = c.as<ConvState>();
   ConvArguments arguments = state.arguments;
-  arguments.x = c.inputs[0].data;
+  arguments.x = state.image ? c.workspace : c.inputs[0].data;
   if (!state.bias && c.has(2)) arguments.bias = c.inputs[2].as<float>();
-  arguments.y = state.move ? c.workspace : c.outputs[0].data;
+  arguments.y = state.output ? c.workspace + state.output_offset : c.outputs[0].data;
   arguments.partial = reinterpret_cast<float*>(c.workspace + state.partial_offset);
   arguments.epilogue = bound_epilogue(state.epilogue, c, arguments.size.out_channels);
-  if (state.move) {
-    for (int i = 0; i < arguments.epilogue.count; ++i) {
-      EpilogueStep& step = arguments.epilogue.steps[i];
-      if (step.row_stride != 0) step.row_stride = 1, step.column_stride = state.transpose.rows;
-    }
+  for (int i = 0; state.output && i < arguments.epilogue.count; ++i) {
+    EpilogueStep& step = arguments.epilogue.steps[i];
+    if (step.row_stride != 0) step.row_stride = 1, step.column_stride = state.output->rows;
   }
+  if (state.image) transpose(c, *state.image, c.inputs[0].data, c.workspace);
   c.stream->launch(*state.function, state.launch, arguments);
   if (state.sum) c.stream->launch(*state.sum, conv_sum_launch(arguments.size), arguments);
-  if (!state.move) return;
-  TransposeArguments transpose = state.transpose;
-  transpose.from = arguments.y;
-  transpose.to = c.outputs[0].data;
-  c.stream->launch(*state.move, copy_tiles_launch(transpose), transpose);
+  if (state.output) transpose(c, *state.output, arguments.y, c.outputs[0].data);
 }
 
 template <Way kWay>

@@ -1,5 +1,6 @@
 // Convolutions on a GPU, for the ops Conv and sparkpilot::Conv: 1-D and 2-D, in f32, f16 and bf16, with constant
-// weights. Those whose outputs have channels first are computed with channels last and then transposed.
+// weights. Kernels work with channels last; images and outputs with channels first are transposed where a kernel does
+// not read them as they are.
 #pragma once
 
 #include <span>
