@@ -12,6 +12,7 @@
 #include "ops/cpu/attention/attention_shape.h"
 #include "ops/cpu/attention/attention_simd.h"
 #include "ops/cpu/composed.h"
+#include "ops/cuda/attention_candidates.h"
 #include "ops/expect.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -201,6 +202,17 @@ std::vector<OpCase> cases() {
     for (CaseInput& input : half.inputs) input.dtype = dtype;
     out.push_back(half);
   }
+  Tensor seen = Tensor::zeros(DType::boolean, {5, 17});
+  for (int64_t i = 0; i < seen.elements(); ++i) store_element(DType::boolean, seen.raw(), i, i % 3 != 1);
+  out.push_back(make_case("constant_bool_mask", {2, 3, 5, 16}, {2, 3, 19, 16}, {2, 3, 19, 16}, {{"is_causal", one}},
+                          {CaseInput::value(seen)}));
+  out.push_back(make_case("constant_mask", {2, 3, 5, 64}, {2, 3, 19, 64}, {2, 3, 19, 64}, {},
+                          {CaseInput::of({3, 1, 19}).fixed()}));
+  out.push_back(make_case("float_mask", {2, 3, 37, 40}, {2, 3, 90, 40}, {2, 3, 90, 40}, {{"scale", 0.2f}},
+                          {CaseInput::of({2, 1, 37, 90})}));
+  out.push_back(make_case("causal_tokens", {1, 70, 384}, {1, 70, 384}, {1, 70, 384},
+                          {{"is_causal", one}, {"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{4}}}));
+  out.push_back(make_case("large_heads", {1, 2, 5, 300}, {1, 2, 7, 300}, {1, 2, 7, 300}, {}));
   // Heads of even sizes, of which pairs can be moved: every height of tiles, whole and partial vectors.
   const std::vector<OpCase> even{
       make_case("bf16_even", {2, 3, 21, 18}, {2, 3, 37, 18}, {2, 3, 37, 35}, window),
@@ -304,6 +316,7 @@ const OpDef kOps[] = {{.name = "Attention",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .cuda = cuda::attention_candidates(),
                        .cost = cost,
                        .cases = cases},
                       {.name = "Attention",
@@ -317,6 +330,7 @@ const OpDef kOps[] = {{.name = "Attention",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kColumnsCpu,
+                       .cuda = cuda::attention_candidates(),
                        .expand = expand_columns,
                        .cost = cost,
                        .cases = column_cases}};

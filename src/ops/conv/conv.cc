@@ -4,6 +4,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
+#include "ops/cuda/conv_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -57,6 +58,10 @@ std::vector<OpCase> cases() {
       {"depthwise",
        {x({2, 19, 10, 9}), w({19, 1, 5, 3}), w({19})},
        {{"group", int64_t{19}}, {"pads", Ints{2, 0, 1, 1}}}},
+      {"depthwise_of_16",
+       {x({2, 16, 9, 8}), w({16, 1, 3, 3}), w({16})},
+       {{"group", int64_t{16}}, {"pads", Ints{1, 1, 1, 1}}, {"strides", Ints{2, 1}}}},
+      {"deep", {x({1, 96, 7, 6}), w({40, 96, 3, 3}), w({40})}, {{"pads", Ints{1, 1, 1, 1}}}},
       {"grouped", {x({1, 12, 8, 8}), w({9, 4, 3, 3})}, {{"group", int64_t{3}}, {"strides", Ints{2, 2}}}},
       {"dilated", {x({1, 3, 13, 17}), w({4, 3, 3, 2})}, {{"dilations", Ints{2, 3}}, {"pads", Ints{0, 1, 3, 2}}}},
       {"same_lower",
@@ -90,6 +95,7 @@ const OpDef kOps[] = {{.name = "Conv",
                        .infer = infer,
                        .axes = axes_of_convolution,
                        .cpu = kCpu,
+                       .cuda = cuda::conv_candidates(),
                        .cost = cost,
                        .cases = cases}};
 

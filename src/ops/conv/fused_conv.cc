@@ -9,6 +9,7 @@
 #include "ops/cpu/gemm/gemm_dot.h"
 #include "ops/cpu/onednn/conv_onednn.h"
 #include "ops/cpu/vector/epilogue_store.h"
+#include "ops/cuda/conv_candidates.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
@@ -193,6 +194,28 @@ std::vector<OpCase> cases() {
       {"pointwise_bf16_relu",
        {CaseInput::of({1, 11, 3, 16}, DType::bf16), CaseInput::of({48, 16, 1, 1}, DType::bf16).fixed()},
        {{"channels_last", on}, {"epilogue", Texts{"relu"}}}},
+      {"deep",
+       {x({1, 3, 5, 256}), w({40, 256, 3, 3}), w({40}), x({1, 3, 5, 40})},
+       {{"channels_last", on}, {"pads", Ints{1, 1, 1, 1}}, {"epilogue", Texts{"relu", "add:3"}}}},
+      {"deep_planes",
+       {x({1, 64, 7, 6}), w({21, 64, 5, 5}), w({21}), x({1, 21, 7, 6})},
+       {{"pads", Ints{2, 2, 2, 2}}, {"epilogue", Texts{"gelu_tanh", "add:3"}}}},
+      {"f16_weights_of_pieces",
+       {x({1, 6, 7, 16}), CaseInput::of({40, 16, 3, 3}, DType::f16).fixed(), CaseInput::of({40}, DType::f16).fixed()},
+       {{"channels_last", on}}},
+      {"bias_at_run", {x({1, 6, 7, 8}), w({9, 8, 3, 3}), x({9})}, {{"channels_last", on}}},
+      {"depthwise_pieces",
+       {x({1, 64, 128, 48}), w({48, 1, 3, 3}), w({48})},
+       {{"channels_last", on}, {"group", int64_t{48}}, {"pads", Ints{1, 1, 1, 1}}, {"epilogue", Texts{"relu"}}}},
+      {"depthwise_pieces_strided",
+       {x({2, 13, 11, 24}), w({24, 1, 5, 5})},
+       {{"channels_last", on}, {"group", int64_t{24}}, {"strides", Ints{2, 2}}, {"pads", Ints{2, 2, 2, 2}}}},
+      {"depthwise_pieces_4x2",
+       {x({2, 10, 9, 16}), w({16, 1, 4, 2}), w({16})},
+       {{"channels_last", on}, {"group", int64_t{16}}, {"dilations", Ints{1, 2}}}},
+      {"depthwise_1d",
+       {x({1, 29, 16}), w({16, 1, 3}), w({16})},
+       {{"channels_last", on}, {"group", int64_t{16}}, {"pads", Ints{2, 0}}}},
       {"1d", {x({2, 31, 7}), w({5, 7, 4}), w({5})}, {{"channels_last", on}, {"epilogue", Texts{"silu"}}}},
       {"3d", {x({1, 5, 6, 7, 3}), w({4, 3, 2, 3, 3}), w({4})}, {{"channels_last", on}}}};
   for (const std::string& step : epilogue_steps()) all.push_back(epilogue_case(step, {step}));
@@ -236,6 +259,7 @@ const OpDef kOps[] = {{.name = "Conv",
                        .infer = infer,
                        .axes = axes_of_convolution,
                        .cpu = kCpu,
+                       .cuda = cuda::conv_candidates(),
                        .expand = expand,
                        .cost = cost,
                        .cases = cases}};

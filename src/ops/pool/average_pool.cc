@@ -4,6 +4,7 @@
 // padding never are. A window entirely in padding gives 0.
 #include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
+#include "ops/cuda/pool_candidates.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
 
@@ -81,6 +82,8 @@ std::vector<OpCase> channels_last_cases() {
        {CaseInput::of({1, 8, 10, 32})},
        {{"channels_last", on}, {"kernel_shape", Ints{2, 3}}, {"pads", Ints{1, 1, 0, 1}}, {"count_include_pad", on}}},
       {"whole_image", {CaseInput::of({2, 6, 7, 33})}, {{"channels_last", on}, {"kernel_shape", Ints{6, 7}}}},
+      {"whole_image_of_pieces", {CaseInput::of({2, 6, 7, 48})}, {{"channels_last", on}, {"kernel_shape", Ints{6, 7}}}},
+      {"whole_planes", {CaseInput::of({2, 5, 6, 7})}, {{"kernel_shape", Ints{6, 7}}}},
       {"channels_first", {CaseInput::of({1, 3, 6, 6})}, {{"kernel_shape", Ints{3, 3}}}},
       {"bf16", {CaseInput::of({1, 6, 6, 16}, DType::bf16)}, {{"channels_last", on}, {"kernel_shape", Ints{3, 3}}}}};
 }
@@ -109,6 +112,7 @@ const OpDef kOps[] = {{.name = "AveragePool",
                        .infer = infer,
                        .axes = axes_of_pool,
                        .cpu = kCpu,
+                       .cuda = cuda::average_pool_candidates(),
                        .cost = cost,
                        .cases = cases},
                       {.name = "AveragePool",
@@ -122,6 +126,7 @@ const OpDef kOps[] = {{.name = "AveragePool",
                        .infer = infer,
                        .axes = axes_of_pool,
                        .cpu = kCpu,
+                       .cuda = cuda::average_pool_candidates(),
                        .expand = expand_channels_last,
                        .cost = cost,
                        .cases = channels_last_cases}};

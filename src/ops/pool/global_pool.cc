@@ -3,6 +3,7 @@
 
 #include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
+#include "ops/cuda/pool_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -115,6 +116,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kAverage,
+                       .cuda = cuda::global_average_pool_candidates(),
                        .cost = cost,
                        .cases = cases},
                       {.name = "GlobalMaxPool",
@@ -126,6 +128,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kMax,
+                       .cuda = cuda::global_max_pool_candidates(),
                        .cost = cost,
                        .cases = cases},
                       {.name = "GlobalLpPool",

@@ -6,6 +6,7 @@
 
 #include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
+#include "ops/cuda/pool_candidates.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
 
@@ -181,6 +182,7 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .infer = infer,
                        .axes = axes_of_max_pool,
                        .cpu = kCpu,
+                       .cuda = cuda::max_pool_candidates(),
                        .cost = cost,
                        .cases = cases},
                       {.name = "MaxPool",
@@ -194,6 +196,7 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .infer = infer,
                        .axes = axes_of_max_pool,
                        .cpu = kInternal,
+                       .cuda = cuda::max_pool_candidates(),
                        .expand = expand_channels_last,
                        .cost = cost,
                        .cases = channels_last_cases}};

@@ -1,0 +1,256 @@
+#include "ops/cuda/conv_candidates.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "ops/cpu/conv/conv_shape.h"
+#include "ops/cuda/candidates.h"
+#include "ops/cuda/copy.h"
+#include "ops/cuda/depthwise.h"
+#include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/window_candidates.h"
+
+namespace sparkpilot::cuda {
+namespace {
+
+// All but elements read images with channels last: others are transposed first.
+enum class Way { tiles, elements, depthwise, grouped };
+
+struct ConvProblem {
+  ConvShape shape;
+  bool image_last = false;  // the image has channels last
+  bool moves = false;       // the output has channels first, and is not the same with channels last
+  sparkpilot::Epilogue epilogue;
+
+  explicit ConvProblem(const Problem& p) {
+    const bool last = p.attrs().integer("channels_last", 0) != 0;
+    shape = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, last);
+    const bool same = shape.window.in_size() == 1 || shape.in_channels == 1;
+    image_last = same || (last && p.attrs().integer("x_channels_first", 0) == 0);
+    moves = !last && shape.window.out_size() > 1 && shape.out_channels > 1;
+    epilogue = sparkpilot::Epilogue::of(p, shape.out_channels);
+  }
+  ConvSizes sizes() const {
+    ConvSizes out;
+    set_window(shape.window, out);
+    out.batch = static_cast<int>(shape.batch);
+    out.channels = static_cast<int>(shape.in_channels);
+    out.out_channels = static_cast<int>(shape.out_channels);
+    out.groups = static_cast<int>(shape.groups);
+    return out;
+  }
+};
+
+struct ConvState : KernelState {
+  const GpuFunction *function = nullptr, *sum = nullptr, *transpose = nullptr;
+  GpuLaunch launch;
+  std::shared_ptr<Buffer> weights, bias;
+  sparkpilot::Epilogue epilogue;
+  ConvArguments arguments{};
+  // To channels last and back. In the workspace: the transposed image, the output before it is, partial sums.
+  std::optional<TransposeArguments> image, output;
+  int64_t output_offset = 0, partial_offset = 0;
+};
+
+// They are multiplied by the zeros beyond the image's border.
+bool all_finite(const Tensor& weights) {
+  bool finite = true;
+  dispatch(TypeList<float, Half, BFloat16>{}, weights.dtype(), [&]<typename T>() {
+    for (const T x : weights.data<T>()) finite &= std::isfinite(static_cast<float>(x));
+  });
+  return finite;
+}
+
+Acceptance takes_operands(const Problem& p) {
+  const DType image = p.inputs[0].dtype, weights = p.inputs[1].dtype;
+  if (!storage_suffix(image)) return fmt::format("{} image", name(image));
+  if (!storage_suffix(weights)) return fmt::format("{} weights", name(weights));
+  if (!p.is_constant(1)) return "weights are not constant";
+  if (p.has(2) && !p.is_constant(2) && p.inputs[2].dtype != DType::f32) return "a bias of 16 bits that is not constant";
+  for (const TensorType* type : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) {
+    if (const Acceptance takes = takes_elements(type->shape); !takes) return takes;
+  }
+  return true;
+}
+
+// The output's transposition, and operands of the epilogue that have its layout.
+Acceptance takes_move(const ConvProblem& conv) {
+  if (!conv.moves) return true;
+  if (conv.shape.window.out_size() > 1 << 20) return "planes of more than 2^20 pixels";
+  for (const sparkpilot::Epilogue::Step& step : conv.epilogue.steps()) {
+    if (step.operand == sparkpilot::Epilogue::Step::full && conv.shape.batch > 1) {
+      return "several images with channels first and an operand of that size";
+    }
+  }
+  return true;
+}
+
+Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
+  const ConvSizes sizes = conv.sizes();
+  const Storage storage = storage_of(p.inputs[0].dtype);
+  const bool dense = way == Way::tiles || way == Way::elements;
+  if (dense != (sizes.groups == 1)) return dense ? "groups" : "one group";
+  if (dense && !all_finite(p.constants[1])) return "weights are not finite";
+  switch (way) {
+    case Way::tiles:
+      if (conv_pieces_accepts(sizes, storage)) return true;
+      return "channels in no whole pieces of 16 bytes, or too large";
+    case Way::elements:
+      if (conv_accepts(sizes)) return true;
+      return "too large";
+    case Way::depthwise:
+      if (depthwise_accepts(sizes, storage)) return true;
+      return "not depthwise, channels in no whole pieces of 16 bytes, or too large";
+    default:
+      if (grouped_accepts(sizes)) return true;
+      return "too large";
+  }
+}
+
+template <Way kWay>
+Acceptance accepts(const Problem& p) {
+  if (const Acceptance takes = takes_operands(p); !takes) return takes;
+  const ConvProblem conv(p);
+  if (std::max({conv.shape.batch, conv.shape.in_channels, conv.shape.out_channels}) > 65535) {
+    return "more than 65535 images or channels";
+  }
+  if (const Acceptance takes = takes_window(conv.shape.window); !takes) return takes;
+  if (const Acceptance takes = takes_epilogue(conv.epilogue); !takes) return takes;
+  if (const Acceptance takes = takes_move(conv); !takes) return takes;
+  return takes_way(p, conv, kWay);
+}
+
+// Weights in the image's type, as the kernels read them.
+std::shared_ptr<Buffer> pack_weights(const Problem& p, const ConvSizes& sizes, bool dense) {
+  const DType dtype = p.inputs[0].dtype;
+  const Storage storage = storage_of(dtype);
+  const Tensor weights = convert(p.constants[1], dtype);
+  const size_t bytes = dense ? conv_weight_bytes(sizes, storage) : grouped_weight_bytes(sizes, storage);
+  std::vector<std::byte> packed(bytes);
+  if (dense) pack_conv_weights(sizes, storage, weights.raw(), packed.data());
+  else pack_grouped_weights(sizes, storage, weights.raw(), packed.data());
+  return p.gpu->upload(packed.data(), static_cast<int64_t>(bytes));
+}
+
+// Which kernel computes it, into state.function, launch and sum; returns the bytes of partial sums.
+int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, ConvState& state) {
+  const DType dtype = p.inputs[0].dtype;
+  const Storage storage = storage_of(dtype);
+  const std::string suffix(*storage_suffix(dtype));
+  const int multiprocessors = p.gpu->facts().multiprocessors;
+  std::string kernel = "grouped_" + suffix;
+  int64_t partial = 0;
+  if (way == Way::depthwise) {
+    const DepthwisePlan plan = plan_depthwise(sizes, storage, multiprocessors);
+    kernel = plan.name(storage);
+    state.launch = plan.launch(sizes, storage);
+  } else if (way == Way::grouped) {
+    state.launch = grouped_launch(sizes);
+  } else {
+    const ConvPlan plan = plan_conv(sizes, storage, multiprocessors, way == Way::tiles);
+    kernel = plan.kernel(storage);
+    state.launch = plan.launch(sizes);
+    state.arguments.splits = plan.splits;
+    partial = static_cast<int64_t>(plan.partial_bytes(sizes));
+    if (plan.splits > 1) state.sum = &kernel_on(*p.gpu, "conv_sum_" + suffix);
+  }
+  state.function = &kernel_on(*p.gpu, kernel, static_cast<int64_t>(state.launch.shared_bytes));
+  return partial;
+}
+
+// Of matrices [rows, columns], one for each image.
+TransposeArguments transpose_of(int64_t batch, int64_t rows, int64_t columns, DType dtype) {
+  return {.from = nullptr,
+          .to = nullptr,
+          .batch = static_cast<int>(batch),
+          .rows = static_cast<int>(rows),
+          .columns = static_cast<int>(columns),
+          .bytes = static_cast<int>(storage_bytes(dtype, 1)),
+          .of_rows = make_divisor(rows),
+          .of_columns = make_divisor(columns)};
+}
+
+// Bytes of a part of the workspace.
+int64_t part(const TensorType& type) { return (storage_bytes(type.dtype, type.shape.elements()) + 255) / 256 * 256; }
+
+// Lays out the workspace.
+void place(const Problem& p, const ConvProblem& conv, bool moves_image, int64_t partial, ConvState& state) {
+  const ConvShape& s = conv.shape;
+  const DType dtype = p.inputs[0].dtype;
+  if (moves_image) {
+    state.image = transpose_of(s.batch, s.in_channels, s.window.in_size(), dtype);
+    state.output_offset = part(p.inputs[0]);
+  }
+  state.partial_offset = state.output_offset;
+  if (conv.moves) {
+    state.output = transpose_of(s.batch, s.window.out_size(), s.out_channels, dtype);
+    state.partial_offset += part(p.outputs[0]);
+  }
+  state.workspace = state.partial_offset + partial;
+  if (state.image || state.output) state.transpose = &kernel_on(*p.gpu, "copy_tiles");
+}
+
+template <Way kWay>
+std::unique_ptr<KernelState> prepare(const Problem& p) {
+  const ConvProblem conv(p);
+  auto state = std::make_unique<ConvState>();
+  ConvArguments& arguments = state->arguments;
+  arguments.size = conv.sizes();
+  state->weights = pack_weights(p, arguments.size, kWay == Way::tiles || kWay == Way::elements);
+  state->consumed |= 2;
+  arguments.weights = state->weights->data();
+  if (p.is_constant(2)) {
+    const Tensor bias = convert(p.constants[2], DType::f32);
+    state->bias = p.gpu->upload(bias.raw(), bias.bytes());
+    state->consumed |= 4;
+    arguments.bias = reinterpret_cast<const float*>(state->bias->data());
+  }
+  arguments.x_image = conv.shape.x.n;
+  arguments.x_row = static_cast<int>(conv.shape.x.h);
+  arguments.x_column = static_cast<int>(conv.shape.x.w);
+  arguments.x_channel = static_cast<int>(conv.shape.x.c);
+  state->epilogue = conv.epilogue;
+  const int64_t partial = choose(p, arguments.size, kWay, *state);
+  place(p, conv, kWay != Way::elements && !conv.image_last, partial, *state);
+  return state;
+}
+
+void transpose(const Call& c, TransposeArguments arguments, const void* from, void* to) {
+  arguments.from = from;
+  arguments.to = to;
+  c.stream->launch(*c.as<ConvState>().transpose, copy_tiles_launch(arguments), arguments);
+}
+
+void run(const Call& c) {
+  const auto& state = c.as<ConvState>();
+  ConvArguments arguments = state.arguments;
+  arguments.x = state.image ? c.workspace : c.inputs[0].data;
+  if (!state.bias && c.has(2)) arguments.bias = c.inputs[2].as<float>();
+  arguments.y = state.output ? c.workspace + state.output_offset : c.outputs[0].data;
+  arguments.partial = reinterpret_cast<float*>(c.workspace + state.partial_offset);
+  arguments.epilogue = bound_epilogue(state.epilogue, c, arguments.size.out_channels);
+  for (int i = 0; state.output && i < arguments.epilogue.count; ++i) {
+    EpilogueStep& step = arguments.epilogue.steps[i];
+    if (step.row_stride != 0) step.row_stride = 1, step.column_stride = state.output->rows;
+  }
+  if (state.image) transpose(c, *state.image, c.inputs[0].data, c.workspace);
+  c.stream->launch(*state.function, state.launch, arguments);
+  if (state.sum) c.stream->launch(*state.sum, conv_sum_launch(arguments.size), arguments);
+  if (state.output) transpose(c, *state.output, arguments.y, c.outputs[0].data);
+}
+
+template <Way kWay>
+constexpr Kernel candidate(std::string_view name) {
+  return {.name = name, .accepts = accepts<kWay>, .prepare = prepare<kWay>, .run = run};
+}
+constexpr std::array kConv = {candidate<Way::tiles>("tiles"), candidate<Way::elements>("elements"),
+                              candidate<Way::depthwise>("depthwise"), candidate<Way::grouped>("grouped")};
+
+}  // namespace
+
+std::span<const Kernel> conv_candidates() { return kConv; }
+
+}  // namespace sparkpilot::cuda

@@ -1,0 +1,14 @@
+// Convolutions on a GPU, for the ops Conv and sparkpilot::Conv: 1-D and 2-D, in f32, f16 and bf16, with constant
+// weights. Kernels work with channels last; images and outputs with channels first are transposed where a kernel does
+// not read them as they are.
+#pragma once
+
+#include <span>
+
+#include "ir/op.h"
+
+namespace sparkpilot::cuda {
+
+std::span<const Kernel> conv_candidates();
+
+}  // namespace sparkpilot::cuda
