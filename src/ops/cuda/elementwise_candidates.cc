@@ -179,6 +179,8 @@ Acceptance accepts(const Problem& p) {
   }
   if (in_integers(p, *chain) && !chain->integers)
     return fmt::format("{} of {}", p.node->op->name, name(p.inputs[0].dtype));
+  // Whole results by way of fp32 would be cut where they are a little too small.
+  if (is_integer(p.outputs[0].dtype) && !in_integers(p, *chain) && !chain->steps.empty()) return "integers and floats";
   if (loops.merged().sizes.size() > kMostDimensions) return "too many dimensions";
   return true;
 }
@@ -222,6 +224,6 @@ void run(const Call& c) {
 
 }  // namespace
 
-const Kernel kElementwise[1] = {{.name = "chain", .accepts = accepts, .prepare = prepare, .run = run}};
+constinit const Kernel kElementwise[1] = {{.name = "chain", .accepts = accepts, .prepare = prepare, .run = run}};
 
 }  // namespace sparkpilot::cuda
