@@ -1,8 +1,7 @@
-// The CUDA kernels of ops, as their records hold them: each chooses, prepares and enqueues kernels of this folder.
+// What candidates share: ops' records hold them, and each chooses, prepares and enqueues kernels of this folder.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -10,8 +9,6 @@
 #include "ops/cuda/images.h"
 
 namespace sparkpilot::cuda {
-
-std::span<const Kernel> softmax_candidates();
 
 // "f32", "f16", "bf16": how the names of kernels for that storage end; empty for other types.
 std::optional<std::string_view> storage_suffix(DType dtype);
@@ -21,6 +18,5 @@ struct OneLaunch : KernelState {
   const GpuFunction* function = nullptr;
   GpuLaunch how;
 };
-std::unique_ptr<OneLaunch> one_launch(const Problem& problem, const std::string& kernel, const GpuLaunch& how);
 
 }  // namespace sparkpilot::cuda

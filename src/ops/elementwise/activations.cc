@@ -1,4 +1,5 @@
 // Activations: functions of one operand between a network's layers.
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/unary.h"
 #include "ops/registry.h"
 
@@ -103,6 +104,7 @@ const OpDef kOps[] = {
      .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
      .infer = infer_gelu,
      .cpu = kGelu,
+     .cuda = cuda::kElementwise,
      .cases = gelu_cases},
     {.name = "SwiGLU",
      .doc = "Swish of a gate, times a value.",

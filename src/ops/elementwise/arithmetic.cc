@@ -1,4 +1,5 @@
 // Add, Sub, Mul, Div and Mod of two operands, and Sum, Max, Min and Mean of any number of them.
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
 #include "ops/registry.h"
 
@@ -45,6 +46,7 @@ constexpr OpDef binary_op(std::string_view name, std::string_view doc, CasesFn c
           .traits = {.in_place = over_any_input, .elementwise = true, .finite = kVector != BinaryMath::div},
           .infer = infer_nary<NumericTypes>,
           .cpu = BinaryKernels<Fn, kVector, NumericTypes>::kKernels,
+          .cuda = cuda::kElementwise,
           .cases = cases};
 }
 
@@ -59,6 +61,7 @@ constexpr OpDef nary_op(std::string_view name, std::string_view doc) {
           .traits = {.in_place = over_any_input, .elementwise = true},
           .infer = infer_nary<NumericTypes>,
           .cpu = BinaryKernels<Fn, kVector, NumericTypes>::kKernels,
+          .cuda = cuda::kElementwise,
           .cost =
               [](const Problem& p) {
                 return static_cast<double>(p.outputs[0].shape.elements()) * static_cast<double>(p.inputs.size() - 1);
@@ -123,6 +126,7 @@ const OpDef kOps[] = {
      .traits = {.in_place = over_any_input, .elementwise = true},
      .infer = infer_nary<NumericTypes>,
      .cpu = kMod,
+     .cuda = cuda::kElementwise,
      .cases = mod_cases},
     {.name = "Mean",
      .doc = "The mean of all operands.",

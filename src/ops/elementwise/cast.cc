@@ -10,6 +10,7 @@
 #include "ops/cpu/move/copy.h"
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/cpu/vector/typed_loops.h"
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/expect.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -247,6 +248,7 @@ const OpDef kOps[] = {
      .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
      .infer = infer_cast,
      .cpu = kCast,
+     .cuda = cuda::kElementwise,
      .cases = cast_cases},
     {.name = "Cast",
      .doc = "The form that names the dtype.",

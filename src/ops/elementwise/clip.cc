@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ops/cpu/vector/elementwise.h"
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -95,6 +96,7 @@ const OpDef kOps[] = {{.name = "Clip",
                        .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
                        .infer = infer,
                        .cpu = kKernels,
+                       .cuda = cuda::kElementwise,
                        .cases = cases},
                       {.name = "Clip",
                        .doc = "The form with the bounds as attributes.",

@@ -1,5 +1,6 @@
 // Comparisons: two operands of one dtype, booleans out. A comparison with NaN is false.
 #include "ops/cpu/vector/typed_loops.h"
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
 #include "ops/registry.h"
 
@@ -76,6 +77,7 @@ constexpr OpDef compare_op(std::string_view name, int since, std::string_view do
           .traits = {.elementwise = true},
           .infer = infer_compare<Types>,
           .cpu = kKernels<Fn, kOp, Types>,
+          .cuda = cuda::kElementwise,
           .cases = cases};
 }
 

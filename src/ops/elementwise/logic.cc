@@ -1,4 +1,5 @@
 // Logic on booleans, bitwise logic and shifts on integers.
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
 #include "ops/registry.h"
 
@@ -29,6 +30,7 @@ constexpr OpDef logic_op(std::string_view name, int since, std::string_view doc)
           .traits = {.in_place = over_any_input, .elementwise = true},
           .infer = infer_nary<Types>,
           .cpu = kKernels<Fn, kOp, Types>,
+          .cuda = cuda::kElementwise,
           .cases = [] {
             return binary_cases(0, std::is_same_v<Types, Booleans> ? 1 : 100, false, !std::is_same_v<Types, Booleans>);
           }};
@@ -122,6 +124,7 @@ const OpDef kOps[] = {
      .traits = {.in_place = over_any_input, .elementwise = true},
      .infer = infer_unary<Booleans>,
      .cpu = kNot,
+     .cuda = cuda::kElementwise,
      .cases = not_cases},
     {.name = "BitwiseNot",
      .doc = "Every bit turned.",

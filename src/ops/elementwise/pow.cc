@@ -1,6 +1,7 @@
 // Pow: base and exponent may differ in dtype, the result has the base's.
 #include <optional>
 
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
 #include "ops/registry.h"
 
@@ -124,6 +125,7 @@ const OpDef kOps[] = {{.name = "Pow",
                        .traits = {.in_place = over_any_input, .elementwise = true},
                        .infer = infer,
                        .cpu = kKernels,
+                       .cuda = cuda::kElementwise,
                        .cases = cases},
                       legacy_binary_op("Pow", false)};
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/cpu/vector/elementwise.h"
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -64,6 +65,7 @@ const OpDef kOps[] = {{.name = "IsNaN",
                        .traits = {.elementwise = true},
                        .infer = infer,
                        .cpu = kIsNaN,
+                       .cuda = cuda::kElementwise,
                        .cases = cases},
                       {.name = "IsInf",
                        .doc = "Whether x is infinite, of the signs asked for.",
@@ -74,6 +76,7 @@ const OpDef kOps[] = {{.name = "IsNaN",
                        .traits = {.elementwise = true},
                        .infer = infer,
                        .cpu = kIsInf,
+                       .cuda = cuda::kElementwise,
                        .cases = inf_cases}};
 
 }  // namespace

@@ -1,4 +1,5 @@
 // PRelu: x, or slope * x below zero; the slope broadcasts to x.
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
 #include "ops/registry.h"
 
@@ -48,6 +49,7 @@ const OpDef kOps[] = {{.name = "PRelu",
                        .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
                        .infer = infer,
                        .cpu = BinaryKernels<fn::ScaleNegative, NoVector{}, NumericTypes>::kKernels,
+                       .cuda = cuda::kElementwise,
                        .cases = cases},
                       {.name = "PRelu",
                        .doc = "The form whose slope counts channels.",

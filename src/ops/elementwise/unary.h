@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ops/cpu/vector/elementwise.h"
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/functors.h"
 #include "ops/expect.h"
 
@@ -101,6 +102,7 @@ constexpr OpDef unary_op(std::string_view name, int since, std::string_view doc)
                      .finite = std::is_same_v<std::remove_cv_t<decltype(kVector)>, Activation>},
           .infer = infer_unary<Types>,
           .cpu = Kernels::kKernels,
+          .cuda = cuda::kElementwise,
           .cases = unary_cases<kLow, kHigh, Types>};
 }
 

@@ -1,6 +1,7 @@
 // Where: elements of X where the condition holds, of Y elsewhere; all three broadcast.
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/cpu/vector/typed_loops.h"
+#include "ops/cuda/elementwise_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -66,6 +67,7 @@ const OpDef kOps[] = {{.name = "Where",
                        .traits = {.in_place = over_any_input, .elementwise = true, .finite = true},
                        .infer = infer,
                        .cpu = kKernels,
+                       .cuda = cuda::kElementwise,
                        .cases = cases}};
 
 }  // namespace

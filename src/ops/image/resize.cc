@@ -10,6 +10,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/move/resize_rows.h"
 #include "ops/cpu/move/resize_tables.h"
+#include "ops/cuda/gather_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -272,6 +273,7 @@ const OpDef kOps[] = {
      .infer = infer,
      .axes = axes,
      .cpu = kCpu,
+     .cuda = cuda::kResize,
      .cost = cost,
      .cases = cases},
     {.name = "Resize",
@@ -285,6 +287,7 @@ const OpDef kOps[] = {
      .infer = infer,
      .axes = axes,
      .cpu = kCpu,
+     .cuda = cuda::kResize,
      .cost = cost,
      .cases = channels_last_cases},
     {.name = "Resize",

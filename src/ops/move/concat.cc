@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/copy_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -52,6 +53,7 @@ std::vector<OpCase> concat_cases() {
           {"channels", {CaseInput::of({2, 3, 7}, DType::f16), CaseInput::of({2, 4, 7}, DType::f16)}, axis(1)},
           {"empty_part", {CaseInput::of({2, 0}), CaseInput::of({2, 3})}, axis(1)},
           {"packed", {CaseInput::range({3, 3}, 0, 15, DType::u4), CaseInput::range({3, 2}, 0, 15, DType::u4)}, axis(1)},
+          {"many", std::vector<CaseInput>(30, CaseInput::of({3, 2})), axis(1)},
           {"one", {CaseInput::of({4})}, axis(0)}};
 }
 
@@ -115,6 +117,36 @@ AxisSource axes_of_concat(const Problem& p, int, int axis, size_t) {
   return axis == joined ? AxisSource{} : same_axis(axis);
 }
 
+cuda::CopyParts parts_of_concat(const Problem& p) {
+  const Shape& out = p.outputs[0].shape;
+  const int axis = normalize_axis(p.attrs().integer("axis"), out.rank());
+  const int64_t outer = out.elements(0, axis), row = out.elements(axis, out.rank());
+  cuda::CopyParts all;
+  int64_t start = 0;
+  for (size_t i = 0; i < p.inputs.size(); ++i) {
+    const int64_t part = p.inputs[i].shape.elements(axis, out.rank());
+    all.parts.push_back({i, 0, 0, start, {outer, part}, {part, 1}, {row, 1}});
+    start += part;
+  }
+  return all;
+}
+
+cuda::CopyParts parts_of_split(const Problem& p) {
+  const Shape& in = p.inputs[0].shape;
+  const int axis = normalize_axis(p.attrs().integer("axis", 0), in.rank());
+  const int64_t outer = in.elements(0, axis), row = in.elements(axis, in.rank());
+  cuda::CopyParts all;
+  int64_t start = 0;
+  for (size_t i = 0; i < p.outputs.size(); ++i) {
+    const int64_t part = p.outputs[i].shape.elements(axis, in.rank());
+    all.parts.push_back({0, i, start, 0, {outer, part}, {row, 1}, {part, 1}});
+    start += part;
+  }
+  return all;
+}
+
+constexpr Kernel kConcatCuda[] = {cuda::kStrided<parts_of_concat>};
+constexpr Kernel kSplitCuda[] = {cuda::kStrided<parts_of_split>};
 constexpr Kernel kConcat[] = {{.name = "reference", .run = run_concat}};
 constexpr Kernel kSplit[] = {{.name = "reference", .run = run_split}};
 constexpr AttrSpec kConcatAttrs[] = {{"axis", AttrType::integer, true}};
@@ -133,6 +165,7 @@ const OpDef kOps[] = {
      .infer = infer_concat,
      .axes = axes_of_concat,
      .cpu = kConcat,
+     .cuda = kConcatCuda,
      .cost = no_flops,
      .cases = concat_cases},
     {.name = "Concat",
@@ -152,6 +185,7 @@ const OpDef kOps[] = {
      .infer = infer_split,
      .axes = axes_along_attribute<0>,
      .cpu = kSplit,
+     .cuda = kSplitCuda,
      .cost = no_flops,
      .cases = split_cases},
     {.name = "Split",

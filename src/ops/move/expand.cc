@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/copy_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -86,6 +87,35 @@ AxisSource axes_of_tile(const Problem& p, int, int axis, size_t input) {
   return p.inputs[0].shape[axis] == p.outputs[0].shape[axis] ? same_axis(axis) : AxisSource{};
 }
 
+cuda::CopyParts parts_of_expand(const Problem& p) {
+  const Shape &in = p.inputs[0].shape, &out = p.outputs[0].shape;
+  const auto from = in.strides(), to = out.strides();
+  cuda::CopyPart part;
+  for (int i = 0; i < out.rank(); ++i) {
+    const int j = i - (out.rank() - in.rank());
+    part.sizes.push_back(out[i]);
+    part.from_strides.push_back(j < 0 || in[j] == 1 ? 0 : from[static_cast<size_t>(j)]);
+    part.to_strides.push_back(to[static_cast<size_t>(i)]);
+  }
+  return {{part}};
+}
+
+cuda::CopyParts parts_of_tile(const Problem& p) {
+  const Shape &in = p.inputs[0].shape, &out = p.outputs[0].shape;
+  if (out.elements() == 0) return {{}, "empty"};
+  const auto from = in.strides(), to = out.strides();
+  cuda::CopyPart part;
+  for (int i = 0; i < out.rank(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    part.sizes.insert(part.sizes.end(), {out[i] / in[i], in[i]});
+    part.from_strides.insert(part.from_strides.end(), {0, from[at]});
+    part.to_strides.insert(part.to_strides.end(), {in[i] * to[at], to[at]});
+  }
+  return {{part}};
+}
+
+constexpr Kernel kExpandCuda[] = {cuda::kStrided<parts_of_expand>};
+constexpr Kernel kTileCuda[] = {cuda::kStrided<parts_of_tile>};
 constexpr Kernel kExpand[] = {{.name = "reference", .run = run_expand}};
 constexpr Kernel kTile[] = {{.name = "reference", .run = run_tile}};
 
@@ -99,6 +129,7 @@ const OpDef kOps[] = {
      .infer = infer_expand,
      .axes = axes_of_expand,
      .cpu = kExpand,
+     .cuda = kExpandCuda,
      .cost = no_flops,
      .cases = expand_cases},
     {.name = "Tile",
@@ -110,6 +141,7 @@ const OpDef kOps[] = {
      .infer = infer_tile,
      .axes = axes_of_tile,
      .cpu = kTile,
+     .cuda = kTileCuda,
      .cost = no_flops,
      .cases = tile_cases},
 };

@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/gather_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -111,6 +112,7 @@ const OpDef kOps[] = {{
     .infer = infer,
     .axes = axes,
     .cpu = kCpu,
+    .cuda = cuda::kGather,
     .cost = no_flops,
     .cases = cases,
 }};

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/gather_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -128,6 +129,7 @@ const OpDef kOps[] = {
      .attributes = kElementsAttrs,
      .infer = infer_elements,
      .cpu = kElements,
+     .cuda = cuda::kGatherElements,
      .cost = no_flops,
      .cases = elements_cases},
     {.name = "GatherND",

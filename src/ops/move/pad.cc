@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/copy_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -202,6 +203,24 @@ AxisSource axes_of_pad(const Problem& p, int, int axis, size_t input) {
   return same_axis(axis);
 }
 
+cuda::PadBorders borders(const Problem& p) {
+  if (!p.is_constant(1) || (p.has(3) && !p.is_constant(3))) return {{}, {}, {}, "the pads are not constant"};
+  const int rank = p.inputs[0].shape.rank();
+  const std::vector<int64_t> none(static_cast<size_t>(rank)), pads = p.constants[1].to_ints();
+  cuda::PadBorders out{none, none, p.attrs().text("mode", "constant")};
+  for (size_t i = 0; i < pads.size() / 2; ++i) {
+    const auto at =
+        static_cast<size_t>(normalize_axis(p.has(3) ? p.constants[3].to_ints()[i] : static_cast<int64_t>(i), rank));
+    out.before[at] = pads[i];
+    out.after[at] = pads[i + pads.size() / 2];
+  }
+  return out;
+}
+
+constexpr Kernel kCuda[] = {{.name = "pad",
+                             .accepts = [](const Problem& p) { return cuda::pad_accepts(p, borders(p)); },
+                             .prepare = [](const Problem& p) { return cuda::pad_prepare(p, borders(p)); },
+                             .run = cuda::pad_run}};
 constexpr Kernel kCpu[] = {{.name = "reference", .accepts = accepts, .prepare = prepare, .run = run}};
 constexpr AttrSpec kAttrs[] = {{"mode", AttrType::text}};
 constexpr AttrSpec kOldAttrs[] = {
@@ -220,6 +239,7 @@ const OpDef kOps[] = {
      .infer = infer,
      .axes = axes_of_pad,
      .cpu = kCpu,
+     .cuda = kCuda,
      .cost = no_flops,
      .cases = cases},
     {.name = "Pad",

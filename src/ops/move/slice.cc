@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/copy_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -101,6 +102,28 @@ AxisSource axes_of_slice(const Problem& p, int, int axis, size_t input) {
   return (p.has(3) ? listed : axis < p.inputs[1].shape.elements()) ? window_axis(axis) : same_axis(axis);
 }
 
+cuda::CopyParts parts(const Problem& p) {
+  for (size_t i = 1; i < p.inputs.size(); ++i) {
+    if (p.has(i) && !p.is_constant(i)) return {{}, "the range is not constant"};
+  }
+  const Shape &in = p.inputs[0].shape, &out = p.outputs[0].shape;
+  const auto from = in.strides(), to = out.strides();
+  cuda::CopyPart part;
+  part.sizes.assign(out.begin(), out.end());
+  part.from_strides.assign(from.begin(), from.begin() + in.rank());
+  part.to_strides.assign(to.begin(), to.begin() + out.rank());
+  const std::vector<int64_t> starts = p.constants[1].to_ints(), ends = p.constants[2].to_ints();
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const int axis = normalize_axis(p.has(3) ? p.constants[3].to_ints()[i] : static_cast<int64_t>(i), in.rank());
+    const Cut range = cut(in[axis], starts[i], ends[i], p.has(4) ? p.constants[4].to_ints()[i] : 1);
+    int64_t& stride = part.from_strides[static_cast<size_t>(axis)];
+    if (range.count > 0) part.from += range.start * stride;
+    if (range.count > 1) stride *= range.step;
+  }
+  return {{part}};
+}
+
+constexpr Kernel kCuda[] = {cuda::kStrided<parts>};
 constexpr Kernel kCpu[] = {{.name = "reference", .run = run}};
 constexpr AttrSpec kOldAttrs[] = {
     {"starts", AttrType::integers, true}, {"ends", AttrType::integers, true}, {"axes", AttrType::integers}};
@@ -115,6 +138,7 @@ const OpDef kOps[] = {
      .infer = infer,
      .axes = axes_of_slice,
      .cpu = kCpu,
+     .cuda = kCuda,
      .cost = no_flops,
      .cases = cases},
     {.name = "Slice",

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/copy_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -71,6 +72,30 @@ AxisSource axes(const Problem& p, int, int axis, size_t) {
   return same_axis(normalize_axis(perm[static_cast<size_t>(axis)], p.inputs[0].shape.rank()));
 }
 
+std::vector<int> axes_in_order(const Problem& p) {
+  std::vector<int> out;
+  const int rank = p.inputs[0].shape.rank();
+  for (const int64_t axis : permutation(p.attrs(), rank)) out.push_back(normalize_axis(axis, rank));
+  return out;
+}
+
+cuda::CopyParts parts(const Problem& p) {
+  const Shape &in = p.inputs[0].shape, &out = p.outputs[0].shape;
+  const auto from = in.strides(), to = out.strides();
+  cuda::CopyPart part;
+  for (const int axis : axes_in_order(p)) {
+    part.to_strides.push_back(to[part.sizes.size()]);
+    part.sizes.push_back(in[axis]);
+    part.from_strides.push_back(from[static_cast<size_t>(axis)]);
+  }
+  return {{part}};
+}
+
+constexpr Kernel kCuda[] = {{.name = "tiles",
+                             .accepts = [](const Problem& p) { return cuda::tiles_accept(p, axes_in_order(p)); },
+                             .prepare = [](const Problem& p) { return cuda::tiles_prepare(p, axes_in_order(p)); },
+                             .run = cuda::tiles_run},
+                            cuda::kStrided<parts>};
 constexpr Kernel kCpu[] = {{.name = "reference", .prepare = prepare, .run = run}};
 constexpr AttrSpec kAttrs[] = {{"perm", AttrType::integers}};
 
@@ -85,6 +110,7 @@ const OpDef kOps[] = {{
     .infer = infer,
     .axes = axes,
     .cpu = kCpu,
+    .cuda = kCuda,
     .cost = no_flops,
     .cases = cases,
 }};

@@ -11,6 +11,7 @@
 #include "ops/cpu/vector/row_norm.h"
 #include "ops/cpu/vector/strides.h"
 #include "ops/cpu/vector/vector_math.h"
+#include "ops/cuda/row_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -199,6 +200,10 @@ std::vector<OpCase> layer_cases() {
           {"two_axes", {x, CaseInput::of({5, 37}), CaseInput::of({5, 37})}, {{"axis", int64_t{1}}}, 2},
           {"broadcast_scale", {x, CaseInput::of({5, 1}), CaseInput::of({37})}, {}},
           {"whole_scale", {x, CaseInput::of({3, 1, 37}), CaseInput::of({1})}, {{"axis", int64_t{-1}}}},
+          {"constant_columns",
+           {x, CaseInput::of({5, 1}).fixed(), CaseInput::of({1, 1, 37}).fixed()},
+           {{"axis", int64_t{1}}}},
+          {"long_rows", {CaseInput::of({3, 1300}), CaseInput::of({1300}), CaseInput::of({1}).fixed()}, {}},
           {"offset", {CaseInput::range({2, 515}, 99, 101), CaseInput::of({515}), CaseInput::of({515})}, {}, 1, 3e-5},
           {"f16", {CaseInput::of({4, 9}, DType::f16), CaseInput::of({9}, DType::f16)}, {}, 3},
           {"bf16", {CaseInput::of({35, 128}, DType::bf16), CaseInput::of({128}, DType::bf16).fixed()}, {}},
@@ -237,6 +242,7 @@ const OpDef kOps[] = {
      .infer = infer_layer,
      .axes = axes_of_row_norm,
      .cpu = kLayer,
+     .cuda = cuda::kLayerNorm,
      .cost = cost,
      .cases = layer_cases},
     {.name = "RMSNormalization",
@@ -249,6 +255,7 @@ const OpDef kOps[] = {
      .infer = infer_rms,
      .axes = axes_of_row_norm,
      .cpu = kRms,
+     .cuda = cuda::kRmsNorm,
      .cost = cost,
      .cases = rms_cases},
 };

@@ -8,6 +8,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/vector/row_norm.h"
 #include "ops/cpu/vector/vector_math.h"
+#include "ops/cuda/row_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -124,6 +125,7 @@ const OpDef kOps[] = {
      .infer = infer,
      .axes = axes_along_attribute<-1>,
      .cpu = kLp,
+     .cuda = cuda::kLpNorm,
      .cost = cost,
      .cases = lp_cases},
     {.name = "L2Normalize",
@@ -137,6 +139,7 @@ const OpDef kOps[] = {
      .infer = infer_internal,
      .axes = axes_along_attribute<-1>,
      .cpu = kL2,
+     .cuda = cuda::kL2Norm,
      .cost = cost,
      .cases = internal_cases},
 };

@@ -10,7 +10,7 @@
 #include "base/parallel.h"
 #include "ops/axes.h"
 #include "ops/cpu/vector/vector_math.h"
-#include "ops/cuda/candidates.h"
+#include "ops/cuda/row_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -201,6 +201,11 @@ constexpr Kernel kKernels[] = {
 template <>
 constexpr Kernel kKernels<Form::hardmax>[] = {{.name = "reference", .run = run_reference<Form::hardmax>}};
 
+std::span<const Kernel> on_gpu(Form form) {
+  if (form == Form::hardmax) return {};
+  return form == Form::softmax ? cuda::kSoftmax : cuda::kLogSoftmax;
+}
+
 template <Form kForm>
 OpDef op(std::string_view name, std::string_view doc) {
   return {.name = name,
@@ -213,7 +218,7 @@ OpDef op(std::string_view name, std::string_view doc) {
           .infer = infer,
           .axes = axes_along_attribute<-1>,
           .cpu = kKernels<kForm>,
-          .cuda = kForm == Form::softmax ? cuda::softmax_candidates() : std::span<const Kernel>(),
+          .cuda = on_gpu(kForm),
           .cost = cost,
           .cases = cases};
 }

@@ -7,6 +7,7 @@
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/cpu/vector/reduce.h"
 #include "ops/cpu/vector/typed_loops.h"
+#include "ops/cuda/reduce_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -163,6 +164,7 @@ OpDef arg_op(std::string_view name, std::string_view doc) {
           .infer = infer,
           .axes = axes,
           .cpu = kKernels<kMax>,
+          .cuda = kMax ? cuda::kArgMax : cuda::kArgMin,
           .cost = cost,
           .cases = cases};
 }

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/cpu/vector/elementwise.h"
+#include "ops/cuda/reduce_candidates.h"
 #include "ops/expect.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
@@ -201,6 +202,8 @@ std::vector<OpCase> cases() {
   add("channels_first", DType::f32, {2, 7, 5, 9}, {2, 3});
   add("batch_and_image", DType::f32, {3, 4, 5, 2}, {0, 2, 3}, 0);
   add("every_other", DType::f32, {3, 4, 5, 6}, {0, 2});
+  add("long_rows", DType::f32, {3, kKind == Reduce::prod ? 50 : 9001}, {1});
+  add("long_columns", DType::f32, {kKind == Reduce::prod ? 50 : 5000, 3}, {0});
   add("f16", DType::f16, {4, 300}, {1});
   add("bf16", DType::bf16, {9, 270}, {0});
   add("f64", DType::f64, {4, 5, 6}, {1});
@@ -253,6 +256,35 @@ constexpr Kernel kKernels[] = {{.name = "simd", .accepts = accepts_simd<kKind>, 
 template <>
 constexpr Kernel kKernels<Reduce::prod>[] = {{.name = "reference", .run = run_reference<Reduce::prod>}};
 
+// --- on a GPU
+std::optional<uint32_t> constant_axes(const Problem& p) {
+  if (p.has(1) && !p.is_constant(1)) return std::nullopt;
+  const IntOperand axes = p.has(1) ? IntOperand(p.constants[1].view()) : IntOperand();
+  return axes_of(p.attrs(), p.inputs[0].shape.rank(), axes);
+}
+constexpr cuda::ReduceKind on_gpu(Reduce kind) {
+  using To = cuda::ReduceKind;
+  switch (kind) {
+    case Reduce::sum: return To::sum;
+    case Reduce::mean: return To::mean;
+    case Reduce::max: return To::max;
+    case Reduce::min: return To::min;
+    case Reduce::prod: return To::prod;
+    case Reduce::l1: return To::l1;
+    case Reduce::l2: return To::l2;
+    case Reduce::sum_square: return To::sum_square;
+    case Reduce::log_sum: return To::log_sum;
+    case Reduce::log_sum_exp: return To::log_sum_exp;
+  }
+  return To::sum;
+}
+template <Reduce kKind>
+constexpr Kernel kCuda[] = {
+    {.name = "parts",
+     .accepts = [](const Problem& p) { return cuda::reduce_accepts(p, constant_axes(p)); },
+     .prepare = [](const Problem& p) { return cuda::reduce_prepare(p, *constant_axes(p), on_gpu(kKind)); },
+     .run = cuda::reduce_run}};
+
 template <Reduce kKind>
 OpDef reduce_op(std::string_view name, int since, std::string_view doc) {
   return {.name = name,
@@ -269,6 +301,7 @@ OpDef reduce_op(std::string_view name, int since, std::string_view doc) {
               },
           .axes = axes_of_reduction,
           .cpu = kKernels<kKind>,
+          .cuda = kCuda<kKind>,
           .cost = cost,
           .cases = cases<kKind>};
 }

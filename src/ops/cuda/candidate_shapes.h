@@ -1,0 +1,22 @@
+// What candidates ask of types and shapes before kernels take them.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/op.h"
+#include "ops/cuda/strided.h"
+
+namespace sparkpilot::cuda {
+
+// How kernels hold elements of a type; empty for those that they do not know.
+std::optional<ElementType> element_type(DType dtype);
+// Bytes of an element of a type that is copied as it is; empty for packed types.
+std::optional<int> copied_bytes(DType dtype);
+
+std::vector<int64_t> sizes_of(const Shape& shape);
+
+// Whether kernels can number a tensor's elements: at least one, and fewer than 2^31.
+Acceptance takes_elements(const Shape& shape);
+
+}  // namespace sparkpilot::cuda
