@@ -71,14 +71,16 @@ void run(const Call& c) {
 void infer(InferContext& c) {
   if (c.dtype(0) != DType::f32) fail("input is {}, expected f32", name(c.dtype(0)));
   const size_t stages = c.attrs.integers("groups").size();
-  if (stages < 2 || stages > ConvChain::kMax || static_cast<size_t>(c.input_count()) < 1 + 2 * stages) {
-    fail("{} stages and {} inputs, expected 2 or 3, and two inputs a stage", stages, c.input_count());
+  if (stages < 2 || stages > ConvChain::kMax || static_cast<size_t>(c.input_count()) < 2 * stages) {
+    fail("{} stages and {} inputs, expected 2 or 3, and two inputs a stage, of which the last bias may be left out",
+         stages, c.input_count());
   }
   std::vector<Shape> weights;
   std::vector<TensorType> inputs;
   for (int i = 0; i < c.input_count(); ++i) {
     inputs.push_back(c.has(i) ? TensorType{c.dtype(i), c.shape(i)} : TensorType{});
   }
+  inputs.resize(std::max(inputs.size(), 1 + 2 * stages));
   for (size_t i = 0; i < stages; ++i) {
     const TensorType& w = inputs[ConvChain::weights_input(i)];
     if (!contains(WeightTypes{}, w.dtype)) fail("weight {} is {}, expected f32, f16 or bf16", i, name(w.dtype));
@@ -174,6 +176,9 @@ std::vector<OpCase> cases() {
   OpCase bare = chain_case("no_biases", {.height = 12}, {clip, clip, {}});
   for (const size_t i : {2, 4, 6}) bare.inputs[i] = CaseInput::none();
   all.push_back(bare);
+  OpCase shorter = chain_case("no_last_bias", {.in = 24, .first = 0}, {relu, relu});
+  shorter.inputs.pop_back();
+  all.push_back(shorter);
   OpCase planes = chain_case(
       "stem_of_planes", {.height = 25, .width = 31, .in = 6, .expanded = 40, .out = 9, .first = 3, .first_stride = 2},
       {clip, clip, {}});
