@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "ops/cpu/attention/attention_shape.h"
 #include "ops/cuda/attention.h"
+#include "ops/cuda/candidate_shapes.h"
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/host_epilogue.h"
-#include "ops/cuda/window_candidates.h"
 
 namespace sparkpilot::cuda {
 namespace {

@@ -30,7 +30,7 @@ std::vector<int64_t> sizes_of(const Shape& shape) { return {shape.begin(), shape
 
 Acceptance takes_elements(const Shape& shape) {
   if (shape.elements() == 0) return "empty";
-  if (shape.elements() >= int64_t{1} << 31) return "2^31 elements";
+  if (shape.elements() >= int64_t{1} << 31) return "2^31 elements or more";
   return true;
 }
 

@@ -16,10 +16,4 @@ Acceptance takes_window(const KernelWindow& window) {
   return true;
 }
 
-Acceptance takes_elements(const Shape& shape) {
-  if (shape.elements() == 0) return "empty";
-  if (shape.elements() >= int64_t{1} << 31) return "more than 2^31 elements";
-  return true;
-}
-
 }  // namespace sparkpilot::cuda

@@ -3,13 +3,12 @@
 
 #include "ir/op.h"
 #include "ops/cpu/conv/window.h"
+#include "ops/cuda/candidate_shapes.h"
 
 namespace sparkpilot::cuda {
 
 // Whether it has at most two dimensions, and sizes whose sums and products kernels can compute.
 Acceptance takes_window(const KernelWindow& window);
-// Whether there are less than 2^31 elements, and some.
-Acceptance takes_elements(const Shape& shape);
 
 // Sets the sizes of the image, the output and the window: those of ConvSizes and PoolArguments.
 template <typename Sizes>
