@@ -30,6 +30,9 @@ constexpr Kernel kStrided = {.name = "strided",
                              .prepare = [](const Problem& p) { return copy_prepare(p, kParts(p)); },
                              .run = copy_run};
 
+// Of views whose output has memory of its own.
+extern const Kernel kView[1];
+
 // Of Transpose, with the axes of the input in the order of the output: only transpositions of matrices.
 Acceptance tiles_accept(const Problem& p, const std::vector<int>& permutation);
 std::unique_ptr<KernelState> tiles_prepare(const Problem& p, const std::vector<int>& permutation);

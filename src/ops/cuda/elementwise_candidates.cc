@@ -85,7 +85,7 @@ ElementwiseStep step_of(Function function, float alpha = 0, float beta = 0) {
   return {.function = function, .alpha = alpha, .beta = beta};
 }
 
-// The steps from an input that changes with the data: later operands follow the first.
+// A step of x and a further input.
 void add_operand(Chain& chain, Function function, size_t input) {
   chain.steps.push_back({.function = function, .operand = static_cast<uint8_t>(chain.inputs.size())});
   chain.inputs.push_back(input);

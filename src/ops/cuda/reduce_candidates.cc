@@ -13,8 +13,8 @@ struct ReduceState : KernelState {
   const GpuFunction *function = nullptr, *parts = nullptr, *copy = nullptr;
   ReduceArguments arguments{};
   // Where the axes do not lie together, they are brought to the end in the workspace first.
-  CopyArguments to_rows{};
-  int64_t partials = 0;  // where they begin in the workspace
+  CopyArguments to_rows{}, elements_to_rows{};  // the second where x does not begin at a multiple of 16
+  int64_t partials = 0;                         // where they begin in the workspace
 };
 
 struct ArgReduceState : OneLaunch {
@@ -61,8 +61,12 @@ std::unique_ptr<KernelState> reduce_prepare(const Problem& p, uint32_t axes, Red
   if (!shape) {
     const StridedLoops loops = loops_to_rows(x.shape, axes);
     const int bytes = *copied_bytes(x.dtype);
-    state->to_rows =
-        make_copies({*make_copy(nullptr, nullptr, bytes, loops.sizes, loops.strides[0], loops.strides[1])});
+    const auto to_rows = [&](int64_t address) {
+      return make_copies({*make_copy(reinterpret_cast<const void*>(address), nullptr, bytes, loops.sizes,
+                                     loops.strides[0], loops.strides[1])});
+    };
+    state->to_rows = to_rows(0);
+    state->elements_to_rows = to_rows(bytes);
     state->copy = &kernel_on(*p.gpu, "copy_strided");
     shape = rows_of(x.shape, axes);
     state->partials = (x.shape.elements() * bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -88,7 +92,7 @@ void reduce_run(const Call& call) {
   arguments.y = call.outputs[0].data;
   arguments.partials = reinterpret_cast<float*>(call.workspace + state.partials);
   if (state.copy) {
-    CopyArguments to_rows = state.to_rows;
+    CopyArguments to_rows = is_aligned(arguments.x, 16) ? state.to_rows : state.elements_to_rows;
     to_rows.pieces[0].from = arguments.x;
     to_rows.pieces[0].to = call.workspace;
     call.stream->launch(*state.copy, copy_strided_launch(to_rows), to_rows);

@@ -109,7 +109,7 @@ struct NormStridedState : OneLaunch {
   NormStridedArguments arguments{};
 };
 
-// Whether an operand broadcasts to a row, the axes of `x` from `axis` on; the strides of a row's axes then.
+// Whether an operand broadcasts to one row, the axes of `x` from `axis` on.
 bool broadcasts_to_row(const Shape& operand, const Shape& x, int axis) {
   for (int i = 0; i < operand.rank(); ++i) {
     if (x.rank() - operand.rank() + i < axis && operand[i] != 1) return false;

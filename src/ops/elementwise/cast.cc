@@ -10,6 +10,7 @@
 #include "ops/cpu/move/copy.h"
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/cpu/vector/typed_loops.h"
+#include "ops/cuda/copy_candidates.h"
 #include "ops/cuda/elementwise_candidates.h"
 #include "ops/expect.h"
 #include "ops/operands.h"
@@ -280,6 +281,7 @@ const OpDef kOps[] = {
      .traits = {.view = true},
      .infer = infer_bit_cast,
      .cpu = kBitCast,
+     .cuda = cuda::kView,
      .cases = bit_cast_cases},
 };
 

@@ -1,6 +1,7 @@
 // Identity: the same bytes under another name.
 #include <cstring>
 
+#include "ops/cuda/copy_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -22,6 +23,7 @@ const OpDef kOps[] = {{
     .traits = {.view = true, .picks = true},
     .infer = [](InferContext& c) { c.output(0, c.dtype(0), c.shape(0)); },
     .cpu = kCpu,
+    .cuda = cuda::kView,
     .grad = [](GradContext& g) { return std::vector<ValueId>{g.out_grads[0]}; },
     .cases =
         [] {

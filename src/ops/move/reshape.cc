@@ -1,6 +1,7 @@
 // Ops that give the same bytes another shape: Reshape, Flatten, Squeeze, Unsqueeze. All of them are views.
 #include "base/error.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/cuda/copy_candidates.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -134,6 +135,7 @@ const OpDef kOps[] = {
      .traits = {.view = true, .picks = true},
      .infer = infer_reshape,
      .cpu = kCpu,
+     .cuda = cuda::kView,
      .cost = no_flops,
      .cases = reshape_cases},
     {.name = "Reshape",
@@ -153,6 +155,7 @@ const OpDef kOps[] = {
      .traits = {.view = true, .picks = true},
      .infer = infer_flatten,
      .cpu = kCpu,
+     .cuda = cuda::kView,
      .cost = no_flops,
      .cases = flatten_cases},
     {.name = "Squeeze",
@@ -163,6 +166,7 @@ const OpDef kOps[] = {
      .traits = {.view = true, .picks = true},
      .infer = infer_squeeze,
      .cpu = kCpu,
+     .cuda = cuda::kView,
      .cost = no_flops,
      .cases = squeeze_cases},
     {.name = "Squeeze",
@@ -181,6 +185,7 @@ const OpDef kOps[] = {
      .traits = {.view = true, .picks = true},
      .infer = infer_unsqueeze,
      .cpu = kCpu,
+     .cuda = cuda::kView,
      .cost = no_flops,
      .cases = unsqueeze_cases},
     {.name = "Unsqueeze",
