@@ -58,7 +58,8 @@ TEST_P(GpuNetwork, ComputesWhatTheCpuDoes) {
     EXPECT_EQ(gpu->nodes_on_cpu(), std::vector<std::string>());
     const Session::Transfers transfers = gpu->transfers();
     const bool unified = std::string_view(gpu_name) == "gb10";
-    const auto inputs = static_cast<int64_t>(gpu->inputs().size()), outputs = static_cast<int64_t>(gpu->outputs().size()),
+    const auto inputs = static_cast<int64_t>(gpu->inputs().size()),
+               outputs = static_cast<int64_t>(gpu->outputs().size()),
                states = static_cast<int64_t>(gpu->states().size());
     EXPECT_LE(transfers.to_gpu, unified ? 0 : inputs + states);
     EXPECT_LE(transfers.to_host, unified ? 0 : outputs + states);

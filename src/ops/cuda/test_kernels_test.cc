@@ -1,6 +1,6 @@
 // The table of kernels for tests. Each name of kernels.inc must be defined, or this does not link.
-#include "ops/cuda/kernel_arguments.h"
 #include "ops/cuda/test_kernels.h"
+#include "ops/cuda/kernel_arguments.h"
 
 #define SPARKPILOT_KERNEL(name, Arguments, capability) extern "C" void name(sparkpilot::cuda::Arguments);
 #include "ops/cuda/kernels.inc"
