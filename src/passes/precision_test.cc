@@ -94,6 +94,27 @@ TEST(SetPrecision, Fp16StoresWeightsOnly) {
 
 // A norm between products runs in 16 bits if that loses nothing, and in f32 if its gain is not exact in bf16 or a head
 // reads it.
+// As for GPUs: products read and write f16, heads too; not where a weight is beyond f16's range.
+TEST(SetPrecision, Fp16StoresActivationsWhereTheTargetDoes) {
+  Net n;
+  const ValueId x = n.input("x", {4, 16});
+  const ValueId first = n.op("Relu", {n.op("MatMul", {x, n.weight({16, 16}, 1)})});
+  Tensor large = random_tensor(Shape{16, 16}, 2);
+  large.data<float>()[7] = 70000;
+  const ValueId second = n.op("MatMul", {first, n.b.constant(large)});
+  n.output(n.op("MatMul", {second, n.weight({16, 8}, 3)}));
+  infer(n.graph);
+  widen_to_fp32(n.graph);
+  EXPECT_GT(narrow_from_fp32(n.graph, Precision::fp16, true), 0);
+  infer(n.graph);
+  std::vector<DType> products;
+  for (const NodeId id : n.graph.order()) {
+    if (is_op(n.graph.node(id), "MatMul")) products.push_back(n.graph.value(n.graph.node(id).outputs[0]).dtype);
+  }
+  EXPECT_EQ(products, (std::vector<DType>{DType::f16, DType::f32, DType::f16}));
+  EXPECT_EQ(n.graph.value(n.graph.outputs()[0].value).dtype, DType::f32);
+}
+
 TEST(SetPrecision, Bf16KeepsNormsBetweenProductsInIt) {
   if (!has_bf16()) GTEST_SKIP() << "this CPU has no bf16 arithmetic";
   Net n;
