@@ -24,9 +24,7 @@ void kernels(const Patient& patient, Says& says) {
     case stack::Standing::native:
     case stack::Standing::family: return says.good("sparkpilot's GPU code runs on this GPU as it is");
     case stack::Standing::jit: return says.bad("sparkpilot holds PTX alone for this GPU");
-    case stack::Standing::no_gpu_code:
-      says.bad("sparkpilot holds no GPU code");
-      return says.fix("nothing yet: this version computes on the processor alone");
+    case stack::Standing::no_gpu_code: return says.bad("sparkpilot holds no GPU code");
     default: return says.bad("sparkpilot's GPU code does not run on this GPU ({})", stack::name_of(code->standing));
   }
 }
