@@ -131,6 +131,7 @@ constexpr unsigned kTimingEvent = 0;
 
 // Each returns a CUresult; 0 is success.
 struct CudaApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name and a list of parameters
 #define SPARKPILOT_CUDA_MEMBER(name, parameters) int(*name) parameters = nullptr;
   SPARKPILOT_CUDA_FUNCTIONS(SPARKPILOT_CUDA_MEMBER)
 #undef SPARKPILOT_CUDA_MEMBER

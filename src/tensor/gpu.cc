@@ -54,7 +54,7 @@ int GpuDevice::count() {
 std::shared_ptr<GpuDevice> GpuDevice::open(int ordinal, const GpuOptions& options) {
   const std::lock_guard lock(devices_mutex);
   if (auto device = devices[ordinal].lock()) return device;
-  const std::shared_ptr<GpuDevice> device(new GpuDevice(ordinal, options));
+  std::shared_ptr<GpuDevice> device(new GpuDevice(ordinal, options));
   devices[ordinal] = device;
   return device;
 }
@@ -157,7 +157,8 @@ std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
   if (place == Place::unified) CALL(cuMemAllocManaged, &pointer, size, cuda::kAttachGlobal);
   else CALL(cuMemAlloc_v2, &pointer, size);
   allocated_ += bytes;
-  return std::make_shared<Buffer>(place, reinterpret_cast<std::byte*>(pointer), bytes, [self, pointer, bytes] {
+  auto* const data = reinterpret_cast<std::byte*>(pointer);  // NOLINT(performance-no-int-to-ptr): the driver's type
+  return std::make_shared<Buffer>(place, data, bytes, [self, pointer, bytes] {
     self->allocated_ -= bytes;
     if (self->api_->cuCtxSetCurrent(self->context_) == cuda::kSuccess) self->api_->cuMemFree_v2(pointer);
     current_context = nullptr;

@@ -111,7 +111,7 @@ Acceptance product_accepts(const Problem& p, const GemmArgs& args) {
   if (s.empty()) return "empty";
   if (std::max({s.m, s.n, s.k, s.batch}) >= kMostSize) return "more than 2^30 rows, columns or batches";
   if (s.a_col != 1) return "A is transposed";
-  if (const Acceptance takes = takes_epilogue(args.epilogue); !takes) return takes;
+  if (Acceptance takes = takes_epilogue(args.epilogue); !takes) return takes;
   if (p.is_constant(1) && s.batch == 1) return rows_accept(p, args);
   if (a != b) return "matrices of two types";
   if (args.alpha != 1 || args.c >= 0) return "scaled or with a bias, and B is not constant";
