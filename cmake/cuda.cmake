@@ -3,13 +3,16 @@
 file(GLOB_RECURSE SPARKPILOT_KERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/*.cu)
 
 # sparkpilot_emulated_kernels(TARGET [CHECKED]): the object library TARGET of all kernels, compiled for the emulator; CHECKED:
-# so that emulator/check.h sees every access. g++ alone can do that: clang's calls have no file of their own.
+# so that emulator/check.h sees every access. g++ alone can do that: clang's calls have no file of their own. They show nothing of
+# themselves and lie at any address, because modules take them.
 function(sparkpilot_emulated_kernels target)
   cmake_parse_arguments(ARG "CHECKED" "" "SOURCES" ${ARGN})
   set(sources ${SPARKPILOT_KERNEL_SOURCES} ${ARG_SOURCES})
   set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX)
   add_library(${target} OBJECT ${sources})
   sparkpilot_flags(${target})
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                        VISIBILITY_INLINES_HIDDEN ON)
   # A GPU's fused multiply-adds are written as such; `#pragma unroll` is nvcc's.
   target_compile_options(${target} PRIVATE -ffp-contract=off -Wno-unknown-pragmas)
   if(ARG_CHECKED)
@@ -53,20 +56,25 @@ function(sparkpilot_emulated_driver)
   set(src ${PROJECT_SOURCE_DIR}/src)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/emulated_cuda/*.cc ${src}/emulator/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$|/check_calls\\.cc$")
-  add_library(emulated_cuda MODULE ${sources} $<TARGET_OBJECTS:kernels_emulated>)
-  target_sources(emulated_cuda PRIVATE ${src}/base/error.cc ${src}/base/parallel.cc ${src}/base/team.cc ${src}/base/file.cc
-    ${src}/base/child_process.cc ${src}/stack/fatbin.cc ${src}/stack/source.cc ${src}/stack/gpu.cc)
-  foreach(target kernels_emulated emulated_cuda)
+  add_library(driver_emulated OBJECT ${sources} ${src}/base/error.cc ${src}/base/parallel.cc ${src}/base/team.cc
+    ${src}/base/file.cc ${src}/base/child_process.cc ${src}/stack/fatbin.cc ${src}/stack/source.cc ${src}/stack/gpu.cc)
+  target_include_directories(driver_emulated PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_options(driver_emulated PRIVATE -ffp-contract=off)
+  target_link_libraries(driver_emulated PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
+  add_library(emulated_cuda MODULE $<TARGET_OBJECTS:driver_emulated> $<TARGET_OBJECTS:kernels_emulated>)
+  add_library(emulated_cuda_checked MODULE $<TARGET_OBJECTS:driver_emulated> $<TARGET_OBJECTS:kernels_checked>
+    ${src}/emulator/check_calls.cc)
+  foreach(target driver_emulated emulated_cuda emulated_cuda_checked)
     sparkpilot_flags(${target})
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                           VISIBILITY_INLINES_HIDDEN ON)
   endforeach()
-  target_include_directories(emulated_cuda PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_options(emulated_cuda PRIVATE -ffp-contract=off)
-  target_link_libraries(emulated_cuda PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS})
-  target_link_options(emulated_cuda PRIVATE -Wl,-Bsymbolic -Wl,-z,defs)
-  set_target_properties(emulated_cuda PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1
-                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated_cuda)
+  foreach(target emulated_cuda emulated_cuda_checked)
+    target_link_libraries(${target} PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads ${CMAKE_DL_LIBS})
+    target_link_options(${target} PRIVATE -Wl,-Bsymbolic -Wl,-z,defs)
+    set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1 LINKER_LANGUAGE CXX
+                          LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${target})
+  endforeach()
 endfunction()
 
 # The GPU code inside the program: a fat binary of each source, for every architecture that this nvcc knows, made into an object.
@@ -81,35 +89,38 @@ function(sparkpilot_kernel_images target)
   set(names "")
   if(NVCC)
     execute_process(COMMAND ${NVCC} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
-    # Machine code of 8.x and 9.0 from one reading of the source; only words.cu asks which architecture it is compiled for.
-    set(older "")
+    # Machine code of all architectures, and PTX for what is newer, from one reading of the source: each further one is a
+    # tenth of the time. Only words.cu asks which architecture it is compiled for, and uses what one family has.
+    set(numbers "")
     set(each "")
-    set(newer "")
+    set(size "")
     foreach(number 80 89 90)
       if(known MATCHES "compute_${number}\n")
-        list(APPEND older sm_${number})
+        list(APPEND numbers sm_${number})
         list(APPEND each -gencode arch=compute_${number},code=sm_${number})
         string(APPEND names "\"sm_${number}\", ")
       endif()
     endforeach()
     if(known MATCHES "compute_121\n")  # 12.9 or newer
-      set(newer --compress-mode=size -gencode arch=compute_120f,code=sm_120f)  # a fifth of the default's bytes
-      string(APPEND names "\"sm_120f\", ")
+      set(size --compress-mode=size)  # a fifth of the default's bytes
+      set_property(GLOBAL PROPERTY SPARKPILOT_IMAGES_BY_ZSTD TRUE)
+      list(APPEND numbers sm_120)     # runs on 12.1, too
+      list(APPEND each -gencode arch=compute_120f,code=sm_120f)
+      string(APPEND names "\"sm_120\", ")
     else()
-      message(STATUS "${NVCC} does not know sm_120f: GPUs of 12.x get PTX")
+      message(STATUS "${NVCC} does not know sm_120: GPUs of 12.x get PTX")
     endif()
-    string(REPLACE ";" "," older "${older}")
-    list(APPEND newer -gencode arch=compute_90,code=compute_90)
-    string(APPEND names "\"compute_90\"")
+    string(REPLACE ";" "," numbers "${numbers}")
+    string(APPEND names "\"compute_80\"")
     foreach(source IN LISTS SPARKPILOT_KERNEL_SOURCES)
       get_filename_component(name ${source} NAME_WE)
       set(image ${folder}/${name}.fatbin)
-      set(flags -gencode "arch=compute_80,code=[${older}]" ${newer})
+      set(flags -gencode "arch=compute_80,code=[${numbers},compute_80]")
       if(name STREQUAL words)
-        set(flags ${each} ${newer})
+        set(flags ${each} -gencode arch=compute_90,code=compute_90)
       endif()
       add_custom_command(OUTPUT ${image} VERBATIM COMMENT "GPU code of ${name}.cu"
-        COMMAND ${NVCC} -fatbin -std=c++20 -O3 --Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${flags}
+        COMMAND ${NVCC} -fatbin -std=c++20 -O3 --Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${size} ${flags}
                 -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include -MD -MF ${image}.d -o ${image} ${source}
         DEPENDS ${source} DEPFILE ${image}.d)
       list(APPEND files ${image})

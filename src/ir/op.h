@@ -147,8 +147,8 @@ class Acceptance {
 class KernelState {
  public:
   virtual ~KernelState() = default;
-  int64_t workspace =
-      0;  // bytes of scratch memory that `run` needs, 64-byte aligned (on a GPU 256), contents undefined
+  // Bytes of scratch memory that `run` needs, at a multiple of 64 (on a GPU 256); contents undefined.
+  int64_t workspace = 0;
   // Constant inputs that `run` no longer reads because they are packed inside: their memory may be freed.
   uint64_t consumed = 0;  // bit i: input i
   // Only for kernels on the CPU, because of the libraries they use.

@@ -1,6 +1,7 @@
 // Replaces consecutive channels-last convolutions by one node that never holds the whole intermediate images in memory:
 // expand, depthwise, project (inverted bottlenecks), and depthwise with the 1x1 convolution after it.
 #include <algorithm>
+#include <array>
 
 #include "ir/activation.h"
 #include "passes/edit.h"
@@ -16,7 +17,11 @@ using Ints = std::vector<int64_t>;
 // faster for them.
 constexpr int64_t kMinPixels = 64, kMinBytes = 128 * 1024;
 
-// A sparkpilot::Conv of two-dimensional f32 images with channels last and constant operands.
+// The GPU's kernel computes the depthwise stage anew for each 128 channels that come out, in whole pieces of 8
+// channels.
+constexpr int64_t kMostOutOnGpu = 256, kPieceOnGpu = 8;
+
+// A sparkpilot::Conv of two-dimensional images with channels last and constant operands.
 struct Stage {
   NodeId id;
   ValueId x, y;
@@ -56,7 +61,7 @@ std::optional<Stage> read_stage(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   Stage s{.id = id, .x = node.inputs[0], .y = node.outputs[0]};
   if (node.attrs.integer("channels_last", 0) == 0 || !edit.known(s.x) || !edit.known(s.y)) return {};
-  if (edit.dtype(s.x) != DType::f32 || edit.shape(s.x).rank() != 4) return {};
+  if (edit.shape(s.x).rank() != 4 || edit.dtype(s.y) != edit.dtype(s.x)) return {};
   const Tensor* weights = edit.constant(node.inputs[1]);
   if (!weights || node.attrs.integers("dilations", {1, 1}) != Ints{1, 1}) return {};
   if (node.inputs.size() > 2 && node.inputs[2].present() && !edit.constant(node.inputs[2])) return {};
@@ -115,7 +120,7 @@ void write_chain(Edit& edit, std::span<const Stage> stages) {
 
 bool chain(Edit& edit, NodeId id) {
   const auto last = read_stage(edit, id);
-  if (!last || !last->is_pointwise()) return false;
+  if (!last || !last->is_pointwise() || edit.dtype(last->x) != DType::f32) return false;
   const auto depthwise = stage_before(edit, *last);
   if (!depthwise || !depthwise->is_depthwise()) return false;
   std::vector<Stage> stages{*depthwise, *last};
@@ -129,7 +134,34 @@ bool chain(Edit& edit, NodeId id) {
   return true;
 }
 
+// Depthwise with pointwise in 16 bits.
+bool pair(Edit& edit, NodeId id) {
+  const auto last = read_stage(edit, id);
+  if (!last || !last->is_pointwise() || edit.dtype(last->x) == DType::f32) return false;
+  const auto depthwise = stage_before(edit, *last);
+  if (!depthwise || !depthwise->is_depthwise() || depthwise->x_channels_first) return false;
+  if (last->out > kMostOutOnGpu || depthwise->in % kPieceOnGpu != 0) return false;
+  if (depthwise->kernel != Ints{3, 3} && depthwise->kernel != Ints{5, 5} && depthwise->kernel != Ints{7, 7})
+    return false;
+  for (const NodeId stage : {depthwise->id, id}) {
+    if (edit.constant(edit.node(stage).inputs[1])->dtype() != edit.dtype(last->x)) return false;
+  }
+  const std::array stages{*depthwise, *last};
+  write_chain(edit, stages);
+  return true;
+}
+
 }  // namespace
+
+int pair_convolutions(Graph& graph) {
+  Edit edit(graph);
+  int changes = 0;
+  for (const NodeId id : graph.order()) {
+    if (!graph.erased(id)) changes += pair(edit, id);
+  }
+  if (changes > 0) graph.compact();
+  return changes;
+}
 
 int chain_convolutions(Graph& graph) {
   Edit edit(graph);

@@ -106,5 +106,46 @@ TEST(ChainConvolutions, LeavesDilatedFilters) {
   EXPECT_EQ(b.run(), 0);
 }
 
+// Images of 16 bits: depthwise with pointwise, for the GPU's kernel; never a first stage.
+struct HalfPair {
+  Net n;
+  ValueId conv(ValueId in, int64_t out, int64_t kernel, bool depthwise, Texts epilogue) {
+    const int64_t channels = n.b.shape(in)[3], pad = kernel / 2;
+    Attributes attrs{{"channels_last", int64_t{1}}, {"pads", Ints{pad, pad, pad, pad}}};
+    if (!epilogue.empty()) attrs.set("epilogue", std::move(epilogue));
+    if (depthwise) attrs.set("group", channels);
+    const Shape shape{out, depthwise ? 1 : channels, kernel, kernel};
+    const ValueId w = n.b.constant(testing::random_tensor(shape, 3, DType::f16, 0.3));
+    return n.op("sparkpilot::Conv", {in, w, n.weight({out}, 5)}, attrs);
+  }
+  // Expand, depthwise, project.
+  int run(int64_t channels, int64_t out, int64_t depthwise_kernel = 3) {
+    const ValueId wide = conv(n.input("x", {1, 6, 5, 16}, DType::f16), channels, 1, false, {"relu"});
+    n.output(conv(conv(wide, channels, depthwise_kernel, true, {"clip:0:6"}), out, 1, false, {}));
+    return run_and_compare(n.graph, pair_convolutions, 2e-3);
+  }
+};
+
+TEST(PairConvolutions, TakesDepthwiseWithPointwise) {
+  HalfPair p;
+  EXPECT_EQ(p.run(48, 24), 1);
+  EXPECT_EQ(count(p.n.graph, "sparkpilot::ConvChain"), 1);
+  EXPECT_EQ(count(p.n.graph, "sparkpilot::Conv"), 1);
+}
+
+// Channels in no whole pieces of 16 bytes, so many outputs that the depthwise stage would be computed three times, and
+// a kernel of 9x9.
+TEST(PairConvolutions, LeavesWhatTheKernelDoesNotTakeOrRepeats) {
+  EXPECT_EQ(HalfPair().run(44, 24), 0);
+  EXPECT_EQ(HalfPair().run(48, 257), 0);
+  EXPECT_EQ(HalfPair().run(48, 24, 9), 0);
+}
+
+TEST(PairConvolutions, LeavesF32) {
+  Block b;
+  b.n.output(b.project(b.depthwise(b.expand())));
+  EXPECT_EQ(run_and_compare(b.n.graph, pair_convolutions), 0);
+}
+
 }  // namespace
 }  // namespace sparkpilot

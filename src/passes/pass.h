@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -23,9 +24,9 @@ struct Target {
 
 struct Pass {
   std::string_view name, doc;
-  bool optional = true;      // false: the runtime needs it (expansion of old op versions)
-  int (*run)(Graph& graph);  // number of rewrites made
-  bool for_cpu = false;      // measured to be faster with the CPU's kernels only; left out for other targets
+  bool optional = true;             // false: the runtime needs it (expansion of old op versions)
+  int (*run)(Graph& graph);         // number of rewrites made
+  std::optional<Device> only = {};  // the device whose kernels it pays for; left out for other targets
 };
 
 // In the order they run.
@@ -60,6 +61,8 @@ int attend_to_columns(Graph& graph);   // attention reads parts of one product i
 int keep_channels_last(Graph& graph);  // keeps chains of image ops in N, spatial, C
 int read_planes(Graph& graph);         // lets first layers read images with channels first
 int chain_convolutions(Graph& graph);  // makes expand, depthwise and project one node
+int pair_convolutions(Graph& graph);   // makes depthwise and pointwise in 16 bits one node
+int fuse_heads(Graph& graph);          // products of one row that do not need one another's results, in one node
 int store_half(Graph& graph);          // 16-bit weights where that is exact, for products that read them only once
 
 // A part of folding: replaces an If with a constant condition by the branch that runs. Returns whether it did.

@@ -98,7 +98,8 @@ size_t narrowed_inputs(const Node& node) {
 
 class Narrowing {
  public:
-  explicit Narrowing(Graph& graph, DType narrow = DType::bf16) : edit_(graph), graph_(graph), narrow_(narrow) {}
+  explicit Narrowing(Graph& graph, DType narrow, bool for_gpu)
+      : edit_(graph), graph_(graph), narrow_(narrow), for_gpu_(for_gpu) {}
 
   int weights_to_half() {
     int changes = 0;
@@ -202,6 +203,13 @@ class Narrowing {
     }
     return node.outputs.size() == 1 && !read_by_head(node);
   }
+  // On a GPU, a product of one row by constant weights stores them in 16 bits, and its row in f32: all that counts is
+  // the weights' bytes, and no casts are launched.
+  bool is_row(const Node& node) const {
+    if (!for_gpu_ || !is_op(node, "sparkpilot::Gemm") || !graph_.constant(node.inputs[1])) return false;
+    const std::optional<Shape>& x = graph_.value(node.inputs[0]).shape;
+    return x && x->elements() == (*x)[x->rank() - 1];
+  }
   bool read_by_head(const Node& node) {
     const std::vector<NodeId>& readers = edit_.readers(node.outputs[0]);
     return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return is_head(reader); });
@@ -229,10 +237,12 @@ class Narrowing {
     }
     int changes = 0;
     const size_t count = narrowed_inputs(graph_.node(id));
+    const bool row = is_row(graph_.node(id));
     for (size_t i = 0; i < count; ++i) {
       const ValueId input = graph_.node(id).inputs[i];
-      if (!input.present() || graph_.value(input).dtype != from) continue;
-      edit_.set_input(id, i, as(id, input, to));
+      const DType wanted = row && i == 0 ? DType::f32 : to, other = row && i == 0 ? narrow_ : from;
+      if (!input.present() || graph_.value(input).dtype != other) continue;
+      edit_.set_input(id, i, as(id, input, wanted));
       ++changes;
     }
     infer_node(graph_, id);
@@ -265,6 +275,7 @@ class Narrowing {
   Graph& graph_;
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
   DType narrow_;
+  bool for_gpu_;
   NodeMap<bool> heads_;
 };
 
@@ -322,14 +333,14 @@ int widen_to_fp32(Graph& graph) {
   return changes;
 }
 
-int narrow_from_fp32(Graph& graph, Precision precision, bool stores_half) {
+int narrow_from_fp32(Graph& graph, Precision precision, bool for_gpu) {
   if (precision != Precision::fp16 && precision != Precision::bf16) return 0;
   std::vector<DType> dtypes;
   for (const Graph::Output& output : graph.outputs()) dtypes.push_back(graph.value(output.value).dtype);
   int changes = 0;
   {
-    Narrowing narrowing(graph, precision == Precision::bf16 ? DType::bf16 : DType::f16);
-    changes = precision == Precision::bf16 || stores_half ? narrowing.to_16_bits() : narrowing.weights_to_half();
+    Narrowing narrowing(graph, precision == Precision::bf16 ? DType::bf16 : DType::f16, for_gpu);
+    changes = precision == Precision::bf16 || for_gpu ? narrowing.to_16_bits() : narrowing.weights_to_half();
   }
   Builder builder(graph, "");
   for (size_t i = 0; i < dtypes.size(); ++i) {

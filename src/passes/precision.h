@@ -24,8 +24,8 @@ void set_precision(Graph& graph, Precision precision);
 // The two steps: widening everything to f32, then rounding to what the mode stores in 16 bits. Both return the number
 // of changes.
 int widen_to_fp32(Graph& graph);
-// With `stores_half`, as for GPUs, fp16 stores what products, norms and attention read and write in f16, too; without,
-// as for CPUs, their weights only.
-int narrow_from_fp32(Graph& graph, Precision precision, bool stores_half = false);
+// For CPUs fp16 stores weights of products only; for GPUs also what products, norms and attention read and write, but
+// for products of one row, which read and write f32 there (in bf16, too).
+int narrow_from_fp32(Graph& graph, Precision precision, bool for_gpu = false);
 
 }  // namespace sparkpilot

@@ -15,6 +15,8 @@ using testing::Net;
 using testing::random_inputs;
 using testing::random_tensor;
 
+using Texts = std::vector<std::string>;
+
 bool has_bf16() {
   const CpuFeatures& cpu = cpu_features();
   return cpu.avx512_bf16 || cpu.amx_bf16 || cpu.neon_bf16;
@@ -113,6 +115,31 @@ TEST(SetPrecision, Fp16StoresActivationsWhereTheTargetDoes) {
   }
   EXPECT_EQ(products, (std::vector<DType>{DType::f16, DType::f32, DType::f16}));
   EXPECT_EQ(n.graph.value(n.graph.outputs()[0].value).dtype, DType::f32);
+}
+
+// For GPUs a product of one row has its weights in 16 bits and its row in f32; one of two rows, all in 16 bits. A head
+// in bf16 has nothing in 16 bits.
+TEST(SetPrecision, OneRowStaysInF32ForGpus) {
+  for (const auto& [precision, narrow] : {std::pair{Precision::fp16, DType::f16}, {Precision::bf16, DType::bf16}}) {
+    for (const int64_t rows : {1, 2}) {
+      Net n;
+      const ValueId first =
+          n.op("sparkpilot::Gemm", {n.input("x", {rows, 16}), n.weight({16, 8}, 1)}, {{"epilogue", Texts{"relu"}}});
+      n.output(n.op("sparkpilot::Gemm", {first, n.weight({8, 4}, 2)}));
+      infer(n.graph);
+      widen_to_fp32(n.graph);
+      EXPECT_GT(narrow_from_fp32(n.graph, precision, true), 0);
+      infer(n.graph);
+      std::vector<DType> types;
+      for (const NodeId id : n.graph.order()) {
+        if (!is_op(n.graph.node(id), "sparkpilot::Gemm")) continue;
+        for (size_t i = 0; i < 2; ++i) types.push_back(n.graph.value(n.graph.node(id).inputs[i]).dtype);
+      }
+      const DType row = rows == 1 ? DType::f32 : narrow, head = narrow == DType::bf16 ? DType::f32 : narrow;
+      EXPECT_EQ(types, (std::vector<DType>{row, narrow, rows == 1 ? DType::f32 : head, head}));
+      EXPECT_EQ(count(n.graph, "Cast") == 0, rows == 1);
+    }
+  }
 }
 
 TEST(SetPrecision, Bf16KeepsNormsBetweenProductsInIt) {

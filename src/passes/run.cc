@@ -23,8 +23,10 @@ constexpr Pass kPasses[] = {
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},
     {"planes", "first layers read images with channels first as they come", true, read_planes},
-    {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions, true},
-    {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half, true},
+    {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions, Device::cpu},
+    {"pairs", "depthwise with pointwise in 16 bits as one node", true, pair_convolutions, Device::cuda},
+    {"heads", "products of one row that do not wait for one another as one node", true, fuse_heads, Device::cuda},
+    {"half", "weights of vector products in 16 bits where that loses nothing", true, store_half, Device::cpu},
     {"dce", "dead code", true, drop_dead},
 };
 
@@ -61,7 +63,7 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
     if (converts && pass.run == keep_channels_last)
       done(kPrecision, narrow_from_fp32(graph, options.precision, target.device == Device::cuda));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;
-    if (pass.for_cpu && target.device != Device::cpu) continue;
+    if (pass.only && *pass.only != target.device) continue;
     done(pass.name, pass.run(graph));
   }
 }

@@ -5,7 +5,8 @@
 #include "ir/activation.h"
 #include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
-#include "ops/cpu/vector/epilogue.h"
+#include "ops/cpu/vector/epilogue_store.h"
+#include "ops/cuda/conv_chain_candidate.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -29,24 +30,25 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
     const ConvShape& s = state->chain.shape[i];
     state->epilogue[i] = Epilogue::parse(p.attrs().texts(stage_epilogue(i)), p.inputs, s.output(), s.out_channels);
     state->offset[i] = state->workspace;
-    if (i + 1 < state->chain.stages) state->workspace += storage_bytes(DType::f32, s.output().elements());
+    if (i + 1 < state->chain.stages || p.outputs[0].dtype != DType::f32)
+      state->workspace += storage_bytes(DType::f32, s.output().elements());
   }
   return state;
 }
 
-void run_stage(const Call& c, size_t i, const float* x, float* y) {
+// `x(at)`: an element of the stage's image.
+template <typename X>
+void run_stage(const Call& c, size_t i, const X& x, float* y) {
   const auto& state = c.as<ReferenceState>();
   const ConvShape& s = state.chain.shape[i];
   auto* weights = reinterpret_cast<double*>(c.workspace);
   const ConstView& w = c.inputs[ConvChain::weights_input(i)];
   dispatch(WeightTypes{}, w.dtype, [&]<typename W>() { std::copy_n(w.as<W>(), s.weights(), weights); });
   const size_t bias = ConvChain::bias_input(i);
-  convolve(
-      s, weights, [&](int64_t at) { return static_cast<double>(x[at]); },
-      [&](int64_t at, int64_t channel, double sum) {
-        if (c.has(bias)) sum += load_element(c.inputs[bias].dtype, c.inputs[bias].data, channel);
-        y[at] = static_cast<float>(sum);
-      });
+  convolve(s, weights, x, [&](int64_t at, int64_t channel, double sum) {
+    if (c.has(bias)) sum += load_element(c.inputs[bias].dtype, c.inputs[bias].data, channel);
+    y[at] = static_cast<float>(sum);
+  });
   const int64_t rows = s.batch * s.window.out_size(), channels = s.out_channels;
   state.epilogue[i].apply_rows(state.epilogue[i].bind(c), {.data = y,
                                                            .lines = rows,
@@ -57,19 +59,36 @@ void run_stage(const Call& c, size_t i, const float* x, float* y) {
                                                            .output_stride = channels});
 }
 
+// What is between two stages has the type of the images, as between separate convolutions.
+void round_to(DType dtype, float* values, int64_t count) {
+  if (dtype == DType::f32) return;
+  dispatch(TypeList<Half, BFloat16>{}, dtype, [&]<typename T>() {
+    for (int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(static_cast<T>(values[i]));
+  });
+}
+
 void run(const Call& c) {
   const auto& state = c.as<ReferenceState>();
-  const float* x = c.inputs[0].as<float>();
+  const ConstView& image = c.inputs[0];
+  const View& out = c.outputs[0];
+  const float* between = nullptr;
   for (size_t i = 0; i < state.chain.stages; ++i) {
-    const bool last = i + 1 == state.chain.stages;
-    float* y = last ? c.outputs[0].as<float>() : reinterpret_cast<float*>(c.workspace + state.offset[i]);
-    run_stage(c, i, x, y);
-    x = y;
+    const bool whole = i + 1 == state.chain.stages && out.dtype == DType::f32;
+    float* const y = whole ? out.as<float>() : reinterpret_cast<float*>(c.workspace + state.offset[i]);
+    if (i == 0)
+      run_stage(
+          c, i, [&](int64_t at) { return load_element(image.dtype, image.data, at); }, y);
+    else
+      run_stage(
+          c, i, [&](int64_t at) { return static_cast<double>(between[at]); }, y);
+    if (i + 1 < state.chain.stages) round_to(out.dtype, y, state.chain.shape[i].output().elements());
+    between = y;
   }
+  store_floats(out, between, 0, out.elements());
 }
 
 void infer(InferContext& c) {
-  if (c.dtype(0) != DType::f32) fail("input is {}, expected f32", name(c.dtype(0)));
+  if (!contains(WeightTypes{}, c.dtype(0))) fail("input is {}, expected f32, f16 or bf16", name(c.dtype(0)));
   const size_t stages = c.attrs.integers("groups").size();
   if (stages < 2 || stages > ConvChain::kMax || static_cast<size_t>(c.input_count()) < 2 * stages) {
     fail("{} stages and {} inputs, expected 2 or 3, and two inputs a stage, of which the last bias may be left out",
@@ -84,6 +103,8 @@ void infer(InferContext& c) {
   for (size_t i = 0; i < stages; ++i) {
     const TensorType& w = inputs[ConvChain::weights_input(i)];
     if (!contains(WeightTypes{}, w.dtype)) fail("weight {} is {}, expected f32, f16 or bf16", i, name(w.dtype));
+    if (c.dtype(0) != DType::f32 && w.dtype != c.dtype(0))
+      fail("weight {} is {}, X {}", i, name(w.dtype), name(c.dtype(0)));
     weights.push_back(w.shape);
   }
   const ConvChain chain = ConvChain::of(c.attrs, c.shape(0), weights);
@@ -98,7 +119,7 @@ void infer(InferContext& c) {
       if (i + 1 < stages && step.operand == Epilogue::Step::full) fail("stage {} reads a whole image", i);
     }
   }
-  c.output(0, DType::f32, chain.last().output());
+  c.output(0, c.dtype(0), chain.last().output());
 }
 
 std::vector<ValueId> expand(ExpandContext& e) {
@@ -192,6 +213,22 @@ std::vector<OpCase> cases() {
   residual.attrs.set(stage_epilogue(1), Texts{"clip:0:6", "mul:8"});
   residual.attrs.set(stage_epilogue(2), Texts{"add:9", "relu"});
   all.push_back(residual);
+  // Images of 16 bits, in whole pieces of 16 bytes, as kernels of GPUs take them.
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto half = [&](const char* what, const Sizes& sizes, const std::vector<Texts>& epilogues) {
+      all.push_back(chain_case(fmt::format("{}_{}", name(dtype), what), sizes, epilogues, dtype));
+      all.back().inputs[0].dtype = dtype;
+    };
+    half("separable", {.height = 9, .width = 7, .in = 40, .out = 33, .first = 0}, {clip, {}});
+    half("strided", {.batch = 2, .in = 24, .out = 72, .first = 0, .kernel = 5, .stride = 2}, {{"silu"}, {"relu"}});
+    half("deep", {.height = 4, .width = 6, .in = 672, .out = 136, .first = 0}, {relu, {}});
+    OpCase added = chain_case(fmt::format("{}_residual", name(dtype)), {.in = 16, .out = 16, .first = 0}, {}, dtype);
+    added.inputs[0].dtype = dtype;
+    added.inputs.insert(added.inputs.end(), {CaseInput::of({16}).fixed(), CaseInput::of({1, 9, 11, 16}, dtype)});
+    added.attrs.set(stage_epilogue(0), Texts{"mul:5", "relu"});
+    added.attrs.set(stage_epilogue(1), Texts{"add:6"});
+    all.push_back(added);
+  }
   return all;
 }
 
@@ -216,6 +253,7 @@ const OpDef kOps[] = {{.name = "ConvChain",
                        .traits = {.finite = true},
                        .infer = infer,
                        .cpu = kCpu,
+                       .cuda = cuda::kConvChain,
                        .expand = expand,
                        .cost = cost,
                        .cases = cases}};

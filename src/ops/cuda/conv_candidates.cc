@@ -2,18 +2,28 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <optional>
 
 #include "base/error.h"
-#include "ops/cpu/conv/conv_shape.h"
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/copy.h"
 #include "ops/cuda/depthwise.h"
 #include "ops/cuda/host_epilogue.h"
 #include "ops/cuda/window_candidates.h"
+#include "tensor/finite.h"
 
 namespace sparkpilot::cuda {
+
+ConvSizes conv_sizes(const ConvShape& shape) {
+  ConvSizes out;
+  set_window(shape.window, out);
+  out.batch = static_cast<int>(shape.batch);
+  out.channels = static_cast<int>(shape.in_channels);
+  out.out_channels = static_cast<int>(shape.out_channels);
+  out.groups = static_cast<int>(shape.groups);
+  return out;
+}
+
 namespace {
 
 // All but elements read images with channels last: others are transposed first.
@@ -33,15 +43,7 @@ struct ConvProblem {
     moves = !last && shape.window.out_size() > 1 && shape.out_channels > 1;
     epilogue = sparkpilot::Epilogue::of(p, shape.out_channels);
   }
-  ConvSizes sizes() const {
-    ConvSizes out;
-    set_window(shape.window, out);
-    out.batch = static_cast<int>(shape.batch);
-    out.channels = static_cast<int>(shape.in_channels);
-    out.out_channels = static_cast<int>(shape.out_channels);
-    out.groups = static_cast<int>(shape.groups);
-    return out;
-  }
+  ConvSizes sizes() const { return conv_sizes(shape); }
 };
 
 struct ConvState : KernelState {
@@ -54,15 +56,6 @@ struct ConvState : KernelState {
   std::optional<TransposeArguments> image, output;
   int64_t output_offset = 0, partial_offset = 0;
 };
-
-// They are multiplied by the zeros beyond the image's border.
-bool all_finite(const Tensor& weights) {
-  bool finite = true;
-  dispatch(TypeList<float, Half, BFloat16>{}, weights.dtype(), [&]<typename T>() {
-    for (const T x : weights.data<T>()) finite &= std::isfinite(static_cast<float>(x));
-  });
-  return finite;
-}
 
 Acceptance takes_operands(const Problem& p) {
   const DType image = p.inputs[0].dtype, weights = p.inputs[1].dtype;
@@ -93,7 +86,8 @@ Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
   const Storage storage = storage_of(p.inputs[0].dtype);
   const bool dense = way == Way::tiles || way == Way::elements;
   if (dense != (sizes.groups == 1)) return dense ? "groups" : "one group";
-  if (dense && !all_finite(p.constants[1])) return "weights are not finite";
+  // They are multiplied by the zeros beyond the image's border.
+  if (dense && !all_finite(p.constants[1].view())) return "weights are not finite";
   switch (way) {
     case Way::tiles:
       if (conv_pieces_accepts(sizes, storage)) return true;
@@ -103,7 +97,8 @@ Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
       return "too large";
     case Way::depthwise:
       if (depthwise_accepts(sizes, storage)) return true;
-      return "not depthwise, channels in no whole pieces of 16 bytes, or too large";
+      return "not depthwise, a kernel other than 3x3, 5x5 and 7x7, channels in no whole pieces of 16 bytes, or too "
+             "large";
     default:
       if (grouped_accepts(sizes)) return true;
       return "too large";

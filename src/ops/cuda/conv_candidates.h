@@ -6,9 +6,14 @@
 #include <span>
 
 #include "ir/op.h"
+#include "ops/cpu/conv/conv_shape.h"
+#include "ops/cuda/convolution.h"
 
 namespace sparkpilot::cuda {
 
 std::span<const Kernel> conv_candidates();
+
+// Of a convolution of at most two dimensions (takes_window).
+ConvSizes conv_sizes(const ConvShape& shape);
 
 }  // namespace sparkpilot::cuda

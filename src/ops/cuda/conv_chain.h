@@ -20,7 +20,7 @@ inline constexpr ConvTile kConvChainTiles[] = {{32, 64, 8, 3}, {32, 128, 8, 2}};
 
 struct ConvChainPlan {
   ConvTile tile = kConvChainTiles[0];
-  int splits = 1;  // of the last convolution's depth; then conv_sum_<type> follows with `last`
+  int splits = 1;  // of the last convolution's depth
 
   std::string kernel(Storage storage) const;
   KernelLaunch launch(const ConvSizes& last) const;

@@ -8,21 +8,7 @@
 
 namespace device {
 
-template <typename T>
-struct ElementOf {
-  using Source = typename T::Bits;
-  static __device__ __forceinline__ Source stored(Source bits) { return bits; }
-};
-// An image of bytes, 0 to 255 as such.
-template <typename T>
-struct ByteOf {
-  using Source = uint8_t;
-  static __device__ __forceinline__ typename T::Bits stored(Source byte) {
-    return T::rounded(static_cast<float>(byte));
-  }
-};
-
-template <typename T, typename Element, int kM, int kPieces>
+template <typename T, int kM, int kPieces>
 class ImageByElements {
  public:
   __device__ __forceinline__ ImageByElements(const sparkpilot::cuda::ConvArguments& p, long long first_pixel,
@@ -31,7 +17,7 @@ class ImageByElements {
     const Corner corner(p.size, first_pixel + row());
     y_ = corner.y;
     x_ = corner.x;
-    image_ = static_cast<const Source*>(p.x) + corner.image * p.x_image;
+    image_ = corner.image * p.x_image;
   }
 
   // Reads the next step's elements; end() puts them into the buffer, so that products go on meanwhile.
@@ -45,7 +31,7 @@ class ImageByElements {
         const int y = y_ + position_.kernel_y * s.dilation_height, x = x_ + position_.kernel_x * s.dilation_width;
         bits[e] = 0;
         if (position_.kernel_y < s.kernel_height && inside(y, s.height) && inside(x, s.width))
-          bits[e] = Element::stored(image_[y * p.x_row + x * p.x_column + position_.channel * p.x_channel]);
+          bits[e] = element(p, image_ + (y * p.x_row + x * p.x_column + position_.channel * p.x_channel));
         position_.next(s);
       }
       pieces_[i] = packed(bits);
@@ -59,8 +45,12 @@ class ImageByElements {
 
  private:
   using Bits = typename T::Bits;
-  using Source = typename Element::Source;
   static constexpr int kEach = 16 / sizeof(Bits), kMine = kM * kPieces / kConvThreads;
+  // Bytes count as 0 to 255.
+  static __device__ __forceinline__ Bits element(const sparkpilot::cuda::ConvArguments& p, long long at) {
+    if (p.x_bytes) return T::rounded(static_cast<float>(static_cast<const uint8_t*>(p.x)[at]));
+    return static_cast<const Bits*>(p.x)[at];
+  }
   static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x) % kM; }
   static __device__ __forceinline__ int first_piece() { return static_cast<int>(threadIdx.x) / kM * kMine; }
   static __device__ __forceinline__ uint4 packed(const uint16_t (&bits)[8]) {
@@ -73,7 +63,7 @@ class ImageByElements {
 
   DepthPosition position_;
   int y_, x_;
-  const Source* image_;
+  long long image_;  // where it begins
   uint4 pieces_[kMine];
 };
 

@@ -332,12 +332,9 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   const long long pixels = static_cast<long long>(s.batch) * s.out_height * s.out_width;
   const Quads quads{tile + row * kPitch + column, kRowsAtOnce * kPitch, kM / kRowsAtOnce, kRowsAtOnce,
                     first_channel + column,       first_pixel + row,    pixels,           s.out_channels};
-  if (alone) {
-    apply_to_quads(p.epilogue, quads);
-    store_quads<T>(p.y, quads);
-  } else {
-    store_quads<F32>(p.partial + split * pixels * s.out_channels, quads);
-  }
+  if (!alone) return store_quads<F32>(p.partial + split * pixels * s.out_channels, quads);
+  apply_to_quads(p.epilogue, quads);
+  store_quads<T>(p.y, quads);
 }
 
 }  // namespace device

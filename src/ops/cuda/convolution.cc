@@ -61,9 +61,9 @@ void pack_conv_weights(const ConvSizes& size, Storage storage, const void* weigh
   }
 }
 
-std::string ConvPlan::kernel(Storage storage, bool bytes) const {
+std::string ConvPlan::kernel(Storage storage) const {
   const std::string shape = std::to_string(tile.pixels) + "x" + std::to_string(tile.channels) + "_" + suffix(storage);
-  return pieces ? "conv_" + shape : (bytes ? "conv_u8_" : "conv_any_") + shape;
+  return (pieces ? "conv_" : "conv_any_") + shape;
 }
 
 size_t ConvPlan::partial_bytes(const ConvSizes& size) const {
@@ -91,6 +91,9 @@ bool conv_pieces_accepts(const ConvSizes& size, Storage storage) {
   return conv_accepts(size) && size.channels % (16 / element_bytes(storage)) == 0;
 }
 
+// Clocks in which it does not matter how many multiprocessors work.
+constexpr double kShort = 10000;
+
 ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces) {
   ConvPlan best;
   double least = std::numeric_limits<double>::infinity();
@@ -102,8 +105,8 @@ ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, 
       if (splits > 1 && (steps < splits || divided(steps, divided(steps, splits)) != splits)) continue;
       const ConvPlan plan{.tile = tile, .splits = splits, .pieces = pieces};
       const KernelLaunch launch = plan.launch(size);
-      const bool fills = 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
       const double now = clocks(plan, size, storage, multiprocessors);
+      const bool fills = now < kShort || 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
       if (fills == best_fills ? now >= least : best_fills) continue;
       best = plan, least = now, best_fills = fills;
     }

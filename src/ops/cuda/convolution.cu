@@ -26,18 +26,15 @@ CONV(conv_32x32_bf16, BF16, 4)
 CONV(conv_64x64_f32, F32, 1)
 CONV(conv_32x32_f32, F32, 4)
 
-#define CONV_ELEMENTS(name, type, element)                                                                    \
-  extern "C" __global__ void __launch_bounds__(128, 2)                                                        \
-      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) {                                       \
-    using Type = device::type;                                                                                \
-    device::conv_tile<Type, 64, 32, 4, 4, device::ImageByElements<Type, device::element<Type>, 64, 4>>(p, p); \
+#define CONV_ELEMENTS(name, type)                                                      \
+  extern "C" __global__ void __launch_bounds__(128, 2)                                 \
+      name(const __grid_constant__ sparkpilot::cuda::ConvArguments p) {                \
+    using Type = device::type;                                                         \
+    device::conv_tile<Type, 64, 32, 4, 4, device::ImageByElements<Type, 64, 4>>(p, p); \
   }
-CONV_ELEMENTS(conv_any_64x32_f32, F32, ElementOf)
-CONV_ELEMENTS(conv_any_64x32_f16, F16, ElementOf)
-CONV_ELEMENTS(conv_any_64x32_bf16, BF16, ElementOf)
-CONV_ELEMENTS(conv_u8_64x32_f32, F32, ByteOf)
-CONV_ELEMENTS(conv_u8_64x32_f16, F16, ByteOf)
-CONV_ELEMENTS(conv_u8_64x32_bf16, BF16, ByteOf)
+CONV_ELEMENTS(conv_any_64x32_f32, F32)
+CONV_ELEMENTS(conv_any_64x32_f16, F16)
+CONV_ELEMENTS(conv_any_64x32_bf16, BF16)
 
 #define CONV_CHAIN(name, type, tile)                                                                               \
   extern "C" __global__ void __launch_bounds__(128, 2)                                                             \
@@ -64,31 +61,9 @@ __device__ __forceinline__ void conv_sum(const sparkpilot::cuda::ConvArguments& 
   const int in_row = (s.out_channels + 3) / 4;
   const long long at = static_cast<long long>(blockIdx.x) * 128 + threadIdx.x;
   const long long row = at / in_row;
-  const int column = static_cast<int>(at - row * in_row) * 4;
-  if (row >= pixels) return;
-  float* const mine = sums + threadIdx.x * 4;
-#pragma unroll
-  for (int e = 0; e < 4; ++e) mine[e] = p.bias && column + e < s.out_channels ? p.bias[column + e] : 0.0f;
-  const float* from = p.partial + row * s.out_channels + column;
-  if (s.out_channels % 4 == 0) {
-    float x[4] = {mine[0], mine[1], mine[2], mine[3]};
-#pragma unroll 4
-    for (int split = 0; split < p.splits; ++split) {
-      const uint4 bits = device::load_16(from);
-      x[0] += __uint_as_float(bits.x), x[1] += __uint_as_float(bits.y);
-      x[2] += __uint_as_float(bits.z), x[3] += __uint_as_float(bits.w);
-      from += pixels * s.out_channels;
-    }
-#pragma unroll
-    for (int e = 0; e < 4; ++e) mine[e] = x[e];
-  } else {
-#pragma unroll 1
-    for (int split = 0; split < p.splits; ++split) {
-      for (int e = 0; e < 4; ++e) mine[e] += column + e < s.out_channels ? from[e] : 0.0f;
-      from += pixels * s.out_channels;
-    }
-  }
-  const device::Quads quads{mine, 0, 1, 1, column, row, pixels, s.out_channels};
+  const device::Quads quads{sums + threadIdx.x * 4, 0, 1, 1, static_cast<int>(at - row * in_row) * 4, row, pixels,
+                            s.out_channels};
+  device::add_parts(p.partial, p.splits, p.bias, quads);
   device::apply_to_quads(p.epilogue, quads);
   device::store_quads<T>(p.y, quads);
 }

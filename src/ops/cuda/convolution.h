@@ -2,11 +2,9 @@
 //
 // Images and outputs are N, H, W, C in the storage type, computed in fp32 and rounded once. Kernels, <type> being f32,
 // f16 or bf16:
-//   conv_<M>x<N>_<type>        implicit product by tiles of M pixels and N output channels, from whole pieces of 16
-//   bytes conv_any_64x32_<type>      the same from single elements: any number of channels, any strides of the image
-//   conv_u8_64x32_<type>       the same from an image of bytes
-//   conv_sum_<type>            adds the partial sums of a convolution whose depth is split
-//   conv_grouped_<type>        grouped.h
+//   conv_<M>x<N>_<type>      implicit product by tiles of M pixels and N output channels, from whole pieces of 16 bytes
+//   conv_any_64x32_<type>    the same from single elements or bytes: any number of channels, any strides of the image
+//   conv_sum_<type>          adds up the parts of those whose depth is split
 #pragma once
 
 #include <cstddef>
@@ -36,12 +34,14 @@ struct ConvArguments {
   const void* weights;  // pack_conv_weights
   const float* bias;    // [out_channels], or null
   void* y;              // [pixels, out_channels]
-  float* partial;       // [splits, pixels, out_channels] if splits > 1
+  float* partial;       // [splits, pixels, out_channels], if splits > 1
   ConvSizes size;
-  int splits = 1;  // parts of the depth, summed by conv_sum_<type>
-  // conv_any and conv_u8: distances in x, in elements. No element of an image is 2^31 or more from its first.
+  int splits = 1;  // parts of the depth; conv_sum adds them up
+  // conv_any: distances in x, in elements, and whether these are bytes. No element of an image is 2^31 or more from its
+  // first.
   long long x_image = 0;
   int x_row = 0, x_column = 0, x_channel = 0;
+  bool x_bytes = false;
   Epilogue epilogue;
 };
 
@@ -70,9 +70,9 @@ inline constexpr ConvTile kConvElementTile = {64, 32, 4, 4};
 struct ConvPlan {
   ConvTile tile = kConvElementTile;
   int splits = 1;
-  bool pieces = true;  // conv_<M>x<N>, else conv_any and conv_u8
+  bool pieces = true;  // conv_<M>x<N>, else conv_any
 
-  std::string kernel(Storage storage, bool bytes = false) const;  // `bytes`: an image of u8
+  std::string kernel(Storage storage) const;
   size_t partial_bytes(const ConvSizes& size) const;
   // Grid: tiles of pixels, tiles of channels, splits; 128 threads.
   KernelLaunch launch(const ConvSizes& size) const;
@@ -81,10 +81,10 @@ struct ConvPlan {
 bool conv_pieces_accepts(const ConvSizes& size, Storage storage);
 // Whether any of the kernels here takes it: one group, and no size beyond 2^31 elements an image or pixels in all.
 bool conv_accepts(const ConvSizes& size);
-// For a GPU with this many multiprocessors; `pieces` false: for conv_any and conv_u8. At least half of the
+// For a GPU with this many multiprocessors; `pieces` false: for conv_any. At least half of the
 // multiprocessors have a block, if tiles and splits allow it.
 ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true);
-// conv_sum_<type>, to be run behind a convolution with splits > 1, with the same arguments.
+// conv_sum_*, which takes the arguments of a kernel with splits > 1 after it: adds up, then bias and epilogue.
 KernelLaunch conv_sum_launch(const ConvSizes& size);
 
 }  // namespace sparkpilot::cuda

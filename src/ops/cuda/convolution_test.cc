@@ -65,6 +65,7 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
   if (test.bytes) {
     const std::vector<uint8_t> bytes(stored.begin(), stored.end());
     p.x = run.bytes(bytes.data(), bytes.size());
+    p.x_bytes = true;
   } else {
     p.x = run.input(storage, stored);
   }
@@ -78,7 +79,7 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
     p.epilogue = epilogue.steps(run, storage);
     epilogue.apply(out.expected);
   }
-  run.launch(test.plan.kernel(storage_of(storage), test.bytes), p, test.plan.launch(s));
+  run.launch(test.plan.kernel(storage_of(storage)), p, test.plan.launch(s));
   if (p.splits > 1) run.launch("conv_sum_" + storage.name, p, conv_sum_launch(s));
   return out;
 }
@@ -88,8 +89,8 @@ void check(const ConvTest& test, const TestStorage& storage) {
   const Prepared prepared = prepare(run, test, storage);
   const ConvSizes& s = test.size;
   EXPECT_TRUE(run.near(prepared.expected, storage.tolerance(2e-6), 1.0))
-      << test.plan.kernel(storage_of(storage), test.bytes) << " " << s.height << "x" << s.width << "x" << s.channels
-      << " to " << s.out_channels << ", kernel " << s.kernel_height << "x" << s.kernel_width;
+      << test.plan.kernel(storage_of(storage)) << " " << s.height << "x" << s.width << "x" << s.channels << " to "
+      << s.out_channels << ", kernel " << s.kernel_height << "x" << s.kernel_width;
 }
 
 bool has(const ConvPlan& plan, const TestStorage& storage) {
@@ -196,8 +197,8 @@ TEST(CudaConvolution, PlansFillTheGpu) {
   for (const Storage storage : {Storage::f32, Storage::f16}) {
     for (const int multiprocessors : {48, 128, 132, 170}) {
       for (const ConvSizes& size :
-           {same_conv(32, 64, 64, 64, 3), same_conv(8, 16, 256, 256, 3), same_conv(4, 8, 512, 512, 1),
-            same_conv(64, 128, 32, 32, 3), same_conv(128, 256, 16, 32, 1), same_conv(1, 1, 2048, 1024, 1)}) {
+           {same_conv(32, 64, 64, 64, 3), same_conv(8, 16, 256, 256, 3), same_conv(64, 128, 32, 32, 3),
+            same_conv(128, 256, 16, 32, 1), same_conv(1, 1, 2048, 1024, 1)}) {
         const ConvPlan plan = plan_conv(size, storage, multiprocessors);
         const KernelLaunch launch = plan.launch(size);
         EXPECT_GE(launch.grid_x * launch.grid_y * launch.grid_z * 2, static_cast<unsigned>(multiprocessors))
@@ -205,6 +206,12 @@ TEST(CudaConvolution, PlansFillTheGpu) {
       }
     }
   }
+}
+
+// A second launch would cost more than a few idle multiprocessors.
+TEST(CudaConvolution, ShortOnesAreNotSplit) {
+  EXPECT_EQ(plan_conv(same_conv(8, 12, 240, 80, 1), Storage::f16, 48).splits, 1);
+  EXPECT_GT(plan_conv(same_conv(8, 12, 2400, 80, 1), Storage::f16, 48).splits, 1);
 }
 
 }  // namespace

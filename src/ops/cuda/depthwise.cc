@@ -41,13 +41,15 @@ bool grouped_accepts(const ConvSizes& size) {
 }
 
 bool depthwise_accepts(const ConvSizes& size, Storage storage) {
-  return size.groups == size.channels && size.groups == size.out_channels &&
-         size.channels % (16 / element_bytes(storage)) == 0 && grouped_accepts(size);
+  const int kernel = size.kernel_height;
+  return kernel == size.kernel_width && (kernel == 3 || kernel == 5 || kernel == 7) && size.groups == size.channels &&
+         size.groups == size.out_channels && size.channels % (16 / element_bytes(storage)) == 0 &&
+         grouped_accepts(size);
 }
 
 std::string DepthwisePlan::name(Storage storage) const {
   const std::string size = std::to_string(kernel);
-  return "depthwise_" + (kernel ? size + "x" + size : "any") + (strip ? "_strip_" : "_") +
+  return "depthwise_" + size + "x" + size + (strip ? "_strip_" : "_") +
          (storage == Storage::f32   ? "f32"
           : storage == Storage::f16 ? "f16"
                                     : "bf16");
@@ -61,10 +63,8 @@ KernelLaunch DepthwisePlan::launch(const ConvSizes& size, Storage storage) const
 }
 
 DepthwisePlan plan_depthwise(const ConvSizes& size, Storage storage, int multiprocessors) {
-  DepthwisePlan plan;
-  const int kernel = size.kernel_height;
-  if (size.kernel_width == kernel && (kernel == 3 || kernel == 5 || kernel == 7)) plan.kernel = kernel;
-  if (storage != Storage::f32 && plan.kernel && size.stride_height == 1 && size.stride_width == 1 &&
+  DepthwisePlan plan{.kernel = size.kernel_height};
+  if (storage != Storage::f32 && plan.kernel != 5 && size.stride_height == 1 && size.stride_width == 1 &&
       size.dilation_height == 1 && size.dilation_width == 1) {
     plan.strip = true;
     plan.strip = plan.launch(size, storage).grid_x >= 2 * static_cast<unsigned>(multiprocessors);

@@ -56,13 +56,12 @@ __device__ __forceinline__ void depthwise(const ConvArguments& p) {
 #pragma unroll
     for (int i = 1; i < kOutputs; ++i) sums[i][e] = sums[0][e];
   }
-  const int kernel_height = kKernel ? kKernel : s.kernel_height, kernel_width = kKernel ? kKernel : s.kernel_width;
 #pragma unroll 1
-  for (int ky = 0; ky < kernel_height; ++ky) {
+  for (int ky = 0; ky < kKernel; ++ky) {
     const int y = top + ky * s.dilation_height;
     if (!inside(y, s.height)) continue;
     const Bits* const line = image + y * s.width * s.channels + strip.channel;
-    const Bits* const row = weights + ky * kernel_width * s.channels;
+    const Bits* const row = weights + ky * kKernel * s.channels;
     if constexpr (kOutputs > 1) {
       float w[kKernel][kEach];
 #pragma unroll
@@ -78,7 +77,7 @@ __device__ __forceinline__ void depthwise(const ConvArguments& p) {
       }
     } else {
 #pragma unroll
-      for (int kx = 0; kx < kernel_width; ++kx) {
+      for (int kx = 0; kx < kKernel; ++kx) {
         const int column = left + kx * s.dilation_width;
         float x[kEach] = {}, w[kEach];
         device::load_piece<T>(row + kx * s.channels, w);
@@ -158,10 +157,8 @@ __device__ __forceinline__ void grouped(const ConvArguments& p) {
   }
 #define STRIPS_OF_TYPE(suffix, type)                                                     \
   DEPTHWISE(depthwise_3x3_strip_##suffix, type, 3, sparkpilot::cuda::kDepthwiseStrip, 4) \
-  DEPTHWISE(depthwise_5x5_strip_##suffix, type, 5, sparkpilot::cuda::kDepthwiseStrip, 3) \
   DEPTHWISE(depthwise_7x7_strip_##suffix, type, 7, sparkpilot::cuda::kDepthwiseStrip, 2)
 #define KERNELS_OF_TYPE(suffix, type)                                                                           \
-  DEPTHWISE(depthwise_any_##suffix, type, 0, 1, 4)                                                              \
   DEPTHWISE(depthwise_3x3_##suffix, type, 3, 1, 4)                                                              \
   DEPTHWISE(depthwise_5x5_##suffix, type, 5, 1, 4)                                                              \
   DEPTHWISE(depthwise_7x7_##suffix, type, 7, 1, 4)                                                              \

@@ -1,8 +1,8 @@
 // Kernels of convolutions with groups: their weights, and the launches that they want. Their arguments are those of
 // convolution.h, without splits. <type> is f32, f16 or bf16.
 //   depthwise_<k>x<k>_<type>          one filter a channel; k 3, 5 or 7, any strides and dilations
-//   depthwise_<k>x<k>_strip_<type>    four outputs beside each other a thread; strides and dilations of 1; f16 and bf16
-//   depthwise_any_<type>              any kernel
+//   depthwise_<k>x<k>_strip_<type>    four outputs beside each other a thread; strides and dilations of 1; k 3 or 7;
+//                                     f16 and bf16
 //   grouped_<type>                    any groups, any numbers of channels
 // All but the last read images and weights in pieces of 16 bytes of channels.
 #pragma once
@@ -16,13 +16,14 @@ namespace sparkpilot::cuda {
 size_t grouped_weight_bytes(const ConvSizes& size, Storage storage);
 void pack_grouped_weights(const ConvSizes& size, Storage storage, const void* weights, void* packed);
 
-// Whether a depthwise kernel takes it: as many groups as channels in and out, in whole pieces of 16 bytes.
+// Whether a depthwise kernel takes it: as many groups as channels in and out, in whole pieces of 16 bytes, and a kernel
+// of 3x3, 5x5 or 7x7.
 bool depthwise_accepts(const ConvSizes& size, Storage storage);
 // Whether grouped_<type> takes it, as it does unless sizes are beyond 2^31 elements an image or pixels in all.
 bool grouped_accepts(const ConvSizes& size);
 
 struct DepthwisePlan {
-  int kernel = 0;  // 3, 5 or 7; 0: depthwise_any
+  int kernel = 3;  // or 5 or 7
   bool strip = false;
   std::string name(Storage storage) const;
   KernelLaunch launch(const ConvSizes& size, Storage storage) const;

@@ -32,9 +32,12 @@ __device__ __forceinline__ float operand_value(sparkpilot::cuda::Storage storage
   }
 }
 
-// Epilogue, or a struct like it with room for fewer steps.
+// Epilogue, or a struct like it with room for fewer steps. Not inlined: it is most of a small kernel's code, and
+// compiled once for all kernels of a file. It is one of a kernel's arguments, which must be __grid_constant__ so that
+// it has an address.
 template <typename Steps>
-__device__ __forceinline__ float apply_epilogue(const Steps& epilogue, float x, long long row, long long column) {
+static __device__ __attribute__((noinline)) float apply_epilogue(const Steps& epilogue, float x, long long row,
+                                                                 long long column) {
 #pragma unroll 1
   for (int i = 0; i < epilogue.count; ++i) {
     const sparkpilot::cuda::EpilogueStep& step = epilogue.steps[i];

@@ -91,10 +91,11 @@ __device__ __forceinline__ void operand_four(const sparkpilot::cuda::EpilogueSte
   }
 }
 
-// Columns from column + count on are not there: no operand is read for them.
+// Columns from column + count on are not there: no operand is read for them. Not inlined, as apply_epilogue.
 template <typename Steps>
-__device__ __forceinline__ void apply_epilogue_four(const Steps& epilogue, float (&x)[4], long long row,
-                                                    long long column, int count) {
+static __device__ __attribute__((noinline)) float4 apply_epilogue_four(const Steps& epilogue, const float4 value,
+                                                                       long long row, long long column, int count) {
+  float x[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll 1
   for (int i = 0; i < epilogue.count; ++i) {
     const sparkpilot::cuda::EpilogueStep& step = epilogue.steps[i];
@@ -108,6 +109,7 @@ __device__ __forceinline__ void apply_epilogue_four(const Steps& epilogue, float
 #pragma unroll
     for (int j = 0; j < 4; ++j) x[j] = add ? x[j] + y[j] : x[j] * y[j];
   }
+  return {x[0], x[1], x[2], x[3]};
 }
 
 }  // namespace device

@@ -203,10 +203,12 @@ __device__ __forceinline__ void gemv_rows(const GemvArguments& p) {
 
 }  // namespace
 
-#define GEMV(name, A, W)                                                                                               \
-  extern "C" __global__ void __launch_bounds__(128) gemv_##name(GemvArguments p) { gemv<device::A, device::W, 1>(p); } \
-  extern "C" __global__ void __launch_bounds__(128) gemv_group_##name(GemvGroupArguments p) {                          \
-    gemv_group<device::A, device::W>(p);                                                                               \
+#define GEMV(name, A, W)                                                                                              \
+  extern "C" __global__ void __launch_bounds__(128) gemv_##name(const __grid_constant__ GemvArguments p) {            \
+    gemv<device::A, device::W, 1>(p);                                                                                 \
+  }                                                                                                                   \
+  extern "C" __global__ void __launch_bounds__(128) gemv_group_##name(const __grid_constant__ GemvGroupArguments p) { \
+    gemv_group<device::A, device::W>(p);                                                                              \
   }
 GEMV(f32, F32, F32)
 GEMV(f16, F16, F16)
@@ -214,8 +216,12 @@ GEMV(bf16, BF16, BF16)
 GEMV(f32_weights_f16, F32, F16)
 GEMV(f32_weights_bf16, F32, BF16)
 
-extern "C" __global__ void __launch_bounds__(128) gemv_rows_f32(GemvArguments p) {
+extern "C" __global__ void __launch_bounds__(128) gemv_rows_f32(const __grid_constant__ GemvArguments p) {
   gemv<device::F32, device::F32, kGemvRows>(p);
 }
-extern "C" __global__ void __launch_bounds__(256) gemv_rows_f16(GemvArguments p) { gemv_rows<device::F16, false>(p); }
-extern "C" __global__ void __launch_bounds__(256) gemv_rows_bf16(GemvArguments p) { gemv_rows<device::BF16, true>(p); }
+extern "C" __global__ void __launch_bounds__(256) gemv_rows_f16(const __grid_constant__ GemvArguments p) {
+  gemv_rows<device::F16, false>(p);
+}
+extern "C" __global__ void __launch_bounds__(256) gemv_rows_bf16(const __grid_constant__ GemvArguments p) {
+  gemv_rows<device::BF16, true>(p);
+}

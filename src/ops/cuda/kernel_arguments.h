@@ -10,6 +10,7 @@
 #include "ops/cuda/gather.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/limits.h"
 #include "ops/cuda/pooling.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/reduce.h"

@@ -7,6 +7,7 @@
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/product_weights.h"
 #include "ops/cuda/products.h"
 
 namespace sparkpilot::cuda {
@@ -15,12 +16,6 @@ namespace {
 constexpr int64_t kMostSize = int64_t{1} << 30;
 
 enum class Way { gemv, gemv_rows, gemm };
-
-// Weights as rows of n, their depth together and padded to 16 bytes.
-struct PackedWeights {
-  std::shared_ptr<Buffer> memory;
-  int64_t stride = 0;  // elements
-};
 
 struct ProductState : KernelState {
   Way way = Way::gemm;
@@ -41,20 +36,6 @@ Way way_of(const Problem& p, const MatMulShape& s) {
 // The type that weights are kept in: that of the activations, but for one row of f32, which can read 16 bits.
 DType weight_dtype(const Problem& p, Way way) {
   return way == Way::gemv && p.inputs[0].dtype == DType::f32 ? p.inputs[1].dtype : p.inputs[0].dtype;
-}
-
-PackedWeights pack(const Problem& p, const GemmArgs& args, DType dtype) {
-  const MatMulShape& s = args.shape;
-  const Tensor& from = p.constants[1];
-  const int64_t bytes = storage_bytes(dtype, 1), unit = 16 / bytes, stride = (s.k + unit - 1) / unit * unit;
-  Tensor packed = Tensor::zeros(dtype, Shape{s.n, stride});
-  for (int64_t j = 0; j < s.n; ++j) {
-    for (int64_t i = 0; i < s.k; ++i) {
-      const double value = load_element(from.dtype(), from.raw(), i * s.b_row + j * s.b_col);
-      store_element(dtype, packed.raw(), j * stride + i, args.alpha == 1 ? value : args.alpha * value);
-    }
-  }
-  return {p.gpu->upload(packed.raw(), packed.bytes()), stride};
 }
 
 // Batches as two levels of strides, the inner one the last dimension that has more than one entry; false if that is not
@@ -131,7 +112,7 @@ std::unique_ptr<KernelState> product_prepare(const Problem& p, const GemmArgs& a
   const DType dtype = p.inputs[0].dtype, weights = weight_dtype(p, state->way);
   const std::string suffix(*storage_suffix(dtype));
   if (constant) {
-    state->weights = pack(p, args, weights);
+    state->weights = pack_weights(*p.gpu, p.constants[1], args, weights);
     state->consumed |= 2;
     if (args.c >= 0) {
       const Tensor bias = pack_c(p, args, state->consumed);

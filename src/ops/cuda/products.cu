@@ -149,8 +149,9 @@ __device__ __forceinline__ void finish(const GemmArguments& p, float (&sums)[4],
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums[i] += bias[i];
   }
-  device::apply_epilogue_four(p.epilogue, sums, static_cast<long long>(batch) * p.m + row, column, count);
-  device::store_four<T>(p.y, y_first + row * p.y_stride + column, count, sums);
+  const float4 y = device::apply_epilogue_four(p.epilogue, {sums[0], sums[1], sums[2], sums[3]},
+                                               static_cast<long long>(batch) * p.m + row, column, count);
+  device::store_four<T>(p.y, y_first + row * p.y_stride + column, count, {y.x, y.y, y.z, y.w});
 }
 
 template <typename Tile>
@@ -257,8 +258,10 @@ __device__ __forceinline__ void gemm_sum(const GemmArguments& p) {
 
 // One block a multiprocessor is asked for, since ptxas else spills to reach a number of blocks that shared memory
 // forbids.
-#define GEMM(name, ...) \
-  extern "C" __global__ void __launch_bounds__(kThreads, 1) gemm_##name(GemmArguments p) { gemm<__VA_ARGS__>(p); }
+#define GEMM(name, ...)                                                                                            \
+  extern "C" __global__ void __launch_bounds__(kThreads, 1) gemm_##name(const __grid_constant__ GemmArguments p) { \
+    gemm<__VA_ARGS__>(p);                                                                                          \
+  }
 #define GEMM_MMA(kn, m, n, is_kn)                                   \
   GEMM(kn##f16_##m##x##n, MmaTile<device::F16, false, m, n, is_kn>) \
   GEMM(kn##bf16_##m##x##n, MmaTile<device::BF16, true, m, n, is_kn>)
@@ -272,6 +275,10 @@ GEMM(f32_32x32, FmaTile<32, 32, false>)
 GEMM(kn_f32_64x64, FmaTile<64, 64, true>)
 GEMM(kn_f32_32x32, FmaTile<32, 32, true>)
 
-extern "C" __global__ void __launch_bounds__(kThreads) gemm_sum_f32(GemmArguments p) { gemm_sum<device::F32>(p); }
-extern "C" __global__ void __launch_bounds__(kThreads) gemm_sum_f16(GemmArguments p) { gemm_sum<device::F16>(p); }
-extern "C" __global__ void __launch_bounds__(kThreads) gemm_sum_bf16(GemmArguments p) { gemm_sum<device::BF16>(p); }
+#define GEMM_SUM(name, type)                                                                                        \
+  extern "C" __global__ void __launch_bounds__(kThreads) gemm_sum_##name(const __grid_constant__ GemmArguments p) { \
+    gemm_sum<device::type>(p);                                                                                      \
+  }
+GEMM_SUM(f32, F32)
+GEMM_SUM(f16, F16)
+GEMM_SUM(bf16, BF16)

@@ -1,6 +1,6 @@
 // Kernels of matrix products in tiles, by weights or of two activations: their arguments, and the launches that they
 // want. Products of few rows: gemv.h. Names: gemm_<storage>_<m>x<n> and gemm_kn_<storage>_<m>x<n> by the tile of a
-// block, gemm_sum_<storage>.
+// block.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace sparkpilot::cuda {
 // row's elements together. Batch o, i of a begins at o * a_outer + i * a_inner, which may be 0, likewise b and y.
 // Constant weights are best packed as [n, k]. Copied 16 bytes at a time where a and b begin at a multiple of 16 bytes
 // and all of their strides are such multiples; by elements where not.
-// With parts > 1 each part of the depth writes its sums to `partial`, and gemm_sum_<storage> makes y of them.
+// With parts > 1 each part of the depth writes its sums to `partial`; gemm_sum_* adds them up, bias and epilogue with
+// them.
 struct GemmArguments {
   const void* a;
   const void* b;

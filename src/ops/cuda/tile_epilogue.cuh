@@ -106,6 +106,40 @@ static __device__ __attribute__((noinline)) void apply_to_quads(const sparkpilot
   }
 }
 
+// Sets a thread's sums to the bias (may be null) and the sums of `parts` arrays [rows, channels], added in their order.
+__device__ __forceinline__ void add_parts(const float* partial, int parts, const float* bias, const Quads& quads) {
+  const int count = least(4, quads.channels - quads.column);
+  const long long between = quads.rows * quads.channels;
+#pragma unroll 1
+  for (int i = 0; quads.there(i); ++i) {
+    const float* from = partial + (quads.row + i * quads.rows_between) * quads.channels + quads.column;
+    float x[4] = {};
+    if (quads.channels % 4 == 0) {
+      if (bias) {
+        const uint4 bits = load_16(bias + quads.column);
+        x[0] = __uint_as_float(bits.x), x[1] = __uint_as_float(bits.y);
+        x[2] = __uint_as_float(bits.z), x[3] = __uint_as_float(bits.w);
+      }
+#pragma unroll 4
+      for (int part = 0; part < parts; ++part) {
+        const uint4 bits = load_16(from + part * between);
+        x[0] += __uint_as_float(bits.x), x[1] += __uint_as_float(bits.y);
+        x[2] += __uint_as_float(bits.z), x[3] += __uint_as_float(bits.w);
+      }
+    } else {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) x[e] = bias && e < count ? bias[quads.column + e] : 0.0f;
+#pragma unroll 1
+      for (int part = 0; part < parts; ++part) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) x[e] += e < count ? from[part * between + e] : 0.0f;
+      }
+    }
+    store_16(quads.sums + i * quads.sums_between,
+             {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])});
+  }
+}
+
 // To y[row * channels + column]; y lies at a multiple of 16 bytes.
 template <typename T>
 __device__ __forceinline__ void store_quads(void* y, const Quads& quads) {

@@ -267,6 +267,7 @@ void Run::by_panels() const {
 }  // namespace
 
 Acceptance conv_chain_simd_accepts(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return "an image of 16 bits";
   const ConvChain chain = ConvChain::of(p);
   for (size_t i = 0; i < chain.stages; ++i) {
     if (chain.shape[i].empty()) return "empty";

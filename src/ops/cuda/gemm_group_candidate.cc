@@ -1,0 +1,87 @@
+#include "ops/cuda/gemm_group_candidate.h"
+
+#include <algorithm>
+
+#include "ops/cpu/gemm/gemm_simd.h"
+#include "ops/cuda/candidates.h"
+#include "ops/cuda/gemv.h"
+#include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/product_weights.h"
+#include "ops/matrix/gemm_group.h"
+
+namespace sparkpilot::cuda {
+namespace {
+
+static_assert(GemmGroup::kMost <= GemvGroupArguments::kMost);
+
+struct State : KernelState {
+  const GpuFunction* function = nullptr;
+  std::vector<std::shared_ptr<Buffer>> memory;  // weights and biases
+  std::vector<sparkpilot::Epilogue> epilogues;
+  GemvGroupArguments arguments{};
+};
+
+}  // namespace
+
+Acceptance gemm_group_accepts(const Problem& p) {
+  constexpr int64_t kMostSize = int64_t{1} << 30;
+  const GemmGroup group = GemmGroup::of(p.attrs());
+  const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
+  if (!storage_suffix(a)) return fmt::format("{} activations", name(a));
+  if (!storage_suffix(b)) return fmt::format("{} weights", name(b));
+  for (size_t i = 0; i < group.products.size(); ++i) {
+    const GemmArgs args = group.args(p, i);
+    if (!p.is_constant(GemmGroup::b(i))) return "weights are not constant";
+    if (p.inputs[GemmGroup::a(i)].dtype != a || p.inputs[GemmGroup::b(i)].dtype != b)
+      return "products of several types";
+    if (args.c >= 0 && !p.is_constant(static_cast<size_t>(args.c))) return "bias is not constant";
+    if (args.shape.empty()) return "empty";
+    if (args.shape.m * args.shape.batch != 1) return "several rows";
+    if (std::max(args.shape.n, args.shape.k) >= kMostSize) return "more than 2^30 rows or columns";
+    if (args.epilogue.steps().size() > GemvGroupArguments::Steps::kMostSteps) return "too many steps in an epilogue";
+  }
+  return true;
+}
+
+std::unique_ptr<KernelState> gemm_group_prepare(const Problem& p) {
+  const GemmGroup group = GemmGroup::of(p.attrs());
+  const DType a = p.inputs[0].dtype, b = p.inputs[1].dtype;
+  auto state = std::make_unique<State>();
+  state->arguments.count = static_cast<int>(group.products.size());
+  for (size_t i = 0; i < group.products.size(); ++i) {
+    const GemmArgs args = group.args(p, i);
+    const PackedWeights weights = pack_weights(*p.gpu, p.constants[GemmGroup::b(i)], args, b);
+    GemvGroupArguments::Product& product = state->arguments.products[i];
+    product.weights = weights.memory->data();
+    product.weight_stride = weights.stride;
+    product.n = static_cast<int>(args.shape.n);
+    product.k = static_cast<int>(args.shape.k);
+    state->memory.push_back(weights.memory);
+    state->consumed |= uint64_t{1} << GemmGroup::b(i);
+    state->epilogues.push_back(args.epilogue);
+    if (args.c < 0) continue;
+    const Tensor bias = pack_c(p, args, state->consumed);
+    state->memory.push_back(p.gpu->upload(bias.raw(), bias.bytes()));
+    product.bias = reinterpret_cast<const float*>(state->memory.back()->data());
+  }
+  gemv_group_prepare(state->arguments, p.gpu->facts().multiprocessors);
+  const std::string mixed = a == b ? "" : "_weights_" + std::string(*storage_suffix(b));
+  state->function = &kernel_on(*p.gpu, "gemv_group_" + std::string(*storage_suffix(a)) + mixed);
+  return state;
+}
+
+void gemm_group_run(const Call& call) {
+  const auto& state = call.as<State>();
+  GemvGroupArguments arguments = state.arguments;
+  for (size_t i = 0; i < state.epilogues.size(); ++i) {
+    GemvGroupArguments::Product& product = arguments.products[i];
+    product.a = call.inputs[GemmGroup::a(i)].data;
+    product.y = call.outputs[i].data;
+    const Epilogue epilogue = bound_epilogue(state.epilogues[i], call, product.n);
+    product.epilogue.count = epilogue.count;
+    std::copy_n(epilogue.steps, epilogue.count, product.epilogue.steps);
+  }
+  call.stream->launch(*state.function, gemv_group_launch(arguments), arguments);
+}
+
+}  // namespace sparkpilot::cuda

@@ -1,0 +1,19 @@
+// Constant weights of products as kernels read them.
+#pragma once
+
+#include <memory>
+
+#include "ops/cpu/onednn/gemm_onednn.h"
+#include "tensor/gpu.h"
+
+namespace sparkpilot::cuda {
+
+// Rows of n, their depth together and padded to 16 bytes.
+struct PackedWeights {
+  std::shared_ptr<Buffer> memory;
+  int64_t stride = 0;  // elements
+};
+// Packs B in `dtype` (f32, f16 or bf16), times alpha.
+PackedWeights pack_weights(GpuDevice& gpu, const Tensor& weights, const GemmArgs& args, DType dtype);
+
+}  // namespace sparkpilot::cuda
