@@ -38,16 +38,16 @@ std::string bash(const std::string& script) {
 TEST_F(Env, SaysWhoSetWhat) {
   const json report = parsed("env");
   EXPECT_EQ(keys(report), (Keys{"settings", "config_file", "config_file_state", "device", "engine_device", "export"}));
-  EXPECT_EQ(keys(report["settings"]), (Keys{"device", "precision", "threads", "tune", "cpu", "kernels", "models",
-                                            "data", "peers", "python", "verbose", "color"}));
+  EXPECT_EQ(keys(report["settings"]), (Keys{"device", "memory-reserve", "precision", "threads", "tune", "cpu",
+                                            "kernels", "models", "data", "peers", "python", "verbose", "color"}));
   EXPECT_EQ(report["config_file_state"], "not there");
   const json device = setting("device", "CUDA=1 OPENPILOT_DISABLE_DGX=1");
   EXPECT_EQ(device, json::parse(R"({"value": "cpu", "origin": "environment", "from": "OPENPILOT_DISABLE_DGX=1",
                                     "overruled": ["CUDA=1"]})"));
   const std::string table = run_program("env --threads 1", "OPENPILOT_DGX_ENABLED=0").out;
-  EXPECT_NE(table.find("device     cpu      OPENPILOT_DGX_ENABLED=0"), std::string::npos) << table;
-  EXPECT_NE(table.find("threads    1        --threads 1"), std::string::npos) << table;
-  EXPECT_NE(table.find("models     not set  default"), std::string::npos) << table;
+  EXPECT_NE(table.find("device          cpu      OPENPILOT_DGX_ENABLED=0"), std::string::npos) << table;
+  EXPECT_NE(table.find("threads         1        --threads 1"), std::string::npos) << table;
+  EXPECT_NE(table.find("models          not set  default"), std::string::npos) << table;
 }
 
 // The processor as the program sees it, and its results with fewer features.
@@ -208,7 +208,7 @@ TEST_F(Env, WhatThisVersionCannotIsAWarningOrToAFlagARefusal) {
   EXPECT_EQ(result.err, "");
   result = run_program("run --json " + policy(), "CUDA=1");
   EXPECT_EQ(result.code, 0);
-  EXPECT_EQ(result.err, "warning: CUDA=1: this version runs models on a GPU only with the flag --device, of run and bench; device is auto (default)\n");
+  EXPECT_EQ(result.err, "warning: CUDA=1: no usable NVIDIA GPU; device is auto (default)\n");
   EXPECT_EQ(run_program("run --json " + policy(), "CUDA=1 OPENPILOT_DISABLE_DGX=1").err, "");
   result = run_program("run --json " + policy(), "SPARKPILOT_THREADS=100000");
   EXPECT_EQ(result.code, 0);

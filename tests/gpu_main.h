@@ -45,7 +45,8 @@ inline int driver_count(const std::string& what) {
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY"}) unsetenv(name);
+    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY", "EMULATED_CUDA_WRONG"})
+      unsetenv(name);
     emulate("gb10");
   }
   void TearDown() override {
@@ -64,9 +65,9 @@ class GpuTest : public testing::Test {
   }
 };
 
-inline int run_with_emulated_driver(int argc, char** argv) {
+// `wanted`: the folder of the libcuda.so.1 to run with.
+inline int run_with_emulated_driver(int argc, char** argv, const std::string& wanted = EMULATED_CUDA) {
   const char* const path = getenv("LD_LIBRARY_PATH");
-  const std::string wanted = EMULATED_CUDA;
   if (!path || std::string(path).rfind(wanted, 0) != 0) {
     setenv("LD_LIBRARY_PATH", (wanted + (path && *path ? ":" + std::string(path) : "")).c_str(), 1);
     execv("/proc/self/exe", argv);

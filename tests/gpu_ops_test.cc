@@ -1,11 +1,13 @@
 // The CUDA kernels of all ops, on the ops' own cases, on the emulated GPU.
 #include <algorithm>
+#include <set>
 
 #include "gpu_main.h"
 #include "ir/infer.h"
 #include "ir/launch.h"
 #include "ops/check_gpu.h"
 #include "ops/cuda/images.h"
+#include "ops/cuda/words_check.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
@@ -26,6 +28,32 @@ TEST_F(GpuOps, EveryKernelComputesWhatTheReferenceDoes) {
     }
     EXPECT_GT(passed, 2900);
   }
+}
+
+TEST_F(GpuOps, TheWordsAreCheckedAndAWrongOneIsNamed) {
+  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  for (const auto& [name, words] : {std::pair("gb10", 28u), {"h100", 27u}, {"a100", 26u}, {"b200", 27u}}) {
+    emulate(name);
+    const auto gpu = GpuDevice::open(0);
+    EXPECT_EQ(cuda::check_words(*gpu), std::vector<std::string>()) << name;
+    std::set<std::string_view> seen;
+    for (const cuda::WordCase& c : cuda::word_cases()) {
+      if (driver_count("kernel word_" + std::string(c.word)) > 0) seen.insert(c.word);
+    }
+    EXPECT_EQ(seen.size(), words) << name;
+  }
+  setenv("EMULATED_CUDA_WRONG", "word_mma_f16", 1);
+  emulate("gb10");
+  const std::vector<std::string> wrong = cuda::check_words(*GpuDevice::open(0));
+  ASSERT_EQ(wrong.size(), 1u);
+  EXPECT_EQ(wrong[0].substr(0, 29), "mma_f16: element 0: expected ");
+  EXPECT_NE(wrong[0].find("1 of 128 differ"), std::string::npos) << wrong[0];
+  emulate("gb10", "cuStreamSynchronize:5:700");
+  const std::string error = error_of([] { cuda::check_words(*GpuDevice::open(0)); });
+  EXPECT_EQ(error.substr(0, 5), "word ");
+  EXPECT_NE(error.find("cuStreamSynchronize"), std::string::npos) << error;
+  unsetenv("EMULATED_CUDA_FAIL");
+  emulate("gb10");
 }
 
 // One node whose inputs and outputs lie one element after an address that is a multiple of 256.

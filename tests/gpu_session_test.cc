@@ -1,52 +1,11 @@
 // Sessions on the emulated GPU: the same results as on the CPU, from one recording, with the copies that the memory
 // needs and no others.
-#include <cmath>
-#include <cstring>
 #include <thread>
 
-#include "gpu_main.h"
-#include "ops/cuda/images.h"
-#include "sparkpilot/builder.h"
-#include "sparkpilot/session.h"
+#include "gpu_sessions.h"
 
 namespace sparkpilot {
 namespace {
-
-#define NEEDS_IMAGES() \
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
-
-class GpuSession : public GpuTest {};
-
-constexpr int64_t kRows = 3, kSize = 50;
-
-// y = softmax(x); with `in_between`, an op that no GPU has a kernel for stands between two of them.
-Graph softmax_graph(bool in_between) {
-  Graph graph;
-  const ValueId x = graph.add_input("x", DType::f32, Shape{kRows, kSize});
-  Builder b(graph);
-  ValueId y = b.add("Softmax", {x});
-  if (in_between) y = b.add("Softmax", {b.add("Hardmax", {y})});
-  graph.add_output(y, "y");
-  return graph;
-}
-
-std::vector<float> numbers(float first) {
-  std::vector<float> out(kRows * kSize);
-  for (size_t i = 0; i < out.size(); ++i) out[i] = 3 * std::sin(first + static_cast<float>(i));
-  return out;
-}
-
-std::vector<float> run(Session& session, const std::vector<float>& x) {
-  std::ranges::copy(x, session.input<float>("x").begin());
-  session.run();
-  const auto y = session.output<float>("y");
-  return {y.begin(), y.end()};
-}
-
-void expect_near(const std::vector<float>& y, const std::vector<float>& expected) {
-  ASSERT_EQ(y.size(), expected.size());
-  for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(y[i], expected[i], 1e-6f) << i;
-}
 
 TEST_F(GpuSession, ComputesAsTheCpuWithTheCopiesThatItsMemoryNeeds) {
   NEEDS_IMAGES();
@@ -80,7 +39,7 @@ TEST_F(GpuSession, WhatHasNoKernelRunsOnTheCpuAndIsSaidOnce) {
     Session gpu(softmax_graph(true),
                 {.device = "cuda:0", .threads = 1, .say = [&](const std::string& line) { said.push_back(line); }});
     EXPECT_EQ(gpu.nodes_on_cpu(), std::vector<std::string>{"Hardmax"});
-    EXPECT_EQ(said, std::vector<std::string>{"1 nodes run on the CPU, the first is Hardmax"});
+    EXPECT_EQ(said, std::vector<std::string>{"1 node runs on the CPU: Hardmax"});
     for (const float first : {1.0f, 2.0f}) expect_near(run(gpu, numbers(first)), run(cpu, numbers(first)));
     EXPECT_EQ(gpu.transfers().to_gpu, std::string(name) == "gb10" ? 0 : 2);
     EXPECT_EQ(gpu.transfers().to_host, std::string(name) == "gb10" ? 0 : 2);
@@ -116,6 +75,95 @@ TEST_F(GpuSession, StatesGoFromOneRunToTheNext) {
   }
 }
 
+TEST_F(GpuSession, StatesStayOnTheGpuUntilTheyAreAskedFor) {
+  NEEDS_IMAGES();
+  for (const char* name : {"gb10", "rtx4090"}) {
+    emulate(name);
+    const bool unified = std::string(name) == "gb10";
+    Session cpu(accumulating_graph(), {.device = "cpu", .threads = 1}), gpu(accumulating_graph(), {.device = "cuda"});
+    const auto both = [&](float first) {
+      for (Session* const session : {&cpu, &gpu}) {
+        std::ranges::copy(numbers(first), session->input<float>("w").begin());
+        run(*session, numbers(first + 1));
+      }
+      for (const char* output : {"y", "z"}) {
+        const auto a = cpu.output<float>(output), b = gpu.output<float>(output);
+        expect_near({b.begin(), b.end()}, {a.begin(), a.end()});
+      }
+    };
+    for (const float first : {1.0f, 2.0f, 3.0f}) both(first);
+    Session::Transfers transfers = gpu.transfers();
+    EXPECT_EQ(transfers.to_gpu, unified ? 0 : 1);   // both inputs
+    EXPECT_EQ(transfers.to_host, unified ? 0 : 1);  // both outputs
+    // The recording has one, which each run repeats; the three states were sent before the first.
+    EXPECT_EQ(driver_count("call cuMemcpyHtoDAsync_v2"), unified ? 0 : 1 + 3);
+    // Reads and writes by the caller, through memory that it keeps.
+    const View sum = gpu.state("sum"), expected = cpu.state("sum");
+    EXPECT_NEAR(sum.as<float>()[7], expected.as<float>()[7], 1e-6f);
+    for (const View& state : {sum, expected}) state.as<float>()[7] = 100;
+    for (const View& state : {gpu.state("fixed"), cpu.state("fixed")}) state.as<float>()[9] = 50;
+    both(4);
+    EXPECT_GE(sum.as<float>()[7], 100);
+    EXPECT_NEAR(sum.as<float>()[7], expected.as<float>()[7], 1e-4f);
+    for (const View& state : {sum, expected}) state.as<float>()[7] = -5;
+    both(5);
+    EXPECT_LT(gpu.output<float>("y")[7], 0);
+    EXPECT_GT(gpu.output<float>("y")[9], 49);
+    for (Session* const session : {&cpu, &gpu}) session->reset_states();
+    both(6);
+    EXPECT_LT(gpu.output<float>("y")[9], 40);
+  }
+}
+
+// Two sessions that share their states run in turns, each on what the other left.
+TEST_F(GpuSession, SharedStates) {
+  NEEDS_IMAGES();
+  emulate("rtx4090");
+  const auto turns = [&](const char* device) {
+    const auto store = std::make_shared<StateStore>();
+    Session one(accumulating_graph(), {.device = device, .states = store}),
+        two(accumulating_graph(), {.device = device, .states = store});
+    std::vector<float> out;
+    for (int i = 0; i < 4; ++i) out = run(i % 2 ? two : one, numbers(static_cast<float>(i)));
+    return out;
+  };
+  expect_near(turns("cuda"), turns("cpu"));
+}
+
+TEST_F(GpuSession, ALoadWaitsOnceAndReadsTheFreeMemoryAFewTimes) {
+  NEEDS_IMAGES();
+  emulate("rtx4090");
+  Graph graph;
+  const ValueId x = graph.add_input("x", DType::f32, Shape{kRows, kSize});
+  Builder b(graph);
+  ValueId y = x;
+  for (int i = 0; i < 20; ++i) {
+    std::vector<float> weights = numbers(static_cast<float>(i));
+    Tensor tensor(DType::f32, Shape{kRows, kSize});
+    std::ranges::copy(weights, tensor.data<float>().begin());
+    y = b.add("Softmax", {b.add("Add", {y, graph.add_constant(tensor)})});
+  }
+  graph.add_output(y, "y");
+  Session gpu(std::move(graph), {.device = "cuda"});
+  EXPECT_EQ(driver_count("call cuStreamSynchronize"), 1);
+  EXPECT_LE(driver_count("call cuMemGetInfo_v2"), 4);
+  EXPECT_EQ(gpu.nodes_on_cpu(), std::vector<std::string>());
+}
+
+TEST_F(GpuSession, MemoryIsRefusedBeforeAnythingLargeIsAllocated) {
+  NEEDS_IMAGES();
+  for (const char* name : {"gb10", "rtx4090"}) {
+    emulate(name);
+    const std::string error =
+        error_of([] { Session session(softmax_graph(false), {.device = "cuda", .memory_reserve = int64_t{1} << 50}); });
+    EXPECT_NE(error.find("are needed at least, for weights (0.000 GB) and activations (0.000 GB) and 0.00 GB can be "
+                         "taken (1125899.91 GB are kept for the system)"),
+              std::string::npos)
+        << error;
+    EXPECT_EQ(driver_count("call cuMemAlloc_v2") + driver_count("call cuMemAllocManaged"), 0);
+  }
+}
+
 TEST_F(GpuSession, AProfileTimesEachStepOnTheGpu) {
   NEEDS_IMAGES();
   Session gpu(softmax_graph(false), {.device = "cuda", .threads = 1, .profile = true});
@@ -126,7 +174,7 @@ TEST_F(GpuSession, AProfileTimesEachStepOnTheGpu) {
   EXPECT_EQ(profile.nodes[0].kernel, "rows");
   EXPECT_EQ(profile.nodes[0].calls, 2);
   EXPECT_GT(profile.nodes[0].total_ns, 0);
-  EXPECT_EQ(driver_count("call cuGraphLaunch"), 0);
+  EXPECT_EQ(driver_count("call cuGraphLaunch"), 2);
 }
 
 TEST_F(GpuSession, SeveralSessionsAndThreads) {

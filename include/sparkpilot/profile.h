@@ -34,6 +34,13 @@ struct KernelDecision {
   std::string note = {};  // why a kernel that was to be restored is not taken; else empty
 };
 
+// A kernel that a node launched on a GPU. Its name holds its type and, of some, its tile: "conv_64x64_f16".
+struct LaunchProfile {
+  std::string kernel = {};
+  int64_t blocks = 0, shared_bytes = 0;
+  int threads = 0, registers = 0;  // of a block; of a thread
+};
+
 struct NodeProfile {
   std::string name = {}, op = {}, kernel = {};
   ChosenBy chosen_by = ChosenBy::rules;
@@ -47,7 +54,8 @@ struct NodeProfile {
   double weight_bytes = 0;  // constants' share of `bytes`
   // The type of its products, which decides which of the processor's units they can use: i8, bf16 or f32.
   DType products = DType::f32;
-  double slices = 1;  // equal parts that a call was run in, each by one thread
+  std::vector<LaunchProfile> launches = {};  // of a call on a GPU
+  double slices = 1;                         // equal parts that a call was run in, each by one thread
   // Share of the machine's measured limit that the node reached: the least time that its FLOPs or its bytes need
   // (whichever is longer), divided by the time it took. The limit is a unit of the processor ("avx512_bf16") or the
   // level that the bytes come from ("L2", "memory"). Both are empty until `sparkpilot bench` measures them.

@@ -49,9 +49,13 @@ enum class Tune : uint8_t {
 // Every member has a default, here and in the structs of graph.h, so that -Wextra does not warn if only some are named:
 // {.threads = 2}.
 struct SessionOptions {
-  // auto (the CPU), cpu, cuda or cuda:N: the N-th GPU that CUDA shows. Fails (device) if there is no such GPU. Ops
-  // without a kernel for it run on the CPU (nodes_on_cpu). Not run on a GPU yet: docs/cuda.md.
-  std::string device = "auto";
+  // cpu, auto, cuda or cuda:N: the N-th GPU that CUDA shows, which fails (device) if there is no such GPU; ops without
+  // a kernel for it run on the CPU (nodes_on_cpu). auto: the fastest GPU if it runs the whole model and a self-check on
+  // it has passed, else the CPU; also if it fails before the first result. `say` gets a line where there is a GPU and
+  // auto takes the CPU. Not run on a GPU yet: docs/cuda.md.
+  std::string device = "cpu";
+  // Bytes of the GPU's memory that are left to others; empty: 2 GiB where it is also the processor's, else 0.
+  std::optional<int64_t> memory_reserve = {};
   // 0: the fastest number, at most the processors that this process may use; found by trial when it is compiled.
   int threads = 0;
   // A JSON file that keeps the number and the kernels found for later processes; empty: nothing is kept. A file that
@@ -64,7 +68,8 @@ struct SessionOptions {
   // The choices() of an earlier session: these come first, by `node` and `kernel`. If one does not accept, the rules
   // decide, and choices() says so. With `tune` off nothing else differs from the rules.
   std::vector<KernelDecision> choices = {};
-  // Called with one line when loading takes longer than expected because kernels are timed. May be null.
+  // Called with one line when loading takes longer than expected because kernels are timed, and about the choice of
+  // `device`. May be null.
   std::function<void(const std::string& line)> say = {};
   std::map<std::string, int64_t> dims = {};  // sizes of named dimensions ("batch")
   // Shapes of inputs by their names, for open dimensions that have none. Each must fit the model's declaration; a named
@@ -90,6 +95,7 @@ struct SessionOptions {
   std::set<std::string, std::less<>> keep = {};
   bool profile = false;
   bool trace = false;
+  bool gpu_times = false;  // for Session::gpu_times(); takes some time of every run
 };
 
 // A value of the last run, as visit_values shows it: valid during the call, what `view` points to until the next run.
@@ -147,6 +153,8 @@ class Session {
   // States: memory that one run passes to the next. After a failed run, states that are updated in place may have
   // changed.
   std::vector<std::string> states() const;
+  // On a GPU with its own memory states stay there; one that was asked for here, or whose store is the caller's, is
+  // copied to and from this memory at every run from then on.
   View state(std::string_view name);
   // Restores the initial contents. Fails (user), and changes nothing, if a state cannot be reset (State::resettable).
   void reset_states();
@@ -164,11 +172,20 @@ class Session {
   std::vector<KernelDecision> choices() const;
   // On a GPU: the nodes of the plan in use that run on the CPU, as "op (why)"; empty if all run on the GPU.
   std::vector<std::string> nodes_on_cpu() const;
-  // On a GPU: how often one run launches kernels, and copies between the processor's memory and the GPU's.
+  // Where it runs: "cpu" or "cuda:N". May change from a GPU to the CPU until the first result (SessionOptions::device).
+  const std::string& device() const;
+  // On a GPU: how often one run launches kernels, and copies between the processor's memory and the GPU's. Known after
+  // the first run.
   struct Transfers {
     int64_t launches = 0, to_gpu = 0, to_host = 0, bytes_to_gpu = 0, bytes_to_host = 0;
   };
   Transfers transfers() const;
+  // On a GPU, with SessionOptions::gpu_times: the last run's time until it was handed over, and what the GPU then did
+  // by its own clock, in milliseconds. All 0 elsewhere, and while nodes are timed.
+  struct GpuTimes {
+    double enqueue_ms = 0, to_gpu_ms = 0, compute_ms = 0, to_host_ms = 0;
+  };
+  GpuTimes gpu_times() const;
   int threads() const;          // of the plan in use
   int64_t arena_bytes() const;  // activations, outputs and scratch of the plan in use
 

@@ -32,9 +32,9 @@ struct MemoryUse {
 struct WorkReport {
   struct Gpu {
     int index = 0;
-    std::string name = {};
+    std::string name = {}, pci = {};
     MemoryUse memory = {};  // the GPU's own; if unified, what processes hold on it
-    std::optional<double> mean_percent = {}, mean_power_w = {}, energy_j = {};
+    std::optional<double> mean_percent = {}, mean_sm_clock_mhz = {}, mean_power_w = {}, energy_j = {};
     std::optional<int> max_temperature_c = {};
   };
   double seconds = 0;

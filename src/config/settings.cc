@@ -18,6 +18,7 @@ bool is_device(std::string_view value) {
   return value == "auto" || value == "cpu" || value == "cuda" ||
          (value.starts_with("cuda:") && is_number(value.substr(5), 3));
 }
+bool is_bytes(std::string_view value) { return is_number(value, 15); }
 bool is_count(std::string_view value) { return is_number(value, 9); }
 bool is_path(std::string_view value) { return !value.empty() && value.find('\0') == std::string_view::npos; }
 bool is_level(std::string_view value) { return is_number(value, 1); }
@@ -95,12 +96,22 @@ std::span<const Setting> all_settings() {
        .value_name = "NAME",
        .values = "auto, cpu, cuda or cuda:N",
        .default_value = "auto",
-       .doc = "where models run; auto: a usable NVIDIA GPU, else the CPU",
+       .doc = "where models run; auto: a usable NVIDIA GPU that passes the self-check with the model, else the CPU",
        .accepts = is_device,  // no list of words: "gpu" must not suggest cpu
        .variables = {{"SPARKPILOT_DEVICE"},
                      {"OPENPILOT_DISABLE_DGX", "1 (cpu) or 0 (no effect)", device_of_disable_dgx},
                      {"OPENPILOT_DGX_ENABLED", "1 (cuda), 0 (cpu) or unset (detect)", device_of_switch},
                      {"CUDA", "1 (cuda) or 0 (cpu)", device_of_switch}}},
+      {.name = "memory-reserve",
+       .flag = "--memory-reserve",
+       .value_name = "BYTES",
+       .values = "auto or a whole number",
+       .default_value = "auto",
+       .doc =
+           "bytes of a GPU's memory that are left to others; auto: 2 GiB where it is also the processor's, else none",
+       .words = {"auto"},
+       .accepts = is_bytes,
+       .variables = {{"SPARKPILOT_MEMORY_RESERVE"}}},
       {.name = "precision",
        .flag = "--precision",
        .value_name = "NAME",

@@ -33,7 +33,7 @@ TEST(Settings, TableIsConsistent) {
     EXPECT_FALSE(accepts(setting, "")) << setting.name;
     EXPECT_TRUE(setting.flag.empty() || setting.flag == "--" + std::string(setting.name)) << setting.name;
     std::string own = "SPARKPILOT_" + std::string(setting.name);
-    for (char& c : own) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    for (char& c : own) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     ASSERT_FALSE(setting.variables.empty()) << setting.name;
     EXPECT_EQ(setting.variables[0].name, own);
     for (const SettingVariable& variable : setting.variables) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "hw/gpu_driver.h"
+
 namespace sparkpilot {
 
 struct Verification {
@@ -27,7 +29,7 @@ struct VerifyOptions {
   double wait_seconds = 20;  // for each call into the driver; compiling takes a while on a cold one
   // Keeps every GPU computing for this time after it was verified; meanwhile the caller may read its sensors.
   double load_seconds = 0;
-  std::vector<std::string> libraries = {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"};
+  std::vector<std::string> libraries = cuda_libraries();
 };
 
 struct Verifications {

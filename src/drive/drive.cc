@@ -198,8 +198,9 @@ class Driver {
     }
     if (files.driver_monitoring.empty() || !has_driver_video()) return;
     one.driver_model.emplace(files.driver_monitoring, session);
-    const Network& network = one.driver_model->network();
-    one.result.networks.push_back({network.file(), "driver monitoring", network.checkpoint()});
+    Network& network = one.driver_model->network();
+    one.result.networks.push_back(
+        {network.file(), "driver monitoring", network.checkpoint(), network.session().device()});
   }
 
   bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }

@@ -137,8 +137,8 @@ struct DrivingModel::Impl {
     road.emplace(contract.frame_gap + 1, kFrameBytes);
     wide.emplace(contract.frame_gap + 1, kFrameBytes);
     pair.resize(kPair);
-    networks.push_back({front.file(), back ? "vision" : "supercombo", front.checkpoint()});
-    if (back) networks.push_back({back->file(), "policy", back->checkpoint()});
+    networks.push_back({front.file(), back ? "vision" : "supercombo", front.checkpoint(), front.session().device()});
+    if (back) networks.push_back({back->file(), "policy", back->checkpoint(), back->session().device()});
   }
 
   Network& policy() { return back ? *back : front; }

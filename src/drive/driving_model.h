@@ -88,8 +88,9 @@ class DrivingModel {
   void reset();
 
   struct NetworkInfo {
-    std::string file, role;  // "vision", "policy", "supercombo"
-    std::string checkpoint;  // the model's, empty if it has none
+    std::string file, role;      // "vision", "policy", "supercombo"
+    std::string checkpoint;      // the model's, empty if it has none
+    std::string device = "cpu";  // Session::device()
   };
   const std::vector<NetworkInfo>& networks() const;
   // Session::choices() of all networks.

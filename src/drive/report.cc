@@ -119,7 +119,7 @@ Json summary_json(const DriveReport& report) {
   const DriveTotals t = totals_of(result);
   Json networks = Json::array();
   for (const auto& n : result.networks)
-    networks.push_back({{"role", n.role}, {"file", n.file}, {"checkpoint", n.checkpoint}});
+    networks.push_back({{"role", n.role}, {"file", n.file}, {"checkpoint", n.checkpoint}, {"device", n.device}});
   Json out = {
       {"route", report.route},
       {"out", report.out},

@@ -3,8 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
-#include <mutex>
-
 #include "base/error.h"
 #include "hw/gpu_driver.h"
 
@@ -20,8 +18,8 @@ Loaded load() {
   Loaded out;
   void* library = nullptr;
   std::string problem;
-  for (const char* name : {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}) {
-    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  for (const std::string& name : cuda_libraries()) {
+    library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library) break;
     if (problem.empty()) problem = dlerror();
   }

@@ -99,6 +99,9 @@ int error_of(const Answers& answers, std::string_view question) {
 }
 
 std::string nvml_error_name(int error) { return name_of(kNvmlErrors, "NVML", error); }
+std::vector<std::string> nvml_libraries() { return {"libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}; }
+std::vector<std::string> cuda_libraries() { return {"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}; }
+
 std::string cuda_error_name(int error) { return name_of(kCudaErrors, "CUDA", error); }
 
 }  // namespace sparkpilot

@@ -52,6 +52,10 @@ struct GpuDriverAnswers {
   bool operator==(const GpuDriverAnswers&) const = default;
 };
 
+// Where the loader finds the driver's libraries, in this order; the second is that of WSL2.
+std::vector<std::string> nvml_libraries();
+std::vector<std::string> cuda_libraries();
+
 // Asks every question for every device. `wait_seconds` applies to each call into the library. Several threads may ask.
 // `libraries` are names or paths for the loader, which takes the first that it finds.
 //
@@ -59,10 +63,8 @@ struct GpuDriverAnswers {
 // (a GPU's name, address, highest clocks ...) are taken from them, and asked again only if GPUs were added, removed or
 // lost.
 GpuDriverAnswers ask_nvml(double wait_seconds, const GpuDriverAnswers& before = {},
-                          const std::vector<std::string>& libraries = {"libnvidia-ml.so.1",
-                                                                       "/usr/lib/wsl/lib/libnvidia-ml.so.1"});
-GpuDriverAnswers ask_cuda(double wait_seconds, const std::vector<std::string>& libraries = {
-                                                   "libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"});
+                          const std::vector<std::string>& libraries = nvml_libraries());
+GpuDriverAnswers ask_cuda(double wait_seconds, const std::vector<std::string>& libraries = cuda_libraries());
 
 // Every question, such as "power_mw": the name says what it means and ends in the unit.
 std::vector<std::string_view> nvml_questions();

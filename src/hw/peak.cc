@@ -189,6 +189,7 @@ std::vector<LevelPeak> measure_levels(const std::vector<int64_t>& caches, int th
 
 std::string_view arithmetic_name(Arithmetic arithmetic) {
   switch (arithmetic) {
+    case Arithmetic::f16: return "fp16";
     case Arithmetic::bf16: return "bf16";
     case Arithmetic::i8: return "int8";
     case Arithmetic::f32: break;

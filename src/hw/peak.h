@@ -11,12 +11,12 @@
 namespace sparkpilot {
 
 // The type of products: units for narrower numbers are faster.
-enum class Arithmetic { f32, bf16, i8 };
-std::string_view arithmetic_name(Arithmetic arithmetic);  // "fp32", "bf16", "int8"
+enum class Arithmetic { f32, f16, bf16, i8 };
+std::string_view arithmetic_name(Arithmetic arithmetic);  // "fp32", "fp16", "bf16", "int8"
 
 // Multiply-adds in registers, by all threads independently.
 struct UnitPeak {
-  std::string name = {};  // "avx512_bf16", "amx_int8"
+  std::string name = {};  // "avx512_bf16", "amx_int8"; on a GPU "mma fp16"
   Arithmetic arithmetic = Arithmetic::f32;
   double flops_per_second = 0;  // a multiply-add is two
 };

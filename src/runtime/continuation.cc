@@ -17,11 +17,11 @@ void add_shape(std::string& key, const Shape& shape) {
   key += ';';
 }
 
-// NodeProfile::products: bf16 if any operand has it, else the type of the first; the others of 8-bit ops are weights,
-// zero points and scales.
+// NodeProfile::products: bf16 or f16 if any operand has it, else the type of the first; the others of 8-bit ops are
+// weights, zero points and scales.
 DType products_of(std::span<const ConstView> operands) {
   for (const ConstView& each : operands) {
-    if (each.dtype == DType::bf16) return DType::bf16;
+    if (each.dtype == DType::bf16 || each.dtype == DType::f16) return each.dtype;
   }
   const DType first = operands.empty() ? DType::none : operands[0].dtype;
   return first == DType::u8 || first == DType::i8 || first == DType::boolean ? DType::i8 : DType::f32;
@@ -172,6 +172,7 @@ void Plan::collect(Profile& profile) const {
     row.bytes = step.cost.bytes;
     row.weight_bytes = std::min(step.weight_bytes, step.cost.bytes);
     row.products = products_of(step.in);
+    row.launches = step.launches;
     profile.nodes.push_back(std::move(row));
   }
   for (TraceEvent event : events_) {

@@ -1,7 +1,8 @@
 #include "runtime/gpu_compile.h"
 
+#include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "tensor/gpu.h"
@@ -21,22 +22,54 @@ std::optional<int> gpu_of_device(const std::string& device) {
   fail("device: expected auto, cpu, cuda or cuda:N, got \"{}\"", device);
 }
 
-Tensor shared_zeros(GpuDevice& gpu, DType dtype, const Shape& shape) {
-  const int64_t bytes = storage_bytes(dtype, shape.elements());
-  Tensor out(dtype, shape, gpu.allocate(bytes, gpu.shared_place()), 0);
-  std::memset(out.raw(), 0, static_cast<size_t>(bytes));
+namespace {
+
+struct Bytes {
+  int64_t weights = 0, activations = 0;
+};
+
+// What a graph needs at least, whatever its kernels are: all constants, and the node with the most around it.
+Bytes least_bytes(const Graph& graph) {
+  const auto bytes_of = [&](ValueId id) {
+    const Value& v = graph.value(id);
+    return v.shape && v.kind != ValueKind::constant ? storage_bytes(v.dtype, v.shape->elements()) : 0;
+  };
+  Bytes out;
+  for (int i = 0; i < graph.value_count(); ++i) {
+    if (const Tensor* const constant = graph.constant(ValueId{i})) out.weights += constant->bytes();
+  }
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    int64_t around = 0;
+    std::set<int> seen;
+    for (const auto* values : {&node.inputs, &node.outputs}) {
+      for (const ValueId value : *values) {
+        if (value.present() && seen.insert(value.index).second) around += bytes_of(value);
+      }
+    }
+    out.activations = std::max(out.activations, around);
+  }
   return out;
 }
+
+}  // namespace
 
 CpuProgram compile_on_gpu(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states) {
   CpuProgram made{
       .plan = nullptr, .slices = nullptr, .threads = options.threads > 0 ? options.threads : available_processors()};
   const ThreadScope scope(made.threads);
-  made.plan =
-      std::make_unique<Plan>(optimised(std::move(bound), plans.passes, {.device = Device::cuda}), plans, states);
+  Graph graph = optimised(std::move(bound), plans.passes, {.device = Device::cuda});
+  const Bytes least = least_bytes(graph);
+  const GpuLoad load(
+      *plans.gpu, least.weights + least.activations,
+      fmt::format("at least, for weights ({:.3f} GB) and activations ({:.3f} GB)",
+                  static_cast<double>(least.weights) / 1e9, static_cast<double>(least.activations) / 1e9));
+  made.plan = std::make_unique<Plan>(std::move(graph), plans, states);
   if (options.say) {
     const std::vector<std::string> left = made.plan->nodes_left_to_cpu();
-    if (!left.empty()) options.say(fmt::format("{} nodes run on the CPU, the first is {}", left.size(), left.front()));
+    if (left.size() == 1) options.say("1 node runs on the CPU: " + left.front());
+    if (left.size() > 1)
+      options.say(fmt::format("{} nodes run on the CPU, the first is {}", left.size(), left.front()));
   }
   return made;
 }

@@ -3,35 +3,18 @@
 // Consecutive steps on the GPU are a stretch: recorded once, as long as inputs stay where they are, and then run by one
 // call. Where processor and GPU share their memory, every storage has one address and nothing is copied. Elsewhere each
 // storage that a GPU step uses has a second address, and a stretch begins with the copies to the GPU that it needs and
-// ends with those that later steps of the processor, or the results, need. What is constant is copied when the plan is
-// made.
+// ends with those that later steps of the processor need. The first begins with all inputs, the last ends with all
+// results, each one copy where they lie together. States stay on the GPU (gpu_states.cc). What is constant is copied
+// when the plan is made.
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "ir/launch.h"
-#include "runtime/plan_impl.h"
-#include "tensor/gpu.h"
+#include "runtime/gpu_side.h"
 
 namespace sparkpilot {
-
-struct Plan::GpuSide {
-  explicit GpuSide(const PlanOptions& options) : stream(options.gpu), on_host(options) { on_host.gpu = nullptr; }
-
-  struct Work {
-    std::vector<int> to_gpu, to_host;  // storages, before and after the steps
-    GpuRecording recording;
-  };
-
-  GpuStream stream;
-  PlanOptions on_host;  // of continuations and bodies, which run on the CPU
-  std::vector<std::string> left_to_cpu;
-  std::vector<void*> addresses;  // by storage; null: the GPU does not use it
-  std::shared_ptr<Buffer> arena, owned, workspace;
-  std::vector<std::shared_ptr<Buffer>> pieces;  // constants, inputs and states
-  std::vector<Work> work;                       // by stretch
-  bool busy = false;                            // something was enqueued and not waited for
-};
 
 void Plan::GpuSideDeleter::operator()(GpuSide* side) const { delete side; }
 
@@ -46,12 +29,17 @@ Session::Transfers Plan::transfers_of_a_run() const {
   if (!gpu_) return out;
   for (size_t s = 0; s < stretches_.size(); ++s) {
     for (size_t i = stretches_[s].begin; i < stretches_[s].end; ++i) {
-      out.launches += steps_[i].on_gpu && !steps_[i].skipped ? steps_[i].launches : 0;
+      out.launches += std::ssize(steps_[i].launches);
     }
-    for (const int i : gpu_->work[s].to_gpu) out.bytes_to_gpu += storage_[static_cast<size_t>(i)].bytes;
-    for (const int i : gpu_->work[s].to_host) out.bytes_to_host += storage_[static_cast<size_t>(i)].bytes;
-    out.to_gpu += static_cast<int64_t>(gpu_->work[s].to_gpu.size());
-    out.to_host += static_cast<int64_t>(gpu_->work[s].to_host.size());
+    merge_moves(s);
+    for (const GpuSide::Move& move : gpu_->work[s].sent) out.bytes_to_gpu += move.bytes;
+    for (const GpuSide::Move& move : gpu_->work[s].fetched) out.bytes_to_host += move.bytes;
+    out.to_gpu += std::ssize(gpu_->work[s].sent);
+    out.to_host += std::ssize(gpu_->work[s].fetched);
+  }
+  for (const GpuSide::StateMove& state : gpu_->states) {
+    if (state.is_sent()) ++out.to_gpu, out.bytes_to_gpu += storage_[state.storage].bytes;
+    if (state.is_fetched()) ++out.to_host, out.bytes_to_host += storage_[state.storage].bytes;
   }
   return out;
 }
@@ -97,6 +85,27 @@ std::shared_ptr<Buffer> Plan::new_memory(int64_t bytes) const {
   return options_.gpu->allocate(bytes, options_.gpu->shared_place());
 }
 
+// What is still to be allocated, held against what can be taken.
+void Plan::expect_gpu_memory(int64_t arena_bytes, int64_t owned_bytes) const {
+  if (!gpu_) return;
+  int64_t weights = 0, workspace = 0;
+  int64_t activations = arena_bytes + owned_bytes;
+  for (const Step& step : steps_) {
+    if (step.on_gpu && step.state) workspace = std::max(workspace, step.state->workspace);
+  }
+  for (int i = 0; i < graph_.value_count(); ++i) {
+    const Value& v = graph_.value(ValueId{i});
+    if (!v.shape || (v.kind == ValueKind::constant && !v.constant.present())) continue;
+    const int64_t bytes = storage_bytes(v.dtype, v.shape->elements());
+    if (v.kind == ValueKind::constant) weights += bytes;
+    if (v.kind == ValueKind::input || v.kind == ValueKind::state) activations += input_space(bytes);
+  }
+  GpuLoad::needs(*options_.gpu, weights + activations + workspace,
+                 fmt::format("for weights ({:.3f} GB), activations ({:.3f} GB) and scratch ({:.3f} GB)",
+                             static_cast<double>(weights) / 1e9, static_cast<double>(activations) / 1e9,
+                             static_cast<double>(workspace) / 1e9));
+}
+
 // Gives every storage that a step on the GPU uses its address there, and copies the constants.
 void Plan::plan_gpu_memory() {
   if (!gpu_) return;
@@ -106,7 +115,7 @@ void Plan::plan_gpu_memory() {
   side.addresses.assign(storage_.size(), nullptr);
   side.arena = unified ? arena_ : gpu.allocate(arena_->size(), Place::device);
   side.owned = unified ? owned_ : gpu.allocate(owned_->size(), Place::device);
-  int64_t workspace = 0;
+  int64_t workspace = 0, inputs = 0;
   std::vector<bool> used(storage_.size()), read_on_host(storage_.size());
   for (const Step& step : steps_) {
     if (step.skipped) continue;
@@ -125,19 +134,34 @@ void Plan::plan_gpu_memory() {
     for (const ValueId output : node.outputs) used[static_cast<size_t>(storage_of(output))] = true;
   }
   side.workspace = gpu.allocate(workspace, gpu.own_place());
+  for (const ValueId id : graph_.inputs()) inputs += input_space(storage_[static_cast<size_t>(storage_of(id))].bytes);
+  side.inputs = unified ? nullptr : gpu.allocate(inputs, Place::device);
+  inputs = 0;
+  for (const ValueId id : graph_.inputs()) {
+    const auto at = static_cast<size_t>(storage_of(id));
+    if (used[at] && !unified) side.addresses[at] = side.inputs->data() + inputs;
+    inputs += input_space(storage_[at].bytes);
+  }
+  for (int i = 0; i < graph_.value_count(); ++i) {
+    const Value& v = graph_.value(ValueId{i});
+    if (v.kind != ValueKind::state || storage_of(ValueId{i}) < 0) continue;
+    const auto at = static_cast<size_t>(storage_of(ValueId{i}));
+    if (!used[at] || unified) continue;
+    GpuState& state = options_.gpu_states->of[v.name];
+    if (!state.buffer) state.buffer = gpu.allocate(storage_[at].bytes, Place::device);
+    side.addresses[at] = state.buffer->data();
+  }
   for (size_t i = 0; i < storage_.size(); ++i) {
     Storage& storage = storage_[i];
     if (!used[i]) continue;
-    const auto piece = [&](Place place) {
-      side.pieces.push_back(gpu.allocate(storage.bytes, place));
-      return side.pieces.back()->data();
-    };
     switch (storage.kind) {
       case Storage::arena: side.addresses[i] = side.arena->data() + storage.offset; break;
       case Storage::owned: side.addresses[i] = side.owned->data() + storage.offset; break;
       case Storage::constant: break;
       case Storage::input:
-      case Storage::state: side.addresses[i] = unified ? const_cast<void*>(storage.data) : piece(Place::device); break;
+      case Storage::state:
+        if (unified) side.addresses[i] = const_cast<void*>(storage.data);
+        break;
       case Storage::dynamic: fail_internal("a kernel for the GPU uses memory of a shape that depends on data");
     }
   }
@@ -154,11 +178,9 @@ void Plan::move_constants(const std::vector<bool>& used, const std::vector<bool>
     if (v.kind != ValueKind::constant || at == storage_.size() || !used[at]) continue;
     Storage& storage = storage_[at];
     if (!storage.data) fail_internal("a kernel for the GPU reads a constant that was freed");
-    const std::shared_ptr<Buffer> buffer = gpu.allocate(storage.bytes, gpu.own_place());
+    const std::shared_ptr<Buffer> buffer = gpu.upload(storage.data, storage.bytes);
     gpu_->pieces.push_back(buffer);
     gpu_->addresses[at] = buffer->data();
-    gpu_->stream.copy_to_gpu(buffer->data(), storage.data, storage.bytes);
-    gpu_->stream.wait();
     if (gpu.unified()) {
       v.constant = Tensor(v.dtype, *v.shape, buffer, 0);
       storage.data = buffer->data();
@@ -167,10 +189,11 @@ void Plan::move_constants(const std::vector<bool>& used, const std::vector<bool>
       storage.data = nullptr;
     }
   }
+  gpu.finish_uploads();  // the one wait of a load
 }
 
-// Which storages each stretch copies. A storage is up to date on one device or on both; inputs and states are on the
-// host when a run begins, and what is read after it must be there at the end.
+// Which storages each stretch copies. A storage is up to date on one device or on both; inputs are on the host when a
+// run begins, states on both, and what is read after it must be on the host at the end.
 void Plan::plan_moves() {
   if (!gpu_) return;
   GpuSide& side = *gpu_;
@@ -179,7 +202,18 @@ void Plan::plan_moves() {
   if (options_.gpu->unified()) return;
   std::vector<bool> on_host(storage_.size(), true), on_gpu(storage_.size());
   std::vector<size_t> written_by(storage_.size());  // the stretch on the GPU that wrote it last
-  for (size_t i = 0; i < storage_.size(); ++i) on_gpu[i] = storage_[i].kind == Storage::constant && side.addresses[i];
+  for (size_t i = 0; i < storage_.size(); ++i) {
+    on_gpu[i] =
+        (storage_[i].kind == Storage::constant || storage_[i].kind == Storage::state) && side.addresses[i] != nullptr;
+  }
+  size_t first = stretches_.size(), last = 0;
+  for (size_t s = stretches_.size(); s-- > 0;) {
+    if (!stretches_[s].on_gpu) continue;
+    first = s;
+    last = std::max(last, s);
+  }
+  side.last = last;
+  std::vector<bool> written_on_gpu(storage_.size());
   const auto need_on_host = [&](size_t storage) {
     if (on_host[storage]) return;
     side.work[written_by[storage]].to_host.push_back(static_cast<int>(storage));
@@ -196,7 +230,8 @@ void Plan::plan_moves() {
         if (!step.on_gpu) {
           need_on_host(storage);
         } else if (!on_gpu[storage] && side.addresses[storage]) {
-          side.work[s].to_gpu.push_back(static_cast<int>(storage));
+          const bool is_input = storage_[storage].kind == Storage::input;
+          side.work[is_input ? first : s].to_gpu.push_back(static_cast<int>(storage));
           on_gpu[storage] = true;
         }
       }
@@ -205,12 +240,59 @@ void Plan::plan_moves() {
         on_gpu[storage] = step.on_gpu;
         on_host[storage] = !step.on_gpu;
         written_by[storage] = s;
+        written_on_gpu[storage] = step.on_gpu;
       }
     }
   }
-  for (size_t i = 0; i < storage_.size(); ++i) {
-    if (storage_[i].persistent || storage_[i].kind == Storage::state) need_on_host(i);
+  plan_states(written_on_gpu);
+  // What is read after the run, all at its end.
+  std::vector<bool> wanted(storage_.size());
+  const auto want = [&](ValueId id) {
+    if (storage_of(id) >= 0) wanted[static_cast<size_t>(storage_of(id))] = true;
+  };
+  for (const Graph::Output& output : graph_.outputs()) want(output.value);
+  for (const GpuSide::StateMove& state : side.states) {
+    if (state.next == GpuSide::StateMove::on_host) want(graph_.states()[state.index].next);
   }
+  if (rest_) std::ranges::for_each(rest_->boundary, want);
+  for (size_t i = 0; i < storage_.size(); ++i) {
+    wanted[i] = wanted[i] || (!options_.keep.empty() && storage_[i].persistent);
+    if (!wanted[i] || on_host[i] || storage_[i].kind == Storage::state) continue;
+    written_by[i] = last;
+    need_on_host(i);
+  }
+}
+
+// One copy for storages that lie together on both sides, in the session's inputs or in the results.
+void Plan::merge_moves(size_t index) const {
+  struct Region {
+    const std::byte* begin;
+    int64_t size, alignment;
+  };
+  std::vector<Region> regions{{owned_->data(), owned_->size(), 64}};
+  if (options_.inputs) regions.push_back({options_.inputs->data(), options_.inputs->size(), kInputAlignment});
+  const auto merged = [&](std::vector<int> storages) {
+    std::ranges::sort(storages, {}, [&](int i) { return storage_[static_cast<size_t>(i)].data; });
+    std::vector<GpuSide::Move> out;
+    for (const int i : storages) {
+      const Storage& storage = storage_[static_cast<size_t>(i)];
+      auto* const host = static_cast<std::byte*>(const_cast<void*>(storage.data));
+      auto* const on_gpu = static_cast<std::byte*>(gpu_->addresses[static_cast<size_t>(i)]);
+      GpuSide::Move* const before = out.empty() ? nullptr : &out.back();
+      const bool together = before && std::ranges::any_of(regions, [&](const Region& region) {
+                              return before->host >= region.begin &&
+                                     host + storage.bytes <= region.begin + region.size &&
+                                     host - (before->host + before->bytes) < region.alignment;
+                            });
+      if (together && on_gpu - before->on_gpu == host - before->host)
+        before->bytes = host - before->host + storage.bytes;
+      else out.push_back({host, on_gpu, storage.bytes});
+    }
+    return out;
+  };
+  GpuSide::Work& work = gpu_->work[index];
+  work.sent = merged(work.to_gpu);
+  work.fetched = merged(work.to_host);
 }
 
 // After inputs have moved: addresses are part of what was recorded.
@@ -230,26 +312,38 @@ void* Plan::address_of(size_t storage, bool on_gpu) const {
 }
 
 void Plan::enqueue_step(Step& step) {
-  const int64_t before = gpu_->stream.counts().launches;
+  std::vector<GpuLaunched> launched;
+  gpu_->stream.list_launches(&launched);
   step.kernel->run({.node = &graph_.node(step.node),
                     .inputs = step.in,
                     .outputs = step.out,
                     .workspace = gpu_->workspace->data(),
                     .state = step.state.get(),
                     .stream = &gpu_->stream});
-  step.launches = gpu_->stream.counts().launches - before;
+  gpu_->stream.list_launches(nullptr);
+  step.launches.clear();
+  for (const auto& [function, how] : launched) {
+    step.launches.push_back({.kernel = function->name,
+                             .blocks = int64_t{how.grid_x} * how.grid_y * how.grid_z,
+                             .shared_bytes = static_cast<int64_t>(how.shared_bytes),
+                             .threads = static_cast<int>(how.threads),
+                             .registers = function->registers});
+  }
 }
 
 void Plan::move_before(size_t index) {
-  for (const int i : gpu_->work[index].to_gpu) {
-    const auto at = static_cast<size_t>(i);
-    gpu_->stream.copy_to_gpu(gpu_->addresses[at], storage_[at].data, storage_[at].bytes);
-  }
+  merge_moves(index);
+  for (const GpuSide::Move& move : gpu_->work[index].sent) gpu_->stream.copy_to_gpu(move.on_gpu, move.host, move.bytes);
 }
+// With the states' next values, once all kernels have read the present ones.
 void Plan::move_after(size_t index) {
-  for (const int i : gpu_->work[index].to_host) {
-    const auto at = static_cast<size_t>(i);
-    gpu_->stream.copy_to_host(const_cast<void*>(storage_[at].data), gpu_->addresses[at], storage_[at].bytes);
+  for (const GpuSide::StateMove& state : gpu_->states) {
+    if (state.next != GpuSide::StateMove::copied_on_gpu || index != gpu_->last) continue;
+    gpu_->stream.copy_on_gpu(gpu_->addresses[state.storage], gpu_->addresses[state.from],
+                             storage_[state.storage].bytes);
+  }
+  for (const GpuSide::Move& move : gpu_->work[index].fetched) {
+    gpu_->stream.copy_to_host(move.host, move.on_gpu, move.bytes);
   }
 }
 
@@ -260,32 +354,75 @@ void Plan::run_on_gpu(size_t index) {
   if (options_.profile) return time_on_gpu(index);
   GpuSide::Work& work = side.work[index];
   if (work.recording.empty()) {
+    if (options_.gpu_times && !work.times) work.times = std::make_unique<GpuSide::Times>(options_.gpu);
+    const auto timed = [&](GpuTimer GpuSide::Times::*timer, const auto& enqueue) {
+      if (work.times) ((*work.times).*timer).begin(side.stream);
+      enqueue();
+      if (work.times) ((*work.times).*timer).end(side.stream);
+    };
     work.recording = side.stream.record([&] {
+      timed(&GpuSide::Times::sent, [&] { move_before(index); });
+      timed(&GpuSide::Times::computed, [&] {
+        for (size_t i = stretch.begin; i < stretch.end; ++i) {
+          if (!steps_[i].skipped) enqueue_step(steps_[i]);
+        }
+      });
+      timed(&GpuSide::Times::fetched, [&] { move_after(index); });
+    });
+  }
+  const int64_t begin = work.times ? now_ns() : 0;
+  side.stream.run(work.recording);
+  if (work.times) work.times->enqueue_ms = static_cast<double>(now_ns() - begin) * 1e-6;
+}
+
+Session::GpuTimes Plan::gpu_times() const {
+  Session::GpuTimes out;
+  if (!gpu_) return out;
+  for (const GpuSide::Work& work : gpu_->work) {
+    if (!work.times || work.recording.empty()) continue;
+    out.enqueue_ms += work.times->enqueue_ms;
+    out.to_gpu_ms += work.sent.empty() ? 0 : work.times->sent.milliseconds();
+    out.compute_ms += work.times->computed.milliseconds();
+    out.to_host_ms += work.fetched.empty() ? 0 : work.times->fetched.milliseconds();
+  }
+  return out;
+}
+
+// Each step between two events, all in one recording: what it takes on the GPU, without what the processor needs to
+// hand it over.
+void Plan::time_on_gpu(size_t index) {
+  const Stretch& stretch = stretches_[index];
+  GpuSide::Work& work = gpu_->work[index];
+  if (work.recording.empty()) {
+    work.timers.clear();
+    for (size_t i = stretch.begin; i < stretch.end; ++i) {
+      work.timers.push_back(steps_[i].skipped ? nullptr : std::make_unique<GpuTimer>(options_.gpu));
+    }
+    work.recording = gpu_->stream.record([&] {
       move_before(index);
       for (size_t i = stretch.begin; i < stretch.end; ++i) {
-        if (!steps_[i].skipped) enqueue_step(steps_[i]);
+        GpuTimer* const timer = work.timers[i - stretch.begin].get();
+        if (!timer) continue;
+        timer->begin(gpu_->stream);
+        enqueue_step(steps_[i]);
+        timer->end(gpu_->stream);
       }
       move_after(index);
     });
   }
-  side.stream.run(work.recording);
-}
-
-// Step by step, not recorded: what a step takes on the GPU, without what its launch costs.
-void Plan::time_on_gpu(size_t index) {
-  const Stretch& stretch = stretches_[index];
-  GpuTimer timer(options_.gpu);
-  move_before(index);
+  int64_t at = now_ns();
+  gpu_->stream.run(work.recording);
+  gpu_->stream.wait();
   for (size_t i = stretch.begin; i < stretch.end; ++i) {
-    Step& step = steps_[i];
-    if (step.skipped) continue;
-    timer.begin(gpu_->stream);
-    enqueue_step(step);
-    timer.end(gpu_->stream);
-    ++step.calls;
-    step.total_ns += static_cast<int64_t>(timer.milliseconds() * 1e6);
+    GpuTimer* const timer = work.timers[i - stretch.begin].get();
+    if (!timer) continue;
+    const auto took = static_cast<int64_t>(timer->milliseconds() * 1e6);
+    ++steps_[i].calls;
+    steps_[i].total_ns += took;
+    // In a trace the steps follow one another from when the run was begun.
+    if (options_.trace) events_.push_back({static_cast<int>(i), at, at + took});
+    at += took;
   }
-  move_after(index);
 }
 
 void Plan::wait_for_gpu() {

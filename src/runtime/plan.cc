@@ -159,6 +159,7 @@ void Plan::run(std::span<const void* const> inputs) {
     bind_on_gpu();
     for (Step& step : steps_) bind_step(step);
   }
+  send_states();
   look_at_inputs();
   for (size_t i = 0; i < stretches_.size(); ++i) {
     if (stretches_[i].on_gpu) {
@@ -168,6 +169,7 @@ void Plan::run(std::span<const void* const> inputs) {
       run_stretch(stretches_[i]);
     }
   }
+  fetch_states();
   wait_for_gpu();
   for (const Copy& copy : copies_) {
     const Storage& from = storage_[static_cast<size_t>(copy.storage)];
@@ -225,7 +227,7 @@ ConstView Plan::result(size_t i) const {
 
 void Plan::commit_states() {
   for (size_t s = 0; s < graph_.states().size(); ++s) {
-    if (updated_[s]) continue;
+    if (commit_on_gpu(s) || updated_[s]) continue;
     const State& state = graph_.states()[s];
     const ConstView next = result(graph_.outputs().size() + s);
     const ConstView now = view_of(state.value);
@@ -238,11 +240,13 @@ void Plan::commit_states() {
 }
 
 void Plan::reset_states() {
-  for (const State& state : graph_.states()) {
+  for (size_t s = 0; s < graph_.states().size(); ++s) {
+    const State& state = graph_.states()[s];
     if (!state.resettable) continue;
     const ConstView now = view_of(state.value);
     std::memcpy(const_cast<void*>(now.data), graph_.value(state.value).constant.raw(),
                 static_cast<size_t>(now.bytes()));
+    state_was_reset(s);
   }
   if (!rest_) return;
   for (const auto& [key, child] : rest_->children) child.plan->reset_states();

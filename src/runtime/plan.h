@@ -20,6 +20,7 @@
 #include "ir/kernel_choice.h"
 #include "ir/op.h"
 #include "passes/pass.h"
+#include "runtime/gpu_memory.h"
 #include "runtime/profile.h"
 #include "sparkpilot/session.h"
 
@@ -29,12 +30,15 @@ namespace sparkpilot {
 struct PlanOptions {
   PassOptions passes;
   KernelChoice kernels = KernelChoice();
-  int64_t tuned_ns = 0;                          // time that the session has spent on timing kernels so far
-  bool alone = false;                            // a plan for several threads can also be run by one
-  std::set<std::string, std::less<>> keep = {};  // names of values that can be read after a run; "all": every one
-  std::shared_ptr<GpuDevice> gpu = nullptr;      // where nodes run that have a kernel for it; null: all on the CPU
-  bool profile = false;                          // time every step
-  bool trace = false;                            // and keep every event
+  int64_t tuned_ns = 0;                             // time that the session has spent on timing kernels so far
+  bool alone = false;                               // a plan for several threads can also be run by one
+  std::set<std::string, std::less<>> keep = {};     // names of values that can be read after a run; "all": every one
+  std::shared_ptr<GpuDevice> gpu = nullptr;         // where nodes run that have a kernel for it; null: all on the CPU
+  std::shared_ptr<GpuStates> gpu_states = nullptr;  // where the GPU has its own memory
+  std::shared_ptr<Buffer> inputs = nullptr;         // where a session's inputs lie one after another, if they do
+  bool profile = false;                             // time every step
+  bool trace = false;                               // and keep every event
+  bool gpu_times = false;                           // time the parts of every run on the GPU
 
   bool keeps_all() const { return keep.contains("all"); }
   bool keeps(const Value& value) const { return keeps_all() || (!value.name.empty() && keep.contains(value.name)); }
@@ -78,6 +82,8 @@ class Plan {
   std::vector<std::string> nodes_left_to_cpu() const;
   // Of a plan with a GPU: what one run launches and copies.
   Session::Transfers transfers_of_a_run() const;
+  // With PlanOptions::gpu_times, of the last run.
+  Session::GpuTimes gpu_times() const;
 
  private:
   struct Step;
@@ -126,12 +132,19 @@ class Plan {
   Tensor shared_copy(const Tensor& from) const;
   std::shared_ptr<Buffer> new_memory(int64_t bytes) const;
   const PlanOptions& host_options() const;
+  void expect_gpu_memory(int64_t arena_bytes, int64_t owned_bytes) const;
   void plan_gpu_memory();
   void move_constants(const std::vector<bool>& used, const std::vector<bool>& read_on_host);
   void plan_moves();
+  void plan_states(const std::vector<bool>& written_on_gpu);
+  void send_states();
+  void fetch_states();
+  bool commit_on_gpu(size_t state);
+  void state_was_reset(size_t state);
   void bind_on_gpu();
   void* address_of(size_t storage, bool on_gpu) const;
   void enqueue_step(Step& step);
+  void merge_moves(size_t stretch) const;
   void move_before(size_t stretch);
   void move_after(size_t stretch);
   void run_on_gpu(size_t stretch);

@@ -31,8 +31,8 @@ struct Plan::Step {
   bool dynamic = false;
   bool skipped = false;  // a view: its output is its input's memory
   bool on_gpu = false;
-  int64_t launches = 0;  // kernels that it enqueued last
-  bool checked = false;  // its outputs are searched for NaN and infinity
+  bool checked = false;                 // its outputs are searched for NaN and infinity
+  std::vector<LaunchProfile> launches;  // kernels that it enqueued last
   Cost cost;
   double weight_bytes = 0;
   int64_t calls = 0, total_ns = 0;

@@ -132,6 +132,10 @@ void Plan::update_in_place() {
   for (size_t s = 0; s < graph_.states().size(); ++s) {
     const int own = storage_of(graph_.states()[s].value), next = storage_of(graph_.states()[s].next);
     if (next < 0 || own < 0) continue;
+    if (next == own) {  // it stays as it is
+      updated_[s] = true;
+      continue;
+    }
     const Storage &memory = storage_[static_cast<size_t>(own)], &computed = storage_[static_cast<size_t>(next)];
     if (computed.kind != Storage::arena || memory.persistent || memory.bytes != computed.bytes) continue;
     if (memory.last > computed.first) continue;
@@ -184,11 +188,18 @@ void Plan::plan_memory() {
     owned_bytes += (bytes + 63) / 64 * 64;
     return offset;
   };
+  const auto keep = [&](Storage& storage) {
+    if (storage.kind != Storage::arena || !storage.persistent) return;
+    storage.kind = Storage::owned;
+    storage.offset = reserve_owned(storage.bytes);
+  };
+  for (size_t r = 0; r < graph_.outputs().size(); ++r) {  // outputs first: one copy from a GPU for all
+    if (const int index = storage_of(results_[r]); index >= 0) keep(storage_[static_cast<size_t>(index)]);
+  }
   for (size_t i = 0; i < storage_.size(); ++i) {
     Storage& storage = storage_[i];
     if (!used[i]) continue;
-    if (storage.kind == Storage::arena && storage.persistent) storage.kind = Storage::owned;
-    if (storage.kind == Storage::owned) storage.offset = reserve_owned(storage.bytes);
+    keep(storage);
     if (storage.kind == Storage::arena) {
       lifetimes.push_back({storage.bytes, storage.first, storage.last});
       in_arena.push_back(i);
@@ -208,7 +219,9 @@ void Plan::plan_memory() {
       if (state && !step.on_gpu) workspace_bytes = std::max(workspace_bytes, state->workspace);
     }
   }
-  arena_ = new_memory(place(lifetimes));
+  const int64_t arena_bytes = place(lifetimes);
+  expect_gpu_memory(arena_bytes, owned_bytes);
+  arena_ = new_memory(arena_bytes);
   owned_ = new_memory(owned_bytes);
   workspace_ = std::make_shared<Buffer>(workspace_bytes);
   for (size_t i = 0; i < lifetimes.size(); ++i) storage_[in_arena[i]].offset = lifetimes[i].offset;

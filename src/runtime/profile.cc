@@ -11,6 +11,8 @@ std::string chrome_trace(const Profile& profile, const std::string& process) {
   const int64_t start = profile.events.empty() ? 0 : profile.events.front().begin_ns;
   for (const TraceEvent& event : profile.events) {
     const NodeProfile& node = profile.nodes[static_cast<size_t>(event.node)];
+    std::string kernels = node.kernel;
+    for (const LaunchProfile& launch : node.launches) kernels += " " + launch.kernel;
     events.push_back({{"name", node.name},
                       {"cat", node.op},
                       {"ph", "X"},
@@ -20,7 +22,7 @@ std::string chrome_trace(const Profile& profile, const std::string& process) {
                       {"dur", static_cast<double>(event.end_ns - event.begin_ns) * 1e-3},
                       {"args",
                        {{"op", node.op},
-                        {"kernel", node.kernel},
+                        {"kernel", kernels},
                         {"shape", node.shape},
                         {"flops", node.flops},
                         {"bytes", node.bytes}}}});

@@ -8,6 +8,7 @@ namespace {
 
 Arithmetic arithmetic_of(DType products) {
   if (products == DType::i8) return Arithmetic::i8;
+  if (products == DType::f16) return Arithmetic::f16;
   return products == DType::bf16 ? Arithmetic::bf16 : Arithmetic::f32;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "ir/infer.h"
 #include "passes/rebatch.h"
 #include "runtime/cpu/compile.h"
+#include "runtime/device_choice.h"
 #include "runtime/gpu_compile.h"
 #include "tensor/gpu.h"
 
@@ -42,6 +44,9 @@ struct Session::Impl {
   std::map<std::string, CpuProgram> plans;  // by input shapes
   CpuProgram* now = nullptr;                // for the shapes bound now; null: not looked up yet
   bool ran = false;
+  std::string device = "cpu";
+  std::optional<Graph> spare;           // for the CPU if the GPU that `auto` chose fails before the first result
+  std::set<std::string> states_before;  // in the store when the session was made
 
   std::unordered_map<std::string, size_t> input_places, output_places;  // by name
 
@@ -50,7 +55,12 @@ struct Session::Impl {
   void describe();
   void bind_dims();
   void set_shape(size_t i, const Shape& shape);
+  void give_memory();
+  void open_device();
   void compile();
+  void compile_here();
+  void run();
+  void take_cpu(const Error& error);
 };
 
 void Session::Impl::describe() {
@@ -84,14 +94,104 @@ void Session::Impl::set_shape(size_t i, const Shape& shape) {
   if (inputs[i].shape && *inputs[i].shape == shape) return;
   bind_input(graph, graph.inputs()[i], shape);
   inputs[i].shape = shape;
-  memory[i] = plan_options.gpu ? shared_zeros(*plan_options.gpu, inputs[i].dtype, shape)
-                               : Tensor::zeros(inputs[i].dtype, shape);
-  pointers[i] = memory[i].raw();
+  memory[i] = Tensor();
   now = nullptr;
   ran = false;
 }
 
+// Inputs that have a shape and no memory; on a GPU in one piece, so that one copy sends them.
+void Session::Impl::give_memory() {
+  int64_t bytes = 0;
+  std::vector<size_t> without;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (memory[i].present() || !inputs[i].shape) continue;
+    without.push_back(i);
+    bytes += input_space(storage_bytes(inputs[i].dtype, inputs[i].shape->elements()));
+  }
+  if (without.empty()) return;
+  std::shared_ptr<Buffer> all;
+  if (GpuDevice* const gpu = plan_options.gpu.get()) {
+    all = gpu->allocate(bytes, gpu->shared_place());
+    std::memset(all->data(), 0, static_cast<size_t>(bytes));
+    plan_options.inputs = all;
+  }
+  bytes = 0;
+  for (const size_t i : without) {
+    const Shape& shape = *inputs[i].shape;
+    memory[i] = all ? Tensor(inputs[i].dtype, shape, all, bytes) : Tensor::zeros(inputs[i].dtype, shape);
+    pointers[i] = memory[i].raw();
+    bytes += input_space(storage_bytes(inputs[i].dtype, shape.elements()));
+  }
+}
+
+// Opens the device that the options name or that is chosen.
+void Session::Impl::open_device() {
+  device = options.device == "auto" ? choose_device(graph, options) : options.device;
+  const std::optional<int> ordinal = gpu_of_device(device);
+  if (!ordinal) return;
+  for (const auto& [name, tensor] : *states) states_before.insert(name);
+  if (options.device == "auto") spare = graph;
+  try {
+    plan_options.gpu = GpuDevice::open(*ordinal, {.reserve = options.memory_reserve});
+  } catch (const Error& error) {
+    if (!spare || error.kind() != ErrorKind::device) throw;
+    return take_cpu(error);
+  }
+  device = fmt::format("cuda:{}", *ordinal);
+  if (plan_options.gpu->unified()) return;
+  plan_options.gpu_states = std::make_shared<GpuStates>();
+  plan_options.gpu_states->all_shown = options.states != nullptr;
+}
+
+// Before the first result: states are what they were.
+void Session::Impl::take_cpu(const Error& error) {
+  if (options.say) options.say(fmt::format("{}; the model runs on the CPU", error.what()));
+  graph = std::move(*spare);
+  spare.reset();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].shape) bind_input(graph, graph.inputs()[i], *inputs[i].shape);
+  }
+  plans.clear();
+  now = nullptr;
+  std::erase_if(*states, [&](const auto& state) { return !states_before.contains(state.first); });
+  plan_options.gpu = nullptr;
+  plan_options.gpu_states = nullptr;
+  device = "cpu";
+}
+
 void Session::Impl::compile() {
+  try {
+    compile_here();
+  } catch (const Error& error) {
+    if (!spare || error.kind() != ErrorKind::device) throw;
+    take_cpu(error);
+    compile_here();
+  }
+}
+
+// The first result of a GPU that was chosen: where it fails, the CPU computes it, from the same states.
+void Session::Impl::run() {
+  if (!now) compile();
+  if (!spare) return now->run(pointers);
+  StateStore before;
+  for (const auto& [name, tensor] : *states) before.emplace(name, tensor.clone());
+  try {
+    now->run(pointers);
+    spare.reset();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::device) throw;
+    take_cpu(error);
+    for (const auto& [name, tensor] : before) {
+      const auto [at, fresh] = states->try_emplace(name, tensor);
+      if (!fresh) std::memcpy(at->second.raw(), tensor.raw(), static_cast<size_t>(tensor.bytes()));
+    }
+    compile();
+    now->run(pointers);
+  }
+}
+
+void Session::Impl::compile_here() {
+  if (!plan_options.gpu) give_memory();
   std::string key;
   bool all_fixed = true;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -124,11 +224,12 @@ void Session::Impl::compile() {
     found = plans.emplace(key, std::move(made)).first;
   }
   now = &found->second;
+  give_memory();  // on a GPU after the plan, which says first whether there is enough
 }
 
 Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<Impl>()) {
   Impl& s = *impl_;
-  const std::optional<int> ordinal = gpu_of_device(options.device);
+  if (options.device != "auto") gpu_of_device(options.device);
   if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
   s.graph = std::move(graph);
   s.options = std::move(options);
@@ -147,9 +248,10 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   s.plan_options = {.passes = s.options.passes,
                     .kernels = KernelChoice(s.options.kernels),
                     .keep = s.options.keep,
-                    .gpu = ordinal ? GpuDevice::open(*ordinal) : nullptr,
                     .profile = s.options.profile || s.options.trace,
-                    .trace = s.options.trace};
+                    .trace = s.options.trace,
+                    .gpu_times = s.options.gpu_times};
+  s.open_device();
   s.describe();
   s.bind_dims();
   const bool bound =
@@ -173,6 +275,10 @@ std::vector<std::string> Session::nodes_on_cpu() const {
 Session::Transfers Session::transfers() const {
   return impl_->now && impl_->now->plan ? impl_->now->plan->transfers_of_a_run() : Transfers();
 }
+Session::GpuTimes Session::gpu_times() const {
+  return impl_->now && impl_->now->plan ? impl_->now->plan->gpu_times() : GpuTimes();
+}
+const std::string& Session::device() const { return impl_->device; }
 const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }
 std::vector<KernelDecision> Session::choices() const {
   std::vector<KernelDecision> out;
@@ -184,6 +290,7 @@ int64_t Session::arena_bytes() const { return impl_->now ? impl_->now->arena_byt
 View Session::input(std::string_view name) {
   const size_t i = impl_->input_index(name);
   if (!impl_->inputs[i].shape) fail("input \"{}\" has open dimensions: set its shape first", name);
+  impl_->give_memory();
   return impl_->memory[i].view();
 }
 
@@ -198,6 +305,7 @@ void Session::set_input(std::string_view name, const ConstView& value) {
          sparkpilot::name(impl_->inputs[i].dtype));
   }
   impl_->set_shape(i, value.shape);
+  impl_->give_memory();
   std::memcpy(impl_->memory[i].raw(), value.data, static_cast<size_t>(value.bytes()));
 }
 
@@ -207,9 +315,8 @@ void Session::compile() {
 
 void Session::run() {
   Impl& s = *impl_;
-  if (!s.now) s.compile();
   s.ran = false;
-  s.now->run(s.pointers);
+  s.run();
   s.ran = true;
 }
 
@@ -228,6 +335,17 @@ std::vector<std::string> Session::states() const {
 View Session::state(std::string_view name) {
   const auto found = impl_->states->find(name);
   if (found == impl_->states->end()) fail("the model has no state \"{}\"", name);
+  if (const std::shared_ptr<GpuStates>& on_gpu = impl_->plan_options.gpu_states) {
+    const auto state = on_gpu->of.find(name);
+    if (state != on_gpu->of.end()) {
+      state->second.shown = true;
+      if (std::exchange(state->second.gpu_is_newer, false)) {
+        GpuStream stream(impl_->plan_options.gpu);
+        stream.copy_to_host(found->second.raw(), state->second.buffer->data(), found->second.bytes());
+        stream.wait();
+      }
+    }
+  }
   return found->second.view();
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/tuning_file.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
@@ -19,9 +20,25 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kLargest = 1 << 20;      // bytes
 constexpr size_t kLongestKey = 1024;       // characters
 constexpr size_t kLongestKernelName = 64;  // characters
+constexpr size_t kLongestReason = 400;     // characters
 
 class Hash {
  public:
+  explicit Hash(bool whole = false) : whole_(whole) {}
+  // Of many bytes, eight at a time.
+  void contents(const void* data, size_t size) {
+    constexpr size_t kWord = sizeof(uint64_t);
+    uint64_t sum = size;
+    const auto* const from = static_cast<const unsigned char*>(data);
+    for (size_t i = 0; i + kWord <= size; i += kWord) {
+      uint64_t word = 0;
+      std::memcpy(&word, from + i, kWord);
+      sum = (sum ^ word) * 0x9e3779b97f4a7c15u;
+      sum ^= sum >> 29;
+    }
+    bytes(&sum, sizeof(sum));
+    bytes(from + size / kWord * kWord, size % kWord);
+  }
   void bytes(const void* data, size_t size) { fnv_.bytes(data, size); }
   void integer(int64_t i) { bytes(&i, sizeof(i)); }
   void text(std::string_view s) {
@@ -38,12 +55,14 @@ class Hash {
     if (!t.present()) return;
     shape(t.shape());
     if (t.bytes() <= kSmall) bytes(t.raw(), static_cast<size_t>(t.bytes()));
+    else if (whole_) contents(t.raw(), static_cast<size_t>(t.bytes()));
   }
   void attribute(const Attribute& attribute);
   void graph(const Graph& graph);
   std::string str() const { return fmt::format("{:016x}", fnv_.value()); }
 
  private:
+  bool whole_;
   Fnv fnv_;
 };
 
@@ -90,6 +109,24 @@ void Hash::graph(const Graph& graph) {
 
 }  // namespace
 
+namespace {
+
+bool is_plain(std::string_view text, size_t longest) {
+  return !text.empty() && text.size() <= longest &&
+         std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
+}
+
+void read_checks(const Json& file, std::vector<std::pair<std::string, std::string>>& checks) {
+  if (!file.contains("checks") || !file["checks"].is_object()) return;
+  for (const auto& [key, value] : file["checks"].items()) {
+    if (checks.size() == TuningFile::kMaxChecks) return;
+    if (!is_plain(key, kLongestKey) || !value.is_string()) continue;
+    if (is_plain(value.get_ref<const std::string&>(), kLongestReason)) checks.emplace_back(key, value);
+  }
+}
+
+}  // namespace
+
 TuningFile::TuningFile(std::filesystem::path path, std::string cpu) : path_(std::move(path)), cpu_(std::move(cpu)) {
   read();
 }
@@ -97,6 +134,7 @@ TuningFile::TuningFile(std::filesystem::path path, std::string cpu) : path_(std:
 void TuningFile::read() {
   threads_.clear();
   kernels_.clear();
+  checks_.clear();
   ignored_.clear();
   std::error_code error;
   if (path_.empty() || !std::filesystem::exists(path_, error)) return;
@@ -126,6 +164,7 @@ void TuningFile::read() {
     const int64_t threads = value.is_number_integer() ? value.get<int64_t>() : 0;
     if (threads >= 1 && threads <= cpu_features().logical) threads_.emplace_back(key, static_cast<int>(threads));
   }
+  read_checks(file, checks_);
   if (!file.contains("kernels")) return;
   for (const auto& [key, value] : file["kernels"].items()) {
     if (kernels_.size() == kMaxKernels) break;
@@ -147,6 +186,22 @@ bool TuningFile::keep_threads(const std::string& key, int threads) {
   std::erase_if(threads_, [&](const auto& entry) { return entry.first == key; });
   threads_.emplace_back(key, threads);
   if (threads_.size() > kMax) threads_.erase(threads_.begin(), threads_.end() - kMax);
+  return write();
+}
+
+std::string TuningFile::check(const std::string& key) const {
+  for (const auto& [name, found] : checks_) {
+    if (name == key) return found;
+  }
+  return {};
+}
+
+bool TuningFile::keep_check(const std::string& key, const std::string& found) {
+  if (!is_plain(key, kLongestKey) || !is_plain(found, kLongestReason)) return false;
+  read();
+  std::erase_if(checks_, [&](const auto& entry) { return entry.first == key; });
+  checks_.emplace_back(key, found);
+  if (checks_.size() > kMaxChecks) checks_.erase(checks_.begin(), checks_.end() - kMaxChecks);
   return write();
 }
 
@@ -173,7 +228,8 @@ bool TuningFile::write() {
   for (;;) {
     Json kernels = Json::object();
     for (const auto& [key, name] : kernels_) kernels[key] = name;
-    const Json file{{"sparkpilot", SPARKPILOT_VERSION}, {"cpu", cpu_}, {"threads", threads}, {"kernels", kernels}};
+    Json file{{"sparkpilot", SPARKPILOT_VERSION}, {"cpu", cpu_}, {"threads", threads}, {"kernels", kernels}};
+    for (const auto& [key, found] : checks_) file["checks"][key] = found;
     text = file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
     if (std::ssize(text) <= kLargest || kernels_.empty()) break;
     kernels_.erase(kernels_.begin(), kernels_.begin() + (std::ssize(kernels_) + 1) / 2);  // the oldest half
@@ -196,6 +252,15 @@ std::string tuning_key(const Graph& graph, const PassOptions& passes) {
   for (const std::string& pass : passes.off) hash.text(pass);
   hash.text(cpu_features().isa());
   hash.integer(cpu_features().logical);
+  return hash.str();
+}
+
+std::string content_key(const Graph& graph, const PassOptions& passes, std::string_view also) {
+  Hash hash(true);
+  hash.graph(graph);
+  hash.integer(static_cast<int64_t>(passes.precision));
+  for (const std::string& pass : passes.off) hash.text(pass);
+  hash.text(also);
   return hash.str();
 }
 

@@ -18,6 +18,54 @@ namespace sparkpilot {
 namespace {
 namespace fs = std::filesystem;
 
+// --- what self-checks found
+TEST(Checks, AreKeptBesideTheRestAndBounded) {
+  const TempFolder folder;
+  const fs::path path = folder.file("tuning.json");
+  TuningFile file(path, "a processor");
+  EXPECT_EQ(file.check("a GPU"), "");
+  EXPECT_TRUE(file.keep_check("a GPU", TuningFile::kPassed));
+  EXPECT_FALSE(file.keep_check("a GPU", "two\nlines"));
+  EXPECT_FALSE(file.keep_check("a GPU", std::string(1000, 'x')));
+  EXPECT_TRUE(file.keep_threads("3f09", 1));
+  EXPECT_TRUE(file.keep_kernels({{"a node", "a kernel"}}));
+  for (size_t i = 0; i + 1 < TuningFile::kMaxChecks; ++i) {
+    EXPECT_TRUE(TuningFile(path, "a processor").keep_check("model " + std::to_string(i), "node \"x\" differs"));
+  }
+  const TuningFile again(path, "a processor");
+  EXPECT_EQ(again.check("a GPU"), "passed");
+  EXPECT_EQ(again.check("model 0"), "node \"x\" differs");
+  EXPECT_EQ(again.threads("3f09"), 1);
+  EXPECT_TRUE(file.keep_check("one more", TuningFile::kPassed));
+  EXPECT_EQ(TuningFile(path, "a processor").check("a GPU"), "");  // the oldest
+  EXPECT_EQ(TuningFile(path, "another").check("one more"), "");
+  // What is no text, or too long, is no entry.
+  for (const std::string value : {"true", "1", "null", "[\"passed\"]", "\"\"", "\"pas\\u0000sed\""}) {
+    std::ofstream(path) << R"({"sparkpilot": ")" SPARKPILOT_VERSION
+                           R"(", "cpu": "a processor", "threads": {}, "checks": {"k": )"
+                        << value << "}}";
+    EXPECT_EQ(TuningFile(path, "a processor").check("k"), "") << value;
+    EXPECT_EQ(TuningFile(path, "a processor").ignored(), "");
+  }
+}
+
+// A key of a check stands for the weights, too.
+TEST(Checks, KeysHoldTheWholeModel) {
+  const auto key = [](float last, const char* also = "") {
+    Graph graph;
+    std::vector<float> weights(1000, 1);
+    weights.back() = last;
+    const ValueId x = graph.add_input("x", DType::f32, Shape{1000});
+    Builder b(graph);
+    graph.add_output(b.add("Add", {x, b.constant(Tensor::of<float>(Shape{1000}, std::span<const float>(weights)))}),
+                     "y");
+    return content_key(graph, {}, also);
+  };
+  EXPECT_EQ(key(1), key(1));
+  EXPECT_NE(key(1), key(2));
+  EXPECT_NE(key(1), key(1, "other GPU code"));
+}
+
 // --- the number of threads
 TEST(Threads, ChoicesEndAtAll) {
   EXPECT_EQ(thread_choices(1), (std::vector<int>{1}));

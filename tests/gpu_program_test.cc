@@ -1,0 +1,238 @@
+// The program on the emulated GPU, as a user calls it: drives, comparisons, the choice of a device, faults.
+#include <nlohmann/json.hpp>
+
+#include "drive_fixture.h"
+#include "gpu_main.h"
+#include "ops/cuda/images.h"
+
+namespace sparkpilot {
+namespace {
+
+#define NEEDS_IMAGES() \
+  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
+
+// The GPUs, and the report that the driver writes at the end of the process.
+class GpuProgram : public DriveCli {
+ protected:
+  std::string with(const std::string& gpu, const std::string& fail = {}) const {
+    fs::remove(report_file());  // a program that does not load the driver writes none
+    return "EMULATED_GPU=" + gpu + " EMULATED_CUDA_REPORT=" + in_quotes(report_file()) +
+           (fail.empty() ? "" : " EMULATED_CUDA_FAIL=" + fail);
+  }
+  fs::path report_file() const { return folder.path() / "report"; }
+  std::string held() const {
+    const std::string text = read_text(report_file().string());
+    return text.substr(0, text.find('\n'));
+  }
+  int count(const std::string& what) const {
+    const std::string text = read_text(report_file().string());
+    const size_t at = text.find("\n" + what + " ");
+    return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + what.size() + 2);
+  }
+  static std::string policy() { return in_quotes(models() / "tiny_driving_policy.onnx"); }
+  static double mean(const ProgramResult& result) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.code == 0 ? json::parse(result.out)["outputs"][0]["mean"].get<double>() : 0;
+  }
+  void TearDown() override { setenv("XDG_CACHE_HOME", "/dev/null", 1); }
+};
+
+// Numbers may differ by rounding, everything else must be the same.
+void expect_near(const json& got, const json& expected, const std::string& where) {
+  if (expected.is_number_float() || got.is_number_float()) {
+    const double a = got.get<double>(), b = expected.get<double>();
+    EXPECT_LE(std::abs(a - b), 1e-3 + 1e-3 * std::abs(b)) << where;
+    return;
+  }
+  ASSERT_EQ(got.type_name(), std::string(expected.type_name())) << where;
+  if (!expected.is_structured()) {
+    EXPECT_EQ(got, expected) << where;
+    return;
+  }
+  ASSERT_EQ(got.size(), expected.size()) << where;
+  for (const auto& [key, value] : expected.items()) {
+    const json& other = expected.is_array() ? got[std::stoul(key)] : got[key];
+    expect_near(other, value, where + "/" + key);
+  }
+}
+
+TEST_F(GpuProgram, DrivesARouteAsTheCpuDoes) {
+  NEEDS_IMAGES();
+  const std::string flags = "--no-overlay --limit 3 --json --device ";
+  ASSERT_EQ(drive(route(), out("cpu"), flags + "cpu").code, 0);
+  for (const std::string gpu : {"gb10", "rtx4090"}) {
+    const ProgramResult result = run_program(words(route(), out(gpu)) + flags + "cuda", with(gpu));
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(json::parse(result.out)["device"], "cuda:0");
+    EXPECT_EQ(held(), kNothingHeld);
+    EXPECT_GE(count("call cuGraphLaunch"), 2 * 2 * 2 + 2);  // two networks on the frames of two segments, and at load
+    for (const int segment : {0, 1}) {
+      const auto got = models_of(out(gpu) / name(segment)), expected = models_of(out("cpu") / name(segment));
+      ASSERT_EQ(got.size(), expected.size());
+      ASSERT_GE(expected.size(), 2u);
+      for (size_t i = 0; i < got.size(); ++i) expect_near(got[i], expected[i], gpu + " " + std::to_string(i));
+    }
+  }
+}
+
+// A fault after the first result ends the drive; its segments are kept or marked, and --resume finishes it.
+TEST_F(GpuProgram, AFaultEndsADriveThatCanBeResumed) {
+  NEEDS_IMAGES();
+  const std::string flags = "--no-overlay --limit 2 --device auto";
+  ProgramResult result = run_program(words(route(), out("whole")) + flags, with("gb10"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const int launches = count("call cuGraphLaunch");
+  result = run_program(words(route(), out("broken")) + flags,
+                       with("gb10", "cuGraphLaunch:" + std::to_string(launches - 1) + ":700"));
+  EXPECT_EQ(result.code, 3) << result.err;
+  EXPECT_NE(result.err.find("cuGraphLaunch"), std::string::npos) << result.err;
+  EXPECT_EQ(left_over(out("broken")), "");
+  EXPECT_EQ(result_of(out("broken") / name(0))["complete"], true);
+  EXPECT_FALSE(fs::exists(out("broken") / "summary.json"));
+  result = run_program(words(route(), out("broken")) + flags + " --resume", with("gb10"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const int segment : {0, 1}) {
+    const auto got = models_of(out("broken") / name(segment)), expected = models_of(out("whole") / name(segment));
+    ASSERT_EQ(got.size(), expected.size());
+    for (size_t i = 0; i < got.size(); ++i) expect_near(got[i], expected[i], std::to_string(i));
+  }
+}
+
+TEST_F(GpuProgram, ComparesDevicesAndPrecisions) {
+  NEEDS_IMAGES();
+  const ProgramResult result = run_program(
+      "compare " + policy() + " --device cpu,cuda --precision fp32,fp16 --no-time --json --quiet", with("rtx4090"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json variants = json::parse(result.out)["variants"];
+  ASSERT_EQ(variants.size(), 4u);
+  const char* const names[] = {"fp32 cpu", "fp32 cuda", "fp16 cpu", "fp16 cuda"};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(variants[i]["name"], names[i]);
+  EXPECT_LT(variants[1]["outputs"][0]["relative_l2"].get<double>(), 5e-5);
+  EXPECT_LT(variants[3]["outputs"][0]["relative_l2"].get<double>(), 2e-2);
+  EXPECT_EQ(held(), kNothingHeld);
+  EXPECT_GT(count("call cuGraphLaunch"), 0);
+  const ProgramResult same = run_program(
+      "compare " + policy() + " --device cpu,cuda --bisect --quiet --samples 1 --max-relative-l2 1e-4", with("gb10"));
+  EXPECT_EQ(same.code, 0) << same.err << same.out;
+  const ProgramResult refused = run_program("compare " + policy() + " --device cpu,cuda:4", with("gb10"));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("--device cuda:4: no such usable NVIDIA GPU"), std::string::npos) << refused.err;
+}
+
+TEST_F(GpuProgram, ComparesDevicesOnARoute) {
+  NEEDS_IMAGES();
+  const ProgramResult result =
+      run_program("compare --route " + in_quotes(route()) + " --models " + in_quotes(models()) +
+                      " --device cpu,cuda --limit 2 --max-plan-error 1e-3 --json --quiet",
+                  with("rtx4090"));
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  EXPECT_EQ(json::parse(result.out)["variants"][1]["name"], "cuda");
+  EXPECT_GT(count("call cuGraphLaunch"), 0);
+  EXPECT_EQ(held(), kNothingHeld);
+}
+
+TEST_F(GpuProgram, EveryCommandThatRunsAModelTakesAGpu) {
+  NEEDS_IMAGES();
+  EXPECT_EQ(run_program("model check " + policy() + " --device cuda", with("gb10")).code, 0);
+  EXPECT_GT(count("call cuGraphLaunch"), 0);
+  EXPECT_EQ(run_program("bench " + policy() + " --device auto --runs 1 --warmup 0 --threads 1", with("gb10")).code, 0);
+  EXPECT_GT(count("call cuGraphLaunch"), 0);
+  EXPECT_EQ(run_program("run " + policy(), "OPENPILOT_DGX_ENABLED=1 " + with("gb10")).code, 0);
+  EXPECT_GT(count("call cuGraphLaunch"), 0);
+  for (const std::string setting : {"OPENPILOT_DGX_ENABLED=0", "OPENPILOT_DISABLE_DGX=1", "CUDA=0"}) {
+    EXPECT_EQ(run_program("run " + policy(), setting + " " + with("gb10")).code, 0);
+    EXPECT_EQ(count("call cuGraphLaunch"), 0) << setting;
+  }
+}
+
+TEST_F(GpuProgram, AutoSaysWhatItChose) {
+  NEEDS_IMAGES();
+  const double expected = mean(run_program("run --json --device cpu " + policy()));
+  ProgramResult result = run_program("run --json " + policy(), with("rtx4090"));
+  EXPECT_NEAR(mean(result), expected, 1e-5);
+  EXPECT_EQ(json::parse(result.out)["device"], "cuda:0");
+  EXPECT_NE(result.err.find("the self-check has passed; proven by emulation, not run on a GPU yet"), std::string::npos);
+  result = run_program("run --json " + policy(), with("none"));
+  EXPECT_EQ(json::parse(result.out)["device"], "cpu");
+  EXPECT_EQ(result.err, "");
+  result = run_program("run --json -v --passes none " + policy(), with("none"));
+  EXPECT_NE(result.err.find("device auto: the CPU, there is no usable NVIDIA GPU"), std::string::npos) << result.err;
+  result = run_program("run --json --memory-reserve 900000000000000 " + policy(), with("rtx4090"));
+  EXPECT_EQ(json::parse(result.out)["device"], "cpu");
+  EXPECT_NE(result.err.find("(900000.00 GB are kept for the system); the model runs on the CPU"), std::string::npos)
+      << result.err;
+  result = run_program("run --memory-reserve 900000000000000 --device cuda " + policy(), with("gb10"));
+  EXPECT_EQ(result.code, 3);
+  EXPECT_NE(result.err.find("for weights"), std::string::npos) << result.err;
+}
+
+// Each driver call fails once, early and late: exit code 3 with cuda, the CPU's result with auto.
+TEST_F(GpuProgram, FaultsOfTheDriver) {
+  NEEDS_IMAGES();
+  const double expected = mean(run_program("run --json --device cpu " + policy()));
+  ASSERT_EQ(run_program("run --device cuda " + policy(), with("rtx4090")).code, 0);
+  const std::string calls = read_text(report_file().string());
+  std::vector<std::string> names;
+#define SPARKPILOT_NAME(name, parameters) names.push_back(#name);
+  SPARKPILOT_CUDA_FUNCTIONS(SPARKPILOT_NAME)
+  int failed = 0, left = 0;
+  for (const std::string& name : names) {
+    const size_t at = calls.find("call " + name + " ");
+    if (at == std::string::npos) continue;
+    const int last = std::atoi(calls.c_str() + at + name.size() + 6);
+    const bool is_end = name.find("Free") != std::string::npos || name.find("Destroy") != std::string::npos ||
+                        name.find("Unload") != std::string::npos || name.find("Release") != std::string::npos;
+    for (const int nth : std::set<int>{std::min(last, 2), last}) {
+      const std::string fail = name + ":" + std::to_string(nth) + ":" + (nth == last ? "2" : "700");
+      const fs::path to = out("values");
+      fs::remove_all(to);
+      ProgramResult result =
+          run_program("run --json --device cuda --output-dir " + in_quotes(to) + " " + policy(), with("rtx4090", fail));
+      // 2: the driver does not start, so there is no such device.
+      EXPECT_TRUE(result.code == 0 || result.code == 3 || result.code == 2) << fail << " " << result.err;
+      failed += result.code == 3;
+      if (result.code == 0) {
+        EXPECT_NEAR(json::parse(result.out)["outputs"][0]["mean"].get<double>(), expected, 1e-5);
+      } else {
+        EXPECT_FALSE(fs::exists(to)) << fail;
+      }
+      if (nth == last && !is_end && result.code == 3) {
+        EXPECT_EQ(held(), kNothingHeld) << fail;
+      }
+      result = run_program("run --json --device auto " + policy(), with("rtx4090", fail));
+      EXPECT_NEAR(mean(result), expected, 1e-5) << fail;
+      if (result.code != 0) continue;
+      const bool on_cpu = json::parse(result.out)["device"] == "cpu";
+      left += on_cpu;
+      EXPECT_TRUE(!on_cpu || count("call cuInit") == 0 || result.err.find("runs on the CPU") != std::string::npos ||
+                  result.err.empty())
+          << fail << " " << result.err;
+    }
+  }
+  EXPECT_GT(failed, 20);
+  EXPECT_GT(left, 10);
+}
+
+TEST_F(GpuProgram, DriversAndGpusThatCannotBeUsed) {
+  NEEDS_IMAGES();
+  const ProgramResult none = run_program("run --device cuda " + policy(), with("none"));
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("--device cuda: no usable NVIDIA GPU"), std::string::npos) << none.err;
+  const ProgramResult other = run_program("run --device cuda:1 " + policy(), with("gb10"));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("there is cuda:0"), std::string::npos) << other.err;
+  const ProgramResult old = run_program("run --device cuda " + policy(), with("gtx1080"));
+  EXPECT_EQ(old.code, 3);
+  EXPECT_NE(old.err.find("has compute capability 6.1; 8.0 or newer is needed"), std::string::npos) << old.err;
+  const ProgramResult instead = run_program("run --json " + policy(), with("gtx1080"));
+  EXPECT_EQ(instead.code, 0);
+  EXPECT_NE(instead.err.find("8.0 or newer is needed; the model runs on the CPU"), std::string::npos) << instead.err;
+  const ProgramResult hidden = run_program("run --device cuda " + policy(), with("none") + " CUDA_VISIBLE_DEVICES=7");
+  EXPECT_EQ(hidden.code, 2);
+  EXPECT_NE(hidden.err.find("CUDA_VISIBLE_DEVICES=7"), std::string::npos) << hidden.err;
+}
+
+}  // namespace
+}  // namespace sparkpilot
+
+int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }
