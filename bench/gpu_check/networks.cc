@@ -1,0 +1,177 @@
+#include "networks.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/inputs.h"
+#include "onnx/import.h"
+#include "onnx/zoo.h"
+#include "ops/check.h"
+#include "passes/precision.h"
+#include "tensor/difference.h"
+
+namespace sparkpilot::gpu_check {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostFiles = 64;
+
+std::vector<Network> files_of(const fs::path& folder) {
+  std::vector<Network> out;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".onnx") out.push_back({entry.path().filename().string(), entry.path()});
+  }
+  if (error) fail("--models: {}: {}", folder.string(), error.message());
+  std::ranges::sort(out, {}, &Network::name);
+  if (out.size() > kMostFiles)
+    fail("--models: {} holds {} models, at most {} are taken", folder.string(), out.size(), kMostFiles);
+  return out;
+}
+
+// Beyond what rounding alone costs the stand-ins: on the emulator at most 1.2e-6, 7e-3 and 8.4e-2. Where an output is
+// stored in 16 bits, some of its elements are rounded to a neighbour.
+double allowed(Precision precision, DType output) {
+  const double bound = precision == Precision::fp32 ? 5e-5 : precision == Precision::fp16 ? 2e-2 : 2e-1;
+  return output == DType::f32 ? bound : std::max(bound, default_tolerance(output));
+}
+
+constexpr int kRuns = 3;  // with other inputs each, so that states count
+
+std::vector<std::vector<Tensor>> several_runs(Session& session) {
+  std::vector<std::vector<Tensor>> out;
+  for (int run = 0; run < kRuns; ++run) {
+    fill(session, static_cast<uint64_t>(7 + run));
+    session.run();
+    out.push_back(outputs_of(session));
+  }
+  return out;
+}
+
+Json compared(const Session& session, std::span<const std::vector<Tensor>> got,
+              std::span<const std::vector<Tensor>> expected, Precision precision, std::vector<std::string>& failures) {
+  Json out = Json::array();
+  for (size_t i = 0; i < session.outputs().size(); ++i) {
+    Difference worst;
+    for (size_t run = 0; run < got.size(); ++run) {
+      const Difference one = difference_of(got[run][i].view(), expected[run][i].view());
+      if (run == 0 || !(one.relative_l2 <= worst.relative_l2)) worst = one;
+    }
+    const std::string& name = session.outputs()[i].name;
+    const double bound = allowed(precision, got[0][i].dtype());
+    if (!(worst.relative_l2 <= bound)) {
+      failures.push_back(fmt::format("{}: output {} differs from the CPU's by {:.3g} (relative L2), allowed {:.3g}",
+                                     sparkpilot::name(precision), name, worst.relative_l2, bound));
+    }
+    out.push_back({{"output", name}, {"relative_l2", worst.relative_l2}, {"max_abs", worst.max_abs}});
+  }
+  return out;
+}
+
+Json check_network(const Network& network, const Options& options, std::vector<std::string>& failures) {
+  Json out{{"network", network.name}, {"precisions", Json::array()}};
+  const Graph graph = network.load();
+  std::vector<std::vector<Tensor>> expected;
+  {
+    Ready cpu = ready(graph, "cpu", Precision::fp32);
+    expected = several_runs(cpu.session);
+  }
+  for (const Precision precision : {Precision::fp32, Precision::fp16, Precision::bf16}) {
+    const std::string_view name = sparkpilot::name(precision);
+    Ready gpu = ready(graph, options.device(), precision);
+    Session& session = gpu.session;
+    const auto got = several_runs(session);
+    Json one{{"precision", name}, {"load_ms", gpu.load_ms}, {"states", session.states().size()}};
+    one["outputs"] = compared(session, got, expected, precision, failures);
+    session.reset_states();
+    const auto again = several_runs(session);
+    for (int run = 0; run < kRuns; ++run) {
+      if (!same_bits(got[static_cast<size_t>(run)], again[static_cast<size_t>(run)]))
+        failures.push_back(fmt::format("{}: run {} gives other bits when it is repeated", name, run + 1));
+    }
+    const Session::Transfers moved = session.transfers();
+    one["launches"] = moved.launches;
+    one["copies_to_gpu"] = moved.to_gpu;
+    one["copies_to_host"] = moved.to_host;
+    one["bytes_to_gpu"] = moved.bytes_to_gpu;
+    one["bytes_to_host"] = moved.bytes_to_host;
+    one["nodes_on_cpu"] = session.nodes_on_cpu();
+    out["precisions"].push_back(std::move(one));
+  }
+  return out;
+}
+
+}  // namespace
+
+Graph Network::load() const { return file.empty() ? build_zoo_model(name, 1) : load_onnx(file); }
+
+std::vector<Network> networks(const Options& options, bool full_size_only) {
+  std::vector<Network> tiny, full, big, out;
+  for (const ZooEntry& entry : zoo()) {
+    auto& where = entry.name.starts_with("tiny_") ? tiny : entry.big ? big : full;
+    where.push_back({std::string(entry.name), {}});
+  }
+  if (!full_size_only || options.tiny) out = tiny;
+  if (!options.tiny) out.insert(out.end(), full.begin(), full.end());
+  if (!options.models.empty()) {
+    const std::vector<Network> files = files_of(options.models);
+    out.insert(out.end(), files.begin(), files.end());
+  }
+  if (!options.tiny) out.insert(out.end(), big.begin(), big.end());
+  std::erase_if(out, [&](const Network& n) { return !options.takes(n.name); });
+  if (out.empty()) fail("networks: none has \"{}\" in its name", options.filter);
+  return out;
+}
+
+std::vector<std::string> names_of(std::span<const Network> networks) {
+  std::vector<std::string> names;
+  for (const Network& network : networks) names.push_back(network.name);
+  return names;
+}
+
+Ready ready(const Graph& graph, const std::string& device, Precision precision, const Timed& timed) {
+  SessionOptions options{.device = device, .profile = timed.profile, .gpu_times = timed.gpu_times};
+  if (device != "cpu") options.threads = 1;
+  options.passes.precision = precision;
+  const int64_t start = now_ns();
+  Ready out{Session(graph, options)};
+  bind_open_dimensions(out.session);
+  fill(out.session, 1);
+  out.session.compile();
+  out.load_ms = static_cast<double>(now_ns() - start) * 1e-6;
+  return out;
+}
+
+void fill(Session& session, uint64_t seed) {
+  for (const TensorInfo& input : session.inputs()) fill_random(session.input(input.name), input.name, seed);
+}
+
+std::vector<Tensor> outputs_of(const Session& session) {
+  std::vector<Tensor> out;
+  for (const TensorInfo& info : session.outputs()) {
+    const ConstView view = session.output(info.name);
+    Tensor copy(view.dtype, view.shape);
+    if (view.bytes() > 0) std::memcpy(copy.raw(), view.data, static_cast<size_t>(view.bytes()));
+    out.push_back(std::move(copy));
+  }
+  return out;
+}
+
+bool same_bits(std::span<const Tensor> a, std::span<const Tensor> b) {
+  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) {
+    return x.bytes() == y.bytes() && std::memcmp(x.raw(), y.raw(), static_cast<size_t>(x.bytes())) == 0;
+  });
+}
+
+Outcome check_networks(const Options& options, const Json& go_on) {
+  const std::vector<Network> all = networks(options);
+  const auto held = GpuDevice::open(options.ordinal);  // else each session would begin and end the driver's context
+  return each_of(options, go_on, "networks", names_of(all), [&](size_t i, std::vector<std::string>& failures) {
+    return check_network(all[i], options, failures);
+  });
+}
+
+}  // namespace sparkpilot::gpu_check

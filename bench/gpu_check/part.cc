@@ -1,0 +1,99 @@
+#include "part.h"
+
+#include <dlfcn.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace sparkpilot::gpu_check {
+namespace {
+
+constexpr Part kParts[] = {
+    {"words", "instructions and conversions that kernels are made of, to the bit", true, check_words_part},
+    {"ops", "every CUDA kernel on its op's cases, in f32, f16 and bf16, against the reference", true, check_ops_part},
+    {"networks", "whole networks in fp32, fp16 and bf16 against the CPU in fp32", true, check_networks},
+    {"faults", "memory, threads, both kinds of memory, allocations that are too large", true, check_faults},
+    {"limits", "speed of copies, and the time of launches", true, measure_limits},
+    {"bench", "networks on the GPU and on the CPU, in turns", true, bench_networks},
+    {"peers", "networks beside other engines on the GPU, in turns", false, bench_beside_peers},
+    {"soak", "sustained load, with temperature, clock and power of each second", false, soak},
+};
+
+// After some errors every call of a process fails.
+bool answers(int ordinal) {
+  try {
+    const auto gpu = GpuDevice::open(ordinal);
+    GpuStream stream(gpu);
+    const int64_t number = 1;
+    const auto there = gpu->upload(&number, sizeof number);
+    stream.wait();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::span<const Part> parts() { return kParts; }
+
+bool Options::takes(std::string_view name) const {
+  size_t begin = 0;
+  for (;;) {
+    const size_t end = filter.find(',', begin);
+    if (name.find(std::string_view(filter).substr(begin, end - begin)) != std::string_view::npos) return true;
+    if (end == std::string::npos) return false;
+    begin = end + 1;
+  }
+}
+
+Outcome each_of(const Options& options, const Json& go_on, const std::string& list,
+                const std::vector<std::string>& items,
+                const std::function<Json(size_t item, std::vector<std::string>& failures)>& work) {
+  Outcome out;
+  size_t next = 0;
+  if (go_on.is_object()) {
+    next = go_on.value("next", size_t{0});
+    out.failures = go_on.value("failures", std::vector<std::string>());
+    out.figures = go_on.value("figures", Json::object());
+  }
+  if (!out.figures.contains(list)) out.figures[list] = Json::array();
+  const int64_t end = now_ns() + static_cast<int64_t>(options.minutes * 60e9);
+  const size_t first = next;
+  for (; next < items.size(); ++next) {
+    if (next > first && now_ns() > end) {
+      out.go_on = {{"next", next}, {"failures", out.failures}, {"figures", out.figures}};
+      out.out_of_time = true;
+      return out;
+    }
+    std::vector<std::string> failures = out.failures;
+    failures.push_back(items[next] + ": ended the program");
+    options.save({{"next", next + 1}, {"failures", failures}, {"figures", out.figures}});
+    failures.clear();
+    try {
+      Json figures = work(next, failures);
+      if (!figures.is_null()) out.figures[list].push_back(std::move(figures));
+    } catch (const std::exception& error) {
+      failures.emplace_back(error.what());
+    }
+    if (failures.empty()) continue;
+    const bool lost = !answers(options.ordinal);
+    const size_t shown = lost ? 3 : 20;  // after the GPU is lost, everything fails
+    for (size_t i = 0; i < std::min(shown, failures.size()); ++i)
+      out.failures.push_back(items[next] + ": " + failures[i]);
+    if (failures.size() > shown)
+      out.failures.push_back(fmt::format("{}: {} more", items[next], failures.size() - shown));
+    if (!lost) continue;
+    out.failures.push_back(items[next] + ": the GPU answered no more; a new process went on");
+    out.go_on = {{"next", next + 1}, {"failures", out.failures}, {"figures", out.figures}};
+    return out;
+  }
+  return out;
+}
+
+bool is_emulated() {
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return library && dlsym(library, "emulated_cuda_report");
+}
+
+}  // namespace sparkpilot::gpu_check

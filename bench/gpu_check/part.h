@@ -1,0 +1,70 @@
+// Parts of gpu_check: each checks or measures one thing on a GPU and says what failed and what was found.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/gpu.h"
+
+namespace sparkpilot::gpu_check {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::filesystem::path models;  // a folder with more networks; empty: none
+  std::string filter;            // only ops and networks whose name contains this
+  int ordinal = 0;               // of the GPU, as CUDA counts them
+  bool tiny = false;             // tiny networks and little memory: minutes on an emulator
+  int64_t rounds = 12;           // of runs in turns
+  double minutes = 8;            // after which a part begins nothing new
+  double soak_minutes = 30;
+  std::vector<std::string> engines;             // for `peers`
+  std::string python;                           // that runs their adapters; empty: found as docs/peers.md says
+  std::function<void(const Json& go_on)> save;  // keeps what a part has found so far, as Outcome::go_on
+  bool takes(std::string_view name) const;      // by `filter`
+  std::string device() const { return "cuda:" + std::to_string(ordinal); }
+};
+
+struct Outcome {
+  std::vector<std::string> failures;  // a line each
+  Json figures = Json::object();
+  // Not empty: where another process goes on, because the GPU answers no more in this one or its time was over.
+  Json go_on;
+  bool out_of_time = false;
+};
+
+struct Part {
+  std::string_view name, doc;
+  bool by_default = true;
+  Outcome (*run)(const Options& options, const Json& go_on) = nullptr;
+};
+std::span<const Part> parts();
+
+Outcome check_words_part(const Options& options, const Json& go_on);
+Outcome check_ops_part(const Options& options, const Json& go_on);
+Outcome check_networks(const Options& options, const Json& go_on);
+Outcome check_faults(const Options& options, const Json& go_on);
+Outcome bench_networks(const Options& options, const Json& go_on);
+Outcome measure_limits(const Options& options, const Json& go_on);
+Outcome bench_beside_peers(const Options& options, const Json& go_on);
+Outcome soak(const Options& options, const Json& go_on);
+
+// The items of a part one after another: `work` adds an item's failures, which get its name in front, and returns its
+// figures, which are appended to figures[`list`]. A failed item ends nothing but itself, unless the GPU answers no more
+// (Outcome::go_on). What was found is saved before each item, which counts as one that ended the program until it is
+// done. After Options::minutes no item is begun but the first; the next call goes on there.
+Outcome each_of(const Options& options, const Json& go_on, const std::string& list,
+                const std::vector<std::string>& items,
+                const std::function<Json(size_t item, std::vector<std::string>& failures)>& work);
+
+// Whether the driver of this process is the emulated one.
+bool is_emulated();
+
+}  // namespace sparkpilot::gpu_check
