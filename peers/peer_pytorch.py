@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""PyTorch as a peer, on modules that onnx2torch makes of the files. Providers: cpu (the default), cuda."""
+"""PyTorch as a peer, on modules that onnx2torch makes of the files.
+
+Providers: cpu (the default), cuda; cuda-compiled by torch.compile, cuda-graph as a CUDA graph of the eager module.
+"""
 import os
 import time
 
@@ -15,8 +18,8 @@ class Adapter:
 
     def load(self, request):
         provider = request["provider"] or "cpu"
-        if provider not in ("cpu", "cuda"):
-            raise Refused(f"expected the provider cpu or cuda, got {provider}")
+        if provider not in ("cpu", "cuda", "cuda-compiled", "cuda-graph"):
+            raise Refused(f"expected the provider cpu, cuda, cuda-compiled or cuda-graph, got {provider}")
         if request["precision"] not in ("model", "fp32"):
             raise Refused(f"computes in the types of the file, not in {request['precision']}")
         if request["outputs"]:
@@ -25,9 +28,9 @@ class Adapter:
         import onnx
         import onnx2torch
         import torch
-        if provider == "cuda" and not torch.cuda.is_available():
+        if provider != "cpu" and not torch.cuda.is_available():
             raise Refused("PyTorch finds no usable CUDA device")
-        self.torch, self.device = torch, provider
+        self.torch, self.device, self.graph = torch, provider.split("-")[0], provider == "cuda-graph"
         if self.module is None:
             torch.set_num_interop_threads(1)  # can be set once
         torch.set_num_threads(request["threads"])
@@ -36,7 +39,9 @@ class Adapter:
         constant = {tensor.name for tensor in model.graph.initializer}
         self.inputs = [value.name for value in model.graph.input if value.name not in constant]
         self.names = [value.name for value in model.graph.output]
-        self.module = onnx2torch.convert(model).eval().to(provider)
+        self.module = onnx2torch.convert(model).eval().to(self.device)
+        if provider == "cuda-compiled":
+            self.module = torch.compile(self.module)
         return {"device": provider.upper(), "precision": sparkpilot_peer.precision_of(request),
                 "threads": torch.get_num_threads() if provider == "cpu" else None}
 
@@ -45,14 +50,36 @@ class Adapter:
         if missing:
             raise Refused(f"no input is given for {missing[0]}")
         self.arrays = [self.torch.from_numpy(arrays[name]).to(self.device) for name in self.inputs]
+        self.call = lambda: self.module(*self.arrays)
+        if self.graph:
+            self.record()
         self.run(1)
+
+    def record(self):
+        """After some runs beside the usual stream, as torch.cuda.graph asks for."""
+        torch = self.torch
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.inference_mode(), torch.cuda.stream(stream):
+            for _ in range(3):
+                self.call()
+        torch.cuda.current_stream().wait_stream(stream)
+        recorded = torch.cuda.CUDAGraph()
+        with torch.inference_mode(), torch.cuda.graph(recorded):
+            results = self.call()
+
+        def replay():
+            recorded.replay()
+            return results
+
+        self.call = replay
 
     def run(self, count):
         times = []
         with self.torch.inference_mode():
             for _ in range(count):
                 start = time.perf_counter_ns()
-                self.results = self.module(*self.arrays)
+                self.results = self.call()
                 if self.device == "cuda":
                     self.torch.cuda.synchronize()
                 times.append((time.perf_counter_ns() - start) * 1e-6)

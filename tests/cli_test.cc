@@ -144,8 +144,8 @@ TEST_F(Cli, ModelConvertSaysWhatChanges) {
 TEST_F(Cli, RunWritesOutputs) {
   const std::string out = folder.file("out");
   const json run = parsed("run " + policy() + " --runs 3 --output-dir '" + out + "'");
-  EXPECT_EQ(keys(run),
-            (Keys{"file", "precision", "threads", "load_ms", "runs", "p50_ms", "min_ms", "inputs", "outputs"}));
+  EXPECT_EQ(keys(run), (Keys{"file", "precision", "device", "threads", "load_ms", "runs", "p50_ms", "min_ms", "inputs",
+                             "outputs"}));
   EXPECT_EQ(keys(run["inputs"][0]), (Keys{"name", "dtype", "shape", "source"}));
   EXPECT_EQ(keys(run["outputs"][0]),
             (Keys{"name", "dtype", "shape", "mean", "deviation", "min", "max", "not_finite", "file"}));
@@ -331,18 +331,31 @@ TEST_F(Cli, BenchMeasures) {
                             "' --runs 5 --warmup 1 --threads 1 --profile");
   ASSERT_EQ(bench["models"].size(), 2u);
   const json& model = bench["models"][0];
-  EXPECT_EQ(keys(model), (Keys{"file",           "file_bytes",
-                               "file_fnv1a_64",  "precision",
-                               "threads",        "batch",
-                               "settings",       "runs",
-                               "mean_ms",        "p50_ms",
-                               "p90_ms",         "p99_ms",
-                               "min_ms",         "first_ms",
-                               "load_ms",        "frames_per_second",
-                               "limits",         "peak_memory_bytes",
-                               "weight_bytes",   "flops",
-                               "choices",        "profile",
-                               "roofline_share", "roofline_limit"}));
+  EXPECT_EQ(keys(model), (Keys{"file",
+                               "file_bytes",
+                               "file_fnv1a_64",
+                               "precision",
+                               "threads",
+                               "batch",
+                               "settings",
+                               "runs",
+                               "mean_ms",
+                               "p50_ms",
+                               "p90_ms",
+                               "p99_ms",
+                               "min_ms",
+                               "max_ms",
+                               "first_ms",
+                               "load_ms",
+                               "frames_per_second",
+                               "limits",
+                               "peak_memory_bytes",
+                               "weight_bytes",
+                               "flops",
+                               "choices",
+                               "profile",
+                               "roofline_share",
+                               "roofline_limit"}));
   EXPECT_EQ(model["runs"], 5);
   EXPECT_EQ(model["threads"], 1);
   EXPECT_LE(model["min_ms"], model["p50_ms"]);

@@ -77,12 +77,14 @@ inline std::string test_name(const ::testing::TestParamInfo<std::string>& info) 
 // distributed. Open dimensions become 1.
 inline void fill_inputs(Session& session, uint64_t seed) {
   Random random(seed);
-  for (const TensorInfo& info : std::vector<TensorInfo>(session.inputs())) {
-    if (!info.shape) {
-      std::vector<int64_t> sizes;
-      for (const Dim& dim : info.dims) sizes.push_back(dim.size < 0 ? 1 : dim.size);
-      session.set_shape(info.name, Shape(std::span<const int64_t>(sizes)));
-    }
+  const std::vector<TensorInfo> inputs = session.inputs();
+  for (const TensorInfo& info : inputs) {
+    if (info.shape) continue;
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : info.dims) sizes.push_back(dim.size < 0 ? 1 : dim.size);
+    session.set_shape(info.name, Shape(std::span<const int64_t>(sizes)));
+  }
+  for (const TensorInfo& info : inputs) {
     const View view = session.input(info.name);
     for (int64_t i = 0; i < view.elements(); ++i) {
       const double value = is_float(view.dtype)

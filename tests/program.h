@@ -19,10 +19,10 @@ struct ProgramResult {
 
 // The settings of whoever runs the tests must not affect them.
 inline void forget_settings() {
-  for (const char* name :
-       {"SPARKPILOT_DEVICE", "SPARKPILOT_PRECISION", "SPARKPILOT_THREADS", "SPARKPILOT_MODELS", "SPARKPILOT_DATA",
-        "SPARKPILOT_PEERS", "SPARKPILOT_PYTHON", "SPARKPILOT_VERBOSE", "SPARKPILOT_COLOR", "OPENPILOT_DISABLE_DGX",
-        "OPENPILOT_DGX_ENABLED", "OPENPILOT_DGX_PRECISION", "CUDA", "DEBUG", "LOG_ROOT"}) {
+  for (const char* name : {"SPARKPILOT_DEVICE", "SPARKPILOT_MEMORY_RESERVE", "SPARKPILOT_PRECISION",
+                           "SPARKPILOT_THREADS", "SPARKPILOT_MODELS", "SPARKPILOT_DATA", "SPARKPILOT_PEERS",
+                           "SPARKPILOT_PYTHON", "SPARKPILOT_VERBOSE", "SPARKPILOT_COLOR", "OPENPILOT_DISABLE_DGX",
+                           "OPENPILOT_DGX_ENABLED", "OPENPILOT_DGX_PRECISION", "CUDA", "DEBUG", "LOG_ROOT"}) {
     unsetenv(name);
   }
   setenv("SPARKPILOT_TUNE", "off", 1);  // except in tests of tuning

@@ -8,13 +8,9 @@
 #include <vector>
 
 #include "runtime/session.h"
+#include "tensor/fill_random.h"
 
 namespace sparkpilot {
-
-// Fills `view`: floats standard normal, bytes over their whole range (pixels), other integers 0 to 7 (they may be
-// indices, of which models have at least a few), booleans either. The contents depend on the seed, the name, the dtype
-// and the shape only, and are the same on every machine up to the last bit of a logarithm.
-void fill_random(const View& view, std::string_view name, uint64_t seed);
 
 // Gives shapes to inputs that still have open dimensions: the size of a dimension of the same name in another input,
 // else `batch` for an open first dimension, 1 for the others. Returns a line for each of them, such as `input "x":

@@ -7,9 +7,13 @@
 #include "bench/facts.h"
 #include "bench/inputs.h"
 #include "bench/ready_session.h"
+#include "hw/device_facts.h"
+#include "hw/gpu_driver.h"
 #include "hw/memory.h"
 #include "onnx/import.h"
+#include "ops/cuda/images.h"
 #include "runtime/cpu/thread_choice.h"
+#include "runtime/gpu_compile.h"
 #include "runtime/roofline.h"
 
 namespace sparkpilot {
@@ -80,7 +84,9 @@ int64_t constant_bytes(const Graph& graph) {
 void profile_model(ModelBench& result, const std::filesystem::path& file, const BenchOptions& options) {
   BenchOptions profiled = options;
   profiled.session.profile = true;
-  measure_peak(result.threads, static_cast<double>(result.weight_bytes));
+  const std::shared_ptr<GpuDevice> gpu = result.gpu ? GpuDevice::open(result.gpu->facts.ordinal) : nullptr;
+  if (gpu) measure_gpu_limits(*gpu);
+  else measure_peak(result.threads, static_cast<double>(result.weight_bytes));
   Session session = ready_session(file, profiled, result.threads, result.choices);
   time_runs(session, 0, std::clamp<int64_t>(options.runs / 5, 3, 50), Reporter(options.progress, 0.8, 1));
   result.profile = session.profile();
@@ -89,7 +95,8 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
                                  [&](const KernelDecision& choice) { return choice.node == node.kind; });
     if (by != result.choices.end()) node.chosen_by = by->by;
   }
-  result.peak = measure_peak(result.threads, working_set(result.profile));
+  if (gpu) result.gpu->limits = measure_gpu_limits(*gpu);
+  result.peak = gpu ? result.gpu->limits.peak : measure_peak(result.threads, working_set(result.profile));
   const Roofline roofline = set_roofline(result.profile, result.peak);
   result.roofline_share = roofline.share;
   result.roofline_limit = roofline.by;
@@ -97,25 +104,40 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
   if (!options.profile) result.profile = {};
 }
 
+// The device that `auto` takes for a model; without trials, which come later.
+std::string device_of(const std::filesystem::path& file, SessionOptions options) {
+  constexpr double kWaitSeconds = 2;
+  if (cuda::images().empty() || device_facts(ask_cuda(kWaitSeconds)).gpus.empty()) return "cpu";
+  options.tune = Tune::off;
+  options.threads = 1;
+  return Session(load_onnx(file), options).device();
+}
+
 }  // namespace
 
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& asked) {
   if (asked.runs < 1) fail("runs: expected at least 1, got {}", asked.runs);
+  if (asked.streams < 1) fail("streams: expected at least 1, got {}", asked.streams);
   if (asked.warmup < 0) fail("warmup: expected 0 or more, got {}", asked.warmup);
   BenchOptions options = asked;
   if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
+  // Decided once, so that all sessions of a measurement run on the same device.
+  if (options.session.device == "auto") options.session.device = device_of(file, options.session);
   ModelBench result{.file = file.string(),
                     .file_fnv1a_64 = {},
                     .precision = options.session.passes.precision,
                     .batch = options.batch,
                     .trials = {},
                     .peak_memory_bytes = {},
+                    .gpu = {},
                     .choices = {},
                     .profile = {},
                     .notes = {}};
   SessionOptions session_options = options.session;
   if (options.threads) {
     session_options.threads = *options.threads;
+  } else if (gpu_of_device(session_options.device)) {
+    session_options.threads = 0;  // of what is left to the processor
   } else {
     result.trials = try_threads(file, options);
     const auto best = std::min_element(result.trials.begin(), result.trials.end(),
@@ -124,6 +146,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     session_options = settled_options(options, best->threads, best->choices);
   }
   std::vector<std::filesystem::path> files;
+  std::shared_ptr<GpuDevice> gpu;
   {
     const PeakMemory memory;
     const int64_t start = now_ns();
@@ -140,6 +163,19 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     const auto samples = time_runs(session, options.warmup, options.runs, Reporter(options.progress, 0, 0.8));
     result.ms = summarize(samples);
     result.peak_memory_bytes = memory.bytes();
+    gpu = gpu_of(session);  // kept, so that the next session does not open it again
+  }
+  if (gpu) {
+    BenchOptions timed = options;
+    timed.session.gpu_times = true;
+    Session session = ready_session(file, timed, result.threads, result.choices);
+    result.gpu = measure_gpu_figures(session, options.warmup, options.runs, options.batch);
+    std::vector<Session> sessions;
+    for (int64_t i = 0; options.streams > 1 && i < options.streams; ++i)
+      sessions.push_back(ready_session(file, options, result.threads, result.choices));
+    if (!sessions.empty()) measure_streams(sessions, options.warmup, options.runs, options.batch, *result.gpu);
+  } else if (options.streams > 1) {
+    fail("streams: several run on a GPU only, and {} runs on the CPU; its threads are what works there", file.string());
   }
   profile_model(result, file, options);
   const FileFacts facts = file_facts(files);

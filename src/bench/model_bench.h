@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/statistics.h"
+#include "bench/gpu_figures.h"
 #include "hw/peak.h"
 #include "runtime/session.h"
 
@@ -21,8 +22,9 @@ struct BenchOptions {
   int64_t runs = 100;          // timed runs
   int64_t warmup = 10;         // before them, not counted
   int64_t batch = 1;           // entries per run (session_batch)
-  uint64_t seed = 1;           // of the inputs
-  bool profile = false;        // keep the nodes' times in the result
+  int64_t streams = 1;   // on a GPU: sessions that run at the same time in a further measurement, if more than one
+  uint64_t seed = 1;     // of the inputs
+  bool profile = false;  // keep the nodes' times in the result
   // Called from time to time with the share of the work done, 0 to 1.
   std::function<void(double done)> progress;
 };
@@ -50,6 +52,7 @@ struct ModelBench {
   double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h
   std::string roofline_limit;                // the main limit
   Peak peak;                                 // the limits, measured right before and after the profiled runs
+  std::optional<GpuFigures> gpu;             // where it ran on one; `peak` is then that GPU's
   std::vector<KernelDecision> choices;       // Session::choices()
   Profile profile;  // of a few runs of a separate session, so that timing nodes does not affect the above
   std::vector<std::string> notes;  // assumptions, such as sizes of open dimensions

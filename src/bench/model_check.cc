@@ -105,6 +105,7 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
   Run plain;
   if (options.compare) {
     SessionOptions reference = options.session;
+    reference.device = "cpu";
     reference.kernels = "reference";
     reference.passes.off = {"all"};
     if (reference.passes.precision != Precision::model) reference.passes.precision = Precision::fp32;

@@ -14,6 +14,18 @@ using Json = nlohmann::ordered_json;
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
+Json to_json(std::span<const LaunchProfile> launches) {
+  Json out = Json::array();
+  for (const LaunchProfile& l : launches) {
+    out.push_back({{"kernel", l.kernel},
+                   {"blocks", l.blocks},
+                   {"threads", l.threads},
+                   {"shared_bytes", l.shared_bytes},
+                   {"registers", l.registers}});
+  }
+  return out;
+}
+
 Json to_json(const Profile& profile) {
   Json nodes = Json::array();
   for (const NodeProfile& node : profile.nodes) {
@@ -33,6 +45,7 @@ Json to_json(const Profile& profile) {
                      {"bytes", node.bytes},
                      {"roofline_share", node.roofline_share},
                      {"roofline_limit", node.roofline_limit}});
+    if (!node.launches.empty()) nodes.back()["launches"] = to_json(std::span<const LaunchProfile>(node.launches));
   }
   return nodes;
 }
@@ -69,6 +82,57 @@ Json to_json(const Peak& peak) {
   return {{"threads", peak.threads}, {"units", std::move(units)}, {"levels", std::move(levels)}};
 }
 
+namespace {
+
+Json milliseconds(const Statistics& ms) {
+  return {{"mean", ms.mean}, {"p50", ms.p50}, {"p90", ms.p90}, {"p99", ms.p99}, {"min", ms.min}, {"max", ms.max}};
+}
+
+template <typename T>
+Json known(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+}  // namespace
+
+Json to_json(const GpuFigures& gpu) {
+  Json out{{"name", gpu.facts.name},
+           {"pci", gpu.facts.pci},
+           {"compute_capability", fmt::format("{}.{}", gpu.facts.capability / 10, gpu.facts.capability % 10)},
+           {"multiprocessors", gpu.facts.multiprocessors},
+           {"cuda_driver", fmt::format("{}.{}", gpu.facts.driver / 1000, gpu.facts.driver % 1000 / 10)},
+           {"unified_memory", gpu.facts.unified},
+           {"launches", gpu.a_run.launches},
+           {"copies_to_gpu", gpu.a_run.to_gpu},
+           {"copies_to_host", gpu.a_run.to_host},
+           {"bytes_to_gpu", gpu.a_run.bytes_to_gpu},
+           {"bytes_to_host", gpu.a_run.bytes_to_host},
+           {"enqueue_ms", milliseconds(gpu.enqueue)},
+           {"to_gpu_ms", milliseconds(gpu.to_gpu)},
+           {"compute_ms", milliseconds(gpu.compute)},
+           {"to_host_ms", milliseconds(gpu.to_host)},
+           {"empty_kernel_ns", gpu.limits.node_ns},
+           {"empty_run_us", gpu.limits.run_us},
+           {"to_gpu_bytes_per_second", gpu.limits.to_gpu},
+           {"to_host_bytes_per_second", gpu.limits.to_host},
+           {"load", nullptr}};
+  if (gpu.streams > 1) {
+    out["streams"] = {{"count", gpu.streams},
+                      {"frames_per_second", gpu.stream_frames_per_second},
+                      {"run_ms", milliseconds(gpu.stream_ms)}};
+  }
+  if (!gpu.load) return out;
+  out["load"] = {{"seconds", gpu.load_seconds},
+                 {"frames", gpu.load_frames},
+                 {"busy_percent", known(gpu.load->mean_percent)},
+                 {"sm_clock_mhz", known(gpu.load->mean_sm_clock_mhz)},
+                 {"power_w", known(gpu.load->mean_power_w)},
+                 {"joules_a_frame", known(gpu.joules_a_frame())},
+                 {"temperature_c", known(gpu.load->max_temperature_c)},
+                 {"memory_bytes", known(gpu.load->memory.peak)}};
+  return out;
+}
+
 Json to_json(const ModelBench& bench, const BenchOptions& options) {
   Json out{{"file", bench.file},
            {"file_bytes", bench.file_bytes},
@@ -83,6 +147,7 @@ Json to_json(const ModelBench& bench, const BenchOptions& options) {
            {"p90_ms", bench.ms.p90},
            {"p99_ms", bench.ms.p99},
            {"min_ms", bench.ms.min},
+           {"max_ms", bench.ms.max},
            {"first_ms", bench.first_ms},
            {"frames_per_second", bench.frames_per_second()},
            {"load_ms", bench.load_ms},
@@ -99,6 +164,7 @@ Json to_json(const ModelBench& bench, const BenchOptions& options) {
       trials.push_back({{"threads", trial.threads}, {"p50_ms", trial.p50_ms}});
     out["thread_trials"] = trials;
   }
+  if (bench.gpu) out["gpu"] = to_json(*bench.gpu);
   if (!bench.notes.empty()) out["notes"] = bench.notes;
   out["choices"] = to_json(bench.choices);
   if (!bench.profile.nodes.empty()) out["profile"] = to_json(bench.profile);

@@ -14,6 +14,8 @@ nlohmann::ordered_json finite_or_null(double value);
 // Values that were not measured are null. `profile` exists only if requested.
 nlohmann::ordered_json to_json(const ModelBench& bench, const BenchOptions& options);
 nlohmann::ordered_json to_json(const Profile& profile);
+nlohmann::ordered_json to_json(std::span<const LaunchProfile> launches);
+nlohmann::ordered_json to_json(const GpuFigures& gpu);  // without its limits' peak
 nlohmann::ordered_json to_json(std::span<const KernelDecision> choices);
 nlohmann::ordered_json to_json(const Ratio& ratio);
 nlohmann::ordered_json to_json(const Peak& peak);  // without values that were not measured

@@ -16,14 +16,8 @@
 namespace sparkpilot::cli {
 namespace {
 
-std::string device_refusal(const Program& program, const std::string& device) {
+std::string device_refusal(const std::string& device) {
   if (device == "auto" || device == "cpu") return {};
-  // `env` also accepts devices that only openpilot's tools can use. Models run on a GPU only where a flag asks for it: that has
-  // been tested against an emulated driver only.
-  const bool computes = program.command == "run" || program.command == "bench";
-  if (program.command != "env" && !(computes && program.given.contains("device"))) {
-    return "this version runs models on a GPU only with the flag --device, of run and bench";
-  }
   return device_missing(device, this_device_facts());
 }
 
@@ -31,7 +25,9 @@ std::string precision_refusal(const Program& program, const std::string& text) {
   if (text == "auto") return {};
   const std::optional<Precision> precision = parse_precision(text);
   if (!precision) return "this version computes in fp32, fp16 and bf16";
-  if (program.emulate) return {};
+  const auto device = program.given.find("device");
+  const bool on_gpu = device != program.given.end() && device->second.starts_with("cuda");
+  if (program.emulate || on_gpu) return {};
   try {
     check_precision(*precision);
   } catch (const Error& error) {
@@ -60,7 +56,7 @@ std::string refusal(const Program& program, const Setting& setting, const std::s
   if (setting.name == "kernels") return kernels_refusal(value);
   const auto flags = program.flags_of.find(program.at);
   if (flags == program.flags_of.end() || !flags->second.contains(setting.name)) return {};
-  if (setting.name == "device") return device_refusal(program, value);
+  if (setting.name == "device") return device_refusal(value);
   if (setting.name == "precision") return precision_refusal(program, value);
   if (setting.name == "threads") return threads_refusal(value);
   return {};

@@ -10,6 +10,7 @@
 #include "bench/report.h"
 #include "bench/turns.h"
 #include "cli/bench_baseline.h"
+#include "cli/bench_gpu.h"
 #include "cli/bench_peers.h"
 #include "cli/bench_repeats.h"
 #include "cli/command.h"
@@ -28,7 +29,7 @@ using Json = nlohmann::ordered_json;
 struct Flags {
   std::vector<std::string> files;
   RunFlags run;
-  int64_t runs = 100, warmup = 10, batch = 1;
+  int64_t runs = 100, warmup = 10, batch = 1, streams = 1;
   int64_t top = 0;
   bool profile = false;
   PeerFlags peers;
@@ -90,7 +91,7 @@ void print_profile(const std::string& name, const ModelBench& bench, int64_t top
                fmt::format("{:.1f}", node.bytes / node.mean_ns()), of_limit(node.roofline_share, node.roofline_limit)});
   }
   print(nodes.str() + (any_measured ? "* chosen by times on this machine\n" : "") + "\n" + ops.str());
-  print("\n" + limits_table(bench.peak).str());
+  print("\n" + (bench.gpu ? gpu_limits_table(*bench.gpu) : limits_table(bench.peak).str()));
   const std::vector<DeclinedNodes> declined = declined_kernels(bench.profile);
   if (declined.empty()) return;
   Table reasons({"op", "kernel", "instead of", "because", "nodes", "ms"});
@@ -109,6 +110,7 @@ std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags
   options.runs = flags.runs;
   options.warmup = flags.warmup;
   options.batch = flags.batch;
+  options.streams = flags.streams;
   options.seed = flags.run.seed;
   options.profile = flags.profile;
   std::vector<Precision> precisions{options.session.passes.precision};
@@ -255,6 +257,7 @@ int bench(const Program& program, const Flags& flags) {
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--warmup", flags.warmup, 0);
   expect_at_least("--batch", flags.batch, 1);
+  expect_at_least("--streams", flags.streams, 1);
   expect_at_least("--top", flags.top, 0);
   std::vector<BenchVariant> variants = variants_of(program, flags);
   if (flags.as_repeat >= 0) return answer_repeat(variants, flags.as_repeat);
@@ -300,6 +303,7 @@ int bench(const Program& program, const Flags& flags) {
     print_json(document);
   } else {
     print_table(variants, models, ratios, peers);
+    print(gpu_tables(variants, models));
     for (size_t i = 0; i < models.size(); ++i) {
       if (flags.profile) print_profile(variants[i].name, models[i].bench, flags.top);
     }
@@ -330,6 +334,8 @@ void add_bench(Program& program, Command app) {
   add_number(command, "--runs", flags->runs, "timed runs");
   add_number(command, "--warmup", flags->warmup, "untimed runs before them");
   add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");
+  add_number(command, "--streams", flags->streams,
+             "on a GPU: sessions that run at the same time, in a measurement of their own");
   const Option profile = command.add_flag("--profile", flags->profile, "time each node, in separate runs");
   add_number(command, "--top", flags->top, "print the N slowest nodes only; 0: all, in their order").needs(profile);
   command
@@ -356,7 +362,7 @@ void add_bench(Program& program, Command app) {
   add_graph_flags(command, flags->run);
   add_precision_list(program, command, flags->precisions);
   for (const char* setting : {"threads", "tune", "verbose"}) add_setting(program, command, setting);
-  add_setting(program, command, "device", "auto, cpu, cuda or cuda:N");
+  add_device_flags(program, command);
   add_passes_flag(command, flags->run);
   add_number(command, "--seed", flags->run.seed, "seed of the random inputs");
   add_report_flags(program, command);

@@ -35,7 +35,7 @@ struct Flags {
   std::vector<std::string> files, inputs, calibrate;
   CompareRouteFlags route;
   FieldFlags fields;
-  std::string precisions, threads;
+  std::string precisions, threads, devices;
   RunFlags run;
   PeerFlags peers;
   int64_t rounds = 12, samples = 0;  // samples: 0: 1, or 8 for --bisect
@@ -45,18 +45,19 @@ struct Flags {
 
 // What the variants are combined of.
 struct Lists {
-  std::vector<std::string> files, precisions, threads;
+  std::vector<std::string> devices, files, precisions, threads;
   std::vector<PeerName> peers;
 };
 
 Lists lists_of(const Program& program, const Flags& flags) {
-  return {.files = flags.files,
+  return {.devices = devices_of(program, flags.devices),
+          .files = flags.files,
           .precisions = precisions_of(program, flags.precisions),
           .threads = thread_counts_of(program, flags.threads),
           .peers = peers_of(program, flags.peers)};
 }
 
-// Every file in every precision with every number of threads, by us or a peer, named by what differs.
+// Every file on every device in every precision with every number of threads, by us or a peer, named by what differs.
 std::vector<Variant> variants_of(const Program& program, const Flags& flags, const Lists& lists,
                                  const std::optional<PeerName>& peer) {
   const std::vector<std::string> names = file_names(lists.files);
@@ -65,17 +66,22 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags, con
     const std::string& file = lists.files[f];
     for (const std::string& precision : lists.precisions) {
       for (const std::string& count : lists.threads) {
-        Variant variant{.name = {}, .file = file, .session = session_options(program, flags.run), .peer = peer};
-        const VariantPrecision chosen = variant_precision(program, precision);
-        if (peer && chosen.int8) continue;  // peers run the file as it is
-        variant.session.passes.precision = chosen.precision;
-        variant.int8 = chosen.int8;
-        variant.session.threads = threads_of(count);
-        variant.name = variant_name({{!lists.peers.empty(), peer ? peer->str() : "sparkpilot"},
-                                     {lists.files.size() > 1, names[f]},
-                                     {lists.precisions.size() > 1, precision},
-                                     {lists.threads.size() > 1, threads_name(count)}});
-        variants.push_back(std::move(variant));
+        for (const std::string& device : lists.devices) {
+          if (peer && device != lists.devices[0]) continue;  // a peer has its own
+          Variant variant{.name = {}, .file = file, .session = session_options(program, flags.run), .peer = peer};
+          const VariantPrecision chosen = variant_precision(program, precision);
+          if (peer && chosen.int8) continue;  // peers run the file as it is
+          set_device(program, variant.session, device);
+          variant.session.passes.precision = chosen.precision;
+          variant.int8 = chosen.int8;
+          variant.session.threads = threads_of(count);
+          variant.name = variant_name({{!lists.peers.empty(), peer ? peer->str() : "sparkpilot"},
+                                       {lists.files.size() > 1, names[f]},
+                                       {lists.precisions.size() > 1, precision},
+                                       {lists.threads.size() > 1, threads_name(count)},
+                                       {lists.devices.size() > 1 && !peer, device}});
+          variants.push_back(std::move(variant));
+        }
       }
     }
   }
@@ -180,6 +186,7 @@ int route(const Program& program, const Flags& flags, const DriveLimits& limits)
   CompareRouteFlags of_route = flags.route;
   of_route.precisions = flags.precisions;
   of_route.threads = flags.threads;
+  of_route.devices = flags.devices;
   of_route.run = flags.run;
   return compare_route(program, of_route, limits);
 }
@@ -271,6 +278,7 @@ void add_compare(Program& program, Command app) {
                   "  sparkpilot compare model.onnx --precision fp32,bf16,fp16\n"
                   "  sparkpilot compare old.onnx new.onnx --input samples/ --max-relative-l2 1e-3\n"
                   "  sparkpilot compare model.onnx --threads 1,2\n"
+                  "  sparkpilot compare model.onnx --device cpu,cuda\n"
                   "  sparkpilot compare old.onnx new.onnx --bisect\n"
                   "  sparkpilot compare --route route/ --models models --precision fp32,bf16,int8\n"
                   "  sparkpilot compare --route route/ --models old --models new --out out/compared\n"
@@ -323,7 +331,7 @@ void add_compare(Program& program, Command app) {
   command.add_flag("--no-time", flags->no_time, "compare results only");
   command.add_flag("--no-layers", flags->no_layers, "compare outputs only, not the values inside");
   add_graph_flags(command, flags->run);
-  add_setting(program, command, "device", "auto or cpu");
+  add_device_list(program, command, flags->devices);
   add_setting(program, command, "tune");
   add_passes_flag(command, flags->run);
   add_setting(program, command, "verbose");

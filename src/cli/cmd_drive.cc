@@ -1,5 +1,6 @@
 // sparkpilot drive: a recorded route through the driving models.
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
@@ -253,6 +254,15 @@ class DriveRun {
     options_.session.tune = Tune::off;
   }
 
+  // "cuda:0", or "cuda:0, cpu" where networks differ; "cpu" without any.
+  static std::string device_of(const std::vector<drive::DrivingModel::NetworkInfo>& networks) {
+    std::vector<std::string> all;
+    for (const auto& network : networks) {
+      if (std::find(all.begin(), all.end(), network.device) == all.end()) all.push_back(network.device);
+    }
+    return all.empty() ? "cpu" : fmt::format("{}", fmt::join(all, ", "));
+  }
+
   bool stopped() const { return report_.result.stopped; }
 
   // Reports the segments of all processes; returns whether the outputs match the reference.
@@ -262,7 +272,7 @@ class DriveRun {
     report_.result.stopped = stopped;
     report_.route = route_.name;
     report_.out = flags_.out;
-    report_.device = "cpu";
+    report_.device = device_of(report_.result.networks);
     if (model) report_.precision = std::string(name(options_.session.passes.precision));
     const CpuFeatures& cpu = cpu_features();
     report_.machine =

@@ -6,6 +6,7 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
+#include "ops/cuda/images.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -19,6 +20,12 @@ struct Flags {
 
 std::vector<ToolVariable> tools(const Program& program) {
   return tool_environment(program.settings["device"].value, this_device_facts(), variable("CUDA_VISIBLE_DEVICES"));
+}
+
+// Where models run, as far as it does not depend on the model.
+std::string engine_device(const Program& program) {
+  if (cuda::images().empty()) return "cpu";
+  return chosen_device(program.settings["device"].value, this_device_facts());
 }
 
 std::string joined(const std::vector<std::string>& parts) {
@@ -41,7 +48,7 @@ Json to_json(const Program& program) {
           {"config_file", file.path.empty() ? Json() : Json(file.path.string())},
           {"config_file_state", file.state},
           {"device", chosen_device(program.settings["device"].value, this_device_facts())},
-          {"engine_device", "cpu"},
+          {"engine_device", engine_device(program)},
           {"export", environment}};
 }
 
@@ -58,7 +65,11 @@ void print_table(const Program& program) {
                                                       : one_line(file.path.string()) + " (" + file.state + ")"));
   const std::string device = chosen_device(program.settings["device"].value, this_device_facts());
   std::string why;
-  if (device != "cpu") why = "; this version runs models on the CPU";
+  if (device != "cpu" && engine_device(program) == "cpu")
+    why = "; models run on the CPU: this program holds no GPU code";
+  else if (device != "cpu" && program.settings["device"].value == "auto")
+    why = "; for models that pass the self-check there, proven by emulation, not run on a GPU yet";
+  else if (device != "cpu") why = "; proven by emulation, not run on a GPU yet";
   else if (const std::string& problem = this_device_facts().problem; !problem.empty())
     why = "; libcuda shows no GPU: " + problem;
   print(fmt::format("device: {}{}\n", device, one_line(why)));

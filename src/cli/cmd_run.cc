@@ -182,6 +182,7 @@ int run(const Program& program, const Flags& flags) {
   if (program.json) {
     print_json({{"file", flags.file},
                 {"precision", name(options.passes.precision)},
+                {"device", session->device()},
                 {"threads", session->threads()},
                 {"load_ms", load_ms},
                 {"runs", flags.runs},

@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parallel.h"
+#include "cli/choices.h"
 #include "cli/config_file.h"
 #include "cli/terminal.h"
 #include "hw/cpu.h"
+#include "ops/cuda/images.h"
 #include "passes/precision.h"
 #include "runtime/tuning_file.h"
 
@@ -117,8 +119,13 @@ void add_graph_flags(Command command, RunFlags& flags) {
            "are named by these texts)");
 }
 
-void add_engine_flags(Program& program, Command command, RunFlags& flags) {
+void add_device_flags(Program& program, Command command) {
   add_setting(program, command, "device", "auto, cpu, cuda or cuda:N");
+  add_setting(program, command, "memory-reserve");
+}
+
+void add_engine_flags(Program& program, Command command, RunFlags& flags) {
+  add_device_flags(program, command);
   add_setting(program, command, "precision",
               "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
               "bits) or bf16");
@@ -181,12 +188,25 @@ std::map<std::string, Shape> shapes_of(const RunFlags& flags) {
   return shapes;
 }
 
+void tell_about_device(const Program& program, const std::string& device) {
+  static std::set<std::string> told;
+  if (program.quiet || !told.insert(device.substr(0, 4)).second) return;
+  if (device.starts_with("cuda")) note("CUDA: proven by emulation, not run on a GPU yet (docs/cuda.md)");
+  if (device != "auto" || !program.verbose()) return;
+  if (const DeviceFacts& facts = this_device_facts(); facts.gpus.empty()) {
+    note(fmt::format("device auto: the CPU, there is no usable NVIDIA GPU{}",
+                     facts.problem.empty() ? "" : " (" + facts.problem + ")"));
+  } else if (cuda::images().empty()) {
+    note("device auto: the CPU, this program was built without GPU code");
+  }
+}
+
 SessionOptions session_options(const Program& program, const RunFlags& flags) {
   SessionOptions options;
   options.device = program.settings["device"].value;
-  if (options.device.starts_with("cuda") && !program.quiet) {
-    note("CUDA: tested in an emulator, not run on a GPU yet (docs/cuda.md)");
-  }
+  tell_about_device(program, options.device);
+  const std::string& reserve = program.settings["memory-reserve"].value;
+  if (reserve != "auto") options.memory_reserve = parse_number(reserve, "memory-reserve");
   // On the CPU no other precision is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
   options.passes.emulate = program.emulate;

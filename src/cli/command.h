@@ -97,12 +97,15 @@ struct RunFlags {
 };
 void add_size_flags(Command command, RunFlags& flags);                      // --dim and --shape
 void add_graph_flags(Command command, RunFlags& flags);                     // the former and --output
+void add_device_flags(Program& program, Command command);                   // --device and --memory-reserve
 void add_engine_flags(Program& program, Command command, RunFlags& flags);  // device, precision, threads, passes
 void add_run_flags(Program& program, Command command, RunFlags& flags);     // both, and the seed
 void add_passes_flag(Command command, RunFlags& flags);
 // The sizes from --dim, the shapes from --shape. Fail (user) on a bad value.
 std::map<std::string, int64_t> dims_of(const RunFlags& flags);
 std::map<std::string, Shape> shapes_of(const RunFlags& flags);
+// Says what a user of a GPU must know, and with --verbose why `auto` finds none; once a device.
+void tell_about_device(const Program& program, const std::string& device);
 // The session options from these flags and the settings, except threads, which `auto` leaves open.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
 // The setting `threads`, with 0 replaced by the number of processors; empty for "auto".

@@ -48,6 +48,7 @@ constexpr FlagUse kUses[] = {
     {"--precision", kSessions},
     {"--threads", kSessions},
     {"--device", kSessions},
+    {"--memory-reserve", kSessions},
     {"--tune", kSessions},
     {"--passes", kSessions},
     {"--emulate", kSessions},

@@ -24,7 +24,8 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
   if (folders.empty()) folders = {program.settings["models"].value};
   if (folders[0].empty()) fail("--models DIR is expected with --route: the folder with openpilot's models");
   const std::vector<std::string> precisions = precisions_of(program, flags.precisions),
-                                 threads = thread_counts_of(program, flags.threads), names = file_names(folders);
+                                 threads = thread_counts_of(program, flags.threads),
+                                 devices = devices_of(program, flags.devices), names = file_names(folders);
   std::vector<compare::RouteVariant> variants;
   for (size_t f = 0; f < folders.size(); ++f) {
     const drive::ModelFiles models = drive::find_models(folders[f]);
@@ -32,20 +33,25 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
     for (const std::string& text : precisions) {
       const VariantPrecision precision = variant_precision(program, text);
       for (const std::string& count : threads) {
-        compare::RouteVariant variant{.name = {}, .models = models, .session = session_options(program, flags.run)};
-        variant.session.passes.precision = precision.precision;
-        variant.session.threads = threads_of(count);
-        variant.int8 = precision.int8;
-        variant.name = variant_name(
-            {{folders.size() > 1, names[f]}, {precisions.size() > 1, text}, {threads.size() > 1, threads_name(count)}});
-        variants.push_back(std::move(variant));
+        for (const std::string& device : devices) {
+          compare::RouteVariant variant{.name = {}, .models = models, .session = session_options(program, flags.run)};
+          set_device(program, variant.session, device);
+          variant.session.passes.precision = precision.precision;
+          variant.session.threads = threads_of(count);
+          variant.int8 = precision.int8;
+          variant.name = variant_name({{folders.size() > 1, names[f]},
+                                       {precisions.size() > 1, text},
+                                       {threads.size() > 1, threads_name(count)},
+                                       {devices.size() > 1, device}});
+          variants.push_back(std::move(variant));
+        }
       }
     }
   }
   if (variants.size() < 2) {
     fail(
-        "nothing to compare {} with: give a second --models, or several precisions such as --precision fp32,fp16 or "
-        "numbers of threads such as --threads 1,2",
+        "nothing to compare {} with: give a second --models, or several precisions such as --precision fp32,fp16, "
+        "numbers of threads such as --threads 1,2 or devices such as --device cpu,cuda",
         folders[0]);
   }
   return variants;

@@ -11,9 +11,9 @@ namespace sparkpilot::cli {
 
 struct CompareRouteFlags {
   std::string route, out;
-  std::string precisions, threads;  // lists; empty: the setting's
-  std::vector<std::string> models;  // folders; empty: the setting's
-  int64_t limit = 0;                // frames per segment; 0: all
+  std::string precisions, threads, devices;  // lists; empty: the setting's
+  std::vector<std::string> models;           // folders; empty: the setting's
+  int64_t limit = 0;                         // frames per segment; 0: all
   bool qcamera = false, no_wide = false, video = false;
   RunFlags run = {};
 };

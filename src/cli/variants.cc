@@ -32,7 +32,9 @@ std::vector<std::string> split_list(const std::string& text, const std::string& 
 Precision precision_of(const Program& program, const std::string& text) {
   const std::optional<Precision> precision = parse_precision(text);
   if (!precision) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16"}));
-  if (!program.emulate) check_precision(*precision);
+  const auto device = program.given.find("device");
+  const bool on_gpu = device != program.given.end() && device->second.find("cuda") != std::string::npos;
+  if (!program.emulate && !on_gpu) check_precision(*precision);
   return *precision;
 }
 
@@ -46,6 +48,39 @@ std::vector<std::string> precisions_of(const Program& program, const std::string
   if (!flag.empty()) return split_list(flag, "--precision");
   const std::string& setting = program.settings["precision"].value;
   return {setting == "auto" ? "fp32" : setting};
+}
+
+std::vector<std::string> devices_of(const Program& program, const std::string& flag) {
+  if (flag.empty()) return {program.settings["device"].value};
+  std::vector<std::string> devices = split_list(flag, "--device");
+  for (const std::string& device : devices) {
+    const Setting& setting = find_setting("device");
+    if (!accepts(setting, device)) fail("--device: expected {}, got \"{}\"", setting.values, device);
+    const std::string missing = device == "auto" ? "" : device_missing(device, this_device_facts());
+    if (!missing.empty()) fail("--device {}: {}", device, missing);
+  }
+  return devices;
+}
+
+void set_device(const Program& program, SessionOptions& options, const std::string& device) {
+  tell_about_device(program, device);
+  options.device = device;
+}
+
+void add_device_list(Program& program, Command command, std::string& list) {
+  add_setting(program, command, "memory-reserve");
+  program.flags_of[command.app()].insert("device");
+  command
+      .add_option(
+          "--device",
+          [&program, &list](const std::string& text) {
+            const bool several = text.find(',') != std::string::npos;
+            list = several ? text : std::string();
+            if (!several) program.given["device"] = text;
+          },
+          "auto, cpu, cuda or cuda:N; or several of them, such as cpu,cuda")
+      .type_name("LIST")
+      .default_str("auto");
 }
 
 std::vector<std::string> thread_counts_of(const Program& program, const std::string& flag) {

@@ -29,6 +29,13 @@ VariantPrecision variant_precision(const Program& program, const std::string& te
 // The items of --precision, or the setting if the flag was not given; "auto" as fp32. Fails (user) like split_list().
 std::vector<std::string> precisions_of(const Program& program, const std::string& flag);
 
+// The items of --device, or the setting if the flag was not given. Fails (user) on one that is unknown or not there.
+std::vector<std::string> devices_of(const Program& program, const std::string& flag);
+// Gives a variant its device.
+void set_device(const Program& program, SessionOptions& options, const std::string& device);
+// --device with one value, which is the setting, or with several, which go to `list`; and --memory-reserve.
+void add_device_list(Program& program, Command command, std::string& list);
+
 // The same for --threads.
 std::vector<std::string> thread_counts_of(const Program& program, const std::string& flag);
 // An item of it: 0 for "auto", the number of processors for 0. Fails (user) naming the flag.

@@ -66,8 +66,10 @@ struct WorkMeter::State {
       Gpu& of = gpus[gpu.index];
       of.report.index = gpu.index;
       if (of.report.name.empty()) of.report.name = gpu.gpu.name;
+      if (of.report.pci.empty()) of.report.pci = gpu.gpu.pci;
       of.memory.add(gpu.unified() ? gpu.gpu.process_memory : gpu.gpu.memory_used);
       if (gpu.gpu.gpu_percent) of.percent.add(*gpu.gpu.gpu_percent);
+      if (gpu.gpu.sm_clock_mhz) of.clock.add(*gpu.gpu.sm_clock_mhz);
       if (gpu.gpu.power_w) of.power.add(*gpu.gpu.power_w);
       of.report.max_temperature_c = std::max(of.report.max_temperature_c, gpu.gpu.temperature_c);
     }
@@ -88,6 +90,7 @@ struct WorkMeter::State {
     for (auto& [index, gpu] : gpus) {
       gpu.report.memory = gpu.memory.use();
       gpu.report.mean_percent = mean(gpu.percent);
+      gpu.report.mean_sm_clock_mhz = mean(gpu.clock);
       gpu.report.mean_power_w = mean(gpu.power);
       for (const auto& of : energy.energy()) {
         if (of.gpu == index) gpu.report.energy_j = of.joules;
@@ -99,7 +102,7 @@ struct WorkMeter::State {
   struct Gpu {
     WorkReport::Gpu report;
     Use memory;
-    monitor::Series percent, power;
+    monitor::Series percent, clock, power;
   };
 
   std::unique_ptr<Source> owned;

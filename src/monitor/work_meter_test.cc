@@ -24,6 +24,10 @@ class Busy : public monitor::ScriptedSource {
                                                     {"memory_used_bytes", used},
                                                     {"gpu_percent", 50},
                                                     {"power_mw", 1000 * power},
+                                                    {"sm_clock_mhz", 1500},
+                                                    {"pci_domain", 0},
+                                                    {"pci_bus", 1},
+                                                    {"pci_device", 0},
                                                     {"temperature_c", 60}};
     ScriptedSource moment;
     moment.add_gpu("GPU", numbers);
@@ -53,6 +57,8 @@ TEST(WorkMeter, ReportsWhatTheWorkTook) {
   const WorkReport report = meter.finish();
   ASSERT_EQ(report.gpus.size(), 1U);
   EXPECT_EQ(report.gpus[0].name, "GPU");
+  EXPECT_EQ(report.gpus[0].pci, "0000:01:00.0");
+  EXPECT_EQ(report.gpus[0].mean_sm_clock_mhz, 1500);
   EXPECT_EQ(report.gpus[0].memory.before, 1 << 20);
   EXPECT_EQ(report.gpus[0].memory.delta, 4 << 20);
   EXPECT_EQ(report.gpus[0].memory.peak, 900 << 20);

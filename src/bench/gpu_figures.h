@@ -1,0 +1,48 @@
+// What `bench` says of a model on a GPU besides the time of a run: where that time goes, and what the GPU does
+// meanwhile.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/statistics.h"
+#include "bench/gpu_limits.h"
+#include "runtime/session.h"
+#include "sparkpilot/work_meter.h"
+
+namespace sparkpilot {
+
+struct GpuFigures {
+  GpuFacts facts;
+  Session::Transfers a_run;
+  // Of one run, in milliseconds: the processor hands it over; the GPU fetches inputs, computes, sends results. Their
+  // sum is more than a run takes where the parts overlap. Copies are 0 where processor and GPU share their memory.
+  Statistics enqueue, to_gpu, compute, to_host;
+  GpuLimits limits;
+  // While runs followed one another; empty where NVML does not answer for this GPU. All programs' use of it.
+  std::optional<WorkReport::Gpu> load;
+  double load_seconds = 0, load_frames = 0;
+  // Where several streams were asked for: sessions that run at the same time, each by a thread of its own.
+  int streams = 1;
+  Statistics stream_ms;                 // of one run beside the others
+  double stream_frames_per_second = 0;  // of all together
+  std::optional<double> joules_a_frame() const {
+    if (!load || !load->energy_j || load_frames == 0) return std::nullopt;
+    return *load->energy_j / load_frames;
+  }
+};
+
+// `session` runs on a GPU with SessionOptions::gpu_times, is compiled and has its inputs; `batch`: frames a run. Limits
+// are left out. Fails (device).
+GpuFigures measure_gpu_figures(Session& session, int64_t warmup, int64_t runs, int64_t batch,
+                               const std::function<void(double done)>& progress = {});
+
+// Runs all sessions at the same time, `runs` times each after `warmup` runs, and sets the streams' figures of `out`.
+// Each is compiled, runs on a GPU and has its inputs. Fails (device) with the first error of a session.
+void measure_streams(std::vector<Session>& sessions, int64_t warmup, int64_t runs, int64_t batch, GpuFigures& out);
+
+// The GPU that `session` runs on; null for the CPU.
+std::shared_ptr<GpuDevice> gpu_of(const Session& session);
+
+}  // namespace sparkpilot

@@ -1,0 +1,111 @@
+// bench's figures of a GPU, on the emulated one: its times mean nothing, that they are there and agree does.
+#include <cmath>
+#include <filesystem>
+
+#include "bench/model_bench.h"
+#include "bench/report.h"
+#include "gpu_main.h"
+#include "ops/cuda/images.h"
+#include "sparkpilot/builder.h"
+#include "sparkpilot/onnx.h"
+
+namespace sparkpilot {
+namespace {
+
+class GpuBench : public GpuTest {
+ protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  }
+};
+
+TEST_F(GpuBench, Limits) {
+  for (const char* name : {"gb10", "wsl2"}) {
+    emulate(name);
+    const std::shared_ptr<GpuDevice> gpu = GpuDevice::open(0);
+    const GpuLimits limits = measure_gpu_limits(*gpu, int64_t{8} << 20);
+    ASSERT_EQ(limits.peak.units.size(), 3U);
+    for (const UnitPeak& unit : limits.peak.units) EXPECT_GT(unit.flops_per_second, 0) << unit.name;
+    EXPECT_EQ(limits.peak.unit(Arithmetic::f16).name, "mma fp16");
+    ASSERT_EQ(limits.peak.levels.size(), 2U);
+    for (const LevelPeak& level : limits.peak.levels) {
+      EXPECT_GT(level.reads_per_second, 0) << level.name;
+      EXPECT_GE(level.bytes_per_second, level.reads_per_second) << level.name;
+    }
+    EXPECT_EQ(limits.peak.levels[0].bytes, static_cast<double>(gpu->facts().l2_bytes));
+    EXPECT_TRUE(std::isinf(limits.peak.levels[1].bytes));
+    EXPECT_GT(limits.node_ns, 0);
+    EXPECT_GT(limits.run_us, 0);
+    EXPECT_EQ(limits.to_gpu > 0, !gpu->unified());
+    EXPECT_EQ(limits.to_host > 0, !gpu->unified());
+    if (!gpu->unified()) continue;
+    // A second measurement never makes a limit smaller.
+    const GpuLimits again = measure_gpu_limits(*gpu, int64_t{8} << 20);
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_GE(again.peak.units[i].flops_per_second, limits.peak.units[i].flops_per_second);
+    EXPECT_LE(again.node_ns, limits.node_ns);
+  }
+}
+
+// y = relu(relu(x) weights): a product, and no more.
+std::filesystem::path small_model() {
+  Graph graph;
+  Builder b(graph);
+  Tensor weights = Tensor::zeros(DType::f32, {64, 48});
+  for (float& value : weights.data<float>()) value = 0.01f;
+  const ValueId x = b.input("x", DType::f32, {1, 64});
+  graph.add_output(b.add("Relu", {b.add("MatMul", {b.add("Relu", {x}), b.constant(weights)})}), "y");
+  const std::filesystem::path file = testing::TempDir() + "gpu_bench_" + std::to_string(getpid()) + ".onnx";
+  save_onnx(graph, file);
+  return file;
+}
+
+TEST_F(GpuBench, SaysWhereTheTimeOfARunGoes) {
+  const std::filesystem::path file = small_model();
+  for (const char* name : {"gb10", "wsl2"}) {
+    emulate(name);
+    const bool unified = std::string(name) == "gb10";
+    BenchOptions options{.session = {.device = "cuda"}, .runs = 5, .warmup = 1, .streams = 2, .profile = true};
+    const ModelBench bench = bench_model(file, options);
+    ASSERT_TRUE(bench.gpu);
+    const GpuFigures& gpu = *bench.gpu;
+    EXPECT_EQ(gpu.facts.unified, unified);
+    EXPECT_GT(gpu.a_run.launches, 0);
+    EXPECT_EQ(gpu.compute.count, 5);
+    EXPECT_GT(gpu.compute.min, 0);
+    EXPECT_GT(gpu.enqueue.min, 0);
+    EXPECT_EQ(gpu.to_gpu.min > 0, !unified);
+    EXPECT_EQ(gpu.to_host.min > 0, !unified);
+    EXPECT_EQ(gpu.streams, 2);
+    EXPECT_EQ(gpu.stream_ms.count, 10);
+    EXPECT_GT(gpu.stream_frames_per_second, 0);
+    EXPECT_TRUE(bench.trials.empty());  // numbers of threads are not tried
+    EXPECT_EQ(bench.peak.units.at(0).name, "fp32");
+    EXPECT_GT(bench.roofline_share, 0);
+    int64_t launches = 0;
+    for (const NodeProfile& node : bench.profile.nodes) {
+      launches += std::ssize(node.launches);
+      for (const LaunchProfile& launch : node.launches) {
+        EXPECT_FALSE(launch.kernel.empty());
+        EXPECT_GT(launch.blocks, 0) << launch.kernel;
+        EXPECT_GT(launch.threads, 0) << launch.kernel;
+      }
+    }
+    EXPECT_EQ(launches, gpu.a_run.launches);
+    const auto json = to_json(bench, options);
+    EXPECT_EQ(json["gpu"]["compute_ms"]["p50"], gpu.compute.p50);
+    EXPECT_EQ(json["gpu"]["streams"]["count"], 2);
+    EXPECT_FALSE(json["profile"].at(0)["launches"].empty());
+  }
+  BenchOptions on_cpu{.session = {.device = "cpu"}, .threads = 1, .runs = 1, .warmup = 0, .streams = 2};
+  EXPECT_THROW(bench_model(file, on_cpu), Error);
+  on_cpu.streams = 1;
+  EXPECT_FALSE(bench_model(file, on_cpu).gpu);
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace sparkpilot
+
+int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }
