@@ -5,10 +5,10 @@ BUILD := build
 CONFIGURE := cmake --log-level=WARNING >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test drive lint bench fuzz sanitize cross peers clean
+.PHONY: help deps build test drive lint bench gpu-check gpu-budget fuzz sanitize cross peers clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 deps: ## install what the build needs (apt; asks for nothing when all is there)
 	@scripts/install_deps.sh build
@@ -34,6 +34,11 @@ bench: build ## compare the speed with ONNX Runtime's; prints a table, writes ou
 	@scripts/make_peers.sh onnxruntime
 	@.venv/bin/python bench/peers/compare_onnxruntime.py --json out/benchmarks.json
 
+gpu-check: deps ## pack out/gpu_check.tar.gz, which checks and measures a machine with an NVIDIA GPU
+	@$(CONFIGURE) --preset release
+	@cmake --build $(BUILD) -j $(JOBS) --target gpu_check
+	@scripts/pack_gpu_check.sh
+
 fuzz: ## every fuzz target for 60 seconds (SECONDS_EACH=n changes that)
 	@scripts/install_deps.sh build fuzz
 	@scripts/fuzz.sh $(or $(SECONDS_EACH),60)
@@ -42,6 +47,11 @@ sanitize: deps ## unit, conformance and end-to-end tests under the address and u
 	@$(CONFIGURE) --preset sanitize
 	@cmake --build build-asan -j $(JOBS)
 	@ctest --test-dir build-asan -LE '^(peers|gpu)$$' -j $(JOBS) --output-on-failure
+
+gpu-budget: deps ## what each CUDA kernel takes of a GPU, held to its budget; needs nvcc (UPDATE=1: writes the budget)
+	@$(CONFIGURE) --preset release
+	@cmake --build $(BUILD) -j $(JOBS) --target ops
+	@scripts/gpu_budget.py $(BUILD)/generated/ops/cuda $(if $(UPDATE),--update)
 
 cross: ## build for aarch64 and run the unit tests under qemu
 	@scripts/install_deps.sh build cross
