@@ -1,4 +1,5 @@
 // GpuDevice and GpuStream on the emulated driver.
+#include <barrier>
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -229,9 +230,9 @@ TEST_F(GpuTest, TheImageThatFitsIsTaken) {
   for (const Expected& e : {Expected{"a100", "sm_80", 80, false},
                             {"rtx4090", "sm_89", 89, false},
                             {"h100", "sm_90", 90, false},
-                            {"gb10", "sm_120f", 120, false},
-                            {"rtx5090", "sm_120f", 120, false},
-                            {"b200", "compute_90", 100, true}}) {
+                            {"gb10", "sm_120", 120, false},
+                            {"rtx5090", "sm_120", 120, false},
+                            {"b200", "compute_80", 100, true}}) {
     emulate(e.gpu);
     const auto gpu = GpuDevice::open(0);
     const GpuFunction& function = cuda::kernel_on(*gpu, "softmax_f16");
@@ -257,6 +258,58 @@ TEST_F(GpuTest, AStreamMayMoveToAnotherThread) {
   s.expect(x);
 }
 
+// Recordings are of one thread: what the others allocate, load or give back meanwhile is none of them.
+TEST_F(GpuTest, OtherThreadsMayLoadDuringARecording) {
+  NEEDS_IMAGES();
+  emulate("rtx4090");
+  Softmax s(GpuDevice::open(0));
+  const auto x = numbers(5);
+  s.write(x);
+  std::string other;
+  const GpuRecording recording = s.stream.record([&] {
+    s.enqueue();
+    std::thread([&] {
+      other = error_of([&] {
+        const GpuStream stream(s.gpu);
+        s.gpu->upload(x.data(), 100);
+        cuda::kernel_on(*s.gpu, "word_half");
+        s.gpu->finish_uploads();
+      });
+    }).join();
+  });
+  EXPECT_EQ(other, "");
+  s.stream.run(recording);
+  s.stream.wait();
+  s.expect(x);
+}
+
+// The next context of a GPU may have the handle of one that ended.
+TEST_F(GpuTest, AThreadMayOutliveADevice) {
+  NEEDS_IMAGES();
+  const auto x = numbers(6);
+  std::barrier turns(2);
+  std::string error;
+  auto first = GpuDevice::open(0);
+  std::thread worker([&] {
+    error = error_of([&] { first->api(); });
+    turns.arrive_and_wait();  // main closes the device
+    turns.arrive_and_wait();
+    if (!error.empty()) return;
+    error = error_of([&] {
+      Softmax s(GpuDevice::open(0));
+      s.write(x);
+      s.enqueue();
+      s.stream.wait();
+      s.expect(x);
+    });
+  });
+  turns.arrive_and_wait();
+  first.reset();
+  turns.arrive_and_wait();
+  worker.join();
+  EXPECT_EQ(error, "");
+}
+
 TEST_F(GpuTest, TimesArePositive) {
   NEEDS_IMAGES();
   Softmax s(GpuDevice::open(0));
@@ -265,6 +318,25 @@ TEST_F(GpuTest, TimesArePositive) {
   s.enqueue();
   timer.end(s.stream);
   EXPECT_GT(timer.milliseconds(), 0.0);
+}
+
+TEST_F(GpuTest, TimesARecording) {
+  NEEDS_IMAGES();
+  Softmax s(GpuDevice::open(0));
+  GpuTimer inside(s.gpu), around(s.gpu);
+  const GpuRecording recording = s.stream.record([&] {
+    inside.begin(s.stream);
+    s.enqueue();
+    inside.end(s.stream);
+  });
+  for (int i = 0; i < 2; ++i) {
+    around.begin(s.stream);
+    s.stream.run(recording);
+    around.end(s.stream);
+    s.stream.wait();
+    EXPECT_GT(inside.milliseconds(), 0.0);
+    EXPECT_LE(inside.milliseconds(), around.milliseconds());
+  }
 }
 
 // Each call fails once, in loading, running and at the end: an Error of kind device, nothing that leaks or hangs. After

@@ -40,11 +40,13 @@ enum Result : int {
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,
   kLaunchTimeout = 702,
+  kContextIsDestroyed = 709,
   kLaunchFailed = 719,
   kNotSupported = 801,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
   kCaptureUnmatched = 903,
+  kCaptureWrongThread = 908,
 };
 
 // CUdevice_attribute and CUfunction_attribute, as far as we ask for them.
@@ -80,6 +82,7 @@ constexpr unsigned kNonBlockingStream = 1;  // apart from the legacy stream
 constexpr int kThreadLocalCapture = 1;      // other threads may go on allocating
 constexpr unsigned kAttachGlobal = 1;       // managed memory for all streams
 constexpr unsigned kTimingEvent = 0;
+constexpr unsigned kExternalEvent = 1;  // in a capture: recorded at each run of the graph
 
 #define SPARKPILOT_CUDA_FUNCTIONS(F)                                                                                 \
   F(cuInit, (unsigned flags))                                                                                        \
@@ -123,6 +126,7 @@ constexpr unsigned kTimingEvent = 0;
   F(cuEventCreate, (EventHandle * event, unsigned flags))                                                            \
   F(cuEventDestroy_v2, (EventHandle event))                                                                          \
   F(cuEventRecord, (EventHandle event, StreamHandle stream))                                                         \
+  F(cuEventRecordWithFlags, (EventHandle event, StreamHandle stream, unsigned flags))                                \
   F(cuEventSynchronize, (EventHandle event))                                                                         \
   F(cuEventElapsedTime, (float* milliseconds, EventHandle begin, EventHandle end))                                   \
   F(cuLaunchKernel,                                                                                                  \

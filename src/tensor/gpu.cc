@@ -13,7 +13,8 @@ namespace {
 
 using cuda::CudaApi;
 
-constexpr int64_t kAfterEnd = 64;  // readable bytes behind a tensor
+constexpr int64_t kAfterEnd = 64;               // readable bytes behind a tensor
+constexpr int64_t kReserve = int64_t{2} << 30;  // bytes of unified memory that are left to the system
 
 [[noreturn]] void fail_device(const std::string& text) { throw Error(ErrorKind::device, text); }
 
@@ -28,8 +29,13 @@ const CudaApi& driver() {
   return *api;
 }
 
-// The context that is current in this thread, so that it is set only when it changes.
-thread_local cuda::ContextHandle current_context = nullptr;
+// The device whose context is current in this thread, so that it is set only when it changes. Not the context's handle:
+// a context that ends and the next one of its GPU may have the same.
+thread_local int64_t current_device = 0;
+int64_t new_device_number() {
+  static std::atomic<int64_t> last = 0;
+  return ++last;
+}
 
 int attribute(const CudaApi& api, cuda::DeviceIndex device, cuda::DeviceAttribute number) {
   int value = 0;
@@ -53,13 +59,16 @@ int GpuDevice::count() {
 
 std::shared_ptr<GpuDevice> GpuDevice::open(int ordinal, const GpuOptions& options) {
   const std::lock_guard lock(devices_mutex);
-  if (auto device = devices[ordinal].lock()) return device;
+  if (auto device = devices[ordinal].lock()) {
+    if (options.reserve) device->reserve_ = *options.reserve;
+    return device;
+  }
   std::shared_ptr<GpuDevice> device(new GpuDevice(ordinal, options));
   devices[ordinal] = device;
   return device;
 }
 
-GpuDevice::GpuDevice(int ordinal, const GpuOptions& options) : api_(&driver()), options_(options) {
+GpuDevice::GpuDevice(int ordinal, const GpuOptions& options) : api_(&driver()), number_(new_device_number()) {
   int count = 0;
   check("cuDeviceGetCount", api_->cuDeviceGetCount(&count));
   if (ordinal < 0 || ordinal >= count) {
@@ -91,12 +100,13 @@ GpuDevice::GpuDevice(int ordinal, const GpuOptions& options) : api_(&driver()), 
     fail_device(fmt::format("{} has compute capability {}.{}; 8.0 or newer is needed", facts_.name,
                             facts_.capability / 10, facts_.capability % 10));
   }
+  reserve_ = options.reserve.value_or(facts_.unified ? kReserve : 0);
   check("cuDevicePrimaryCtxRetain", api_->cuDevicePrimaryCtxRetain(&context_, device_));
 }
 
 GpuDevice::~GpuDevice() {
-  current_context = nullptr;
-  if (api_->cuCtxSetCurrent(context_) == cuda::kSuccess) {
+  end_uploads();
+  if (make_current() == cuda::kSuccess) {
     for (const auto& [image, module] : modules_) api_->cuModuleUnload(module);
   }
   api_->cuDevicePrimaryCtxRelease_v2(device_);
@@ -109,11 +119,15 @@ void GpuDevice::check(const char* call, int error) const {
   }
 }
 
+int GpuDevice::make_current() const {
+  if (current_device == number_) return cuda::kSuccess;
+  const int error = api_->cuCtxSetCurrent(context_);
+  current_device = error == cuda::kSuccess ? number_ : 0;
+  return error;
+}
+
 const CudaApi& GpuDevice::api() const {
-  if (current_context != context_) {
-    check("cuCtxSetCurrent", api_->cuCtxSetCurrent(context_));
-    current_context = context_;
-  }
+  check("cuCtxSetCurrent", make_current());
   return *api_;
 }
 
@@ -124,33 +138,47 @@ int64_t GpuDevice::available_bytes() const {
     const std::unique_ptr<Source> system = system_source();
     const std::optional<int64_t> allocatable = probe_memory(*system).allocatable();
     if (!allocatable) fail_device("how much memory can still be taken is unknown: /proc/meminfo cannot be read");
-    free_bytes = *allocatable - options_.reserve;
+    free_bytes = *allocatable;
   } else {
     size_t free = 0, total = 0;
     CALL(cuMemGetInfo_v2, &free, &total);
     free_bytes = static_cast<int64_t>(free);
   }
-  return std::max<int64_t>(free_bytes, 0);
+  return std::max<int64_t>(free_bytes - reserve_, 0);
+}
+
+void GpuDevice::check_available(int64_t bytes, const std::string& of_what) const {
+  const int64_t available = available_bytes(), reserve = reserve_;
+  if (bytes <= available) return;
+  fail_device(fmt::format("{}: {} are needed{} and {} can be taken{}", facts_.name, gigabytes(bytes), of_what,
+                          gigabytes(available),
+                          reserve > 0 ? fmt::format(" ({} are kept for the system)", gigabytes(reserve)) : ""));
+}
+
+GpuLoad::GpuLoad(GpuDevice& gpu, int64_t bytes, const std::string& of_what) : gpu_(gpu), lock_(gpu.load_mutex_) {
+  needs(gpu, bytes, of_what);
+}
+
+void GpuLoad::needs(GpuDevice& gpu, int64_t bytes, const std::string& of_what) {
+  gpu.expected_ = 0;
+  gpu.check_available(bytes, of_what.empty() ? "" : " " + of_what);
+  gpu.expected_ = bytes;
 }
 
 std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
   if (bytes < 0 || place == Place::host) fail_internal("a GPU allocates {} bytes of {} memory", bytes, name(place));
   if (place == Place::unified && !unified()) fail_internal("unified memory on a GPU that has its own");
   const auto size = static_cast<size_t>(bytes + kAfterEnd);
-  if (place != Place::pinned) {
-    if (const int64_t available = available_bytes(); bytes + kAfterEnd > available) {
-      fail_device(
-          fmt::format("{}: {} are needed and {} can be taken{}", facts_.name, gigabytes(bytes), gigabytes(available),
-                      unified() ? fmt::format(" ({} are kept for the system)", gigabytes(options_.reserve)) : ""));
-    }
+  if (place != Place::pinned && (expected_ -= bytes) < 0) {
+    expected_ = 0;
+    check_available(bytes + kAfterEnd, "");
   }
   const std::shared_ptr<GpuDevice> self = shared_from_this();
   if (place == Place::pinned) {
     void* pointer = nullptr;
     CALL(cuMemHostAlloc, &pointer, size, 0);
     return std::make_shared<Buffer>(place, static_cast<std::byte*>(pointer), bytes, [self, pointer] {
-      if (self->api_->cuCtxSetCurrent(self->context_) == cuda::kSuccess) self->api_->cuMemFreeHost(pointer);
-      current_context = nullptr;
+      if (self->make_current() == cuda::kSuccess) self->api_->cuMemFreeHost(pointer);
     });
   }
   cuda::DevicePointer pointer = 0;
@@ -160,8 +188,7 @@ std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
   auto* const data = reinterpret_cast<std::byte*>(pointer);  // NOLINT(performance-no-int-to-ptr): the driver's type
   return std::make_shared<Buffer>(place, data, bytes, [self, pointer, bytes] {
     self->allocated_ -= bytes;
-    if (self->api_->cuCtxSetCurrent(self->context_) == cuda::kSuccess) self->api_->cuMemFree_v2(pointer);
-    current_context = nullptr;
+    if (self->make_current() == cuda::kSuccess) self->api_->cuMemFree_v2(pointer);
   });
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -38,8 +39,9 @@ struct GpuFacts {
 
 struct GpuOptions {
   enum Unified { as_it_is, off, on };
-  Unified unified = as_it_is;          // off: memory of its own, explicit copies, even where it is one. on: for tests
-  int64_t reserve = int64_t{2} << 30;  // bytes of unified memory that are left to the system
+  Unified unified = as_it_is;  // off: memory of its own, explicit copies, even where it is one. on: for tests
+  // Bytes of the GPU's memory that are left to others; empty: 2 GiB of unified memory, nothing of a GPU's own.
+  std::optional<int64_t> reserve = {};
 };
 
 // A kernel's code on a GPU.
@@ -53,8 +55,8 @@ struct GpuFunction {
 
 class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
  public:
-  // The GPU `ordinal`; the same object for all callers while one lives (`options` are the first caller's). Fails
-  // (device) if there is no driver or no such GPU, with what to do next.
+  // The GPU `ordinal`; the same object for all callers while one lives, with the first caller's `options` and the
+  // latest reserve that was given. Fails (device) if there is no driver or no such GPU, with what to do next.
   static std::shared_ptr<GpuDevice> open(int ordinal, const GpuOptions& options = {});
   // Of CUDA's GPUs; 0 without a driver.
   static int count();
@@ -68,13 +70,16 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   // Memory at a multiple of 256, with 64 bytes after its end. Fails (device) before it asks the driver where less than
   // `bytes` can still be taken, with the figures: a DGX Spark that runs out of memory stops.
   std::shared_ptr<Buffer> allocate(int64_t bytes, Place place);
-  // Memory for the GPU alone with a copy of these bytes, which is there when the call returns; not inside a recording.
+  // Memory for the GPU alone with a copy of these bytes, which is there before anything that a stream of this GPU is
+  // given afterwards; not inside a recording. `data` may change when the call returns.
   std::shared_ptr<Buffer> upload(const void* data, int64_t bytes);
+  // Waits for the copies of upload(), all at once; does nothing if there are none.
+  void finish_uploads();
   // Where the processor writes what the GPU reads and the other way round: unified memory, or pinned.
   Place shared_place() const { return unified() ? Place::unified : Place::pinned; }
   // Where the GPU alone reads and writes: the same memory where there is only one.
   Place own_place() const { return unified() ? Place::unified : Place::device; }
-  // Bytes that can still be taken, without the reserve.
+  // Bytes that can still be taken, without the reserve. Asks the system or the driver.
   int64_t available_bytes() const;
   int64_t allocated_bytes() const { return allocated_; }
 
@@ -90,14 +95,49 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   GpuDevice(int ordinal, const GpuOptions& options);
 
   const cuda::CudaApi* api_;
+  const int64_t number_;  // of this object among all of the process
   GpuFacts facts_;
-  GpuOptions options_;
   cuda::DeviceIndex device_ = 0;
   cuda::ContextHandle context_ = nullptr;
+  friend class GpuLoad;
+  // Makes the context this thread's current one: what cuCtxSetCurrent answered.
+  int make_current() const;
+  void check_available(int64_t bytes, const std::string& of_what) const;
+  void end_batch();
+  void end_uploads() noexcept;
+  // Copies of upload() that nothing has waited for, in pinned memory that they are made from.
+  struct Uploads {
+    cuda::StreamHandle stream = nullptr;
+    std::vector<std::byte*> pieces;
+    int64_t size = 0, used = 0;  // of the last piece
+    int64_t total = 0;
+  };
+  std::mutex uploads_mutex_, load_mutex_;
+  Uploads uploads_;
+  std::atomic<bool> uploading_ = false;
+  std::atomic<int64_t> expected_ = 0;  // bytes that were found to be available and are not allocated yet
+  std::atomic<int64_t> reserve_ = 0;
   mutable std::mutex mutex_;
   std::map<const void*, cuda::ModuleHandle> modules_;
   std::map<std::pair<const void*, std::string>, GpuFunction> functions_;
   std::atomic<int64_t> allocated_ = 0;
+};
+
+// Something large that is loaded, one at a time on a GPU: what it needs is held against what can be taken before the
+// first allocation, and then the system is not asked again for each.
+class GpuLoad {
+ public:
+  // Fails (device) with the figures if less than `bytes` can be taken. `of_what` stands after them: "for weights".
+  GpuLoad(GpuDevice& gpu, int64_t bytes, const std::string& of_what);
+  ~GpuLoad() { gpu_.expected_ = 0; }
+  GpuLoad(const GpuLoad&) = delete;
+  GpuLoad& operator=(const GpuLoad&) = delete;
+  // The same for what is still to be allocated, once it is known better. May be called without a GpuLoad.
+  static void needs(GpuDevice& gpu, int64_t bytes, const std::string& of_what);
+
+ private:
+  GpuDevice& gpu_;
+  std::lock_guard<std::mutex> lock_;
 };
 
 // What was enqueued once and can be run again by one call.
@@ -115,6 +155,11 @@ class GpuRecording {
   std::shared_ptr<GpuDevice> gpu_;
   cuda::GraphExecHandle executable_ = nullptr;
   size_t nodes_ = 0;
+};
+
+struct GpuLaunched {
+  const GpuFunction* function = nullptr;
+  GpuLaunch how;
 };
 
 // Work in order. Every call only enqueues, except wait() and record().
@@ -153,17 +198,24 @@ class GpuStream {
     int64_t bytes_to_gpu = 0, bytes_to_host = 0, bytes_on_gpu = 0;
   };
   const Counts& counts() const { return counts_; }
+  // Every later launch is added to it; null: none.
+  void list_launches(std::vector<GpuLaunched>* list) { list_ = list; }
 
  private:
   friend class GpuTimer;
   void launch_bytes(const GpuFunction& function, const GpuLaunch& how, const void* arguments);
+  // The driver, once what was uploaded before is there.
+  const cuda::CudaApi& api() const;
 
   std::shared_ptr<GpuDevice> gpu_;
+  bool recording_ = false;
   cuda::StreamHandle stream_ = nullptr;
+  std::vector<GpuLaunched>* list_ = nullptr;
   Counts counts_;
 };
 
-// Times on the GPU between points of a stream.
+// Times on the GPU between two points of a stream; where those are recorded, of the recording's last run. It must live
+// as long as the recording.
 class GpuTimer {
  public:
   explicit GpuTimer(std::shared_ptr<GpuDevice> gpu);
@@ -172,10 +224,11 @@ class GpuTimer {
   GpuTimer& operator=(const GpuTimer&) = delete;
   void begin(GpuStream& stream);
   void end(GpuStream& stream);
-  // Waits for the end.
+  // Waits for the end, or, of a recording, must be called after a wait for its run.
   double milliseconds();
 
  private:
+  void mark(int event, GpuStream& stream);
   void destroy_events();
   std::shared_ptr<GpuDevice> gpu_;
   cuda::EventHandle events_[2] = {};

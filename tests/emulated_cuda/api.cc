@@ -6,12 +6,13 @@
 #include <exception>
 
 #include "emulated_cuda/driver.h"
+#include "ops/cuda/kernels.h"
 
 using namespace sparkpilot::cuda;
 using namespace emulated_cuda;
 
 namespace emulated_cuda {
-extern thread_local bool has_context;
+extern thread_local Driver::Current current_context;
 }
 
 namespace {
@@ -75,6 +76,15 @@ int check_launch(const Function& f, const sparkpilot::emulator::LaunchShape& sha
   return right ? kSuccess : kInvalidValue;
 }
 
+// EMULATED_CUDA_WRONG names a kernel of words.cu, whose answer then begins with another bit.
+void plant_fault(const std::string& kernel, const std::vector<char>& arguments) {
+  const char* const wrong = std::getenv("EMULATED_CUDA_WRONG");
+  if (!wrong || kernel != wrong || !kernel.starts_with("word_")) return;
+  sparkpilot::cuda::WordArguments words;
+  std::memcpy(&words, arguments.data(), sizeof words);
+  *static_cast<unsigned char*>(words.out) ^= 1;
+}
+
 }  // namespace
 
 // Each function begins so: the lock, the count, an injected failure, the context.
@@ -96,7 +106,7 @@ const char* emulated_cuda_report() {
 }
 void emulated_cuda_reset() {
   Driver::reset();
-  has_context = false;
+  current_context = {};
 }
 
 int cuInit(unsigned) {
@@ -140,12 +150,18 @@ int cuDevicePrimaryCtxRetain(ContextHandle* context, DeviceIndex device) {
 int cuDevicePrimaryCtxRelease_v2(DeviceIndex device) {
   ENTER(cuDevicePrimaryCtxRelease_v2, false);
   if (!gpu_of(device) || d.retained[static_cast<size_t>(device)] == 0) return kInvalidContext;
-  --d.retained[static_cast<size_t>(device)];
+  if (--d.retained[static_cast<size_t>(device)] == 0) ++d.ended[static_cast<size_t>(device)];
   return kSuccess;
 }
 int cuCtxSetCurrent(ContextHandle context) {
   ENTER(cuCtxSetCurrent, false);
-  return has_context = context != nullptr, kSuccess;
+  current_context = {};
+  if (!context) return kSuccess;
+  const auto gpu = reinterpret_cast<int*>(context) - d.retained.data();
+  if (gpu < 0 || static_cast<size_t>(gpu) >= d.gpus.size()) return kInvalidContext;
+  if (d.retained[static_cast<size_t>(gpu)] == 0) return kContextIsDestroyed;
+  current_context = {static_cast<int>(gpu), d.ended[static_cast<size_t>(gpu)]};
+  return kSuccess;
 }
 
 int cuModuleLoadData(ModuleHandle* module, const void* image) {
@@ -207,6 +223,7 @@ static int allocate(Driver& d, std::uintptr_t* pointer, size_t bytes, Kind kind)
   NOT_IN_CAPTURE();
   if (bytes == 0) return kInvalidValue;
   *pointer = d.memory->allocate(bytes, kind);
+  if (*pointer && d.checker) d.checker->add_memory(reinterpret_cast<void*>(*pointer), bytes, true);
   return *pointer ? kSuccess : kOutOfMemory;
 }
 int cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
@@ -227,6 +244,7 @@ int cuMemAllocManaged(DevicePointer* pointer, size_t bytes, unsigned flags) {
 static int free_memory(Driver& d, std::uintptr_t pointer, bool host) {
   NOT_IN_CAPTURE();
   if (const int error = d.run_everything()) return error;
+  if (d.checker) d.checker->remove_memory(reinterpret_cast<void*>(pointer));
   return d.memory->free(pointer, host) ? kSuccess : kInvalidValue;
 }
 int cuMemFree_v2(DevicePointer pointer) {
@@ -328,7 +346,19 @@ int cuEventRecord(EventHandle handle, StreamHandle stream) {
   if (recorded->capturing)
     return recorded->spoilt = true, kCaptureUnsupported;  // a second stream of a capture is not emulated
   *event = {recorded, recorded->done + recorded->queue.size() + 1, true, -1};
-  return d.submit(stream, {"cuEventRecord", [event] { return event->seconds = now(), 0; }});
+  return d.submit(stream, {"cuEventRecord", [event, &d] { return event->seconds = now(), 0; }});
+}
+int cuEventRecordWithFlags(EventHandle handle, StreamHandle stream, unsigned flags) {
+  ENTER(cuEventRecordWithFlags);
+  auto* const event = reinterpret_cast<Event*>(handle);
+  auto* const recorded = reinterpret_cast<Stream*>(stream);
+  if (flags != kExternalEvent) return kInvalidValue;
+  if (!d.events.contains(event) || !d.streams.contains(recorded)) return kInvalidHandle;
+  if (!recorded->capturing) return kCaptureUnmatched;  // the real one would take it as cuEventRecord
+  return d.submit(stream, {"cuEventRecordWithFlags", [event, recorded] {
+                             *event = {recorded, 0, true, now()};
+                             return 0;
+                           }});
 }
 int cuEventSynchronize(EventHandle handle) {
   ENTER(cuEventSynchronize);
@@ -361,6 +391,7 @@ int cuStreamBeginCapture_v2(StreamHandle stream, int mode) {
   if (!d.streams.contains(captured) || mode != kThreadLocalCapture) return kInvalidValue;
   if (captured->capturing) return kCaptureUnsupported;
   captured->capturing = true;
+  captured->capturing_thread = std::this_thread::get_id();
   captured->spoilt = false;
   captured->captured.clear();
   return kSuccess;
@@ -370,6 +401,7 @@ int cuStreamEndCapture(StreamHandle stream, GraphHandle* graph) {
   auto* const captured = reinterpret_cast<Stream*>(stream);
   *graph = nullptr;
   if (!d.streams.contains(captured) || !captured->capturing) return kCaptureUnmatched;
+  if (captured->capturing_thread != std::this_thread::get_id()) return kCaptureWrongThread;
   captured->capturing = false;
   if (captured->spoilt) return kCaptureInvalidated;
   auto* const made = new Graph{std::move(captured->captured)};
@@ -423,7 +455,11 @@ int cuLaunchKernel(FunctionHandle function, unsigned grid_x, unsigned grid_y, un
   return d.submit(stream, {f.name, [&d, shape, arguments = std::move(arguments), name = f.name, kernel = f.kernel] {
                              try {
                                ++d.launched[name];
-                               kernel->run(shape, schedule(), arguments.data());
+                               auto how = schedule();
+                               how.checker = d.checker.get();
+                               if (!d.idle) kernel->run(shape, how, arguments.data());
+                               d.take_checks(name);
+                               plant_fault(name, arguments);
                                return static_cast<int>(kSuccess);
                              } catch (const std::exception& error) {
                                std::fprintf(stderr, "emulated CUDA: %s: %s\n", name.c_str(), error.what());

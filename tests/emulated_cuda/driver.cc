@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <sstream>
 
 namespace emulated_cuda {
@@ -19,20 +18,25 @@ std::string setting(const char* name, const char* otherwise = "") {
 
 }  // namespace
 
-thread_local bool has_context = false;
+thread_local Driver::Current current_context;
 
 namespace {
 std::unique_ptr<Driver>& instance() {
   static std::unique_ptr<Driver> driver;
   return driver;
 }
+std::mutex instance_mutex;
 }  // namespace
 
 Driver& Driver::get() {
+  const std::lock_guard lock(instance_mutex);
   if (!instance()) instance().reset(new Driver);
   return *instance();
 }
-void Driver::reset() { instance().reset(); }
+void Driver::reset() {
+  const std::lock_guard lock(instance_mutex);
+  instance().reset();
+}
 
 Driver::Driver() {
   std::istringstream keys(setting("EMULATED_GPU", "gb10"));
@@ -42,8 +46,14 @@ Driver::Driver() {
     else if (key != "none") std::fprintf(stderr, "emulated CUDA: no GPU named %s\n", key.c_str());
   }
   retained.resize(gpus.size());
+  ended.resize(gpus.size());
+  idle = setting("EMULATED_CUDA_IDLE") == "1";
   size_t limit = gpus.empty() ? 0 : gpus[0]->memory_bytes;
   if (const std::string set = setting("EMULATED_CUDA_MEMORY"); !set.empty()) limit = std::min(limit, std::stoul(set));
+  if (setting("EMULATED_CUDA_CHECK") == "1") {
+    checker = std::make_unique<sparkpilot::emulator::Checker>();
+    checker->count_traffic(true);
+  }
   memory = std::make_unique<Memory>(limit, gpus.empty() || gpus[0]->concurrent_managed);
 }
 
@@ -64,13 +74,15 @@ int Driver::enter(const char* name, bool needs_context) {
   }
   if (!initialised && std::string(name) != "cuInit" && std::string(name) != "cuDriverGetVersion")
     return kNotInitialized;
-  return needs_context && !has_context ? kInvalidContext : kSuccess;
+  if (!needs_context) return kSuccess;
+  if (current_context.gpu < 0) return kInvalidContext;
+  return ended[static_cast<size_t>(current_context.gpu)] == current_context.ended ? kSuccess : kContextIsDestroyed;
 }
 
 int Driver::forbidden_in_capture() {
   bool any = false;
   for (Stream* stream : streams) {
-    if (!stream->capturing) continue;
+    if (!stream->capturing || stream->capturing_thread != std::this_thread::get_id()) continue;
     any = true;
     stream->spoilt = true;
   }
@@ -118,6 +130,17 @@ void Driver::update_queued() {
       std::any_of(streams.begin(), streams.end(), [](const Stream* s) { return !s->queue.empty(); }));
 }
 
+void Driver::take_checks(const std::string& kernel) {
+  if (!checker) return;
+  for (const std::string& finding : checker->take_findings())
+    findings.push_back(std::string(kernel).append(": ").append(finding));
+  for (const auto& line : checker->take_traffic()) {
+    auto& sum = traffic[{kernel, line.line + (line.shared ? " shared" : line.write ? " write" : " read")}];
+    sum.requests += line.requests, sum.bytes += line.bytes, sum.sectors += line.sectors;
+    sum.worst_bank = std::max(sum.worst_bank, line.worst_bank);
+  }
+}
+
 std::string Driver::report() const {
   std::ostringstream out;
   out << "held contexts " << std::count_if(retained.begin(), retained.end(), [](int n) { return n > 0; }) << " modules "
@@ -128,6 +151,11 @@ std::string Driver::report() const {
   for (const auto& [name, count] : calls) out << "call " << name << " " << count << "\n";
   for (const auto& [name, bytes] : copied) out << "bytes " << name << " " << bytes << "\n";
   for (const auto& [name, count] : launched) out << "kernel " << name << " " << count << "\n";
+  for (const std::string& finding : findings) out << "finding " << finding << "\n";
+  for (const auto& [where, sum] : traffic) {
+    out << "traffic " << where.first << " " << where.second << " " << sum.requests << " " << sum.bytes << " "
+        << sum.sectors << " " << sum.worst_bank << "\n";
+  }
   return out.str();
 }
 

@@ -2,16 +2,19 @@
 #pragma once
 
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "emulated_cuda/gpus.h"
 #include "emulated_cuda/memory.h"
+#include "emulator/check.h"
 #include "emulator/launch.h"
 #include "hw/cuda_api.h"
 
@@ -41,6 +44,7 @@ struct Stream {
   std::deque<Work> queue;
   std::size_t done = 0;  // pieces that have run
   bool capturing = false, spoilt = false;
+  std::thread::id capturing_thread;
   std::vector<Work> captured;
 };
 struct Graph {
@@ -58,16 +62,22 @@ struct Function {
 
 // By environment: EMULATED_GPU (keys of gpus.h, separated by commas; gb10), EMULATED_CUDA_FAIL (cuMemAlloc_v2:3:2: the
 // third call answers 2; from 700 to 719 it stays so), EMULATED_CUDA_SEED (schedule of the kernels),
+// EMULATED_CUDA_WRONG (word_votes: this kernel's answers are wrong),
 // EMULATED_CUDA_REPORT (a file that gets report() when the process ends), EMULATED_CUDA_MEMORY (bytes of each GPU, if
-// fewer).
+// fewer), EMULATED_CUDA_IDLE (1: kernels are checked and counted, and compute nothing).
 class Driver {
  public:
+  // The context that is current in a thread: that of this GPU, if as many have ended before it.
+  struct Current {
+    int gpu = -1, ended = 0;
+  };
   static Driver& get();
   static void reset();
 
   std::recursive_mutex mutex;
   std::vector<const GpuKind*> gpus;
   std::vector<int> retained;  // by GPU: how often its context is held
+  std::vector<int> ended;     // by GPU: how many of its contexts ended; the next one has the same handle
   std::unique_ptr<Memory> memory;
   std::set<Stream*> streams;
   std::set<Event*> events;
@@ -76,14 +86,21 @@ class Driver {
   std::map<std::pair<Module*, std::string>, std::unique_ptr<Function>> functions;
   int sticky = 0;
   bool initialised = false;
-  std::map<std::string, int> calls;      // how often each function was called
-  std::map<std::string, size_t> copied;  // bytes, by function
-  std::map<std::string, int> launched;   // kernels that ran, by name
-  std::vector<std::string> images;       // that were loaded
+  bool idle = false;                                       // kernels are counted and compute nothing
+  std::map<std::string, int> calls;                        // how often each function was called
+  std::map<std::string, size_t> copied;                    // bytes, by function
+  std::map<std::string, int> launched;                     // kernels that ran, by name
+  std::vector<std::string> images;                         // that were loaded
+  std::unique_ptr<sparkpilot::emulator::Checker> checker;  // null: not asked for
+  std::map<std::pair<std::string, std::string>, sparkpilot::emulator::Checker::Traffic> traffic;  // by kernel and line
+  std::vector<std::string> findings;  // of the checker, with the kernel's name
+  // After a kernel: takes what the checker has seen of it.
+  void take_checks(const std::string& kernel);
 
   // What a call does first: counts it, injects its failure; needs the context unless it is one of those that make it.
   int enter(const char* name, bool needs_context = true);
-  // For what may not be done while a stream is captured: spoils the capture. 0 or the error.
+  // For what a thread may not do while it captures a stream (the mode is thread-local): spoils the capture. 0 or the
+  // error.
   int forbidden_in_capture();
   // Appends work to a stream, or to what is captured on it.
   int submit(sparkpilot::cuda::StreamHandle stream, Work work);
