@@ -33,7 +33,7 @@ constexpr std::array<Names, 21> kNvmlErrors = {{
     {21, "NVML_ERROR_NO_DATA"},
     {999, "NVML_ERROR_UNKNOWN"},
 }};
-constexpr std::array<Names, 30> kCudaErrors = {{
+constexpr std::array<Names, 32> kCudaErrors = {{
     {1, "CUDA_ERROR_INVALID_VALUE"},
     {2, "CUDA_ERROR_OUT_OF_MEMORY"},
     {3, "CUDA_ERROR_NOT_INITIALIZED"},
@@ -54,6 +54,7 @@ constexpr std::array<Names, 30> kCudaErrors = {{
     {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
     {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
     {702, "CUDA_ERROR_LAUNCH_TIMEOUT"},
+    {709, "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
     {716, "CUDA_ERROR_MISALIGNED_ADDRESS"},
     {719, "CUDA_ERROR_LAUNCH_FAILED"},
     {801, "CUDA_ERROR_NOT_SUPPORTED"},
@@ -63,6 +64,7 @@ constexpr std::array<Names, 30> kCudaErrors = {{
     {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
     {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
     {903, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED"},
+    {908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"},
     {999, "CUDA_ERROR_UNKNOWN"},
 }};
 
