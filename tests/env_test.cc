@@ -268,12 +268,13 @@ TEST_F(Env, WhereThereIsAGpu) {
     return json::parse(result.out, nullptr, false);
   };
   const json on = json::parse(R"({"DEV": "CUDA", "CUDA": "1", "CPU": "0", "CUDA_VISIBLE_DEVICES": "0",
-                                  "SPARKPILOT_DEVICE": "auto"})");
+                                  "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "SPARKPILOT_DEVICE": "auto"})");
   const json off = json::parse(R"({"DEV": "CPU", "CUDA": "0", "CPU": "1", "CUDA_VISIBLE_DEVICES": "-1",
                                    "SPARKPILOT_DEVICE": "cpu"})");
   EXPECT_EQ(report(gpu)["export"], on);
   EXPECT_EQ(report(gpu)["device"], "cuda:0");
   EXPECT_EQ(report(gpu + "CUDA=1")["device"], "cuda:0");
+  EXPECT_EQ(report(gpu + "CUDA_DEVICE_ORDER=FASTEST_FIRST")["export"]["CUDA_DEVICE_ORDER"], "FASTEST_FIRST");
   EXPECT_EQ(report(gpu + "CUDA_VISIBLE_DEVICES=GPU-1")["export"]["CUDA_VISIBLE_DEVICES"], "GPU-1");
   for (const char* none : {"CUDA=0", "OPENPILOT_DGX_ENABLED=0 CUDA=1", "OPENPILOT_DISABLE_DGX=1 CUDA=1"}) {
     EXPECT_EQ(report(gpu + none)["export"], off) << none;

@@ -115,6 +115,37 @@ TEST_F(GpuSession, StatesStayOnTheGpuUntilTheyAreAskedFor) {
   }
 }
 
+// A run that fails on the processor leaves states as they were, also those that the GPU computes.
+TEST_F(GpuSession, AFailedRunLeavesTheStates) {
+  NEEDS_IMAGES();
+  const auto graph = [] {
+    Graph out;
+    const ValueId x = out.add_input("x", DType::f32, Shape{kRows, kSize}),
+                  at = out.add_input("at", DType::i64, Shape{1, 1}),
+                  last = out.add_state(Tensor::zeros(DType::f32, Shape{kRows, kSize}), "last");
+    const ValueId one = out.add_constant(Tensor::of<float>({1, 1}, {1.0f}));
+    Builder b(out);
+    const ValueId soft = b.add("Softmax", {x});
+    out.add_output(b.add("ScatterElements", {b.add("Softmax", {b.add("Mul", {last, last})}), at, one}), "y");
+    out.set_next(last, soft);
+    return out;
+  };
+  std::vector<float> expected;
+  for (const char* device : {"cpu", "gb10", "rtx4090"}) {
+    if (std::string(device) != "cpu") emulate(device);
+    Session session(graph(), {.device = std::string(device) == "cpu" ? "cpu" : "cuda", .threads = 1});
+    const auto with = [&](int64_t at, float first) {
+      session.input<int64_t>("at")[0] = at;
+      return run(session, numbers(first));
+    };
+    with(0, 1);
+    EXPECT_THROW(with(1000, 2), Error);
+    const std::vector<float> y = with(0, 3);
+    if (expected.empty()) expected = y;
+    expect_near(y, expected);
+  }
+}
+
 // Two sessions that share their states run in turns, each on what the other left.
 TEST_F(GpuSession, SharedStates) {
   NEEDS_IMAGES();
@@ -162,6 +193,28 @@ TEST_F(GpuSession, MemoryIsRefusedBeforeAnythingLargeIsAllocated) {
         << error;
     EXPECT_EQ(driver_count("call cuMemAlloc_v2") + driver_count("call cuMemAllocManaged"), 0);
   }
+}
+
+// Views and what is computed in place need no memory besides their inputs'.
+TEST_F(GpuSession, ModelsThatJustFitAreNotRefused) {
+  NEEDS_IMAGES();
+  constexpr int64_t kMegabytes = 40;
+  Graph graph;
+  const ValueId x = graph.add_input("x", DType::f32, Shape{kMegabytes * 250, 1000});
+  Builder b(graph);
+  const ValueId shape = graph.add_constant(Tensor::of<int64_t>({2}, {kMegabytes * 500, 500}));
+  graph.add_output(b.add("ReduceMax", {b.add("Reshape", {x, shape})}), "y");
+  setenv("EMULATED_CUDA_MEMORY", std::to_string((kMegabytes + 10) * 1000000).c_str(), 1);
+  emulate("rtx4090");
+  Session session(std::move(graph), {.device = "cuda", .threads = 1});
+  session.input<float>("x")[1234567] = 5;
+  session.run();
+  EXPECT_EQ(session.output<float>("y")[0], 5);
+  unsetenv("EMULATED_CUDA_MEMORY");
+}
+
+TEST_F(GpuSession, ANegativeReserveIsRefused) {
+  EXPECT_THROW(Session(softmax_graph(false), {.memory_reserve = -1}), Error);
 }
 
 TEST_F(GpuSession, AProfileTimesEachStepOnTheGpu) {

@@ -104,8 +104,7 @@ TEST_F(GpuTest, RefusesWhatIsNotThereOrTooOld) {
 }
 
 TEST_F(GpuTest, MemoryIsRefusedWithTheFigures) {
-  setenv("EMULATED_CUDA_MEMORY", "1000000", 1);
-  emulate("rtx4090");
+  emulate("rtx4090", "cuMemAlloc_v2:2:2");
   const auto gpu = GpuDevice::open(0);
   const auto buffer = gpu->allocate(600000, Place::device);
   EXPECT_EQ(buffer->place(), Place::device);

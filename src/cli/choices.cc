@@ -11,13 +11,16 @@
 #include "hw/cpu.h"
 #include "ir/kernel_choice.h"
 #include "ops/cpu/limit.h"
+#include "ops/cuda/images.h"
 #include "passes/precision.h"
 
 namespace sparkpilot::cli {
 namespace {
 
-std::string device_refusal(const std::string& device) {
+std::string device_refusal(const Program& program, const std::string& device) {
   if (device == "auto" || device == "cpu") return {};
+  // `env` chooses for openpilot's tools, too.
+  if (cuda::images().empty() && program.command != "env") return "this program holds no GPU code";
   return device_missing(device, this_device_facts());
 }
 
@@ -56,7 +59,7 @@ std::string refusal(const Program& program, const Setting& setting, const std::s
   if (setting.name == "kernels") return kernels_refusal(value);
   const auto flags = program.flags_of.find(program.at);
   if (flags == program.flags_of.end() || !flags->second.contains(setting.name)) return {};
-  if (setting.name == "device") return device_refusal(value);
+  if (setting.name == "device") return device_refusal(program, value);
   if (setting.name == "precision") return precision_refusal(program, value);
   if (setting.name == "threads") return threads_refusal(value);
   return {};
@@ -100,9 +103,8 @@ std::optional<std::string> variable(const char* name) {
 
 const DeviceFacts& this_device_facts() {
   static const DeviceFacts facts = [] {
-    constexpr double kWaitSeconds = 2;  // a driver without persistence mode wakes up slowly
     std::error_code ignored;
-    DeviceFacts out = device_facts(ask_cuda(kWaitSeconds));
+    DeviceFacts out = ask_device_facts();
     const std::optional<std::string> visible = variable("CUDA_VISIBLE_DEVICES");
     if (!out.problem.empty() && visible) out.problem += ", CUDA_VISIBLE_DEVICES=" + shown(*visible);
     out.comma_device = std::filesystem::exists("/TICI", ignored);  // openpilot's own test

@@ -19,7 +19,8 @@ struct Flags {
 };
 
 std::vector<ToolVariable> tools(const Program& program) {
-  return tool_environment(program.settings["device"].value, this_device_facts(), variable("CUDA_VISIBLE_DEVICES"));
+  return tool_environment(program.settings["device"].value, this_device_facts(), variable("CUDA_VISIBLE_DEVICES"),
+                          variable("CUDA_DEVICE_ORDER"));
 }
 
 // Where models run, as far as it does not depend on the model.

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <sstream>
 
@@ -162,6 +163,7 @@ int obey(Program& program, CLI::App& app, char** argv, std::vector<std::string> 
 }
 
 int run(int argc, char** argv) {
+  setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);  // before libcuda is loaded; else it numbers the fastest GPU 0
   Program program;
   CLI::App app{"Runs openpilot's driving models, and any other ONNX model, on this machine.", "sparkpilot"};
   app.require_subcommand(1);

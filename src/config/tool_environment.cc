@@ -58,7 +58,8 @@ std::string device_missing(std::string_view device, const DeviceFacts& facts) {
 }
 
 std::vector<ToolVariable> tool_environment(std::string_view device, const DeviceFacts& facts,
-                                           const std::optional<std::string>& visible) {
+                                           const std::optional<std::string>& visible,
+                                           const std::optional<std::string>& order) {
   const std::optional<int> gpu = index_of(chosen_device(device, facts));
   const std::string_view tool = gpu ? "CUDA" : facts.comma_device && device != "cpu" ? "QCOM" : "CPU";
   std::vector<ToolVariable> out{{"DEV", std::string(tool)}};
@@ -68,6 +69,7 @@ std::vector<ToolVariable> tool_environment(std::string_view device, const Device
   if (gpu) {
     const std::string named = visible ? part(*visible, *gpu) : "";
     out.push_back({"CUDA_VISIBLE_DEVICES", named.empty() ? std::to_string(*gpu) : named});
+    if (order) out.push_back({"CUDA_DEVICE_ORDER", *order});
   } else if (!facts.gpus.empty()) {
     out.push_back({"CUDA_VISIBLE_DEVICES", "-1"});
   }

@@ -24,10 +24,12 @@ struct ToolVariable {
   bool operator==(const ToolVariable&) const = default;
 };
 
-// `device`: a value of the setting. `visible`: CUDA_VISIBLE_DEVICES as it is set now, any bytes: GPUs are numbered
-// among those it names. Applying the same choice again, in the resulting environment, changes nothing.
+// `device`: a value of the setting. `visible`, `order`: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER as they are set now,
+// any bytes: GPUs are numbered among those that the one names, in the order that the other says. Applying the same
+// choice again, in the resulting environment, changes nothing.
 std::vector<ToolVariable> tool_environment(std::string_view device, const DeviceFacts& facts,
-                                           const std::optional<std::string>& visible);
+                                           const std::optional<std::string>& visible,
+                                           const std::optional<std::string>& order);
 
 enum class Shell { bash, fish };  // bash: any POSIX shell
 // Lines for eval; any bytes are allowed and quoted.

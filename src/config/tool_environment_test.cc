@@ -9,9 +9,10 @@ namespace {
 
 using Map = std::map<std::string, std::string>;
 
-Map made(std::string_view device, const DeviceFacts& facts, const std::optional<std::string>& visible = {}) {
+Map made(std::string_view device, const DeviceFacts& facts, const std::optional<std::string>& visible = {},
+         const std::optional<std::string>& order = {}) {
   Map out;
-  for (const ToolVariable& each : tool_environment(device, facts, visible)) out[each.name] = each.value;
+  for (const ToolVariable& each : tool_environment(device, facts, visible, order)) out[each.name] = each.value;
   return out;
 }
 
@@ -70,6 +71,8 @@ TEST(ToolEnvironment, Choices) {
                                          {"CUDA_VISIBLE_DEVICES", "1"},
                                          {"SPARKPILOT_DEVICE", "cuda:0"}}));
   EXPECT_EQ(made("auto", kThree).at("CUDA_VISIBLE_DEVICES"), "2");
+  EXPECT_EQ(made("auto", kThree, {}, "PCI_BUS_ID").at("CUDA_DEVICE_ORDER"), "PCI_BUS_ID");
+  EXPECT_EQ(made("cpu", kThree, {}, "PCI_BUS_ID").count("CUDA_DEVICE_ORDER"), 0u);
   EXPECT_EQ(made("auto", kComma).at("DEV"), "QCOM");
   EXPECT_EQ(made("auto", kComma).at("QCOM"), "1");
   EXPECT_EQ(made("cpu", kComma).at("DEV"), "CPU");

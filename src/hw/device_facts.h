@@ -11,11 +11,14 @@ namespace sparkpilot {
 // Facts about the machine that the choice of a device depends on.
 struct DeviceFacts {
   std::vector<int> gpus = {};  // CUDA's indices of NVIDIA GPUs that programs can compute on
-  int best_gpu = 0;            // the fastest of them
-  bool comma_device = false;   // openpilot's tools compute with QCOM there
-  std::string problem = {};    // why libcuda shows no GPU; empty if it does or is absent
+  int best_gpu = 0;           // the fastest of them that sparkpilot has kernels for (compute capability 8.0), if any is
+  bool comma_device = false;  // openpilot's tools compute with QCOM there
+  std::string problem = {};   // why libcuda shows no GPU; empty if it does or is absent
+  bool broken = false;        // libcuda is there, and its answer is not that there is no GPU
 };
 // From libcuda, which shows what CUDA_VISIBLE_DEVICES names; without GPUs in prohibited mode.
 DeviceFacts device_facts(const GpuDriverAnswers& cuda);
+// Asks libcuda, for two seconds at most: a driver without persistence mode wakes up slowly.
+DeviceFacts ask_device_facts();
 
 }  // namespace sparkpilot

@@ -1,20 +1,23 @@
 // The choice of a device for a model: a GPU only where it has computed this model as the CPU does.
 #pragma once
 
-#include <string>
+#include <memory>
 
 #include "ir/graph.h"
 #include "sparkpilot/session.h"
 
 namespace sparkpilot {
 
-// The device for `graph`, whose dimensions, outputs and batch are those of the options: "cuda:N", the fastest GPU, if
-// every node of the model has a kernel for it and the self-check has passed there; else "cpu". Where there is a GPU and
-// the CPU is taken, `options.say` is told why.
+class GpuDevice;
+
+// The GPU for `graph`, whose dimensions, outputs and batch are those of the options: the fastest, if every node of the
+// model has a kernel for it and the self-check has passed there; else null, for the CPU. Where there is a GPU, or a
+// driver that does not answer, and the CPU is taken, `options.say` is told why.
 //
-// The self-check runs the words of device.cuh (ops/cuda/words_check.h), then the model once on seeded inputs on the GPU
-// and, in fp32, on the CPU; outputs must agree within a bound for the precision. What it finds is kept in
-// `options.tuning_file` for this GPU, driver, program and model; a driver's error is not.
-std::string choose_device(const Graph& graph, const SessionOptions& options);
+// The self-check runs the words of device.cuh (ops/cuda/words_check.h), then the model twice on seeded inputs on the
+// GPU and, in fp32, on the CPU; outputs and states must agree within a bound for the precision. Dimensions that are
+// open are 1 there. What it finds is kept in `options.tuning_file` for this GPU, driver, program and model; a driver's
+// error is not.
+std::shared_ptr<GpuDevice> choose_gpu(const Graph& graph, const SessionOptions& options);
 
 }  // namespace sparkpilot

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "hw/device_facts.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
@@ -17,7 +18,7 @@ std::optional<int> gpu_of_device(const std::string& device) {
     const auto [stop, error] = std::from_chars(device.data() + 5, end, ordinal);
     if (error == std::errc() && stop == end && ordinal >= 0) return ordinal;
   } else if (device == "cuda") {
-    return 0;
+    return ask_device_facts().best_gpu;
   }
   fail("device: expected auto, cpu, cuda or cuda:N, got \"{}\"", device);
 }
@@ -30,7 +31,8 @@ struct Bytes {
 
 // What a graph needs at least, whatever its kernels are: all constants, and the node with the most around it.
 Bytes least_bytes(const Graph& graph) {
-  const auto bytes_of = [&](ValueId id) {
+  const auto bytes_of = [&](ValueId id) -> int64_t {
+    if (!id.present()) return 0;
     const Value& v = graph.value(id);
     return v.shape && v.kind != ValueKind::constant ? storage_bytes(v.dtype, v.shape->elements()) : 0;
   };
@@ -40,12 +42,22 @@ Bytes least_bytes(const Graph& graph) {
   }
   for (const NodeId id : graph.order()) {
     const Node& node = graph.node(id);
+    if (node.op->traits.view) continue;
     int64_t around = 0;
     std::set<int> seen;
     for (const auto* values : {&node.inputs, &node.outputs}) {
       for (const ValueId value : *values) {
-        if (value.present() && seen.insert(value.index).second) around += bytes_of(value);
+        if (seen.insert(value.index).second) around += bytes_of(value);
       }
+    }
+    for (size_t i = 0; i < node.outputs.size() && node.op->traits.in_place; ++i) {
+      const int over = node.op->traits.in_place(node, static_cast<int>(i));
+      int64_t shared = 0;
+      for (int input = 0; input < std::ssize(node.inputs); ++input) {
+        if (over == input || over == kAnyInput)
+          shared = std::max(shared, bytes_of(node.inputs[static_cast<size_t>(input)]));
+      }
+      around -= std::min(shared, bytes_of(node.outputs[i]));
     }
     out.activations = std::max(out.activations, around);
   }

@@ -8,7 +8,8 @@
 
 namespace sparkpilot {
 
-// The GPU that SessionOptions::device names; empty for the CPU. Fails (user) on other texts.
+// The GPU that SessionOptions::device names; empty for auto and the CPU. Asks the driver which is the fastest if it is
+// "cuda". Fails (user) on other texts.
 std::optional<int> gpu_of_device(const std::string& device);
 
 // As compile_on_cpu, without trials. Fails (device) before anything large is allocated if the GPU's memory is too

@@ -48,6 +48,14 @@ void Plan::begin_gpu_side() {
   if (options_.gpu) gpu_.reset(new GpuSide(options_));
 }
 
+// Continuations run on the CPU.
+void Plan::leave_rest_to_cpu() {
+  if (!gpu_) return;
+  for (const NodeId id : rest_->nodes) {
+    gpu_->left_to_cpu.push_back(qualified(*graph_.node(id).op) + " (a shape there depends on data)");
+  }
+}
+
 // Takes a kernel for the GPU, if the node has one that accepts it.
 bool Plan::add_gpu_step(Step& step, const NodeProblem& types) {
   if (!gpu_) return false;
@@ -133,6 +141,13 @@ void Plan::plan_gpu_memory() {
     }
     for (const ValueId output : node.outputs) used[static_cast<size_t>(storage_of(output))] = true;
   }
+  if (rest_) {
+    for (const NodeId id : rest_->nodes) {
+      for (const ValueId input : graph_.node(id).inputs) {
+        if (input.present() && storage_of(input) >= 0) read_on_host[static_cast<size_t>(storage_of(input))] = true;
+      }
+    }
+  }
   side.workspace = gpu.allocate(workspace, gpu.own_place());
   for (const ValueId id : graph_.inputs()) inputs += input_space(storage_[static_cast<size_t>(storage_of(id))].bytes);
   side.inputs = unified ? nullptr : gpu.allocate(inputs, Place::device);
@@ -212,7 +227,6 @@ void Plan::plan_moves() {
     first = s;
     last = std::max(last, s);
   }
-  side.last = last;
   std::vector<bool> written_on_gpu(storage_.size());
   const auto need_on_host = [&](size_t storage) {
     if (on_host[storage]) return;
@@ -314,12 +328,17 @@ void* Plan::address_of(size_t storage, bool on_gpu) const {
 void Plan::enqueue_step(Step& step) {
   std::vector<GpuLaunched> launched;
   gpu_->stream.list_launches(&launched);
-  step.kernel->run({.node = &graph_.node(step.node),
-                    .inputs = step.in,
-                    .outputs = step.out,
-                    .workspace = gpu_->workspace->data(),
-                    .state = step.state.get(),
-                    .stream = &gpu_->stream});
+  try {
+    step.kernel->run({.node = &graph_.node(step.node),
+                      .inputs = step.in,
+                      .outputs = step.out,
+                      .workspace = gpu_->workspace->data(),
+                      .state = step.state.get(),
+                      .stream = &gpu_->stream});
+  } catch (const Error& error) {
+    gpu_->stream.list_launches(nullptr);
+    fail_at(graph_, step.node, error);
+  }
   gpu_->stream.list_launches(nullptr);
   step.launches.clear();
   for (const auto& [function, how] : launched) {
@@ -335,13 +354,8 @@ void Plan::move_before(size_t index) {
   merge_moves(index);
   for (const GpuSide::Move& move : gpu_->work[index].sent) gpu_->stream.copy_to_gpu(move.on_gpu, move.host, move.bytes);
 }
-// With the states' next values, once all kernels have read the present ones.
 void Plan::move_after(size_t index) {
-  for (const GpuSide::StateMove& state : gpu_->states) {
-    if (state.next != GpuSide::StateMove::copied_on_gpu || index != gpu_->last) continue;
-    gpu_->stream.copy_on_gpu(gpu_->addresses[state.storage], gpu_->addresses[state.from],
-                             storage_[state.storage].bytes);
-  }
+  if (index + 1 == stretches_.size()) give_states_their_next();
   for (const GpuSide::Move& move : gpu_->work[index].fetched) {
     gpu_->stream.copy_to_host(move.host, move.on_gpu, move.bytes);
   }

@@ -48,7 +48,6 @@ struct Plan::GpuSide {
   std::shared_ptr<Buffer> arena, owned, workspace, inputs;
   std::vector<std::shared_ptr<Buffer>> pieces;  // constants
   std::vector<Work> work;                       // by stretch
-  size_t last = 0;                              // stretch on the GPU
   std::vector<StateMove> states;                // where the GPU has its own memory
   bool busy = false;                            // something was enqueued and not waited for
 };

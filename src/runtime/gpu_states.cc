@@ -70,9 +70,21 @@ void Plan::send_states() {
   }
 }
 
+// Once all kernels have read the present ones, and nothing can fail any more that would leave them as they are: part of
+// the recording if it ends the run.
+void Plan::give_states_their_next() {
+  for (const GpuSide::StateMove& state : gpu_->states) {
+    if (state.next != GpuSide::StateMove::copied_on_gpu) continue;
+    gpu_->busy = true;
+    gpu_->stream.copy_on_gpu(gpu_->addresses[state.storage], gpu_->addresses[state.from],
+                             storage_[state.storage].bytes);
+  }
+}
+
 // After the steps.
 void Plan::fetch_states() {
   if (!gpu_) return;
+  if (!stretches_.empty() && !stretches_.back().on_gpu) give_states_their_next();
   for (const GpuSide::StateMove& move : gpu_->states) {
     if (!move.is_fetched()) continue;
     gpu_->busy = true;

@@ -60,6 +60,7 @@ void Plan::choose_steps() {
     rest_ = std::make_unique<Continuation>();
     rest_->nodes = std::move(blocked);
     find_blocked();
+    leave_rest_to_cpu();
     for (const auto& [id, operand] : wanted) {
       const ValueId value = graph_.node(id).inputs[static_cast<size_t>(operand)];
       for (size_t i = 0; i < rest_->boundary.size(); ++i) {

@@ -128,6 +128,7 @@ class Plan {
   void run_stretch(const Stretch& stretch);
   // The part of a plan that runs on a GPU (gpu_plan.cc); in a plan without one these do what the CPU needs, or nothing.
   void begin_gpu_side();
+  void leave_rest_to_cpu();
   bool add_gpu_step(Step& step, const NodeProblem& types);
   Tensor shared_copy(const Tensor& from) const;
   std::shared_ptr<Buffer> new_memory(int64_t bytes) const;
@@ -138,6 +139,7 @@ class Plan {
   void plan_moves();
   void plan_states(const std::vector<bool>& written_on_gpu);
   void send_states();
+  void give_states_their_next();
   void fetch_states();
   bool commit_on_gpu(size_t state);
   void state_was_reset(size_t state);

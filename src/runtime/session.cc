@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -45,8 +44,7 @@ struct Session::Impl {
   CpuProgram* now = nullptr;                // for the shapes bound now; null: not looked up yet
   bool ran = false;
   std::string device = "cpu";
-  std::optional<Graph> spare;           // for the CPU if the GPU that `auto` chose fails before the first result
-  std::set<std::string> states_before;  // in the store when the session was made
+  std::optional<Graph> spare;  // for the CPU if the GPU that `auto` chose fails before the first result
 
   std::unordered_map<std::string, size_t> input_places, output_places;  // by name
 
@@ -56,9 +54,13 @@ struct Session::Impl {
   void bind_dims();
   void set_shape(size_t i, const Shape& shape);
   void give_memory();
+  void give_memory_here();
   void open_device();
+  bool shares_states_of_cpu() const;
   void compile();
   void compile_here();
+  template <typename Work>
+  void or_on_cpu(const Work& work);
   void run();
   void take_cpu(const Error& error);
 };
@@ -99,8 +101,24 @@ void Session::Impl::set_shape(size_t i, const Shape& shape) {
   ran = false;
 }
 
-// Inputs that have a shape and no memory; on a GPU in one piece, so that one copy sends them.
+// What a GPU that was chosen fails to do before the first result is done anew for the CPU.
+template <typename Work>
+void Session::Impl::or_on_cpu(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (!spare || error.kind() != ErrorKind::device) throw;
+    take_cpu(error);
+    work();
+  }
+}
+
 void Session::Impl::give_memory() {
+  or_on_cpu([this] { give_memory_here(); });
+}
+
+// Inputs that have a shape and no memory; on a GPU in one piece, so that one copy sends them.
+void Session::Impl::give_memory_here() {
   int64_t bytes = 0;
   std::vector<size_t> without;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -126,24 +144,37 @@ void Session::Impl::give_memory() {
 
 // Opens the device that the options name or that is chosen.
 void Session::Impl::open_device() {
-  device = options.device == "auto" ? choose_device(graph, options) : options.device;
-  const std::optional<int> ordinal = gpu_of_device(device);
-  if (!ordinal) return;
-  for (const auto& [name, tensor] : *states) states_before.insert(name);
-  if (options.device == "auto") spare = graph;
-  try {
+  device = options.device;
+  if (options.device == "auto") {
+    device = "cpu";
+    const std::shared_ptr<GpuDevice> gpu = choose_gpu(graph, options);
+    if (!gpu) return;
+    if (shares_states_of_cpu()) {
+      if (options.say) options.say("its states are shared with a session on the CPU; the model runs on the CPU");
+      return;
+    }
+    plan_options.gpu = gpu;
+    spare = graph;
+  } else {
+    const std::optional<int> ordinal = gpu_of_device(device);
+    if (!ordinal) return;
     plan_options.gpu = GpuDevice::open(*ordinal, {.reserve = options.memory_reserve});
-  } catch (const Error& error) {
-    if (!spare || error.kind() != ErrorKind::device) throw;
-    return take_cpu(error);
   }
-  device = fmt::format("cuda:{}", *ordinal);
+  device = fmt::format("cuda:{}", plan_options.gpu->facts().ordinal);
   if (plan_options.gpu->unified()) return;
   plan_options.gpu_states = std::make_shared<GpuStates>();
   plan_options.gpu_states->all_shown = options.states != nullptr;
 }
 
-// Before the first result: states are what they were.
+// Whether a state of the graph lies in memory of a session on the CPU, where the store is the caller's.
+bool Session::Impl::shares_states_of_cpu() const {
+  return std::ranges::any_of(graph.states(), [&](const State& state) {
+    const auto found = states->find(graph.value(state.value).name);
+    return found != states->end() && found->second.place() == Place::host;
+  });
+}
+
+// Before the first result. States keep their memory, which the caller may have.
 void Session::Impl::take_cpu(const Error& error) {
   if (options.say) options.say(fmt::format("{}; the model runs on the CPU", error.what()));
   graph = std::move(*spare);
@@ -153,20 +184,14 @@ void Session::Impl::take_cpu(const Error& error) {
   }
   plans.clear();
   now = nullptr;
-  std::erase_if(*states, [&](const auto& state) { return !states_before.contains(state.first); });
   plan_options.gpu = nullptr;
   plan_options.gpu_states = nullptr;
+  plan_options.inputs = nullptr;
   device = "cpu";
 }
 
 void Session::Impl::compile() {
-  try {
-    compile_here();
-  } catch (const Error& error) {
-    if (!spare || error.kind() != ErrorKind::device) throw;
-    take_cpu(error);
-    compile_here();
-  }
+  or_on_cpu([this] { compile_here(); });
 }
 
 // The first result of a GPU that was chosen: where it fails, the CPU computes it, from the same states.
@@ -182,8 +207,7 @@ void Session::Impl::run() {
     if (error.kind() != ErrorKind::device) throw;
     take_cpu(error);
     for (const auto& [name, tensor] : before) {
-      const auto [at, fresh] = states->try_emplace(name, tensor);
-      if (!fresh) std::memcpy(at->second.raw(), tensor.raw(), static_cast<size_t>(tensor.bytes()));
+      std::memcpy(states->find(name)->second.raw(), tensor.raw(), static_cast<size_t>(tensor.bytes()));
     }
     compile();
     now->run(pointers);
@@ -191,7 +215,7 @@ void Session::Impl::run() {
 }
 
 void Session::Impl::compile_here() {
-  if (!plan_options.gpu) give_memory();
+  if (!plan_options.gpu) give_memory_here();
   std::string key;
   bool all_fixed = true;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -224,13 +248,16 @@ void Session::Impl::compile_here() {
     found = plans.emplace(key, std::move(made)).first;
   }
   now = &found->second;
-  give_memory();  // on a GPU after the plan, which says first whether there is enough
+  give_memory_here();  // on a GPU after the plan, which says first whether there is enough
 }
 
 Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<Impl>()) {
   Impl& s = *impl_;
-  if (options.device != "auto") gpu_of_device(options.device);
+  if (options.device != "cuda") gpu_of_device(options.device);
   if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
+  if (options.memory_reserve.value_or(0) < 0) {
+    fail("memory reserve: expected 0 bytes or more, got {}", *options.memory_reserve);
+  }
   s.graph = std::move(graph);
   s.options = std::move(options);
   check_graph(s.graph);

@@ -105,6 +105,10 @@ void Hash::graph(const Graph& graph) {
     }
   }
   for (const Graph::Output& output : graph.outputs()) integer(output.value.index);
+  for (const State& state : graph.states()) {
+    integer(state.value.index);
+    integer(state.next.index);
+  }
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ sparkpilot::emulator::Schedule schedule() {
 }
 
 int check_launch(const Function& f, const sparkpilot::emulator::LaunchShape& shape) {
-  const GpuKind& gpu = *Driver::get().gpus[0];
+  const GpuKind& gpu = Driver::get().current();
   const auto& [grid, block, shared] = shape;
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   const bool right = grid.x && grid.y && grid.z && grid.x <= 0x7fffffff && grid.y <= 65535 && grid.z <= 65535 &&
@@ -168,7 +168,7 @@ int cuModuleLoadData(ModuleHandle* module, const void* image) {
   ENTER(cuModuleLoadData);
   NOT_IN_CAPTURE();
   std::string chosen;
-  if (const int error = choose_image(image, *d.gpus[0], chosen)) return error;
+  if (const int error = choose_image(image, d.current(), chosen)) return error;
   d.images.push_back(chosen);
   auto* const made = new Module{chosen};
   d.modules.insert(made);
@@ -194,7 +194,7 @@ int cuModuleGetFunction(FunctionHandle* function, ModuleHandle module, const cha
 int cuFuncGetAttribute(int* value, int number, FunctionHandle function) {
   ENTER(cuFuncGetAttribute);
   const Function& f = *reinterpret_cast<Function*>(function);
-  const GpuKind& gpu = *d.gpus[0];
+  const GpuKind& gpu = d.current();
   const bool ptx = f.module->image.starts_with("compute_");
   const int number_of_image = std::atoi(f.module->image.c_str() + f.module->image.find('_') + 1);
   switch (number) {
@@ -206,7 +206,7 @@ int cuFuncGetAttribute(int* value, int number, FunctionHandle function) {
 }
 int cuFuncSetAttribute(FunctionHandle function, int number, int value) {
   ENTER(cuFuncSetAttribute);
-  if (number != kFunctionMostDynamicShared || value < 0 || value > d.gpus[0]->shared_bytes_per_block)
+  if (number != kFunctionMostDynamicShared || value < 0 || value > d.current().shared_bytes_per_block)
     return kInvalidValue;
   reinterpret_cast<Function*>(function)->most_dynamic_shared = value;
   return kSuccess;
@@ -214,9 +214,9 @@ int cuFuncSetAttribute(FunctionHandle function, int number, int value) {
 
 int cuMemGetInfo_v2(size_t* free, size_t* total) {
   ENTER(cuMemGetInfo_v2);
-  *total = d.gpus[0]->memory_bytes;
+  *total = d.memory->limit();
   *free = *total - d.memory->used(Kind::device) - d.memory->used(Kind::managed);
-  if (d.gpus[0]->memory_info_misleads) *free = std::min(*free, size_t{2} << 30);
+  if (d.current().memory_info_misleads) *free = std::min(*free, size_t{2} << 30);
   return kSuccess;
 }
 static int allocate(Driver& d, std::uintptr_t* pointer, size_t bytes, Kind kind) {
@@ -235,7 +235,7 @@ int cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
 int cuMemAllocManaged(DevicePointer* pointer, size_t bytes, unsigned flags) {
   ENTER(cuMemAllocManaged);
   if (flags != kAttachGlobal) return kInvalidValue;
-  if (!d.gpus[0]->managed) return kNotSupported;
+  if (!d.current().managed) return kNotSupported;
   std::uintptr_t made = 0;
   const int error = allocate(d, &made, bytes, Kind::managed);
   return *pointer = made, error;

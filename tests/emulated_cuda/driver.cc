@@ -61,6 +61,8 @@ Driver::~Driver() {
   if (const std::string path = setting("EMULATED_CUDA_REPORT"); !path.empty()) std::ofstream(path) << report();
 }
 
+const GpuKind& Driver::current() const { return *gpus[static_cast<size_t>(std::max(current_context.gpu, 0))]; }
+
 int Driver::enter(const char* name, bool needs_context) {
   const int count = ++calls[name];
   if (sticky) return sticky;

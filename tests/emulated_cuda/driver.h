@@ -71,6 +71,7 @@ class Driver {
   struct Current {
     int gpu = -1, ended = 0;
   };
+  const GpuKind& current() const;  // the GPU of this thread's context
   static Driver& get();
   static void reset();
 

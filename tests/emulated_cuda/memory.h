@@ -29,6 +29,7 @@ class Memory {
   // Managed memory is opened to the processor where no work is queued, closed where some is.
   void work_is_queued(bool queued);
 
+  std::size_t limit() const { return limit_; }
   std::size_t used(Kind kind) const { return used_[static_cast<int>(kind)]; }
   std::size_t most_used() const { return most_used_; }
   std::size_t count() const { return buffers_.size(); }
