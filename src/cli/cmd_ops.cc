@@ -73,6 +73,7 @@ std::string traits_of(const OpDef& op) {
   take(op.traits.channels_last, "channels last");
   take(op.traits.dynamic, "dynamic");
   take(!op.traits.pure, "not pure");
+  take(op.grad != nullptr, "gradient");
   return out;
 }
 

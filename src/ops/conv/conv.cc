@@ -78,6 +78,38 @@ std::vector<OpCase> cases() {
        {}}};
 }
 
+// By the image: a transposed convolution, which is as large as the image. By the weights: an op of its own. By the
+// bias: a sum.
+std::vector<ValueId> gradient(GradContext& c) {
+  const ValueId x = c.node.inputs[0], weights = c.node.inputs[1], g = c.out_grads[0];
+  const ConvShape s = conv_shape(c.node.attrs, c.b.shape(x), c.b.shape(weights));
+  const KernelWindow& w = s.window;
+  const int axes = c.b.shape(x).rank() - 2;
+  Ints kernel, strides, dilations, begin, end, missing;
+  for (int i = 3 - axes; i < 3; ++i) {
+    const auto at = static_cast<size_t>(i);
+    kernel.push_back(w.kernel[at]);
+    strides.push_back(w.stride[at]);
+    dilations.push_back(w.dilation[at]);
+    begin.push_back(w.pad_begin[at]);
+    // What the windows reach, from the first to the last; a negative end pad would be what no window reaches.
+    const int64_t reach = (w.out[at] - 1) * w.stride[at] + (w.kernel[at] - 1) * w.dilation[at] + 1;
+    end.push_back(std::max<int64_t>(0, reach - w.pad_begin[at] - w.in[at]));
+    missing.push_back(std::max<int64_t>(0, w.in[at] + w.pad_begin[at] - reach));
+  }
+  Ints pads = begin;
+  pads.insert(pads.end(), end.begin(), end.end());
+  const Attributes window{{"strides", strides}, {"dilations", dilations}, {"pads", pads}, {"group", s.groups}};
+  Attributes by_image = window, by_weights = window;
+  by_image.set("output_padding", missing);
+  by_weights.set("kernel_shape", kernel);
+  Ints sums{0};
+  for (int i = 0; i < axes; ++i) sums.push_back(2 + i);
+  return {c.b.add("ConvTranspose", {g, weights}, by_image),
+          c.b.add("sparkpilot::ConvWeightGradient", {x, g}, by_weights),
+          c.b.add("ReduceSum", {g, c.b.ints(sums)}, {{"keepdims", int64_t{0}}})};
+}
+
 constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text}, {"dilations", AttrType::integers},
                                {"group", AttrType::integer}, {"kernel_shape", AttrType::integers},
                                {"pads", AttrType::integers}, {"strides", AttrType::integers}};
@@ -96,6 +128,7 @@ const OpDef kOps[] = {{.name = "Conv",
                        .axes = axes_of_convolution,
                        .cpu = kCpu,
                        .cuda = cuda::conv_candidates(),
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases}};
 

@@ -1,6 +1,7 @@
 // Add, Sub, Mul, Div and Mod of two operands, and Sum, Max, Min and Mean of any number of them.
 #include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -36,8 +37,37 @@ std::vector<OpCase> nary_cases() {
 
 constexpr AttrSpec kConsumed[] = {{"consumed_inputs", AttrType::integers}};
 
+// --- gradients
+template <int kOfSecond>
+std::vector<ValueId> gradient_of_sum(GradContext& c) {
+  const Term g(c.b, c.out_grads[0]);
+  return {g, kOfSecond < 0 ? -g : g};
+}
+std::vector<ValueId> gradient_of_product(GradContext& c) {
+  const Term a(c.b, c.node.inputs[0]), b(c.b, c.node.inputs[1]), g(c.b, c.out_grads[0]);
+  return {g * b, g * a};
+}
+std::vector<ValueId> gradient_of_quotient(GradContext& c) {
+  const Term b(c.b, c.node.inputs[1]), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  return {g / b, -(g * (y / b))};
+}
+std::vector<ValueId> gradient_of_sums(GradContext& c) {
+  return std::vector<ValueId>(c.node.inputs.size(), c.out_grads[0]);
+}
+// Operands that are equally large share the gradient.
+std::vector<ValueId> gradient_of_extreme(GradContext& c) {
+  const Term y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  std::vector<Term> taken;
+  for (const ValueId x : c.node.inputs) taken.push_back(where(node("Equal", {c.b, x}, y), g.number(1), 0));
+  Term count = taken[0];
+  for (size_t i = 1; i < taken.size(); ++i) count = count + taken[i];
+  std::vector<ValueId> out;
+  for (const Term& each : taken) out.push_back(g * (each / count));
+  return out;
+}
+
 template <class Fn, BinaryMath kVector>
-constexpr OpDef binary_op(std::string_view name, std::string_view doc, CasesFn cases) {
+constexpr OpDef binary_op(std::string_view name, std::string_view doc, CasesFn cases, GradFn grad) {
   return {.name = name,
           .doc = doc,
           .since = 7,
@@ -47,11 +77,12 @@ constexpr OpDef binary_op(std::string_view name, std::string_view doc, CasesFn c
           .infer = infer_nary<NumericTypes>,
           .cpu = BinaryKernels<Fn, kVector, NumericTypes>::kKernels,
           .cuda = cuda::kElementwise,
+          .grad = grad,
           .cases = cases};
 }
 
 template <class Fn, BinaryMath kVector>
-constexpr OpDef nary_op(std::string_view name, std::string_view doc) {
+constexpr OpDef nary_op(std::string_view name, std::string_view doc, GradFn grad) {
   return {.name = name,
           .doc = doc,
           .since = 1,
@@ -62,6 +93,7 @@ constexpr OpDef nary_op(std::string_view name, std::string_view doc) {
           .infer = infer_nary<NumericTypes>,
           .cpu = BinaryKernels<Fn, kVector, NumericTypes>::kKernels,
           .cuda = cuda::kElementwise,
+          .grad = grad,
           .cost =
               [](const Problem& p) {
                 return static_cast<double>(p.outputs[0].shape.elements()) * static_cast<double>(p.inputs.size() - 1);
@@ -105,14 +137,14 @@ std::vector<ValueId> expand_mean(ExpandContext& e) {
 }
 
 const OpDef kOps[] = {
-    binary_op<fn::Add, BinaryMath::add>("Add", "a + b.", cases<false>),
-    binary_op<fn::Sub, BinaryMath::sub>("Sub", "a - b.", cases<false>),
-    binary_op<fn::Mul, BinaryMath::mul>("Mul", "a b.", cases<false>),
+    binary_op<fn::Add, BinaryMath::add>("Add", "a + b.", cases<false>, gradient_of_sum<1>),
+    binary_op<fn::Sub, BinaryMath::sub>("Sub", "a - b.", cases<false>, gradient_of_sum<-1>),
+    binary_op<fn::Mul, BinaryMath::mul>("Mul", "a b.", cases<false>, gradient_of_product),
     binary_op<fn::Div, BinaryMath::div>("Div", "a / b; integers towards zero, and 0 where b is 0.",
-                                        division_cases<true>),
-    nary_op<fn::Max, BinaryMath::max>("Max", "The largest operand."),
-    nary_op<fn::Min, BinaryMath::min>("Min", "The smallest operand."),
-    nary_op<fn::Add, BinaryMath::add>("Sum", "The sum of all operands."),
+                                        division_cases<true>, gradient_of_quotient),
+    nary_op<fn::Max, BinaryMath::max>("Max", "The largest operand.", gradient_of_extreme),
+    nary_op<fn::Min, BinaryMath::min>("Min", "The smallest operand.", gradient_of_extreme),
+    nary_op<fn::Add, BinaryMath::add>("Sum", "The sum of all operands.", gradient_of_sums),
     legacy_binary_op("Add", false),
     legacy_binary_op("Sub", false),
     legacy_binary_op("Mul", false),

@@ -59,7 +59,7 @@ std::vector<OpCase> binary_cases(double low, double high, bool floats, bool inte
   std::vector<OpCase> cases;
   const DType main = floats ? DType::f32 : integers ? DType::i32 : DType::boolean;
   const auto add = [&](const char* name, DType dtype, const Shape& a, const Shape& b) {
-    cases.push_back({.name = name, .inputs = of(dtype, a, b), .attrs = {}, .differentiable = false});
+    cases.push_back({.name = name, .inputs = of(dtype, a, b), .attrs = {}});
   };
   add("same", main, {5, 133}, {5, 133});
   add("long", main, {20001}, {20001});

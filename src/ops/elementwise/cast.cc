@@ -250,6 +250,12 @@ const OpDef kOps[] = {
      .infer = infer_cast,
      .cpu = kCast,
      .cuda = cuda::kElementwise,
+     .grad =
+         [](GradContext& c) {
+           const DType from = c.b.dtype(c.node.inputs[0]);
+           return std::vector<ValueId>{is_float(from) ? c.b.add("Cast", {c.out_grads[0]}, {{"to", onnx_code(from)}})
+                                                      : ValueId()};
+         },
      .cases = cast_cases},
     {.name = "Cast",
      .doc = "The form that names the dtype.",

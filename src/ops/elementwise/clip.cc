@@ -5,6 +5,7 @@
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/cuda/elementwise_candidates.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -88,6 +89,16 @@ constexpr AttrSpec kOldAttrs[] = {
 constexpr Kernel kKernels[] = {{.name = "simd", .accepts = accepts_simd, .run = run_simd},
                                {.name = "reference", .run = run_reference}};
 
+// Between the bounds only; these have none.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.node.inputs[0]), g(c.b, c.out_grads[0]);
+  const auto bound = [&](size_t i) { return i < c.node.inputs.size() && c.node.inputs[i].present(); };
+  Term flow = g;
+  if (bound(1)) flow = where(node("GreaterOrEqual", x, {c.b, c.node.inputs[1]}), flow, 0);
+  if (bound(2)) flow = where(node("LessOrEqual", x, {c.b, c.node.inputs[2]}), flow, 0);
+  return {flow};
+}
+
 const OpDef kOps[] = {{.name = "Clip",
                        .doc = "x held between two bounds.",
                        .since = 11,
@@ -97,6 +108,7 @@ const OpDef kOps[] = {{.name = "Clip",
                        .infer = infer,
                        .cpu = kKernels,
                        .cuda = cuda::kElementwise,
+                       .grad = gradient,
                        .cases = cases},
                       {.name = "Clip",
                        .doc = "The form with the bounds as attributes.",

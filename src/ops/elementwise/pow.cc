@@ -3,6 +3,7 @@
 
 #include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -117,6 +118,16 @@ constexpr Kernel kKernels[] = {
     {.name = "float", .accepts = accepts_floats, .prepare = prepare_broadcast, .run = run_float},
     {.name = "reference", .prepare = prepare_broadcast, .run = run_reference}};
 
+// An exponent of another type than the base has no gradient: it is one of the model's numbers, not computed.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.node.inputs[0]), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  const DType base = c.b.dtype(x), other = c.b.dtype(c.node.inputs[1]);
+  const ValueId exponent =
+      base == other ? c.node.inputs[1] : c.b.add("Cast", {c.node.inputs[1]}, {{"to", onnx_code(base)}});
+  const Term e(c.b, exponent);
+  return {g * e * node("Pow", x, e - 1), base == other ? g * y * x.of("Log") : ValueId()};
+}
+
 const OpDef kOps[] = {{.name = "Pow",
                        .doc = "Base to the power of exponent; powers of integers wrap around.",
                        .since = 7,
@@ -126,6 +137,7 @@ const OpDef kOps[] = {{.name = "Pow",
                        .infer = infer,
                        .cpu = kKernels,
                        .cuda = cuda::kElementwise,
+                       .grad = gradient,
                        .cases = cases},
                       legacy_binary_op("Pow", false)};
 

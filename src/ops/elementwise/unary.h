@@ -7,6 +7,7 @@
 #include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/functors.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 
 namespace sparkpilot {
 
@@ -87,9 +88,9 @@ std::vector<OpCase> unary_cases() {
   return cases;
 }
 
-// The whole record. In its cases, inputs are drawn from [kLow, kHigh].
+// The whole record. In its cases, inputs are drawn from [kLow, kHigh]. `grad`: null where the gradient is zero or none.
 template <class Fn, auto kVector, int kLow, int kHigh, typename Types = FloatTypes, const auto& kParams = kNoParams>
-constexpr OpDef unary_op(std::string_view name, int since, std::string_view doc) {
+constexpr OpDef unary_op(std::string_view name, int since, std::string_view doc, GradFn grad = nullptr) {
   using Kernels = UnaryKernels<Fn, kVector, Types, kParams>;
   return {.name = name,
           .doc = doc,
@@ -103,6 +104,7 @@ constexpr OpDef unary_op(std::string_view name, int since, std::string_view doc)
           .infer = infer_unary<Types>,
           .cpu = Kernels::kKernels,
           .cuda = cuda::kElementwise,
+          .grad = grad,
           .cases = unary_cases<kLow, kHigh, Types>};
 }
 

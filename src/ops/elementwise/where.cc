@@ -3,6 +3,7 @@
 #include "ops/cpu/vector/typed_loops.h"
 #include "ops/cuda/elementwise_candidates.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -68,6 +69,11 @@ const OpDef kOps[] = {{.name = "Where",
                        .infer = infer,
                        .cpu = kKernels,
                        .cuda = cuda::kElementwise,
+                       .grad =
+                           [](GradContext& c) {
+                             const Term condition(c.b, c.node.inputs[0]), g(c.b, c.out_grads[0]);
+                             return std::vector<ValueId>{{}, where(condition, g, 0), where(condition, g.number(0), g)};
+                           },
                        .cases = cases}};
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
 #include "ops/cuda/product_candidates.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -139,6 +140,21 @@ constexpr Kernel kCuda[] = {
      .prepare = [](const Problem& p) { return cuda::product_prepare(p, args_of(p)); },
      .run = cuda::product_run}};
 
+// Y = alpha A B + beta C, with A or B as they are or transposed.
+std::vector<ValueId> gradient(GradContext& c) {
+  const bool a_t = c.node.attrs.integer("transA", 0) != 0, b_t = c.node.attrs.integer("transB", 0) != 0;
+  const float alpha = c.node.attrs.real("alpha", 1), beta = c.node.attrs.real("beta", 1);
+  const ValueId a = c.node.inputs[0], b = c.node.inputs[1], g = c.out_grads[0];
+  const auto product = [&](ValueId left, ValueId right, bool left_t, bool right_t) {
+    return c.b.add("Gemm", {left, right},
+                   {{"alpha", alpha}, {"transA", int64_t{left_t}}, {"transB", int64_t{right_t}}});
+  };
+  std::vector<ValueId> out{a_t ? product(b, g, b_t, true) : product(g, b, false, !b_t),
+                           b_t ? product(g, a, true, a_t) : product(a, g, !a_t, false)};
+  if (c.node.inputs.size() > 2) out.push_back(beta == 1 ? g : ValueId(double{beta} * Term(c.b, g)));
+  return out;
+}
+
 const OpDef kOps[] = {{.name = "Gemm",
                        .doc = "Product of two matrices, scaled, plus a third.",
                        .since = 7,
@@ -150,6 +166,7 @@ const OpDef kOps[] = {{.name = "Gemm",
                        .axes = axes,
                        .cpu = kCpu,
                        .cuda = kCuda,
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases},
                       {.name = "Gemm",

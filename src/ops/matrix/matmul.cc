@@ -1,4 +1,6 @@
 // MatMul: NumPy's matrix product, with 1-D promotion and broadcast leading dimensions.
+#include <numeric>
+
 #include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
@@ -77,6 +79,28 @@ constexpr Kernel kCuda[] = {
      .prepare = [](const Problem& p) { return cuda::product_prepare(p, args_of(p)); },
      .run = cuda::product_run}};
 
+ValueId with_last_two_swapped(Builder& b, ValueId matrix) {
+  std::vector<int64_t> perm(static_cast<size_t>(b.shape(matrix).rank()));
+  std::iota(perm.begin(), perm.end(), 0);
+  std::swap(perm[perm.size() - 2], perm[perm.size() - 1]);
+  return b.add("Transpose", {matrix}, {{"perm", perm}});
+}
+
+// dA = G B', dB = A' G. A vector is a matrix of one row, or of one column.
+std::vector<ValueId> gradient(GradContext& c) {
+  const bool row = c.b.shape(c.node.inputs[0]).rank() == 1, column = c.b.shape(c.node.inputs[1]).rank() == 1;
+  const auto widened = [&](ValueId v, bool wanted, int64_t axis) {
+    return wanted ? c.b.add("Unsqueeze", {v, c.b.ints({axis})}) : v;
+  };
+  const ValueId a = widened(c.node.inputs[0], row, 0), b = widened(c.node.inputs[1], column, 1);
+  const ValueId g = widened(widened(c.out_grads[0], column, -1), row, -2);
+  ValueId da = c.b.add("MatMul", {g, with_last_two_swapped(c.b, b)});
+  ValueId db = c.b.add("MatMul", {with_last_two_swapped(c.b, a), g});
+  if (row) da = c.b.add("Squeeze", {da, c.b.ints({-2})});
+  if (column) db = c.b.add("Squeeze", {db, c.b.ints({-1})});
+  return {da, db};
+}
+
 const OpDef kOps[] = {{.name = "MatMul",
                        .doc = "Matrix product with broadcast leading dimensions.",
                        .since = 1,
@@ -87,6 +111,7 @@ const OpDef kOps[] = {{.name = "MatMul",
                        .axes = axes,
                        .cpu = kCpu,
                        .cuda = kCuda,
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases}};
 

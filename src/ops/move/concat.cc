@@ -154,6 +154,26 @@ constexpr AttrSpec kOldConcatAttrs[] = {{"axis", AttrType::integer}};
 constexpr AttrSpec kSplitAttrs[] = {{"axis", AttrType::integer}, {"num_outputs", AttrType::integer}};
 constexpr AttrSpec kOldSplitAttrs[] = {{"axis", AttrType::integer}, {"split", AttrType::integers}};
 
+// --- gradients: each is the other's
+std::vector<ValueId> gradient_of_concat(GradContext& c) {
+  const int64_t axis = c.node.attrs.integer("axis");
+  std::vector<int64_t> sizes;
+  for (const ValueId input : c.node.inputs) {
+    const Shape& shape = c.b.shape(input);
+    sizes.push_back(shape[normalize_axis(axis, shape.rank())]);
+  }
+  return c.b.add_many("Split", {c.out_grads[0], c.b.ints(sizes)}, {{"axis", axis}}, static_cast<int>(sizes.size()));
+}
+std::vector<ValueId> gradient_of_split(GradContext& c) {
+  std::vector<ValueId> parts;
+  for (size_t i = 0; i < c.node.outputs.size(); ++i) {
+    const ValueId output = c.node.outputs[i];
+    parts.push_back(c.out_grads[i].present() ? c.out_grads[i]
+                                             : c.b.constant(Tensor::zeros(c.b.dtype(output), c.b.shape(output))));
+  }
+  return {c.b.add("Concat", std::move(parts), {{"axis", c.node.attrs.integer("axis", 0)}})};
+}
+
 const OpDef kOps[] = {
     {.name = "Concat",
      .doc = "Tensors joined along an axis.",
@@ -166,6 +186,7 @@ const OpDef kOps[] = {
      .axes = axes_of_concat,
      .cpu = kConcat,
      .cuda = kConcatCuda,
+     .grad = gradient_of_concat,
      .cost = no_flops,
      .cases = concat_cases},
     {.name = "Concat",
@@ -186,6 +207,7 @@ const OpDef kOps[] = {
      .axes = axes_along_attribute<0>,
      .cpu = kSplit,
      .cuda = kSplitCuda,
+     .grad = gradient_of_split,
      .cost = no_flops,
      .cases = split_cases},
     {.name = "Split",

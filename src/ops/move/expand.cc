@@ -130,6 +130,7 @@ const OpDef kOps[] = {
      .axes = axes_of_expand,
      .cpu = kExpand,
      .cuda = kExpandCuda,
+     .grad = [](GradContext& c) { return std::vector<ValueId>{c.out_grads[0]}; },
      .cost = no_flops,
      .cases = expand_cases},
     {.name = "Tile",

@@ -98,6 +98,31 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
   return same_axis(axis < picked ? axis : axis - indices + 1);
 }
 
+// Rows that were picked more than once add up. With the axis first: zeros, to which the rows are added.
+std::vector<ValueId> gradient(GradContext& c) {
+  const ValueId data = c.node.inputs[0], indices = c.node.inputs[1];
+  const Shape from = c.b.shape(data), picked = c.b.shape(indices);
+  const int axis = normalize_axis(c.node.attrs.integer("axis", 0), from.rank());
+  // The output has the dimensions before the axis, those of the indices, those after it.
+  std::vector<int64_t> to_front, back(static_cast<size_t>(from.rank())), zeros{from[axis]}, as_rows;
+  for (int i = 0; i < picked.rank(); ++i) to_front.push_back(axis + i);
+  for (int i = 0; i < axis; ++i) to_front.push_back(i);
+  for (int i = axis + 1; i < from.rank(); ++i) to_front.push_back(picked.rank() - 1 + i);
+  for (int i = 0; i < from.rank(); ++i) {
+    back[static_cast<size_t>(i)] = i < axis ? i + 1 : i == axis ? 0 : i;
+    if (i != axis) zeros.push_back(from[i]);
+  }
+  as_rows.assign(picked.dims().begin(), picked.dims().end());
+  as_rows.push_back(1);
+  ValueId rows = c.out_grads[0];
+  if (axis > 0) rows = c.b.add("Transpose", {rows}, {{"perm", to_front}});
+  const ValueId none = c.b.constant(Tensor::zeros(c.b.dtype(data), Shape(zeros)));
+  ValueId out = c.b.add("ScatterND", {none, c.b.add("Reshape", {indices, c.b.ints(as_rows)}), rows},
+                        {{"reduction", std::string("add")}});
+  if (axis > 0) out = c.b.add("Transpose", {out}, {{"perm", back}});
+  return {out};
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .run = run}};
 constexpr AttrSpec kAttrs[] = {{"axis", AttrType::integer}};
 
@@ -113,6 +138,7 @@ const OpDef kOps[] = {{
     .axes = axes,
     .cpu = kCpu,
     .cuda = cuda::kGather,
+    .grad = gradient,
     .cost = no_flops,
     .cases = cases,
 }};

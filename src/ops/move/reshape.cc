@@ -118,6 +118,11 @@ std::vector<OpCase> unsqueeze_cases() {
           {"scalar", {CaseInput::of({}), CaseInput::value(Tensor::ints({0}))}, {}}};
 }
 
+std::vector<ValueId> gradient(GradContext& c) {
+  return {
+      c.b.add("Reshape", {c.out_grads[0], c.b.ints(c.b.shape(c.node.inputs[0]).dims())}, {{"allowzero", int64_t{1}}})};
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .run = run_view}};
 constexpr AttrSpec kReshapeAttrs[] = {{"allowzero", AttrType::integer}};
 constexpr AttrSpec kOldReshapeAttrs[] = {{"shape", AttrType::integers}, {"consumed_inputs", AttrType::integers}};
@@ -136,6 +141,7 @@ const OpDef kOps[] = {
      .infer = infer_reshape,
      .cpu = kCpu,
      .cuda = cuda::kView,
+     .grad = gradient,
      .cost = no_flops,
      .cases = reshape_cases},
     {.name = "Reshape",
@@ -156,6 +162,7 @@ const OpDef kOps[] = {
      .infer = infer_flatten,
      .cpu = kCpu,
      .cuda = cuda::kView,
+     .grad = gradient,
      .cost = no_flops,
      .cases = flatten_cases},
     {.name = "Squeeze",
@@ -167,6 +174,7 @@ const OpDef kOps[] = {
      .infer = infer_squeeze,
      .cpu = kCpu,
      .cuda = cuda::kView,
+     .grad = gradient,
      .cost = no_flops,
      .cases = squeeze_cases},
     {.name = "Squeeze",
@@ -186,6 +194,7 @@ const OpDef kOps[] = {
      .infer = infer_unsqueeze,
      .cpu = kCpu,
      .cuda = cuda::kView,
+     .grad = gradient,
      .cost = no_flops,
      .cases = unsqueeze_cases},
     {.name = "Unsqueeze",

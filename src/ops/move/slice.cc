@@ -123,6 +123,27 @@ cuda::CopyParts parts(const Problem& p) {
   return {{part}};
 }
 
+// Zeros around what was taken, where every element between the first and the last was.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Shape& from = c.b.shape(c.node.inputs[0]);
+  const auto list = [&](size_t i) {
+    const bool there = i < c.node.inputs.size() && c.node.inputs[i].present();
+    const Tensor* const constant = there ? c.b.graph().constant(c.node.inputs[i]) : nullptr;
+    if (there && !constant) fail("what is taken is computed");
+    return constant ? constant->to_ints() : std::vector<int64_t>();
+  };
+  const std::vector<int64_t> starts = list(1), ends = list(2), axes = list(3), steps = list(4);
+  std::vector<int64_t> pads(2 * static_cast<size_t>(from.rank()));
+  for (size_t i = 0; i < starts.size(); ++i) {
+    if (!steps.empty() && steps[i] != 1) fail("a step other than 1");
+    const int axis = normalize_axis(axes.empty() ? static_cast<int64_t>(i) : axes[i], from.rank());
+    const Cut taken = cut(from[axis], starts[i], ends[i], 1);
+    pads[static_cast<size_t>(axis)] = taken.start;
+    pads[static_cast<size_t>(axis + from.rank())] = from[axis] - taken.start - taken.count;
+  }
+  return {c.b.add("Pad", {c.out_grads[0], c.b.ints(pads)})};
+}
+
 constexpr Kernel kCuda[] = {cuda::kStrided<parts>};
 constexpr Kernel kCpu[] = {{.name = "reference", .run = run}};
 constexpr AttrSpec kOldAttrs[] = {
@@ -139,6 +160,7 @@ const OpDef kOps[] = {
      .axes = axes_of_slice,
      .cpu = kCpu,
      .cuda = kCuda,
+     .grad = gradient,
      .cost = no_flops,
      .cases = cases},
     {.name = "Slice",

@@ -96,6 +96,16 @@ constexpr Kernel kCuda[] = {{.name = "tiles",
                              .prepare = [](const Problem& p) { return cuda::tiles_prepare(p, axes_in_order(p)); },
                              .run = cuda::tiles_run},
                             cuda::kStrided<parts>};
+std::vector<ValueId> gradient(GradContext& c) {
+  const int rank = c.b.shape(c.node.inputs[0]).rank();
+  std::vector<int64_t> perm = c.node.attrs.integers("perm"), back(static_cast<size_t>(rank));
+  for (int i = 0; i < rank; ++i) {
+    const int64_t from = perm.empty() ? rank - 1 - i : perm[static_cast<size_t>(i)];
+    back[static_cast<size_t>(normalize_axis(from, rank))] = i;
+  }
+  return {c.b.add("Transpose", {c.out_grads[0]}, {{"perm", back}})};
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .prepare = prepare, .run = run}};
 constexpr AttrSpec kAttrs[] = {{"perm", AttrType::integers}};
 
@@ -111,6 +121,7 @@ const OpDef kOps[] = {{
     .axes = axes,
     .cpu = kCpu,
     .cuda = kCuda,
+    .grad = gradient,
     .cost = no_flops,
     .cases = cases,
 }};

@@ -12,6 +12,7 @@
 #include "ops/cpu/vector/vector_math.h"
 #include "ops/cuda/row_candidates.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -206,6 +207,18 @@ std::span<const Kernel> on_gpu(Form form) {
   return form == Form::softmax ? cuda::kSoftmax : cuda::kLogSoftmax;
 }
 
+ValueId sum_along(GradContext& c, ValueId x) {
+  return c.b.add("ReduceSum", {x, c.b.ints({c.node.attrs.integer("axis", -1)})});
+}
+std::vector<ValueId> gradient_of_softmax(GradContext& c) {
+  const Term y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  return {(g - Term(c.b, sum_along(c, g * y))) * y};
+}
+std::vector<ValueId> gradient_of_log_softmax(GradContext& c) {
+  const Term y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  return {g - y.of("Exp") * Term(c.b, sum_along(c, g))};
+}
+
 template <Form kForm>
 OpDef op(std::string_view name, std::string_view doc) {
   return {.name = name,
@@ -219,6 +232,9 @@ OpDef op(std::string_view name, std::string_view doc) {
           .axes = axes_along_attribute<-1>,
           .cpu = kKernels<kForm>,
           .cuda = on_gpu(kForm),
+          .grad = kForm == Form::softmax       ? gradient_of_softmax
+                  : kForm == Form::log_softmax ? gradient_of_log_softmax
+                                               : nullptr,
           .cost = cost,
           .cases = cases};
 }

@@ -4,6 +4,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/cuda/pool_candidates.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -107,6 +108,13 @@ constexpr Kernel kLp[] = {{.name = "reference", .run = [](const Call& c) {
                              fold_channels(c, Norm{static_cast<double>(c.attrs().integer("p", 2))});
                            }}};
 
+std::vector<ValueId> gradient_of_average(GradContext& c) {
+  const Shape& from = c.b.shape(c.node.inputs[0]);
+  const double share =
+      static_cast<double>(from[0] * from[1]) / static_cast<double>(std::max<int64_t>(1, from.elements()));
+  return {c.b.add("Expand", {share * Term(c.b, c.out_grads[0]), c.b.ints(from.dims())})};
+}
+
 const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .doc = "The mean of each channel.",
                        .since = 1,
@@ -117,6 +125,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .axes = axes,
                        .cpu = kAverage,
                        .cuda = cuda::global_average_pool_candidates(),
+                       .grad = gradient_of_average,
                        .cost = cost,
                        .cases = cases},
                       {.name = "GlobalMaxPool",

@@ -13,6 +13,7 @@
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/cuda/reduce_candidates.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -285,6 +286,40 @@ constexpr Kernel kCuda[] = {
      .prepare = [](const Problem& p) { return cuda::reduce_prepare(p, *constant_axes(p), on_gpu(kKind)); },
      .run = cuda::reduce_run}};
 
+// --- gradients
+Attributes noop_of(const Attributes& attrs) {
+  return {{"keepdims", int64_t{1}}, {"noop_with_empty_axes", attrs.integer("noop_with_empty_axes", 0)}};
+}
+
+template <Reduce kKind>
+std::vector<ValueId> gradient(GradContext& c) {
+  const Shape from = c.b.shape(c.node.inputs[0]);
+  const Tensor* const axes = c.node.inputs.size() > 1 ? c.b.graph().constant(c.node.inputs[1]) : nullptr;
+  if (c.node.inputs.size() > 1 && c.node.inputs[1].present() && !axes) fail("the axes are computed");
+  const IntOperand listed = axes ? IntOperand(axes->view()) : IntOperand();
+  const Shape kept = reduced_shape(from, axes_of(c.node.attrs, from.rank(), listed), true);
+  const auto with_axes = [&](ValueId v) {
+    return Term(c.b, c.b.shape(v) == kept ? v : c.b.add("Reshape", {v, c.b.ints(kept.dims())}));
+  };
+  const Term x(c.b, c.node.inputs[0]), y = with_axes(c.node.outputs[0]), g = with_axes(c.out_grads[0]);
+  const auto spread = [&](Term v) { return c.b.add("Expand", {v, c.b.ints(from.dims())}); };
+  if constexpr (kKind == Reduce::sum) return {spread(g)};
+  const double count =
+      static_cast<double>(from.elements()) / static_cast<double>(std::max<int64_t>(1, kept.elements()));
+  if constexpr (kKind == Reduce::mean) return {spread(1 / count * g)};
+  if constexpr (kKind == Reduce::max || kKind == Reduce::min) {  // elements that are equally large share it
+    const Term taken = where(node("Equal", x, y), y.number(1), 0);
+    const Term ties(c.b, axes ? c.b.add("ReduceSum", {taken, c.node.inputs[1]}, noop_of(c.node.attrs))
+                              : c.b.add("ReduceSum", {taken}, noop_of(c.node.attrs)));
+    return {g / ties * taken};
+  }
+  if constexpr (kKind == Reduce::l1) return {g * x.of("Sign")};
+  if constexpr (kKind == Reduce::l2) return {g / y * x};
+  if constexpr (kKind == Reduce::sum_square) return {2 * g * x};
+  if constexpr (kKind == Reduce::log_sum) return {spread(g * (-y).of("Exp"))};
+  return {g * (x - y).of("Exp")};
+}
+
 template <Reduce kKind>
 OpDef reduce_op(std::string_view name, int since, std::string_view doc) {
   return {.name = name,
@@ -302,6 +337,7 @@ OpDef reduce_op(std::string_view name, int since, std::string_view doc) {
           .axes = axes_of_reduction,
           .cpu = kKernels<kKind>,
           .cuda = kCuda<kKind>,
+          .grad = kKind == Reduce::prod ? nullptr : gradient<kKind>,
           .cost = cost,
           .cases = cases<kKind>};
 }
