@@ -2,6 +2,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/test_files.h"
 #include "bench/model_bench.h"
 #include "bench/report.h"
 #include "gpu_main.h"
@@ -48,13 +49,14 @@ TEST_F(GpuBench, Limits) {
   }
 }
 
-// y = relu(relu(x) weights): a product, and no more.
-std::filesystem::path small_model() {
+// y = relu(relu(x) weights): a product, and no more. With `open`, of as many rows as the caller wants.
+std::filesystem::path small_model(bool open = false) {
   Graph graph;
   Builder b(graph);
   Tensor weights = Tensor::zeros(DType::f32, {64, 48});
   for (float& value : weights.data<float>()) value = 0.01f;
-  const ValueId x = b.input("x", DType::f32, {1, 64});
+  const ValueId x = open ? graph.add_input("x", DType::f32, std::vector<Dim>{{.symbol = "rows"}, {.size = 64}})
+                         : b.input("x", DType::f32, {1, 64});
   graph.add_output(b.add("Relu", {b.add("MatMul", {b.add("Relu", {x}), b.constant(weights)})}), "y");
   const std::filesystem::path file = testing::TempDir() + "gpu_bench_" + std::to_string(getpid()) + ".onnx";
   save_onnx(graph, file);
@@ -102,6 +104,30 @@ TEST_F(GpuBench, SaysWhereTheTimeOfARunGoes) {
   EXPECT_THROW(bench_model(file, on_cpu), Error);
   on_cpu.streams = 1;
   EXPECT_FALSE(bench_model(file, on_cpu).gpu);
+  std::filesystem::remove(file);
+}
+
+// Whether there is memory for a model shows when its sizes are bound: also where the self-check is known to have
+// passed.
+TEST_F(GpuBench, AutoTakesTheCpuWhereTheMemoryIsTooSmall) {
+  const TempFolder folder;
+  const std::filesystem::path file = small_model(true);
+  std::vector<std::string> said;
+  BenchOptions options{.session = {.device = "auto",
+                                   .tuning_file = folder.file("tuning.json"),
+                                   .tune = Tune::off,
+                                   .say = [&](const std::string& line) { said.push_back(line); }},
+                       .threads = 1,
+                       .runs = 1,
+                       .warmup = 0};
+  EXPECT_TRUE(bench_model(file, options).gpu);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_NE(said[0].find("the self-check has passed"), std::string::npos) << said[0];
+  said.clear();
+  options.session.memory_reserve = int64_t{900'000'000'000'000};
+  EXPECT_FALSE(bench_model(file, options).gpu);
+  ASSERT_FALSE(said.empty());
+  EXPECT_NE(said.back().find("the model runs on the CPU"), std::string::npos) << said.back();
   std::filesystem::remove(file);
 }
 

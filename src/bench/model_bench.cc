@@ -104,13 +104,17 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
   if (!options.profile) result.profile = {};
 }
 
-// The device that `auto` takes for a model; without trials, which come later.
-std::string device_of(const std::filesystem::path& file, SessionOptions options) {
+// The device on which a session of the model runs: for `auto` the one that a first run took, so with all sizes bound.
+std::string device_of(const std::filesystem::path& file, const BenchOptions& options) {
+  if (options.session.device != "auto") {
+    const std::optional<int> gpu = gpu_of_device(options.session.device);
+    return gpu ? fmt::format("cuda:{}", *gpu) : "cpu";
+  }
   constexpr double kWaitSeconds = 2;
   if (cuda::images().empty() || device_facts(ask_cuda(kWaitSeconds)).gpus.empty()) return "cpu";
-  options.tune = Tune::off;
-  options.threads = 1;
-  return Session(load_onnx(file), options).device();
+  Session session = ready_session(file, options, available_processors(), {});
+  session.run();
+  return session.device();
 }
 
 }  // namespace
@@ -122,7 +126,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
   BenchOptions options = asked;
   if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
   // Decided once, so that all sessions of a measurement run on the same device.
-  if (options.session.device == "auto") options.session.device = device_of(file, options.session);
+  options.session.device = device_of(file, options);
   ModelBench result{.file = file.string(),
                     .file_fnv1a_64 = {},
                     .precision = options.session.passes.precision,
