@@ -145,6 +145,38 @@ TEST_F(GpuProgram, EveryCommandThatRunsAModelTakesAGpu) {
   }
 }
 
+// Sessions in turns, processes that repeat, and a baseline all have the device that was taken first.
+TEST_F(GpuProgram, BenchDecidesOnTheDeviceOnce) {
+  NEEDS_IMAGES();
+  // The self-check passes once and is remembered; then kernels need not compute anything.
+  const std::string cached = "SPARKPILOT_TUNE=auto XDG_CACHE_HOME=" + in_quotes(folder.path()) + " ",
+                    idle = cached + "EMULATED_CUDA_IDLE=1 ", quick = " --runs 1 --warmup 0 --threads 1 --json ";
+  ASSERT_EQ(run_program("run --threads 1 " + policy(), cached + with("gb10")).code, 0);
+  ProgramResult result = run_program("bench --repeats 0" + quick + policy() + " " + policy(), idle + with("gb10"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  int choices = 0;
+  for (size_t at = 0; (at = result.err.find("the self-check has passed", at)) != std::string::npos; ++at) ++choices;
+  EXPECT_EQ(choices, 2) << result.err;
+  for (const json& model : json::parse(result.out)["models"]) EXPECT_EQ(model["settings"]["device"], "cuda:0");
+
+  // A process that repeats is told, whatever the flags are.
+  const std::string told = R"(sh -c 'echo "{\"device\":\"cpu\",\"threads\":1,\"choices\":[]}" | "$@"' sh)";
+  result = run_program("bench " + policy() + " --as-repeat 0", idle + with("gb10") + " " + told);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(count("call cuGraphLaunch"), 0);
+
+  const std::string bench = "bench --repeats 5 " + policy() + quick, base = folder.file("base.json");
+  result = run_program(bench, idle + with("gb10"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  write_text(base, result.out);
+  result = run_program(bench + " --memory-reserve 900000000000000 --baseline " + base, idle + with("gb10"));
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_NE(result.err.find("device: expected \"cuda:0\", got \"cpu\""), std::string::npos) << result.err;
+  result = run_program(bench + " --device cuda --seed 7 --baseline " + base, idle + with("gb10"));
+  EXPECT_NE(result.err.find("seed: expected 1, got 7"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("1 thing differs"), std::string::npos) << result.err;
+}
+
 TEST_F(GpuProgram, AutoSaysWhatItChose) {
   NEEDS_IMAGES();
   const double expected = mean(run_program("run --json --device cpu " + policy()));

@@ -104,7 +104,7 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
   if (!options.profile) result.profile = {};
 }
 
-// The device on which a session of the model runs: for `auto` the one that a first run took, so with all sizes bound.
+// The device on which a session of the model runs.
 std::string device_of(const std::filesystem::path& file, const BenchOptions& options) {
   if (options.session.device != "auto") {
     const std::optional<int> gpu = gpu_of_device(options.session.device);
@@ -112,6 +112,7 @@ std::string device_of(const std::filesystem::path& file, const BenchOptions& opt
   }
   constexpr double kWaitSeconds = 2;
   if (cuda::images().empty() || device_facts(ask_cuda(kWaitSeconds)).gpus.empty()) return "cpu";
+  // A GPU that was chosen may be given up until there is a result, so it takes a run, with all sizes bound.
   Session session = ready_session(file, options, available_processors(), {});
   session.run();
   return session.device();
@@ -119,14 +120,17 @@ std::string device_of(const std::filesystem::path& file, const BenchOptions& opt
 
 }  // namespace
 
+void settle_device(const std::filesystem::path& file, BenchOptions& options) {
+  options.session.device = device_of(file, options);
+}
+
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& asked) {
   if (asked.runs < 1) fail("runs: expected at least 1, got {}", asked.runs);
   if (asked.streams < 1) fail("streams: expected at least 1, got {}", asked.streams);
   if (asked.warmup < 0) fail("warmup: expected 0 or more, got {}", asked.warmup);
   BenchOptions options = asked;
   if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
-  // Decided once, so that all sessions of a measurement run on the same device.
-  options.session.device = device_of(file, options);
+  settle_device(file, options);
   ModelBench result{.file = file.string(),
                     .file_fnv1a_64 = {},
                     .precision = options.session.passes.precision,

@@ -59,7 +59,11 @@ struct ModelBench {
   double frames_per_second() const { return ms.mean > 0 ? 1e3 * static_cast<double>(batch) / ms.mean : 0; }
 };
 
-// Fails (user) with the file in the message.
+// Decides where the model runs, once for all sessions and processes of a measurement: `options.session.device` becomes
+// "cpu" or "cuda:N". For `auto` it is what a first run took, whose line goes to `say`.
+void settle_device(const std::filesystem::path& file, BenchOptions& options);
+
+// Settles the device. Fails (user) with the file in the message.
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options = {});
 
 }  // namespace sparkpilot

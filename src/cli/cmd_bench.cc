@@ -244,7 +244,7 @@ std::vector<BaselinePair> repeated(const Program& program, const std::vector<Ben
   }
   pairs.resize(models.size());
   for (size_t i = 0; i < models.size(); ++i) {
-    const size_t good = record_repeats(pairs[i].repeats, i, models[i].bench, repeats, [&] { step(i); });
+    const size_t good = record_repeats(pairs[i].repeats, i, models[i], repeats, [&] { step(i); });
     if (good * 2 >= repeats || program.quiet) continue;
     note(fmt::format("{}: {} of {} repeats were undisturbed: as a baseline this is of little use", variants[i].name,
                      good, pairs[i].repeats.size()));
@@ -272,11 +272,12 @@ int bench(const Program& program, const Flags& flags) {
   }
   check_files(variants);
   std::optional<Baseline> baseline;
-  std::vector<BaselinePair> pairs;
-  if (!flags.baseline.empty()) {
-    baseline = read_baseline(flags.baseline);
-    pairs = match_baseline(*baseline, variants);
+  if (!flags.baseline.empty()) baseline = read_baseline(flags.baseline);
+  for (BenchVariant& variant : variants) {
+    with_file(variant.file, [&] { settle_device(variant.file, variant.options); });
   }
+  std::vector<BaselinePair> pairs;
+  if (baseline) pairs = match_baseline(*baseline, variants);
   const std::vector<Measured> models = measure(program, variants);
   const std::vector<Ratio> ratios = compared(program, models);
   const std::vector<PeersBench> peers = bench_with_peers(program, flags.peers, models);
