@@ -1,6 +1,10 @@
 // bench's figures of a GPU, on the emulated one: its times mean nothing, that they are there and agree does.
+#include <pthread.h>
+#include <sys/resource.h>
+
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "base/test_files.h"
 #include "bench/model_bench.h"
@@ -100,10 +104,70 @@ TEST_F(GpuBench, SaysWhereTheTimeOfARunGoes) {
     EXPECT_EQ(json["gpu"]["streams"]["count"], 2);
     EXPECT_FALSE(json["profile"].at(0)["launches"].empty());
   }
-  BenchOptions on_cpu{.session = {.device = "cpu"}, .threads = 1, .runs = 1, .warmup = 0, .streams = 2};
-  EXPECT_THROW(bench_model(file, on_cpu), Error);
-  on_cpu.streams = 1;
+  const BenchOptions on_cpu{.session = {.device = "cpu"}, .threads = 1, .runs = 1, .warmup = 0};
   EXPECT_FALSE(bench_model(file, on_cpu).gpu);
+  std::filesystem::remove(file);
+}
+
+// Refused before anything is timed: auto takes the CPU, or too many are asked for.
+TEST_F(GpuBench, StreamsAreForAGpu) {
+  const std::filesystem::path file = small_model();
+  bool timed = false;
+  const auto refusal = [&](BenchOptions options) -> std::string {
+    options.progress = [&](double) { timed = true; };
+    options.runs = 100'000;  // of which some would be told to `progress`
+    options.threads = 1;
+    try {
+      bench_model(file, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::user);
+      return error.what();
+    }
+    return "";
+  };
+  const int64_t no_memory = int64_t{900'000'000'000'000};
+  const SessionOptions left_to_cpu{.device = "auto", .memory_reserve = no_memory, .tune = Tune::off};
+  EXPECT_NE(refusal({.session = left_to_cpu, .streams = 2}).find("several run on a GPU only"), std::string::npos);
+  EXPECT_NE(refusal({.session = {.device = "cuda"}, .streams = 65}).find("expected 1 to 64, got 65"),
+            std::string::npos);
+  EXPECT_FALSE(timed);
+  std::filesystem::remove(file);
+}
+
+// Address space for the stacks of two threads and a half: those that started do not wait for the one that cannot.
+TEST_F(GpuBench, StreamsWithoutThreadsForThem) {
+  const std::filesystem::path file = small_model();
+  std::vector<Session> sessions;
+  for (int i = 0; i < 4; ++i) {
+    sessions.emplace_back(load_onnx(file), SessionOptions{.device = "cuda", .threads = 1});
+    sessions.back().run();
+  }
+  const long page = sysconf(_SC_PAGESIZE);
+  constexpr size_t kStack = size_t{1} << 30;
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  pthread_attr_t stacks, before;
+  pthread_getattr_default_np(&before);
+  pthread_attr_init(&stacks);
+  pthread_attr_setstacksize(&stacks, kStack);
+  rlimit unlimited{};
+  getrlimit(RLIMIT_AS, &unlimited);
+  rlimit little = unlimited;
+  little.rlim_cur = static_cast<rlim_t>(pages * page) + kStack * 5 / 2;
+  pthread_setattr_default_np(&stacks);
+  setrlimit(RLIMIT_AS, &little);
+  GpuFigures figures;
+  std::string refused;
+  try {
+    measure_streams(sessions, 1, 1, 1, figures);
+  } catch (const Error& error) {
+    refused = error.what();
+  }
+  setrlimit(RLIMIT_AS, &unlimited);
+  pthread_setattr_default_np(&before);
+  pthread_attr_destroy(&stacks);
+  EXPECT_NE(refused.find("lets only 2 of 4 threads start"), std::string::npos) << refused;
+  sessions.clear();
   std::filesystem::remove(file);
 }
 

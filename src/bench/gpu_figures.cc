@@ -1,12 +1,15 @@
 #include "bench/gpu_figures.h"
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cctype>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "runtime/gpu_compile.h"
 
 namespace sparkpilot {
@@ -79,7 +82,10 @@ void measure_streams(std::vector<Session>& sessions, int64_t warmup, int64_t run
   std::vector<std::vector<double>> ms(sessions.size());
   std::vector<std::exception_ptr> errors(sessions.size());
   std::barrier together(std::ssize(sessions) + 1);
+  std::atomic<bool> all_started = false;
   const auto work = [&](size_t i) {
+    together.arrive_and_wait();
+    if (!all_started) return;
     const auto attempt = [&](int64_t times, bool timed) {
       try {
         for (int64_t run = 0; run < times && !errors[i]; ++run) {
@@ -97,7 +103,15 @@ void measure_streams(std::vector<Session>& sessions, int64_t warmup, int64_t run
     together.arrive_and_wait();
   };
   std::vector<std::jthread> threads;
-  for (size_t i = 0; i < sessions.size(); ++i) threads.emplace_back(work, i);
+  try {
+    for (size_t i = 0; i < sessions.size(); ++i) threads.emplace_back(work, i);
+    all_started = true;
+    together.arrive_and_wait();
+  } catch (const std::system_error& error) {
+    // For those that are missing, and for this one: the others wait.
+    for (size_t i = threads.size(); i <= sessions.size(); ++i) together.arrive_and_drop();
+    fail("streams: the system lets only {} of {} threads start ({})", threads.size(), sessions.size(), error.what());
+  }
   together.arrive_and_wait();
   const int64_t begin = now_ns();
   together.arrive_and_wait();

@@ -39,7 +39,8 @@ GpuFigures measure_gpu_figures(Session& session, int64_t warmup, int64_t runs, i
                                const std::function<void(double done)>& progress = {});
 
 // Runs all sessions at the same time, `runs` times each after `warmup` runs, and sets the streams' figures of `out`.
-// Each is compiled, runs on a GPU and has its inputs. Fails (device) with the first error of a session.
+// Each is compiled, runs on a GPU and has its inputs. Fails (device) with the first error of a session, and (user) if
+// the system has no thread for each.
 void measure_streams(std::vector<Session>& sessions, int64_t warmup, int64_t runs, int64_t batch, GpuFigures& out);
 
 // The GPU that `session` runs on; null for the CPU.

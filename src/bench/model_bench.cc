@@ -122,11 +122,15 @@ std::string device_of(const std::filesystem::path& file, const BenchOptions& opt
 
 void settle_device(const std::filesystem::path& file, BenchOptions& options) {
   options.session.device = device_of(file, options);
+  if (options.streams > 1 && options.session.device == "cpu") {
+    fail("streams: several run on a GPU only, and {} runs on the CPU; its threads are what works there", file.string());
+  }
 }
 
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& asked) {
   if (asked.runs < 1) fail("runs: expected at least 1, got {}", asked.runs);
-  if (asked.streams < 1) fail("streams: expected at least 1, got {}", asked.streams);
+  if (asked.streams < 1 || asked.streams > kMostStreams)
+    fail("streams: expected 1 to {}, got {}", kMostStreams, asked.streams);
   if (asked.warmup < 0) fail("warmup: expected 0 or more, got {}", asked.warmup);
   BenchOptions options = asked;
   if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
@@ -182,8 +186,6 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     for (int64_t i = 0; options.streams > 1 && i < options.streams; ++i)
       sessions.push_back(ready_session(file, options, result.threads, result.choices));
     if (!sessions.empty()) measure_streams(sessions, options.warmup, options.runs, options.batch, *result.gpu);
-  } else if (options.streams > 1) {
-    fail("streams: several run on a GPU only, and {} runs on the CPU; its threads are what works there", file.string());
   }
   profile_model(result, file, options);
   const FileFacts facts = file_facts(files);

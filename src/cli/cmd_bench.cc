@@ -257,7 +257,8 @@ int bench(const Program& program, const Flags& flags) {
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--warmup", flags.warmup, 0);
   expect_at_least("--batch", flags.batch, 1);
-  expect_at_least("--streams", flags.streams, 1);
+  if (flags.streams < 1 || flags.streams > kMostStreams)
+    fail("--streams: expected 1 to {}, got {}", kMostStreams, flags.streams);
   expect_at_least("--top", flags.top, 0);
   std::vector<BenchVariant> variants = variants_of(program, flags);
   if (flags.as_repeat >= 0) return answer_repeat(variants, flags.as_repeat);
