@@ -109,6 +109,35 @@ TEST_F(GpuBench, SaysWhereTheTimeOfARunGoes) {
   std::filesystem::remove(file);
 }
 
+// A node without a kernel for the GPU is not held against the GPU's limits, and does not count in the model's share.
+TEST_F(GpuBench, NodesLeftToTheCpuHaveNoShare) {
+  Graph graph;
+  Builder b(graph);
+  const ValueId x = b.input("x", DType::f32, {256, 256});
+  graph.add_output(b.add("Softmax", {b.add("Hardmax", {b.add("Softmax", {x})})}), "y");
+  const TempFolder folder;
+  const std::filesystem::path file = folder.file("hardmax.onnx");
+  save_onnx(graph, file);
+  const BenchOptions options{.session = {.device = "cuda"}, .runs = 5, .warmup = 0, .profile = true};
+  const ModelBench bench = bench_model(file, options);
+  double limit_ns = 0, on_gpu_ns = 0;
+  int on_cpu = 0;
+  for (const NodeProfile& node : bench.profile.nodes) {
+    const bool has_share = node.op == "Softmax";
+    on_cpu += !has_share;
+    EXPECT_EQ(node.roofline_share > 0, has_share) << node.op;
+    EXPECT_EQ(node.roofline_limit.empty(), !has_share) << node.op << " " << node.roofline_limit;
+    limit_ns += node.roofline_share * node.mean_ns();
+    on_gpu_ns += has_share ? node.mean_ns() : 0;
+  }
+  EXPECT_EQ(on_cpu, 1);
+  EXPECT_NEAR(bench.roofline_share, limit_ns / on_gpu_ns, 1e-9);
+  const auto json = to_json(bench, options)["profile"];
+  ASSERT_EQ(json.size(), 3U);
+  EXPECT_TRUE(json[1]["roofline_share"].is_null()) << json[1];
+  EXPECT_TRUE(json[0]["roofline_share"].is_number()) << json[0];
+}
+
 // Refused before anything is timed: auto takes the CPU, or too many are asked for.
 TEST_F(GpuBench, StreamsAreForAGpu) {
   const std::filesystem::path file = small_model();

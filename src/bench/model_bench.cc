@@ -81,6 +81,20 @@ int64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
+// A GPU's limits say nothing of the nodes that were left to the CPU: these get no share, and do not count.
+Roofline set_roofline_of_gpu(Profile& profile, const Peak& peak) {
+  std::vector<NodeProfile*> nodes;
+  Profile on_gpu;
+  for (NodeProfile& node : profile.nodes) {
+    if (node.launches.empty()) continue;
+    nodes.push_back(&node);
+    on_gpu.nodes.push_back(node);
+  }
+  const Roofline roofline = set_roofline(on_gpu, peak);
+  for (size_t i = 0; i < nodes.size(); ++i) *nodes[i] = std::move(on_gpu.nodes[i]);
+  return roofline;
+}
+
 void profile_model(ModelBench& result, const std::filesystem::path& file, const BenchOptions& options) {
   BenchOptions profiled = options;
   profiled.session.profile = true;
@@ -97,7 +111,8 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
   }
   if (gpu) result.gpu->limits = measure_gpu_limits(*gpu);
   result.peak = gpu ? result.gpu->limits.peak : measure_peak(result.threads, working_set(result.profile));
-  const Roofline roofline = set_roofline(result.profile, result.peak);
+  const Roofline roofline =
+      gpu ? set_roofline_of_gpu(result.profile, result.peak) : set_roofline(result.profile, result.peak);
   result.roofline_share = roofline.share;
   result.roofline_limit = roofline.by;
   for (const NodeProfile& node : result.profile.nodes) result.flops += node.calls > 0 ? node.flops : 0;

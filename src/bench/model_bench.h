@@ -52,8 +52,8 @@ struct ModelBench {
   std::optional<int64_t> peak_memory_bytes;  // of the process while loading and running, minus its memory before
   int64_t weight_bytes = 0;                  // constants of the model as its file holds them
   double flops = 0;                          // one run; a multiply-add is two
-  double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h
-  std::string roofline_limit;                // the main limit
+  double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h. Of a GPU's nodes, where it ran on one
+  std::string roofline_limit;                // the main limit; empty if none is known
   Peak peak;                                 // the limits, measured right before and after the profiled runs
   std::optional<GpuFigures> gpu;             // where it ran on one; `peak` is then that GPU's
   std::vector<KernelDecision> choices;       // Session::choices()

@@ -52,9 +52,9 @@ std::vector<NodeProfile> nodes_to_show(const Profile& profile, int64_t top) {
   return nodes;
 }
 
-// "86 % avx512": the share and what it is a share of.
+// "86 % avx512": the share and what it is a share of; "-" where no limit is known.
 std::string of_limit(double share, const std::string& limit) {
-  return fmt::format("{:.0f} %{}{}", share * 100, limit.empty() ? "" : " ", limit);
+  return limit.empty() ? "-" : fmt::format("{:.0f} % {}", share * 100, limit);
 }
 
 Table limits_table(const Peak& peak) {
