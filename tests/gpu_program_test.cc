@@ -177,6 +177,24 @@ TEST_F(GpuProgram, BenchDecidesOnTheDeviceOnce) {
   EXPECT_NE(result.err.find("1 thing differs"), std::string::npos) << result.err;
 }
 
+// NVML's figures are means of the last second, so runs go on for longer than that before they are taken.
+TEST_F(GpuProgram, BenchMetersAGpuThatIsAtWork) {
+  NEEDS_IMAGES();
+  fs::create_symlink(FAKE_NVML, folder.path() / "libnvidia-ml.so.1");
+  const ProgramResult result =
+      run_program("bench --device cuda --runs 1 --warmup 0 --repeats 0 --json " + policy(),
+                  "EMULATED_CUDA_IDLE=1 LD_LIBRARY_PATH=" + in_quotes(folder.path()) + ":\"$LD_LIBRARY_PATH\" " +
+                      with("gb10"));  // at the address that the fake NVML knows
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json load = json::parse(result.out)["models"][0]["gpu"]["load"];
+  ASSERT_TRUE(load.is_object()) << result.out;
+  EXPECT_EQ(load["power_w"], 13.5);
+  EXPECT_EQ(load["busy_percent"], 3);
+  EXPECT_NEAR(load["seconds"].get<double>(), 1, 0.5);
+  EXPECT_GT(load["frames"].get<double>(), 10);
+  EXPECT_GT(count("call cuGraphLaunch"), 1.8 * load["frames"].get<double>());
+}
+
 TEST_F(GpuProgram, AutoSaysWhatItChose) {
   NEEDS_IMAGES();
   const double expected = mean(run_program("run --json --device cpu " + policy()));

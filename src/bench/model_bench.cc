@@ -195,12 +195,15 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
   if (gpu) {
     BenchOptions timed = options;
     timed.session.gpu_times = true;
-    Session session = ready_session(file, timed, result.threads, result.choices);
-    result.gpu = measure_gpu_figures(session, options.warmup, options.runs, options.batch);
+    {
+      Session session = ready_session(file, timed, result.threads, result.choices);
+      result.gpu = measure_gpu_figures(session, options.warmup, options.runs);
+    }
     std::vector<Session> sessions;
-    for (int64_t i = 0; options.streams > 1 && i < options.streams; ++i)
+    for (int64_t i = 0; i < options.streams; ++i)
       sessions.push_back(ready_session(file, options, result.threads, result.choices));
-    if (!sessions.empty()) measure_streams(sessions, options.warmup, options.runs, options.batch, *result.gpu);
+    measure_gpu_load(sessions[0], options.batch, *result.gpu);
+    if (options.streams > 1) measure_streams(sessions, options.warmup, options.runs, options.batch, *result.gpu);
   }
   profile_model(result, file, options);
   const FileFacts facts = file_facts(files);
