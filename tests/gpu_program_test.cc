@@ -177,6 +177,33 @@ TEST_F(GpuProgram, BenchDecidesOnTheDeviceOnce) {
   EXPECT_NE(result.err.find("1 thing differs"), std::string::npos) << result.err;
 }
 
+// A precision is refused where the device that runs the model cannot compute in it, however the device was chosen.
+TEST_F(GpuProgram, PrecisionsAreThoseOfTheDevice) {
+  NEEDS_IMAGES();
+  const std::string without_bf16 = "SPARKPILOT_CPU=baseline EMULATED_CUDA_IDLE=1 " + with("gb10") + " ";
+  const std::string quick = " --repeats 0 --runs 1 --warmup 0 ";
+  const auto run_so = [&](const std::string& words, const std::string& variables = {}) {
+    return run_program(words + " " + policy(), without_bf16 + variables);
+  };
+  for (const auto& [words, variables] : {std::pair<std::string, std::string>{"run --precision bf16 --device cuda", ""},
+                                         {"run --precision bf16", "SPARKPILOT_DEVICE=cuda"},
+                                         {"run", "SPARKPILOT_PRECISION=bf16 OPENPILOT_DGX_ENABLED=1"},
+                                         {"bench --json --precision fp32,bf16" + quick, "SPARKPILOT_DEVICE=cuda"},
+                                         {"compare --no-time --precision bf16 --device cuda,cuda:0", ""}}) {
+    const ProgramResult result = run_so(words, variables);
+    EXPECT_EQ(result.code, 0) << variables << " " << words << ": " << result.err;
+    EXPECT_EQ(result.err.find("bf16 needs"), std::string::npos) << variables << " " << words << ": " << result.err;
+  }
+  for (const auto& [words, variables] : {std::pair<std::string, std::string>{"run --precision bf16 --device cpu", ""},
+                                         {"run --precision bf16 --device cpu", "SPARKPILOT_DEVICE=cuda"},
+                                         {"bench --json --precision fp32,bf16 --device cpu" + quick, "CUDA=1"},
+                                         {"compare --no-time --precision bf16 --device cuda,cpu", ""}}) {
+    const ProgramResult result = run_so(words, variables);
+    EXPECT_EQ(result.code, 2) << variables << " " << words << ": " << result.err;
+    EXPECT_NE(result.err.find("bf16 needs a CPU with bf16 arithmetic"), std::string::npos) << result.err;
+  }
+}
+
 // NVML's figures are means of the last second, so runs go on for longer than that before they are taken.
 TEST_F(GpuProgram, BenchMetersAGpuThatIsAtWork) {
   NEEDS_IMAGES();

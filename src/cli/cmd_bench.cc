@@ -117,7 +117,7 @@ std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags
   if (!flags.precisions.empty()) {
     precisions.clear();
     for (const std::string& text : split_list(flags.precisions, "--precision"))
-      precisions.push_back(precision_of(program, text));
+      precisions.push_back(precision_of(program, text, options.session.device));
   }
   std::vector<BenchVariant> variants;
   for (const std::string& file : flags.files) {
