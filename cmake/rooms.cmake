@@ -283,8 +283,8 @@ function(sparkpilot_end_to_end_tests)
       add_dependencies(${test} sparkpilot)
     endif()
     if(TARGET fake_cuda)  # and some run it where there is a GPU
-      target_compile_definitions(${test} PRIVATE FAKE_CUDA="$<TARGET_FILE:fake_cuda>")
-      add_dependencies(${test} fake_cuda)
+      target_compile_definitions(${test} PRIVATE FAKE_CUDA="$<TARGET_FILE:fake_cuda>" FAKE_NVML="$<TARGET_FILE:fake_nvml>")
+      add_dependencies(${test} fake_cuda fake_nvml)
     endif()
     if(TARGET emulated_cuda)  # and some where it is an emulator's
       target_compile_definitions(${test} PRIVATE EMULATED_CUDA="$<TARGET_FILE_DIR:emulated_cuda>"

@@ -30,8 +30,11 @@ constexpr Variant kVariants[] = {{"GPU", "fp32", Precision::fp32},
 
 // Where the time of a run goes, in a session with events inside its recording.
 void add_gpu_figures(Json& out, const Graph& graph, const Options& options, Precision precision) {
-  Ready made = ready(graph, options.device(), precision, {.gpu_times = true});
-  out["gpu"] = sparkpilot::to_json(measure_gpu_figures(made.session, 3, options.tiny ? 3 : 100, 1));
+  Ready timed = ready(graph, options.device(), precision, {.gpu_times = true});
+  GpuFigures figures = measure_gpu_figures(timed.session, 3, options.tiny ? 3 : 100);
+  Ready made = ready(graph, options.device(), precision);
+  measure_gpu_load(made.session, 1, figures);
+  out["gpu"] = sparkpilot::to_json(figures);
 }
 
 // The time of each node on the GPU, from events.

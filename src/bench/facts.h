@@ -32,7 +32,8 @@ FileFacts file_facts(std::span<const std::filesystem::path> files);
 nlohmann::ordered_json machine_facts(const Machine& machine, const CpuFeatures& features);
 // sparkpilot, the program file, compiler and oneDNN.
 nlohmann::ordered_json version_facts();
-// What was asked for, as far as it may change the time of a run, except precision, threads and batch.
+// What was asked for, as far as it may change the time of a run, except precision, threads and batch. The device is
+// that of the options, which settle_device() has settled.
 nlohmann::ordered_json settings_facts(const BenchOptions& options);
 
 std::string_view tune_name(Tune tune);  // "off", "auto", "full"

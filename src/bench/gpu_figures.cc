@@ -1,18 +1,22 @@
 #include "bench/gpu_figures.h"
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cctype>
 #include <exception>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "runtime/gpu_compile.h"
 
 namespace sparkpilot {
 namespace {
 
-constexpr double kLoadSeconds = 1, kReadingSeconds = 0.1;
+// NVML's utilisation and power are means of up to a second, so the GPU works longer than that before it is metered.
+constexpr double kBeforeSeconds = 1.5, kLoadSeconds = 1, kReadingSeconds = 0.1;
 
 // NVML and CUDA write the same address with different zeros and letters: "00000000:0F:00.0", "0000:0f:00.0".
 std::string plain_address(std::string text) {
@@ -23,7 +27,17 @@ std::string plain_address(std::string text) {
   return text.substr(zeros);
 }
 
-void measure_load(Session& session, int64_t batch, GpuFigures& out) {
+// Runs one after another for so long; returns how many.
+int64_t run_for(Session& session, double seconds) {
+  const int64_t begin = now_ns();
+  int64_t runs = 0;
+  for (; static_cast<double>(now_ns() - begin) < seconds * 1e9; ++runs) session.run();
+  return runs;
+}
+
+}  // namespace
+
+void measure_gpu_load(Session& session, int64_t batch, GpuFigures& out) {
   const auto of_this = [&](const WorkReport& report) -> const WorkReport::Gpu* {
     const auto found = std::find_if(report.gpus.begin(), report.gpus.end(), [&](const WorkReport::Gpu& gpu) {
       return !gpu.pci.empty() && plain_address(gpu.pci) == plain_address(out.facts.pci);
@@ -31,27 +45,21 @@ void measure_load(Session& session, int64_t batch, GpuFigures& out) {
     return found == report.gpus.end() ? nullptr : &*found;
   };
   if (!of_this(WorkMeter().finish())) return;
+  run_for(session, kBeforeSeconds);
   WorkMeter meter({.interval_s = kReadingSeconds});
-  const int64_t begin = now_ns();
-  int64_t runs = 0;
-  while (static_cast<double>(now_ns() - begin) < kLoadSeconds * 1e9) {
-    session.run();
-    ++runs;
-  }
+  const int64_t runs = run_for(session, kLoadSeconds);
   const WorkReport report = meter.finish();
   out.load_seconds = report.seconds;
   out.load_frames = static_cast<double>(runs * batch);
   if (const WorkReport::Gpu* const gpu = of_this(report)) out.load = *gpu;
 }
 
-}  // namespace
-
 std::shared_ptr<GpuDevice> gpu_of(const Session& session) {
   const std::optional<int> ordinal = gpu_of_device(session.device());
   return ordinal ? GpuDevice::open(*ordinal) : nullptr;
 }
 
-GpuFigures measure_gpu_figures(Session& session, int64_t warmup, int64_t runs, int64_t batch,
+GpuFigures measure_gpu_figures(Session& session, int64_t warmup, int64_t runs,
                                const std::function<void(double)>& progress) {
   GpuFigures out;
   out.facts = gpu_of(session)->facts();
@@ -71,7 +79,6 @@ GpuFigures measure_gpu_figures(Session& session, int64_t warmup, int64_t runs, i
   out.to_gpu = summarize(to_gpu);
   out.compute = summarize(compute);
   out.to_host = summarize(to_host);
-  measure_load(session, batch, out);
   return out;
 }
 
@@ -79,7 +86,10 @@ void measure_streams(std::vector<Session>& sessions, int64_t warmup, int64_t run
   std::vector<std::vector<double>> ms(sessions.size());
   std::vector<std::exception_ptr> errors(sessions.size());
   std::barrier together(std::ssize(sessions) + 1);
+  std::atomic<bool> all_started = false;
   const auto work = [&](size_t i) {
+    together.arrive_and_wait();
+    if (!all_started) return;
     const auto attempt = [&](int64_t times, bool timed) {
       try {
         for (int64_t run = 0; run < times && !errors[i]; ++run) {
@@ -97,7 +107,15 @@ void measure_streams(std::vector<Session>& sessions, int64_t warmup, int64_t run
     together.arrive_and_wait();
   };
   std::vector<std::jthread> threads;
-  for (size_t i = 0; i < sessions.size(); ++i) threads.emplace_back(work, i);
+  try {
+    for (size_t i = 0; i < sessions.size(); ++i) threads.emplace_back(work, i);
+    all_started = true;
+    together.arrive_and_wait();
+  } catch (const std::system_error& error) {
+    // For those that are missing, and for this one: the others wait.
+    for (size_t i = threads.size(); i <= sessions.size(); ++i) together.arrive_and_drop();
+    fail("streams: the system lets only {} of {} threads start ({})", threads.size(), sessions.size(), error.what());
+  }
   together.arrive_and_wait();
   const int64_t begin = now_ns();
   together.arrive_and_wait();

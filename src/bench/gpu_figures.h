@@ -33,13 +33,19 @@ struct GpuFigures {
   }
 };
 
-// `session` runs on a GPU with SessionOptions::gpu_times, is compiled and has its inputs; `batch`: frames a run. Limits
-// are left out. Fails (device).
-GpuFigures measure_gpu_figures(Session& session, int64_t warmup, int64_t runs, int64_t batch,
+// `session` runs on a GPU with SessionOptions::gpu_times, is compiled and has its inputs. Limits and load are left out.
+// Fails (device).
+GpuFigures measure_gpu_figures(Session& session, int64_t warmup, int64_t runs,
                                const std::function<void(double done)>& progress = {});
 
+// Sets the load of `out`, whose facts are of the GPU that `session` runs on: one without gpu_times, which take some
+// time of every run, compiled and with its inputs; `batch`: frames a run. Takes 2.5 s where NVML answers. Fails
+// (device).
+void measure_gpu_load(Session& session, int64_t batch, GpuFigures& out);
+
 // Runs all sessions at the same time, `runs` times each after `warmup` runs, and sets the streams' figures of `out`.
-// Each is compiled, runs on a GPU and has its inputs. Fails (device) with the first error of a session.
+// Each is compiled, runs on a GPU and has its inputs. Fails (device) with the first error of a session, and (user) if
+// the system has no thread for each.
 void measure_streams(std::vector<Session>& sessions, int64_t warmup, int64_t runs, int64_t batch, GpuFigures& out);
 
 // The GPU that `session` runs on; null for the CPU.

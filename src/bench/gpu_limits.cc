@@ -28,16 +28,16 @@ class Limits {
         blocks_(gpu.facts().multiprocessors * 4),
         out_(gpu.allocate(int64_t{blocks_} * cuda::kLimitThreads * 4, gpu.own_place())) {}
 
-  GpuLimits measure(int64_t most_bytes) {
+  GpuLimits measure() {
     GpuLimits out;
     // A warp's product of 16 x 16 by 16 x 8.
     constexpr double kMma = 2.0 * 16 * 16 * 8 / 32;
     out.peak.units = {{"fp32", Arithmetic::f32, unit("limit_fma_f32", 2)},
                       {"mma fp16", Arithmetic::f16, unit("limit_mma_f16", kMma)},
                       {"mma bf16", Arithmetic::bf16, unit("limit_mma_bf16", kMma)}};
-    out.peak.levels = levels(most_bytes);
+    out.peak.levels = levels();
     nodes(out);
-    if (!gpu_.unified()) copies(out, most_bytes);
+    if (!gpu_.unified()) copies(out);
     return out;
   }
 
@@ -84,17 +84,15 @@ class Limits {
     return {reading, std::max(reading, work / seconds([&] { launch("limit_copy", copy); }))};
   }
 
-  // The L2 cache by half of what it holds, memory by four times as much. A device that is too slow for these sizes, as
-  // the emulated one is, is measured with less.
-  std::vector<LevelPeak> levels(int64_t most_bytes) {
-    const int64_t l2 = std::max(gpu_.facts().l2_bytes, kLeastBytes);
-    const int64_t limit = std::min(most_bytes, gpu_.available_bytes()) / 3;
-    const int64_t wanted = is_slow() ? kLeastBytes : std::max(std::min(4 * l2, limit), kLeastBytes) / 32 * 32;
-    const auto from = gpu_.allocate(wanted, gpu_.own_place()), to = gpu_.allocate(wanted / 2, gpu_.own_place());
-    stream_.fill(from->data(), 1, wanted);
-    stream_.fill(to->data(), 1, wanted / 2);
-    const Rate memory = rate(wanted, 1, *from, *to);
-    const Rate cached = wanted < l2 / 2 ? memory : rate(l2 / 2 / 32 * 32, 16, *from, *to);
+  // A device that is too slow for the usual sizes, as the emulated one is, is measured with less.
+  std::vector<LevelPeak> levels() {
+    const LimitBytes bytes = limit_bytes(gpu_.facts().l2_bytes, is_slow() ? 3 * kLeastBytes : gpu_.available_bytes());
+    const auto from = gpu_.allocate(bytes.memory, gpu_.own_place()),
+               to = gpu_.allocate(bytes.memory / 2, gpu_.own_place());
+    stream_.fill(from->data(), 1, bytes.memory);
+    stream_.fill(to->data(), 1, bytes.memory / 2);
+    const Rate memory = rate(bytes.memory, 1, *from, *to);
+    const Rate cached = bytes.l2 == 0 ? Rate() : rate(bytes.l2, 16, *from, *to);
     return {{"L2", static_cast<double>(gpu_.facts().l2_bytes), cached.read, cached.moved},
             {"memory", std::numeric_limits<double>::infinity(), memory.read, memory.moved}};
   }
@@ -125,8 +123,8 @@ class Limits {
     }
   }
 
-  void copies(GpuLimits& out, int64_t most_bytes) {
-    const int64_t bytes = std::clamp(most_bytes / 4, kLeastBytes, int64_t{64} << 20);
+  void copies(GpuLimits& out) {
+    const int64_t bytes = std::clamp(gpu_.available_bytes() / 8, kLeastBytes, int64_t{64} << 20);
     const auto host = gpu_.allocate(bytes, Place::pinned), device = gpu_.allocate(bytes, Place::device);
     std::fill_n(static_cast<std::byte*>(host->data()), bytes, std::byte{1});
     const auto size = static_cast<double>(bytes);
@@ -143,11 +141,18 @@ class Limits {
 
 }  // namespace
 
-GpuLimits measure_gpu_limits(GpuDevice& gpu, int64_t most_bytes) {
+LimitBytes limit_bytes(int64_t l2_bytes, int64_t available) {
+  const auto whole = [](int64_t bytes) { return std::max(bytes, kLeastBytes) / 32 * 32; };
+  const int64_t memory = whole(std::min(4 * l2_bytes, available / 3));  // a copy takes half as much again
+  const int64_t l2 = whole(l2_bytes / 2);
+  return {memory, l2 <= memory ? l2 : 0};
+}
+
+GpuLimits measure_gpu_limits(GpuDevice& gpu) {
   static std::mutex mutex;
   static std::map<std::string, GpuLimits> known;  // by address, which stays that GPU's
   const std::lock_guard lock(mutex);
-  const GpuLimits now = Limits(gpu).measure(most_bytes);
+  const GpuLimits now = Limits(gpu).measure();
   const auto [at, fresh] = known.try_emplace(gpu.facts().pci, now);
   GpuLimits& best = at->second;
   if (!fresh) {

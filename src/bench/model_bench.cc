@@ -81,6 +81,20 @@ int64_t constant_bytes(const Graph& graph) {
   return bytes;
 }
 
+// A GPU's limits say nothing of the nodes that were left to the CPU: these get no share, and do not count.
+Roofline set_roofline_of_gpu(Profile& profile, const Peak& peak) {
+  std::vector<NodeProfile*> nodes;
+  Profile on_gpu;
+  for (NodeProfile& node : profile.nodes) {
+    if (node.launches.empty()) continue;
+    nodes.push_back(&node);
+    on_gpu.nodes.push_back(node);
+  }
+  const Roofline roofline = set_roofline(on_gpu, peak);
+  for (size_t i = 0; i < nodes.size(); ++i) *nodes[i] = std::move(on_gpu.nodes[i]);
+  return roofline;
+}
+
 void profile_model(ModelBench& result, const std::filesystem::path& file, const BenchOptions& options) {
   BenchOptions profiled = options;
   profiled.session.profile = true;
@@ -97,32 +111,45 @@ void profile_model(ModelBench& result, const std::filesystem::path& file, const 
   }
   if (gpu) result.gpu->limits = measure_gpu_limits(*gpu);
   result.peak = gpu ? result.gpu->limits.peak : measure_peak(result.threads, working_set(result.profile));
-  const Roofline roofline = set_roofline(result.profile, result.peak);
+  const Roofline roofline =
+      gpu ? set_roofline_of_gpu(result.profile, result.peak) : set_roofline(result.profile, result.peak);
   result.roofline_share = roofline.share;
   result.roofline_limit = roofline.by;
   for (const NodeProfile& node : result.profile.nodes) result.flops += node.calls > 0 ? node.flops : 0;
   if (!options.profile) result.profile = {};
 }
 
-// The device that `auto` takes for a model; without trials, which come later.
-std::string device_of(const std::filesystem::path& file, SessionOptions options) {
+// The device on which a session of the model runs.
+std::string device_of(const std::filesystem::path& file, const BenchOptions& options) {
+  if (options.session.device != "auto") {
+    const std::optional<int> gpu = gpu_of_device(options.session.device);
+    return gpu ? fmt::format("cuda:{}", *gpu) : "cpu";
+  }
   constexpr double kWaitSeconds = 2;
   if (cuda::images().empty() || device_facts(ask_cuda(kWaitSeconds)).gpus.empty()) return "cpu";
-  options.tune = Tune::off;
-  options.threads = 1;
-  return Session(load_onnx(file), options).device();
+  // A GPU that was chosen may be given up until there is a result, so it takes a run, with all sizes bound.
+  Session session = ready_session(file, options, available_processors(), {});
+  session.run();
+  return session.device();
 }
 
 }  // namespace
 
+void settle_device(const std::filesystem::path& file, BenchOptions& options) {
+  options.session.device = device_of(file, options);
+  if (options.streams > 1 && options.session.device == "cpu") {
+    fail("streams: several run on a GPU only, and {} runs on the CPU; its threads are what works there", file.string());
+  }
+}
+
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& asked) {
   if (asked.runs < 1) fail("runs: expected at least 1, got {}", asked.runs);
-  if (asked.streams < 1) fail("streams: expected at least 1, got {}", asked.streams);
+  if (asked.streams < 1 || asked.streams > kMostStreams)
+    fail("streams: expected 1 to {}, got {}", kMostStreams, asked.streams);
   if (asked.warmup < 0) fail("warmup: expected 0 or more, got {}", asked.warmup);
   BenchOptions options = asked;
   if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
-  // Decided once, so that all sessions of a measurement run on the same device.
-  if (options.session.device == "auto") options.session.device = device_of(file, options.session);
+  settle_device(file, options);
   ModelBench result{.file = file.string(),
                     .file_fnv1a_64 = {},
                     .precision = options.session.passes.precision,
@@ -168,14 +195,15 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
   if (gpu) {
     BenchOptions timed = options;
     timed.session.gpu_times = true;
-    Session session = ready_session(file, timed, result.threads, result.choices);
-    result.gpu = measure_gpu_figures(session, options.warmup, options.runs, options.batch);
+    {
+      Session session = ready_session(file, timed, result.threads, result.choices);
+      result.gpu = measure_gpu_figures(session, options.warmup, options.runs);
+    }
     std::vector<Session> sessions;
-    for (int64_t i = 0; options.streams > 1 && i < options.streams; ++i)
+    for (int64_t i = 0; i < options.streams; ++i)
       sessions.push_back(ready_session(file, options, result.threads, result.choices));
-    if (!sessions.empty()) measure_streams(sessions, options.warmup, options.runs, options.batch, *result.gpu);
-  } else if (options.streams > 1) {
-    fail("streams: several run on a GPU only, and {} runs on the CPU; its threads are what works there", file.string());
+    measure_gpu_load(sessions[0], options.batch, *result.gpu);
+    if (options.streams > 1) measure_streams(sessions, options.warmup, options.runs, options.batch, *result.gpu);
   }
   profile_model(result, file, options);
   const FileFacts facts = file_facts(files);

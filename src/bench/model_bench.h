@@ -16,13 +16,16 @@
 
 namespace sparkpilot {
 
+inline constexpr int64_t kMostStreams = 64;  // each is a thread and a copy of the weights
+
 struct BenchOptions {
   SessionOptions session;      // `threads` in it is ignored; kernels timed in a trial are not timed again
   std::optional<int> threads;  // empty: the best of 1, 2, 4 ... all, found by measuring
   int64_t runs = 100;          // timed runs
   int64_t warmup = 10;         // before them, not counted
   int64_t batch = 1;           // entries per run (session_batch)
-  int64_t streams = 1;   // on a GPU: sessions that run at the same time in a further measurement, if more than one
+  // On a GPU: sessions that run at the same time in a further measurement, if more than one; at most kMostStreams.
+  int64_t streams = 1;
   uint64_t seed = 1;     // of the inputs
   bool profile = false;  // keep the nodes' times in the result
   // Called from time to time with the share of the work done, 0 to 1.
@@ -49,8 +52,8 @@ struct ModelBench {
   std::optional<int64_t> peak_memory_bytes;  // of the process while loading and running, minus its memory before
   int64_t weight_bytes = 0;                  // constants of the model as its file holds them
   double flops = 0;                          // one run; a multiply-add is two
-  double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h
-  std::string roofline_limit;                // the main limit
+  double roofline_share = 0;                 // 0 to 1; see runtime/roofline.h. Of a GPU's nodes, where it ran on one
+  std::string roofline_limit;                // the main limit; empty if none is known
   Peak peak;                                 // the limits, measured right before and after the profiled runs
   std::optional<GpuFigures> gpu;             // where it ran on one; `peak` is then that GPU's
   std::vector<KernelDecision> choices;       // Session::choices()
@@ -59,7 +62,12 @@ struct ModelBench {
   double frames_per_second() const { return ms.mean > 0 ? 1e3 * static_cast<double>(batch) / ms.mean : 0; }
 };
 
-// Fails (user) with the file in the message.
+// Decides where the model runs, once for all sessions and processes of a measurement: `options.session.device` becomes
+// "cpu" or "cuda:N". For `auto` it is what a first run took, whose line goes to `say`. Fails (user) if several streams
+// are asked for and it is the CPU.
+void settle_device(const std::filesystem::path& file, BenchOptions& options);
+
+// Settles the device. Fails (user) with the file in the message.
 ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& options = {});
 
 }  // namespace sparkpilot

@@ -30,8 +30,9 @@ Session ready_session(const std::filesystem::path& file, const BenchOptions& opt
     Graph graph = load_onnx(file);
     if (options.batch != 1) settled.batch = session_batch(graph, options.session, options.batch);
     session.emplace(std::move(graph), settled);
+    bind_open_dimensions(*session, options.batch);
+    session->compile();  // before inputs have memory: it says first whether there is enough
     make_ready(*session, options);
-    session->compile();
   });
   return std::move(*session);
 }

@@ -14,6 +14,12 @@ using Json = nlohmann::ordered_json;
 
 Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
+namespace {
+
+Json share_of(double share, const std::string& limit) { return limit.empty() ? Json() : Json(share); }
+
+}  // namespace
+
 Json to_json(std::span<const LaunchProfile> launches) {
   Json out = Json::array();
   for (const LaunchProfile& l : launches) {
@@ -43,7 +49,7 @@ Json to_json(const Profile& profile) {
                      {"mean_ms", node.mean_ns() * 1e-6},
                      {"flops", node.flops},
                      {"bytes", node.bytes},
-                     {"roofline_share", node.roofline_share},
+                     {"roofline_share", share_of(node.roofline_share, node.roofline_limit)},
                      {"roofline_limit", node.roofline_limit}});
     if (!node.launches.empty()) nodes.back()["launches"] = to_json(std::span<const LaunchProfile>(node.launches));
   }
@@ -154,7 +160,7 @@ Json to_json(const ModelBench& bench, const BenchOptions& options) {
            {"peak_memory_bytes", nullptr},
            {"weight_bytes", bench.weight_bytes},
            {"flops", bench.flops},
-           {"roofline_share", bench.roofline_share},
+           {"roofline_share", share_of(bench.roofline_share, bench.roofline_limit)},
            {"roofline_limit", bench.roofline_limit},
            {"limits", to_json(bench.peak)}};
   if (bench.peak_memory_bytes) out["peak_memory_bytes"] = *bench.peak_memory_bytes;

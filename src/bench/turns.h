@@ -10,7 +10,7 @@
 
 namespace sparkpilot {
 
-// What bench_model() made of a file with these options.
+// What bench_model() made of a file with these options, whose device is settled.
 struct Measured {
   BenchOptions options;
   ModelBench bench;

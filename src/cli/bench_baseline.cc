@@ -36,9 +36,9 @@ BenchSubject subject_of(const BenchVariant& variant) {
           .settings = texts_of(settings_facts(variant.options))};
 }
 
-void add_repeats(std::vector<Repeat>& out, size_t variant, const ModelBench& bench, size_t count,
+void add_repeats(std::vector<Repeat>& out, size_t variant, const Measured& model, size_t count,
                  const std::function<void()>& done) {
-  for (Repeat& repeat : measure_repeats(variant, bench, count, done)) out.push_back(std::move(repeat));
+  for (Repeat& repeat : measure_repeats(variant, model, count, done)) out.push_back(std::move(repeat));
 }
 
 }  // namespace
@@ -85,11 +85,11 @@ std::vector<BaselinePair> match_baseline(const Baseline& baseline, std::vector<B
   return pairs;
 }
 
-size_t record_repeats(std::vector<Repeat>& out, size_t variant, const ModelBench& bench, size_t repeats,
+size_t record_repeats(std::vector<Repeat>& out, size_t variant, const Measured& model, size_t repeats,
                       const std::function<void()>& done) {
   size_t good = 0;
   for (size_t look = 0; look < kMostLooks && good * 2 < repeats; ++look) {
-    add_repeats(out, variant, bench, look == 0 ? repeats : (repeats + 1) / 2, done);
+    add_repeats(out, variant, model, look == 0 ? repeats : (repeats + 1) / 2, done);
     good = undisturbed(out);
   }
   return good;
@@ -99,13 +99,13 @@ void hold_against(std::vector<BaselinePair>& pairs, const std::vector<Measured>&
                   double max_regression, const std::function<void(size_t model)>& done) {
   for (size_t i = 0; i < pairs.size(); ++i) {
     BaselinePair& pair = pairs[i];
-    const ModelBench& bench = models[i].bench;
     for (size_t look = 0; look < kMostLooks && pair.result.verdict == Verdict::cannot_tell; ++look) {
-      add_repeats(pair.repeats, i, bench, look == 0 ? repeats : (repeats + 1) / 2, [&] { done(i); });
+      add_repeats(pair.repeats, i, models[i], look == 0 ? repeats : (repeats + 1) / 2, [&] { done(i); });
       pair.result = compare_repeats(pair.repeats, pair.then->repeats, max_regression);
       if (pair.result.used_then < kLeastRepeats) break;  // more repeats now do not help
     }
-    pair.notes = choice_notes(*pair.then, {.settings = texts_of(settings_facts(models[i].options))}, bench.choices);
+    pair.notes =
+        choice_notes(*pair.then, {.settings = texts_of(settings_facts(models[i].options))}, models[i].bench.choices);
   }
 }
 

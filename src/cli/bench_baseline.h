@@ -30,7 +30,7 @@ std::vector<BaselinePair> match_baseline(const Baseline& baseline, std::vector<B
 
 // Measures `repeats` repeats of a model, and then up to three times half as many more while not even half as many are
 // undisturbed. Returns how many are.
-size_t record_repeats(std::vector<Repeat>& out, size_t variant, const ModelBench& bench, size_t repeats,
+size_t record_repeats(std::vector<Repeat>& out, size_t variant, const Measured& model, size_t repeats,
                       const std::function<void()>& done);
 
 // Measures `repeats` repeats of each model, and then up to three times half as many more while it cannot tell.

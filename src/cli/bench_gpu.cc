@@ -61,6 +61,7 @@ std::string gpu_limits_table(const GpuFigures& figures) {
   for (const UnitPeak& unit : limits.peak.units)
     table.add({unit.name, "-", fmt::format("{:.0f}", unit.flops_per_second * 1e-9), "-", "-"});
   for (const LevelPeak& level : limits.peak.levels) {
+    if (level.reads_per_second == 0) continue;
     table.add({level.name, std::isfinite(level.bytes) ? human_bytes(static_cast<int64_t>(level.bytes)) : "-", "-",
                rate(level.reads_per_second), rate(level.bytes_per_second)});
   }

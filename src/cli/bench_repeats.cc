@@ -26,14 +26,16 @@ std::string complaint_of(const ChildResult& child) {
 
 }  // namespace
 
-std::vector<Repeat> measure_repeats(size_t variant, const ModelBench& bench, size_t count,
+std::vector<Repeat> measure_repeats(size_t variant, const Measured& model, size_t count,
                                     const std::function<void()>& done) {
+  const ModelBench& bench = model.bench;
   Json choices = Json::array();
   for (const KernelDecision& choice : bench.choices) choices.push_back({choice.node, choice.kernel});
-  const std::string request = Json{{"threads", bench.threads}, {"choices", std::move(choices)}}.dump();
+  const Json request{
+      {"device", model.options.session.device}, {"threads", bench.threads}, {"choices", std::move(choices)}};
   std::vector<Repeat> repeats;
   while (repeats.size() < count) {
-    const ChildResult child = run_again({"--as-repeat", std::to_string(variant)}, request);
+    const ChildResult child = run_again({"--as-repeat", std::to_string(variant)}, request.dump());
     if (child.code != kDone)
       fail("{}: a process that repeats the measurement failed: {}", bench.file, complaint_of(child));
     const Json answer = Json::parse(child.out, nullptr, false);
@@ -50,10 +52,12 @@ int answer_repeat(const std::vector<BenchVariant>& variants, int64_t variant) {
   }
   const Json request = Json::parse(std::istream_iterator<char>(std::cin >> std::noskipws),
                                    std::istream_iterator<char>(), nullptr, false);
-  if (!request.is_object() || !request.contains("threads") || !request.contains("choices")) {
-    fail("--as-repeat is for processes that bench itself starts: their stdin says which threads and kernels");
+  if (!request.is_object() || !request.contains("device") || !request.contains("threads") ||
+      !request.contains("choices")) {
+    fail("--as-repeat is for processes that bench itself starts: their stdin says which device, threads and kernels");
   }
-  const BenchVariant& one = variants[static_cast<size_t>(variant)];
+  BenchVariant one = variants[static_cast<size_t>(variant)];
+  one.options.session.device = request["device"].get<std::string>();
   std::vector<KernelDecision> choices;
   for (const Json& choice : request["choices"]) {
     choices.push_back({.node = choice.at(0).get<std::string>(), .kernel = choice.at(1).get<std::string>()});

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/model_bench.h"
 #include "bench/repeats.h"
+#include "bench/turns.h"
 
 namespace sparkpilot::cli {
 
@@ -18,10 +18,10 @@ struct BenchVariant {
   BenchOptions options;
 };
 
-// Starts a process for each repeat, one after another. They use the threads and kernels that `bench` has found.
+// Starts a process for each repeat, one after another. They use the device, threads and kernels that were found before.
 // `variant`: its place among those of the command line. `done` is called after each. Fails (user) with a process's own
 // message.
-std::vector<Repeat> measure_repeats(size_t variant, const ModelBench& bench, size_t count,
+std::vector<Repeat> measure_repeats(size_t variant, const Measured& model, size_t count,
                                     const std::function<void()>& done);
 
 // What such a process does: reads from stdin what the other one has found, and prints the times as JSON.

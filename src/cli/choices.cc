@@ -24,19 +24,10 @@ std::string device_refusal(const Program& program, const std::string& device) {
   return device_missing(device, this_device_facts());
 }
 
-std::string precision_refusal(const Program& program, const std::string& text) {
+std::string precision_refusal(const Program& program, const std::string& text, const std::string& device) {
   if (text == "auto") return {};
   const std::optional<Precision> precision = parse_precision(text);
-  if (!precision) return "this version computes in fp32, fp16 and bf16";
-  const auto device = program.given.find("device");
-  const bool on_gpu = device != program.given.end() && device->second.starts_with("cuda");
-  if (program.emulate || on_gpu) return {};
-  try {
-    check_precision(*precision);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
+  return precision ? precision_refusal(program, *precision, device) : "this version computes in fp32, fp16 and bf16";
 }
 
 std::string cpu_refusal(const std::string& level) {
@@ -54,13 +45,13 @@ std::string kernels_refusal(const std::string& list) {
   return {};
 }
 
-std::string refusal(const Program& program, const Setting& setting, const std::string& value) {
+std::string refusal(const Program& program, const Setting& setting, const std::string& value, const Settings& before) {
   if (setting.name == "cpu") return cpu_refusal(value);
   if (setting.name == "kernels") return kernels_refusal(value);
   const auto flags = program.flags_of.find(program.at);
   if (flags == program.flags_of.end() || !flags->second.contains(setting.name)) return {};
   if (setting.name == "device") return device_refusal(program, value);
-  if (setting.name == "precision") return precision_refusal(program, value);
+  if (setting.name == "precision") return precision_refusal(program, value, before["device"].value);
   if (setting.name == "threads") return threads_refusal(value);
   return {};
 }
@@ -82,11 +73,23 @@ void resolve(Program& program) {
   input.file = program.config_file.path.string();
   input.lines = program.config_file.lines;
   input.home = home ? home : "";
-  input.refusal = [&](const Setting& setting, const std::string& value) { return refusal(program, setting, value); };
+  input.refusal = [&](const Setting& setting, const std::string& value, const Settings& before) {
+    return refusal(program, setting, value, before);
+  };
   program.settings = resolve_settings(input);
 }
 
 }  // namespace
+
+std::string precision_refusal(const Program& program, Precision precision, const std::string& device) {
+  if (program.emulate || device.starts_with("cuda")) return {};
+  try {
+    check_precision(precision);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
 
 // Far more threads than processors are a typing error that would cost hours.
 std::string threads_refusal(const std::string& threads) {

@@ -52,9 +52,9 @@ std::vector<NodeProfile> nodes_to_show(const Profile& profile, int64_t top) {
   return nodes;
 }
 
-// "86 % avx512": the share and what it is a share of.
+// "86 % avx512": the share and what it is a share of; "-" where no limit is known.
 std::string of_limit(double share, const std::string& limit) {
-  return fmt::format("{:.0f} %{}{}", share * 100, limit.empty() ? "" : " ", limit);
+  return limit.empty() ? "-" : fmt::format("{:.0f} % {}", share * 100, limit);
 }
 
 Table limits_table(const Peak& peak) {
@@ -117,7 +117,7 @@ std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags
   if (!flags.precisions.empty()) {
     precisions.clear();
     for (const std::string& text : split_list(flags.precisions, "--precision"))
-      precisions.push_back(precision_of(program, text));
+      precisions.push_back(precision_of(program, text, options.session.device));
   }
   std::vector<BenchVariant> variants;
   for (const std::string& file : flags.files) {
@@ -244,7 +244,7 @@ std::vector<BaselinePair> repeated(const Program& program, const std::vector<Ben
   }
   pairs.resize(models.size());
   for (size_t i = 0; i < models.size(); ++i) {
-    const size_t good = record_repeats(pairs[i].repeats, i, models[i].bench, repeats, [&] { step(i); });
+    const size_t good = record_repeats(pairs[i].repeats, i, models[i], repeats, [&] { step(i); });
     if (good * 2 >= repeats || program.quiet) continue;
     note(fmt::format("{}: {} of {} repeats were undisturbed: as a baseline this is of little use", variants[i].name,
                      good, pairs[i].repeats.size()));
@@ -257,7 +257,8 @@ int bench(const Program& program, const Flags& flags) {
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--warmup", flags.warmup, 0);
   expect_at_least("--batch", flags.batch, 1);
-  expect_at_least("--streams", flags.streams, 1);
+  if (flags.streams < 1 || flags.streams > kMostStreams)
+    fail("--streams: expected 1 to {}, got {}", kMostStreams, flags.streams);
   expect_at_least("--top", flags.top, 0);
   std::vector<BenchVariant> variants = variants_of(program, flags);
   if (flags.as_repeat >= 0) return answer_repeat(variants, flags.as_repeat);
@@ -272,11 +273,12 @@ int bench(const Program& program, const Flags& flags) {
   }
   check_files(variants);
   std::optional<Baseline> baseline;
-  std::vector<BaselinePair> pairs;
-  if (!flags.baseline.empty()) {
-    baseline = read_baseline(flags.baseline);
-    pairs = match_baseline(*baseline, variants);
+  if (!flags.baseline.empty()) baseline = read_baseline(flags.baseline);
+  for (BenchVariant& variant : variants) {
+    with_file(variant.file, [&] { settle_device(variant.file, variant.options); });
   }
+  std::vector<BaselinePair> pairs;
+  if (baseline) pairs = match_baseline(*baseline, variants);
   const std::vector<Measured> models = measure(program, variants);
   const std::vector<Ratio> ratios = compared(program, models);
   const std::vector<PeersBench> peers = bench_with_peers(program, flags.peers, models);

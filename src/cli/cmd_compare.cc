@@ -69,7 +69,7 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags, con
         for (const std::string& device : lists.devices) {
           if (peer && device != lists.devices[0]) continue;  // a peer has its own
           Variant variant{.name = {}, .file = file, .session = session_options(program, flags.run), .peer = peer};
-          const VariantPrecision chosen = variant_precision(program, precision);
+          const VariantPrecision chosen = variant_precision(program, precision, device);
           if (peer && chosen.int8) continue;  // peers run the file as it is
           set_device(program, variant.session, device);
           variant.session.passes.precision = chosen.precision;

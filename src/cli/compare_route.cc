@@ -31,9 +31,9 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
     const drive::ModelFiles models = drive::find_models(folders[f]);
     if (!models.note.empty() && !program.quiet) note(models.note);
     for (const std::string& text : precisions) {
-      const VariantPrecision precision = variant_precision(program, text);
       for (const std::string& count : threads) {
         for (const std::string& device : devices) {
+          const VariantPrecision precision = variant_precision(program, text, device);
           compare::RouteVariant variant{.name = {}, .models = models, .session = session_options(program, flags.run)};
           set_device(program, variant.session, device);
           variant.session.passes.precision = precision.precision;

@@ -29,19 +29,17 @@ std::vector<std::string> split_list(const std::string& text, const std::string& 
   return items;
 }
 
-Precision precision_of(const Program& program, const std::string& text) {
+Precision precision_of(const Program& program, const std::string& text, const std::string& device) {
   const std::optional<Precision> precision = parse_precision(text);
   if (!precision) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16"}));
-  const auto device = program.given.find("device");
-  const bool on_gpu = device != program.given.end() && device->second.find("cuda") != std::string::npos;
-  if (!program.emulate && !on_gpu) check_precision(*precision);
+  if (const std::string why = precision_refusal(program, *precision, device); !why.empty()) fail("{}", why);
   return *precision;
 }
 
-VariantPrecision variant_precision(const Program& program, const std::string& text) {
+VariantPrecision variant_precision(const Program& program, const std::string& text, const std::string& device) {
   if (text == "int8") return {Precision::fp32, true};
   if (!parse_precision(text)) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16", "int8"}));
-  return {precision_of(program, text), false};
+  return {precision_of(program, text, device), false};
 }
 
 std::vector<std::string> precisions_of(const Program& program, const std::string& flag) {

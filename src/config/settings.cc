@@ -247,7 +247,7 @@ Settings resolve_settings(const SettingsInput& input) {
       if (!source.value) {
         problem = fmt::format("{}: expected {}, got {}", source.who, source.expected, source.got);
       } else if (input.refusal) {
-        if (const std::string why = input.refusal(setting, *source.value); !why.empty()) {
+        if (const std::string why = input.refusal(setting, *source.value, settings); !why.empty()) {
           problem = fmt::format("{}: {}", source.from, why);
         }
       }

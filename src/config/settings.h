@@ -51,14 +51,17 @@ struct FileSetting {
   int line = 0;
 };
 
+struct Settings;
+
 struct SettingsInput {
   std::map<std::string, std::string, std::less<>> flags = {};        // by setting name
   std::map<std::string, std::string, std::less<>> environment = {};  // any bytes; an empty value counts as unset
   std::string file = {};                                             // the configuration file, for messages
   std::vector<FileSetting> lines = {};
   std::string home = {};  // replaces "~" at the beginning of a value in the file
-  // Why a value that the table allows is not available here; empty if it is. Null: everything is available.
-  std::function<std::string(const Setting& setting, const std::string& value)> refusal = {};
+  // Why a value that the table allows is not available here; empty if it is. `before`: the settings of the rows above,
+  // on which it may depend. Null: everything is available.
+  std::function<std::string(const Setting& setting, const std::string& value, const Settings& before)> refusal = {};
 };
 
 enum class Origin { none, file, environment, flag };  // none: the default applies

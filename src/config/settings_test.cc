@@ -166,7 +166,7 @@ TEST(Settings, AWrongFlagIsAnError) {
 TEST(Settings, WhatCannotBeHadIsRefusedToAFlagAndElsewhereAWarning) {
   int asked = 0;
   SettingsInput input{.environment = {{"SPARKPILOT_PRECISION", "fp8"}, {"OPENPILOT_DGX_PRECISION", "bf16"}}};
-  input.refusal = [&](const Setting& setting, const std::string& value) {
+  input.refusal = [&](const Setting& setting, const std::string& value, const Settings&) {
     ++asked;
     return setting.name == "precision" && value == "fp8" ? "not there yet" : "";
   };
