@@ -30,7 +30,7 @@ def plan_of(model, gpu, options):
     build = pathlib.Path(options.build).resolve()
     done = subprocess.run(
         [build / "sparkpilot", "bench", model, "--device", "cuda", "--precision", options.precision, "--profile", "--json",
-         "--runs", "1", "--warmup", "0", "--repeats", "0", "--threads", "1"], capture_output=True, text=True, check=False,
+         "--tune", "off", "--runs", "1", "--warmup", "0", "--repeats", "0", "--threads", "1"], capture_output=True, text=True, check=False,
         env=dict(os.environ, LD_LIBRARY_PATH=str(build / "emulated_cuda"), EMULATED_GPU=gpu, EMULATED_CUDA_IDLE="1"))
     if done.returncode:
         sys.exit(f"{model}: {done.stderr.strip()}")

@@ -347,6 +347,8 @@ TEST_F(Cli, BenchMeasures) {
                                "max_ms",
                                "first_ms",
                                "load_ms",
+                               "ptx_ms",
+                               "tuning_ms",
                                "frames_per_second",
                                "limits",
                                "peak_memory_bytes",

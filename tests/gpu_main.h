@@ -45,7 +45,8 @@ inline int driver_count(const std::string& what) {
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY", "EMULATED_CUDA_WRONG"})
+    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY", "EMULATED_CUDA_WRONG",
+                             "EMULATED_CUDA_TIMES", "EMULATED_CUDA_IDLE"})
       unsetenv(name);
     emulate("gb10");
   }

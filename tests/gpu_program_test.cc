@@ -222,6 +222,36 @@ TEST_F(GpuProgram, BenchMetersAGpuThatIsAtWork) {
   EXPECT_GT(count("call cuGraphLaunch"), 1.8 * load["frames"].get<double>());
 }
 
+// What is timed once is known to the next process, and is told apart from loading; so is compiling PTX.
+TEST_F(GpuProgram, BenchTellsTimingAndCompilingApart) {
+  NEEDS_IMAGES();
+  const std::string bench = "bench " + policy() + " --device cuda --runs 1 --warmup 0 --repeats 0 --threads 1 --json";
+  const auto run = [&](const std::string& gpu, const std::string& flags) {
+    const ProgramResult result =
+        run_program(bench + flags, "XDG_CACHE_HOME=" + in_quotes(folder.path() / "cache") +
+                                       " EMULATED_CUDA_IDLE=1 EMULATED_CUDA_TIMES=gemv_f32=5 " + with(gpu));
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.err.find("compiled kernels from PTX in ") != std::string::npos, gpu == "b200") << result.err;
+    EXPECT_EQ(result.err.find("timing the kernels of ") != std::string::npos, flags == " --tune full") << result.err;
+    return json::parse(result.out)["models"][0];
+  };
+  const json timed = run("gb10", " --tune full"), known = run("gb10", " --tune auto"), off = run("gb10", " --tune off"),
+             compiled = run("b200", " --tune off");
+  EXPECT_GT(timed["tuning_ms"], 0);
+  EXPECT_GT(timed["load_ms"], 0);
+  ASSERT_FALSE(timed["choices"].empty());
+  for (const json& choice : timed["choices"]) EXPECT_EQ(choice["chosen_by"], "measured") << choice;
+  EXPECT_EQ(known["choices"], timed["choices"]);
+  for (const json& choice : off["choices"]) EXPECT_EQ(choice["chosen_by"], "rules") << choice;
+  for (const json& other : {known, off, compiled}) EXPECT_EQ(other["tuning_ms"], 0);
+  EXPECT_EQ(timed["ptx_ms"], 0);
+  EXPECT_GT(compiled["ptx_ms"], 0);
+  const ProgramResult text = run_program("bench " + policy() + " --device cuda --runs 1 --warmup 0 --threads 1",
+                                         "EMULATED_CUDA_IDLE=1 " + with("gb10"));
+  EXPECT_NE(text.out.find(": loaded in "), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find(", kernels compiled from PTX in 0"), std::string::npos) << text.out;
+}
+
 TEST_F(GpuProgram, AutoSaysWhatItChose) {
   NEEDS_IMAGES();
   const double expected = mean(run_program("run --json --device cpu " + policy()));

@@ -38,7 +38,7 @@ Json check_op(const OpDef& op, GpuDevice& gpu, std::vector<std::string>& failure
   std::map<std::string, KernelResults> kernels;
   for (const CheckResult& result : check_op_on_gpu(op, 1, gpu)) {
     if (result.outcome == CheckResult::skipped) continue;
-    KernelResults& of = kernels[result.kernel];
+    KernelResults& of = kernels[result.kernel.substr(0, result.kernel.find(' '))];  // all of its variants
     if (result.outcome == CheckResult::failed) {
       ++of.failed;
       failures.push_back(fmt::format("{} {}: {}", result.kernel, result.case_name, result.message));

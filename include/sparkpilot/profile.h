@@ -26,10 +26,12 @@ enum class ChosenBy : uint8_t {
 std::string_view name(ChosenBy by);
 
 // Which kernel nodes of one kind run. Two nodes are of one kind where op, types, attributes, constness of the inputs
-// and number of threads are the same. Or, with a graph instead of a node: how many entries of its batch run at a time.
+// and number of threads are the same; on a GPU, its name instead of the threads. Or, with a graph instead of a node:
+// how many entries of its batch run at a time.
 struct KernelDecision {
-  std::string node = {};    // all that in one line of printable ASCII
-  std::string kernel = {};  // or the number of entries
+  std::string node = {};  // all that in one line of printable ASCII
+  // Or the number of entries. On a GPU with how it is launched: "tiles 64x64 in 4 parts".
+  std::string kernel = {};
   ChosenBy by = ChosenBy::rules;
   std::string note = {};  // why a kernel that was to be restored is not taken; else empty
 };

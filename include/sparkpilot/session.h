@@ -38,11 +38,12 @@ namespace sparkpilot {
 // States by name: memory that runs pass to later runs.
 using StateStore = std::map<std::string, Tensor, std::less<>>;
 
-// What chooses between the kernels that an op has for a node.
+// What chooses between the kernels that an op has for a node, and on a GPU between the ways to launch them: tiles,
+// parts of the depth, warps.
 enum class Tune : uint8_t {
-  off,        // the op's rules of shape: the same kernels on every machine with the same instruction sets
-  automatic,  // what the tuning file knows; the rest is timed where the rules were not measured on this processor and
-              // the file can be written
+  off,        // the op's rules of shape: the same kernels on every machine with the same instruction sets or GPU
+  automatic,  // what the tuning file knows; the rest is timed where the rules were not measured on this processor, or
+              // on a GPU, and the file can be written
   full,       // every node is timed; with a tuning file the others know it afterwards
 };
 
@@ -59,17 +60,17 @@ struct SessionOptions {
   // 0: the fastest number, at most the processors that this process may use; found by trial when it is compiled.
   int threads = 0;
   // A JSON file that keeps the number and the kernels found for later processes; empty: nothing is kept. A file that
-  // cannot be read or written, or was written on another processor or by another version, is ignored.
+  // cannot be read or written, or was written on another processor or by another version, is ignored; so is what was
+  // found on another GPU, with another driver or other GPU code.
   std::string tuning_file = {};
-  // On the CPU, and only where `kernels` is empty. Timing takes a second at most (full: ten), once a session; another
-  // kernel is taken where it is more than a twentieth faster than the one of the rules. Results then differ by
-  // rounding.
+  // Only where `kernels` is empty. Timing takes a second at most (full: ten), once a session; another kernel is taken
+  // where it is more than a twentieth faster than the one of the rules. Results then differ by rounding.
   Tune tune = Tune::automatic;
   // The choices() of an earlier session: these come first, by `node` and `kernel`. If one does not accept, the rules
   // decide, and choices() says so. With `tune` off nothing else differs from the rules.
   std::vector<KernelDecision> choices = {};
-  // Called with one line when loading takes longer than expected because kernels are timed, and about the choice of
-  // `device`. May be null.
+  // Called with one line when loading takes longer than expected because kernels are timed or compiled from PTX, and
+  // about the choice of `device`. May be null.
   std::function<void(const std::string& line)> say = {};
   std::map<std::string, int64_t> dims = {};  // sizes of named dimensions ("batch")
   // Shapes of inputs by their names, for open dimensions that have none. Each must fit the model's declaration; a named
@@ -186,6 +187,12 @@ class Session {
     double enqueue_ms = 0, to_gpu_ms = 0, compute_ms = 0, to_host_ms = 0;
   };
   GpuTimes gpu_times() const;
+  // What the session took until now to be ready, in milliseconds, without what follows; a GPU's driver to compile
+  // kernels from PTX (also for other sessions that were loaded there meanwhile); timing kernels.
+  struct LoadTimes {
+    double load_ms = 0, ptx_ms = 0, tuning_ms = 0;
+  };
+  LoadTimes load_times() const;
   int threads() const;          // of the plan in use
   int64_t arena_bytes() const;  // activations, outputs and scratch of the plan in use
 

@@ -182,7 +182,10 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     Session session(std::move(graph), session_options);
     result.notes = bind_open_dimensions(session, options.batch);
     session.compile();
-    result.load_ms = ms_since(start);
+    const Session::LoadTimes times = session.load_times();
+    result.ptx_ms = times.ptx_ms;
+    result.tuning_ms = times.tuning_ms;
+    result.load_ms = ms_since(start) - result.ptx_ms - result.tuning_ms;
     make_ready(session, options);
     if (result.trials.empty()) result.choices = session.choices();
     result.threads = session.threads();

@@ -48,7 +48,8 @@ struct ModelBench {
   std::vector<ThreadTrial> trials;           // the measurements for choosing the threads; empty if they were given
   Statistics ms;                             // of one run
   double first_ms = 0;                       // of the first run after loading
-  double load_ms = 0;                        // from the file until ready for the first run
+  double load_ms = 0;                        // from the file until ready for the first run, without these two
+  double ptx_ms = 0, tuning_ms = 0;          // Session::LoadTimes
   std::optional<int64_t> peak_memory_bytes;  // of the process while loading and running, minus its memory before
   int64_t weight_bytes = 0;                  // constants of the model as its file holds them
   double flops = 0;                          // one run; a multiply-add is two

@@ -157,6 +157,8 @@ Json to_json(const ModelBench& bench, const BenchOptions& options) {
            {"first_ms", bench.first_ms},
            {"frames_per_second", bench.frames_per_second()},
            {"load_ms", bench.load_ms},
+           {"ptx_ms", bench.ptx_ms},
+           {"tuning_ms", bench.tuning_ms},
            {"peak_memory_bytes", nullptr},
            {"weight_bytes", bench.weight_bytes},
            {"flops", bench.flops},

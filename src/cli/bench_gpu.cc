@@ -21,12 +21,15 @@ std::string rate(double bytes_per_second) {
 std::string gpu_tables(const std::vector<BenchVariant>& variants, const std::vector<Measured>& models) {
   Table times({"on the GPU", "launches", "part", "mean ms", "p50", "p90", "p99", "min", "max"});
   Table load({"on the GPU", "busy %", "SM MHz", "W", "mJ/frame", "C", "memory"});
-  std::string streams;
+  std::string streams, loads;
   bool any = false, any_load = false;
   for (size_t i = 0; i < models.size(); ++i) {
     const std::optional<GpuFigures>& gpu = models[i].bench.gpu;
     if (!gpu) continue;
     any = true;
+    loads += fmt::format("{}: loaded in {} ms, kernels compiled from PTX in {} and timed in {}\n", variants[i].name,
+                         human_ms(models[i].bench.load_ms), human_ms(models[i].bench.ptx_ms),
+                         human_ms(models[i].bench.tuning_ms));
     const std::pair<const char*, const Statistics*> parts[] = {{"enqueue", &gpu->enqueue},
                                                                {"to the GPU", &gpu->to_gpu},
                                                                {"compute", &gpu->compute},
@@ -52,7 +55,7 @@ std::string gpu_tables(const std::vector<BenchVariant>& variants, const std::vec
               gpu->load->memory.peak ? human_bytes(*gpu->load->memory.peak) : "-"});
   }
   if (!any) return "";
-  return "\n" + times.str() + streams + (any_load ? "\n" + load.str() : "");
+  return "\n" + times.str() + streams + loads + (any_load ? "\n" + load.str() : "");
 }
 
 std::string gpu_limits_table(const GpuFigures& figures) {

@@ -135,7 +135,7 @@ std::span<const Setting> all_settings() {
        .values = "off, auto or full",
        .default_value = "auto",
        .doc = "whether kernels are chosen by timing; off: by rules of shape, auto: by earlier timings, and new ones on "
-              "processors for which the rules were not measured, full: every node is timed",
+              "GPUs and on processors for which the rules were not measured, full: every node is timed",
        .words = {"off", "auto", "full"},
        .variables = {{"SPARKPILOT_TUNE"}}},
       {.name = "cpu",

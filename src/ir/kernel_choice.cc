@@ -36,6 +36,10 @@ Acceptance accepts(const Kernel& kernel, const Problem& problem) {
   return kernel.accepts ? kernel.accepts(problem) : Acceptance(true);
 }
 
+std::vector<std::string> variants(const Kernel& kernel, const Problem& problem) {
+  return kernel.variants ? kernel.variants(problem) : std::vector<std::string>();
+}
+
 }  // namespace
 
 std::string_view name(ChosenBy by) {
@@ -100,13 +104,22 @@ bool KernelChoice::take_known(const Problem& problem, Device device, Taken& out)
   const Known* known = this->known(out.decision.node);
   if (!known) return false;
   const std::span<const Kernel> candidates = kernels(*problem.node->op, device);
+  const size_t space = std::min(known->kernel.find(' '), known->kernel.size());
+  const std::string_view text = known->kernel, kernel = text.substr(0, space),
+                         variant = text.substr(std::min(space + 1, text.size()));
   std::string refusal = "is no kernel of this op";
   auto at = candidates.begin();
   for (; at != candidates.end(); ++at) {
-    if (at->name != known->kernel) continue;
+    if (at->name != kernel) continue;
     const Acceptance verdict = accepts(*at, problem);
-    if (verdict) break;
-    refusal = verdict.reason().empty() ? "does not accept" : "does not accept: " + verdict.reason();
+    const std::vector<std::string> all = verdict ? variants(*at, problem) : std::vector<std::string>();
+    const auto found = std::find(all.begin(), all.end(), variant);
+    if (verdict && (variant.empty() || found != all.end())) {
+      if (found != all.begin()) out.variant = variant;
+      break;
+    }
+    if (verdict) refusal = "is none of the kernel's variants here";
+    else refusal = verdict.reason().empty() ? "does not accept" : "does not accept: " + verdict.reason();
   }
   const bool restored = known->by == ChosenBy::restored;
   if (at == candidates.end()) {
@@ -158,10 +171,15 @@ void KernelChoice::take_by_rules(const Problem& problem, Device device, Taken& o
 
 KernelChoice::Taken KernelChoice::take(const Problem& problem, Device device) const {
   Taken out;
-  const bool open = device == Device::cpu && only_.empty() && has_alternatives(*problem.node->op);
+  const bool open = only_.empty() && has_alternatives(*problem.node->op, device);
   if (open) out.decision.node = problem_key(problem);
   if (!open || !rules_.empty() || !take_known(problem, device, out)) take_by_rules(problem, device, out);
-  if (out.kernel) out.decision.kernel = out.kernel->name;
+  if (!out.kernel) return out;
+  out.decision.kernel = out.kernel->name;
+  if (device == Device::cpu || !open) return out;
+  const std::vector<std::string> all = variants(*out.kernel, problem);
+  if (all.size() > 1) out.decision.kernel += " " + (out.variant.empty() ? all.front() : out.variant);
+  else if (out.decision.note.empty()) out.decision.node.clear();
   return out;
 }
 

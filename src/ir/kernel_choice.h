@@ -1,5 +1,6 @@
 // Chooses the kernel that runs a node: the one requested by the user, else the one known to be fastest here, else the
-// first candidate that accepts and does not yield.
+// first candidate that accepts and does not yield; and on a GPU its variant: the one known to be fastest, else the
+// first.
 #pragma once
 
 #include <map>
@@ -24,8 +25,8 @@ class KernelChoice {
 
   bool empty() const { return rules_.empty(); }
 
-  // From now on nodes with this problem_key() are run by `kernel`, if it accepts and there are no requests. A measured
-  // kernel does not replace a restored one.
+  // From now on nodes with this problem_key() are run by `kernel`, if it accepts and there are no requests. A variant's
+  // name follows that of its kernel: "tiles 64x64". A measured kernel does not replace a restored one.
   void know(const std::string& key, std::string_view kernel, ChosenBy by);
   // What is known for a key; null if nothing is.
   struct Known {
@@ -36,7 +37,9 @@ class KernelChoice {
 
   struct Taken {
     const Kernel* kernel = nullptr;  // null: none accepts
-    // On the CPU, `node` is empty if there is nothing to choose: the op has only one kernel besides its reference.
+    std::string variant = {};        // empty: the one that the kernel prepares
+    // `node` is empty if there is nothing to choose: the op has only one kernel besides its reference, or on a GPU the
+    // kernel one variant.
     KernelDecision decision;
     std::vector<DeclinedKernel> declined;
   };

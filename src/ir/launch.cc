@@ -41,6 +41,7 @@ Launch launch(const Graph& graph, NodeId id, const Problem& problem, const Kerne
              .state = nullptr};
   try {
     if (out.kernel->prepare) out.state = out.kernel->prepare(problem);
+    if (!taken.variant.empty()) out.kernel->take_variant(problem, taken.variant, *out.state);
   } catch (const Error& error) {
     fail_at(graph, id, error);
   }

@@ -202,6 +202,12 @@ struct Kernel {
   // For a problem that it accepts: the name of a later candidate that was measured to be faster at such a shape, or
   // empty. The later one is taken instead if it accepts.
   std::string_view (*yields)(const Problem&) = nullptr;
+  // On a GPU, ways to launch it at a problem that it accepts ("64x64", "64x64 in 4 parts", "2 warps a row"): a few of
+  // which a model expects about the same time, all of them legal, first the one that `prepare` makes. Their results
+  // differ by rounding. Null, or fewer than two: there is nothing to choose.
+  std::vector<std::string> (*variants)(const Problem&) = nullptr;
+  // Changes a state that `prepare` made to another of the problem's variants, its workspace included.
+  void (*take_variant)(const Problem&, std::string_view variant, KernelState&) = nullptr;
 };
 
 // ---------------------------------------------------------------- axes

@@ -6,11 +6,12 @@
 
 #include "base/fnv.h"
 #include "base/parallel.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kLongestAttribute = 160;
+constexpr size_t kLongestAttribute = 160, kLongestGpu = 80;
 
 std::string hashed(std::string_view text) { return fmt::format("#{:016x}", Fnv().text(text).value()); }
 
@@ -52,12 +53,21 @@ std::string problem_key(const Problem& problem) {
     const bool plain = text.size() <= kLongestAttribute && is_plain(name) && is_plain(text);
     key += plain ? fmt::format(" {}={}", name, text) : " " + hashed(name + "=" + text);
   }
-  // Leave room for the number of threads.
-  if (key.size() > kLongestProblemKey - 20) key = qualified(*problem.node->op) + " " + hashed(key);
-  return key + fmt::format(" threads={}", thread_count());
+  std::string place = fmt::format(" threads={}", thread_count());
+  if (problem.gpu) {
+    const std::string& gpu = problem.gpu->facts().name;
+    const bool plain =
+        gpu.size() <= kLongestGpu && std::ranges::all_of(gpu, [](char c) { return c >= ' ' && c < 127; });
+    place = " on " + (plain ? gpu : hashed(gpu));
+  }
+  if (key.size() + place.size() > kLongestProblemKey) key = qualified(*problem.node->op) + " " + hashed(key);
+  return key + place;
 }
 
-bool has_alternatives(const OpDef& op) {
+bool has_alternatives(const OpDef& op, Device device) {
+  if (device == Device::cuda) {
+    return std::ranges::any_of(op.cuda, [](const Kernel& kernel) { return kernel.variants != nullptr; });
+  }
   return std::count_if(op.cpu.begin(), op.cpu.end(), [](const Kernel& kernel) { return kernel.name != "reference"; }) >
          1;
 }

@@ -30,8 +30,11 @@ class NodeOnGpu {
  public:
   explicit NodeOnGpu(GpuDevice& gpu) : gpu_(gpu), stream_(gpu.shared_from_this()) {}
 
-  std::vector<Tensor> run(const Kernel& kernel, const Problem& problem, const std::vector<Tensor>& tensors) {
+  // `variant`: empty, or one of the kernel's.
+  std::vector<Tensor> run(const Kernel& kernel, const std::string& variant, const Problem& problem,
+                          const std::vector<Tensor>& tensors) {
     const std::unique_ptr<KernelState> state = kernel.prepare ? kernel.prepare(problem) : nullptr;
+    if (!variant.empty()) kernel.take_variant(problem, variant, *state);
     std::vector<std::shared_ptr<Buffer>> memory;
     std::vector<ConstView> inputs;
     for (size_t i = 0; i < problem.inputs.size(); ++i) {
@@ -70,6 +73,19 @@ class NodeOnGpu {
   GpuStream stream_;
 };
 
+void compare(const std::vector<Tensor>& first, const std::vector<Tensor>& second, const std::vector<Tensor>& expected,
+             double tolerance, CheckResult& result) {
+  for (size_t i = 0; i < first.size() && result.message.empty(); ++i) {
+    result.tolerance = std::max(tolerance, default_tolerance(first[i].dtype()));
+    result.error = std::max(result.error, relative_l2(first[i], expected[i]));
+    if (!(result.error <= result.tolerance)) {
+      result.message = fmt::format("output {} differs by {:.3g}, allowed {:.3g}", i, result.error, result.tolerance);
+    } else if (std::memcmp(first[i].raw(), second[i].raw(), static_cast<size_t>(first[i].bytes())) != 0) {
+      result.message = fmt::format("output {} differs from run to run", i);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<CheckResult> check_case_on_gpu(const OpDef& op, const OpCase& as_it_is, uint64_t seed, GpuDevice& gpu,
@@ -100,27 +116,22 @@ std::vector<CheckResult> check_case_on_gpu(const OpDef& op, const OpCase& as_it_
         continue;
       }
     }
-    try {
-      if (expected.empty()) expected = evaluate(case_node(op, op_case), tensors, op.cpu.back().name);
-      NodeOnGpu node(gpu);
-      const std::vector<Tensor> first = node.run(kernel, problem, tensors), second = node.run(kernel, problem, tensors);
-      for (size_t i = 0; i < first.size() && result.message.empty(); ++i) {
-        const double tolerance = op_case.tolerance > 0
-                                     ? std::max(op_case.tolerance, default_tolerance(first[i].dtype()))
-                                     : default_tolerance(first[i].dtype());
-        result.error = std::max(result.error, relative_l2(first[i], expected[i]));
-        result.tolerance = tolerance;
-        if (!(result.error <= tolerance)) {
-          result.message = fmt::format("output {} differs by {:.3g}, allowed {:.3g}", i, result.error, tolerance);
-        } else if (std::memcmp(first[i].raw(), second[i].raw(), static_cast<size_t>(first[i].bytes())) != 0) {
-          result.message = fmt::format("output {} differs from run to run", i);
-        }
+    std::vector<std::string> variants = kernel.variants ? kernel.variants(problem) : std::vector<std::string>();
+    if (variants.size() < 2) variants = {""};
+    for (const std::string& variant : variants) {
+      CheckResult one = result;
+      if (!variant.empty()) one.kernel += " " + variant;
+      try {
+        if (expected.empty()) expected = evaluate(case_node(op, op_case), tensors, op.cpu.back().name);
+        NodeOnGpu node(gpu);
+        compare(node.run(kernel, variant, problem, tensors), node.run(kernel, variant, problem, tensors), expected,
+                op_case.tolerance, one);
+      } catch (const Error& error) {
+        one.message = error.what();
       }
-    } catch (const Error& error) {
-      result.message = error.what();
+      one.outcome = one.message.empty() ? CheckResult::passed : CheckResult::failed;
+      results.push_back(one);
     }
-    result.outcome = result.message.empty() ? CheckResult::passed : CheckResult::failed;
-    results.push_back(result);
   }
   return results;
 }

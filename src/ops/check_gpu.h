@@ -7,9 +7,9 @@
 
 namespace sparkpilot {
 
-// The kernels of one op that accept the case, with the case's constants as constants: the first result of each is
-// compared with the reference, and a second run must give the same bits. `dtype` other than none: the case with its f32
-// tensors in that type.
+// The kernels of one op that accept the case, each in all its variants, with the case's constants as constants: the
+// first result of each is compared with the reference, and a second run must give the same bits. `dtype` other than
+// none: the case with its f32 tensors in that type.
 std::vector<CheckResult> check_case_on_gpu(const OpDef& op, const OpCase& op_case, uint64_t seed, GpuDevice& gpu,
                                            DType dtype = DType::none);
 

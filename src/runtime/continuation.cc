@@ -161,7 +161,7 @@ void Plan::collect(Profile& profile) const {
     const Node& node = graph_.node(step.node);
     NodeProfile row{.name = graph_.label(step.node),
                     .op = qualified(*node.op),
-                    .kernel = step.skipped ? "view" : std::string(step.kernel->name),
+                    .kernel = step.skipped ? "view" : step.decision.kernel,
                     .chosen_by = step.decision.by,
                     .kind = step.decision.node,
                     .declined = step.declined,

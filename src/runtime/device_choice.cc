@@ -10,6 +10,8 @@
 #include "hw/device_facts.h"
 #include "ops/cuda/images.h"
 #include "ops/cuda/words_check.h"
+#include "runtime/gpu_compile.h"
+#include "runtime/gpu_key.h"
 #include "runtime/run_value.h"
 #include "runtime/tuning_file.h"
 #include "tensor/difference.h"
@@ -136,26 +138,6 @@ std::string check_model_on(const Graph& graph, const SessionOptions& options, co
   return "self-check: " + (first.empty() ? wrong : first);
 }
 
-// All of this program's GPU code.
-std::string code_key() {
-  std::string sizes;
-  Graph none;
-  for (const cuda::Image& image : cuda::images()) {
-    sizes += content_key(none, {},
-                         {reinterpret_cast<const char*>(image.begin), static_cast<size_t>(image.end - image.begin)});
-  }
-  return sizes;
-}
-
-// One line of at most 300 printable characters.
-std::string shortened(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  if (text.size() > 300) text.resize(300);
-  return text;
-}
-
 }  // namespace
 
 std::shared_ptr<GpuDevice> choose_gpu(const Graph& graph, const SessionOptions& options) {
@@ -175,10 +157,7 @@ std::shared_ptr<GpuDevice> choose_gpu(const Graph& graph, const SessionOptions& 
     std::shared_ptr<GpuDevice> gpu = GpuDevice::open(facts.best_gpu, {.reserve = options.memory_reserve});
     const GpuFacts& g = gpu->facts();
     named += " (" + g.name + ")";
-    static const std::string code = code_key();
-    const std::string key = fmt::format("{}, {}.{}, CUDA {}.{}, {}, {}", shortened(g.name), g.capability / 10,
-                                        g.capability % 10, g.driver / 1000, g.driver % 1000 / 10, SPARKPILOT_VERSION,
-                                        content_key(graph, options.passes, code + "|" + options.kernels));
+    const std::string key = gpu_key(g) + ", " + content_key(graph, options.passes, options.kernels);
     TuningFile file(options.tuning_file, cpu_features().model);
     std::string found = file.check(key);
     if (found.empty()) {
@@ -188,6 +167,7 @@ std::shared_ptr<GpuDevice> choose_gpu(const Graph& graph, const SessionOptions& 
       found = shortened(check_model_on(graph, options, device));
       file.keep_check(key, found);
     }
+    if (options.say && gpu->ptx_ns() > 0) options.say(ptx_text(g, gpu->ptx_ns()));
     if (found != TuningFile::kPassed) return cpu(found);
     if (options.say) options.say(named + ": the self-check has passed; proven by emulation, not run on a GPU yet");
     return gpu;

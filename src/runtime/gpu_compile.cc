@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "hw/device_facts.h"
+#include "runtime/kernel_tuner.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
@@ -66,17 +67,30 @@ Bytes least_bytes(const Graph& graph) {
 
 }  // namespace
 
+std::string ptx_text(const GpuFacts& gpu, int64_t ptx_ns) {
+  return fmt::format(
+      "{}: the driver compiled kernels from PTX in {} ms, since this program has no machine code for compute "
+      "capability "
+      "{}.{}",
+      gpu.name, ptx_ns / 1'000'000, gpu.capability / 10, gpu.capability % 10);
+}
+
 CpuProgram compile_on_gpu(Graph bound, const SessionOptions& options, PlanOptions& plans, StateStore& states) {
   CpuProgram made{
       .plan = nullptr, .slices = nullptr, .threads = options.threads > 0 ? options.threads : available_processors()};
   const ThreadScope scope(made.threads);
   Graph graph = optimised(std::move(bound), plans.passes, {.device = Device::cuda});
+  const int64_t ptx = plans.gpu->ptx_ns();
+  KernelTuner(options, plans).tune(graph, made.threads);
   const Bytes least = least_bytes(graph);
   const GpuLoad load(
       *plans.gpu, least.weights + least.activations,
       fmt::format("at least, for weights ({:.3f} GB) and activations ({:.3f} GB)",
                   static_cast<double>(least.weights) / 1e9, static_cast<double>(least.activations) / 1e9));
   made.plan = std::make_unique<Plan>(std::move(graph), plans, states);
+  const int64_t compiling = plans.gpu->ptx_ns() - ptx;
+  plans.ptx_ns += compiling;
+  if (options.say && compiling > 0) options.say(ptx_text(plans.gpu->facts(), compiling));
   if (options.say) {
     const std::vector<std::string> left = made.plan->nodes_left_to_cpu();
     if (left.size() == 1) options.say("1 node runs on the CPU: " + left.front());

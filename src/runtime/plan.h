@@ -31,6 +31,7 @@ struct PlanOptions {
   PassOptions passes;
   KernelChoice kernels = KernelChoice();
   int64_t tuned_ns = 0;                             // time that the session has spent on timing kernels so far
+  int64_t ptx_ns = 0;                               // and the GPU's driver on compiling them
   bool alone = false;                               // a plan for several threads can also be run by one
   std::set<std::string, std::less<>> keep = {};     // names of values that can be read after a run; "all": every one
   std::shared_ptr<GpuDevice> gpu = nullptr;         // where nodes run that have a kernel for it; null: all on the CPU

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ir/check_graph.h"
@@ -43,6 +44,7 @@ struct Session::Impl {
   std::map<std::string, CpuProgram> plans;  // by input shapes
   CpuProgram* now = nullptr;                // for the shapes bound now; null: not looked up yet
   bool ran = false;
+  int64_t load_ns = 0;  // of the constructor and all compilations
   std::string device = "cpu";
   std::optional<Graph> spare;  // for the CPU if the GPU that `auto` chose fails before the first result
 
@@ -191,7 +193,9 @@ void Session::Impl::take_cpu(const Error& error) {
 }
 
 void Session::Impl::compile() {
+  const int64_t start = now_ns();
   or_on_cpu([this] { compile_here(); });
+  load_ns += now_ns() - start;
 }
 
 // The first result of a GPU that was chosen: where it fails, the CPU computes it, from the same states.
@@ -253,6 +257,7 @@ void Session::Impl::compile_here() {
 
 Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<Impl>()) {
   Impl& s = *impl_;
+  const int64_t start = now_ns();
   if (options.device != "cuda") gpu_of_device(options.device);
   if (options.threads < 0) fail("threads: expected 0 or more, got {}", options.threads);
   if (options.memory_reserve.value_or(0) < 0) {
@@ -281,6 +286,7 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
   s.open_device();
   s.describe();
   s.bind_dims();
+  s.load_ns = now_ns() - start;
   const bool bound =
       std::all_of(s.inputs.begin(), s.inputs.end(), [](const TensorInfo& i) { return i.shape.has_value(); });
   if (bound) s.compile();
@@ -304,6 +310,11 @@ Session::Transfers Session::transfers() const {
 }
 Session::GpuTimes Session::gpu_times() const {
   return impl_->now && impl_->now->plan ? impl_->now->plan->gpu_times() : GpuTimes();
+}
+Session::LoadTimes Session::load_times() const {
+  const int64_t ptx = impl_->plan_options.ptx_ns, tuning = impl_->plan_options.tuned_ns;
+  const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
+  return {ms(impl_->load_ns - ptx - tuning), ms(ptx), ms(tuning)};
 }
 const std::string& Session::device() const { return impl_->device; }
 const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }

@@ -2,14 +2,15 @@
 //
 //   {"sparkpilot": "0.1.0", "cpu": "AMD EPYC",
 //    "threads": {"3f09c2a1d47be650": 2, ...},
-//    "kernels": {"avx2 avx512: sparkpilot::Gemm f32[1,512] ... threads=2": "onednn", ...},
-//    "checks": {"NVIDIA GB10, 12.1, CUDA 13.0, 9a3c...": "passed", ...}}
+//    "kernels": {"avx2 avx512: sparkpilot::Gemm f32[1,512] ... threads=2": "onednn",
+//                "NVIDIA GB10, 12.1, CUDA 13.0, 0.1.0, 9a3c...: sparkpilot::Conv ...": "tiles 64x64 in 4 parts", ...},
+//    "checks": {"NVIDIA GB10, 12.1, CUDA 13.0, 0.1.0, 9a3c..., 71f0...": "passed", ...}}
 //
 // A key of `threads` identifies a graph and all options that it was compiled with; a key of `kernels` identifies a kind
-// of node (ir/problem_key.h) and the instruction sets; a key of `checks` a GPU, its driver, the program's GPU code and
-// a model with its weights (runtime/device_choice.h). A file written by another version or for another processor is
-// ignored and overwritten. Losing the file only costs about a second at the next compilation, so no function here
-// fails.
+// of node (ir/problem_key.h) and the instruction sets, or the GPU with its driver and the program's GPU code
+// (runtime/gpu_key.h); a key of `checks` the latter and a model with its weights (runtime/device_choice.h). A file
+// written by another version or for another processor is ignored and overwritten. Losing the file only costs about a
+// second at the next compilation, so no function here fails.
 #pragma once
 
 #include <filesystem>

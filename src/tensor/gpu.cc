@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "hw/probe.h"
 
@@ -194,6 +195,7 @@ std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
 
 const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string& name, int64_t dynamic_shared) {
   const std::lock_guard lock(mutex_);
+  const int64_t start = now_ns();
   cuda::ModuleHandle& module = modules_[fat_binary];
   if (!module) {
     const int error = api().cuModuleLoadData(&module, fat_binary);
@@ -220,6 +222,7 @@ const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string
     CALL(cuFuncGetAttribute, &out.binary, cuda::kFunctionBinaryVersion, handle);
     CALL(cuFuncGetAttribute, &ptx, cuda::kFunctionPtxVersion, handle);
     out.compiled = ptx != out.binary;
+    if (out.compiled) ptx_ns_ += now_ns() - start;
     out.name = name;
     out.handle = handle;
   }

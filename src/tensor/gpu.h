@@ -82,6 +82,8 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   // Bytes that can still be taken, without the reserve. Asks the system or the driver.
   int64_t available_bytes() const;
   int64_t allocated_bytes() const { return allocated_; }
+  // The driver's time for functions so far that it had to compile from PTX, with their fat binaries' loading.
+  int64_t ptx_ns() const { return ptx_ns_; }
 
   // The function `name` of a fat binary, which is loaded at the first call for it; not inside a recording.
   // `dynamic_shared`: the most that launches will ask for. Valid as long as this object.
@@ -120,7 +122,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   mutable std::mutex mutex_;
   std::map<const void*, cuda::ModuleHandle> modules_;
   std::map<std::pair<const void*, std::string>, GpuFunction> functions_;
-  std::atomic<int64_t> allocated_ = 0;
+  std::atomic<int64_t> allocated_ = 0, ptx_ns_ = 0;
 };
 
 // Something large that is loaded, one at a time on a GPU: what it needs is held against what can be taken before the

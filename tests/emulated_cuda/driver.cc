@@ -48,6 +48,11 @@ Driver::Driver() {
   retained.resize(gpus.size());
   ended.resize(gpus.size());
   idle = setting("EMULATED_CUDA_IDLE") == "1";
+  std::istringstream planted(setting("EMULATED_CUDA_TIMES"));
+  for (std::string one; std::getline(planted, one, ',');) {
+    const size_t equals = std::min(one.find('='), one.size());
+    times[one.substr(0, equals)] = std::atof(one.c_str() + std::min(equals + 1, one.size()));
+  }
   size_t limit = gpus.empty() ? 0 : gpus[0]->memory_bytes;
   if (const std::string set = setting("EMULATED_CUDA_MEMORY"); !set.empty()) limit = std::min(limit, std::stoul(set));
   if (setting("EMULATED_CUDA_CHECK") == "1") {
@@ -130,6 +135,20 @@ int Driver::run_everything() {
 void Driver::update_queued() {
   memory->work_is_queued(
       std::any_of(streams.begin(), streams.end(), [](const Stream* s) { return !s->queue.empty(); }));
+}
+
+double Driver::now() const {
+  if (!times.empty()) return virtual_seconds;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Driver::take_time(const std::string& kernel, const sparkpilot::emulator::LaunchShape& shape) {
+  constexpr double kOthers = 10;  // microseconds
+  std::ostringstream with_grid;
+  with_grid << kernel << ":" << shape.grid.x << "x" << shape.grid.y << "x" << shape.grid.z;
+  auto found = times.find(with_grid.str());
+  if (found == times.end()) found = times.find(kernel);
+  virtual_seconds += (found == times.end() ? kOthers : found->second) * 1e-6;
 }
 
 void Driver::take_checks(const std::string& kernel) {

@@ -62,7 +62,9 @@ struct Function {
 
 // By environment: EMULATED_GPU (keys of gpus.h, separated by commas; gb10), EMULATED_CUDA_FAIL (cuMemAlloc_v2:3:2: the
 // third call answers 2; from 700 to 719 it stays so), EMULATED_CUDA_SEED (schedule of the kernels),
-// EMULATED_CUDA_WRONG (word_votes: this kernel's answers are wrong),
+// EMULATED_CUDA_WRONG (word_votes: this kernel's answers are wrong; kernels of other sources compute nothing),
+// EMULATED_CUDA_TIMES (conv_64x64_f32=500,gemm_f32_32x32:4x1x2=20: microseconds that a kernel takes, there with that
+// grid; events then see a clock on which nothing else takes any time, but 10 microseconds for every other kernel),
 // EMULATED_CUDA_REPORT (a file that gets report() when the process ends), EMULATED_CUDA_MEMORY (bytes of each GPU, if
 // fewer), EMULATED_CUDA_IDLE (1: kernels are checked and counted, and compute nothing).
 class Driver {
@@ -88,6 +90,8 @@ class Driver {
   int sticky = 0;
   bool initialised = false;
   bool idle = false;                                       // kernels are counted and compute nothing
+  std::map<std::string, double> times;                     // EMULATED_CUDA_TIMES
+  double virtual_seconds = 0;                              // that kernels took by it
   std::map<std::string, int> calls;                        // how often each function was called
   std::map<std::string, size_t> copied;                    // bytes, by function
   std::map<std::string, int> launched;                     // kernels that ran, by name
@@ -95,6 +99,10 @@ class Driver {
   std::unique_ptr<sparkpilot::emulator::Checker> checker;  // null: not asked for
   std::map<std::pair<std::string, std::string>, sparkpilot::emulator::Checker::Traffic> traffic;  // by kernel and line
   std::vector<std::string> findings;  // of the checker, with the kernel's name
+  // What events see, in seconds.
+  double now() const;
+  // After a kernel: the time that it took by EMULATED_CUDA_TIMES.
+  void take_time(const std::string& kernel, const sparkpilot::emulator::LaunchShape& shape);
   // After a kernel: takes what the checker has seen of it.
   void take_checks(const std::string& kernel);
 

@@ -32,10 +32,14 @@ std::string attention_name(Storage storage, const AttentionArguments& p) {
   return fmt::format("attention_{}_{}", type, tile_size(p.size));
 }
 
+int attention_most_warps(Storage storage, const AttentionArguments& p) {
+  // A tile of keys has 64, of heads of 128 elements 32: 16 for each warp.
+  return attention_is_rows(storage, p) ? kRowWarps : p.size > 64 ? 2 : 4;
+}
+
 int attention_warps_per_query(Storage storage, const AttentionArguments& p, int multiprocessors) {
   const bool rows = attention_is_rows(storage, p);
-  // A tile of keys has 64, of heads of 128 elements 32: 16 for each warp.
-  const int most = rows ? kRowWarps : p.size > 64 ? 2 : 4;
+  const int most = attention_most_warps(storage, p);
   const long long heads = static_cast<long long>(p.batches) * p.heads;
   int warps = 1;
   while (warps < most && heads * ceil_div(p.queries, queries_a_block(rows, warps)) < 2LL * multiprocessors) warps *= 2;

@@ -37,6 +37,7 @@ std::string attention_name(Storage storage, const AttentionArguments& arguments)
 bool attention_is_rows(Storage storage, const AttentionArguments& arguments);
 // How many of a block's warps share the keys of a query (or, by mma, of 16 queries) so that blocks cover the GPU.
 int attention_warps_per_query(Storage storage, const AttentionArguments& arguments, int multiprocessors);
+int attention_most_warps(Storage storage, const AttentionArguments& arguments);
 bool attention_accepts(const AttentionArguments& arguments);  // whether the grid is one that CUDA takes
 KernelLaunch attention_launch(Storage storage, const AttentionArguments& arguments);
 

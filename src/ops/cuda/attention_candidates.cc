@@ -11,6 +11,7 @@
 #include "ops/cuda/candidate_shapes.h"
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/plans.h"
 
 namespace sparkpilot::cuda {
 namespace {
@@ -131,6 +132,20 @@ Acceptance accepts(const Problem& p) {
   return takes_mask(p, a);
 }
 
+std::vector<WarpPlan> plans(const Problem& p) {
+  const Storage storage = storage_of(p.inputs[0].dtype);
+  const AttentionArguments a = arguments_of(attention_shape(p), storage, p.gpu->facts().multiprocessors);
+  return warp_plans(a.warps_per_query, attention_most_warps(storage, a));
+}
+
+std::vector<std::string> variants(const Problem& p) { return variants_of(plans(p)); }
+
+void take_variant(const Problem& p, std::string_view variant, KernelState& prepared) {
+  auto& state = static_cast<AttentionState&>(prepared);
+  state.arguments.warps_per_query = plan_of(plans(p), variant).warps;
+  state.how = attention_launch(storage_of(p.inputs[0].dtype), state.arguments);
+}
+
 std::unique_ptr<KernelState> prepare(const Problem& p) {
   const DType dtype = p.inputs[0].dtype;
   const Storage storage = storage_of(dtype);
@@ -167,7 +182,12 @@ void run(const Call& c) {
   c.stream->launch(*state.function, state.how, arguments);
 }
 
-constexpr std::array kAttention = {Kernel{.name = "fused", .accepts = accepts, .prepare = prepare, .run = run}};
+constexpr std::array kAttention = {Kernel{.name = "fused",
+                                          .accepts = accepts,
+                                          .prepare = prepare,
+                                          .run = run,
+                                          .variants = variants,
+                                          .take_variant = take_variant}};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "ops/cuda/copy.h"
 #include "ops/cuda/depthwise.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/plans.h"
 #include "ops/cuda/window_candidates.h"
 #include "tensor/finite.h"
 
@@ -131,21 +132,22 @@ std::shared_ptr<Buffer> pack_weights(const Problem& p, const ConvSizes& sizes, b
 }
 
 // Which kernel computes it, into state.function, launch and sum; returns the bytes of partial sums.
-int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, ConvState& state) {
+int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, std::string_view variant, ConvState& state) {
   const DType dtype = p.inputs[0].dtype;
   const Storage storage = storage_of(dtype);
   const std::string suffix(*storage_suffix(dtype));
   const int multiprocessors = p.gpu->facts().multiprocessors;
   std::string kernel = "grouped_" + suffix;
   int64_t partial = 0;
+  state.sum = nullptr;
   if (way == Way::depthwise) {
-    const DepthwisePlan plan = plan_depthwise(sizes, storage, multiprocessors);
+    const DepthwisePlan plan = plan_of(depthwise_plans(sizes, storage, multiprocessors), variant);
     kernel = plan.name(storage);
     state.launch = plan.launch(sizes, storage);
   } else if (way == Way::grouped) {
     state.launch = grouped_launch(sizes);
   } else {
-    const ConvPlan plan = plan_conv(sizes, storage, multiprocessors, way == Way::tiles);
+    const ConvPlan plan = plan_of(conv_plans(sizes, storage, multiprocessors, way == Way::tiles), variant);
     kernel = plan.kernel(storage);
     state.launch = plan.launch(sizes);
     state.arguments.splits = plan.splits;
@@ -189,6 +191,23 @@ void place(const Problem& p, const ConvProblem& conv, bool moves_image, int64_t 
 }
 
 template <Way kWay>
+std::vector<std::string> variants(const Problem& p) {
+  const ConvSizes sizes = ConvProblem(p).sizes();
+  const Storage storage = storage_of(p.inputs[0].dtype);
+  const int multiprocessors = p.gpu->facts().multiprocessors;
+  if constexpr (kWay == Way::depthwise) return variants_of(depthwise_plans(sizes, storage, multiprocessors));
+  else return variants_of(conv_plans(sizes, storage, multiprocessors, kWay == Way::tiles));
+}
+
+template <Way kWay>
+void take_variant(const Problem& p, std::string_view variant, KernelState& prepared) {
+  auto& state = static_cast<ConvState&>(prepared);
+  const ConvProblem conv(p);
+  const int64_t partial = choose(p, conv.sizes(), kWay, variant, state);
+  place(p, conv, kWay != Way::elements && !conv.image_last, partial, state);
+}
+
+template <Way kWay>
 std::unique_ptr<KernelState> prepare(const Problem& p) {
   const ConvProblem conv(p);
   auto state = std::make_unique<ConvState>();
@@ -208,8 +227,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   arguments.x_column = static_cast<int>(conv.shape.x.w);
   arguments.x_channel = static_cast<int>(conv.shape.x.c);
   state->epilogue = conv.epilogue;
-  const int64_t partial = choose(p, arguments.size, kWay, *state);
-  place(p, conv, kWay != Way::elements && !conv.image_last, partial, *state);
+  take_variant<kWay>(p, {}, *state);
   return state;
 }
 
@@ -239,7 +257,11 @@ void run(const Call& c) {
 
 template <Way kWay>
 constexpr Kernel candidate(std::string_view name) {
-  return {.name = name, .accepts = accepts<kWay>, .prepare = prepare<kWay>, .run = run};
+  Kernel out{.name = name, .accepts = accepts<kWay>, .prepare = prepare<kWay>, .run = run};
+  if (kWay == Way::grouped) return out;
+  out.variants = variants<kWay>;
+  out.take_variant = take_variant<kWay>;
+  return out;
 }
 constexpr std::array kConv = {candidate<Way::tiles>("tiles"), candidate<Way::elements>("elements"),
                               candidate<Way::depthwise>("depthwise"), candidate<Way::grouped>("grouped")};

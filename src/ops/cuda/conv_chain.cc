@@ -29,7 +29,7 @@ bool conv_chain_accepts(const ConvSizes& depthwise, const ConvSizes& last, Stora
          last.channels == depthwise.out_channels;
 }
 
-ConvChainPlan plan_conv_chain(const ConvSizes& last, int multiprocessors) {
+std::vector<ConvChainPlan> conv_chain_plans(const ConvSizes& last, int multiprocessors) {
   ConvChainPlan plan;
   if (last.out_channels > plan.tile.channels) plan.tile = kConvChainTiles[1];
   const int steps = (last.channels + 63) / 64;
@@ -39,9 +39,20 @@ ConvChainPlan plan_conv_chain(const ConvSizes& last, int multiprocessors) {
     if (launch.grid_x * launch.grid_y * launch.grid_z >= static_cast<unsigned>(multiprocessors)) break;
     ++plan.splits;
   }
-  const int each = (steps + plan.splits - 1) / plan.splits;
-  plan.splits = std::max(1, (steps + each - 1) / each);  // none is empty
-  return plan;
+  const auto without_empty_parts = [&](int splits) {
+    const int each = (steps + splits - 1) / splits;
+    return std::max(1, (steps + each - 1) / each);
+  };
+  plan.splits = without_empty_parts(plan.splits);
+  std::vector<ConvChainPlan> out{plan};
+  for (const ConvTile& tile : kConvChainTiles) {
+    for (const int splits : {1, plan.splits / 2, plan.splits, std::min(2 * plan.splits, steps)}) {
+      const ConvChainPlan other{tile, without_empty_parts(std::max(1, splits))};
+      const bool known = std::ranges::any_of(out, [&](const auto& one) { return one.variant() == other.variant(); });
+      if (!known) out.push_back(other);
+    }
+  }
+  return out;
 }
 
 }  // namespace sparkpilot::cuda

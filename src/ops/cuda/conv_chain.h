@@ -23,12 +23,17 @@ struct ConvChainPlan {
   int splits = 1;  // of the last convolution's depth
 
   std::string kernel(Storage storage) const;
+  std::string variant() const { return ConvPlan{tile, splits, true}.variant(); }
   KernelLaunch launch(const ConvSizes& last) const;
   size_t partial_bytes(const ConvSizes& last) const { return ConvPlan{tile, splits, true}.partial_bytes(last); }
 };
 // Depthwise in whole pieces of 16 bytes of channels, then 1x1 without pads at stride 1; f16 or bf16.
 bool conv_chain_accepts(const ConvSizes& depthwise, const ConvSizes& last, Storage storage);
-// For a GPU with this many multiprocessors.
-ConvChainPlan plan_conv_chain(const ConvSizes& last, int multiprocessors);
+// Plans that are worth timing on a GPU with this many multiprocessors, the one that is expected to be the fastest
+// first.
+std::vector<ConvChainPlan> conv_chain_plans(const ConvSizes& last, int multiprocessors);
+inline ConvChainPlan plan_conv_chain(const ConvSizes& last, int multiprocessors) {
+  return conv_chain_plans(last, multiprocessors).front();
+}
 
 }  // namespace sparkpilot::cuda

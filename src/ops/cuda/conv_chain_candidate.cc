@@ -8,6 +8,7 @@
 #include "ops/cuda/conv_candidates.h"
 #include "ops/cuda/conv_chain.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/plans.h"
 #include "ops/cuda/window_candidates.h"
 #include "tensor/finite.h"
 
@@ -67,6 +68,22 @@ void prepare_stage(const Problem& p, size_t i, size_t bytes, const Pack& pack, S
   state.consumed |= uint64_t{1} << bias;
 }
 
+std::vector<std::string> variants(const Problem& p) {
+  return variants_of(conv_chain_plans(conv_sizes(ConvChain::of(p).last()), p.gpu->facts().multiprocessors));
+}
+
+void take_variant(const Problem& p, std::string_view variant, KernelState& prepared) {
+  auto& state = static_cast<State&>(prepared);
+  ConvArguments& last = state.arguments.last;
+  const ConvChainPlan plan = plan_of(conv_chain_plans(last.size, p.gpu->facts().multiprocessors), variant);
+  const DType dtype = p.inputs[0].dtype;
+  last.splits = plan.splits;
+  state.sum = plan.splits > 1 ? &kernel_on(*p.gpu, "conv_sum_" + std::string(*storage_suffix(dtype))) : nullptr;
+  state.workspace = static_cast<int64_t>(plan.partial_bytes(last.size));
+  state.launch = plan.launch(last.size);
+  state.function = &kernel_on(*p.gpu, plan.kernel(storage_of(dtype)), static_cast<int64_t>(state.launch.shared_bytes));
+}
+
 std::unique_ptr<KernelState> prepare(const Problem& p) {
   const ConvChain chain = ConvChain::of(p);
   const Storage storage = storage_of(p.inputs[0].dtype);
@@ -82,14 +99,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
       [&](const void* from, void* to) { pack_conv_weights(last.size, storage, from, to); }, *state, last);
   state->between = epilogue_of(p, chain, 0);
   state->last = epilogue_of(p, chain, 1);
-  const ConvChainPlan plan = plan_conv_chain(last.size, p.gpu->facts().multiprocessors);
-  last.splits = plan.splits;
-  if (plan.splits > 1) {
-    state->sum = &kernel_on(*p.gpu, "conv_sum_" + std::string(*storage_suffix(p.inputs[0].dtype)));
-    state->workspace = static_cast<int64_t>(plan.partial_bytes(last.size));
-  }
-  state->launch = plan.launch(last.size);
-  state->function = &kernel_on(*p.gpu, plan.kernel(storage), static_cast<int64_t>(state->launch.shared_bytes));
+  take_variant(p, {}, *state);
   return state;
 }
 
@@ -107,6 +117,11 @@ void run(const Call& c) {
 
 }  // namespace
 
-constinit const Kernel kConvChain[1] = {{.name = "pair", .accepts = accepts, .prepare = prepare, .run = run}};
+constinit const Kernel kConvChain[1] = {{.name = "pair",
+                                         .accepts = accepts,
+                                         .prepare = prepare,
+                                         .run = run,
+                                         .variants = variants,
+                                         .take_variant = take_variant}};
 
 }  // namespace sparkpilot::cuda

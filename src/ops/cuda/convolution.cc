@@ -4,6 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "ops/cuda/plans.h"
+
 namespace sparkpilot::cuda {
 namespace {
 
@@ -66,6 +68,8 @@ std::string ConvPlan::kernel(Storage storage) const {
   return (pieces ? "conv_" : "conv_any_") + shape;
 }
 
+std::string ConvPlan::variant() const { return tile_variant(tile.pixels, tile.channels, splits); }
+
 size_t ConvPlan::partial_bytes(const ConvSizes& size) const {
   return splits > 1 ? static_cast<size_t>(4LL * splits * pixels(size) * size.out_channels) : 0;
 }
@@ -94,8 +98,9 @@ bool conv_pieces_accepts(const ConvSizes& size, Storage storage) {
 // Clocks in which it does not matter how many multiprocessors work.
 constexpr double kShort = 10000;
 
-ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces) {
-  ConvPlan best;
+std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces) {
+  std::vector<ModelledPlan<ConvPlan>> all;
+  size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
   bool best_fills = false;
   const auto consider = [&](const ConvTile& tile) {
@@ -107,19 +112,17 @@ ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, 
       const KernelLaunch launch = plan.launch(size);
       const double now = clocks(plan, size, storage, multiprocessors);
       const bool fills = now < kShort || 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
+      all.push_back({plan, now});
       if (fills == best_fills ? now >= least : best_fills) continue;
-      best = plan, least = now, best_fills = fills;
+      best = all.size() - 1, least = now, best_fills = fills;
     }
   };
-  if (!pieces) {
-    consider(kConvElementTile);
-    return best;
-  }
+  if (!pieces) consider(kConvElementTile);
   for (const ConvTile& tile : kConvTiles) {
     const bool square = tile.pixels == tile.channels;
-    if (storage != Storage::f32 || square) consider(tile);
+    if (pieces && (storage != Storage::f32 || square)) consider(tile);
   }
-  return best;
+  return worth_timing(std::move(all), best);
 }
 
 KernelLaunch conv_sum_launch(const ConvSizes& size) {

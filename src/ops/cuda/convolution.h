@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/launch.h"
@@ -57,6 +58,7 @@ struct ConvTile {
   int pixels, channels;
   int pieces;  // of 16 bytes of depth in a step
   int stages;  // buffers in the ring
+  bool operator==(const ConvTile&) const = default;
   constexpr size_t shared_bytes() const {
     const int ring = (pixels + channels) * pieces * 16 * stages, sums = pixels * (channels + 8) * 4;
     return static_cast<size_t>(ring > sums ? ring : sums);
@@ -73,6 +75,7 @@ struct ConvPlan {
   bool pieces = true;  // conv_<M>x<N>, else conv_any
 
   std::string kernel(Storage storage) const;
+  std::string variant() const;  // "64x64 in 4 parts"
   size_t partial_bytes(const ConvSizes& size) const;
   // Grid: tiles of pixels, tiles of channels, splits; 128 threads.
   KernelLaunch launch(const ConvSizes& size) const;
@@ -81,9 +84,13 @@ struct ConvPlan {
 bool conv_pieces_accepts(const ConvSizes& size, Storage storage);
 // Whether any of the kernels here takes it: one group, and no size beyond 2^31 elements an image or pixels in all.
 bool conv_accepts(const ConvSizes& size);
-// For a GPU with this many multiprocessors; `pieces` false: for conv_any. At least half of the
-// multiprocessors have a block, if tiles and splits allow it.
-ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true);
+// Plans that are worth timing on a GPU with this many multiprocessors; `pieces` false: for conv_any. The first is the
+// one that a model expects to be the fastest; at least half of the multiprocessors have a block in it, if tiles and
+// splits allow it.
+std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true);
+inline ConvPlan plan_conv(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces = true) {
+  return conv_plans(size, storage, multiprocessors, pieces).front();
+}
 // conv_sum_*, which takes the arguments of a kernel with splits > 1 after it: adds up, then bias and epilogue.
 KernelLaunch conv_sum_launch(const ConvSizes& size);
 

@@ -62,14 +62,14 @@ KernelLaunch DepthwisePlan::launch(const ConvSizes& size, Storage storage) const
           .threads = 128};
 }
 
-DepthwisePlan plan_depthwise(const ConvSizes& size, Storage storage, int multiprocessors) {
-  DepthwisePlan plan{.kernel = size.kernel_height};
-  if (storage != Storage::f32 && plan.kernel != 5 && size.stride_height == 1 && size.stride_width == 1 &&
-      size.dilation_height == 1 && size.dilation_width == 1) {
-    plan.strip = true;
-    plan.strip = plan.launch(size, storage).grid_x >= 2 * static_cast<unsigned>(multiprocessors);
+std::vector<DepthwisePlan> depthwise_plans(const ConvSizes& size, Storage storage, int multiprocessors) {
+  const DepthwisePlan single{.kernel = size.kernel_height}, strips{.kernel = size.kernel_height, .strip = true};
+  if (storage == Storage::f32 || single.kernel == 5 || size.stride_height != 1 || size.stride_width != 1 ||
+      size.dilation_height != 1 || size.dilation_width != 1) {
+    return {single};
   }
-  return plan;
+  const bool many = strips.launch(size, storage).grid_x >= 2 * static_cast<unsigned>(multiprocessors);
+  return many ? std::vector{strips, single} : std::vector{single, strips};
 }
 
 KernelLaunch grouped_launch(const ConvSizes& size) {

@@ -26,11 +26,15 @@ struct DepthwisePlan {
   int kernel = 3;  // or 5 or 7
   bool strip = false;
   std::string name(Storage storage) const;
+  std::string variant() const { return strip ? "strips" : "single pixels"; }
   KernelLaunch launch(const ConvSizes& size, Storage storage) const;
 };
 constexpr int kDepthwiseStrip = 4;
-// Strips where there are enough of them for a GPU with this many multiprocessors.
-DepthwisePlan plan_depthwise(const ConvSizes& size, Storage storage, int multiprocessors);
+// First strips, where there are enough of them for a GPU with this many multiprocessors.
+std::vector<DepthwisePlan> depthwise_plans(const ConvSizes& size, Storage storage, int multiprocessors);
+inline DepthwisePlan plan_depthwise(const ConvSizes& size, Storage storage, int multiprocessors) {
+  return depthwise_plans(size, storage, multiprocessors).front();
+}
 KernelLaunch grouped_launch(const ConvSizes& size);
 
 }  // namespace sparkpilot::cuda

@@ -6,6 +6,7 @@
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/plans.h"
 #include "ops/cuda/product_weights.h"
 #include "ops/matrix/gemm_group.h"
 
@@ -20,6 +21,29 @@ struct State : KernelState {
   std::vector<sparkpilot::Epilogue> epilogues;
   GemvGroupArguments arguments{};
 };
+
+// Warps a row of all products: as many as the model says, half or twice as many.
+struct GroupPlan {
+  int share, least, most;
+  std::string variant() const {
+    return (least < most ? std::to_string(least) + " to " : "") + WarpPlan{most}.variant();
+  }
+};
+
+std::vector<GroupPlan> plans(const GemvGroupArguments& arguments, int multiprocessors) {
+  std::vector<GroupPlan> out;
+  for (const int share : {0, 1, -1}) {
+    GemvGroupArguments planned = arguments;
+    gemv_group_prepare(planned, multiprocessors, share);
+    const auto [least, most] =
+        std::minmax_element(planned.products, planned.products + planned.count,
+                            [](const auto& x, const auto& y) { return x.warps_per_row < y.warps_per_row; });
+    const GroupPlan plan{share, least->warps_per_row, most->warps_per_row};
+    // No change of any product leaves both as they are.
+    if (share == 0 || plan.least != out[0].least || plan.most != out[0].most) out.push_back(plan);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -64,10 +88,28 @@ std::unique_ptr<KernelState> gemm_group_prepare(const Problem& p) {
     state->memory.push_back(p.gpu->upload(bias.raw(), bias.bytes()));
     product.bias = reinterpret_cast<const float*>(state->memory.back()->data());
   }
-  gemv_group_prepare(state->arguments, p.gpu->facts().multiprocessors);
+  gemm_group_take_variant(p, {}, *state);
   const std::string mixed = a == b ? "" : "_weights_" + std::string(*storage_suffix(b));
   state->function = &kernel_on(*p.gpu, "gemv_group_" + std::string(*storage_suffix(a)) + mixed);
   return state;
+}
+
+std::vector<std::string> gemm_group_variants(const Problem& p) {
+  const GemmGroup group = GemmGroup::of(p.attrs());
+  GemvGroupArguments arguments{};
+  arguments.count = static_cast<int>(group.products.size());
+  for (size_t i = 0; i < group.products.size(); ++i) {
+    const GemmArgs args = group.args(p, i);
+    arguments.products[i].n = static_cast<int>(args.shape.n);
+    arguments.products[i].k = static_cast<int>(args.shape.k);
+  }
+  return variants_of(plans(arguments, p.gpu->facts().multiprocessors));
+}
+
+void gemm_group_take_variant(const Problem& p, std::string_view variant, KernelState& prepared) {
+  GemvGroupArguments& arguments = static_cast<State&>(prepared).arguments;
+  const int multiprocessors = p.gpu->facts().multiprocessors;
+  gemv_group_prepare(arguments, multiprocessors, plan_of(plans(arguments, multiprocessors), variant).share);
 }
 
 void gemm_group_run(const Call& call) {

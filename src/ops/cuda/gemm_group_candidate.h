@@ -7,6 +7,8 @@ namespace sparkpilot::cuda {
 
 Acceptance gemm_group_accepts(const Problem& problem);
 std::unique_ptr<KernelState> gemm_group_prepare(const Problem& problem);
+std::vector<std::string> gemm_group_variants(const Problem& problem);
+void gemm_group_take_variant(const Problem& problem, std::string_view variant, KernelState& state);
 void gemm_group_run(const Call& call);
 
 }  // namespace sparkpilot::cuda

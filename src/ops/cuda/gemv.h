@@ -25,6 +25,7 @@ struct GemvArguments {
 constexpr int kGemvRows = 8;
 
 // How many warps (1, 2 or 4) share the depth of one row of weights, so that blocks cover the GPU.
+constexpr int kGemvWarps = 4;  // of a block
 int gemv_warps_per_row(int n, int k, int multiprocessors);
 // One row: a warp, or two or four, for each row of weights.
 KernelLaunch gemv_launch(const GemvArguments& arguments);
@@ -53,8 +54,9 @@ struct GemvGroupArguments {
   int count;
   Product products[kMost];
 };
-// Fills in first_block and warps_per_row of all; returns how many blocks there are.
-int gemv_group_prepare(GemvGroupArguments& arguments, int multiprocessors);
+// Fills in first_block and warps_per_row of all; returns how many blocks there are. `share`: of each product's warps by
+// the model, half (-1), all (0) or twice as many (1).
+int gemv_group_prepare(GemvGroupArguments& arguments, int multiprocessors, int share = 0);
 KernelLaunch gemv_group_launch(const GemvGroupArguments& arguments);
 
 }  // namespace sparkpilot::cuda

@@ -7,6 +7,7 @@
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/plans.h"
 #include "ops/cuda/product_weights.h"
 #include "ops/cuda/products.h"
 
@@ -82,6 +83,18 @@ GemmArguments tiles_of(const Problem& p, const MatMulShape& s, int64_t weight_st
 
 bool b_is_kn(const Problem& p, const MatMulShape& s) { return !(p.is_constant(1) && s.batch == 1) && s.b_col == 1; }
 
+std::vector<GemmPlan> tile_plans(const Problem& p, const MatMulShape& s) {
+  return gemm_plans(storage_of(p.inputs[0].dtype), b_is_kn(p, s), s.batch, static_cast<int>(s.m), static_cast<int>(s.n),
+                    static_cast<int>(s.k), p.gpu->facts().multiprocessors);
+}
+
+// Of gemv, and of gemv_rows in f32; by mma a block's warps are always the same.
+std::vector<WarpPlan> row_plans(const Problem& p, const MatMulShape& s, Way way) {
+  const int best = gemv_warps_per_row(static_cast<int>(s.n), static_cast<int>(s.k), p.gpu->facts().multiprocessors);
+  if (way == Way::gemv_rows && p.inputs[0].dtype != DType::f32) return {{best}};
+  return warp_plans(best, kGemvWarps);
+}
+
 }  // namespace
 
 Acceptance product_accepts(const Problem& p, const GemmArgs& args) {
@@ -93,6 +106,7 @@ Acceptance product_accepts(const Problem& p, const GemmArgs& args) {
   if (std::max({s.m, s.n, s.k, s.batch}) >= kMostSize) return "more than 2^30 rows, columns or batches";
   if (s.a_col != 1) return "A is transposed";
   if (Acceptance takes = takes_epilogue(args.epilogue); !takes) return takes;
+  if (way_of(p, s) == Way::gemm && tile_plans(p, s).empty()) return "more batches or columns than CUDA's grids have";
   if (p.is_constant(1) && s.batch == 1) return rows_accept(p, args);
   if (a != b) return "matrices of two types";
   if (args.alpha != 1 || args.c >= 0) return "scaled or with a bias, and B is not constant";
@@ -104,7 +118,6 @@ Acceptance product_accepts(const Problem& p, const GemmArgs& args) {
 
 std::unique_ptr<KernelState> product_prepare(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
-  const int multiprocessors = p.gpu->facts().multiprocessors;
   auto state = std::make_unique<ProductState>();
   state->way = way_of(p, s);
   state->epilogue = args.epilogue;
@@ -127,26 +140,41 @@ std::unique_ptr<KernelState> product_prepare(const Problem& p, const GemmArgs& a
     rows.m = static_cast<int>(s.m);
     rows.n = static_cast<int>(s.n);
     rows.k = static_cast<int>(s.k);
-    rows.warps_per_row = gemv_warps_per_row(rows.n, rows.k, multiprocessors);
     rows.a_stride = s.a_row;
     rows.weight_stride = state->weights.stride;
     rows.y_stride = s.n;
     const std::string mixed = weights == dtype ? "" : "_weights_" + std::string(*storage_suffix(weights));
     state->function = &kernel_on(*p.gpu, (state->way == Way::gemv ? "gemv_" : "gemv_rows_") + suffix + mixed);
+    product_take_variant(p, args, {}, *state);
     return state;
   }
   GemmArguments& tiles = state->tiles = tiles_of(p, s, state->weights.stride);
-  const bool kn = b_is_kn(p, s);
-  const GemmPlan plan = gemm_plan(storage_of(dtype), kn, s.batch, tiles.m, tiles.n, tiles.k, multiprocessors);
   tiles.b = constant ? state->weights.memory->data() : nullptr;
   tiles.bias = bias;
+  product_take_variant(p, args, {}, *state);
+  return state;
+}
+
+std::vector<std::string> product_variants(const Problem& p, const GemmArgs& args) {
+  const Way way = way_of(p, args.shape);
+  return way == Way::gemm ? variants_of(tile_plans(p, args.shape)) : variants_of(row_plans(p, args.shape, way));
+}
+
+void product_take_variant(const Problem& p, const GemmArgs& args, std::string_view variant, KernelState& prepared) {
+  auto& state = static_cast<ProductState&>(prepared);
+  if (state.way != Way::gemm) {
+    state.rows.warps_per_row = plan_of(row_plans(p, args.shape, state.way), variant).warps;
+    return;
+  }
+  const GemmPlan plan = plan_of(tile_plans(p, args.shape), variant);
+  const DType dtype = p.inputs[0].dtype;
+  GemmArguments& tiles = state.tiles;
   tiles.parts = plan.parts;
   tiles.part_depth = plan.part_depth;
-  state->tile = plan.tile;
-  state->workspace = static_cast<int64_t>(gemm_partial_bytes(tiles));
-  state->function = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), kn, plan.tile));
-  if (tiles.parts > 1) state->sum = &kernel_on(*p.gpu, "gemm_sum_" + suffix);
-  return state;
+  state.tile = plan.tile;
+  state.workspace = static_cast<int64_t>(gemm_partial_bytes(tiles));
+  state.function = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), b_is_kn(p, args.shape), plan.tile));
+  state.sum = plan.parts > 1 ? &kernel_on(*p.gpu, "gemm_sum_" + std::string(*storage_suffix(dtype))) : nullptr;
 }
 
 void product_run(const Call& call) {

@@ -8,6 +8,8 @@ namespace sparkpilot::cuda {
 
 Acceptance product_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> product_prepare(const Problem& p, const GemmArgs& args);
+std::vector<std::string> product_variants(const Problem& p, const GemmArgs& args);
+void product_take_variant(const Problem& p, const GemmArgs& args, std::string_view variant, KernelState& state);
 void product_run(const Call& call);
 
 }  // namespace sparkpilot::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/cuda/plans.h"
 
 namespace sparkpilot::cuda {
 namespace {
@@ -28,30 +29,40 @@ double expected_cycles(Storage storage, GemmTile tile, long long blocks, int ste
   return at_once * (steps * (products + step_overhead / hidden) + block_overhead / hidden + elements * store);
 }
 
+// Whether the grids are those that CUDA takes.
+bool fits(long long batches, int m, int n, int parts, GemmTile tile) {
+  return static_cast<unsigned>(ceil_div(n, tile.n)) <= kMostY && batches * parts <= kMostZ &&
+         static_cast<long long>(m) * ((n + 3) / 4) < (1LL << 31);
+}
+
 }  // namespace
 
 bool gemm_has_tile(Storage storage, bool b_is_kn, GemmTile tile) {
   return tile.m == tile.n || (storage != Storage::f32 && !b_is_kn);
 }
 
-GemmPlan gemm_plan(Storage storage, bool b_is_kn, long long batches, int m, int n, int k, int multiprocessors) {
-  GemmPlan best{};
-  double least = 0;
+std::string GemmPlan::variant() const { return tile_variant(tile.m, tile.n, parts); }
+
+std::vector<GemmPlan> gemm_plans(Storage storage, bool b_is_kn, long long batches, int m, int n, int k,
+                                 int multiprocessors) {
+  std::vector<ModelledPlan<GemmPlan>> all;
+  size_t best = 0;
   const int steps = std::max(1, ceil_div(k, kGemmDepth));
   for (const GemmTile tile : kGemmTiles) {
     if (!gemm_has_tile(storage, b_is_kn, tile)) continue;
     const long long blocks = batches * ceil_div(m, tile.m) * ceil_div(n, tile.n);
     for (int parts = 1; parts <= 16 && parts <= steps; parts *= 2) {
       const int part_steps = ceil_div(steps, parts), used = ceil_div(steps, part_steps);
-      if (batches * used > kMostZ) continue;
+      if (!fits(batches, m, n, used, tile)) continue;
       double cycles = expected_cycles(storage, tile, blocks * used, part_steps, multiprocessors);
       // Another launch, and sums written and read at about 32 bytes a cycle and multiprocessor.
       if (used > 1)
         cycles += 3000 + static_cast<double>(batches) * m * n * used * 8 / 32 / std::min(multiprocessors, 64);
-      if (least == 0 || cycles < least) best = {tile, used, part_steps * kGemmDepth}, least = cycles;
+      all.push_back({{tile, used, part_steps * kGemmDepth}, cycles});
+      if (cycles < all[best].cycles) best = all.size() - 1;
     }
   }
-  return best;
+  return all.empty() ? std::vector<GemmPlan>() : worth_timing(std::move(all), best);
 }
 
 size_t gemm_partial_bytes(const GemmArguments& p) {
@@ -65,9 +76,7 @@ std::string gemm_name(Storage storage, bool b_is_kn, GemmTile tile) {
 }
 
 bool gemm_accepts(const GemmArguments& p, GemmTile tile) {
-  const long long batches = static_cast<long long>(p.outer) * p.inner;
-  return static_cast<unsigned>(ceil_div(p.n, tile.n)) <= kMostY && batches * p.parts <= kMostZ &&
-         static_cast<long long>(p.m) * ((p.n + 3) / 4) < (1LL << 31);
+  return fits(static_cast<long long>(p.outer) * p.inner, p.m, p.n, p.parts, tile);
 }
 
 KernelLaunch gemm_launch(const GemmArguments& p, GemmTile tile) {

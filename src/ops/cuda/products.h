@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/gemv.h"
@@ -36,18 +37,25 @@ constexpr int kGemmDepth = 64;
 // Tiles of one block of 128 threads. f32 and gemm_kn have the square ones.
 struct GemmTile {
   int m, n;
+  bool operator==(const GemmTile&) const = default;
 };
 constexpr GemmTile kGemmTiles[] = {{128, 64}, {64, 64}, {32, 32}};
 // Whether gemm (or gemm_kn) of this storage has the tile.
 bool gemm_has_tile(Storage storage, bool b_is_kn, GemmTile tile);
 
-// Which tile and how many parts: fewest expected clock cycles by a rough model of blocks over multiprocessors. A tuner
-// may know better.
+// Which tile and how many parts.
 struct GemmPlan {
   GemmTile tile;
   int parts, part_depth;
+  std::string variant() const;  // "64x64 in 4 parts"
 };
-GemmPlan gemm_plan(Storage storage, bool b_is_kn, long long batches, int m, int n, int k, int multiprocessors);
+// Those that are worth timing, the one first that takes fewest clock cycles by a rough model of blocks over
+// multiprocessors. Empty if no grid is one that CUDA takes.
+std::vector<GemmPlan> gemm_plans(Storage storage, bool b_is_kn, long long batches, int m, int n, int k,
+                                 int multiprocessors);
+inline GemmPlan gemm_plan(Storage storage, bool b_is_kn, long long batches, int m, int n, int k, int multiprocessors) {
+  return gemm_plans(storage, b_is_kn, batches, m, n, k, multiprocessors).front();
+}
 size_t gemm_partial_bytes(const GemmArguments& arguments);  // 0 for one part
 
 std::string gemm_name(Storage storage, bool b_is_kn, GemmTile tile);

@@ -167,7 +167,10 @@ constexpr Kernel kCuda[] = {
     {.name = "mma",
      .accepts = [](const Problem& p) -> Acceptance { return cuda::product_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return cuda::product_prepare(p, args_of(p)); },
-     .run = cuda::product_run}};
+     .run = cuda::product_run,
+     .variants = [](const Problem& p) { return cuda::product_variants(p, args_of(p)); },
+     .take_variant = [](const Problem& p, std::string_view variant,
+                        KernelState& state) { cuda::product_take_variant(p, args_of(p), variant, state); }}};
 
 const OpDef kOps[] = {{.name = "Gemm",
                        .domain = "sparkpilot",

@@ -186,7 +186,9 @@ constexpr Kernel kCpu[] = {composed<expand>("products"), {.name = "reference", .
 constexpr Kernel kCuda[] = {{.name = "vectors",
                              .accepts = cuda::gemm_group_accepts,
                              .prepare = cuda::gemm_group_prepare,
-                             .run = cuda::gemm_group_run}};
+                             .run = cuda::gemm_group_run,
+                             .variants = cuda::gemm_group_variants,
+                             .take_variant = cuda::gemm_group_take_variant}};
 
 const OpDef kOps[] = {{.name = "GemmGroup",
                        .domain = "sparkpilot",

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "hw/cpu.h"
-#include "runtime/cpu/kernel_tuner.h"
 #include "runtime/cpu/thread_choice.h"
+#include "runtime/kernel_tuner.h"
 #include "runtime/tuning_file.h"
 
 namespace sparkpilot {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/launch.h"
-#include "runtime/cpu/turns.h"
+#include "runtime/turns.h"
 
 namespace sparkpilot {
 

@@ -1,4 +1,4 @@
-#include "runtime/cpu/kernel_tuner.h"
+#include "runtime/kernel_tuner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/cpu/turns.h"
+#include "runtime/turns.h"
 
 #include <algorithm>
 #include <vector>
