@@ -215,11 +215,9 @@ const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string
       functions_.erase({fat_binary, name});
       fail_device(fmt::format("{}: kernel {}: {}", facts_.name, name, cuda_error_name(error)));
     }
-    int ptx = 0;
     CALL(cuFuncGetAttribute, &out.registers, cuda::kFunctionRegisters, handle);
     CALL(cuFuncGetAttribute, &out.binary, cuda::kFunctionBinaryVersion, handle);
-    CALL(cuFuncGetAttribute, &ptx, cuda::kFunctionPtxVersion, handle);
-    out.compiled = ptx != out.binary;
+    CALL(cuFuncGetAttribute, &out.ptx, cuda::kFunctionPtxVersion, handle);
     out.name = name;
     out.handle = handle;
   }

@@ -48,8 +48,9 @@ struct GpuOptions {
 struct GpuFunction {
   cuda::FunctionHandle handle = nullptr;
   std::string name;
-  int registers = 0, binary = 0;      // the architecture that was loaded, or compiled for: 120
-  bool compiled = false;              // from PTX, when it was loaded
+  int registers = 0;
+  int binary = 0;                     // the architecture of the machine code: 120
+  int ptx = 0;                        // that of the PTX which nvcc or the driver made it from: 80
   int64_t dynamic_shared = 48 << 10;  // bytes that a launch may ask for
 };
 

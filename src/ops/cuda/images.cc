@@ -28,6 +28,13 @@ const std::map<std::string_view, Entry>& entries() {
 
 }  // namespace
 
+std::string image_of(const GpuFunction& kernel) {
+  const std::string machine_code = fmt::format("sm_{}", kernel.binary);
+  const auto targets = image_targets();
+  if (std::find(targets.begin(), targets.end(), machine_code) != targets.end()) return machine_code;
+  return fmt::format("{}, compiled from compute_{} by the driver", machine_code, kernel.ptx);
+}
+
 const GpuFunction& kernel_on(GpuDevice& gpu, std::string_view name, int64_t dynamic_shared) {
   const auto entry = entries().find(name);
   if (entry == entries().end()) fail_internal("there is no CUDA kernel {}", name);
