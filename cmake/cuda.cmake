@@ -46,6 +46,24 @@ function(sparkpilot_toolkit_tests)
   endforeach()
 endfunction()
 
+# Ranges for NVIDIA's profilers (runtime/nvtx.h) need NVTX's headers, which come with the CUDA toolkit, and no library. The tool that
+# tests load in a profiler's place takes them down.
+function(sparkpilot_nvtx target)
+  find_path(NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include NO_CMAKE_FIND_ROOT_PATH)
+  mark_as_advanced(NVTX_INCLUDE)
+  get_target_property(imported ${target} IMPORTED)
+  if(NOT NVTX_INCLUDE OR imported)
+    return()
+  endif()
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/runtime/nvtx.cc PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+    COMPILE_DEFINITIONS SPARKPILOT_NVTX COMPILE_OPTIONS "-isystem;${NVTX_INCLUDE}")
+  target_link_libraries(${target} PUBLIC ${CMAKE_DL_LIBS})
+  if(SPARKPILOT_TESTS AND NOT SPARKPILOT_PLAIN)
+    add_library(fake_nvtx MODULE ${PROJECT_SOURCE_DIR}/tests/fake_nvtx/tool.cc)
+    target_compile_options(fake_nvtx PRIVATE ${SPARKPILOT_WARNINGS} -isystem ${NVTX_INCLUDE})
+  endif()
+endfunction()
+
 # libcuda.so.1 on the emulator, in a folder of its own that tests put first in LD_LIBRARY_PATH. It shows nothing of itself but the
 # driver's functions, and carries its own copies of what it uses: the program that loads it has the same classes.
 function(sparkpilot_emulated_driver)

@@ -223,20 +223,22 @@ TEST_F(GpuTest, TheImageThatFitsIsTaken) {
   NEEDS_IMAGES();
   struct Expected {
     const char *gpu, *image;
-    int binary;
-    bool compiled;
+    int binary, ptx_of_words;
+    const char* said;
   };
-  for (const Expected& e : {Expected{"a100", "sm_80", 80, false},
-                            {"rtx4090", "sm_89", 89, false},
-                            {"h100", "sm_90", 90, false},
-                            {"gb10", "sm_120", 120, false},
-                            {"rtx5090", "sm_120", 120, false},
-                            {"b200", "compute_80", 100, true}}) {
+  for (const Expected& e : {Expected{"a100", "sm_80", 80, 80, "sm_80"},
+                            {"rtx4090", "sm_89", 89, 89, "sm_89"},
+                            {"h100", "sm_90", 90, 90, "sm_90"},
+                            {"gb10", "sm_120", 120, 120, "sm_120"},
+                            {"rtx5090", "sm_120", 120, 120, "sm_120"},
+                            {"b200", "compute_80", 100, 90, "sm_100, compiled from compute_80 by the driver"}}) {
     emulate(e.gpu);
     const auto gpu = GpuDevice::open(0);
     const GpuFunction& function = cuda::kernel_on(*gpu, "softmax_f16");
     EXPECT_EQ(function.binary, e.binary) << e.gpu;
-    EXPECT_EQ(function.compiled, e.compiled) << e.gpu;
+    EXPECT_EQ(function.ptx, 80) << e.gpu;  // machine code too
+    EXPECT_EQ(cuda::image_of(function), e.said) << e.gpu;
+    EXPECT_EQ(cuda::kernel_on(*gpu, "word_half").ptx, e.ptx_of_words) << e.gpu;
     EXPECT_NE(driver_report().find(std::string("image ") + e.image + "\n"), std::string::npos) << driver_report();
   }
   emulate("rtx4090");

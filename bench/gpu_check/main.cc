@@ -1,22 +1,21 @@
 // gpu_check: settles on a GPU what the emulator cannot show. docs/cuda.md says how it is run and what each part shows.
 //
-//   gpu_check words ops networks faults limits bench --out DIR     parts, whose results go to DIR/gpu_check.json
-//   gpu_check table FILE                                          such a file as Markdown
-//   gpu_check record NAME --exit N --log FILE --out DIR           what another program found, as a part
+//   gpu_check [--parts words,ops] [--out DIR]     parts, whose results go to DIR/gpu_check.json
+//   gpu_check table FILE                          such a file as Markdown
 //
-// Exit codes: 0 all parts passed, 1 one failed, 2 bad usage, 3 no GPU or driver, 4 a part is unfinished: the
-// next call goes on with it.
-#include <unistd.h>
-
+// Exit codes: 0 all parts passed, 1 one failed, 2 wrong usage or a file that cannot be read or written, 3 no GPU or
+// driver, 4 the time was over: the next call goes on; 128 + N: signal N ended it, the next call goes on.
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/folder_lock.h"
 #include "base/version.h"
 #include "ops/cuda/images.h"
 #include "part.h"
+#include "process.h"
 #include "results.h"
 
 namespace sparkpilot::gpu_check {
@@ -27,9 +26,9 @@ constexpr size_t kMostFailures = 200;  // that are written of a part
 struct Flags {
   Options options;
   std::vector<std::string> parts;
-  std::string out = "gpu_check_results", commit, log;
-  bool again = false;
-  int exit = 0;
+  std::string out = "gpu_check_results", commit = "unknown";
+  double minutes = 0;
+  bool soak = false, again = false, one_process = false;
 };
 
 void say(const std::string& line) {
@@ -37,29 +36,24 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
-std::string first_of(const Json& part) {
-  const auto failures = part.find("failures");
-  if (failures == part.end() || !failures->is_array() || failures->empty() || !(*failures)[0].is_string()) return "";
-  return (*failures)[0].get<std::string>();
+void say_outcome(std::string_view name, const Json& part, const std::string& when) {
+  const Json& failures = part["failures"];
+  say(fmt::format("{:9} {}{}{}", name, part["passed"] == true ? "passed" : "FAILED", when,
+                  failures.empty() ? "" : ": " + one_line(failures[0].get<std::string>())));
 }
 
-void say_outcome(std::string_view name, const Json& part, const char* when) {
-  const bool passed = part.value("passed", Json()) == true;
-  const std::string first = first_of(part);
-  say(fmt::format("{:9} {}{}{}", name, passed ? "passed" : "FAILED", when,
-                  first.empty() ? "" : ": " + one_line(first)));
+// What decides which items a part has.
+Json asked_of(const Part& part, const Options& options) {
+  return {{"filter", part.takes_filter ? options.filter : ""},
+          {"models", part.takes_filter ? options.models.string() : ""},
+          {"tiny", options.tiny}};
 }
 
-Json record_of(Outcome outcome, double seconds) {
-  const size_t count = outcome.failures.size();
-  if (count > kMostFailures) {
-    outcome.failures.resize(kMostFailures);
-    outcome.failures.push_back(fmt::format("{} more", count - kMostFailures));
-  }
-  return {{"passed", count == 0},
-          {"seconds", seconds},
-          {"failures", outcome.failures},
-          {"figures", std::move(outcome.figures)}};
+void keep_most(std::vector<std::string>& failures) {
+  const size_t count = failures.size();
+  if (count <= kMostFailures) return;
+  failures.resize(kMostFailures);
+  failures.push_back(fmt::format("{} more", count - kMostFailures));
 }
 
 Outcome run(const Part& part, const Options& options, const Json& go_on) {
@@ -81,107 +75,173 @@ const Part& find_part(const std::string& name) {
   fail("no part is named {}: expected {}", name, known);
 }
 
-// Where a process ends in the middle of a part, whatever ended it, the next one goes on behind the item that it was at.
-int run_parts(Flags& flags, char** argv) {
-  std::vector<const Part*> chosen;
-  for (const std::string& name : flags.parts) chosen.push_back(&find_part(name));
-  if (chosen.empty()) {
-    for (const Part& part : parts()) {
-      if (part.by_default) chosen.push_back(&part);
-    }
-  }
-  Results results(flags.out, flags.options.ordinal, flags.commit);
-  bool passed = true, finished = true;
-  // With --again, a new process that goes on with a part repeats that and those behind it only.
-  const bool goes_on = getenv("GPU_CHECK_GOES_ON") != nullptr;
-  bool again = flags.again && !goes_on;
-  for (const Part* part : chosen) {
-    const Json before = results.part(part->name);
-    const bool known = before.is_object(), unfinished = known && before.contains("go_on");
-    if (known && before.contains("figures") && !again) {
-      say_outcome(part->name, before, " before");
-      passed = passed && before.value("passed", Json()) == true;
-      continue;
-    }
-    const bool continued = unfinished && !again;
-    again = flags.again;
-    const double seconds_before = continued ? before.value("seconds", 0.0) : 0;
-    const int64_t start = now_ns();
-    const auto seconds = [&] { return seconds_before + static_cast<double>(now_ns() - start) * 1e-9; };
-    flags.options.save = [&](const Json& go_on) {
-      const Json failures = go_on.value("failures", Json::array());
-      results.set(part->name, {{"passed", false}, {"seconds", seconds()}, {"failures", failures}, {"go_on", go_on}});
-    };
-    if (!continued) flags.options.save({{"failures", {"ended the program"}}});
-    Outcome outcome = run(*part, flags.options, continued ? before["go_on"] : Json());
-    if (!outcome.go_on.is_null()) flags.options.save(outcome.go_on);
-    if (outcome.out_of_time) {
-      say(fmt::format("{:9} unfinished after {:.1f} s: call this again to go on", part->name, seconds()));
-      finished = false;
-      continue;
-    }
-    if (!outcome.go_on.is_null()) {
-      setenv("GPU_CHECK_GOES_ON", "1", 1);
-      execv("/proc/self/exe", argv);
-      fail("{} cannot go on in a new process", part->name);
-    }
-    const Json record = record_of(std::move(outcome), seconds());
-    results.set(part->name, record);
-    say_outcome(part->name, record, fmt::format(" in {:.1f} s", seconds()).c_str());
-    passed = passed && record["passed"] == true;
-  }
-  constexpr int kUnfinished = 4;
-  return !passed ? 1 : finished ? 0 : kUnfinished;
-}
-
-// The end of a log is enough to see what was found.
-int record(const Flags& flags, const std::string& name) {
-  constexpr size_t kMostLog = 64 << 10;
-  std::string log = flags.log.empty() ? "" : read_file(flags.log);
-  if (log.size() > kMostLog) log = "...\n" + log.substr(log.size() - kMostLog);
-  Results results(flags.out, flags.options.ordinal, flags.commit);
-  Json failures = Json::array();
-  if (flags.exit != 0) failures.push_back(fmt::format("exit code {}", flags.exit));
-  results.set(name, {{"passed", flags.exit == 0}, {"failures", std::move(failures)}, {"figures", {{"log", log}}}});
-  return 0;
-}
-
 std::string version_text() {
   std::string targets;
   for (const std::string_view target : cuda::image_targets()) targets += " " + std::string(target);
   return fmt::format("gpu_check of sparkpilot {}, GPU code:{}", program_version(), targets.empty() ? " none" : targets);
 }
 
+std::vector<const Part*> chosen_parts(const Flags& flags) {
+  std::vector<const Part*> chosen;
+  for (const std::string& name : flags.parts) chosen.push_back(&find_part(name));
+  for (const Part& part : parts()) {
+    if (flags.parts.empty() && part.by_default) chosen.push_back(&part);
+  }
+  const Part* const soak = &find_part("soak");
+  if (flags.soak && std::ranges::find(chosen, soak) == chosen.end()) chosen.push_back(soak);
+  return chosen;
+}
+
+enum class Ended { passed, failed, unfinished, not_run, in_a_new_process };
+
+// Where a process ends in the middle of a part, whatever ended it, the next one goes on behind the item that it was at.
+Ended run_part(const Part& part, Options& options, Results& results, Watch& watch) {
+  const std::string name(part.name);
+  const Json asked = asked_of(part, options);
+  Json before = results.part(name);
+  if (!before.is_null() && before["asked"] != asked) {
+    say(fmt::format("{:9} was run with another --filter, --models or --tiny: begun anew", name));
+    before = Json();
+  }
+  if (before.contains("figures")) {
+    say_outcome(name, before, " before");
+    return before["passed"] == true ? Ended::passed : Ended::failed;
+  }
+  const bool continued = !before.is_null();
+  const double seconds_before = continued ? before["seconds"].get<double>() : 0;
+  const int64_t start = now_ns();
+  const auto seconds = [&] { return seconds_before + static_cast<double>(now_ns() - start) * 1e-9; };
+  const auto unfinished = [&](const Json& go_on) {
+    return Json{
+        {"passed", false}, {"seconds", seconds()}, {"asked", asked}, {"failures", go_on["failures"]}, {"go_on", go_on}};
+  };
+  const auto done = [&](const Outcome& outcome) {
+    const Json record{{"passed", outcome.failures.empty()},
+                      {"seconds", seconds()},
+                      {"asked", asked},
+                      {"failures", outcome.failures},
+                      {"figures", outcome.figures}};
+    results.set(name, record);
+    say_outcome(name, record, fmt::format(" in {:.1f} s", seconds()));
+    return outcome.failures.empty() ? Ended::passed : Ended::failed;
+  };
+  const Json go_on = continued ? before["go_on"] : Json();
+  // Without items there is nothing to go on behind.
+  if (continued && !go_on.contains("items") && !go_on.contains("figures"))
+    return done({.failures = go_on["failures"].get<std::vector<std::string>>()});
+  std::exception_ptr not_saved;  // a full disk is no fault of the part
+  options.save = [&](const Json& if_ended, const Json& if_stopped) {
+    watch.begin_item();
+    try {
+      results.set(name, unfinished(if_ended), if_stopped.is_null() ? Json() : unfinished(if_stopped));
+    } catch (...) {
+      not_saved = std::current_exception();
+      throw;
+    }
+  };
+  if (!continued) options.save({{"failures", {"ended the program"}}}, nullptr);
+  Outcome outcome = run(part, options, go_on);
+  if (not_saved) std::rethrow_exception(not_saved);
+  keep_most(outcome.failures);
+  if (!outcome.not_run.empty()) {
+    results.set(name, nullptr);
+    say(fmt::format("{:9} not run: {}", name, outcome.not_run));
+    return Ended::not_run;
+  }
+  if (outcome.go_on.is_null()) return done(outcome);
+  options.save(outcome.go_on, outcome.go_on);
+  if (!outcome.out_of_time) return Ended::in_a_new_process;
+  say(fmt::format("{:9} unfinished after {:.1f} s: call this again to go on", name, seconds()));
+  return Ended::unfinished;
+}
+
+// `goes_on`: in the place of a process that was ended.
+int run_parts(Flags& flags, bool goes_on) {
+  const std::vector<const Part*> chosen = chosen_parts(flags);
+  Watch watch(flags.options.until);
+  Results results(flags.out, flags.options.ordinal, flags.commit, say);
+  watch.keep(results);
+  if (flags.again && !goes_on) {
+    for (const Part* part : chosen) {
+      if (!results.part(part->name).is_null()) results.set(part->name, nullptr);
+    }
+  }
+  bool failed = false, unfinished = false;
+  for (const Part* part : chosen) {
+    if (now_ns() >= flags.options.until) {
+      say(fmt::format("{:9} not begun: the time is over, call this again to go on", part->name));
+      unfinished = true;
+      continue;
+    }
+    const Ended ended = run_part(*part, flags.options, results, watch);
+    if (ended == Ended::in_a_new_process) return kGoOn;
+    failed |= ended == Ended::failed;
+    unfinished |= ended == Ended::unfinished;
+  }
+  say(fmt::format("results: {} ({})", results.file().string(), version_text()));
+  return unfinished ? kUnfinished : failed ? 1 : 0;
+}
+
+// The exit code of `work`; errors become one line.
+int guarded(const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    std::fprintf(stderr, "gpu_check: %s\n", error.what());
+    return error.kind() == ErrorKind::device ? 3 : error.kind() == ErrorKind::user ? 2 : 1;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gpu_check: %s\n", error.what());
+    return 1;
+  }
+}
+
+int check(Flags& flags) {
+  chosen_parts(flags);  // an unknown name is said before anything is done
+  if (!flags.options.models.empty() && !std::filesystem::is_directory(flags.options.models))
+    fail("--models: {} is no folder", flags.options.models.string());
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not be as long is then an error that is said
+  flags.options.until = flags.minutes > 0 ? now_ns() + static_cast<int64_t>(flags.minutes * 60e9) : kNever;
+  const FolderLock lock(flags.out);
+  const auto work = [&](bool goes_on) { return guarded([&] { return run_parts(flags, goes_on); }); };
+  if (!flags.one_process)
+    return supervise(std::filesystem::path(flags.out) / "gpu_check.json", flags.options.until, work);
+  const int code = work(false);
+  return code == kGoOn ? kUnfinished : code;
+}
+
 int run_program(int argc, char** argv) {
   Flags flags;
   Options& options = flags.options;
-  std::string file, name, engines;
-  CLI::App app("Checks and measures sparkpilot on an NVIDIA GPU.");
-  std::string parts_help = "parts to run, all but peers and soak if none is named:";
+  std::string file;
+  CLI::App app("Checks and measures sparkpilot on an NVIDIA GPU (docs/cuda.md).");
+  std::string parts_help = "with commas between; all but soak if none is named:";
   for (const Part& part : parts()) parts_help += fmt::format("\n  {}: {}", part.name, part.doc);
-  app.add_option("parts", flags.parts, parts_help);
+  app.add_option("--parts", flags.parts, parts_help)->delimiter(',');
   app.add_option("--out", flags.out, "folder of gpu_check.json")->capture_default_str();
+  app.add_option("--minutes", flags.minutes, "after which this call ends; the next one goes on (exit code 4)")
+      ->check(CLI::Range(0.01, 600.0));
   app.add_option("--models", options.models, "folder with more ONNX models");
   app.add_option("--filter", options.filter,
                  "only ops and networks whose name contains one of these, with commas between");
+  app.add_flag("--soak", flags.soak, "the part soak, too");
+  app.add_option("--soak-minutes", options.soak_minutes, "length of soak")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 600.0));
   app.add_option("--gpu", options.ordinal, "number of the GPU, as CUDA counts")->check(CLI::Range(0, 1023));
-  app.add_option("--minutes", options.minutes, "after which a part begins nothing new")->check(CLI::Range(0.0, 600.0));
-  app.add_option("--soak-minutes", options.soak_minutes, "length of soak")->check(CLI::Range(0.0, 600.0));
-  app.add_option("--rounds", options.rounds, "of runs in turns")->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", options.rounds, "of runs in turns")->capture_default_str()->check(CLI::Range(1, 1000));
   app.add_option("--engines", options.engines, "for peers: names as in docs/peers.md")->delimiter(',');
   app.add_option("--python", options.python, "runs the adapters of peers");
   app.add_option("--commit", flags.commit, "of the sources, for the file");
-  app.set_version_flag("--version", [] { return version_text(); });
   app.add_flag("--tiny", options.tiny, "tiny networks and little memory");
-  app.add_flag("--again", flags.again, "also repeat parts that are done");
+  app.add_flag("--again", flags.again, "forget what is known of these parts");
+  app.add_flag("--one-process", flags.one_process,
+               "for debuggers and profilers: no other process goes on after a fault");
+  app.set_version_flag("--version", [] { return version_text(); });
+  app.footer(
+      "Exit codes: 0 all parts passed, 1 one failed, 2 wrong usage or a file that cannot be read or written,\n"
+      "3 no GPU or driver, 4 the time was over, 128 + N ended by signal N. After 4 and signals the next call goes on.");
   CLI::App* const table = app.add_subcommand("table", "print a results file as Markdown");
   table->add_option("file", file, "gpu_check.json")->required();
-  CLI::App* const recorded = app.add_subcommand("record", "add what another program found");
-  recorded->add_option("name", name, "of the part")->required();
-  recorded->add_option("--exit", flags.exit, "its exit code")->required();
-  recorded->add_option("--log", flags.log, "what it printed");
-  recorded->fallthrough();
-  app.fallthrough(false);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -192,22 +252,10 @@ int run_program(int argc, char** argv) {
                        "tinygrad:cuda", "onnxruntime:cuda",      "onnxruntime:tensorrt",
                        "trtexec"};
   }
-  if (table->parsed()) return std::fputs(as_markdown(file).c_str(), stdout), 0;
-  if (recorded->parsed()) return record(flags, name);
-  return run_parts(flags, argv);
+  return guarded([&] { return table->parsed() ? (std::fputs(as_markdown(file).c_str(), stdout), 0) : check(flags); });
 }
 
 }  // namespace
 }  // namespace sparkpilot::gpu_check
 
-int main(int argc, char** argv) {
-  try {
-    return sparkpilot::gpu_check::run_program(argc, argv);
-  } catch (const sparkpilot::Error& error) {
-    std::fprintf(stderr, "gpu_check: %s\n", error.what());
-    return error.kind() == sparkpilot::ErrorKind::device ? 3 : error.kind() == sparkpilot::ErrorKind::user ? 2 : 1;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "gpu_check: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return sparkpilot::gpu_check::run_program(argc, argv); }

@@ -122,7 +122,6 @@ std::vector<Network> networks(const Options& options, bool full_size_only) {
   }
   if (!options.tiny) out.insert(out.end(), big.begin(), big.end());
   std::erase_if(out, [&](const Network& n) { return !options.takes(n.name); });
-  if (out.empty()) fail("networks: none has \"{}\" in its name", options.filter);
   return out;
 }
 

@@ -14,7 +14,7 @@ struct Network {
   Graph load() const;
 };
 
-// Tiny ones first and the largest last. `full_size_only`: for times.
+// Tiny ones first and the largest last; none if the filter takes none. `full_size_only`: for times.
 std::vector<Network> networks(const Options& options, bool full_size_only = false);
 std::vector<std::string> names_of(std::span<const Network> networks);
 

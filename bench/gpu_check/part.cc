@@ -9,14 +9,18 @@ namespace sparkpilot::gpu_check {
 namespace {
 
 constexpr Part kParts[] = {
-    {"words", "instructions and conversions that kernels are made of, to the bit", true, check_words_part},
-    {"ops", "every CUDA kernel on its op's cases, in f32, f16 and bf16, against the reference", true, check_ops_part},
-    {"networks", "whole networks in fp32, fp16 and bf16 against the CPU in fp32", true, check_networks},
-    {"faults", "memory, threads, both kinds of memory, allocations that are too large", true, check_faults},
-    {"limits", "speed of copies, and the time of launches", true, measure_limits},
-    {"bench", "networks on the GPU and on the CPU, in turns", true, bench_networks},
-    {"peers", "networks beside other engines on the GPU, in turns", false, bench_beside_peers},
-    {"soak", "sustained load, with temperature, clock and power of each second", false, soak},
+    {"words", "instructions and conversions that kernels are made of, to the bit", true, false, check_words_part},
+    {"ops", "every CUDA kernel on its op's cases, in f32, f16 and bf16, against the reference", true, true,
+     check_ops_part},
+    {"networks", "whole networks in fp32, fp16 and bf16 against the CPU in fp32", true, true, check_networks},
+    {"faults", "memory, threads, both kinds of memory, allocations that are too large", true, false, check_faults},
+    {"sanitizer", "words and kernels under NVIDIA's compute-sanitizer, where it is found", true, false,
+     check_by_sanitizer},
+    {"limits", "speed of memory, copies and arithmetic, and the time of launches", true, false, measure_limits},
+    {"bench", "networks on the GPU and on the CPU, in turns", true, true, bench_networks},
+    {"peers", "networks beside other engines on the GPU, in turns, as far as they are installed", true, true,
+     bench_beside_peers},
+    {"soak", "sustained load, with temperature, clock and power", false, false, soak},
 };
 
 // After some errors every call of a process fails.
@@ -51,24 +55,35 @@ Outcome each_of(const Options& options, const Json& go_on, const std::string& li
                 const std::vector<std::string>& items,
                 const std::function<Json(size_t item, std::vector<std::string>& failures)>& work) {
   Outcome out;
+  if (items.empty()) {
+    out.not_run = fmt::format("nothing has \"{}\" in its name", options.filter);
+    return out;
+  }
   size_t next = 0;
-  if (go_on.is_object()) {
+  const bool same = go_on.is_object() && go_on.value("items", Json()) == Json(items);
+  if (same) {
     next = go_on.value("next", size_t{0});
     out.failures = go_on.value("failures", std::vector<std::string>());
     out.figures = go_on.value("figures", Json::object());
   }
   if (!out.figures.contains(list)) out.figures[list] = Json::array();
-  const int64_t end = now_ns() + static_cast<int64_t>(options.minutes * 60e9);
   const size_t first = next;
-  for (; next < items.size(); ++next) {
-    if (next > first && now_ns() > end) {
-      out.go_on = {{"next", next}, {"failures", out.failures}, {"figures", out.figures}};
+  const auto state = [&](size_t from, const std::vector<std::string>& failures) {
+    return Json{{"next", from}, {"items", items}, {"failures", failures}, {"figures", out.figures}};
+  };
+  int64_t longest = 0;
+  for (int64_t begin = now_ns(); next < items.size(); ++next) {
+    const int64_t now = now_ns();
+    if (next > first) longest = std::max(longest, now - begin);
+    begin = now;
+    if (next > first && now + longest > options.until) {
+      out.go_on = state(next, out.failures);
       out.out_of_time = true;
       return out;
     }
     std::vector<std::string> failures = out.failures;
     failures.push_back(items[next] + ": ended the program");
-    options.save({{"next", next + 1}, {"failures", failures}, {"figures", out.figures}});
+    options.save(state(next + 1, failures), state(next, out.failures));
     failures.clear();
     try {
       Json figures = work(next, failures);
@@ -85,7 +100,7 @@ Outcome each_of(const Options& options, const Json& go_on, const std::string& li
       out.failures.push_back(fmt::format("{}: {} more", items[next], failures.size() - shown));
     if (!lost) continue;
     out.failures.push_back(items[next] + ": the GPU answered no more; a new process went on");
-    out.go_on = {{"next", next + 1}, {"failures", out.failures}, {"figures", out.figures}};
+    out.go_on = state(next + 1, out.failures);
     return out;
   }
   return out;

@@ -11,11 +11,10 @@
 #include <string_view>
 #include <vector>
 
+#include "shape.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::gpu_check {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   std::filesystem::path models;  // a folder with more networks; empty: none
@@ -23,12 +22,14 @@ struct Options {
   int ordinal = 0;               // of the GPU, as CUDA counts them
   bool tiny = false;             // tiny networks and little memory: minutes on an emulator
   int64_t rounds = 12;           // of runs in turns
-  double minutes = 8;            // after which a part begins nothing new
+  int64_t until = 0;             // of now_ns(): when the call ends
   double soak_minutes = 30;
-  std::vector<std::string> engines;             // for `peers`
-  std::string python;                           // that runs their adapters; empty: found as docs/peers.md says
-  std::function<void(const Json& go_on)> save;  // keeps what a part has found so far, as Outcome::go_on
-  bool takes(std::string_view name) const;      // by `filter`
+  std::vector<std::string> engines;  // for `peers`
+  std::string python;                // that runs their adapters; empty: found as docs/peers.md says
+  // Keeps what a part has found so far, as Outcome::go_on: `if_ended` for the case that the program is ended by what
+  // comes next, `if_stopped` that it is stopped by its user or because its time is over.
+  std::function<void(const Json& if_ended, const Json& if_stopped)> save;
+  bool takes(std::string_view name) const;  // by `filter`
   std::string device() const { return "cuda:" + std::to_string(ordinal); }
 };
 
@@ -38,11 +39,12 @@ struct Outcome {
   // Not empty: where another process goes on, because the GPU answers no more in this one or its time was over.
   Json go_on;
   bool out_of_time = false;
+  std::string not_run;  // why there was nothing to do; nothing is kept of it
 };
 
 struct Part {
   std::string_view name, doc;
-  bool by_default = true;
+  bool by_default = true, takes_filter = false;
   Outcome (*run)(const Options& options, const Json& go_on) = nullptr;
 };
 std::span<const Part> parts();
@@ -52,6 +54,7 @@ Outcome check_ops_part(const Options& options, const Json& go_on);
 Outcome check_networks(const Options& options, const Json& go_on);
 Outcome check_faults(const Options& options, const Json& go_on);
 Outcome bench_networks(const Options& options, const Json& go_on);
+Outcome check_by_sanitizer(const Options& options, const Json& go_on);
 Outcome measure_limits(const Options& options, const Json& go_on);
 Outcome bench_beside_peers(const Options& options, const Json& go_on);
 Outcome soak(const Options& options, const Json& go_on);
@@ -59,7 +62,8 @@ Outcome soak(const Options& options, const Json& go_on);
 // The items of a part one after another: `work` adds an item's failures, which get its name in front, and returns its
 // figures, which are appended to figures[`list`]. A failed item ends nothing but itself, unless the GPU answers no more
 // (Outcome::go_on). What was found is saved before each item, which counts as one that ended the program until it is
-// done. After Options::minutes no item is begun but the first; the next call goes on there.
+// done. No item but the first is begun that would not be done by Options::until if it took as long as the longest so
+// far; the next call goes on there, if the items are still the same.
 Outcome each_of(const Options& options, const Json& go_on, const std::string& list,
                 const std::vector<std::string>& items,
                 const std::function<Json(size_t item, std::vector<std::string>& failures)>& work);

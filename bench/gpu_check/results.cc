@@ -5,19 +5,36 @@
 #include "bench/facts.h"
 #include "hw/cpu.h"
 #include "hw/probe.h"
+#include "shape.h"
 
 namespace sparkpilot::gpu_check {
 namespace {
 
-constexpr const char* kFormat = "sparkpilot gpu_check";
+namespace fs = std::filesystem;
+
 constexpr int64_t kMostBytes = 32 << 20;
 
-Json read_results(const std::filesystem::path& file) {
-  Json document = Json::parse(read_file(file, kMostBytes), nullptr, false);
-  const auto is_object = [&](const char* key) { return document.contains(key) && document[key].is_object(); };
-  if (!document.is_object() || document.value("format", Json()) != kFormat || !is_object("gpu") || !is_object("parts"))
-    fail("{}: expected what gpu_check writes", file.string());
-  return document;
+// What is wrong with a document that was read; empty: nothing. Fails (user) if it is none of ours.
+std::string fault_in(const fs::path& file, const Json& document) {
+  if (document.is_discarded()) return fmt::format("{}: is no whole JSON document", file.string());
+  if (!is_ours(document)) fail("{}: was not written by gpu_check: its \"format\" says otherwise", file.string());
+  const std::string fault = fault_of(document);
+  return fault.empty() ? "" : fmt::format("{}: {}", file.string(), fault);
+}
+
+Json parsed(const fs::path& file) { return Json::parse(read_file(file, kMostBytes), nullptr, false); }
+
+// The first free name beside it.
+fs::path set_aside(const fs::path& file) {
+  fs::path aside;
+  int number = 0;
+  do {
+    aside = file.parent_path() / fmt::format("gpu_check.damaged-{}.json", ++number);
+  } while (fs::exists(fs::symlink_status(aside)));
+  std::error_code error;
+  fs::rename(file, aside, error);
+  if (error) fail("{}: cannot be renamed to {}: {}", file.string(), aside.string(), error.message());
+  return aside;
 }
 
 Json gpu_facts(const GpuFacts& gpu) {
@@ -30,166 +47,83 @@ Json gpu_facts(const GpuFacts& gpu) {
           {"unified_memory", gpu.unified}};
 }
 
-// ---------------------------------------------------------------- Markdown
-double number(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_number() ? found->get<double>() : 0;
-}
-std::string text(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? one_line(found->get<std::string>()) : "";
-}
-// A member that is a list; an empty one if it is not.
-const Json& list(const Json& object, const char* key) {
-  static const Json none = Json::array();
-  if (!object.is_object()) return none;
-  const auto found = object.find(key);
-  return found != object.end() && found->is_array() ? *found : none;
-}
-const Json& figures_of(const Json& document, const char* part) {
-  static const Json none = Json::object();
-  const Json& parts = document["parts"];
-  if (!parts.contains(part) || !parts[part].is_object() || !parts[part].contains("figures")) return none;
-  return parts[part]["figures"];
-}
-
-std::string times_table(const Json& document) {
-  const Json& networks = list(figures_of(document, "bench"), "networks");
-  if (networks.empty()) return "";
-  std::string out =
-      "\n| network | device | precision | mean ms | p50 | p90 | p99 | min | max | computing (p50) | first | load ms | "
-      "time "
-      "to the "
-      "CPU's |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const Json& network : networks) {
-    for (const Json& v : list(network, "variants")) {
-      const std::string ratio = text(v, "device") == "GPU" && v.contains("time_to_cpu")
-                                    ? fmt::format("{:.4f}", number(v["time_to_cpu"], "median"))
-                                    : "";
-      const std::string gpu = v.contains("gpu") && v["gpu"].contains("compute_ms")
-                                  ? fmt::format("{:.3f}", number(v["gpu"]["compute_ms"], "p50"))
-                                  : "";
-      out += fmt::format(
-          "| {} | {} | {} | {:.3f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} | {:.3f} | {} | {:.2f} | {:.0f} | {} |\n",
-          text(network, "network"), text(v, "device"), text(v, "precision"), number(v, "mean_ms"), number(v, "p50_ms"),
-          number(v, "p90_ms"), number(v, "p99_ms"), number(v, "min_ms"), number(v, "max_ms"), gpu,
-          number(v, "first_ms"), number(v, "load_ms"), ratio);
-    }
-  }
-  return out;
-}
-
-std::string peers_table(const Json& document) {
-  const Json& networks = list(figures_of(document, "peers"), "networks");
-  if (networks.empty()) return "";
-  std::string out = "\n| network | ours p50 ms | engine | p50 ms | its time to ours |\n|---|---|---|---|---|\n";
-  for (const Json& network : networks) {
-    const double ours = network.contains("ours") ? number(network["ours"], "p50_ms") : 0;
-    for (const Json& engine : list(network, "engines")) {
-      const std::string what =
-          text(engine, "engine").empty() ? text(engine, "peer") : text(engine, "engine") + ", " + text(engine, "peer");
-      if (engine.contains("not_run"))
-        out += fmt::format("| {} | {:.3f} | {} | not run: {} | |\n", text(network, "network"), ours, what,
-                           text(engine, "not_run"));
-      else
-        out += fmt::format("| {} | {:.3f} | {} | {:.3f} | {:.3f} |\n", text(network, "network"), ours, what,
-                           number(engine, "p50_ms"),
-                           engine.contains("time_to_ours") ? number(engine["time_to_ours"], "median") : 0);
-    }
-  }
-  return out;
-}
-
-std::string limits_table(const Json& document) {
-  const Json& figures = figures_of(document, "limits");
-  std::string out;
-  for (const Json& copy : list(figures, "copies"))
-    out += fmt::format("| copy {} | {:.1f} GB/s |\n", text(copy, "copy"), number(copy, "gb_per_s"));
-  if (figures.contains("peak")) {
-    for (const Json& unit : list(figures["peak"], "units"))
-      out += fmt::format("| {} | {:.1f} TFLOP/s |\n", text(unit, "name"), number(unit, "flops_per_second") * 1e-12);
-    for (const Json& level : list(figures["peak"], "levels")) {
-      out += fmt::format("| {} | {:.0f} GB/s read, {:.0f} GB/s read or copied |\n", text(level, "name"),
-                         number(level, "read_bytes_per_second") * 1e-9, number(level, "bytes_per_second") * 1e-9);
-    }
-  }
-  for (const Json& r : list(figures, "recordings"))
-    out += fmt::format(
-        "| recording of {:.0f} kernels | {:.1f} us on the GPU, {:.1f} us to launch, {:.1f} us until it is done |\n",
-        number(r, "kernels"), number(r, "gpu_us"), number(r, "call_us"), number(r, "until_done_us"));
-  return out.empty() ? "" : "\n| limit | measured |\n|---|---|\n" + out;
-}
-
-}  // namespace
-
-Results::Results(const std::filesystem::path& folder, int ordinal, const std::string& commit)
-    : file_(folder / "gpu_check.json") {
+// A file without parts, for this GPU and program.
+Json new_document(int ordinal, const std::string& commit) {
   // A driver that hangs must not hang this.
   const std::unique_ptr<Source> system = system_source({.driver_wait_seconds = 10});
   const Machine machine = probe(*system);
   if (!machine.driver.cuda_answers && !machine.driver.cuda_problem.empty())
     throw Error(ErrorKind::device, machine.driver.cuda_problem);
   const auto gpu = GpuDevice::open(ordinal);
-  Json now{{"format", kFormat},
-           {"format_version", 1},
-           {"commit", commit},
-           {"emulated", is_emulated()},
-           {"gpu", gpu_facts(gpu->facts())},
-           {"machine", machine_facts(machine, cpu_features())},
-           {"versions", version_facts()},
-           {"parts", Json::object()}};
-  make_folders(folder);
-  if (std::filesystem::exists(file_)) {
-    Json before = read_results(file_);
-    for (const char* key : {"gpu", "commit", "versions", "emulated"}) {
-      if (before.value(key, Json()) != now[key])
-        fail("{}: is of another {}; choose another --out", file_.string(),
-             key == std::string_view("versions") ? "program" : key);
-    }
-    now["parts"] = std::move(before["parts"]);
+  return {{"format", kFormat},
+          {"format_version", kFormatVersion},
+          {"commit", commit},
+          {"emulated", is_emulated()},
+          {"gpu", gpu_facts(gpu->facts())},
+          {"machine", machine_facts(machine, cpu_features())},
+          {"versions", version_facts()},
+          {"parts", Json::object()}};
+}
+
+}  // namespace
+
+Results::Results(const fs::path& folder, int ordinal, const std::string& commit,
+                 const std::function<void(const std::string& line)>& say)
+    : file_(folder / "gpu_check.json"), document_(new_document(ordinal, commit)) {
+  if (!fs::exists(file_)) return;
+  Json before = parsed(file_);
+  const std::string fault = fault_in(file_, before);
+  if (!fault.empty()) {
+    say(fmt::format("{}; it is kept as {}, and a new one is begun", fault, set_aside(file_).string()));
+    return;
   }
-  document_ = std::move(now);
+  const std::pair<const char*, const char*> same[] = {
+      {"gpu", "GPU"}, {"commit", "commit"}, {"versions", "program"}, {"emulated", "driver"}};
+  for (const auto& [key, what] : same) {
+    if (before[key] != document_[key])
+      fail("{}: is of another {}; choose another folder with --out", file_.string(), what);
+  }
+  document_["parts"] = std::move(before["parts"]);
 }
 
-const Json& Results::part(std::string_view name) const {
-  static const Json none;
-  const Json& all = document_["parts"];
-  const auto found = all.find(name);
-  return found != all.end() && found->is_object() ? *found : none;
+Json Results::part(std::string_view name) const {
+  const std::lock_guard lock(mutex_);
+  const Json& parts = document_["parts"];
+  const auto found = parts.find(name);
+  return found != parts.end() ? *found : Json();
 }
 
-void Results::set(std::string_view name, Json part) {
-  document_["parts"][std::string(name)] = std::move(part);
+void Results::put(std::string_view name, Json part) {
+  if (part.is_null()) document_["parts"].erase(std::string(name));
+  else document_["parts"][std::string(name)] = std::move(part);
+}
+
+void Results::write() const {
   AtomicFile out(file_);
   out.write(document_.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   out.commit();
 }
 
-bool Results::all_passed() const {
-  for (const auto& [name, part] : document_["parts"].items()) {
-    if (!part.is_object() || part.value("passed", Json()) != true) return false;
-  }
-  return true;
+void Results::set(std::string_view name, Json part, std::optional<Json> if_stopped) {
+  const std::lock_guard lock(mutex_);
+  put(name, std::move(part));
+  stopped_part_ = name;
+  if_stopped_ = std::move(if_stopped);
+  write();
 }
 
-std::string as_markdown(const std::filesystem::path& file) {
-  const Json document = read_results(file);
-  const Json& gpu = document["gpu"];
-  std::string out =
-      fmt::format("**{}** (compute capability {}, driver for CUDA {}), commit {}{}\n\n| part | outcome |\n|---|---|\n",
-                  text(gpu, "name"), text(gpu, "capability"), text(gpu, "cuda_of_driver"), text(document, "commit"),
-                  document.value("emulated", Json()) == true ? ". **Emulated: its times mean nothing.**" : "");
-  for (const auto& [name, part] : document["parts"].items()) {
-    const Json& failures = list(part, "failures");
-    std::string outcome = "passed";
-    if (!part.is_object() || part.value("passed", Json()) != true)
-      outcome =
-          failures.empty() || !failures[0].is_string()
-              ? "failed"
-              : fmt::format("{} failures, the first: {}", failures.size(), one_line(failures[0].get<std::string>()));
-    out += fmt::format("| {} | {} |\n", one_line(name), outcome);
-  }
-  return out + limits_table(document) + times_table(document) + peers_table(document);
+void Results::stop() {
+  mutex_.lock();  // never unlocked
+  if (!if_stopped_) return;
+  put(stopped_part_, std::move(*if_stopped_));
+  write();
+}
+
+Json read_results(const fs::path& file) {
+  Json document = parsed(file);
+  const std::string fault = fault_in(file, document);
+  if (!fault.empty()) fail("{}", fault);
+  return document;
 }
 
 }  // namespace sparkpilot::gpu_check

@@ -1,4 +1,7 @@
-// One network without a pause, and what the GPU's sensors say each second.
+// One network without a pause, and what the GPU's sensors say each second, minute by minute.
+#include <algorithm>
+#include <set>
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "hw/source.h"
@@ -9,29 +12,58 @@
 namespace sparkpilot::gpu_check {
 namespace {
 
-template <typename T>
-Json known(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
+constexpr int64_t kSecond = 1'000'000'000;
 
-// Of the GPU that computes, where NVML knows it.
-Json reading(const monitor::Sample& sample, int ordinal, double seconds, int64_t runs) {
-  for (const monitor::GpuSample& gpu : sample.gpus) {
-    if (gpu.gpu.cuda_index.value_or(gpu.index) != ordinal) continue;
-    return {seconds,
-            runs,
-            known(gpu.gpu.temperature_c),
-            known(gpu.gpu.sm_clock_mhz),
-            known(gpu.gpu.power_w),
-            known(gpu.gpu.gpu_percent),
-            known(gpu.throttle_reasons)};
+// Least, mean and most of what a sensor said; null if it said nothing.
+class Range {
+ public:
+  template <typename T>
+  void add(const std::optional<T>& value) {
+    if (!value) return;
+    const auto x = static_cast<double>(*value);
+    least_ = count_ == 0 ? x : std::min(least_, x);
+    most_ = count_ == 0 ? x : std::max(most_, x);
+    sum_ += x;
+    ++count_;
   }
-  return {seconds, runs, nullptr, nullptr, nullptr, nullptr, nullptr};
-}
+  Json json() const {
+    if (count_ == 0) return {{"min", nullptr}, {"mean", nullptr}, {"max", nullptr}};
+    return {{"min", least_}, {"mean", sum_ / count_}, {"max", most_}};
+  }
+
+ private:
+  double least_ = 0, most_ = 0, sum_ = 0;
+  int count_ = 0;
+};
+
+struct Minute {
+  int64_t runs = 0, readings = 0;
+  Range temperature, clock, power, load;
+  std::set<std::string> reasons;  // for which the GPU was slowed
+
+  // Of the GPU that computes, where NVML knows it.
+  void add(const monitor::Sample& sample, int ordinal) {
+    ++readings;
+    for (const monitor::GpuSample& gpu : sample.gpus) {
+      if (gpu.gpu.cuda_index.value_or(gpu.index) != ordinal) continue;
+      temperature.add(gpu.gpu.temperature_c);
+      clock.add(gpu.gpu.sm_clock_mhz);
+      power.add(gpu.gpu.power_w);
+      load.add(gpu.gpu.gpu_percent);
+      if (gpu.throttle_reasons) reasons.insert(gpu.throttle_reasons->begin(), gpu.throttle_reasons->end());
+    }
+  }
+  Json json(double seconds) const {
+    return {{"seconds", seconds},           {"runs", runs},
+            {"readings", readings},         {"temperature_c", temperature.json()},
+            {"sm_clock_mhz", clock.json()}, {"power_w", power.json()},
+            {"gpu_percent", load.json()},   {"throttle_reasons", reasons}};
+  }
+};
 
 }  // namespace
 
-Outcome soak(const Options& options, const Json&) {
+Outcome soak(const Options& options, const Json& go_on) {
   const char* const network = options.tiny ? "tiny_driving_vision" : "driving_vision";
   Ready made = ready(build_zoo_model(network), options.device(), Precision::fp16);
   made.session.run();
@@ -39,25 +71,42 @@ Outcome soak(const Options& options, const Json&) {
   const std::unique_ptr<Source> system = system_source();
   monitor::Sampler sampler(*system, {.processes = false});
   Outcome out;
-  out.figures = {
-      {"network", network},
-      {"precision", "fp16"},
-      {"columns", {"seconds", "runs", "temperature_c", "sm_clock_mhz", "power_w", "gpu_percent", "throttle_reasons"}},
-      {"readings", Json::array()}};
-  const int64_t start = now_ns(), end = start + static_cast<int64_t>(options.soak_minutes * 60e9);
-  int64_t next = start + 1'000'000'000, runs = 0;
+  if (go_on.is_object() && go_on.contains("figures")) {
+    out.figures = go_on["figures"];
+    out.failures = go_on["failures"].get<std::vector<std::string>>();
+    out.figures["pauses"].push_back(out.figures["seconds"]);
+  } else {
+    out.figures = {{"network", network},
+                   {"precision", "fp16"},
+                   {"seconds", 0.0},
+                   {"pauses", Json::array()},
+                   {"minutes", Json::array()}};
+  }
+  const auto seconds_before = out.figures["seconds"].get<double>();
+  const int64_t start = now_ns();
+  const int64_t end = start + static_cast<int64_t>((options.soak_minutes * 60 - seconds_before) * 1e9);
+  const auto seconds = [&](int64_t now) { return seconds_before + static_cast<double>(now - start) * 1e-9; };
+  Minute minute;
+  int64_t next_reading = start + kSecond, next_minute = start + 60 * kSecond;
   for (bool last = false; !last;) {
     made.session.run();
-    ++runs;
+    ++minute.runs;
     const int64_t now = now_ns();
-    last = now >= end;
-    if (now < next && !last) continue;
-    out.figures["readings"].push_back(
-        reading(sampler.next(), options.ordinal, static_cast<double>(now - start) * 1e-9, runs));
+    out.out_of_time = now < end && options.until - now < 2 * kSecond;
+    last = now >= end || out.out_of_time;
+    if (now < next_reading && !last) continue;
+    next_reading += kSecond;
+    minute.add(sampler.next(), options.ordinal);
     if (!same_bits(outputs_of(made.session), expected) && out.failures.empty())
-      out.failures.push_back(fmt::format("other bits after {:.0f} s", static_cast<double>(now - start) * 1e-9));
-    next += 1'000'000'000;
-    runs = 0;
+      out.failures.push_back(fmt::format("other bits after {:.0f} s", seconds(now)));
+    if (now < next_minute && !last) continue;
+    next_minute += 60 * kSecond;
+    out.figures["seconds"] = seconds(now);
+    out.figures["minutes"].push_back(minute.json(seconds(now)));
+    minute = Minute();
+    const Json state{{"failures", out.failures}, {"figures", out.figures}};
+    if (out.out_of_time) out.go_on = state;
+    else if (!last) options.save(state, state);
   }
   return out;
 }

@@ -18,10 +18,9 @@ Outcome check_words_part(const Options& options, const Json&) {
     if (gpu->facts().capability >= word_case.capability) ++run;
     else left_out.push_back(std::string(word_case.word));
   }
-  const GpuFunction& word = cuda::kernel_on(*gpu, "word_half");
   out.figures = {{"cases", run},
                  {"not_on_this_gpu", std::move(left_out)},
-                 {"image", fmt::format("{}{}", word.compiled ? "compiled from PTX for " : "sm_", word.binary)}};
+                 {"image", cuda::image_of(cuda::kernel_on(*gpu, "word_half"))}};
   out.failures = cuda::check_words(*gpu);
   return out;
 }
@@ -71,7 +70,6 @@ Outcome check_ops_part(const Options& options, const Json& go_on) {
     ops.push_back(op);
     names.push_back(qualified(*op));
   }
-  if (ops.empty()) fail("ops: no op with a CUDA kernel has \"{}\" in its name", options.filter);
   const auto gpu = GpuDevice::open(options.ordinal);
   return each_of(options, go_on, "ops", names,
                  [&](size_t i, std::vector<std::string>& failures) { return check_op(*ops[i], *gpu, failures); });

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "ir/launch.h"
 #include "runtime/gpu_side.h"
+#include "runtime/nvtx.h"
 
 namespace sparkpilot {
 
@@ -403,29 +404,34 @@ Session::GpuTimes Plan::gpu_times() const {
 }
 
 // Each step between two events, all in one recording: what it takes on the GPU, without what the processor needs to
-// hand it over.
+// hand it over. A profiler could not tell which kernel of a recording belongs to which range, so while one is attached
+// the steps are enqueued one by one. Their ranges have the names of their kernels, which the first recording tells.
 void Plan::time_on_gpu(size_t index) {
   const Stretch& stretch = stretches_[index];
   GpuSide::Work& work = gpu_->work[index];
-  if (work.recording.empty()) {
-    work.timers.clear();
+  const bool first = work.timers.empty();
+  for (size_t i = stretch.begin; first && i < stretch.end; ++i) {
+    work.timers.push_back(steps_[i].skipped ? nullptr : std::make_unique<GpuTimer>(options_.gpu));
+  }
+  const auto enqueue = [&] {
+    move_before(index);
     for (size_t i = stretch.begin; i < stretch.end; ++i) {
-      work.timers.push_back(steps_[i].skipped ? nullptr : std::make_unique<GpuTimer>(options_.gpu));
+      GpuTimer* const timer = work.timers[i - stretch.begin].get();
+      if (!timer) continue;
+      const NvtxRange range(steps_[i].range);
+      timer->begin(gpu_->stream);
+      enqueue_step(steps_[i]);
+      timer->end(gpu_->stream);
     }
-    work.recording = gpu_->stream.record([&] {
-      move_before(index);
-      for (size_t i = stretch.begin; i < stretch.end; ++i) {
-        GpuTimer* const timer = work.timers[i - stretch.begin].get();
-        if (!timer) continue;
-        timer->begin(gpu_->stream);
-        enqueue_step(steps_[i]);
-        timer->end(gpu_->stream);
-      }
-      move_after(index);
-    });
+    move_after(index);
+  };
+  if (first || (!ranges_ && work.recording.empty())) work.recording = gpu_->stream.record(enqueue);
+  for (size_t i = stretch.begin; first && ranges_ && i < stretch.end; ++i) {
+    if (!steps_[i].skipped) name_range(steps_[i]);
   }
   int64_t at = now_ns();
-  gpu_->stream.run(work.recording);
+  if (ranges_) enqueue();
+  else gpu_->stream.run(work.recording);
   gpu_->stream.wait();
   for (size_t i = stretch.begin; i < stretch.end; ++i) {
     GpuTimer* const timer = work.timers[i - stretch.begin].get();

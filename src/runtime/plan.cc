@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "ir/infer.h"
 #include "ir/launch.h"
+#include "runtime/nvtx.h"
 #include "runtime/plan_impl.h"
 #include "tensor/finite.h"
 
@@ -33,6 +34,17 @@ Plan::Plan(Graph optimised, const PlanOptions& options, StateStore& states)
   choose_stretches();
   plan_moves();
   outputs_.resize(graph_.outputs().size());
+  ranges_ = options_.profile && nvtx_attached();
+  for (Step& step : steps_) {
+    if (ranges_ && !step.on_gpu) name_range(step);
+  }
+}
+
+// As a trace names the node: op, name, kernels.
+void Plan::name_range(Step& step) const {
+  step.range = fmt::format("{} {}", qualified(*graph_.node(step.node).op), graph_.label(step.node));
+  if (step.launches.empty()) step.range += fmt::format(" {}", step.kernel->name);
+  for (const LaunchProfile& launch : step.launches) step.range += " " + launch.kernel;
 }
 
 void Plan::choose_steps() {
@@ -182,6 +194,7 @@ void Plan::run(std::span<const void* const> inputs) {
 }
 
 void Plan::run_step(Step& step) {
+  const NvtxRange range(step.range);
   const int64_t begin = options_.profile ? now_ns() : 0;
   try {
     if (step.dynamic && !step.allocate) {

@@ -152,6 +152,7 @@ class Plan {
   void move_after(size_t stretch);
   void run_on_gpu(size_t stretch);
   void time_on_gpu(size_t stretch);
+  void name_range(Step& step) const;
   void wait_for_gpu();
   void run_step(Step& step);
   void run_rest();
@@ -177,6 +178,7 @@ class Plan {
   std::unique_ptr<Continuation> rest_;
   std::unique_ptr<GpuSide, GpuSideDeleter> gpu_;
   std::vector<TraceEvent> events_;
+  bool ranges_ = false;              // steps are timed and a profiler is attached: each is a range (nvtx.h)
   bool loses_nan_ = false;           // some step loses NaN unless it is told that there may be one
   bool weights_not_finite_ = false;  // a constant of such a step holds NaN or infinity
   bool not_finite_ = false;          // this run computes with NaN or infinity

@@ -33,6 +33,7 @@ struct Plan::Step {
   bool on_gpu = false;
   bool checked = false;                 // its outputs are searched for NaN and infinity
   std::vector<LaunchProfile> launches;  // kernels that it enqueued last
+  std::string range;                    // its name for a profiler (nvtx.h); empty where none is attached
   Cost cost;
   double weight_bytes = 0;
   int64_t calls = 0, total_ns = 0;

@@ -15,6 +15,7 @@
 #include "runtime/cpu/compile.h"
 #include "runtime/device_choice.h"
 #include "runtime/gpu_compile.h"
+#include "runtime/nvtx.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
@@ -354,6 +355,7 @@ void Session::compile() {
 void Session::run() {
   Impl& s = *impl_;
   s.ran = false;
+  const NvtxRange range(s.plan_options.profile ? "run" : "");
   s.run();
   s.ran = true;
 }

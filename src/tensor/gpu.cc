@@ -193,7 +193,8 @@ std::shared_ptr<Buffer> GpuDevice::allocate(int64_t bytes, Place place) {
   });
 }
 
-const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string& name, int64_t dynamic_shared) {
+const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string& name, int64_t dynamic_shared,
+                                       bool (*is_from_ptx)(const GpuFunction&)) {
   const std::lock_guard lock(mutex_);
   const int64_t start = now_ns();
   cuda::ModuleHandle& module = modules_[fat_binary];
@@ -217,12 +218,10 @@ const GpuFunction& GpuDevice::function(const void* fat_binary, const std::string
       functions_.erase({fat_binary, name});
       fail_device(fmt::format("{}: kernel {}: {}", facts_.name, name, cuda_error_name(error)));
     }
-    int ptx = 0;
     CALL(cuFuncGetAttribute, &out.registers, cuda::kFunctionRegisters, handle);
     CALL(cuFuncGetAttribute, &out.binary, cuda::kFunctionBinaryVersion, handle);
-    CALL(cuFuncGetAttribute, &ptx, cuda::kFunctionPtxVersion, handle);
-    out.compiled = ptx != out.binary;
-    if (out.compiled) ptx_ns_ += now_ns() - start;
+    CALL(cuFuncGetAttribute, &out.ptx, cuda::kFunctionPtxVersion, handle);
+    if (is_from_ptx && is_from_ptx(out)) ptx_ns_ += now_ns() - start;
     out.name = name;
     out.handle = handle;
   }

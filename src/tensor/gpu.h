@@ -48,8 +48,9 @@ struct GpuOptions {
 struct GpuFunction {
   cuda::FunctionHandle handle = nullptr;
   std::string name;
-  int registers = 0, binary = 0;      // the architecture that was loaded, or compiled for: 120
-  bool compiled = false;              // from PTX, when it was loaded
+  int registers = 0;
+  int binary = 0;                     // the architecture of the machine code: 120
+  int ptx = 0;                        // that of the PTX which nvcc or the driver made it from: 80
   int64_t dynamic_shared = 48 << 10;  // bytes that a launch may ask for
 };
 
@@ -86,8 +87,10 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   int64_t ptx_ns() const { return ptx_ns_; }
 
   // The function `name` of a fat binary, which is loaded at the first call for it; not inside a recording.
-  // `dynamic_shared`: the most that launches will ask for. Valid as long as this object.
-  const GpuFunction& function(const void* fat_binary, const std::string& name, int64_t dynamic_shared = 0);
+  // `dynamic_shared`: the most that launches will ask for. Valid as long as this object. Where `is_from_ptx` says so of
+  // what was loaded, the time counts in ptx_ns().
+  const GpuFunction& function(const void* fat_binary, const std::string& name, int64_t dynamic_shared = 0,
+                              bool (*is_from_ptx)(const GpuFunction&) = nullptr);
 
   // For GpuStream: makes the context this thread's current one, and checks an answer.
   const cuda::CudaApi& api() const;

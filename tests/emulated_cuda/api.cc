@@ -200,7 +200,8 @@ int cuFuncGetAttribute(int* value, int number, FunctionHandle function) {
   const int number_of_image = std::atoi(f.module->image.c_str() + f.module->image.find('_') + 1);
   switch (number) {
     case kFunctionBinaryVersion: return *value = ptx ? gpu.major * 10 + gpu.minor : number_of_image, kSuccess;
-    case kFunctionPtxVersion: return *value = number_of_image, kSuccess;
+    // All sources but words.cu are read once, as for compute_80 (cmake/cuda.cmake).
+    case kFunctionPtxVersion: return *value = f.name.starts_with("word_") ? number_of_image : 80, kSuccess;
     case kFunctionMostDynamicShared: return *value = f.most_dynamic_shared, kSuccess;
     default: return *value = 0, kSuccess;
   }

@@ -26,7 +26,18 @@ const std::map<std::string_view, Entry>& entries() {
   return table;
 }
 
+// Whether the driver compiled it: no image is for that architecture.
+bool is_from_ptx(const GpuFunction& kernel) {
+  return std::ranges::count(image_targets(), fmt::format("sm_{}", kernel.binary)) == 0;
+}
+
 }  // namespace
+
+std::string image_of(const GpuFunction& kernel) {
+  const std::string machine_code = fmt::format("sm_{}", kernel.binary);
+  if (!is_from_ptx(kernel)) return machine_code;
+  return fmt::format("{}, compiled from compute_{} by the driver", machine_code, kernel.ptx);
+}
 
 const GpuFunction& kernel_on(GpuDevice& gpu, std::string_view name, int64_t dynamic_shared) {
   const auto entry = entries().find(name);
@@ -41,7 +52,7 @@ const GpuFunction& kernel_on(GpuDevice& gpu, std::string_view name, int64_t dyna
   const auto image =
       std::find_if(images().begin(), images().end(), [&](const Image& i) { return i.source == entry->second.source; });
   if (image == images().end()) fail_internal("no image of {}.cu", entry->second.source);
-  return gpu.function(image->begin, std::string(name), dynamic_shared);
+  return gpu.function(image->begin, std::string(name), dynamic_shared, is_from_ptx);
 }
 
 }  // namespace sparkpilot::cuda

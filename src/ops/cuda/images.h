@@ -21,6 +21,10 @@ std::span<const Image> images();
 // What the images were compiled for, as a list of texts such as "sm_90" and "compute_80"; empty without images.
 std::span<const std::string_view> image_targets();
 
+// The code of a kernel that was loaded, in words: "sm_90"; or, where no image is for that architecture, that the driver
+// compiled it: "sm_100, compiled from compute_80 by the driver".
+std::string image_of(const GpuFunction& kernel);
+
 // The kernel `name` of kernels.inc on this GPU, loaded at first use; not inside a recording. `dynamic_shared`: the most
 // bytes that launches will ask for. Fails (device) if this program holds no GPU code or none for this GPU.
 const GpuFunction& kernel_on(GpuDevice& gpu, std::string_view name, int64_t dynamic_shared = 0);
