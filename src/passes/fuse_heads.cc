@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ir/activation.h"
+#include "ir/gemm_group.h"
 #include "ir/id_map.h"
 #include "passes/edit.h"
 #include "passes/pass.h"
@@ -11,15 +12,13 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kMostProducts = 16, kMostSteps = 3;  // that the kernel takes
-
 // A product of one row with constant weights, whose result has one row.
 bool is_head(const Edit& edit, const Node& node) {
   if (!is_op(node, "sparkpilot::Gemm") || !edit.constant(node.inputs[1]) || !edit.known(node.inputs[0])) return false;
   if (node.inputs.size() > 2 && node.inputs[2].present() && !edit.constant(node.inputs[2])) return false;
   const Shape& x = edit.shape(node.inputs[0]);
   return x.elements() > 0 && x.elements() == x[x.rank() - 1] && edit.known(node.outputs[0]) &&
-         edit.shape(node.outputs[0]).elements() > 0 && node.attrs.texts("epilogue").size() <= kMostSteps;
+         edit.shape(node.outputs[0]).elements() > 0 && node.attrs.texts("epilogue").size() <= kMostGroupedSteps;
 }
 
 void write_group(Graph& graph, Edit& edit, std::span<const NodeId> heads) {
@@ -65,8 +64,8 @@ int fuse_heads(Graph& graph) {
   }
   int changes = 0;
   for (const auto& [key, heads] : groups) {
-    for (size_t first = 0; first < heads.size(); first += kMostProducts) {
-      const size_t count = std::min(kMostProducts, heads.size() - first);
+    for (size_t first = 0; first < heads.size(); first += kMostGroupedProducts) {
+      const size_t count = std::min<size_t>(kMostGroupedProducts, heads.size() - first);
       if (count < 2) continue;
       write_group(graph, edit, std::span(heads).subspan(first, count));
       ++changes;

@@ -14,6 +14,9 @@ std::optional<ElementType> element_type(DType dtype);
 // Bytes of an element of a type that is copied as it is; empty for packed types.
 std::optional<int> copied_bytes(DType dtype);
 
+// An address where nothing lies, for functions that ask only what an address is a multiple of.
+inline void* address_of_nothing(int64_t bytes) { return reinterpret_cast<void*>(static_cast<uintptr_t>(bytes)); }
+
 std::vector<int64_t> sizes_of(const Shape& shape);
 
 // Whether kernels can number a tensor's elements: at least one, and fewer than 2^31.

@@ -10,12 +10,6 @@
 namespace sparkpilot::cuda {
 namespace {
 
-// Nothing lies there: only for alignment.
-template <typename Pointer>
-Pointer address(int64_t bytes) {
-  return reinterpret_cast<Pointer>(static_cast<uintptr_t>(bytes));
-}
-
 // A piece's addresses are bytes from the beginnings of an input and an output until it runs.
 struct CopyState : KernelState {
   const GpuFunction* function = nullptr;
@@ -50,8 +44,6 @@ Acceptance takes_copied(const Problem& p) {
   return true;
 }
 
-bool aligned_16(const void* data) { return is_aligned(data, 16); }
-
 }  // namespace
 
 Acceptance copy_accepts(const Problem& p, const CopyParts& parts) {
@@ -79,12 +71,12 @@ std::unique_ptr<KernelState> copy_prepare(const Problem& p, const CopyParts& par
   };
   for (const CopyPart& part : parts.parts) {
     const std::optional<CopyPiece> aligned =
-        make_copy(address<const void*>(part.from * bytes), address<void*>(part.to * bytes), bytes, part.sizes,
+        make_copy(address_of_nothing(part.from * bytes), address_of_nothing(part.to * bytes), bytes, part.sizes,
                   part.from_strides, part.to_strides);
     if (!aligned) continue;
     wide.push_back(*aligned);
     // As at an address that is a multiple of an element only.
-    narrow.push_back(*make_copy(address<const void*>(bytes), address<void*>(bytes), bytes, part.sizes,
+    narrow.push_back(*make_copy(address_of_nothing(bytes), address_of_nothing(bytes), bytes, part.sizes,
                                 part.from_strides, part.to_strides));
     narrow.back().from = aligned->from, narrow.back().to = aligned->to;
     batch.inputs.push_back(part.input), batch.outputs.push_back(part.output);
@@ -99,7 +91,7 @@ void copy_run(const Call& call) {
   for (const CopyState::Batch& batch : state.batches) {
     bool wide = true;
     for (size_t i = 0; i < batch.inputs.size(); ++i) {
-      wide &= aligned_16(call.inputs[batch.inputs[i]].data) && aligned_16(call.outputs[batch.outputs[i]].data);
+      wide &= is_aligned(call.inputs[batch.inputs[i]].data, 16) && is_aligned(call.outputs[batch.outputs[i]].data, 16);
     }
     CopyArguments arguments = wide ? batch.wide : batch.narrow;
     for (size_t i = 0; i < batch.inputs.size(); ++i) {

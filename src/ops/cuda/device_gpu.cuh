@@ -96,13 +96,14 @@ __device__ __forceinline__ void load_matrix_x4_transposed(uint32_t (&r)[4], cons
   }
 SPARKPILOT_MMA(mma_f16, "m16n8k16.row.col.f32.f16.f16.f32")
 SPARKPILOT_MMA(mma_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+// What follows does not exist on 8.0, as for which most sources are compiled: they do not see it.
+#ifdef SPARKPILOT_EACH_ARCHITECTURE
 // Exists from sm_89 on. On what is older a kernel that comes here stops with an error instead of leaving c as it is.
 #if __CUDA_ARCH__ >= 890
 SPARKPILOT_MMA(mma_e4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32")
 #else
 __device__ __forceinline__ void mma_e4m3(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) { __trap(); }
 #endif
-#undef SPARKPILOT_MMA
 
 // The same with e2m1 and a depth of 64, in blocks of 16 with an e4m3 scale each, byte i of the scales for block i: of
 // scale_a the lower two lanes of each four give rows lane / 4 and lane / 4 + 8, of scale_b the lowest gives column lane
@@ -121,5 +122,7 @@ __device__ __forceinline__ void mma_e2m1(float (&c)[4], const uint32_t (&a)[4], 
   __trap();
 #endif
 }
+#endif
+#undef SPARKPILOT_MMA
 
 }  // namespace device

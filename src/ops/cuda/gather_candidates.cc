@@ -11,11 +11,7 @@
 namespace sparkpilot::cuda {
 namespace {
 
-// Where nothing lies, for an address that is a multiple of the widest unit, or of an element only.
-const void* address(int64_t bytes) { return reinterpret_cast<const void*>(static_cast<uintptr_t>(bytes)); }
-void* output_address(int64_t bytes) { return reinterpret_cast<void*>(static_cast<uintptr_t>(bytes)); }
-
-bool aligned_16(const Call& call) {
+bool both_aligned(const Call& call) {
   return is_aligned(call.inputs[0].data, 16) && is_aligned(call.outputs[0].data, 16);
 }
 
@@ -37,8 +33,9 @@ std::unique_ptr<KernelState> prepare_gather(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
   const int axis = normalize_axis(p.attrs().integer("axis", 0), x.rank()), bytes = *copied_bytes(p.inputs[0].dtype);
   const auto arguments = [&](int64_t at) {
-    return make_gather(address(at), nullptr, p.inputs[1].dtype == DType::i64, output_address(at), bytes,
-                       x.elements(0, axis), x[axis], x.elements(axis + 1, x.rank()), p.inputs[1].shape.elements());
+    void* const address = address_of_nothing(at);
+    return make_gather(address, nullptr, p.inputs[1].dtype == DType::i64, address, bytes, x.elements(0, axis), x[axis],
+                       x.elements(axis + 1, x.rank()), p.inputs[1].shape.elements());
   };
   auto state = std::make_unique<GatherState>();
   state->wide = arguments(0);
@@ -49,7 +46,7 @@ std::unique_ptr<KernelState> prepare_gather(const Problem& p) {
 
 void run_gather(const Call& call) {
   const auto& state = call.as<GatherState>();
-  GatherArguments arguments = aligned_16(call) ? state.wide : state.narrow;
+  GatherArguments arguments = both_aligned(call) ? state.wide : state.narrow;
   arguments.x = call.inputs[0].data;
   arguments.indices = call.inputs[1].data;
   arguments.y = call.outputs[0].data;
@@ -171,9 +168,10 @@ std::unique_ptr<KernelState> prepare_resize(const Problem& p) {
   }
   state->tables = p.gpu->upload(words.data(), static_cast<int64_t>(words.size() * sizeof(uint32_t)));
   const int first = at.rows < 0 ? at.columns : at.rows;
-  const auto arguments = [&](int64_t address_of_all) {
-    return make_resize(address(address_of_all), output_address(address_of_all), x.elements(0, std::max(first, 0)),
-                       tables[0].in, tables[1].in, x.elements(at.columns + 1, x.rank()), tables[0].out, tables[1].out,
+  const auto arguments = [&](int64_t at_bytes) {
+    void* const address = address_of_nothing(at_bytes);
+    return make_resize(address, address, x.elements(0, std::max(first, 0)), tables[0].in, tables[1].in,
+                       x.elements(at.columns + 1, x.rank()), tables[0].out, tables[1].out,
                        table_at(*state->tables, begins[0], tables[0]), table_at(*state->tables, begins[1], tables[1]));
   };
   state->wide = arguments(0);
@@ -187,7 +185,7 @@ std::unique_ptr<KernelState> prepare_resize(const Problem& p) {
 
 void run_resize(const Call& call) {
   const auto& state = call.as<ResizeState>();
-  ResizeArguments arguments = aligned_16(call) ? state.wide : state.narrow;
+  ResizeArguments arguments = both_aligned(call) ? state.wide : state.narrow;
   arguments.x = call.inputs[0].data;
   arguments.y = call.outputs[0].data;
   call.stream->launch(*state.function, resize_launch(arguments), arguments);

@@ -13,8 +13,6 @@
 namespace sparkpilot::cuda {
 namespace {
 
-static_assert(GemmGroup::kMost <= GemvGroupArguments::kMost);
-
 struct State : KernelState {
   const GpuFunction* function = nullptr;
   std::vector<std::shared_ptr<Buffer>> memory;  // weights and biases
@@ -62,7 +60,7 @@ Acceptance gemm_group_accepts(const Problem& p) {
     if (args.shape.empty()) return "empty";
     if (args.shape.m * args.shape.batch != 1) return "several rows";
     if (std::max(args.shape.n, args.shape.k) >= kMostSize) return "more than 2^30 rows or columns";
-    if (args.epilogue.steps().size() > GemvGroupArguments::Steps::kMostSteps) return "too many steps in an epilogue";
+    if (args.epilogue.steps().size() > kMostGroupedSteps) return "too many steps in an epilogue";
   }
   return true;
 }

@@ -4,6 +4,7 @@
 // weights in 16 bits.
 #pragma once
 
+#include "ir/gemm_group.h"
 #include "ops/cuda/epilogue.h"
 #include "ops/cuda/launch.h"
 
@@ -34,11 +35,9 @@ KernelLaunch gemv_rows_launch(const GemvArguments& arguments, bool storage_is_f3
 
 // Several products of one row in one launch, such as heads that read one vector. Each like gemv_*.
 struct GemvGroupArguments {
-  static constexpr int kMost = 16;
   struct Steps {
-    static constexpr int kMostSteps = 3;
     int count = 0;
-    EpilogueStep steps[kMostSteps];
+    EpilogueStep steps[kMostGroupedSteps];
   };
   struct Product {
     const void* a;        // [k]
@@ -52,7 +51,7 @@ struct GemvGroupArguments {
     Steps epilogue;  // operands: row 0, column of y
   };
   int count;
-  Product products[kMost];
+  Product products[kMostGroupedProducts];
 };
 // Fills in first_block and warps_per_row of all; returns how many blocks there are. `share`: of each product's warps by
 // the model, half (-1), all (0) or twice as many (1).

@@ -10,6 +10,12 @@
 namespace sparkpilot::cuda {
 namespace {
 
+// All but words.cu is compiled as for 8.0, without what is newer.
+#define SPARKPILOT_KERNEL(name, Arguments, capability) \
+  static_assert((capability) <= 80, #name " needs a source that is compiled for each architecture, as words.cu is");
+#include "ops/cuda/kernels.inc"
+#undef SPARKPILOT_KERNEL
+
 struct Entry {
   std::string_view source;
   int capability;

@@ -1,6 +1,7 @@
 // One kernel for each word of device.cuh: words.inc lists them. Thread t reads elements t of `in` and writes elements t
 // of `out`, unless a kernel says otherwise. What they answer on a GPU is compared with what they answer in the
 // emulator.
+#define SPARKPILOT_EACH_ARCHITECTURE  // by cmake/cuda.cmake
 #include "ops/cuda/device.cuh"
 #include "ops/cuda/kernels.h"
 

@@ -14,8 +14,9 @@ namespace sparkpilot {
 GemmGroup GemmGroup::of(const Attributes& attrs) {
   const std::vector<int64_t> steps = attrs.integers("steps"), transposed = attrs.integers("transB");
   const std::vector<std::string> texts = attrs.texts("epilogue");
-  if (steps.empty() || steps.size() > kMost || transposed.size() != steps.size()) {
-    fail("{} numbers of steps and {} of transB, expected as many, 1 to {}", steps.size(), transposed.size(), kMost);
+  if (steps.empty() || steps.size() > kMostGroupedProducts || transposed.size() != steps.size()) {
+    fail("{} numbers of steps and {} of transB, expected as many, 1 to {}", steps.size(), transposed.size(),
+         kMostGroupedProducts);
   }
   GemmGroup out;
   size_t first = 0;
@@ -162,10 +163,10 @@ std::vector<OpCase> cases() {
                              group_case("bf16_weights", three, DType::f32, DType::bf16),
                              group_case("f16", three, DType::f16, DType::f16),
                              group_case("bf16", three, DType::bf16, DType::bf16)};
-  OpCase heads = group_case("sixteen", std::vector<Sizes>(GemmGroup::kMost, {130, 5}));
+  OpCase heads = group_case("sixteen", std::vector<Sizes>(kMostGroupedProducts, {130, 5}));
   heads.inputs[GemmGroup::bias(3)] = CaseInput::none();
-  heads.attrs.set("epilogue", Texts(GemmGroup::kMost, "relu"));
-  heads.attrs.set("steps", Ints(GemmGroup::kMost, 1));
+  heads.attrs.set("epilogue", Texts(kMostGroupedProducts, "relu"));
+  heads.attrs.set("steps", Ints(kMostGroupedProducts, 1));
   all.push_back(heads);
   OpCase steps = group_case("epilogues", three);
   steps.inputs.push_back(CaseInput::of({1, 19}));
@@ -195,7 +196,7 @@ const OpDef kOps[] = {{.name = "GemmGroup",
                        .doc = "Products by matrices that do not need one another's results, each with an epilogue.",
                        .since = 1,
                        .inputs = {2, kMany},
-                       .outputs = {1, GemmGroup::kMost},
+                       .outputs = {1, kMostGroupedProducts},
                        .attributes = kAttrs,
                        .traits = {.finite = true},
                        .infer = infer,

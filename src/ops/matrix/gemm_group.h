@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "ir/gemm_group.h"
 #include "ir/op.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
 
 namespace sparkpilot {
 
 struct GemmGroup {
-  static constexpr size_t kMost = 16;  // products
   struct Product {
     bool transposed = false;
     std::vector<std::string> epilogue;
