@@ -260,10 +260,13 @@ int run_program(int argc, char** argv) {
                        "tinygrad:cuda", "onnxruntime:cuda",      "onnxruntime:tensorrt",
                        "trtexec"};
   }
-  return guarded([&] { return table->parsed() ? (std::fputs(as_markdown(file).c_str(), stdout), 0) : check(flags); });
+  return table->parsed() ? (std::fputs(as_markdown(file).c_str(), stdout), 0) : check(flags);
 }
 
 }  // namespace
 }  // namespace sparkpilot::gpu_check
 
-int main(int argc, char** argv) { return sparkpilot::gpu_check::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace sparkpilot::gpu_check;
+  return guarded([&] { return run_program(argc, argv); });
+}
