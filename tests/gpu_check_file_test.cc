@@ -54,7 +54,7 @@ void fields_of(const Json& value, const std::string& path, std::vector<std::stri
     return;
   if (!path.empty()) out.push_back(path);
   if (value.is_object())
-    for (const auto& [key, member] : value.items()) fields_of(member, path + "/" + key, out);
+    for (const auto& [key, member] : value.items()) fields_of(member, std::string(path).append("/").append(key), out);
   if (value.is_array())
     for (size_t i = 0; i < value.size(); ++i) fields_of(value[i], path + "/" + std::to_string(i), out);
 }

@@ -98,11 +98,14 @@ TEST_F(GpuCheck, AfterALostGpuANewProcessGoesOn) {
 // A signal in the first half second, or later, in the middle of an op.
 TEST_F(GpuCheck, ASignalLeavesAFileWithWhichTheNextCallGoesOn) {
   const std::string run = GPU_CHECK " --tiny --parts words,ops,limits --filter Reduce,Softmax --out " + out.string();
+  const fs::path temporary = scratch_.path() / "tmp";
+  fs::create_directory(temporary);
   for (const auto& [signal, code] : {std::pair("INT", 130), {"TERM", 143}, {"HUP", 129}}) {
-    for (const char* seconds : {"0.01", "0.1", "0.3", "0.6", "1", "1.6"}) {
+    for (const char* seconds : {"0.1", "0.3", "0.6", "1", "1.6"}) {
       const std::string which = std::string(signal) + " after " + seconds + " s";
-      const int ended = shell("", "sh -c 'env --default-signal=INT,TERM,HUP " + run + " & sleep " + seconds +
-                                      "; kill -" + signal + " $! || exit 0; wait $!'");
+      const int ended =
+          shell("TMPDIR=" + temporary.string(), "sh -c 'env --default-signal=INT,TERM,HUP " + run + " & sleep " +
+                                                    seconds + "; kill -" + signal + " $! || exit 0; wait $!'");
       EXPECT_TRUE(ended == code || ended == 0) << which << ": " << ended << "\n" << said;
       EXPECT_EQ(said.find("FAILED"), std::string::npos) << which << "\n" << said;
       if (!fs::exists(out / "gpu_check.json")) continue;
@@ -112,6 +115,7 @@ TEST_F(GpuCheck, ASignalLeavesAFileWithWhichTheNextCallGoesOn) {
   }
   ASSERT_EQ(check("", "--parts words,ops,limits --filter Reduce,Softmax"), 0) << said;
   EXPECT_EQ(files(), 1) << "nothing is left beside the file";
+  EXPECT_TRUE(fs::is_empty(temporary));
 }
 
 // The process that computes gets a segmentation fault; another one goes on behind the op.
@@ -127,6 +131,15 @@ TEST_F(GpuCheck, AfterAFaultAnotherProcessGoesOn) {
   ASSERT_EQ(ops["failures"].size(), 1u);
   EXPECT_NE(ops["failures"][0].get<std::string>().find(": ended the program"), std::string::npos);
   EXPECT_GT(ops["figures"]["ops"].size(), 3u);
+}
+
+TEST_F(GpuCheck, AnItemThatTakesTooLongHasFailed) {
+  EXPECT_EQ(check("", "--parts networks --filter tiny_driving_supercombo --item-minutes 0.01"), 1) << said;
+  EXPECT_NE(said.find("ended because one item took too long (--item-minutes); a new process goes on"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(part("networks")["failures"],
+            Json::array({"tiny_driving_supercombo: ended the program, or took too long"}));
 }
 
 // Without items there is nothing behind which it could go on.

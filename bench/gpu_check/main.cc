@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/folder_lock.h"
+#include "base/scratch_folder.h"
 #include "base/version.h"
 #include "ops/cuda/images.h"
 #include "part.h"
@@ -27,7 +28,7 @@ struct Flags {
   Options options;
   std::vector<std::string> parts;
   std::string out = "gpu_check_results", commit = "unknown";
-  double minutes = 0;
+  double minutes = 0, item_minutes = 9;
   bool soak = false, again = false, one_process = false;
 };
 
@@ -139,7 +140,7 @@ Ended run_part(const Part& part, Options& options, Results& results, Watch& watc
       throw;
     }
   };
-  if (!continued) options.save({{"failures", {"ended the program"}}}, nullptr);
+  if (!continued) options.save({{"failures", {kEnded}}}, nullptr);
   Outcome outcome = run(part, options, go_on);
   if (not_saved) std::rethrow_exception(not_saved);
   keep_most(outcome.failures);
@@ -158,7 +159,7 @@ Ended run_part(const Part& part, Options& options, Results& results, Watch& watc
 // `goes_on`: in the place of a process that was ended.
 int run_parts(Flags& flags, bool goes_on) {
   const std::vector<const Part*> chosen = chosen_parts(flags);
-  Watch watch(flags.options.until);
+  Watch watch(flags.options.until, static_cast<int64_t>(flags.item_minutes * 60e9));
   Results results(flags.out, flags.options.ordinal, flags.commit, say);
   watch.keep(results);
   if (flags.again && !goes_on) {
@@ -199,9 +200,13 @@ int check(Flags& flags) {
   chosen_parts(flags);  // an unknown name is said before anything is done
   if (!flags.options.models.empty() && !std::filesystem::is_directory(flags.options.models))
     fail("--models: {} is no folder", flags.options.models.string());
+  block_signals();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not be as long is then an error that is said
   flags.options.until = flags.minutes > 0 ? now_ns() + static_cast<int64_t>(flags.minutes * 60e9) : kNever;
   const FolderLock lock(flags.out);
+  // Where the processes that compute put theirs, however they end.
+  const ScratchFolder scratch;
+  setenv("TMPDIR", scratch.path().c_str(), 1);
   const auto work = [&](bool goes_on) { return guarded([&] { return run_parts(flags, goes_on); }); };
   if (!flags.one_process)
     return supervise(std::filesystem::path(flags.out) / "gpu_check.json", flags.options.until, work);
@@ -219,6 +224,9 @@ int run_program(int argc, char** argv) {
   app.add_option("--parts", flags.parts, parts_help)->delimiter(',');
   app.add_option("--out", flags.out, "folder of gpu_check.json")->capture_default_str();
   app.add_option("--minutes", flags.minutes, "after which this call ends; the next one goes on (exit code 4)")
+      ->check(CLI::Range(0.01, 600.0));
+  app.add_option("--item-minutes", flags.item_minutes, "after which an op, a network or a part without any has failed")
+      ->capture_default_str()
       ->check(CLI::Range(0.01, 600.0));
   app.add_option("--models", options.models, "folder with more ONNX models");
   app.add_option("--filter", options.filter,
@@ -252,10 +260,13 @@ int run_program(int argc, char** argv) {
                        "tinygrad:cuda", "onnxruntime:cuda",      "onnxruntime:tensorrt",
                        "trtexec"};
   }
-  return guarded([&] { return table->parsed() ? (std::fputs(as_markdown(file).c_str(), stdout), 0) : check(flags); });
+  return table->parsed() ? (std::fputs(as_markdown(file).c_str(), stdout), 0) : check(flags);
 }
 
 }  // namespace
 }  // namespace sparkpilot::gpu_check
 
-int main(int argc, char** argv) { return sparkpilot::gpu_check::run_program(argc, argv); }
+int main(int argc, char** argv) {
+  using namespace sparkpilot::gpu_check;
+  return guarded([&] { return run_program(argc, argv); });
+}

@@ -82,7 +82,7 @@ Outcome each_of(const Options& options, const Json& go_on, const std::string& li
       return out;
     }
     std::vector<std::string> failures = out.failures;
-    failures.push_back(items[next] + ": ended the program");
+    failures.push_back(items[next] + ": " + kEnded);
     options.save(state(next + 1, failures), state(next, out.failures));
     failures.clear();
     try {

@@ -33,6 +33,9 @@ struct Options {
   std::string device() const { return "cuda:" + std::to_string(ordinal); }
 };
 
+// The failure of a part or an item that a process did not come back from.
+inline constexpr const char* kEnded = "ended the program, or took too long";
+
 struct Outcome {
   std::vector<std::string> failures;  // a line each
   Json figures = Json::object();

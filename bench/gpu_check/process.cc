@@ -20,7 +20,7 @@ namespace sparkpilot::gpu_check {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr int64_t kLongestItem = 9 * 60 * kSecond;
+constexpr int64_t kLongestStart = 9 * 60 * kSecond;
 constexpr int64_t kPatience = 20 * kSecond;  // until a process that does not end is killed
 
 // Those that end a program, except what it was started to ignore (nohup). Blocked, so that one thread awaits them.
@@ -89,11 +89,14 @@ End end_of(pid_t child, const sigset_t& signals, int64_t until) {
 
 }  // namespace
 
-int supervise(const std::filesystem::path& file, int64_t until, const std::function<int(bool goes_on)>& work) {
-  const sigset_t signals = ending_signals();
-  sigset_t blocked = signals;
+void block_signals() {
+  sigset_t blocked = ending_signals();
   sigaddset(&blocked, SIGCHLD);
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
+}
+
+int supervise(const std::filesystem::path& file, int64_t until, const std::function<int(bool goes_on)>& work) {
+  const sigset_t signals = ending_signals();
   const pid_t parent = getpid();
   for (bool goes_on = false;; goes_on = true) {
     const auto before = identity(file);
@@ -115,21 +118,18 @@ int supervise(const std::filesystem::path& file, int64_t until, const std::funct
   }
 }
 
-Watch::Watch(int64_t until) : until_(until), item_until_(now_ns() + kLongestItem) {
-  const sigset_t signals = ending_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+Watch::Watch(int64_t until, int64_t item_ns) : until_(until), item_ns_(item_ns), item_until_(now_ns() + kLongestStart) {
   std::thread([this] { wait(); }).detach();
 }
 
-void Watch::begin_item() { item_until_ = now_ns() + kLongestItem; }
+void Watch::begin_item() { item_until_ = now_ns() + item_ns_; }
 
 void Watch::wait() {
   const sigset_t signals = ending_signals();
   int code = -1;
   std::string line;
   while (code < 0) {
-    const int64_t item = item_until_;
-    const int signal = await(signals, std::min({until_, item, now_ns() + 3600 * kSecond}));
+    const int signal = await(signals, std::min(until_, now_ns() + kSecond));  // item_until_ may become earlier
     const int64_t now = now_ns();
     if (signal > 0) {
       code = 128 + signal;
@@ -138,7 +138,7 @@ void Watch::wait() {
       code = kUnfinished;
       line = "the time is over: call this again to go on";
     } else if (now >= item_until_) {
-      say(fmt::format("ended after {} minutes at one item; a new process goes on", kLongestItem / kSecond / 60));
+      say("ended because one item took too long (--item-minutes); a new process goes on");
       ::_exit(kGoOn);
     }
   }

@@ -8,7 +8,7 @@ namespace {
 
 // Null without a profiler that knows domains.
 nvtxDomainHandle_t domain() {
-  static const nvtxDomainHandle_t handle = nvtxDomainCreateA("sparkpilot");
+  static nvtxDomainRegistration* const handle = nvtxDomainCreateA("sparkpilot");
   return handle;
 }
 
