@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "hw/cpu.h"
@@ -145,16 +146,22 @@ std::string shortened(std::string text) {
 
 }  // namespace
 
-std::string choose_device(const Graph& graph, const SessionOptions& options) {
-  if (cuda::images().empty()) return "cpu";
+DeviceChoice choose_device(const Graph& graph, const SessionOptions& options) {
+  DeviceChoice out{.device = "cpu", .check_ms = {}};
+  if (cuda::images().empty()) return out;
   constexpr double kWaitSeconds = 2;  // a driver without persistence mode wakes up slowly
   const DeviceFacts facts = device_facts(ask_cuda(kWaitSeconds));
-  if (facts.gpus.empty()) return "cpu";
+  if (facts.gpus.empty()) return out;
   const std::string device = fmt::format("cuda:{}", facts.best_gpu);
   std::string named = device;
+  std::optional<int64_t> begin;  // of the self-check
+  const auto time_check = [&] {
+    if (begin) out.check_ms = static_cast<double>(now_ns() - *begin) * 1e-6;
+  };
   const auto cpu = [&](const std::string& why) {
+    time_check();
     if (options.say) options.say(fmt::format("{}: {}; the model runs on the CPU", named, why));
-    return std::string("cpu");
+    return out;
   };
   if (const std::optional<std::string> op = integer_op(graph)) return cpu("no kernel for a GPU computes " + *op);
   try {
@@ -168,6 +175,7 @@ std::string choose_device(const Graph& graph, const SessionOptions& options) {
     TuningFile file(options.tuning_file, cpu_features().model);
     std::string found = file.check(key);
     if (found.empty()) {
+      begin = now_ns();
       if (const std::vector<std::string> words = cuda::check_words(*gpu); !words.empty()) {
         return cpu("self-check: " + shortened(words.front()));
       }
@@ -175,8 +183,13 @@ std::string choose_device(const Graph& graph, const SessionOptions& options) {
       file.keep_check(key, found);
     }
     if (found != TuningFile::kPassed) return cpu(found);
-    if (options.say) options.say(named + ": the self-check has passed; proven by emulation, not run on a GPU yet");
-    return device;
+    time_check();
+    if (options.say) {
+      options.say(fmt::format("{}: the self-check has passed{}; proven by emulation, not run on a GPU yet", named,
+                              out.check_ms ? fmt::format(" in {:.0f} ms", *out.check_ms) : ""));
+    }
+    out.device = device;
+    return out;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::device) return cpu(error.what());
     if (error.kind() != ErrorKind::user) throw;

@@ -1,12 +1,18 @@
 // The choice of a device for a model: a GPU only where it has computed this model as the CPU does.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "ir/graph.h"
 #include "sparkpilot/session.h"
 
 namespace sparkpilot {
+
+struct DeviceChoice {
+  std::string device;
+  std::optional<double> check_ms;  // of the self-check; empty if none was made
+};
 
 // The device for `graph`, whose dimensions, outputs and batch are those of the options: "cuda:N", the fastest GPU, if
 // every node of the model has a kernel for it and the self-check has passed there; else "cpu". Where there is a GPU and
@@ -15,6 +21,6 @@ namespace sparkpilot {
 // The self-check runs the words of device.cuh (ops/cuda/words_check.h), then the model once on seeded inputs on the GPU
 // and, in fp32, on the CPU; outputs must agree within a bound for the precision. What it finds is kept in
 // `options.tuning_file` for this GPU, driver, program and model; a driver's error is not.
-std::string choose_device(const Graph& graph, const SessionOptions& options);
+DeviceChoice choose_device(const Graph& graph, const SessionOptions& options);
 
 }  // namespace sparkpilot

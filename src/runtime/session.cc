@@ -45,6 +45,7 @@ struct Session::Impl {
   CpuProgram* now = nullptr;                // for the shapes bound now; null: not looked up yet
   bool ran = false;
   std::string device = "cpu";
+  std::optional<double> check_ms;
   std::optional<Graph> spare;           // for the CPU if the GPU that `auto` chose fails before the first result
   std::set<std::string> states_before;  // in the store when the session was made
 
@@ -126,7 +127,10 @@ void Session::Impl::give_memory() {
 
 // Opens the device that the options name or that is chosen.
 void Session::Impl::open_device() {
-  device = options.device == "auto" ? choose_device(graph, options) : options.device;
+  const DeviceChoice choice =
+      options.device == "auto" ? choose_device(graph, options) : DeviceChoice{options.device, {}};
+  device = choice.device;
+  check_ms = choice.check_ms;
   const std::optional<int> ordinal = gpu_of_device(device);
   if (!ordinal) return;
   for (const auto& [name, tensor] : *states) states_before.insert(name);
@@ -279,6 +283,7 @@ Session::GpuTimes Session::gpu_times() const {
   return impl_->now && impl_->now->plan ? impl_->now->plan->gpu_times() : GpuTimes();
 }
 const std::string& Session::device() const { return impl_->device; }
+std::optional<double> Session::self_check_ms() const { return impl_->check_ms; }
 const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }
 std::vector<KernelDecision> Session::choices() const {
   std::vector<KernelDecision> out;
