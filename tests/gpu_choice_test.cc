@@ -48,6 +48,8 @@ TEST_F(GpuChoice, TakesAGpuThatHasPassed) {
       EXPECT_EQ(session.device(), "cuda:0");
       ASSERT_EQ(said_.size(), 1u);
       EXPECT_NE(said_[0].find("the self-check has passed"), std::string::npos) << said_[0];
+      EXPECT_EQ(said_[0].find(" ms; ") == std::string::npos, known) << said_[0];
+      EXPECT_EQ(session.self_check_ms().has_value(), !known);
       expect_near(run(session, numbers(1)), run(cpu, numbers(1)));
       EXPECT_EQ(driver_count("kernel softmax_f32"), known ? 1 : 3);  // the self-check runs it twice
     }
@@ -125,6 +127,7 @@ TEST_F(GpuChoice, NamesTheNodeThatDiffersAndTakesTheCpu) {
     ASSERT_EQ(said_.size(), 1u);
     EXPECT_NE(said_[0].find("cuda:0 (NVIDIA GeForce RTX 4090): self-check: node \""), std::string::npos) << said_[0];
     EXPECT_NE(said_[0].find("(value \"low\") differs from the CPU by "), std::string::npos) << said_[0];
+    EXPECT_EQ(session.self_check_ms().has_value(), !known);
     EXPECT_EQ(driver_count("call cuGraphLaunch") > 0, !known);
     run(session, numbers(1));
   }

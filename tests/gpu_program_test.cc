@@ -89,12 +89,49 @@ TEST_F(GpuProgram, AFaultEndsADriveThatCanBeResumed) {
   EXPECT_EQ(left_over(out("broken")), "");
   EXPECT_EQ(result_of(out("broken") / name(0))["complete"], true);
   EXPECT_FALSE(fs::exists(out("broken") / "summary.json"));
-  result = run_program(words(route(), out("broken")) + flags + " --resume", with("gb10"));
+  result = run_program(words(route(), out("broken")) + flags + " --resume --json", with("gb10"));
   ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out)["device"], "cuda:0");
+  EXPECT_EQ(json::parse(result.out)["notes"],
+            json::parse(read_text((out("whole") / "summary.json").string()))["notes"]);
   for (const int segment : {0, 1}) {
     const auto got = models_of(out("broken") / name(segment)), expected = models_of(out("whole") / name(segment));
     ASSERT_EQ(got.size(), expected.size());
     for (size_t i = 0; i < got.size(); ++i) expect_near(got[i], expected[i], std::to_string(i));
+  }
+}
+
+// Where segments ran is kept with them: the summary does not say what only the last process used.
+TEST_F(GpuProgram, ADriveTellsOfAllItsDevices) {
+  NEEDS_IMAGES();
+  const std::string flags = "--no-overlay --limit 2 --device auto";
+  ASSERT_EQ(run_program(words(route(), out()) + flags, with("gb10")).code, 0);
+  fs::remove_all(out() / name(1));
+  const ProgramResult result = run_program(words(route(), out()) + flags + " --resume --json", with("none"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json summary = json::parse(result.out);
+  EXPECT_EQ(summary["device"], "cuda:0, cpu");
+  for (const json& network : summary["networks"]) EXPECT_EQ(network["device"], "cuda:0, cpu") << network;
+  EXPECT_EQ(summary["segments"][0]["devices"], (json{{"policy", "cuda:0"}, {"vision", "cuda:0"}}));
+  EXPECT_EQ(summary["segments"][1]["devices"], (json{{"policy", "cpu"}, {"vision", "cpu"}}));
+  const json& notes = summary["notes"];
+  EXPECT_NE(std::find(notes.begin(), notes.end(), "not all segments were driven on the same device"), notes.end());
+}
+
+// With auto the first process chooses for all: in the others the self-check would fail.
+TEST_F(GpuProgram, OneOfSeveralProcessesChoosesTheDevice) {
+  NEEDS_IMAGES();
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  const std::string launcher =
+      "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2 "
+      R"(sh -c '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || export EMULATED_CUDA_WRONG=word_votes; exec "$@"' sh)";
+  const ProgramResult result =
+      run_program(words(route(), out()) + "--no-overlay --limit 2 --json --device auto", with("gb10") + " " + launcher);
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json summary = json::parse(result.out);
+  EXPECT_EQ(summary["device"], "cuda:0");
+  for (const int segment : {0, 1}) {
+    EXPECT_EQ(result_of(out() / name(segment))["devices"], (json{{"policy", "cuda:0"}, {"vision", "cuda:0"}}));
   }
 }
 
@@ -258,7 +295,16 @@ TEST_F(GpuProgram, AutoSaysWhatItChose) {
   ProgramResult result = run_program("run --json " + policy(), with("rtx4090"));
   EXPECT_NEAR(mean(result), expected, 1e-5);
   EXPECT_EQ(json::parse(result.out)["device"], "cuda:0");
-  EXPECT_NE(result.err.find("the self-check has passed; proven by emulation, not run on a GPU yet"), std::string::npos);
+  EXPECT_NE(result.err.find("the self-check has passed in "), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find(" ms; proven by emulation, not run on a GPU yet"), std::string::npos) << result.err;
+  // On the emulated GPU the check takes longer than the rest of loading, which does not count it.
+  const json loaded = json::parse(result.out);
+  EXPECT_LT(loaded["load_ms"].get<double>(), loaded["self_check_ms"].get<double>());
+  result = run_program("compare --device cuda,auto --no-time --quiet --json " + policy(), with("rtx4090"));
+  ASSERT_EQ(result.code, 0) << result.err;
+  const json variants = json::parse(result.out)["variants"];
+  EXPECT_FALSE(variants[0].contains("self_check_ms"));
+  EXPECT_LT(variants[1]["load_ms"].get<double>(), variants[1]["self_check_ms"].get<double>());
   result = run_program("run --json " + policy(), with("none"));
   EXPECT_EQ(json::parse(result.out)["device"], "cpu");
   EXPECT_EQ(result.err, "");

@@ -175,6 +175,7 @@ class Session {
   std::vector<std::string> nodes_on_cpu() const;
   // Where it runs: "cpu" or "cuda:N". May change from a GPU to the CPU until the first result (SessionOptions::device).
   const std::string& device() const;
+  std::optional<double> self_check_ms() const;  // of `auto`, while the session was made; empty: none, or known before
   // On a GPU: how often one run launches kernels, and copies between the processor's memory and the GPU's. Known after
   // the first run.
   struct Transfers {

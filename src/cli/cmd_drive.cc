@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -89,6 +90,17 @@ DriveOptions drive_options(const Program& program, const Flags& flags, const Com
   options.rank = comm.rank();
   options.ranks = comm.size();
   return options;
+}
+
+// Whether a network ran on one device in some segments and on another in others, as after a fault and --resume.
+bool on_several_devices(const std::vector<drive::SegmentResult>& segments) {
+  const std::map<std::string, std::string>* first = nullptr;
+  for (const drive::SegmentResult& segment : segments) {
+    if (segment.devices.empty()) continue;
+    if (first && *first != segment.devices) return true;
+    first = &segment.devices;
+  }
+  return false;
 }
 
 bool stand_in(const drive::DrivingModel::NetworkInfo& network) {
@@ -236,31 +248,27 @@ class DriveRun {
     report_.result = drive::drive_route(route_, options_);
   }
 
-  // The first process chooses for all, so that results do not depend on which process drives a segment. All must call
-  // it.
-  void share_kernels() {
-    if (comm_.size() == 1 || options_.session.tune == Tune::off) return;
-    nlohmann::json choices = nlohmann::json::array();
+  // The first process chooses devices and kernels for all, so that results do not depend on which process drives a
+  // segment. All must call it.
+  void share_choices() {
+    const bool tunes = options_.session.tune != Tune::off;
+    if (comm_.size() == 1 || (!tunes && options_.session.device != "auto")) return;
+    nlohmann::json kernels = nlohmann::json::array(), devices = nlohmann::json::array();
     comm_.together([&] {
       if (comm_.rank() > 0) return;
-      for (const KernelDecision& choice : drive::choose_kernels(route_, options_)) {
-        choices.push_back({choice.node, choice.kernel});
-      }
+      const drive::NetworkChoices found = drive::choose_for_networks(route_, options_);
+      for (const KernelDecision& choice : found.kernels) kernels.push_back({choice.node, choice.kernel});
+      for (const auto& [role, device] : found.devices) devices.push_back({role, device});
     });
+    const nlohmann::json shared =
+        nlohmann::json::parse(comm_.share(nlohmann::json{{"kernels", kernels}, {"devices", devices}}.dump()));
+    for (const nlohmann::json& one : shared["devices"])
+      options_.models.devices[one.at(0).get<std::string>()] = one.at(1).get<std::string>();
+    if (!tunes) return;
     options_.session.choices.clear();
-    for (const nlohmann::json& choice : nlohmann::json::parse(comm_.share(choices.dump()))) {
+    for (const nlohmann::json& choice : shared["kernels"])
       options_.session.choices.push_back({.node = choice.at(0), .kernel = choice.at(1)});
-    }
     options_.session.tune = Tune::off;
-  }
-
-  // "cuda:0", or "cuda:0, cpu" where networks differ; "cpu" without any.
-  static std::string device_of(const std::vector<drive::DrivingModel::NetworkInfo>& networks) {
-    std::vector<std::string> all;
-    for (const auto& network : networks) {
-      if (std::find(all.begin(), all.end(), network.device) == all.end()) all.push_back(network.device);
-    }
-    return all.empty() ? "cpu" : fmt::format("{}", fmt::join(all, ", "));
   }
 
   bool stopped() const { return report_.result.stopped; }
@@ -272,7 +280,7 @@ class DriveRun {
     report_.result.stopped = stopped;
     report_.route = route_.name;
     report_.out = flags_.out;
-    report_.device = device_of(report_.result.networks);
+    report_.device = drive::settle_devices(report_.result);
     if (model) report_.precision = std::string(name(options_.session.passes.precision));
     const CpuFeatures& cpu = cpu_features();
     report_.machine =
@@ -281,6 +289,8 @@ class DriveRun {
     report_.processes = comm_.size();
     report_.realtime = flags_.realtime;
     report_.notes = route_.notes;
+    if (on_several_devices(report_.result.segments))
+      report_.notes.emplace_back("not all segments were driven on the same device");
     if (std::any_of(report_.result.networks.begin(), report_.result.networks.end(), stand_in)) {
       report_.notes.insert(report_.notes.begin(), "a stand-in model with random weights: its outputs mean nothing");
     }
@@ -340,7 +350,7 @@ int run(Program& program, const Flags& flags) {
   const StopOnInterrupt stop(comm.rank() == 0);
   DriveRun run(program, flags, comm);
   comm.together([&] { run.prepare(stop.requested()); });
-  run.share_kernels();
+  run.share_choices();
   comm.together([&] { run.drive(); });
   const bool stopped = comm.max(run.stopped() ? 1 : 0) != 0;
   bool same = true;

@@ -44,10 +44,11 @@ struct VariantResult {
   std::string device;   // a peer's: "CPU"
   std::string not_run;  // why a peer has no results, or no times; empty if it has all
   std::string precision;
-  int threads = 0;  // 0: not known
-  Statistics ms;    // of one run; no samples if not timed
-  Ratio ratio;      // of its time to the first one's; no rounds if not timed
-  double load_ms = 0;
+  int threads = 0;                           // 0: not known
+  Statistics ms;                             // of one run; no samples if not timed
+  Ratio ratio;                               // of its time to the first one's; no rounds if not timed
+  double load_ms = 0;                        // without the self-check
+  std::optional<double> self_check_ms = {};  // Session::self_check_ms()
   std::optional<int64_t> peak_memory_bytes;  // of the process while loading and running once, minus what it had before
   int64_t arena_bytes = 0;                   // activations, outputs and scratch
   std::vector<OutputDifference> outputs;     // that the first one has as well, in its order; none of the first

@@ -23,6 +23,7 @@ Json to_json(const ModelsComparison& comparison) {
              {"precision", v.precision},    {"threads", v.threads},
              {"load_ms", v.load_ms},        {"peak_memory_bytes", nullptr},
              {"arena_bytes", v.arena_bytes}};
+    if (v.self_check_ms) one["self_check_ms"] = *v.self_check_ms;
     if (v.variant.peer) {
       one["peer"] = v.variant.peer->str();
       one["engine"] = v.engine;

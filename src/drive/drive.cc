@@ -197,10 +197,10 @@ class Driver {
       fail_internal("models side by side that sample their pictures in different ways");
     }
     if (files.driver_monitoring.empty() || !has_driver_video()) return;
-    one.driver_model.emplace(files.driver_monitoring, session);
+    one.driver_model.emplace(files.driver_monitoring, files.options_for(kDriverMonitoring, session));
     Network& network = one.driver_model->network();
     one.result.networks.push_back(
-        {network.file(), "driver monitoring", network.checkpoint(), network.session().device()});
+        {network.file(), kDriverMonitoring, network.checkpoint(), network.session().device()});
   }
 
   bool stopped() const { return options_.stop != nullptr && options_.stop->load(); }
@@ -261,6 +261,7 @@ class Driver {
       result.name = segment_folder(route_, segment);
       result.run = models_[m].run;
       result.log = absolute_path(route_.log(segment));
+      for (const auto& network : models_[m].result.networks) result.devices[network.role] = network.device;
       write_result(result, job.lanes[m].folder);
       models_[m].keep(std::move(result));
     }
@@ -307,15 +308,22 @@ std::string segment_folder(const Route& route, const Segment& segment) {
   return fmt::format("{}--{}", log.empty() ? "route" : log, segment.number);
 }
 
-std::vector<KernelDecision> choose_kernels(const Route& route, const DriveOptions& options) {
+NetworkChoices choose_for_networks(const Route& route, const DriveOptions& options) {
   if (!has_models(options.models)) return {};
   const SessionOptions session = session_of(options, shares_of(route, options));
-  std::vector<KernelDecision> out = DrivingModel(options.models, session).choices();
+  NetworkChoices out;
+  {
+    const DrivingModel model(options.models, session);
+    out.kernels = model.choices();
+    for (const auto& network : model.networks()) out.devices[network.role] = network.device;
+  }
   const bool driver = std::any_of(route.segments.begin(), route.segments.end(),
                                   [](const Segment& s) { return !s.driver_video.empty(); });
   if (options.models.driver_monitoring.empty() || !driver) return out;
-  const auto more = DriverModel(options.models.driver_monitoring, session).network().session().choices();
-  out.insert(out.end(), more.begin(), more.end());
+  DriverModel model(options.models.driver_monitoring, session);
+  const std::vector<KernelDecision> more = model.network().session().choices();
+  out.kernels.insert(out.kernels.end(), more.begin(), more.end());
+  out.devices[kDriverMonitoring] = model.network().session().device();
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -70,9 +71,14 @@ struct DriveResult {
   bool stopped = false;
 };
 
-// The kernels of a run's networks on this machine (Session::choices()), for processes that are to share them. Loads the
-// models and drops them again. Fails (user) if a file is not a model.
-std::vector<KernelDecision> choose_kernels(const Route& route, const DriveOptions& options);
+// What a run's networks take on this machine, for processes that are to share it: Session::choices() and, by role,
+// Session::device().
+struct NetworkChoices {
+  std::vector<KernelDecision> kernels;
+  std::map<std::string, std::string> devices;
+};
+// Loads the models and drops them again. Fails (user) if a file is not a model.
+NetworkChoices choose_for_networks(const Route& route, const DriveOptions& options);
 
 // Fails (user) if the route has nothing to drive, a model file is not a model, or a file cannot be written. A segment
 // that cannot be driven (no video, no log) is left out with a note; if that holds for all, it is an error.

@@ -12,6 +12,8 @@
 
 namespace sparkpilot::drive {
 
+inline constexpr const char* kDriverMonitoring = "driver monitoring";  // its role beside the driving networks'
+
 // One thread at a time.
 class DriverModel {
  public:

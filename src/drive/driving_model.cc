@@ -113,6 +113,11 @@ ModelFiles find_models(const fs::path& folder) {
       folder.string());
 }
 
+SessionOptions ModelFiles::options_for(const std::string& role, SessionOptions options) const {
+  if (const auto found = devices.find(role); found != devices.end()) options.device = found->second;
+  return options;
+}
+
 std::string DrivingContract::describe() const {
   return fmt::format("era {} ({}, pictures {} ms apart, {} sampling)", era,
                      merged ? "one network" : "vision and policy", 50 * frame_gap,
@@ -121,11 +126,12 @@ std::string DrivingContract::describe() const {
 
 struct DrivingModel::Impl {
   Impl(const ModelFiles& files, const SessionOptions& options)
-      : front(files.supercombo.empty() ? files.vision : files.supercombo, options, files.rewrite) {
+      : front(files.supercombo.empty() ? files.vision : files.supercombo,
+              files.options_for(files.supercombo.empty() ? "vision" : "supercombo", options), files.rewrite) {
     if (files.supercombo.empty()) {
       check_images(front, "given as vision, ");
       if (features_input(front) != nullptr) wrong_contract(front, "given as vision, it is a merged network");
-      back.emplace(files.policy, options, files.rewrite);
+      back.emplace(files.policy, files.options_for("policy", options), files.rewrite);
       if (road_input(*back) != nullptr) wrong_contract(*back, "given as policy, it takes pictures");
     } else {
       check_images(front, "");

@@ -7,6 +7,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,9 @@ struct ModelFiles {
   // "int8". Inputs, outputs and metadata must stay.
   std::function<Graph(Graph graph, const std::filesystem::path& file)> rewrite = {};
   std::string rewritten_as = {};
+  // Where networks run, by role, if not on the session's device: what `auto` took in the first of several processes.
+  std::map<std::string, std::string> devices = {};
+  SessionOptions options_for(const std::string& role, SessionOptions options) const;
 };
 
 // The models of a folder by openpilot's names, the first of driving_vision.onnx with driving_policy.onnx,
@@ -88,7 +92,7 @@ class DrivingModel {
   void reset();
 
   struct NetworkInfo {
-    std::string file, role;      // "vision", "policy", "supercombo"
+    std::string file, role;      // "vision", "policy", "supercombo"; of a DriverModel kDriverMonitoring
     std::string checkpoint;      // the model's, empty if it has none
     std::string device = "cpu";  // Session::device()
   };

@@ -1,6 +1,7 @@
 #include "drive/report.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -32,6 +33,23 @@ Json stages_json(const StageTimes& stages) {
 }
 
 }  // namespace
+
+std::string settle_devices(DriveResult& result) {
+  const auto add = [](std::vector<std::string>& to, const std::string& device) {
+    if (std::find(to.begin(), to.end(), device) == to.end()) to.push_back(device);
+  };
+  std::vector<std::string> all;
+  for (auto& network : result.networks) {
+    std::vector<std::string> own;
+    for (const SegmentResult& segment : result.segments) {
+      if (const auto at = segment.devices.find(network.role); at != segment.devices.end()) add(own, at->second);
+    }
+    if (own.empty()) own.push_back(network.device);
+    for (const std::string& device : own) add(all, device);
+    network.device = fmt::format("{}", fmt::join(own, ", "));
+  }
+  return all.empty() ? "cpu" : fmt::format("{}", fmt::join(all, ", "));
+}
 
 std::vector<double> latencies(const std::vector<SegmentResult>& segments) {
   std::vector<double> ms;
@@ -106,6 +124,7 @@ Json segments_json(const std::vector<SegmentResult>& segments) {
                    {"frames_dropped", segment.dropped},
                    {"seconds", segment.seconds},
                    {"driven_path", segment.driven_path},
+                   {"devices", segment.devices},
                    {"cameras", cameras},
                    {"notes", segment.notes}});
   }

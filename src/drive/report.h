@@ -45,6 +45,10 @@ struct DriveTotals {
 };
 DriveTotals totals_of(const DriveResult& result);
 
+// Sets where each network ran to what the segments say, and returns where all of them did: "cuda:0", or "cuda:0, cpu"
+// where networks or segments differ; "cpu" without any. A network stays as it is if no segment was driven with it.
+std::string settle_devices(DriveResult& result);
+
 // Milliseconds of the networks, one value per frame.
 std::vector<double> latencies(const std::vector<SegmentResult>& segments);
 

@@ -62,5 +62,26 @@ TEST(Report, TellsOfTheReferenceAndLeadsToTheWhole) {
   EXPECT_EQ(summary_html(run).find("Warning."), std::string::npos);
 }
 
+// What a segment says counts, not where the network was loaded last; an older result says nothing.
+TEST(Report, DevicesAreThoseOfTheSegments) {
+  DriveResult result = report().result;
+  EXPECT_EQ(settle_devices(result), "cpu");
+  result.networks = {{.file = "v", .role = "vision", .checkpoint = "", .device = "cuda:1"},
+                     {.file = "p", .role = "policy", .checkpoint = "", .device = "cuda:1"}};
+  EXPECT_EQ(settle_devices(result), "cuda:1");
+  result.segments[0].devices = {{"vision", "cuda:0"}, {"policy", "cpu"}};
+  EXPECT_EQ(settle_devices(result), "cuda:0, cpu");
+  result.segments[1].devices = {{"vision", "cuda:1"}, {"policy", "cpu"}};
+  EXPECT_EQ(settle_devices(result), "cuda:0, cuda:1, cpu");
+  EXPECT_EQ(result.networks[0].device, "cuda:0, cuda:1");
+  EXPECT_EQ(result.networks[1].device, "cpu");
+
+  const std::string text = to_json(result.segments[0]).dump();
+  EXPECT_EQ(segment_result_from(text, "segment.json").devices, result.segments[0].devices);
+  nlohmann::ordered_json older = nlohmann::ordered_json::parse(text);
+  older.erase("devices");
+  EXPECT_TRUE(segment_result_from(older.dump(), "segment.json").devices.empty());
+}
+
 }  // namespace
 }  // namespace sparkpilot::drive

@@ -154,6 +154,7 @@ Json to_json(const SegmentResult& r) {
           {"recorded_models", r.recorded_models},
           {"recorded_drawn", r.recorded_drawn},
           {"driver_frames", r.driver_frames},
+          {"devices", r.devices},
           {"stages",
            {{"decode_road_ms", r.stages.decode_road_ms},
             {"decode_wide_ms", r.stages.decode_wide_ms},
@@ -182,6 +183,7 @@ SegmentResult segment_result_from(const std::string& text, const std::filesystem
     in.at("recorded_models").get_to(out.recorded_models);
     in.at("recorded_drawn").get_to(out.recorded_drawn);
     in.at("driver_frames").get_to(out.driver_frames);
+    if (in.contains("devices")) in["devices"].get_to(out.devices);  // earlier versions did not keep them
     in.at("notes").get_to(out.notes);
     in.at("pictures").get_to(out.pictures);
     const Json& stages = in.at("stages");

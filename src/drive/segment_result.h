@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -38,8 +39,9 @@ struct SegmentResult {
   std::vector<std::string> pictures;  // files of key frames, relative to the segment's folder
   int64_t dropped = 0;                // lost frames, before recorded ones
   int64_t recorded_models = 0, recorded_drawn = 0;
-  int64_t driver_frames = 0;  // frames that the driver monitoring model ran on
-  double seconds = 0;         // duration of the run
+  int64_t driver_frames = 0;                        // frames that the driver monitoring model ran on
+  std::map<std::string, std::string> devices = {};  // where each network ran, by its role: "cuda:0"
+  double seconds = 0;                               // duration of the run
   StageTimes stages;
 };
 

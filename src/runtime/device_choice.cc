@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "hw/cpu.h"
@@ -140,16 +141,22 @@ std::string check_model_on(const Graph& graph, const SessionOptions& options, co
 
 }  // namespace
 
-std::shared_ptr<GpuDevice> choose_gpu(const Graph& graph, const SessionOptions& options) {
-  if (cuda::images().empty()) return nullptr;
+DeviceChoice choose_device(const Graph& graph, const SessionOptions& options) {
+  DeviceChoice out;
+  if (cuda::images().empty()) return out;
   const DeviceFacts facts = ask_device_facts();
   std::string named = "libcuda";
+  std::optional<int64_t> begin;  // of the self-check
+  const auto time_check = [&] {
+    if (begin) out.check_ms = static_cast<double>(now_ns() - *begin) * 1e-6;
+  };
   const auto cpu = [&](const std::string& why) {
+    time_check();
     if (options.say) options.say(fmt::format("{}: {}; the model runs on the CPU", named, why));
-    return std::shared_ptr<GpuDevice>();
+    return out;
   };
   if (facts.broken) return cpu(facts.problem);
-  if (facts.gpus.empty()) return nullptr;
+  if (facts.gpus.empty()) return out;
   const std::string device = fmt::format("cuda:{}", facts.best_gpu);
   named = device;
   if (const std::optional<std::string> op = integer_op(graph)) return cpu("no kernel for a GPU computes " + *op);
@@ -161,6 +168,7 @@ std::shared_ptr<GpuDevice> choose_gpu(const Graph& graph, const SessionOptions& 
     TuningFile file(options.tuning_file, cpu_features().model);
     std::string found = file.check(key);
     if (found.empty()) {
+      begin = now_ns();
       if (const std::vector<std::string> words = cuda::check_words(*gpu); !words.empty()) {
         return cpu("self-check: " + shortened(words.front()));
       }
@@ -169,8 +177,13 @@ std::shared_ptr<GpuDevice> choose_gpu(const Graph& graph, const SessionOptions& 
     }
     if (options.say && gpu->ptx_ns() > 0) options.say(ptx_text(g, gpu->ptx_ns()));
     if (found != TuningFile::kPassed) return cpu(found);
-    if (options.say) options.say(named + ": the self-check has passed; proven by emulation, not run on a GPU yet");
-    return gpu;
+    time_check();
+    if (options.say) {
+      options.say(fmt::format("{}: the self-check has passed{}; proven by emulation, not run on a GPU yet", named,
+                              out.check_ms ? fmt::format(" in {:.0f} ms", *out.check_ms) : ""));
+    }
+    out.gpu = std::move(gpu);
+    return out;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::device) return cpu(error.what());
     if (error.kind() != ErrorKind::user) throw;

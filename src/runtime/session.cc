@@ -47,6 +47,7 @@ struct Session::Impl {
   bool ran = false;
   int64_t load_ns = 0;  // of the constructor and all compilations
   std::string device = "cpu";
+  std::optional<double> check_ms;
   std::optional<Graph> spare;  // for the CPU if the GPU that `auto` chose fails before the first result
 
   std::unordered_map<std::string, size_t> input_places, output_places;  // by name
@@ -150,13 +151,14 @@ void Session::Impl::open_device() {
   device = options.device;
   if (options.device == "auto") {
     device = "cpu";
-    const std::shared_ptr<GpuDevice> gpu = choose_gpu(graph, options);
-    if (!gpu) return;
+    const DeviceChoice choice = choose_device(graph, options);
+    check_ms = choice.check_ms;
+    if (!choice.gpu) return;
     if (shares_states_of_cpu()) {
       if (options.say) options.say("its states are shared with a session on the CPU; the model runs on the CPU");
       return;
     }
-    plan_options.gpu = gpu;
+    plan_options.gpu = choice.gpu;
     spare = graph;
   } else {
     const std::optional<int> ordinal = gpu_of_device(device);
@@ -315,9 +317,10 @@ Session::GpuTimes Session::gpu_times() const {
 Session::LoadTimes Session::load_times() const {
   const int64_t ptx = impl_->plan_options.ptx_ns, tuning = impl_->plan_options.tuned_ns;
   const auto ms = [](int64_t ns) { return static_cast<double>(ns) * 1e-6; };
-  return {ms(impl_->load_ns - ptx - tuning), ms(ptx), ms(tuning)};
+  return {ms(impl_->load_ns - ptx - tuning) - impl_->check_ms.value_or(0), ms(ptx), ms(tuning)};
 }
 const std::string& Session::device() const { return impl_->device; }
+std::optional<double> Session::self_check_ms() const { return impl_->check_ms; }
 const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }
 std::vector<KernelDecision> Session::choices() const {
   std::vector<KernelDecision> out;
