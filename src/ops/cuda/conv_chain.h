@@ -16,7 +16,7 @@ struct ConvChainArguments {
   ConvArguments last;
 };
 
-inline constexpr ConvTile kConvChainTiles[] = {{32, 64, 8, 3}, {32, 128, 8, 2}};
+inline constexpr ConvTile kConvChainTiles[] = {{32, 64, 8, 3}, {32, 128, 8, 2}, {16, 64, 16, 2}};
 
 struct ConvChainPlan {
   ConvTile tile = kConvChainTiles[0];
@@ -28,7 +28,7 @@ struct ConvChainPlan {
 };
 // Depthwise in whole pieces of 16 bytes of channels, then 1x1 without pads at stride 1; f16 or bf16.
 bool conv_chain_accepts(const ConvSizes& depthwise, const ConvSizes& last, Storage storage);
-// For a GPU with this many multiprocessors.
-ConvChainPlan plan_conv_chain(const ConvSizes& last, int multiprocessors);
+// For a GPU with this many multiprocessors; at least half of them have a block, if that is not short anyway.
+ConvChainPlan plan_conv_chain(const ConvSizes& depthwise, const ConvSizes& last, int multiprocessors);
 
 }  // namespace sparkpilot::cuda

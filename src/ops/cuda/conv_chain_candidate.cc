@@ -82,7 +82,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
       [&](const void* from, void* to) { pack_conv_weights(last.size, storage, from, to); }, *state, last);
   state->between = epilogue_of(p, chain, 0);
   state->last = epilogue_of(p, chain, 1);
-  const ConvChainPlan plan = plan_conv_chain(last.size, p.gpu->facts().multiprocessors);
+  const ConvChainPlan plan = plan_conv_chain(depthwise.size, last.size, p.gpu->facts().multiprocessors);
   last.splits = plan.splits;
   if (plan.splits > 1) {
     state->sum = &kernel_on(*p.gpu, "conv_sum_" + std::string(*storage_suffix(p.inputs[0].dtype)));
