@@ -40,12 +40,12 @@ Acceptance accepts(const Problem& p) {
     const size_t weights = ConvChain::weights_input(i), bias = ConvChain::bias_input(i);
     if (!p.is_constant(weights)) return "weights are not constant";
     if (p.inputs[weights].dtype != dtype) return "weights of another type";
+    // They are multiplied by the zeros beyond the image's border and the last channel.
+    if (!all_finite(p.constants[weights].view())) return "weights are not finite";
     if (p.has(bias) && !p.is_constant(bias)) return "bias is not constant";
     if (const Acceptance takes = takes_window(chain.shape[i].window); !takes) return takes;
     if (const Acceptance takes = takes_epilogue(epilogue_of(p, chain, i)); !takes) return takes;
   }
-  // They are multiplied by the zeros beyond the last channel.
-  if (!all_finite(p.constants[ConvChain::weights_input(1)].view())) return "weights are not finite";
   if (!conv_chain_accepts(conv_sizes(chain.depthwise()), conv_sizes(chain.last()), storage_of(dtype)))
     return "channels in no whole pieces of 16 bytes, or too large";
   return true;
