@@ -1,8 +1,11 @@
 // Sessions on the emulated GPU: the same results as on the CPU, from one recording, with the copies that the memory
 // needs and no others.
+#include <array>
 #include <thread>
 
 #include "gpu_sessions.h"
+#include "ir/interpret.h"
+#include "passes/precision.h"
 
 namespace sparkpilot {
 namespace {
@@ -243,6 +246,88 @@ TEST_F(GpuSession, SeveralSessionsAndThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   for (int t = 0; t < 2; ++t) expect_near(results[static_cast<size_t>(t)], run(cpu, numbers(static_cast<float>(t))));
+}
+
+// An inverted bottleneck of which one stage has a weight of NaN and one of infinity.
+Graph bottleneck_with(int stage) {
+  Graph graph;
+  Builder b(graph);
+  int at = 0;
+  const auto conv = [&](ValueId x, int64_t out, int64_t kernel, int64_t groups) {
+    Tensor weights(DType::f32, Shape{out, b.shape(x)[1] / groups, kernel, kernel});
+    for (int64_t i = 0; i < weights.elements(); ++i)
+      weights.data<float>()[i] = 0.2f * std::sin(static_cast<float>(i + 1));
+    // The first tap of two channels that come out, which never reaches the outputs of the first row and column.
+    const int64_t of_one = weights.elements() / out;
+    if (at++ == stage) weights.data<float>()[2 * of_one] = NAN, weights.data<float>()[5 * of_one] = INFINITY;
+    const std::vector<int64_t> pads(4, kernel / 2);
+    return b.add("Conv", {x, b.constant(weights)}, {{"pads", pads}, {"group", groups}});
+  };
+  const ValueId wide = conv(b.input("x", DType::f32, {1, 8, 6, 5}), 16, 3, 1);
+  b.output(conv(conv(wide, 16, 3, 16), 24, 1, 1), "y");
+  return graph;
+}
+
+TEST_F(GpuSession, WeightsThatAreNotFiniteStayOnTheGpuAndReachTheSameElements) {
+  NEEDS_IMAGES();
+  for (const int stage : {0, 1, 2}) {
+    const Graph graph = bottleneck_with(stage);
+    Tensor x(DType::f32, Shape{1, 8, 6, 5});
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = std::cos(static_cast<float>(i));
+    const Tensor expected = interpret(graph, std::array{x}, nullptr, "reference")[0];
+    for (const Precision precision : {Precision::fp32, Precision::fp16, Precision::bf16}) {
+      SessionOptions options{.device = "cuda", .threads = 1};
+      options.passes.precision = precision;
+      Session session(graph, options);
+      EXPECT_EQ(session.nodes_on_cpu(), std::vector<std::string>()) << stage;
+      std::ranges::copy(x.data<float>(), session.input<float>("x").begin());
+      session.run();
+      const auto y = session.output<float>("y");
+      for (size_t i = 0; i < y.size(); ++i) {
+        const float want = expected.data<float>()[i];
+        EXPECT_EQ(std::isfinite(y[i]), std::isfinite(want)) << name(precision) << " " << stage << " " << i;
+        EXPECT_NEAR(std::isfinite(want) ? y[i] : 0, std::isfinite(want) ? want : 0, 0.05f) << stage << " " << i;
+      }
+    }
+  }
+}
+
+// The CPU refuses it. A kernel cannot, and takes zeros; what is known before is left to the CPU.
+TEST_F(GpuSession, AnIndexOutOfRange) {
+  NEEDS_IMAGES();
+  const auto session = [](const char* device, bool constant) {
+    Graph graph;
+    Builder b(graph);
+    const ValueId x = b.input("x", DType::f32, {kRows, kSize});
+    const ValueId index = constant ? b.ints({1, 3}) : b.input("index", DType::i64, {2});
+    b.output(b.add("Gather", {x, index}), "y");
+    Session out(std::move(graph), {.device = device, .threads = 1});
+    if (!constant) std::ranges::copy(std::array<int64_t, 2>{1, 3}, out.input<int64_t>("index").begin());
+    return out;
+  };
+  for (const bool constant : {false, true}) {
+    const auto refused = [&](const char* device) -> std::string {
+      try {
+        Session refuses = session(device, constant);
+        run(refuses, numbers(1));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::user);
+        return error.what();
+      }
+      return "not at all";
+    };
+    EXPECT_NE(refused("cpu").find("index 3 is outside [-3,3)"), std::string::npos) << refused("cpu");
+    if (constant) {
+      EXPECT_EQ(refused("cuda"), refused("cpu"));
+      continue;
+    }
+    Session gpu = session("cuda", false);
+    EXPECT_EQ(gpu.nodes_on_cpu(), std::vector<std::string>());
+    std::vector<float> expected = numbers(1);
+    expected.erase(expected.begin(), expected.begin() + kSize);
+    std::fill(expected.begin() + kSize, expected.end(), 0.0f);
+    EXPECT_EQ(run(gpu, numbers(1)), expected);
+  }
 }
 
 TEST_F(GpuSession, DevicesThatAreNotThereAreRefused) {

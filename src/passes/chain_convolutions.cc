@@ -6,6 +6,7 @@
 #include "ir/activation.h"
 #include "passes/edit.h"
 #include "passes/pass.h"
+#include "tensor/finite.h"
 
 namespace sparkpilot {
 namespace {
@@ -144,7 +145,9 @@ bool pair(Edit& edit, NodeId id) {
   if (depthwise->kernel != Ints{3, 3} && depthwise->kernel != Ints{5, 5} && depthwise->kernel != Ints{7, 7})
     return false;
   for (const NodeId stage : {depthwise->id, id}) {
-    if (edit.constant(edit.node(stage).inputs[1])->dtype() != edit.dtype(last->x)) return false;
+    const Tensor& weights = *edit.constant(edit.node(stage).inputs[1]);
+    // The kernel multiplies weights by zeros, which are not 0 with infinity and NaN; others compute the stages then.
+    if (weights.dtype() != edit.dtype(last->x) || !all_finite(weights.view())) return false;
   }
   const std::array stages{*depthwise, *last};
   write_chain(edit, stages);

@@ -23,6 +23,7 @@ constexpr Pass kPasses[] = {
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},
     {"planes", "first layers read images with channels first as they come", true, read_planes},
+    {"images", "first layers round images and find their channels themselves", true, read_images, Device::cuda},
     {"chain", "inverted bottlenecks, and depthwise with pointwise, as one node", true, chain_convolutions, Device::cpu},
     {"pairs", "depthwise with pointwise in 16 bits as one node", true, pair_convolutions, Device::cuda},
     {"heads", "products of one row that do not wait for one another as one node", true, fuse_heads, Device::cuda},

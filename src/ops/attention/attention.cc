@@ -210,6 +210,14 @@ std::vector<OpCase> cases() {
                           {CaseInput::of({3, 1, 19}).fixed()}));
   out.push_back(make_case("float_mask", {2, 3, 37, 40}, {2, 3, 90, 40}, {2, 3, 90, 40}, {{"scale", 0.2f}},
                           {CaseInput::of({2, 1, 37, 90})}));
+  // The first query sees no key.
+  Tensor hides = Tensor::zeros(DType::f32, {37, 50});
+  for (int64_t i = 0; i < hides.elements(); ++i) hides.data<float>()[i] = i < 50 || i % 7 == 3 ? -INFINITY : 0;
+  for (const bool constant : {false, true}) {
+    out.push_back(make_case(constant ? "constant_mask_of_all" : "mask_of_all", {2, 1, 37, 40}, {2, 1, 50, 40},
+                            {2, 1, 50, 40}, {}, {CaseInput::value(hides)}));
+    out.back().inputs.back().constant = constant;
+  }
   out.push_back(make_case("causal_tokens", {1, 70, 384}, {1, 70, 384}, {1, 70, 384},
                           {{"is_causal", one}, {"q_num_heads", int64_t{4}}, {"kv_num_heads", int64_t{4}}}));
   out.push_back(make_case("large_heads", {1, 2, 5, 300}, {1, 2, 7, 300}, {1, 2, 7, 300}, {}));

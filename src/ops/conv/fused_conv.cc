@@ -1,7 +1,8 @@
 // sparkpilot::Conv: convolution in either layout, with an epilogue (the contract is in ir/op.h).
 //
 // Weights and bias may be stored in f16 or bf16 if the image is f32. With `channels_last` and `x_channels_first`, X has
-// channels first and only the output has channels last.
+// channels first and only the output has channels last. With `x_cast`, a type of ONNX's, X is u8 or f32 and is rounded
+// to that type first.
 #include "ops/axes.h"
 #include "ops/cpu/composed.h"
 #include "ops/cpu/conv/conv_loop.h"
@@ -18,6 +19,15 @@ namespace sparkpilot {
 namespace {
 
 using ImageTypes = TypeList<float, Half, BFloat16>;
+
+// The type that X is computed in.
+DType image_dtype(const Attributes& attrs, DType x) {
+  if (!attrs.has("x_cast")) return x;
+  const std::optional<DType> to = dtype_from_onnx(attrs.integer("x_cast"));
+  if (!to || !contains(ImageTypes{}, *to)) fail("x_cast names neither f32 nor f16 nor bf16");
+  if (x != DType::u8 && x != DType::f32) fail("input to be cast is {}, expected u8 or f32", name(x));
+  return *to;
+}
 
 bool channels_last(const Attributes& attrs) { return attrs.integer("channels_last", 0) != 0; }
 
@@ -43,10 +53,16 @@ void run(const Call& c) {
   float* values = epilogue_values(c, c.workspace + state.values_offset);
   dispatch(ImageTypes{}, c.inputs[1].dtype,
            [&]<typename W>() { std::copy_n(c.inputs[1].as<W>(), s.weights(), weights); });
-  dispatch(ImageTypes{}, c.inputs[0].dtype, [&]<typename T>() {
+  const DType dtype = image_dtype(c.attrs(), c.inputs[0].dtype);
+  const auto rounded = [dtype](double x) {
+    if (dtype == DType::f16) return static_cast<double>(static_cast<float>(Half(static_cast<float>(x))));
+    if (dtype == DType::bf16) return static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(x))));
+    return x;
+  };
+  dispatch(TypeList<float, Half, BFloat16, uint8_t>{}, c.inputs[0].dtype, [&]<typename T>() {
     const T* x = c.inputs[0].as<T>();
     convolve(
-        s, weights, [&](int64_t at) { return static_cast<double>(x[at]); },
+        s, weights, [&](int64_t at) { return rounded(static_cast<double>(x[at])); },
         [&](int64_t at, int64_t channel, double sum) {
           if (c.has(2)) sum += load_element(c.inputs[2].dtype, c.inputs[2].data, channel);
           values[at] = static_cast<float>(sum);
@@ -58,27 +74,29 @@ void run(const Call& c) {
 
 void infer(InferContext& c) {
   const ConvShape s = conv_shape(c.attrs, c.shape(0), c.shape(1), channels_last(c.attrs));
-  if (!contains(ImageTypes{}, c.dtype(0))) fail("input is {}, expected f32, f16 or bf16", name(c.dtype(0)));
-  if (c.dtype(1) != c.dtype(0) && !(c.dtype(0) == DType::f32 && contains(ImageTypes{}, c.dtype(1)))) {
-    fail("weight is {}, the input {}", name(c.dtype(1)), name(c.dtype(0)));
+  const DType x = image_dtype(c.attrs, c.dtype(0));
+  if (!contains(ImageTypes{}, x)) fail("input is {}, expected f32, f16 or bf16", name(x));
+  if (c.dtype(1) != x && !(x == DType::f32 && contains(ImageTypes{}, c.dtype(1)))) {
+    fail("weight is {}, the input {}", name(c.dtype(1)), name(x));
   }
   if (c.has(2) && !(contains(ImageTypes{}, c.dtype(2)) && c.shape(2) == Shape{s.out_channels})) {
     fail("bias is {}{}, expected [{}] of f32, f16 or bf16", name(c.dtype(2)), c.shape(2).str(), s.out_channels);
   }
   check_epilogue(c, s.output(), s.out_channels);
-  c.output(0, c.dtype(0), s.output());
+  c.output(0, x, s.output());
 }
 
 std::vector<ValueId> expand(ExpandContext& e) {
   Builder& b = e.b;
-  const DType dtype = b.dtype(e.in(0));
+  const DType dtype = image_dtype(e.node.attrs, b.dtype(e.in(0)));
   const bool last = channels_last(e.node.attrs);
   Attributes attrs = e.node.attrs;
   attrs.erase("channels_last");
   attrs.erase("x_channels_first");
   attrs.erase("epilogue");
+  attrs.erase("x_cast");
   const bool x_last = last && e.node.attrs.integer("x_channels_first", 0) == 0;
-  const ValueId x = x_last ? channels_last_to_first(b, e.in(0)) : e.in(0);
+  const ValueId image = cast_to(b, e.in(0), dtype), x = x_last ? channels_last_to_first(b, image) : image;
   std::vector<ValueId> inputs{x, cast_to(b, e.in(1), dtype)};
   if (e.has(2)) inputs.push_back(cast_to(b, e.in(2), dtype));
   ValueId y = b.add("Conv", inputs, attrs);
@@ -98,6 +116,25 @@ Acceptance can_move_first(const Problem& p) {
   if (p.attrs().integer("channels_last", 0) == 0 || p.attrs().integer("x_channels_first", 0) == 0)
     return "the image has the output's layout";
   return true;
+}
+
+// An image of another type is cast, and then read in its new one.
+std::vector<ValueId> cast_first(ExpandContext& e) {
+  std::vector<ValueId> inputs = e.node.inputs;
+  inputs[0] = cast_to(e.b, inputs[0], image_dtype(e.node.attrs, e.b.dtype(inputs[0])));
+  Attributes attrs = e.node.attrs;
+  attrs.erase("x_cast");
+  return {e.b.add("sparkpilot::Conv", std::move(inputs), std::move(attrs))};
+}
+Acceptance can_cast_first(const Problem& p) {
+  if (!p.attrs().has("x_cast")) return "the image has the output's type";
+  return true;
+}
+// Of kernels that read the image in the output's type.
+template <Acceptance (*kAccepts)(const Problem&)>
+Acceptance of_one_type(const Problem& p) {
+  if (p.attrs().has("x_cast")) return "the image has another type";
+  return kAccepts(p);
 }
 
 double cost(const Problem& p) {
@@ -218,6 +255,24 @@ std::vector<OpCase> cases() {
        {{"channels_last", on}, {"group", int64_t{16}}, {"pads", Ints{2, 0}}}},
       {"1d", {x({2, 31, 7}), w({5, 7, 4}), w({5})}, {{"channels_last", on}, {"epilogue", Texts{"silu"}}}},
       {"3d", {x({1, 5, 6, 7, 3}), w({4, 3, 2, 3, 3}), w({4})}, {{"channels_last", on}}}};
+  for (const auto& [from, to] :
+       {std::pair(DType::u8, DType::f32), {DType::u8, DType::f16}, {DType::f32, DType::bf16}}) {
+    const auto first = [&](const char* what, const Shape& image, const Shape& weights, Attributes attrs) {
+      attrs.set("channels_last", on);
+      attrs.set("x_cast", onnx_code(to));
+      const CaseInput x_of = from == DType::u8 ? CaseInput::range(image, 0, 255, from) : CaseInput::of(image, from);
+      all.push_back({fmt::format("{}_of_{}_as_{}", what, name(from), name(to)),
+                     {x_of, CaseInput::of(weights, to).fixed(), w({weights[0]})},
+                     std::move(attrs)});
+    };
+    first("planes", {2, 6, 13, 18}, {19, 6, 3, 3}, {{"x_channels_first", on}, {"pads", Ints{1, 1, 1, 1}}});
+    first("pixels", {1, 13, 17, 3}, {19, 3, 3, 3}, {{"strides", Ints{2, 2}}});
+    first("pieces", {1, 24, 32, 1}, {19, 1, 8, 8}, {{"strides", Ints{8, 8}}, {"epilogue", Texts{"relu"}}});
+    first("joined", {2, 10, 16, 3}, {9, 3, 2, 8}, {{"strides", Ints{3, 8}}, {"pads", Ints{1, 0, 0, 0}}});
+  }
+  all.push_back({"joined_f16",
+                 {CaseInput::of({2, 8, 24, 2}, DType::f16), CaseInput::of({11, 2, 4, 4}, DType::f16).fixed()},
+                 {{"channels_last", on}, {"strides", Ints{4, 4}}}});
   for (const std::string& step : epilogue_steps()) all.push_back(epilogue_case(step, {step}));
   for (const char* step : {"add:3", "mul:3", "add:4", "mul:4", "add:5", "mul:5"}) {
     all.push_back(epilogue_case(step, {step}));
@@ -230,22 +285,24 @@ std::vector<OpCase> cases() {
   return all;
 }
 
-constexpr AttrSpec kAttrs[] = {
-    {"auto_pad", AttrType::text},  {"channels_last", AttrType::integer}, {"dilations", AttrType::integers},
-    {"epilogue", AttrType::texts}, {"group", AttrType::integer},         {"kernel_shape", AttrType::integers},
-    {"pads", AttrType::integers},  {"strides", AttrType::integers},      {"x_channels_first", AttrType::integer}};
+constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},      {"channels_last", AttrType::integer},
+                               {"dilations", AttrType::integers}, {"epilogue", AttrType::texts},
+                               {"group", AttrType::integer},      {"kernel_shape", AttrType::integers},
+                               {"pads", AttrType::integers},      {"strides", AttrType::integers},
+                               {"x_cast", AttrType::integer},     {"x_channels_first", AttrType::integer}};
 // Shapes for which the project's kernels are faster.
 std::string_view onednn_yields(const Problem& p) { return conv_simd_wins(p) ? "simd" : conv_dot_wins(p) ? "dot" : ""; }
 
 constexpr Kernel kCpu[] = {
     {.name = "onednn",
-     .accepts = conv_onednn_accepts,
+     .accepts = of_one_type<conv_onednn_accepts>,
      .prepare = conv_onednn_prepare,
      .run = onednn::run,
      .yields = onednn_yields},
-    {.name = "simd", .accepts = conv_simd_accepts, .prepare = conv_simd_prepare, .run = conv_simd_run},
-    {.name = "dot", .accepts = conv_dot_accepts, .prepare = conv_dot_prepare, .run = dot_run},
-    composed<move_first>("moved", can_move_first),
+    {.name = "simd", .accepts = of_one_type<conv_simd_accepts>, .prepare = conv_simd_prepare, .run = conv_simd_run},
+    {.name = "dot", .accepts = of_one_type<conv_dot_accepts>, .prepare = conv_dot_prepare, .run = dot_run},
+    composed<cast_first>("cast", can_cast_first),
+    composed<move_first>("moved", of_one_type<can_move_first>),
     {.name = "reference", .prepare = prepare, .run = run}};
 
 const OpDef kOps[] = {{.name = "Conv",

@@ -10,6 +10,12 @@ using sparkpilot::cuda::AttentionArguments;
 
 constexpr float kLog2E = 1.4426950408889634f;  // powers are of 2
 
+// What the mask hides is hidden whatever its score is.
+__device__ __forceinline__ float masked(const AttentionArguments& p, float score, long long at) {
+  const float mask = device::operand_value(p.mask_storage, p.mask, at);
+  return mask == -INFINITY ? mask : score + mask;
+}
+
 // What maxima are subtracted as: where all so far are -infinity, nothing.
 __device__ __forceinline__ float reference(float most) { return most == -INFINITY ? 0.0f : most; }
 
@@ -35,7 +41,7 @@ struct Parts {
 #pragma unroll
       for (int j = 0; j < kCount; ++j) out[j] = fmaf(part[j], weight, out[j]);
     }
-    const float scale = 1.0f / whole;
+    const float scale = whole == 0.0f ? 0.0f : 1.0f / whole;  // 0: the query sees no key
 #pragma unroll
     for (int j = 0; j < kCount; ++j) out[j] *= scale;
   }
@@ -118,8 +124,7 @@ __device__ __forceinline__ void attention(const AttentionArguments& p) {
         const int at = key + i / 4 * 8 + i % 2, row = i / 2 % 2;
         float& score = scores[0][i / 4][i % 4];
         score *= p.scale;
-        if (p.mask && at < p.keys)
-          score += device::operand_value(p.mask_storage, p.mask, mask_rows[row] + at * p.mask_key);
+        if (p.mask && at < p.keys) score = masked(p, score, mask_rows[row] + at * p.mask_key);
         score = at < p.keys ? score * kLog2E : -INFINITY;
         top[row] = device::max_nan(top[row], score);
       }
@@ -238,7 +243,7 @@ __device__ __forceinline__ void attention_rows(const AttentionArguments& p) {
 #pragma unroll 1
       for (int i = pieces * kPiece; i < p.size; ++i) even = fmaf(T::value(q[i]), T::value(row[i]), even);
       score = (even + odd) * p.scale;
-      if (p.mask) score += device::operand_value(p.mask_storage, p.mask, mask + key * p.mask_key);
+      if (p.mask) score = masked(p, score, mask + key * p.mask_key);
       score *= kLog2E;
     }
     const float top = device::max_nan(most, device::warp_max(score));

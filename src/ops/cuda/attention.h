@@ -12,7 +12,8 @@ namespace sparkpilot::cuda {
 
 // For each batch and head: y[query] = sum over keys of softmax(scale * q[query] . k[key] + mask[query, key]) * v[key].
 // The softmax is computed in fp32; in attention_<storage>_<size> its numerators are rounded to the storage type before
-// they weigh v. Where the mask is -infinity for all keys of a query, y is NaN, as softmax's definition says.
+// they weigh v. Where the mask is -infinity a score does not count, even if it is NaN; where it is for all keys of a
+// query, y is 0.
 //
 // A head's elements of a token lie together; all else is by strides, in elements, so that heads need not be transposed.
 // Copied 16 bytes at a time where q, k, v and their strides are multiples of that; by elements where not.

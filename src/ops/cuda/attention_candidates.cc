@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 
 #include "base/error.h"
 #include "ops/cpu/attention/attention_shape.h"
@@ -40,9 +39,8 @@ std::array<int64_t, 4> mask_sizes(const Problem& p) {
 // Whether the mask is made in `prepare`, from constants.
 bool makes_mask(const Problem& p, const AttentionShape& a) { return by_place(a) || (p.has(3) && p.is_constant(3)); }
 
-// What is added to the scores, as f32, of all keys and of as many batches, heads and queries as differ; nothing if a
-// query sees no key.
-std::optional<Tensor> made_mask(const Problem& p, const AttentionShape& a) {
+// What is added to the scores, as f32, of all keys and of as many batches, heads and queries as differ.
+Tensor made_mask(const Problem& p, const AttentionShape& a) {
   const std::array<int64_t, 4> from = mask_sizes(p);
   const int64_t queries = by_place(a) ? a.q.rows : from[2];
   Tensor mask = Tensor::zeros(DType::f32, Shape{from[0], from[1], queries, a.total});
@@ -51,7 +49,6 @@ std::optional<Tensor> made_mask(const Problem& p, const AttentionShape& a) {
     for (int64_t i = 0; i < queries; ++i, to += a.total) {
       const KeyRange seen = visible_keys(a, i, -1);
       const int64_t row = (outer * from[2] + (from[2] == 1 ? 0 : i)) * from[3];
-      bool any = false;
       for (int64_t j = 0; j < a.total; ++j) {
         double value = by_place(a) && (j < seen.first || j >= seen.last) ? -INFINITY : 0;
         if (p.has(3) && value == 0) {
@@ -60,9 +57,7 @@ std::optional<Tensor> made_mask(const Problem& p, const AttentionShape& a) {
           if (given.dtype() == DType::boolean && j < from[3]) value = value != 0 ? 0 : -INFINITY;
         }
         to[j] = static_cast<float>(value);
-        any |= to[j] != -INFINITY;
       }
-      if (!any) return std::nullopt;
     }
   }
   return mask;
@@ -77,7 +72,6 @@ Acceptance takes_mask(const Problem& p, const AttentionShape& a) {
       return fmt::format("{} mask", name(p.inputs[3].dtype));
     }
     if (sizes[0] * sizes[1] * (by_place(a) ? a.q.rows : sizes[2]) > kMostMask / a.total) return "a large constant mask";
-    if (!made_mask(p, a)) return "a query sees no key";
     return true;
   }
   if (!p.has(3)) return true;
@@ -157,7 +151,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   state->function = &kernel_on(*p.gpu, attention_name(storage, arguments));
   state->first = {storage_bytes(dtype, a.q.first), storage_bytes(dtype, a.k.first), storage_bytes(dtype, a.v.first)};
   if (makes_mask(p, a)) {
-    const Tensor mask = *made_mask(p, a);
+    const Tensor mask = made_mask(p, a);
     state->mask = p.gpu->upload(mask.raw(), mask.bytes());
     if (p.has(3)) state->consumed |= 8;
     arguments.mask = state->mask->data();

@@ -31,12 +31,13 @@ namespace {
 enum class Way { tiles, elements, depthwise, grouped };
 
 struct ConvProblem {
+  Storage storage;  // of what is computed; the image may have another
   ConvShape shape;
   bool image_last = false;  // the image has channels last
   bool moves = false;       // the output has channels first, and is not the same with channels last
   sparkpilot::Epilogue epilogue;
 
-  explicit ConvProblem(const Problem& p) {
+  explicit ConvProblem(const Problem& p) : storage(storage_of(p.outputs[0].dtype)) {
     const bool last = p.attrs().integer("channels_last", 0) != 0;
     shape = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, last);
     const bool same = shape.window.in_size() == 1 || shape.in_channels == 1;
@@ -44,7 +45,21 @@ struct ConvProblem {
     moves = !last && shape.window.out_size() > 1 && shape.out_channels > 1;
     epilogue = sparkpilot::Epilogue::of(p, shape.out_channels);
   }
-  ConvSizes sizes() const { return conv_sizes(shape); }
+  // Where each row of the kernel begins where the one beside it ends, in pixels that lie together, the row is one pixel
+  // of more channels. The weights are packed the same.
+  bool joins() const {
+    const ConvSizes s = conv_sizes(shape);
+    return image_last && s.groups == 1 && s.kernel_width > 1 && s.stride_width == s.kernel_width &&
+           s.dilation_width == 1 && s.pad_left == 0 && s.width % s.kernel_width == 0;
+  }
+  ConvSizes sizes() const {
+    ConvSizes out = conv_sizes(shape);
+    if (!joins()) return out;
+    out.width /= out.kernel_width;
+    out.channels *= out.kernel_width;
+    out.kernel_width = out.stride_width = 1;
+    return out;
+  }
 };
 
 struct ConvState : KernelState {
@@ -59,8 +74,8 @@ struct ConvState : KernelState {
 };
 
 Acceptance takes_operands(const Problem& p) {
-  const DType image = p.inputs[0].dtype, weights = p.inputs[1].dtype;
-  if (!storage_suffix(image)) return fmt::format("{} image", name(image));
+  const DType weights = p.inputs[1].dtype;
+  if (!storage_suffix(p.outputs[0].dtype)) return fmt::format("{} output", name(p.outputs[0].dtype));
   if (!storage_suffix(weights)) return fmt::format("{} weights", name(weights));
   if (!p.is_constant(1)) return "weights are not constant";
   if (p.has(2) && !p.is_constant(2) && p.inputs[2].dtype != DType::f32) return "a bias of 16 bits that is not constant";
@@ -68,6 +83,12 @@ Acceptance takes_operands(const Problem& p) {
     if (const Acceptance takes = takes_elements(type->shape); !takes) return takes;
   }
   return true;
+}
+
+// In the type that they are multiplied in.
+Tensor weights_of(const Problem& p) {
+  const Tensor& weights = p.constants[1];
+  return weights.dtype() == p.outputs[0].dtype ? weights : convert(weights, p.outputs[0].dtype);
 }
 
 // The output's transposition, and operands of the epilogue that have its layout.
@@ -84,11 +105,16 @@ Acceptance takes_move(const ConvProblem& conv) {
 
 Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
   const ConvSizes sizes = conv.sizes();
-  const Storage storage = storage_of(p.inputs[0].dtype);
+  const Storage storage = conv.storage;
+  const DType image = p.inputs[0].dtype;
+  if (image != p.outputs[0].dtype && (way != Way::elements || (image != DType::f32 && image != DType::u8)))
+    return fmt::format("{} image", name(image));
   const bool dense = way == Way::tiles || way == Way::elements;
-  if (dense != (sizes.groups == 1)) return dense ? "groups" : "one group";
-  // They are multiplied by the zeros beyond the image's border.
-  if (dense && !all_finite(p.constants[1].view())) return "weights are not finite";
+  if (dense && sizes.groups != 1) return "groups";
+  // All but `grouped` multiply them by the zeros beyond the image's border.
+  const bool finite = all_finite(weights_of(p).view());
+  if (way != Way::grouped && !finite) return "weights are not finite";
+  if (way == Way::grouped && sizes.groups == 1 && finite) return "one group";
   switch (way) {
     case Way::tiles:
       if (conv_pieces_accepts(sizes, storage)) return true;
@@ -97,6 +123,7 @@ Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
       if (conv_accepts(sizes)) return true;
       return "too large";
     case Way::depthwise:
+      if (p.has(2) && !p.is_constant(2)) return "bias is not constant";
       if (depthwise_accepts(sizes, storage)) return true;
       return "not depthwise, a kernel other than 3x3, 5x5 and 7x7, channels in no whole pieces of 16 bytes, or too "
              "large";
@@ -119,11 +146,11 @@ Acceptance accepts(const Problem& p) {
   return takes_way(p, conv, kWay);
 }
 
-// Weights in the image's type, as the kernels read them.
-std::shared_ptr<Buffer> pack_weights(const Problem& p, const ConvSizes& sizes, bool dense) {
-  const DType dtype = p.inputs[0].dtype;
-  const Storage storage = storage_of(dtype);
-  const Tensor weights = convert(p.constants[1], dtype);
+// Weights as the kernels read them.
+std::shared_ptr<Buffer> pack_weights(const Problem& p, const ConvProblem& conv, bool dense) {
+  const ConvSizes sizes = conv_sizes(conv.shape);
+  const Storage storage = conv.storage;
+  const Tensor weights = weights_of(p);
   const size_t bytes = dense ? conv_weight_bytes(sizes, storage) : grouped_weight_bytes(sizes, storage);
   std::vector<std::byte> packed(bytes);
   if (dense) pack_conv_weights(sizes, storage, weights.raw(), packed.data());
@@ -133,7 +160,7 @@ std::shared_ptr<Buffer> pack_weights(const Problem& p, const ConvSizes& sizes, b
 
 // Which kernel computes it, into state.function, launch and sum; returns the bytes of partial sums.
 int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, std::string_view variant, ConvState& state) {
-  const DType dtype = p.inputs[0].dtype;
+  const DType dtype = p.outputs[0].dtype;
   const Storage storage = storage_of(dtype);
   const std::string suffix(*storage_suffix(dtype));
   const int multiprocessors = p.gpu->facts().multiprocessors;
@@ -176,7 +203,7 @@ int64_t part(const TensorType& type) { return (storage_bytes(type.dtype, type.sh
 // Lays out the workspace.
 void place(const Problem& p, const ConvProblem& conv, bool moves_image, int64_t partial, ConvState& state) {
   const ConvShape& s = conv.shape;
-  const DType dtype = p.inputs[0].dtype;
+  const DType dtype = p.outputs[0].dtype;
   if (moves_image) {
     state.image = transpose_of(s.batch, s.in_channels, s.window.in_size(), dtype);
     state.output_offset = part(p.inputs[0]);
@@ -190,10 +217,20 @@ void place(const Problem& p, const ConvProblem& conv, bool moves_image, int64_t 
   if (state.image || state.output) state.transpose = &kernel_on(*p.gpu, "copy_tiles");
 }
 
+ImageStorage image_storage(const Problem& p, const ConvArguments& to) {
+  const DType image = p.inputs[0].dtype, storage = p.outputs[0].dtype;
+  if (image == storage) return ImageStorage::own;
+  if (image == DType::f32) return ImageStorage::f32;
+  const int together = storage == DType::f32 ? 4 : 8;
+  const bool whole = to.x_channel == 1 && to.size.channels % together == 0 && to.x_column % together == 0 &&
+                     to.x_row % together == 0 && to.x_image % together == 0;
+  return whole ? ImageStorage::bytes_together : ImageStorage::bytes;
+}
+
 template <Way kWay>
 std::vector<std::string> variants(const Problem& p) {
   const ConvSizes sizes = ConvProblem(p).sizes();
-  const Storage storage = storage_of(p.inputs[0].dtype);
+  const Storage storage = storage_of(p.outputs[0].dtype);
   const int multiprocessors = p.gpu->facts().multiprocessors;
   if constexpr (kWay == Way::depthwise) return variants_of(depthwise_plans(sizes, storage, multiprocessors));
   else return variants_of(conv_plans(sizes, storage, multiprocessors, kWay == Way::tiles));
@@ -213,12 +250,15 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   auto state = std::make_unique<ConvState>();
   ConvArguments& arguments = state->arguments;
   arguments.size = conv.sizes();
-  state->weights = pack_weights(p, arguments.size, kWay == Way::tiles || kWay == Way::elements);
+  state->weights = pack_weights(p, conv, kWay == Way::tiles || kWay == Way::elements);
   state->consumed |= 2;
   arguments.weights = state->weights->data();
   if (p.is_constant(2)) {
     const Tensor bias = convert(p.constants[2], DType::f32);
-    state->bias = p.gpu->upload(bias.raw(), bias.bytes());
+    const float* const given = bias.data<float>().data();
+    std::vector<float> packed(given, given + bias.elements());
+    if (kWay == Way::depthwise) packed = packed_depthwise_bias(arguments.size, conv.storage, given);
+    state->bias = p.gpu->upload(packed.data(), bias.bytes());
     state->consumed |= 4;
     arguments.bias = reinterpret_cast<const float*>(state->bias->data());
   }
@@ -226,6 +266,11 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   arguments.x_row = static_cast<int>(conv.shape.x.h);
   arguments.x_column = static_cast<int>(conv.shape.x.w);
   arguments.x_channel = static_cast<int>(conv.shape.x.c);
+  if (conv.joins()) {
+    arguments.x_column = arguments.size.channels;
+    arguments.x_channel = 1;
+  }
+  arguments.x_storage = image_storage(p, arguments);
   state->epilogue = conv.epilogue;
   take_variant<kWay>(p, {}, *state);
   return state;
@@ -241,6 +286,8 @@ void run(const Call& c) {
   const auto& state = c.as<ConvState>();
   ConvArguments arguments = state.arguments;
   arguments.x = state.image ? c.workspace : c.inputs[0].data;
+  if (arguments.x_storage == ImageStorage::bytes_together && !is_aligned(arguments.x, 8))
+    arguments.x_storage = ImageStorage::bytes;
   if (!state.bias && c.has(2)) arguments.bias = c.inputs[2].as<float>();
   arguments.y = state.output ? c.workspace + state.output_offset : c.outputs[0].data;
   arguments.partial = reinterpret_cast<float*>(c.workspace + state.partial_offset);

@@ -16,7 +16,7 @@ struct ConvChainArguments {
   ConvArguments last;
 };
 
-inline constexpr ConvTile kConvChainTiles[] = {{32, 64, 8, 3}, {32, 128, 8, 2}};
+inline constexpr ConvTile kConvChainTiles[] = {{32, 64, 8, 3}, {32, 128, 8, 2}, {16, 64, 16, 2}};
 
 struct ConvChainPlan {
   ConvTile tile = kConvChainTiles[0];
@@ -30,10 +30,10 @@ struct ConvChainPlan {
 // Depthwise in whole pieces of 16 bytes of channels, then 1x1 without pads at stride 1; f16 or bf16.
 bool conv_chain_accepts(const ConvSizes& depthwise, const ConvSizes& last, Storage storage);
 // Plans that are worth timing on a GPU with this many multiprocessors, the one that is expected to be the fastest
-// first.
-std::vector<ConvChainPlan> conv_chain_plans(const ConvSizes& last, int multiprocessors);
-inline ConvChainPlan plan_conv_chain(const ConvSizes& last, int multiprocessors) {
-  return conv_chain_plans(last, multiprocessors).front();
+// first: with it at least half of them have a block, if it is not short anyway.
+std::vector<ConvChainPlan> conv_chain_plans(const ConvSizes& depthwise, const ConvSizes& last, int multiprocessors);
+inline ConvChainPlan plan_conv_chain(const ConvSizes& depthwise, const ConvSizes& last, int multiprocessors) {
+  return conv_chain_plans(depthwise, last, multiprocessors).front();
 }
 
 }  // namespace sparkpilot::cuda

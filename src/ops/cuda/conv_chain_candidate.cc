@@ -41,12 +41,12 @@ Acceptance accepts(const Problem& p) {
     const size_t weights = ConvChain::weights_input(i), bias = ConvChain::bias_input(i);
     if (!p.is_constant(weights)) return "weights are not constant";
     if (p.inputs[weights].dtype != dtype) return "weights of another type";
+    // They are multiplied by the zeros beyond the image's border and the last channel.
+    if (!all_finite(p.constants[weights].view())) return "weights are not finite";
     if (p.has(bias) && !p.is_constant(bias)) return "bias is not constant";
     if (const Acceptance takes = takes_window(chain.shape[i].window); !takes) return takes;
     if (const Acceptance takes = takes_epilogue(epilogue_of(p, chain, i)); !takes) return takes;
   }
-  // They are multiplied by the zeros beyond the last channel.
-  if (!all_finite(p.constants[ConvChain::weights_input(1)].view())) return "weights are not finite";
   if (!conv_chain_accepts(conv_sizes(chain.depthwise()), conv_sizes(chain.last()), storage_of(dtype)))
     return "channels in no whole pieces of 16 bytes, or too large";
   return true;
@@ -69,13 +69,16 @@ void prepare_stage(const Problem& p, size_t i, size_t bytes, const Pack& pack, S
 }
 
 std::vector<std::string> variants(const Problem& p) {
-  return variants_of(conv_chain_plans(conv_sizes(ConvChain::of(p).last()), p.gpu->facts().multiprocessors));
+  const ConvChain chain = ConvChain::of(p);
+  return variants_of(
+      conv_chain_plans(conv_sizes(chain.depthwise()), conv_sizes(chain.last()), p.gpu->facts().multiprocessors));
 }
 
 void take_variant(const Problem& p, std::string_view variant, KernelState& prepared) {
   auto& state = static_cast<State&>(prepared);
   ConvArguments& last = state.arguments.last;
-  const ConvChainPlan plan = plan_of(conv_chain_plans(last.size, p.gpu->facts().multiprocessors), variant);
+  const ConvChainPlan plan =
+      plan_of(conv_chain_plans(state.arguments.depthwise.size, last.size, p.gpu->facts().multiprocessors), variant);
   const DType dtype = p.inputs[0].dtype;
   last.splits = plan.splits;
   state.sum = plan.splits > 1 ? &kernel_on(*p.gpu, "conv_sum_" + std::string(*storage_suffix(dtype))) : nullptr;

@@ -84,7 +84,7 @@ TEST(CudaConvChain, TilesAtOddSizes) {
     for (const ConvTile& tile : kConvChainTiles) {
       for (const int splits : {1, 2}) {
         for (const Chain& c : {chain(5, 7, 72, 36, 3), chain(9, 6, 136, 133, 7, 2), chain(1, 1, 8, 4, 5)}) {
-          if (splits > 1 && c.last.channels <= 64) continue;
+          if (splits > 1 && c.last.channels <= tile.pieces * 8) continue;
           ASSERT_TRUE(conv_chain_accepts(c.depthwise, c.last, storage_of(storage)));
           const ConvChainPlan plan{tile, splits};
           TestRun run;
@@ -113,7 +113,7 @@ TEST(CudaConvChain, Traffic) {
     TestRun run;
     run.count_traffic();
     const ConvChainPlan plan{tile, 1};
-    prepare(run, chain(4, 8, 64, 128, 3), kStorages[1], plan, true);
+    prepare(run, chain(4, 8, tile.pieces * 8, 128, 3), kStorages[1], plan, true);
     run.values();
     for (const auto& line : run.traffic()) {
       EXPECT_LE(line.worst_bank, 1) << line.line;
@@ -124,11 +124,18 @@ TEST(CudaConvChain, Traffic) {
 }
 
 TEST(CudaConvChain, PlansFillTheGpu) {
-  for (const Chain& c : {chain(32, 64, 64, 64, 7), chain(8, 16, 512, 128, 3), chain(64, 128, 32, 32, 3)}) {
-    const KernelLaunch launch = plan_conv_chain(c.last, 48).launch(c.last);
+  for (const Chain& c : {chain(32, 64, 64, 64, 7), chain(8, 16, 512, 128, 7), chain(64, 128, 32, 32, 3)}) {
+    const KernelLaunch launch = plan_conv_chain(c.depthwise, c.last, 48).launch(c.last);
     EXPECT_GE(launch.grid_x * launch.grid_y * launch.grid_z * 2, 48U) << c.last.channels;
     EXPECT_LE(launch.shared_bytes, 48U * 1024);
   }
+}
+
+// A second launch would cost more than a few idle multiprocessors.
+TEST(CudaConvChain, ShortOnesAreNotSplit) {
+  const auto splits = [](const Chain& c) { return plan_conv_chain(c.depthwise, c.last, 48).splits; };
+  EXPECT_EQ(splits(chain(20, 10, 480, 80, 3)), 1);
+  EXPECT_GT(splits(chain(4, 6, 1152, 192, 5)), 1);
 }
 
 }  // namespace

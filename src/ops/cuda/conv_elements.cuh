@@ -1,7 +1,7 @@
 // The image of a tile (conv_tile.cuh) from single elements: for numbers of channels that do not fill pieces of 16
-// bytes, planes (N, C, H, W) and images of bytes, as the first layers of vision networks have them. 32 lanes read 32
-// pixels beside each other, so a plane's rows are read together; channels that lie together come from the first-level
-// cache.
+// bytes, planes (N, C, H, W) and images of other types, as the first layers of vision networks have them. 32 lanes read
+// 32 pixels beside each other, so a plane's rows are read together; channels that lie together come from the
+// first-level cache.
 #pragma once
 
 #include "ops/cuda/conv_tile.cuh"
@@ -22,21 +22,14 @@ class ImageByElements {
 
   // Reads the next step's elements; end() puts them into the buffer, so that products go on meanwhile.
   __device__ __forceinline__ void begin(const sparkpilot::cuda::ConvArguments& p, unsigned char*) {
-    const sparkpilot::cuda::ConvSizes& s = p.size;
-#pragma unroll
-    for (int i = 0; i < kMine; ++i) {
-      Bits bits[kEach];
-#pragma unroll
-      for (int e = 0; e < kEach; ++e) {
-        const int y = y_ + position_.kernel_y * s.dilation_height, x = x_ + position_.kernel_x * s.dilation_width;
-        bits[e] = 0;
-        if (position_.kernel_y < s.kernel_height && inside(y, s.height) && inside(x, s.width))
-          bits[e] = element(p, image_ + (y * p.x_row + x * p.x_column + position_.channel * p.x_channel));
-        position_.next(s);
-      }
-      pieces_[i] = packed(bits);
+    using sparkpilot::cuda::ImageStorage;
+    switch (p.x_storage) {
+      case ImageStorage::f32: read<F32>(p); break;
+      case ImageStorage::bytes: read<Bytes>(p); break;
+      case ImageStorage::bytes_together: read_together(p); break;
+      default: read<T>(p);
     }
-    position_.advance(s, (kPieces - kMine) * kEach);
+    position_.advance(p.size, (kPieces - kMine) * kEach);
   }
   __device__ __forceinline__ void end(unsigned char* buffer) {
 #pragma unroll
@@ -46,10 +39,51 @@ class ImageByElements {
  private:
   using Bits = typename T::Bits;
   static constexpr int kEach = 16 / sizeof(Bits), kMine = kM * kPieces / kConvThreads;
-  // Bytes count as 0 to 255.
-  static __device__ __forceinline__ Bits element(const sparkpilot::cuda::ConvArguments& p, long long at) {
-    if (p.x_bytes) return T::rounded(static_cast<float>(static_cast<const uint8_t*>(p.x)[at]));
-    return static_cast<const Bits*>(p.x)[at];
+  struct Bytes {
+    using Bits = uint8_t;
+    static __device__ __forceinline__ float value(Bits bits) { return static_cast<float>(bits); }
+  };
+  template <typename From>
+  __device__ __forceinline__ void read(const sparkpilot::cuda::ConvArguments& p) {
+    const sparkpilot::cuda::ConvSizes& s = p.size;
+    const typename From::Bits* const image = static_cast<const typename From::Bits*>(p.x) + image_;
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      Bits bits[kEach];
+#pragma unroll
+      for (int e = 0; e < kEach; ++e) {
+        const int y = y_ + position_.kernel_y * s.dilation_height, x = x_ + position_.kernel_x * s.dilation_width;
+        bits[e] = 0;
+        if (position_.kernel_y < s.kernel_height && inside(y, s.height) && inside(x, s.width)) {
+          const typename From::Bits from = image[y * p.x_row + x * p.x_column + position_.channel * p.x_channel];
+          if constexpr (std::is_same_v<From, T>) bits[e] = from;
+          else bits[e] = T::rounded(From::value(from));
+        }
+        position_.next(s);
+      }
+      pieces_[i] = packed(bits);
+    }
+  }
+  // Bytes of a piece at once.
+  __device__ __forceinline__ void read_together(const sparkpilot::cuda::ConvArguments& p) {
+    const sparkpilot::cuda::ConvSizes& s = p.size;
+    const uint8_t* const image = static_cast<const uint8_t*>(p.x) + image_;
+#pragma unroll
+    for (int i = 0; i < kMine; ++i) {
+      const int y = y_ + position_.kernel_y * s.dilation_height, x = x_ + position_.kernel_x * s.dilation_width;
+      uint2 bytes{};
+      if (position_.kernel_y < s.kernel_height && inside(y, s.height) && inside(x, s.width)) {
+        const uint8_t* const from = image + (y * p.x_row + x * p.x_column + position_.channel);
+        if constexpr (kEach == 8) bytes = load_8(from);
+        else bytes.x = *reinterpret_cast<const uint32_t*>(from);
+      }
+      Bits bits[kEach];
+#pragma unroll
+      for (int e = 0; e < kEach; ++e)
+        bits[e] = T::rounded(static_cast<float>((e < 4 ? bytes.x : bytes.y) >> e % 4 * 8 & 0xffU));
+      pieces_[i] = packed(bits);
+      position_.advance(s, kEach);
+    }
   }
   static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x) % kM; }
   static __device__ __forceinline__ int first_piece() { return static_cast<int>(threadIdx.x) / kM * kMine; }

@@ -18,8 +18,8 @@ constexpr int kConvThreads = 128;
 // The byte where a piece of a row of a buffer lies.
 template <int kPieces>
 __device__ __forceinline__ int piece_place(int row, int piece) {
-  static_assert(kPieces == 4 || kPieces == 8);
-  if constexpr (kPieces == 8) return row * 128 + ((piece ^ row) & 7) * 16;
+  static_assert(kPieces == 4 || kPieces % 8 == 0);
+  if constexpr (kPieces % 8 == 0) return (row * kPieces + (piece ^ (row & 7))) * 16;
   else return row * 64 + ((piece ^ (row >> 1)) & 3) * 16;
 }
 
@@ -162,7 +162,19 @@ class WeightsByPieces {
   long long step_bytes_;
 };
 
-// A warp's sums of half of the tile's rows by half of its columns, by mma.
+// What a warp has of a tile: half of its rows by half of its columns, or all of it and every fourth part of the depth.
+template <int kM, int kN>
+struct WarpShare {
+  static constexpr bool kByDepth = sparkpilot::cuda::ConvTile{kM, kN}.by_depth();
+  static constexpr int kSlices = kByDepth ? kConvThreads / 32 : 1;
+  static constexpr int kRows = kByDepth ? kM : kM / 2, kColumns = kByDepth ? kN : kN / 2;
+  static __device__ __forceinline__ int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  static __device__ __forceinline__ int first_row() { return kByDepth ? 0 : warp() / 2 * kRows; }
+  static __device__ __forceinline__ int first_column() { return kByDepth ? 0 : warp() % 2 * kColumns; }
+  static __device__ __forceinline__ int slice() { return kByDepth ? warp() : 0; }
+};
+
+// A warp's sums, by mma.
 template <typename T, int kM, int kN, int kPieces>
 class Products {
  public:
@@ -181,7 +193,8 @@ class Products {
   }
   __device__ __forceinline__ void add(const unsigned char* pixels, const unsigned char* weights) {
 #pragma unroll
-    for (int k = 0; k < kPieces / 2; ++k) {
+    for (int first = 0; first < kPieces / 2; first += Share::kSlices) {
+      const int k = first + Share::slice();
       uint32_t a[kTilesM][4], b[kTilesN][2];
 #pragma unroll
       for (int i = 0; i < kTilesM; ++i) {
@@ -213,16 +226,17 @@ class Products {
   }
 
  private:
-  static constexpr int kTilesM = kM / 32, kTilesN = kN / 16;
+  using Share = WarpShare<kM, kN>;
+  static constexpr int kTilesM = Share::kRows / 16, kTilesN = Share::kColumns / 8;
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  static __device__ __forceinline__ int first_row() { return static_cast<int>(threadIdx.x) / 64 * (kM / 2); }
-  static __device__ __forceinline__ int first_column() { return static_cast<int>(threadIdx.x) / 32 % 2 * (kN / 2); }
+  static __device__ __forceinline__ int first_row() { return Share::first_row(); }
+  static __device__ __forceinline__ int first_column() { return Share::first_column(); }
   static __device__ __forceinline__ int column(int j) { return first_column() + j * 8 + lane() % 4 * 2; }
 
   float sums_[kTilesM][kTilesN][4];
 };
 
-// The same in fp32: a lane has rows lane / 8 + 4 i and columns lane % 8 + 8 j of its warp's quarter.
+// The same in fp32: a lane has rows lane / 8 + 4 i and columns lane % 8 + 8 j of its warp's share.
 template <int kM, int kN, int kPieces>
 class Products<F32, kM, kN, kPieces> {
  public:
@@ -237,7 +251,7 @@ class Products<F32, kM, kN, kPieces> {
   }
   __device__ __forceinline__ void add(const unsigned char* pixels, const unsigned char* weights) {
 #pragma unroll 2
-    for (int k = 0; k < kPieces; ++k) {
+    for (int k = Share::slice(); k < kPieces; k += Share::kSlices) {
       float4 b[kColumns];
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) b[j] = four(weights + piece_place<kPieces>(column(j), k));
@@ -264,14 +278,11 @@ class Products<F32, kM, kN, kPieces> {
   }
 
  private:
-  static constexpr int kRows = kM / 8, kColumns = kN / 16;
+  using Share = WarpShare<kM, kN>;
+  static constexpr int kRows = Share::kRows / 4, kColumns = Share::kColumns / 8;
   static __device__ __forceinline__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  static __device__ __forceinline__ int row(int i) {
-    return static_cast<int>(threadIdx.x) / 64 * (kM / 2) + lane() / 8 + i * 4;
-  }
-  static __device__ __forceinline__ int column(int j) {
-    return static_cast<int>(threadIdx.x) / 32 % 2 * (kN / 2) + lane() % 8 + j * 8;
-  }
+  static __device__ __forceinline__ int row(int i) { return Share::first_row() + lane() / 8 + i * 4; }
+  static __device__ __forceinline__ int column(int j) { return Share::first_column() + lane() % 8 + j * 8; }
   static __device__ __forceinline__ float4 four(const void* at) {
     const uint4 bits = load_16(at);
     return {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w)};
@@ -295,10 +306,11 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
 
   Image image(source, first_pixel, first);
   WeightsByPieces<kN, kPieces> weights(p, slices, first_channel, first);
+  using Share = WarpShare<kM, kN>;
   const bool alone = p.splits == 1;
   Products<T, kM, kN, kPieces> products([&](int column) {
     const int channel = first_channel + column;
-    return alone && p.bias && channel < s.out_channels ? p.bias[channel] : 0.0f;
+    return alone && p.bias && Share::slice() == 0 && channel < s.out_channels ? p.bias[channel] : 0.0f;
   });
   unsigned char *now = memory, *next = memory;
   // The first rounds only begin steps, so that kStages - 1 of them are under way.
@@ -325,13 +337,15 @@ __device__ __forceinline__ void conv_tile(const sparkpilot::cuda::ConvArguments&
   __syncthreads();
 
   float* const tile = reinterpret_cast<float*>(memory);
-  products.put(tile, kPitch);
+  products.put(tile + Share::slice() * kM * kPitch, kPitch);
   __syncthreads();
-  constexpr int kQuadsInRow = kN / 4, kRowsAtOnce = kConvThreads / kQuadsInRow;
+  constexpr int kQuadsInRow = kN / 4, kMost = kConvThreads / kQuadsInRow, kRowsAtOnce = kM < kMost ? kM : kMost;
   const int thread = static_cast<int>(threadIdx.x), row = thread / kQuadsInRow, column = thread % kQuadsInRow * 4;
+  if (row >= kRowsAtOnce) return;  // a small tile has fewer groups of four channels than there are threads
   const long long pixels = static_cast<long long>(s.batch) * s.out_height * s.out_width;
   const Quads quads{tile + row * kPitch + column, kRowsAtOnce * kPitch, kM / kRowsAtOnce, kRowsAtOnce,
                     first_channel + column,       first_pixel + row,    pixels,           s.out_channels};
+  if constexpr (Share::kByDepth) add_slices<Share::kSlices>(quads, kM * kPitch);
   if (!alone) return store_quads<F32>(p.partial + split * pixels * s.out_channels, quads);
   apply_to_quads(p.epilogue, quads);
   store_quads<T>(p.y, quads);

@@ -95,14 +95,16 @@ bool conv_pieces_accepts(const ConvSizes& size, Storage storage) {
   return conv_accepts(size) && size.channels % (16 / element_bytes(storage)) == 0;
 }
 
-// Clocks in which it does not matter how many multiprocessors work.
+// Clocks, and bytes of weights, with which it does not matter how many multiprocessors work.
 constexpr double kShort = 10000;
+constexpr size_t kFewBytes = 1 << 20;
 
 std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int multiprocessors, bool pieces) {
   std::vector<ModelledPlan<ConvPlan>> all;
   size_t best = 0;
   double least = std::numeric_limits<double>::infinity();
   bool best_fills = false;
+  const bool few_bytes = conv_weight_bytes(size, storage) < kFewBytes;
   const auto consider = [&](const ConvTile& tile) {
     const long long steps = divided(slices(size, storage), tile.pieces / 4);
     for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
@@ -111,16 +113,21 @@ std::vector<ConvPlan> conv_plans(const ConvSizes& size, Storage storage, int mul
       const ConvPlan plan{.tile = tile, .splits = splits, .pieces = pieces};
       const KernelLaunch launch = plan.launch(size);
       const double now = clocks(plan, size, storage, multiprocessors);
-      const bool fills = now < kShort || 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
+      const bool fills =
+          (now < kShort && few_bytes) || 2.0 * launch.grid_x * launch.grid_y * launch.grid_z >= multiprocessors;
       all.push_back({plan, now});
       if (fills == best_fills ? now >= least : best_fills) continue;
       best = all.size() - 1, least = now, best_fills = fills;
     }
   };
   if (!pieces) consider(kConvElementTile);
+  const KernelLaunch of_32 = ConvPlan{.tile = {32, 32}, .pieces = pieces}.launch(size);
   for (const ConvTile& tile : kConvTiles) {
     const bool square = tile.pixels == tile.channels;
-    if (pieces && (storage != Storage::f32 || square)) consider(tile);
+    if (!pieces || (storage == Storage::f32 && !square)) continue;
+    // Smaller tiles read everything more often.
+    if (tile.by_depth() && of_32.grid_x * of_32.grid_y >= static_cast<unsigned>(multiprocessors)) continue;
+    consider(tile);
   }
   return worth_timing(std::move(all), best);
 }

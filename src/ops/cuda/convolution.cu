@@ -18,13 +18,16 @@ CONV(conv_64x64_f16, F16, 1)
 CONV(conv_64x32_f16, F16, 2)
 CONV(conv_32x64_f16, F16, 3)
 CONV(conv_32x32_f16, F16, 4)
+CONV(conv_16x16_f16, F16, 5)
 CONV(conv_128x64_bf16, BF16, 0)
 CONV(conv_64x64_bf16, BF16, 1)
 CONV(conv_64x32_bf16, BF16, 2)
 CONV(conv_32x64_bf16, BF16, 3)
 CONV(conv_32x32_bf16, BF16, 4)
+CONV(conv_16x16_bf16, BF16, 5)
 CONV(conv_64x64_f32, F32, 1)
 CONV(conv_32x32_f32, F32, 4)
+CONV(conv_16x16_f32, F32, 5)
 
 #define CONV_ELEMENTS(name, type)                                                      \
   extern "C" __global__ void __launch_bounds__(128, 2)                                 \
@@ -47,8 +50,10 @@ CONV_ELEMENTS(conv_any_64x32_bf16, BF16)
   }
 CONV_CHAIN(conv_chain_32x64_f16, F16, 0)
 CONV_CHAIN(conv_chain_32x128_f16, F16, 1)
+CONV_CHAIN(conv_chain_16x64_f16, F16, 2)
 CONV_CHAIN(conv_chain_32x64_bf16, BF16, 0)
 CONV_CHAIN(conv_chain_32x128_bf16, BF16, 1)
+CONV_CHAIN(conv_chain_16x64_bf16, BF16, 2)
 
 namespace {
 

@@ -3,7 +3,7 @@
 // Images and outputs are N, H, W, C in the storage type, computed in fp32 and rounded once. Kernels, <type> being f32,
 // f16 or bf16:
 //   conv_<M>x<N>_<type>      implicit product by tiles of M pixels and N output channels, from whole pieces of 16 bytes
-//   conv_any_64x32_<type>    the same from single elements or bytes: any number of channels, any strides of the image
+//   conv_any_64x32_<type>    the same from single elements: any number of channels, strides and storage of the image
 //   conv_sum_<type>          adds up the parts of those whose depth is split
 #pragma once
 
@@ -26,6 +26,10 @@ struct ConvSizes {
   int groups = 1;
 };
 
+// What conv_any reads an image as: elements of the storage type, or others, which are rounded to it; bytes count 0 to
+// 255. Of bytes_together, eight channels (in f32 four) lie beside each other from a multiple of as many bytes on.
+enum class ImageStorage : uint8_t { own, f32, bytes, bytes_together };
+
 // Weights are finite: those of taps beyond the image's border are multiplied by zeros. x, weights, bias, y and partial
 // lie at multiples of 16 bytes. Operands of the epilogue have `pixels` rows (batch x height x width of the output) and
 // a column for each channel; they are read fastest where they lie at multiples of 16 bytes with a column stride of 1
@@ -38,11 +42,10 @@ struct ConvArguments {
   float* partial;       // [splits, pixels, out_channels], if splits > 1
   ConvSizes size;
   int splits = 1;  // parts of the depth; conv_sum adds them up
-  // conv_any: distances in x, in elements, and whether these are bytes. No element of an image is 2^31 or more from its
-  // first.
+  // conv_any: distances in x, in elements. No element of an image is 2^31 or more from its first.
   long long x_image = 0;
   int x_row = 0, x_column = 0, x_channel = 0;
-  bool x_bytes = false;
+  ImageStorage x_storage = ImageStorage::own;
   Epilogue epilogue;
 };
 
@@ -53,19 +56,23 @@ size_t conv_weight_bytes(const ConvSizes& size, Storage storage);
 // From ONNX's order (out_channels, channels, kernel row, kernel column), elements of the storage type.
 void pack_conv_weights(const ConvSizes& size, Storage storage, const void* weights, void* packed);
 
-// Tiles of conv_<M>x<N>, with the ring of buffers that steps of depth come through.
+// Tiles of conv_<M>x<N>, with the ring of buffers that steps of depth come through. The four warps of a block have a
+// quarter of the tile each, or the whole tile and a quarter of each step's depth: then tiles can be so small that few
+// pixels of few channels give work to all multiprocessors, and what the warps have is added within the block.
 struct ConvTile {
   int pixels, channels;
   int pieces;  // of 16 bytes of depth in a step
   int stages;  // buffers in the ring
   bool operator==(const ConvTile&) const = default;
+  constexpr bool by_depth() const { return pixels < 32; }
   constexpr size_t shared_bytes() const {
-    const int ring = (pixels + channels) * pieces * 16 * stages, sums = pixels * (channels + 8) * 4;
+    const int ring = (pixels + channels) * pieces * 16 * stages;
+    const int sums = (by_depth() ? 4 : 1) * pixels * (channels + 8) * 4;
     return static_cast<size_t>(ring > sums ? ring : sums);
   }
 };
-inline constexpr ConvTile kConvTiles[] = {
-    {128, 64, 4, 4}, {64, 64, 8, 3}, {64, 32, 8, 4}, {32, 64, 8, 4}, {32, 32, 8, 4}};
+inline constexpr ConvTile kConvTiles[] = {{128, 64, 4, 4}, {64, 64, 8, 3}, {64, 32, 8, 4},
+                                          {32, 64, 8, 4},  {32, 32, 8, 4}, {16, 16, 16, 4}};
 inline constexpr ConvTile kConvElementTile = {64, 32, 4, 4};
 
 // Which kernel computes a convolution of groups = 1, and with how many splits.

@@ -10,7 +10,8 @@ namespace {
 struct ConvTest {
   ConvSizes size;
   ConvPlan plan;
-  bool planes = false, bytes = false, epilogue = false;
+  bool planes = false, epilogue = false;
+  ImageStorage image = ImageStorage::own;
   bool image_has_nan = false;
 };
 
@@ -40,11 +41,12 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
   const size_t image = static_cast<size_t>(s.height * s.width * s.channels), outputs = pixels_of(s);
   const auto channels = static_cast<size_t>(s.out_channels);
   const size_t depth = static_cast<size_t>(s.kernel_height * s.kernel_width * s.channels);
-  std::vector<double> x = storage.random(image * static_cast<size_t>(s.batch), 1, 1.0);
-  if (test.bytes) std::transform(x.begin(), x.end(), x.begin(), [](double v) { return std::floor(std::fabs(v * 80)); });
-  for (double& v : x) v = test.bytes ? std::min(v, 255.0) : v;
+  const bool bytes = test.image == ImageStorage::bytes || test.image == ImageStorage::bytes_together;
+  const TestStorage& image_storage = test.image == ImageStorage::f32 ? kStorages[0] : storage;
+  std::vector<double> x = image_storage.random(image * static_cast<size_t>(s.batch), 1, 1.0);
+  for (double& v : x) v = bytes ? std::min(std::floor(std::fabs(v * 80)), 255.0) : v;
   if (test.image_has_nan) x[x.size() / 2] = NAN;
-  const double deviation = 1 / std::sqrt(static_cast<double>(depth)) / (test.bytes ? 80 : 1);
+  const double deviation = 1 / std::sqrt(static_cast<double>(depth)) / (bytes ? 80 : 1);
   const std::vector<double> weights = storage.random(channels * depth, 2, deviation);
   const std::vector<double> bias = kStorages[0].random(channels, 3, 0.5);
 
@@ -62,12 +64,13 @@ Prepared prepare(TestRun& run, const ConvTest& test, const TestStorage& storage)
       stored[at / plane * image + c * plane + at % plane] = x[i];
     }
   }
-  if (test.bytes) {
-    const std::vector<uint8_t> bytes(stored.begin(), stored.end());
-    p.x = run.bytes(bytes.data(), bytes.size());
-    p.x_bytes = true;
+  p.x_storage = test.image;
+  if (bytes) {
+    const std::vector<uint8_t> all(stored.begin(), stored.end());
+    p.x = run.bytes(all.data(), all.size());
   } else {
-    p.x = run.input(storage, stored);
+    p.x = run.input(image_storage, stored);
+    for (double& v : x) v = storage.rounded(v);
   }
   p.weights = packed(run, s, storage, weights);
   p.bias = static_cast<const float*>(run.input(kStorages[0], bias));
@@ -116,6 +119,7 @@ TEST(CudaConvolution, EpilogueAndSplits) {
   for (const TestStorage& storage : kStorages) {
     for (const int splits : {1, 3}) {
       check({.size = same_conv(5, 9, 40, 36, 3), .plan = tile(32, 32, splits), .epilogue = true}, storage);
+      check({.size = same_conv(5, 9, 40, 37, 3), .plan = tile(16, 16, splits), .epilogue = true}, storage);
       check({.size = same_conv(5, 9, 40, 35, 3), .plan = tile(64, 64, splits), .epilogue = true}, storage);
     }
   }
@@ -127,11 +131,12 @@ TEST(CudaConvolution, AnyChannels) {
   uneven.pad_top = 3, uneven.pad_left = 0, uneven.out_height = 7, uneven.out_width = 5;
   for (const TestStorage& storage : kStorages) {
     for (const bool planes : {false, true}) {
-      for (const bool bytes : {false, true}) {
-        check({.size = uneven, .plan = kElements, .planes = planes, .bytes = bytes}, storage);
-        check({.size = same_conv(13, 12, 12, 33, 3, 2), .plan = kElements, .planes = planes, .bytes = bytes}, storage);
+      for (const ImageStorage image : {ImageStorage::own, ImageStorage::f32, ImageStorage::bytes}) {
+        check({.size = uneven, .plan = kElements, .planes = planes, .image = image}, storage);
+        check({.size = same_conv(13, 12, 12, 33, 3, 2), .plan = kElements, .planes = planes, .image = image}, storage);
       }
     }
+    check({.size = same_conv(11, 9, 24, 33, 3, 2), .plan = kElements, .image = ImageStorage::bytes_together}, storage);
     ConvPlan split = kElements;
     split.splits = 2;
     check({.size = same_conv(6, 5, 3, 10, 7), .plan = split, .planes = true, .epilogue = true}, storage);
@@ -140,7 +145,7 @@ TEST(CudaConvolution, AnyChannels) {
 
 TEST(CudaConvolution, NanReachesItsWindowOnly) {
   for (const TestStorage& storage : kStorages) {
-    for (const ConvPlan& plan : {tile(32, 32), tile(32, 32, 2), kElements}) {
+    for (const ConvPlan& plan : {tile(32, 32), tile(32, 32, 2), tile(16, 16), kElements}) {
       TestRun run;
       const Prepared prepared =
           prepare(run, {.size = same_conv(7, 7, 32, 9, 3), .plan = plan, .image_has_nan = true}, storage);
@@ -211,7 +216,9 @@ TEST(CudaConvolution, PlansFillTheGpu) {
 // A second launch would cost more than a few idle multiprocessors.
 TEST(CudaConvolution, ShortOnesAreNotSplit) {
   EXPECT_EQ(plan_conv(same_conv(8, 12, 240, 80, 1), Storage::f16, 48).splits, 1);
-  EXPECT_GT(plan_conv(same_conv(8, 12, 2400, 80, 1), Storage::f16, 48).splits, 1);
+  const ConvPlan deep = plan_conv(same_conv(8, 12, 2400, 80, 1), Storage::f16, 48);
+  EXPECT_TRUE(deep.splits == 1 && deep.tile.by_depth());
+  EXPECT_GT(plan_conv(same_conv(8, 12, 9600, 80, 1), Storage::f16, 48).splits, 1);
 }
 
 }  // namespace

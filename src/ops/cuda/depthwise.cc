@@ -33,6 +33,16 @@ void pack_grouped_weights(const ConvSizes& size, Storage storage, const void* we
   }
 }
 
+std::vector<float> packed_depthwise_bias(const ConvSizes& size, Storage storage, const float* bias) {
+  const int each = 16 / element_bytes(storage), quads = each / 4;
+  std::vector<float> out(static_cast<size_t>(size.channels));
+  for (int c = 0; c < size.channels; ++c) {
+    const int piece = c / each, quad = c % each / 4;
+    out[static_cast<size_t>(quad * (size.channels / quads) + piece * 4 + c % 4)] = bias[c];
+  }
+  return out;
+}
+
 bool grouped_accepts(const ConvSizes& size) {
   ConvSizes dense = size;
   dense.groups = 1;

@@ -49,12 +49,17 @@ __device__ __forceinline__ void depthwise(const ConvArguments& p) {
   const Bits* const weights = static_cast<const Bits*>(p.weights) + strip.channel;
   const int top = strip.out_y * s.stride_height - s.pad_top, left = strip.out_x * s.stride_width - s.pad_left;
 
-  float sums[kOutputs][kEach];
+  float sums[kOutputs][kEach] = {};
+  if (p.bias) {
 #pragma unroll
-  for (int e = 0; e < kEach; ++e) {
-    sums[0][e] = p.bias ? p.bias[strip.channel + e] : 0.0f;
+    for (int q = 0; q < kQuads; ++q) {
+      float four[4];
+      device::load_piece<device::F32>(p.bias + q * (s.channels / kQuads) + strip.channel / kQuads, four);
 #pragma unroll
-    for (int i = 1; i < kOutputs; ++i) sums[i][e] = sums[0][e];
+      for (int i = 0; i < kOutputs; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[i][q * 4 + e] = four[e];
+    }
   }
 #pragma unroll 1
   for (int ky = 0; ky < kKernel; ++ky) {

@@ -4,8 +4,11 @@
 //   depthwise_<k>x<k>_strip_<type>    four outputs beside each other a thread; strides and dilations of 1; k 3 or 7;
 //                                     f16 and bf16
 //   grouped_<type>                    any groups, any numbers of channels
-// All but the last read images and weights in pieces of 16 bytes of channels.
+// All but the last read images and weights in pieces of 16 bytes of channels, and the bias in their order. They
+// multiply weights by the zeros beyond the image's border, so these must be finite.
 #pragma once
+
+#include <vector>
 
 #include "ops/cuda/convolution.h"
 
@@ -15,6 +18,10 @@ namespace sparkpilot::cuda {
 // (out_channels, channels / groups, kernel row, kernel column), elements of the storage type.
 size_t grouped_weight_bytes(const ConvSizes& size, Storage storage);
 void pack_grouped_weights(const ConvSizes& size, Storage storage, const void* weights, void* packed);
+
+// The bias as depthwise kernels read it: [quads of a piece][pieces][4], so that a warp's request of quads lies
+// together.
+std::vector<float> packed_depthwise_bias(const ConvSizes& size, Storage storage, const float* bias);
 
 // Whether a depthwise kernel takes it: as many groups as channels in and out, in whole pieces of 16 bytes, and a kernel
 // of 3x3, 5x5 or 7x7.

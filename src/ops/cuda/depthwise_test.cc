@@ -22,7 +22,9 @@ std::vector<double> prepare(TestRun& run, const ConvSizes& s, const TestStorage&
   p.size = s;
   p.x = run.input(storage, x);
   p.weights = run.bytes(packed.data(), packed.size());
-  p.bias = static_cast<const float*>(run.input(kStorages[0], bias));
+  std::vector<float> packed_bias(bias.begin(), bias.end());
+  if (kernel.starts_with("depthwise")) packed_bias = packed_depthwise_bias(s, storage_of(storage), packed_bias.data());
+  p.bias = static_cast<const float*>(run.bytes(packed_bias.data(), packed_bias.size() * sizeof(float)));
   p.y = run.output(storage, pixels_of(s) * channels);
   std::vector<double> expected = convolved(s, x, weights, bias);
   if (with_epilogue) {
@@ -71,7 +73,8 @@ TEST(CudaDepthwise, Groups) {
     ConvSizes uneven = depthwise(8, 7, 16, 4, 3);  // a kernel that no other takes
     uneven.kernel_width = 1, uneven.pad_left = 0, uneven.out_width = 3, uneven.out_height = 3;
     EXPECT_FALSE(depthwise_accepts(uneven, storage_of(storage)));
-    for (const ConvSizes& s : {multiplied, few, odd, uneven}) {
+    const ConvSizes one = same_conv(5, 4, 10, 15, 3);
+    for (const ConvSizes& s : {multiplied, few, odd, uneven, one}) {
       ASSERT_TRUE(grouped_accepts(s));
       TestRun run;
       const std::vector<double> expected = prepare(run, s, storage, "grouped_" + storage.name, grouped_launch(s), true);

@@ -10,7 +10,7 @@
 namespace sparkpilot::cuda {
 
 // Indices count from the end where they are negative. Where one is out of range, which the CPU's kernels refuse, a
-// GPU's gives zeros.
+// GPU's gives zeros (docs/cuda.md).
 
 // gather: y[outer, k, inner] = x[outer, indices[k], inner]
 struct GatherArguments {

@@ -20,6 +20,14 @@ Acceptance takes_picked(const Problem& p) {
   for (const TensorType& type : {p.inputs[0], p.inputs[1], p.outputs[0]}) {
     if (const Acceptance takes = takes_elements(type.shape); !takes) return takes;
   }
+  if (!p.is_constant(1)) return true;
+  const Shape& x = p.inputs[0].shape;
+  const auto size = static_cast<double>(x[normalize_axis(p.attrs().integer("axis", 0), x.rank())]);
+  const Tensor& indices = p.constants[1];
+  for (int64_t i = 0; i < indices.elements(); ++i) {
+    const double index = load_element(indices.dtype(), indices.raw(), i);
+    if (index < -size || index >= size) return "an index out of range";  // the CPU says which
+  }
   return true;
 }
 

@@ -67,9 +67,11 @@ TEST(CudaPlans, OfConvolutions) {
           most = std::max(most, plans.size());
         }
       }
+      ConvSizes depthwise = conv(16, 32, 256, 256, 3);
+      depthwise.groups = 256;
       const ConvSizes last = conv(16, 32, 256, 64, 1);
-      expect_few_and_named(conv_chain_plans(last, multiprocessors), 8);
-      for (const ConvChainPlan& plan : conv_chain_plans(last, multiprocessors)) {
+      expect_few_and_named(conv_chain_plans(depthwise, last, multiprocessors), 8);
+      for (const ConvChainPlan& plan : conv_chain_plans(depthwise, last, multiprocessors)) {
         expect_legal(plan.launch(last));
         EXPECT_LE(plan.splits, 4) << "a part without depth";
       }

@@ -30,6 +30,21 @@ __device__ __forceinline__ void combine(sparkpilot::cuda::EpilogueStep::Kind kin
   store_16(sums, {__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])});
 }
 
+// Adds the sums of kSlices warps in their order, each `between` floats after the one before it, into the first's.
+template <int kSlices>
+__device__ __forceinline__ void add_slices(const Quads& quads, int between) {
+#pragma unroll 1
+  for (int i = 0; quads.there(i); ++i) {
+    float* const sums = quads.sums + i * quads.sums_between;
+#pragma unroll
+    for (int slice = 1; slice < kSlices; ++slice) {
+      const uint4 bits = load_16(sums + slice * between);
+      combine(sparkpilot::cuda::EpilogueStep::add, sums,
+              {__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z), __uint_as_float(bits.w)});
+    }
+  }
+}
+
 // An operand whose four channels lie together.
 __device__ __forceinline__ void combine_wide(const sparkpilot::cuda::EpilogueStep& step, const Quads& quads) {
   using sparkpilot::cuda::Storage;
@@ -158,8 +173,12 @@ __device__ __forceinline__ void store_quads(void* y, const Quads& quads) {
                      T::pair(__uint_as_float(bits.z), __uint_as_float(bits.w))});
       }
     } else {
-#pragma unroll 1
-      for (int e = 0; e < least(4, channels - quads.column); ++e) to[e] = T::rounded(sums[e]);
+      const uint4 bits = load_16(sums);  // at once: single ones are four in a bank
+      const uint32_t each[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (e < channels - quads.column) to[e] = T::rounded(__uint_as_float(each[e]));
+      }
     }
     to += static_cast<long long>(quads.rows_between) * channels;
   }

@@ -128,7 +128,7 @@ constexpr AttrSpec kAttrs[] = {{"axis", AttrType::integer}};
 
 const OpDef kOps[] = {{
     .name = "Gather",
-    .doc = "Rows picked by index along an axis.",
+    .doc = "Rows picked by index along an axis. One out of range fails, or picks zeros on a GPU.",
     .since = 1,
     .inputs = {2, 2},
     .outputs = {1, 1},

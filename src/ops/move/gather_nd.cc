@@ -122,7 +122,7 @@ constexpr AttrSpec kNdAttrs[] = {{"batch_dims", AttrType::integer}};
 
 const OpDef kOps[] = {
     {.name = "GatherElements",
-     .doc = "Elements picked by index along an axis, an index for each.",
+     .doc = "Elements picked by index along an axis, an index for each. One out of range is as in Gather.",
      .since = 11,
      .inputs = {2, 2},
      .outputs = {1, 1},

@@ -187,6 +187,7 @@ std::vector<OpCase> cases() {
           {"channels", {CaseInput::of({2, 5, 300})}, {{"axis", int64_t{1}}}},
           {"large_values", {CaseInput::range({3, 17}, -500, 500)}, {}},
           {"masked", {CaseInput::value(masked)}, {}, 1, 0, false},
+          {"all_masked", {CaseInput::value(Tensor::of<float>({2, 2}, {-INFINITY, -INFINITY, 0, 1}))}, {}, 1, 0, false},
           {"f16", {CaseInput::of({4, 9}, DType::f16)}, {}},
           {"bf16_middle", {CaseInput::of({4, 9, 2}, DType::bf16)}, {{"axis", int64_t{1}}}},
           {"f64", {CaseInput::of({4, 9}, DType::f64)}, {}}};
