@@ -8,7 +8,7 @@ namespace sparkpilot::gpu_check {
 
 Outcome measure_limits(const Options& options, const Json&) {
   const auto gpu = GpuDevice::open(options.ordinal);
-  const GpuLimits limits = measure_gpu_limits(*gpu, int64_t{options.tiny ? 8 : 512} << 20);
+  const GpuLimits limits = measure_gpu_limits(*gpu);
   Outcome out;
   out.figures = {{"peak", to_json(limits.peak)},
                  {"empty_kernel_ns", limits.node_ns},
