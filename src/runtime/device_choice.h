@@ -13,7 +13,8 @@ class GpuDevice;
 
 struct DeviceChoice {
   std::shared_ptr<GpuDevice> gpu = nullptr;  // null: the CPU
-  std::optional<double> check_ms = {};       // of the self-check; empty if none was made
+  std::optional<double> check_ms = {};       // of the self-check, without compiling; empty if none was made
+  int64_t ptx_ns = 0;                        // the driver's, for what the check had it compile from PTX
 };
 
 // The GPU for `graph`, whose dimensions, outputs and batch are those of the options: the fastest, if every node of the

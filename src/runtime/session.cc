@@ -153,6 +153,7 @@ void Session::Impl::open_device() {
     device = "cpu";
     const DeviceChoice choice = choose_device(graph, options);
     check_ms = choice.check_ms;
+    plan_options.ptx_ns = choice.ptx_ns;
     if (!choice.gpu) return;
     if (shares_states_of_cpu()) {
       if (options.say) options.say("its states are shared with a session on the CPU; the model runs on the CPU");
