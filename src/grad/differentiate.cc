@@ -136,7 +136,7 @@ class Differentiation {
   }
 
   // Sums over the axes along which `shape` was broadcast.
-  ValueId summed_to(ValueId flow, const Shape& shape) {
+  ValueId summed_to(ValueId flow, const Shape shape) {  // a copy: nodes that are added move the graph's values
     const Shape from = b_.shape(flow);
     if (from == shape) return flow;
     const int more = from.rank() - shape.rank();

@@ -40,10 +40,12 @@ Plan::Plan(Graph optimised, const PlanOptions& options, StateStore& states)
   }
 }
 
-// As a trace names the node: op, name, kernels.
+// As a trace names the node: op, name, how its kernels are launched, kernels.
 void Plan::name_range(Step& step) const {
   step.range = fmt::format("{} {}", qualified(*graph_.node(step.node).op), graph_.label(step.node));
   if (step.launches.empty()) step.range += fmt::format(" {}", step.kernel->name);
+  else if (step.decision.kernel.starts_with(step.kernel->name))
+    step.range += step.decision.kernel.substr(step.kernel->name.size());
   for (const LaunchProfile& launch : step.launches) step.range += " " + launch.kernel;
 }
 

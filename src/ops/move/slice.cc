@@ -125,7 +125,7 @@ cuda::CopyParts parts(const Problem& p) {
 
 // Zeros around what was taken, where every element between the first and the last was.
 std::vector<ValueId> gradient(GradContext& c) {
-  const Shape& from = c.b.shape(c.node.inputs[0]);
+  const Shape from = c.b.shape(c.node.inputs[0]);
   const auto list = [&](size_t i) {
     const bool there = i < c.node.inputs.size() && c.node.inputs[i].present();
     const Tensor* const constant = there ? c.b.graph().constant(c.node.inputs[i]) : nullptr;

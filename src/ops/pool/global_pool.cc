@@ -109,7 +109,7 @@ constexpr Kernel kLp[] = {{.name = "reference", .run = [](const Call& c) {
                            }}};
 
 std::vector<ValueId> gradient_of_average(GradContext& c) {
-  const Shape& from = c.b.shape(c.node.inputs[0]);
+  const Shape from = c.b.shape(c.node.inputs[0]);
   const double share =
       static_cast<double>(from[0] * from[1]) / static_cast<double>(std::max<int64_t>(1, from.elements()));
   return {c.b.add("Expand", {share * Term(c.b, c.out_grads[0]), c.b.ints(from.dims())})};
