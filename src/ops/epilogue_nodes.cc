@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "ops/cpu/vector/epilogue.h"
 
@@ -67,6 +68,17 @@ std::vector<std::string> epilogue_steps() {
     steps.push_back(epilogue_step(row.activation, row.parameters == 2 ? -0.5f : 0.3f, 6));
   }
   return steps;
+}
+
+void move_epilogue(const ExpandContext& e, std::vector<std::string> steps, std::vector<ValueId>& inputs,
+                   Attributes& attrs) {
+  for (std::string& step : steps) {
+    const std::optional<size_t> operand = operand_of_step(step);
+    if (!operand) continue;
+    inputs.push_back(e.in(*operand));
+    step = step_with_operand(step, inputs.size() - 1);
+  }
+  if (!steps.empty()) attrs.set("epilogue", std::move(steps));
 }
 
 ValueId cast_to(Builder& b, ValueId value, DType dtype) {

@@ -15,6 +15,11 @@ void check_epilogue(const InferContext& c, const Shape& output, int64_t channels
 // axis.
 ValueId add_epilogue_nodes(ExpandContext& e, ValueId y, int channel_axis);
 
+// For an expansion into an op with an epilogue: gives it these steps of the node as an attribute, and appends what they
+// name to its inputs.
+void move_epilogue(const ExpandContext& e, std::vector<std::string> steps, std::vector<ValueId>& inputs,
+                   Attributes& attrs);
+
 // One step for each activation, for op cases.
 std::vector<std::string> epilogue_steps();
 

@@ -7,6 +7,7 @@
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/vector/epilogue_store.h"
 #include "ops/cuda/conv_chain_candidate.h"
+#include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -128,14 +129,7 @@ std::vector<ValueId> expand(ExpandContext& e) {
   for (size_t i = 0; i < stages; ++i) {
     Attributes attrs = stage_attributes(e.node.attrs, i);
     std::vector<ValueId> inputs{x, e.in(ConvChain::weights_input(i)), e.in(ConvChain::bias_input(i))};
-    std::vector<std::string> steps = e.node.attrs.texts(stage_epilogue(i));
-    for (std::string& step : steps) {
-      const std::optional<size_t> operand = operand_of_step(step);
-      if (!operand) continue;
-      inputs.push_back(e.in(*operand));
-      step = step_with_operand(step, inputs.size() - 1);
-    }
-    if (!steps.empty()) attrs.set("epilogue", steps);
+    move_epilogue(e, e.node.attrs.texts(stage_epilogue(i)), inputs, attrs);
     x = e.b.add("sparkpilot::Conv", inputs, attrs);
   }
   return {x};

@@ -7,6 +7,7 @@
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/vector/epilogue_store.h"
 #include "ops/cuda/gemm_group_candidate.h"
+#include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -112,14 +113,7 @@ std::vector<ValueId> expand(ExpandContext& e) {
     Attributes attrs;
     if (group.products[i].transposed) attrs.set("transB", int64_t{1});
     std::vector<ValueId> inputs{e.in(GemmGroup::a(i)), e.in(GemmGroup::b(i)), e.in(GemmGroup::bias(i))};
-    std::vector<std::string> steps = group.products[i].epilogue;
-    for (std::string& step : steps) {
-      const std::optional<size_t> operand = operand_of_step(step);
-      if (!operand) continue;
-      inputs.push_back(e.in(*operand));
-      step = step_with_operand(step, inputs.size() - 1);
-    }
-    if (!steps.empty()) attrs.set("epilogue", steps);
+    move_epilogue(e, group.products[i].epilogue, inputs, attrs);
     out.push_back(e.b.add("sparkpilot::Gemm", inputs, attrs));
   }
   return out;
