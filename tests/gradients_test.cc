@@ -33,18 +33,12 @@ Graph prepared(Graph graph) {
   return out;
 }
 
-Tensor in_double(const Tensor& from) {
-  Tensor out = Tensor::zeros(DType::f64, from.shape());
-  for (int64_t i = 0; i < from.elements(); ++i) out.data<double>()[i] = load_element(from.dtype(), from.raw(), i);
-  return out;
-}
-
 // The same in f64.
 Graph widened(Graph graph) {
   for (int i = 0; i < graph.value_count(); ++i) {
     Value& v = graph.value(ValueId{i});
     if (!is_float(v.dtype)) continue;
-    if (v.kind == ValueKind::constant || v.kind == ValueKind::state) v.constant = in_double(v.constant);
+    if (v.kind == ValueKind::constant || v.kind == ValueKind::state) v.constant = convert(v.constant, DType::f64);
     v.dtype = DType::f64;
   }
   for (const NodeId id : graph.order()) {
@@ -121,11 +115,11 @@ std::map<std::string, Tensor> gradients_of(const Graph& graph, const std::vector
   std::vector<Tensor> given;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const bool wide = problem.graph.value(problem.graph.inputs()[i]).dtype == DType::f64;
-    given.push_back(wide ? in_double(inputs[i]) : inputs[i]);
+    given.push_back(wide ? convert(inputs[i], DType::f64) : inputs[i]);
   }
   std::map<std::string, Tensor> out;
   const std::vector<Tensor> results = interpret(problem.graph, given);
-  for (size_t i = 0; i < results.size(); ++i) out[outputs[i].name] = in_double(results[i]);
+  for (size_t i = 0; i < results.size(); ++i) out[outputs[i].name] = convert(results[i], DType::f64);
   return out;
 }
 

@@ -5,26 +5,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "ir/infer.h"
+#include "ir/id_map.h"
 #include "ir/op.h"
 #include "sparkpilot/builder.h"
 
 namespace sparkpilot {
 namespace {
-
-// Bits of a mask that grows with the graph's values.
-class ValueSet {
- public:
-  bool has(ValueId id) const { return id.present() && static_cast<size_t>(id.index) < in_.size() && in_[at(id)]; }
-  void add(ValueId id) {
-    if (in_.size() <= at(id)) in_.resize(at(id) + 1);
-    in_[at(id)] = true;
-  }
-
- private:
-  static size_t at(ValueId id) { return static_cast<size_t>(id.index); }
-  std::vector<bool> in_;
-};
 
 class Differentiation {
  public:
@@ -43,7 +29,7 @@ class Differentiation {
     std::ranges::reverse(between);
     for (const NodeId id : between) pass(id);
     std::vector<ValueId> out;
-    for (const ValueId id : wrt) out.push_back(gradient(id).present() ? gradient(id) : zeros_of(id));
+    for (const ValueId id : wrt) out.push_back(gradients_[id].present() ? gradients_[id] : zeros_of(id));
     return out;
   }
 
@@ -56,26 +42,26 @@ class Differentiation {
 
   // The nodes on a path of floats from any of `wrt` to the loss, in order; sets what depends on `wrt`.
   std::vector<NodeId> nodes_between(std::span<const ValueId> wrt) {
-    depends_ = ValueSet();
-    for (const ValueId id : wrt) depends_.add(id);
+    depends_ = ValueMap<bool>(graph_.value_count());
+    for (const ValueId id : wrt) depends_[id] = true;
     std::vector<NodeId> after, out;
     for (const NodeId id : graph_.order()) {
       const Node& node = graph_.node(id);
-      if (std::ranges::none_of(node.inputs, [&](ValueId input) { return depends_.has(input); })) continue;
+      if (std::ranges::none_of(node.inputs, [&](ValueId input) { return input.present() && depends_[input]; }))
+        continue;
       for (const ValueId output : node.outputs) {
-        if (is_float(graph_.value(output).dtype)) depends_.add(output);
+        if (is_float(graph_.value(output).dtype)) depends_[output] = true;
       }
       after.push_back(id);
     }
-    ValueSet needed;
-    needed.add(loss_);
+    ValueMap<bool> needed(graph_.value_count());
+    needed[loss_] = true;
     for (const NodeId id : std::vector<NodeId>(after.rbegin(), after.rend())) {
       const Node& node = graph_.node(id);
-      if (std::ranges::none_of(node.outputs,
-                               [&](ValueId output) { return needed.has(output) && depends_.has(output); }))
+      if (std::ranges::none_of(node.outputs, [&](ValueId output) { return needed[output] && depends_[output]; }))
         continue;
       for (const ValueId input : node.inputs) {
-        if (input.present()) needed.add(input);
+        if (input.present()) needed[input] = true;
       }
       out.push_back(id);
     }
@@ -107,23 +93,24 @@ class Differentiation {
   }
 
   void seed() {
+    gradients_ = ValueMap<ValueId>(graph_.value_count());
     const Value& v = graph_.value(loss_);
     Tensor one = Tensor::zeros(v.dtype, *v.shape);
     store_element(v.dtype, one.raw(), 0, 1);
-    set(loss_, b_.constant(std::move(one)));
+    gradients_[loss_] = b_.constant(std::move(one));
   }
 
   // Adds what flows from a node's outputs to its inputs.
   void pass(NodeId id) {
     const Node node = graph_.node(id);
     std::vector<ValueId> from;
-    for (const ValueId output : node.outputs) from.push_back(gradient(output));
+    for (const ValueId output : node.outputs) from.push_back(gradients_[output]);
     if (std::ranges::none_of(from, [](ValueId g) { return g.present(); })) return;
     in_node(id, [&] {
       GradContext context{.b = b_, .node = node, .out_grads = from};
       const std::vector<ValueId> to = node.op->grad(context);
       for (size_t i = 0; i < to.size() && i < node.inputs.size(); ++i) {
-        if (to[i].present() && depends_.has(node.inputs[i])) accumulate(node.inputs[i], to[i]);
+        if (to[i].present() && node.inputs[i].present() && depends_[node.inputs[i]]) accumulate(node.inputs[i], to[i]);
       }
       return std::vector<ValueId>();
     });
@@ -131,8 +118,8 @@ class Differentiation {
 
   void accumulate(ValueId value, ValueId flow) {
     flow = summed_to(flow, *graph_.value(value).shape);
-    const ValueId before = gradient(value);
-    set(value, before.present() ? b_.add("Add", {before, flow}) : flow);
+    const ValueId before = gradients_[value];
+    gradients_[value] = before.present() ? b_.add("Add", {before, flow}) : flow;
   }
 
   // Sums over the axes along which `shape` was broadcast.
@@ -165,21 +152,11 @@ class Differentiation {
     }
   }
 
-  ValueId gradient(ValueId value) const {
-    const auto at = static_cast<size_t>(value.index);
-    return at < gradients_.size() ? gradients_[at] : ValueId();
-  }
-  void set(ValueId value, ValueId gradient) {
-    const auto at = static_cast<size_t>(value.index);
-    if (gradients_.size() <= at) gradients_.resize(at + 1);
-    gradients_[at] = gradient;
-  }
-
   Graph& graph_;
   ValueId loss_;
   Builder b_;
-  ValueSet depends_;                // what changes with any of `wrt`
-  std::vector<ValueId> gradients_;  // by value; absent: none so far
+  ValueMap<bool> depends_;       // what changes with any of `wrt`
+  ValueMap<ValueId> gradients_;  // of the values that there were before; absent: none so far
 };
 
 }  // namespace

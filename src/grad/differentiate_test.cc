@@ -18,12 +18,10 @@
 namespace sparkpilot {
 namespace {
 
-// Moved a little, so that short types do not lie on a kink.
-Tensor in_double(const Tensor& from, Random* random) {
-  Tensor out = Tensor::zeros(DType::f64, from.shape());
-  for (int64_t i = 0; i < from.elements(); ++i) {
-    out.data<double>()[i] = load_element(from.dtype(), from.raw(), i) + (random ? random->uniform(1e-4, 2e-4) : 0);
-  }
+// In f64, moved a little so that short types do not lie on a kink.
+Tensor off_kinks(const Tensor& from, Random& random) {
+  Tensor out = convert(from, DType::f64);
+  for (double& x : out.data<double>()) x += random.uniform(1e-4, 2e-4);
   return out;
 }
 
@@ -62,11 +60,11 @@ Checked checked(const OpDef& op, const OpCase& op_case, const std::vector<Tensor
       inputs.emplace_back();
     } else if (!is_float(tensors[i].dtype()) || op_case.inputs[i].fill == CaseInput::given) {
       inputs.push_back(
-          out.graph.add_constant(is_float(tensors[i].dtype()) ? in_double(tensors[i], nullptr) : tensors[i]));
+          out.graph.add_constant(is_float(tensors[i].dtype()) ? convert(tensors[i], DType::f64) : tensors[i]));
     } else {
       inputs.push_back(out.graph.add_input("x" + std::to_string(i), DType::f64, tensors[i].shape()));
       out.which.push_back(out.inputs.size());
-      out.inputs.push_back(in_double(tensors[i], &random));
+      out.inputs.push_back(off_kinks(tensors[i], random));
       out.floats.push_back(inputs.back());
     }
   }
