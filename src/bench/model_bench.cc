@@ -125,8 +125,7 @@ std::string device_of(const std::filesystem::path& file, const BenchOptions& opt
     const std::optional<int> gpu = gpu_of_device(options.session.device);
     return gpu ? fmt::format("cuda:{}", *gpu) : "cpu";
   }
-  constexpr double kWaitSeconds = 2;
-  if (cuda::images().empty() || device_facts(ask_cuda(kWaitSeconds)).gpus.empty()) return "cpu";
+  if (cuda::images().empty() || ask_device_facts().gpus.empty()) return "cpu";
   // A GPU that was chosen may be given up until there is a result, so it takes a run, with all sizes bound.
   Session session = ready_session(file, options, available_processors(), {});
   session.run();

@@ -17,13 +17,6 @@
 namespace sparkpilot::cli {
 namespace {
 
-std::string device_refusal(const Program& program, const std::string& device) {
-  if (device == "auto" || device == "cpu") return {};
-  // `env` chooses for openpilot's tools, too.
-  if (cuda::images().empty() && program.command != "env") return "this program holds no GPU code";
-  return device_missing(device, this_device_facts());
-}
-
 std::string precision_refusal(const Program& program, const std::string& text, const std::string& device) {
   if (text == "auto") return {};
   const std::optional<Precision> precision = parse_precision(text);
@@ -102,6 +95,13 @@ std::string threads_refusal(const std::string& threads) {
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
   return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::string device_refusal(const Program& program, const std::string& device) {
+  if (device == "auto" || device == "cpu") return {};
+  // `env` chooses for openpilot's tools, too.
+  if (cuda::images().empty() && program.command != "env") return "this program holds no GPU code";
+  return device_missing(device, this_device_facts());
 }
 
 const DeviceFacts& this_device_facts() {

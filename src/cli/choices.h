@@ -17,6 +17,9 @@ void read_settings(Program& program);
 // The facts on which the choice of a device depends. Determined once.
 const DeviceFacts& this_device_facts();
 
+// Why a device cannot be used; empty if it can.
+std::string device_refusal(const Program& program, const std::string& device);
+
 // Why a precision cannot be used on a device; empty if it can. `auto` may take the CPU.
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device);
 

@@ -54,8 +54,7 @@ std::vector<std::string> devices_of(const Program& program, const std::string& f
   for (const std::string& device : devices) {
     const Setting& setting = find_setting("device");
     if (!accepts(setting, device)) fail("--device: expected {}, got \"{}\"", setting.values, device);
-    const std::string missing = device == "auto" ? "" : device_missing(device, this_device_facts());
-    if (!missing.empty()) fail("--device {}: {}", device, missing);
+    if (const std::string why = device_refusal(program, device); !why.empty()) fail("--device {}: {}", device, why);
   }
   return devices;
 }
