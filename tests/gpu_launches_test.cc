@@ -15,6 +15,7 @@ constexpr double kMostLaunches = 1.15;  // for each step of the CPU
 class GpuLaunches : public NetworkTest {
  protected:
   void SetUp() override {
+    emulate_plainly();
     setenv("EMULATED_CUDA_IDLE", "1", 1);
     emulate("gb10");
     NetworkTest::SetUp();

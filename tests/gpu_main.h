@@ -42,14 +42,17 @@ inline int driver_count(const std::string& what) {
   return at == std::string::npos ? 0 : std::atoi(text.c_str() + at + what.size() + 2);
 }
 
+// The driver of a GB10 without whatever an earlier test asked it for.
+inline void emulate_plainly() {
+  for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY", "EMULATED_CUDA_WRONG",
+                           "EMULATED_CUDA_TIMES", "EMULATED_CUDA_IDLE", "EMULATED_CUDA_CHECK"})
+    unsetenv(name);
+  emulate("gb10");
+}
+
 class GpuTest : public testing::Test {
  protected:
-  void SetUp() override {
-    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY", "EMULATED_CUDA_WRONG",
-                             "EMULATED_CUDA_TIMES", "EMULATED_CUDA_IDLE"})
-      unsetenv(name);
-    emulate("gb10");
-  }
+  void SetUp() override { emulate_plainly(); }
   void TearDown() override {
     if (HasFatalFailure()) return;
     EXPECT_EQ(held_by_driver(), kNothingHeld);

@@ -45,8 +45,7 @@ std::vector<std::string> bounded_networks() {
 class GpuRounding : public NetworkTest {
  protected:
   void SetUp() override {
-    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY"}) unsetenv(name);
-    emulate("gb10");
+    emulate_plainly();
     NetworkTest::SetUp();
   }
 

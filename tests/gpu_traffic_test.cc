@@ -58,7 +58,7 @@ std::vector<Line> checked_lines() {
 class GpuTraffic : public NetworkTest {
  protected:
   void SetUp() override {
-    for (const char* name : {"EMULATED_CUDA_FAIL", "EMULATED_CUDA_SEED", "EMULATED_CUDA_MEMORY"}) unsetenv(name);
+    emulate_plainly();
     setenv("EMULATED_CUDA_CHECK", "1", 1);
     emulate("gb10");
     NetworkTest::SetUp();

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kMostBytes = 32 << 20;
 
-// What is wrong with a document that was read; empty: nothing. Fails (user) if it is none of ours.
+// What is wrong with a document that was read; empty if it is whole. Fails (user) if another program wrote it.
 std::string fault_in(const fs::path& file, const Json& document) {
   if (document.is_discarded()) return fmt::format("{}: is no whole JSON document", file.string());
   if (!is_ours(document)) fail("{}: was not written by gpu_check: its \"format\" says otherwise", file.string());

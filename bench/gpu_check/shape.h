@@ -15,7 +15,7 @@ inline constexpr int kFormatVersion = 1;
 bool is_ours(const Json& document);
 
 // The first field that is missing, of another type, too much, or contradicts another one, and what was expected there:
-// "parts.ops.failures[2]: expected a text, got 7". Empty if there is none.
+// "parts.ops.failures[2]: expected a text, got 7". Empty if it is whole.
 std::string fault_of(const Json& document);
 
 }  // namespace sparkpilot::gpu_check

@@ -70,8 +70,7 @@ Bytes least_bytes(const Graph& graph) {
 std::string ptx_text(const GpuFacts& gpu, int64_t ptx_ns) {
   return fmt::format(
       "{}: the driver compiled kernels from PTX in {} ms, since this program has no machine code for compute "
-      "capability "
-      "{}.{}",
+      "capability {}.{}",
       gpu.name, ptx_ns / 1'000'000, gpu.capability / 10, gpu.capability % 10);
 }
 
