@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "bench/bounded_json.h"
+#include "base/bounded_json.h"
 #include "bench/facts.h"
 
 namespace sparkpilot {

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
-#include "bench/bounded_json.h"
+#include "base/bounded_json.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {

@@ -63,6 +63,13 @@ void write_arrays(const fs::path& folder) {
   save_npy(folder / "empty.npy", Tensor(DType::i64, Shape{0, 2}).view());
 }
 
+void write_adapters(const fs::path& folder) {
+  for (const char* kind : {"lora", "rslora", "dora"}) {
+    const std::string config = std::string("tests/reference/peft/") + kind + "/adapter_config.json";
+    fs::copy_file(fs::path(SPARKPILOT_SOURCE_DIR) / config, folder / kind, fs::copy_options::overwrite_existing);
+  }
+}
+
 void write_safetensors(const fs::path& folder) {
   const char* const golden = "tests/reference/safetensors/golden.safetensors";
   fs::copy_file(fs::path(SPARKPILOT_SOURCE_DIR) / golden, folder / "golden", fs::copy_options::overwrite_existing);
@@ -197,13 +204,15 @@ int main(int argc, char** argv) {
   }
   const fs::path root = argv[1];
   for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "reader_fuzz",
-                             "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz"})
+                             "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz",
+                             "adapter_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
     if (argc == 3) sparkpilot::write_cases(argv[2], root / target);
   }
   sparkpilot::write_pickles(root / "pickle_fuzz");
+  sparkpilot::write_adapters(root / "adapter_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
   sparkpilot::write_safetensors(root / "safetensors_fuzz");
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);

@@ -1,0 +1,314 @@
+// Adapters as nodes and in the weights: the same results, whatever the layer.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "adapters/test_models.h"
+#include "base/error.h"
+#include "grad/differentiate.h"
+#include "passes/rebatch.h"
+
+namespace sparkpilot::testing {
+namespace {
+
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(Layers, HaveTheirModulesPathsAndShapes) {
+  std::map<std::string, std::string> found, cannot;
+  for (const Layer& layer : find_layers(every_layer(DType::f16))) {
+    found[layer.path] = layer.weight.str();
+    EXPECT_EQ(layer.dtype, DType::f16);
+    if (!layer.cannot.empty()) cannot[layer.path] = layer.cannot;
+  }
+  const std::map<std::string, std::string> expected{
+      {"net.fc", "[7,6]"},      {"net.out", "[5,7]"},     {"net.mix", "[9,6]"},
+      {"MatMul_1", "[4,9]"},    {"stem", "[6,4,3,3]"},    {"depth", "[6,1,3,3]"},
+      {"grouped", "[8,3,1,1]"}, {"dilated", "[5,8,2,3]"}, {"wave", "[4,3,3]"}};
+  EXPECT_EQ(found, expected);
+  ASSERT_EQ(cannot.size(), 1u);
+  EXPECT_TRUE(cannot.contains("depth"));
+}
+
+TEST(Layers, KeepOtherReadersOfTheirWeights) {
+  Graph g;
+  g.opsets[""] = 26;
+  Builder b(g);
+  const ValueId w = b.constant(random_tensor({4, 4}, 1, DType::f16), "both.weight");
+  const ValueId wide = b.add("Cast", {w}, {{"to", onnx_code(DType::f32)}});
+  const ValueId x = b.input("x", DType::f32, {1, 4});
+  b.output(b.add("MatMul", {x, wide}, {}, "/both/MatMul"), "y");
+  b.output(b.add("Neg", {wide}), "weights");
+  const std::vector<Tensor> before = interpret(g, inputs_of(g, 3));
+  const std::vector<Layer> layers = find_layers(g);
+  ASSERT_EQ(layers.size(), 1u);
+  set_layer_weights(g, layers[0], Tensor::zeros(DType::f32, {4, 4}));
+  const std::vector<Tensor> after = interpret(g, inputs_of(g, 3));
+  EXPECT_EQ(distance(after[1], before[1]), 0);
+  for (const float y : after[0].data<float>()) EXPECT_EQ(y, 0);
+}
+
+AdapterOptions options_of(AdapterKind kind) {
+  // Grouped layers take even ranks only.
+  return {.kind = kind, .target = "(?!grouped).*", .rank = 3, .alpha = 2, .seed = 5};
+}
+
+class Kinds : public ::testing::TestWithParam<AdapterKind> {};
+
+TEST_P(Kinds, ChangeNothingUntilTheyAreTrained) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    const Graph base = every_layer(dtype);
+    Graph merged = base;
+    const Adapter adapter = create_adapter(base, options_of(GetParam()));
+    merge_adapters(merged, {{&adapter}});
+    for (const Layer& layer : find_layers(base)) {
+      const Tensor before = *base.constant(layer.constant), after = *merged.constant(layer.constant);
+      EXPECT_EQ(after.dtype(), dtype);
+      EXPECT_LE(distance(after, before), dtype == DType::f32 ? 1e-7 : 0) << layer.path;
+    }
+  }
+}
+
+TEST_P(Kinds, GiveTheSameAsNodesAndMerged) {
+  const Graph base = every_layer();
+  Adapter adapter = create_adapter(base, options_of(GetParam()));
+  AdapterOptions grouped = options_of(GetParam());
+  grouped.target = "grouped";
+  grouped.rank = 4;
+  for (AdapterLayer& layer : create_adapter(base, grouped).layers) adapter.layers.push_back(std::move(layer));
+  EXPECT_EQ(adapter.layers.size(), 8u);
+  shake(adapter, 40);
+  Graph merged = base;
+  merge_adapters(merged, {{&adapter}});
+  for (const int64_t batch : {1, 3}) {
+    Graph apart = base;
+    const std::vector<Layer> layers = match_layers(apart, adapter);
+    name_layers(apart);
+    if (batch > 1) apart = rebatch(std::move(apart), batch);
+    prepare(apart, {.precision = Precision::fp32});
+    const AppliedAdapter applied = apply_adapter(apart, adapter, layers);
+    EXPECT_EQ(applied.parameters.size(), adapter.layers.size() * (GetParam() == AdapterKind::dora ? 3 : 2));
+    Graph whole = batch > 1 ? rebatch(merged, batch) : merged;
+    const std::vector<Tensor> inputs = inputs_of(whole, 9);
+    const std::vector<Tensor> expected = interpret(whole, inputs), got = interpret(apart, inputs);
+    const std::vector<Tensor> unchanged = interpret(batch > 1 ? rebatch(base, batch) : base, inputs);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_LE(distance(got[i], expected[i]), 1e-6) << whole.outputs()[i].name;
+      EXPECT_GE(distance(got[i], unchanged[i]), 0.05) << whole.outputs()[i].name;
+    }
+    // The same after the passes that fuse.
+    lower(apart);
+    const std::vector<Tensor> fused = interpret(apart, inputs);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_LE(distance(fused[i], expected[i]), 1e-6);
+  }
+}
+
+TEST_P(Kinds, ComeOutAgain) {
+  const Graph base = every_layer();
+  Adapter adapter = create_adapter(base, options_of(GetParam()));
+  shake(adapter, 3);
+  Graph graph = base;
+  merge_adapters(graph, {{&adapter}});
+  EXPECT_NE(error_of([&] { merge_adapters(graph, {{&adapter}}); }), "");
+  Adapter other = adapter;
+  other.layers[1].alpha = 7;
+  EXPECT_NE(error_of([&] { unmerge_adapter(graph, other); }).find("another adapter"), std::string::npos);
+  unmerge_adapter(graph, adapter);
+  for (const Layer& layer : find_layers(base)) {
+    EXPECT_LE(distance(layer_weights(graph, layer), layer_weights(base, layer)), 1e-6) << layer.path;
+  }
+  EXPECT_TRUE(graph.metadata.empty());
+  EXPECT_NE(error_of([&] { unmerge_adapter(graph, adapter); }).find("names no adapter"), std::string::npos);
+}
+
+TEST_P(Kinds, AddUp) {
+  const Graph base = every_layer();
+  Adapter a = create_adapter(base, options_of(GetParam())), b = create_adapter(base, options_of(GetParam()));
+  shake(a, 3);
+  shake(b, 70);
+  Graph both = base, half = base, first = base, second = base;
+  merge_adapters(both, {{&a, 1}, {&b, -0.5}});
+  merge_adapters(first, {{&a}});
+  merge_adapters(second, {{&b}});
+  for (const Layer& layer : find_layers(base)) {
+    const auto w = [&](const Graph& g, int64_t i) {
+      return double{layer_weights(g, layer).data<float>()[static_cast<size_t>(i)]};
+    };
+    const double at = w(base, 0);
+    EXPECT_NEAR(w(both, 0), at + (w(first, 0) - at) - 0.5 * (w(second, 0) - at), 1e-5) << layer.path;
+  }
+  const std::vector<LayerDifference> rows = compare_adapters(base, a, b);
+  ASSERT_EQ(rows.size(), a.layers.size());
+  for (const LayerDifference& row : rows) {
+    EXPECT_GT(row.difference, 0.05) << row.path;
+    EXPECT_LE(row.difference, row.change_a + row.change_b + 1e-6);
+  }
+  for (const LayerDifference& row : compare_adapters(base, a, a)) EXPECT_EQ(row.difference, 0);
+}
+
+// The formulas of the DoRA paper (section 4.3, with the norm detached), computed in double for one linear layer.
+TEST_P(Kinds, HaveTheGradientsOfTheirFormulas) {
+  const int64_t rows = 5, in = 6, out = 4, r = 3;
+  Graph graph;
+  graph.opsets[""] = 26;
+  Builder b(graph);
+  const ValueId x = b.input("x", DType::f32, {rows, in});
+  b.output(b.add("Gemm", {x, b.constant(random_tensor({out, in}, 1), "fc.weight"), b.constant(random_tensor({out}, 2))},
+                 {{"transB", int64_t{1}}}, "/fc/Gemm"),
+           "y");
+  Adapter adapter = create_adapter(graph, {.kind = GetParam(), .rank = r, .alpha = 2});
+  shake(adapter, 8);
+  const Layer layer = match_layers(graph, adapter)[0];
+  const Tensor w = layer_weights(graph, layer);
+  name_layers(graph);
+  prepare(graph, {.precision = Precision::fp32});
+  const AppliedAdapter applied = apply_adapter(graph, adapter, {layer});
+  const Tensor dy = random_tensor({rows, out}, 11);
+  Builder more(graph);
+  const ValueId loss = more.add("ReduceSum", {more.add("Mul", {graph.outputs()[0].value, more.constant(dy)})},
+                                {{"keepdims", int64_t{0}}});
+  std::vector<ValueId> wrt;
+  for (const AdapterParameter& p : applied.parameters) wrt.push_back(p.value);
+  std::vector<Graph::Output> outputs;
+  for (const ValueId id : differentiate(graph, loss, wrt)) outputs.push_back({id, fmt::format("{}", outputs.size())});
+  graph.replace_outputs(outputs);
+  const std::vector<Tensor> inputs = inputs_of(graph, 20);
+  const std::vector<Tensor> got = interpret(graph, inputs);
+
+  const AdapterLayer& mine = adapter.layers[0];
+  const auto at = [](const Tensor& t, int64_t i, int64_t j) {
+    return double{t.data<float>()[static_cast<size_t>(i * t.shape()[1] + j)]};
+  };
+  const double s = adapter.scale(mine);
+  std::vector<double> gain(static_cast<size_t>(out), 1), norm(static_cast<size_t>(out), 1);
+  const auto v_at = [&](int64_t o, int64_t i) {
+    double v = at(w, o, i);
+    for (int64_t k = 0; k < r; ++k) v += s * at(mine.b, o, k) * at(mine.a, k, i);
+    return v;
+  };
+  if (GetParam() == AdapterKind::dora) {
+    for (int64_t o = 0; o < out; ++o) {
+      double sum = 0;
+      for (int64_t i = 0; i < in; ++i) sum += v_at(o, i) * v_at(o, i);
+      norm[static_cast<size_t>(o)] = std::sqrt(sum);
+      gain[static_cast<size_t>(o)] = double{mine.magnitude.data<float>()[static_cast<size_t>(o)]} / std::sqrt(sum);
+    }
+  }
+  Tensor da = Tensor::zeros(DType::f64, {r, in}), db = Tensor::zeros(DType::f64, {out, r}),
+         dm = Tensor::zeros(DType::f64, {out});
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t o = 0; o < out; ++o) {
+      const double g = gain[static_cast<size_t>(o)] * at(dy, row, o);
+      for (int64_t k = 0; k < r; ++k) {
+        double u = 0;
+        for (int64_t i = 0; i < in; ++i) {
+          u += at(inputs[0], row, i) * at(mine.a, k, i);
+          da.data<double>()[static_cast<size_t>(k * in + i)] += s * g * at(mine.b, o, k) * at(inputs[0], row, i);
+        }
+        db.data<double>()[static_cast<size_t>(o * r + k)] += s * g * u;
+      }
+      double v = 0;
+      for (int64_t i = 0; i < in; ++i) v += v_at(o, i) * at(inputs[0], row, i);
+      dm.data<double>()[static_cast<size_t>(o)] += v * at(dy, row, o) / norm[static_cast<size_t>(o)];
+    }
+  }
+  EXPECT_LE(distance(got[0], da), 1e-6);
+  EXPECT_LE(distance(got[1], db), 1e-6);
+  if (GetParam() == AdapterKind::dora) {
+    EXPECT_LE(distance(got[2], dm), 1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Adapters, Kinds, ::testing::Values(AdapterKind::lora, AdapterKind::rslora, AdapterKind::dora),
+                         [](const auto& of) { return std::string(name(of.param)); });
+
+TEST(Norms, AreRenewedFromTheFactors) {
+  const Graph base = every_layer();
+  Adapter adapter = create_adapter(base, {.kind = AdapterKind::dora, .rank = 4, .alpha = 3});
+  Graph graph = base;
+  const std::vector<Layer> layers = match_layers(graph, adapter);
+  name_layers(graph);
+  prepare(graph, {.precision = Precision::fp32});
+  const AppliedAdapter applied = apply_adapter(graph, adapter, layers);
+  shake(adapter, 12);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Graph update;
+    update.opsets[""] = 26;
+    Builder b(update);
+    const AdapterLayer& mine = adapter.layers[i];
+    b.output(renewed_norm(b, applied.norms[i], b.constant(mine.a), b.constant(mine.b)), "norm");
+    const Tensor expected = norm_of(layer_weights(base, layers[i]), layers[i], adapter, mine);
+    EXPECT_LE(distance(interpret(update, {})[0], expected), 1e-6) << mine.path;
+  }
+}
+
+TEST(Sizes, FitTheirBudget) {
+  const Graph base = every_layer();
+  int64_t before = 0;
+  for (const int64_t bytes : {60, 200, 700, 5000}) {
+    for (const AdapterKind kind : {AdapterKind::lora, AdapterKind::dora}) {
+      AdapterPlan plan;
+      const Adapter adapter = create_adapter(base, {.kind = kind, .max_bytes = bytes, .stored = DType::f16}, &plan);
+      EXPECT_LE(adapter.bytes(), bytes);
+      if (kind == AdapterKind::lora) {
+        EXPECT_GE(adapter.bytes(), before);
+        before = adapter.bytes();
+      }
+      ASSERT_EQ(plan.rows.size(), 9u);
+      for (const AdapterPlan::Row& row : plan.rows) EXPECT_EQ(row.rank == 0, !row.why_not.empty()) << row.path;
+    }
+  }
+  const std::string refused = error_of([&] { create_adapter(base, {.kind = AdapterKind::lora, .max_bytes = 10}); });
+  EXPECT_NE(refused.find("smallest size that works is 48 bytes"), std::string::npos) << refused;
+}
+
+TEST(Sizes, GoWhereTheWeightsHaveDirections) {
+  // Two layers of one shape: one of rank 1, the other with all directions alike.
+  Graph g;
+  g.opsets[""] = 26;
+  Builder b(g);
+  Tensor thin = Tensor::zeros(DType::f32, {16, 16}), full = random_tensor({16, 16}, 4);
+  for (int64_t i = 0; i < 256; ++i)
+    thin.data<float>()[static_cast<size_t>(i)] = static_cast<float>((i / 16 + 1) * (i % 16 + 1));
+  ValueId v = b.input("x", DType::f32, {1, 16});
+  v = b.add("MatMul", {v, b.constant(thin, "thin.weight")});
+  b.output(b.add("MatMul", {v, b.constant(full, "full.weight")}), "y");
+  const Adapter adapter = create_adapter(g, {.kind = AdapterKind::lora, .max_bytes = 4 * 32 * 6});
+  ASSERT_EQ(adapter.layers.size(), 2u);
+  EXPECT_EQ(adapter.layers[0].rank(), 1);
+  EXPECT_EQ(adapter.layers[1].rank(), 5);
+}
+
+TEST(Refusals, NameWhatIsWrong) {
+  const Graph base = every_layer();
+  const auto refused = [&](const AdapterOptions& options) { return error_of([&] { create_adapter(base, options); }); };
+  EXPECT_NE(refused({.target = "nothing.*", .rank = 1}).find("no layer's path matches"), std::string::npos);
+  EXPECT_NE(refused({.target = "(", .rank = 1}).find("not a regular expression"), std::string::npos);
+  EXPECT_NE(refused({.target = "depth", .rank = 1}).find("depthwise"), std::string::npos);
+  EXPECT_NE(refused({.target = "net.fc", .rank = 7}).find("rank 7 is larger than 6"), std::string::npos);
+  EXPECT_NE(refused({.target = "grouped", .rank = 3}).find("2 groups"), std::string::npos);
+  Adapter adapter = create_adapter(base, {.target = "net.fc", .rank = 2});
+  Graph other = every_layer(DType::f16);
+  EXPECT_NE(error_of([&] { match_layers(other, adapter); }).find("another model"), std::string::npos);
+  adapter.base_fingerprint.clear();
+  EXPECT_EQ(error_of([&] { match_layers(other, adapter); }), "");
+  adapter.layers[0].path = "net.gone";
+  EXPECT_NE(error_of([&] { match_layers(other, adapter); }).find("no layer \"net.gone\""), std::string::npos);
+  adapter.layers[0].path = "net.mix";
+  EXPECT_NE(error_of([&] { match_layers(other, adapter); }).find("[9,6]"), std::string::npos);
+  adapter = create_adapter(other, {.kind = AdapterKind::lora, .target = "net.fc", .rank = 2});
+  for (float& x : adapter.layers[0].b.data<float>()) x = 1e9f;
+  EXPECT_NE(error_of([&] { merge_adapters(other, {{&adapter}}); }).find("f16 cannot hold"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sparkpilot::testing

@@ -1,0 +1,193 @@
+#include "adapters/apply.h"
+
+#include <map>
+#include <utility>
+
+#include "adapters/merge.h"
+#include "base/error.h"
+#include "passes/edit.h"
+#include "sparkpilot/builder.h"
+
+namespace sparkpilot {
+namespace {
+
+constexpr std::string_view kPrefix = "base_model.model.";
+
+// The tensors of one layer's adapter in the graph; shared by all nodes of the layer.
+struct Parts {
+  ValueId a, b;
+  ValueId gain = {};  // m / |V|, in the shape in which it multiplies; absent for LoRA
+  float scale = 1;
+};
+
+class Application {
+ public:
+  Application(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers)
+      : graph_(graph), adapter_(adapter), layers_(layers) {}
+
+  AppliedAdapter run() {
+    std::map<std::string_view, std::vector<NodeId>> named;
+    for (const NodeId id : graph_.order()) {
+      const Node& node = graph_.node(id);
+      if (is_op(node, "Conv") || is_op(node, "Gemm") || is_op(node, "MatMul")) named[node.name].push_back(id);
+    }
+    std::vector<std::pair<size_t, std::vector<NodeId>>> found;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const auto at = named.find(layers_[i].path);
+      if (at == named.end()) fail("the layer \"{}\" is no longer a node of its own after the passes", layers_[i].path);
+      found.emplace_back(i, at->second);
+    }
+    for (const auto& [i, nodes] : found) {
+      const Parts parts = add_tensors(i, nodes[0]);
+      for (const NodeId id : nodes) {
+        if (layers_[i].conv) change_conv(id, i, parts);
+        else change_product(id, i, parts);
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  Parts add_tensors(size_t i, NodeId node) {
+    const AdapterLayer& mine = adapter_.layers[i];
+    const Layer& layer = layers_[i];
+    Builder b(graph_, mine.path);
+    const auto parameter = [&](const Tensor& tensor, std::string_view end, bool decay) {
+      std::string name = fmt::format("{}{}.{}", kPrefix, mine.path, end);
+      const ValueId value = b.constant(tensor, name);
+      out_.parameters.push_back({std::move(name), value, decay});
+      return value;
+    };
+    Parts parts{.a = parameter(mine.a, "lora_A.weight", true), .b = parameter(mine.b, "lora_B.weight", true)};
+    parts.scale = static_cast<float>(adapter_.scale(mine));
+    if (adapter_.kind != AdapterKind::dora) return parts;
+    const ValueId magnitude = parameter(mine.magnitude, "lora_magnitude_vector", false);
+    AdapterNorm norm{.name = mine.path + ".norm",
+                     .value = {},
+                     .a = graph_.value(parts.a).name,
+                     .b = graph_.value(parts.b).name,
+                     .weights = frozen_weights(layer, node),
+                     .groups = layer.groups,
+                     .scale = adapter_.scale(mine)};
+    norm.value = b.constant(norm_of(norm.weights, layer, adapter_, mine), norm.name);
+    const ValueId flat = magnitude_as(b, magnitude, Shape{layer.out()});
+    parts.gain = b.add("Div", {flat, norm.value}, {}, "gain");
+    if (layer.conv) {
+      Shape shape{layer.out()};
+      for (int axis = 2; axis < layer.weight.rank(); ++axis) shape = shape.inserted(axis - 1, 1);
+      parts.gain = b.add("Reshape", {parts.gain, b.ints(shape.dims())});
+    }
+    out_.norms.push_back(std::move(norm));
+    return parts;
+  }
+
+  // The weights as the graph has them now, f32 [out, in].
+  Tensor frozen_weights(const Layer& layer, NodeId id) const {
+    const Node& node = graph_.node(id);
+    const Tensor* weights = graph_.constant(node.inputs[1]);
+    if (!weights || weights->dtype() != DType::f32) fail("the weights of \"{}\" are not constant f32", layer.path);
+    const Shape matrix{layer.out(), layer.in()};
+    if (layer.conv || node.attrs.integer("transB", 0) != 0) return weights->reshaped(matrix);
+    return transposed(*weights);
+  }
+  static ValueId magnitude_as(Builder& b, ValueId magnitude, const Shape& shape) {
+    return b.shape(magnitude) == shape ? magnitude : b.add("Reshape", {magnitude, b.ints(shape.dims())});
+  }
+
+  // g (u + d) + bias in place of the node's result; bias may be absent.
+  void replace(NodeId id, Builder& b, ValueId u, ValueId d, const Parts& parts, ValueId bias) {
+    ValueId y = b.add("Add", {u, d}, {}, "adapted");
+    if (parts.gain.present()) y = b.add("Mul", {y, parts.gain}, {}, "scaled");
+    if (bias.present()) y = b.add("Add", {y, bias}, {}, "biased");
+    const ValueId before = graph_.node(id).outputs[0];
+    graph_.value(y).name = graph_.value(before).name;
+    graph_.value(before).name.clear();
+    graph_.replace_uses(before, y);
+    graph_.erase(id);
+  }
+
+  void change_product(NodeId id, size_t i, const Parts& parts) {
+    const Node node = graph_.node(id);
+    Builder b(graph_, layers_[i].path);
+    const bool gemm = is_op(node, "Gemm");
+    ValueId bias = gemm && node.inputs.size() > 2 ? node.inputs[2] : ValueId{};
+    const float beta = node.attrs.real("beta", 1);
+    if (bias.present() && beta != 1) bias = b.add("Mul", {bias, b.scalar(DType::f32, static_cast<double>(beta))});
+    const ValueId u = b.add(node.op->name, {node.inputs[0], node.inputs[1]}, node.attrs, "base");
+    const auto by = [&](ValueId x, ValueId matrix, const char* name) {
+      // A matrix stored as PyTorch does, [out, in].
+      if (b.shape(x).rank() == 2) return b.add("Gemm", {x, matrix}, {{"transB", int64_t{1}}}, name);
+      return b.add("MatMul", {x, b.add("Transpose", {matrix}, {{"perm", std::vector<int64_t>{1, 0}}})}, {}, name);
+    };
+    const ValueId d = by(scaled(b, by(node.inputs[0], parts.a, "lora_A"), parts), parts.b, "lora_B");
+    replace(id, b, u, d, parts, bias);
+  }
+
+  void change_conv(NodeId id, size_t i, const Parts& parts) {
+    const Node node = graph_.node(id);
+    const Layer& layer = layers_[i];
+    Builder b(graph_, layer.path);
+    ValueId bias = node.inputs.size() > 2 ? node.inputs[2] : ValueId{};
+    if (bias.present()) {
+      Shape shape{layer.out()};
+      for (int axis = 2; axis < layer.weight.rank(); ++axis) shape = shape.inserted(axis - 1, 1);
+      bias = b.add("Reshape", {bias, b.ints(shape.dims())});
+    }
+    const ValueId u = b.add("Conv", {node.inputs[0], node.inputs[1]}, node.attrs, "base");
+    const ValueId t = b.add("Conv", {node.inputs[0], parts.a}, node.attrs, "lora_A");
+    const ValueId d = b.add("Conv", {scaled(b, t, parts), parts.b}, {{"group", layer.groups}}, "lora_B");
+    replace(id, b, u, d, parts, bias);
+  }
+
+  static ValueId scaled(Builder& b, ValueId x, const Parts& parts) {
+    return parts.scale == 1 ? x
+                            : b.add("Mul", {x, b.scalar(DType::f32, static_cast<double>(parts.scale))}, {}, "scale");
+  }
+
+  Graph& graph_;
+  const Adapter& adapter_;
+  const std::vector<Layer>& layers_;
+  AppliedAdapter out_;
+};
+
+}  // namespace
+
+AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers) {
+  return Application(graph, adapter, layers).run();
+}
+
+ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix) {
+  // By groups: A [groups, r, in], B and W [groups, out / groups, ...].
+  const int64_t out = norm.weights.shape()[0], in = norm.weights.shape()[1], groups = norm.groups;
+  const int64_t r = b.shape(a)[0] / groups;
+  const auto shaped = [&](ValueId x, std::initializer_list<int64_t> shape) {
+    return b.add("Reshape", {x, b.ints(shape)});
+  };
+  const ValueId rows = shaped(a, {groups, r, in}), columns = shaped(b_matrix, {groups, out / groups, r});
+  const ValueId across = b.add("Transpose", {rows}, {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  const Tensor& w = norm.weights;
+  Tensor squares(DType::f32, Shape{out});
+  for (int64_t o = 0; o < out; ++o) {
+    double sum = 0;
+    for (int64_t i = 0; i < in; ++i) {
+      const double x = w.data<float>()[static_cast<size_t>(o * in + i)];
+      sum += x * x;
+    }
+    squares.data<float>()[static_cast<size_t>(o)] = static_cast<float>(sum);
+  }
+  const ValueId weights = b.constant(w.reshaped(Shape{groups, out / groups, in}));
+  const auto along_rows = [&](ValueId x) {
+    return shaped(b.add("ReduceSum", {x, b.ints({2})}, {{"keepdims", int64_t{0}}}), {out});
+  };
+  const auto times = [&](ValueId x, double by) { return b.add("Mul", {x, b.scalar(DType::f32, by)}); };
+  // <W A', B> and <B (A A'), B>: both are rows of a matrix [out, r] times B.
+  const ValueId cross = along_rows(b.add("Mul", {b.add("MatMul", {weights, across}), columns}));
+  const ValueId gram = b.add("MatMul", {rows, across});
+  const ValueId own = along_rows(b.add("Mul", {b.add("MatMul", {columns, gram}), columns}));
+  const ValueId sum = b.add(
+      "Add", {b.add("Add", {b.constant(squares), times(cross, 2 * norm.scale)}), times(own, norm.scale * norm.scale)});
+  // A row of zeros divides nothing: its gain is m / 1 times 0.
+  return b.add("Sqrt", {b.add("Max", {sum, b.scalar(DType::f32, 1e-30)})});
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,47 @@
+// An adapter as nodes beside the frozen layers: what training changes, and a model that has not been merged.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "adapters/adapter.h"
+#include "sparkpilot/builder.h"
+
+namespace sparkpilot {
+
+// One tensor of the adapter in a graph: a constant, which training makes a state.
+struct AdapterParameter {
+  std::string name;  // as in PEFT's file: "base_model.model.<path>.lora_A.weight"
+  ValueId value;
+  bool decay = true;  // false for magnitudes, which weight decay would pull to zero
+};
+
+// |W + s B A| by rows, which DoRA's gradient does not pass: a constant that training renews when A and B have changed.
+struct AdapterNorm {
+  std::string name;  // "<path>.norm"
+  ValueId value;     // f32 [out]
+  std::string a, b;  // names of the parameters that it depends on
+  // What it is computed from beside them: the weights [out, in] in f32, the groups, s.
+  Tensor weights;
+  int64_t groups = 1;
+  double scale = 1;
+};
+
+struct AppliedAdapter {
+  std::vector<AdapterParameter> parameters;
+  std::vector<AdapterNorm> norms;  // DoRA only
+};
+
+// Adds the adapter to a graph whose layers were named by name_layers() before any pass, and which prepare() has left in
+// f32, at any batch. `layers` are those of match_layers(). With g = m / |V|, 1 for LoRA, and the base's bias b, a
+// layer's result becomes
+//   y = g (x W + s (x A) B) + b      (transposed where PyTorch's matrices are)
+// Fails (user) if a layer's node is not there, because a pass has replaced it.
+AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers);
+
+// Adds nodes that compute the norm anew from A and B, without making the product B A:
+//   |V|^2 = |W|^2 + 2 s <W A', B> + s^2 <B (A A'), B>   by rows, at least 0
+// A product of the size r out in for each layer: to be run once an update.
+ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix);
+
+}  // namespace sparkpilot
