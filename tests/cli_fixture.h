@@ -23,11 +23,41 @@ inline std::set<std::string> keys(const json& object) {
 using Keys = std::set<std::string>;
 
 // The program itself, and all its commands and groups of commands.
-inline constexpr const char* kCommands[] = {
-    "",          "model",       "model info", "model check",  "model convert", "model quantize", "run",     "bench",
-    "compare",   "zoo",         "zoo list",   "zoo build",    "drive",         "doctor",         "ops",     "ops list",
-    "ops check", "ops bench",   "route",      "route info",   "route dump",    "route synth",    "monitor", "env",
-    "stack",     "stack audit", "stack plan", "stack verify", "version"};
+inline constexpr const char* kCommands[] = {"",
+                                            "model",
+                                            "model info",
+                                            "model check",
+                                            "model convert",
+                                            "model quantize",
+                                            "run",
+                                            "bench",
+                                            "compare",
+                                            "zoo",
+                                            "zoo list",
+                                            "zoo build",
+                                            "drive",
+                                            "doctor",
+                                            "ops",
+                                            "ops list",
+                                            "ops check",
+                                            "ops bench",
+                                            "route",
+                                            "route info",
+                                            "route dump",
+                                            "route synth",
+                                            "monitor",
+                                            "env",
+                                            "stack",
+                                            "stack audit",
+                                            "stack plan",
+                                            "stack verify",
+                                            "version",
+                                            "adapter",
+                                            "adapter create",
+                                            "adapter info",
+                                            "adapter merge",
+                                            "adapter unmerge",
+                                            "adapter diff"};
 
 class Cli : public testing::Test {
  protected:

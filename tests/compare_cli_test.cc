@@ -145,6 +145,7 @@ const FlagCase kFlags[] = {
     {"--fields", "", "dr"},
     {"--tolerances", "tolerances.json", "dr", "--fields"},
     {"--tolerance-scale", "1", "dr", "--fields"},
+    {"--adapter", "adapter", "mb"},
     {"--precision", "fp32", "mbr"},
     {"--threads", "1", "mbr"},
     {"--device", "auto", "mbr"},

@@ -74,7 +74,7 @@ struct AdapterPlan {
 
 // A of uniform random numbers (Kaiming with a = sqrt 5, as PEFT), B zero, m the norms of the rows of W: until it is
 // trained, the adapter changes nothing. Fails (user) if the target matches nothing or is no regular expression, if the
-// rank is larger than a layer or does not fit its groups, and if no layer fits max_bytes at rank 1, naming the bytes
+// rank cannot be divided among a layer's groups, and if no layer fits max_bytes at rank 1, naming the bytes
 // that do.
 Adapter create_adapter(const Graph& base, const AdapterOptions& options, AdapterPlan* plan = nullptr);
 
@@ -87,6 +87,8 @@ std::vector<Layer> match_layers(const Graph& base, const Adapter& adapter);
 // LoRA or DoRA, bias or other modules trained beside it, tensors that do not fit each other, are not finite, or are
 // missing.
 Adapter load_adapter(const std::filesystem::path& folder);
+// The files of an adapter in this folder.
+std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& folder);
 // Makes the folder; each file is replaced at once.
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder);
 

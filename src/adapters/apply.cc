@@ -20,26 +20,43 @@ struct Parts {
   float scale = 1;
 };
 
+// The nodes of each layer in a graph whose layers were named; fails (user) if a pass has replaced one.
+std::vector<std::vector<NodeId>> nodes_of(const Graph& graph, const std::vector<Layer>& layers) {
+  std::map<std::string_view, std::vector<NodeId>> named;
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    if (is_op(node, "Conv") || is_op(node, "Gemm") || is_op(node, "MatMul")) named[node.name].push_back(id);
+  }
+  std::vector<std::vector<NodeId>> out;
+  for (const Layer& layer : layers) {
+    const auto at = named.find(layer.path);
+    if (at == named.end()) fail("the layer \"{}\" is no longer a node of its own after the passes", layer.path);
+    out.push_back(at->second);
+  }
+  return out;
+}
+
+// Whether the node's weights are [in, out].
+bool is_transposed(const Node& node, const Layer& layer) { return !layer.conv && node.attrs.integer("transB", 0) == 0; }
+
+// The weights as the graph has them now, f32 [out, in].
+Tensor frozen_weights(const Graph& graph, NodeId id, const Layer& layer) {
+  const Node& node = graph.node(id);
+  const Tensor* weights = graph.constant(node.inputs[1]);
+  if (!weights || weights->dtype() != DType::f32) fail("the weights of \"{}\" are not constant f32", layer.path);
+  return is_transposed(node, layer) ? transposed(*weights) : weights->reshaped(Shape{layer.out(), layer.in()});
+}
+
 class Application {
  public:
   Application(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers)
       : graph_(graph), adapter_(adapter), layers_(layers) {}
 
   AppliedAdapter run() {
-    std::map<std::string_view, std::vector<NodeId>> named;
-    for (const NodeId id : graph_.order()) {
-      const Node& node = graph_.node(id);
-      if (is_op(node, "Conv") || is_op(node, "Gemm") || is_op(node, "MatMul")) named[node.name].push_back(id);
-    }
-    std::vector<std::pair<size_t, std::vector<NodeId>>> found;
+    const std::vector<std::vector<NodeId>> nodes = nodes_of(graph_, layers_);
     for (size_t i = 0; i < layers_.size(); ++i) {
-      const auto at = named.find(layers_[i].path);
-      if (at == named.end()) fail("the layer \"{}\" is no longer a node of its own after the passes", layers_[i].path);
-      found.emplace_back(i, at->second);
-    }
-    for (const auto& [i, nodes] : found) {
-      const Parts parts = add_tensors(i, nodes[0]);
-      for (const NodeId id : nodes) {
+      const Parts parts = add_tensors(i, nodes[i][0]);
+      for (const NodeId id : nodes[i]) {
         if (layers_[i].conv) change_conv(id, i, parts);
         else change_product(id, i, parts);
       }
@@ -66,7 +83,7 @@ class Application {
                      .value = {},
                      .a = graph_.value(parts.a).name,
                      .b = graph_.value(parts.b).name,
-                     .weights = frozen_weights(layer, node),
+                     .weights = frozen_weights(graph_, node, layer),
                      .groups = layer.groups,
                      .scale = adapter_.scale(mine)};
     norm.value = b.constant(norm_of(norm.weights, layer, adapter_, mine), norm.name);
@@ -81,15 +98,6 @@ class Application {
     return parts;
   }
 
-  // The weights as the graph has them now, f32 [out, in].
-  Tensor frozen_weights(const Layer& layer, NodeId id) const {
-    const Node& node = graph_.node(id);
-    const Tensor* weights = graph_.constant(node.inputs[1]);
-    if (!weights || weights->dtype() != DType::f32) fail("the weights of \"{}\" are not constant f32", layer.path);
-    const Shape matrix{layer.out(), layer.in()};
-    if (layer.conv || node.attrs.integer("transB", 0) != 0) return weights->reshaped(matrix);
-    return transposed(*weights);
-  }
   static ValueId magnitude_as(Builder& b, ValueId magnitude, const Shape& shape) {
     return b.shape(magnitude) == shape ? magnitude : b.add("Reshape", {magnitude, b.ints(shape.dims())});
   }
@@ -154,6 +162,22 @@ class Application {
 
 AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers) {
   return Application(graph, adapter, layers).run();
+}
+
+void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers) {
+  const std::vector<std::vector<NodeId>> nodes = nodes_of(graph, layers);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const Layer& layer = layers[i];
+    const Tensor merged = merged_weights(frozen_weights(graph, nodes[i][0], layer), layer, adapter, adapter.layers[i]);
+    for (const NodeId id : nodes[i]) {
+      const Node& node = graph.node(id);
+      const Shape shape = *graph.value(node.inputs[1]).shape;
+      const Tensor weights =
+          is_transposed(node, layer) ? transposed(merged.reshaped({layer.out(), layer.in()})) : merged.reshaped(shape);
+      const ValueId constant = graph.add_constant(weights);
+      graph.node(id).inputs[1] = constant;
+    }
+  }
 }
 
 ValueId renewed_norm(Builder& b, const AdapterNorm& norm, ValueId a, ValueId b_matrix) {

@@ -39,6 +39,9 @@ struct AppliedAdapter {
 // Fails (user) if a layer's node is not there, because a pass has replaced it.
 AppliedAdapter apply_adapter(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers);
 
+// Replaces the weights of the layers by merged ones in such a graph, without rounding them to the base's type.
+void apply_merged(Graph& graph, const Adapter& adapter, const std::vector<Layer>& layers);
+
 // Adds nodes that compute the norm anew from A and B, without making the product B A:
 //   |V|^2 = |W|^2 + 2 s <W A', B> + s^2 <B (A A'), B>   by rows, at least 0
 // A product of the size r out in for each layer: to be run once an update.

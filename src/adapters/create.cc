@@ -15,6 +15,7 @@ namespace {
 
 // Ranks that a size allows, at most: beyond, singular values of random matrices tell little.
 constexpr int64_t kMostByBytes = 16;
+constexpr int64_t kLargestRank = 1 << 16;
 
 std::regex target_regex(const std::string& text) {
   try {
@@ -28,8 +29,6 @@ int64_t magnitudes(const Layer& layer, AdapterKind kind) { return kind == Adapte
 
 // Elements that one more step of rank takes: a row of A for each group, and a column of B.
 int64_t step_elements(const Layer& layer) { return layer.groups * layer.in() + layer.out(); }
-
-int64_t largest_rank(const Layer& layer) { return std::min(layer.in(), layer.out() / layer.groups) * layer.groups; }
 
 // One layer among those that share the bytes.
 struct Share {
@@ -53,7 +52,7 @@ std::vector<int64_t> ranks_within(const Graph& base, const std::vector<Layer>& l
     Share share{i, {}, 0};
     smallest = std::min(smallest, bytes_of_step(share));
     const Tensor weights = layer_weights(base, layer);
-    const int64_t most = std::min({kMostByBytes, largest_rank(layer) / layer.groups, layer.in(), layer.out()});
+    const int64_t most = std::min({kMostByBytes, layer.in(), layer.out() / layer.groups});
     double all = 0;
     for (const float w : weights.data<float>()) all += static_cast<double>(w) * static_cast<double>(w);
     for (const double s : largest_singular_values(weights.data<float>(), layer.out(), layer.in(), most)) {
@@ -84,12 +83,9 @@ std::vector<int64_t> ranks_within(const Graph& base, const std::vector<Layer>& l
   return out;
 }
 
+// A rank above the layer's own is legal, as in PEFT: it only wastes bytes.
 void check_rank(const Layer& layer, int64_t rank) {
-  if (rank < 1) fail("rank {}: expected 1 or more", rank);
-  if (rank > largest_rank(layer)) {
-    fail("rank {} is larger than {}, the most that the layer \"{}\" {} can have", rank, largest_rank(layer), layer.path,
-         layer.weight.str());
-  }
+  if (rank < 1 || rank > kLargestRank) fail("rank {}: expected 1 to {}", rank, kLargestRank);
   if (rank % layer.groups) {
     fail("rank {} cannot be divided among the {} groups of \"{}\"; choose a multiple, or leave it out by the target",
          rank, layer.groups, layer.path);

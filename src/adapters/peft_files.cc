@@ -249,7 +249,12 @@ Adapter read_adapter(const std::string& config_text, const SafetensorsFile& file
 }
 
 Adapter load_adapter(const std::filesystem::path& folder) {
-  return read_adapter(read_file(folder / kConfig, kLargestConfig), load_safetensors(folder / kTensors), folder);
+  const std::string config = read_file(folder / kConfig, kLargestConfig);
+  return read_adapter(config, load_safetensors(folder / kTensors), folder);
+}
+
+std::vector<std::filesystem::path> adapter_files(const std::filesystem::path& folder) {
+  return {folder / kConfig, folder / kTensors};
 }
 
 void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {

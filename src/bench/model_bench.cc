@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "adapters/load_model.h"
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "bench/facts.h"
@@ -10,7 +11,6 @@
 #include "hw/device_facts.h"
 #include "hw/gpu_driver.h"
 #include "hw/memory.h"
-#include "onnx/import.h"
 #include "ops/cuda/images.h"
 #include "runtime/cpu/thread_choice.h"
 #include "runtime/gpu_compile.h"
@@ -64,7 +64,7 @@ std::vector<ThreadTrial> try_threads(const std::filesystem::path& file, const Be
   for (const int threads : thread_choices(available_processors())) {
     SessionOptions session_options = options.session;
     session_options.threads = threads;
-    Session session(load_onnx(file), session_options);
+    Session session(load_model(file), session_options);
     make_ready(session, options);
     const int64_t runs = trial_runs(session);
     const double p50_ms = summarize(time_runs(session, 2, runs, Reporter(nullptr, 0, 0))).p50;
@@ -147,7 +147,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
     fail("streams: expected 1 to {}, got {}", kMostStreams, asked.streams);
   if (asked.warmup < 0) fail("warmup: expected 0 or more, got {}", asked.warmup);
   BenchOptions options = asked;
-  if (options.batch != 1) options.session.batch = session_batch(load_onnx(file), options.session, options.batch);
+  if (options.batch != 1) options.session.batch = session_batch(load_model(file), options.session, options.batch);
   settle_device(file, options);
   ModelBench result{.file = file.string(),
                     .file_fnv1a_64 = {},
@@ -176,7 +176,7 @@ ModelBench bench_model(const std::filesystem::path& file, const BenchOptions& as
   {
     const PeakMemory memory;
     const int64_t start = now_ns();
-    Graph graph = load_onnx(file, files);
+    Graph graph = load_model(file, &files);
     result.weight_bytes = constant_bytes(graph);
     Session session(std::move(graph), session_options);
     result.notes = bind_open_dimensions(session, options.batch);

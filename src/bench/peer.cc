@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "adapters/load_model.h"
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -165,6 +166,10 @@ const std::string& Peer::engine() const { return state_->engine; }
 
 PeerLoaded Peer::load(const PeerLoad& request) {
   State& s = *state_;
+  if (!parse_model_name(request.model).adapters.empty()) {
+    fail("{}: another engine reads the file as it is: write one with the adapter first (sparkpilot adapter merge)",
+         request.model.string());
+  }
   Json shapes = Json::object();
   for (const auto& [input, shape] : request.shapes) {
     Json sizes = Json::array();

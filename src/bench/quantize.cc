@@ -8,7 +8,7 @@
 #include "base/with_file.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
-#include "onnx/import.h"
+#include "adapters/load_model.h"
 #include "passes/pass.h"
 #include "tensor/difference.h"
 
@@ -263,7 +263,7 @@ Graph int8_graph(const std::filesystem::path& file, const SessionOptions& sessio
                  const QuantizeSettings& settings, const QuantizeProgress& progress) {
   Graph out;
   with_file(file, [&] {
-    Graph graph = load_onnx(file);
+    Graph graph = load_model(file);
     fix_dimensions(graph, session.dims, session.shapes);
     std::map<std::string, Shape> open;  // takes the samples' sizes
     for (const ValueId id : graph.inputs()) {

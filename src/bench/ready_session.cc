@@ -2,9 +2,9 @@
 
 #include <optional>
 
+#include "adapters/load_model.h"
 #include "base/with_file.h"
 #include "bench/inputs.h"
-#include "onnx/import.h"
 
 namespace sparkpilot {
 
@@ -27,7 +27,7 @@ Session ready_session(const std::filesystem::path& file, const BenchOptions& opt
   std::optional<Session> session;
   with_file(file, [&] {
     SessionOptions settled = settled_options(options, threads, choices);
-    Graph graph = load_onnx(file);
+    Graph graph = load_model(file);
     if (options.batch != 1) settled.batch = session_batch(graph, options.session, options.batch);
     session.emplace(std::move(graph), settled);
     bind_open_dimensions(*session, options.batch);

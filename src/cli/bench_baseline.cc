@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "bench/facts.h"
@@ -13,7 +14,6 @@
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "hw/cpu.h"
-#include "onnx/import.h"
 #include "passes/precision.h"
 
 namespace sparkpilot::cli {
@@ -27,7 +27,7 @@ std::string interval(const RatioInterval& time) { return fmt::format("{:.3f} to 
 
 BenchSubject subject_of(const BenchVariant& variant) {
   std::vector<std::filesystem::path> files;
-  load_onnx(variant.file, files);
+  load_model(variant.file, &files);
   return {.file = variant.file,
           .fnv1a_64 = file_facts(files).fnv1a_64,
           .precision = std::string(name(variant.options.session.passes.precision)),

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include "adapters/load_model.h"
 #include "base/with_file.h"
 #include "bench/facts.h"
 #include "bench/inputs.h"
@@ -18,7 +19,6 @@
 #include "cli/terminal.h"
 #include "cli/variants.h"
 #include "hw/cpu.h"
-#include "onnx/import.h"
 #include "passes/precision.h"
 
 namespace sparkpilot::cli {
@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Flags {
-  std::vector<std::string> files;
+  std::vector<std::string> files, adapters;
   RunFlags run;
   int64_t runs = 100, warmup = 10, batch = 1, streams = 1;
   int64_t top = 0;
@@ -120,7 +120,8 @@ std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags
       precisions.push_back(precision_of(program, text, options.session.device));
   }
   std::vector<BenchVariant> variants;
-  for (const std::string& file : flags.files) {
+  for (const std::string& base : flags.files) {
+    const std::string file = adapted(base, flags.adapters);
     for (const Precision precision : precisions) {
       options.session.passes.precision = precision;
       variants.push_back({precisions.size() > 1 ? fmt::format("{} {}", file, name(precision)) : file, file, options});
@@ -133,7 +134,7 @@ std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags
 void check_files(const std::vector<BenchVariant>& variants) {
   for (const BenchVariant& variant : variants) {
     with_file(variant.file, [&] {
-      Graph graph = load_onnx(variant.file);
+      Graph graph = load_model(variant.file);
       session_batch(graph, variant.options.session, variant.options.batch);
       if (!variant.options.session.outputs.empty()) select_outputs(graph, variant.options.session.outputs);
     });
@@ -332,7 +333,8 @@ void add_bench(Program& program, Command app) {
                                       "  sparkpilot bench model.onnx --peer onnxruntime,tinygrad\n"
                                       "  sparkpilot bench model.onnx --profile --top 10",
                                       [&program, flags] { return bench(program, *flags); });
-  add_list(command, "files", flags->files, "FILE", "ONNX models").required();
+  add_list(command, "files", flags->files, "FILE", "ONNX models, or FILE@ADAPTER with an adapter merged").required();
+  add_adapter_flag(command, flags->adapters, "merge this adapter into each of them first (repeatable)");
   add_number(command, "--runs", flags->runs, "timed runs");
   add_number(command, "--warmup", flags->warmup, "untimed runs before them");
   add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");

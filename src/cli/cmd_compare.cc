@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
@@ -22,7 +23,6 @@
 #include "compare/peer_run.h"
 #include "compare/report.h"
 #include "ir/dimensions.h"
-#include "onnx/import.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -32,7 +32,7 @@ using compare::Variant;
 using Json = nlohmann::ordered_json;
 
 struct Flags {
-  std::vector<std::string> files, inputs, calibrate;
+  std::vector<std::string> files, inputs, calibrate, adapters;
   CompareRouteFlags route;
   FieldFlags fields;
   std::string precisions, threads, devices;
@@ -49,9 +49,18 @@ struct Lists {
   std::vector<PeerName> peers;
 };
 
+// With --adapter a model is compared with itself after the merge.
+std::vector<std::string> files_of(const Flags& flags) {
+  if (flags.adapters.empty()) return flags.files;
+  if (flags.files.size() != 1) {
+    fail("--adapter takes one model, these are {}; MODEL@ADAPTER names one with an adapter", flags.files.size());
+  }
+  return {flags.files[0], adapted(flags.files[0], flags.adapters)};
+}
+
 Lists lists_of(const Program& program, const Flags& flags) {
   return {.devices = devices_of(program, flags.devices),
-          .files = flags.files,
+          .files = files_of(flags),
           .precisions = precisions_of(program, flags.precisions),
           .threads = thread_counts_of(program, flags.threads),
           .peers = peers_of(program, flags.peers)};
@@ -114,7 +123,7 @@ std::vector<Variant> all_variants(const Program& program, const Flags& flags) {
 
 // The first model's graph, with the sizes and outputs that the flags ask for.
 Graph file_graph(const Flags& flags, const Variant& variant) {
-  Graph graph = load_onnx(variant.file);
+  Graph graph = load_model(variant.file);
   fix_dimensions(graph, variant.session.dims, variant.session.shapes);
   if (!flags.run.outputs.empty()) select_outputs(graph, flags.run.outputs);
   return graph;
@@ -246,7 +255,9 @@ CompareMode mode_of(const Flags& flags) {
   }
   if (files.empty()) fail("expected models or drives, or --route ROUTE with --models DIR");
   for (const std::string& file : files) {
-    if (!fs::exists(file)) fail("{}: no such file or folder", file);
+    for (const fs::path& part : sparkpilot::files_of(parse_model_name(file))) {
+      if (!fs::exists(part)) fail("{}: no such file or folder", part.string());
+    }
   }
   const auto drives = std::count_if(files.begin(), files.end(), is_drive);
   if (drives == std::ssize(files)) return CompareMode::drives;
@@ -277,6 +288,8 @@ void add_compare(Program& program, Command app) {
       add_command(program, app, "compare", "models, precisions or finished drives: results and speed",
                   "  sparkpilot compare model.onnx --precision fp32,bf16,fp16\n"
                   "  sparkpilot compare old.onnx new.onnx --input samples/ --max-relative-l2 1e-3\n"
+                  "  sparkpilot compare model.onnx --adapter out/adapter\n"
+                  "  sparkpilot compare model.onnx@out/first model.onnx@out/second\n"
                   "  sparkpilot compare model.onnx --threads 1,2\n"
                   "  sparkpilot compare model.onnx --device cpu,cuda\n"
                   "  sparkpilot compare old.onnx new.onnx --bisect\n"
@@ -288,9 +301,12 @@ void add_compare(Program& program, Command app) {
                   [&program, flags] { return compare_all(program, *flags); });
   add_list(command, "files", flags->files, "FILE",
            "ONNX models, or folders of `drive` or logs; the first is what the others are compared with");
+  add_adapter_flag(command, flags->adapters,
+                   "compare the model with itself after this adapter is merged into it (repeatable)");
   command.add_option("--route", flags->route.route, "drive this route with openpilot's models, in turns on each frame")
       .type_name("ROUTE");
-  add_list(command, "--models", flags->route.models, "DIR", "of --route: folder with openpilot's models (repeatable)");
+  add_list(command, "--models", flags->route.models, "DIR",
+           "of --route: folder with openpilot's models, or DIR@ADAPTER with an adapter merged (repeatable)");
   command
       .add_option("-o,--out", flags->route.out,
                   "write a page, compare.html; with --route keep the drives, each in a folder in it")

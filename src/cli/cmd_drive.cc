@@ -30,6 +30,7 @@ using drive::DriveOptions;
 
 struct Flags {
   std::string route, vision, policy, supercombo, out, dump, sampling, reference, driver_monitoring;
+  std::vector<std::string> adapters;
   FieldFlags fields;
   bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
        qcamera = false;
@@ -56,6 +57,7 @@ drive::ModelFiles model_files(const Program& program, const Flags& flags) {
   if (models.origin == Origin::flag || ways == 0) {
     drive::ModelFiles files = drive::find_models(models.value);
     if (!flags.driver_monitoring.empty()) files.driver_monitoring = flags.driver_monitoring;
+    drive::add_adapters(files, flags.adapters);
     return files;
   }
   drive::ModelFiles files;
@@ -63,6 +65,7 @@ drive::ModelFiles model_files(const Program& program, const Flags& flags) {
   files.policy = flags.policy;
   files.supercombo = flags.supercombo;
   files.driver_monitoring = flags.driver_monitoring;
+  drive::add_adapters(files, flags.adapters);
   return files;
 }
 
@@ -120,6 +123,7 @@ void check(const Flags& flags) {
                                                     {!flags.dump.empty(), "--dump"},
                                                     {!flags.sampling.empty(), "--sampling"},
                                                     {!flags.driver_monitoring.empty(), "--driver-monitoring"},
+                                                    {!flags.adapters.empty(), "--adapter"},
                                                     {flags.reference == "recorded", "--reference recorded"}};
     for (const auto& [given, flag] : useless) {
       if (given) fail("--from-log runs no model: {} has no effect with it", flag);
@@ -383,6 +387,7 @@ void add_drive(Program& program, Command app) {
       .add_option("--driver-monitoring", flags->driver_monitoring,
                   "driver monitoring network, for routes with dcamera.hevc; --models finds it")
       .type_name("FILE");
+  add_adapter_flag(command, flags->adapters, "merge this adapter into the network that it was made for (repeatable)");
   command.add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
   command.add_option("-o,--out", flags->out, "where logs, videos and the summary go").type_name("DIR");
   command.add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");

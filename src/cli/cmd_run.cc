@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "adapters/load_model.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -13,7 +14,6 @@
 #include "cli/command.h"
 #include "cli/terminal.h"
 #include "ir/dot.h"
-#include "onnx/import.h"
 #include "runtime/run_value.h"
 #include "tensor/npy.h"
 
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 struct Flags {
   std::string file;
   RunFlags run;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, adapters;
   std::string output_dir, dump_values, dump_graph, trace;
   int64_t runs = 1, batch = 1;
 };
@@ -156,8 +156,9 @@ int run(const Program& program, const Flags& flags) {
   const int64_t start = now_ns();
   std::optional<Session> session;
   Files read;
-  with_file(flags.file, [&] {
-    Graph graph = load_onnx(flags.file, read);
+  const std::string model = adapted(flags.file, flags.adapters);
+  with_file(model, [&] {
+    Graph graph = load_model(model, &read);
     if (flags.batch != 1) options.batch = session_batch(graph, options, flags.batch);
     session.emplace(std::move(graph), options);
   });
@@ -209,11 +210,13 @@ void add_run(Program& program, Command app) {
                                       "  sparkpilot run gpt.onnx --dim batch=4 --output 'logits[:, -1, :]'\n"
                                       "  sparkpilot run gpt.onnx --shape tokens=1x512\n"
                                       "  sparkpilot run supercombo.onnx --batch 8 --output-dir out\n"
+                                      "  sparkpilot run model.onnx --adapter out/adapter --output-dir out\n"
                                       "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
                                       "  sparkpilot run --passes list",
                                       [&program, flags] { return run(program, *flags); });
   command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
   add_list(command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
+  add_adapter_flag(command, flags->adapters, "merge this adapter first (repeatable)");
   command.add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy").type_name("DIR");
   add_number(command, "--runs", flags->runs, "number of runs");
   add_number(command, "--batch", flags->batch, "entries per run, by open first dimensions or those fixed at 1");

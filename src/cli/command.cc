@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parallel.h"
@@ -97,6 +98,15 @@ Option add_choice(Command command, const std::string& flag, std::string& value, 
     return std::find(words.begin(), words.end(), text) == words.end() ? no_choice(text, words) : std::string();
   };
   return command.add_option(flag, value, doc).check(check).type_name(type);
+}
+
+void add_adapter_flag(Command command, std::vector<std::string>& adapters, const std::string& doc) {
+  add_list(command, "--adapter", adapters, "DIR[:SCALE]", doc);
+}
+
+std::string adapted(std::string file, const std::vector<std::string>& adapters) {
+  for (const std::string& adapter : adapters) file = with_adapter(file, adapter).string();
+  return file;
 }
 
 Option add_list(Command command, const std::string& flag, std::vector<std::string>& values, const std::string& type,

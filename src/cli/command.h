@@ -134,9 +134,14 @@ std::optional<int64_t> file_bytes(const std::string& file);
 // `_2`, `_3` ...; `used` remembers them.
 std::string file_name_of(const std::string& tensor, std::map<std::string, int>& used);
 
+// --adapter DIR[:SCALE] (repeatable); and the file with these adapters, as load_model() reads it.
+void add_adapter_flag(Command command, std::vector<std::string>& adapters, const std::string& doc);
+std::string adapted(std::string file, const std::vector<std::string>& adapters);
+
 // A route and where names are looked up, with the same texts everywhere.
 void add_route_flags(Program& program, Command command, std::string& route);
 
+void add_adapter(Program& program, Command app);
 void add_model(Program& program, Command app);
 void add_model_quantize(Program& program, Command group);
 void add_run(Program& program, Command app);

@@ -45,6 +45,7 @@ constexpr FlagUse kUses[] = {
     {"--tolerances", kDrives | kRoute, "--fields"},
     {"--tolerance-scale", kDrives | kRoute, "--fields"},
 
+    {"--adapter", kFiles},
     {"--precision", kSessions},
     {"--threads", kSessions},
     {"--device", kSessions},

@@ -1,9 +1,9 @@
 #include "compare/variant.h"
 
+#include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/with_file.h"
 #include "bench/inputs.h"
-#include "onnx/import.h"
 
 namespace sparkpilot::compare {
 
@@ -16,7 +16,7 @@ void quantize_variant(Variant& variant, const Samples& samples, const QuantizePr
 Session open_variant(const Variant& variant, const Samples* samples, std::vector<std::string>* notes) {
   std::optional<Session> session;
   with_file(variant.file, [&] {
-    session.emplace(variant.graph ? *variant.graph : load_onnx(variant.file), variant.session);
+    session.emplace(variant.graph ? *variant.graph : load_model(variant.file), variant.session);
     for (const TensorInfo& input : std::vector<TensorInfo>(session->inputs())) {
       if (input.shape || !samples) continue;
       const auto found = samples->inputs.find(input.name);

@@ -7,6 +7,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "adapters/load_model.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -25,10 +26,11 @@ namespace {
 
 constexpr double kSegmentSeconds = 60;
 
-// Hash of a file's bytes: distinguishes two models of the same name.
-uint64_t fingerprint(const fs::path& file) {
+// Hash of the bytes of a model and its adapters: distinguishes two models of the same name.
+uint64_t fingerprint(const ModelName& model) {
   Fnv hash;
-  add_file(hash, file);
+  for (const fs::path& file : files_of(model)) add_file(hash, file);
+  for (const ModelName::Part& part : model.adapters) hash.bytes(&part.by, sizeof part.by);
   return hash.value();
 }
 
@@ -39,7 +41,9 @@ std::string run_text(const Route& route, const DriveOptions& options) {
   std::string text = fmt::format("route {}", route.name);
   for (const fs::path& file :
        {options.models.supercombo, options.models.vision, options.models.policy, options.models.driver_monitoring}) {
-    if (!file.empty()) text += fmt::format(", {} {:016x}", file.filename().string(), fingerprint(file));
+    if (file.empty()) continue;
+    const ModelName model = parse_model_name(file);
+    text += fmt::format(", {} {:016x}", model.file.filename().string(), fingerprint(model));
   }
   if (!has_models(options.models)) text += ", recorded models only";
   else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);

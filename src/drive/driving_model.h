@@ -21,7 +21,7 @@
 
 namespace sparkpilot::drive {
 
-// Either `supercombo`, or `vision` and `policy`.
+// Either `supercombo`, or `vision` and `policy`; each may have adapters in its name (adapters/load_model.h).
 struct ModelFiles {
   std::filesystem::path vision = {}, policy = {}, supercombo = {};
   std::filesystem::path driver_monitoring = {};  // may be empty
@@ -37,8 +37,12 @@ struct ModelFiles {
 
 // The models of a folder by openpilot's names, the first of driving_vision.onnx with driving_policy.onnx,
 // driving_supercombo.onnx, supercombo.onnx, then the same with `tiny_` in front; and dmonitoring_model.onnx with the
-// same prefix. Fails (user) with the names that were searched for.
-ModelFiles find_models(const std::filesystem::path& folder);
+// same prefix. `where`: the folder, or "FOLDER@ADAPTER" to add adapters as add_adapters() does. Fails (user) with the
+// names that were searched for.
+ModelFiles find_models(const std::filesystem::path& where);
+
+// Gives each adapter ("DIR" or "DIR:SCALE") to the network that it was made for. Fails (user) if there is none.
+void add_adapters(ModelFiles& files, const std::vector<std::string>& adapters);
 
 // The inputs that a driving model expects.
 struct DrivingContract {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "adapters/load_model.h"
 #include "base/error.h"
 #include "sparkpilot/onnx.h"
 
@@ -28,7 +29,7 @@ struct Loaded {
 };
 
 Loaded load(const std::filesystem::path& file) {
-  Loaded out{load_onnx(file), {}, {}};
+  Loaded out{load_model(file), {}, {}};
   try {
     out.slices = output_slices(out.graph);
   } catch (const Error& error) {

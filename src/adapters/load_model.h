@@ -1,0 +1,34 @@
+// A model with adapters merged into it while it is loaded: what every command takes in a file's place.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace sparkpilot {
+
+// "FILE", or "FILE@ADAPTER" with the folder of an adapter, or "FILE@ADAPTER:0.5" with a scale for its change; several
+// adapters follow one another. A file whose whole name exists is that file.
+struct ModelName {
+  struct Part {
+    std::filesystem::path folder;
+    double by = 1;
+  };
+  std::filesystem::path file;
+  std::vector<Part> adapters;
+};
+// Fails (user) on a scale that is not finite.
+ModelName parse_model_name(const std::filesystem::path& text);
+// The text that is parsed to this.
+std::filesystem::path with_adapter(const std::filesystem::path& model, const std::string& adapter);
+
+// The model, with its adapters merged (adapters/merge.h). `files`, if given, receives the paths of all that was read.
+// Fails (user) as load_onnx(), load_adapter() and merge_adapters() do.
+Graph load_model(const std::filesystem::path& text, std::vector<std::filesystem::path>* files = nullptr);
+
+// The files that load_model() reads, but for external data.
+std::vector<std::filesystem::path> files_of(const ModelName& model);
+
+}  // namespace sparkpilot
