@@ -178,8 +178,8 @@ TEST(Allocation, TrainingHoldsParametersMomentsAndGradientsOnce) {
       EXPECT_GT(program.loss(), 0);
       program.update(0.01);
     }
-    EXPECT_LT(program.state(program.parameters()[3].name).as<float>()[0], 1);
-    EXPECT_NE(program.state(program.parameters()[3].name).as<float>()[0], 0);
+    EXPECT_LT(program.state(program.parameters()[3].name).data<float>()[0], 1);
+    EXPECT_NE(program.state(program.parameters()[3].name).data<float>()[0], 0);
     program.evaluation_input("x");
     program.run_evaluation();
     trained = static_cast<double>(most_in_use - before);

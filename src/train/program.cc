@@ -334,6 +334,7 @@ void TrainingProgram::run_gradients() {
 }
 
 int TrainingProgram::micro_batches() const { return impl_->micro_batches; }
+const ProgramOptions& TrainingProgram::options() const { return impl_->options; }
 double TrainingProgram::loss() const { return *impl_->gradients->output(impl_->outputs[0]).as<float>(); }
 ConstView TrainingProgram::report(size_t i) const { return impl_->gradients->output(impl_->outputs[1 + i]); }
 const std::vector<std::string>& TrainingProgram::report_names() const { return impl_->reports; }
@@ -392,15 +393,14 @@ std::vector<std::string> TrainingProgram::states() const {
   return names;
 }
 
-View TrainingProgram::state(std::string_view name) {
+const Tensor& TrainingProgram::state(std::string_view name) const {
   const auto found = impl_->store->find(name);
   if (found == impl_->store->end()) fail_internal("there is no state \"{}\"", name);
-  return found->second.view();
+  return found->second;
 }
 
 const std::vector<Parameter>& TrainingProgram::parameters() const { return impl_->parameters; }
 std::span<float> TrainingProgram::gradient_sums() { return impl_->sums.data<float>(); }
-int TrainingProgram::threads() const { return impl_->options.session.threads; }
 
 std::map<std::string, std::vector<KernelDecision>> TrainingProgram::choices() const {
   std::map<std::string, std::vector<KernelDecision>> out = impl_->options.choices;

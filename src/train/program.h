@@ -124,11 +124,12 @@ class TrainingProgram {
   // All that training changes, besides the gradient sums: parameters by their names; moments "NAME/m" and "NAME/v";
   // averages "NAME/ema"; "updates"; the graph's own states. What is written here is used from then on.
   std::vector<std::string> states() const;
-  View state(std::string_view name);
+  const Tensor& state(std::string_view name) const;
   const std::vector<Parameter>& parameters() const;
   // The sums of all parameters in their order, with gaps up to multiples of 64 bytes, which hold zeros.
   std::span<float> gradient_sums();
-  int threads() const;
+  // As given, with the number of threads in use.
+  const ProgramOptions& options() const;
   // Of each program that was compiled, by its name.
   std::map<std::string, std::vector<KernelDecision>> choices() const;
 

@@ -106,9 +106,9 @@ struct Reference {
   }
 };
 
-void expect_near(const View& got, const List& expected, double tolerance) {
+void expect_near(const Tensor& got, const List& expected, double tolerance) {
   ASSERT_EQ(got.elements(), std::ssize(expected));
-  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got.as<float>()[i], expected[i], tolerance) << i;
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got.data<float>()[i], expected[i], tolerance) << i;
 }
 
 class Programs : public ::testing::TestWithParam<std::pair<Optimizer, int>> {};
@@ -204,10 +204,10 @@ TEST(Program, SumsLieSideBySide) {
     at += (g->size() + 15) / 16 * 16;
   }
   // What an exchange writes there is what the update takes.
-  const float before = program.state("b1").as<float>()[0];
+  const float before = program.state("b1").data<float>()[0];
   for (float& each : sums) each = 0;
   program.update(0.1);
-  EXPECT_EQ(program.state("b1").as<float>()[0], before);
+  EXPECT_EQ(program.state("b1").data<float>()[0], before);
 }
 
 TEST(Program, StopsBeforeWhatIsNotFinite) {
@@ -220,7 +220,7 @@ TEST(Program, StopsBeforeWhatIsNotFinite) {
   EXPECT_FALSE(std::isfinite(program.gradient_norm()));
   EXPECT_THROW(program.update(0.1), Error);
   EXPECT_EQ(program.updates(), 0);
-  EXPECT_EQ(program.state("w2").as<float>()[0], random_tensor({kHidden, kOut}, 3).data<float>()[0]);
+  EXPECT_EQ(program.state("w2").data<float>()[0], random_tensor({kHidden, kOut}, 3).data<float>()[0]);
   program.discard();
   run_gradients(program, 1);
   EXPECT_TRUE(std::isfinite(program.gradient_norm()));
@@ -247,15 +247,15 @@ TEST(Program, RenewsWhatIsComputedFromParameters) {
        .session = {.threads = 1}});
   const auto column = [&](const char* state, size_t at) {
     double sum = 0;
-    for (size_t h = 0; h < kHidden; ++h) sum += std::pow(program.state(state).as<float>()[h * kOut + at], 2);
+    for (size_t h = 0; h < kHidden; ++h) sum += std::pow(program.state(state).data<float>()[h * kOut + at], 2);
     return std::sqrt(sum);
   };
   for (uint64_t step = 0; step < 2; ++step) {
     run_gradients(program, step);
     program.update(0.1);
     for (size_t i = 0; i < kOut; ++i) {
-      EXPECT_NEAR(program.state("norm").as<float>()[i], column("w2", i), 1e-5);
-      EXPECT_NEAR(program.state("norm/ema").as<float>()[i], column("w2/ema", i), 1e-5);
+      EXPECT_NEAR(program.state("norm").data<float>()[i], column("w2", i), 1e-5);
+      EXPECT_NEAR(program.state("norm/ema").data<float>()[i], column("w2/ema", i), 1e-5);
     }
   }
   for (const char* input : {"x", "t"}) {
@@ -267,7 +267,7 @@ TEST(Program, RenewsWhatIsComputedFromParameters) {
   // y norm of the averages, with the averages' w2 and hidden layer, is not that of the parameters.
   EXPECT_NE(program.evaluation_report(0).as<float>()[0], program.evaluation_report(0, true).as<float>()[0]);
   const float before = program.evaluation_report(0, true).as<float>()[0];
-  program.state("norm/ema").as<float>()[0] *= 2;
+  program.state("norm/ema").data<float>()[0] *= 2;
   program.run_evaluation(true);
   EXPECT_NEAR(program.evaluation_report(0, true).as<float>()[0], before / 2, 1e-6);
 }
@@ -348,8 +348,8 @@ TEST_P(Networks, LearnOneBatchRepeatably) {
   TrainingProgram third = make();
   fill(third);
   for (const std::string& name : third.states()) {
-    const View from = other.state(name);
-    std::memcpy(third.state(name).data, from.data, static_cast<size_t>(from.bytes()));
+    const Tensor& from = other.state(name);
+    std::memcpy(third.state(name).raw(), from.raw(), static_cast<size_t>(from.bytes()));
   }
   for (int i = 0; i < 6; ++i) {
     step(other);
@@ -358,8 +358,8 @@ TEST_P(Networks, LearnOneBatchRepeatably) {
   EXPECT_EQ(third.updates(), 10);
   for (const std::string& name : one.states()) {
     const auto size = static_cast<size_t>(one.state(name).bytes());
-    EXPECT_EQ(std::memcmp(one.state(name).data, other.state(name).data, size), 0) << name;
-    EXPECT_EQ(std::memcmp(one.state(name).data, third.state(name).data, size), 0) << name;
+    EXPECT_EQ(std::memcmp(one.state(name).raw(), other.state(name).raw(), size), 0) << name;
+    EXPECT_EQ(std::memcmp(one.state(name).raw(), third.state(name).raw(), size), 0) << name;
   }
 }
 
