@@ -88,9 +88,9 @@ std::span<const Tensor> Loader::next() {
   return batch.fields;
 }
 
-std::span<const int64_t> Loader::indices() const {
-  if (taken_ == 0) fail_internal("the samples of no batch were asked for");
-  return ring_[static_cast<size_t>((taken_ - 1) % std::ssize(ring_))].indices;
+const Loader::Batch& Loader::last() const {
+  if (taken_ == 0) fail_internal("the loader was asked for a batch before the first");
+  return ring_[static_cast<size_t>((taken_ - 1) % std::ssize(ring_))];
 }
 
 }  // namespace sparkpilot::train

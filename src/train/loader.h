@@ -30,8 +30,9 @@ class Loader {
   // The next batch: a tensor [batch, ...] for each field, valid until the next call. Throws what reading threw, when
   // the batch that could not be read is reached.
   std::span<const Tensor> next();
-  // The samples of the last batch, in its order.
-  std::span<const int64_t> indices() const;
+  // The last batch again, and its samples in its order.
+  std::span<const Tensor> current() const { return last().fields; }
+  std::span<const int64_t> indices() const { return last().indices; }
   // Time that next() waited, in nanoseconds.
   int64_t waited_ns() const { return waited_ns_; }
 
@@ -42,6 +43,7 @@ class Loader {
     std::exception_ptr error;
   };
 
+  const Batch& last() const;
   void read_all();
   void read(Batch& into);
 
