@@ -23,7 +23,7 @@ Graph update() {
   const ValueId count = g.add_state(Tensor::scalar<int64_t>(0), "t");
   const ValueId next = b.add("Add", {count, b.constant(Tensor::scalar<int64_t>(1))});
   g.set_next(count, next);
-  std::vector<ValueId> inputs{b.constant(Tensor::scalar(0.001f)), next}, states;
+  std::vector<ValueId> inputs{b.constant(Tensor::scalar(0.001f)), next, b.constant(Tensor::scalar(1.0f))}, states;
   for (const char* group : {"x", "g", "m", "v"}) {
     for (int i = 0; i < kTensors; ++i) {
       const std::string name = group + std::to_string(i);

@@ -23,7 +23,7 @@ Graph update_program(const std::vector<Shape>& shapes, float rate = 0.1f) {
   const ValueId count = g.add_state(Tensor::of<int64_t>(Shape{}, {0}), "t");
   const ValueId next = b.add("Add", {count, b.constant(Tensor::scalar<int64_t>(1))});
   g.set_next(count, next);
-  List inputs{b.constant(Tensor::scalar(rate)), next}, states;
+  List inputs{b.constant(Tensor::scalar(rate)), next, b.constant(Tensor::scalar(1.0f))}, states;
   for (const char* group : {"x", "g", "m", "v"}) {
     for (size_t i = 0; i < shapes.size(); ++i) {
       const std::string name = fmt::format("{}{}", group, i);

@@ -1,9 +1,10 @@
 // AdamW for many tensors at once: one step of an optimizer is one node, whatever the number of parameters.
 //
-// Inputs are the learning rate, the count of this step (from 1) and four groups with the same number of tensors: the
-// parameters X, their gradients G and the moments M and V; outputs are the new X, M and V. Each output may overwrite
-// its input, so with states for X, M and V a step needs no additional memory. With lr the rate, t the count and
-// `weight_decay` decoupled (Loshchilov and Hutter, 2019):
+// Inputs are the learning rate, the count of this step (from 1), a scale of the gradients (of clipping, and of the mean
+// over micro-batches) and four groups with the same number of tensors: the parameters X, their gradients G and the
+// moments M and V; outputs are the new X, M and V. Each output may overwrite its input, so with states for X, M and V a
+// step needs no additional memory. With lr the rate, t the count, g = scale G and `weight_decay` decoupled (Loshchilov
+// and Hutter, 2019):
 //   m' = beta1 m + (1 - beta1) g      v' = beta2 v + (1 - beta2) g^2
 //   x' = (1 - lr weight_decay) x - lr (m' / (1 - beta1^t)) / (sqrt(v' / (1 - beta2^t)) + epsilon)
 #include <algorithm>
@@ -18,12 +19,12 @@
 namespace sparkpilot {
 namespace {
 
-constexpr size_t kTensors = 2;  // inputs before the tensors
+constexpr size_t kTensors = 3;  // inputs before the tensors
 
 // The number of tensors in a group, from the number of inputs.
 size_t group_size(size_t inputs) {
   if (inputs < kTensors + 4 || (inputs - kTensors) % 4 != 0) {
-    fail("{} inputs are no rate, count and four tensors for each parameter", inputs);
+    fail("{} inputs are no rate, count, scale and four tensors for each parameter", inputs);
   }
   return (inputs - kTensors) / 4;
 }
@@ -36,26 +37,31 @@ void infer(InferContext& c) {
   if (c.dtype(1) != DType::i64 || c.shape(1).elements() != 1) {
     fail("the count is {}{}, expected one i64", name(c.dtype(1)), c.shape(1).str());
   }
+  if (c.dtype(2) != DType::f32 || c.shape(2).elements() != 1) {
+    fail("the scale is {}{}, expected one f32", name(c.dtype(2)), c.shape(2).str());
+  }
   if (c.output_count() != 3 * n) fail("{} outputs asked for, {} tensors have {}", c.output_count(), n, 3 * n);
-  for (int i = 2; i < c.input_count(); ++i) {
-    const int x = 2 + (i - 2) % n;
+  constexpr auto kFirst = static_cast<int>(kTensors);
+  for (int i = kFirst; i < c.input_count(); ++i) {
+    const int x = kFirst + (i - kFirst) % n;
     expect_dtype(c, i, TypeList<float, double>{}, "f32 or f64");
     expect_same_dtype(c, i, x);
     expect_shape(c, i, c.shape(x));
   }
-  for (int i = 0; i < 3 * n; ++i) c.output(i, c.dtype(2 + i % n), c.shape(2 + i % n));
+  for (int i = 0; i < 3 * n; ++i) c.output(i, c.dtype(kFirst + i % n), c.shape(kFirst + i % n));
 }
 
 // Output i of X, M or V may overwrite the input of the same name; gradients are not overwritten.
 int overwrites(const Node& node, int output) {
   const auto n = static_cast<int>((node.inputs.size() - kTensors) / 4);
-  return n <= 0 || output >= 3 * n ? kNoInput : 2 + (output < n ? output : output + n);
+  return n <= 0 || output >= 3 * n ? kNoInput : static_cast<int>(kTensors) + (output < n ? output : output + n);
 }
 
 struct Numbers {
-  double rate, decay, beta1, beta2, correction1, correction2, epsilon;
+  double rate, scale, decay, beta1, beta2, correction1, correction2, epsilon;
   explicit Numbers(const Call& c)
       : rate(*c.inputs[0].as<float>()),
+        scale(*c.inputs[2].as<float>()),
         decay(1 - rate * c.attrs().real("weight_decay", 0.01f)),
         beta1(c.attrs().real("beta1", 0.9f)),
         beta2(c.attrs().real("beta2", 0.999f)),
@@ -69,11 +75,11 @@ struct Numbers {
 
 template <typename T>
 void reference_tensor(const Call& c, const Numbers& k, size_t n, size_t t) {
-  const T *x = c.inputs[2 + t].as<T>(), *g = c.inputs[2 + n + t].as<T>(), *m = c.inputs[2 + 2 * n + t].as<T>(),
-          *v = c.inputs[2 + 3 * n + t].as<T>();
+  const T *x = c.inputs[kTensors + t].as<T>(), *g = c.inputs[kTensors + n + t].as<T>(),
+          *m = c.inputs[kTensors + 2 * n + t].as<T>(), *v = c.inputs[kTensors + 3 * n + t].as<T>();
   T *next_x = c.outputs[t].as<T>(), *next_m = c.outputs[n + t].as<T>(), *next_v = c.outputs[2 * n + t].as<T>();
-  for (int64_t i = 0; i < c.inputs[2 + t].elements(); ++i) {
-    const double gradient = g[i], mean = k.beta1 * m[i] + (1 - k.beta1) * gradient;
+  for (int64_t i = 0; i < c.inputs[kTensors + t].elements(); ++i) {
+    const double gradient = k.scale * g[i], mean = k.beta1 * m[i] + (1 - k.beta1) * gradient;
     const double square = k.beta2 * v[i] + (1 - k.beta2) * gradient * gradient;
     const double step = mean / k.correction1 / (std::sqrt(square / k.correction2) + k.epsilon);
     next_x[i] = static_cast<T>(k.decay * x[i] - k.rate * step);
@@ -86,7 +92,7 @@ void run_reference(const Call& c) {
   const size_t n = group_size(c.inputs.size());
   const Numbers numbers(c);
   for (size_t t = 0; t < n; ++t) {
-    dispatch(TypeList<float, double>{}, c.inputs[2 + t].dtype,
+    dispatch(TypeList<float, double>{}, c.inputs[kTensors + t].dtype,
              [&]<typename T>() { reference_tensor<T>(c, numbers, n, t); });
   }
 }
@@ -116,7 +122,8 @@ void run(const Call& c) {
   const size_t n = group_size(c.inputs.size());
   const Numbers k(c);
   const auto narrow = [](double value) { return static_cast<float>(value); };
-  const AdamWStep step{.beta1 = narrow(k.beta1),
+  const AdamWStep step{.scale = narrow(k.scale),
+                       .beta1 = narrow(k.beta1),
                        .beta2 = narrow(k.beta2),
                        .decay = narrow(k.decay),
                        .step = narrow(k.rate / k.correction1),
@@ -148,9 +155,10 @@ double cost(const Problem& p) {
 
 // Second moments must not be negative.
 OpCase update(const char* name, std::vector<Shape> shapes, int64_t count, DType dtype = DType::f32,
-              Attributes attrs = {}) {
+              Attributes attrs = {}, float scale = 1) {
   OpCase out{name,
-             {CaseInput::value(Tensor::scalar(0.01f)), CaseInput::value(Tensor::scalar(count))},
+             {CaseInput::value(Tensor::scalar(0.01f)), CaseInput::value(Tensor::scalar(count)),
+              CaseInput::value(Tensor::scalar(scale))},
              std::move(attrs),
              static_cast<int>(3 * shapes.size())};
   for (const int group : {0, 1, 2, 3}) {
@@ -168,7 +176,8 @@ std::vector<OpCase> cases() {
           update("no_decay", {{65}}, 3, DType::f32, {{"weight_decay", 0.0f}}),
           update("settings", {{127}}, 5, DType::f32,
                  {{"weight_decay", 0.3f}, {"beta1", 0.5f}, {"beta2", 0.9f}, {"epsilon", 1e-3f}}),
-          update("f64", {{9, 3}}, 2, DType::f64),
+          update("scaled", {{5, 13}, {66}}, 4, DType::f32, {}, 0.3f),
+          update("f64", {{9, 3}}, 2, DType::f64, {}, 0.3f),
           update("empty", {{0}, {4}}, 2)};
 }
 
@@ -183,7 +192,7 @@ const OpDef kOps[] = {{.name = "AdamW",
                        .domain = "sparkpilot",
                        .doc = "A step of AdamW for many tensors.",
                        .since = 1,
-                       .inputs = {6, kMany},
+                       .inputs = {7, kMany},
                        .outputs = {3, kMany},
                        .attributes = kAttrs,
                        .traits = {.in_place = overwrites},

@@ -17,11 +17,12 @@ void adamw_impl(const AdamWStep& s, const AdamWRows& rows, int64_t first, int64_
   const hn::ScalableTag<float> d;
   const auto beta1 = hn::Set(d, s.beta1), beta2 = hn::Set(d, s.beta2);
   const auto rest1 = hn::Set(d, 1 - s.beta1), rest2 = hn::Set(d, 1 - s.beta2);
-  const auto decay = hn::Set(d, s.decay), step = hn::Set(d, s.step);
+  const auto scale = hn::Set(d, s.scale), decay = hn::Set(d, s.decay), step = hn::Set(d, s.step);
   const auto root = hn::Set(d, s.root), epsilon = hn::Set(d, s.epsilon);
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = first;
-  const auto update = [&](auto x, auto g, auto& m, auto& v) HWY_ATTR {
+  const auto update = [&](auto x, auto gradient, auto& m, auto& v) HWY_ATTR {
+    const auto g = hn::Mul(scale, gradient);
     m = hn::MulAdd(beta1, m, hn::Mul(rest1, g));
     v = hn::MulAdd(beta2, v, hn::Mul(rest2, hn::Mul(g, g)));
     const auto deviation = hn::MulAdd(hn::Sqrt(v), root, epsilon);

@@ -7,10 +7,10 @@
 namespace sparkpilot {
 
 // Decoupled weight decay (Loshchilov and Hutter, 2019), with the bias corrections of the moments in `step` and `root`:
-//   m' = beta1 m + (1 - beta1) g        v' = beta2 v + (1 - beta2) g^2
+//   g = scale gradient        m' = beta1 m + (1 - beta1) g        v' = beta2 v + (1 - beta2) g^2
 //   x' = decay x - step m' / (sqrt(v') root + epsilon)
 struct AdamWStep {
-  float beta1, beta2, decay, step, root, epsilon;
+  float scale, beta1, beta2, decay, step, root, epsilon;
 };
 
 struct AdamWRows {

@@ -1,0 +1,68 @@
+// A training run on disk, so that it can go on after anything (docs/training.md).
+//
+// A checkpoint is a folder update_NNNNNNNN of `states.safetensors` (all states of the programs) and `checkpoint.json`
+// (the rest). It is written beside its place and renamed, so one of that name is whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/program.h"
+
+namespace sparkpilot::train {
+
+// What a run has done.
+struct RunProgress {
+  int64_t updates = 0;
+  int64_t samples = 0;              // the sampler's position
+  double seconds = 0;               // of training, without breaks
+  int64_t evaluated = -1;           // the number of updates at the last evaluation; -1: none
+  std::optional<double> best = {};  // the least loss of an evaluation
+  int64_t best_updates = 0;         // and the number of updates there
+  int64_t evaluations_since = 0;    // without a better one
+  bool operator==(const RunProgress&) const = default;
+};
+
+// What a run depends on. With all of it the same, a resumed run gives the bits of one that was never interrupted.
+struct RunIdentity {
+  uint64_t seed = 0;
+  int64_t batch = 0;
+  int micro_batches = 1;
+  int threads = 0;
+  std::string optimizer, schedule;  // with their numbers
+  std::string dataset;              // its fingerprint
+  std::string processor, program;   // instruction sets; version
+  bool operator==(const RunIdentity&) const = default;
+};
+// A line for each difference: "threads: 2, was 1".
+std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& then);
+
+struct Checkpoint {
+  RunProgress progress;
+  RunIdentity identity;
+  std::map<std::string, std::vector<KernelDecision>> choices = {};  // ProgramOptions::choices
+};
+
+// Writes FOLDER/update_NNNNNNNN, or replaces it, and returns its path. Fails (user) with the system's reason; what was
+// there before stays.
+std::filesystem::path save_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint,
+                                      const TrainingProgram& program);
+
+// The checkpoints of a folder by their number of updates; empty if there are none or no folder.
+std::map<int64_t, std::filesystem::path> find_checkpoints(const std::filesystem::path& folder);
+
+// Reads `checkpoint.json`. Fails (user) naming the file that is damaged.
+Checkpoint load_checkpoint(const std::filesystem::path& checkpoint);
+// Reads the states into the program. Fails (user), naming the file and the state, if the program has other states than
+// the checkpoint, or the file's bytes are not those that were written.
+void load_states(const std::filesystem::path& checkpoint, TrainingProgram& program);
+
+// Removes all but the `keep` newest checkpoints and the one at `best`, and what killed runs have left. One process at a
+// time may write into the folder.
+void drop_checkpoints(const std::filesystem::path& folder, int keep, int64_t best);
+
+}  // namespace sparkpilot::train

@@ -1,0 +1,418 @@
+#include "train/program.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "grad/differentiate.h"
+#include "ir/infer.h"
+#include "ops/formula.h"
+
+namespace sparkpilot::train {
+namespace {
+
+using Reports = std::vector<std::pair<std::string, ValueId>>;
+
+constexpr const char *kUpdates = "updates", *kSums = "gradients", *kAverage = "/ema";
+
+std::string sum_name(const std::string& parameter) { return "gradient/" + parameter; }
+
+// A state that shares its memory with the store's; it keeps its contents until something sets its next value.
+ValueId shared_state(Graph& graph, StateStore& store, const std::string& name) {
+  const ValueId id = graph.add_state(store.at(name), name, false);
+  graph.set_next(id, id);
+  return id;
+}
+
+}  // namespace
+
+ValueId ExtraUpdates::updated(const std::string& parameter) const {
+  const auto found = updated_.find(parameter);
+  if (found == updated_.end()) fail_internal("there is no parameter \"{}\"", parameter);
+  return found->second;
+}
+
+void ExtraUpdates::renew(const std::string& state, ValueId value) {
+  const std::string name = state + suffix_;
+  if (!store_.contains(name)) {
+    // The first for the averages: they begin as the parameters do.
+    const auto from = store_.find(state);
+    if (from == store_.end()) fail_internal("there is no state \"{}\"", state);
+    store_.emplace(name, from->second.clone());
+  }
+  b.graph().set_next(shared_state(b.graph(), store_, name), value);
+  renewed_.push_back(state);
+}
+
+struct TrainingProgram::Impl {
+  ProgramOptions options;
+  std::vector<Parameter> parameters;
+  std::vector<std::string> reports;
+  std::shared_ptr<StateStore> store = std::make_shared<StateStore>();
+  std::vector<std::string> renewed;  // states that the update computes from the parameters
+  Graph forward;                     // outputs: the loss, then the reports
+  Tensor sums;                       // the slab
+  std::vector<Tensor> each_sum;      // parts of it
+  std::optional<Session> gradients, norm, update, evaluate, evaluate_average;
+  View rate, scale;
+  int micro_batches = 0;
+  std::optional<double> norm_of_mean;
+  std::vector<std::string> outputs;  // the sessions' names for the outputs: short, as looking one up copies its name
+
+  void hold(const std::string& name, Tensor tensor);
+  void take_parameters(Graph graph, ValueId loss, const Reports& values);
+  void make_states();
+  Session session(Graph graph, const char* name) const;
+  void make_gradients();
+  void make_norm();
+  void make_update();
+  std::map<std::string, ValueId> optimizer_nodes(Builder& b);
+  std::map<std::string, ValueId> adamw(Builder& b, ValueId lr, ValueId by);
+  std::map<std::string, ValueId> sgd(Builder& b, ValueId lr, ValueId by);
+  Session& evaluation(bool average);
+  const Session& ready_evaluation(bool average) const;
+};
+
+void TrainingProgram::Impl::hold(const std::string& name, Tensor tensor) {
+  if (!store->emplace(name, std::move(tensor)).second) fail("two states of the training have the name \"{}\"", name);
+}
+
+// Makes the parameters states of the graph, and the loss and the reports its only outputs.
+void TrainingProgram::Impl::take_parameters(Graph graph, ValueId loss, const Reports& values) {
+  std::vector<Graph::Output> kept{{loss, "0"}};
+  for (const auto& [name, value] : values) {
+    kept.push_back({value, std::to_string(kept.size())});
+    reports.push_back(name);
+  }
+  for (const Graph::Output& output : kept) outputs.push_back(output.name);
+  graph.replace_outputs(std::move(kept));
+  std::set<std::string> names;
+  for (const State& state : graph.states()) names.insert(graph.value(state.value).name);
+  for (Parameter& each : parameters) {
+    const Value& v = graph.value(each.value);
+    const auto state = std::ranges::find(graph.states(), each.value, &State::value);
+    const bool is_state = state != graph.states().end();
+    if (each.name.empty()) fail("a parameter has no name");
+    if (v.dtype != DType::f32) fail("parameter \"{}\" is {}, expected f32", each.name, name(v.dtype));
+    if (is_state && state->next != each.value) fail("parameter \"{}\" is a state that the graph renews", each.name);
+    if (is_state) names.erase(v.name);
+    else if (v.kind != ValueKind::constant) fail("parameter \"{}\" is neither a constant nor a state", each.name);
+    if (!names.insert(each.name).second) fail("two parameters or states have the name \"{}\"", each.name);
+  }
+  for (const Parameter& each : parameters) {
+    Value& v = graph.value(each.value);
+    hold(each.name, v.constant.clone());
+    if (v.kind == ValueKind::state) {
+      v.name = each.name;
+      v.constant = store->at(each.name);
+      continue;
+    }
+    v.constant = Tensor();
+    const ValueId state = shared_state(graph, *store, each.name);
+    graph.replace_uses(each.value, state);
+  }
+  for (const State& state : graph.states()) {
+    const Value& v = graph.value(state.value);
+    if (names.contains(v.name) && std::ranges::find(parameters, v.name, &Parameter::name) != parameters.end()) continue;
+    hold(v.name, v.constant.clone());
+  }
+  graph.compact();
+  infer(graph);
+  forward = std::move(graph);
+}
+
+// What the optimizer keeps, and the gradient sums in one piece.
+void TrainingProgram::Impl::make_states() {
+  constexpr int64_t kStep = kAlignment / sizeof(float);
+  int64_t total = 0;
+  const auto padded = [](int64_t elements) { return (elements + kStep - 1) / kStep * kStep; };
+  for (const Parameter& each : parameters) total += padded(store->at(each.name).elements());
+  const auto buffer = std::make_shared<Buffer>(total * static_cast<int64_t>(sizeof(float)));
+  sums = Tensor(DType::f32, {total}, buffer, 0);
+  std::memset(sums.raw(), 0, static_cast<size_t>(sums.bytes()));
+  hold(kSums, sums);
+  int64_t at = 0;
+  const bool second = options.optimizer == Optimizer::adamw, first = second || options.momentum != 0;
+  for (const Parameter& each : parameters) {
+    const Tensor& x = store->at(each.name);
+    const Shape shape = x.shape();
+    each_sum.emplace_back(DType::f32, shape, buffer, at * static_cast<int64_t>(sizeof(float)));
+    at += padded(shape.elements());
+    hold(sum_name(each.name), each_sum.back());
+    if (first) hold(each.name + "/m", Tensor::zeros(DType::f32, shape));
+    if (second) hold(each.name + "/v", Tensor::zeros(DType::f32, shape));
+    if (options.ema > 0) hold(each.name + kAverage, x.clone());
+  }
+  hold(kUpdates, Tensor::scalar<int64_t>(0));
+}
+
+Session TrainingProgram::Impl::session(Graph graph, const char* name) const {
+  graph.opsets.try_emplace("", 26);
+  SessionOptions with = options.session;
+  with.states = store;
+  with.outputs.clear();
+  const auto found = options.choices.find(name);
+  with.choices = found == options.choices.end() ? std::vector<KernelDecision>() : found->second;
+  return Session(std::move(graph), std::move(with));
+}
+
+void TrainingProgram::Impl::make_gradients() {
+  Graph graph = forward;
+  std::map<std::string, ValueId> by_name;
+  for (const State& state : graph.states()) by_name[graph.value(state.value).name] = state.value;
+  std::vector<ValueId> wrt;
+  for (const Parameter& each : parameters) wrt.push_back(by_name.at(each.name));
+  const std::vector<ValueId> found = differentiate(graph, graph.outputs()[0].value, wrt);
+  if (std::ranges::all_of(found, [&](ValueId id) { return graph.value(id).kind == ValueKind::constant; })) {
+    fail("the loss depends on no parameter");
+  }
+  Builder b(graph);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const ValueId sum = shared_state(graph, *store, sum_name(parameters[i].name));
+    graph.set_next(sum, options.micro_batches == 1 ? found[i] : b.add("Add", {sum, found[i]}));
+  }
+  graph.compact();
+  gradients.emplace(session(std::move(graph), "gradients"));
+}
+
+void TrainingProgram::Impl::make_norm() {
+  Graph graph;
+  Builder b(graph);
+  b.output(b.add("ReduceSumSquare", {shared_state(graph, *store, kSums)}, {{"keepdims", int64_t{0}}}), "0");
+  norm.emplace(session(std::move(graph), "norm"));
+}
+
+// The new parameters by name.
+std::map<std::string, ValueId> TrainingProgram::Impl::adamw(Builder& b, ValueId lr, ValueId by) {
+  Graph& graph = b.graph();
+  const ValueId count = shared_state(graph, *store, kUpdates);
+  const ValueId next = b.add("Add", {count, b.constant(Tensor::scalar<int64_t>(1))});
+  graph.set_next(count, next);
+  std::map<std::string, ValueId> updated;
+  for (const bool decay : {true, false}) {
+    std::vector<std::string> names;
+    for (const Parameter& each : parameters) {
+      if (each.decay == decay) names.push_back(each.name);
+    }
+    if (names.empty()) continue;
+    std::vector<ValueId> inputs{lr, next, by}, states;
+    const auto group = [&](const auto& state_of, bool renewed) {
+      for (const std::string& name : names) {
+        inputs.push_back(shared_state(graph, *store, state_of(name)));
+        if (renewed) states.push_back(inputs.back());
+      }
+    };
+    group([](const std::string& name) { return name; }, true);
+    group(sum_name, false);
+    group([](const std::string& name) { return name + "/m"; }, true);
+    group([](const std::string& name) { return name + "/v"; }, true);
+    const Attributes attrs{{"beta1", options.beta1},
+                           {"beta2", options.beta2},
+                           {"epsilon", options.epsilon},
+                           {"weight_decay", decay ? options.weight_decay : 0.0f}};
+    const std::vector<ValueId> made =
+        b.add_many("sparkpilot::AdamW", inputs, attrs, static_cast<int>(3 * names.size()));
+    for (size_t i = 0; i < states.size(); ++i) graph.set_next(states[i], made[i]);
+    for (size_t i = 0; i < names.size(); ++i) updated[names[i]] = made[i];
+  }
+  return updated;
+}
+
+std::map<std::string, ValueId> TrainingProgram::Impl::sgd(Builder& b, ValueId lr, ValueId by) {
+  Graph& graph = b.graph();
+  const ValueId count = shared_state(graph, *store, kUpdates);
+  graph.set_next(count, b.add("Add", {count, b.constant(Tensor::scalar<int64_t>(1))}));
+  std::map<std::string, ValueId> updated;
+  for (const Parameter& each : parameters) {
+    const ValueId state = shared_state(graph, *store, each.name);
+    const Term x(b, state);
+    Term step = Term(b, shared_state(graph, *store, sum_name(each.name))) * Term(b, by);
+    if (each.decay && options.weight_decay != 0) step = step + static_cast<double>(options.weight_decay) * x;
+    if (options.momentum != 0) {
+      const ValueId velocity = shared_state(graph, *store, each.name + "/m");
+      step = static_cast<double>(options.momentum) * Term(b, velocity) + step;
+      graph.set_next(velocity, step);
+    }
+    updated[each.name] = x - Term(b, lr) * step;
+    graph.set_next(state, updated[each.name]);
+  }
+  return updated;
+}
+
+void TrainingProgram::Impl::make_update() {
+  Graph graph;
+  Builder b(graph);
+  const ValueId lr = b.input("rate", DType::f32, {}), by = b.input("scale", DType::f32, {});
+  const std::map<std::string, ValueId> updated =
+      options.optimizer == Optimizer::adamw ? adamw(b, lr, by) : sgd(b, lr, by);
+  std::map<std::string, ValueId> averages;
+  if (options.ema > 0) {
+    for (const Parameter& each : parameters) {
+      const ValueId state = shared_state(graph, *store, each.name + kAverage);
+      const Term before(b, state), x(b, updated.at(each.name));
+      averages[each.name] = before + (1 - static_cast<double>(options.ema)) * (x - before);
+      graph.set_next(state, averages[each.name]);
+    }
+  }
+  if (options.extra_updates) {
+    ExtraUpdates extra(b, *store, updated, "");
+    options.extra_updates(extra);
+    renewed = extra.renewed();
+    if (options.ema > 0) {
+      ExtraUpdates extra_averages(b, *store, averages, kAverage);
+      options.extra_updates(extra_averages);
+    }
+  }
+  update.emplace(session(std::move(graph), "update"));
+  rate = update->input("rate");
+  scale = update->input("scale");
+}
+
+Session& TrainingProgram::Impl::evaluation(bool average) {
+  if (average && options.ema == 0) fail_internal("there is no moving average");
+  std::optional<Session>& made = average ? evaluate_average : evaluate;
+  if (!made) {
+    Graph graph = forward;
+    if (average) {
+      std::set<std::string> averaged(renewed.begin(), renewed.end());
+      for (const Parameter& each : parameters) averaged.insert(each.name);
+      for (const State& state : graph.states()) {
+        Value& v = graph.value(state.value);
+        if (!averaged.contains(v.name)) continue;
+        v.name += kAverage;
+        v.constant = store->at(v.name);
+      }
+    }
+    made.emplace(session(std::move(graph), average ? "evaluate_average" : "evaluate"));
+  }
+  return *made;
+}
+
+const Session& TrainingProgram::Impl::ready_evaluation(bool average) const {
+  const std::optional<Session>& made = average ? evaluate_average : evaluate;
+  if (!made) fail_internal("the evaluation was asked for a result before it ran");
+  return *made;
+}
+
+TrainingProgram::TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters, Reports reports,
+                                 ProgramOptions options)
+    : impl_(std::make_unique<Impl>()) {
+  Impl& s = *impl_;
+  s.options = std::move(options);
+  s.parameters = std::move(parameters);
+  if (s.parameters.empty()) fail("there is no parameter to train");
+  if (s.options.micro_batches < 1) fail("{} micro-batches, expected at least 1", s.options.micro_batches);
+  if (!(s.options.ema >= 0 && s.options.ema < 1)) {
+    fail("the decay of the moving average is {}, expected 0 or more and less than 1", s.options.ema);
+  }
+  if (s.options.session.device != "cpu") fail("training runs on the CPU only, not on \"{}\"", s.options.session.device);
+  if (s.options.session.threads == 0) s.options.session.threads = available_processors();
+  s.take_parameters(std::move(graph), loss, reports);
+  s.make_states();
+  s.make_gradients();
+  s.make_norm();
+  s.make_update();
+}
+
+TrainingProgram::~TrainingProgram() = default;
+TrainingProgram::TrainingProgram(TrainingProgram&&) noexcept = default;
+TrainingProgram& TrainingProgram::operator=(TrainingProgram&&) noexcept = default;
+
+const std::vector<TensorInfo>& TrainingProgram::inputs() const { return impl_->gradients->inputs(); }
+View TrainingProgram::input(std::string_view name) { return impl_->gradients->input(name); }
+
+void TrainingProgram::run_gradients() {
+  Impl& s = *impl_;
+  if (s.micro_batches == s.options.micro_batches) fail_internal("more micro-batches than the options allow");
+  s.gradients->run();
+  ++s.micro_batches;
+  s.norm_of_mean.reset();
+}
+
+int TrainingProgram::micro_batches() const { return impl_->micro_batches; }
+const ProgramOptions& TrainingProgram::options() const { return impl_->options; }
+double TrainingProgram::loss() const { return *impl_->gradients->output(impl_->outputs[0]).as<float>(); }
+ConstView TrainingProgram::report(size_t i) const { return impl_->gradients->output(impl_->outputs[1 + i]); }
+const std::vector<std::string>& TrainingProgram::report_names() const { return impl_->reports; }
+
+double TrainingProgram::gradient_norm() {
+  Impl& s = *impl_;
+  if (s.micro_batches == 0) fail_internal("the norm of no gradient was asked for");
+  if (!s.norm_of_mean) {
+    s.norm->run();
+    s.norm_of_mean = std::sqrt(static_cast<double>(*s.norm->output(s.outputs[0]).as<float>())) / s.micro_batches;
+  }
+  return *s.norm_of_mean;
+}
+
+void TrainingProgram::update(double rate, double clip) {
+  Impl& s = *impl_;
+  const double norm = gradient_norm();
+  if (!std::isfinite(norm)) fail_internal("an update by a gradient that is not finite");
+  const double clipped = clip > 0 && norm > clip ? clip / norm : 1;
+  *s.rate.as<float>() = static_cast<float>(rate);
+  *s.scale.as<float>() = static_cast<float>(clipped / s.micro_batches);
+  s.update->run();
+  discard();
+}
+
+void TrainingProgram::discard() {
+  Impl& s = *impl_;
+  // Only sums that are added to have to be empty.
+  if (s.options.micro_batches > 1) std::memset(s.sums.raw(), 0, static_cast<size_t>(s.sums.bytes()));
+  s.micro_batches = 0;
+  s.norm_of_mean.reset();
+}
+
+int64_t TrainingProgram::updates() const { return *impl_->store->at(kUpdates).data<int64_t>().data(); }
+
+View TrainingProgram::evaluation_input(std::string_view name, bool average) {
+  return impl_->evaluation(average).input(name);
+}
+void TrainingProgram::run_evaluation(bool average) { impl_->evaluation(average).run(); }
+double TrainingProgram::evaluation_loss(bool average) const {
+  return *impl_->ready_evaluation(average).output(impl_->outputs[0]).as<float>();
+}
+ConstView TrainingProgram::evaluation_report(size_t i, bool average) const {
+  return impl_->ready_evaluation(average).output(impl_->outputs[1 + i]);
+}
+
+std::vector<std::string> TrainingProgram::states() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : *impl_->store) {
+    const bool is_sum =
+        name == kSums || std::ranges::any_of(impl_->parameters, [&, name = name](const Parameter& each) {
+          return name == sum_name(each.name);
+        });
+    if (!is_sum) names.push_back(name);
+  }
+  return names;
+}
+
+const Tensor& TrainingProgram::state(std::string_view name) const {
+  const auto found = impl_->store->find(name);
+  if (found == impl_->store->end()) fail_internal("there is no state \"{}\"", name);
+  return found->second;
+}
+
+const std::vector<Parameter>& TrainingProgram::parameters() const { return impl_->parameters; }
+std::span<float> TrainingProgram::gradient_sums() { return impl_->sums.data<float>(); }
+
+std::map<std::string, std::vector<KernelDecision>> TrainingProgram::choices() const {
+  std::map<std::string, std::vector<KernelDecision>> out = impl_->options.choices;
+  const auto add = [&](const char* name, const std::optional<Session>& session) {
+    if (session) out[name] = session->choices();
+  };
+  add("gradients", impl_->gradients);
+  add("norm", impl_->norm);
+  add("update", impl_->update);
+  add("evaluate", impl_->evaluate);
+  add("evaluate_average", impl_->evaluate_average);
+  return out;
+}
+
+}  // namespace sparkpilot::train

@@ -1,0 +1,141 @@
+// The programs of training: three graphs over shared states, compiled once and run by turns.
+//
+//   TrainingProgram program(std::move(graph), loss, parameters, {.session = {.threads = 2}});
+//   for (int i = 0; i < micro_batches; ++i) {
+//     ... write program.input("x") ...
+//     program.run_gradients();                      // program.loss(), program.report(i)
+//   }
+//   if (std::isfinite(program.gradient_norm())) program.update(rate, clip);
+//
+//   gradients  the forward and the backward pass of a micro-batch; adds to the gradient sums
+//   update     the mean over micro-batches, clipping by the global norm, the optimizer, the moving average
+//   evaluate   the forward pass alone, with the parameters or their moving average
+//
+// Parameters, moments, gradient sums and averages are states of a StateStore, in memory once; the gradient sums lie
+// side by side in one piece. The number of threads is fixed. Nothing is allocated in a step, after the first. Between
+// the gradients and the update the sums may be changed (gradient_sums()), as an exchange among processes does. Not
+// thread-safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sparkpilot/builder.h"
+#include "sparkpilot/session.h"
+
+namespace sparkpilot::train {
+
+// What is trained: a constant of the graph, or a state of it that no node renews, of f32.
+struct Parameter {
+  ValueId value;
+  std::string name;   // of its state; not empty, unique
+  bool decay = true;  // whether the optimizer decays it; not for biases and magnitudes
+};
+
+enum class Optimizer : uint8_t {
+  adamw,  // decoupled decay (Loshchilov and Hutter, 2019)
+  sgd,    // d = g + decay x; v' = momentum v + d; x' = x - rate v'
+};
+
+// What ProgramOptions::extra_updates may use to add nodes to the update.
+class ExtraUpdates {
+ public:
+  ExtraUpdates(Builder& builder, StateStore& store, const std::map<std::string, ValueId>& updated, std::string suffix)
+      : b(builder), store_(store), updated_(updated), suffix_(std::move(suffix)) {}
+
+  Builder& b;
+  // A parameter's value after the update. Fails (internal) if there is no such parameter.
+  ValueId updated(const std::string& parameter) const;
+  // Sets what a state of the graph holds after the update. It must be a state that no node of the graph renews, and
+  // `value` have its type.
+  void renew(const std::string& state, ValueId value);
+  const std::vector<std::string>& renewed() const { return renewed_; }
+
+ private:
+  StateStore& store_;
+  const std::map<std::string, ValueId>& updated_;
+  std::string suffix_;
+  std::vector<std::string> renewed_;
+};
+
+struct ProgramOptions {
+  Optimizer optimizer = Optimizer::adamw;
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  // adamw
+  float momentum = 0.9f;                                // sgd; 0: none, and no memory for it
+  float weight_decay = 0.01f;
+  // Of the moving average: average' = ema average + (1 - ema) x'. 0: there is none.
+  float ema = 0;
+  // Of one update, at most. With 1 the gradients are written where the sums lie, without an addition.
+  int micro_batches = 1;
+  // Adds nodes that renew states with the parameters, such as the norms that DoRA divides by. Called again for the
+  // moving averages, whose states then have the suffix "/ema". Null: none.
+  std::function<void(ExtraUpdates&)> extra_updates = nullptr;
+  // Threads (0: all processors of this process), kernels, tuning and passes. Its states, outputs and choices are not
+  // used. The CPU only.
+  SessionOptions session = {};
+  // TrainingProgram::choices() of an earlier one: the same kernels.
+  std::map<std::string, std::vector<KernelDecision>> choices = {};
+};
+
+class TrainingProgram {
+ public:
+  // `graph` is one that was prepared (passes/pass.h): f32, all shapes fixed. `loss` has one element; `reports` are
+  // other values that are kept for the caller after each run, by name. Constants that are parameters are copied, the
+  // graph's states start with their initial contents. Fails (user) if an op has no gradient, naming it; if a parameter
+  // is not f32, or has the name of another; if the loss depends on no parameter.
+  TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters,
+                  std::vector<std::pair<std::string, ValueId>> reports = {}, ProgramOptions options = {});
+  ~TrainingProgram();
+  TrainingProgram(TrainingProgram&&) noexcept;
+  TrainingProgram& operator=(TrainingProgram&&) noexcept;
+
+  // --- the gradients of one micro-batch
+  const std::vector<TensorInfo>& inputs() const;
+  View input(std::string_view name);  // written in place
+  // Fails (internal) after ProgramOptions::micro_batches runs without update() or discard().
+  void run_gradients();
+  int micro_batches() const;  // since the last update
+  double loss() const;        // of the last run
+  ConstView report(size_t i) const;
+  const std::vector<std::string>& report_names() const;
+
+  // --- the update
+  // The L2 norm of the mean gradient over the micro-batches; not finite if any gradient is not.
+  double gradient_norm();
+  // Changes the parameters by the mean gradient, scaled down to the norm `clip` where that is above 0 and smaller.
+  // Fails (internal) without a micro-batch, and if the norm is not finite.
+  void update(double rate, double clip = 0);
+  // Forgets the micro-batches since the last update.
+  void discard();
+  int64_t updates() const;  // so far; the contents of the state "updates"
+
+  // --- evaluation: compiled when it is first asked for
+  View evaluation_input(std::string_view name, bool average = false);
+  void run_evaluation(bool average = false);
+  double evaluation_loss(bool average = false) const;
+  ConstView evaluation_report(size_t i, bool average = false) const;
+
+  // --- states
+  // All that training changes, besides the gradient sums: parameters by their names; moments "NAME/m" and "NAME/v";
+  // averages "NAME/ema"; "updates"; the graph's own states. What is written here is used from then on.
+  std::vector<std::string> states() const;
+  const Tensor& state(std::string_view name) const;
+  const std::vector<Parameter>& parameters() const;
+  // The sums of all parameters in their order, with gaps up to multiples of 64 bytes, which hold zeros.
+  std::span<float> gradient_sums();
+  // As given, with the number of threads in use.
+  const ProgramOptions& options() const;
+  // Of each program that was compiled, by its name.
+  std::map<std::string, std::vector<KernelDecision>> choices() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sparkpilot::train

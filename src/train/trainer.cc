@@ -1,0 +1,407 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/folder_lock.h"
+#include "base/version.h"
+#include "hw/cpu.h"
+#include "train/loader.h"
+#include "train/run_files.h"
+
+namespace sparkpilot::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path checkpoints_of(const fs::path& out) { return out / "checkpoints"; }
+
+double seconds_of(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// The samples' field for each input of the program.
+class Feed {
+ public:
+  Feed(const TrainingProgram& program, const Samples& samples, std::string_view what) {
+    for (const TensorInfo& input : program.inputs()) {
+      const auto fields = samples.fields();
+      const auto found = std::ranges::find(fields, input.name, &Field::name);
+      if (found == fields.end()) fail("the {} samples have no field \"{}\", which the model reads", what, input.name);
+      const Shape& shape = *input.shape;
+      if (shape.rank() == 0 || (batch_ != 0 && shape[0] != batch_)) {
+        fail("input \"{}\" is {}, its first axis is not the batch of {}", input.name, shape.str(), batch_);
+      }
+      batch_ = shape[0];
+      if (found->dtype != input.dtype || !(found->shape.inserted(0, batch_) == shape)) {
+        fail("field \"{}\" of the {} samples is {}{}, the model expects {}{} of each", input.name, what,
+             sparkpilot::name(found->dtype), found->shape.str(), sparkpilot::name(input.dtype), shape.removed(0).str());
+      }
+      of_.emplace_back(input.name, static_cast<size_t>(found - fields.begin()));
+    }
+    if (of_.empty()) fail("the model has no inputs");
+  }
+
+  int64_t batch() const { return batch_; }
+  // Copies a batch to where `input` says.
+  template <typename Input>
+  void give(std::span<const Tensor> batch, const Input& input) const {
+    for (const auto& [name, field] : of_) {
+      std::memcpy(input(name).data, batch[field].raw(), static_cast<size_t>(batch[field].bytes()));
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string, size_t>> of_;
+  int64_t batch_ = 0;
+};
+
+// Means of losses and of the reports of one element.
+class Means {
+ public:
+  explicit Means(const TrainingProgram& program) : names_(program.report_names()), sums_(names_.size()) {}
+
+  template <typename Report>
+  void add(double loss, const Report& report) {
+    loss_ += loss;
+    ++count_;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      const ConstView view = report(i);
+      if (view.elements() == 1) sums_[i] = sums_[i].value_or(0) + load_element(view.dtype, view.data, 0);
+    }
+  }
+  double loss() const { return loss_ / static_cast<double>(count_); }
+  std::vector<std::pair<std::string, double>> reports() const {
+    std::vector<std::pair<std::string, double>> out;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (sums_[i]) out.emplace_back(names_[i], *sums_[i] / static_cast<double>(count_));
+    }
+    return out;
+  }
+
+ private:
+  const std::vector<std::string>& names_;
+  std::vector<std::optional<double>> sums_;
+  double loss_ = 0;
+  int64_t count_ = 0;
+};
+
+class Run {
+ public:
+  Run(TrainingProgram& program, const Samples& samples, const Samples* validation, const TrainerOptions& options);
+  TrainingSummary run();
+
+ private:
+  void check() const;
+  void resume();
+  std::optional<TrainingStep> update();
+  bool evaluate();
+  std::optional<Ended> settle(TrainingStep* step);
+  bool limited() const { return updates_ && progress_.updates >= *updates_; }
+  bool interrupted() const { return options_.interrupt != nullptr && options_.interrupt->load(); }
+  bool evaluation_due(bool at_end) const;
+  void save();
+  void count_time();
+  void stop_not_finite(const std::string& what, const Loader& loader);
+  std::string optimizer_text() const;
+  std::string schedule_text() const;
+
+  TrainingProgram& program_;
+  const Samples& samples_;
+  const Samples* validation_;
+  const TrainerOptions& options_;
+  Feed feed_;
+  std::optional<Feed> validation_feed_;
+  int64_t a_update_ = 0, an_epoch_ = 0;  // samples of an update; updates of an epoch, rounded up
+  std::optional<int64_t> updates_;       // of the whole run
+  RunIdentity identity_;
+  RunProgress progress_, saved_;
+  TrainingSummary summary_;
+  std::optional<Loader> loader_;
+  std::optional<MetricsFiles> metrics_;
+  int64_t counted_ns_ = 0;  // until when progress_.seconds counts
+  int64_t start_ns_ = 0, start_samples_ = 0;
+};
+
+Run::Run(TrainingProgram& program, const Samples& samples, const Samples* validation, const TrainerOptions& options)
+    : program_(program),
+      samples_(samples),
+      validation_(validation),
+      options_(options),
+      feed_(program, samples, "training") {
+  if (validation != nullptr) validation_feed_.emplace(program, *validation, "validation");
+  if (samples.size() < 1) fail("there are no training samples");
+  if (validation != nullptr && validation->size() < 1) fail("there are no validation samples");
+  const int micro_batches = program.options().micro_batches;
+  a_update_ = feed_.batch() * micro_batches;
+  an_epoch_ = (samples.size() + a_update_ - 1) / a_update_;
+  if (options.updates > 0) updates_ = options.updates;
+  if (options.epochs > 0) {
+    const double whole = options.epochs * static_cast<double>(samples.size()) / static_cast<double>(a_update_);
+    const auto by_epochs = static_cast<int64_t>(std::min(std::ceil(whole), 1e15));
+    updates_ = updates_ ? std::min(*updates_, by_epochs) : by_epochs;
+  }
+  check();
+  identity_ = {.seed = options.seed,
+               .batch = feed_.batch(),
+               .micro_batches = micro_batches,
+               .threads = program.options().session.threads,
+               .optimizer = optimizer_text(),
+               .schedule = schedule_text(),
+               .dataset = options.dataset,
+               .processor = cpu_features().isa(),
+               .program = std::string(program_version())};
+}
+
+void Run::check() const {
+  const TrainerOptions& o = options_;
+  if (o.out.empty()) fail("no folder to write into was given");
+  for (const auto& [what, value] : {std::pair("updates", static_cast<double>(o.updates)),
+                                    {"epochs", o.epochs},
+                                    {"minutes", o.minutes},
+                                    {"clip", o.clip},
+                                    {"evaluate_every", static_cast<double>(o.evaluate_every)},
+                                    {"patience", static_cast<double>(o.patience)},
+                                    {"min_improvement", o.min_improvement},
+                                    {"checkpoint_every", static_cast<double>(o.checkpoint_every)},
+                                    {"warmup", static_cast<double>(o.schedule.warmup)},
+                                    {"rate", o.schedule.rate},
+                                    {"last", o.schedule.last}}) {
+    if (!(value >= 0) || std::isinf(value)) fail("{} is {}, expected 0 or more", what, value);
+  }
+  if (o.keep < 1) fail("{} checkpoints are to be kept, expected at least 1", o.keep);
+  if (!updates_ && o.minutes == 0) fail("training needs a limit: updates, epochs or minutes");
+  if (o.schedule.form == Schedule::cosine && !updates_) {
+    fail("a cosine needs the number of updates: limit them, or the epochs, or take a constant rate");
+  }
+  if (o.patience > 0 && validation_ == nullptr) fail("an early stop needs validation samples");
+  if (o.evaluate_average && program_.options().ema == 0) fail("there is no moving average to evaluate");
+}
+
+std::string Run::optimizer_text() const {
+  const ProgramOptions& p = program_.options();
+  std::string text = p.optimizer == Optimizer::adamw
+                         ? fmt::format("adamw beta1 {} beta2 {} epsilon {}", p.beta1, p.beta2, p.epsilon)
+                         : fmt::format("sgd momentum {}", p.momentum);
+  return text + fmt::format(" decay {} ema {} clip {}", p.weight_decay, p.ema, options_.clip);
+}
+
+std::string Run::schedule_text() const {
+  const Schedule& s = options_.schedule;
+  const std::string warmup = fmt::format("rate {} warm-up {}", s.rate, s.warmup);
+  if (s.form == Schedule::constant) return "constant " + warmup;
+  return fmt::format("cosine {} to {} in {}", warmup, s.last, *updates_);
+}
+
+// From the newest checkpoint, if there is one.
+void Run::resume() {
+  const auto found = find_checkpoints(checkpoints_of(options_.out));
+  if (found.empty()) return;
+  const fs::path path = found.rbegin()->second;
+  if (!options_.resume) {
+    fail("{} holds a run of {} updates: go on with it, or choose another folder", options_.out.string(),
+         found.rbegin()->first);
+  }
+  const Checkpoint checkpoint = load_checkpoint(path);
+  load_states(path, program_);
+  if (program_.updates() != checkpoint.progress.updates) {
+    fail("{}: its states are those after {} updates, its progress says {}", path.string(), program_.updates(),
+         checkpoint.progress.updates);
+  }
+  progress_ = saved_ = checkpoint.progress;
+  summary_.checkpoint = path;
+  if (!options_.say) return;
+  for (const std::string& line : differences(identity_, checkpoint.identity)) {
+    options_.say("the run goes on with another " + line);
+  }
+  const auto now = program_.choices();
+  for (const auto& [name, then] : checkpoint.choices) {
+    const auto same = now.find(name);
+    if (same == now.end()) continue;
+    const bool equal = std::ranges::equal(
+        same->second, then, [](const auto& a, const auto& b) { return a.node == b.node && a.kernel == b.kernel; });
+    if (!equal) options_.say(fmt::format("the run goes on with other kernels of the program \"{}\"", name));
+  }
+}
+
+void Run::count_time() {
+  const int64_t now = now_ns();
+  progress_.seconds += seconds_of(now - counted_ns_);
+  counted_ns_ = now;
+}
+
+void Run::stop_not_finite(const std::string& what, const Loader& loader) {
+  summary_.reason = fmt::format("{} of update {} is not finite", what, progress_.updates + 1);
+  summary_.batch = write_batch(options_.out, samples_.fields(), loader.current(), loader.indices(),
+                               progress_.updates + 1, summary_.reason);
+  program_.discard();
+}
+
+// Empty if the loss or the gradient was not finite.
+std::optional<TrainingStep> Run::update() {
+  Means means(program_);
+  for (int i = 0; i < identity_.micro_batches; ++i) {
+    feed_.give(loader_->next(), [&](const std::string& name) { return program_.input(name); });
+    program_.run_gradients();
+    if (!std::isfinite(program_.loss())) {
+      stop_not_finite(fmt::format("the loss ({})", program_.loss()), *loader_);
+      return std::nullopt;
+    }
+    means.add(program_.loss(), [&](size_t report) { return program_.report(report); });
+  }
+  TrainingStep step;
+  step.norm = program_.gradient_norm();
+  if (!std::isfinite(step.norm)) {
+    stop_not_finite(fmt::format("the gradient ({})", step.norm), *loader_);
+    return std::nullopt;
+  }
+  step.rate = rate_at(options_.schedule, progress_.updates, updates_.value_or(0));
+  program_.update(step.rate, options_.clip);
+  progress_.samples += a_update_;
+  step.update = ++progress_.updates;
+  step.updates = updates_;
+  step.epoch = static_cast<double>(progress_.samples) / static_cast<double>(samples_.size());
+  step.loss = means.loss();
+  step.reports = means.reports();
+  count_time();
+  step.seconds = progress_.seconds;
+  const double here = seconds_of(now_ns() - start_ns_);
+  step.samples_per_second = static_cast<double>(progress_.samples - start_samples_) / here;
+  step.waited = seconds_of(loader_->waited_ns()) / here;
+  const double an_update = progress_.seconds / static_cast<double>(progress_.updates);
+  if (updates_) step.seconds_left = an_update * static_cast<double>(*updates_ - progress_.updates);
+  if (options_.minutes > 0) {
+    const double left = std::max(60 * options_.minutes - progress_.seconds, 0.0);
+    step.seconds_left = std::min(step.seconds_left.value_or(left), left);
+  }
+  return step;
+}
+
+// False if it was interrupted, and then has no result.
+bool Run::evaluate() {
+  const int64_t batch = validation_feed_->batch();
+  const bool average = options_.evaluate_average;
+  Loader loader(*validation_, Sampler(validation_->size(), 0, false), batch);
+  Means means(program_);
+  for (int64_t at = 0; at == 0 || (at + 1) * batch <= validation_->size(); ++at) {
+    if (interrupted()) return false;
+    validation_feed_->give(loader.next(),
+                           [&](const std::string& name) { return program_.evaluation_input(name, average); });
+    program_.run_evaluation(average);
+    means.add(program_.evaluation_loss(average), [&](size_t i) { return program_.evaluation_report(i, average); });
+  }
+  const double loss = means.loss();
+  summary_.evaluation_loss = loss;
+  progress_.evaluated = progress_.updates;
+  if (std::isfinite(loss) && (!progress_.best || loss < *progress_.best - options_.min_improvement)) {
+    progress_.best = loss;
+    progress_.best_updates = progress_.updates;
+    progress_.evaluations_since = 0;
+  } else {
+    ++progress_.evaluations_since;
+  }
+  count_time();
+  metrics_->add_evaluation(progress_.updates, loss, means.reports(), progress_.seconds);
+  return true;
+}
+
+bool Run::evaluation_due(bool at_end) const {
+  if (validation_ == nullptr || progress_.updates == 0 || progress_.evaluated == progress_.updates) return false;
+  return at_end || progress_.updates % (options_.evaluate_every > 0 ? options_.evaluate_every : an_epoch_) == 0;
+}
+
+// What is due at this number of updates: an evaluation, the end, a checkpoint. A resumed run begins with it, too, so
+// that an interruption between these changes nothing.
+std::optional<Ended> Run::settle(TrainingStep* step) {
+  const bool out_of_time = options_.minutes > 0 && progress_.seconds >= 60 * options_.minutes;
+  bool evaluated = false;
+  if (evaluation_due(limited() || out_of_time)) {
+    evaluated = evaluate();
+    if (evaluated && step != nullptr) step->evaluation_loss = summary_.evaluation_loss;
+  }
+  if (step != nullptr && options_.progress) options_.progress(*step);
+  if (interrupted()) return Ended::interrupted;
+  if (options_.patience > 0 && progress_.evaluations_since >= options_.patience) return Ended::early;
+  if (limited()) return Ended::updates;
+  if (out_of_time) return Ended::minutes;
+  const bool best = evaluated && progress_.best && progress_.best_updates == progress_.updates;
+  const int64_t every = options_.checkpoint_every;
+  if (best || (every == 0 ? evaluated : progress_.updates > 0 && progress_.updates % every == 0)) save();
+  return std::nullopt;
+}
+
+void Run::save() {
+  count_time();
+  RunProgress before = saved_;
+  before.seconds = progress_.seconds;
+  if (!summary_.checkpoint.empty() && before == progress_) return;  // nothing has happened since
+  const fs::path folder = checkpoints_of(options_.out);
+  summary_.checkpoint = save_checkpoint(folder, {progress_, identity_, program_.choices()}, program_);
+  saved_ = progress_;
+  drop_checkpoints(folder, options_.keep, progress_.best ? progress_.best_updates : -1);
+}
+
+TrainingSummary Run::run() {
+  const FolderLock lock(options_.out);
+  resume();
+  std::error_code ignored;
+  fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
+  metrics_.emplace(options_.out, progress_.updates, progress_.evaluated);
+  loader_.emplace(samples_, Sampler(samples_.size(), options_.seed), feed_.batch(), progress_.samples);
+  start_ns_ = counted_ns_ = now_ns();
+  start_samples_ = progress_.samples;
+  std::optional<Ended> ended = settle(nullptr);
+  while (!ended) {
+    std::optional<TrainingStep> step = update();
+    if (!step) {
+      ended = Ended::not_finite;
+      break;
+    }
+    summary_.loss = step->loss;
+    if (!summary_.first_loss) summary_.first_loss = step->loss;
+    metrics_->add(*step);
+    ended = settle(&*step);
+  }
+  save();
+  summary_.ended = *ended;
+  summary_.progress = progress_;
+  if (progress_.best) summary_.best = find_checkpoints(checkpoints_of(options_.out))[progress_.best_updates];
+  write_summary(options_.out, summary_);
+  return summary_;
+}
+
+}  // namespace
+
+double rate_at(const Schedule& s, int64_t update, int64_t updates) {
+  if (update < s.warmup) return s.rate * static_cast<double>(update + 1) / static_cast<double>(s.warmup);
+  if (s.form == Schedule::constant) return s.rate;
+  const auto steps = static_cast<double>(std::max<int64_t>(updates - 1 - s.warmup, 1));
+  const double at = std::min(static_cast<double>(update - s.warmup) / steps, 1.0);
+  return s.rate * (s.last + (1 - s.last) * 0.5 * (1 + std::cos(std::numbers::pi * at)));
+}
+
+std::string_view name(Ended ended) {
+  switch (ended) {
+    case Ended::updates: return "updates";
+    case Ended::minutes: return "minutes";
+    case Ended::early: return "early stop";
+    case Ended::interrupted: return "interrupted";
+    case Ended::not_finite: return "not finite";
+  }
+  return "";
+}
+
+TrainingSummary train(TrainingProgram& program, const Samples& samples, const Samples* validation,
+                      const TrainerOptions& options) {
+  return Run(program, samples, validation, options).run();
+}
+
+std::optional<Checkpoint> newest_checkpoint(const fs::path& out) {
+  const auto found = find_checkpoints(checkpoints_of(out));
+  if (found.empty()) return std::nullopt;
+  return load_checkpoint(found.rbegin()->second);
+}
+
+}  // namespace sparkpilot::train

@@ -1,0 +1,108 @@
+// The loop of training: batches, updates, evaluation, checkpoints, and why it ended.
+//
+//   const TrainingSummary summary = train(program, samples, &validation, {.out = "run", .steps = 1000});
+//
+// Files in `out` (docs/training.md): checkpoints/, metrics.jsonl, events.out.tfevents.*, summary.json, and not_finite/
+// where training met NaN or infinity.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/checkpoint.h"
+#include "train/program.h"
+#include "train/samples.h"
+
+namespace sparkpilot::train {
+
+// The learning rate by the number of updates before: linear from 0 to `rate` over the warm-up, then constant, or half a
+// cosine down to `last` of it at the last update.
+struct Schedule {
+  enum Form : uint8_t { constant, cosine } form = cosine;
+  double rate = 1e-4;
+  int64_t warmup = 0;  // updates
+  double last = 0;     // a part of `rate`
+};
+// `updates`: of the whole run, for a cosine.
+double rate_at(const Schedule& schedule, int64_t update, int64_t updates);
+
+// What one update did.
+struct TrainingStep {
+  int64_t update = 0;                                   // from 1
+  std::optional<int64_t> updates;                       // of the whole run, if it is limited by these or epochs
+  double epoch = 0;                                     // of the training samples, with its fraction
+  double loss = 0, rate = 0, norm = 0;                  // the mean over micro-batches; the gradient's before clipping
+  std::vector<std::pair<std::string, double>> reports;  // means of those of one element
+  double seconds = 0;                                   // of training so far, earlier runs included
+  double samples_per_second = 0;                        // since the run began or was resumed
+  double waited = 0;                                    // the part of the time that it waited for samples
+  std::optional<double> seconds_left = {};
+  std::optional<double> evaluation_loss = {};  // if this update was followed by an evaluation
+};
+
+enum class Ended : uint8_t {
+  updates,      // the limit by updates or epochs
+  minutes,      // the limit by time
+  early,        // the evaluation did not improve any more
+  interrupted,  // TrainerOptions::interrupt
+  not_finite,   // the loss or a gradient is NaN or infinite
+};
+// "updates", "minutes", "early stop", "interrupted", "not finite".
+std::string_view name(Ended ended);
+
+struct TrainerOptions {
+  std::filesystem::path out;
+  Schedule schedule = {};
+  // Limits; 0: none. One of them must be given, and for a cosine the first or the second.
+  int64_t updates = 0;
+  double epochs = 0;
+  double minutes = 0;
+  double clip = 1;                // of the gradient's norm; 0: none
+  uint64_t seed = 0;              // of the samples' order
+  int64_t evaluate_every = 0;     // updates; 0: once an epoch
+  bool evaluate_average = false;  // the moving average instead of the parameters
+  int patience = 0;               // evaluations without a better one until it ends; 0: it does not
+  double min_improvement = 0;     // by which an evaluation's loss must be less to be better
+  int64_t checkpoint_every = 0;   // updates; 0: at evaluations and at the end only
+  int keep = 2;                   // checkpoints, besides the best; at least 1
+  std::string dataset = {};       // the fingerprint of the data
+  // Goes on from the newest checkpoint in `out`; without one it begins. Else `out` must not have any.
+  bool resume = false;
+  const std::atomic<bool>* interrupt = nullptr;            // once true, the run ends after the update
+  std::function<void(const TrainingStep&)> progress = {};  // after each update
+  std::function<void(const std::string& line)> say = {};  // what the user should know, such as what differs at --resume
+};
+
+struct TrainingSummary {
+  Ended ended = Ended::updates;
+  RunProgress progress;
+  std::optional<double> loss = {};             // of the last update of this process
+  std::optional<double> first_loss = {};       // of the first of this process
+  std::optional<double> evaluation_loss = {};  // of the last evaluation of this process
+  std::filesystem::path checkpoint, best;      // the last; that of the best evaluation, empty if there was none
+  // With Ended::not_finite: what was not, and the file with the batch.
+  std::string reason = {};
+  std::filesystem::path batch = {};
+};
+
+// Trains until a limit. Each input of the program is the samples' field of that name, of which the batch is the first
+// axis; other fields are not used. `validation` may be null. A checkpoint is written at its time, at each best
+// evaluation and at the end; the folder is locked meanwhile. A run that is resumed with the same options on the same
+// machine gives the bits of one that was not interrupted; the times in metrics.jsonl aside.
+//
+// Fails (user) on options and samples that do not fit, on a sample that cannot be read, and if a file cannot be
+// written; the last checkpoint then stays.
+TrainingSummary train(TrainingProgram& program, const Samples& samples, const Samples* validation,
+                      const TrainerOptions& options);
+
+// The newest checkpoint of a run's folder; empty if there is none. Its choices and threads are for the program with
+// which the run goes on.
+std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& out);
+
+}  // namespace sparkpilot::train

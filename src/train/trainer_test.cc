@@ -1,0 +1,455 @@
+#include "train/trainer.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/test_files.h"
+#include "passes/test_graph.h"
+#include "tensor/safetensors.h"
+#include "train/losses.h"
+
+extern char** environ;
+
+namespace sparkpilot::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// y is a fixed function of x, with noise.
+class Points final : public Samples {
+ public:
+  explicit Points(int64_t size, uint64_t seed = 0) : size_(size), seed_(seed) {}
+  std::span<const Field> fields() const override { return fields_; }
+  int64_t size() const override { return size_; }
+  void read(int64_t index, std::span<std::byte* const> to) const override {
+    if (sleep_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(sleep_us));
+    Random random(seed_ * 1'000'000 + static_cast<uint64_t>(index));
+    float x[4], y[2];
+    for (float& each : x) each = static_cast<float>(random.normal());
+    y[0] = std::max(x[0] - x[1], 0.0f) + static_cast<float>(0.1 * random.normal());
+    y[1] = x[2] * 2 + x[3] + static_cast<float>(0.1 * random.normal());
+    if (index == bad) x[1] = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(to[0], y, sizeof y);
+    std::memcpy(to[2], x, sizeof x);
+    *to[1] = static_cast<std::byte>(index);
+  }
+  int64_t bad = -1;
+  int sleep_us = 0;
+
+ private:
+  int64_t size_;
+  uint64_t seed_;
+  std::vector<Field> fields_{{"y", DType::f32, {2}}, {"not used", DType::u8, {1}}, {"x", DType::f32, {4}}};
+};
+
+TrainingProgram program_of(int micro_batches = 1, float ema = 0.9f) {
+  Graph graph;
+  graph.opsets[""] = 26;
+  Builder b(graph);
+  const ValueId x = b.input("x", DType::f32, {4, 4}), y = b.input("y", DType::f32, {4, 2});
+  const ValueId w1 = b.constant(testing::random_tensor({4, 16}, 1)), b1 = b.constant(testing::random_tensor({16}, 2)),
+                w2 = b.constant(testing::random_tensor({16, 2}, 3));
+  const ValueId out = b.add("MatMul", {b.add("Relu", {b.add("Add", {b.add("MatMul", {x, w1}), b1})}), w2});
+  const ValueId loss = mean_squared_error(b, out, y);
+  const ValueId bias = b.add("ReduceMean", {b.add("Sub", {out, y})}, {{"keepdims", int64_t{0}}});
+  return {std::move(graph),
+          loss,
+          {{w1, "w1"}, {b1, "b1", false}, {w2, "w2"}},
+          {{"bias", bias}, {"out", out}},
+          {.ema = ema, .micro_batches = micro_batches, .session = {.threads = 1}}};
+}
+
+TrainerOptions options_of(const fs::path& out) {
+  return {.out = out,
+          .schedule = {.rate = 0.02, .warmup = 5, .last = 0.1},
+          .updates = 60,
+          .seed = 3,
+          .evaluate_every = 10,
+          .checkpoint_every = 7,
+          .dataset = "points"};
+}
+
+std::vector<nlohmann::json> metrics(const fs::path& out) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream text(read_text(out / "metrics.jsonl"));
+  for (std::string line; std::getline(text, line);) {
+    lines.push_back(nlohmann::json::parse(line));
+    lines.back().erase("time");
+  }
+  return lines;
+}
+
+std::string states_at(const fs::path& out, int64_t updates) {
+  return read_text(out / "checkpoints" / fmt::format("update_{:08}", updates) / "states.safetensors");
+}
+
+std::string message(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "taken";
+}
+
+TEST(Schedule, WarmsUpThenFalls) {
+  const Schedule s{.form = Schedule::cosine, .rate = 2, .warmup = 4, .last = 0.25};
+  EXPECT_DOUBLE_EQ(rate_at(s, 0, 15), 0.5);
+  EXPECT_DOUBLE_EQ(rate_at(s, 3, 15), 2);
+  EXPECT_DOUBLE_EQ(rate_at(s, 4, 15), 2);
+  EXPECT_DOUBLE_EQ(rate_at(s, 9, 15), 2 * (0.25 + 0.75 / 2));  // half of the way
+  EXPECT_DOUBLE_EQ(rate_at(s, 14, 15), 0.5);
+  EXPECT_DOUBLE_EQ(rate_at(s, 100, 15), 0.5);
+  const Schedule constant{.form = Schedule::constant, .rate = 3};
+  EXPECT_DOUBLE_EQ(rate_at(constant, 0, 0), 3);
+  EXPECT_DOUBLE_EQ(rate_at(constant, 1000, 0), 3);
+}
+
+TEST(Trainer, LearnsAndWritesItsFiles) {
+  const TempFolder folder;
+  const Points samples(50), validation(10, 1);
+  TrainingProgram program = program_of(2);
+  TrainerOptions options = options_of(folder / "run");
+  options.evaluate_average = true;
+  std::vector<TrainingStep> steps;
+  options.progress = [&](const TrainingStep& step) { steps.push_back(step); };
+  const TrainingSummary summary = train(program, samples, &validation, options);
+  EXPECT_EQ(summary.ended, Ended::updates);
+  EXPECT_EQ(summary.progress.updates, 60);
+  EXPECT_EQ(summary.progress.samples, 60 * 8);
+  ASSERT_EQ(steps.size(), 60);
+  EXPECT_LT(*summary.loss, 0.2 * *summary.first_loss);
+  EXPECT_EQ(steps[4].rate, 0.02);
+  EXPECT_EQ(steps.back().epoch, 9.6);
+  EXPECT_NEAR(steps.back().seconds_left.value(), 0, 1e-9);
+  EXPECT_GT(steps[10].samples_per_second, 0);
+  EXPECT_TRUE(steps[9].evaluation_loss && !steps[8].evaluation_loss);
+  // The evaluation is that of the two whole batches of the validation samples, with the averages.
+  double loss = 0;
+  for (int64_t i = 0; i < 8; ++i) {
+    float y[2], x[4];
+    std::byte unused;
+    const std::vector<std::byte*> to{reinterpret_cast<std::byte*>(y), &unused, reinterpret_cast<std::byte*>(x)};
+    validation.read(i, to);
+    const auto value = [&](const char* name, int64_t at) {
+      return static_cast<double>(program.state(std::string(name) + "/ema").data<float>()[static_cast<size_t>(at)]);
+    };
+    for (int64_t o = 0; o < 2; ++o) {
+      double out = 0;
+      for (int64_t h = 0; h < 16; ++h) {
+        double hidden = value("b1", h);
+        for (int64_t k = 0; k < 4; ++k) hidden += static_cast<double>(x[k]) * value("w1", k * 16 + h);
+        out += std::max(hidden, 0.0) * value("w2", h * 2 + o);
+      }
+      loss += std::pow(out - static_cast<double>(y[o]), 2) / 16;
+    }
+  }
+  EXPECT_NEAR(*summary.evaluation_loss, loss, 1e-4 * loss);
+  const std::vector<nlohmann::json> lines = metrics(folder / "run");
+  ASSERT_EQ(lines.size(), 66);
+  EXPECT_EQ(lines[0]["update"], 1);
+  EXPECT_EQ(lines[0]["loss"], *summary.first_loss);
+  EXPECT_TRUE(lines[0]["reports"].contains("bias"));
+  EXPECT_FALSE(lines[0]["reports"].contains("out"));  // not one number
+  EXPECT_EQ(lines.back()["evaluation_loss"], *summary.evaluation_loss);
+  std::vector<int64_t> kept;
+  for (const auto& [updates, path] : find_checkpoints(folder / "run" / "checkpoints")) kept.push_back(updates);
+  EXPECT_EQ(kept.back(), 60);
+  EXPECT_LE(kept.size(), 3);
+  EXPECT_EQ(summary.best.filename(), fmt::format("update_{:08}", summary.progress.best_updates));
+  EXPECT_TRUE(fs::exists(summary.best));
+  const auto written = nlohmann::json::parse(read_text(folder / "run" / "summary.json"));
+  EXPECT_EQ(written["ended"], "updates");
+  EXPECT_EQ(written["updates"], 60);
+  EXPECT_EQ(written["best_evaluation_loss"], *summary.progress.best);
+  int events = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "run")) {
+    events += entry.path().filename().string().starts_with("events.out.tfevents.") ? 1 : 0;
+  }
+  EXPECT_EQ(events, 1);
+  EXPECT_EQ(message([&] { train(program, samples, &validation, options); }),
+            (folder / "run").string() + " holds a run of 60 updates: go on with it, or choose another folder");
+}
+
+// Interrupted after any number of updates and resumed by a new program, again and again.
+TEST(Trainer, GoesOnToTheSameBits) {
+  const TempFolder folder;
+  const Points samples(30), validation(9, 1);
+  const auto run = [&](const fs::path& out, bool resume, int64_t interrupt_after, std::vector<std::string>* said) {
+    TrainingProgram program = program_of(2);
+    TrainerOptions options = options_of(out);
+    std::atomic<bool> interrupt = interrupt_after == 0;
+    options.resume = resume;
+    options.interrupt = &interrupt;
+    options.say = [&](const std::string& line) {
+      if (said) said->push_back(line);
+    };
+    int64_t done = 0;
+    options.progress = [&](const TrainingStep&) { interrupt = ++done == interrupt_after; };
+    return train(program, samples, &validation, options);
+  };
+  const TrainingSummary whole = run(folder / "whole", false, -1, nullptr);
+  EXPECT_EQ(run(folder / "parts", false, 0, nullptr).progress.updates, 0);
+  TrainingSummary part;
+  std::vector<std::string> said;
+  for (const int64_t after : {1, 9, 10, 11, 3, 100}) {
+    part = run(folder / "parts", true, after, &said);
+    EXPECT_EQ(part.ended, after == 100 ? Ended::updates : Ended::interrupted);
+  }
+  EXPECT_TRUE(said.empty()) << said.front();
+  EXPECT_EQ(part.progress.updates, 60);
+  ASSERT_FALSE(states_at(folder / "whole", 60).empty());
+  EXPECT_EQ(states_at(folder / "whole", 60), states_at(folder / "parts", 60));
+  EXPECT_EQ(metrics(folder / "whole"), metrics(folder / "parts"));
+  RunProgress a = whole.progress, b = part.progress;
+  a.seconds = b.seconds = 0;
+  EXPECT_EQ(a, b);
+  // With another number the run goes on and says so.
+  TrainingProgram program = program_of(2);
+  TrainerOptions options = options_of(folder / "parts");
+  options.resume = true;
+  options.updates = 62;
+  options.seed = 4;
+  options.say = [&](const std::string& line) { said.push_back(line); };
+  EXPECT_EQ(train(program, samples, &validation, options).progress.updates, 62);
+  ASSERT_EQ(said.size(), 2);
+  EXPECT_EQ(said[0], "the run goes on with another seed: 4, was 3");
+  EXPECT_TRUE(said[1].starts_with("the run goes on with another schedule: cosine")) << said[1];
+}
+
+// How often the next test kills its training: SPARKPILOT_TEST_KILLS, else 5.
+int kills_asked() {
+  const char* const asked = std::getenv("SPARKPILOT_TEST_KILLS");
+  return asked != nullptr ? std::atoi(asked) : 5;
+}
+int64_t updates_for_kills() { return 40 * kills_asked(); }
+
+// The training of the next test, in a process of its own.
+void train_slowly(const fs::path& out) {
+  Points samples(30);
+  const Points validation(9, 1);
+  samples.sleep_us = 300;
+  TrainingProgram program = program_of(2);
+  TrainerOptions options = options_of(out);
+  options.updates = updates_for_kills();
+  options.checkpoint_every = 3;
+  options.resume = true;
+  train(program, samples, &validation, options);
+}
+
+constexpr const char* kChild = "SPARKPILOT_TEST_TRAINS_INTO";
+
+// Run by the next test only.
+TEST(TrainerChild, DISABLED_Trains) {
+  const char* const out = std::getenv(kChild);
+  ASSERT_NE(out, nullptr);
+  train_slowly(out);
+}
+
+TEST(Trainer, SurvivesSigkillAtRandomPlaces) {
+  const TempFolder folder;
+  train_slowly(folder / "whole");
+  const fs::path out = folder / "killed";
+  const std::string program = fs::read_symlink("/proc/self/exe").string(),
+                    variable = fmt::format("{}={}", kChild, out.string());
+  std::vector<char*> environment{const_cast<char*>(variable.c_str())};
+  for (char** each = environ; *each != nullptr; ++each) environment.push_back(*each);
+  environment.push_back(nullptr);
+  Random random(static_cast<uint64_t>(::getpid()));
+  const int kills = kills_asked();
+  int killed = 0, status = 0;
+  int64_t before = -1;
+  const auto updates_on_disk = [&] {
+    const auto found = find_checkpoints(out / "checkpoints");
+    return found.empty() ? int64_t{-1} : found.rbegin()->first;
+  };
+  for (int turn = 0; turn < 20 * kills + 20; ++turn) {
+    const char* const arguments[]{program.c_str(), "--gtest_filter=TrainerChild.*", "--gtest_also_run_disabled_tests",
+                                  nullptr};
+    pid_t child = -1;
+    posix_spawn_file_actions_t quiet;
+    posix_spawn_file_actions_init(&quiet);
+    posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    ASSERT_EQ(::posix_spawn(&child, program.c_str(), &quiet, nullptr, const_cast<char* const*>(arguments),
+                            environment.data()),
+              0);
+    posix_spawn_file_actions_destroy(&quiet);
+    if (killed < kills) {
+      // From its first file on: some in the middle of a checkpoint.
+      const auto written = [&] {
+        std::error_code error;
+        const auto size = fs::file_size(out / "metrics.jsonl", error);
+        return error ? 0 : size;
+      };
+      const auto at_start = written();
+      while (written() == at_start && ::waitpid(child, &status, WNOHANG) == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(random.integer(0, 60'000)));
+      ::kill(child, SIGKILL);
+    }
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_GE(updates_on_disk(), before);  // nothing is lost
+    before = updates_on_disk();
+    if (WIFEXITED(status)) break;
+    ++killed;
+  }
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_GE(killed, std::min(kills, 3));
+  std::printf("killed %d times\n", killed);
+  ASSERT_FALSE(states_at(folder / "whole", updates_for_kills()).empty());
+  EXPECT_EQ(states_at(folder / "whole", updates_for_kills()), states_at(out, updates_for_kills()));
+  EXPECT_EQ(metrics(folder / "whole"), metrics(out));
+  for (const auto& entry : fs::directory_iterator(out / "checkpoints")) {
+    EXPECT_TRUE(entry.path().filename().string().starts_with("update_")) << entry.path();
+  }
+}
+
+TEST(Trainer, StopsEarlyAndKeepsTheBest) {
+  const TempFolder folder;
+  const Points samples(8), validation(8, 1);  // too few: it learns the noise
+  TrainingProgram program = program_of();
+  TrainerOptions options = options_of(folder / "run");
+  options.schedule = {.form = Schedule::constant, .rate = 0.05};
+  options.updates = 5000;
+  options.checkpoint_every = 0;
+  options.patience = 3;
+  options.keep = 1;
+  std::vector<double> losses;
+  options.progress = [&](const TrainingStep& step) {
+    if (step.evaluation_loss) losses.push_back(*step.evaluation_loss);
+  };
+  const TrainingSummary summary = train(program, samples, &validation, options);
+  EXPECT_EQ(summary.ended, Ended::early);
+  EXPECT_LT(summary.progress.updates, 5000);
+  ASSERT_GE(losses.size(), 4);
+  const auto best = std::ranges::min_element(losses) - losses.begin();
+  EXPECT_EQ(std::ssize(losses) - 1 - best, 3);
+  EXPECT_EQ(summary.progress.best_updates, 10 * (best + 1));
+  EXPECT_EQ(find_checkpoints(folder / "run" / "checkpoints").size(), 2);
+  // The best one's parameters give the best loss.
+  TrainingProgram fresh = program_of();
+  load_states(summary.best, fresh);
+  double loss = 0;
+  for (int64_t first : {0, 4}) {
+    for (int64_t i = 0; i < 4; ++i) {
+      std::byte unused;
+      const auto at = [&](const char* name, int64_t values) {
+        return static_cast<std::byte*>(fresh.evaluation_input(name).data) + i * values * 4;
+      };
+      validation.read(first + i, std::vector<std::byte*>{at("y", 2), &unused, at("x", 4)});
+    }
+    fresh.run_evaluation();
+    loss += fresh.evaluation_loss() / 2;
+  }
+  EXPECT_EQ(loss, losses[static_cast<size_t>(best)]);
+  // It stays ended.
+  options.resume = true;
+  EXPECT_EQ(train(fresh, samples, &validation, options).ended, Ended::early);
+}
+
+TEST(Trainer, StopsBeforeWhatIsNotFinite) {
+  const TempFolder folder;
+  Points samples(20);
+  samples.bad = 11;
+  TrainingProgram program = program_of();
+  const TrainingSummary summary = train(program, samples, nullptr, options_of(folder / "run"));
+  EXPECT_EQ(summary.ended, Ended::not_finite);
+  EXPECT_LT(summary.progress.updates, 5);
+  EXPECT_EQ(summary.reason, fmt::format("the loss (nan) of update {} is not finite", summary.progress.updates + 1));
+  const SafetensorsFile batch = load_safetensors(summary.batch);
+  EXPECT_NE(batch.metadata.at("samples").find("11"), std::string::npos);
+  int bad = 0;
+  for (const auto& [name, tensor] : batch.tensors) {
+    if (name != "x") continue;
+    EXPECT_EQ(tensor.shape(), (Shape{4, 4}));
+    for (const float each : tensor.data<float>()) bad += std::isnan(each) ? 1 : 0;
+  }
+  EXPECT_EQ(bad, 1);
+  EXPECT_EQ(find_checkpoints(folder / "run" / "checkpoints").rbegin()->first, summary.progress.updates);
+  for (const float each : program.state("w1").data<float>()) EXPECT_TRUE(std::isfinite(each));
+  EXPECT_EQ(nlohmann::json::parse(read_text(folder / "run" / "summary.json"))["ended"], "not finite");
+}
+
+TEST(Trainer, StopsByTheClock) {
+  const TempFolder folder;
+  Points samples(20);
+  samples.sleep_us = 2000;
+  TrainingProgram program = program_of();
+  TrainerOptions options = options_of(folder / "run");
+  options.updates = 0;
+  options.schedule.form = Schedule::constant;
+  options.minutes = 0.2 / 60;
+  TrainingStep last;
+  options.progress = [&](const TrainingStep& step) { last = step; };
+  const TrainingSummary summary = train(program, samples, nullptr, options);
+  EXPECT_EQ(summary.ended, Ended::minutes);
+  EXPECT_GE(summary.progress.seconds, 0.2);
+  EXPECT_GT(last.waited, 0.5);  // the samples are the slow part
+  EXPECT_LE(last.waited, 1);
+  // The time of the first run counts.
+  options.resume = true;
+  TrainingProgram other = program_of();
+  EXPECT_EQ(train(other, samples, nullptr, options).progress.updates, summary.progress.updates);
+}
+
+TEST(Trainer, RefusesWhatDoesNotFit) {
+  const TempFolder folder;
+  const Points samples(20);
+  TrainingProgram program = program_of(1, 0);
+  const auto with = [&](const std::function<void(TrainerOptions&)>& change) {
+    TrainerOptions options = options_of(folder / "run");
+    change(options);
+    return message([&] { train(program, samples, nullptr, options); });
+  };
+  EXPECT_EQ(with([](auto& o) { o.updates = 0; }), "training needs a limit: updates, epochs or minutes");
+  EXPECT_EQ(with([](auto& o) { o.updates = 0, o.minutes = 1; }),
+            "a cosine needs the number of updates: limit them, or the epochs, or take a constant rate");
+  EXPECT_EQ(with([](auto& o) { o.updates = -1; }), "updates is -1, expected 0 or more");
+  EXPECT_EQ(with([](auto& o) { o.schedule.rate = std::nan(""); }), "rate is nan, expected 0 or more");
+  EXPECT_EQ(with([](auto& o) { o.patience = 1; }), "an early stop needs validation samples");
+  EXPECT_EQ(with([](auto& o) { o.evaluate_average = true; }), "there is no moving average to evaluate");
+  EXPECT_EQ(with([](auto& o) { o.keep = 0; }), "0 checkpoints are to be kept, expected at least 1");
+  const Points none(0);
+  EXPECT_EQ(message([&] { train(program, none, nullptr, options_of(folder / "run")); }),
+            "there are no training samples");
+  class Others final : public Samples {
+   public:
+    explicit Others(std::vector<Field> fields) : fields_(std::move(fields)) {}
+    std::span<const Field> fields() const override { return fields_; }
+    int64_t size() const override { return 5; }
+    void read(int64_t, std::span<std::byte* const>) const override {}
+
+   private:
+    std::vector<Field> fields_;
+  };
+  EXPECT_EQ(message([&] {
+              train(program, Others({{"x", DType::f32, {4}}}), nullptr, options_of(folder / "run"));
+            }),
+            "the training samples have no field \"y\", which the model reads");
+  EXPECT_EQ(message([&] {
+              train(program, samples, nullptr, options_of(folder / "run"));
+              const Others wrong({{"x", DType::f32, {4}}, {"y", DType::f64, {2}}});
+              train(program, wrong, nullptr, options_of(folder / "run"));
+            }),
+            "field \"y\" of the training samples is f64[2], the model expects f32[2] of each");
+}
+
+}  // namespace
+}  // namespace sparkpilot::train
