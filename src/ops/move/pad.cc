@@ -29,7 +29,6 @@ Mode mode_of(const Attributes& attrs) {
 struct Border {
   int64_t skip = 0, kept = 0, before = 0, after = 0;
   int64_t size() const { return before + kept + after; }
-  bool plain() const { return before == 0 && after == 0 && skip == 0; }
 };
 
 Border border(int64_t size, int64_t before, int64_t after) {
@@ -110,7 +109,11 @@ Layout layout(const Call& c) {
     const int64_t size = l.borders[static_cast<size_t>(i)].size();
     if (size != out[i]) fail("axis {} is padded to {} elements, planned were {}", i, size, out[i]);
   }
-  while (l.last > 0 && l.borders[static_cast<size_t>(l.last)].plain()) --l.last;
+  const auto plain = [&](int axis) {
+    const Border& b = l.borders[static_cast<size_t>(axis)];
+    return b.kept == in[axis] && b.size() == b.kept;
+  };
+  while (l.last > 0 && plain(l.last)) --l.last;
   l.unit = in.elements(l.last + 1, in.rank());
   return l;
 }
