@@ -64,6 +64,23 @@ Work conv(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride,
   return {"Conv", c};
 }
 
+// The gradients of a convolution by its weights and by its image, a batch of 8 with channels first.
+Work conv_gradient(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups,
+                   bool by_weights) {
+  const int64_t pad = kernel / 2, to = (side + 2 * pad - kernel) / stride + 1;
+  const CaseInput x = CaseInput::of({8, in, side, side}), dy = CaseInput::of({8, out, to, to});
+  OpCase c{fmt::format("8x{0}x{0}x{1} {2}x{2}/{3} to {4}{5}", side, in, kernel, stride, out,
+                       groups > 1 ? fmt::format(", {} groups", groups) : ""),
+           {by_weights ? x : dy, by_weights ? dy : CaseInput::of({out, in / groups, kernel, kernel})},
+           {{"group", groups},
+            {"kernel_shape", std::vector<int64_t>(2, kernel)},
+            {"pads", std::vector<int64_t>(4, pad)},
+            {"strides", std::vector<int64_t>(2, stride)}}};
+  const int64_t missing = side + 2 * pad - kernel - (to - 1) * stride;
+  if (!by_weights) c.attrs.set("output_padding", std::vector<int64_t>(2, missing));
+  return {by_weights ? "ConvWeightGradient" : "ConvTranspose", c};
+}
+
 // The same work on bytes.
 Work quantized(Work work, std::string op, int64_t channels) {
   OpCase& c = work.op_case;
@@ -135,6 +152,16 @@ std::vector<Work> all_work() {
     all.push_back(conv(14, 672, 672, 5, 2, 672, dtype));
     all.push_back(conv(32, 64, 128, 7, 2, 64, dtype));
   }
+  for (const bool by_weights : {true, false}) {
+    const auto add = [&](int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups) {
+      all.push_back(conv_gradient(side, in, out, kernel, stride, groups, by_weights));
+    };
+    add(72, 32, 192, 1, 1, 1), add(72, 16, 96, 1, 1, 1), add(36, 144, 24, 1, 1, 1), add(18, 384, 64, 1, 1, 1);
+    add(9, 576, 160, 1, 1, 1), add(9, 320, 1280, 1, 1, 1), add(36, 64, 256, 1, 1, 1);
+    add(36, 64, 64, 3, 1, 1), add(36, 128, 128, 3, 2, 1), add(144, 3, 32, 3, 2, 1), add(36, 64, 64, 3, 1, 4);
+    add(72, 96, 96, 3, 1, 96), add(72, 96, 96, 3, 2, 96), add(36, 144, 144, 5, 1, 144), add(18, 576, 576, 5, 1, 576);
+    add(18, 576, 576, 5, 2, 576), add(9, 960, 960, 3, 1, 960), add(28, 192, 192, 7, 1, 192);
+  }
   for (Work& work : int8_work()) all.push_back(std::move(work));
   return all;
 }
@@ -145,6 +172,7 @@ void bench(const Options& options) {
   for (const Work& work : all_work()) {
     if (work.op_case.name.find(options.only) == std::string::npos) continue;
     const OpDef* op = find_op("sparkpilot", work.op, 1);
+    if (!op) op = find_op("", work.op, 26);
     if (!op) fail_internal("no op {}", work.op);
     std::vector<OpBench> results = bench_case(*op, work.op_case, options.threads, options.ms, 1, true);
     double onednn = 0;

@@ -543,6 +543,13 @@ TEST_F(Cli, OpsAreListedCheckedAndTimed) {
     EXPECT_EQ(result["relative_l2"].is_null(), result["outcome"] == "skipped") << result;
   }
   EXPECT_GT(skipped, 0);
+  const json gradients = parsed("ops check --gradients Softmax Hardmax");
+  EXPECT_EQ(keys(gradients["results"][0]),
+            (Keys{"op", "case", "kernel", "outcome", "relative_error", "tolerance", "message"}));
+  EXPECT_EQ(gradients["failed"], 0);
+  EXPECT_GT(gradients["passed"], 5);
+  EXPECT_EQ(run_program("ops check --gradients --device cuda").code, 2);
+  EXPECT_EQ(parsed("ops list Hardmax")["ops"][0]["no_gradient"], "its results are constant between jumps");
   const json bench = parsed("ops bench Softmax --ms 1");
   ASSERT_FALSE(bench["results"].empty());
   EXPECT_EQ(keys(bench["results"][0]), (Keys{"op", "case", "kernel", "shape", "p50_us", "flops", "bytes"}));

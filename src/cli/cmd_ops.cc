@@ -1,11 +1,13 @@
 // sparkpilot ops: the op table, its check on this machine, its speed.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parallel.h"
+#include "bench/gradient_check.h"
 #include "bench/op_bench.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -20,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct Flags {
   std::vector<std::string> names;
-  bool markdown = false;
+  bool markdown = false, gradients = false;
   uint64_t seed = 1;
   double ms_each = 20;
   std::string device = "cpu";
@@ -104,6 +106,16 @@ void print_markdown(const std::vector<const OpDef*>& ops) {
                       arity_of(op->outputs), markdown_cell(kernels_of(*op)), markdown_cell(cuda_kernels_of(*op)),
                       traits_of(*op), markdown_cell(op->doc)));
   }
+  std::map<std::string_view, std::string> without;
+  for (const OpDef* op : ops) {
+    if (op->no_gradient.empty()) continue;
+    std::string& names = without[op->no_gradient];
+    names += (names.empty() ? "" : ", ") + qualified(*op);
+  }
+  print(
+      "\n# Without a gradient\n\nAn op that is not marked `gradient` is differentiated as the simpler ops that it is "
+      "written as. Training refuses these:\n\n| because | ops |\n|---|---|\n");
+  for (const auto& [reason, names] : without) print(fmt::format("| {} | {} |\n", reason, names));
 }
 
 Json to_json(const OpDef& op) {
@@ -119,6 +131,7 @@ Json to_json(const OpDef& op) {
            {"cuda_kernels", cuda_kernels},
            {"expands", op.expand != nullptr},
            {"has_gradient", op.grad != nullptr}};
+  if (!op.no_gradient.empty()) out["no_gradient"] = op.no_gradient;
   if (!op.refused.empty()) out["refused"] = op.refused;
   return out;
 }
@@ -141,24 +154,31 @@ int list(const Program& program, const Flags& flags) {
 }
 
 // The results for one op, in the order of its cases; on a GPU also in f16 and bf16.
-std::vector<CheckResult> check_one(const OpDef& op, uint64_t seed, GpuDevice* gpu) {
+std::vector<CheckResult> check_one(const OpDef& op, const Flags& flags, GpuDevice* gpu) {
+  if (flags.gradients) return check_gradients(op, flags.seed);
+  if (gpu) return check_op_on_gpu(op, flags.seed, *gpu);
   std::vector<CheckResult> results;
-  if (gpu) return check_op_on_gpu(op, seed, *gpu);
   for (const OpCase& op_case : op.cases ? op.cases() : std::vector<OpCase>{}) {
-    for (CheckResult& result : check_case(op, op_case, seed)) results.push_back(std::move(result));
+    for (CheckResult& result : check_case(op, op_case, flags.seed)) results.push_back(std::move(result));
   }
   if (results.empty()) results.push_back({qualified(op), "", "", CheckResult::failed, 0, 0, "the op has no cases"});
   return results;
+}
+
+// Whether there is something to check.
+bool checkable(const OpDef& op, const Flags& flags, bool on_gpu) {
+  if (flags.gradients) return op.cases && (op.grad || op.expand);
+  if (on_gpu) return !op.cuda.empty() && !op.cpu.empty() && op.cases;
+  return !op.cpu.empty() || op.cases;
 }
 
 int check(const Program& program, const Flags& flags) {
   constexpr const char* kOutcomes[] = {"passed", "failed", "skipped"};
   std::vector<const OpDef*> ops = ops_named(flags.names);
   const std::optional<int> ordinal = gpu_of_device(flags.device);
+  if (flags.gradients && ordinal) fail("--gradients: checked on the CPU only, not with --device {}", flags.device);
   const std::shared_ptr<GpuDevice> gpu = ordinal ? GpuDevice::open(*ordinal) : nullptr;
-  std::erase_if(ops, [&](const OpDef* op) {
-    return gpu ? op->cuda.empty() || op->cpu.empty() || !op->cases : op->cpu.empty() && !op->cases;
-  });
+  std::erase_if(ops, [&](const OpDef* op) { return !checkable(*op, flags, gpu != nullptr); });
   Json rows = Json::array();
   Table table({"op", "case", "kernel", "error", "allowed", "outcome", ""});
   int counts[3] = {};
@@ -167,14 +187,14 @@ int check(const Program& program, const Flags& flags) {
     for (size_t i = 0; i < ops.size(); ++i) {
       progress.what(qualified(*ops[i]));
       progress.at(static_cast<double>(i) / static_cast<double>(ops.size()));
-      for (const CheckResult& r : check_one(*ops[i], flags.seed, gpu.get())) {
+      for (const CheckResult& r : check_one(*ops[i], flags, gpu.get())) {
         const bool compared = r.outcome != CheckResult::skipped;
         ++counts[r.outcome];
         rows.push_back({{"op", r.op},
                         {"case", r.case_name},
                         {"kernel", r.kernel},
                         {"outcome", kOutcomes[r.outcome]},
-                        {"relative_l2", compared ? Json(r.error) : Json()},
+                        {flags.gradients ? "relative_error" : "relative_l2", compared ? Json(r.error) : Json()},
                         {"tolerance", compared ? Json(r.tolerance) : Json()},
                         {"message", r.message}});
         // All rows if ops were named, else only the failures.
@@ -253,7 +273,11 @@ void add_ops(Program& program, Command app) {
   lister.add_flag("--markdown", flags->markdown, "print it in the form of docs/ops.md");
   const Command checker =
       add("check", "compare every kernel with its plain reference on this machine",
-          "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm\n  sparkpilot ops check --device cuda", check);
+          "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm\n  sparkpilot ops check --device cuda\n"
+          "  sparkpilot ops check --gradients Conv",
+          check);
+  checker.add_flag("--gradients", flags->gradients,
+                   "instead compare the gradients with central differences of the references, in f64");
   add_number(checker, "--seed", flags->seed, "seed of the random inputs");
   checker.add_option("--device", flags->device, "cpu, or cuda or cuda:N: the CUDA kernels on that GPU")
       .type_name("NAME");

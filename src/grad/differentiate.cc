@@ -75,13 +75,19 @@ class Differentiation {
     for (const NodeId id : nodes) {
       const Node node = graph_.node(id);
       if (node.op->grad) continue;
-      if (!node.op->expand) fail("{} has no gradient (node \"{}\")", qualified(*node.op), graph_.label(id));
+      if (!node.op->expand) {
+        fail("{} has no gradient: {} (node \"{}\")", qualified(*node.op), node.op->no_gradient, graph_.label(id));
+      }
       const std::vector<ValueId> made = in_node(id, [&] {
         ExpandContext context{.b = b_, .node = node};
         return node.op->expand(context);
       });
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        if (i >= made.size() || !made[i].present()) continue;
+        if (i >= made.size() || !made[i].present()) {
+          if (!used(node.outputs[i], wrt)) continue;
+          fail_internal("{}: its expansion leaves out output {}, which is used (node \"{}\")", qualified(*node.op), i,
+                        graph_.label(id));
+        }
         graph_.replace_uses(node.outputs[i], made[i]);
         if (node.outputs[i] == loss_) loss_ = made[i];
         std::ranges::replace(wrt, node.outputs[i], made[i]);
@@ -90,6 +96,13 @@ class Differentiation {
       any = true;
     }
     return any;
+  }
+
+  bool used(ValueId id, std::span<const ValueId> wrt) const {
+    const auto is = [&](ValueId other) { return other == id; };
+    return id == loss_ || std::ranges::any_of(wrt, is) || !graph_.uses()[static_cast<size_t>(id.index)].empty() ||
+           std::ranges::any_of(graph_.outputs(), is, &Graph::Output::value) ||
+           std::ranges::any_of(graph_.states(), is, &State::next);
   }
 
   void seed() {
@@ -106,11 +119,15 @@ class Differentiation {
     std::vector<ValueId> from;
     for (const ValueId output : node.outputs) from.push_back(gradients_[output]);
     if (std::ranges::none_of(from, [](ValueId g) { return g.present(); })) return;
+    std::vector<bool> wanted;
+    for (const ValueId input : node.inputs) {
+      wanted.push_back(input.present() && depends_[input] && is_float(graph_.value(input).dtype));
+    }
     in_node(id, [&] {
-      GradContext context{.b = b_, .node = node, .out_grads = from};
+      GradContext context{.b = b_, .node = node, .out_grads = from, .wanted = wanted};
       const std::vector<ValueId> to = node.op->grad(context);
       for (size_t i = 0; i < to.size() && i < node.inputs.size(); ++i) {
-        if (to[i].present() && node.inputs[i].present() && depends_[node.inputs[i]]) accumulate(node.inputs[i], to[i]);
+        if (to[i].present() && wanted[i]) accumulate(node.inputs[i], to[i]);
       }
       return std::vector<ValueId>();
     });

@@ -230,11 +230,16 @@ using AxesFn = AxisSource (*)(const Problem&, int output, int axis, size_t input
 
 // ---------------------------------------------------------------- gradient, decomposition, cost, cases
 // Given the gradients of a node's outputs (absent: no gradient), returns those of its inputs (absent: none). Each has
-// the shape to which the input was broadcast; the caller sums it back to the input's shape.
+// the shape to which the input was broadcast; the caller sums it back to the input's shape. Fails (user) with a reason
+// where a node of the op has none.
 struct GradContext {
   Builder& b;
   const Node& node;
   std::span<const ValueId> out_grads;
+  const std::vector<bool>& wanted;  // by input; what is returned for others is dropped
+  bool has(size_t i) const { return i < node.inputs.size() && node.inputs[i].present(); }
+  bool wants(size_t i) const { return i < wanted.size() && wanted[i]; }
+  ValueId in(size_t i) const { return i < node.inputs.size() ? node.inputs[i] : ValueId{}; }
 };
 using GradFn = std::vector<ValueId> (*)(GradContext&);
 
@@ -295,6 +300,8 @@ struct OpDef {
   AxesFn axes = nullptr;    // null: from the traits elementwise and view, else mixed
   std::span<const Kernel> cpu = {}, cuda = {};
   GradFn grad = nullptr;
+  // Why there is neither a gradient nor an expansion; it completes "<op> has no gradient: ".
+  std::string_view no_gradient = {};
   ExpandFn expand = nullptr;
   CostFn cost = nullptr;  // null: one FLOP per output element
   CasesFn cases = nullptr;

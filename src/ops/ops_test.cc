@@ -50,6 +50,14 @@ void count_names(const std::filesystem::path& file, std::string_view before, std
   }
 }
 
+// A gradient, or an expansion through which one flows, or why there is none; the reason only where it is true.
+TEST(OpTable, EveryOpHasAGradientOrAReason) {
+  for (const OpDef* op : all_ops()) {
+    if (!op->refused.empty()) continue;
+    EXPECT_EQ(op->grad || op->expand, op->no_gradient.empty()) << qualified(*op) << " since " << op->since;
+  }
+}
+
 // If a merge loses the line of a file, its ops would silently be missing from the table.
 TEST(OpTable, TheListNamesEveryFileOnce) {
   std::map<std::string, int> defined, listed;

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/parallel.h"
+#include "ops/attention/attention_nodes.h"
 #include "ops/axes.h"
 #include "ops/cpu/attention/attention_shape.h"
 #include "ops/cpu/attention/attention_simd.h"
@@ -325,6 +326,7 @@ const OpDef kOps[] = {{.name = "Attention",
                        .axes = axes,
                        .cpu = kCpu,
                        .cuda = cuda::attention_candidates(),
+                       .expand = attention_as_nodes,
                        .cost = cost,
                        .cases = cases},
                       {.name = "Attention",

@@ -171,6 +171,7 @@ const OpDef kOps[] = {{.name = "LinearAttention",
                        .attributes = kAttrs,
                        .infer = infer,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kRecurrent,
                        .cost = cost,
                        .cases = cases}};
 

@@ -4,6 +4,7 @@
 // copied.
 #include "base/parallel.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -86,6 +87,33 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), c.shape(0));
 }
 
+std::vector<ValueId> expand(ExpandContext& e) {
+  Builder& b = e.b;
+  const Shape from = b.shape(e.in(0));
+  const Layout l = layout_of(from, e.node.attrs);
+  const bool packed = from.rank() == 3, interleaved = e.node.attrs.integer("interleaved", 0) != 0;
+  const Term x = Term(b, e.in(0)).as(packed ? Shape{l.batch, l.tokens, l.heads, l.size} : from);
+  const int64_t half = l.rotated / 2;
+  const auto table = [&](size_t input) {
+    const Term rows(b, e.has(3) ? b.add("Gather", {e.in(input), e.in(3)}) : e.in(input));
+    return rows.as(packed ? Shape{l.batch, l.tokens, 1, half} : Shape{l.batch, 1, l.tokens, half});
+  };
+  const auto part = [&](int64_t first, int64_t end, int64_t step) {
+    return Term(b, b.add("Slice", {x, b.ints({first}), b.ints({end}), b.ints({-1}), b.ints({step})}));
+  };
+  const auto join = [&](Term left, Term right) {
+    return Term(b, b.add("Concat", {left, right}, {{"axis", int64_t{-1}}}));
+  };
+  const Term first = interleaved ? part(0, l.rotated, 2) : part(0, half, 1);
+  const Term second = interleaved ? part(1, l.rotated, 2) : part(half, l.rotated, 1);
+  const Term cosine = table(1), sine = table(2);
+  const Term left = cosine * first - sine * second, right = sine * first + cosine * second;
+  const Shape rotated = x.shape().with(3, l.rotated), column = first.shape().inserted(4, 1);
+  Term y = interleaved ? join(left.as(column), right.as(column)).as(rotated) : join(left, right);
+  if (l.rotated < l.size) y = join(y, part(l.rotated, l.size, 1));
+  return {y.as(from)};
+}
+
 double cost(const Problem& p) { return 3.0 * static_cast<double>(p.inputs[0].shape.elements()); }
 
 std::vector<OpCase> cases() {
@@ -114,6 +142,7 @@ const OpDef kOps[] = {{.name = "RotaryEmbedding",
                        .traits = {.in_place = over_any_input},
                        .infer = infer,
                        .cpu = kCpu,
+                       .expand = expand,
                        .cost = cost,
                        .cases = cases}};
 

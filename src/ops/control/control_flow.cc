@@ -166,6 +166,7 @@ const OpDef kOps[] = {
      .traits = {.dynamic = true},
      .infer = infer_if,
      .cpu = kIf,
+     .no_gradient = no_gradient::kBodies,
      .cost = no_flops,
      .cases = if_cases},
     {.name = "Loop",
@@ -177,6 +178,7 @@ const OpDef kOps[] = {
      .traits = {.dynamic = true},
      .infer = infer_loop,
      .cpu = kLoop,
+     .no_gradient = no_gradient::kBodies,
      .cost = no_flops,
      .cases = loop_cases},
 };

@@ -22,6 +22,7 @@ const OpDef kOps[] = {
      .traits = {.shape_only = true},
      .infer = [](InferContext& c) { c.output(0, DType::boolean, Shape{}); },
      .cpu = kHas,
+     .no_gradient = no_gradient::kNotFloats,
      .cost = no_flops,
      .cases = has_cases},
     {.name = "OptionalGetElement",
@@ -32,6 +33,7 @@ const OpDef kOps[] = {
      .traits = {.view = true},
      .infer = [](InferContext& c) { c.output(0, c.dtype(0), c.shape(0)); },
      .cpu = kGet,
+     .grad = [](GradContext& c) { return std::vector<ValueId>{c.out_grads[0]}; },
      .cost = no_flops,
      .cases = get_cases},
 };

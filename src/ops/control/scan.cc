@@ -219,6 +219,7 @@ const OpDef kOps[] = {
      .traits = {.dynamic = true},
      .infer = infer<false>,
      .cpu = kScan,
+     .no_gradient = no_gradient::kBodies,
      .cost = no_flops,
      .cases = cases},
     {.name = "Scan",
@@ -230,6 +231,7 @@ const OpDef kOps[] = {
      .traits = {.dynamic = true},
      .infer = infer<true>,
      .cpu = kBatched,
+     .no_gradient = no_gradient::kBodies,
      .cost = no_flops,
      .cases = batched_cases},
 };

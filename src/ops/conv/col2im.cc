@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -134,6 +135,22 @@ void run(const Call& c) {
            [&]<typename T>() { gather_pixels<T>(c, std::span(axes.data(), n), size); });
 }
 
+// The blocks are read back by a convolution for each channel, whose filters each pick one element of a block.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term g(c.b, c.out_grads[0]);
+  const std::vector<int64_t> block = constant_ints(c, 2);
+  if (block.size() > 3) fail("{} axes, 3 are supported", block.size());
+  const int64_t channels = g.shape()[1];
+  std::vector<int64_t> dims{c.b.shape(c.in(0))[1], 1};
+  dims.insert(dims.end(), block.begin(), block.end());
+  Tensor picks = Tensor::zeros(g.dtype(), Shape(dims));
+  const int64_t size = picks.elements() / std::max<int64_t>(1, dims[0]);
+  for (int64_t row = 0; row < dims[0]; ++row) store_element(g.dtype(), picks.raw(), row * size + row % size, 1);
+  Attributes attrs = c.node.attrs;
+  attrs.set("group", channels);
+  return {Term(c.b, c.b.add("Conv", {g, c.b.constant(std::move(picks))}, attrs)).as(c.b.shape(c.in(0)))};
+}
+
 double cost(const Problem& p) { return static_cast<double>(p.inputs[0].shape.elements()); }
 
 std::vector<OpCase> cases() {
@@ -164,6 +181,7 @@ const OpDef kOps[] = {{
     .attributes = kAttrs,
     .infer = infer,
     .cpu = kCpu,
+    .grad = gradient,
     .cost = cost,
     .cases = cases,
 }};

@@ -2,6 +2,7 @@
 //
 // y[n,o,p] = bias[o] + sum over i, k of x[n, i, p * stride - pad + k * dilation] * w[o,i,k], in groups of channels.
 #include "ops/axes.h"
+#include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
 #include "ops/cuda/conv_candidates.h"
@@ -81,33 +82,18 @@ std::vector<OpCase> cases() {
 // By the image: a transposed convolution, which is as large as the image. By the weights: an op of its own. By the
 // bias: a sum.
 std::vector<ValueId> gradient(GradContext& c) {
-  const ValueId x = c.node.inputs[0], weights = c.node.inputs[1], g = c.out_grads[0];
+  const ValueId x = c.in(0), weights = c.in(1), g = c.out_grads[0];
   const ConvShape s = conv_shape(c.node.attrs, c.b.shape(x), c.b.shape(weights));
-  const KernelWindow& w = s.window;
-  const int axes = c.b.shape(x).rank() - 2;
-  Ints kernel, strides, dilations, begin, end, missing;
-  for (int i = 3 - axes; i < 3; ++i) {
-    const auto at = static_cast<size_t>(i);
-    kernel.push_back(w.kernel[at]);
-    strides.push_back(w.stride[at]);
-    dilations.push_back(w.dilation[at]);
-    begin.push_back(w.pad_begin[at]);
-    // What the windows reach, from the first to the last; a negative end pad would be what no window reaches.
-    const int64_t reach = (w.out[at] - 1) * w.stride[at] + (w.kernel[at] - 1) * w.dilation[at] + 1;
-    end.push_back(std::max<int64_t>(0, reach - w.pad_begin[at] - w.in[at]));
-    missing.push_back(std::max<int64_t>(0, w.in[at] + w.pad_begin[at] - reach));
+  std::vector<ValueId> out(3);
+  if (c.wants(0)) out[0] = c.b.add("ConvTranspose", {g, weights}, transposed_attributes(s.window, s.groups));
+  if (c.wants(1)) {
+    Attributes window = window_attributes(s.window, s.groups);
+    const std::span<const int64_t> kernel = s.window.spatial(s.window.kernel);
+    window.set("kernel_shape", Ints(kernel.begin(), kernel.end()));
+    out[1] = c.b.add("sparkpilot::ConvWeightGradient", {x, g}, window);
   }
-  Ints pads = begin;
-  pads.insert(pads.end(), end.begin(), end.end());
-  const Attributes window{{"strides", strides}, {"dilations", dilations}, {"pads", pads}, {"group", s.groups}};
-  Attributes by_image = window, by_weights = window;
-  by_image.set("output_padding", missing);
-  by_weights.set("kernel_shape", kernel);
-  Ints sums{0};
-  for (int i = 0; i < axes; ++i) sums.push_back(2 + i);
-  return {c.b.add("ConvTranspose", {g, weights}, by_image),
-          c.b.add("sparkpilot::ConvWeightGradient", {x, g}, by_weights),
-          c.b.add("ReduceSum", {g, c.b.ints(sums)}, {{"keepdims", int64_t{0}}})};
+  if (c.wants(2)) out[2] = sum_of_channels(Term(c.b, g));
+  return out;
 }
 
 constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text}, {"dilations", AttrType::integers},

@@ -3,6 +3,7 @@
 // y[n,o,p] = bias[o] + sum over i, q, k with p = q * stride - pad + k * dilation of x[n,i,q] * w[i,o,k], in groups.
 #include "base/parallel.h"
 #include "ops/axes.h"
+#include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
 #include "ops/registry.h"
@@ -115,6 +116,28 @@ std::vector<OpCase> cases() {
       {"f16", {CaseInput::of({1, 2, 3, 3}, DType::f16), CaseInput::of({2, 3, 2, 2}, DType::f16)}, {}}};
 }
 
+// By the image: the convolution that it is the transpose of. By the weights: as that convolution's, with image and
+// output in each other's place.
+std::vector<ValueId> gradient(GradContext& c) {
+  const ValueId x = c.in(0), weights = c.in(1), g = c.out_grads[0];
+  const ConvShape s = conv_transpose_shape(c.node.attrs, c.b.shape(x), c.b.shape(weights));
+  // The window slides over the larger image, which may have rows at its end that no window reaches.
+  KernelWindow back = s.window;
+  std::swap(back.in, back.out);
+  const Attributes window = window_attributes(back, s.groups);
+  std::vector<ValueId> out(3);
+  const Term image = reached(Term(c.b, g), back);
+  if (c.wants(0)) out[0] = c.b.add("Conv", {image, weights}, window);
+  if (c.wants(1)) {
+    Attributes by_weights = window;
+    const std::span<const int64_t> kernel = back.spatial(back.kernel);
+    by_weights.set("kernel_shape", Ints(kernel.begin(), kernel.end()));
+    out[1] = c.b.add("sparkpilot::ConvWeightGradient", {image, x}, by_weights);
+  }
+  if (c.wants(2)) out[2] = sum_of_channels(Term(c.b, g));
+  return out;
+}
+
 constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},           {"dilations", AttrType::integers},
                                {"group", AttrType::integer},           {"kernel_shape", AttrType::integers},
                                {"output_padding", AttrType::integers}, {"output_shape", AttrType::integers},
@@ -141,6 +164,7 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases}};
 

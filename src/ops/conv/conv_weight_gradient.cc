@@ -1,37 +1,25 @@
 // The gradient of a convolution's weights.
 //
 // dw[o, i, k] = sum over n, p of x[n, i, p * stride - pad + k * dilation] * dy[n, o, p], in groups of channels.
+#include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/conv_loop.h"
+#include "ops/cpu/conv/weight_gradient_simd.h"
+#include "ops/cpu/onednn/conv_onednn.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
 namespace {
 
-// The convolution's weights [O, I / groups, kernel].
-Shape weights_shape(const Attributes& attrs, const Shape& x, const Shape& dy) {
-  const int64_t groups = attrs.integer("group", 1);
-  if (x.rank() < 3 || dy.rank() != x.rank())
-    fail("an image {} and the gradient {} of its convolution", x.str(), dy.str());
-  if (groups < 1 || x[1] % groups != 0) fail("{} channels in {} groups", x[1], groups);
-  std::vector<int64_t> dims{dy[1], x[1] / groups};
-  for (const int64_t size : attrs.integers("kernel_shape")) dims.push_back(size);
-  return Shape(dims);
-}
-
-ConvShape shape_of(const Attributes& attrs, const Shape& x, const Shape& dy) {
-  ConvShape s = conv_shape(attrs, x, weights_shape(attrs, x, dy));
-  if (!(s.output() == dy)) fail("the gradient is {}, the convolution gives {}", dy.str(), s.output().str());
-  return s;
-}
-
 void infer(InferContext& c) {
   if (!is_float(c.dtype(0)) || c.dtype(1) != c.dtype(0)) fail("{} and {}", name(c.dtype(0)), name(c.dtype(1)));
-  shape_of(c.attrs, c.shape(0), c.shape(1));
-  c.output(0, c.dtype(0), weights_shape(c.attrs, c.shape(0), c.shape(1)));
+  const ConvShape s = conv_weight_gradient_shape(c.attrs, c.shape(0), c.shape(1));
+  std::vector<int64_t> weights{s.out_channels, s.in_per_group()};
+  for (const int64_t size : s.window.spatial(s.window.kernel)) weights.push_back(size);
+  c.output(0, c.dtype(0), Shape(weights));
 }
 
 void run(const Call& c) {
-  const ConvShape s = shape_of(c.attrs(), c.inputs[0].shape, c.inputs[1].shape);
+  const ConvShape s = conv_weight_gradient_shape(c.attrs(), c.inputs[0].shape, c.inputs[1].shape);
   const KernelWindow& w = s.window;
   const int64_t taps = w.kernel_size(), in_group = s.in_per_group();
   dispatch(FloatTypes{}, c.inputs[0].dtype, [&]<typename T>() {
@@ -69,7 +57,76 @@ void run(const Call& c) {
   });
 }
 
-double cost(const Problem& p) { return shape_of(p.attrs(), p.inputs[0].shape, p.inputs[1].shape).flops(); }
+// It is linear in the image and in the output's gradient: g takes the place of a convolution's
+// weights.
+std::vector<ValueId> gradient(GradContext& c) {
+  const ValueId x = c.in(0), dy = c.in(1), g = c.out_grads[0];
+  const ConvShape s = conv_weight_gradient_shape(c.node.attrs, c.b.shape(x), c.b.shape(dy));
+  std::vector<ValueId> out(2);
+  if (c.wants(0)) out[0] = c.b.add("ConvTranspose", {dy, g}, transposed_attributes(s.window, s.groups));
+  if (c.wants(1)) out[1] = c.b.add("Conv", {reached(Term(c.b, x), s.window), g}, window_attributes(s.window, s.groups));
+  return out;
+}
+
+// ---------------------------------------------------------------- our own kernels
+ConvShape shape_of(const Problem& p) {
+  return conv_weight_gradient_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape);
+}
+
+struct SimdState final : KernelState {
+  ConvShape shape;
+  int64_t tasks = 1, scratch = 0;  // of the depthwise kernel
+};
+
+Acceptance accepts_depthwise(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} images", name(p.inputs[0].dtype));
+  const ConvShape s = shape_of(p);
+  if (s.empty()) return "empty";
+  if (s.groups == 1 || s.in_per_group() != 1) return "not depthwise";
+  if (s.window.dims == 3) return "three dimensions";
+  return true;
+}
+std::unique_ptr<KernelState> prepare_depthwise(const Problem& p) {
+  auto state = std::make_unique<SimdState>();
+  state->shape = shape_of(p);
+  state->tasks = std::min<int64_t>(thread_count(), state->shape.out_channels);
+  state->scratch = (depthwise_gradient_scratch(state->shape) + 63) / 64 * 64;
+  state->workspace = state->tasks * state->scratch;
+  return state;
+}
+WeightGradient operands(const Call& c) {
+  return {c.as<SimdState>().shape, c.inputs[0].as<float>(), c.inputs[1].as<float>(), c.outputs[0].as<float>()};
+}
+void run_depthwise(const Call& c) {
+  const auto& state = c.as<SimdState>();
+  const int64_t filters = state.shape.out_channels;
+  parallel_for(state.tasks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t task = begin; task < end; ++task) {
+      depthwise_weight_gradient(operands(c), filters * task / state.tasks, filters * (task + 1) / state.tasks,
+                                c.workspace + task * state.scratch);
+    }
+  });
+}
+
+Acceptance accepts_pointwise(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} images", name(p.inputs[0].dtype));
+  const ConvShape s = shape_of(p);
+  if (s.empty()) return "empty";
+  return s.is_pointwise() ? Acceptance(true) : "not 1x1 at stride 1";
+}
+std::unique_ptr<KernelState> prepare_pointwise(const Problem& p) {
+  auto state = std::make_unique<SimdState>();
+  state->shape = shape_of(p);
+  state->workspace = state->shape.weights() * static_cast<int64_t>(sizeof(double));
+  return state;
+}
+void run_pointwise(const Call& c) {
+  parallel_for(pointwise_gradient_tiles(c.as<SimdState>().shape), 1, [&](int64_t begin, int64_t end) {
+    pointwise_weight_gradient(operands(c), begin, end, reinterpret_cast<double*>(c.workspace));
+  });
+}
+
+double cost(const Problem& p) { return shape_of(p).flops(); }
 
 using Ints = std::vector<int64_t>;
 
@@ -81,6 +138,29 @@ std::vector<OpCase> cases() {
       {"depthwise",
        {of({2, 19, 10, 9}), of({2, 19, 9, 8})},
        {{"kernel_shape", Ints{5, 3}}, {"group", int64_t{19}}, {"pads", Ints{2, 0, 1, 1}}}},
+      {"depthwise_3x3",
+       {of({3, 5, 37, 35}), of({3, 5, 37, 35})},
+       {{"kernel_shape", Ints{3, 3}}, {"group", int64_t{5}}, {"pads", Ints{1, 1, 1, 1}}}},
+      {"depthwise_5x5_strided",
+       {of({2, 6, 31, 30}), of({2, 6, 16, 15})},
+       {{"kernel_shape", Ints{5, 5}}, {"group", int64_t{6}}, {"strides", Ints{2, 2}}, {"pads", Ints{2, 2, 2, 1}}}},
+      {"depthwise_7x7_long",
+       {of({1, 3, 40, 700}), of({1, 3, 40, 700})},
+       {{"kernel_shape", Ints{7, 7}}, {"group", int64_t{3}}, {"pads", Ints{3, 3, 3, 3}}}},
+      {"depthwise_doubled",
+       {of({2, 3, 12, 13}), of({2, 6, 10, 5})},
+       {{"kernel_shape", Ints{3, 4}}, {"group", int64_t{3}}, {"strides", Ints{1, 2}}}},
+      {"depthwise_dilated",
+       {of({1, 4, 20, 21}), of({1, 4, 8, 7})},
+       {{"kernel_shape", Ints{2, 3}},
+        {"group", int64_t{4}},
+        {"dilations", Ints{4, 2}},
+        {"strides", Ints{2, 3}},
+        {"pads", Ints{0, 1, 0, 2}}}},
+      {"depthwise_wide_kernel", {of({1, 3, 30}), of({1, 3, 20})}, {{"kernel_shape", Ints{11}}, {"group", int64_t{3}}}},
+      {"1x1_thin", {of({2, 7, 33, 41}), of({2, 13, 33, 41})}, {{"kernel_shape", Ints{1, 1}}}},
+      {"1x1_strided", {of({2, 6, 9, 8}), of({2, 5, 5, 4})}, {{"kernel_shape", Ints{1, 1}}, {"strides", Ints{2, 2}}}},
+      {"3d", {of({1, 3, 4, 5, 6}), of({1, 2, 3, 4, 5})}, {{"kernel_shape", Ints{2, 2, 2}}}},
       {"grouped",
        {of({1, 12, 8, 8}), of({1, 9, 3, 3})},
        {{"kernel_shape", Ints{3, 3}}, {"group", int64_t{3}}, {"strides", Ints{2, 2}}}},
@@ -96,7 +176,14 @@ std::vector<OpCase> cases() {
 constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text}, {"dilations", AttrType::integers},
                                {"group", AttrType::integer}, {"kernel_shape", AttrType::integers, true},
                                {"pads", AttrType::integers}, {"strides", AttrType::integers}};
-constexpr Kernel kCpu[] = {{.name = "reference", .run = run}};
+constexpr Kernel kCpu[] = {
+    {.name = "depthwise", .accepts = accepts_depthwise, .prepare = prepare_depthwise, .run = run_depthwise},
+    {.name = "pointwise", .accepts = accepts_pointwise, .prepare = prepare_pointwise, .run = run_pointwise},
+    {.name = "onednn",
+     .accepts = conv_weight_gradient_onednn_accepts,
+     .prepare = conv_weight_gradient_onednn_prepare,
+     .run = onednn::run},
+    {.name = "reference", .run = run}};
 
 const OpDef kOps[] = {{.name = "ConvWeightGradient",
                        .domain = "sparkpilot",
@@ -108,6 +195,7 @@ const OpDef kOps[] = {{.name = "ConvWeightGradient",
                        .traits = {.product = true, .finite = true},
                        .infer = infer,
                        .cpu = kCpu,
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases}};
 

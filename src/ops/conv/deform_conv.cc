@@ -129,6 +129,7 @@ const OpDef kOps[] = {{.name = "DeformConv",
                        .attributes = kAttrs,
                        .infer = infer,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kPlaces,
                        .cost = cost,
                        .cases = cases}};
 

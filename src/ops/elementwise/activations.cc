@@ -124,7 +124,10 @@ const OpDef kOps[] = {
                        g * (y + a.real("gamma", kSelu[1].fallback) * a.real("alpha", kSelu[0].fallback)));
         }>),
     unary_op<ShrinkAny, Activation::shrink, -5, 5, NumericTypes, kShrink>(
-        "Shrink", 9, "x moved towards zero by bias, 0 within lambd."),
+        "Shrink", 9, "x moved towards zero by bias, 0 within lambd.",
+        gradient_of_unary<[](Term x, Term, Term g, const Attributes& a) {
+          return where(x.of("Abs") > a.real("lambd", 0.5F), g, 0);
+        }>),
     unary_op<fn::Sigmoid, Activation::sigmoid, -20, 20>(
         "Sigmoid", 1, "1 / (1 + exp(-x)).",
         gradient_of_unary<[](Term, Term y, Term g, const Attributes&) { return g * y * (1 - y); }>),

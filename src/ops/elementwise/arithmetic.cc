@@ -127,6 +127,11 @@ std::vector<OpCase> mod_cases() {
   }
   return all;
 }
+// y = a - b q, and q, a whole number, is constant between jumps.
+std::vector<ValueId> gradient_of_mod(GradContext& c) {
+  const Term a(c.b, c.in(0)), b(c.b, c.in(1)), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  return {g, g * ((y - a) / b)};
+}
 constexpr AttrSpec kModAttrs[] = {{"fmod", AttrType::integer}};
 constexpr Kernel kMod[] = {{.name = "reference", .prepare = prepare_mod, .run = run_mod}};
 
@@ -159,6 +164,7 @@ const OpDef kOps[] = {
      .infer = infer_nary<NumericTypes>,
      .cpu = kMod,
      .cuda = cuda::kElementwise,
+     .grad = gradient_of_mod,
      .cases = mod_cases},
     {.name = "Mean",
      .doc = "The mean of all operands.",

@@ -288,6 +288,7 @@ const OpDef kOps[] = {
      .infer = infer_bit_cast,
      .cpu = kBitCast,
      .cuda = cuda::kView,
+     .no_gradient = no_gradient::kNotFloats,
      .cases = bit_cast_cases},
 };
 

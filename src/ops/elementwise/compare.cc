@@ -78,6 +78,7 @@ constexpr OpDef compare_op(std::string_view name, int since, std::string_view do
           .infer = infer_compare<Types>,
           .cpu = kKernels<Fn, kOp, Types>,
           .cuda = cuda::kElementwise,
+          .no_gradient = no_gradient::kNotFloats,
           .cases = cases};
 }
 

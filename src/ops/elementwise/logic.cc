@@ -31,6 +31,7 @@ constexpr OpDef logic_op(std::string_view name, int since, std::string_view doc)
           .infer = infer_nary<Types>,
           .cpu = kKernels<Fn, kOp, Types>,
           .cuda = cuda::kElementwise,
+          .no_gradient = no_gradient::kNotFloats,
           .cases = [] {
             return binary_cases(0, std::is_same_v<Types, Booleans> ? 1 : 100, false, !std::is_same_v<Types, Booleans>);
           }};
@@ -125,6 +126,7 @@ const OpDef kOps[] = {
      .infer = infer_unary<Booleans>,
      .cpu = kNot,
      .cuda = cuda::kElementwise,
+     .no_gradient = no_gradient::kNotFloats,
      .cases = not_cases},
     {.name = "BitwiseNot",
      .doc = "Every bit turned.",
@@ -134,6 +136,7 @@ const OpDef kOps[] = {
      .traits = {.in_place = over_any_input, .elementwise = true},
      .infer = infer_unary<IntTypes>,
      .cpu = kBitwiseNot,
+     .no_gradient = no_gradient::kNotFloats,
      .cases = bitwise_not_cases},
     {.name = "BitShift",
      .doc = "x moved by y bits; beyond the width only the sign stays.",
@@ -144,6 +147,7 @@ const OpDef kOps[] = {
      .traits = {.in_place = over_any_input, .elementwise = true},
      .infer = infer_shift,
      .cpu = kShift,
+     .no_gradient = no_gradient::kNotFloats,
      .cases = shift_cases},
 };
 

@@ -66,6 +66,7 @@ const OpDef kOps[] = {{.name = "IsNaN",
                        .infer = infer,
                        .cpu = kIsNaN,
                        .cuda = cuda::kElementwise,
+                       .no_gradient = no_gradient::kNotFloats,
                        .cases = cases},
                       {.name = "IsInf",
                        .doc = "Whether x is infinite, of the signs asked for.",
@@ -77,6 +78,7 @@ const OpDef kOps[] = {{.name = "IsNaN",
                        .infer = infer,
                        .cpu = kIsInf,
                        .cuda = cuda::kElementwise,
+                       .no_gradient = no_gradient::kNotFloats,
                        .cases = inf_cases}};
 
 }  // namespace

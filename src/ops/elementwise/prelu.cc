@@ -1,6 +1,7 @@
 // PRelu: x, or slope * x below zero; the slope broadcasts to x.
 #include "ops/cuda/elementwise_candidates.h"
 #include "ops/elementwise/binary.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -39,6 +40,11 @@ std::vector<OpCase> cases() {
           {"i32", of({2, 3}, {3}, DType::i32), {}}};
 }
 
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.in(0)), slope(c.b, c.in(1)), g(c.b, c.out_grads[0]);
+  return {where(x < 0, slope * g, g), where(x < 0, x * g, 0)};
+}
+
 constexpr AttrSpec kOldAttrs[] = {{"consumed_inputs", AttrType::integers}};
 
 const OpDef kOps[] = {{.name = "PRelu",
@@ -50,6 +56,7 @@ const OpDef kOps[] = {{.name = "PRelu",
                        .infer = infer,
                        .cpu = BinaryKernels<fn::ScaleNegative, NoVector{}, NumericTypes>::kKernels,
                        .cuda = cuda::kElementwise,
+                       .grad = gradient,
                        .cases = cases},
                       {.name = "PRelu",
                        .doc = "The form whose slope counts channels.",

@@ -27,7 +27,7 @@ const OpDef kOps[] = {
     unary_op<fn::Atanh, NoVector{}, -1, 1>(
         "Atanh", 9, "Inverse hyperbolic tangent.",
         gradient_of_unary<[](Term x, Term, Term g, const Attributes&) { return g / (1 - x * x); }>),
-    unary_op<fn::Ceil, UnaryMath::ceil, -9, 9>("Ceil", 1, "The integer not below."),
+    unary_op<fn::Ceil, UnaryMath::ceil, -9, 9>("Ceil", 1, "The integer not below.", gradient_of_steps),
     unary_op<fn::Cos, UnaryMath::cos, -99, 99>(
         "Cos", 7, "Cosine.",
         gradient_of_unary<[](Term x, Term, Term g, const Attributes&) { return -(g * x.of("Sin")); }>),
@@ -41,7 +41,7 @@ const OpDef kOps[] = {
     unary_op<fn::Exp, UnaryMath::exp, -20, 20>(
         "Exp", 1, "Exponential function.",
         gradient_of_unary<[](Term, Term y, Term g, const Attributes&) { return g * y; }>),
-    unary_op<fn::Floor, UnaryMath::floor, -9, 9>("Floor", 1, "The integer not above."),
+    unary_op<fn::Floor, UnaryMath::floor, -9, 9>("Floor", 1, "The integer not above.", gradient_of_steps),
     unary_op<fn::Log, UnaryMath::log, 0, 50>(
         "Log", 1, "Natural logarithm.",
         gradient_of_unary<[](Term x, Term, Term g, const Attributes&) { return g / x; }>),
@@ -50,8 +50,9 @@ const OpDef kOps[] = {
     unary_op<fn::Reciprocal, UnaryMath::reciprocal, 1, 9>(
         "Reciprocal", 1, "One over x.",
         gradient_of_unary<[](Term, Term y, Term g, const Attributes&) { return -(g * y * y); }>),
-    unary_op<fn::Round, UnaryMath::round, -9, 9>("Round", 11, "The nearest integer, halves to the even one."),
-    unary_op<fn::Sign, UnaryMath::sign, -2, 2, NumericTypes>("Sign", 9, "-1, 0 or 1."),
+    unary_op<fn::Round, UnaryMath::round, -9, 9>("Round", 11, "The nearest integer, halves to the even one.",
+                                                 gradient_of_steps),
+    unary_op<fn::Sign, UnaryMath::sign, -2, 2, NumericTypes>("Sign", 9, "-1, 0 or 1.", gradient_of_steps),
     unary_op<fn::Sin, UnaryMath::sin, -99, 99>(
         "Sin", 7, "Sine.", gradient_of_unary<[](Term x, Term, Term g, const Attributes&) { return g * x.of("Cos"); }>),
     unary_op<fn::Sinh, NoVector{}, -9, 9>(

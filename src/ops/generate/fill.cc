@@ -141,6 +141,7 @@ const OpDef kOps[] = {
      .attributes = kConstantAttrs,
      .infer = infer_constant,
      .cpu = kConstant,
+     .no_gradient = no_gradient::kGenerated,
      .cost = no_flops,
      .cases = constant_cases},
     {.name = "EyeLike",
@@ -152,6 +153,7 @@ const OpDef kOps[] = {
      .traits = {.shape_only = true},
      .infer = infer_eye,
      .cpu = kEye,
+     .no_gradient = no_gradient::kGenerated,
      .cost = no_flops,
      .cases = eye_cases},
     {.name = "Range",
@@ -162,6 +164,7 @@ const OpDef kOps[] = {
      .attributes = kRangeAttrs,
      .infer = infer_range,
      .cpu = kRange,
+     .no_gradient = no_gradient::kGenerated,
      .cases = range_cases},
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/parallel.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -234,6 +235,21 @@ std::vector<OpCase> grid_cases() {
        {{"align_corners", one}}}};
 }
 
+// A position is a matrix times (x, y, 1); without being moved it is (x, y).
+std::vector<ValueId> gradient_of_grid(GradContext& c) {
+  const Term g(c.b, c.out_grads[0]);
+  const Shape y = g.shape();
+  const int64_t dims = y.rank() - 2, points = y.elements(1, y.rank() - 1);
+  Tensor unmoved = Tensor::zeros(g.dtype(), Shape{1, dims, dims + 1});
+  for (int64_t i = 0; i < dims; ++i) store_element(g.dtype(), unmoved.raw(), i * (dims + 2), 1);
+  std::vector<int64_t> size{1, 1};
+  size.insert(size.end(), y.begin() + 1, y.end() - 1);
+  const Term at(c.b, c.b.add("AffineGrid", {c.b.constant(std::move(unmoved)), c.b.ints(size)}, c.node.attrs));
+  const Term one(c.b, c.b.add("Expand", {g.number(1), c.b.ints({points, 1})}));
+  const ValueId positions = c.b.add("Concat", {at.as(Shape{points, dims}), one}, {{"axis", int64_t{1}}});
+  return {c.b.add("MatMul", {g.as(Shape{y[0], points, dims}).swapped(std::vector<int64_t>{0, 2, 1}), positions})};
+}
+
 constexpr AttrSpec kSampleAttrs[] = {
     {"align_corners", AttrType::integer}, {"mode", AttrType::text}, {"padding_mode", AttrType::text}};
 constexpr AttrSpec kGridAttrs[] = {{"align_corners", AttrType::integer}};
@@ -249,6 +265,7 @@ const OpDef kOps[] = {
      .attributes = kSampleAttrs,
      .infer = infer_sample,
      .cpu = kSample,
+     .no_gradient = no_gradient::kPlaces,
      .cost = sample_cost,
      .cases = sample_cases},
     {.name = "AffineGrid",
@@ -259,6 +276,7 @@ const OpDef kOps[] = {
      .attributes = kGridAttrs,
      .infer = infer_grid,
      .cpu = kGrid,
+     .grad = gradient_of_grid,
      .cases = grid_cases},
 };
 

@@ -95,6 +95,7 @@ const OpDef kOps[] = {{.name = "MaxRoiPool",
                        .attributes = kAttrs,
                        .infer = infer,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kPlaces,
                        .cases = cases}};
 
 }  // namespace

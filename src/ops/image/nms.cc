@@ -102,6 +102,7 @@ const OpDef kOps[] = {{
     .traits = {.dynamic = true},
     .infer = infer,
     .cpu = kCpu,
+    .no_gradient = no_gradient::kNotFloats,
     .cases = cases,
 }};
 

@@ -12,6 +12,7 @@
 #include "ops/cpu/move/resize_tables.h"
 #include "ops/cuda/gather_candidates.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -177,6 +178,48 @@ std::vector<ValueId> expand_asymmetric(ExpandContext& e) {
   return {e.b.add("Resize", {e.in(0), {}, scales}, attrs)};
 }
 
+// An axis as a matrix [positions, elements] of what each position reads; none where the extrapolation value is used.
+Tensor matrix_of(const ResizeAxis& axis, DType dtype) {
+  Tensor out = Tensor::zeros(DType::f64, Shape{axis.out, axis.in});
+  for (int64_t tap = 0; tap < axis.taps; ++tap) {
+    for (int64_t i = 0; i < axis.out; ++i) {
+      const auto slot = static_cast<size_t>(tap * axis.out + i);
+      if (!axis.replaced.empty() && axis.replaced[static_cast<size_t>(i)] != 0) continue;
+      out.data<double>()[static_cast<size_t>(i * axis.in + axis.index[slot])] +=
+          axis.weight.empty() ? 1 : axis.weight[slot];
+    }
+  }
+  return convert(out, dtype);
+}
+
+// Resampling is a product with a matrix for each axis, so the way back is a product with each of them transposed.
+std::vector<ValueId> gradient(GradContext& c) {
+  Term g(c.b, c.out_grads[0]);
+  const Shape x = c.b.shape(c.in(0));
+  const ResizeMode mode(c.node.attrs);
+  ResizeOperands operands;
+  Tensor* const wanted[] = {mode.coordinates == ResizeMode::tf_crop_and_resize ? &operands.roi : nullptr,
+                            &operands.scales, &operands.sizes};
+  for (size_t i = 0; i < 3; ++i) {
+    if (!wanted[i] || !c.has(i + 1)) continue;
+    const Tensor* const constant = c.b.graph().constant(c.in(i + 1));
+    if (!constant) fail("input {} is computed", i + 1);
+    *wanted[i] = *constant;
+  }
+  if (g.shape().elements() == 0) return {zeros(c.b, g.dtype(), x)};
+  const std::vector<ResizeExtent> extents = resize_extents(x, c.node.attrs, operands);
+  for (int i = 0; i < x.rank(); ++i) {
+    const ResizeAxis axis = resize_axis(extents[static_cast<size_t>(i)], mode);
+    if (axis.identity) continue;
+    std::vector<int64_t> order = axes_from(0, x.rank());
+    std::swap(order[static_cast<size_t>(i)], order.back());
+    const bool last = i == x.rank() - 1;
+    const Term product = node("MatMul", last ? g : g.swapped(order), {c.b, c.b.constant(matrix_of(axis, g.dtype()))});
+    g = last ? product : product.swapped(order);
+  }
+  return {g};
+}
+
 double cost(const Problem& p) {
   const ResizeMode mode(p.attrs());
   const double taps = mode.kind == ResizeMode::nearest ? 0 : mode.kind == ResizeMode::linear ? 8 : 32;
@@ -274,6 +317,7 @@ const OpDef kOps[] = {
      .axes = axes,
      .cpu = kCpu,
      .cuda = cuda::kResize,
+     .grad = gradient,
      .cost = cost,
      .cases = cases},
     {.name = "Resize",
@@ -288,6 +332,7 @@ const OpDef kOps[] = {
      .axes = axes,
      .cpu = kCpu,
      .cuda = cuda::kResize,
+     .grad = gradient,
      .cost = cost,
      .cases = channels_last_cases},
     {.name = "Resize",

@@ -181,6 +181,7 @@ const OpDef kOps[] = {
      .attributes = kAttrs,
      .infer = infer,
      .cpu = kCpu,
+     .no_gradient = no_gradient::kPlaces,
      .cost = cost,
      .cases = cases},
     {.name = "RoiAlign",

@@ -82,6 +82,7 @@ const OpDef kOps[] = {{
     .outputs = {1, 1},
     .infer = infer,
     .cpu = kCpu,
+    .no_gradient = "it needs the inverse of a matrix",
     .cost = cost,
     .cases = cases,
 }};

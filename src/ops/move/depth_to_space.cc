@@ -93,6 +93,8 @@ const OpDef kOps[] = {
      .infer = infer_to_space,
      .axes = axes_of_entries,
      .cpu = kToSpaceKernel,
+     .grad =
+         [](GradContext& c) { return std::vector<ValueId>{c.b.add("SpaceToDepth", {c.out_grads[0]}, c.node.attrs)}; },
      .cost = no_flops,
      .cases = to_space_cases},
     {.name = "SpaceToDepth",
@@ -105,6 +107,8 @@ const OpDef kOps[] = {
      .infer = infer_to_depth,
      .axes = axes_of_entries,
      .cpu = kToDepthKernel,
+     .grad =
+         [](GradContext& c) { return std::vector<ValueId>{c.b.add("DepthToSpace", {c.out_grads[0]}, c.node.attrs)}; },
      .cost = no_flops,
      .cases = to_depth_cases},
 };

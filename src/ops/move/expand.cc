@@ -3,6 +3,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/cuda/copy_candidates.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -114,6 +115,21 @@ cuda::CopyParts parts_of_tile(const Problem& p) {
   return {{part}};
 }
 
+// The copies, each along an axis of its own, added up.
+std::vector<ValueId> gradient_of_tile(GradContext& c) {
+  const Shape in = c.b.shape(c.in(0));
+  const Term g(c.b, c.out_grads[0]);
+  std::vector<int64_t> apart, copies;
+  for (int axis = 0; axis < in.rank(); ++axis) {
+    if (g.shape()[axis] != in[axis]) {
+      copies.push_back(static_cast<int64_t>(apart.size()));
+      apart.push_back(g.shape()[axis] / in[axis]);
+    }
+    apart.push_back(in[axis]);
+  }
+  return {g.as(Shape(apart)).over("ReduceSum", copies).as(in)};
+}
+
 constexpr Kernel kExpandCuda[] = {cuda::kStrided<parts_of_expand>};
 constexpr Kernel kTileCuda[] = {cuda::kStrided<parts_of_tile>};
 constexpr Kernel kExpand[] = {{.name = "reference", .run = run_expand}};
@@ -143,6 +159,7 @@ const OpDef kOps[] = {
      .axes = axes_of_tile,
      .cpu = kTile,
      .cuda = kTileCuda,
+     .grad = gradient_of_tile,
      .cost = no_flops,
      .cases = tile_cases},
 };

@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/cuda/gather_candidates.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -113,6 +114,36 @@ std::vector<OpCase> nd_cases() {
           {"one_tuple", {CaseInput::range({4, 4}, -9, 9, DType::i8), picks({2}, 4)}, {}}};
 }
 
+// Elements that were picked more than once add up.
+std::vector<ValueId> gradient_of_elements(GradContext& c) {
+  const Term x(c.b, c.in(0));
+  return {c.b.add("ScatterElements", {zeros(c.b, x.dtype(), x.shape()), c.in(1), c.out_grads[0]},
+                  {{"axis", c.node.attrs.integer("axis", 0)}, {"reduction", std::string("add")}})};
+}
+
+// ScatterND has no axes of a batch: their coordinates are put before the tuples.
+std::vector<ValueId> gradient_of_nd(GradContext& c) {
+  const Term x(c.b, c.in(0));
+  const Shape picks = c.b.shape(c.in(1));
+  const auto batch = static_cast<int>(c.node.attrs.integer("batch_dims", 0));
+  ValueId tuples = c.in(1);
+  if (batch > 0) {
+    const int64_t rows = picks.elements(0, picks.rank() - 1), inner = picks.elements(batch, picks.rank() - 1);
+    Tensor at = Tensor::zeros(DType::i64, picks.with(picks.rank() - 1, batch));
+    for (int64_t row = 0; row < rows; ++row) {
+      int64_t rest = row / inner;
+      for (int axis = batch - 1; axis >= 0; --axis) {
+        at.data<int64_t>()[static_cast<size_t>(row * batch + axis)] = rest % picks[axis];
+        rest /= picks[axis];
+      }
+    }
+    const ValueId wide = c.b.add("Cast", {tuples}, {{"to", onnx_code(DType::i64)}});
+    tuples = c.b.add("Concat", {c.b.constant(std::move(at)), wide}, {{"axis", int64_t{-1}}});
+  }
+  return {c.b.add("ScatterND", {zeros(c.b, x.dtype(), x.shape()), tuples, c.out_grads[0]},
+                  {{"reduction", std::string("add")}})};
+}
+
 constexpr Kernel kElements[] = {{.name = "reference", .accepts = accepts, .run = [](const Call& c) {
                                    dispatch_size(c.inputs[0].dtype, [&]<typename T>() { gather_elements<T>(c); });
                                  }}};
@@ -130,6 +161,7 @@ const OpDef kOps[] = {
      .infer = infer_elements,
      .cpu = kElements,
      .cuda = cuda::kGatherElements,
+     .grad = gradient_of_elements,
      .cost = no_flops,
      .cases = elements_cases},
     {.name = "GatherND",
@@ -140,6 +172,7 @@ const OpDef kOps[] = {
      .attributes = kNdAttrs,
      .infer = infer_nd,
      .cpu = kNd,
+     .grad = gradient_of_nd,
      .cost = no_flops,
      .cases = nd_cases},
 };

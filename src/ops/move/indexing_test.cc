@@ -48,6 +48,12 @@ List values(const Tensor& tensor) {
 
 constexpr int64_t kHuge = INT64_MAX, kTiny = INT64_MIN;
 
+// A border that only crops, at the end of the last axis.
+TEST(Pad, CropsTheEndOfTheLastAxis) {
+  EXPECT_EQ(values(run("Pad", {iota({2, 4}), ints({0, 0, 0, -2})})[0]), (List{0, 1, 4, 5}));
+  EXPECT_EQ(values(run("Pad", {iota({2, 4}), ints({1, 0, -1, -1})})[0]), (List{0, 0, 0, 0, 1, 2}));
+}
+
 TEST(Indexing, ShapesThatMakeNoSenseAreRefused) {
   const Tensor x = iota(Shape{2, 3});
   EXPECT_THROW(run("Reshape", {x, ints({-1, -1})}), Error);

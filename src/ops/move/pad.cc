@@ -1,6 +1,7 @@
 // Pad: adds a border around a tensor (constant, reflect, edge, wrap); negative pads crop.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/cuda/copy_candidates.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -29,7 +31,6 @@ Mode mode_of(const Attributes& attrs) {
 struct Border {
   int64_t skip = 0, kept = 0, before = 0, after = 0;
   int64_t size() const { return before + kept + after; }
-  bool plain() const { return before == 0 && after == 0 && skip == 0; }
 };
 
 Border border(int64_t size, int64_t before, int64_t after) {
@@ -110,7 +111,11 @@ Layout layout(const Call& c) {
     const int64_t size = l.borders[static_cast<size_t>(i)].size();
     if (size != out[i]) fail("axis {} is padded to {} elements, planned were {}", i, size, out[i]);
   }
-  while (l.last > 0 && l.borders[static_cast<size_t>(l.last)].plain()) --l.last;
+  const auto plain = [&](int axis) {
+    const Border& b = l.borders[static_cast<size_t>(axis)];
+    return b.kept == in[axis] && b.size() == b.kept;
+  };
+  while (l.last > 0 && plain(l.last)) --l.last;
   l.unit = in.elements(l.last + 1, in.rank());
   return l;
 }
@@ -179,6 +184,7 @@ std::vector<OpCase> cases() {
   const auto mode = [](const char* text) { return Attributes{{"mode", std::string(text)}}; };
   const auto value = CaseInput::value(Tensor::scalar(2.5f));
   return {{"constant", {CaseInput::of({3, 5}), ints({1, 2, 0, 3}), value}, {}},
+          {"value", {CaseInput::of({3, 5}), ints({1, -1, 0, 3}), CaseInput::of({})}, {}},
           {"zeros", {CaseInput::of({2, 3, 5}, DType::f16), ints({0, 1, 0, 0, 1, 0})}, {}},
           {"axes", {CaseInput::of({2, 3, 5}), ints({1, 2}), value, ints({-2})}, mode("constant")},
           {"reflect", {CaseInput::of({4, 5}), ints({3, 2, 1, 9})}, mode("reflect")},
@@ -201,6 +207,30 @@ AxisSource axes_of_pad(const Problem& p, int, int axis, size_t input) {
     return p.attrs().text("mode", "constant") == "constant" ? window_axis(axis) : AxisSource{};
   }
   return same_axis(axis);
+}
+
+// A constant border is cropped, and its value gets what flows there. Of another border each element has a source: the
+// elements' numbers, padded in the same way, say which.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.in(0)), g(c.b, c.out_grads[0]);
+  if (mode_of(c.node.attrs) == Mode::constant) {
+    std::vector<int64_t> pads = constant_ints(c, 1);
+    for (int64_t& pad : pads) pad = -pad;
+    const ValueId cropped = c.b.add("Pad", {g, c.b.ints(pads), {}, c.in(3)});
+    if (!c.wants(2)) return {cropped};
+    const Term outside =
+        g.of("ReduceSum", {{"keepdims", int64_t{0}}}) - Term(c.b, cropped).of("ReduceSum", {{"keepdims", int64_t{0}}});
+    return {cropped, {}, outside.as(c.b.shape(c.in(2)))};
+  }
+  std::vector<int64_t> numbers(static_cast<size_t>(x.shape().elements()));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const ValueId numbered = Term(c.b, c.b.ints(numbers)).as(x.shape());
+  const Term source(c.b, c.b.add("Pad", {numbered, c.in(1), {}, c.in(3)}, c.node.attrs));
+  const Shape all{g.shape().elements()};
+  const Term flat(
+      c.b, c.b.add("ScatterElements", {zeros(c.b, g.dtype(), Shape{x.shape().elements()}), source.as(all), g.as(all)},
+                   {{"reduction", std::string("add")}}));
+  return {flat.as(x.shape())};
 }
 
 cuda::PadBorders borders(const Problem& p) {
@@ -240,6 +270,7 @@ const OpDef kOps[] = {
      .axes = axes_of_pad,
      .cpu = kCpu,
      .cuda = kCuda,
+     .grad = gradient,
      .cost = no_flops,
      .cases = cases},
     {.name = "Pad",

@@ -127,6 +127,17 @@ std::vector<OpCase> center_cases() {
           {"packed", {CaseInput::range({5}, 0, 15, DType::u4), ints({3})}, {}}};
 }
 
+// The centre stays where it is, so the way back is the same.
+std::vector<ValueId> gradient_of_center(GradContext& c) {
+  const Shape from = c.b.shape(c.in(0));
+  std::vector<int64_t> sizes(from.begin(), from.end());
+  if (c.node.attrs.has("axes")) {
+    sizes.clear();
+    for (const int64_t axis : c.node.attrs.integers("axes")) sizes.push_back(from[normalize_axis(axis, from.rank())]);
+  }
+  return {c.b.add("CenterCropPad", {c.out_grads[0], c.b.ints(sizes)}, c.node.attrs)};
+}
+
 constexpr Kernel kReverse[] = {{.name = "reference", .accepts = accepts, .run = run_reverse}};
 constexpr Kernel kTrilu[] = {{.name = "reference", .accepts = accepts, .run = run_trilu}};
 constexpr Kernel kCenter[] = {{.name = "reference", .run = run_center}};
@@ -143,6 +154,10 @@ const OpDef kOps[] = {
      .attributes = kReverseAttrs,
      .infer = infer_reverse,
      .cpu = kReverse,
+     .grad =
+         [](GradContext& c) {
+           return std::vector<ValueId>{c.b.add("ReverseSequence", {c.out_grads[0], c.in(1)}, c.node.attrs)};
+         },
      .cost = no_flops,
      .cases = reverse_cases},
     {.name = "Trilu",
@@ -153,6 +168,10 @@ const OpDef kOps[] = {
      .attributes = kTriluAttrs,
      .infer = infer_trilu,
      .cpu = kTrilu,
+     .grad =
+         [](GradContext& c) {
+           return std::vector<ValueId>{c.b.add("Trilu", {c.out_grads[0], c.in(1)}, c.node.attrs)};
+         },
      .cost = no_flops,
      .cases = trilu_cases},
     {.name = "CenterCropPad",
@@ -163,6 +182,7 @@ const OpDef kOps[] = {
      .attributes = kCenterAttrs,
      .infer = infer_center,
      .cpu = kCenter,
+     .grad = gradient_of_center,
      .cost = no_flops,
      .cases = center_cases},
 };

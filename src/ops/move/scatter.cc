@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -218,6 +219,50 @@ void run_cache(const Call& c) {
   }
 }
 
+// --- gradients
+// Of ScatterElements, which `kGather` = GatherElements reads back, or of the two ND. Without a reduction, updates of
+// the same element, whose order ONNX leaves open, each get what flows to it.
+template <bool kElements>
+std::vector<ValueId> gradient(GradContext& c) {
+  const Attributes along = kElements ? Attributes{{"axis", c.node.attrs.integer("axis", 0)}} : Attributes();
+  const Term data(c.b, c.in(0)), updates(c.b, c.in(2)), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  const auto read = [&](Term from) {
+    return Term(c.b, c.b.add(kElements ? "GatherElements" : "GatherND", {from, c.in(1)}, along));
+  };
+  const auto scatter = [&](Term to, Term from, const Attributes& attrs) {
+    return c.b.add(kElements ? "ScatterElements" : "ScatterND", {to, c.in(1), from}, attrs);
+  };
+  switch (reduction_of(c.node.attrs)) {
+    case Reduction::none: return {scatter(g, zeros(c.b, g.dtype(), updates.shape()), along), {}, read(g)};
+    case Reduction::add: return {g, {}, read(g)};
+    case Reduction::mul: break;
+    case Reduction::max:
+    case Reduction::min:
+      return {where(node("Equal", data, y), g, 0), {}, where(node("Equal", updates, read(y)), read(g), 0)};
+  }
+  if (c.wants(2)) fail("the updates of the reduction mul");
+  const Term ones(c.b, c.b.add("Expand", {g.number(1), c.b.ints(data.shape().dims())}));
+  return {g * Term(c.b, scatter(ones, updates, c.node.attrs))};
+}
+
+std::vector<ValueId> gradient_of_cache(GradContext& c) {
+  const Shape cache = c.b.shape(c.in(0)), update = c.b.shape(c.in(1));
+  const int axis = normalize_axis(c.node.attrs.integer("axis", -2), cache.rank());
+  const Term g(c.b, c.out_grads[0]);
+  const ValueId rest = c.b.add("TensorScatter", {g, zeros(c.b, g.dtype(), update), c.in(2)}, c.node.attrs);
+  std::vector<int64_t> rows, across(static_cast<size_t>(cache.rank()), 1), samples = across;
+  for (int64_t row = 0; row < update[axis]; ++row) rows.push_back(row);
+  across[static_cast<size_t>(axis)] = update[axis];
+  Term at = Term(c.b, c.b.ints(rows)).as(Shape(across));
+  if (c.has(2)) {
+    samples[0] = cache[0];
+    const Term start(c.b, c.b.add("Cast", {c.in(2)}, {{"to", onnx_code(DType::i64)}}));
+    at = node("Mod", start.as(Shape(samples)) + at, {c.b, c.b.ints({cache[axis]})});
+  }
+  at = {c.b, c.b.add("Expand", {at, c.b.ints(update.dims())})};
+  return {rest, c.b.add("GatherElements", {g, at}, {{"axis", static_cast<int64_t>(axis)}})};
+}
+
 // --- cases
 std::vector<OpCase> elements_cases() {
   const auto picks = [](const Shape& shape, double size) {
@@ -226,19 +271,28 @@ std::vector<OpCase> elements_cases() {
   const auto with = [](int64_t axis, const char* reduction) {
     return Attributes{{"axis", axis}, {"reduction", std::string(reduction)}};
   };
-  return {{"rows", {CaseInput::of({5, 7}), picks({3, 6}, 5), CaseInput::of({3, 6})}, {}},
-          {"add", {CaseInput::of({5, 7}), picks({5, 9}, 7), CaseInput::of({5, 9})}, with(1, "add")},
-          {"mul", {CaseInput::of({4, 3, 5}), picks({2, 6, 4}, 3), CaseInput::of({2, 6, 4})}, with(1, "mul")},
-          {"max", {CaseInput::of({9}, DType::f16), picks({20}, 9), CaseInput::of({20}, DType::f16)}, with(0, "max")},
-          {"min",
-           {CaseInput::range({3, 4}, -9, 9, DType::i32), picks({3, 8}, 4), CaseInput::range({3, 8}, -9, 9, DType::i32)},
-           with(-1, "min")}};
+  const auto distinct = CaseInput::value(Tensor::ints({-1, 0, 3, 1}).reshaped({1, 4}));
+  return {
+      {"rows", {CaseInput::of({5, 7}), picks({3, 6}, 5), CaseInput::of({3, 6})}, {}, 1, 0, false},
+      {"distinct", {CaseInput::of({2, 5}), distinct, CaseInput::of({1, 4})}, with(1, "none")},
+      {"mul_data",
+       {CaseInput::of({9}), picks({20}, 9),
+        CaseInput::value(Tensor::of<float>(Shape{20}, std::vector<float>(20, 1.5F)))},
+       with(0, "mul")},
+      {"add", {CaseInput::of({5, 7}), picks({5, 9}, 7), CaseInput::of({5, 9})}, with(1, "add")},
+      {"mul", {CaseInput::of({4, 3, 5}), picks({2, 6, 4}, 3), CaseInput::of({2, 6, 4})}, with(1, "mul"), 1, 0, false},
+      {"max", {CaseInput::of({9}, DType::f16), picks({20}, 9), CaseInput::of({20}, DType::f16)}, with(0, "max")},
+      {"min",
+       {CaseInput::range({3, 4}, -9, 9, DType::i32), picks({3, 8}, 4), CaseInput::range({3, 8}, -9, 9, DType::i32)},
+       with(-1, "min")}};
 }
 std::vector<OpCase> nd_cases() {
   const auto picks = [](const Shape& shape, double size) {
     return CaseInput::range(shape, -size, size - 1, DType::i64);
   };
-  return {{"elements", {CaseInput::of({3, 4}), picks({5, 2}, 3), CaseInput::of({5})}, {}},
+  const auto distinct = CaseInput::value(Tensor::ints({2, 0}).reshaped({2, 1}));
+  return {{"elements", {CaseInput::of({3, 4}), picks({5, 2}, 3), CaseInput::of({5})}, {}, 1, 0, false},
+          {"distinct", {CaseInput::of({3, 4}), distinct, CaseInput::of({2, 4})}, {}},
           {"rows_add",
            {CaseInput::of({3, 4, 5}), picks({2, 3, 1}, 3), CaseInput::of({2, 3, 4, 5})},
            {{"reduction", std::string("add")}}},
@@ -285,6 +339,7 @@ const OpDef kOps[] = {
      .attributes = kElementsAttrs,
      .infer = infer_elements,
      .cpu = kElements,
+     .grad = gradient<true>,
      .cases = elements_cases},
     {.name = "ScatterND",
      .doc = "A copy with slices replaced or reduced into by index tuples.",
@@ -294,6 +349,7 @@ const OpDef kOps[] = {
      .attributes = kNdAttrs,
      .infer = infer_nd,
      .cpu = kNd,
+     .grad = gradient<false>,
      .cases = nd_cases},
     {.name = "Scatter",
      .doc = "The former name of ScatterElements.",
@@ -313,6 +369,7 @@ const OpDef kOps[] = {
      .attributes = kCacheAttrs,
      .infer = infer_cache,
      .cpu = kCache,
+     .grad = gradient_of_cache,
      .cost = no_flops,
      .cases = cache_cases},
 };

@@ -60,6 +60,7 @@ const OpDef kOps[] = {
      .traits = {.shape_only = true},
      .infer = infer_shape,
      .cpu = kShape,
+     .no_gradient = no_gradient::kNotFloats,
      .cost = no_flops,
      .cases = shape_cases},
     {.name = "Size",
@@ -70,6 +71,7 @@ const OpDef kOps[] = {
      .traits = {.shape_only = true},
      .infer = [](InferContext& c) { c.output(0, DType::i64, Shape{}); },
      .cpu = kSize,
+     .no_gradient = no_gradient::kNotFloats,
      .cost = no_flops,
      .cases = size_cases},
 };

@@ -6,6 +6,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/move/copy.h"
 #include "ops/cuda/copy_candidates.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -123,25 +124,40 @@ cuda::CopyParts parts(const Problem& p) {
   return {{part}};
 }
 
-// Zeros around what was taken, where every element between the first and the last was.
+Term backwards(Term g, int axis) {
+  Builder& b = g.builder();
+  return {b, b.add("Slice", {g, b.ints({-1}), b.ints({INT64_MIN}), b.ints({axis}), b.ints({-1})})};
+}
+
+// `apart` - 1 zeros after each element.
+Term spread(Term g, int axis, int64_t apart) {
+  Builder& b = g.builder();
+  const Shape shape = g.shape();
+  std::vector<int64_t> pads(2 * static_cast<size_t>(shape.rank() + 1));
+  pads[static_cast<size_t>(shape.rank() + 1 + axis + 1)] = apart - 1;
+  const Term wide(b, b.add("Pad", {g.as(shape.inserted(axis + 1, 1)), b.ints(pads)}));
+  return wide.as(shape.with(axis, shape[axis] * apart));
+}
+
+// Zeros around what was taken, and between its elements where a step left some out.
 std::vector<ValueId> gradient(GradContext& c) {
-  const Shape from = c.b.shape(c.node.inputs[0]);
-  const auto list = [&](size_t i) {
-    const bool there = i < c.node.inputs.size() && c.node.inputs[i].present();
-    const Tensor* const constant = there ? c.b.graph().constant(c.node.inputs[i]) : nullptr;
-    if (there && !constant) fail("what is taken is computed");
-    return constant ? constant->to_ints() : std::vector<int64_t>();
-  };
-  const std::vector<int64_t> starts = list(1), ends = list(2), axes = list(3), steps = list(4);
+  const Shape from = c.b.shape(c.in(0));
+  const auto ints = [&](size_t i) { return constant_ints(c, i); };
+  const std::vector<int64_t> starts = ints(1), ends = ints(2), axes = ints(3), steps = ints(4);
   std::vector<int64_t> pads(2 * static_cast<size_t>(from.rank()));
+  Term g(c.b, c.out_grads[0]);
+  if (g.shape().elements() == 0) return {zeros(c.b, g.dtype(), from)};
   for (size_t i = 0; i < starts.size(); ++i) {
-    if (!steps.empty() && steps[i] != 1) fail("a step other than 1");
     const int axis = normalize_axis(axes.empty() ? static_cast<int64_t>(i) : axes[i], from.rank());
-    const Cut taken = cut(from[axis], starts[i], ends[i], 1);
-    pads[static_cast<size_t>(axis)] = taken.start;
-    pads[static_cast<size_t>(axis + from.rank())] = from[axis] - taken.start - taken.count;
+    const Cut taken = cut(from[axis], starts[i], ends[i], steps.empty() ? 1 : steps[i]);
+    const int64_t step = taken.count == 1 ? 1 : taken.step, apart = std::abs(step);
+    if (step < 0) g = backwards(g, axis);
+    if (apart > 1) g = spread(g, axis, apart);
+    const int64_t first = step < 0 ? taken.start + (taken.count - 1) * step : taken.start;
+    pads[static_cast<size_t>(axis)] = first;
+    pads[static_cast<size_t>(axis + from.rank())] = from[axis] - first - taken.count * apart;
   }
-  return {c.b.add("Pad", {c.out_grads[0], c.b.ints(pads)})};
+  return {c.b.add("Pad", {g, c.b.ints(pads)})};
 }
 
 constexpr Kernel kCuda[] = {cuda::kStrided<parts>};

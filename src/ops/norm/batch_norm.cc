@@ -133,6 +133,18 @@ std::vector<ValueId> expand_mean_variance(ExpandContext& e) {
   return {cast(b, b.add("Div", {distance, deviation}), dtype)};
 }
 
+std::vector<OpCase> batch_cases() {
+  const auto c = CaseInput::of({5}), positive = CaseInput::range({5}, 0.5, 2);
+  const Attributes training{{"training_mode", int64_t{1}}, {"momentum", 0.7f}};
+  return {{"inference", {CaseInput::of({3, 5, 4, 7}), c, c, c, positive}, {}},
+          {"training", {CaseInput::of({3, 5, 4, 7}), c, c, c, positive}, training, 3},
+          {"matrix", {CaseInput::of({7, 5}), c, c, c, positive}, training, 1}};
+}
+std::vector<OpCase> mean_variance_cases() {
+  return {{"image", {CaseInput::of({2, 3, 5, 4})}, {}},
+          {"axes", {CaseInput::of({3, 5, 7})}, {{"axes", std::vector<int64_t>{1, 2}}}}};
+}
+
 constexpr AttrSpec kBatchAttrs[] = {
     {"epsilon", AttrType::real}, {"momentum", AttrType::real}, {"training_mode", AttrType::integer}};
 constexpr AttrSpec kOldBatchAttrs[] = {{"epsilon", AttrType::real},
@@ -149,7 +161,8 @@ const OpDef kOps[] = {
      .inputs = {5, 5},
      .outputs = {1, 3},
      .attributes = kBatchAttrs,
-     .expand = expand_batch},
+     .expand = expand_batch,
+     .cases = batch_cases},
     {.name = "BatchNormalization",
      .doc = "The mode follows from the number of outputs.",
      .since = 1,
@@ -163,7 +176,8 @@ const OpDef kOps[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attributes = kMeanVarianceAttrs,
-     .expand = expand_mean_variance},
+     .expand = expand_mean_variance,
+     .cases = mean_variance_cases},
 };
 
 }  // namespace

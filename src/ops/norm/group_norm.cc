@@ -8,6 +8,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/vector/row_norm.h"
 #include "ops/expect.h"
+#include "ops/norm/norm_gradient.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -120,6 +121,19 @@ std::vector<ValueId> expand_scale_of_group(ExpandContext& e) {
   return {e.b.add("GroupNormalization", {e.in(0), repeat(e.in(1)), repeat(e.in(2))}, e.node.attrs)};
 }
 
+template <bool kInstance>
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.in(0)), scale(c.b, c.in(1)), g(c.b, c.out_grads[0]);
+  const Layout l = layout_of<kInstance>(x.shape(), c.node.attrs);
+  const Shape grouped{l.batch, l.groups, l.group_channels(), l.pixels}, planes{l.batch, l.channels, l.pixels};
+  const Normalized n = normalized(x.as(grouped), {2, 3}, c.node.attrs.real("epsilon", 1e-5f), true);
+  const auto of_channels = [&](Term v) {
+    return Term(c.b, c.b.add("ReduceSum", {v.as(planes), c.b.ints({0, 2})}, {{"keepdims", int64_t{0}}}));
+  };
+  const Term flow = g.as(grouped) * scale.as(Shape{1, l.groups, l.group_channels(), 1});
+  return {gradient_of(n, flow).as(x.shape()), of_channels(g.as(grouped) * n.value), of_channels(g)};
+}
+
 double cost(const Problem& p) { return 8.0 * static_cast<double>(p.inputs[0].shape.elements()); }
 
 std::vector<OpCase> cases(const Attributes& attrs) {
@@ -153,6 +167,7 @@ const OpDef kOps[] = {
      .infer = infer<false>,
      .axes = axes_of_entries,
      .cpu = kGroup,
+     .grad = gradient<false>,
      .cost = cost,
      .cases =
          [] {
@@ -175,6 +190,7 @@ const OpDef kOps[] = {
      .infer = infer<true>,
      .axes = axes_of_entries,
      .cpu = kInstance,
+     .grad = gradient<true>,
      .cost = cost,
      .cases =
          [] {

@@ -5,6 +5,7 @@
 // Scale and bias broadcast to the whole input. The statistics are computed in f32 or better whatever `stash_type` is;
 // it sets the type of the outputs Mean and InvStdDev.
 #include <cmath>
+#include <optional>
 
 #include "base/parallel.h"
 #include "ops/axes.h"
@@ -13,6 +14,7 @@
 #include "ops/cpu/vector/vector_math.h"
 #include "ops/cuda/row_candidates.h"
 #include "ops/expect.h"
+#include "ops/norm/norm_gradient.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -191,6 +193,37 @@ void infer_rms(InferContext& c) {
   c.output(0, c.dtype(1), c.shape(0));
 }
 
+// --- gradients
+Term cast(Term v, DType dtype) { return v.dtype() == dtype ? v : v.of("Cast", {{"to", onnx_code(dtype)}}); }
+
+template <bool kRms>
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.in(0)), scale(c.b, c.in(1));
+  const int rank = x.shape().rank();
+  const Normalized n = normalized(x, axes_from(normalize_axis(c.node.attrs.integer("axis", -1), rank), rank),
+                                  c.node.attrs.real("epsilon", 1e-5f), !kRms);
+  std::vector<ValueId> out(3);
+  std::optional<Term> dx;
+  const auto flow = [&](Term to) { dx = dx ? *dx + to : to; };
+  if (c.out_grads[0].present()) {
+    const Term g(c.b, c.out_grads[0]);
+    if (c.wants(0)) flow(gradient_of(n, cast(g * scale, x.dtype())));
+    if (c.wants(1)) out[1] = g * cast(n.value, g.dtype());
+    out[2] = g;
+  }
+  // Of the outputs mean and inverse deviation.
+  const Shape rows = n.inverse.shape();
+  const double share =
+      static_cast<double>(rows.elements()) / static_cast<double>(std::max<int64_t>(1, x.shape().elements()));
+  const auto statistic = [&](size_t i) { return cast(Term(c.b, c.out_grads[i]), x.dtype()); };
+  if (c.out_grads.size() > 1 && c.out_grads[1].present()) flow(share * statistic(1) + 0 * x);
+  if (c.out_grads.size() > 2 && c.out_grads[2].present()) {
+    flow(-(share * statistic(2) * n.inverse * n.inverse) * n.value);
+  }
+  if (dx) out[0] = *dx;
+  return out;
+}
+
 double cost(const Problem& p) { return 8.0 * static_cast<double>(p.inputs[0].shape.elements()); }
 
 std::vector<OpCase> layer_cases() {
@@ -243,6 +276,7 @@ const OpDef kOps[] = {
      .axes = axes_of_row_norm,
      .cpu = kLayer,
      .cuda = cuda::kLayerNorm,
+     .grad = gradient<false>,
      .cost = cost,
      .cases = layer_cases},
     {.name = "RMSNormalization",
@@ -256,6 +290,7 @@ const OpDef kOps[] = {
      .axes = axes_of_row_norm,
      .cpu = kRms,
      .cuda = cuda::kRmsNorm,
+     .grad = gradient<true>,
      .cost = cost,
      .cases = rms_cases},
 };

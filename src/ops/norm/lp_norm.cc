@@ -10,6 +10,7 @@
 #include "ops/cpu/vector/vector_math.h"
 #include "ops/cuda/row_candidates.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -89,6 +90,19 @@ void infer_internal(InferContext& c) {
   infer(c);
 }
 
+// y = x / n, and n changes with x as its slope: the sign of x for p = 1, y for p = 2.
+template <bool kInternal>
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.in(0)), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  const std::vector<int64_t> axis{c.node.attrs.integer("axis", -1)};
+  const bool absolute = !kInternal && c.node.attrs.integer("p", 2) == 1;
+  const Term length = x.over(absolute ? "ReduceL1" : "ReduceL2", axis);
+  const double least = kInternal ? static_cast<double>(c.node.attrs.real("epsilon", 1e-12f)) : 0.0;
+  const Term safe = where(length > least, length, 1);
+  const Term along = (g * y).over("ReduceSum", axis) * (absolute ? x.of("Sign") : y);
+  return {where(length > least, (g - along) / safe, kInternal ? 1 / least * g : 0 * g)};
+}
+
 double cost(const Problem& p) { return 3.0 * static_cast<double>(p.inputs[0].shape.elements()); }
 
 std::vector<OpCase> lp_cases() {
@@ -96,7 +110,7 @@ std::vector<OpCase> lp_cases() {
   return {{"last_axis", {CaseInput::of({5, 67})}, {}},
           {"middle", {CaseInput::of({2, 5, 7})}, middle},
           {"sum", {CaseInput::of({3, 19})}, one},
-          {"zeros", {CaseInput::range({3, 4}, 0, 0)}, {}},
+          {"zeros", {CaseInput::range({3, 4}, 0, 0)}, {}, 1, 0, false},
           {"bf16", {CaseInput::of({3, 19}, DType::bf16)}, {}}};
 }
 
@@ -126,6 +140,7 @@ const OpDef kOps[] = {
      .axes = axes_along_attribute<-1>,
      .cpu = kLp,
      .cuda = cuda::kLpNorm,
+     .grad = gradient<false>,
      .cost = cost,
      .cases = lp_cases},
     {.name = "L2Normalize",
@@ -140,6 +155,7 @@ const OpDef kOps[] = {
      .axes = axes_along_attribute<-1>,
      .cpu = kL2,
      .cuda = cuda::kL2Norm,
+     .grad = gradient<true>,
      .cost = cost,
      .cases = internal_cases},
 };

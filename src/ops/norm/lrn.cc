@@ -4,6 +4,7 @@
 
 #include "base/parallel.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -45,6 +46,28 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), c.shape(0));
 }
 
+// With s the sum below the power: dx = g s^-beta - 2 alpha / size beta x * (sum of g x s^(-beta-1) over the channels
+// whose windows hold x's). Sums over windows are products with a matrix of ones and zeros.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Shape shape = c.b.shape(c.in(0));
+  const int64_t channels = shape[1], size = c.node.attrs.integer("size");
+  const int64_t below = (size - 1) / 2, above = size - 1 - below;
+  const Shape planes{shape[0], channels, shape.elements(2, shape.rank())};
+  const Term x = Term(c.b, c.in(0)).as(planes), g = Term(c.b, c.out_grads[0]).as(planes);
+  Tensor window = Tensor::zeros(x.dtype(), Shape{channels, channels});
+  for (int64_t at = 0; at < channels; ++at) {
+    for (int64_t k = 0; k < channels; ++k) {
+      if (k >= at - below && k - above <= at) store_element(x.dtype(), window.raw(), at * channels + k, 1);
+    }
+  }
+  const Term sums(c.b, c.b.constant(std::move(window)));
+  const double alpha = static_cast<double>(c.node.attrs.real("alpha", 1e-4f)) / static_cast<double>(size);
+  const double beta = c.node.attrs.real("beta", 0.75f), bias = c.node.attrs.real("bias", 1);
+  const Term s = alpha * node("MatMul", sums, x * x) + bias;
+  const Term held = node("MatMul", sums.swapped(std::vector<int64_t>{1, 0}), g * x * power(s, -beta - 1));
+  return {(g * power(s, -beta) - 2 * alpha * beta * x * held).as(shape)};
+}
+
 double cost(const Problem& p) {
   const int64_t size = std::min(p.attrs().integer("size"), p.inputs[0].shape[1]);
   return static_cast<double>(2 * size + 10) * static_cast<double>(p.inputs[0].shape.elements());
@@ -69,6 +92,7 @@ const OpDef kOps[] = {{.name = "LRN",
                        .attributes = kAttrs,
                        .infer = infer,
                        .cpu = kCpu,
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases}};
 

@@ -236,6 +236,7 @@ OpDef op(std::string_view name, std::string_view doc) {
           .grad = kForm == Form::softmax       ? gradient_of_softmax
                   : kForm == Form::log_softmax ? gradient_of_log_softmax
                                                : nullptr,
+          .no_gradient = kForm == Form::hardmax ? no_gradient::kSteps : std::string_view(),
           .cost = cost,
           .cases = cases};
 }

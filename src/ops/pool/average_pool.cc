@@ -3,6 +3,7 @@
 // Padding is not counted, unless `count_include_pad` is set; positions of a last window of `ceil_mode` beyond the
 // padding never are. A window entirely in padding gives 0.
 #include "ops/axes.h"
+#include "ops/conv/window_gradient.h"
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/cuda/pool_candidates.h"
 #include "ops/layout.h"
@@ -48,6 +49,34 @@ Acceptance onednn_accepts(const Problem& p) {
 
 std::unique_ptr<KernelState> onednn_prepare(const Problem& p) {
   return pool_onednn_prepare(p, pool_shape(p.attrs(), p.inputs[0].shape), kind(p));
+}
+
+// 1 / the number of elements that a window is the mean of, for each window: [1, 1, spatial].
+Tensor shares(const PoolShape& s, bool with_padding, DType dtype) {
+  const KernelWindow& w = s.window;
+  std::vector<int64_t> dims{1, 1};
+  for (const int64_t size : w.spatial(w.out)) dims.push_back(size);
+  Tensor out = Tensor::zeros(dtype, Shape(dims));
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    const KernelWindow::Dims at{i / (w.out[1] * w.out[2]), i / w.out[2] % w.out[1], i % w.out[2]};
+    KernelWindow::Dims start{};
+    int64_t count = 1;
+    for (size_t k = 0; k < start.size(); ++k) {
+      start[k] = at[k] * w.stride[k] - w.pad_begin[k];
+      const KernelRange taps = inside(start[k], w.kernel[k], w.dilation[k], w.in[k]);
+      count *= taps.end - taps.begin;
+    }
+    if (with_padding) count = padded_taps(w, start);
+    store_element(dtype, out.raw(), i, count > 0 ? 1 / static_cast<double>(count) : 0);
+  }
+  return out;
+}
+
+std::vector<ValueId> gradient(GradContext& c) {
+  const PoolShape s = pool_shape(c.node.attrs, c.b.shape(c.in(0)));
+  const Term g(c.b, c.out_grads[0]);
+  const bool with_padding = c.node.attrs.integer("count_include_pad", 0) != 0;
+  return {spread_over_windows(g * Term(c.b, c.b.constant(shares(s, with_padding, g.dtype()))), s)};
 }
 
 using Ints = std::vector<int64_t>;
@@ -113,6 +142,7 @@ const OpDef kOps[] = {{.name = "AveragePool",
                        .axes = axes_of_pool,
                        .cpu = kCpu,
                        .cuda = cuda::average_pool_candidates(),
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases},
                       {.name = "AveragePool",

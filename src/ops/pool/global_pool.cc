@@ -5,6 +5,7 @@
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/cuda/pool_candidates.h"
 #include "ops/formula.h"
+#include "ops/pool/p_norm.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -115,6 +116,19 @@ std::vector<ValueId> gradient_of_average(GradContext& c) {
   return {c.b.add("Expand", {share * Term(c.b, c.out_grads[0]), c.b.ints(from.dims())})};
 }
 
+// Elements that are equally large share it.
+std::vector<ValueId> gradient_of_max(GradContext& c) {
+  const Term x(c.b, c.in(0)), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  const Term taken = where(node("Equal", x, y), y.number(1), 0);
+  return {g / taken.over("ReduceSum", axes_from(2, x.shape().rank())) * taken};
+}
+
+std::vector<ValueId> gradient_of_norm(GradContext& c) {
+  const Term x(c.b, c.in(0)), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  const int64_t p = c.node.attrs.integer("p", 2);
+  return {p_norm_slope(x, p) * p_norm_share(y, g, p)};
+}
+
 const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .doc = "The mean of each channel.",
                        .since = 1,
@@ -138,6 +152,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .axes = axes,
                        .cpu = kMax,
                        .cuda = cuda::global_max_pool_candidates(),
+                       .grad = gradient_of_max,
                        .cost = cost,
                        .cases = cases},
                       {.name = "GlobalLpPool",
@@ -149,6 +164,7 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
                        .infer = infer_lp,
                        .axes = axes,
                        .cpu = kLp,
+                       .grad = gradient_of_norm,
                        .cost = lp_cost,
                        .cases =
                            [] {

@@ -3,7 +3,9 @@
 // Version 1 had a real p; it expands to the newest version if p is a whole number.
 #include <cmath>
 
+#include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/pool_shape.h"
+#include "ops/pool/p_norm.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -40,6 +42,12 @@ std::vector<ValueId> expand_real_power(ExpandContext& e) {
   return {e.b.add("LpPool", e.node.inputs, attrs)};
 }
 
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.in(0)), y(c.b, c.node.outputs[0]), g(c.b, c.out_grads[0]);
+  const int64_t p = c.node.attrs.integer("p", 2);
+  return {p_norm_slope(x, p) * spread_over_windows(p_norm_share(y, g, p), pool_shape(c.node.attrs, x.shape()))};
+}
+
 double cost(const Problem& p) { return 10 * pool_shape(p.attrs(), p.inputs[0].shape).flops(); }
 
 std::vector<OpCase> cases() {
@@ -74,6 +82,7 @@ const OpDef kOps[] = {
      .attributes = kAttrs,
      .infer = infer,
      .cpu = kCpu,
+     .grad = gradient,
      .cost = cost,
      .cases = cases},
     {.name = "LpPool",

@@ -7,6 +7,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/onednn/pool_onednn.h"
 #include "ops/cuda/pool_candidates.h"
+#include "ops/formula.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
 
@@ -97,6 +98,23 @@ void infer(InferContext& c) {
   c.output(1, DType::i64, out);
 }
 
+// To the largest element of each window, by its index in the whole image.
+std::vector<ValueId> gradient(GradContext& c) {
+  if (!c.out_grads[0].present()) return {};
+  const Term x(c.b, c.in(0)), g(c.b, c.out_grads[0]);
+  ValueId at = c.node.outputs.size() > 1 ? c.node.outputs[1] : ValueId{};
+  if (!at.present() || c.node.attrs.integer("storage_order", 0) != 0) {
+    Attributes by_row = c.node.attrs;
+    by_row.erase("storage_order");
+    at = c.b.add_many("MaxPool", {x}, by_row, 2)[1];
+  }
+  const Shape pixels{x.shape().elements()}, windows{g.shape().elements()};
+  const Term sum(c.b,
+                 c.b.add("ScatterElements", {zeros(c.b, g.dtype(), pixels), Term(c.b, at).as(windows), g.as(windows)},
+                         {{"reduction", std::string("add")}}));
+  return {sum.as(x.shape())};
+}
+
 double cost(const Problem& p) { return pool_shape(p.attrs(), p.inputs[0].shape).flops(); }
 
 using Ints = std::vector<int64_t>;
@@ -183,6 +201,7 @@ const OpDef kOps[] = {{.name = "MaxPool",
                        .axes = axes_of_max_pool,
                        .cpu = kCpu,
                        .cuda = cuda::max_pool_candidates(),
+                       .grad = gradient,
                        .cost = cost,
                        .cases = cases},
                       {.name = "MaxPool",

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/cpu/conv/window.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -57,6 +58,19 @@ void infer(InferContext& c) {
   c.output(0, c.dtype(0), out);
 }
 
+// What was put at the indices, read back from where they count.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Shape x = c.b.shape(c.in(0)), small = inferred_shape(c.node.attrs, x), flat{x.elements()};
+  ValueId g = c.out_grads[0];
+  if (!(c.b.shape(g) == small)) {
+    const std::vector<int64_t> starts(static_cast<size_t>(small.rank()));
+    g = c.b.add("Slice", {g, c.b.ints(starts), c.b.ints(small.dims())});
+  }
+  const Term picked(c.b,
+                    c.b.add("GatherElements", {Term(c.b, g).as(Shape{small.elements()}), Term(c.b, c.in(1)).as(flat)}));
+  return {picked.as(x)};
+}
+
 std::vector<OpCase> cases() {
   using Ints = std::vector<int64_t>;
   const Ints k2{2, 2};
@@ -83,6 +97,7 @@ const OpDef kOps[] = {{.name = "MaxUnpool",
                        .attributes = kAttrs,
                        .infer = infer,
                        .cpu = kCpu,
+                       .grad = gradient,
                        .cases = cases}};
 
 }  // namespace

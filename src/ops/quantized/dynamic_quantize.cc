@@ -71,6 +71,7 @@ const OpDef kOps[] = {{.name = "DynamicQuantizeLinear",
                        .outputs = {3, 3},
                        .infer = infer,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kQuantized,
                        .cases = cases}};
 
 }  // namespace

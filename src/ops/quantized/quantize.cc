@@ -299,6 +299,7 @@ const OpDef kOps[] = {
      .infer = infer_quantize,
      .axes = axes,
      .cpu = kQuantize,
+     .no_gradient = no_gradient::kQuantized,
      .cost = cost,
      .cases = quantize_cases},
     {.name = "DequantizeLinear",
@@ -310,6 +311,7 @@ const OpDef kOps[] = {
      .infer = infer_dequantize,
      .axes = axes,
      .cpu = kDequantize,
+     .no_gradient = no_gradient::kQuantized,
      .cost = cost,
      .cases = dequantize_cases},
 };

@@ -172,6 +172,7 @@ const OpDef kOps[] = {{.name = "QAdd",
                        .traits = {.elementwise = true, .finite = true},
                        .infer = infer_add,
                        .cpu = kAdd,
+                       .no_gradient = no_gradient::kQuantized,
                        .cases = add_cases},
                       {.name = "ByteTable",
                        .domain = "sparkpilot",
@@ -184,6 +185,7 @@ const OpDef kOps[] = {{.name = "QAdd",
                        .infer = infer_table,
                        .axes = axes_of_table,
                        .cpu = kTable,
+                       .no_gradient = no_gradient::kQuantized,
                        .cases = table_cases}};
 
 }  // namespace

@@ -162,6 +162,7 @@ const OpDef kOps[] = {{.name = "QAveragePool",
                        .infer = infer,
                        .axes = axes_of_pool,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kQuantized,
                        .cost = cost,
                        .cases = cases}};
 

@@ -126,6 +126,7 @@ const OpDef kOps[] = {{.name = "LSTM",
                        .infer = [](InferContext& c) { infer_recurrent(c, kind()); },
                        .axes = axes_of_recurrent,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kRecurrent,
                        .cost = [](const Problem& p) { return recurrent_cost(p, 4); },
                        .cases = cases}};
 

@@ -75,6 +75,7 @@ const OpDef kOps[] = {{.name = "RNN",
                        .infer = [](InferContext& c) { infer_recurrent(c, kind()); },
                        .axes = axes_of_recurrent,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kRecurrent,
                        .cost = [](const Problem& p) { return recurrent_cost(p, 1); },
                        .cases = cases}};
 

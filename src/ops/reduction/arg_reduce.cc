@@ -165,6 +165,7 @@ OpDef arg_op(std::string_view name, std::string_view doc) {
           .axes = axes,
           .cpu = kKernels<kMax>,
           .cuda = kMax ? cuda::kArgMax : cuda::kArgMin,
+          .no_gradient = no_gradient::kNotFloats,
           .cost = cost,
           .cases = cases};
 }

@@ -4,6 +4,7 @@
 #include "ops/cpu/move/copy.h"
 #include "ops/cpu/vector/elementwise.h"
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -71,6 +72,13 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
   return normalize_axis((*along)[0], p.inputs[0].shape.rank()) == axis ? AxisSource{} : same_axis(axis);
 }
 
+// What an element is part of: the sums on the other side of it.
+std::vector<ValueId> gradient_of_sum(GradContext& c) {
+  Attributes attrs = c.node.attrs;
+  attrs.set("reverse", attrs.integer("reverse", 0) == 0 ? int64_t{1} : int64_t{0});
+  return {c.b.add("CumSum", {c.out_grads[0], c.in(1)}, attrs)};
+}
+
 constexpr Kernel kSum[] = {{.name = "reference", .run = run<false>}};
 constexpr Kernel kProduct[] = {{.name = "reference", .run = run<true>}};
 
@@ -84,6 +92,7 @@ const OpDef kOps[] = {{.name = "CumSum",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kSum,
+                       .grad = gradient_of_sum,
                        .cases = cases},
                       {.name = "CumProd",
                        .doc = "Running products along an axis.",
@@ -95,6 +104,7 @@ const OpDef kOps[] = {{.name = "CumSum",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kProduct,
+                       .no_gradient = "it needs the products without each factor",
                        .cases = cases}};
 
 }  // namespace

@@ -291,11 +291,33 @@ Attributes noop_of(const Attributes& attrs) {
   return {{"keepdims", int64_t{1}}, {"noop_with_empty_axes", attrs.integer("noop_with_empty_axes", 0)}};
 }
 
+// For each element the product of the others along the axes: of those before it and of those after it.
+Term product_of_others(Term x, uint32_t axes) {
+  const Shape from = x.shape();
+  std::vector<int64_t> order, moved, back(static_cast<size_t>(from.rank()));
+  int64_t count = 1;
+  for (const bool reduced : {false, true}) {
+    for (int axis = 0; axis < from.rank(); ++axis) {
+      if ((axes >> axis & 1) != reduced) continue;
+      back[static_cast<size_t>(axis)] = static_cast<int64_t>(order.size());
+      order.push_back(axis);
+      moved.push_back(from[axis]);
+      if (reduced) count *= from[axis];
+    }
+  }
+  const Term rows = x.swapped(order).as(Shape{count == 0 ? 0 : from.elements() / count, count});
+  const auto products = [&](int64_t reverse) {
+    return Term(x.builder(), x.builder().add("CumProd", {rows, x.builder().constant(Tensor::scalar<int64_t>(1))},
+                                             {{"exclusive", int64_t{1}}, {"reverse", reverse}}));
+  };
+  return (products(0) * products(1)).as(Shape(moved)).swapped(back);
+}
+
 template <Reduce kKind>
 std::vector<ValueId> gradient(GradContext& c) {
   const Shape from = c.b.shape(c.node.inputs[0]);
   const Tensor* const axes = c.node.inputs.size() > 1 ? c.b.graph().constant(c.node.inputs[1]) : nullptr;
-  if (c.node.inputs.size() > 1 && c.node.inputs[1].present() && !axes) fail("the axes are computed");
+  if (c.has(1) && !axes) fail("the axes are computed");
   const IntOperand listed = axes ? IntOperand(axes->view()) : IntOperand();
   const Shape kept = reduced_shape(from, axes_of(c.node.attrs, from.rank(), listed), true);
   const auto with_axes = [&](ValueId v) {
@@ -306,6 +328,7 @@ std::vector<ValueId> gradient(GradContext& c) {
   if constexpr (kKind == Reduce::sum) return {spread(g)};
   const double count =
       static_cast<double>(from.elements()) / static_cast<double>(std::max<int64_t>(1, kept.elements()));
+  if constexpr (kKind == Reduce::prod) return {g * product_of_others(x, axes_of(c.node.attrs, from.rank(), listed))};
   if constexpr (kKind == Reduce::mean) return {spread(1 / count * g)};
   if constexpr (kKind == Reduce::max || kKind == Reduce::min) {  // elements that are equally large share it
     const Term taken = where(node("Equal", x, y), y.number(1), 0);
@@ -337,7 +360,7 @@ OpDef reduce_op(std::string_view name, int since, std::string_view doc) {
           .axes = axes_of_reduction,
           .cpu = kKernels<kKind>,
           .cuda = kCuda<kKind>,
-          .grad = kKind == Reduce::prod ? nullptr : gradient<kKind>,
+          .grad = gradient<kKind>,
           .cost = cost,
           .cases = cases<kKind>};
 }

@@ -165,6 +165,7 @@ const OpDef kOps[] = {
      .attributes = kEncoderAttrs,
      .infer = infer_encoder,
      .cpu = kEncoder,
+     .no_gradient = "it looks up keys",
      .cases = encoder_cases},
 };
 

@@ -94,6 +94,7 @@ const OpDef kOps[] = {
      .traits = {.dynamic = true},
      .infer = [](InferContext& c) { c.output_dynamic(0, DType::i64); },
      .cpu = kNonZero,
+     .no_gradient = no_gradient::kNotFloats,
      .cases = nonzero_cases},
     {.name = "Compress",
      .doc = "Slices along an axis for which a condition holds.",
@@ -104,6 +105,7 @@ const OpDef kOps[] = {
      .traits = {.dynamic = true},
      .infer = infer_compress,
      .cpu = kCompress,
+     .no_gradient = no_gradient::kDynamic,
      .cost = no_flops,
      .cases = compress_cases},
 };

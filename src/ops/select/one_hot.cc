@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ops/cpu/move/copy.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -51,10 +52,22 @@ std::vector<OpCase> cases() {
   const auto values = CaseInput::value(Tensor::of<float>(Shape{2}, {-1.5f, 2.5f}));
   return {{"last", {picks, depth, values}, {}},
           {"first", {picks, depth, values}, {{"axis", int64_t{0}}}},
+          {"values", {picks, depth, CaseInput::range({2}, 1, 3)}, {}},
           {"middle", {picks, CaseInput::value(Tensor::of<float>(Shape{1}, {7})), values}, {{"axis", int64_t{-2}}}},
           {"float_indices",
            {CaseInput::range({7}, -3, 9), depth, CaseInput::value(Tensor::of<bool>(Shape{2}, {false, true}))},
            {}}};
+}
+
+// By the values: what flows to the elements that have them.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term g(c.b, c.out_grads[0]);
+  Tensor marks = Tensor::zeros(g.dtype(), Shape{2});
+  store_element(g.dtype(), marks.raw(), 1, 1);
+  const Term lit(c.b, c.b.add("OneHot", {c.in(0), c.in(1), c.b.constant(std::move(marks))}, c.node.attrs));
+  const auto total = [](Term x) { return x.of("ReduceSum").as(Shape{1}); };
+  const Term on = total(g * lit), off = total(g) - on;
+  return {{}, {}, c.b.add("Concat", {off, on}, {{"axis", int64_t{0}}})};
 }
 
 constexpr Kernel kCpu[] = {{.name = "reference",
@@ -71,6 +84,7 @@ const OpDef kOps[] = {{
     .attributes = kAttrs,
     .infer = infer,
     .cpu = kCpu,
+    .grad = gradient,
     .cost = no_flops,
     .cases = cases,
 }};

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ops/axes.h"
+#include "ops/formula.h"
 #include "ops/operands.h"
 #include "ops/registry.h"
 
@@ -96,6 +97,16 @@ std::vector<OpCase> cases() {
           {"none", {CaseInput::of({5, 7}), k(0)}, {{"sorted", int64_t{0}}}, 2}};
 }
 
+// To where the elements were.
+std::vector<ValueId> gradient(GradContext& c) {
+  if (!c.out_grads[0].present()) return {};
+  const std::vector<ValueId>& made = c.node.outputs;
+  const ValueId at = made.size() > 1 ? made[1] : c.b.add_many("TopK", c.node.inputs, c.node.attrs, 2)[1];
+  const Term x(c.b, c.in(0));
+  return {c.b.add("ScatterElements", {zeros(c.b, x.dtype(), x.shape()), at, c.out_grads[0]},
+                  {{"axis", c.node.attrs.integer("axis", -1)}})};
+}
+
 constexpr Kernel kCpu[] = {{.name = "reference", .accepts = accepts, .prepare = prepare, .run = run}};
 constexpr AttrSpec kAttrs[] = {
     {"axis", AttrType::integer}, {"largest", AttrType::integer}, {"sorted", AttrType::integer}};
@@ -111,6 +122,7 @@ const OpDef kOps[] = {
      .infer = infer,
      .axes = axes_along_attribute<-1>,
      .cpu = kCpu,
+     .grad = gradient,
      .cost = cost,
      .cases = cases},
     {.name = "TopK",

@@ -140,6 +140,7 @@ const OpDef kOps[] = {{
     .traits = {.dynamic = true},
     .infer = infer,
     .cpu = kCpu,
+    .no_gradient = no_gradient::kDynamic,
     .cases = cases,
 }};
 

@@ -290,6 +290,7 @@ const OpDef kOps[] = {
      .attributes = kDftAttrs,
      .infer = infer_dft,
      .cpu = kDft,
+     .no_gradient = no_gradient::kSpectrum,
      .cost = cost,
      .cases = dft_cases},
     {.name = "DFT",
@@ -307,6 +308,7 @@ const OpDef kOps[] = {
      .attributes = kStftAttrs,
      .infer = infer_stft,
      .cpu = kStft,
+     .no_gradient = no_gradient::kSpectrum,
      .cost = cost,
      .cases = stft_cases},
 };

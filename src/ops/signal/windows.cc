@@ -127,6 +127,7 @@ constexpr OpDef window(std::string_view name, std::string_view doc, std::span<co
           .attributes = kWindowAttrs,
           .infer = infer_window,
           .cpu = cpu,
+          .no_gradient = no_gradient::kGenerated,
           .cases = window_cases};
 }
 
@@ -142,6 +143,7 @@ const OpDef kOps[] = {
      .attributes = kMelAttrs,
      .infer = infer_mel,
      .cpu = kMelCpu,
+     .no_gradient = no_gradient::kGenerated,
      .cases = mel_cases},
 };
 

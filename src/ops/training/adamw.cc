@@ -198,6 +198,7 @@ const OpDef kOps[] = {{.name = "AdamW",
                        .traits = {.in_place = overwrites},
                        .infer = infer,
                        .cpu = kCpu,
+                       .no_gradient = no_gradient::kOptimizer,
                        .cost = cost,
                        .cases = cases}};
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ops/expect.h"
+#include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -67,6 +68,37 @@ std::vector<ValueId> expand_softmax(ExpandContext& e) {
   return out;
 }
 
+// With e 1 at the class of each position that counts and 0 elsewhere, the loss is the sum of -e w x, for the mean
+// divided by the sum of e w.
+std::vector<ValueId> gradient(GradContext& c) {
+  const Term x(c.b, c.in(0)), target(c.b, c.in(1)), y(c.b, c.node.outputs[0]);
+  const Shape shape = x.shape();
+  Term g(c.b, c.out_grads[0]);
+  Tensor marks = Tensor::zeros(x.dtype(), Shape{2});
+  store_element(x.dtype(), marks.raw(), 1, 1);
+  Term e(c.b,
+         c.b.add("OneHot", {target, c.b.ints({shape[1]}), c.b.constant(std::move(marks))}, {{"axis", int64_t{1}}}));
+  const auto beside = [&](Term v) { return v.as(target.shape().inserted(1, 1)); };  // [N, 1, ...]
+  if (c.node.attrs.has("ignore_index")) {
+    const Term ignored = target.number(static_cast<double>(c.node.attrs.integer("ignore_index", 0)));
+    e = where(beside(node("Equal", target, ignored)), e.number(0), e);
+  }
+  std::vector<int64_t> column(static_cast<size_t>(shape.rank()), 1);
+  column[1] = shape[1];
+  const Term weighted = c.has(2) ? e * Term(c.b, c.in(2)).as(Shape(column)) : e;
+  const Reduction reduction = reduction_of(c.node.attrs);
+  if (reduction == Reduction::none) g = beside(g);
+  if (reduction == Reduction::mean) g = g / weighted.of("ReduceSum", {{"keepdims", int64_t{0}}});
+  std::vector<ValueId> out{-(g * weighted), {}, {}};
+  if (c.wants(2)) {
+    std::vector<int64_t> others = axes_from(2, shape.rank());
+    others.insert(others.begin(), 0);
+    const Term each = g * e, loss = reduction == Reduction::mean ? x + y : x;
+    out[2] = (-(each * loss)).over("ReduceSum", others).as(Shape{shape[1]});
+  }
+  return out;
+}
+
 double cost(const Problem& p) { return 3.0 * static_cast<double>(p.inputs[1].shape.elements()); }
 
 std::vector<OpCase> cases() {
@@ -91,6 +123,7 @@ const OpDef kOps[] = {
      .attributes = kAttrs,
      .infer = infer,
      .cpu = kCpu,
+     .grad = gradient,
      .cost = cost,
      .cases = cases},
     {.name = "SoftmaxCrossEntropyLoss",
@@ -99,7 +132,8 @@ const OpDef kOps[] = {
      .inputs = {2, 3},
      .outputs = {1, 2},
      .attributes = kAttrs,
-     .expand = expand_softmax},
+     .expand = expand_softmax,
+     .cases = cases},
 };
 
 }  // namespace

@@ -76,6 +76,16 @@ ConvShape conv_transpose_shape(const Attributes& attrs, const Shape& x, const Sh
   return s;
 }
 
+ConvShape conv_weight_gradient_shape(const Attributes& attrs, const Shape& x, const Shape& dy) {
+  if (x.rank() < 3 || dy.rank() != x.rank())
+    fail("an image {} and the gradient {} of its convolution", x.str(), dy.str());
+  std::vector<int64_t> weights{dy[1], x[1] / read_groups(attrs, x[1])};
+  for (const int64_t size : attrs.integers("kernel_shape")) weights.push_back(size);
+  const ConvShape s = conv_shape(attrs, x, Shape(weights));
+  if (!(s.output() == dy)) fail("the gradient is {}, the convolution gives {}", dy.str(), s.output().str());
+  return s;
+}
+
 void check_conv_operands(const InferContext& c, int64_t out_channels) {
   if (!contains(FloatTypes{}, c.dtype(0))) fail("input is {}, expected a float type", name(c.dtype(0)));
   for (int i = 1; i < c.input_count(); ++i) {

@@ -32,6 +32,10 @@ ConvShape conv_shape(const Attributes& attrs, const Shape& x, const Shape& weigh
 // ConvTranspose: weights [I, O/groups, kernel].
 ConvShape conv_transpose_shape(const Attributes& attrs, const Shape& x, const Shape& weights);
 
+// ConvWeightGradient: the convolution whose weights, of the spatial size `kernel_shape`, it is about, from the
+// convolution's image and the gradient of its output.
+ConvShape conv_weight_gradient_shape(const Attributes& attrs, const Shape& x, const Shape& dy);
+
 // Checks that X, W and bias have the same float type and that the bias fits; fails (user).
 void check_conv_operands(const InferContext& c, int64_t out_channels);
 

@@ -85,6 +85,10 @@ Acceptance types_fit(const Problem& p) {
   return true;
 }
 
+onednn::DescOf<dnnl::convolution_backward_weights> describe_weight_gradient(const Operands& o) {
+  return onednn::convolution_weight_gradient(o.any_src, o.any_weights, o.any_dst, o.window, onednn::attributes());
+}
+
 // A primitive for the operands and what its epilogue reads.
 template <typename Primitive>
 struct Described {
@@ -151,6 +155,10 @@ ConvShape transposed_shape_of(const Problem& p) {
   return conv_transpose_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape);
 }
 
+ConvShape weight_gradient_shape_of(const Problem& p) {
+  return conv_weight_gradient_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape);
+}
+
 }  // namespace
 
 Acceptance conv_onednn_accepts(const Problem& p) {
@@ -166,6 +174,27 @@ std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p) {
   Operands o = operands(p, s, false);
   const auto described = describe(p, s, o);
   return prepare(p, o, described);
+}
+
+Acceptance conv_weight_gradient_onednn_accepts(const Problem& p) {
+  if (p.inputs[0].dtype != DType::f32 || !onednn::computes(DType::f32)) return "f32 only";
+  const ConvShape s = weight_gradient_shape_of(p);
+  if (s.empty()) return "empty";
+  return onednn::is_fast(describe_weight_gradient(operands(p, s, false)));
+}
+
+std::unique_ptr<KernelState> conv_weight_gradient_onednn_prepare(const Problem& p) {
+  const Operands o = operands(p, weight_gradient_shape_of(p), false);
+  const auto desc = describe_weight_gradient(o);
+  auto state = std::make_unique<onednn::State>();
+  const auto src = state->convert(state->input(0, o.src), desc.src_desc());
+  const auto dst = state->convert(state->input(1, o.dst), desc.diff_dst_desc());
+  const auto dw = state->output(0, o.weights);
+  const auto made = desc.diff_weights_desc() == o.weights ? dw : state->scratch(desc.diff_weights_desc());
+  state->step(dnnl::convolution_backward_weights(desc), desc,
+              {{DNNL_ARG_SRC, src}, {DNNL_ARG_DIFF_DST, dst}, {DNNL_ARG_DIFF_WEIGHTS, made}});
+  if (made != dw) state->reorder(made, dw);
+  return state;
 }
 
 Acceptance conv_transpose_onednn_accepts(const Problem& p) {

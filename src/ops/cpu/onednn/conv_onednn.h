@@ -10,6 +10,11 @@ namespace sparkpilot {
 Acceptance conv_onednn_accepts(const Problem& p);
 std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p);
 
+// Inputs are the image and the gradient of the convolution's output, channels first; f32. Other numbers of threads give
+// other bits.
+Acceptance conv_weight_gradient_onednn_accepts(const Problem& p);
+std::unique_ptr<KernelState> conv_weight_gradient_onednn_prepare(const Problem& p);
+
 Acceptance conv_transpose_onednn_accepts(const Problem& p);
 std::unique_ptr<KernelState> conv_transpose_onednn_prepare(const Problem& p);
 

@@ -176,6 +176,30 @@ DescOf<dnnl::deconvolution_forward> deconvolution(const Desc& src, const Desc& w
                                            w.dilations, w.pad_begin, w.pad_end);
 }
 
+DescOf<dnnl::convolution_backward_weights> convolution_weight_gradient(const Desc& src, const Desc& weights,
+                                                                       const Desc& dst, const WindowArgs& w,
+                                                                       const dnnl::primitive_attr& attr) {
+  constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+  const auto forward =
+      make<dnnl::convolution_forward>(dnnl::primitive_attr(), dnnl::prop_kind::forward_training, kDirect, src, weights,
+                                      dst, w.strides, w.dilations, w.pad_begin, w.pad_end);
+  if (!forward) return {};
+  using Backward = dnnl::convolution_backward_weights;
+  try {
+#if DNNL_VERSION_MAJOR >= 3
+    return Backward::primitive_desc(engine(), kDirect, src, weights, dst, w.strides, w.dilations, w.pad_begin,
+                                    w.pad_end, forward, attr, true);
+#else
+    return Backward::primitive_desc(
+        Backward::desc(kDirect, src, weights, dst, w.strides, w.dilations, w.pad_begin, w.pad_end), attr, engine(),
+        forward, true);
+#endif
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_unimplemented || error.status == dnnl_invalid_arguments) return {};
+    rethrow(error);
+  }
+}
+
 DescOf<dnnl::matmul> matmul(const Desc& a, const Desc& b, const Desc& bias, const Desc& dst,
                             const dnnl::primitive_attr& attr) {
   return make<dnnl::matmul>(attr, a, b, bias, dst);
