@@ -16,6 +16,7 @@
 #include "route/log/writer.h"
 #include "stack/test_files.h"
 #include "tensor/npy.h"
+#include "tensor/safetensors.h"
 
 namespace fs = std::filesystem;
 
@@ -60,6 +61,13 @@ void write_arrays(const fs::path& folder) {
   save_npy(folder / "f32.npy", Tensor::of<float>(Shape{2, 3}, {1, 2, 3, 4, 5, 6}).view());
   save_npy(folder / "bool.npy", Tensor::scalar(true).view());
   save_npy(folder / "empty.npy", Tensor(DType::i64, Shape{0, 2}).view());
+}
+
+void write_safetensors(const fs::path& folder) {
+  const char* const golden = "tests/reference/safetensors/golden.safetensors";
+  fs::copy_file(fs::path(SPARKPILOT_SOURCE_DIR) / golden, folder / "golden", fs::copy_options::overwrite_existing);
+  save_safetensors(folder / "two", {{{"a", Tensor::zeros(DType::f32, Shape{2, 3})}, {"b", Tensor::scalar(true)}}, {}});
+  save_safetensors(folder / "none", {{}, {{"format", "pt"}}});
 }
 
 // Each case twice: as it is, and with its data as constants.
@@ -188,8 +196,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "reader_fuzz", "timeline_fuzz",
-                             "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz"})
+  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "reader_fuzz",
+                             "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -197,6 +205,7 @@ int main(int argc, char** argv) {
   }
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
+  sparkpilot::write_safetensors(root / "safetensors_fuzz");
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);
