@@ -174,8 +174,12 @@ struct DrivingModel::Impl {
     road.emplace(contract.frame_gap + 1, kFrameBytes);
     wide.emplace(contract.frame_gap + 1, kFrameBytes);
     pair.resize(kPair);
-    networks.push_back({front.file(), back ? "vision" : "supercombo", front.checkpoint(), front.session().device()});
-    if (back) networks.push_back({back->file(), "policy", back->checkpoint(), back->session().device()});
+    tell_of(front, back ? "vision" : "supercombo");
+    if (back) tell_of(*back, "policy");
+  }
+
+  void tell_of(Network& net, const char* role) {
+    networks.push_back({net.file(), role, net.checkpoint(), net.session().device(), net.width(), net.slices()});
   }
 
   Network& policy() { return back ? *back : front; }

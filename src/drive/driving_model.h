@@ -99,6 +99,8 @@ class DrivingModel {
     std::string file, role;      // "vision", "policy", "supercombo"; of a DriverModel kDriverMonitoring
     std::string checkpoint;      // the model's, empty if it has none
     std::string device = "cpu";  // Session::device()
+    int64_t width = 0;           // of its flat output
+    OutputSlices slices = {};    // of that
   };
   const std::vector<NetworkInfo>& networks() const;
   // Session::choices() of all networks.

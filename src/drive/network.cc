@@ -74,8 +74,8 @@ Network::Network(const std::filesystem::path& file, const SessionOptions& option
     const View view = session_.input(input.name);
     std::memset(view.data, 0, static_cast<size_t>(view.bytes()));
   }
-  parser_.emplace(slices_, std::ssize(run()), file_);  // the first run also touches every page of memory that later
-                                                       // runs use
+  width_ = std::ssize(run());  // the first run also touches every page of memory that later runs use
+  parser_.emplace(slices_, width_, file_);
 }
 
 const TensorInfo* Network::find(std::initializer_list<const char*> names) const {

@@ -29,6 +29,7 @@ class Network {
   const std::string& checkpoint() const { return checkpoint_; }
   const OutputSlices& slices() const { return slices_; }
   const OutputParser& parser() const { return *parser_; }
+  int64_t width() const { return width_; }  // of the flat output
   Session& session() { return session_; }
 
   // Writes `values` into an input of any float or integer type; one for each of its elements.
@@ -43,6 +44,7 @@ class Network {
   OutputSlices slices_;
   Session session_;
   std::optional<OutputParser> parser_;
+  int64_t width_ = 0;
   std::vector<float> converted_;
 };
 

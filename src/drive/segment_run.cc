@@ -28,24 +28,6 @@ constexpr double kSmoothSeconds = 0.3, kFrameSeconds = 0.05;
 constexpr double kSteerExtra = 0.2;  // openpilot's allowance if no delay was learned
 constexpr double kDropFilter = kFrameSeconds / (10 + kFrameSeconds);
 
-FrameInputs inputs_at(const Timeline& log, uint64_t time, char era) {
-  FrameInputs inputs;
-  if (const CarSample* car = log.car.at(time)) inputs.v_ego = std::max(0.0F, car->v_ego);
-  if (const LaneChangeSample* change = log.lane_change.at(time)) {
-    inputs.desire = desire_of_lane_change(change->state, change->direction);
-  }
-  if (const bool* right = log.right_hand_drive.at(time)) inputs.right_hand_drive = *right;
-  inputs.steer_delay = log.steer_actuator_delay.value_or(0) + kSteerExtra;
-  const float* learned = log.lateral_delay.at(time);
-  const double lateral = learned ? *learned : inputs.steer_delay;
-  if (era == 'B') inputs.steer_delay = lateral;
-  // Time from the frame until the model has answered; mid-2026 adds half the time until its next answer.
-  const double late = era == 'D' ? 1.5 * kFrameSeconds : kFrameSeconds;
-  inputs.action_times.lateral = lateral + late;
-  inputs.action_times.longitudinal = log.longitudinal_actuator_delay.value_or(0) + kSmoothSeconds + late;
-  return inputs;
-}
-
 // Y, U and V stacked: (height * 3 / 2, width).
 void dump_picture(const fs::path& file, const YuvImage& picture) {
   save_npy(file, {DType::u8, Shape{picture.height() * 3 / 2, picture.width()}, picture.bytes().data()});
@@ -78,11 +60,12 @@ struct Lane {
   void infer(const Moment& now, OutputFrame& out) {
     const int64_t start = now_ns();
     const char era = lane.model->contract().era;
-    FrameInputs inputs = inputs_at(*job.timeline, now.frame.mark.timestamp_eof, era);
+    FrameInputs inputs = frame_inputs(*job.timeline, now.frame.mark.timestamp_eof, era);
     inputs.road = now.frame.road;
     inputs.wide = now.wide ? std::span<const uint8_t>(now.wide->wide) : now.frame.wide;
     inputs.prepare_only = now.lost > 0 && era != 'D';
-    if (lane.model->step(inputs)) {
+    const bool ran = lane.model->step(inputs);
+    if (ran) {
       out.outputs = std::make_unique<ModelOutputs>(lane.model->outputs());
       out.action = lane.model->action();
       out.times = lane.model->times();
@@ -90,6 +73,7 @@ struct Lane {
       if (!lane.folder.empty() && !lane.options->dump.empty()) dump(lane, now.frame, now.wide);
       if (lane.options->stepped) lane.options->stepped(*lane.model);
     }
+    if (lane.seen) lane.seen(now.frame, inputs, ran);
     infer_ns += now_ns() - start;
   }
 
@@ -253,6 +237,24 @@ class Run {
 };
 
 }  // namespace
+
+FrameInputs frame_inputs(const Timeline& log, uint64_t time, char era) {
+  FrameInputs inputs;
+  if (const CarSample* car = log.car.at(time)) inputs.v_ego = std::max(0.0F, car->v_ego);
+  if (const LaneChangeSample* change = log.lane_change.at(time)) {
+    inputs.desire = desire_of_lane_change(change->state, change->direction);
+  }
+  if (const bool* right = log.right_hand_drive.at(time)) inputs.right_hand_drive = *right;
+  inputs.steer_delay = log.steer_actuator_delay.value_or(0) + kSteerExtra;
+  const float* learned = log.lateral_delay.at(time);
+  const double lateral = learned ? *learned : inputs.steer_delay;
+  if (era == 'B') inputs.steer_delay = lateral;
+  // Time from the frame until the model has answered; mid-2026 adds half the time until its next answer.
+  const double late = era == 'D' ? 1.5 * kFrameSeconds : kFrameSeconds;
+  inputs.action_times.lateral = lateral + late;
+  inputs.action_times.longitudinal = log.longitudinal_actuator_delay.value_or(0) + kSmoothSeconds + late;
+  return inputs;
+}
 
 int64_t DriveState::lost_before(uint32_t frame_id) {
   const int64_t lost = last_frame_id && frame_id > *last_frame_id ? int64_t{frame_id} - *last_frame_id - 1 : 0;

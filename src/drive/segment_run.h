@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "drive/camera_stream.h"
 #include "drive/drive.h"
 #include "drive/driver_model.h"
 #include "route/contract/model_message.h"
@@ -32,6 +33,8 @@ struct SegmentLane {
   ModelPublisher* publisher = nullptr;  // used by the thread that writes, while the segment runs
   std::filesystem::path folder = {};    // for the results; empty: the frames only advance the model's state
   std::string unfinished = {};          // the folder's segment.json until the segment is done
+  // After each frame that the model was given; `ran`: its networks ran (FrameInputs::prepare_only).
+  std::function<void(const PreparedFrame& frame, const FrameInputs& inputs, bool ran)> seen = {};
 };
 
 struct SegmentJob {
@@ -55,6 +58,9 @@ class CannotDrive : public Error {
 
 // The encode index of the road camera's video that is driven, fcamera.hevc or qcamera.ts; empty if the log has none.
 const std::vector<IndexedFrame>& road_index(const Segment& segment, const Timeline& log, const DriveOptions& options);
+
+// What the log says of a frame that ended at `time` (ns of the device's clock), for a model of that era; no pictures.
+FrameInputs frame_inputs(const Timeline& log, uint64_t time, char era);
 
 // Throws CannotDrive, or fails (user) if the output cannot be written. A result for each lane, whose `complete` is
 // false if it was stopped.

@@ -44,7 +44,7 @@ void take_index(cereal::EncodeIndex::Reader in, std::vector<IndexedFrame>& out) 
 void take_car(uint64_t time, cereal::CarState::Reader car, Timeline& out) {
   if (!std::isfinite(car.getVEgo()) || !std::isfinite(car.getSteeringAngleDeg())) return;
   out.car.add(time, {car.getVEgo(), car.getAEgo(), car.getSteeringAngleDeg(), car.getYawRate(), car.getLeftBlinker(),
-                     car.getRightBlinker()});
+                     car.getRightBlinker(), car.getSteeringPressed() || car.getGasPressed() || car.getBrakePressed()});
 }
 
 // Its speeds are valid without a satellite fix; livePose has them in newer logs.

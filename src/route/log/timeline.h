@@ -53,6 +53,7 @@ struct IndexedFrame {
 struct CarSample {
   float v_ego = 0, a_ego = 0, steering_deg = 0, yaw_rate = 0;
   bool left_blinker = false, right_blinker = false;
+  bool overridden = false;  // the driver steers, accelerates or brakes
 };
 
 struct LaneChangeSample {

@@ -127,11 +127,21 @@ Renderer::Renderer(const World& world)
 }
 
 void Renderer::draw(double time, const Camera& camera, YuvImage& picture) const {
+  const Pose pose = world_.pose(time);
+  draw(time, pose, View(world_, pose, camera), picture);
+}
+
+void Renderer::draw_model_frame(double time, bool big, YuvImage& picture) const {
+  const Matrix3 k = big ? big_model_intrinsics() : model_intrinsics();
+  const Pose pose = world_.pose(time);
+  draw(time, pose, View(pose, {kModelWidth, kModelHeight, k[0]}, k[2], k[5], view_from_device()), picture);
+}
+
+void Renderer::draw(double time, const Pose& pose, const View& view, YuvImage& picture) const {
+  const Camera& camera = view.camera();
   if (picture.width() != camera.width || picture.height() != camera.height)
     picture = YuvImage(camera.width, camera.height);
-  const Pose pose = world_.pose(time);
   const Strip strip(world_, pose);
-  const View view(world_, pose, camera);
   const GroundMap map(view, strip);
   const Shader shader(world_, strip, view, fine_, rough_, asphalt_);
   DrawList list(view);

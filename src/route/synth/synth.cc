@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/folder_lock.h"
 #include "base/parallel.h"
+#include "route/contract/frame.h"
 #include "route/log/recording.h"
 #include "route/log/writer.h"
 #include "route/synth/log.h"
@@ -179,6 +180,12 @@ int64_t SynthDrive::frames() const {
 
 void SynthDrive::draw(int64_t index, const Camera& camera, YuvImage& picture) const {
   renderer_.draw(static_cast<double>(index) / synth::kFramesPerSecond, camera, picture);
+}
+
+void SynthDrive::draw_model_frame(int64_t index, bool big, YuvImage& scratch, std::span<uint8_t> out) const {
+  renderer_.draw_model_frame(static_cast<double>(index) / synth::kFramesPerSecond, big, scratch);
+  // The identity: only packed.
+  prepare_frame(scratch.view(), {1, 0, 0, 0, 1, 0, 0, 0, 1}, Sampling::nearest, out);
 }
 
 void SynthDrive::frame(int64_t index, SynthFrame& frame) const {

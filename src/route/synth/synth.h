@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,8 @@ class SynthDrive {
   // Draws into `frame`, whose pictures are reused. Runs in parallel; one thread at a time may call it.
   void frame(int64_t index, SynthFrame& frame) const;
   void draw(int64_t index, const Camera& camera, YuvImage& picture) const;
+  // A driving model's input, kFrameBytes (route/contract/frame.h): twenty times as fast as draw() and prepare_frame().
+  void draw_model_frame(int64_t index, bool big, YuvImage& scratch, std::span<uint8_t> out) const;
 
  private:
   SynthOptions options_;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fnv.h"
 #include "base/parallel.h"
+#include "route/contract/frame.h"
 #include "route/log/driven_path.h"
 #include "route/log/plan_error.h"
 #include "route/log/reader.h"
@@ -173,6 +174,46 @@ TEST(Synth, FinishedSegmentsAreKept) {
   SynthOptions options;
   options.device = "toaster";
   EXPECT_THROW(synth_route(folder.path(), options), Error);
+}
+
+// The picture that a model gets is the same whether it is warped from a camera's or drawn at once: what differs is the
+// sensor's noise and how edges are sampled. A shift of a few pixels differs more.
+TEST(Synth, ModelFramesAreWhereTheCamerasAre) {
+  SynthOptions options;
+  options.seed = 5, options.seconds = 2, options.device = "tici", options.light = synth::Light::day;
+  const SynthDrive drive(options);
+  SynthFrame frame;
+  drive.frame(20, frame);
+  YuvImage scratch;
+  std::vector<uint8_t> direct(kFrameBytes), warped(kFrameBytes);
+  for (const bool big : {false, true}) {
+    drive.draw_model_frame(20, big, scratch, direct);
+    const Camera& camera = big ? drive.cameras().wide : drive.cameras().road;
+    prepare_frame((big ? frame.wide : frame.road).view(),
+                  warp_matrix(drive.world().calibration(), camera.intrinsics(), big), Sampling::bilinear, warped);
+    // Luma of even rows and columns; chroma of every pixel, a part of a pixel off.
+    const auto difference = [&](int plane, int shift_x, int shift_y) {
+      double sum = 0;
+      int64_t count = 0;
+      for (int y = 8; y < kFrameHeight - 8; ++y) {
+        for (int x = 8; x < kFrameWidth - 8; ++x, ++count) {
+          const auto at = [&](int column, int row) {
+            return static_cast<size_t>((plane * kFrameHeight + row) * kFrameWidth + column);
+          };
+          sum += std::abs(direct[at(x, y)] - warped[at(x + shift_x, y + shift_y)]);
+        }
+      }
+      return sum / static_cast<double>(count);
+    };
+    for (const int plane : {0, 3}) {
+      const double here = difference(plane, 0, 0);
+      EXPECT_LT(here, 4) << big << plane;
+      for (const auto& [x, y] : {std::pair{2, 0}, {-2, 0}, {0, 2}, {0, -2}})
+        EXPECT_GT(difference(plane, x, y), 1.3 * here) << big << plane;
+    }
+    EXPECT_LT(difference(4, 0, 0), 2);
+    EXPECT_LT(difference(5, 0, 0), 2);
+  }
 }
 
 }  // namespace

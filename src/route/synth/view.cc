@@ -74,18 +74,21 @@ Point3 Strip::point(float s, float d, float up) const {
   return {at.mix(&Row::x) - d * at.mix(&Row::ty), at.mix(&Row::y) + d * at.mix(&Row::tx), down(at, d) - up};
 }
 
-View::View(const World& world, const Pose& pose, const Camera& camera) : camera_(camera) {
+View::View(const World& world, const Pose& pose, const Camera& camera)
+    : View(pose, camera, 0.5 * camera.width, 0.5 * camera.height,
+           multiply(view_from_device(), rotation(world.calibration()))) {}
+
+View::View(const Pose& pose, const Camera& camera, double centre_x, double centre_y, const Matrix3& view_from_calib)
+    : camera_(camera) {
   const Vector3 ahead = ahead_of(pose);
   heading_ = arctan2(ahead[1], ahead[0]);
   const double level = std::sqrt(ahead[0] * ahead[0] + ahead[1] * ahead[1]);
   const double c = ahead[0] / level, s = ahead[1] / level;
   const Matrix3 level_from_calib = multiply({c, s, 0, -s, c, 0, 0, 0, 1}, pose.ned_from_calib);
-  const Matrix3 view_from_level =
-      multiply(multiply(view_from_device(), rotation(world.calibration())), transpose(level_from_calib));
+  const Matrix3 view_from_level = multiply(view_from_calib, transpose(level_from_calib));
   const double f = camera.focal_length;
-  const Matrix3 pixel = multiply(camera.intrinsics(), view_from_level);
-  const Matrix3 ray = multiply(transpose(view_from_level),
-                               {1 / f, 0, -0.5 * camera.width / f, 0, 1 / f, -0.5 * camera.height / f, 0, 0, 1});
+  const Matrix3 pixel = multiply({f, 0, centre_x, 0, f, centre_y, 0, 0, 1}, view_from_level);
+  const Matrix3 ray = multiply(transpose(view_from_level), {1 / f, 0, -centre_x / f, 0, 1 / f, -centre_y / f, 0, 0, 1});
   for (size_t i = 0; i < 9; ++i) ray_[i] = static_cast<float>(ray[i]), pixel_[i] = static_cast<float>(pixel[i]);
 }
 

@@ -51,6 +51,8 @@ class Strip {
 class View {
  public:
   View(const World& world, const Pose& pose, const Camera& camera);
+  // A camera whose axis meets the picture at (`centre_x`, `centre_y`) instead of its middle.
+  View(const Pose& pose, const Camera& camera, double centre_x, double centre_y, const Matrix3& view_from_calib);
 
   const Camera& camera() const { return camera_; }
   Point3 ray(float u, float v) const {
