@@ -83,6 +83,11 @@ Adapter create_adapter(const Graph& base, const AdapterOptions& options, Adapter
 std::vector<Layer> match_layers(const Graph& base, const Adapter& adapter);
 
 // ---------------------------------------------------------------- files
+// The name of a layer's tensor in the file: "base_model.model.<path><end>".
+inline constexpr std::string_view kLoraA = ".lora_A.weight", kLoraB = ".lora_B.weight",
+                                  kLoraMagnitude = ".lora_magnitude_vector";
+std::string adapter_parameter_name(std::string_view path, std::string_view end);
+
 // A folder as PEFT has it: adapter_config.json and adapter_model.safetensors. Fails (user) naming the file: what is not
 // LoRA or DoRA, bias or other modules trained beside it, tensors that do not fit each other, are not finite, or are
 // missing.

@@ -11,8 +11,6 @@
 namespace sparkpilot {
 namespace {
 
-constexpr std::string_view kPrefix = "base_model.model.";
-
 // The tensors of one layer's adapter in the graph; shared by all nodes of the layer.
 struct Parts {
   ValueId a, b;
@@ -70,15 +68,15 @@ class Application {
     const Layer& layer = layers_[i];
     Builder b(graph_, mine.path);
     const auto parameter = [&](const Tensor& tensor, std::string_view end, bool decay) {
-      std::string name = fmt::format("{}{}.{}", kPrefix, mine.path, end);
+      std::string name = adapter_parameter_name(mine.path, end);
       const ValueId value = b.constant(tensor, name);
       out_.parameters.push_back({std::move(name), value, decay});
       return value;
     };
-    Parts parts{.a = parameter(mine.a, "lora_A.weight", true), .b = parameter(mine.b, "lora_B.weight", true)};
+    Parts parts{.a = parameter(mine.a, kLoraA, true), .b = parameter(mine.b, kLoraB, true)};
     parts.scale = static_cast<float>(adapter_.scale(mine));
     if (adapter_.kind != AdapterKind::dora) return parts;
-    const ValueId magnitude = parameter(mine.magnitude, "lora_magnitude_vector", false);
+    const ValueId magnitude = parameter(mine.magnitude, kLoraMagnitude, false);
     AdapterNorm norm{.name = mine.path + ".norm",
                      .value = {},
                      .a = graph_.value(parts.a).name,

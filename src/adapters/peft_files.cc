@@ -19,8 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kConfig = "adapter_config.json", kTensors = "adapter_model.safetensors";
-constexpr std::string_view kPrefix = "base_model.model.", kA = ".lora_A.weight", kB = ".lora_B.weight",
-                           kMagnitude = ".lora_magnitude_vector";
+constexpr std::string_view kPrefix = "base_model.model.";
 constexpr int64_t kLargestConfig = 16 << 20;
 
 // What PEFT can train that is not an adapter of this form; each must be as it is without it.
@@ -146,21 +145,23 @@ std::map<std::string, AdapterLayer> layers_of(const SafetensorsFile& file, DType
     for (const float x : wide.data<float>()) {
       if (!std::isfinite(x)) fail("tensor \"{}\" holds {}", key, x);
     }
-    if (const auto path = part(kA)) out[*path].a = std::move(wide);
-    else if (const auto path_b = part(kB)) out[*path_b].b = std::move(wide);
-    else if (const auto path_m = part(kMagnitude)) out[*path_m].magnitude = std::move(wide);
-    else fail("tensor \"{}\" is not one of an adapter ({}<module>{}, {}, {})", key, kPrefix, kA, kB, kMagnitude);
+    if (const auto path = part(kLoraA)) out[*path].a = std::move(wide);
+    else if (const auto path_b = part(kLoraB)) out[*path_b].b = std::move(wide);
+    else if (const auto path_m = part(kLoraMagnitude)) out[*path_m].magnitude = std::move(wide);
+    else
+      fail("tensor \"{}\" is not one of an adapter ({}<module>{}, {}, {})", key, kPrefix, kLoraA, kLoraB,
+           kLoraMagnitude);
   }
   return out;
 }
 
 void check_layer(const AdapterLayer& layer, AdapterKind kind) {
   const auto missing = [&](const Tensor& tensor, std::string_view end) {
-    if (!tensor.present()) fail("\"{}{}{}\" is missing", kPrefix, layer.path, end);
+    if (!tensor.present()) fail("\"{}\" is missing", adapter_parameter_name(layer.path, end));
   };
-  missing(layer.a, kA);
-  missing(layer.b, kB);
-  if (kind == AdapterKind::dora) missing(layer.magnitude, kMagnitude);
+  missing(layer.a, kLoraA);
+  missing(layer.b, kLoraB);
+  if (kind == AdapterKind::dora) missing(layer.magnitude, kLoraMagnitude);
   else if (layer.magnitude.present()) fail("\"{}\" has a magnitude, but use_dora is not set", layer.path);
   const bool matrices = layer.a.shape().rank() >= 2 && layer.b.shape().rank() == layer.a.shape().rank() &&
                         layer.a.elements() > 0 && layer.b.elements() > 0;
@@ -227,6 +228,10 @@ Json config_of(const Adapter& adapter) {
 
 }  // namespace
 
+std::string adapter_parameter_name(std::string_view path, std::string_view end) {
+  return fmt::format("{}{}{}", kPrefix, path, end);
+}
+
 Adapter read_adapter(const std::string& config_text, const SafetensorsFile& file, const std::filesystem::path& folder) {
   Config config;
   with_file(folder / kConfig, [&] { config = parse_config(config_text); });
@@ -262,11 +267,11 @@ void save_adapter(const Adapter& adapter, const std::filesystem::path& folder) {
   SafetensorsFile file{.tensors = {}, .metadata = {{"format", "pt"}}};
   for (const AdapterLayer& layer : adapter.layers) {
     const auto add = [&](const Tensor& tensor, std::string_view end) {
-      file.tensors.emplace_back(fmt::format("{}{}{}", kPrefix, layer.path, end), convert(tensor, adapter.stored));
+      file.tensors.emplace_back(adapter_parameter_name(layer.path, end), convert(tensor, adapter.stored));
     };
-    add(layer.a, kA);
-    add(layer.b, kB);
-    if (layer.magnitude.present()) add(layer.magnitude, kMagnitude);
+    add(layer.a, kLoraA);
+    add(layer.b, kLoraB);
+    if (layer.magnitude.present()) add(layer.magnitude, kLoraMagnitude);
   }
   make_folders(folder);
   save_safetensors(folder / kTensors, file);

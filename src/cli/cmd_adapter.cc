@@ -1,11 +1,11 @@
 // sparkpilot adapter: LoRA and DoRA adapters made, shown, merged into a model's weights, taken out, compared.
-#include <charconv>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "adapters/load_model.h"
 #include "adapters/merge.h"
+#include "adapters/size.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/with_file.h"
@@ -33,10 +33,6 @@ struct Flags {
 };
 
 std::vector<int64_t> numbers(const Shape& shape) { return {shape.begin(), shape.end()}; }
-
-std::string_view stored_name(DType dtype) {
-  return dtype == DType::f16 ? "fp16" : dtype == DType::bf16 ? "bf16" : "fp32";
-}
 
 Json to_json(const Adapter& adapter) {
   Json layers = Json::array();
@@ -71,32 +67,6 @@ std::string line(const Adapter& adapter) {
 
 // --- create
 
-// "1%" of the base's tensors, or bytes with a unit.
-int64_t size_limit(const std::string& text, int64_t base_bytes) {
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(stop, text.data() + text.size());
-  const std::pair<const char*, double> units[] = {
-      {"%", static_cast<double>(base_bytes) / 100}, {"", 1}, {"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}};
-  for (const auto& [known, factor] : units) {
-    if (error == std::errc() && unit == known && number > 0 && number * factor < 1e15)
-      return static_cast<int64_t>(number * factor);
-  }
-  fail("--max-size {}: expected a share of the model such as 1%, or bytes such as 200kB", text);
-}
-
-// What most of the layers' weights have.
-DType stored_type(const Flags& flags, const Graph& base) {
-  if (flags.dtype == "fp32") return DType::f32;
-  if (flags.dtype == "fp16") return DType::f16;
-  if (flags.dtype == "bf16") return DType::bf16;
-  std::map<DType, int64_t> elements;
-  for (const Layer& layer : find_layers(base)) elements[layer.dtype] += layer.weight.elements();
-  if (elements[DType::f16] > elements[DType::f32]) return DType::f16;
-  if (elements[DType::bf16] > elements[DType::f32]) return DType::bf16;
-  return DType::f32;
-}
-
 AdapterKind kind_of(const Flags& flags) {
   if (flags.lora + flags.rslora + flags.dora > 1) fail("give one of --dora, --lora and --rslora");
   return flags.lora ? AdapterKind::lora : flags.rslora ? AdapterKind::rslora : AdapterKind::dora;
@@ -106,13 +76,13 @@ int create(const Program& program, const Flags& flags) {
   const Graph base = load_onnx(flags.model);
   const int64_t base_bytes = take_census(base).constant_bytes;
   AdapterOptions options{.kind = kind_of(flags), .target = flags.target};
-  options.stored = stored_type(flags, base);
+  options.stored = stored_type(flags.dtype, base);
   options.seed = flags.seed;
   if (flags.rank < 0) fail("--rank {}: expected 1 or more", flags.rank);
   if (flags.rank > 0 && !flags.max_size.empty())
     fail("--rank sets every layer's rank: --max-size has no effect with it");
   if (flags.rank > 0) options.rank = flags.rank;
-  else options.max_bytes = size_limit(flags.max_size.empty() ? "1%" : flags.max_size, base_bytes);
+  else options.max_bytes = size_limit(flags.max_size.empty() ? "1%" : flags.max_size, base, "--max-size");
   if (!(flags.alpha >= 0)) fail("--alpha {}: expected more than 0", flags.alpha);
   if (flags.alpha > 0) options.alpha = flags.alpha;
   AdapterPlan plan;

@@ -160,6 +160,7 @@ void add_env(Program& program, Command app);
 void add_stack(Program& program, Command app);
 void add_stack_audit(Program& program, Command group);
 void add_stack_plan(Program& program, Command group);
+void add_train(Program& program, Command app);
 void add_version(Program& program, Command app);
 
 }  // namespace sparkpilot::cli

@@ -37,6 +37,7 @@ void add_commands(Program& program, Command app) {
   add_run(program, app);
   add_bench(program, app);
   add_compare(program, app);
+  add_train(program, app);
   add_adapter(program, app);
   add_zoo(program, app);
   add_drive(program, app);

@@ -404,4 +404,20 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& out) {
   return load_checkpoint(found.rbegin()->second);
 }
 
+double time_steps(TrainingProgram& program, const Samples& samples, int steps) {
+  const Feed feed(program, samples, "training");
+  Loader loader(samples, Sampler(samples.size(), 0), feed.batch());
+  std::vector<double> seconds;
+  for (int i = 0; i <= steps; ++i) {
+    const int64_t start = now_ns();
+    feed.give(loader.next(), [&](const std::string& name) { return program.input(name); });
+    program.run_gradients();
+    if (std::isfinite(program.gradient_norm())) program.update(0);
+    else program.discard();
+    if (i > 0) seconds.push_back(seconds_of(now_ns() - start));
+  }
+  std::ranges::nth_element(seconds, seconds.begin() + std::ssize(seconds) / 2);
+  return seconds[seconds.size() / 2];
+}
+
 }  // namespace sparkpilot::train

@@ -101,6 +101,10 @@ struct TrainingSummary {
 TrainingSummary train(TrainingProgram& program, const Samples& samples, const Samples* validation,
                       const TrainerOptions& options);
 
+// The median time in seconds of so many steps of one micro-batch each, after one more, reading included. They change
+// the program's states.
+double time_steps(TrainingProgram& program, const Samples& samples, int steps);
+
 // The newest checkpoint of a run's folder; empty if there is none. Its choices and threads are for the program with
 // which the run goes on.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& out);

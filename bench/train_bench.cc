@@ -1,0 +1,82 @@
+// A training step of a driving network on random samples: gradients and an AdamW update. Prints its time in ms, one line
+// for each line on stdin (the number of steps to time), so that another engine can take turns with it
+// (bench/peers/compare_training.py).
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <iostream>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/statistics.h"
+#include "onnx/import.h"
+#include "runtime/session.h"
+#include "tensor/fill_random.h"
+#include "train/student.h"
+
+using namespace sparkpilot;
+
+int main(int argc, char** argv) {
+  CLI::App app("time a training step");
+  std::string file, role = "policy", kind = "dora", target;
+  int64_t batch = 32, rank = 16;
+  int threads = 0;
+  app.add_option("file", file, "ONNX model")->required();
+  app.add_option("--role", role, "vision, policy or supercombo");
+  app.add_option("--kind", kind, "dora, lora or full");
+  app.add_option("--target", target, "layers with an adapter, a regular expression");
+  app.add_option("--batch", batch);
+  app.add_option("--rank", rank);
+  app.add_option("--threads", threads);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    train::StudentOptions options{.networks = {{role, file}}, .batch = batch};
+    if (kind == "full") options.mode = train::TrainMode::full;
+    options.adapter = {.kind = kind == "lora" ? AdapterKind::lora : AdapterKind::dora, .target = target, .rank = rank};
+    std::vector<train::Field> fields;
+    const Graph graph = load_onnx(file);
+    for (const ValueId id : graph.inputs()) {
+      const Value& v = graph.value(id);
+      fields.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
+    }
+    fields.push_back({"teacher." + role, DType::f32, Session(graph).outputs()[0].shape->removed(0)});
+    const train::Student student(options, fields);
+    train::ProgramOptions settings;
+    settings.session.threads = threads > 0 ? threads : available_processors();
+    settings.session.tune = Tune::off;
+    train::TrainingProgram program = student.program(settings);
+    for (const TensorInfo& input : program.inputs()) fill_random(program.input(input.name), input.name, 1);
+    const auto step = [&](int64_t ns[3]) {
+      const int64_t start = now_ns();
+      program.run_gradients();
+      const int64_t middle = now_ns();
+      (void)program.gradient_norm();
+      program.update(1e-5, 1);
+      ns[0] = now_ns() - start;
+      ns[1] = middle - start;
+    };
+    int64_t ns[3];
+    for (int i = 0; i < 3; ++i) step(ns);
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    fmt::print("{} parameters, {:.0f} MB\n", student.parameters(), static_cast<double>(usage.ru_maxrss) / 1024);
+    std::fflush(stdout);
+    for (std::string line; std::getline(std::cin, line);) {
+      std::vector<double> all, gradients;
+      for (int i = 0; i < std::stoi(line); ++i) {
+        step(ns);
+        all.push_back(static_cast<double>(ns[0]) * 1e-6);
+        gradients.push_back(static_cast<double>(ns[1]) * 1e-6);
+      }
+      fmt::print("{:.4f} {:.4f}\n", summarize(all).p50, summarize(gradients).p50);
+      std::fflush(stdout);
+    }
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+  return 0;
+}

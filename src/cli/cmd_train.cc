@@ -1,0 +1,447 @@
+// sparkpilot train: adapters or whole models distilled on a data set.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/bounded_json.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/file_hash.h"
+#include "base/parallel.h"
+#include "base/with_file.h"
+#include "cli/command.h"
+#include "cli/driving_models.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "train/dataset.h"
+#include "train/first_samples.h"
+#include "train/student.h"
+#include "train/trainer.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr const char* kCommandFile = "train.json";
+
+struct Flags {
+  std::string data, out, resume;
+  DrivingModelFlags model;
+  std::vector<std::string> init, weights;
+  std::string network, mode = "adapter", kind = "dora", target, max_size, stored = "auto", labels = "teacher",
+                       features = "kl", schedule = "cosine", optimizer = "adamw";
+  int64_t rank = 0, batch = 32, accumulate = 1, updates = 0, warmup = 0, evaluate_every = 0, patience = 0,
+          checkpoint_every = 0, keep = 2, overfit = 0;
+  double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
+         warp_degrees = 0, brightness = 0;
+  bool merged = false, dry_run = false;
+  uint64_t seed = 1;
+};
+
+// Every flag that shapes a run, for train.json: what --resume reads again.
+template <typename Visit>
+void each_flag(Flags& f, const Visit& visit) {
+  visit("data", f.data);
+  visit("vision", f.model.vision);
+  visit("policy", f.model.policy);
+  visit("supercombo", f.model.supercombo);
+  visit("init_adapter", f.init);
+  visit("loss", f.weights);
+  visit("network", f.network);
+  visit("mode", f.mode);
+  visit("kind", f.kind);
+  visit("target", f.target);
+  visit("max_size", f.max_size);
+  visit("dtype", f.stored);
+  visit("against", f.labels);
+  visit("features", f.features);
+  visit("schedule", f.schedule);
+  visit("optimizer", f.optimizer);
+  visit("rank", f.rank);
+  visit("batch", f.batch);
+  visit("accumulate", f.accumulate);
+  visit("updates", f.updates);
+  visit("warmup", f.warmup);
+  visit("evaluate_every", f.evaluate_every);
+  visit("patience", f.patience);
+  visit("checkpoint_every", f.checkpoint_every);
+  visit("keep", f.keep);
+  visit("overfit", f.overfit);
+  visit("alpha", f.alpha);
+  visit("epochs", f.epochs);
+  visit("minutes", f.minutes);
+  visit("rate", f.rate);
+  visit("last_rate", f.last_rate);
+  visit("weight_decay", f.decay);
+  visit("clip", f.clip);
+  visit("ema", f.ema);
+  visit("warp_degrees", f.warp_degrees);
+  visit("brightness", f.brightness);
+  visit("merged", f.merged);
+  visit("seed", f.seed);
+}
+
+// The model's files as they are in the settings or on the command line, kept as absolute paths.
+void settle_model(const Program& program, Flags& flags) {
+  const drive::ModelFiles files = chosen_driving_model(program, flags.model);
+  const auto whole = [](const fs::path& path) { return path.empty() ? std::string() : fs::absolute(path).string(); };
+  flags.model = {.vision = whole(files.vision), .policy = whole(files.policy), .supercombo = whole(files.supercombo)};
+  flags.data = fs::absolute(flags.data).string();
+  for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
+}
+
+void write_command(Flags flags, int threads) {
+  Json json = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", threads}};
+  each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
+  make_folders(flags.out);
+  AtomicFile file(fs::path(flags.out) / kCommandFile);
+  file.write(json.dump(2) + "\n");
+  file.commit();
+}
+
+// What an earlier run was given; its threads.
+int read_command(const fs::path& out, Flags& flags) {
+  const fs::path path = out / kCommandFile;
+  const std::string text = read_file(path, 1 << 20);
+  int threads = 0;
+  with_file(path, [&] {
+    try {
+      const std::optional<Json> json = parse_bounded(text);
+      if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
+      each_flag(flags, [&](const char* name, auto& value) { json->at(name).get_to(value); });
+      json->at("threads").get_to(threads);
+    } catch (const nlohmann::json::exception& error) {
+      fail("cannot be read: {}", error.what());
+    }
+  });
+  flags.out = out.string();
+  return threads;
+}
+
+std::map<std::string, double> loss_weights(const Flags& flags) {
+  std::map<std::string, double> out;
+  for (const std::string& text : flags.weights) {
+    const auto [head, number] = split_assignment(text, "--loss");
+    if (const std::string wrong = no_number<double>(number); !wrong.empty()) fail("--loss {}: {}", head, wrong);
+    double weight = 0;
+    std::from_chars(number.data(), number.data() + number.size(), weight);
+    if (!(weight >= 0)) fail("--loss {}: expected 0 or more, got {}", head, weight);
+    if (!out.emplace(head, weight).second) fail("--loss {}: given twice", head);
+  }
+  return out;
+}
+
+train::StudentOptions student_options(const Flags& flags) {
+  train::StudentOptions out;
+  if (!flags.model.supercombo.empty()) {
+    out.networks = {{"supercombo", flags.model.supercombo}};
+  } else {
+    out.networks = {{"vision", flags.model.vision}, {"policy", flags.model.policy}};
+    if (!flags.network.empty()) {
+      std::erase_if(out.networks, [&](const auto& network) { return network.role != flags.network; });
+    }
+  }
+  if (out.networks.empty()) fail("--network {}: this model is a supercombo, one network", flags.network);
+  out.batch = flags.batch;
+  out.mode = flags.mode == "full" ? train::TrainMode::full : train::TrainMode::adapter;
+  out.adapter.kind = flags.kind == "lora"     ? AdapterKind::lora
+                     : flags.kind == "rslora" ? AdapterKind::rslora
+                                              : AdapterKind::dora;
+  out.adapter.target = flags.target;
+  out.adapter.seed = flags.seed;
+  if (flags.rank > 0) out.adapter.rank = flags.rank;
+  if (flags.alpha > 0) out.adapter.alpha = flags.alpha;
+  out.max_size = flags.max_size.empty() ? "1%" : flags.max_size;
+  out.stored = flags.stored;
+  out.init.assign(flags.init.begin(), flags.init.end());
+  out.target = flags.labels == "labels" ? train::Target::labels : train::Target::teacher;
+  out.features = flags.features == "cosine" ? train::FeatureLoss::cosine
+                 : flags.features == "l2"   ? train::FeatureLoss::l2
+                                            : train::FeatureLoss::kl;
+  out.weights = loss_weights(flags);
+  return out;
+}
+
+// Whether the data's teacher is the student as it begins.
+bool is_own_teacher(const Flags& flags, const train::StudentOptions& student, const train::DatasetInfo& info) {
+  if (flags.labels != "teacher" || !flags.init.empty()) return false;
+  return std::ranges::all_of(student.networks, [&](const train::StudentNetwork& network) {
+    const train::DatasetNetwork* teacher = info.network(network.role);
+    Fnv hash;
+    add_file(hash, network.file);
+    return teacher != nullptr && teacher->hash == fmt::format("{:016x}", hash.value());
+  });
+}
+
+void check(const Flags& flags) {
+  if (flags.data.empty()) fail("--data DIR is expected: a folder of `sparkpilot dataset build`");
+  if (flags.out.empty()) fail("--out DIR is expected: where checkpoints and results go");
+  if (flags.updates <= 0 && flags.epochs <= 0 && flags.minutes <= 0) {
+    fail("a limit is expected: --epochs, --updates or --minutes");
+  }
+  for (const auto& [flag, value] : {std::pair{"--updates", static_cast<double>(flags.updates)},
+                                    {"--epochs", flags.epochs},
+                                    {"--minutes", flags.minutes},
+                                    {"--rank", static_cast<double>(flags.rank)},
+                                    {"--alpha", flags.alpha},
+                                    {"--warmup", static_cast<double>(flags.warmup)},
+                                    {"--last-rate", flags.last_rate},
+                                    {"--weight-decay", flags.decay},
+                                    {"--clip", flags.clip},
+                                    {"--patience", static_cast<double>(flags.patience)},
+                                    {"--evaluate-every", static_cast<double>(flags.evaluate_every)},
+                                    {"--checkpoint-every", static_cast<double>(flags.checkpoint_every)},
+                                    {"--overfit", static_cast<double>(flags.overfit)},
+                                    {"--warp", flags.warp_degrees},
+                                    {"--brightness", flags.brightness}}) {
+    if (!(value >= 0)) fail("{} {}: expected 0 or more", flag, value);
+  }
+  for (const auto& [flag, value] :
+       {std::pair{"--batch", flags.batch}, {"--accumulate", flags.accumulate}, {"--keep", flags.keep}}) {
+    expect_at_least(flag, value, 1);
+  }
+  if (!(flags.rate > 0)) fail("--rate {}: expected more than 0", flags.rate);
+  if (!(flags.ema >= 0 && flags.ema < 1)) fail("--ema {}: expected 0 to below 1", flags.ema);
+  if (flags.schedule == "cosine" && flags.updates <= 0 && flags.epochs <= 0) {
+    fail("a cosine needs its length: give --epochs or --updates, or --schedule constant");
+  }
+  const bool adapter = flags.mode == "adapter";
+  for (const auto& [given, flag] : {std::pair{flags.rank > 0, "--rank"},
+                                    {flags.alpha > 0, "--alpha"},
+                                    {!flags.target.empty(), "--target"},
+                                    {!flags.max_size.empty(), "--max-size"},
+                                    {!flags.init.empty(), "--init-adapter"},
+                                    {flags.merged, "--merged"}}) {
+    if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
+  }
+  if (flags.rank > 0 && !flags.max_size.empty())
+    fail("--rank sets every layer's rank: --max-size has no effect with it");
+}
+
+int64_t peak_memory() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return int64_t{usage.ru_maxrss} * 1024;
+}
+
+// One step of what was asked for, and what it takes.
+int dry_run(const Program& program, const Flags& flags, const train::Student& student, train::TrainingProgram& steps,
+            const train::Samples& samples) {
+  const double seconds = train::time_steps(steps, samples, 3);
+  const int64_t memory = peak_memory();
+  if (program.json) {
+    print_json({{"parameters", student.parameters()},
+                {"adapter_bytes", student.adapter_bytes()},
+                {"samples", samples.size()},
+                {"batch", flags.batch},
+                {"threads", steps.options().session.threads},
+                {"step_ms", seconds * 1e3},
+                {"samples_per_second", static_cast<double>(flags.batch) / seconds},
+                {"peak_memory_bytes", memory},
+                {"machine_memory_bytes", physical_memory()}});
+    return kDone;
+  }
+  print(fmt::format(
+      "{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n{} of {} "
+      "memory at most\n",
+      human_count(static_cast<double>(student.parameters())),
+      student.adapter_bytes() > 0 ? ", adapter " + human_bytes(student.adapter_bytes()) : "", samples.size(),
+      human_ms(seconds * 1e3), flags.batch, steps.options().session.threads, static_cast<double>(flags.batch) / seconds,
+      human_bytes(memory), human_bytes(physical_memory())));
+  return kDone;
+}
+
+std::string time_text(double seconds) {
+  const auto whole = static_cast<int64_t>(seconds);
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string step_text(const train::TrainingStep& step) {
+  std::string out = fmt::format("update {}, loss {:.4g}, rate {:.2g}, {:.0f} samples/s", step.update, step.loss,
+                                step.rate, step.samples_per_second);
+  if (step.waited > 0.05) out += fmt::format(", {:.0f} % waiting for data", 100 * step.waited);
+  if (step.evaluation_loss) out += fmt::format(", evaluation {:.4g}", *step.evaluation_loss);
+  out += ", " + human_bytes(peak_memory());
+  return step.seconds_left ? out + ", left " + time_text(*step.seconds_left) : out;
+}
+
+int report(const Program& program, const train::TrainingSummary& summary, const std::vector<fs::path>& written,
+           const fs::path& out) {
+  Json files = Json::array();
+  for (const fs::path& path : written) files.push_back(path.string());
+  const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+  if (program.json) {
+    print_json({{"ended", train::name(summary.ended)},
+                {"reason", summary.reason},
+                {"updates", summary.progress.updates},
+                {"seconds", summary.progress.seconds},
+                {"first_loss", number(summary.first_loss)},
+                {"loss", number(summary.loss)},
+                {"evaluation_loss", number(summary.evaluation_loss)},
+                {"best_evaluation_loss", number(summary.progress.best)},
+                {"checkpoint", summary.checkpoint.string()},
+                {"written", files}});
+  } else {
+    const auto text = [](const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; };
+    print(fmt::format("{} after {} updates, {}: loss {} to {}", train::name(summary.ended), summary.progress.updates,
+                      time_text(summary.progress.seconds), text(summary.first_loss), text(summary.loss)));
+    if (summary.progress.best) {
+      print(fmt::format(", best evaluation {:.4g} after {}", *summary.progress.best, summary.progress.best_updates));
+    }
+    print("\n");
+    for (const fs::path& path : written) print(path.string() + "\n");
+  }
+  if (summary.ended != train::Ended::not_finite) return kDone;
+  note(fmt::format("{}; the batch is in {}", summary.reason, (out / summary.batch).string()));
+  return kCheckFailed;
+}
+
+int run(const Program& program, const Flags& asked) {
+  Flags flags = asked;
+  std::optional<int> threads = chosen_threads(program);
+  const bool resume = !flags.resume.empty();
+  if (resume) {
+    const int before = read_command(flags.resume, flags);
+    if (!threads) threads = before;
+  } else {
+    settle_model(program, flags);
+  }
+  check(flags);
+  const StopOnInterrupt stop(!program.quiet);
+  const train::Dataset all(
+      flags.data,
+      {.split = train::Split::train,
+       .augment = {.warp_degrees = flags.warp_degrees, .brightness = flags.brightness, .seed = flags.seed}});
+  std::optional<train::Dataset> validation;
+  if (std::ranges::any_of(all.info().routes, &train::DatasetRoute::validation)) {
+    validation.emplace(flags.data, train::DatasetOptions{.split = train::Split::validation});
+  }
+  const train::FirstSamples samples(all, flags.overfit > 0 ? flags.overfit : all.size());
+  const train::StudentOptions options = student_options(flags);
+  const train::Student student(options, samples.fields());
+  if (!program.quiet) {
+    for (const std::string& text : student.notes()) note(text);
+  }
+  if (!program.quiet && is_own_teacher(flags, options, all.info())) {
+    note("the teacher is this very model: there is nothing to learn");
+  }
+  train::ProgramOptions settings{
+      .optimizer = flags.optimizer == "sgd" ? train::Optimizer::sgd : train::Optimizer::adamw,
+      .weight_decay = static_cast<float>(flags.decay),
+      .ema = static_cast<float>(flags.ema),
+      .micro_batches = static_cast<int>(flags.accumulate)};
+  settings.session.threads = threads.value_or(0) > 0 ? *threads : available_processors();
+  settings.session.tune = Tune::off;
+  if (resume) {
+    if (const auto checkpoint = train::newest_checkpoint(flags.out)) settings.choices = checkpoint->choices;
+  }
+  train::TrainingProgram steps = student.program(settings);
+  if (flags.dry_run) return dry_run(program, flags, student, steps, samples);
+  if (!resume) write_command(flags, settings.session.threads);
+
+  train::TrainerOptions trainer{.out = flags.out};
+  trainer.schedule = {.form = flags.schedule == "constant" ? train::Schedule::constant : train::Schedule::cosine,
+                      .rate = flags.rate,
+                      .warmup = flags.warmup,
+                      .last = flags.last_rate};
+  trainer.updates = flags.updates;
+  trainer.epochs = flags.epochs;
+  trainer.minutes = flags.minutes;
+  trainer.clip = flags.clip;
+  trainer.seed = flags.seed;
+  trainer.evaluate_every = flags.evaluate_every;
+  trainer.evaluate_average = flags.ema > 0;
+  trainer.patience = static_cast<int>(flags.patience);
+  trainer.checkpoint_every = flags.checkpoint_every;
+  trainer.keep = static_cast<int>(flags.keep);
+  trainer.dataset = all.fingerprint();
+  trainer.resume = resume;
+  trainer.interrupt = &stop.requested();
+  trainer.say = [&](const std::string& text) {
+    if (!program.quiet) note(text);
+  };
+  train::TrainingSummary summary;
+  {
+    Progress bar(!program.json && !program.quiet, "training");
+    trainer.progress = [&](const train::TrainingStep& step) {
+      bar.what(step_text(step));
+      bar.at(step.updates ? static_cast<double>(step.update) / static_cast<double>(*step.updates)
+                          : step.seconds / (60 * flags.minutes));
+    };
+    summary = train::train(steps, samples, validation ? &*validation : nullptr, trainer);
+  }
+  if (!summary.best.empty() && summary.best != summary.checkpoint) train::load_states(summary.best, steps);
+  const std::vector<fs::path> written = student.save(steps, flags.out, flags.ema > 0, flags.merged);
+  return report(program, summary, written, flags.out);
+}
+
+}  // namespace
+
+void add_train(Program& program, Command app) {
+  const auto flags = std::make_shared<Flags>();
+  const Command command =
+      add_command(program, app, "train", "distil a teacher into an adapter, or train a whole model",
+                  "  sparkpilot train --models models --data data --out out/run --epochs 3\n"
+                  "  sparkpilot train --models models --network policy --data data --out out/run --epochs 3 --rank 16\n"
+                  "  sparkpilot train --supercombo driving_supercombo.onnx --data data --out out/run --minutes 30 "
+                  "--schedule constant --mode full --against labels\n"
+                  "  sparkpilot train --resume out/run\n"
+                  "Ctrl-C ends with a checkpoint; --resume goes on from the newest one with the same flags.",
+                  [&program, flags] { return run(program, *flags); });
+  command.add_option("--data", flags->data, "folder of `sparkpilot dataset build`").type_name("DIR");
+  add_driving_model_flags(program, command, flags->model);
+  add_choice(command, "--network", flags->network, {"vision", "policy"}, "of two networks train this one alone",
+             "NAME");
+  command.add_option("-o,--out", flags->out, "where checkpoints, metrics and results go").type_name("DIR");
+  command.add_option("--resume", flags->resume, "go on with the run in this folder, with its flags").type_name("OUT");
+  command.add_flag("--dry-run", flags->dry_run, "time a few steps, and say what a run takes");
+  add_choice(command, "--mode", flags->mode, {"adapter", "full"},
+             "train an adapter beside the frozen model, or all weights", "MODE");
+  add_choice(command, "--kind", flags->kind, {"dora", "lora", "rslora"}, "of adapter", "KIND");
+  add_number(command, "--rank", flags->rank, "rank of every layer; without it, ranks that fit --max-size");
+  add_number(command, "--alpha", flags->alpha, "alpha of every layer; without it, its rank", "X");
+  command.add_option("--target", flags->target, "only layers whose whole path matches this regular expression")
+      .type_name("REGEX");
+  command.add_option("--max-size", flags->max_size, "share of each network's tensor bytes, or bytes: 1% (the default)")
+      .type_name("SIZE");
+  add_choice(command, "--dtype", flags->stored, {"auto", "fp32", "fp16", "bf16"}, "how the adapter is stored", "TYPE");
+  add_list(command, "--init-adapter", flags->init, "DIR", "begin with this adapter (repeatable)");
+  command.add_flag("--merged", flags->merged, "also write models with the adapter merged");
+  add_choice(command, "--against", flags->labels, {"teacher", "labels"},
+             "compare with the teacher's outputs, or with what is true of synthetic roads", "WHAT");
+  add_list(command, "--loss", flags->weights, "HEAD=WEIGHT", "weight of a head's loss; 0 leaves it out (repeatable)");
+  add_choice(command, "--features", flags->features, {"kl", "cosine", "l2"}, "how features are compared", "HOW");
+  add_number(command, "--batch", flags->batch, "samples of a step");
+  add_number(command, "--accumulate", flags->accumulate, "steps whose gradients make one update");
+  add_number(command, "--epochs", flags->epochs, "end after so many passes over the data", "X");
+  add_number(command, "--updates", flags->updates, "end after so many updates");
+  add_number(command, "--minutes", flags->minutes, "end after so many minutes of training", "X");
+  add_choice(command, "--optimizer", flags->optimizer, {"adamw", "sgd"}, "AdamW, or SGD with momentum 0.9", "NAME");
+  add_number(command, "--rate", flags->rate, "learning rate", "X");
+  add_choice(command, "--schedule", flags->schedule, {"cosine", "constant"}, "the rate after the warm-up", "FORM");
+  add_number(command, "--warmup", flags->warmup, "updates in which the rate grows from 0");
+  add_number(command, "--last-rate", flags->last_rate, "the cosine's end, as a part of --rate", "X");
+  add_number(command, "--weight-decay", flags->decay, "decoupled decay of weights; not of biases and magnitudes", "X");
+  add_number(command, "--clip", flags->clip, "largest norm of a gradient; 0: none", "X");
+  add_number(command, "--ema", flags->ema, "keep moving averages with this factor, such as 0.999, and save those", "X");
+  add_number(command, "--evaluate-every", flags->evaluate_every, "updates between evaluations; 0: once an epoch");
+  add_number(command, "--patience", flags->patience, "end after so many evaluations without a better one; 0: never");
+  add_number(command, "--checkpoint-every", flags->checkpoint_every, "updates between checkpoints; 0: at evaluations");
+  add_number(command, "--keep", flags->keep, "checkpoints to keep, besides the best");
+  add_number(command, "--overfit", flags->overfit, "train on the first N samples only, as a test");
+  add_number(command, "--warp", flags->warp_degrees, "augment: deviation of the camera's angles, in degrees", "DEG");
+  add_number(command, "--brightness", flags->brightness, "augment: deviation of the pictures' brightness", "X");
+  add_number(command, "--seed", flags->seed, "seed of the adapter's numbers and of the samples' order");
+  add_setting(program, command, "threads");
+  add_report_flags(program, command);
+}
+
+}  // namespace sparkpilot::cli

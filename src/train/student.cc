@@ -1,0 +1,294 @@
+#include "train/student.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "adapters/load_model.h"
+#include "adapters/merge.h"
+#include "adapters/size.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+#include "passes/pass.h"
+#include "passes/rebatch.h"
+#include "route/contract/outputs.h"
+#include "sparkpilot/builder.h"
+#include "train/compose.h"
+#include "train/dataset_labels.h"
+#include "train/losses.h"
+#include "train/plan_errors.h"
+
+namespace sparkpilot::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string_view field_prefix(Target target) { return target == Target::teacher ? "teacher." : "labels."; }
+
+// The network at a batch, in f32, with its layers named by their paths; its result without a last rounding.
+Graph network_graph(const Graph& file, int64_t batch) {
+  Graph net = file;
+  name_layers(net);
+  if (batch > 1) net = rebatch(std::move(net), batch);
+  prepare(net, {.precision = Precision::fp32});
+  const ValueId out = net.outputs()[0].value;
+  const NodeId last = net.value(out).producer;
+  if (last.present() && net.node(last).op->name == "Cast" && net.value(out).dtype != DType::f32) {
+    net.set_output(0, net.node(last).inputs[0]);
+  }
+  return net;
+}
+
+bool is_elementwise_with_data(const Graph& graph, const Node& node) {
+  return node.op->traits.elementwise && std::ranges::any_of(node.inputs, [&](ValueId v) {
+           return v.present() && graph.value(v).kind != ValueKind::constant;
+         });
+}
+
+// What mode full trains of a network: its weights, as far as the file has a constant of that name to hold them.
+std::map<ValueId, std::string> file_weights(const Graph& net, const Graph& file) {
+  std::map<std::string, const Value*> in_file;
+  for (int i = 0; i < file.value_count(); ++i) {
+    const Value& v = file.value(ValueId{i});
+    if (v.kind == ValueKind::constant && is_float(v.dtype) && !v.name.empty()) in_file[v.name] = &v;
+  }
+  std::map<ValueId, std::string> out;
+  for (const NodeId id : net.order()) {
+    const Node& node = net.node(id);
+    const bool weighs = node.op->traits.product || node.op->traits.norm;
+    if (!weighs && !is_elementwise_with_data(net, node)) continue;
+    for (const ValueId input : node.inputs) {
+      if (!input.present()) continue;
+      const Value& v = net.value(input);
+      if (v.kind != ValueKind::constant || v.dtype != DType::f32 || v.constant.elements() < 2) continue;
+      const auto found = in_file.find(v.name);
+      if (found != in_file.end() && found->second->constant.shape() == v.constant.shape()) out[input] = v.name;
+    }
+  }
+  return out;
+}
+
+// Weights of products are pulled to zero; biases, gains and magnitudes are not.
+bool decays(const Shape& shape) {
+  return std::ranges::count_if(shape, [](int64_t n) { return n > 1; }) > 1;
+}
+
+}  // namespace
+
+Student::Student(const StudentOptions& options, std::span<const Field> fields) : options_(options) {
+  if (options.networks.empty()) fail_internal("a student without a network");
+  if (options.batch < 1) fail("batch {}: expected 1 or more", options.batch);
+  graph_.opsets[""] = kNewestOpset;
+  for (size_t i = 0; i < options.networks.size(); ++i) add_network(i, fields);
+  add_losses(fields);
+  std::vector<fs::path> unused;
+  for (const fs::path& folder : options.init) {
+    const std::string fingerprint = load_adapter(folder).base_fingerprint;
+    const bool used = std::ranges::any_of(
+        networks_, [&](const Network& n) { return n.adapter && n.adapter->base_fingerprint == fingerprint; });
+    if (!used) fail("{}: made for none of these networks", folder.string());
+  }
+}
+
+ValueId Student::input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields) {
+  const auto field = std::ranges::find(fields, name, &Field::name);
+  if (field == fields.end()) fail("the samples have no field \"{}\", which the model reads", name);
+  const Shape whole = field->shape.inserted(0, options_.batch);
+  if (!(whole == shape)) {
+    fail("the samples' field \"{}\" is {}, the model expects {}", name, field->shape.str(), shape.removed(0).str());
+  }
+  if (!inputs_.contains(name)) inputs_[name] = graph_.add_input(name, field->dtype, whole);
+  const ValueId value = inputs_[name];
+  if (field->dtype == dtype) return value;
+  return Builder(graph_).add("Cast", {value}, {{"to", onnx_code(dtype)}});
+}
+
+void Student::add_network(size_t at, std::span<const Field> fields) {
+  const StudentNetwork& from = options_.networks[at];
+  Network network{.from = from, .file = load_model(from.file), .adapter = {}, .prefix = {}, .weights = {}};
+  const std::string file = from.file.string();
+  if (output_slices(network.file).empty() || network.file.outputs().size() != 1) {
+    fail("{}: not a driving model: expected one output, with output_slices in the metadata", file);
+  }
+  if (options_.networks.size() > 1) network.prefix = from.role + "/";
+  Graph net = network_graph(network.file, options_.batch);
+  // What is trained, as values of `net` first.
+  std::vector<Parameter> parameters;
+  AppliedAdapter applied;
+  AdapterPlan plan;
+  if (options_.mode == TrainMode::adapter) {
+    const std::string fingerprint = base_fingerprint(network.file);
+    for (const fs::path& folder : options_.init) {
+      Adapter init = load_adapter(folder);
+      if (init.base_fingerprint == fingerprint) network.adapter = std::move(init);
+    }
+    AdapterOptions adapter = options_.adapter;
+    adapter.stored = stored_type(options_.stored, network.file);
+    if (!adapter.rank) adapter.max_bytes = size_limit(options_.max_size, network.file, "--max-size");
+    if (!network.adapter) network.adapter = create_adapter(network.file, adapter, &plan);
+    applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter));
+    for (const AdapterParameter& each : applied.parameters) parameters.push_back({each.value, each.name, each.decay});
+  } else {
+    for (const auto& [value, name] : file_weights(net, network.file)) {
+      parameters.push_back({value, name, decays(net.value(value).constant.shape())});
+      network.weights[name] = name;
+    }
+    if (parameters.empty()) fail("{}: no weights to train were found", file);
+  }
+  std::map<std::string, ValueId> given;
+  for (const ValueId id : net.inputs()) {
+    const Value& v = net.value(id);
+    if (!v.shape) fail("{}: the input \"{}\" has open dimensions", file, v.name);
+    given[v.name] = input(v.name, v.dtype, *v.shape, fields);
+    const auto vision = outputs_.find("vision");
+    if (v.name != "features_buffer" || vision == outputs_.end()) continue;
+    // The newest row is this frame's, from the student's own vision.
+    Builder b(graph_, "features");
+    const OutputSlices slices = output_slices(networks_[0].file);
+    const auto hidden = std::ranges::find(slices, "hidden_state", [](const auto& each) { return each.first; });
+    if (hidden == slices.end()) fail("{}: has no hidden_state", networks_[0].from.file.string());
+    const auto [begin, end] = hidden->second.resolve(b.shape(vision->second)[1]);
+    const int64_t rows = (*v.shape)[1];
+    const ValueId now = b.add("Slice", {vision->second, b.ints({begin}), b.ints({end}), b.ints({1})});
+    const ValueId row = b.add("Unsqueeze", {now, b.ints({1})});
+    const ValueId past = b.add("Slice", {inputs_["features_buffer"], b.ints({0}), b.ints({rows - 1}), b.ints({1})});
+    ValueId all = b.add("Concat", {past, row}, {{"axis", int64_t{1}}});
+    if (v.dtype != DType::f32) all = b.add("Cast", {all}, {{"to", onnx_code(v.dtype)}});
+    given[v.name] = all;
+  }
+  const ValueMap<ValueId> became = append_graph(graph_, net, given);
+  outputs_[from.role] = became[net.outputs()[0].value];
+  for (const Parameter& each : parameters) {
+    parameters_.push_back({became[each.value], network.prefix + each.name, each.decay});
+  }
+  for (AdapterNorm norm : applied.norms) {
+    const ValueId constant = became[norm.value];
+    norm.name = network.prefix + norm.name;
+    norm.a = network.prefix + norm.a;
+    norm.b = network.prefix + norm.b;
+    norm.value = graph_.add_state(graph_.value(constant).constant, norm.name, false);
+    graph_.replace_uses(constant, norm.value);
+    graph_.set_next(norm.value, norm.value);
+    norms_.push_back(std::move(norm));
+  }
+  tell_of(network, plan, parameters.size());
+  networks_.push_back(std::move(network));
+}
+
+void Student::tell_of(const Network& network, const AdapterPlan& plan, size_t parameters) {
+  std::string text = network.from.role + ": ";
+  if (!network.adapter) {
+    notes_.push_back(text + fmt::format("{} tensors of weights", parameters));
+    return;
+  }
+  const Adapter& adapter = *network.adapter;
+  text += fmt::format("{} on {} layers, {} bytes in {}", name(adapter.kind), adapter.layers.size(), adapter.bytes(),
+                      stored_name(adapter.stored));
+  std::map<std::string, int> left_out;
+  for (const AdapterPlan::Row& row : plan.rows) {
+    if (row.rank == 0) ++left_out[row.why_not];
+  }
+  for (const auto& [why, count] : left_out) text += fmt::format("; {} left out ({})", count, why);
+  notes_.push_back(std::move(text));
+}
+
+void Student::add_losses(std::span<const Field> fields) {
+  Builder b(graph_, "loss");
+  std::vector<HeadLoss> losses;
+  for (const Network& network : networks_) {
+    const ValueId raw = outputs_.at(network.from.role);
+    const std::string field = std::string(field_prefix(options_.target)) + network.from.role;
+    const ValueId target = input(field, DType::f32, b.shape(raw), fields);
+    const OutputSlices slices = output_slices(network.file);
+    for (HeadLoss& each : head_losses(b, slices, raw, target, options_.features)) {
+      if (options_.target == Target::labels && !is_labelled(each.head)) continue;
+      reports_.emplace_back("loss." + each.head, each.loss);
+      losses.push_back(std::move(each));
+    }
+    ValueId driven, valid;
+    if (std::ranges::find(fields, "driven.plan", &Field::name) != fields.end()) {
+      using namespace drive;  // NOLINT(google-build-using-namespace): openpilot's sizes
+      driven = input("driven.plan", DType::f32, {options_.batch, kPoints, kPlanWidth}, fields);
+      valid = input("driven.valid", DType::f32, {options_.batch, kPoints}, fields);
+    }
+    for (auto& report : driving_errors(b, slices, raw, target, driven, valid)) reports_.push_back(std::move(report));
+  }
+  loss_ = weighted_sum(b, losses, options_.weights);
+}
+
+TrainingProgram Student::program(ProgramOptions options) const {
+  options.extra_updates = [norms = norms_](ExtraUpdates& update) {
+    for (const AdapterNorm& norm : norms) {
+      update.renew(norm.name, renewed_norm(update.b, norm, update.updated(norm.a), update.updated(norm.b)));
+    }
+  };
+  return {graph_, loss_, parameters_, reports_, options};
+}
+
+int64_t Student::parameters() const {
+  int64_t sum = 0;
+  for (const Parameter& each : parameters_) sum += graph_.value(each.value).constant.elements();
+  return sum;
+}
+
+int64_t Student::adapter_bytes() const {
+  int64_t sum = 0;
+  for (const Network& network : networks_) sum += network.adapter ? network.adapter->bytes() : 0;
+  return sum;
+}
+
+Adapter Student::trained_adapter(const Network& network, const TrainingProgram& program, bool average) const {
+  Adapter out = *network.adapter;
+  for (AdapterLayer& layer : out.layers) {
+    const auto take = [&](Tensor& tensor, std::string_view end) {
+      const std::string name = adapter_parameter_name(layer.path, end);
+      tensor = program.state(network.prefix + name + (average ? "/ema" : "")).clone();
+    };
+    take(layer.a, kLoraA);
+    take(layer.b, kLoraB);
+    if (layer.magnitude.present()) take(layer.magnitude, kLoraMagnitude);
+  }
+  return out;
+}
+
+Graph Student::trained_model(const Network& network, const TrainingProgram& program, bool average) const {
+  Graph out = network.file;
+  if (network.adapter) {
+    const Adapter adapter = trained_adapter(network, program, average);
+    merge_adapters(out, {{&adapter}});
+    return out;
+  }
+  for (int i = 0; i < out.value_count(); ++i) {
+    Value& v = out.value(ValueId{i});
+    if (v.kind != ValueKind::constant || !network.weights.contains(v.name)) continue;
+    v.constant = convert(program.state(network.prefix + v.name + (average ? "/ema" : "")), v.dtype);
+  }
+  return out;
+}
+
+std::vector<fs::path> Student::save(const TrainingProgram& program, const fs::path& out, bool average,
+                                    bool merged) const {
+  std::vector<fs::path> paths;
+  for (const Network& network : networks_) {
+    if (network.adapter) {
+      const fs::path folder = out / (networks_.size() > 1 ? "adapter_" + network.from.role : "adapter");
+      save_adapter(trained_adapter(network, program, average), folder);
+      paths.push_back(folder);
+    }
+    if (network.adapter && !merged) continue;
+    const ModelName base = parse_model_name(network.from.file);
+    const fs::path file = out / base.file.filename();
+    for (const fs::path& read : files_of(base)) refuse_to_replace(file, read);
+    make_folders(out);
+    save_onnx(trained_model(network, program, average), file);
+    paths.push_back(file);
+  }
+  return paths;
+}
+
+}  // namespace sparkpilot::train

@@ -1,0 +1,105 @@
+// The graph of one training: a driving model's networks, what of them is trained, and the loss against a data set.
+//
+//   Student student({.networks = {{"policy", "driving_policy.onnx"}}, .batch = 32}, dataset.info());
+//   TrainingProgram program = student.program(options);
+//   train(program, samples, &validation, ...);
+//   student.save(program, "out/run");
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "adapters/adapter.h"
+#include "adapters/apply.h"
+#include "train/driving_losses.h"
+#include "train/program.h"
+#include "train/samples.h"
+
+namespace sparkpilot::train {
+
+enum class TrainMode : uint8_t {
+  adapter,  // a frozen base with an adapter
+  full,     // all weights of products, and what is added to or multiplied with their results
+};
+
+// What the student's outputs are compared with: fields of the data set.
+enum class Target : uint8_t {
+  teacher,  // teacher.<network>: another model's outputs
+  labels,   // labels.<network>: what is true, of synthetic roads
+};
+
+struct StudentNetwork {
+  std::string role;            // of the data set: "vision", "policy", "supercombo"
+  std::filesystem::path file;  // may name adapters (adapters/load_model.h), which are merged first
+};
+
+struct StudentOptions {
+  // One network, or vision and policy, which are then one graph: the newest row of the policy's features is what the
+  // student's vision says, so the plan's loss reaches it. Older rows are the data set's.
+  std::vector<StudentNetwork> networks;
+  int64_t batch = 32;
+  TrainMode mode = TrainMode::adapter;
+  AdapterOptions adapter = {};                   // its max_bytes is for each network; mode adapter
+  std::vector<std::filesystem::path> init = {};  // adapters to begin with, each for the network that it fits
+  Target target = Target::teacher;
+  FeatureLoss features = FeatureLoss::kl;
+  std::map<std::string, double> weights = {};  // of the heads' losses (weighted_sum())
+};
+
+class Student {
+ public:
+  // `fields`: of the samples that it will be trained on. Fails (user) naming the file, if it is no driving model; the
+  // field that is missing; what create_adapter(), differentiate() and weighted_sum() refuse.
+  Student(const StudentOptions& options, std::span<const Field> fields);
+
+  // Reports beside the loss: loss.<head> for each head, and for models with a plan the mean distance in metres at 1, 2,
+  // 4 and 6 s of its positions from the target's plan (plan_error_4s), and from the driven path where that is known
+  // (driven_error_4s); lane_error_20m, the mean distance of the two inner lane lines from the target's where that has
+  // them.
+  TrainingProgram program(ProgramOptions options) const;
+
+  // What was trained, with the parameters or their moving average: an adapter in out/adapter, or for two networks in
+  // out/adapter_<role>, in AdapterOptions::stored; in mode full, and with `merged`, models in out/<the file's name>.
+  // Returns the paths.
+  std::vector<std::filesystem::path> save(const TrainingProgram& program, const std::filesystem::path& out,
+                                          bool average, bool merged) const;
+
+  int64_t parameters() const;  // elements that are trained
+  // What is trained, a line for each network.
+  const std::vector<std::string>& notes() const { return notes_; }
+  int64_t adapter_bytes() const;  // of all networks' adapters in their files
+
+ private:
+  struct Network {
+    StudentNetwork from;
+    Graph file;  // as load_model() gave it
+    std::optional<Adapter> adapter;
+    std::string prefix;                          // of its parameters' names
+    std::map<std::string, std::string> weights;  // mode full: parameter -> the constant in the file
+  };
+
+  void add_network(size_t at, std::span<const Field> fields);
+  ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
+  void add_losses(std::span<const Field> fields);
+  void add_plan_errors(ValueId plan, ValueId target, std::span<const Field> fields);
+  void tell_of(const Network& network, const AdapterPlan& plan, size_t parameters);
+  Adapter trained_adapter(const Network& network, const TrainingProgram& program, bool average) const;
+  Graph trained_model(const Network& network, const TrainingProgram& program, bool average) const;
+
+  StudentOptions options_;
+  std::vector<Network> networks_;
+  Graph graph_;
+  std::map<std::string, ValueId> inputs_;   // of graph_, by the data set's names
+  std::map<std::string, ValueId> outputs_;  // by role, f32 [batch, width]
+  std::vector<Parameter> parameters_;
+  std::vector<AdapterNorm> norms_;  // `a` and `b` are names of parameters_, `name` of a state
+  ValueId loss_;
+  std::vector<std::pair<std::string, ValueId>> reports_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace sparkpilot::train

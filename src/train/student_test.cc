@@ -1,0 +1,299 @@
+// What is trained of a driving model, and that it is what is saved.
+#include "train/student.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "adapters/merge.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "base/test_files.h"
+#include "onnx/export.h"
+#include "onnx/import.h"
+#include "onnx/zoo.h"
+#include "passes/test_graph.h"
+#include "runtime/session.h"
+#include "tensor/difference.h"
+#include "train/trainer.h"
+
+namespace sparkpilot::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Random inputs and teachers' outputs for these networks.
+class RandomSamples final : public Samples {
+ public:
+  RandomSamples(const std::vector<StudentNetwork>& networks, int64_t size) : size_(size) {
+    for (const StudentNetwork& network : networks) {
+      const Graph graph = load_onnx(network.file);
+      for (const ValueId id : graph.inputs()) {
+        const Value& v = graph.value(id);
+        fields_.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
+      }
+      Session session(graph);
+      fields_.push_back({"teacher." + network.role, DType::f32, session.outputs()[0].shape->removed(0)});
+    }
+    fields_.push_back({"driven.plan", DType::f32, {33, 15}});
+    fields_.push_back({"driven.valid", DType::f32, {33}});
+  }
+  std::span<const Field> fields() const override { return fields_; }
+  int64_t size() const override { return size_; }
+  void read(int64_t index, std::span<std::byte* const> to) const override {
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      Random random(static_cast<uint64_t>(index) * 100 + i);
+      const int64_t count = fields_[i].shape.elements();
+      for (int64_t k = 0; k < count; ++k) {
+        if (fields_[i].dtype == DType::u8) {
+          to[i][k] = static_cast<std::byte>(random.integer(0, 255));
+          continue;
+        }
+        const bool valid = fields_[i].name == "driven.valid";
+        const float value = valid ? 1.0f : static_cast<float>(0.5 * random.normal());
+        std::memcpy(to[i] + 4 * k, &value, 4);
+      }
+    }
+  }
+  std::vector<Field>& fields() { return fields_; }
+
+ private:
+  int64_t size_;
+  std::vector<Field> fields_;
+};
+
+class StudentTest : public ::testing::Test {
+ protected:
+  StudentNetwork network(const std::string& role, const std::string& model) {
+    const fs::path file = folder_ / (model + ".onnx");
+    if (!fs::exists(file)) save_onnx(build_zoo_model(model), file);
+    return {role, file};
+  }
+  std::vector<StudentNetwork> both() {
+    return {network("vision", "tiny_driving_vision"), network("policy", "tiny_driving_policy")};
+  }
+  std::vector<StudentNetwork> policy() { return {network("policy", "tiny_driving_policy")}; }
+
+  // Trains and returns the losses of the first and of the last update.
+  std::pair<double, double> train_some(TrainingProgram& program, const Samples& samples, int64_t updates, double rate) {
+    TrainerOptions options{.out = folder_ / "run"};
+    options.schedule = {.form = Schedule::constant, .rate = rate};
+    options.updates = updates;
+    fs::remove_all(options.out);
+    const TrainingSummary summary = train(program, samples, nullptr, options);
+    return {*summary.first_loss, *summary.loss};
+  }
+
+  // The file's output on one sample, in fp32.
+  static Tensor output_of(const fs::path& file, const Samples& samples, int64_t index) {
+    Session session(load_onnx(file), {.threads = 1, .passes = {.precision = Precision::fp32}});
+    std::vector<Tensor> values;
+    std::vector<std::byte*> to;
+    for (const Field& field : samples.fields()) {
+      values.push_back(Tensor(field.dtype, field.shape.inserted(0, 1)));
+      to.push_back(static_cast<std::byte*>(values.back().raw()));
+    }
+    samples.read(index, to);
+    for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
+      const auto at = std::ranges::find(samples.fields(), input.name, &Field::name) - samples.fields().begin();
+      session.set_input(input.name, convert(values[static_cast<size_t>(at)], input.dtype).view());
+    }
+    session.run();
+    const ConstView view = session.output(session.outputs()[0].name);
+    Tensor out(view.dtype, view.shape);
+    std::memcpy(out.raw(), view.data, static_cast<size_t>(view.bytes()));
+    return out;
+  }
+
+  TempFolder folder_;
+};
+
+template <typename Work>
+std::string error_of(const Work& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
+  for (const AdapterKind kind : {AdapterKind::dora, AdapterKind::lora, AdapterKind::rslora}) {
+    StudentOptions options{.networks = policy(), .batch = 4};
+    options.adapter = {.kind = kind, .rank = 4};
+    options.stored = "fp32";
+    options.weights = {{"desire_state", 10}};
+    const RandomSamples samples(options.networks, 8);
+    const Student student(options, samples.fields());
+    TrainingProgram program = student.program({.session = {.threads = 1}});
+    const auto [first, last] = train_some(program, samples, 40, 1e-2);
+    EXPECT_LT(last, 0.9 * first) << name(kind);
+    const std::vector<fs::path> written = student.save(program, folder_ / "out", false, true);
+    ASSERT_EQ(written.size(), 2u);
+    // The program's forward pass with the adapter beside the base, and the merged file's: the loss of the same sample.
+    const Adapter adapter = load_adapter(folder_ / "out/adapter");
+    EXPECT_EQ(adapter.kind, kind);
+    EXPECT_NE(load_onnx(written[1]).metadata.count("sparkpilot.adapter"), 0u);
+    const Tensor base = output_of(options.networks[0].file, samples, 3), merged = output_of(written[1], samples, 3);
+    EXPECT_GT(testing::distance(merged, base), 0.01);
+    StudentOptions again{.networks = {{"policy", written[1]}}, .batch = 4};
+    again.adapter = {.kind = AdapterKind::lora, .rank = 1};
+    again.weights = options.weights;
+    TrainingProgram after = Student(again, samples.fields()).program({.session = {.threads = 1}});
+    for (TrainingProgram* each : {&program, &after}) {
+      for (const TensorInfo& input : each->inputs())
+        std::memset(each->evaluation_input(input.name).data, 0,
+                    static_cast<size_t>(each->evaluation_input(input.name).bytes()));
+      each->run_evaluation();
+    }
+    EXPECT_NEAR(program.evaluation_loss(), after.evaluation_loss(), 2e-3 * std::abs(program.evaluation_loss()));
+    // DoRA's norms follow A and B.
+    if (kind != AdapterKind::dora) continue;
+    const Graph graph = load_onnx(options.networks[0].file);
+    const std::vector<Layer> layers = match_layers(graph, adapter);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const Tensor expected = norm_of(layer_weights(graph, layers[i]), layers[i], adapter, adapter.layers[i]);
+      EXPECT_LE(testing::distance(program.state(layers[i].path + ".norm"), expected), 1e-5) << layers[i].path;
+    }
+  }
+}
+
+TEST_F(StudentTest, ThePlansLossReachesTheVisionNetwork) {
+  StudentOptions options{.networks = both(), .batch = 2};
+  options.adapter = {.kind = AdapterKind::lora, .rank = 2};
+  options.weights = {{"plan", 1}};
+  for (const char* head : {"meta", "desire_pred", "pose", "wide_from_device_euler", "road_transform", "lane_lines",
+                           "lane_lines_prob", "road_edges", "lead", "lead_prob", "hidden_state", "desire_state"}) {
+    options.weights[head] = 0;
+  }
+  const RandomSamples samples(options.networks, 4);
+  const Student student(options, samples.fields());
+  TrainingProgram program = student.program({.session = {.threads = 1}});
+  train_some(program, samples, 2, 1e-2);
+  double vision = 0, policy = 0;
+  for (const Parameter& each : program.parameters()) {
+    if (!each.name.ends_with("lora_B.weight")) continue;
+    double moved = 0;
+    for (const float x : program.state(each.name).data<float>()) moved += std::abs(double{x});
+    (each.name.starts_with("vision/") ? vision : policy) += moved;
+  }
+  EXPECT_GT(vision, 0);
+  EXPECT_GT(policy, 0);
+  const std::vector<fs::path> written = student.save(program, folder_ / "out", false, false);
+  ASSERT_EQ(written.size(), 2u);
+  EXPECT_EQ(written[0], folder_ / "out/adapter_vision");
+  EXPECT_EQ(load_adapter(written[1]).base_fingerprint, base_fingerprint(load_onnx(options.networks[1].file)));
+}
+
+TEST_F(StudentTest, AllWeightsAreTrainedAndWrittenIntoTheModel) {
+  StudentOptions options{.networks = {network("supercombo", "tiny_driving_supercombo")}, .batch = 2};
+  options.mode = TrainMode::full;
+  const RandomSamples samples(options.networks, 2);
+  const Student student(options, samples.fields());
+  TrainingProgram program = student.program({.session = {.threads = 2}});
+  const auto [first, last] = train_some(program, samples, 12, 1e-3);
+  EXPECT_LT(last, first);
+  const std::vector<fs::path> written = student.save(program, folder_ / "out", false, false);
+  ASSERT_EQ(written.size(), 1u);
+  const Graph before = load_onnx(options.networks[0].file), after = load_onnx(written[0]);
+  EXPECT_EQ(output_slices(after).size(), output_slices(before).size());
+  const std::vector<Layer> layers = find_layers(before), changed = find_layers(after);
+  ASSERT_EQ(layers.size(), changed.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    EXPECT_EQ(changed[i].dtype, layers[i].dtype);
+    EXPECT_GT(testing::distance(layer_weights(after, changed[i]), layer_weights(before, layers[i])), 0)
+        << layers[i].path;
+  }
+  // The file's own fp32 result, and that of the program's weights.
+  StudentOptions again = options;
+  again.networks[0].file = written[0];
+  TrainingProgram loaded = Student(again, samples.fields()).program({.session = {.threads = 2}});
+  for (TrainingProgram* each : {&program, &loaded}) {
+    for (const TensorInfo& input : each->inputs()) {
+      const View view = each->evaluation_input(input.name);
+      std::memset(view.data, 0, static_cast<size_t>(view.bytes()));
+    }
+    each->run_evaluation();
+  }
+  EXPECT_NEAR(program.evaluation_loss(), loaded.evaluation_loss(), 2e-2 * std::abs(program.evaluation_loss()));
+}
+
+TEST_F(StudentTest, ReportsDistancesInMetres) {
+  StudentOptions options{.networks = policy(), .batch = 3};
+  options.adapter = {.kind = AdapterKind::lora, .rank = 1};
+  const RandomSamples samples(options.networks, 3);
+  TrainingProgram program = Student(options, samples.fields()).program({.session = {.threads = 1}});
+  // All of the student's plan is what it says for zeros; the target's lies 3 m ahead and 4 m to the right of it.
+  for (const TensorInfo& input : program.inputs()) {
+    const View view = program.evaluation_input(input.name);
+    std::memset(view.data, 0, static_cast<size_t>(view.bytes()));
+  }
+  const Tensor own = [&] {
+    Graph graph = load_onnx(options.networks[0].file);
+    Session session(std::move(graph), {.threads = 1, .passes = {.precision = Precision::fp32}});
+    for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
+      const View view = session.input(input.name);
+      std::memset(view.data, 0, static_cast<size_t>(view.bytes()));
+    }
+    session.run();
+    const ConstView view = session.output("outputs");
+    return convert(Tensor::of<float>(view.shape, {view.as<float>(), static_cast<size_t>(view.elements())}), DType::f32);
+  }();
+  const View teacher = program.evaluation_input("teacher.policy"), driven = program.evaluation_input("driven.plan"),
+             valid = program.evaluation_input("driven.valid");
+  for (int64_t entry = 0; entry < 3; ++entry) {
+    float* plan = teacher.as<float>() + entry * teacher.shape[1];
+    std::copy_n(own.data<float>().begin(), own.elements(), plan);
+    for (int64_t point = 0; point < 33; ++point) {
+      plan[point * 15] += 3;
+      plan[point * 15 + 1] += 4;
+      std::copy_n(own.data<float>().begin() + point * 15, 15, driven.as<float>() + (entry * 33 + point) * 15);
+      driven.as<float>()[(entry * 33 + point) * 15 + 2] += 2;
+      // The first entry's path is known for 3 s only.
+      valid.as<float>()[entry * 33 + point] = entry > 0 || point < 18 ? 1.0f : 0.0f;
+    }
+  }
+  driven.as<float>()[20 * 15] = 1e6f;  // not known
+  program.run_evaluation();
+  std::map<std::string, double> reports;
+  for (size_t i = 0; i < program.report_names().size(); ++i) {
+    const ConstView view = program.evaluation_report(i);
+    reports[program.report_names()[i]] = load_element(view.dtype, view.data, 0);
+  }
+  for (const char* time : {"1s", "2s", "4s", "6s"}) {
+    EXPECT_NEAR(reports.at(std::string("plan_error_") + time), 5, 1e-3) << time;
+    EXPECT_NEAR(reports.at(std::string("driven_error_") + time), 2, 1e-3) << time;
+  }
+  EXPECT_TRUE(reports.contains("loss.plan"));
+}
+
+TEST_F(StudentTest, RefusesWhatDoesNotFit) {
+  StudentOptions options{.networks = policy(), .batch = 2};
+  options.adapter = {.kind = AdapterKind::lora, .rank = 1};
+  RandomSamples samples(options.networks, 2);
+  const auto refused = [&](const StudentOptions& asked) { return error_of([&] { Student(asked, samples.fields()); }); };
+  StudentOptions wrong = options;
+  wrong.weights = {{"plans", 1}};
+  EXPECT_NE(refused(wrong).find("no head \"plans\""), std::string::npos) << refused(wrong);
+  wrong = options;
+  wrong.target = Target::labels;
+  EXPECT_NE(refused(wrong).find("no field \"labels.policy\""), std::string::npos) << refused(wrong);
+  wrong = options;
+  const Adapter other = create_adapter(build_zoo_model("tiny_driving_vision"), {.rank = 1});
+  save_adapter(other, folder_ / "other");
+  wrong.init = {folder_ / "other"};
+  EXPECT_NE(refused(wrong).find("made for none of these"), std::string::npos) << refused(wrong);
+  wrong = options;
+  wrong.networks[0].file = folder_ / "nothing.onnx";
+  EXPECT_NE(refused(wrong).find("nothing.onnx"), std::string::npos);
+  samples.fields()[0].shape = {24, 512};
+  EXPECT_NE(refused(options).find("the model expects"), std::string::npos) << refused(options);
+  samples.fields().erase(samples.fields().begin());
+  EXPECT_NE(refused(options).find("no field"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace sparkpilot::train
