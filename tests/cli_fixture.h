@@ -36,6 +36,10 @@ inline constexpr const char* kCommands[] = {"",
                                             "zoo list",
                                             "zoo build",
                                             "drive",
+                                            "dataset",
+                                            "dataset build",
+                                            "dataset info",
+                                            "dataset check",
                                             "doctor",
                                             "ops",
                                             "ops list",
@@ -57,7 +61,8 @@ inline constexpr const char* kCommands[] = {"",
                                             "adapter info",
                                             "adapter merge",
                                             "adapter unmerge",
-                                            "adapter diff"};
+                                            "adapter diff",
+                                            "train"};
 
 class Cli : public testing::Test {
  protected:
