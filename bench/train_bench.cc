@@ -1,5 +1,5 @@
-// A training step of a driving network on random samples: gradients and an AdamW update. Prints its time in ms, one line
-// for each line on stdin (the number of steps to time), so that another engine can take turns with it
+// A training step of a driving network on random samples: gradients and an AdamW update. Prints its time in ms, one
+// line for each line on stdin (the number of steps to time), so that another engine can take turns with it
 // (bench/peers/compare_training.py).
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -42,7 +42,9 @@ int main(int argc, char** argv) {
       const Value& v = graph.value(id);
       fields.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
     }
-    fields.push_back({"teacher." + role, DType::f32, Session(graph).outputs()[0].shape->removed(0)});
+    Session session(graph);
+    session.run();
+    fields.push_back({"teacher." + role, DType::f32, session.output(session.outputs()[0].name).shape.removed(0)});
     const train::Student student(options, fields);
     train::ProgramOptions settings;
     settings.session.threads = threads > 0 ? threads : available_processors();

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "adapters/load_model.h"
 #include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -41,7 +42,7 @@ struct Flags {
           checkpoint_every = 0, keep = 2, overfit = 0;
   double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
          warp_degrees = 0, brightness = 0;
-  bool merged = false, dry_run = false;
+  bool merged = false, dry_run = false, fresh = false;
   uint64_t seed = 1;
 };
 
@@ -85,6 +86,7 @@ void each_flag(Flags& f, const Visit& visit) {
   visit("warp_degrees", f.warp_degrees);
   visit("brightness", f.brightness);
   visit("merged", f.merged);
+  visit("fresh", f.fresh);
   visit("seed", f.seed);
 }
 
@@ -175,7 +177,7 @@ bool is_own_teacher(const Flags& flags, const train::StudentOptions& student, co
   return std::ranges::all_of(student.networks, [&](const train::StudentNetwork& network) {
     const train::DatasetNetwork* teacher = info.network(network.role);
     Fnv hash;
-    add_file(hash, network.file);
+    for (const fs::path& file : files_of(parse_model_name(network.file))) add_file(hash, file);
     return teacher != nullptr && teacher->hash == fmt::format("{:016x}", hash.value());
   });
 }
@@ -325,7 +327,14 @@ int run(const Program& program, const Flags& asked) {
     validation.emplace(flags.data, train::DatasetOptions{.split = train::Split::validation});
   }
   const train::FirstSamples samples(all, flags.overfit > 0 ? flags.overfit : all.size());
-  const train::StudentOptions options = student_options(flags);
+  train::StudentOptions options = student_options(flags);
+  if (options.mode == train::TrainMode::full) {
+    for (const train::StudentNetwork& network : options.networks) {
+      const std::string field = flags.labels + "." + network.role;
+      options.units[network.role] = train::output_units(samples, field, output_slices(load_model(network.file)));
+    }
+    options.fresh = flags.fresh;
+  }
   const train::Student student(options, samples.fields());
   if (!program.quiet) {
     for (const std::string& text : student.notes()) note(text);
@@ -413,6 +422,7 @@ void add_train(Program& program, Command app) {
   command.add_option("--max-size", flags->max_size, "share of each network's tensor bytes, or bytes: 1% (the default)")
       .type_name("SIZE");
   add_choice(command, "--dtype", flags->stored, {"auto", "fp32", "fp16", "bf16"}, "how the adapter is stored", "TYPE");
+  command.add_flag("--fresh", flags->fresh, "of --mode full: the last layers begin at the targets' means");
   add_list(command, "--init-adapter", flags->init, "DIR", "begin with this adapter (repeatable)");
   command.add_flag("--merged", flags->merged, "also write models with the adapter merged");
   add_choice(command, "--against", flags->labels, {"teacher", "labels"},

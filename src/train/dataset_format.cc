@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/file_hash.h"
@@ -234,7 +235,7 @@ DatasetInfo describe_model(drive::DrivingModel& model) {
   }
   for (const auto& network : model.networks()) {
     Fnv hash;
-    add_file(hash, network.file);
+    for (const fs::path& file : files_of(parse_model_name(network.file))) add_file(hash, file);
     DatasetNetwork& out = info.networks.emplace_back();
     out.role = network.role;
     out.file = fs::path(network.file).filename().string();

@@ -12,6 +12,7 @@
 #include "adapters/size.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "ir/infer.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
 #include "passes/pass.h"
@@ -110,7 +111,8 @@ ValueId Student::input(const std::string& name, DType dtype, const Shape& shape,
 
 void Student::add_network(size_t at, std::span<const Field> fields) {
   const StudentNetwork& from = options_.networks[at];
-  Network network{.from = from, .file = load_model(from.file), .adapter = {}, .prefix = {}, .weights = {}};
+  Network network{
+      .from = from, .file = load_model(from.file), .adapter = {}, .prefix = {}, .weights = {}, .scaled = {}};
   const std::string file = from.file.string();
   if (output_slices(network.file).empty() || network.file.outputs().size() != 1) {
     fail("{}: not a driving model: expected one output, with output_slices in the metadata", file);
@@ -134,9 +136,14 @@ void Student::add_network(size_t at, std::span<const Field> fields) {
     applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter));
     for (const AdapterParameter& each : applied.parameters) parameters.push_back({each.value, each.name, each.decay});
   } else {
-    for (const auto& [value, name] : file_weights(net, network.file)) {
+    const std::map<ValueId, std::string> weights = file_weights(net, network.file);
+    for (const auto& [value, name] : weights) {
       parameters.push_back({value, name, decays(net.value(value).constant.shape())});
-      network.weights[name] = name;
+      network.weights.insert(name);
+    }
+    if (const auto units = options_.units.find(from.role); units != options_.units.end()) {
+      network.scaled = scale_outputs(net, units->second, weights, network.prefix, options_.fresh);
+      infer(net);
     }
     if (parameters.empty()) fail("{}: no weights to train were found", file);
   }
@@ -263,10 +270,19 @@ Graph Student::trained_model(const Network& network, const TrainingProgram& prog
     merge_adapters(out, {{&adapter}});
     return out;
   }
+  std::map<std::string, Tensor> trained;
+  for (const std::string& name : network.weights) {
+    trained[name] = program.state(network.prefix + name + (average ? "/ema" : ""));
+  }
+  for (const ScaledLayer& layer : network.scaled) {
+    const Tensor &scale = program.state(layer.scale), &mean = program.state(layer.mean);
+    trained[layer.weight] = unscaled_weight(trained[layer.weight], scale, layer.transposed);
+    trained[layer.bias] = unscaled_bias(trained[layer.bias], scale, mean);
+  }
   for (int i = 0; i < out.value_count(); ++i) {
     Value& v = out.value(ValueId{i});
-    if (v.kind != ValueKind::constant || !network.weights.contains(v.name)) continue;
-    v.constant = convert(program.state(network.prefix + v.name + (average ? "/ema" : "")), v.dtype);
+    const auto found = trained.find(v.name);
+    if (v.kind == ValueKind::constant && found != trained.end()) v.constant = convert(found->second, v.dtype);
   }
   return out;
 }

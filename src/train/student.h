@@ -10,12 +10,14 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "adapters/adapter.h"
 #include "adapters/apply.h"
 #include "train/driving_losses.h"
+#include "train/output_scale.h"
 #include "train/program.h"
 #include "train/samples.h"
 
@@ -43,8 +45,14 @@ struct StudentOptions {
   std::vector<StudentNetwork> networks;
   int64_t batch = 32;
   TrainMode mode = TrainMode::adapter;
-  AdapterOptions adapter = {};                   // its max_bytes is for each network; mode adapter
+  // Mode adapter; its max_bytes and stored come from the two texts (adapters/size.h), for each network.
+  AdapterOptions adapter = {};
+  std::string max_size = "1%", stored = "auto";
   std::vector<std::filesystem::path> init = {};  // adapters to begin with, each for the network that it fits
+  // Mode full: weights of the last layers are trained in units of their targets (train/output_scale.h), by role; empty:
+  // as they are. `fresh`: those layers begin at the targets' means, whatever the file has.
+  std::map<std::string, OutputUnits> units = {};
+  bool fresh = false;
   Target target = Target::teacher;
   FeatureLoss features = FeatureLoss::kl;
   std::map<std::string, double> weights = {};  // of the heads' losses (weighted_sum())
@@ -78,8 +86,9 @@ class Student {
     StudentNetwork from;
     Graph file;  // as load_model() gave it
     std::optional<Adapter> adapter;
-    std::string prefix;                          // of its parameters' names
-    std::map<std::string, std::string> weights;  // mode full: parameter -> the constant in the file
+    std::string prefix;               // of its parameters' names
+    std::set<std::string> weights;    // mode full: the file's constants that are trained
+    std::vector<ScaledLayer> scaled;  // of these
   };
 
   void add_network(size_t at, std::span<const Field> fields);

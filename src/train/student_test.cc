@@ -34,8 +34,10 @@ class RandomSamples final : public Samples {
         const Value& v = graph.value(id);
         fields_.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
       }
-      Session session(graph);
-      fields_.push_back({"teacher." + network.role, DType::f32, session.outputs()[0].shape->removed(0)});
+      Session session(graph, {.threads = 1});
+      session.run();
+      fields_.push_back(
+          {"teacher." + network.role, DType::f32, session.output(session.outputs()[0].name).shape.removed(0)});
     }
     fields_.push_back({"driven.plan", DType::f32, {33, 15}});
     fields_.push_back({"driven.valid", DType::f32, {33}});
@@ -149,7 +151,7 @@ TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
                     static_cast<size_t>(each->evaluation_input(input.name).bytes()));
       each->run_evaluation();
     }
-    EXPECT_NEAR(program.evaluation_loss(), after.evaluation_loss(), 2e-3 * std::abs(program.evaluation_loss()));
+    EXPECT_NEAR(program.evaluation_loss(), after.evaluation_loss(), 1e-2 * std::abs(program.evaluation_loss()));
     // DoRA's norms follow A and B.
     if (kind != AdapterKind::dora) continue;
     const Graph graph = load_onnx(options.networks[0].file);
