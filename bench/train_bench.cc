@@ -2,10 +2,13 @@
 //
 //   build/train_bench driving_policy --batch 32 --threads 2
 //
-// `--export FILE` writes what is trained as ONNX, for bench/peers/train_torch.py.
+// `--export FOLDER` writes what is trained: model.onnx, and batch.safetensors with the inputs, the target and, as
+// metadata, the names of the weights. bench/peers/train_torch.py trains the same in PyTorch.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -14,11 +17,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/random.h"
 #include "onnx/zoo.h"
 #include "passes/pass.h"
 #include "passes/rebatch.h"
 #include "sparkpilot/onnx.h"
+#include "tensor/safetensors.h"
 #include "train/losses.h"
 #include "train/parameters.h"
 #include "train/program.h"
@@ -76,11 +81,15 @@ void measure(const Settings& s) {
   Graph graph = build_zoo_model(s.model, 1);
   if (s.batch > 1) graph = rebatch(std::move(graph), s.batch, passes);
   prepare(graph, passes);
-  if (!s.exported.empty()) save_onnx(graph, s.exported);
+  std::vector<train::Parameter> parameters = train::all_weights(graph);
+  for (const train::Parameter& each : parameters) graph.value(each.value).name = each.name;
+  if (!s.exported.empty()) {
+    make_folders(s.exported);
+    save_onnx(graph, std::filesystem::path(s.exported) / "model.onnx");
+  }
   Builder b(graph);
   const ValueId out = graph.outputs()[0].value, target = b.input("target", b.dtype(out), b.shape(out));
   const ValueId loss = train::mean_squared_error(b, out, target);
-  std::vector<train::Parameter> parameters = train::all_weights(graph);
   const int64_t start = now_ns();
   train::TrainingProgram program(
       std::move(graph), loss, std::move(parameters), {},
@@ -92,11 +101,18 @@ void measure(const Settings& s) {
               program.parameters().size(), static_cast<double>(now_ns() - start) * 1e-6);
   Random random(1);
   const std::vector<TensorInfo> inputs = program.inputs();
+  SafetensorsFile batch;
   for (const TensorInfo& info : inputs) {
-    fill(program.input(info.name), random);
-    fill(program.evaluation_input(info.name), random);
+    const View view = program.input(info.name);
+    fill(view, random);
+    std::memcpy(program.evaluation_input(info.name).data, view.data, static_cast<size_t>(view.bytes()));
+    batch.tensors.emplace_back(info.name, Tensor(view.dtype, view.shape));
+    std::memcpy(batch.tensors.back().second.raw(), view.data, static_cast<size_t>(view.bytes()));
   }
-  std::vector<double> gradients, norms, updates, evaluations, steps;
+  for (const train::Parameter& each : program.parameters())
+    batch.metadata.emplace(each.name, each.decay ? "decay" : "");
+  if (!s.exported.empty()) save_safetensors(std::filesystem::path(s.exported) / "batch.safetensors", batch);
+  std::vector<double> gradients, norms, updates, evaluations, steps, losses;
   for (int i = 0; i < s.steps + 2; ++i) {
     int64_t at = now_ns();
     const int64_t begin = at;
@@ -107,6 +123,7 @@ void measure(const Settings& s) {
     };
     for (int micro = 0; micro < s.micro_batches; ++micro) program.run_gradients();
     lap(gradients);
+    losses.push_back(program.loss());
     program.gradient_norm();
     lap(norms);
     program.update(1e-4, 1);
@@ -119,6 +136,9 @@ void measure(const Settings& s) {
       "ms, medians of %d: step %.2f (gradients %.2f, norm %.2f, update %.2f), forward alone %.2f; peak %lld MB\n",
       s.steps, median(steps), median(gradients), median(norms), median(updates), median(evaluations),
       static_cast<long long>(peak_memory_kb() / 1024));
+  std::printf("losses:");
+  for (size_t i = 0; i < std::min<size_t>(losses.size(), 10); ++i) std::printf(" %.7g", losses[i]);
+  std::printf("\n");
   if (s.profile) print_profile(program.profile(), (s.steps + 2) * s.micro_batches);
 }
 
@@ -134,7 +154,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", settings.steps, "Steps that are measured")->check(CLI::Range(1, 100000));
   app.add_option("--micro-batches", settings.micro_batches, "Of an update");
   app.add_flag("--profile", settings.profile, "Also the time of each op and kernel in a micro-batch");
-  app.add_option("--export", settings.exported, "Write the model that is trained to this ONNX file");
+  app.add_option("--export", settings.exported, "Write the model and the batch into this folder");
   CLI11_PARSE(app, argc, argv);
   try {
     sparkpilot::measure(settings);

@@ -400,7 +400,10 @@ const Tensor& TrainingProgram::state(std::string_view name) const {
 }
 
 const std::vector<Parameter>& TrainingProgram::parameters() const { return impl_->parameters; }
-std::span<float> TrainingProgram::gradient_sums() { return impl_->sums.data<float>(); }
+std::span<float> TrainingProgram::gradient_sums() {
+  impl_->norm_of_mean.reset();  // they may be changed
+  return impl_->sums.data<float>();
+}
 
 Profile TrainingProgram::profile() const { return impl_->gradients->profile(); }
 

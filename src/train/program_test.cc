@@ -204,9 +204,11 @@ TEST(Program, SumsLieSideBySide) {
     for (size_t i = g->size(); (at + i) % 16 != 0; ++i) EXPECT_EQ(sums[at + i], 0);
     at += (g->size() + 15) / 16 * 16;
   }
-  // What an exchange writes there is what the update takes.
+  // What an exchange writes there is what the norm is of, and what the update takes.
   const float before = program.state("b1").data<float>()[0];
-  for (float& each : sums) each = 0;
+  EXPECT_GT(program.gradient_norm(), 0);
+  for (float& each : program.gradient_sums()) each = 0;
+  EXPECT_EQ(program.gradient_norm(), 0);
   program.update(0.1);
   EXPECT_EQ(program.state("b1").data<float>()[0], before);
 }
@@ -299,6 +301,23 @@ TEST(Program, RefusesByName) {
             "the loss depends on no parameter");
   EXPECT_EQ(message([](Net& n) { n.loss = n.y; }), "the loss has the shape [3,2], gradients need one element");
   EXPECT_EQ(message([](Net&) {}, {.session = {.device = "cuda"}}), "training runs on the CPU only, not on \"cuda\"");
+}
+
+TEST(Program, TakesTheKernelsOfAnEarlierOne) {
+  std::map<std::string, std::vector<KernelDecision>> choices = program_of().choices();
+  ASSERT_FALSE(choices.at("gradients").empty());
+  KernelDecision& first = choices.at("gradients").front();
+  ASSERT_NE(first.kernel, "reference");
+  first.kernel = "reference";
+  TrainingProgram program = program_of({.choices = choices});
+  const std::vector<KernelDecision> now = program.choices().at("gradients");
+  EXPECT_EQ(now.front().node, first.node);
+  EXPECT_EQ(now.front().kernel, "reference");
+  EXPECT_EQ(now.front().by, ChosenBy::restored);
+  EXPECT_EQ(program.choices().at("update").size(), choices.at("update").size());
+  EXPECT_FALSE(program.choices().contains("evaluate"));
+  program.run_evaluation();
+  EXPECT_FALSE(program.choices().at("evaluate").empty());
 }
 
 // The gradient of a weight that many rows share is one product over all rows.
