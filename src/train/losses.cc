@@ -117,23 +117,24 @@ ValueId gaussian_nll(Builder& b, ValueId raw, ValueId target, ValueId weight) {
 
 ValueId laplacian_nll_of_best(Builder& b, ValueId raw, ValueId target, int64_t hypotheses, int64_t selections,
                               ValueId weight) {
-  const auto [means, log_scales, logits, batch, values] = hypotheses_of(b, raw, hypotheses, selections);
-  expect_shape(b, target, {batch, selections * values}, "the target");
-  const auto spread = [&](Term x) { return reshaped(x, {batch, hypotheses, 1, values}); };
-  const Term each = laplacian(spread(means), spread(log_scales), reshaped({b, target}, {batch, 1, selections, values}));
+  const Hypotheses h = hypotheses_of(b, raw, hypotheses, selections);
+  expect_shape(b, target, {h.batch, selections * h.values}, "the target");
+  const auto spread = [&](Term x) { return reshaped(x, {h.batch, hypotheses, 1, h.values}); };
+  const Term each =
+      laplacian(spread(h.means), spread(h.log_scales), reshaped({b, target}, {h.batch, 1, selections, h.values}));
   const Term losses = reduce("ReduceSum", each, {3});  // [N, K, S]
   const Term best = chosen(first_extreme("ArgMin", losses), hypotheses, b.dtype(raw));
   constexpr double kOthers = 1e-6;
   const Term weights = (1 - kOthers) * best + kOthers;
-  return summed(reduce("ReduceSum", losses * weights - best * log_softmax(logits, 1), {1}), weight);
+  return summed(reduce("ReduceSum", losses * weights - best * log_softmax(h.logits, 1), {1}), weight);
 }
 
 ValueId most_probable_means(Builder& b, ValueId raw, int64_t hypotheses, int64_t selections) {
-  const auto [means, log_scales, logits, batch, values] = hypotheses_of(b, raw, hypotheses, selections);
-  const Term best = chosen(first_extreme("ArgMax", logits), hypotheses, b.dtype(raw));
+  const Hypotheses h = hypotheses_of(b, raw, hypotheses, selections);
+  const Term best = chosen(first_extreme("ArgMax", h.logits), hypotheses, b.dtype(raw));
   // [N, S, K] x [N, K, n].
   const Term by_selection(b, b.add("Transpose", {best}, {{"perm", std::vector<int64_t>{0, 2, 1}}}));
-  return reshaped(node("MatMul", by_selection, means), {batch, selections * values});
+  return reshaped(node("MatMul", by_selection, h.means), {h.batch, selections * h.values});
 }
 
 ValueId hypothesis_logits(Builder& b, ValueId raw, int64_t hypotheses, int64_t selections) {

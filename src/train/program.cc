@@ -298,7 +298,7 @@ const Session& TrainingProgram::Impl::ready_evaluation(bool average) const {
   return *made;
 }
 
-TrainingProgram::TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters, Reports reports,
+TrainingProgram::TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters, const Reports& reports,
                                  ProgramOptions options)
     : impl_(std::make_unique<Impl>()) {
   Impl& s = *impl_;
@@ -400,7 +400,12 @@ const Tensor& TrainingProgram::state(std::string_view name) const {
 }
 
 const std::vector<Parameter>& TrainingProgram::parameters() const { return impl_->parameters; }
-std::span<float> TrainingProgram::gradient_sums() { return impl_->sums.data<float>(); }
+std::span<float> TrainingProgram::gradient_sums() {
+  impl_->norm_of_mean.reset();  // they may be changed
+  return impl_->sums.data<float>();
+}
+
+Profile TrainingProgram::profile() const { return impl_->gradients->profile(); }
 
 std::map<std::string, std::vector<KernelDecision>> TrainingProgram::choices() const {
   std::map<std::string, std::vector<KernelDecision>> out = impl_->options.choices;

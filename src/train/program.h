@@ -89,7 +89,7 @@ class TrainingProgram {
   // graph's states start with their initial contents. Fails (user) if an op has no gradient, naming it; if a parameter
   // is not f32, or has the name of another; if the loss depends on no parameter.
   TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters,
-                  std::vector<std::pair<std::string, ValueId>> reports = {}, ProgramOptions options = {});
+                  const std::vector<std::pair<std::string, ValueId>>& reports = {}, ProgramOptions options = {});
   ~TrainingProgram();
   TrainingProgram(TrainingProgram&&) noexcept;
   TrainingProgram& operator=(TrainingProgram&&) noexcept;
@@ -130,6 +130,8 @@ class TrainingProgram {
   std::span<float> gradient_sums();
   // As given, with the number of threads in use.
   const ProgramOptions& options() const;
+  // Of the gradients' nodes, with ProgramOptions::session.profile.
+  Profile profile() const;
   // Of each program that was compiled, by its name.
   std::map<std::string, std::vector<KernelDecision>> choices() const;
 

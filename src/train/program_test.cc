@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "grad/differentiate.h"
 #include "onnx/zoo.h"
 #include "passes/pass.h"
 #include "passes/rebatch.h"
@@ -134,7 +135,7 @@ TEST_P(Programs, UpdateAsLoopsInDoubleDo) {
     // The last update has fewer micro-batches, as the last of an epoch may.
     const int count = step == 6 ? (micro_batches + 1) / 2 : micro_batches;
     for (int i = 0; i < count; ++i) {
-      const auto seed = static_cast<uint64_t>(10 * step + i);
+      const uint64_t seed = 10 * static_cast<uint64_t>(step) + static_cast<uint64_t>(i);
       run_gradients(program, seed);
       reference.add_gradients(seed);
       EXPECT_NEAR(program.loss(), reference.loss, 1e-5 * reference.loss);
@@ -203,9 +204,11 @@ TEST(Program, SumsLieSideBySide) {
     for (size_t i = g->size(); (at + i) % 16 != 0; ++i) EXPECT_EQ(sums[at + i], 0);
     at += (g->size() + 15) / 16 * 16;
   }
-  // What an exchange writes there is what the update takes.
+  // What an exchange writes there is what the norm is of, and what the update takes.
   const float before = program.state("b1").data<float>()[0];
-  for (float& each : sums) each = 0;
+  EXPECT_GT(program.gradient_norm(), 0);
+  for (float& each : program.gradient_sums()) each = 0;
+  EXPECT_EQ(program.gradient_norm(), 0);
   program.update(0.1);
   EXPECT_EQ(program.state("b1").data<float>()[0], before);
 }
@@ -298,6 +301,38 @@ TEST(Program, RefusesByName) {
             "the loss depends on no parameter");
   EXPECT_EQ(message([](Net& n) { n.loss = n.y; }), "the loss has the shape [3,2], gradients need one element");
   EXPECT_EQ(message([](Net&) {}, {.session = {.device = "cuda"}}), "training runs on the CPU only, not on \"cuda\"");
+}
+
+TEST(Program, TakesTheKernelsOfAnEarlierOne) {
+  std::map<std::string, std::vector<KernelDecision>> choices = program_of().choices();
+  ASSERT_FALSE(choices.at("gradients").empty());
+  KernelDecision& first = choices.at("gradients").front();
+  ASSERT_NE(first.kernel, "reference");
+  first.kernel = "reference";
+  TrainingProgram program = program_of({.choices = choices});
+  const std::vector<KernelDecision> now = program.choices().at("gradients");
+  EXPECT_EQ(now.front().node, first.node);
+  EXPECT_EQ(now.front().kernel, "reference");
+  EXPECT_EQ(now.front().by, ChosenBy::restored);
+  EXPECT_EQ(program.choices().at("update").size(), choices.at("update").size());
+  EXPECT_FALSE(program.choices().contains("evaluate"));
+  program.run_evaluation();
+  EXPECT_FALSE(program.choices().at("evaluate").empty());
+}
+
+// The gradient of a weight that many rows share is one product over all rows.
+TEST(Program, HasNoProductForEachEntryOfTheBatch) {
+  Graph graph;
+  Builder b(graph);
+  const ValueId x = b.input("x", DType::f32, {8, 5, 6}), w = b.constant(random_tensor({6, 7}, 1));
+  const ValueId y = b.add("MatMul", {x, w});
+  const ValueId loss = b.add("ReduceSum", {b.add("Mul", {y, y})}, {{"keepdims", int64_t{0}}});
+  const std::vector<ValueId> gradients = differentiate(graph, loss, std::vector{w, x});
+  EXPECT_EQ(*graph.value(gradients[0]).shape, (Shape{6, 7}));
+  EXPECT_EQ(*graph.value(gradients[1]).shape, (Shape{8, 5, 6}));
+  for (int i = 0; i < graph.value_count(); ++i) {
+    EXPECT_LE(graph.value(ValueId{i}).shape.value_or(Shape{}).elements(), 8 * 5 * 7);
+  }
 }
 
 // All weights of a network's products: a few updates on one batch lower its loss, twice to the same bits, and with

@@ -123,7 +123,7 @@ void write_summary(const fs::path& out, const TrainingSummary& s) {
 fs::path write_batch(const fs::path& out, std::span<const Field> fields, std::span<const Tensor> batch,
                      std::span<const int64_t> samples, int64_t update, const std::string& reason) {
   make_folders(out / "not_finite");
-  const fs::path path = out / "not_finite" / "batch.safetensors";
+  fs::path path = out / "not_finite" / "batch.safetensors";
   SafetensorsFile file;
   for (size_t i = 0; i < fields.size(); ++i) file.tensors.emplace_back(fields[i].name, batch[i]);
   file.metadata = {

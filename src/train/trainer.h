@@ -92,9 +92,10 @@ struct TrainingSummary {
 };
 
 // Trains until a limit. Each input of the program is the samples' field of that name, of which the batch is the first
-// axis; other fields are not used. `validation` may be null. A checkpoint is written at its time, at each best
-// evaluation and at the end; the folder is locked meanwhile. A run that is resumed with the same options on the same
-// machine gives the bits of one that was not interrupted; the times in metrics.jsonl aside.
+// axis; other fields are not used. `validation` may be null; an evaluation takes as many whole batches of it as there
+// are, in their order, and at least one, in which samples repeat where there are fewer. A checkpoint is written at its
+// time, at each best evaluation and at the end; the folder is locked meanwhile. A run that is resumed with the same
+// options on the same machine gives the bits of one that was not interrupted; the times in metrics.jsonl aside.
 //
 // Fails (user) on options and samples that do not fit, on a sample that cannot be read, and if a file cannot be
 // written; the last checkpoint then stays.

@@ -23,8 +23,6 @@
 #include "tensor/safetensors.h"
 #include "train/losses.h"
 
-extern char** environ;
-
 namespace sparkpilot::train {
 namespace {
 

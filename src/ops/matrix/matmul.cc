@@ -97,8 +97,24 @@ std::vector<ValueId> gradient(GradContext& c) {
   };
   const ValueId a = widened(c.node.inputs[0], row, 0), b = widened(c.node.inputs[1], column, 1);
   const ValueId g = widened(widened(c.out_grads[0], column, -1), row, -2);
-  ValueId da = c.b.add("MatMul", {g, with_last_two_swapped(c.b, b)});
-  ValueId db = c.b.add("MatMul", {with_last_two_swapped(c.b, a), g});
+  ValueId da, db;
+  if (c.b.shape(b).rank() == 2) {
+    // One product over all rows: with an axis for each leading dimension the weight's gradient would be a product for
+    // each entry of the batch, all of them kept to be summed up.
+    const auto rows = [&](ValueId v) {
+      const Shape shape = c.b.shape(v);
+      const int rank = shape.rank();
+      return rank == 2 ? v : c.b.add("Reshape", {v, c.b.ints({shape.elements(0, rank - 1), shape[rank - 1]})});
+    };
+    const Shape shape = c.b.shape(a);
+    const ValueId g_rows = rows(g);
+    da = c.b.add("Gemm", {g_rows, b}, {{"transB", int64_t{1}}});
+    if (shape.rank() != 2) da = c.b.add("Reshape", {da, c.b.ints(shape.dims())});
+    db = c.b.add("Gemm", {rows(a), g_rows}, {{"transA", int64_t{1}}});
+  } else {
+    da = c.b.add("MatMul", {g, with_last_two_swapped(c.b, b)});
+    db = c.b.add("MatMul", {with_last_two_swapped(c.b, a), g});
+  }
   if (row) da = c.b.add("Squeeze", {da, c.b.ints({-2})});
   if (column) db = c.b.add("Squeeze", {db, c.b.ints({-1})});
   return {da, db};

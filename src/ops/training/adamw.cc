@@ -132,10 +132,10 @@ void run(const Call& c) {
   const auto& pieces = c.as<Pieces>().all;
   parallel_for(std::ssize(pieces), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto& [t, first, last] = pieces[static_cast<size_t>(i)];
-      const auto in = [&](size_t group) { return c.inputs[kTensors + group * n + t].as<float>(); };
-      const auto out = [&](size_t group) { return c.outputs[group * n + t].as<float>(); };
-      adamw_rows(step, {in(0), in(1), in(2), in(3), out(0), out(1), out(2)}, first, last);
+      const Pieces::Piece& piece = pieces[static_cast<size_t>(i)];
+      const auto in = [&](size_t group) { return c.inputs[kTensors + group * n + piece.tensor].as<float>(); };
+      const auto out = [&](size_t group) { return c.outputs[group * n + piece.tensor].as<float>(); };
+      adamw_rows(step, {in(0), in(1), in(2), in(3), out(0), out(1), out(2)}, piece.first, piece.last);
     }
   });
 }
@@ -154,7 +154,7 @@ double cost(const Problem& p) {
 }
 
 // Second moments must not be negative.
-OpCase update(const char* name, std::vector<Shape> shapes, int64_t count, DType dtype = DType::f32,
+OpCase update(const char* name, const std::vector<Shape>& shapes, int64_t count, DType dtype = DType::f32,
               Attributes attrs = {}, float scale = 1) {
   OpCase out{name,
              {CaseInput::value(Tensor::scalar(0.01f)), CaseInput::value(Tensor::scalar(count)),
