@@ -64,16 +64,21 @@ Work conv(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride,
   return {"Conv", c};
 }
 
-// The gradients of a convolution by its weights and by its image, a batch of 8 with channels first.
+// The gradients of a convolution by its weights and by its image, a batch of 8 in either layout.
 Work conv_gradient(int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups,
-                   bool by_weights) {
+                   bool by_weights, bool last) {
   const int64_t pad = kernel / 2, to = (side + 2 * pad - kernel) / stride + 1;
-  const CaseInput x = CaseInput::of({8, in, side, side}), dy = CaseInput::of({8, out, to, to});
+  const auto image = [&](int64_t size, int64_t channels) {
+    return CaseInput::of(last ? Shape{8, size, size, channels} : Shape{8, channels, size, size});
+  };
+  const CaseInput x = image(side, in), dy = image(to, out);
   OpCase c{fmt::format("8x{0}x{0}x{1} {2}x{2}/{3} to {4}{5}", side, in, kernel, stride, out,
-                       groups > 1 ? fmt::format(", {} groups", groups) : ""),
+                       groups > 1 ? fmt::format(", {} groups", groups) : "") +
+               (last ? " last" : ""),
            {by_weights ? x : dy, by_weights ? dy : CaseInput::of({out, in / groups, kernel, kernel})},
            {{"group", groups},
             {"kernel_shape", std::vector<int64_t>(2, kernel)},
+            {"channels_last", int64_t{last}},
             {"pads", std::vector<int64_t>(4, pad)},
             {"strides", std::vector<int64_t>(2, stride)}}};
   const int64_t missing = side + 2 * pad - kernel - (to - 1) * stride;
@@ -152,9 +157,10 @@ std::vector<Work> all_work() {
     all.push_back(conv(14, 672, 672, 5, 2, 672, dtype));
     all.push_back(conv(32, 64, 128, 7, 2, 64, dtype));
   }
-  for (const bool by_weights : {true, false}) {
-    const auto add = [&](int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups) {
-      all.push_back(conv_gradient(side, in, out, kernel, stride, groups, by_weights));
+  for (const auto& [by_weights, last] : {std::pair{true, true}, {false, true}, {true, false}, {false, false}}) {
+    const auto add = [&all, weights = by_weights, channels_last = last](
+                         int64_t side, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t groups) {
+      all.push_back(conv_gradient(side, in, out, kernel, stride, groups, weights, channels_last));
     };
     add(72, 32, 192, 1, 1, 1), add(72, 16, 96, 1, 1, 1), add(36, 144, 24, 1, 1, 1), add(18, 384, 64, 1, 1, 1);
     add(9, 576, 160, 1, 1, 1), add(9, 320, 1280, 1, 1, 1), add(36, 64, 256, 1, 1, 1);
@@ -172,7 +178,6 @@ void bench(const Options& options) {
   for (const Work& work : all_work()) {
     if (work.op_case.name.find(options.only) == std::string::npos) continue;
     const OpDef* op = find_op("sparkpilot", work.op, 1);
-    if (!op) op = find_op("", work.op, 26);
     if (!op) fail_internal("no op {}", work.op);
     std::vector<OpBench> results = bench_case(*op, work.op_case, options.threads, options.ms, 1, true);
     double onednn = 0;

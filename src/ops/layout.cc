@@ -21,8 +21,9 @@ std::vector<ValueId> expand_channels_last(ExpandContext& e) {
   Attributes attrs = e.node.attrs;
   const bool channels_last = attrs.integer("channels_last", 0) != 0;
   attrs.erase("channels_last");
-  const ValueId x = channels_last ? channels_last_to_first(e.b, e.in(0)) : e.in(0);
-  const ValueId y = e.b.add(e.node.op->name, {x}, attrs);
+  std::vector<ValueId> inputs = e.node.inputs;
+  if (channels_last) inputs[0] = channels_last_to_first(e.b, inputs[0]);
+  const ValueId y = e.b.add(e.node.op->name, inputs, attrs);
   return {channels_last ? channels_first_to_last(e.b, y) : y};
 }
 

@@ -54,6 +54,23 @@ TEST(KeepChannelsLast, InputsKeepTheirNames) {
   EXPECT_FALSE(input.channels_last);
 }
 
+// The way back through two convolutions: the gradients of weights read both images as they come.
+TEST(KeepChannelsLast, GradientsOfConvolutionsReadChannelsLast) {
+  Net n;
+  const ValueId image = n.op("Transpose", {n.input("x", {2, 8, 8, 4})}, {{"perm", std::vector<int64_t>{0, 3, 1, 2}}});
+  const ValueId weights = n.weight({6, 8, 3, 3}, 5);
+  const ValueId x = conv(n, image, {8, 4, 3, 3}, 1);
+  const ValueId dy = n.op("Tanh", {n.op("Conv", {x, weights}, pads(1))});
+  const ValueId dx = n.op("ConvTranspose", {dy, weights}, pads(1));
+  Attributes window = pads(1);
+  window.set("kernel_shape", std::vector<int64_t>{3, 3});
+  n.output(n.op("sparkpilot::ConvWeightGradient", {x, dy}, window));
+  n.output(n.op("sparkpilot::ConvWeightGradient", {image, dx}, window));
+  EXPECT_GT(run_and_compare(n.graph, fuse_and_keep), 0);
+  EXPECT_EQ(count(n.graph, "Transpose"), 0);
+  EXPECT_EQ(count(n.graph, "sparkpilot::ConvTranspose"), 1);
+}
+
 TEST(KeepChannelsLast, ImagesOfOnePixelOrOneChannelNeedNoTranspose) {
   Net n;
   ValueId y = conv(n, n.input("x", {2, 1, 8, 8}), {8, 1, 3, 3}, 1);

@@ -41,6 +41,12 @@ LayoutRole image_op(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   LayoutRole role;
   if (!is_image(edit, node.inputs[0]) || node.attrs.integer("channels_last", 0) != 0) return role;
+  if (is_op(node, "sparkpilot::ConvWeightGradient")) {
+    role.kind = LayoutRole::consumer;
+    role.images = {true, true};
+    role.first_cost = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.inputs[1]);
+    return role;
+  }
   role.images.assign(node.inputs.size(), false);
   role.images[0] = true;
   for (size_t i = 3; i < node.inputs.size() && is_op(node, "sparkpilot::Conv"); ++i) {
@@ -50,10 +56,10 @@ LayoutRole image_op(Edit& edit, NodeId id) {
   role.kind = LayoutRole::free;
   const double moved = moved_bytes(edit, node.inputs[0]) + moved_bytes(edit, node.outputs[0]);
   // A quantized convolution has fast kernels for channels last only.
-  role.first_cost = is_op(node, "sparkpilot::QConv")  ? MinCut::kNever
-                    : is_op(node, "sparkpilot::Conv") ? moved
-                    : is_op(node, "Resize")           ? 0
-                                                      : moved / 2;
+  role.first_cost = is_op(node, "sparkpilot::QConv")                         ? MinCut::kNever
+                    : is_one_of(node, {"sparkpilot::Conv", "ConvTranspose"}) ? moved
+                    : is_op(node, "Resize")                                  ? 0
+                                                                             : moved / 2;
   return role;
 }
 

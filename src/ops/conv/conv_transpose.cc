@@ -1,11 +1,14 @@
 // ConvTranspose: ONNX's transposed convolution (the gradient of Conv by its input), in one to three dimensions.
 //
 // y[n,o,p] = bias[o] + sum over i, q, k with p = q * stride - pad + k * dilation of x[n,i,q] * w[i,o,k], in groups.
+#include <algorithm>
+
 #include "base/parallel.h"
 #include "ops/axes.h"
 #include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
+#include "ops/layout.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -70,10 +73,10 @@ void run(const Call& c) {
         const T* x = c.inputs[0].as<T>() + n * s.x.n + group * s.in_per_group() * s.x.c;
         const T* filter = c.inputs[1].as<T>() +
                           (group * s.in_per_group() * s.out_per_group() + o % s.out_per_group()) * w.kernel_size();
-        T* y = c.outputs[0].as<T>() + row * w.out[2];
+        T* y = c.outputs[0].as<T>() + n * s.y.n + o * s.y.c + d * s.y.d + h * s.y.h;
         for (int64_t i = 0; i < w.out[2]; ++i) {
           const double sum = element(s, x, filter, {d, h, i}) + (bias ? static_cast<double>(bias[o]) : 0.0);
-          y[i] = T(static_cast<Compute<T>>(sum));
+          y[i * s.y.w] = T(static_cast<Compute<T>>(sum));
         }
       }
     });
@@ -138,12 +141,29 @@ std::vector<ValueId> gradient(GradContext& c) {
   return out;
 }
 
+std::vector<OpCase> channels_last_cases() {
+  std::vector<OpCase> all = cases();
+  for (OpCase& op_case : all) {
+    const Shape x = op_case.inputs[0].shape;
+    std::vector<int64_t> dims(x.begin(), x.end());
+    std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+    op_case.inputs[0].shape = Shape(dims);
+    op_case.attrs.set("channels_last", int64_t{1});
+  }
+  return all;
+}
+
 constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text},           {"dilations", AttrType::integers},
                                {"group", AttrType::integer},           {"kernel_shape", AttrType::integers},
                                {"output_padding", AttrType::integers}, {"output_shape", AttrType::integers},
                                {"pads", AttrType::integers},           {"strides", AttrType::integers}};
-AxisSource axes(const Problem&, int, int axis, size_t input) {
-  if (axis == 1) return {};  // weights are [I, O/g, spatial]
+constexpr AttrSpec kInternalAttrs[] = {
+    {"auto_pad", AttrType::text},         {"channels_last", AttrType::integer}, {"dilations", AttrType::integers},
+    {"group", AttrType::integer},         {"kernel_shape", AttrType::integers}, {"output_padding", AttrType::integers},
+    {"output_shape", AttrType::integers}, {"pads", AttrType::integers},         {"strides", AttrType::integers}};
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  const bool last = p.attrs().integer("channels_last", 0) != 0;
+  if (axis == (last ? p.outputs[0].shape.rank() - 1 : 1)) return {};  // weights are [I, O/g, spatial]
   if (input > 0) return whole_input();
   return axis == 0 ? same_axis(0) : window_axis(axis);
 }
@@ -166,7 +186,21 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .cpu = kCpu,
                        .grad = gradient,
                        .cost = cost,
-                       .cases = cases}};
+                       .cases = cases},
+                      {.name = "ConvTranspose",
+                       .domain = "sparkpilot",
+                       .doc = "ConvTranspose in either layout.",
+                       .since = 1,
+                       .inputs = {2, 3},
+                       .outputs = {1, 1},
+                       .attributes = kInternalAttrs,
+                       .traits = {.product = true, .channels_last = true, .finite = true},
+                       .infer = infer,
+                       .axes = axes,
+                       .cpu = kCpu,
+                       .expand = expand_channels_last,
+                       .cost = cost,
+                       .cases = channels_last_cases}};
 
 }  // namespace
 

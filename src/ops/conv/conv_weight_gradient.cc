@@ -1,6 +1,8 @@
 // The gradient of a convolution's weights.
 //
 // dw[o, i, k] = sum over n, p of x[n, i, p * stride - pad + k * dilation] * dy[n, o, p], in groups of channels.
+#include <algorithm>
+
 #include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/conv/weight_gradient_simd.h"
@@ -60,6 +62,7 @@ void run(const Call& c) {
 // It is linear in the image and in the output's gradient: g takes the place of a convolution's
 // weights.
 std::vector<ValueId> gradient(GradContext& c) {
+  if (c.node.attrs.integer("channels_last", 0) != 0) fail("its images have channels last");
   const ValueId x = c.in(0), dy = c.in(1), g = c.out_grads[0];
   const ConvShape s = conv_weight_gradient_shape(c.node.attrs, c.b.shape(x), c.b.shape(dy));
   std::vector<ValueId> out(2);
@@ -75,7 +78,7 @@ ConvShape shape_of(const Problem& p) {
 
 struct SimdState final : KernelState {
   ConvShape shape;
-  int64_t tasks = 1, scratch = 0;  // of the depthwise kernel
+  int64_t tasks = 1, scratch = 0;  // of the depthwise kernel: parts of the work, and the bytes of each
 };
 
 Acceptance accepts_depthwise(const Problem& p) {
@@ -84,28 +87,45 @@ Acceptance accepts_depthwise(const Problem& p) {
   if (s.empty()) return "empty";
   if (s.groups == 1 || s.in_per_group() != 1) return "not depthwise";
   if (s.window.dims == 3) return "three dimensions";
+  if (s.channels_last && !s.is_depthwise()) return "several filters a channel";
   return true;
 }
+
+// With channels first a task is some filters, and there may be any number of them; with channels last it is some rows
+// of the output, whose sums are joined: their number must not depend on the threads.
 std::unique_ptr<KernelState> prepare_depthwise(const Problem& p) {
+  constexpr int64_t kPixels = 128, kMostParts = 32;
   auto state = std::make_unique<SimdState>();
-  state->shape = shape_of(p);
-  state->tasks = std::min<int64_t>(thread_count(), state->shape.out_channels);
-  state->scratch = (depthwise_gradient_scratch(state->shape) + 63) / 64 * 64;
+  const ConvShape& s = state->shape = shape_of(p);
+  const int64_t rows = s.batch * s.window.out[1];
+  if (s.channels_last) {
+    state->tasks = std::min(rows, std::clamp<int64_t>(rows * s.window.out[2] / kPixels, 1, kMostParts));
+    state->scratch = depthwise_pixels_floats(s) * static_cast<int64_t>(sizeof(float));
+  } else {
+    state->tasks = std::min<int64_t>(thread_count(), s.out_channels);
+    state->scratch = (depthwise_gradient_scratch(s) + 63) / 64 * 64;
+  }
   state->workspace = state->tasks * state->scratch;
   return state;
 }
+
 WeightGradient operands(const Call& c) {
   return {c.as<SimdState>().shape, c.inputs[0].as<float>(), c.inputs[1].as<float>(), c.outputs[0].as<float>()};
 }
+
 void run_depthwise(const Call& c) {
   const auto& state = c.as<SimdState>();
-  const int64_t filters = state.shape.out_channels;
+  const ConvShape& s = state.shape;
+  const int64_t count = s.channels_last ? s.batch * s.window.out[1] : s.out_channels;
   parallel_for(state.tasks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) {
-      depthwise_weight_gradient(operands(c), filters * task / state.tasks, filters * (task + 1) / state.tasks,
-                                c.workspace + task * state.scratch);
+      const int64_t first = count * task / state.tasks, last = count * (task + 1) / state.tasks;
+      std::byte* const scratch = c.workspace + task * state.scratch;
+      if (s.channels_last) depthwise_pixels_rows(operands(c), first, last, reinterpret_cast<float*>(scratch));
+      else depthwise_weight_gradient(operands(c), first, last, scratch);
     }
   });
+  if (s.channels_last) depthwise_pixels_join(operands(c), reinterpret_cast<const float*>(c.workspace), state.tasks);
 }
 
 Acceptance accepts_pointwise(const Problem& p) {
@@ -114,15 +134,26 @@ Acceptance accepts_pointwise(const Problem& p) {
   if (s.empty()) return "empty";
   return s.is_pointwise() ? Acceptance(true) : "not 1x1 at stride 1";
 }
+
 std::unique_ptr<KernelState> prepare_pointwise(const Problem& p) {
   auto state = std::make_unique<SimdState>();
-  state->shape = shape_of(p);
-  state->workspace = state->shape.weights() * static_cast<int64_t>(sizeof(double));
+  const ConvShape& s = state->shape = shape_of(p);
+  state->workspace = s.channels_last
+                         ? pointwise_pixels_floats({s, nullptr, nullptr, nullptr}) * static_cast<int64_t>(sizeof(float))
+                         : s.weights() * static_cast<int64_t>(sizeof(double));
   return state;
 }
+
 void run_pointwise(const Call& c) {
-  parallel_for(pointwise_gradient_tiles(c.as<SimdState>().shape), 1, [&](int64_t begin, int64_t end) {
-    pointwise_weight_gradient(operands(c), begin, end, reinterpret_cast<double*>(c.workspace));
+  const WeightGradient g = operands(c);
+  if (g.shape.channels_last) {
+    parallel_for(pointwise_pixels_tiles(g), 1, [&](int64_t begin, int64_t end) {
+      pointwise_pixels(g, begin, end, reinterpret_cast<float*>(c.workspace));
+    });
+    return;
+  }
+  parallel_for(pointwise_gradient_tiles(g.shape), 1, [&](int64_t begin, int64_t end) {
+    pointwise_weight_gradient(g, begin, end, reinterpret_cast<double*>(c.workspace));
   });
 }
 
@@ -132,7 +163,18 @@ using Ints = std::vector<int64_t>;
 
 std::vector<OpCase> cases() {
   const auto of = [](std::initializer_list<int64_t> dims) { return CaseInput::of(dims); };
-  return {
+  const auto last = [](OpCase op_case) {
+    op_case.name += "_last";
+    for (CaseInput& input : op_case.inputs) {
+      std::vector<int64_t> dims(input.shape.begin(), input.shape.end());
+      std::rotate(dims.begin() + 1, dims.begin() + 2, dims.end());
+      input.shape = Shape(dims);
+    }
+    op_case.attrs.set("channels_last", int64_t{1});
+    op_case.differentiable = false;  // layouts are chosen later
+    return op_case;
+  };
+  std::vector<OpCase> all{
       {"3x3", {of({2, 5, 9, 7}), of({2, 11, 9, 7})}, {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}}},
       {"1x1", {of({3, 17, 5, 6}), of({3, 9, 5, 6})}, {{"kernel_shape", Ints{1, 1}}}},
       {"depthwise",
@@ -171,11 +213,18 @@ std::vector<OpCase> cases() {
       {"f64",
        {CaseInput::of({1, 3, 5, 5}, DType::f64), CaseInput::of({1, 2, 3, 3}, DType::f64)},
        {{"kernel_shape", Ints{3, 3}}}}};
+  for (size_t i = 0, n = all.size(); i < n; ++i) all.push_back(last(all[i]));
+  all.push_back(last({"depthwise_many",
+                      {of({3, 67, 20, 19}), of({3, 67, 20, 19})},
+                      {{"kernel_shape", Ints{5, 5}}, {"group", int64_t{67}}, {"pads", Ints{2, 2, 2, 2}}}}));
+  all.push_back(last({"1x1_wide", {of({2, 130, 21, 17}), of({2, 37, 21, 17})}, {{"kernel_shape", Ints{1, 1}}}}));
+  return all;
 }
 
-constexpr AttrSpec kAttrs[] = {{"auto_pad", AttrType::text}, {"dilations", AttrType::integers},
-                               {"group", AttrType::integer}, {"kernel_shape", AttrType::integers, true},
-                               {"pads", AttrType::integers}, {"strides", AttrType::integers}};
+constexpr AttrSpec kAttrs[] = {
+    {"auto_pad", AttrType::text},   {"channels_last", AttrType::integer},       {"dilations", AttrType::integers},
+    {"group", AttrType::integer},   {"kernel_shape", AttrType::integers, true}, {"pads", AttrType::integers},
+    {"strides", AttrType::integers}};
 constexpr Kernel kCpu[] = {
     {.name = "depthwise", .accepts = accepts_depthwise, .prepare = prepare_depthwise, .run = run_depthwise},
     {.name = "pointwise", .accepts = accepts_pointwise, .prepare = prepare_pointwise, .run = run_pointwise},
@@ -192,7 +241,7 @@ const OpDef kOps[] = {{.name = "ConvWeightGradient",
                        .inputs = {2, 2},
                        .outputs = {1, 1},
                        .attributes = kAttrs,
-                       .traits = {.product = true, .finite = true},
+                       .traits = {.product = true, .channels_last = true, .finite = true},
                        .infer = infer,
                        .cpu = kCpu,
                        .grad = gradient,

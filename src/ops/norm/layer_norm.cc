@@ -216,7 +216,9 @@ std::vector<ValueId> gradient(GradContext& c) {
   const double share =
       static_cast<double>(rows.elements()) / static_cast<double>(std::max<int64_t>(1, x.shape().elements()));
   const auto statistic = [&](size_t i) { return cast(Term(c.b, c.out_grads[i]), x.dtype()); };
-  if (c.out_grads.size() > 1 && c.out_grads[1].present()) flow(share * statistic(1) + 0 * x);
+  if (c.out_grads.size() > 1 && c.out_grads[1].present()) {
+    flow({c.b, c.b.add("Expand", {share * statistic(1), c.b.ints(x.shape().dims())})});
+  }
   if (c.out_grads.size() > 2 && c.out_grads[2].present()) {
     flow(-(share * statistic(2) * n.inverse * n.inverse) * n.value);
   }
@@ -244,7 +246,11 @@ std::vector<OpCase> layer_cases() {
            {CaseInput::of({2, 3, 37}, DType::f16), CaseInput::of({37}, DType::f16).fixed(),
             CaseInput::of({37}, DType::f16).fixed()},
            {}},
-          {"f64", {CaseInput::of({2, 11}, DType::f64), CaseInput::of({11}, DType::f64)}, {}}};
+          {"f64", {CaseInput::of({2, 11}, DType::f64), CaseInput::of({11}, DType::f64)}, {}},
+          {"f64_statistics",
+           {CaseInput::of({3, 2, 11}, DType::f64), CaseInput::of({2, 11}, DType::f64)},
+           {{"axis", int64_t{1}}, {"stash_type", int64_t{onnx_code(DType::f64)}}},
+           3}};
 }
 
 std::vector<OpCase> rms_cases() {

@@ -100,7 +100,8 @@ std::vector<ValueId> gradient(GradContext& c) {
   const double least = kInternal ? static_cast<double>(c.node.attrs.real("epsilon", 1e-12f)) : 0.0;
   const Term safe = where(length > least, length, 1);
   const Term along = (g * y).over("ReduceSum", axis) * (absolute ? x.of("Sign") : y);
-  return {where(length > least, (g - along) / safe, kInternal ? 1 / least * g : 0 * g)};
+  const Term inside = (g - along) / safe;
+  return {kInternal ? where(length > least, inside, 1 / least * g) : where(length > least, inside, 0)};
 }
 
 double cost(const Problem& p) { return 3.0 * static_cast<double>(p.inputs[0].shape.elements()); }

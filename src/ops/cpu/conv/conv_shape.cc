@@ -60,28 +60,30 @@ ConvShape conv_shape(const Attributes& attrs, const Shape& x, const Shape& weigh
 }
 
 ConvShape conv_transpose_shape(const Attributes& attrs, const Shape& x, const Shape& weights) {
-  const ImageShape image = image_shape(x, false);
+  const bool channels_last = attrs.integer("channels_last", 0) != 0;
+  const ImageShape image = image_shape(x, channels_last);
   const auto kernel = kernel_of(attrs, x, weights);
   ConvShape s;
   s.batch = image.batch;
   s.in_channels = image.channels;
   s.groups = read_groups(attrs, image.channels);
+  s.channels_last = channels_last;
   if (s.in_channels != weights[0]) fail("input has {} channels, weight expects {}", s.in_channels, weights[0]);
   if (__builtin_mul_overflow(weights[1], s.groups, &s.out_channels)) {
     fail("{} outputs in each of {} groups are too many", weights[1], s.groups);
   }
   s.window = transposed_window(attrs, image.spatial, kernel);
   s.x = image.strides;
-  s.y = image_shape(s.output(), false).strides;
+  s.y = image_shape(s.output(), channels_last).strides;
   return s;
 }
 
 ConvShape conv_weight_gradient_shape(const Attributes& attrs, const Shape& x, const Shape& dy) {
-  if (x.rank() < 3 || dy.rank() != x.rank())
-    fail("an image {} and the gradient {} of its convolution", x.str(), dy.str());
-  std::vector<int64_t> weights{dy[1], x[1] / read_groups(attrs, x[1])};
+  const bool channels_last = attrs.integer("channels_last", 0) != 0;
+  const int64_t in = image_shape(x, channels_last).channels, out = image_shape(dy, channels_last).channels;
+  std::vector<int64_t> weights{out, in / read_groups(attrs, in)};
   for (const int64_t size : attrs.integers("kernel_shape")) weights.push_back(size);
-  const ConvShape s = conv_shape(attrs, x, Shape(weights));
+  const ConvShape s = conv_shape(attrs, x, Shape(weights), channels_last);
   if (!(s.output() == dy)) fail("the gradient is {}, the convolution gives {}", dy.str(), s.output().str());
   return s;
 }
