@@ -223,6 +223,7 @@ void check(const Flags& flags) {
                                     {flags.merged, "--merged"}}) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
   }
+  if (flags.fresh && adapter) fail("--fresh is for --mode full: an adapter begins with the model as it is");
   if (flags.rank > 0 && !flags.max_size.empty())
     fail("--rank sets every layer's rank: --max-size has no effect with it");
 }
@@ -313,10 +314,11 @@ int run(const Program& program, const Flags& asked) {
   if (resume) {
     const int before = read_command(flags.resume, flags);
     if (!threads) threads = before;
+    check(flags);
   } else {
+    check(flags);
     settle_model(program, flags);
   }
-  check(flags);
   const StopOnInterrupt stop(!program.quiet);
   const train::Dataset all(
       flags.data,

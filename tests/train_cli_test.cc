@@ -1,0 +1,150 @@
+// sparkpilot train, on small synthetic data sets.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "cli_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Two data sets of one second of two roads: with a teacher's answers for the two networks, and with labels for one.
+class TrainCli : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared = new TempFolder;
+    const std::string models = shared->file("models"), one = shared->file("one"), teacher = shared->file("teacher");
+    const auto run = [](const std::string& words) {
+      const ProgramResult result = run_program(words);
+      ASSERT_EQ(result.code, 0) << words << "\n" << result.err;
+    };
+    run("zoo build --quiet tiny_driving_policy tiny_driving_vision --out '" + models + "'");
+    run("zoo build --quiet --seed 2 tiny_driving_policy tiny_driving_vision --out '" + teacher + "'");
+    run("zoo build --quiet tiny_driving_supercombo --out '" + one + "'");
+    const std::string roads = "dataset build --quiet --synthetic 2 --seconds 2 --validation 0.5 --out '";
+    run(roads + shared->file("answers") + "' --models '" + teacher + "'");
+    run(roads + shared->file("roads") + "' --supercombo '" + one + "/tiny_driving_supercombo.onnx' --no-teacher");
+  }
+  static void TearDownTestSuite() { delete shared; }
+  static std::string both() {
+    return "--models '" + shared->file("models") + "' --data '" + shared->file("answers") + "' ";
+  }
+  static std::string one() {
+    return "--supercombo '" + shared->file("one") + "/tiny_driving_supercombo.onnx' --data '" + shared->file("roads") +
+           "' ";
+  }
+  std::string out(const std::string& name) { return "--out '" + folder.file(name) + "' "; }
+  static json parsed(const std::string& words) {
+    const ProgramResult result = run_program("train " + words + " --json");
+    EXPECT_EQ(result.code, 0) << words << "\n" << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  static void expect_refused(const std::string& words, const std::string& why) {
+    const ProgramResult result = run_program("train " + words + " --quiet");
+    EXPECT_EQ(result.code, 2) << words;
+    EXPECT_EQ(result.out, "") << words;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(why), std::string::npos) << result.err;
+  }
+  inline static TempFolder* shared = nullptr;
+  TempFolder folder;
+};
+
+TEST_F(TrainCli, AnAdapterForBothNetworks) {
+  const json done =
+      parsed(both() + out("run") + "--batch 2 --updates 6 --rank 2 --rate 5e-3 --schedule constant --threads 1");
+  EXPECT_EQ(keys(done), Keys({"ended", "reason", "updates", "seconds", "first_loss", "loss", "evaluation_loss",
+                              "best_evaluation_loss", "checkpoint", "written"}));
+  EXPECT_EQ(done["ended"], "updates");
+  EXPECT_LT(done["loss"].get<double>(), done["first_loss"].get<double>());
+  EXPECT_TRUE(done["evaluation_loss"].is_number());
+  ASSERT_EQ(done["written"].size(), 2u);
+  const ProgramResult fits = run_program("adapter info '" + done["written"][0].get<std::string>() + "' --model '" +
+                                         shared->file("models") + "/tiny_driving_vision.onnx'");
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  // metrics.jsonl has distances in metres.
+  const std::string metrics = read_text(folder.file("run") + "/metrics.jsonl");
+  EXPECT_NE(metrics.find("plan_error_4s"), std::string::npos);
+  EXPECT_NE(metrics.find("loss.plan"), std::string::npos);
+}
+
+TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 ";
+  parsed(both() + out("whole") + flags + "--updates 8 --checkpoint-every 3");
+  // The same, interrupted by a limit of fewer updates; the flags that are kept say 8 then.
+  parsed(both() + out("parts") + flags + "--updates 5 --checkpoint-every 3");
+  std::string command = read_text(folder.file("parts") + "/train.json");
+  const size_t at = command.find("\"updates\": 5");
+  ASSERT_NE(at, std::string::npos) << command;
+  command[at + 11] = '8';
+  write_text(folder.file("parts") + "/train.json", command);
+  const json done = parsed("--resume '" + folder.file("parts") + "'");
+  EXPECT_EQ(done["updates"], 8);
+  const std::string file = "/adapter/adapter_model.safetensors";
+  EXPECT_EQ(read_text(folder.file("parts") + file), read_text(folder.file("whole") + file));
+  // Another run in the same folder is refused, and so is one without a beginning.
+  expect_refused(both() + out("whole") + flags + "--updates 8", "whole");
+  expect_refused("--resume '" + folder.file("nowhere") + "'", "train.json");
+  write_text(folder.file("bad") + "/train.json", "{\"format\": 3}");
+  expect_refused("--resume '" + folder.file("bad") + "'", "train.json");
+}
+
+TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
+  const json done =
+      parsed(one() + out("run") + "--mode full --against labels --fresh --batch 2 --epochs 6 --rate 3e-3");
+  EXPECT_LT(done["loss"].get<double>(), 0.7 * done["first_loss"].get<double>());
+  ASSERT_EQ(done["written"].size(), 1u);
+  const std::string model = "'" + done["written"][0].get<std::string>() + "'";
+  EXPECT_EQ(run_program("model check " + model).code, 0);
+  // Of the same types as it was, and it drives.
+  const json before =
+      json::parse(run_program("model info --json '" + shared->file("one") + "/tiny_driving_supercombo.onnx'").out);
+  const json after = json::parse(run_program("model info --json " + model).out);
+  EXPECT_EQ(after["weight_bytes"], before["weight_bytes"]);
+  EXPECT_EQ(after["output_slices"], before["output_slices"]);
+}
+
+TEST_F(TrainCli, SaysWhatARunWouldTake) {
+  const json dry = parsed(both() + out("dry") + "--batch 2 --updates 1 --dry-run");
+  EXPECT_GT(dry["parameters"].get<int64_t>(), 0);
+  EXPECT_GT(dry["step_ms"].get<double>(), 0);
+  EXPECT_GT(dry["peak_memory_bytes"].get<int64_t>(), 1 << 20);
+  EXPECT_FALSE(fs::exists(folder.file("dry")));
+  // The data's own teacher has nothing to teach.
+  const ProgramResult own =
+      run_program("train --models '" + shared->file("teacher") + "' --data '" + shared->file("answers") + "' " +
+                  out("own") + "--batch 2 --updates 1 --dry-run");
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_NE(own.err.find("nothing to learn"), std::string::npos) << own.err;
+}
+
+TEST_F(TrainCli, RefusesInOneLine) {
+  expect_refused(both() + "--updates 1", "--out DIR is expected");
+  expect_refused("--models '" + shared->file("models") + "' " + out("x") + "--updates 1", "--data DIR is expected");
+  expect_refused(both() + out("x"), "--epochs, --updates or --minutes");
+  expect_refused(both() + out("x") + "--minutes 1", "a cosine needs its length");
+  expect_refused(both() + out("x") + "--updates 1 --rank 2 --max-size 1%", "--max-size has no effect");
+  expect_refused(both() + out("x") + "--updates 1 --mode full --rank 2", "--rank is for adapters");
+  expect_refused(both() + out("x") + "--updates 1 --fresh", "--fresh is for --mode full");
+  expect_refused(both() + out("x") + "--updates 1 --batch 0", "--batch");
+  expect_refused(both() + out("x") + "--updates 1 --rate 0", "--rate 0");
+  expect_refused(both() + out("x") + "--updates 1 --rank 2 --loss plans=1", "no head \"plans\"");
+  expect_refused(both() + out("x") + "--updates 1 --rank 2 --loss plan=-1", "--loss plan");
+  expect_refused(both() + out("x") + "--updates 1 --rank 2 --target nothing", "no layer's path matches");
+  expect_refused(both() + out("x") + "--updates 1 --max-size 3B", "smallest size that works");
+  expect_refused(both() + out("x") + "--updates 1 --rank 2 --init-adapter '" + folder.file("none") + "'",
+                 "adapter_config.json");
+  expect_refused(
+      "--models '" + shared->file("models") + "' --data '" + folder.file("none") + "' " + out("x") + "--updates 1",
+      "none");
+  // Another model than the data's.
+  expect_refused("--supercombo '" + shared->file("one") + "/tiny_driving_supercombo.onnx' --data '" +
+                     shared->file("answers") + "' " + out("x") + "--updates 1 --rank 2",
+                 "field");
+}
+
+}  // namespace
+}  // namespace sparkpilot
