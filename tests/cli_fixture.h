@@ -24,10 +24,12 @@ using Keys = std::set<std::string>;
 
 // The program itself, and all its commands and groups of commands.
 inline constexpr const char* kCommands[] = {
-    "",          "model",       "model info", "model check",  "model convert", "model quantize", "run",     "bench",
-    "compare",   "zoo",         "zoo list",   "zoo build",    "drive",         "doctor",         "ops",     "ops list",
-    "ops check", "ops bench",   "route",      "route info",   "route dump",    "route synth",    "monitor", "env",
-    "stack",     "stack audit", "stack plan", "stack verify", "version"};
+    "",           "model",        "model info",    "model check",  "model convert", "model quantize",
+    "run",        "bench",        "compare",       "zoo",          "zoo list",      "zoo build",
+    "drive",      "dataset",      "dataset build", "dataset info", "dataset check", "doctor",
+    "ops",        "ops list",     "ops check",     "ops bench",    "route",         "route info",
+    "route dump", "route synth",  "monitor",       "env",          "stack",         "stack audit",
+    "stack plan", "stack verify", "version"};
 
 class Cli : public testing::Test {
  protected:

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
+#include "cli/driving_models.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "drive/drive.h"
@@ -29,7 +30,8 @@ namespace fs = std::filesystem;
 using drive::DriveOptions;
 
 struct Flags {
-  std::string route, vision, policy, supercombo, out, dump, sampling, reference, driver_monitoring;
+  std::string route, out, dump, sampling, reference, driver_monitoring;
+  DrivingModelFlags model;
   FieldFlags fields;
   bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
        qcamera = false;
@@ -39,30 +41,13 @@ struct Flags {
 };
 
 drive::ModelFiles model_files(const Program& program, const Flags& flags) {
-  const SettingValue& models = program.settings["models"];
-  const int ways =
-      (models.origin == Origin::flag) + !flags.supercombo.empty() + (!flags.vision.empty() || !flags.policy.empty());
   if (flags.from_log) {
-    if (ways > 0) fail("--from-log draws what was recorded, without a model: omit --models and similar flags");
+    if (driving_model_ways(program, flags.model) > 0)
+      fail("--from-log draws what was recorded, without a model: omit --models and similar flags");
     return {};
   }
-  if (ways == 1 && flags.vision.empty() != flags.policy.empty()) {
-    fail("{} is given without {}: the vision and the policy network go together",
-         flags.vision.empty() ? "--policy" : "--vision", flags.vision.empty() ? "--vision" : "--policy");
-  }
-  if (ways > 1 || (ways == 0 && models.value.empty())) {
-    fail("expected one of --models DIR, --supercombo FILE, --vision FILE with --policy FILE, or --from-log");
-  }
-  if (models.origin == Origin::flag || ways == 0) {
-    drive::ModelFiles files = drive::find_models(models.value);
-    if (!flags.driver_monitoring.empty()) files.driver_monitoring = flags.driver_monitoring;
-    return files;
-  }
-  drive::ModelFiles files;
-  files.vision = flags.vision;
-  files.policy = flags.policy;
-  files.supercombo = flags.supercombo;
-  files.driver_monitoring = flags.driver_monitoring;
+  drive::ModelFiles files = chosen_driving_model(program, flags.model, "--from-log");
+  if (!flags.driver_monitoring.empty()) files.driver_monitoring = flags.driver_monitoring;
   return files;
 }
 
@@ -375,10 +360,7 @@ void add_drive(Program& program, Command app) {
                   "Ctrl-C finishes the open files; --resume continues at the first unfinished segment.",
                   [&program, flags] { return run(program, *flags); });
   add_route_flags(program, command, flags->route);
-  add_setting(program, command, "models", "folder with openpilot's models");
-  command.add_option("--vision", flags->vision, "vision network, with --policy").type_name("FILE");
-  command.add_option("--policy", flags->policy, "policy network, with --vision").type_name("FILE");
-  command.add_option("--supercombo", flags->supercombo, "vision and policy in one network").type_name("FILE");
+  add_driving_model_flags(program, command, flags->model);
   command
       .add_option("--driver-monitoring", flags->driver_monitoring,
                   "driver monitoring network, for routes with dcamera.hevc; --models finds it")

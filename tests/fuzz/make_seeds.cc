@@ -17,6 +17,7 @@
 #include "stack/test_files.h"
 #include "tensor/npy.h"
 #include "tensor/safetensors.h"
+#include "train/test_dataset.h"
 
 namespace fs = std::filesystem;
 
@@ -68,6 +69,18 @@ void write_safetensors(const fs::path& folder) {
   fs::copy_file(fs::path(SPARKPILOT_SOURCE_DIR) / golden, folder / "golden", fs::copy_options::overwrite_existing);
   save_safetensors(folder / "two", {{{"a", Tensor::zeros(DType::f32, Shape{2, 3})}, {"b", Tensor::scalar(true)}}, {}});
   save_safetensors(folder / "none", {{}, {{"format", "pt"}}});
+}
+
+// The first byte says what follows (train/dataset_fuzz.cc).
+void write_datasets(const fs::path& folder) {
+  const train::DatasetInfo info = train::small_info();
+  const fs::path made = folder.parent_path() / "dataset";
+  fs::create_directories(made);
+  train::save_dataset_info(made, info);
+  train::write_small_clip(made, info, 3);
+  write(folder / "json", "j" + read_file(made / train::kDatasetFile));
+  write(folder / "rows", "r" + read_file(train::rows_file(made, "log--0")));
+  fs::remove_all(made);
 }
 
 // Each case twice: as it is, and with its data as constants.
@@ -196,8 +209,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "reader_fuzz",
-                             "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz"})
+  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz",
+                             "reader_fuzz", "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -206,6 +219,7 @@ int main(int argc, char** argv) {
   sparkpilot::write_pickles(root / "pickle_fuzz");
   sparkpilot::write_arrays(root / "npy_fuzz");
   sparkpilot::write_safetensors(root / "safetensors_fuzz");
+  sparkpilot::write_datasets(root / "dataset_fuzz");
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);

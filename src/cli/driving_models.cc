@@ -1,0 +1,39 @@
+#include "cli/driving_models.h"
+
+#include "base/error.h"
+
+namespace sparkpilot::cli {
+
+void add_driving_model_flags(Program& program, Command command, DrivingModelFlags& flags) {
+  add_setting(program, command, "models", "folder with openpilot's models");
+  command.add_option("--vision", flags.vision, "vision network, with --policy").type_name("FILE");
+  command.add_option("--policy", flags.policy, "policy network, with --vision").type_name("FILE");
+  command.add_option("--supercombo", flags.supercombo, "vision and policy in one network").type_name("FILE");
+}
+
+int driving_model_ways(const Program& program, const DrivingModelFlags& flags) {
+  return (program.settings["models"].origin == Origin::flag) + !flags.supercombo.empty() +
+         (!flags.vision.empty() || !flags.policy.empty());
+}
+
+drive::ModelFiles chosen_driving_model(const Program& program, const DrivingModelFlags& flags,
+                                       const std::string& or_what) {
+  const SettingValue& models = program.settings["models"];
+  const int ways = driving_model_ways(program, flags);
+  if (ways == 1 && flags.vision.empty() != flags.policy.empty()) {
+    fail("{} is given without {}: the vision and the policy network go together",
+         flags.vision.empty() ? "--policy" : "--vision", flags.vision.empty() ? "--vision" : "--policy");
+  }
+  if (ways > 1 || (ways == 0 && models.value.empty())) {
+    fail("expected one of --models DIR, --supercombo FILE, {}--vision FILE with --policy FILE{}",
+         or_what.empty() ? "or " : "", or_what.empty() ? "" : ", or " + or_what);
+  }
+  if (models.origin == Origin::flag || ways == 0) return drive::find_models(models.value);
+  drive::ModelFiles files;
+  files.vision = flags.vision;
+  files.policy = flags.policy;
+  files.supercombo = flags.supercombo;
+  return files;
+}
+
+}  // namespace sparkpilot::cli

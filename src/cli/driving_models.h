@@ -1,0 +1,23 @@
+// The flags that choose a driving model, with the same texts everywhere.
+#pragma once
+
+#include <string>
+
+#include "cli/command.h"
+#include "drive/driving_model.h"
+
+namespace sparkpilot::cli {
+
+struct DrivingModelFlags {
+  std::string vision, policy, supercombo;
+};
+
+// --models, --vision, --policy, --supercombo.
+void add_driving_model_flags(Program& program, Command command, DrivingModelFlags& flags);
+// How many of the three ways were taken on the command line.
+int driving_model_ways(const Program& program, const DrivingModelFlags& flags);
+// The files. Fails (user) unless exactly one way is taken; `or_what` ends the list of what is expected.
+drive::ModelFiles chosen_driving_model(const Program& program, const DrivingModelFlags& flags,
+                                       const std::string& or_what = {});
+
+}  // namespace sparkpilot::cli

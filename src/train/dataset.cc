@@ -1,0 +1,145 @@
+#include "train/dataset.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/fnv.h"
+#include "base/text.h"
+#include "train/dataset_clip.h"
+
+namespace sparkpilot::train {
+namespace fs = std::filesystem;
+namespace {
+
+// Names of the clips in a folder, by their rows, which are written last.
+std::vector<std::string> clip_names(const fs::path& folder) {
+  constexpr std::string_view kEnd = ".rows.safetensors";
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(kEnd)) names.push_back(name.substr(0, name.size() - kEnd.size()));
+  }
+  // Segments in the order of their numbers.
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    const auto key = [](const std::string& n) {
+      const size_t dash = n.rfind("--");
+      return std::tuple(n.substr(0, dash), dash == std::string::npos ? 0 : n.size() - dash, n);
+    };
+    return key(a) < key(b);
+  });
+  return names;
+}
+
+}  // namespace
+
+Dataset::~Dataset() = default;
+
+Dataset::Dataset(const fs::path& folder, const DatasetOptions& options)
+    : info_(load_dataset_info(folder)), options_(options) {
+  open_clips(folder, options.split);
+  list_fields();
+  if (size() > 0) return;
+  const char* const what = options.split == Split::train        ? "training samples"
+                           : options.split == Split::validation ? "validation samples"
+                                                                : "samples";
+  fail("{}: it holds no {}: {}, {}", folder.string(), what, count_of(std::ssize(info_.routes), "route"),
+       count_of(std::ssize(clips_), "clip"));
+}
+
+void Dataset::open_clips(const fs::path& folder, Split split) {
+  int64_t begin = 0;
+  for (const std::string& name : clip_names(folder)) {
+    auto reader = std::make_unique<ClipReader>(folder, name, info_);
+    const DatasetRoute* const route = info_.route(reader->route());
+    if (!route) {
+      fail("{}: of route \"{}\", which {} does not list", rows_file(folder, name).string(), reader->route(),
+           kDatasetFile);
+    }
+    if (split != Split::all && route->validation != (split == Split::validation)) continue;
+    clips_.push_back({name, route->name, route->validation, begin, reader->samples(), reader->rows(),
+                      reader->pictures(), reader->bytes(), reader->left_out()});
+    begin += reader->samples();
+    readers_.push_back(std::move(reader));
+  }
+}
+
+void Dataset::list_fields() {
+  for (const DatasetInput& input : info_.inputs) fields_.push_back({input.name, input.dtype, input.shape});
+  const auto flat = [&](const std::string& what) {
+    for (const DatasetNetwork& n : info_.networks) fields_.push_back({what + "." + n.role, DType::f32, Shape{n.width}});
+  };
+  if (info_.teacher) flat("teacher");
+  if (info_.source == Source::synthetic) flat("labels");
+  fields_.push_back({"driven.plan", DType::f32, Shape{drive::kPoints, drive::kPlanWidth}});
+  fields_.push_back({"driven.valid", DType::f32, Shape{drive::kPoints}});
+  fields_.push_back({"speed", DType::f32, Shape{1}});
+}
+
+int64_t Dataset::size() const { return clips_.empty() ? 0 : clips_.back().begin + clips_.back().size; }
+
+size_t Dataset::clip_at(int64_t index) const {
+  if (index < 0 || index >= size()) fail_internal("sample {} of {}", index, size());
+  const auto after =
+      std::upper_bound(clips_.begin(), clips_.end(), index, [](int64_t i, const Clip& clip) { return i < clip.begin; });
+  return static_cast<size_t>(after - clips_.begin()) - 1;
+}
+
+const Dataset::Clip& Dataset::clip_of(int64_t index) const { return clips_[clip_at(index)]; }
+
+int64_t Dataset::frame_id(int64_t index) const {
+  const size_t clip = clip_at(index);
+  return readers_[clip]->frame_id(index - clips_[clip].begin);
+}
+
+void Dataset::read(int64_t index, std::span<std::byte* const> to) const {
+  if (to.size() != fields_.size()) fail_internal("{} blocks for {} fields", to.size(), fields_.size());
+  const size_t clip = clip_at(index);
+  const ClipReader& reader = *readers_[clip];
+  const int64_t sample = index - clips_[clip].begin;
+  const bool changed = options_.augment.any();
+  const PictureChange change = changed ? draw_change(options_.augment, epoch_, index) : PictureChange{};
+  drive::YuvImage scratch;
+  const auto floats = [&](size_t i) {
+    return std::span(reinterpret_cast<float*>(to[i]), static_cast<size_t>(fields_[i].shape.elements()));
+  };
+  for (size_t i = 0; i < info_.inputs.size(); ++i) {
+    const DatasetInput& input = info_.inputs[i];
+    if (input.kind != InputKind::road && input.kind != InputKind::wide) {
+      reader.input(sample, input.kind, floats(i));
+      continue;
+    }
+    std::vector<uint8_t> own;
+    std::span<uint8_t> pair(reinterpret_cast<uint8_t*>(to[i]), size_t{2} * drive::kFrameBytes);
+    if (input.dtype != DType::u8) {
+      own.resize(pair.size());
+      pair = own;
+    }
+    reader.pair(sample, input.kind, pair);
+    for (size_t half = 0; changed && half < 2; ++half) {
+      change_frame(change, input.kind == InputKind::wide, pair.subspan(half * drive::kFrameBytes, drive::kFrameBytes),
+                   scratch);
+    }
+    if (input.dtype != DType::u8) std::copy(own.begin(), own.end(), floats(i).begin());
+  }
+  for (size_t i = info_.inputs.size(); i + 1 < fields_.size(); ++i) reader.target(sample, fields_[i].name, floats(i));
+  floats(fields_.size() - 1)[0] = reader.speed(sample);
+}
+
+void Dataset::check(const std::function<void(double)>& progress) const {
+  for (size_t i = 0; i < readers_.size(); ++i) {
+    readers_[i]->check();
+    if (progress) progress(static_cast<double>(i + 1) / static_cast<double>(readers_.size()));
+  }
+}
+
+std::string Dataset::fingerprint() const {
+  Fnv hash;
+  hash.text(info_.id());
+  for (size_t i = 0; i < clips_.size(); ++i) {
+    const Clip& clip = clips_[i];
+    hash.text(fmt::format("|{} {} {} {} {}", clip.name, clip.size, clip.rows, clip.pictures, readers_[i]->hash()));
+  }
+  return fmt::format("{:016x}", hash.value());
+}
+
+}  // namespace sparkpilot::train

@@ -1,0 +1,174 @@
+#include "train/dataset_folder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/parallel.h"
+#include "base/text.h"
+#include "passes/precision.h"
+
+namespace sparkpilot::train {
+namespace fs = std::filesystem;
+namespace {
+
+SessionOptions session_of(const BuildOptions& options) {
+  SessionOptions session = options.session;
+  if (session.threads == 0) session.threads = options.threads > 0 ? options.threads : available_processors();
+  if (!options.teacher) session.tune = Tune::off;  // the networks only say what they take and give
+  return session;
+}
+
+std::string megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
+
+void refuse_other_contents(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".")) continue;
+    fail("{}: holds other files ({}) and no {}; name another folder", folder.string(), name, kDatasetFile);
+  }
+}
+
+}  // namespace
+
+DatasetFolder::DatasetFolder(const BuildOptions& options, Source source, const std::string& contents)
+    : options_(options),
+      lock_(options.out),
+      model_(options.models, session_of(options)),
+      info_(describe_model(model_)),
+      writer_(info_) {
+  if (options.every < 1) fail("every {} frames: expected 1 or more", options.every);
+  if (!(options.validation >= 0 && options.validation < 1)) {
+    fail("a share of {} of the routes for validation: expected 0 or more, below 1", options.validation);
+  }
+  info_.source = source;
+  info_.teacher = options.teacher;
+  info_.every = options.every;
+  info_.options = fmt::format("{}, samples from {} m/s{}", contents, options.min_speed,
+                              options.limit > 0 ? fmt::format(", first {} frames", options.limit) : "");
+  if (options.teacher)
+    info_.options += fmt::format(", precision {}", sparkpilot::name(options.session.passes.precision));
+  if (!fs::exists(options.out / kDatasetFile)) {
+    refuse_other_contents(options.out);
+    return;
+  }
+  const DatasetInfo before = load_dataset_info(options.out);
+  if (before.id() != info_.id()) {
+    const bool teacher = before.networks != info_.networks;
+    fail("{}: holds a data set of {} ({}), this one is {}; name another folder", options.out.string(),
+         teacher ? "another model" : "other options",
+         teacher ? before.networks[0].file + " " + before.networks[0].hash : before.options,
+         teacher ? info_.networks[0].file + " " + info_.networks[0].hash : info_.options);
+  }
+  info_.routes = before.routes;
+}
+
+// An upper bound: filters leave frames out.
+int64_t DatasetFolder::estimate(int64_t frames) const {
+  constexpr int64_t kRow = 11 * 8, kHeader = 4096;
+  const int64_t samples = (frames + info_.every - 1) / info_.every, gap = info_.contract.frame_gap;
+  // Partners of samples are samples themselves where the gap is a multiple of what lies between them.
+  const int64_t pictures = gap % info_.every == 0 ? samples + gap / info_.every : std::min(frames + gap, 2 * samples);
+  int64_t width = kPlanValues + drive::kPoints;
+  for (const DatasetNetwork& network : info_.networks)
+    width += network.width * (info_.teacher + (info_.source == Source::synthetic));
+  const int64_t rows = frames + (info_.source == Source::routes ? kMemory : 0);
+  return pictures * kCameras * drive::kFrameBytes + samples * width * 4 +
+         rows * (kRow + (info_.teacher ? 4 * drive::kFeatures : 0)) + kHeader;
+}
+
+void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
+  for (const WantedClip& clip : clips) {
+    if (info_.route(clip.route)) continue;
+    const double before = std::floor(static_cast<double>(info_.routes.size()) * options_.validation + 1e-9);
+    const double after = std::floor(static_cast<double>(info_.routes.size() + 1) * options_.validation + 1e-9);
+    info_.routes.push_back({clip.route, after > before});
+  }
+  int64_t expected = 0;
+  for (const WantedClip& clip : clips) {
+    if (fs::exists(rows_file(options_.out, clip.name))) continue;
+    expected += estimate(clip.frames);
+    all_frames_ += clip.frames;
+  }
+  all_clips_ = std::ssize(clips);
+  const auto space = fs::space(options_.out);
+  const auto free = static_cast<int64_t>(std::min<uintmax_t>(space.available, INT64_MAX));
+  note(fmt::format("{}: at most {} more in {}, {} of the disk are free{}", options_.out.string(), megabytes(expected),
+                   count_of(std::ssize(clips), "clip"), megabytes(free),
+                   options_.max_bytes > 0 ? fmt::format("; limited to {}", megabytes(options_.max_bytes)) : ""));
+  if (options_.max_bytes > 0) expected = std::min(expected, options_.max_bytes);
+  if (expected > free) {
+    fail("{}: {} are needed, {} of the disk are free; fewer routes, a larger --every or --max-bytes help",
+         options_.out.string(), megabytes(expected), megabytes(free));
+  }
+  const bool validates =
+      std::any_of(info_.routes.begin(), info_.routes.end(), [](const auto& r) { return r.validation; });
+  if (!validates && options_.validation > 0) {
+    note(fmt::format("{} are too few to take {:.0f} % for validation: none is",
+                     count_of(std::ssize(info_.routes), "route"), 100 * options_.validation));
+  }
+  save_dataset_info(options_.out, info_);
+  started_ = now_ns();
+}
+
+bool DatasetFolder::wants(const WantedClip& clip) {
+  if (fs::exists(rows_file(options_.out, clip.name))) {
+    const ClipReader reader(options_.out, clip.name, info_);
+    if (reader.route() != clip.route) {
+      fail("{}: is of route {}, the clip of that name of route {} cannot be added",
+           rows_file(options_.out, clip.name).string(), reader.route(), clip.route);
+    }
+    ++result_.kept;
+    result_.counts.bytes += reader.bytes();
+    return false;
+  }
+  if (options_.max_bytes > 0 && result_.counts.bytes + estimate(clip.frames) > options_.max_bytes) {
+    ++result_.not_begun;
+    return false;
+  }
+  return true;
+}
+
+void DatasetFolder::commit() {
+  const ClipCounts counts = writer_.commit();
+  ClipCounts& all = result_.counts;
+  all.frames += counts.frames, all.samples += counts.samples;
+  all.pictures += counts.pictures, all.bytes += counts.bytes;
+  for (const auto& [why, count] : counts.left_out) all.left_out[why] += count;
+  frames_ += counts.frames;
+  ++result_.made;
+}
+
+void DatasetFolder::tell(const WantedClip& clip, int64_t frames) {
+  if (!options_.progress) return;
+  const double seconds = static_cast<double>(now_ns() - started_) * 1e-9;
+  const auto done = static_cast<double>(frames_ + frames);
+  options_.progress({clip.name, result_.made + result_.kept, all_clips_,
+                     std::min(1.0, done / static_cast<double>(std::max<int64_t>(all_frames_, 1))),
+                     done / std::max(seconds, 1e-6), result_.counts.bytes});
+}
+
+std::vector<std::vector<float>> DatasetFolder::outputs() const {
+  std::vector<std::vector<float>> out;
+  size_t at = 0;
+  for (const DatasetNetwork& network : info_.networks) {
+    const auto part = model_.raw().subspan(at, static_cast<size_t>(network.width));
+    out.emplace_back(part.begin(), part.end());
+    at += part.size();
+  }
+  return out;
+}
+
+BuildResult DatasetFolder::finish() {
+  if (result_.not_begun > 0) {
+    note(fmt::format("{} not made: --max-bytes is reached", count_of(result_.not_begun, "clip")));
+  }
+  result_.stopped = stopped();
+  result_.seconds = static_cast<double>(now_ns() - started_) * 1e-9;
+  result_.info = info_;
+  return std::move(result_);
+}
+
+}  // namespace sparkpilot::train

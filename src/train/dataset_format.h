@@ -1,0 +1,83 @@
+// What a data set says of itself: dataset.json, and the layout of its shards (docs/dataset.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "drive/driving_model.h"
+#include "tensor/tensor.h"
+
+namespace sparkpilot::train {
+
+// The pushes of a model's longest memory: 5 s of frames.
+inline constexpr int64_t kMemory = 100;
+
+// What an input of a driving model is made of.
+enum class InputKind { road, wide, desire, features, traffic, lateral, action_times, curvature };
+
+struct DatasetInput {
+  std::string network, name;  // "policy", "features_buffer"
+  InputKind kind = InputKind::road;
+  DType dtype = DType::f32;  // of its field: u8 for a picture of bytes, else f32
+  Shape shape;               // without the batch axis
+
+  bool operator==(const DatasetInput&) const = default;
+};
+
+// A head of a network's flat output: its values [begin, end).
+struct DatasetHead {
+  std::string name;
+  int64_t begin = 0, end = 0;
+
+  bool operator==(const DatasetHead&) const = default;
+};
+
+struct DatasetNetwork {
+  std::string role, file, hash;  // "vision", the file's name, FNV-1a of its bytes in 16 hexadecimal digits
+  int64_t width = 0;             // of its output
+  std::vector<DatasetHead> heads;
+
+  const DatasetHead* head(const std::string& name) const;
+  bool operator==(const DatasetNetwork&) const = default;
+};
+
+enum class Source { routes, synthetic };
+
+struct DatasetRoute {
+  std::string name;
+  bool validation = false;
+};
+
+struct DatasetInfo {
+  Source source = Source::routes;
+  bool teacher = false;  // the networks ran: their outputs and features are there
+  int every = 1;         // frames from one sample to the next
+  drive::DrivingContract contract;
+  std::vector<DatasetInput> inputs;
+  std::vector<DatasetNetwork> networks;  // in the order in which they run; the first has the head hidden_state
+  std::string options;                   // that the contents depend on besides, for people and for id()
+  std::vector<DatasetRoute> routes;
+
+  // 16 hexadecimal digits of everything but the routes: shards with another id belong to another data set.
+  std::string id() const;
+  const DatasetNetwork* network(const std::string& role) const;
+  const DatasetRoute* route(const std::string& name) const;
+};
+
+// What a model takes and gives; reads its files for their hashes. Fails (user) on an input that no era has.
+DatasetInfo describe_model(drive::DrivingModel& model);
+
+inline constexpr const char* kDatasetFile = "dataset.json";
+// Fails (user) naming the file if it is missing, or not such a file.
+DatasetInfo load_dataset_info(const std::filesystem::path& folder);
+void save_dataset_info(const std::filesystem::path& folder, const DatasetInfo& info);
+
+// The shards of one clip, a piece of a route without a gap: <clip>.frames.safetensors and <clip>.rows.safetensors.
+std::filesystem::path frames_file(const std::filesystem::path& folder, const std::string& clip);
+std::filesystem::path rows_file(const std::filesystem::path& folder, const std::string& clip);
+
+}  // namespace sparkpilot::train

@@ -1,0 +1,29 @@
+// Where training gets its samples from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "tensor/tensor.h"
+
+namespace sparkpilot::train {
+
+// Of one sample, without the batch axis.
+struct Field {
+  std::string name;
+  DType dtype;
+  Shape shape;
+};
+
+class Samples {
+ public:
+  virtual ~Samples() = default;
+  virtual std::span<const Field> fields() const = 0;
+  virtual int64_t size() const = 0;
+  // Writes sample `index`, one contiguous block for each field in order. May be called by several threads.
+  virtual void read(int64_t index, std::span<std::byte* const> to) const = 0;
+};
+
+}  // namespace sparkpilot::train
