@@ -36,7 +36,7 @@ class Build : public drive::DriveTest {
   void SetUp() override {
     DriveTest::SetUp();
     build_.models = options_.models;
-    build_.threads = 2;
+    build_.threads = 1;
     build_.focal_length = options_.focal_length;
     build_.validation = 0;
     build_.min_speed = 0;
@@ -135,7 +135,9 @@ class Build : public drive::DriveTest {
       ++compared;
     }
     EXPECT_EQ(compared, seen.inputs.size());
-    EXPECT_EQ(raw, seen.raw) << "sample " << sample;
+    std::vector<float> rounded = seen.raw;
+    for (float& value : rounded) value = static_cast<float>(Half(value));
+    EXPECT_EQ(raw, rounded) << "sample " << sample;
   }
 
   std::string refusal(const std::function<void()>& work) const {
@@ -186,7 +188,7 @@ TEST_F(Build, GivesWhatTheNetworksWereGiven) {
       if (HasFailure()) return;
     }
     data.check();
-    EXPECT_LE(result.counts.bytes / (kFirst + kSecond) * 1200, 500'000'000) << "of a minute, with every frame";
+    EXPECT_LE(data.clips()[0].bytes / kFirst * 1200, 500'000'000) << "of a minute, with every frame";
   }
 }
 
@@ -233,7 +235,8 @@ TEST_F(Build, ContinuesWhereItWasStopped) {
   build_.out = folder_ / "stopped";
   std::atomic<bool> stop = false;
   build_.stop = &stop;
-  build_.progress = [&](const BuildProgress& p) { stop = stop || (p.clips == 1 && p.done > 0.9); };
+  int frames_of_second = 0;
+  build_.progress = [&](const BuildProgress& p) { stop = stop || (p.clips == 1 && ++frames_of_second == kSecond / 2); };
   const BuildResult first = build_dataset(routes(), build_);
   EXPECT_TRUE(first.stopped);
   EXPECT_EQ(first.made, 1);
@@ -252,7 +255,7 @@ TEST_F(Build, HoldsToTheLimitOfBytes) {
   write_route();
   build_.every = 4;
   build_.limit = 40;
-  build_.max_bytes = 10'000'000;
+  build_.max_bytes = 6'000'000;
   const BuildResult result = build_dataset(routes(), build_);
   EXPECT_EQ(result.made, 1);
   EXPECT_EQ(result.not_begun, 1);
@@ -401,7 +404,7 @@ TEST_F(BuildSynthetic, ATeacherMayAnswerBesides) {
   ASSERT_EQ(raw.size(), expected.size());
   double worst = 0;
   for (size_t i = 0; i < raw.size(); ++i) worst = std::max(worst, std::fabs(1.0 * raw[i] - expected[i]));
-  EXPECT_LT(worst, 1e-3) << "the number of threads may change the last bits";
+  EXPECT_LT(worst, 0.02) << "rounded to 16 bits, and the number of threads may change the last bits";
 }
 
 // More routes later; which are for validation does not change.

@@ -33,9 +33,15 @@ bool fits_half(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return static_cast<float>(Half(v)) == v; });
 }
 
-Tensor floats_tensor(const Shape& shape, const std::vector<float>& values) {
+Tensor floats_tensor(const Shape& shape, const std::vector<float>& values, bool round = false) {
   const Tensor tensor = Tensor::of<float>(shape, values);
-  return fits_half(values) ? convert(tensor, DType::f16) : tensor;
+  return round || fits_half(values) ? convert(tensor, DType::f16) : tensor;
+}
+
+// A teacher's outputs are rounded to 16 bits, unless one is too large for them.
+bool in_range(const std::vector<float>& values) {
+  constexpr float kLargestHalf = 65504;
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::fabs(v) <= kLargestHalf; });
 }
 
 std::string outputs_column(const char* what, const DatasetNetwork& network) {
@@ -160,14 +166,15 @@ SafetensorsFile ClipWriter::rows_of(std::map<std::string, std::string> metadata)
     file.tensors.emplace_back("features", floats_tensor(Shape{rows, drive::kFeatures}, values));
   }
   for (size_t n = 0; n < info_.networks.size(); ++n) {
-    const auto flat = [&](const char* what, std::vector<std::vector<float>> Targets::*outputs) {
+    const auto flat = [&](const char* what, std::vector<std::vector<float>> Targets::*outputs, bool round) {
       std::vector<float> values;
       for (const Targets& t : targets_) values.insert(values.end(), (t.*outputs)[n].begin(), (t.*outputs)[n].end());
-      file.tensors.emplace_back(outputs_column(what, info_.networks[n]),
-                                floats_tensor(Shape{samples, info_.networks[n].width}, values));
+      file.tensors.emplace_back(
+          outputs_column(what, info_.networks[n]),
+          floats_tensor(Shape{samples, info_.networks[n].width}, values, round && in_range(values)));
     };
-    if (info_.teacher) flat("teacher", &Targets::teacher);
-    if (info_.source == Source::synthetic) flat("labels", &Targets::labels);
+    if (info_.teacher) flat("teacher", &Targets::teacher, true);
+    if (info_.source == Source::synthetic) flat("labels", &Targets::labels, false);
   }
   std::vector<float> plans, valid;
   for (const Targets& t : targets_) {

@@ -82,18 +82,25 @@ TEST_F(SmallDataset, GivesBackWhatWasWritten) {
   data.check();
 }
 
-TEST_F(SmallDataset, ValuesThatDoNotFitSixteenBitsAreKeptWhole) {
+TEST_F(SmallDataset, SixteenBitsAreForOutputsAndWhatFits) {
   ClipWriter writer(info_);
   writer.begin(folder_.path(), "log--0", "dongle|log");
   Targets targets = small_targets(info_, 1);
   targets.teacher[0][7] = 0.1F;
-  writer.add(small_step(0), &targets);
+  targets.teacher[1][0] = 1e6F;
+  Step step = small_step(0);
+  step.features[3] = 0.1F;
+  writer.add(step, &targets);
   writer.commit();
   const SafetensorsReader shard(rows());
-  EXPECT_EQ(shard.find("teacher.vision")->dtype, DType::f32);
-  EXPECT_EQ(shard.find("teacher.policy")->dtype, DType::f16);
+  EXPECT_EQ(shard.find("teacher.vision")->dtype, DType::f16);
+  EXPECT_EQ(shard.find("teacher.policy")->dtype, DType::f32);
+  EXPECT_EQ(shard.find("features")->dtype, DType::f32);
   const Dataset data(folder_.path());
-  EXPECT_EQ(as_floats(read_sample(data, 0)[5], data.fields()[5])[7], 0.1F);
+  const auto blocks = read_sample(data, 0);
+  EXPECT_EQ(as_floats(blocks[3], data.fields()[3])[24 * 512 + 3], 0.1F) << "an input is what the network was given";
+  EXPECT_EQ(as_floats(blocks[5], data.fields()[5])[7], static_cast<float>(Half(0.1F)));
+  EXPECT_EQ(as_floats(blocks[6], data.fields()[6])[0], 1e6F);
 }
 
 TEST_F(SmallDataset, SplitsByRouteAndKnowsItsClips) {
