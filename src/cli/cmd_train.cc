@@ -41,7 +41,7 @@ struct Flags {
   int64_t rank = 0, batch = 32, accumulate = 1, updates = 0, warmup = 0, evaluate_every = 0, patience = 0,
           checkpoint_every = 0, keep = 2, overfit = 0;
   double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
-         warp_degrees = 0, brightness = 0;
+         warp_degrees = 0, brightness = 0, least_scale = 0;
   bool merged = false, dry_run = false, fresh = false;
   uint64_t seed = 1;
 };
@@ -87,6 +87,7 @@ void each_flag(Flags& f, const Visit& visit) {
   visit("brightness", f.brightness);
   visit("merged", f.merged);
   visit("fresh", f.fresh);
+  visit("least_scale", f.least_scale);
   visit("seed", f.seed);
 }
 
@@ -223,6 +224,8 @@ void check(const Flags& flags) {
                                     {flags.merged, "--merged"}}) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
   }
+  if (flags.least_scale != 0 && adapter) fail("--least-scale is for --mode full");
+  if (!(flags.least_scale >= 0 && flags.least_scale <= 1)) fail("--least-scale {}: expected 0 to 1", flags.least_scale);
   if (flags.fresh && adapter) fail("--fresh is for --mode full: an adapter begins with the model as it is");
   if (flags.rank > 0 && !flags.max_size.empty())
     fail("--rank sets every layer's rank: --max-size has no effect with it");
@@ -336,6 +339,7 @@ int run(const Program& program, const Flags& asked) {
       options.units[network.role] = train::output_units(samples, field, output_slices(load_model(network.file)));
     }
     options.fresh = flags.fresh;
+    options.least_scale = flags.least_scale;
   }
   const train::Student student(options, samples.fields());
   if (!program.quiet) {
@@ -425,6 +429,9 @@ void add_train(Program& program, Command app) {
       .type_name("SIZE");
   add_choice(command, "--dtype", flags->stored, {"auto", "fp32", "fp16", "bf16"}, "how the adapter is stored", "TYPE");
   command.add_flag("--fresh", flags->fresh, "of --mode full: the last layers begin at the targets' means");
+  add_number(command, "--least-scale", flags->least_scale,
+             "of --mode full: take predicted scales for at least this part of the targets' deviations, such as 0.1",
+             "X");
   add_list(command, "--init-adapter", flags->init, "DIR", "begin with this adapter (repeatable)");
   command.add_flag("--merged", flags->merged, "also write models with the adapter merged");
   add_choice(command, "--against", flags->labels, {"teacher", "labels"},

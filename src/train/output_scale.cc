@@ -127,7 +127,7 @@ OutputUnits output_units(const Samples& samples, std::string_view field, const O
       squares[k] += value * value;
     }
   }
-  OutputUnits out{.deviation = std::vector<float>(width, 1), .mean = std::vector<float>(width, 0)};
+  OutputUnits out{.deviation = std::vector<float>(width, 1), .mean = std::vector<float>(width, 0), .log_scales = {}};
   for (const auto& [head, slice] : slices) {
     const auto [begin, end] = slice.resolve(static_cast<int64_t>(width));
     if (std::ranges::find(kLaplacian, head) == std::end(kLaplacian) || !has_one_hypothesis(head, end - begin)) continue;
@@ -138,6 +138,7 @@ OutputUnits output_units(const Samples& samples, std::string_view field, const O
       out.mean[k] = static_cast<float>(mean);
       out.deviation[k] = std::max(kLeastDeviation, static_cast<float>(std::sqrt(variance)));
       out.mean[k + n] = std::log(out.deviation[k]);
+      out.log_scales.push_back(static_cast<int64_t>(k + n));
     }
   }
   return out;

@@ -19,6 +19,7 @@ namespace sparkpilot::train {
 // Of each value of a network's flat output.
 struct OutputUnits {
   std::vector<float> deviation, mean;
+  std::vector<int64_t> log_scales;  // which values are log scales of a mean
 };
 
 // From up to `most` samples of a field in the layout of the slices, spread over all: deviations (at least 0.01) and

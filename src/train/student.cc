@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -204,6 +205,18 @@ void Student::tell_of(const Network& network, const AdapterPlan& plan, size_t pa
   notes_.push_back(std::move(text));
 }
 
+ValueId Student::limited(Builder& b, ValueId raw, const std::string& role) const {
+  const auto units = options_.units.find(role);
+  if (units == options_.units.end() || options_.least_scale == 0) return raw;
+  Tensor least(DType::f32, Shape{b.shape(raw)[1]});
+  std::ranges::fill(least.data<float>(), std::numeric_limits<float>::lowest());
+  for (const int64_t k : units->second.log_scales) {
+    const auto at = static_cast<size_t>(k);
+    least.data<float>()[at] = units->second.mean[at] + static_cast<float>(std::log(options_.least_scale));
+  }
+  return b.add("Max", {raw, b.constant(least)});
+}
+
 void Student::add_losses(std::span<const Field> fields) {
   Builder b(graph_, "loss");
   std::vector<HeadLoss> losses;
@@ -212,7 +225,7 @@ void Student::add_losses(std::span<const Field> fields) {
     const std::string field = std::string(field_prefix(options_.target)) + network.from.role;
     const ValueId target = input(field, DType::f32, b.shape(raw), fields);
     const OutputSlices slices = output_slices(network.file);
-    for (HeadLoss& each : head_losses(b, slices, raw, target, options_.features)) {
+    for (HeadLoss& each : head_losses(b, slices, limited(b, raw, network.from.role), target, options_.features)) {
       if (options_.target == Target::labels && !is_labelled(each.head)) continue;
       reports_.emplace_back("loss." + each.head, each.loss);
       losses.push_back(std::move(each));

@@ -53,6 +53,9 @@ struct StudentOptions {
   // as they are. `fresh`: those layers begin at the targets' means, whatever the file has.
   std::map<std::string, OutputUnits> units = {};
   bool fresh = false;
+  // With units: the loss takes no log scale for less than this part of the target's deviation; 0: any. Without a limit
+  // values that hardly vary, such as the road's height, get the largest gradients long before the path is right.
+  double least_scale = 0;
   Target target = Target::teacher;
   FeatureLoss features = FeatureLoss::kl;
   std::map<std::string, double> weights = {};  // of the heads' losses (weighted_sum())
@@ -94,6 +97,7 @@ class Student {
   void add_network(size_t at, std::span<const Field> fields);
   ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
   void add_losses(std::span<const Field> fields);
+  ValueId limited(Builder& b, ValueId raw, const std::string& role) const;
   void add_plan_errors(ValueId plan, ValueId target, std::span<const Field> fields);
   void tell_of(const Network& network, const AdapterPlan& plan, size_t parameters);
   Adapter trained_adapter(const Network& network, const TrainingProgram& program, bool average) const;
