@@ -4,7 +4,7 @@
     build/train_bench driving_policy --batch 32 --threads 2 --export out/step
     python bench/peers/train_torch.py out/step --threads 2 [--turns 3 --bench build/train_bench ...]
 
-With --bench the program is run in turns with PyTorch, each with the machine to itself, and the medians' ratio is printed.
+With --bench the program is run in turns with PyTorch, never beside it, and the medians' ratio is printed.
 Needs torch, onnx2torch and safetensors.
 """
 
@@ -36,7 +36,8 @@ def step_in_torch(folder, threads, steps):
     # Weights of products that onnx2torch keeps as buffers of the whole graph.
     container = model.initializers if hasattr(model, "initializers") else None
     if container is not None:
-        by_value = {init.name: onnx.numpy_helper.to_array(init) for init in file.graph.initializer if init.name in names}
+        weights = [each for each in file.graph.initializer if each.name in names]
+        by_value = {each.name: onnx.numpy_helper.to_array(each) for each in weights}
         for name, buffer in list(container.named_buffers()):
             wanted = any(
                 array.shape == tuple(buffer.shape) and (array == buffer.numpy()).all() for array in by_value.values()

@@ -3,8 +3,8 @@
 
     python tests/reference/losses_torch.py > src/train/losses_golden.json
 
-Element i of an input is scale * sin(1.7 i + seed), which the test computes too. The losses are written as in openpilot's
-formulas, and by PyTorch's own functions where it has them.
+Element i of an input is scale * sin(1.7 i + seed), which the test computes too. The losses are written from the
+formulas of src/train/losses.h, and by PyTorch's own functions where it has them.
 """
 
 import json

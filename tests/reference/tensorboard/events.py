@@ -15,11 +15,8 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 def write(path):
     def point(step, **values):
-        return Event(
-            wall_time=1.7e9 + step,
-            step=step,
-            summary=Summary(value=[Summary.Value(tag=tag.replace("__", "/"), simple_value=v) for tag, v in values.items()]),
-        )
+        points = [Summary.Value(tag=tag.replace("__", "/"), simple_value=v) for tag, v in values.items()]
+        return Event(wall_time=1.7e9 + step, step=step, summary=Summary(value=points))
 
     events = [
         Event(wall_time=1.7e9, file_version="brain.Event:2"),
