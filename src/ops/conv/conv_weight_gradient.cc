@@ -128,6 +128,13 @@ void run_depthwise(const Call& c) {
   if (s.channels_last) depthwise_pixels_join(operands(c), reinterpret_cast<const float*>(c.workspace), state.tasks);
 }
 
+// Measured (bench/kernel_bench.cc): small kernels of small images, and 1x1 of small images, whose channels are many.
+std::string_view depthwise_yields(const Problem& p) {
+  const KernelWindow w = shape_of(p).window;
+  return w.kernel_size() <= 9 && w.out_size() < 4096 ? "onednn" : "";
+}
+std::string_view pointwise_yields(const Problem& p) { return shape_of(p).window.out_size() < 1024 ? "onednn" : ""; }
+
 Acceptance accepts_pointwise(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} images", name(p.inputs[0].dtype));
   const ConvShape s = shape_of(p);
@@ -225,14 +232,21 @@ constexpr AttrSpec kAttrs[] = {
     {"auto_pad", AttrType::text},   {"channels_last", AttrType::integer},       {"dilations", AttrType::integers},
     {"group", AttrType::integer},   {"kernel_shape", AttrType::integers, true}, {"pads", AttrType::integers},
     {"strides", AttrType::integers}};
-constexpr Kernel kCpu[] = {
-    {.name = "depthwise", .accepts = accepts_depthwise, .prepare = prepare_depthwise, .run = run_depthwise},
-    {.name = "pointwise", .accepts = accepts_pointwise, .prepare = prepare_pointwise, .run = run_pointwise},
-    {.name = "onednn",
-     .accepts = conv_weight_gradient_onednn_accepts,
-     .prepare = conv_weight_gradient_onednn_prepare,
-     .run = onednn::run},
-    {.name = "reference", .run = run}};
+constexpr Kernel kCpu[] = {{.name = "depthwise",
+                            .accepts = accepts_depthwise,
+                            .prepare = prepare_depthwise,
+                            .run = run_depthwise,
+                            .yields = depthwise_yields},
+                           {.name = "pointwise",
+                            .accepts = accepts_pointwise,
+                            .prepare = prepare_pointwise,
+                            .run = run_pointwise,
+                            .yields = pointwise_yields},
+                           {.name = "onednn",
+                            .accepts = conv_weight_gradient_onednn_accepts,
+                            .prepare = conv_weight_gradient_onednn_prepare,
+                            .run = onednn::run},
+                           {.name = "reference", .run = run}};
 
 const OpDef kOps[] = {{.name = "ConvWeightGradient",
                        .domain = "sparkpilot",

@@ -171,12 +171,15 @@ int64_t rows_floats_impl(const ConvShape& s) {
 // Adds up the parts, in their order.
 void join_impl(const WeightGradient& g, const float* parts, int64_t count) {
   const int64_t taps = g.shape.window.kernel_size(), size = rows_floats_impl(g.shape);
-  for (int64_t c = 0; c < g.shape.in_channels; ++c) {
+  for (int64_t c = 0; c < g.shape.in_channels; c += kLanes) {
+    const int64_t valid = std::min(kLanes, g.shape.in_channels - c);
     for (int64_t k = 0; k < taps; ++k) {
-      const float* const at = parts + (c / kLanes * taps + k) * kLanes + c % kLanes;
-      double sum = 0;
-      for (int64_t part = 0; part < count; ++part) sum += static_cast<double>(at[part * size]);
-      g.dw[c * taps + k] = static_cast<float>(sum);
+      const float* from = parts + (c / kLanes * taps + k) * kLanes;
+      double sums[kLanes] = {};
+      for (int64_t part = 0; part < count; ++part, from += size) {
+        for (int64_t i = 0; i < kLanes; ++i) sums[i] += static_cast<double>(from[i]);
+      }
+      for (int64_t i = 0; i < valid; ++i) g.dw[(c + i) * taps + k] = static_cast<float>(sums[i]);
     }
   }
 }
