@@ -1,0 +1,127 @@
+// Last layers in units of their targets: the same function, other weights.
+#include "train/output_scale.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "ir/infer.h"
+#include "ir/interpret.h"
+#include "passes/test_graph.h"
+#include "route/contract/outputs.h"
+#include "sparkpilot/builder.h"
+
+namespace sparkpilot::train {
+namespace {
+
+using testing::distance;
+using testing::random_tensor;
+
+struct Net {
+  Graph graph;
+  std::map<ValueId, std::string> weights;
+};
+
+// Gemm with transB, MatMul and Add, and a layer that is not trained, behind Concat.
+Net net() {
+  Net out;
+  out.graph.opsets[""] = 26;
+  Builder b(out.graph);
+  const auto weight = [&](const Shape& shape, const std::string& name, uint64_t seed, bool trained = true) {
+    const ValueId id = b.constant(random_tensor(shape, seed), name);
+    if (trained) out.weights[id] = name;
+    return id;
+  };
+  const ValueId x = b.input("x", DType::f32, {3, 5});
+  const ValueId first = b.add("Gemm", {x, weight({4, 5}, "first.weight", 1), weight({4}, "first.bias", 2)},
+                              {{"transB", int64_t{1}}}, "first");
+  const ValueId second =
+      b.add("Add", {b.add("MatMul", {x, weight({5, 3}, "second.weight", 3)}), weight({3}, "second.bias", 4)});
+  const ValueId third =
+      b.add("Gemm", {x, weight({5, 2}, "third.weight", 5, false), weight({2}, "third.bias", 6, false)});
+  const ValueId all = b.add("Concat", {first, second, third}, {{"axis", int64_t{-1}}});
+  b.output(b.add("Cast", {all}, {{"to", onnx_code(DType::f16)}}), "y");
+  return out;
+}
+
+OutputUnits units() {
+  OutputUnits out;
+  for (int i = 0; i < 9; ++i) {
+    out.deviation.push_back(0.5f + static_cast<float>(i) * 7);
+    out.mean.push_back(static_cast<float>(20 - 6 * i));
+  }
+  return out;
+}
+
+TEST(OutputScale, KeepsTheFunctionAndGivesTheWeightsBack) {
+  Net n = net();
+  const std::vector<Tensor> inputs{random_tensor({3, 5}, 9)};
+  const Tensor before = interpret(n.graph, inputs)[0];
+  const Graph original = n.graph;
+  const std::vector<ScaledLayer> layers = scale_outputs(n.graph, units(), n.weights, "net/", false);
+  infer(n.graph);
+  ASSERT_EQ(layers.size(), 2u);
+  EXPECT_LE(distance(interpret(n.graph, inputs)[0], before), 1e-3);  // f16
+  for (const ScaledLayer& layer : layers) {
+    EXPECT_TRUE(layer.scale.starts_with("net/"));
+    const auto named = [](const Graph& graph, const std::string& name) {
+      for (int i = 0; i < graph.value_count(); ++i) {
+        if (graph.value(ValueId{i}).name == name) return graph.value(ValueId{i}).constant;
+      }
+      return Tensor();
+    };
+    const Tensor scale = named(n.graph, layer.scale), mean = named(n.graph, layer.mean);
+    const Tensor weight = unscaled_weight(named(n.graph, layer.weight), scale, layer.transposed);
+    EXPECT_GT(distance(named(n.graph, layer.weight), named(original, layer.weight)), 0.1);
+    EXPECT_LE(distance(weight, named(original, layer.weight)), 1e-6);
+    EXPECT_LE(distance(unscaled_bias(named(n.graph, layer.bias), scale, mean), named(original, layer.bias)), 1e-5);
+  }
+}
+
+TEST(OutputScale, BeginsAtTheMeansIfAsked) {
+  Net n = net();
+  scale_outputs(n.graph, units(), n.weights, "", true);
+  infer(n.graph);
+  const Tensor y = convert(interpret(n.graph, std::vector<Tensor>{Tensor::zeros(DType::f32, {3, 5})})[0], DType::f32);
+  for (int64_t k = 0; k < 7; ++k)
+    EXPECT_NEAR(y.data<float>()[static_cast<size_t>(k)], units().mean[static_cast<size_t>(k)], 0.02);
+}
+
+// Poses that are normal numbers around 3 with deviation 2; logits beside them.
+class Poses final : public Samples {
+ public:
+  std::span<const Field> fields() const override { return fields_; }
+  int64_t size() const override { return 1000; }
+  void read(int64_t index, std::span<std::byte* const> to) const override {
+    Random random(static_cast<uint64_t>(index));
+    float values[20] = {};
+    for (int i = 0; i < 6; ++i) values[i] = i == 5 ? 1.0f : static_cast<float>(3 + 2 * random.normal());
+    for (int i = 12; i < 20; ++i) values[i] = 5;
+    std::memcpy(to[0], values, sizeof values);
+  }
+
+ private:
+  std::vector<Field> fields_{{"teacher.vision", DType::f32, {20}}};
+};
+
+TEST(OutputScale, UnitsAreThoseOfTheTargets) {
+  const OutputSlices slices{{"pose", {0, 12, {}}}, {"lane_lines_prob", {12, 20, {}}}};
+  const OutputUnits units = output_units(Poses(), "teacher.vision", slices, 500);
+  ASSERT_EQ(units.mean.size(), 20u);
+  for (size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(units.mean[i], 3, 0.4);
+    EXPECT_NEAR(units.deviation[i], 2, 0.3);
+    EXPECT_NEAR(units.mean[i + 6], std::log(units.deviation[i]), 1e-6);
+    EXPECT_EQ(units.deviation[i + 6], 1);
+  }
+  EXPECT_EQ(units.deviation[5], 0.01f);  // does not vary
+  for (size_t i = 12; i < 20; ++i) {
+    EXPECT_EQ(units.mean[i], 0);
+    EXPECT_EQ(units.deviation[i], 1);
+  }
+  EXPECT_EQ(units.log_scales, (std::vector<int64_t>{6, 7, 8, 9, 10, 11}));
+}
+
+}  // namespace
+}  // namespace sparkpilot::train
