@@ -6,22 +6,12 @@
 #include <set>
 
 #include "adapters/test_models.h"
-#include "base/error.h"
+#include "base/test_error.h"
 #include "grad/differentiate.h"
 #include "passes/rebatch.h"
 
 namespace sparkpilot::testing {
 namespace {
-
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
 
 TEST(Layers, HaveTheirModulesPathsAndShapes) {
   std::map<std::string, std::string> found, cannot;

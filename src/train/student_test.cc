@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "adapters/merge.h"
-#include "base/error.h"
 #include "base/random.h"
+#include "base/test_error.h"
 #include "base/test_files.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
@@ -111,16 +111,6 @@ class StudentTest : public ::testing::Test {
 
   TempFolder folder_;
 };
-
-template <typename Work>
-std::string error_of(const Work& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
 
 TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
   for (const AdapterKind kind : {AdapterKind::dora, AdapterKind::lora, AdapterKind::rslora}) {
