@@ -204,4 +204,69 @@ Tensor unscaled_bias(const Tensor& bias, const Tensor& scale, const Tensor& mean
   return out;
 }
 
+namespace {
+
+constexpr double kImageMean = 128, kImageDeviation = 64;
+
+// Whether a value is an input of bytes, or several of them side by side.
+bool is_image(const Graph& graph, ValueId value) {
+  const Value& v = graph.value(value);
+  if (v.kind == ValueKind::input) return v.dtype == DType::u8;
+  if (!v.producer.present()) return false;
+  const Node& node = graph.node(v.producer);
+  return (node.op->name == "Cast" || node.op->name == "Concat") &&
+         std::ranges::all_of(node.inputs, [&](ValueId input) { return is_image(graph, input); });
+}
+
+// Adds to each bias, or takes from it, what its filter makes of an image's mean.
+void move_bias(Tensor& bias, const Tensor& weight, double by) {
+  const auto each = static_cast<size_t>(weight.elements() / weight.shape()[0]);
+  for (size_t o = 0; o < bias.data<float>().size(); ++o) {
+    double sum = 0;
+    for (size_t i = 0; i < each; ++i) sum += static_cast<double>(weight.data<float>()[o * each + i]);
+    bias.data<float>()[o] += static_cast<float>(by * sum);
+  }
+}
+
+void multiply(Tensor& tensor, double by) {
+  for (float& x : tensor.data<float>()) x = static_cast<float>(by * static_cast<double>(x));
+}
+
+}  // namespace
+
+std::vector<ImageLayer> scale_images(Graph& graph, const std::map<ValueId, std::string>& weights) {
+  std::vector<ImageLayer> out;
+  Builder b(graph);
+  const auto uses = graph.uses();
+  for (const NodeId id : graph.order()) {
+    const Node node = graph.node(id);
+    if (node.op->name != "Conv" || node.inputs.size() < 3 || !is_image(graph, node.inputs[0])) continue;
+    const auto weight = weights.find(node.inputs[1]), bias = weights.find(node.inputs[2]);
+    const auto alone = [&](ValueId v) { return uses[static_cast<size_t>(v.index)].size() == 1; };
+    if (weight == weights.end() || bias == weights.end() || !alone(weight->first) || !alone(bias->first)) continue;
+    Tensor w = graph.value(weight->first).constant.clone(), v = graph.value(bias->first).constant.clone();
+    move_bias(v, w, kImageMean);
+    multiply(w, kImageDeviation);
+    std::vector<int64_t> axes;
+    for (int axis = 1; axis < w.shape().rank(); ++axis) axes.push_back(axis);
+    graph.value(weight->first).constant = w;
+    graph.value(bias->first).constant = v;
+    const ValueId sums = b.add("ReduceSum", {weight->first, b.ints(axes)}, {{"keepdims", int64_t{0}}});
+    const ValueId whole_weight = b.add("Mul", {weight->first, b.scalar(DType::f32, 1 / kImageDeviation)});
+    const ValueId whole_bias =
+        b.add("Sub", {bias->first, b.add("Mul", {sums, b.scalar(DType::f32, kImageMean / kImageDeviation)})});
+    graph.node(id).inputs[1] = whole_weight;
+    graph.node(id).inputs[2] = whole_bias;
+    out.push_back({weight->second, bias->second});
+  }
+  return out;
+}
+
+std::pair<Tensor, Tensor> unscaled_image_layer(const Tensor& weight, const Tensor& bias) {
+  Tensor w = weight.clone(), v = bias.clone();
+  multiply(w, 1 / kImageDeviation);
+  move_bias(v, w, -kImageMean);
+  return {w, v};
+}
+
 }  // namespace sparkpilot::train

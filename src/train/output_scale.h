@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
@@ -42,6 +43,17 @@ struct ScaledLayer {
 std::vector<ScaledLayer> scale_outputs(Graph& graph, const OutputUnits& units,
                                        const std::map<ValueId, std::string>& weights, const std::string& prefix,
                                        bool fresh);
+
+// A first layer, whose convolution reads images of bytes: by names of constants.
+struct ImageLayer {
+  std::string weight, bias;
+};
+
+// Rewrites such layers for images with mean 128 and deviation 64: W = W' / 64, b = b' - 2 (sum of a filter's W').
+// Weights that fit numbers of 0 to 255 are far smaller than an optimizer's step.
+std::vector<ImageLayer> scale_images(Graph& graph, const std::map<ValueId, std::string>& weights);
+// W and b of what was trained.
+std::pair<Tensor, Tensor> unscaled_image_layer(const Tensor& weight, const Tensor& bias);
 
 // W of W' (rows times the scale), b of b'.
 Tensor unscaled_weight(const Tensor& weight, const Tensor& scale, bool transposed);

@@ -88,6 +88,37 @@ TEST(OutputScale, BeginsAtTheMeansIfAsked) {
     EXPECT_NEAR(y.data<float>()[static_cast<size_t>(k)], units().mean[static_cast<size_t>(k)], 0.02);
 }
 
+TEST(OutputScale, ImagesCountFromTheirMean) {
+  Graph graph;
+  graph.opsets[""] = 26;
+  Builder b(graph);
+  const ValueId image =
+      b.add("Cast",
+            {b.add("Concat", {b.input("road", DType::u8, {1, 2, 6, 5}), b.input("wide", DType::u8, {1, 1, 6, 5})},
+                   {{"axis", int64_t{1}}})},
+            {{"to", onnx_code(DType::f32)}});
+  const ValueId w = b.constant(random_tensor({4, 3, 3, 3}, 1, DType::f32, 0.01), "w"),
+                v = b.constant(random_tensor({4}, 2), "v");
+  b.output(b.add("Conv", {image, w, v}, {{"pads", std::vector<int64_t>{1, 1, 1, 1}}}), "y");
+  std::vector<Tensor> inputs;
+  for (const int64_t channels : {2, 1}) {
+    Tensor bytes(DType::u8, {1, channels, 6, 5});
+    Random random(static_cast<uint64_t>(channels));
+    for (uint8_t& x : bytes.data<uint8_t>()) x = static_cast<uint8_t>(random.integer(0, 255));
+    inputs.push_back(bytes);
+  }
+  const Tensor before = interpret(graph, inputs)[0], weight = *graph.constant(w), bias = *graph.constant(v);
+  const std::vector<ImageLayer> layers = scale_images(graph, {{w, "w"}, {v, "v"}});
+  infer(graph);
+  ASSERT_EQ(layers.size(), 1u);
+  EXPECT_LE(distance(interpret(graph, inputs)[0], before), 1e-5);  // at the border, too
+  EXPECT_GT(distance(*graph.constant(w), weight), 10);
+  const auto [back, moved] = unscaled_image_layer(*graph.constant(w), *graph.constant(v));
+  EXPECT_LE(distance(back, weight), 1e-6);
+  EXPECT_LE(distance(moved, bias), 1e-5);
+  EXPECT_TRUE(scale_images(graph, {{w, "w"}}).empty());
+}
+
 // Poses that are normal numbers around 3 with deviation 2; logits beside them.
 class Poses final : public Samples {
  public:

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "adapters/load_model.h"
@@ -112,8 +113,13 @@ ValueId Student::input(const std::string& name, DType dtype, const Shape& shape,
 
 void Student::add_network(size_t at, std::span<const Field> fields) {
   const StudentNetwork& from = options_.networks[at];
-  Network network{
-      .from = from, .file = load_model(from.file), .adapter = {}, .prefix = {}, .weights = {}, .scaled = {}};
+  Network network{.from = from,
+                  .file = load_model(from.file),
+                  .adapter = {},
+                  .prefix = {},
+                  .weights = {},
+                  .scaled = {},
+                  .images = {}};
   const std::string file = from.file.string();
   if (output_slices(network.file).empty() || network.file.outputs().size() != 1) {
     fail("{}: not a driving model: expected one output, with output_slices in the metadata", file);
@@ -144,6 +150,7 @@ void Student::add_network(size_t at, std::span<const Field> fields) {
     }
     if (const auto units = options_.units.find(from.role); units != options_.units.end()) {
       network.scaled = scale_outputs(net, units->second, weights, network.prefix, options_.fresh);
+      network.images = scale_images(net, weights);
       infer(net);
     }
     if (parameters.empty()) fail("{}: no weights to train were found", file);
@@ -286,6 +293,10 @@ Graph Student::trained_model(const Network& network, const TrainingProgram& prog
   std::map<std::string, Tensor> trained;
   for (const std::string& name : network.weights) {
     trained[name] = program.state(network.prefix + name + (average ? "/ema" : ""));
+  }
+  for (const ImageLayer& layer : network.images) {
+    std::tie(trained[layer.weight], trained[layer.bias]) =
+        unscaled_image_layer(trained[layer.weight], trained[layer.bias]);
   }
   for (const ScaledLayer& layer : network.scaled) {
     const Tensor &scale = program.state(layer.scale), &mean = program.state(layer.mean);

@@ -92,6 +92,7 @@ class Student {
     std::string prefix;               // of its parameters' names
     std::set<std::string> weights;    // mode full: the file's constants that are trained
     std::vector<ScaledLayer> scaled;  // of these
+    std::vector<ImageLayer> images;
   };
 
   void add_network(size_t at, std::span<const Field> fields);
