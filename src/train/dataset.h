@@ -46,8 +46,7 @@ class Dataset : public Samples {
   int64_t size() const override;
   void read(int64_t index, std::span<std::byte* const> to) const override;
 
-  // Augmentation draws anew for each epoch. Not while another thread reads.
-  void begin_epoch(int64_t epoch) { epoch_ = epoch; }
+  void begin_epoch(int64_t epoch) const override { epoch_ = epoch; }  // augmentation draws anew
 
   // Samples [begin, begin + size) are frames of one clip in their order.
   struct Clip {
@@ -77,7 +76,7 @@ class Dataset : public Samples {
   std::vector<Field> fields_;
   std::vector<Clip> clips_;
   std::vector<std::unique_ptr<ClipReader>> readers_;
-  int64_t epoch_ = 0;
+  mutable int64_t epoch_ = 0;
 };
 
 }  // namespace sparkpilot::train

@@ -15,6 +15,7 @@ class FirstSamples : public Samples {
   FirstSamples(const Samples& all, int64_t count) : all_(all), count_(std::min(count, all.size())) {}
   std::span<const Field> fields() const override { return all_.fields(); }
   int64_t size() const override { return count_; }
+  void begin_epoch(int64_t epoch) const override { all_.begin_epoch(epoch); }
   void read(int64_t index, std::span<std::byte* const> to) const override { all_.read(index, to); }
 
  private:

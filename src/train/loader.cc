@@ -67,6 +67,10 @@ void Loader::read(Batch& into) {
       const int64_t bytes = field.bytes() / std::ssize(into.indices);
       to[f] = static_cast<std::byte*>(field.raw()) + static_cast<int64_t>(i) * bytes;
     }
+    if (const int64_t epoch = position_ / sampler_.size(); epoch != epoch_) {
+      samples_.begin_epoch(epoch);
+      epoch_ = epoch;
+    }
     into.indices[i] = sampler_.at(position_++);
     samples_.read(into.indices[i], to);
   }

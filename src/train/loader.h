@@ -50,6 +50,7 @@ class Loader {
   const Samples& samples_;
   Sampler sampler_;
   int64_t position_;
+  int64_t epoch_ = -1;  // that was begun
   std::vector<Batch> ring_;
   std::mutex mutex_;
   std::condition_variable changed_;

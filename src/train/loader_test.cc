@@ -149,5 +149,32 @@ TEST(Loader, EndsInTheMiddleOfABatch) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(500));
 }
 
+// Notes in which epoch each sample was read.
+class Epochs final : public Samples {
+ public:
+  std::span<const Field> fields() const override { return fields_; }
+  int64_t size() const override { return 3; }
+  void begin_epoch(int64_t epoch) const override { epoch_ = epoch; }
+  void read(int64_t index, std::span<std::byte* const> to) const override {
+    const int64_t value = 10 * epoch_ + index;
+    std::memcpy(to[0], &value, sizeof value);
+  }
+
+ private:
+  mutable int64_t epoch_ = -1;
+  std::vector<Field> fields_{{"x", DType::i64, {}}};
+};
+
+TEST(Loader, SaysWhenAnEpochBegins) {
+  const Epochs samples;
+  Loader loader(samples, Sampler(3, 0, false), 2, 1);
+  std::vector<int64_t> got;
+  for (int i = 0; i < 4; ++i) {
+    for (const int64_t x : loader.next()[0].data<int64_t>()) got.push_back(x);
+  }
+  // Also within a batch, and from the middle on.
+  EXPECT_EQ(got, (std::vector<int64_t>{1, 2, 10, 11, 12, 20, 21, 22}));
+}
+
 }  // namespace
 }  // namespace sparkpilot::train

@@ -22,6 +22,9 @@ class Samples {
   virtual ~Samples() = default;
   virtual std::span<const Field> fields() const = 0;
   virtual int64_t size() const = 0;
+  // What is read from now on belongs to this pass over the samples, where that makes a difference (augmentation). Not
+  // while another thread reads.
+  virtual void begin_epoch(int64_t /*epoch*/) const {}
   // Writes sample `index`, one contiguous block for each field in order. May be called by several threads.
   virtual void read(int64_t index, std::span<std::byte* const> to) const = 0;
 };
