@@ -1,10 +1,13 @@
 // sparkpilot train, on small synthetic data sets.
 #include <gtest/gtest.h>
 
-#include <csignal>
+#include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "cli_fixture.h"
+#include "tensor/difference.h"
+#include "tensor/safetensors.h"
 
 namespace sparkpilot {
 namespace {
@@ -105,6 +108,49 @@ TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
   const json after = json::parse(run_program("model info --json " + model).out);
   EXPECT_EQ(after["weight_bytes"], before["weight_bytes"]);
   EXPECT_EQ(after["output_slices"], before["output_slices"]);
+}
+
+// Two processes with batches of 2 take the steps of one with batches of 4.
+TEST_F(TrainCli, SeveralProcessesAreOneWithALargerBatch) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  const std::string launcher =
+      "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2";
+  const std::string flags =
+      both() + "--network policy --schedule constant --kind lora --rank 2 --threads 1 --dtype fp32 ";
+  const json one = parsed(flags + out("one") + "--batch 4 --updates 6 --evaluate-every 3");
+  const ProgramResult two =
+      run_program("train " + flags + out("two") + "--batch 2 --updates 3 --evaluate-every 3 --json", launcher);
+  ASSERT_EQ(two.code, 0) << two.err;
+  // It goes on, with as many processes.
+  std::string command = read_text(folder.file("two") + "/train.json");
+  command[command.find("\"updates\": 3") + 11] = '6';
+  write_text(folder.file("two") + "/train.json", command);
+  const ProgramResult more = run_program("train --json --resume '" + folder.file("two") + "'", launcher);
+  ASSERT_EQ(more.code, 0) << more.err;
+  const json done = json::parse(more.out, nullptr, false);
+  EXPECT_EQ(done["updates"], 6);
+  EXPECT_NEAR(done["loss"].get<double>(), one["loss"].get<double>(), 1e-4 * std::abs(one["loss"].get<double>()));
+  const auto tensors = [&](const std::string& run) {
+    std::map<std::string, Tensor> all;
+    for (const auto& [name, tensor] : load_safetensors(folder.file(run) + "/adapter/adapter_model.safetensors").tensors)
+      all[name] = tensor;
+    return all;
+  };
+  const std::map<std::string, Tensor> expected = tensors("one"), got = tensors("two");
+  ASSERT_EQ(got.size(), expected.size());
+  for (const auto& [name, tensor] : expected) {
+    EXPECT_LE(difference_of(got.at(name).view(), tensor.view()).relative_l2, 1e-3) << name;
+  }
+  // One process's fault ends both, and is said once.
+  fs::copy(shared->file("answers"), folder.file("broken"));
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.file("broken"))) {
+    if (entry.path().string().ends_with("frames.safetensors")) fs::resize_file(entry.path(), 1000);
+  }
+  const ProgramResult broken = run_program("train --models '" + shared->file("models") + "' --data '" +
+                                               folder.file("broken") + "' " + out("bad") + "--updates 1 --rank 1",
+                                           launcher);
+  EXPECT_EQ(broken.code, 2) << broken.err;
+  EXPECT_NE(broken.err.find("frames.safetensors"), std::string::npos) << broken.err;
 }
 
 TEST_F(TrainCli, SaysWhatARunWouldTake) {

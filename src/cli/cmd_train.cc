@@ -237,33 +237,6 @@ int64_t peak_memory() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-// One step of what was asked for, and what it takes.
-int dry_run(const Program& program, const Flags& flags, const train::Student& student, train::TrainingProgram& steps,
-            const train::Samples& samples) {
-  const double seconds = train::time_steps(steps, samples, 3);
-  const int64_t memory = peak_memory();
-  if (program.json) {
-    print_json({{"parameters", student.parameters()},
-                {"adapter_bytes", student.adapter_bytes()},
-                {"samples", samples.size()},
-                {"batch", flags.batch},
-                {"threads", steps.options().session.threads},
-                {"step_ms", seconds * 1e3},
-                {"samples_per_second", static_cast<double>(flags.batch) / seconds},
-                {"peak_memory_bytes", memory},
-                {"machine_memory_bytes", physical_memory()}});
-    return kDone;
-  }
-  print(fmt::format(
-      "{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n{} of {} "
-      "memory at most\n",
-      human_count(static_cast<double>(student.parameters())),
-      student.adapter_bytes() > 0 ? ", adapter " + human_bytes(student.adapter_bytes()) : "", samples.size(),
-      human_ms(seconds * 1e3), flags.batch, steps.options().session.threads, static_cast<double>(flags.batch) / seconds,
-      human_bytes(memory), human_bytes(physical_memory())));
-  return kDone;
-}
-
 std::string time_text(double seconds) {
   const auto whole = static_cast<int64_t>(seconds);
   return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
@@ -279,8 +252,8 @@ std::string step_text(const train::TrainingStep& step) {
   return step.seconds_left ? out + ", left " + time_text(*step.seconds_left) : out;
 }
 
-int report(const Program& program, const train::TrainingSummary& summary, const std::vector<fs::path>& written,
-           const fs::path& out) {
+void report_text(const Program& program, const train::TrainingSummary& summary, const std::vector<fs::path>& written,
+                 const fs::path& out) {
   Json files = Json::array();
   for (const fs::path& path : written) files.push_back(path.string());
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
@@ -305,97 +278,165 @@ int report(const Program& program, const train::TrainingSummary& summary, const 
     print("\n");
     for (const fs::path& path : written) print(path.string() + "\n");
   }
-  if (summary.ended != train::Ended::not_finite) return kDone;
-  note(fmt::format("{}; the batch is in {}", summary.reason, (out / summary.batch).string()));
-  return kCheckFailed;
+  if (summary.ended != train::Ended::not_finite) return;
+  note(fmt::format("{}{}", summary.reason,
+                   summary.batch.empty() ? "" : "; the batch is in " + (out / summary.batch).string()));
 }
 
-int run(const Program& program, const Flags& asked) {
-  Flags flags = asked;
-  std::optional<int> threads = chosen_threads(program);
-  const bool resume = !flags.resume.empty();
-  if (resume) {
-    const int before = read_command(flags.resume, flags);
+// One run, in each of its processes.
+class TrainRun {
+ public:
+  TrainRun(const Program& program, const Flags& asked, Comm& comm) : program_(program), flags_(asked), comm_(comm) {}
+
+  void prepare();
+  void train(const std::atomic<bool>& interrupt);
+  int report() const;
+  int try_steps();
+  bool is_dry() const { return flags_.dry_run; }
+
+ private:
+  bool is_first() const { return comm_.rank() == 0; }
+  bool tells() const { return is_first() && !program_.quiet; }
+
+  const Program& program_;
+  Flags flags_;
+  Comm& comm_;
+  bool resume_ = false;
+  std::optional<train::Dataset> all_, validation_;
+  std::optional<train::FirstSamples> samples_;
+  std::optional<train::Student> student_;
+  std::optional<train::TrainingProgram> steps_;
+  train::TrainingSummary summary_;
+  std::vector<fs::path> written_;
+};
+
+void TrainRun::prepare() {
+  std::optional<int> threads = chosen_threads(program_);
+  resume_ = !flags_.resume.empty();
+  if (resume_) {
+    const int before = read_command(flags_.resume, flags_);
     if (!threads) threads = before;
-    check(flags);
+    check(flags_);
   } else {
-    check(flags);
-    settle_model(program, flags);
+    check(flags_);
+    settle_model(program_, flags_);
   }
-  const StopOnInterrupt stop(!program.quiet);
-  const train::Dataset all(
-      flags.data,
-      {.split = train::Split::train,
-       .augment = {.warp_degrees = flags.warp_degrees, .brightness = flags.brightness, .seed = flags.seed}});
-  std::optional<train::Dataset> validation;
-  if (std::ranges::any_of(all.info().routes, &train::DatasetRoute::validation)) {
-    validation.emplace(flags.data, train::DatasetOptions{.split = train::Split::validation});
+  all_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train,
+                                                  .augment = {.warp_degrees = flags_.warp_degrees,
+                                                              .brightness = flags_.brightness,
+                                                              .seed = flags_.seed}});
+  if (std::ranges::any_of(all_->info().routes, &train::DatasetRoute::validation)) {
+    validation_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::validation});
   }
-  const train::FirstSamples samples(all, flags.overfit > 0 ? flags.overfit : all.size());
-  train::StudentOptions options = student_options(flags);
+  samples_.emplace(*all_, flags_.overfit > 0 ? flags_.overfit : all_->size());
+  train::StudentOptions options = student_options(flags_);
   if (options.mode == train::TrainMode::full) {
     for (const train::StudentNetwork& network : options.networks) {
-      const std::string field = flags.labels + "." + network.role;
-      options.units[network.role] = train::output_units(samples, field, output_slices(load_model(network.file)));
+      const std::string field = flags_.labels + "." + network.role;
+      options.units[network.role] = train::output_units(*samples_, field, output_slices(load_model(network.file)));
     }
-    options.fresh = flags.fresh;
-    options.least_scale = flags.least_scale;
+    options.fresh = flags_.fresh;
+    options.least_scale = flags_.least_scale;
   }
-  const train::Student student(options, samples.fields());
-  if (!program.quiet) {
-    for (const std::string& text : student.notes()) note(text);
-  }
-  if (!program.quiet && is_own_teacher(flags, options, all.info())) {
-    note("the teacher is this very model: there is nothing to learn");
+  student_.emplace(options, samples_->fields());
+  if (tells()) {
+    for (const std::string& text : student_->notes()) note(text);
+    if (is_own_teacher(flags_, options, all_->info())) {
+      note("the teacher is this very model: there is nothing to learn");
+    }
   }
   train::ProgramOptions settings{
-      .optimizer = flags.optimizer == "sgd" ? train::Optimizer::sgd : train::Optimizer::adamw,
-      .weight_decay = static_cast<float>(flags.decay),
-      .ema = static_cast<float>(flags.ema),
-      .micro_batches = static_cast<int>(flags.accumulate)};
-  settings.session.threads = threads.value_or(0) > 0 ? *threads : available_processors();
+      .optimizer = flags_.optimizer == "sgd" ? train::Optimizer::sgd : train::Optimizer::adamw,
+      .weight_decay = static_cast<float>(flags_.decay),
+      .ema = static_cast<float>(flags_.ema),
+      .micro_batches = static_cast<int>(flags_.accumulate)};
+  settings.session.threads = threads.value_or(0) > 0 ? *threads : std::max(1, available_processors() / comm_.size());
   settings.session.tune = Tune::off;
-  if (resume) {
-    if (const auto checkpoint = train::newest_checkpoint(flags.out)) settings.choices = checkpoint->choices;
+  if (resume_) {
+    if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
   }
-  train::TrainingProgram steps = student.program(settings);
-  if (flags.dry_run) return dry_run(program, flags, student, steps, samples);
-  if (!resume) write_command(flags, settings.session.threads);
+  steps_.emplace(student_->program(settings));
+  if (!resume_ && !flags_.dry_run && is_first()) write_command(flags_, settings.session.threads);
+}
 
-  train::TrainerOptions trainer{.out = flags.out};
-  trainer.schedule = {.form = flags.schedule == "constant" ? train::Schedule::constant : train::Schedule::cosine,
-                      .rate = flags.rate,
-                      .warmup = flags.warmup,
-                      .last = flags.last_rate};
-  trainer.updates = flags.updates;
-  trainer.epochs = flags.epochs;
-  trainer.minutes = flags.minutes;
-  trainer.clip = flags.clip;
-  trainer.seed = flags.seed;
-  trainer.evaluate_every = flags.evaluate_every;
-  trainer.evaluate_average = flags.ema > 0;
-  trainer.patience = static_cast<int>(flags.patience);
-  trainer.checkpoint_every = flags.checkpoint_every;
-  trainer.keep = static_cast<int>(flags.keep);
-  trainer.dataset = all.fingerprint();
-  trainer.resume = resume;
-  trainer.interrupt = &stop.requested();
-  trainer.say = [&](const std::string& text) {
-    if (!program.quiet) note(text);
-  };
-  train::TrainingSummary summary;
+void TrainRun::train(const std::atomic<bool>& interrupt) {
+  train::TrainerOptions trainer{.out = flags_.out};
+  trainer.schedule = {.form = flags_.schedule == "constant" ? train::Schedule::constant : train::Schedule::cosine,
+                      .rate = flags_.rate,
+                      .warmup = flags_.warmup,
+                      .last = flags_.last_rate};
+  trainer.updates = flags_.updates;
+  trainer.epochs = flags_.epochs;
+  trainer.minutes = flags_.minutes;
+  trainer.clip = flags_.clip;
+  trainer.seed = flags_.seed;
+  trainer.evaluate_every = flags_.evaluate_every;
+  trainer.evaluate_average = flags_.ema > 0;
+  trainer.patience = static_cast<int>(flags_.patience);
+  trainer.checkpoint_every = flags_.checkpoint_every;
+  trainer.keep = static_cast<int>(flags_.keep);
+  trainer.dataset = all_->fingerprint();
+  trainer.resume = resume_;
+  trainer.comm = &comm_;
+  trainer.interrupt = &interrupt;
+  if (tells()) trainer.say = [](const std::string& text) { note(text); };
   {
-    Progress bar(!program.json && !program.quiet, "training");
+    Progress bar(tells() && !program_.json, "training");
     trainer.progress = [&](const train::TrainingStep& step) {
       bar.what(step_text(step));
       bar.at(step.updates ? static_cast<double>(step.update) / static_cast<double>(*step.updates)
-                          : step.seconds / (60 * flags.minutes));
+                          : step.seconds / (60 * flags_.minutes));
     };
-    summary = train::train(steps, samples, validation ? &*validation : nullptr, trainer);
+    summary_ = train::train(*steps_, *samples_, validation_ ? &*validation_ : nullptr, trainer);
   }
-  if (!summary.best.empty() && summary.best != summary.checkpoint) train::load_states(summary.best, steps);
-  const std::vector<fs::path> written = student.save(steps, flags.out, flags.ema > 0, flags.merged);
-  return report(program, summary, written, flags.out);
+  comm_.together([&] {
+    if (!is_first()) return;
+    if (!summary_.best.empty() && summary_.best != summary_.checkpoint) train::load_states(summary_.best, *steps_);
+    written_ = student_->save(*steps_, flags_.out, flags_.ema > 0, flags_.merged);
+  });
+}
+
+// One step of what was asked for, and what it takes.
+int TrainRun::try_steps() {
+  const double seconds = train::time_steps(*steps_, *samples_, 3);
+  const int64_t memory = peak_memory(), bytes = student_->adapter_bytes();
+  const int threads = steps_->options().session.threads;
+  const double rate = static_cast<double>(flags_.batch) / seconds;
+  if (program_.json) {
+    print_json({{"parameters", student_->parameters()},
+                {"adapter_bytes", bytes},
+                {"samples", samples_->size()},
+                {"batch", flags_.batch},
+                {"threads", threads},
+                {"step_ms", seconds * 1e3},
+                {"samples_per_second", rate},
+                {"peak_memory_bytes", memory},
+                {"machine_memory_bytes", physical_memory()}});
+    return kDone;
+  }
+  print(
+      fmt::format("{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n"
+                  "{} of {} memory at most\n",
+                  human_count(static_cast<double>(student_->parameters())),
+                  bytes > 0 ? ", adapter " + human_bytes(bytes) : "", samples_->size(), human_ms(seconds * 1e3),
+                  flags_.batch, threads, rate, human_bytes(memory), human_bytes(physical_memory())));
+  return kDone;
+}
+
+int TrainRun::report() const {
+  if (is_first()) report_text(program_, summary_, written_, flags_.out);
+  return summary_.ended == train::Ended::not_finite ? kCheckFailed : kDone;
+}
+
+int run(Program& program, const Flags& flags) {
+  program.comm = std::make_unique<Comm>();
+  Comm& comm = *program.comm;
+  const StopOnInterrupt stop(comm.rank() == 0 && !program.quiet);
+  TrainRun run(program, flags, comm);
+  comm.together([&] { run.prepare(); });
+  if (run.is_dry()) return comm.rank() == 0 ? run.try_steps() : kDone;
+  run.train(stop.requested());
+  return run.report();
 }
 
 }  // namespace
@@ -409,6 +450,7 @@ void add_train(Program& program, Command app) {
                   "  sparkpilot train --supercombo driving_supercombo.onnx --data data --out out/run --minutes 30 "
                   "--schedule constant --mode full --against labels\n"
                   "  sparkpilot train --resume out/run\n"
+                  "  mpirun -np 2 sparkpilot train --models models --data data --out out/run --epochs 3\n"
                   "Ctrl-C ends with a checkpoint; --resume goes on from the newest one with the same flags.",
                   [&program, flags] { return run(program, *flags); });
   command.add_option("--data", flags->data, "folder of `sparkpilot dataset build`").type_name("DIR");

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -78,6 +79,15 @@ void Comm::barrier() {
 }
 
 int Comm::max(int value) { return mpi_ ? mpi_->calls.max(value) : value; }
+
+void Comm::sum(std::span<float> values) {
+  constexpr size_t kAtOnce = size_t{1} << 28;  // MPI counts in int
+  while (mpi_ && !values.empty()) {
+    const std::span<float> part = values.first(std::min(values.size(), kAtOnce));
+    mpi_->calls.sum(part.data(), static_cast<int>(part.size()));
+    values = values.subspan(part.size());
+  }
+}
 
 std::string Comm::share(std::string text) {
   if (!mpi_) return text;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -26,6 +27,8 @@ class Comm {
   void barrier();
   // The largest of the processes' values.
   int max(int value);
+  // Adds up the processes' values, in place; all have the same number of them.
+  void sum(std::span<float> values);
   // The first process's text, below 2 GiB, in every process.
   std::string share(std::string text);
   // Does `work` in every process and waits until all are done. If it throws in some, the first of these rethrows its

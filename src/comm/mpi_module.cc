@@ -22,6 +22,8 @@ int greatest(int value) {
 
 void share(char* bytes, int count) { MPI_Bcast(bytes, count, MPI_CHAR, 0, MPI_COMM_WORLD); }
 
+void sum(float* values, int count) { MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
+
 }  // namespace
 
-SparkpilotMpi sparkpilot_mpi() { return {join, leave, barrier, greatest, share}; }
+SparkpilotMpi sparkpilot_mpi() { return {join, leave, barrier, greatest, share, sum}; }

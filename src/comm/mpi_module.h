@@ -8,6 +8,7 @@ struct SparkpilotMpi {
   void (*barrier)();
   int (*max)(int value);
   void (*share)(char* bytes, int count);  // those of process 0
+  void (*sum)(float* values, int count);  // in place
 };
 SparkpilotMpi sparkpilot_mpi();
 }

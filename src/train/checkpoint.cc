@@ -58,6 +58,7 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
             {"batch", i.batch},
             {"micro_batches", i.micro_batches},
             {"threads", i.threads},
+            {"processes", i.processes},
             {"optimizer", i.optimizer},
             {"schedule", i.schedule},
             {"dataset", i.dataset},
@@ -136,6 +137,7 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   compare("batch", now.batch, then.batch);
   compare("micro-batches", now.micro_batches, then.micro_batches);
   compare("threads", now.threads, then.threads);
+  compare("processes", now.processes, then.processes);
   compare("optimizer", now.optimizer, then.optimizer);
   compare("schedule", now.schedule, then.schedule);
   compare("dataset", now.dataset, then.dataset);
@@ -190,7 +192,8 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
     out.identity = {.seed = identity.at("seed").get<uint64_t>(),
                     .batch = count(identity, "batch", 1),
                     .micro_batches = static_cast<int>(std::min<int64_t>(count(identity, "micro_batches", 1), 1 << 30)),
-                    .threads = static_cast<int>(std::min<int64_t>(count(identity, "threads", 1), 1 << 30))};
+                    .threads = static_cast<int>(std::min<int64_t>(count(identity, "threads", 1), 1 << 30)),
+                    .processes = static_cast<int>(std::min<int64_t>(count(identity, "processes", 1), 1 << 30))};
     identity.at("optimizer").get_to(out.identity.optimizer);
     identity.at("schedule").get_to(out.identity.schedule);
     identity.at("dataset").get_to(out.identity.dataset);

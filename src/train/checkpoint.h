@@ -32,7 +32,8 @@ struct RunIdentity {
   uint64_t seed = 0;
   int64_t batch = 0;
   int micro_batches = 1;
-  int threads = 0;
+  int threads = 0;                  // of each process
+  int processes = 1;                // that trained together
   std::string optimizer, schedule;  // with their numbers
   std::string dataset;              // its fingerprint
   std::string processor, program;   // instruction sets; version

@@ -8,8 +8,8 @@
 
 namespace sparkpilot::train {
 
-Loader::Loader(const Samples& samples, Sampler sampler, int64_t batch, int64_t position, int ahead)
-    : samples_(samples), sampler_(std::move(sampler)), position_(position) {
+Loader::Loader(const Samples& samples, Sampler sampler, int64_t batch, int64_t position, int ahead, int64_t skip)
+    : samples_(samples), sampler_(std::move(sampler)), position_(position), skip_(skip) {
   if (batch < 1) fail("a batch of {} samples, expected at least 1", batch);
   if (ahead < 1) fail("{} batches are read ahead, expected at least 1", ahead);
   ring_.resize(static_cast<size_t>(ahead) + 1);  // and the one that the caller holds
@@ -74,6 +74,7 @@ void Loader::read(Batch& into) {
     into.indices[i] = sampler_.at(position_++);
     samples_.read(into.indices[i], to);
   }
+  position_ += skip_;
 }
 
 std::span<const Tensor> Loader::next() {

@@ -20,9 +20,9 @@ namespace sparkpilot::train {
 class Loader {
  public:
   // Batches of `batch` samples in the sampler's order, from `position` on; epochs follow one another, so a batch may
-  // hold the end of one and the beginning of the next. `samples` must outlive the loader. Fails (user) if the batch or
-  // `ahead` is less than 1.
-  Loader(const Samples& samples, Sampler sampler, int64_t batch, int64_t position = 0, int ahead = 2);
+  // hold the end of one and the beginning of the next. `skip` samples between two batches are left to others. `samples`
+  // must outlive the loader. Fails (user) if the batch or `ahead` is less than 1.
+  Loader(const Samples& samples, Sampler sampler, int64_t batch, int64_t position = 0, int ahead = 2, int64_t skip = 0);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -49,7 +49,7 @@ class Loader {
 
   const Samples& samples_;
   Sampler sampler_;
-  int64_t position_;
+  int64_t position_, skip_;
   int64_t epoch_ = -1;  // that was begun
   std::vector<Batch> ring_;
   std::mutex mutex_;

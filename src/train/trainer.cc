@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numbers>
 
 #include "base/clock.h"
@@ -72,6 +73,17 @@ class Means {
       if (view.elements() == 1) sums_[i] = sums_[i].value_or(0) + load_element(view.dtype, view.data, 0);
     }
   }
+  // Of all processes: each adds its own.
+  void exchange(Comm& comm) {
+    std::vector<float> all{static_cast<float>(loss_), static_cast<float>(count_)};
+    for (const std::optional<double>& sum : sums_) all.push_back(static_cast<float>(sum.value_or(0)));
+    comm.sum(all);
+    loss_ = static_cast<double>(all[0]);
+    count_ = std::llround(all[1]);
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      if (sums_[i]) sums_[i] = static_cast<double>(all[i + 2]);
+    }
+  }
   double loss() const { return loss_ / static_cast<double>(count_); }
   std::vector<std::pair<std::string, double>> reports() const {
     std::vector<std::pair<std::string, double>> out;
@@ -99,12 +111,20 @@ class Run {
   std::optional<TrainingStep> update();
   bool evaluate();
   std::optional<Ended> settle(TrainingStep* step);
+  bool is_first() const { return rank_ == 0; }
+  bool any(bool here) const { return options_.comm ? options_.comm->max(here ? 1 : 0) > 0 : here; }
+  // Communicates with nobody, in every process; what one of them throws ends all.
+  void together(const std::function<void()>& work) const {
+    if (options_.comm) options_.comm->together(work);
+    else work();
+  }
+  void exchange_gradients();
   bool limited() const { return updates_ && progress_.updates >= *updates_; }
   bool interrupted() const { return options_.interrupt != nullptr && options_.interrupt->load(); }
   bool evaluation_due(bool at_end) const;
   void save();
   void count_time();
-  void stop_not_finite(const std::string& what, const Loader& loader);
+  void stop_not_finite(const std::string& what, const Loader& loader, bool keep);
   std::string optimizer_text() const;
   std::string schedule_text() const;
 
@@ -112,12 +132,14 @@ class Run {
   const Samples& samples_;
   const Samples* validation_;
   const TrainerOptions& options_;
+  int rank_ = 0, size_ = 1;  // of the processes that train together
   Feed feed_;
   std::optional<Feed> validation_feed_;
   int64_t a_update_ = 0, an_epoch_ = 0;  // samples of an update; updates of an epoch, rounded up
   std::optional<int64_t> updates_;       // of the whole run
   RunIdentity identity_;
   RunProgress progress_, saved_;
+  bool saved_once_ = false;  // or resumed
   TrainingSummary summary_;
   std::optional<Loader> loader_;
   std::optional<MetricsFiles> metrics_;
@@ -130,12 +152,14 @@ Run::Run(TrainingProgram& program, const Samples& samples, const Samples* valida
       samples_(samples),
       validation_(validation),
       options_(options),
+      rank_(options.comm ? options.comm->rank() : 0),
+      size_(options.comm ? options.comm->size() : 1),
       feed_(program, samples, "training") {
   if (validation != nullptr) validation_feed_.emplace(program, *validation, "validation");
   if (samples.size() < 1) fail("there are no training samples");
   if (validation != nullptr && validation->size() < 1) fail("there are no validation samples");
   const int micro_batches = program.options().micro_batches;
-  a_update_ = feed_.batch() * micro_batches;
+  a_update_ = feed_.batch() * micro_batches * size_;
   an_epoch_ = (samples.size() + a_update_ - 1) / a_update_;
   if (options.updates > 0) updates_ = options.updates;
   if (options.epochs > 0) {
@@ -148,6 +172,7 @@ Run::Run(TrainingProgram& program, const Samples& samples, const Samples* valida
                .batch = feed_.batch(),
                .micro_batches = micro_batches,
                .threads = program.options().session.threads,
+               .processes = size_,
                .optimizer = optimizer_text(),
                .schedule = schedule_text(),
                .dataset = options.dataset,
@@ -212,6 +237,7 @@ void Run::resume() {
   }
   progress_ = saved_ = checkpoint.progress;
   summary_.checkpoint = path;
+  saved_once_ = true;
   if (!options_.say) return;
   for (const std::string& line : differences(identity_, checkpoint.identity)) {
     options_.say("the run goes on with another " + line);
@@ -232,29 +258,48 @@ void Run::count_time() {
   counted_ns_ = now;
 }
 
-void Run::stop_not_finite(const std::string& what, const Loader& loader) {
+void Run::stop_not_finite(const std::string& what, const Loader& loader, bool keep) {
   summary_.reason = fmt::format("{} of update {} is not finite", what, progress_.updates + 1);
-  summary_.batch = write_batch(options_.out, samples_.fields(), loader.current(), loader.indices(),
-                               progress_.updates + 1, summary_.reason);
+  if (keep)
+    summary_.batch = write_batch(options_.out, samples_.fields(), loader.current(), loader.indices(),
+                                 progress_.updates + 1, summary_.reason);
   program_.discard();
+}
+
+// The mean over all processes.
+void Run::exchange_gradients() {
+  if (size_ == 1) return;
+  const std::span<float> sums = program_.gradient_sums();
+  options_.comm->sum(sums);
+  const float share = 1 / static_cast<float>(size_);
+  for (float& each : sums) each *= share;
 }
 
 // Empty if the loss or the gradient was not finite.
 std::optional<TrainingStep> Run::update() {
   Means means(program_);
-  for (int i = 0; i < identity_.micro_batches; ++i) {
-    feed_.give(loader_->next(), [&](const std::string& name) { return program_.input(name); });
-    program_.run_gradients();
-    if (!std::isfinite(program_.loss())) {
-      stop_not_finite(fmt::format("the loss ({})", program_.loss()), *loader_);
-      return std::nullopt;
+  std::string wrong;
+  together([&] {
+    for (int i = 0; i < identity_.micro_batches && wrong.empty(); ++i) {
+      feed_.give(loader_->next(), [&](const std::string& name) { return program_.input(name); });
+      program_.run_gradients();
+      if (!std::isfinite(program_.loss())) wrong = fmt::format("the loss ({})", program_.loss());
+      means.add(program_.loss(), [&](size_t report) { return program_.report(report); });
     }
-    means.add(program_.loss(), [&](size_t report) { return program_.report(report); });
+  });
+  if (any(!wrong.empty())) {
+    // The first process that met it keeps its batch.
+    const int first = size_ == 1 ? 0 : size_ - options_.comm->max(wrong.empty() ? 0 : size_ - rank_);
+    if (wrong.empty()) wrong = fmt::format("the loss of process {}", first);
+    stop_not_finite(wrong, *loader_, rank_ == first);
+    return std::nullopt;
   }
+  exchange_gradients();
+  if (size_ > 1) means.exchange(*options_.comm);
   TrainingStep step;
   step.norm = program_.gradient_norm();
   if (!std::isfinite(step.norm)) {
-    stop_not_finite(fmt::format("the gradient ({})", step.norm), *loader_);
+    stop_not_finite(fmt::format("the gradient ({})", step.norm), *loader_, is_first());
     return std::nullopt;
   }
   step.rate = rate_at(options_.schedule, progress_.updates, updates_.value_or(0));
@@ -283,15 +328,16 @@ std::optional<TrainingStep> Run::update() {
 bool Run::evaluate() {
   const int64_t batch = validation_feed_->batch();
   const bool average = options_.evaluate_average;
-  Loader loader(*validation_, Sampler(validation_->size(), 0, false), batch);
+  Loader loader(*validation_, Sampler(validation_->size(), 0, false), batch, rank_ * batch, 2, (size_ - 1) * batch);
   Means means(program_);
-  for (int64_t at = 0; at == 0 || (at + 1) * batch <= validation_->size(); ++at) {
-    if (interrupted()) return false;
+  for (int64_t at = 0; at == 0 || (at + size_) * batch <= validation_->size(); at += size_) {
+    if (size_ == 1 && interrupted()) return false;
     validation_feed_->give(loader.next(),
                            [&](const std::string& name) { return program_.evaluation_input(name, average); });
     program_.run_evaluation(average);
     means.add(program_.evaluation_loss(average), [&](size_t i) { return program_.evaluation_report(i, average); });
   }
+  if (size_ > 1) means.exchange(*options_.comm);
   const double loss = means.loss();
   summary_.evaluation_loss = loss;
   progress_.evaluated = progress_.updates;
@@ -303,7 +349,9 @@ bool Run::evaluate() {
     ++progress_.evaluations_since;
   }
   count_time();
-  metrics_->add_evaluation(progress_.updates, loss, means.reports(), progress_.seconds);
+  together([&] {
+    if (metrics_) metrics_->add_evaluation(progress_.updates, loss, means.reports(), progress_.seconds);
+  });
   return true;
 }
 
@@ -315,14 +363,14 @@ bool Run::evaluation_due(bool at_end) const {
 // What is due at this number of updates: an evaluation, the end, a checkpoint. A resumed run begins with it, too, so
 // that an interruption between these changes nothing.
 std::optional<Ended> Run::settle(TrainingStep* step) {
-  const bool out_of_time = options_.minutes > 0 && progress_.seconds >= 60 * options_.minutes;
+  const bool out_of_time = any(options_.minutes > 0 && progress_.seconds >= 60 * options_.minutes);
   bool evaluated = false;
   if (evaluation_due(limited() || out_of_time)) {
     evaluated = evaluate();
     if (evaluated && step != nullptr) step->evaluation_loss = summary_.evaluation_loss;
   }
   if (step != nullptr && options_.progress) options_.progress(*step);
-  if (interrupted()) return Ended::interrupted;
+  if (any(interrupted())) return Ended::interrupted;
   if (options_.patience > 0 && progress_.evaluations_since >= options_.patience) return Ended::early;
   if (limited()) return Ended::updates;
   if (out_of_time) return Ended::minutes;
@@ -336,20 +384,28 @@ void Run::save() {
   count_time();
   RunProgress before = saved_;
   before.seconds = progress_.seconds;
-  if (!summary_.checkpoint.empty() && before == progress_) return;  // nothing has happened since
+  if (saved_once_ && before == progress_) return;  // nothing has happened since
+  saved_once_ = true;
   const fs::path folder = checkpoints_of(options_.out);
-  summary_.checkpoint = save_checkpoint(folder, {progress_, identity_, program_.choices()}, program_);
+  together([&] {
+    if (!is_first()) return;
+    summary_.checkpoint = save_checkpoint(folder, {progress_, identity_, program_.choices()}, program_);
+    drop_checkpoints(folder, options_.keep, progress_.best ? progress_.best_updates : -1);
+  });
   saved_ = progress_;
-  drop_checkpoints(folder, options_.keep, progress_.best ? progress_.best_updates : -1);
 }
 
 TrainingSummary Run::run() {
-  const FolderLock lock(options_.out);
-  resume();
-  std::error_code ignored;
-  fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
-  metrics_.emplace(options_.out, progress_.updates, progress_.evaluated);
-  loader_.emplace(samples_, Sampler(samples_.size(), options_.seed), feed_.batch(), progress_.samples);
+  std::optional<FolderLock> lock;
+  together([&] {
+    if (is_first()) lock.emplace(options_.out);
+    resume();
+    std::error_code ignored;
+    if (is_first()) fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
+    if (is_first()) metrics_.emplace(options_.out, progress_.updates, progress_.evaluated);
+  });
+  loader_.emplace(samples_, Sampler(samples_.size(), options_.seed), feed_.batch(),
+                  progress_.samples + rank_ * feed_.batch(), 2, (size_ - 1) * feed_.batch());
   start_ns_ = counted_ns_ = now_ns();
   start_samples_ = progress_.samples;
   std::optional<Ended> ended = settle(nullptr);
@@ -361,14 +417,19 @@ TrainingSummary Run::run() {
     }
     summary_.loss = step->loss;
     if (!summary_.first_loss) summary_.first_loss = step->loss;
-    metrics_->add(*step);
+    together([&] {
+      if (metrics_) metrics_->add(*step);
+    });
     ended = settle(&*step);
   }
   save();
   summary_.ended = *ended;
   summary_.progress = progress_;
-  if (progress_.best) summary_.best = find_checkpoints(checkpoints_of(options_.out))[progress_.best_updates];
-  write_summary(options_.out, summary_);
+  if (progress_.best && is_first())
+    summary_.best = find_checkpoints(checkpoints_of(options_.out))[progress_.best_updates];
+  together([&] {
+    if (is_first()) write_summary(options_.out, summary_);
+  });
   return summary_;
 }
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/comm.h"
 #include "train/checkpoint.h"
 #include "train/program.h"
 #include "train/samples.h"
@@ -74,6 +75,11 @@ struct TrainerOptions {
   std::string dataset = {};       // the fingerprint of the data
   // Goes on from the newest checkpoint in `out`; without one it begins. Else `out` must not have any.
   bool resume = false;
+  // The processes that train together, each with the same program, samples and options; null: this one alone. Of an
+  // update process r takes the r-th batch of every `size`, and the gradients' mean is that of all, so the result is
+  // that of one process with a batch `size` times as large, but for rounding. The first writes the files; the others
+  // must be able to read `out` to resume.
+  Comm* comm = nullptr;
   const std::atomic<bool>* interrupt = nullptr;            // once true, the run ends after the update
   std::function<void(const TrainingStep&)> progress = {};  // after each update
   std::function<void(const std::string& line)> say = {};  // what the user should know, such as what differs at --resume
