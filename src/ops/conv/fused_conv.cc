@@ -255,8 +255,8 @@ std::vector<OpCase> cases() {
        {{"channels_last", on}, {"group", int64_t{16}}, {"pads", Ints{2, 0}}}},
       {"1d", {x({2, 31, 7}), w({5, 7, 4}), w({5})}, {{"channels_last", on}, {"epilogue", Texts{"silu"}}}},
       {"3d", {x({1, 5, 6, 7, 3}), w({4, 3, 2, 3, 3}), w({4})}, {{"channels_last", on}}}};
-  for (const auto& [from, to] :
-       {std::pair(DType::u8, DType::f32), {DType::u8, DType::f16}, {DType::f32, DType::bf16}}) {
+  for (const auto& types : {std::pair(DType::u8, DType::f32), {DType::u8, DType::f16}, {DType::f32, DType::bf16}}) {
+    const DType from = types.first, to = types.second;  // clang 14 captures no structured bindings
     const auto first = [&](const char* what, const Shape& image, const Shape& weights, Attributes attrs) {
       attrs.set("channels_last", on);
       attrs.set("x_cast", onnx_code(to));
