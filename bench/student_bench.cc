@@ -5,29 +5,19 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/statistics.h"
+#include "hw/memory.h"
 #include "onnx/import.h"
 #include "runtime/session.h"
 #include "tensor/fill_random.h"
 #include "train/student.h"
 
 using namespace sparkpilot;
-
-// From /proc/self/status: what getrusage() says includes the process that started this one.
-static int64_t peak_memory_kb() {
-  std::ifstream in("/proc/self/status");
-  for (std::string key; in >> key;) {
-    int64_t value = 0;
-    if (key == "VmHWM:" && in >> value) return value;
-  }
-  return 0;
-}
 
 int main(int argc, char** argv) {
   CLI::App app("time a training step");
@@ -72,7 +62,7 @@ int main(int argc, char** argv) {
     };
     int64_t ns[3];
     for (int i = 0; i < 3; ++i) step(ns);
-    fmt::print("{} parameters, {} MB\n", student.parameters(), peak_memory_kb() / 1024);
+    fmt::print("{} parameters, {} MB\n", student.parameters(), peak_memory_bytes().value_or(0) >> 20);
     std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line);) {
       std::vector<double> all, gradients;

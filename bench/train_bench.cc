@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <string>
@@ -19,6 +18,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "hw/memory.h"
 #include "onnx/zoo.h"
 #include "passes/pass.h"
 #include "passes/rebatch.h"
@@ -41,16 +41,6 @@ struct Settings {
 double median(std::vector<double> times) {
   std::ranges::sort(times);
   return times[times.size() / 2];
-}
-
-// Kilobytes, from /proc/self/status.
-int64_t peak_memory_kb() {
-  std::ifstream in("/proc/self/status");
-  for (std::string key; in >> key;) {
-    int64_t value = 0;
-    if (key == "VmHWM:" && in >> value) return value;
-  }
-  return 0;
 }
 
 void fill(const View& view, Random& random) {
@@ -135,7 +125,7 @@ void measure(const Settings& s) {
   std::printf(
       "ms, medians of %d: step %.2f (gradients %.2f, norm %.2f, update %.2f), forward alone %.2f; peak %lld MB\n",
       s.steps, median(steps), median(gradients), median(norms), median(updates), median(evaluations),
-      static_cast<long long>(peak_memory_kb() / 1024));
+      static_cast<long long>(peak_memory_bytes().value_or(0) >> 20));
   std::printf("losses:");
   for (size_t i = 0; i < std::min<size_t>(losses.size(), 10); ++i) std::printf(" %.7g", losses[i]);
   std::printf("\n");

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "grad/differentiate.h"
+#include "ir/dimensions.h"
 #include "ir/infer.h"
 #include "ir/interpret.h"
 #include "networks.h"
@@ -16,13 +17,7 @@ namespace {
 
 // Old forms expanded and shapes folded, all floats in f32; nothing fused.
 Graph prepared(Graph graph) {
-  for (const ValueId id : std::vector<ValueId>(graph.inputs())) {
-    Value& v = graph.value(id);
-    if (v.shape || !v.declared) continue;
-    std::vector<int64_t> sizes;
-    for (const Dim& dim : *v.declared) sizes.push_back(dim.size < 0 ? 1 : dim.size);
-    bind_input(graph, id, Shape(std::span<const int64_t>(sizes)));
-  }
+  bind_open_inputs(graph);
   PassOptions options{.precision = Precision::fp32};
   for (const Pass& pass : all_passes()) {
     const bool simple = pass.name == "fold" || pass.name == "cse" || pass.name == "simplify" || pass.name == "dce";

@@ -6,17 +6,15 @@
 
 #include "adapters/merge.h"
 #include "base/error.h"
+#include "base/file_hash.h"
 #include "onnx/import.h"
 
 namespace sparkpilot {
-namespace {
-
 namespace fs = std::filesystem;
 
-// "DIR" or "DIR:0.5"; a folder of that whole name is that folder.
-ModelName::Part parse_part(std::string_view text) {
+ModelName::Part parse_adapter_name(std::string_view text) {
   const size_t colon = text.rfind(':');
-  std::error_code none;
+  std::error_code none;  // a folder of that whole name is that folder
   if (colon == std::string_view::npos || fs::is_directory(fs::path(text), none)) return {.folder = text};
   const std::string_view number = text.substr(colon + 1);
   double by = 0;
@@ -25,8 +23,6 @@ ModelName::Part parse_part(std::string_view text) {
   if (!std::isfinite(by)) fail("\"{}\": the scale of an adapter must be finite", text);
   return {.folder = text.substr(0, colon), .by = by};
 }
-
-}  // namespace
 
 ModelName parse_model_name(const fs::path& text) {
   std::error_code none;
@@ -38,25 +34,33 @@ ModelName parse_model_name(const fs::path& text) {
   while (at != std::string_view::npos) {
     rest.remove_prefix(at + 1);
     at = rest.find('@');
-    out.adapters.push_back(parse_part(rest.substr(0, at)));
+    out.adapters.push_back(parse_adapter_name(rest.substr(0, at)));
   }
   return out;
 }
 
-fs::path with_adapter(const fs::path& model, const std::string& adapter) { return model.string() + "@" + adapter; }
+fs::path with_adapter(const fs::path& model, const ModelName::Part& adapter) {
+  std::string text = fmt::format("{}@{}", model.string(), adapter.folder.string());
+  if (adapter.by != 1) text += fmt::format(":{}", adapter.by);
+  return text;
+}
+
+void merge_named(Graph& base, const std::vector<ModelName::Part>& parts) {
+  std::vector<Adapter> adapters;
+  for (const ModelName::Part& part : parts) adapters.push_back(load_adapter(part.folder));
+  std::vector<ScaledAdapter> scaled;
+  for (size_t i = 0; i < parts.size(); ++i) scaled.push_back({&adapters[i], parts[i].by});
+  if (!scaled.empty()) merge_adapters(base, scaled);
+}
 
 Graph load_model(const fs::path& text, std::vector<fs::path>* files) {
   const ModelName model = parse_model_name(text);
   std::vector<fs::path> read;
   Graph graph = load_onnx(model.file, read);
-  std::vector<Adapter> adapters;
+  merge_named(graph, model.adapters);
   for (const ModelName::Part& part : model.adapters) {
-    adapters.push_back(load_adapter(part.folder));
     for (const fs::path& file : adapter_files(part.folder)) read.push_back(file);
   }
-  std::vector<ScaledAdapter> scaled;
-  for (size_t i = 0; i < adapters.size(); ++i) scaled.push_back({&adapters[i], model.adapters[i].by});
-  if (!scaled.empty()) merge_adapters(graph, scaled);
   if (files) *files = std::move(read);
   return graph;
 }
@@ -67,6 +71,14 @@ std::vector<fs::path> files_of(const ModelName& model) {
     for (const fs::path& file : adapter_files(part.folder)) out.push_back(file);
   }
   return out;
+}
+
+uint64_t model_hash(const fs::path& text) {
+  const ModelName model = parse_model_name(text);
+  Fnv hash;
+  for (const fs::path& file : files_of(model)) add_file(hash, file);
+  for (const ModelName::Part& part : model.adapters) hash.bytes(&part.by, sizeof part.by);
+  return hash.value();
 }
 
 }  // namespace sparkpilot

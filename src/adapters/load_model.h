@@ -1,8 +1,9 @@
 // A model with adapters merged into it while it is loaded: what every command takes in a file's place.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
@@ -21,14 +22,21 @@ struct ModelName {
 };
 // Fails (user) on a scale that is not finite.
 ModelName parse_model_name(const std::filesystem::path& text);
-// The text that is parsed to this.
-std::filesystem::path with_adapter(const std::filesystem::path& model, const std::string& adapter);
+// "ADAPTER" or "ADAPTER:0.5".
+ModelName::Part parse_adapter_name(std::string_view text);
+// The name of a model with one adapter more.
+std::filesystem::path with_adapter(const std::filesystem::path& model, const ModelName::Part& adapter);
 
 // The model, with its adapters merged (adapters/merge.h). `files`, if given, receives the paths of all that was read.
 // Fails (user) as load_onnx(), load_adapter() and merge_adapters() do.
 Graph load_model(const std::filesystem::path& text, std::vector<std::filesystem::path>* files = nullptr);
 
+// Merges the adapters into a model that was read.
+void merge_named(Graph& base, const std::vector<ModelName::Part>& adapters);
+
 // The files that load_model() reads, but for external data.
 std::vector<std::filesystem::path> files_of(const ModelName& model);
+// A hash of their bytes and of the scales: distinguishes models of the same name.
+uint64_t model_hash(const std::filesystem::path& text);
 
 }  // namespace sparkpilot

@@ -5,7 +5,7 @@
 
 #include "adapters/apply.h"
 #include "bench/inputs.h"
-#include "ir/infer.h"
+#include "ir/dimensions.h"
 #include "passes/pass.h"
 #include "runtime/session.h"
 #include "tensor/difference.h"
@@ -16,13 +16,7 @@ namespace {
 constexpr int kSamples = 3;
 
 Graph with_fixed_inputs(Graph graph) {
-  for (const ValueId id : std::vector<ValueId>(graph.inputs())) {
-    const Value& value = graph.value(id);
-    if (value.shape || !value.declared) continue;
-    std::vector<int64_t> sizes;
-    for (const Dim& dim : *value.declared) sizes.push_back(dim.size >= 0 ? dim.size : 1);
-    bind_input(graph, id, Shape(std::span<const int64_t>(sizes)));
-  }
+  bind_open_inputs(graph);
   return graph;
 }
 

@@ -167,8 +167,8 @@ int merge(const Program& program, const Flags& flags) {
   const Graph base = load_onnx(flags.model, read);
   const ModelName model = parse_model_name(adapted(flags.model, flags.adapters));
   for (const fs::path& file : files_of(model)) read.push_back(file);
-  Graph merged;
-  with_file(flags.model, [&] { merged = load_model(adapted(flags.model, flags.adapters)); });
+  Graph merged = base;
+  with_file(flags.model, [&] { merge_named(merged, model.adapters); });
   if (model.adapters.size() > 1 && !program.quiet) {
     note(fmt::format("{} adapters are added up, though each was trained alone: check what the model does",
                      model.adapters.size()));

@@ -49,7 +49,9 @@ drive::ModelFiles model_files(const Program& program, const Flags& flags) {
   }
   drive::ModelFiles files = chosen_driving_model(program, flags.model, "--from-log");
   if (!flags.driver_monitoring.empty()) files.driver_monitoring = flags.driver_monitoring;
-  drive::add_adapters(files, flags.adapters);
+  std::vector<ModelName::Part> adapters;
+  for (const std::string& text : flags.adapters) adapters.push_back(parse_adapter_name(text));
+  drive::add_adapters(files, adapters);
   return files;
 }
 

@@ -59,13 +59,7 @@ Json json_value(const std::string& tensor, const Value& value) {
 
 // Infers types with open dimensions taken as 1, as far as possible; the cost of a run is computed from them.
 Graph with_types(Graph graph) {
-  for (const ValueId input : graph.inputs()) {
-    const Value& value = graph.value(input);
-    if (value.shape || !value.declared) continue;
-    std::vector<int64_t> sizes;
-    for (const Dim& dim : *value.declared) sizes.push_back(dim.size >= 0 ? dim.size : 1);
-    bind_input(graph, input, Shape(std::span<const int64_t>(sizes)));
-  }
+  bind_open_inputs(graph);
   infer(graph);
   expand_ops(graph);
   fold_constants(graph);

@@ -1,6 +1,4 @@
 // sparkpilot train: adapters or whole models distilled on a data set.
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -12,13 +10,13 @@
 #include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_hash.h"
 #include "base/parallel.h"
 #include "base/with_file.h"
 #include "cli/command.h"
 #include "cli/driving_models.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "hw/memory.h"
 #include "train/dataset.h"
 #include "train/first_samples.h"
 #include "train/student.h"
@@ -177,9 +175,7 @@ bool is_own_teacher(const Flags& flags, const train::StudentOptions& student, co
   if (flags.labels != "teacher" || !flags.init.empty()) return false;
   return std::ranges::all_of(student.networks, [&](const train::StudentNetwork& network) {
     const train::DatasetNetwork* teacher = info.network(network.role);
-    Fnv hash;
-    for (const fs::path& file : files_of(parse_model_name(network.file))) add_file(hash, file);
-    return teacher != nullptr && teacher->hash == fmt::format("{:016x}", hash.value());
+    return teacher != nullptr && teacher->hash == fmt::format("{:016x}", model_hash(network.file));
   });
 }
 
@@ -231,12 +227,6 @@ void check(const Flags& flags) {
     fail("--rank sets every layer's rank: --max-size has no effect with it");
 }
 
-int64_t peak_memory() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
-}
-
 std::string time_text(double seconds) {
   const auto whole = static_cast<int64_t>(seconds);
   return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
@@ -248,7 +238,7 @@ std::string step_text(const train::TrainingStep& step) {
                                 step.rate, step.samples_per_second);
   if (step.waited > 0.05) out += fmt::format(", {:.0f} % waiting for data", 100 * step.waited);
   if (step.evaluation_loss) out += fmt::format(", evaluation {:.4g}", *step.evaluation_loss);
-  out += ", " + human_bytes(peak_memory());
+  if (const std::optional<int64_t> memory = peak_memory_bytes()) out += ", " + human_bytes(*memory);
   return step.seconds_left ? out + ", left " + time_text(*step.seconds_left) : out;
 }
 
@@ -399,7 +389,7 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
 // One step of what was asked for, and what it takes.
 int TrainRun::try_steps() {
   const double seconds = train::time_steps(*steps_, *samples_, 3);
-  const int64_t memory = peak_memory(), bytes = student_->adapter_bytes();
+  const int64_t memory = peak_memory_bytes().value_or(0), bytes = student_->adapter_bytes();
   const int threads = steps_->options().session.threads;
   const double rate = static_cast<double>(flags_.batch) / seconds;
   if (program_.json) {

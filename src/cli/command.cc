@@ -105,7 +105,7 @@ void add_adapter_flag(Command command, std::vector<std::string>& adapters, const
 }
 
 std::string adapted(std::string file, const std::vector<std::string>& adapters) {
-  for (const std::string& adapter : adapters) file = with_adapter(file, adapter).string();
+  for (const std::string& adapter : adapters) file = with_adapter(file, parse_adapter_name(adapter)).string();
   return file;
 }
 

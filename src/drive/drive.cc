@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_hash.h"
 #include "base/parallel.h"
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
@@ -26,14 +25,6 @@ namespace {
 
 constexpr double kSegmentSeconds = 60;
 
-// Hash of the bytes of a model and its adapters: distinguishes two models of the same name.
-uint64_t fingerprint(const ModelName& model) {
-  Fnv hash;
-  for (const fs::path& file : files_of(model)) add_file(hash, file);
-  for (const ModelName::Part& part : model.adapters) hash.bytes(&part.by, sizeof part.by);
-  return hash.value();
-}
-
 bool has_models(const ModelFiles& files) { return !files.supercombo.empty() || !files.vision.empty(); }
 
 // Everything that affects the results; segments with the same text belong to the same run.
@@ -42,8 +33,7 @@ std::string run_text(const Route& route, const DriveOptions& options) {
   for (const fs::path& file :
        {options.models.supercombo, options.models.vision, options.models.policy, options.models.driver_monitoring}) {
     if (file.empty()) continue;
-    const ModelName model = parse_model_name(file);
-    text += fmt::format(", {} {:016x}", model.file.filename().string(), fingerprint(model));
+    text += fmt::format(", {} {:016x}", parse_model_name(file).file.filename().string(), model_hash(file));
   }
   if (!has_models(options.models)) text += ", recorded models only";
   else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "adapters/adapter.h"
-#include "adapters/load_model.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "drive/network.h"
@@ -84,9 +83,8 @@ void check_heads(const std::set<std::string>& heads, const std::string& file) {
 
 }  // namespace
 
-void add_adapters(ModelFiles& files, const std::vector<std::string>& adapters) {
-  for (const std::string& text : adapters) {
-    const ModelName::Part part = parse_model_name(with_adapter("model", text)).adapters.at(0);
+void add_adapters(ModelFiles& files, const std::vector<ModelName::Part>& adapters) {
+  for (const ModelName::Part& part : adapters) {
     const std::string wanted = load_adapter(part.folder).base_fingerprint;
     std::string names;
     fs::path* found = nullptr;
@@ -97,26 +95,16 @@ void add_adapters(ModelFiles& files, const std::vector<std::string>& adapters) {
       if (!found && base_fingerprint(load_onnx(base)) == wanted) found = file;
     }
     if (!found) fail("{}: made for none of {}", part.folder.string(), names);
-    *found = with_adapter(*found, text);
+    *found = with_adapter(*found, part);
   }
 }
 
 ModelFiles find_models(const fs::path& where) {
-  const std::string text = where.string();
-  if (const size_t at = text.find('@'); at != std::string::npos && !fs::exists(where)) {
-    ModelFiles files = find_models(text.substr(0, at));
-    std::vector<std::string> adapters;
-    for (size_t begin = at + 1, end = 0; begin <= text.size(); begin = end + 1) {
-      end = std::min(text.find('@', begin), text.size());
-      adapters.push_back(text.substr(begin, end - begin));
-    }
-    add_adapters(files, adapters);
-    return files;
-  }
-  const fs::path& folder = where;
+  const ModelName name = parse_model_name(where);
+  const fs::path& folder = name.file;
   if (!fs::is_directory(folder)) fail("{}: not a folder; expected one with openpilot's models", folder.string());
-  const auto here = [&](const std::string& name) {
-    const fs::path path = folder / name;
+  const auto here = [&](const std::string& file) {
+    const fs::path path = folder / file;
     return fs::exists(path) ? path : fs::path();
   };
   ModelFiles files;
@@ -136,6 +124,7 @@ ModelFiles find_models(const fs::path& where) {
       files.note += (files.note.empty() ? "also there and not taken: " : ", ") + path.string();
     }
     files.driver_monitoring = here(prefix + "dmonitoring_model.onnx");
+    add_adapters(files, name.adapters);
     return files;
   }
   fail(

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "adapters/load_model.h"
 #include "route/contract/action.h"
 #include "route/contract/frame.h"
 #include "route/contract/outputs.h"
@@ -41,8 +42,8 @@ struct ModelFiles {
 // names that were searched for.
 ModelFiles find_models(const std::filesystem::path& where);
 
-// Gives each adapter ("DIR" or "DIR:SCALE") to the network that it was made for. Fails (user) if there is none.
-void add_adapters(ModelFiles& files, const std::vector<std::string>& adapters);
+// Gives each adapter to the network that it was made for. Fails (user) if there is none.
+void add_adapters(ModelFiles& files, const std::vector<ModelName::Part>& adapters);
 
 // The inputs that a driving model expects.
 struct DrivingContract {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/infer.h"
 
 namespace sparkpilot {
 namespace {
@@ -78,6 +79,16 @@ void fix_dimensions(Graph& graph, const std::map<std::string, int64_t>& dims,
       if (dim.size >= 0) sizes.push_back(dim.size);
     }
     if (sizes.size() == input.declared->size()) input.shape = Shape(std::span<const int64_t>(sizes));
+  }
+}
+
+void bind_open_inputs(Graph& graph, int64_t size) {
+  for (const ValueId id : graph.inputs()) {
+    const Value& value = graph.value(id);
+    if (value.shape || !value.declared) continue;
+    std::vector<int64_t> sizes;
+    for (const Dim& dim : *value.declared) sizes.push_back(dim.size >= 0 ? dim.size : size);
+    bind_input(graph, id, Shape(std::span<const int64_t>(sizes)));
   }
 }
 

@@ -20,4 +20,7 @@ std::string declared_text(const std::vector<Dim>& dims);
 void fix_dimensions(Graph& graph, const std::map<std::string, int64_t>& dims,
                     const std::map<std::string, Shape>& shapes);
 
+// Gives the inputs that still have open dimensions a shape in which each of these has this size.
+void bind_open_inputs(Graph& graph, int64_t size = 1);
+
 }  // namespace sparkpilot

@@ -7,7 +7,7 @@
 #include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/file_hash.h"
+#include "base/fnv.h"
 #include "base/with_file.h"
 
 namespace sparkpilot::train {
@@ -234,12 +234,10 @@ DatasetInfo describe_model(drive::DrivingModel& model) {
     }
   }
   for (const auto& network : model.networks()) {
-    Fnv hash;
-    for (const fs::path& file : files_of(parse_model_name(network.file))) add_file(hash, file);
     DatasetNetwork& out = info.networks.emplace_back();
     out.role = network.role;
     out.file = fs::path(network.file).filename().string();
-    out.hash = fmt::format("{:016x}", hash.value());
+    out.hash = fmt::format("{:016x}", model_hash(network.file));
     out.width = network.width;
     for (const auto& [head, slice] : network.slices) {
       const auto [begin, end] = slice.resolve(network.width);

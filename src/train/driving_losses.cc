@@ -14,8 +14,6 @@ namespace {
 
 using namespace drive;  // NOLINT(google-build-using-namespace): openpilot's sizes
 
-constexpr int64_t kPlanHypotheses = 5, kLeadHypotheses = 2;
-
 class Heads {
  public:
   Heads(Builder& b, const OutputSlices& slices, ValueId raw, ValueId teacher, FeatureLoss features)

@@ -8,6 +8,10 @@
 
 namespace sparkpilot::train {
 
+bool decays(const Shape& shape) {
+  return std::ranges::count_if(shape, [](int64_t n) { return n > 1; }) > 1;
+}
+
 std::vector<Parameter> all_weights(const Graph& graph) {
   std::vector<Parameter> out;
   std::set<ValueId> seen;
@@ -22,9 +26,7 @@ std::vector<Parameter> all_weights(const Graph& graph) {
       std::string name = v.name;
       if (name.empty() || names.contains(name)) name = fmt::format("{}/{}", graph.label(id), i);
       names.insert(name);
-      const Shape& shape = v.constant.shape();
-      out.push_back(
-          {node.inputs[i], std::move(name), std::ranges::count_if(shape, [](int64_t n) { return n > 1; }) > 1});
+      out.push_back({node.inputs[i], std::move(name), decays(v.constant.shape())});
     }
   }
   return out;

@@ -15,7 +15,7 @@ namespace {
 
 using namespace drive;  // NOLINT(google-build-using-namespace): openpilot's sizes
 
-constexpr int64_t kPlanHead = 2 * int64_t{kPoints} * kPlanWidth, kPlanHypotheses = 5;
+constexpr int64_t kPlanHead = 2 * int64_t{kPoints} * kPlanWidth;
 constexpr int kSeconds[] = {1, 2, 4, 6};
 constexpr double kLineMetres = 20;
 

@@ -24,6 +24,7 @@
 #include "train/compose.h"
 #include "train/dataset_labels.h"
 #include "train/losses.h"
+#include "train/parameters.h"
 #include "train/plan_errors.h"
 
 namespace sparkpilot::train {
@@ -76,25 +77,21 @@ std::map<ValueId, std::string> file_weights(const Graph& net, const Graph& file)
   return out;
 }
 
-// Weights of products are pulled to zero; biases, gains and magnitudes are not.
-bool decays(const Shape& shape) {
-  return std::ranges::count_if(shape, [](int64_t n) { return n > 1; }) > 1;
-}
-
 }  // namespace
 
 Student::Student(const StudentOptions& options, std::span<const Field> fields) : options_(options) {
   if (options.networks.empty()) fail_internal("a student without a network");
   if (options.batch < 1) fail("batch {}: expected 1 or more", options.batch);
   graph_.opsets[""] = kNewestOpset;
-  for (size_t i = 0; i < options.networks.size(); ++i) add_network(i, fields);
+  std::vector<Adapter> init;
+  for (const fs::path& folder : options.init) init.push_back(load_adapter(folder));
+  for (const StudentNetwork& network : options.networks) add_network(network, init, fields);
   add_losses(fields);
-  std::vector<fs::path> unused;
-  for (const fs::path& folder : options.init) {
-    const std::string fingerprint = load_adapter(folder).base_fingerprint;
-    const bool used = std::ranges::any_of(
-        networks_, [&](const Network& n) { return n.adapter && n.adapter->base_fingerprint == fingerprint; });
-    if (!used) fail("{}: made for none of these networks", folder.string());
+  for (size_t i = 0; i < init.size(); ++i) {
+    const bool used = std::ranges::any_of(networks_, [&](const Network& n) {
+      return n.adapter && n.adapter->base_fingerprint == init[i].base_fingerprint;
+    });
+    if (!used) fail("{}: made for none of these networks", options.init[i].string());
   }
 }
 
@@ -111,8 +108,7 @@ ValueId Student::input(const std::string& name, DType dtype, const Shape& shape,
   return Builder(graph_).add("Cast", {value}, {{"to", onnx_code(dtype)}});
 }
 
-void Student::add_network(size_t at, std::span<const Field> fields) {
-  const StudentNetwork& from = options_.networks[at];
+void Student::add_network(const StudentNetwork& from, std::span<const Adapter> init, std::span<const Field> fields) {
   Network network{.from = from,
                   .file = load_model(from.file),
                   .adapter = {},
@@ -132,9 +128,8 @@ void Student::add_network(size_t at, std::span<const Field> fields) {
   AdapterPlan plan;
   if (options_.mode == TrainMode::adapter) {
     const std::string fingerprint = base_fingerprint(network.file);
-    for (const fs::path& folder : options_.init) {
-      Adapter init = load_adapter(folder);
-      if (init.base_fingerprint == fingerprint) network.adapter = std::move(init);
+    for (const Adapter& each : init) {
+      if (each.base_fingerprint == fingerprint) network.adapter = each;
     }
     AdapterOptions adapter = options_.adapter;
     adapter.stored = stored_type(options_.stored, network.file);

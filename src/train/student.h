@@ -95,7 +95,7 @@ class Student {
     std::vector<ImageLayer> images;
   };
 
-  void add_network(size_t at, std::span<const Field> fields);
+  void add_network(const StudentNetwork& from, std::span<const Adapter> init, std::span<const Field> fields);
   ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
   void add_losses(std::span<const Field> fields);
   ValueId limited(Builder& b, ValueId raw, const std::string& role) const;

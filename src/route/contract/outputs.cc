@@ -12,7 +12,6 @@ namespace sparkpilot::drive {
 namespace {
 
 constexpr int64_t kPlanValues = int64_t{kPoints} * kPlanWidth, kLeadValues = int64_t{kLeadTimes} * kLeadWidth;
-constexpr int64_t kPlanHypotheses = 5, kLeadHypotheses = 2;
 constexpr int64_t kOlderMeta = 48, kMeta = 55;
 
 void softmax(std::span<const float> in, std::span<float> out) {

@@ -18,6 +18,7 @@
 namespace sparkpilot::drive {
 
 inline constexpr int kPoints = 33, kPlanWidth = 15, kLaneLines = 4, kRoadEdges = 2, kLeads = 3, kLeadTimes = 6;
+inline constexpr int kPlanHypotheses = 5, kLeadHypotheses = 2;  // where a head has several
 inline constexpr int kLeadWidth = 4, kDesires = 8, kDesireTimes = 4, kMetaTimes = 5, kPressTimes = 6, kFeatures = 512;
 
 // Seconds ahead of a plan's points: 10 (i/32)^2; metres ahead of a line's: 192 (i/32)^2.
