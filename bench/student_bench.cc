@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -30,7 +31,9 @@ int main(int argc, char** argv) {
   app.add_option("--target", target, "layers with an adapter, a regular expression");
   app.add_option("--batch", batch);
   app.add_option("--rank", rank);
+  bool profile = false;
   app.add_option("--threads", threads);
+  app.add_flag("--profile", profile, "then the 25 nodes of a micro-batch that took longest");
   CLI11_PARSE(app, argc, argv);
   try {
     train::StudentOptions options{.networks = {{role, file}}, .batch = batch};
@@ -49,6 +52,7 @@ int main(int argc, char** argv) {
     train::ProgramOptions settings;
     settings.session.threads = threads > 0 ? threads : available_processors();
     settings.session.tune = Tune::off;
+    settings.session.profile = profile;
     train::TrainingProgram program = student.program(settings);
     for (const TensorInfo& input : program.inputs()) fill_random(program.input(input.name), input.name, 1);
     const auto step = [&](int64_t ns[3]) {
@@ -62,6 +66,15 @@ int main(int argc, char** argv) {
     };
     int64_t ns[3];
     for (int i = 0; i < 3; ++i) step(ns);
+    if (profile) {
+      for (int i = 0; i < 3; ++i) step(ns);
+      std::vector<NodeProfile> nodes = program.profile().nodes;
+      std::ranges::sort(nodes, std::greater<>(), &NodeProfile::total_ns);
+      for (size_t i = 0; i < std::min<size_t>(25, nodes.size()); ++i) {
+        fmt::print("{:9.3f} ms {} {} {} {}\n", static_cast<double>(nodes[i].total_ns) / 6e6, nodes[i].op,
+                   nodes[i].kernel, nodes[i].name, nodes[i].shape);
+      }
+    }
     fmt::print("{} parameters, {} MB\n", student.parameters(), peak_memory_bytes().value_or(0) >> 20);
     std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line);) {

@@ -19,6 +19,7 @@
 #include "hw/memory.h"
 #include "train/dataset.h"
 #include "train/first_samples.h"
+#include "train/first_weights.h"
 #include "train/student.h"
 #include "train/trainer.h"
 
@@ -326,6 +327,7 @@ void TrainRun::prepare() {
       options.units[network.role] = train::output_units(*samples_, field, output_slices(load_model(network.file)));
     }
     options.fresh = flags_.fresh;
+    if (flags_.fresh) options.first = train::spread_batch(*samples_, options.batch);
     options.least_scale = flags_.least_scale;
   }
   student_.emplace(options, samples_->fields());

@@ -54,7 +54,7 @@ std::vector<std::unique_ptr<Body>> interpreted_bodies(const Node& node, std::str
 }
 
 std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs, std::vector<Tensor>* states,
-                              std::string_view kernel) {
+                              std::string_view kernel, const NodeWatch& watch) {
   if (inputs.size() != graph.inputs().size()) {
     fail("{} inputs given, the graph has {}", inputs.size(), graph.inputs().size());
   }
@@ -79,6 +79,7 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
       for (const Kernel& candidate : node.op->cpu) named |= candidate.name == kernel;
       results = evaluate(node, arguments, named ? kernel : std::string_view{}, bodies);
     }
+    if (watch) watch(id, results);
     for (size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) slot[node.outputs[i]] = results[i];
   }
   std::vector<Tensor> outputs;

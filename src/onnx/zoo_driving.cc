@@ -110,7 +110,7 @@ ZooHeads old_split(Layers& l, const ZooSize& size) {
 ZooHeads split_or_merged(Layers& l, const ZooSize& size, bool merged) {
   ZooHeads heads;
   if (size.heads) {
-    const ValueId features = trunk(l, zoo_images(l, kImages), size);
+    const ValueId features = size.road ? road_trunk(l, kImages, *size.road) : trunk(l, zoo_images(l, kImages), size);
     heads = vision_heads(l, features, *size.heads, split_vision(144));
   }
   if (!size.policy) return heads;

@@ -29,6 +29,12 @@ struct VitSize {
   int depth;
   int64_t width, heads;
 };
+// A small trunk: a stem and stages of these widths, a map of so many channels with all its places as features, and so
+// many features of the ground's motion, by so many filters. Of the pictures before it sees only the ground.
+struct RoadSize {
+  std::array<int64_t, 3> widths;
+  int64_t map, filters, motion;
+};
 // After the trunk: pooled features -> summary -> hidden state and one small network for each head.
 struct VisionHeadSize {
   int64_t features, bottleneck, summary;
@@ -51,6 +57,7 @@ enum class ZooEra { v0_9_7, v0_10_0, v0_10_1, mid_2026 };
 struct ZooSize {
   std::optional<FastVitSize> fast_vit = {};
   std::optional<VitSize> vit = {};
+  std::optional<RoadSize> road = {};
   std::optional<VisionHeadSize> heads = {};
   std::optional<PolicySize> policy = {};
   std::optional<MobileSize> mobile = {};
@@ -76,6 +83,8 @@ ZooHead zoo_padding(Layers& layers, const std::string& name, int64_t width);
 // Images -> features [1, C].
 ValueId fast_vit(Layers& layers, ValueId images, const FastVitSize& size);
 ValueId vit(Layers& layers, ValueId images, const VitSize& size);
+// With the images as inputs, of bytes.
+ValueId road_trunk(Layers& layers, const ZooImages& images, const RoadSize& size);
 // Features -> the heads named, and hidden_state [1, 512] last.
 ZooHeads vision_heads(Layers& layers, ValueId features, const VisionHeadSize& size,
                       std::span<const ZooHeadWidth> heads);

@@ -159,7 +159,7 @@ std::vector<ScaledLayer> scale_outputs(Graph& graph, const OutputUnits& units,
     std::copy_n(units.mean.begin() + piece.begin, rows, mean.data<float>().begin());
     const auto s = scale.data<float>(), m = mean.data<float>();
     Value& w = graph.value(piece.weight);
-    if (!fresh) w.constant = rows_by(w.constant, piece.transposed, [&](float x, size_t row) { return x / s[row]; });
+    w.constant = rows_by(w.constant, piece.transposed, [&](float x, size_t row) { return fresh ? 0 : x / s[row]; });
     Value& v = graph.value(piece.bias);
     v.constant = v.constant.clone();
     for (size_t i = 0; i < s.size(); ++i) {

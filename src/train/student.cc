@@ -23,6 +23,7 @@
 #include "sparkpilot/builder.h"
 #include "train/compose.h"
 #include "train/dataset_labels.h"
+#include "train/first_weights.h"
 #include "train/losses.h"
 #include "train/parameters.h"
 #include "train/plan_errors.h"
@@ -108,6 +109,17 @@ ValueId Student::input(const std::string& name, DType dtype, const Shape& shape,
   return Builder(graph_).add("Cast", {value}, {{"to", onnx_code(dtype)}});
 }
 
+std::vector<Tensor> Student::first_inputs(const Graph& net) const {
+  std::vector<Tensor> out;
+  for (const ValueId id : net.inputs()) {
+    const Value& v = net.value(id);
+    const auto found = options_.first.find(v.name);
+    if (found == options_.first.end()) fail("the first samples have no field \"{}\"", v.name);
+    out.push_back(convert(found->second, v.dtype));
+  }
+  return out;
+}
+
 void Student::add_network(const StudentNetwork& from, std::span<const Adapter> init, std::span<const Field> fields) {
   Network network{.from = from,
                   .file = load_model(from.file),
@@ -143,6 +155,7 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
       parameters.push_back({value, name, decays(net.value(value).constant.shape())});
       network.weights.insert(name);
     }
+    if (options_.fresh) centre_layers(net, weights, first_inputs(net));
     if (const auto units = options_.units.find(from.role); units != options_.units.end()) {
       network.scaled = scale_outputs(net, units->second, weights, network.prefix, options_.fresh);
       network.images = scale_images(net, weights);

@@ -50,9 +50,11 @@ struct StudentOptions {
   std::string max_size = "1%", stored = "auto";
   std::vector<std::filesystem::path> init = {};  // adapters to begin with, each for the network that it fits
   // Mode full: weights of the last layers are trained in units of their targets (train/output_scale.h), by role; empty:
-  // as they are. `fresh`: those layers begin at the targets' means, whatever the file has.
+  // as they are. `fresh`: those layers begin at the targets' means, whatever the file has, and all others so that they
+  // tell `first` apart (train/first_weights.h): a batch of samples by field.
   std::map<std::string, OutputUnits> units = {};
   bool fresh = false;
+  std::map<std::string, Tensor> first = {};
   // With units: the loss takes no log scale for less than this part of the target's deviation; 0: any. Without a limit
   // values that hardly vary, such as the road's height, get the largest gradients long before the path is right.
   double least_scale = 0;
@@ -97,6 +99,7 @@ class Student {
 
   void add_network(const StudentNetwork& from, std::span<const Adapter> init, std::span<const Field> fields);
   ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
+  std::vector<Tensor> first_inputs(const Graph& net) const;
   void add_losses(std::span<const Field> fields);
   ValueId limited(Builder& b, ValueId raw, const std::string& role) const;
   void add_plan_errors(ValueId plan, ValueId target, std::span<const Field> fields);
