@@ -60,7 +60,7 @@ TEST_F(TrainCli, AnAdapterForBothNetworks) {
   const json done =
       parsed(both() + out("run") + "--batch 2 --updates 6 --rank 2 --rate 5e-3 --schedule constant --threads 1");
   EXPECT_EQ(keys(done), Keys({"ended", "reason", "updates", "seconds", "first_loss", "loss", "evaluation_loss",
-                              "best_evaluation_loss", "checkpoint", "written"}));
+                              "best_evaluation_loss", "checkpoint", "written", "report_html"}));
   EXPECT_EQ(done["ended"], "updates");
   EXPECT_LT(done["loss"].get<double>(), done["first_loss"].get<double>());
   EXPECT_TRUE(done["evaluation_loss"].is_number());
@@ -72,6 +72,44 @@ TEST_F(TrainCli, AnAdapterForBothNetworks) {
   const std::string metrics = read_text(folder.file("run") + "/metrics.jsonl");
   EXPECT_NE(metrics.find("plan_error_4s"), std::string::npos);
   EXPECT_NE(metrics.find("loss.plan"), std::string::npos);
+}
+
+// The pictures of a page, as its text holds them.
+std::vector<std::string> pictures_of(const std::string& page) {
+  std::vector<std::string> out;
+  const std::string begin = "data:image/jpeg;base64,";
+  for (size_t at = page.find(begin); at != std::string::npos; at = page.find(begin, at + 1)) {
+    out.push_back(page.substr(at, page.find('"', at) - at));
+  }
+  return out;
+}
+
+TEST_F(TrainCli, WritesAPageAtTheEndAndWhenInterrupted) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 ";
+  const std::string page = folder.file("run") + "/report.html";
+  // A limit that is not reached.
+  const ProgramResult stopped = run_program("train " + both() + out("run") + flags + "--rate 3e-2 --minutes 50",
+                                            "timeout --preserve-status -s INT 6");
+  ASSERT_EQ(stopped.code, 0) << stopped.err;
+  EXPECT_NE(stopped.out.find("interrupted after"), std::string::npos) << stopped.out;
+  EXPECT_NE(stopped.out.find("report: " + page), std::string::npos) << stopped.out;
+  const std::string first = read_text(page);
+  EXPECT_NE(first.find("Distance of the plan from the target"), std::string::npos);
+  EXPECT_NE(first.find("frame "), std::string::npos);
+  // Six samples, before and after, and the model has moved between.
+  const std::vector<std::string> pictures = pictures_of(first);
+  ASSERT_EQ(pictures.size(), 12u);
+  for (size_t i = 0; i < pictures.size(); i += 2) EXPECT_NE(pictures[i], pictures[i + 1]) << i;
+  // A run that goes on shows the same model as the one before training.
+  std::string command = read_text(folder.file("run") + "/train.json");
+  command.replace(command.find("\"minutes\": 50.0"), 15, "\"minutes\": 1e-3");
+  write_text(folder.file("run") + "/train.json", command);
+  const json done = parsed("--resume '" + folder.file("run") + "'");
+  EXPECT_EQ(done["report_html"], page);
+  EXPECT_EQ(done["ended"], "minutes");
+  const std::vector<std::string> again = pictures_of(read_text(page));
+  ASSERT_EQ(again.size(), 12u);
+  for (size_t i = 0; i < pictures.size(); i += 2) EXPECT_EQ(again[i], pictures[i]) << i;
 }
 
 TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {

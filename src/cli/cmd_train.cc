@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +20,8 @@
 #include "hw/memory.h"
 #include "train/dataset.h"
 #include "train/first_samples.h"
+#include "train/key_frames.h"
+#include "train/run_page.h"
 #include "train/student.h"
 #include "train/trainer.h"
 
@@ -28,7 +31,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr const char* kCommandFile = "train.json";
+constexpr const char *kCommandFile = "train.json", *kPageFile = "report.html";
+constexpr int64_t kKeyFrames = 6;
 
 struct Flags {
   std::string data, out, resume;
@@ -244,6 +248,7 @@ std::string step_text(const train::TrainingStep& step) {
 
 void report_text(const Program& program, const train::TrainingSummary& summary, const std::vector<fs::path>& written,
                  const fs::path& out) {
+  const std::string page = (out / kPageFile).string();
   Json files = Json::array();
   for (const fs::path& path : written) files.push_back(path.string());
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
@@ -257,7 +262,8 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
                 {"evaluation_loss", number(summary.evaluation_loss)},
                 {"best_evaluation_loss", number(summary.progress.best)},
                 {"checkpoint", summary.checkpoint.string()},
-                {"written", files}});
+                {"written", files},
+                {"report_html", page}});
   } else {
     const auto text = [](const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; };
     print(fmt::format("{} after {} updates, {}: loss {} to {}", train::name(summary.ended), summary.progress.updates,
@@ -267,6 +273,7 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
     }
     print("\n");
     for (const fs::path& path : written) print(path.string() + "\n");
+    print("report: " + page + "\n");
   }
   if (summary.ended != train::Ended::not_finite) return;
   note(fmt::format("{}{}", summary.reason,
@@ -279,12 +286,18 @@ class TrainRun {
   TrainRun(const Program& program, const Flags& asked, Comm& comm) : program_(program), flags_(asked), comm_(comm) {}
 
   void prepare();
+  void begin_key_frames();
   void train(const std::atomic<bool>& interrupt);
   int report() const;
   int try_steps();
   bool is_dry() const { return flags_.dry_run; }
 
  private:
+  bool averages() const { return flags_.ema > 0; }
+  const char* target_name() const { return flags_.labels == "labels" ? "what is true" : "teacher"; }
+  // Work on the page that may fail without harm to the run.
+  void for_page(const std::function<void()>& work);
+  void write_page();
   bool is_first() const { return comm_.rank() == 0; }
   bool tells() const { return is_first() && !program_.quiet; }
 
@@ -292,10 +305,12 @@ class TrainRun {
   Flags flags_;
   Comm& comm_;
   bool resume_ = false;
-  std::optional<train::Dataset> all_, validation_;
+  std::optional<train::Dataset> all_, validation_, unchanged_;  // unchanged_: as all_, without augmentation
   std::optional<train::FirstSamples> samples_;
   std::optional<train::Student> student_;
   std::optional<train::TrainingProgram> steps_;
+  std::optional<train::KeyFrames> key_frames_;
+  std::vector<std::string> page_notes_;
   train::TrainingSummary summary_;
   std::vector<fs::path> written_;
 };
@@ -346,7 +361,54 @@ void TrainRun::prepare() {
     if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
   }
   steps_.emplace(student_->program(settings));
-  if (!resume_ && !flags_.dry_run && is_first()) write_command(flags_, settings.session.threads);
+  if (flags_.dry_run || !is_first()) return;
+  if (!resume_) write_command(flags_, settings.session.threads);
+  for_page([&] { begin_key_frames(); });
+}
+
+void TrainRun::for_page(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    page_notes_.push_back(fmt::format("no key frames: {}", error.what()));
+    key_frames_.reset();
+  }
+}
+
+// The program has the student as it was before training, in a run that is resumed, too.
+void TrainRun::begin_key_frames() {
+  if (!validation_) unchanged_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train});
+  key_frames_.emplace(validation_ ? *validation_ : *unchanged_, *student_, kKeyFrames);
+  key_frames_->draw(*steps_, averages(), "before training", target_name());
+}
+
+void TrainRun::write_page() {
+  const bool best = !summary_.best.empty();
+  if (key_frames_) {
+    for_page([&] {
+      const int64_t updates = best ? summary_.progress.best_updates : summary_.progress.updates;
+      key_frames_->draw(*steps_, averages(), fmt::format("after {} updates", updates), target_name());
+    });
+  }
+  train::RunPage page{.out = flags_.out, .summary = summary_, .notes = page_notes_};
+  if (key_frames_) {
+    page.key_frames = key_frames_->pictures();
+    page.key_frames_text =
+        fmt::format("Samples of {}. Filled, blue: the model; outlined, orange: {}.",
+                    validation_ ? "validation" : "training, as none are for validation", target_name());
+  }
+  for (const std::string& text : student_->notes()) page.facts.push_back({"trained", text});
+  page.facts.push_back({"samples", std::to_string(samples_->size())});
+  page.facts.push_back({"threads", std::to_string(steps_->options().session.threads)});
+  page.facts.push_back({"processes", std::to_string(comm_.size())});
+  each_flag(flags_, [&](const char* name, const auto& value) {
+    const Json json = value;
+    const bool given = json.is_string() ? !json.get<std::string>().empty() : json != Json::array();
+    if (given) page.facts.push_back({name, json.is_string() ? json.get<std::string>() : json.dump()});
+  });
+  AtomicFile file(fs::path(flags_.out) / kPageFile);
+  file.write(train::run_page(page));
+  file.commit();
 }
 
 void TrainRun::train(const std::atomic<bool>& interrupt) {
@@ -382,7 +444,8 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
   comm_.together([&] {
     if (!is_first()) return;
     if (!summary_.best.empty() && summary_.best != summary_.checkpoint) train::load_states(summary_.best, *steps_);
-    written_ = student_->save(*steps_, flags_.out, flags_.ema > 0, flags_.merged);
+    written_ = student_->save(*steps_, flags_.out, averages(), flags_.merged);
+    write_page();
   });
 }
 

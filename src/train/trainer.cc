@@ -465,6 +465,27 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& out) {
   return load_checkpoint(found.rbegin()->second);
 }
 
+void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
+                      const std::function<void(size_t place, int64_t entry)>& take) {
+  const Feed feed(program, samples, "chosen");
+  const auto fields = samples.fields();
+  std::vector<Tensor> batch;
+  for (const Field& field : fields) batch.emplace_back(field.dtype, field.shape.inserted(0, feed.batch()));
+  for (size_t first = 0; first < indices.size(); first += static_cast<size_t>(feed.batch())) {
+    const auto count = std::min(feed.batch(), std::ssize(indices) - static_cast<int64_t>(first));
+    for (int64_t entry = 0; entry < feed.batch(); ++entry) {
+      std::vector<std::byte*> to;
+      for (Tensor& tensor : batch) {
+        to.push_back(static_cast<std::byte*>(tensor.raw()) + entry * (tensor.bytes() / feed.batch()));
+      }
+      samples.read(indices[first + static_cast<size_t>(std::min(entry, count - 1))], to);
+    }
+    feed.give(batch, [&](const std::string& name) { return program.evaluation_input(name, average); });
+    program.run_evaluation(average);
+    for (int64_t entry = 0; entry < count; ++entry) take(first + static_cast<size_t>(entry), entry);
+  }
+}
+
 double time_steps(TrainingProgram& program, const Samples& samples, int steps) {
   const Feed feed(program, samples, "training");
   Loader loader(samples, Sampler(samples.size(), 0), feed.batch());

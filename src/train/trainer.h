@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -111,6 +112,11 @@ TrainingSummary train(TrainingProgram& program, const Samples& samples, const Sa
 // The median time in seconds of so many steps of one micro-batch each, after one more, reading included. They change
 // the program's states.
 double time_steps(TrainingProgram& program, const Samples& samples, int steps);
+
+// Runs the evaluation on these samples, a batch at a time, whose other entries repeat the last sample. `take` gets a
+// place in `indices` and the entry of the batch where evaluation_report() then has that sample's results.
+void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
+                      const std::function<void(size_t place, int64_t entry)>& take);
 
 // The newest checkpoint of a run's folder; empty if there is none. Its choices and threads are for the program with
 // which the run goes on.
