@@ -89,7 +89,7 @@ TEST_F(TrainCli, WritesAPageAtTheEndAndWhenInterrupted) {
   const std::string page = folder.file("run") + "/report.html";
   // A limit that is not reached.
   const ProgramResult stopped = run_program("train " + both() + out("run") + flags + "--rate 3e-2 --minutes 50",
-                                            "timeout --preserve-status -s INT 6");
+                                            "timeout --foreground --preserve-status -s INT 6");
   ASSERT_EQ(stopped.code, 0) << stopped.err;
   EXPECT_NE(stopped.out.find("interrupted after"), std::string::npos) << stopped.out;
   EXPECT_NE(stopped.out.find("report: " + page), std::string::npos) << stopped.out;
@@ -101,10 +101,7 @@ TEST_F(TrainCli, WritesAPageAtTheEndAndWhenInterrupted) {
   ASSERT_EQ(pictures.size(), 12u);
   for (size_t i = 0; i < pictures.size(); i += 2) EXPECT_NE(pictures[i], pictures[i + 1]) << i;
   // A run that goes on shows the same model as the one before training.
-  std::string command = read_text(folder.file("run") + "/train.json");
-  command.replace(command.find("\"minutes\": 50.0"), 15, "\"minutes\": 1e-3");
-  write_text(folder.file("run") + "/train.json", command);
-  const json done = parsed("--resume '" + folder.file("run") + "'");
+  const json done = parsed("--minutes 1e-3 --resume '" + folder.file("run") + "'");
   EXPECT_EQ(done["report_html"], page);
   EXPECT_EQ(done["ended"], "minutes");
   const std::vector<std::string> again = pictures_of(read_text(page));
@@ -115,14 +112,11 @@ TEST_F(TrainCli, WritesAPageAtTheEndAndWhenInterrupted) {
 TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 ";
   parsed(both() + out("whole") + flags + "--updates 8 --checkpoint-every 3");
-  // The same, interrupted by a limit of fewer updates; the flags that are kept say 8 then.
+  // The same, interrupted by a limit of fewer updates. A flag beside --resume wins, and stays.
   parsed(both() + out("parts") + flags + "--updates 5 --checkpoint-every 3");
-  std::string command = read_text(folder.file("parts") + "/train.json");
-  const size_t at = command.find("\"updates\": 5");
-  ASSERT_NE(at, std::string::npos) << command;
-  command[at + 11] = '8';
-  write_text(folder.file("parts") + "/train.json", command);
-  const json done = parsed("--resume '" + folder.file("parts") + "'");
+  EXPECT_EQ(parsed("--resume '" + folder.file("parts") + "' --updates 6")["updates"], 6);
+  EXPECT_EQ(json::parse(read_text(folder.file("parts") + "/train.json"))["updates"], 6);
+  const json done = parsed("--resume '" + folder.file("parts") + "' --updates 8");
   EXPECT_EQ(done["updates"], 8);
   const std::string file = "/adapter/adapter_model.safetensors";
   EXPECT_EQ(read_text(folder.file("parts") + file), read_text(folder.file("whole") + file));
@@ -131,6 +125,41 @@ TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   expect_refused("--resume '" + folder.file("nowhere") + "'", "train.json");
   write_text(folder.file("bad") + "/train.json", "{\"format\": 3}");
   expect_refused("--resume '" + folder.file("bad") + "'", "train.json");
+  expect_refused("--resume '" + folder.file("whole") + "' " + out("other"), "it takes no --out");
+}
+
+TEST_F(TrainCli, BeginsWithTheFlagsOfAnotherRun) {
+  parsed(both() + out("first") + "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 " +
+         "--updates 4 --loss plan=2 --seed 5 --warp 0.5");
+  const std::string from = "--from '" + folder.file("first") + "/train.json' ";
+  parsed(from + out("same"));
+  const std::string file = "/adapter/adapter_model.safetensors";
+  EXPECT_EQ(read_text(folder.file("same") + file), read_text(folder.file("first") + file));
+  // Flags beside it win, those with their default value too; so does another model.
+  const std::string models = folder.file("models");
+  fs::copy(shared->file("models"), models);
+  const json done = parsed(from + out("other") + "--updates 2 --batch 32 --warp 0 --models '" + models + "'");
+  EXPECT_EQ(done["updates"], 2);
+  json first = json::parse(read_text(folder.file("first") + "/train.json")),
+       other = json::parse(read_text(folder.file("other") + "/train.json"));
+  EXPECT_EQ(other["policy"], models + "/tiny_driving_policy.onnx");
+  EXPECT_EQ(other["batch"], 32);
+  EXPECT_EQ(other["warp"], 0);
+  for (const char* key : {"updates", "batch", "warp", "vision", "policy"}) first.erase(key), other.erase(key);
+  EXPECT_EQ(other, first);
+  // A file written by hand: what it lacks has its default; what is unknown is refused.
+  json own = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", 1}, {"rank", 3}, {"updates", 1}};
+  write_text(folder.file("own.json"), own.dump());
+  parsed(both() + out("own") + "--batch 2 --from '" + folder.file("own.json") + "'");
+  EXPECT_EQ(json::parse(read_text(folder.file("own") + "/train.json"))["rank"], 3);
+  own["ranks"] = 3;
+  write_text(folder.file("own.json"), own.dump());
+  expect_refused(both() + out("x") + "--from '" + folder.file("own.json") + "'", "\"ranks\" is no flag of train");
+  own.erase("ranks");
+  own["rank"] = "three";
+  write_text(folder.file("own.json"), own.dump());
+  expect_refused(both() + out("x") + "--from '" + folder.file("own.json") + "'", "own.json");
+  expect_refused(from + "--resume '" + folder.file("first") + "'", "give one of them");
 }
 
 TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
@@ -160,10 +189,7 @@ TEST_F(TrainCli, SeveralProcessesAreOneWithALargerBatch) {
       run_program("train " + flags + out("two") + "--batch 2 --updates 3 --evaluate-every 3 --json", launcher);
   ASSERT_EQ(two.code, 0) << two.err;
   // It goes on, with as many processes.
-  std::string command = read_text(folder.file("two") + "/train.json");
-  command[command.find("\"updates\": 3") + 11] = '6';
-  write_text(folder.file("two") + "/train.json", command);
-  const ProgramResult more = run_program("train --json --resume '" + folder.file("two") + "'", launcher);
+  const ProgramResult more = run_program("train --json --updates 6 --resume '" + folder.file("two") + "'", launcher);
   ASSERT_EQ(more.code, 0) << more.err;
   const json done = json::parse(more.out, nullptr, false);
   EXPECT_EQ(done["updates"], 6);

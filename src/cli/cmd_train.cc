@@ -35,7 +35,7 @@ constexpr const char *kCommandFile = "train.json", *kPageFile = "report.html";
 constexpr int64_t kKeyFrames = 6;
 
 struct Flags {
-  std::string data, out, resume;
+  std::string data, out, resume, from;
   DrivingModelFlags model;
   std::vector<std::string> init, weights;
   std::string network, mode = "adapter", kind = "dora", target, max_size, stored = "auto", labels = "teacher",
@@ -48,7 +48,8 @@ struct Flags {
   uint64_t seed = 1;
 };
 
-// Every flag that shapes a run, for train.json: what --resume reads again.
+// Every flag that shapes a run, for train.json: what --resume and --from read again. A name is its flag's, with `_` for
+// `-`; the model is kept as files.
 template <typename Visit>
 void each_flag(Flags& f, const Visit& visit) {
   visit("data", f.data);
@@ -85,7 +86,7 @@ void each_flag(Flags& f, const Visit& visit) {
   visit("weight_decay", f.decay);
   visit("clip", f.clip);
   visit("ema", f.ema);
-  visit("warp_degrees", f.warp_degrees);
+  visit("warp", f.warp_degrees);
   visit("brightness", f.brightness);
   visit("merged", f.merged);
   visit("fresh", f.fresh);
@@ -111,22 +112,34 @@ void write_command(Flags flags, int threads) {
   file.commit();
 }
 
-// What an earlier run was given; its threads.
-int read_command(const fs::path& out, Flags& flags) {
-  const fs::path path = out / kCommandFile;
+bool is_model_flag(std::string_view flag) {
+  return flag == "--models" || flag == "--vision" || flag == "--policy" || flag == "--supercombo";
+}
+
+// Takes what an earlier run was given, but for the flags that this command line has. Returns its threads.
+int read_command(const fs::path& path, const std::vector<std::string>& given, Flags& flags) {
   const std::string text = read_file(path, 1 << 20);
+  const bool other_model = std::ranges::any_of(given, is_model_flag);
   int threads = 0;
   with_file(path, [&] {
     try {
-      const std::optional<Json> json = parse_bounded(text);
+      std::optional<Json> json = parse_bounded(text);
       if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
-      each_flag(flags, [&](const char* name, auto& value) { json->at(name).get_to(value); });
+      if (json->at("version") != 1) fail("version {}, expected 1", json->at("version").dump());
       json->at("threads").get_to(threads);
+      for (const char* known : {"format", "version", "threads"}) json->erase(known);
+      each_flag(flags, [&](const char* name, auto& value) {
+        std::string flag = std::string("--") + name;
+        std::ranges::replace(flag, '_', '-');
+        const bool wins = is_model_flag(flag) ? other_model : std::ranges::find(given, flag) != given.end();
+        if (!wins && json->contains(name)) json->at(name).get_to(value);
+        json->erase(name);
+      });
+      if (!json->empty()) fail("\"{}\" is no flag of train", json->begin().key());
     } catch (const nlohmann::json::exception& error) {
       fail("cannot be read: {}", error.what());
     }
   });
-  flags.out = out.string();
   return threads;
 }
 
@@ -318,14 +331,16 @@ class TrainRun {
 void TrainRun::prepare() {
   std::optional<int> threads = chosen_threads(program_);
   resume_ = !flags_.resume.empty();
-  if (resume_) {
-    const int before = read_command(flags_.resume, flags_);
+  if (resume_ && !flags_.from.empty()) fail("--resume goes on with a run, --from begins another: give one of them");
+  if (resume_ && !flags_.out.empty()) fail("--resume {} writes there: it takes no --out", flags_.resume);
+  if (resume_ || !flags_.from.empty()) {
+    const fs::path earlier = resume_ ? fs::path(flags_.resume) / kCommandFile : fs::path(flags_.from);
+    const int before = read_command(earlier, given_flags(*program_.at), flags_);
     if (!threads) threads = before;
-    check(flags_);
-  } else {
-    check(flags_);
-    settle_model(program_, flags_);
   }
+  if (resume_) flags_.out = flags_.resume;
+  check(flags_);
+  settle_model(program_, flags_);
   all_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train,
                                                   .augment = {.warp_degrees = flags_.warp_degrees,
                                                               .brightness = flags_.brightness,
@@ -362,7 +377,7 @@ void TrainRun::prepare() {
   }
   steps_.emplace(student_->program(settings));
   if (flags_.dry_run || !is_first()) return;
-  if (!resume_) write_command(flags_, settings.session.threads);
+  write_command(flags_, settings.session.threads);
   for_page([&] { begin_key_frames(); });
 }
 
@@ -496,22 +511,25 @@ int run(Program& program, const Flags& flags) {
 
 void add_train(Program& program, Command app) {
   const auto flags = std::make_shared<Flags>();
-  const Command command =
-      add_command(program, app, "train", "distil a teacher into an adapter, or train a whole model",
-                  "  sparkpilot train --models models --data data --out out/run --epochs 3\n"
-                  "  sparkpilot train --models models --network policy --data data --out out/run --epochs 3 --rank 16\n"
-                  "  sparkpilot train --supercombo driving_supercombo.onnx --data data --out out/run --minutes 30 "
-                  "--schedule constant --mode full --against labels\n"
-                  "  sparkpilot train --resume out/run\n"
-                  "  mpirun -np 2 sparkpilot train --models models --data data --out out/run --epochs 3\n"
-                  "Ctrl-C ends with a checkpoint; --resume goes on from the newest one with the same flags.",
-                  [&program, flags] { return run(program, *flags); });
+  const Command command = add_command(
+      program, app, "train", "distil a teacher into an adapter, or train a whole model",
+      "  sparkpilot train --models models --data data --out out/run --epochs 3\n"
+      "  sparkpilot train --models models --network policy --data data --out out/run --epochs 3 --rank 16\n"
+      "  sparkpilot train --supercombo driving_supercombo.onnx --data data --out out/run --minutes 30 "
+      "--schedule constant --mode full --against labels\n"
+      "  sparkpilot train --resume out/run\n"
+      "  sparkpilot train --from out/run/train.json --out out/again --seed 2\n"
+      "  mpirun -np 2 sparkpilot train --models models --data data --out out/run --epochs 3\n"
+      "Ctrl-C ends with a checkpoint; --resume goes on from the newest one. --resume and --from take the flags of "
+      "the earlier run, and what is given beside them.",
+      [&program, flags] { return run(program, *flags); });
   command.add_option("--data", flags->data, "folder of `sparkpilot dataset build`").type_name("DIR");
   add_driving_model_flags(program, command, flags->model);
   add_choice(command, "--network", flags->network, {"vision", "policy"}, "of two networks train this one alone",
              "NAME");
   command.add_option("-o,--out", flags->out, "where checkpoints, metrics and results go").type_name("DIR");
   command.add_option("--resume", flags->resume, "go on with the run in this folder, with its flags").type_name("OUT");
+  command.add_option("--from", flags->from, "begin with the flags of another run: its train.json").type_name("FILE");
   command.add_flag("--dry-run", flags->dry_run, "time a few steps, and say what a run takes");
   add_choice(command, "--mode", flags->mode, {"adapter", "full"},
              "train an adapter beside the frozen model, or all weights", "MODE");
