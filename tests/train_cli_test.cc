@@ -1,4 +1,5 @@
 // sparkpilot train, on small synthetic data sets.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -223,6 +224,26 @@ TEST_F(TrainCli, SaysWhatARunWouldTake) {
   EXPECT_GT(dry["step_ms"].get<double>(), 0);
   EXPECT_GT(dry["peak_memory_bytes"].get<int64_t>(), 1 << 20);
   EXPECT_FALSE(fs::exists(folder.file("dry")));
+  // A batch that is larger by some samples takes as much more as was said.
+  const int64_t a_sample = dry["bytes_a_sample"].get<int64_t>();
+  EXPECT_GT(a_sample, 786432);  // its pictures
+  EXPECT_GT(dry["batch_that_fits"].get<int64_t>(), 2);
+  const json larger = parsed(both() + out("dry") + "--batch 66 --updates 1 --dry-run");
+  const double more = larger["peak_memory_bytes"].get<double>() - dry["peak_memory_bytes"].get<double>();
+  EXPECT_NEAR(more, 64.0 * static_cast<double>(a_sample), 0.35 * more);
+  // One that does not fit is refused, by the machine's memory or a limit on the process.
+  expect_refused(both() + out("x") + "--batch 3000000 --updates 1", "out of memory: it takes about");
+  const ProgramResult limited =
+      run_program("train " + both() + out("x") + "--batch 4096 --updates 1 --threads 1", "ulimit -v 3000000;");
+  EXPECT_EQ(limited.code, 2) << limited.err;
+  const size_t said = limited.err.find("a batch of ");
+  ASSERT_NE(said, std::string::npos) << limited.err;
+  const int64_t fits = std::stoll(limited.err.substr(said + 11));
+  EXPECT_GT(fits, 8);
+  // And that one is not.
+  const ProgramResult fitting = run_program(
+      fmt::format("train {}{}--batch {} --updates 1 --threads 1", both(), out("x"), fits), "ulimit -v 3000000;");
+  EXPECT_EQ(fitting.code, 0) << fitting.err;
   // The data's own teacher has nothing to teach.
   const ProgramResult own =
       run_program("train --models '" + shared->file("teacher") + "' --data '" + shared->file("answers") + "' " +
