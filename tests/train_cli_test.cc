@@ -4,58 +4,14 @@
 
 #include <cmath>
 #include <filesystem>
-#include <map>
+#include <sstream>
 
-#include "cli_fixture.h"
-#include "tensor/difference.h"
-#include "tensor/safetensors.h"
+#include "train_fixture.h"
 
 namespace sparkpilot {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Two data sets of one second of two roads: with a teacher's answers for the two networks, and with labels for one.
-class TrainCli : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    shared = new TempFolder;
-    const std::string models = shared->file("models"), one = shared->file("one"), teacher = shared->file("teacher");
-    const auto run = [](const std::string& words) {
-      const ProgramResult result = run_program(words);
-      ASSERT_EQ(result.code, 0) << words << "\n" << result.err;
-    };
-    run("zoo build --quiet tiny_driving_policy tiny_driving_vision --out '" + models + "'");
-    run("zoo build --quiet --seed 2 tiny_driving_policy tiny_driving_vision --out '" + teacher + "'");
-    run("zoo build --quiet tiny_driving_supercombo --out '" + one + "'");
-    const std::string roads = "dataset build --quiet --synthetic 2 --seconds 2 --validation 0.5 --out '";
-    run(roads + shared->file("answers") + "' --models '" + teacher + "'");
-    run(roads + shared->file("roads") + "' --supercombo '" + one + "/tiny_driving_supercombo.onnx' --no-teacher");
-  }
-  static void TearDownTestSuite() { delete shared; }
-  static std::string both() {
-    return "--models '" + shared->file("models") + "' --data '" + shared->file("answers") + "' ";
-  }
-  static std::string one() {
-    return "--supercombo '" + shared->file("one") + "/tiny_driving_supercombo.onnx' --data '" + shared->file("roads") +
-           "' ";
-  }
-  std::string out(const std::string& name) { return "--out '" + folder.file(name) + "' "; }
-  static json parsed(const std::string& words) {
-    const ProgramResult result = run_program("train " + words + " --json");
-    EXPECT_EQ(result.code, 0) << words << "\n" << result.err;
-    return json::parse(result.out, nullptr, false);
-  }
-  static void expect_refused(const std::string& words, const std::string& why) {
-    const ProgramResult result = run_program("train " + words + " --quiet");
-    EXPECT_EQ(result.code, 2) << words;
-    EXPECT_EQ(result.out, "") << words;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(why), std::string::npos) << result.err;
-  }
-  inline static TempFolder* shared = nullptr;
-  TempFolder folder;
-};
 
 TEST_F(TrainCli, AnAdapterForBothNetworks) {
   const json done =
@@ -73,6 +29,46 @@ TEST_F(TrainCli, AnAdapterForBothNetworks) {
   const std::string metrics = read_text(folder.file("run") + "/metrics.jsonl");
   EXPECT_NE(metrics.find("plan_error_4s"), std::string::npos);
   EXPECT_NE(metrics.find("loss.plan"), std::string::npos);
+}
+
+// Features of the past by the student itself: in training where asked for, in evaluations always.
+TEST_F(TrainCli, OwnFeaturesGoOnToTheSameBits) {
+  const std::string flags = "--batch 2 --schedule constant --kind lora --rank 2 --threads 1 --rate 5e-3 --dtype fp32 ";
+  // A pass is five updates; the second run ends within one, and goes on within it.
+  parsed(both() + out("whole") + flags + "--own-features --updates 12 --checkpoint-every 4");
+  parsed(both() + out("parts") + flags + "--own-features --updates 8 --checkpoint-every 4");
+  const std::string features = folder.file("parts") + "/own_features/update_00000005.safetensors";
+  EXPECT_TRUE(fs::exists(features));
+  fs::copy(folder.file("parts"), folder.file("lost"), fs::copy_options::recursive);
+  parsed("--updates 12 --resume '" + folder.file("parts") + "'");
+  const std::string file = "/adapter_policy/adapter_model.safetensors";
+  const std::string whole = read_text(folder.file("whole") + file);
+  EXPECT_TRUE(read_text(folder.file("parts") + file) == whole);
+  EXPECT_FALSE(fs::exists(features));  // no checkpoint needs it any more
+  // Without them it says so and goes on otherwise.
+  fs::remove_all(folder.file("lost") + "/own_features");
+  const ProgramResult lost = run_program("train --updates 12 --resume '" + folder.file("lost") + "'");
+  EXPECT_EQ(lost.code, 0) << lost.err;
+  EXPECT_NE(lost.err.find("features of the past of update 8"), std::string::npos) << lost.err;
+  EXPECT_TRUE(read_text(folder.file("lost") + file) != whole);
+  parsed(both() + out("teacher") + flags + "--updates 12");
+  EXPECT_TRUE(read_text(folder.file("teacher") + file) != whole);
+  // Both evaluations, which differ.
+  std::istringstream lines(read_text(folder.file("teacher") + "/metrics.jsonl"));
+  int evaluations = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json metrics = json::parse(line);
+    if (!metrics.contains("evaluation_loss")) continue;
+    ++evaluations;
+    const json& reports = metrics["evaluation_reports"];
+    EXPECT_NE(reports["rollout_plan_error_4s"], reports["plan_error_4s"]);
+    EXPECT_EQ(reports["rollout_loss.lane_lines"], reports["loss.lane_lines"]);  // which has no memory
+  }
+  EXPECT_EQ(evaluations, 3);
+  expect_refused(both() + out("x") + "--network policy --own-features --updates 1 --rank 1",
+                 "no network that makes the features");
+  expect_refused(both() + out("x") + "--network vision --own-features --updates 1 --rank 1",
+                 "reads no features of the past");
 }
 
 // The pictures of a page, as its text holds them.
@@ -176,46 +172,6 @@ TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
   const json after = json::parse(run_program("model info --json " + model).out);
   EXPECT_EQ(after["weight_bytes"], before["weight_bytes"]);
   EXPECT_EQ(after["output_slices"], before["output_slices"]);
-}
-
-// Two processes with batches of 2 take the steps of one with batches of 4.
-TEST_F(TrainCli, SeveralProcessesAreOneWithALargerBatch) {
-  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
-  const std::string launcher =
-      "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2";
-  const std::string flags =
-      both() + "--network policy --schedule constant --kind lora --rank 2 --threads 1 --dtype fp32 ";
-  const json one = parsed(flags + out("one") + "--batch 4 --updates 6 --evaluate-every 3");
-  const ProgramResult two =
-      run_program("train " + flags + out("two") + "--batch 2 --updates 3 --evaluate-every 3 --json", launcher);
-  ASSERT_EQ(two.code, 0) << two.err;
-  // It goes on, with as many processes.
-  const ProgramResult more = run_program("train --json --updates 6 --resume '" + folder.file("two") + "'", launcher);
-  ASSERT_EQ(more.code, 0) << more.err;
-  const json done = json::parse(more.out, nullptr, false);
-  EXPECT_EQ(done["updates"], 6);
-  EXPECT_NEAR(done["loss"].get<double>(), one["loss"].get<double>(), 1e-4 * std::abs(one["loss"].get<double>()));
-  const auto tensors = [&](const std::string& run) {
-    std::map<std::string, Tensor> all;
-    for (const auto& [name, tensor] : load_safetensors(folder.file(run) + "/adapter/adapter_model.safetensors").tensors)
-      all[name] = tensor;
-    return all;
-  };
-  const std::map<std::string, Tensor> expected = tensors("one"), got = tensors("two");
-  ASSERT_EQ(got.size(), expected.size());
-  for (const auto& [name, tensor] : expected) {
-    EXPECT_LE(difference_of(got.at(name).view(), tensor.view()).relative_l2, 1e-3) << name;
-  }
-  // One process's fault ends both, and is said once.
-  fs::copy(shared->file("answers"), folder.file("broken"));
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.file("broken"))) {
-    if (entry.path().string().ends_with("frames.safetensors")) fs::resize_file(entry.path(), 1000);
-  }
-  const ProgramResult broken = run_program("train --models '" + shared->file("models") + "' --data '" +
-                                               folder.file("broken") + "' " + out("bad") + "--updates 1 --rank 1",
-                                           launcher);
-  EXPECT_EQ(broken.code, 2) << broken.err;
-  EXPECT_NE(broken.err.find("frames.safetensors"), std::string::npos) << broken.err;
 }
 
 TEST_F(TrainCli, SaysWhatARunWouldTake) {

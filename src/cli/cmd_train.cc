@@ -1,17 +1,22 @@
 // sparkpilot train: adapters or whole models distilled on a data set.
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
+#include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -20,6 +25,7 @@
 #include "train/dataset.h"
 #include "train/first_samples.h"
 #include "train/key_frames.h"
+#include "train/own_features.h"
 #include "train/run_page.h"
 #include "train/student.h"
 #include "train/trainer.h"
@@ -91,6 +97,14 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
                    summary.batch.empty() ? "" : "; the batch is in " + (out / summary.batch).string()));
 }
 
+// How many of the run's processes are on this machine, as the launcher says.
+int processes_here(int all) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"}) {
+    if (const auto value = variable(name)) return std::clamp(std::atoi(value->c_str()), 1, all);
+  }
+  return all;
+}
+
 // Bytes at a batch, on the line through two others.
 double line_at(int64_t a, int64_t bytes_a, int64_t b, int64_t bytes_b, int64_t batch) {
   const double slope = static_cast<double>(bytes_b - bytes_a) / static_cast<double>(b - a);
@@ -115,6 +129,9 @@ class TrainRun {
       : program_(program), flags_(asked), comm_(comm) {}
 
   void prepare();
+  int threads_of_each() const;
+  void begin_features();
+  void renew_features(int64_t updates);
   void begin_key_frames();
   void train(const std::atomic<bool>& interrupt);
   int report() const;
@@ -126,6 +143,7 @@ class TrainRun {
   int64_t bytes_at(int64_t batch) const;
   void build();
   void expect_to_fit(const std::string& why) const;
+  const train::Dataset& unchanged();
   bool averages() const { return flags_.ema > 0; }
   const char* target_name() const { return flags_.labels == "labels" ? "what is true" : "teacher"; }
   // Work on the page that may fail without harm to the run.
@@ -144,6 +162,9 @@ class TrainRun {
   train::ProgramOptions program_options_;
   std::optional<train::Student> student_;
   std::optional<train::TrainingProgram> steps_;
+  std::optional<train::OwnFeatures> own_, rollout_;  // of training and of validation
+  std::optional<train::ChosenSamples> rolled_out_;   // of rollout_, those that know their past
+  bool began_features_ = false;
   std::optional<train::KeyFrames> key_frames_;
   std::vector<std::string> page_notes_;
   train::TrainingSummary summary_;
@@ -186,7 +207,7 @@ void TrainRun::prepare() {
               .weight_decay = static_cast<float>(flags_.decay),
               .ema = static_cast<float>(flags_.ema),
               .micro_batches = static_cast<int>(flags_.accumulate)};
-  settings.session.threads = threads.value_or(0) > 0 ? *threads : std::max(1, available_processors() / comm_.size());
+  settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each();
   settings.session.tune = Tune::off;
   if (resume_) {
     if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
@@ -198,9 +219,83 @@ void TrainRun::prepare() {
       note("the teacher is this very model: there is nothing to learn");
     }
   }
+  begin_features();
   if (flags_.dry_run || !is_first()) return;
   write_train_command(flags_, settings.session.threads);
   for_page([&] { begin_key_frames(); });
+}
+
+int TrainRun::threads_of_each() const {
+  const int here = processes_here(comm_.size()), may = available_processors();
+  const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (comm_.size() == 1 || may >= all) return std::max(1, may / here);
+  // The launcher has given each process some of them.
+  if (tells() && may * here < all) {
+    note(fmt::format("the launcher lets each process use {} of {} processors: mpirun --bind-to none lifts that", may,
+                     all));
+  }
+  return may;
+}
+
+void TrainRun::begin_features() {
+  const auto tell = [&](std::string text) {
+    if (tells()) note(text);
+    page_notes_.push_back(std::move(text));
+  };
+  const std::string why_not = train::OwnFeatures::refusal(all_->info(), *student_);
+  if (flags_.own_features) {
+    if (!why_not.empty()) fail("--own-features: {}", why_not);
+    own_.emplace(unchanged(), *samples_, *student_);
+    if (const std::string text = own_->missing(); !text.empty()) tell(text + "; there the teacher's features stay");
+  }
+  if (!validation_ || !why_not.empty()) return;
+  rollout_.emplace(*validation_, *validation_, *student_);
+  if (const std::string text = rollout_->missing(); !text.empty()) {
+    tell(fmt::format("validation: {}; {}", text,
+                     rollout_->complete().empty() ? "evaluations have no rollout" : "rollouts are without these"));
+  }
+  if (rollout_->complete().empty()) rollout_.reset();
+  else rolled_out_.emplace(*rollout_, rollout_->complete());
+}
+
+const train::Dataset& TrainRun::unchanged() {
+  if (!unchanged_) unchanged_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train});
+  return *unchanged_;
+}
+
+// Features are kept in a file until a checkpoint of a later pass is there, so that a resumed run has the same ones.
+void TrainRun::renew_features(int64_t updates) {
+  const fs::path folder = flags_.out, file = train::own_features_file(folder, updates);
+  const bool begins = !std::exchange(began_features_, true);
+  bool there = false;
+  comm_.together([&] {
+    // A killed run may have got further; what it left is not of this one.
+    if (begins && is_first()) {
+      train::drop_own_features(folder, [&](int64_t of) { return !resume_ || of > steps_->updates(); });
+    }
+  });
+  comm_.together([&] {
+    there = begins && fs::exists(file);
+    if (there) own_->load(file, all_->fingerprint());
+  });
+  if (comm_.max(there ? 0 : 1) == 0) return;
+  if (steps_->updates() != updates && tells()) {
+    note(fmt::format("{} is not there: the run goes on with features of the past of update {}", file.string(),
+                     steps_->updates()));
+  }
+  own_->renew(*steps_, false, comm_);
+  comm_.together([&] {
+    if (!is_first()) return;
+    own_->save(file, all_->fingerprint());
+    const auto checkpoint = train::newest_checkpoint(folder);
+    const int64_t saved = checkpoint ? checkpoint->progress.updates : 0;
+    std::optional<int64_t> needed;  // with the newest checkpoint
+    train::drop_own_features(folder, [&](int64_t of) {
+      if (of <= saved) needed = std::max(needed.value_or(of), of);
+      return false;
+    });
+    train::drop_own_features(folder, [&](int64_t of) { return needed && of < *needed; });
+  });
 }
 
 // What a run takes that grows with its batch: the plans', and the batches that are read ahead, for steps and
@@ -267,8 +362,7 @@ void TrainRun::for_page(const std::function<void()>& work) {
 
 // The program has the student as it was before training, in a run that is resumed, too.
 void TrainRun::begin_key_frames() {
-  if (!validation_) unchanged_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train});
-  key_frames_.emplace(validation_ ? *validation_ : *unchanged_, *student_, kKeyFrames);
+  key_frames_.emplace(validation_ ? *validation_ : unchanged(), *student_, kKeyFrames);
   key_frames_->draw(*steps_, averages(), "before training", target_name());
 }
 
@@ -319,6 +413,11 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
   trainer.keep = static_cast<int>(flags_.keep);
   trainer.dataset = all_->fingerprint();
   trainer.resume = resume_;
+  if (own_) trainer.renew = [&](int64_t updates) { renew_features(updates); };
+  if (rolled_out_) {
+    trainer.rollout = &*rolled_out_;
+    trainer.renew_rollout = [&](bool average) { rollout_->renew(*steps_, average, comm_); };
+  }
   trainer.comm = &comm_;
   trainer.interrupt = &interrupt;
   if (tells()) trainer.say = [](const std::string& text) { note(text); };
@@ -329,7 +428,8 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
       bar.at(step.updates ? static_cast<double>(step.update) / static_cast<double>(*step.updates)
                           : step.seconds / (60 * flags_.minutes));
     };
-    summary_ = train::train(*steps_, *samples_, validation_ ? &*validation_ : nullptr, trainer);
+    const train::Samples& samples = own_ ? static_cast<const train::Samples&>(*own_) : *samples_;
+    summary_ = train::train(*steps_, samples, validation_ ? &*validation_ : nullptr, trainer);
   }
   comm_.together([&] {
     if (!is_first()) return;

@@ -63,6 +63,8 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   add_choice(command, "--against", flags.labels, {"teacher", "labels"},
              "compare with the teacher's outputs, or with what is true of synthetic roads", "WHAT");
   add_list(command, "--loss", flags.weights, "HEAD=WEIGHT", "weight of a head's loss; 0 leaves it out (repeatable)");
+  command.add_flag("--own-features", flags.own_features,
+                   "features of the past are the student's own, computed anew in each epoch, not the teacher's");
   add_choice(command, "--features", flags.features, {"kl", "cosine", "l2"}, "how features are compared", "HOW");
   add_number(command, "--batch", flags.batch, "samples of a step");
   add_number(command, "--accumulate", flags.accumulate, "steps whose gradients make one update");

@@ -186,6 +186,8 @@ std::string run_page(const RunPage& run) {
   figures.both("loss", {.title = "Loss"});
   figures.section("Errors in metres");
   figures.together("plan_error_", {.title = "Distance of the plan from the target's", .y_label = "m", .y_low = 0});
+  figures.together("rollout_plan_error_",
+                   {.title = "The same with the student's own features of the past", .y_label = "m", .y_low = 0});
   figures.together("driven_error_", {.title = "Distance of the plan from the driven path", .y_label = "m", .y_low = 0});
   figures.both("lane_error_20m",
                {.title = "Distance of the lane lines from the target's, 20 m ahead", .y_label = "m", .y_low = 0});

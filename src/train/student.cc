@@ -250,7 +250,8 @@ std::string Student::target_field(const Network& network) const {
 std::vector<Student::Output> Student::outputs() const {
   std::vector<Output> out;
   for (const Network& network : networks_) {
-    out.push_back({network.from.role, output_slices(network.file), target_field(network)});
+    out.push_back({network.from.role, output_slices(network.file), target_field(network),
+                   (*graph_.value(outputs_.at(network.from.role)).shape)[1]});
   }
   return out;
 }

@@ -78,8 +78,11 @@ class Student {
     std::string role;
     OutputSlices slices;
     std::string target;  // the samples' field that it is compared with
+    int64_t width = 0;
   };
   std::vector<Output> outputs() const;
+  // Whether it has an input from this field of the samples.
+  bool reads(const std::string& field) const { return inputs_.contains(field); }
 
   // What was trained, with the parameters or their moving average: an adapter in out/adapter, or for two networks in
   // out/adapter_<role>, in AdapterOptions::stored; in mode full, and with `merged`, models in out/<the file's name>.

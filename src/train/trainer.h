@@ -81,6 +81,14 @@ struct TrainerOptions {
   // that of one process with a batch `size` times as large, but for rounding. The first writes the files; the others
   // must be able to read `out` to resume.
   Comm* comm = nullptr;
+  // Renews samples that depend on what is trained: called in every process before the first update and at the beginning
+  // of each pass over them (of as many updates as a pass takes, rounded up), with the number of updates there; a
+  // resumed run calls it with the number at which its pass began. Nothing is read meanwhile, and what was read ahead is
+  // read again.
+  std::function<void(int64_t updates)> renew = {};
+  // A second set of samples for evaluations, whose reports have "rollout_" in front; it is renewed first. Null: none.
+  const Samples* rollout = nullptr;
+  std::function<void(bool average)> renew_rollout = {};
   const std::atomic<bool>* interrupt = nullptr;            // once true, the run ends after the update
   std::function<void(const TrainingStep&)> progress = {};  // after each update
   std::function<void(const std::string& line)> say = {};  // what the user should know, such as what differs at --resume
