@@ -1,66 +1,23 @@
 // sparkpilot train, on small synthetic data sets.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
-#include <map>
+#include <sstream>
 
-#include "cli_fixture.h"
-#include "tensor/difference.h"
-#include "tensor/safetensors.h"
+#include "train_fixture.h"
 
 namespace sparkpilot {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Two data sets of one second of two roads: with a teacher's answers for the two networks, and with labels for one.
-class TrainCli : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    shared = new TempFolder;
-    const std::string models = shared->file("models"), one = shared->file("one"), teacher = shared->file("teacher");
-    const auto run = [](const std::string& words) {
-      const ProgramResult result = run_program(words);
-      ASSERT_EQ(result.code, 0) << words << "\n" << result.err;
-    };
-    run("zoo build --quiet tiny_driving_policy tiny_driving_vision --out '" + models + "'");
-    run("zoo build --quiet --seed 2 tiny_driving_policy tiny_driving_vision --out '" + teacher + "'");
-    run("zoo build --quiet tiny_driving_supercombo --out '" + one + "'");
-    const std::string roads = "dataset build --quiet --synthetic 2 --seconds 2 --validation 0.5 --out '";
-    run(roads + shared->file("answers") + "' --models '" + teacher + "'");
-    run(roads + shared->file("roads") + "' --supercombo '" + one + "/tiny_driving_supercombo.onnx' --no-teacher");
-  }
-  static void TearDownTestSuite() { delete shared; }
-  static std::string both() {
-    return "--models '" + shared->file("models") + "' --data '" + shared->file("answers") + "' ";
-  }
-  static std::string one() {
-    return "--supercombo '" + shared->file("one") + "/tiny_driving_supercombo.onnx' --data '" + shared->file("roads") +
-           "' ";
-  }
-  std::string out(const std::string& name) { return "--out '" + folder.file(name) + "' "; }
-  static json parsed(const std::string& words) {
-    const ProgramResult result = run_program("train " + words + " --json");
-    EXPECT_EQ(result.code, 0) << words << "\n" << result.err;
-    return json::parse(result.out, nullptr, false);
-  }
-  static void expect_refused(const std::string& words, const std::string& why) {
-    const ProgramResult result = run_program("train " + words + " --quiet");
-    EXPECT_EQ(result.code, 2) << words;
-    EXPECT_EQ(result.out, "") << words;
-    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
-    EXPECT_NE(result.err.find(why), std::string::npos) << result.err;
-  }
-  inline static TempFolder* shared = nullptr;
-  TempFolder folder;
-};
-
 TEST_F(TrainCli, AnAdapterForBothNetworks) {
   const json done =
       parsed(both() + out("run") + "--batch 2 --updates 6 --rank 2 --rate 5e-3 --schedule constant --threads 1");
   EXPECT_EQ(keys(done), Keys({"ended", "reason", "updates", "seconds", "first_loss", "loss", "evaluation_loss",
-                              "best_evaluation_loss", "checkpoint", "written"}));
+                              "best_evaluation_loss", "checkpoint", "written", "report_html"}));
   EXPECT_EQ(done["ended"], "updates");
   EXPECT_LT(done["loss"].get<double>(), done["first_loss"].get<double>());
   EXPECT_TRUE(done["evaluation_loss"].is_number());
@@ -74,17 +31,89 @@ TEST_F(TrainCli, AnAdapterForBothNetworks) {
   EXPECT_NE(metrics.find("loss.plan"), std::string::npos);
 }
 
+// Features of the past by the student itself: in training where asked for, in evaluations always.
+TEST_F(TrainCli, OwnFeaturesGoOnToTheSameBits) {
+  const std::string flags = "--batch 2 --schedule constant --kind lora --rank 2 --threads 1 --rate 5e-3 --dtype fp32 ";
+  // A pass is five updates; the second run ends within one, and goes on within it.
+  parsed(both() + out("whole") + flags + "--own-features --updates 12 --checkpoint-every 4");
+  parsed(both() + out("parts") + flags + "--own-features --updates 8 --checkpoint-every 4");
+  const std::string features = folder.file("parts") + "/own_features/update_00000005.safetensors";
+  EXPECT_TRUE(fs::exists(features));
+  fs::copy(folder.file("parts"), folder.file("lost"), fs::copy_options::recursive);
+  parsed("--updates 12 --resume '" + folder.file("parts") + "'");
+  const std::string file = "/adapter_policy/adapter_model.safetensors";
+  const std::string whole = read_text(folder.file("whole") + file);
+  EXPECT_TRUE(read_text(folder.file("parts") + file) == whole);
+  EXPECT_FALSE(fs::exists(features));  // no checkpoint needs it any more
+  // Without them it says so and goes on otherwise.
+  fs::remove_all(folder.file("lost") + "/own_features");
+  const ProgramResult lost = run_program("train --updates 12 --resume '" + folder.file("lost") + "'");
+  EXPECT_EQ(lost.code, 0) << lost.err;
+  EXPECT_NE(lost.err.find("features of the past of update 8"), std::string::npos) << lost.err;
+  EXPECT_TRUE(read_text(folder.file("lost") + file) != whole);
+  parsed(both() + out("teacher") + flags + "--updates 12");
+  EXPECT_TRUE(read_text(folder.file("teacher") + file) != whole);
+  // Both evaluations, which differ.
+  std::istringstream lines(read_text(folder.file("teacher") + "/metrics.jsonl"));
+  int evaluations = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const json metrics = json::parse(line);
+    if (!metrics.contains("evaluation_loss")) continue;
+    ++evaluations;
+    const json& reports = metrics["evaluation_reports"];
+    EXPECT_NE(reports["rollout_plan_error_4s"], reports["plan_error_4s"]);
+    EXPECT_EQ(reports["rollout_loss.lane_lines"], reports["loss.lane_lines"]);  // which has no memory
+  }
+  EXPECT_EQ(evaluations, 3);
+  expect_refused(both() + out("x") + "--network policy --own-features --updates 1 --rank 1",
+                 "no network that makes the features");
+  expect_refused(both() + out("x") + "--network vision --own-features --updates 1 --rank 1",
+                 "reads no features of the past");
+}
+
+// The pictures of a page, as its text holds them.
+std::vector<std::string> pictures_of(const std::string& page) {
+  std::vector<std::string> out;
+  const std::string begin = "data:image/jpeg;base64,";
+  for (size_t at = page.find(begin); at != std::string::npos; at = page.find(begin, at + 1)) {
+    out.push_back(page.substr(at, page.find('"', at) - at));
+  }
+  return out;
+}
+
+TEST_F(TrainCli, WritesAPageAtTheEndAndWhenInterrupted) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 ";
+  const std::string page = folder.file("run") + "/report.html";
+  // A limit that is not reached.
+  const ProgramResult stopped = run_program("train " + both() + out("run") + flags + "--rate 3e-2 --minutes 50",
+                                            "timeout --foreground --preserve-status -s INT 6");
+  ASSERT_EQ(stopped.code, 0) << stopped.err;
+  EXPECT_NE(stopped.out.find("interrupted after"), std::string::npos) << stopped.out;
+  EXPECT_NE(stopped.out.find("report: " + page), std::string::npos) << stopped.out;
+  const std::string first = read_text(page);
+  EXPECT_NE(first.find("Distance of the plan from the target"), std::string::npos);
+  EXPECT_NE(first.find("frame "), std::string::npos);
+  // Six samples, before and after, and the model has moved between.
+  const std::vector<std::string> pictures = pictures_of(first);
+  ASSERT_EQ(pictures.size(), 12u);
+  for (size_t i = 0; i < pictures.size(); i += 2) EXPECT_NE(pictures[i], pictures[i + 1]) << i;
+  // A run that goes on shows the same model as the one before training.
+  const json done = parsed("--minutes 1e-3 --resume '" + folder.file("run") + "'");
+  EXPECT_EQ(done["report_html"], page);
+  EXPECT_EQ(done["ended"], "minutes");
+  const std::vector<std::string> again = pictures_of(read_text(page));
+  ASSERT_EQ(again.size(), 12u);
+  for (size_t i = 0; i < pictures.size(); i += 2) EXPECT_EQ(again[i], pictures[i]) << i;
+}
+
 TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 ";
   parsed(both() + out("whole") + flags + "--updates 8 --checkpoint-every 3");
-  // The same, interrupted by a limit of fewer updates; the flags that are kept say 8 then.
+  // The same, interrupted by a limit of fewer updates. A flag beside --resume wins, and stays.
   parsed(both() + out("parts") + flags + "--updates 5 --checkpoint-every 3");
-  std::string command = read_text(folder.file("parts") + "/train.json");
-  const size_t at = command.find("\"updates\": 5");
-  ASSERT_NE(at, std::string::npos) << command;
-  command[at + 11] = '8';
-  write_text(folder.file("parts") + "/train.json", command);
-  const json done = parsed("--resume '" + folder.file("parts") + "'");
+  EXPECT_EQ(parsed("--resume '" + folder.file("parts") + "' --updates 6")["updates"], 6);
+  EXPECT_EQ(json::parse(read_text(folder.file("parts") + "/train.json"))["updates"], 6);
+  const json done = parsed("--resume '" + folder.file("parts") + "' --updates 8");
   EXPECT_EQ(done["updates"], 8);
   const std::string file = "/adapter/adapter_model.safetensors";
   EXPECT_EQ(read_text(folder.file("parts") + file), read_text(folder.file("whole") + file));
@@ -93,6 +122,41 @@ TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   expect_refused("--resume '" + folder.file("nowhere") + "'", "train.json");
   write_text(folder.file("bad") + "/train.json", "{\"format\": 3}");
   expect_refused("--resume '" + folder.file("bad") + "'", "train.json");
+  expect_refused("--resume '" + folder.file("whole") + "' " + out("other"), "it takes no --out");
+}
+
+TEST_F(TrainCli, BeginsWithTheFlagsOfAnotherRun) {
+  parsed(both() + out("first") + "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 " +
+         "--updates 4 --loss plan=2 --seed 5 --warp 0.5");
+  const std::string from = "--from '" + folder.file("first") + "/train.json' ";
+  parsed(from + out("same"));
+  const std::string file = "/adapter/adapter_model.safetensors";
+  EXPECT_EQ(read_text(folder.file("same") + file), read_text(folder.file("first") + file));
+  // Flags beside it win, those with their default value too; so does another model.
+  const std::string models = folder.file("models");
+  fs::copy(shared->file("models"), models);
+  const json done = parsed(from + out("other") + "--updates 2 --batch 32 --warp 0 --models '" + models + "'");
+  EXPECT_EQ(done["updates"], 2);
+  json first = json::parse(read_text(folder.file("first") + "/train.json")),
+       other = json::parse(read_text(folder.file("other") + "/train.json"));
+  EXPECT_EQ(other["policy"], models + "/tiny_driving_policy.onnx");
+  EXPECT_EQ(other["batch"], 32);
+  EXPECT_EQ(other["warp"], 0);
+  for (const char* key : {"updates", "batch", "warp", "vision", "policy"}) first.erase(key), other.erase(key);
+  EXPECT_EQ(other, first);
+  // A file written by hand: what it lacks has its default; what is unknown is refused.
+  json own = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", 1}, {"rank", 3}, {"updates", 1}};
+  write_text(folder.file("own.json"), own.dump());
+  parsed(both() + out("own") + "--batch 2 --from '" + folder.file("own.json") + "'");
+  EXPECT_EQ(json::parse(read_text(folder.file("own") + "/train.json"))["rank"], 3);
+  own["ranks"] = 3;
+  write_text(folder.file("own.json"), own.dump());
+  expect_refused(both() + out("x") + "--from '" + folder.file("own.json") + "'", "\"ranks\" is no flag of train");
+  own.erase("ranks");
+  own["rank"] = "three";
+  write_text(folder.file("own.json"), own.dump());
+  expect_refused(both() + out("x") + "--from '" + folder.file("own.json") + "'", "own.json");
+  expect_refused(from + "--resume '" + folder.file("first") + "'", "give one of them");
 }
 
 TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
@@ -110,55 +174,32 @@ TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
   EXPECT_EQ(after["output_slices"], before["output_slices"]);
 }
 
-// Two processes with batches of 2 take the steps of one with batches of 4.
-TEST_F(TrainCli, SeveralProcessesAreOneWithALargerBatch) {
-  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
-  const std::string launcher =
-      "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2";
-  const std::string flags =
-      both() + "--network policy --schedule constant --kind lora --rank 2 --threads 1 --dtype fp32 ";
-  const json one = parsed(flags + out("one") + "--batch 4 --updates 6 --evaluate-every 3");
-  const ProgramResult two =
-      run_program("train " + flags + out("two") + "--batch 2 --updates 3 --evaluate-every 3 --json", launcher);
-  ASSERT_EQ(two.code, 0) << two.err;
-  // It goes on, with as many processes.
-  std::string command = read_text(folder.file("two") + "/train.json");
-  command[command.find("\"updates\": 3") + 11] = '6';
-  write_text(folder.file("two") + "/train.json", command);
-  const ProgramResult more = run_program("train --json --resume '" + folder.file("two") + "'", launcher);
-  ASSERT_EQ(more.code, 0) << more.err;
-  const json done = json::parse(more.out, nullptr, false);
-  EXPECT_EQ(done["updates"], 6);
-  EXPECT_NEAR(done["loss"].get<double>(), one["loss"].get<double>(), 1e-4 * std::abs(one["loss"].get<double>()));
-  const auto tensors = [&](const std::string& run) {
-    std::map<std::string, Tensor> all;
-    for (const auto& [name, tensor] : load_safetensors(folder.file(run) + "/adapter/adapter_model.safetensors").tensors)
-      all[name] = tensor;
-    return all;
-  };
-  const std::map<std::string, Tensor> expected = tensors("one"), got = tensors("two");
-  ASSERT_EQ(got.size(), expected.size());
-  for (const auto& [name, tensor] : expected) {
-    EXPECT_LE(difference_of(got.at(name).view(), tensor.view()).relative_l2, 1e-3) << name;
-  }
-  // One process's fault ends both, and is said once.
-  fs::copy(shared->file("answers"), folder.file("broken"));
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.file("broken"))) {
-    if (entry.path().string().ends_with("frames.safetensors")) fs::resize_file(entry.path(), 1000);
-  }
-  const ProgramResult broken = run_program("train --models '" + shared->file("models") + "' --data '" +
-                                               folder.file("broken") + "' " + out("bad") + "--updates 1 --rank 1",
-                                           launcher);
-  EXPECT_EQ(broken.code, 2) << broken.err;
-  EXPECT_NE(broken.err.find("frames.safetensors"), std::string::npos) << broken.err;
-}
-
 TEST_F(TrainCli, SaysWhatARunWouldTake) {
   const json dry = parsed(both() + out("dry") + "--batch 2 --updates 1 --dry-run");
   EXPECT_GT(dry["parameters"].get<int64_t>(), 0);
   EXPECT_GT(dry["step_ms"].get<double>(), 0);
   EXPECT_GT(dry["peak_memory_bytes"].get<int64_t>(), 1 << 20);
   EXPECT_FALSE(fs::exists(folder.file("dry")));
+  // A batch that is larger by some samples takes as much more as was said.
+  const int64_t a_sample = dry["bytes_a_sample"].get<int64_t>();
+  EXPECT_GT(a_sample, 786432);  // its pictures
+  EXPECT_GT(dry["batch_that_fits"].get<int64_t>(), 2);
+  const json larger = parsed(both() + out("dry") + "--batch 66 --updates 1 --dry-run");
+  const double more = larger["peak_memory_bytes"].get<double>() - dry["peak_memory_bytes"].get<double>();
+  EXPECT_NEAR(more, 64.0 * static_cast<double>(a_sample), 0.35 * more);
+  // One that does not fit is refused, by the machine's memory or a limit on the process.
+  expect_refused(both() + out("x") + "--batch 3000000 --updates 1", "out of memory: it takes about");
+  const ProgramResult limited =
+      run_program("train " + both() + out("x") + "--batch 4096 --updates 1 --threads 1", "ulimit -v 3000000;");
+  EXPECT_EQ(limited.code, 2) << limited.err;
+  const size_t said = limited.err.find("a batch of ");
+  ASSERT_NE(said, std::string::npos) << limited.err;
+  const int64_t fits = std::stoll(limited.err.substr(said + 11));
+  EXPECT_GT(fits, 8);
+  // And that one is not.
+  const ProgramResult fitting = run_program(
+      fmt::format("train {}{}--batch {} --updates 1 --threads 1", both(), out("x"), fits), "ulimit -v 3000000;");
+  EXPECT_EQ(fitting.code, 0) << fitting.err;
   // The data's own teacher has nothing to teach.
   const ProgramResult own =
       run_program("train --models '" + shared->file("teacher") + "' --data '" + shared->file("answers") + "' " +

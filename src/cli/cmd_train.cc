@@ -1,25 +1,33 @@
 // sparkpilot train: adapters or whole models distilled on a data set.
+#include <unistd.h>
+
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "adapters/load_model.h"
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
-#include "base/with_file.h"
+#include "cli/choices.h"
 #include "cli/command.h"
-#include "cli/driving_models.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "cli/train_flags.h"
 #include "hw/memory.h"
 #include "train/dataset.h"
 #include "train/first_samples.h"
 #include "train/first_weights.h"
+#include "train/key_frames.h"
+#include "train/own_features.h"
+#include "train/run_page.h"
 #include "train/student.h"
 #include "train/trainer.h"
 
@@ -29,203 +37,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-constexpr const char* kCommandFile = "train.json";
-
-struct Flags {
-  std::string data, out, resume;
-  DrivingModelFlags model;
-  std::vector<std::string> init, weights;
-  std::string network, mode = "adapter", kind = "dora", target, max_size, stored = "auto", labels = "teacher",
-                       features = "kl", schedule = "cosine", optimizer = "adamw";
-  int64_t rank = 0, batch = 32, accumulate = 1, updates = 0, warmup = 0, evaluate_every = 0, patience = 0,
-          checkpoint_every = 0, keep = 2, overfit = 0;
-  double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
-         warp_degrees = 0, brightness = 0, least_scale = 0;
-  bool merged = false, dry_run = false, fresh = false;
-  uint64_t seed = 1;
-};
-
-// Every flag that shapes a run, for train.json: what --resume reads again.
-template <typename Visit>
-void each_flag(Flags& f, const Visit& visit) {
-  visit("data", f.data);
-  visit("vision", f.model.vision);
-  visit("policy", f.model.policy);
-  visit("supercombo", f.model.supercombo);
-  visit("init_adapter", f.init);
-  visit("loss", f.weights);
-  visit("network", f.network);
-  visit("mode", f.mode);
-  visit("kind", f.kind);
-  visit("target", f.target);
-  visit("max_size", f.max_size);
-  visit("dtype", f.stored);
-  visit("against", f.labels);
-  visit("features", f.features);
-  visit("schedule", f.schedule);
-  visit("optimizer", f.optimizer);
-  visit("rank", f.rank);
-  visit("batch", f.batch);
-  visit("accumulate", f.accumulate);
-  visit("updates", f.updates);
-  visit("warmup", f.warmup);
-  visit("evaluate_every", f.evaluate_every);
-  visit("patience", f.patience);
-  visit("checkpoint_every", f.checkpoint_every);
-  visit("keep", f.keep);
-  visit("overfit", f.overfit);
-  visit("alpha", f.alpha);
-  visit("epochs", f.epochs);
-  visit("minutes", f.minutes);
-  visit("rate", f.rate);
-  visit("last_rate", f.last_rate);
-  visit("weight_decay", f.decay);
-  visit("clip", f.clip);
-  visit("ema", f.ema);
-  visit("warp_degrees", f.warp_degrees);
-  visit("brightness", f.brightness);
-  visit("merged", f.merged);
-  visit("fresh", f.fresh);
-  visit("least_scale", f.least_scale);
-  visit("seed", f.seed);
-}
-
-// The model's files as they are in the settings or on the command line, kept as absolute paths.
-void settle_model(const Program& program, Flags& flags) {
-  const drive::ModelFiles files = chosen_driving_model(program, flags.model);
-  const auto whole = [](const fs::path& path) { return path.empty() ? std::string() : fs::absolute(path).string(); };
-  flags.model = {.vision = whole(files.vision), .policy = whole(files.policy), .supercombo = whole(files.supercombo)};
-  flags.data = fs::absolute(flags.data).string();
-  for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
-}
-
-void write_command(Flags flags, int threads) {
-  Json json = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", threads}};
-  each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
-  make_folders(flags.out);
-  AtomicFile file(fs::path(flags.out) / kCommandFile);
-  file.write(json.dump(2) + "\n");
-  file.commit();
-}
-
-// What an earlier run was given; its threads.
-int read_command(const fs::path& out, Flags& flags) {
-  const fs::path path = out / kCommandFile;
-  const std::string text = read_file(path, 1 << 20);
-  int threads = 0;
-  with_file(path, [&] {
-    try {
-      const std::optional<Json> json = parse_bounded(text);
-      if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
-      each_flag(flags, [&](const char* name, auto& value) { json->at(name).get_to(value); });
-      json->at("threads").get_to(threads);
-    } catch (const nlohmann::json::exception& error) {
-      fail("cannot be read: {}", error.what());
-    }
-  });
-  flags.out = out.string();
-  return threads;
-}
-
-std::map<std::string, double> loss_weights(const Flags& flags) {
-  std::map<std::string, double> out;
-  for (const std::string& text : flags.weights) {
-    const auto [head, number] = split_assignment(text, "--loss");
-    if (const std::string wrong = no_number<double>(number); !wrong.empty()) fail("--loss {}: {}", head, wrong);
-    double weight = 0;
-    std::from_chars(number.data(), number.data() + number.size(), weight);
-    if (!(weight >= 0)) fail("--loss {}: expected 0 or more, got {}", head, weight);
-    if (!out.emplace(head, weight).second) fail("--loss {}: given twice", head);
-  }
-  return out;
-}
-
-train::StudentOptions student_options(const Flags& flags) {
-  train::StudentOptions out;
-  if (!flags.model.supercombo.empty()) {
-    out.networks = {{"supercombo", flags.model.supercombo}};
-  } else {
-    out.networks = {{"vision", flags.model.vision}, {"policy", flags.model.policy}};
-    if (!flags.network.empty()) {
-      std::erase_if(out.networks, [&](const auto& network) { return network.role != flags.network; });
-    }
-  }
-  if (out.networks.empty()) fail("--network {}: this model is a supercombo, one network", flags.network);
-  out.batch = flags.batch;
-  out.mode = flags.mode == "full" ? train::TrainMode::full : train::TrainMode::adapter;
-  out.adapter.kind = flags.kind == "lora"     ? AdapterKind::lora
-                     : flags.kind == "rslora" ? AdapterKind::rslora
-                                              : AdapterKind::dora;
-  out.adapter.target = flags.target;
-  out.adapter.seed = flags.seed;
-  if (flags.rank > 0) out.adapter.rank = flags.rank;
-  if (flags.alpha > 0) out.adapter.alpha = flags.alpha;
-  out.max_size = flags.max_size.empty() ? "1%" : flags.max_size;
-  out.stored = flags.stored;
-  out.init.assign(flags.init.begin(), flags.init.end());
-  out.target = flags.labels == "labels" ? train::Target::labels : train::Target::teacher;
-  out.features = flags.features == "cosine" ? train::FeatureLoss::cosine
-                 : flags.features == "l2"   ? train::FeatureLoss::l2
-                                            : train::FeatureLoss::kl;
-  out.weights = loss_weights(flags);
-  return out;
-}
+constexpr const char* kPageFile = "report.html";
+constexpr int64_t kKeyFrames = 6;
 
 // Whether the data's teacher is the student as it begins.
-bool is_own_teacher(const Flags& flags, const train::StudentOptions& student, const train::DatasetInfo& info) {
+bool is_own_teacher(const TrainFlags& flags, const train::StudentOptions& student, const train::DatasetInfo& info) {
   if (flags.labels != "teacher" || !flags.init.empty()) return false;
   return std::ranges::all_of(student.networks, [&](const train::StudentNetwork& network) {
     const train::DatasetNetwork* teacher = info.network(network.role);
     return teacher != nullptr && teacher->hash == fmt::format("{:016x}", model_hash(network.file));
   });
-}
-
-void check(const Flags& flags) {
-  if (flags.data.empty()) fail("--data DIR is expected: a folder of `sparkpilot dataset build`");
-  if (flags.out.empty()) fail("--out DIR is expected: where checkpoints and results go");
-  if (flags.updates <= 0 && flags.epochs <= 0 && flags.minutes <= 0) {
-    fail("a limit is expected: --epochs, --updates or --minutes");
-  }
-  for (const auto& [flag, value] : {std::pair{"--updates", static_cast<double>(flags.updates)},
-                                    {"--epochs", flags.epochs},
-                                    {"--minutes", flags.minutes},
-                                    {"--rank", static_cast<double>(flags.rank)},
-                                    {"--alpha", flags.alpha},
-                                    {"--warmup", static_cast<double>(flags.warmup)},
-                                    {"--last-rate", flags.last_rate},
-                                    {"--weight-decay", flags.decay},
-                                    {"--clip", flags.clip},
-                                    {"--patience", static_cast<double>(flags.patience)},
-                                    {"--evaluate-every", static_cast<double>(flags.evaluate_every)},
-                                    {"--checkpoint-every", static_cast<double>(flags.checkpoint_every)},
-                                    {"--overfit", static_cast<double>(flags.overfit)},
-                                    {"--warp", flags.warp_degrees},
-                                    {"--brightness", flags.brightness}}) {
-    if (!(value >= 0)) fail("{} {}: expected 0 or more", flag, value);
-  }
-  for (const auto& [flag, value] :
-       {std::pair{"--batch", flags.batch}, {"--accumulate", flags.accumulate}, {"--keep", flags.keep}}) {
-    expect_at_least(flag, value, 1);
-  }
-  if (!(flags.rate > 0)) fail("--rate {}: expected more than 0", flags.rate);
-  if (!(flags.ema >= 0 && flags.ema < 1)) fail("--ema {}: expected 0 to below 1", flags.ema);
-  if (flags.schedule == "cosine" && flags.updates <= 0 && flags.epochs <= 0) {
-    fail("a cosine needs its length: give --epochs or --updates, or --schedule constant");
-  }
-  const bool adapter = flags.mode == "adapter";
-  for (const auto& [given, flag] : {std::pair{flags.rank > 0, "--rank"},
-                                    {flags.alpha > 0, "--alpha"},
-                                    {!flags.target.empty(), "--target"},
-                                    {!flags.max_size.empty(), "--max-size"},
-                                    {!flags.init.empty(), "--init-adapter"},
-                                    {flags.merged, "--merged"}}) {
-    if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
-  }
-  if (flags.least_scale != 0 && adapter) fail("--least-scale is for --mode full");
-  if (!(flags.least_scale >= 0 && flags.least_scale <= 1)) fail("--least-scale {}: expected 0 to 1", flags.least_scale);
-  if (flags.fresh && adapter) fail("--fresh is for --mode full: an adapter begins with the model as it is");
-  if (flags.rank > 0 && !flags.max_size.empty())
-    fail("--rank sets every layer's rank: --max-size has no effect with it");
 }
 
 std::string time_text(double seconds) {
@@ -245,6 +66,7 @@ std::string step_text(const train::TrainingStep& step) {
 
 void report_text(const Program& program, const train::TrainingSummary& summary, const std::vector<fs::path>& written,
                  const fs::path& out) {
+  const std::string page = (out / kPageFile).string();
   Json files = Json::array();
   for (const fs::path& path : written) files.push_back(path.string());
   const auto number = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
@@ -258,7 +80,8 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
                 {"evaluation_loss", number(summary.evaluation_loss)},
                 {"best_evaluation_loss", number(summary.progress.best)},
                 {"checkpoint", summary.checkpoint.string()},
-                {"written", files}});
+                {"written", files},
+                {"report_html", page}});
   } else {
     const auto text = [](const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; };
     print(fmt::format("{} after {} updates, {}: loss {} to {}", train::name(summary.ended), summary.progress.updates,
@@ -268,35 +91,83 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
     }
     print("\n");
     for (const fs::path& path : written) print(path.string() + "\n");
+    print("report: " + page + "\n");
   }
   if (summary.ended != train::Ended::not_finite) return;
   note(fmt::format("{}{}", summary.reason,
                    summary.batch.empty() ? "" : "; the batch is in " + (out / summary.batch).string()));
 }
 
+// How many of the run's processes are on this machine, as the launcher says.
+int processes_here(int all) {
+  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"}) {
+    if (const auto value = variable(name)) return std::clamp(std::atoi(value->c_str()), 1, all);
+  }
+  return all;
+}
+
+// Bytes at a batch, on the line through two others.
+double line_at(int64_t a, int64_t bytes_a, int64_t b, int64_t bytes_b, int64_t batch) {
+  const double slope = static_cast<double>(bytes_b - bytes_a) / static_cast<double>(b - a);
+  return static_cast<double>(bytes_a) + slope * static_cast<double>(batch - a);
+}
+
+// The largest batch on that line which leaves a tenth of the room; 0: none.
+int64_t fitting(int64_t a, int64_t bytes_a, int64_t b, int64_t bytes_b, int64_t room) {
+  const double slope = std::max(1.0, static_cast<double>(bytes_b - bytes_a) / static_cast<double>(b - a));
+  const double left = 0.9 * static_cast<double>(room) - static_cast<double>(bytes_a);
+  return std::max<int64_t>(0, a + static_cast<int64_t>(std::floor(left / slope)));
+}
+
+std::string fits_text(int64_t batch) {
+  return batch > 0 ? fmt::format("a batch of {} fits", batch) : "not even a batch of 1 fits";
+}
+
 // One run, in each of its processes.
 class TrainRun {
  public:
-  TrainRun(const Program& program, const Flags& asked, Comm& comm) : program_(program), flags_(asked), comm_(comm) {}
+  TrainRun(const Program& program, const TrainFlags& asked, Comm& comm)
+      : program_(program), flags_(asked), comm_(comm) {}
 
   void prepare();
+  int threads_of_each() const;
+  void begin_features();
+  void renew_features(int64_t updates);
+  void begin_key_frames();
   void train(const std::atomic<bool>& interrupt);
   int report() const;
   int try_steps();
   bool is_dry() const { return flags_.dry_run; }
 
  private:
+  int64_t bytes_of(train::TrainingProgram& program, int64_t batch) const;
+  int64_t bytes_at(int64_t batch) const;
+  void build();
+  void expect_to_fit(const std::string& why) const;
+  const train::Dataset& unchanged();
+  bool averages() const { return flags_.ema > 0; }
+  const char* target_name() const { return flags_.labels == "labels" ? "what is true" : "teacher"; }
+  // Work on the page that may fail without harm to the run.
+  void for_page(const std::function<void()>& work);
+  void write_page();
   bool is_first() const { return comm_.rank() == 0; }
   bool tells() const { return is_first() && !program_.quiet; }
 
   const Program& program_;
-  Flags flags_;
+  TrainFlags flags_;
   Comm& comm_;
   bool resume_ = false;
-  std::optional<train::Dataset> all_, validation_;
+  std::optional<train::Dataset> all_, validation_, unchanged_;  // unchanged_: as all_, without augmentation
   std::optional<train::FirstSamples> samples_;
+  train::StudentOptions student_options_;
+  train::ProgramOptions program_options_;
   std::optional<train::Student> student_;
   std::optional<train::TrainingProgram> steps_;
+  std::optional<train::OwnFeatures> own_, rollout_;  // of training and of validation
+  std::optional<train::ChosenSamples> rolled_out_;   // of rollout_, those that know their past
+  bool began_features_ = false;
+  std::optional<train::KeyFrames> key_frames_;
+  std::vector<std::string> page_notes_;
   train::TrainingSummary summary_;
   std::vector<fs::path> written_;
 };
@@ -304,14 +175,16 @@ class TrainRun {
 void TrainRun::prepare() {
   std::optional<int> threads = chosen_threads(program_);
   resume_ = !flags_.resume.empty();
-  if (resume_) {
-    const int before = read_command(flags_.resume, flags_);
+  if (resume_ && !flags_.from.empty()) fail("--resume goes on with a run, --from begins another: give one of them");
+  if (resume_ && !flags_.out.empty()) fail("--resume {} writes there: it takes no --out", flags_.resume);
+  if (resume_ || !flags_.from.empty()) {
+    const fs::path earlier = resume_ ? fs::path(flags_.resume) / kTrainCommandFile : fs::path(flags_.from);
+    const int before = read_train_command(earlier, given_flags(*program_.at), flags_);
     if (!threads) threads = before;
-    check(flags_);
-  } else {
-    check(flags_);
-    settle_model(program_, flags_);
   }
+  if (resume_) flags_.out = flags_.resume;
+  check_train_flags(flags_);
+  settle_paths(program_, flags_);
   all_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train,
                                                   .augment = {.warp_degrees = flags_.warp_degrees,
                                                               .brightness = flags_.brightness,
@@ -320,7 +193,8 @@ void TrainRun::prepare() {
     validation_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::validation});
   }
   samples_.emplace(*all_, flags_.overfit > 0 ? flags_.overfit : all_->size());
-  train::StudentOptions options = student_options(flags_);
+  train::StudentOptions& options = student_options_;
+  options = student_options(flags_);
   if (options.mode == train::TrainMode::full) {
     for (const train::StudentNetwork& network : options.networks) {
       const std::string field = flags_.labels + "." + network.role;
@@ -330,25 +204,197 @@ void TrainRun::prepare() {
     if (flags_.fresh) options.first = train::spread_batch(*samples_, options.batch);
     options.least_scale = flags_.least_scale;
   }
-  student_.emplace(options, samples_->fields());
+  train::ProgramOptions& settings = program_options_;
+  settings = {.optimizer = flags_.optimizer == "sgd" ? train::Optimizer::sgd : train::Optimizer::adamw,
+              .weight_decay = static_cast<float>(flags_.decay),
+              .ema = static_cast<float>(flags_.ema),
+              .micro_batches = static_cast<int>(flags_.accumulate)};
+  settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each();
+  settings.session.tune = Tune::off;
+  if (resume_) {
+    if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
+  }
+  build();
   if (tells()) {
     for (const std::string& text : student_->notes()) note(text);
     if (is_own_teacher(flags_, options, all_->info())) {
       note("the teacher is this very model: there is nothing to learn");
     }
   }
-  train::ProgramOptions settings{
-      .optimizer = flags_.optimizer == "sgd" ? train::Optimizer::sgd : train::Optimizer::adamw,
-      .weight_decay = static_cast<float>(flags_.decay),
-      .ema = static_cast<float>(flags_.ema),
-      .micro_batches = static_cast<int>(flags_.accumulate)};
-  settings.session.threads = threads.value_or(0) > 0 ? *threads : std::max(1, available_processors() / comm_.size());
-  settings.session.tune = Tune::off;
-  if (resume_) {
-    if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
+  begin_features();
+  if (flags_.dry_run || !is_first()) return;
+  write_train_command(flags_, settings.session.threads);
+  for_page([&] { begin_key_frames(); });
+}
+
+int TrainRun::threads_of_each() const {
+  const int here = processes_here(comm_.size()), may = available_processors();
+  const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (comm_.size() == 1 || may >= all) return std::max(1, may / here);
+  // The launcher has given each process some of them.
+  if (tells() && may * here < all) {
+    note(fmt::format("the launcher lets each process use {} of {} processors: mpirun --bind-to none lifts that", may,
+                     all));
   }
-  steps_.emplace(student_->program(settings));
-  if (!resume_ && !flags_.dry_run && is_first()) write_command(flags_, settings.session.threads);
+  return may;
+}
+
+void TrainRun::begin_features() {
+  const auto tell = [&](std::string text) {
+    if (tells()) note(text);
+    page_notes_.push_back(std::move(text));
+  };
+  const std::string why_not = train::OwnFeatures::refusal(all_->info(), *student_);
+  if (flags_.own_features) {
+    if (!why_not.empty()) fail("--own-features: {}", why_not);
+    own_.emplace(unchanged(), *samples_, *student_);
+    if (const std::string text = own_->missing(); !text.empty()) tell(text + "; there the teacher's features stay");
+  }
+  if (!validation_ || !why_not.empty()) return;
+  rollout_.emplace(*validation_, *validation_, *student_);
+  if (const std::string text = rollout_->missing(); !text.empty()) {
+    tell(fmt::format("validation: {}; {}", text,
+                     rollout_->complete().empty() ? "evaluations have no rollout" : "rollouts are without these"));
+  }
+  if (rollout_->complete().empty()) rollout_.reset();
+  else rolled_out_.emplace(*rollout_, rollout_->complete());
+}
+
+const train::Dataset& TrainRun::unchanged() {
+  if (!unchanged_) unchanged_.emplace(flags_.data, train::DatasetOptions{.split = train::Split::train});
+  return *unchanged_;
+}
+
+// Features are kept in a file until a checkpoint of a later pass is there, so that a resumed run has the same ones.
+void TrainRun::renew_features(int64_t updates) {
+  const fs::path folder = flags_.out, file = train::own_features_file(folder, updates);
+  const bool begins = !std::exchange(began_features_, true);
+  bool there = false;
+  comm_.together([&] {
+    // A killed run may have got further; what it left is not of this one.
+    if (begins && is_first()) {
+      train::drop_own_features(folder, [&](int64_t of) { return !resume_ || of > steps_->updates(); });
+    }
+  });
+  comm_.together([&] {
+    there = begins && fs::exists(file);
+    if (there) own_->load(file, all_->fingerprint());
+  });
+  if (comm_.max(there ? 0 : 1) == 0) return;
+  if (steps_->updates() != updates && tells()) {
+    note(fmt::format("{} is not there: the run goes on with features of the past of update {}", file.string(),
+                     steps_->updates()));
+  }
+  own_->renew(*steps_, false, comm_);
+  comm_.together([&] {
+    if (!is_first()) return;
+    own_->save(file, all_->fingerprint());
+    const auto checkpoint = train::newest_checkpoint(folder);
+    const int64_t saved = checkpoint ? checkpoint->progress.updates : 0;
+    std::optional<int64_t> needed;  // with the newest checkpoint
+    train::drop_own_features(folder, [&](int64_t of) {
+      if (of <= saved) needed = std::max(needed.value_or(of), of);
+      return false;
+    });
+    train::drop_own_features(folder, [&](int64_t of) { return needed && of < *needed; });
+  });
+}
+
+// What a run takes that grows with its batch: the plans', and the batches that are read ahead, for steps and
+// evaluations.
+int64_t TrainRun::bytes_of(train::TrainingProgram& program, int64_t batch) const {
+  constexpr int64_t kBatchesRead = 6;
+  int64_t sample = 0;
+  for (const train::Field& field : samples_->fields()) sample += storage_bytes(field.dtype, field.shape.elements());
+  program.evaluation_input(program.inputs()[0].name, averages());  // compiled with the others
+  return program.arena_bytes() + kBatchesRead * batch * sample;
+}
+
+int64_t TrainRun::bytes_at(int64_t batch) const {
+  train::StudentOptions options = student_options_;
+  options.batch = batch;
+  train::TrainingProgram program = train::Student(options, samples_->fields()).program(program_options_);
+  return bytes_of(program, batch);
+}
+
+// Before a step is run: the system would end a process that takes more than there is, without a word.
+void TrainRun::build() {
+  const std::optional<int64_t> room = available_memory_bytes();
+  try {
+    student_.emplace(student_options_, samples_->fields());
+    steps_.emplace(student_->program(program_options_));
+    const int64_t wanted = bytes_of(*steps_, flags_.batch);
+    if (wanted <= room.value_or(wanted)) return;
+  } catch (const std::exception& error) {
+    steps_.reset();
+    expect_to_fit(error.what());
+    throw;
+  }
+  steps_.reset();
+  expect_to_fit({});
+  fail("--batch {}: out of memory", flags_.batch);
+}
+
+// Fails if this batch cannot fit, by two that are smaller; `why`: what was met. Returns if it can, or if smaller ones
+// meet the same.
+void TrainRun::expect_to_fit(const std::string& why) const {
+  const std::optional<int64_t> room = available_memory_bytes();
+  if (!room || flags_.batch < 4) return;
+  int64_t two = 0, four = 0;
+  try {
+    two = bytes_at(2), four = bytes_at(4);
+  } catch (const std::exception&) {
+    return;
+  }
+  const double wanted = line_at(2, two, 4, four, flags_.batch);
+  if (wanted <= static_cast<double>(*room)) return;
+  fail("--batch {}: out of memory: it takes about {}, {} are there; {}{}", flags_.batch,
+       human_bytes(static_cast<int64_t>(wanted)), human_bytes(*room), fits_text(fitting(2, two, 4, four, *room)),
+       why.empty() ? "" : " (" + why + ")");
+}
+
+void TrainRun::for_page(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    page_notes_.push_back(fmt::format("no key frames: {}", error.what()));
+    key_frames_.reset();
+  }
+}
+
+// The program has the student as it was before training, in a run that is resumed, too.
+void TrainRun::begin_key_frames() {
+  key_frames_.emplace(validation_ ? *validation_ : unchanged(), *student_, kKeyFrames);
+  key_frames_->draw(*steps_, averages(), "before training", target_name());
+}
+
+void TrainRun::write_page() {
+  const bool best = !summary_.best.empty();
+  if (key_frames_) {
+    for_page([&] {
+      const int64_t updates = best ? summary_.progress.best_updates : summary_.progress.updates;
+      key_frames_->draw(*steps_, averages(), fmt::format("after {} updates", updates), target_name());
+    });
+  }
+  train::RunPage page{.out = flags_.out, .summary = summary_, .notes = page_notes_};
+  if (key_frames_) {
+    page.key_frames = key_frames_->pictures();
+    page.key_frames_text =
+        fmt::format("Samples of {}. Filled, blue: the model; outlined, orange: {}.",
+                    validation_ ? "validation" : "training, as none are for validation", target_name());
+  }
+  for (const std::string& text : student_->notes()) page.facts.push_back({"trained", text});
+  page.facts.push_back({"samples", std::to_string(samples_->size())});
+  page.facts.push_back({"threads", std::to_string(steps_->options().session.threads)});
+  page.facts.push_back({"processes", std::to_string(comm_.size())});
+  each_flag(flags_, [&](const char* name, const auto& value) {
+    const Json json = value;
+    const bool given = json.is_string() ? !json.get<std::string>().empty() : json != Json::array();
+    if (given) page.facts.push_back({name, json.is_string() ? json.get<std::string>() : json.dump()});
+  });
+  AtomicFile file(fs::path(flags_.out) / kPageFile);
+  file.write(train::run_page(page));
+  file.commit();
 }
 
 void TrainRun::train(const std::atomic<bool>& interrupt) {
@@ -369,6 +415,11 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
   trainer.keep = static_cast<int>(flags_.keep);
   trainer.dataset = all_->fingerprint();
   trainer.resume = resume_;
+  if (own_) trainer.renew = [&](int64_t updates) { renew_features(updates); };
+  if (rolled_out_) {
+    trainer.rollout = &*rolled_out_;
+    trainer.renew_rollout = [&](bool average) { rollout_->renew(*steps_, average, comm_); };
+  }
   trainer.comm = &comm_;
   trainer.interrupt = &interrupt;
   if (tells()) trainer.say = [](const std::string& text) { note(text); };
@@ -379,39 +430,51 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
       bar.at(step.updates ? static_cast<double>(step.update) / static_cast<double>(*step.updates)
                           : step.seconds / (60 * flags_.minutes));
     };
-    summary_ = train::train(*steps_, *samples_, validation_ ? &*validation_ : nullptr, trainer);
+    const train::Samples& samples = own_ ? static_cast<const train::Samples&>(*own_) : *samples_;
+    summary_ = train::train(*steps_, samples, validation_ ? &*validation_ : nullptr, trainer);
   }
   comm_.together([&] {
     if (!is_first()) return;
     if (!summary_.best.empty() && summary_.best != summary_.checkpoint) train::load_states(summary_.best, *steps_);
-    written_ = student_->save(*steps_, flags_.out, flags_.ema > 0, flags_.merged);
+    written_ = student_->save(*steps_, flags_.out, averages(), flags_.merged);
+    write_page();
   });
 }
 
-// One step of what was asked for, and what it takes.
+// A few steps and an evaluation of what was asked for, and what they take. How much more a larger batch takes is told
+// by the plans for another one, which is not run.
 int TrainRun::try_steps() {
   const double seconds = train::time_steps(*steps_, *samples_, 3);
+  train::evaluate_samples(*steps_, *samples_, std::array<int64_t, 1>{0}, averages(), [](size_t, int64_t) {});
   const int64_t memory = peak_memory_bytes().value_or(0), bytes = student_->adapter_bytes();
+  const std::optional<int64_t> left = available_memory_bytes(), held = resident_memory_bytes();
+  const int64_t batch = flags_.batch, other = batch > 2 ? batch / 2 : 2 * batch;
+  const int64_t here = bytes_of(*steps_, batch), there = bytes_at(other);
+  const int64_t a_sample = (there - here) / (other - batch);
+  std::optional<int64_t> fits;
+  if (left && held) fits = fitting(batch, memory, batch + 1, memory + a_sample, *left + *held);
   const int threads = steps_->options().session.threads;
-  const double rate = static_cast<double>(flags_.batch) / seconds;
+  const double rate = static_cast<double>(batch) / seconds;
   if (program_.json) {
     print_json({{"parameters", student_->parameters()},
                 {"adapter_bytes", bytes},
                 {"samples", samples_->size()},
-                {"batch", flags_.batch},
+                {"batch", batch},
                 {"threads", threads},
                 {"step_ms", seconds * 1e3},
                 {"samples_per_second", rate},
                 {"peak_memory_bytes", memory},
-                {"machine_memory_bytes", physical_memory()}});
+                {"machine_memory_bytes", physical_memory()},
+                {"bytes_a_sample", a_sample},
+                {"batch_that_fits", fits ? Json(*fits) : Json()}});
     return kDone;
   }
-  print(
-      fmt::format("{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n"
-                  "{} of {} memory at most\n",
-                  human_count(static_cast<double>(student_->parameters())),
-                  bytes > 0 ? ", adapter " + human_bytes(bytes) : "", samples_->size(), human_ms(seconds * 1e3),
-                  flags_.batch, threads, rate, human_bytes(memory), human_bytes(physical_memory())));
+  print(fmt::format(
+      "{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n"
+      "{} of {} memory at most, {} for each further sample of a batch{}\n",
+      human_count(static_cast<double>(student_->parameters())), bytes > 0 ? ", adapter " + human_bytes(bytes) : "",
+      samples_->size(), human_ms(seconds * 1e3), batch, threads, rate, human_bytes(memory),
+      human_bytes(physical_memory()), human_bytes(a_sample), fits ? ": " + fits_text(*fits) : ""));
   return kDone;
 }
 
@@ -420,7 +483,7 @@ int TrainRun::report() const {
   return summary_.ended == train::Ended::not_finite ? kCheckFailed : kDone;
 }
 
-int run(Program& program, const Flags& flags) {
+int run(Program& program, const TrainFlags& flags) {
   program.comm = std::make_unique<Comm>();
   Comm& comm = *program.comm;
   const StopOnInterrupt stop(comm.rank() == 0 && !program.quiet);
@@ -434,65 +497,20 @@ int run(Program& program, const Flags& flags) {
 }  // namespace
 
 void add_train(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
-  const Command command =
-      add_command(program, app, "train", "distil a teacher into an adapter, or train a whole model",
-                  "  sparkpilot train --models models --data data --out out/run --epochs 3\n"
-                  "  sparkpilot train --models models --network policy --data data --out out/run --epochs 3 --rank 16\n"
-                  "  sparkpilot train --supercombo driving_supercombo.onnx --data data --out out/run --minutes 30 "
-                  "--schedule constant --mode full --against labels\n"
-                  "  sparkpilot train --resume out/run\n"
-                  "  mpirun -np 2 sparkpilot train --models models --data data --out out/run --epochs 3\n"
-                  "Ctrl-C ends with a checkpoint; --resume goes on from the newest one with the same flags.",
-                  [&program, flags] { return run(program, *flags); });
-  command.add_option("--data", flags->data, "folder of `sparkpilot dataset build`").type_name("DIR");
-  add_driving_model_flags(program, command, flags->model);
-  add_choice(command, "--network", flags->network, {"vision", "policy"}, "of two networks train this one alone",
-             "NAME");
-  command.add_option("-o,--out", flags->out, "where checkpoints, metrics and results go").type_name("DIR");
-  command.add_option("--resume", flags->resume, "go on with the run in this folder, with its flags").type_name("OUT");
-  command.add_flag("--dry-run", flags->dry_run, "time a few steps, and say what a run takes");
-  add_choice(command, "--mode", flags->mode, {"adapter", "full"},
-             "train an adapter beside the frozen model, or all weights", "MODE");
-  add_choice(command, "--kind", flags->kind, {"dora", "lora", "rslora"}, "of adapter", "KIND");
-  add_number(command, "--rank", flags->rank, "rank of every layer; without it, ranks that fit --max-size");
-  add_number(command, "--alpha", flags->alpha, "alpha of every layer; without it, its rank", "X");
-  command.add_option("--target", flags->target, "only layers whose whole path matches this regular expression")
-      .type_name("REGEX");
-  command.add_option("--max-size", flags->max_size, "share of each network's tensor bytes, or bytes: 1% (the default)")
-      .type_name("SIZE");
-  add_choice(command, "--dtype", flags->stored, {"auto", "fp32", "fp16", "bf16"}, "how the adapter is stored", "TYPE");
-  command.add_flag("--fresh", flags->fresh, "of --mode full: the last layers begin at the targets' means");
-  add_number(command, "--least-scale", flags->least_scale,
-             "of --mode full: take predicted scales for at least this part of the targets' deviations, such as 0.1",
-             "X");
-  add_list(command, "--init-adapter", flags->init, "DIR", "begin with this adapter (repeatable)");
-  command.add_flag("--merged", flags->merged, "also write models with the adapter merged");
-  add_choice(command, "--against", flags->labels, {"teacher", "labels"},
-             "compare with the teacher's outputs, or with what is true of synthetic roads", "WHAT");
-  add_list(command, "--loss", flags->weights, "HEAD=WEIGHT", "weight of a head's loss; 0 leaves it out (repeatable)");
-  add_choice(command, "--features", flags->features, {"kl", "cosine", "l2"}, "how features are compared", "HOW");
-  add_number(command, "--batch", flags->batch, "samples of a step");
-  add_number(command, "--accumulate", flags->accumulate, "steps whose gradients make one update");
-  add_number(command, "--epochs", flags->epochs, "end after so many passes over the data", "X");
-  add_number(command, "--updates", flags->updates, "end after so many updates");
-  add_number(command, "--minutes", flags->minutes, "end after so many minutes of training", "X");
-  add_choice(command, "--optimizer", flags->optimizer, {"adamw", "sgd"}, "AdamW, or SGD with momentum 0.9", "NAME");
-  add_number(command, "--rate", flags->rate, "learning rate", "X");
-  add_choice(command, "--schedule", flags->schedule, {"cosine", "constant"}, "the rate after the warm-up", "FORM");
-  add_number(command, "--warmup", flags->warmup, "updates in which the rate grows from 0");
-  add_number(command, "--last-rate", flags->last_rate, "the cosine's end, as a part of --rate", "X");
-  add_number(command, "--weight-decay", flags->decay, "decoupled decay of weights; not of biases and magnitudes", "X");
-  add_number(command, "--clip", flags->clip, "largest norm of a gradient; 0: none", "X");
-  add_number(command, "--ema", flags->ema, "keep moving averages with this factor, such as 0.999, and save those", "X");
-  add_number(command, "--evaluate-every", flags->evaluate_every, "updates between evaluations; 0: once an epoch");
-  add_number(command, "--patience", flags->patience, "end after so many evaluations without a better one; 0: never");
-  add_number(command, "--checkpoint-every", flags->checkpoint_every, "updates between checkpoints; 0: at evaluations");
-  add_number(command, "--keep", flags->keep, "checkpoints to keep, besides the best");
-  add_number(command, "--overfit", flags->overfit, "train on the first N samples only, as a test");
-  add_number(command, "--warp", flags->warp_degrees, "augment: deviation of the camera's angles, in degrees", "DEG");
-  add_number(command, "--brightness", flags->brightness, "augment: deviation of the pictures' brightness", "X");
-  add_number(command, "--seed", flags->seed, "seed of the adapter's numbers and of the samples' order");
+  const auto flags = std::make_shared<TrainFlags>();
+  const Command command = add_command(
+      program, app, "train", "distil a teacher into an adapter, or train a whole model",
+      "  sparkpilot train --models models --data data --out out/run --epochs 3\n"
+      "  sparkpilot train --models models --network policy --data data --out out/run --epochs 3 --rank 16\n"
+      "  sparkpilot train --supercombo driving_supercombo.onnx --data data --out out/run --minutes 30 "
+      "--schedule constant --mode full --against labels\n"
+      "  sparkpilot train --resume out/run\n"
+      "  sparkpilot train --from out/run/train.json --out out/again --seed 2\n"
+      "  mpirun -np 2 sparkpilot train --models models --data data --out out/run --epochs 3\n"
+      "Ctrl-C ends with a checkpoint; --resume goes on from the newest one. --resume and --from take the flags of "
+      "the earlier run, and what is given beside them.",
+      [&program, flags] { return run(program, *flags); });
+  add_train_flags(program, command, *flags);
   add_setting(program, command, "threads");
   add_report_flags(program, command);
 }

@@ -1,5 +1,9 @@
 #include "drive/overlay_frame.h"
 
+#include <capnp/message.h>
+
+#include "route/contract/model_message.h"
+
 namespace sparkpilot::drive {
 
 Matrix3 canvas_intrinsics(const Camera& camera, int width, int height) {
@@ -27,6 +31,18 @@ OverlayFrame overlay_frame(const Timeline& timeline, const PreparedFrame& frame,
     out.lane_change_state = change->state;
     out.lane_change_direction = change->direction;
   }
+  return out;
+}
+
+ModelRecord record_of(const ModelOutputs& outputs, const std::set<std::string>& heads) {
+  capnp::MallocMessageBuilder message;
+  auto event = message.initRoot<cereal::Event>();
+  ModelPublisher().fill_model(event, outputs, {}, {}, {});
+  ModelRecord out = read_model(event.asReader());
+  if (!heads.contains("plan")) out.position = {};
+  if (!heads.contains("lane_lines")) out.lane_lines.clear();
+  if (!heads.contains("road_edges")) out.road_edges.clear();
+  if (!heads.contains("lead")) out.leads.clear();
   return out;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 namespace sparkpilot {
@@ -11,6 +12,10 @@ std::optional<int64_t> peak_memory_bytes();
 
 // Resident bytes now. Empty if unknown.
 std::optional<int64_t> resident_memory_bytes();
+
+// What this process can still take without making the machine swap, as far as its control groups (both versions) and
+// RLIMIT_AS let it. Empty if unknown. `root`: where /proc and /sys are.
+std::optional<int64_t> available_memory_bytes(const std::filesystem::path& root = "/");
 
 // Returns the allocator's unused memory to the system, then restarts peak_memory_bytes(); false if the system does not
 // allow it.

@@ -58,6 +58,7 @@ void Dataset::open_clips(const fs::path& folder, Split split) {
     if (split != Split::all && route->validation != (split == Split::validation)) continue;
     clips_.push_back({name, route->name, route->validation, begin, reader->samples(), reader->rows(),
                       reader->pictures(), reader->bytes(), reader->left_out()});
+    for (int64_t i = 0; i < reader->samples(); ++i) by_frame_[{route->name, reader->frame_id(i)}] = begin + i;
     begin += reader->samples();
     readers_.push_back(std::move(reader));
   }
@@ -89,6 +90,20 @@ const Dataset::Clip& Dataset::clip_of(int64_t index) const { return clips_[clip_
 int64_t Dataset::frame_id(int64_t index) const {
   const size_t clip = clip_at(index);
   return readers_[clip]->frame_id(index - clips_[clip].begin);
+}
+
+std::vector<int64_t> Dataset::past(int64_t index) const {
+  const size_t clip = clip_at(index);
+  std::vector<int64_t> out = readers_[clip]->feature_rows(index - clips_[clip].begin);
+  for (int64_t& each : out) {
+    if (each < 0) {
+      each = kNothing;
+      continue;
+    }
+    const auto found = by_frame_.find({clips_[clip].route, readers_[clip]->frame_id_at(each)});
+    each = found == by_frame_.end() ? kNoSample : found->second;
+  }
+  return out;
 }
 
 void Dataset::read(int64_t index, std::span<std::byte* const> to) const {

@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/dataset_augment.h"
@@ -61,6 +62,11 @@ class Dataset : public Samples {
   const Clip& clip_of(int64_t index) const;
   int64_t frame_id(int64_t index) const;
 
+  // The samples whose features an input of this one holds, oldest first. kNothing: there was no frame yet, zeros.
+  // kNoSample: of a frame that is no sample here, so that its pictures may be missing.
+  static constexpr int64_t kNothing = -1, kNoSample = -2;
+  std::vector<int64_t> past(int64_t index) const;
+
   // Reads everything (ClipReader::check()). `progress` gets 0 to 1.
   void check(const std::function<void(double)>& progress = {}) const;
   // Of the contents: the data set's id, and which clips with which pictures and rows.
@@ -76,6 +82,7 @@ class Dataset : public Samples {
   std::vector<Field> fields_;
   std::vector<Clip> clips_;
   std::vector<std::unique_ptr<ClipReader>> readers_;
+  std::map<std::pair<std::string, int64_t>, int64_t> by_frame_;  // samples by route and frame
   mutable int64_t epoch_ = 0;
 };
 

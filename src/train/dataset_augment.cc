@@ -16,8 +16,13 @@ constexpr size_t kPlane = size_t{drive::kFrameHeight} * drive::kFrameWidth;
 constexpr double kBlack = 16;
 using drive::inverse, drive::multiply, drive::transpose;
 
+}  // namespace
+
 // Y at even rows and columns, at odd rows and even columns, at even rows and odd columns, at odd ones; then U and V.
-void unpack(std::span<const uint8_t> frame, drive::YuvImage& out) {
+void unpack_frame(std::span<const uint8_t> frame, drive::YuvImage& out) {
+  if (out.width() != drive::kModelWidth || out.height() != drive::kModelHeight) {
+    out = drive::YuvImage(drive::kModelWidth, drive::kModelHeight);
+  }
   for (size_t plane = 0; plane < 4; ++plane) {
     const size_t odd_row = plane % 2, odd_column = plane / 2;
     const uint8_t* from = frame.data() + plane * kPlane;
@@ -28,8 +33,6 @@ void unpack(std::span<const uint8_t> frame, drive::YuvImage& out) {
   }
   std::copy_n(frame.data() + 4 * kPlane, 2 * kPlane, out.u());
 }
-
-}  // namespace
 
 PictureChange draw_change(const AugmentOptions& options, int64_t epoch, int64_t sample) {
   Fnv key(options.seed);
@@ -46,9 +49,7 @@ PictureChange draw_change(const AugmentOptions& options, int64_t epoch, int64_t 
 
 void change_frame(const PictureChange& change, bool big, std::span<uint8_t> frame, drive::YuvImage& scratch) {
   if (change.turn != drive::Vector3{}) {
-    if (scratch.width() != drive::kModelWidth || scratch.height() != drive::kModelHeight)
-      scratch = drive::YuvImage(drive::kModelWidth, drive::kModelHeight);
-    unpack(frame, scratch);
+    unpack_frame(frame, scratch);
     const drive::Matrix3 k = big ? drive::big_model_intrinsics() : drive::model_intrinsics();
     const drive::Matrix3 view = drive::view_from_device();
     const drive::Matrix3 turn = multiply(multiply(view, drive::rotation_from_euler(change.turn)), transpose(view));

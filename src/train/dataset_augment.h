@@ -27,6 +27,9 @@ struct PictureChange {
 // The same for the same seed, epoch and sample, on every machine up to the last bit of a logarithm.
 PictureChange draw_change(const AugmentOptions& options, int64_t epoch, int64_t sample);
 
+// A prepared frame (kFrameBytes, route/contract/frame.h) as the model's 512 x 256 picture; `out` is reused.
+void unpack_frame(std::span<const uint8_t> frame, drive::YuvImage& out);
+
 // Changes a prepared frame (kFrameBytes, route/contract/frame.h) in place. `big`: of the wide input. `scratch` is
 // reused.
 void change_frame(const PictureChange& change, bool big, std::span<uint8_t> frame, drive::YuvImage& scratch);

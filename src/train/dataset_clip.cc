@@ -374,16 +374,24 @@ void ClipReader::desires(int64_t row, std::span<float> out) const {
   }
 }
 
-// Rows of the frames that ran, as History::sample() takes them: two networks see this frame's features, one does not.
-void ClipReader::features(int64_t row, std::span<float> out) const {
-  std::fill(out.begin(), out.end(), 0.0F);
-  if (!teacher_) return;
-  const int64_t newest = ran_before_[static_cast<size_t>(row)] - (contract_.merged ? contract_.context_stride : 0);
+// Of the frames that ran, as History::sample() takes them: two networks see this frame's features, one does not.
+std::vector<int64_t> ClipReader::feature_rows(int64_t sample) const {
+  std::vector<int64_t> out;
+  const int64_t newest =
+      ran_before_[static_cast<size_t>(row_of(sample))] - (contract_.merged ? contract_.context_stride : 0);
   for (int64_t i = 0; i < contract_.features; ++i) {
     const int64_t at = newest - (contract_.features - 1 - i) * contract_.context_stride;
-    if (at < 0) continue;
-    floats("features", ran_rows_[static_cast<size_t>(at)],
-           out.subspan(static_cast<size_t>(i) * drive::kFeatures, drive::kFeatures));
+    out.push_back(at < 0 ? -1 : ran_rows_[static_cast<size_t>(at)]);
+  }
+  return out;
+}
+
+void ClipReader::features(int64_t sample, std::span<float> out) const {
+  std::fill(out.begin(), out.end(), 0.0F);
+  if (!teacher_) return;
+  const std::vector<int64_t> rows = feature_rows(sample);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] >= 0) floats("features", rows[i], out.subspan(i * drive::kFeatures, drive::kFeatures));
   }
 }
 
@@ -399,7 +407,7 @@ void ClipReader::input(int64_t sample, InputKind kind, std::span<float> out) con
   const int64_t row = row_of(sample);
   switch (kind) {
     case InputKind::desire: return desires(row, out);
-    case InputKind::features: return features(row, out);
+    case InputKind::features: return features(sample, out);
     case InputKind::curvature: return curvatures(row, out);
     case InputKind::traffic: {
       const float right = column("right_hand_drive", row);

@@ -120,6 +120,10 @@ class ClipReader {
   void target(int64_t sample, const std::string& column, std::span<float> out) const;
   float speed(int64_t sample) const { return column("speed", row_of(sample)); }
 
+  // The rows whose features the sample's input has, oldest first; -1: none was before, zeros.
+  std::vector<int64_t> feature_rows(int64_t sample) const;
+  int64_t frame_id_at(int64_t row) const { return frame_id_[static_cast<size_t>(row)]; }
+
   // Reads everything: fails (user) at the first value that is not finite, and if the pictures are not those that were
   // written.
   void check() const;
@@ -132,7 +136,7 @@ class ClipReader {
   void check_pictures() const;
   void floats(const std::string& name, int64_t row, std::span<float> out) const;
   void desires(int64_t row, std::span<float> out) const;
-  void features(int64_t row, std::span<float> out) const;
+  void features(int64_t sample, std::span<float> out) const;
   void curvatures(int64_t row, std::span<float> out) const;
 
   std::string clip_, route_, hash_;

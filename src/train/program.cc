@@ -405,6 +405,15 @@ std::span<float> TrainingProgram::gradient_sums() {
   return impl_->sums.data<float>();
 }
 
+int64_t TrainingProgram::arena_bytes() const {
+  int64_t sum = 0;
+  for (const std::optional<Session>* each :
+       {&impl_->gradients, &impl_->norm, &impl_->update, &impl_->evaluate, &impl_->evaluate_average}) {
+    if (*each) sum += (*each)->arena_bytes();
+  }
+  return sum;
+}
+
 Profile TrainingProgram::profile() const { return impl_->gradients->profile(); }
 
 std::map<std::string, std::vector<KernelDecision>> TrainingProgram::choices() const {

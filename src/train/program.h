@@ -130,6 +130,8 @@ class TrainingProgram {
   std::span<float> gradient_sums();
   // As given, with the number of threads in use.
   const ProgramOptions& options() const;
+  // Activations, results and scratch of all programs that were compiled; written from their first runs on.
+  int64_t arena_bytes() const;
   // Of the gradients' nodes, with ProgramOptions::session.profile.
   Profile profile() const;
   // Of each program that was compiled, by its name.

@@ -237,8 +237,7 @@ void Student::add_losses(std::span<const Field> fields) {
   std::vector<HeadLoss> losses;
   for (const Network& network : networks_) {
     const ValueId raw = outputs_.at(network.from.role);
-    const std::string field = std::string(field_prefix(options_.target)) + network.from.role;
-    const ValueId target = input(field, DType::f32, b.shape(raw), fields);
+    const ValueId target = input(target_field(network), DType::f32, b.shape(raw), fields);
     const OutputSlices slices = output_slices(network.file);
     for (HeadLoss& each : head_losses(b, slices, limited(b, raw, network.from.role), target, options_.features)) {
       if (options_.target == Target::labels && !is_labelled(each.head)) continue;
@@ -252,8 +251,22 @@ void Student::add_losses(std::span<const Field> fields) {
       valid = input("driven.valid", DType::f32, {options_.batch, kPoints}, fields);
     }
     for (auto& report : driving_errors(b, slices, raw, target, driven, valid)) reports_.push_back(std::move(report));
+    reports_.emplace_back("output." + network.from.role, raw);
   }
   loss_ = weighted_sum(b, losses, options_.weights);
+}
+
+std::string Student::target_field(const Network& network) const {
+  return std::string(field_prefix(options_.target)) + network.from.role;
+}
+
+std::vector<Student::Output> Student::outputs() const {
+  std::vector<Output> out;
+  for (const Network& network : networks_) {
+    out.push_back({network.from.role, output_slices(network.file), target_field(network),
+                   (*graph_.value(outputs_.at(network.from.role)).shape)[1]});
+  }
+  return out;
 }
 
 TrainingProgram Student::program(ProgramOptions options) const {

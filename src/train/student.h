@@ -72,8 +72,19 @@ class Student {
   // Reports beside the loss: loss.<head> for each head, and for models with a plan the mean distance in metres at 1, 2,
   // 4 and 6 s of its positions from the target's plan (plan_error_4s), and from the driven path where that is known
   // (driven_error_4s); lane_error_20m, the mean distance of the two inner lane lines from the target's where that has
-  // them.
+  // them. And outputs(), whose reports have more than one element.
   TrainingProgram program(ProgramOptions options) const;
+
+  // The networks' flat outputs, which program() reports as "output.<role>", [batch, width] in f32.
+  struct Output {
+    std::string role;
+    OutputSlices slices;
+    std::string target;  // the samples' field that it is compared with
+    int64_t width = 0;
+  };
+  std::vector<Output> outputs() const;
+  // Whether it has an input from this field of the samples.
+  bool reads(const std::string& field) const { return inputs_.contains(field); }
 
   // What was trained, with the parameters or their moving average: an adapter in out/adapter, or for two networks in
   // out/adapter_<role>, in AdapterOptions::stored; in mode full, and with `merged`, models in out/<the file's name>.
@@ -101,6 +112,7 @@ class Student {
   ValueId input(const std::string& name, DType dtype, const Shape& shape, std::span<const Field> fields);
   std::vector<Tensor> first_inputs(const Graph& net) const;
   void add_losses(std::span<const Field> fields);
+  std::string target_field(const Network& network) const;
   ValueId limited(Builder& b, ValueId raw, const std::string& role) const;
   void add_plan_errors(ValueId plan, ValueId target, std::span<const Field> fields);
   void tell_of(const Network& network, const AdapterPlan& plan, size_t parameters);

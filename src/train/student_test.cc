@@ -262,6 +262,32 @@ TEST_F(StudentTest, ReportsDistancesInMetres) {
   EXPECT_TRUE(reports.contains("loss.plan"));
 }
 
+// Seven samples in batches of three: each gets the output of its own inputs.
+TEST_F(StudentTest, TellsItsOutputsForChosenSamples) {
+  StudentOptions options{.networks = policy(), .batch = 3};
+  options.adapter = {.kind = AdapterKind::lora, .rank = 1};
+  const RandomSamples samples(options.networks, 20);
+  const Student student(options, samples.fields());
+  ASSERT_EQ(student.outputs().size(), 1u);
+  EXPECT_EQ(student.outputs()[0].target, "teacher.policy");
+  TrainingProgram program = student.program({.session = {.threads = 1}});
+  const size_t report =
+      static_cast<size_t>(std::ranges::find(program.report_names(), "output.policy") - program.report_names().begin());
+  ASSERT_LT(report, program.report_names().size());
+  const std::vector<int64_t> chosen{19, 3, 3, 7, 0, 1, 12};
+  std::vector<size_t> places;
+  evaluate_samples(program, samples, chosen, false, [&](size_t place, int64_t entry) {
+    places.push_back(place);
+    const ConstView all = program.evaluation_report(report);
+    Tensor got(DType::f32, {1, all.shape[1]});
+    std::copy_n(all.as<float>() + entry * all.shape[1], all.shape[1], got.data<float>().data());
+    // A new adapter changes nothing.
+    const Tensor expected = convert(output_of(options.networks[0].file, samples, chosen[place]), DType::f32);
+    EXPECT_LE(testing::distance(got, expected), 1e-3) << place;
+  });
+  EXPECT_EQ(places, (std::vector<size_t>{0, 1, 2, 3, 4, 5, 6}));
+}
+
 TEST_F(StudentTest, RefusesWhatDoesNotFit) {
   StudentOptions options{.networks = policy(), .batch = 2};
   options.adapter = {.kind = AdapterKind::lora, .rank = 1};

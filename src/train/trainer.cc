@@ -110,6 +110,8 @@ class Run {
   void resume();
   std::optional<TrainingStep> update();
   bool evaluate();
+  std::optional<Means> evaluation_of(const Samples& samples, const Feed& feed);
+  void begin_pass();
   std::optional<Ended> settle(TrainingStep* step);
   bool is_first() const { return rank_ == 0; }
   bool any(bool here) const { return options_.comm ? options_.comm->max(here ? 1 : 0) > 0 : here; }
@@ -134,7 +136,7 @@ class Run {
   const TrainerOptions& options_;
   int rank_ = 0, size_ = 1;  // of the processes that train together
   Feed feed_;
-  std::optional<Feed> validation_feed_;
+  std::optional<Feed> validation_feed_, rollout_feed_;
   int64_t a_update_ = 0, an_epoch_ = 0;  // samples of an update; updates of an epoch, rounded up
   std::optional<int64_t> updates_;       // of the whole run
   RunIdentity identity_;
@@ -144,7 +146,7 @@ class Run {
   std::optional<Loader> loader_;
   std::optional<MetricsFiles> metrics_;
   int64_t counted_ns_ = 0;  // until when progress_.seconds counts
-  int64_t start_ns_ = 0, start_samples_ = 0;
+  int64_t start_ns_ = 0, start_samples_ = 0, waited_ns_ = 0;
 };
 
 Run::Run(TrainingProgram& program, const Samples& samples, const Samples* validation, const TrainerOptions& options)
@@ -156,6 +158,7 @@ Run::Run(TrainingProgram& program, const Samples& samples, const Samples* valida
       size_(options.comm ? options.comm->size() : 1),
       feed_(program, samples, "training") {
   if (validation != nullptr) validation_feed_.emplace(program, *validation, "validation");
+  if (options.rollout != nullptr) rollout_feed_.emplace(program, *options.rollout, "rollout");
   if (samples.size() < 1) fail("there are no training samples");
   if (validation != nullptr && validation->size() < 1) fail("there are no validation samples");
   const int micro_batches = program.options().micro_batches;
@@ -314,7 +317,7 @@ std::optional<TrainingStep> Run::update() {
   step.seconds = progress_.seconds;
   const double here = seconds_of(now_ns() - start_ns_);
   step.samples_per_second = static_cast<double>(progress_.samples - start_samples_) / here;
-  step.waited = seconds_of(loader_->waited_ns()) / here;
+  step.waited = seconds_of(waited_ns_ + loader_->waited_ns()) / here;
   const double an_update = progress_.seconds / static_cast<double>(progress_.updates);
   if (updates_) step.seconds_left = an_update * static_cast<double>(*updates_ - progress_.updates);
   if (options_.minutes > 0) {
@@ -324,21 +327,34 @@ std::optional<TrainingStep> Run::update() {
   return step;
 }
 
-// False if it was interrupted, and then has no result.
-bool Run::evaluate() {
-  const int64_t batch = validation_feed_->batch();
+// Empty if it was interrupted.
+std::optional<Means> Run::evaluation_of(const Samples& samples, const Feed& feed) {
+  const int64_t batch = feed.batch();
   const bool average = options_.evaluate_average;
-  Loader loader(*validation_, Sampler(validation_->size(), 0, false), batch, rank_ * batch, 2, (size_ - 1) * batch);
+  Loader loader(samples, Sampler(samples.size(), 0, false), batch, rank_ * batch, 2, (size_ - 1) * batch);
   Means means(program_);
-  for (int64_t at = 0; at == 0 || (at + size_) * batch <= validation_->size(); at += size_) {
-    if (size_ == 1 && interrupted()) return false;
-    validation_feed_->give(loader.next(),
-                           [&](const std::string& name) { return program_.evaluation_input(name, average); });
+  for (int64_t at = 0; at == 0 || (at + size_) * batch <= samples.size(); at += size_) {
+    if (size_ == 1 && interrupted()) return std::nullopt;
+    feed.give(loader.next(), [&](const std::string& name) { return program_.evaluation_input(name, average); });
     program_.run_evaluation(average);
     means.add(program_.evaluation_loss(average), [&](size_t i) { return program_.evaluation_report(i, average); });
   }
   if (size_ > 1) means.exchange(*options_.comm);
-  const double loss = means.loss();
+  return means;
+}
+
+// False if it was interrupted, and then has no result.
+bool Run::evaluate() {
+  const std::optional<Means> means = evaluation_of(*validation_, *validation_feed_);
+  if (!means) return false;
+  std::vector<std::pair<std::string, double>> reports = means->reports();
+  if (options_.rollout != nullptr) {
+    if (options_.renew_rollout) options_.renew_rollout(options_.evaluate_average);
+    const std::optional<Means> rollout = evaluation_of(*options_.rollout, *rollout_feed_);
+    if (!rollout) return false;
+    for (const auto& [name, value] : rollout->reports()) reports.emplace_back("rollout_" + name, value);
+  }
+  const double loss = means->loss();
   summary_.evaluation_loss = loss;
   progress_.evaluated = progress_.updates;
   if (std::isfinite(loss) && (!progress_.best || loss < *progress_.best - options_.min_improvement)) {
@@ -350,7 +366,7 @@ bool Run::evaluate() {
   }
   count_time();
   together([&] {
-    if (metrics_) metrics_->add_evaluation(progress_.updates, loss, means.reports(), progress_.seconds);
+    if (metrics_) metrics_->add_evaluation(progress_.updates, loss, reports, progress_.seconds);
   });
   return true;
 }
@@ -395,6 +411,14 @@ void Run::save() {
   saved_ = progress_;
 }
 
+void Run::begin_pass() {
+  if (loader_) waited_ns_ += loader_->waited_ns();
+  loader_.reset();
+  if (options_.renew) options_.renew(progress_.updates - progress_.updates % an_epoch_);
+  loader_.emplace(samples_, Sampler(samples_.size(), options_.seed), feed_.batch(),
+                  progress_.samples + rank_ * feed_.batch(), 2, (size_ - 1) * feed_.batch());
+}
+
 TrainingSummary Run::run() {
   std::optional<FolderLock> lock;
   together([&] {
@@ -404,12 +428,13 @@ TrainingSummary Run::run() {
     if (is_first()) fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
     if (is_first()) metrics_.emplace(options_.out, progress_.updates, progress_.evaluated);
   });
-  loader_.emplace(samples_, Sampler(samples_.size(), options_.seed), feed_.batch(),
-                  progress_.samples + rank_ * feed_.batch(), 2, (size_ - 1) * feed_.batch());
+  begin_pass();
   start_ns_ = counted_ns_ = now_ns();
   start_samples_ = progress_.samples;
   std::optional<Ended> ended = settle(nullptr);
+  const int64_t first = progress_.updates;
   while (!ended) {
+    if (options_.renew && progress_.updates > first && progress_.updates % an_epoch_ == 0) begin_pass();
     std::optional<TrainingStep> step = update();
     if (!step) {
       ended = Ended::not_finite;
@@ -463,6 +488,27 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& out) {
   const auto found = find_checkpoints(checkpoints_of(out));
   if (found.empty()) return std::nullopt;
   return load_checkpoint(found.rbegin()->second);
+}
+
+void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
+                      const std::function<void(size_t place, int64_t entry)>& take) {
+  const Feed feed(program, samples, "chosen");
+  const auto fields = samples.fields();
+  std::vector<Tensor> batch;
+  for (const Field& field : fields) batch.emplace_back(field.dtype, field.shape.inserted(0, feed.batch()));
+  for (size_t first = 0; first < indices.size(); first += static_cast<size_t>(feed.batch())) {
+    const auto count = std::min(feed.batch(), std::ssize(indices) - static_cast<int64_t>(first));
+    for (int64_t entry = 0; entry < feed.batch(); ++entry) {
+      std::vector<std::byte*> to;
+      for (Tensor& tensor : batch) {
+        to.push_back(static_cast<std::byte*>(tensor.raw()) + entry * (tensor.bytes() / feed.batch()));
+      }
+      samples.read(indices[first + static_cast<size_t>(std::min(entry, count - 1))], to);
+    }
+    feed.give(batch, [&](const std::string& name) { return program.evaluation_input(name, average); });
+    program.run_evaluation(average);
+    for (int64_t entry = 0; entry < count; ++entry) take(first + static_cast<size_t>(entry), entry);
+  }
 }
 
 double time_steps(TrainingProgram& program, const Samples& samples, int steps) {

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,14 @@ struct TrainerOptions {
   // that of one process with a batch `size` times as large, but for rounding. The first writes the files; the others
   // must be able to read `out` to resume.
   Comm* comm = nullptr;
+  // Renews samples that depend on what is trained: called in every process before the first update and at the beginning
+  // of each pass over them (of as many updates as a pass takes, rounded up), with the number of updates there; a
+  // resumed run calls it with the number at which its pass began. Nothing is read meanwhile, and what was read ahead is
+  // read again.
+  std::function<void(int64_t updates)> renew = {};
+  // A second set of samples for evaluations, whose reports have "rollout_" in front; it is renewed first. Null: none.
+  const Samples* rollout = nullptr;
+  std::function<void(bool average)> renew_rollout = {};
   const std::atomic<bool>* interrupt = nullptr;            // once true, the run ends after the update
   std::function<void(const TrainingStep&)> progress = {};  // after each update
   std::function<void(const std::string& line)> say = {};  // what the user should know, such as what differs at --resume
@@ -111,6 +120,11 @@ TrainingSummary train(TrainingProgram& program, const Samples& samples, const Sa
 // The median time in seconds of so many steps of one micro-batch each, after one more, reading included. They change
 // the program's states.
 double time_steps(TrainingProgram& program, const Samples& samples, int steps);
+
+// Runs the evaluation on these samples, a batch at a time, whose other entries repeat the last sample. `take` gets a
+// place in `indices` and the entry of the batch where evaluation_report() then has that sample's results.
+void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
+                      const std::function<void(size_t place, int64_t entry)>& take);
 
 // The newest checkpoint of a run's folder; empty if there is none. Its choices and threads are for the program with
 // which the run goes on.

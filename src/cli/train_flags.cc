@@ -1,0 +1,214 @@
+#include "cli/train_flags.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/bounded_json.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/with_file.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+bool is_model_flag(std::string_view flag) {
+  return flag == "--models" || flag == "--vision" || flag == "--policy" || flag == "--supercombo";
+}
+
+std::map<std::string, double> loss_weights(const TrainFlags& flags) {
+  std::map<std::string, double> out;
+  for (const std::string& text : flags.weights) {
+    const auto [head, number] = split_assignment(text, "--loss");
+    if (const std::string wrong = no_number<double>(number); !wrong.empty()) fail("--loss {}: {}", head, wrong);
+    double weight = 0;
+    std::from_chars(number.data(), number.data() + number.size(), weight);
+    if (!(weight >= 0)) fail("--loss {}: expected 0 or more, got {}", head, weight);
+    if (!out.emplace(head, weight).second) fail("--loss {}: given twice", head);
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_train_flags(Program& program, Command command, TrainFlags& flags) {
+  command.add_option("--data", flags.data, "folder of `sparkpilot dataset build`").type_name("DIR");
+  add_driving_model_flags(program, command, flags.model);
+  add_choice(command, "--network", flags.network, {"vision", "policy"}, "of two networks train this one alone", "NAME");
+  command.add_option("-o,--out", flags.out, "where checkpoints, metrics and results go").type_name("DIR");
+  command.add_option("--resume", flags.resume, "go on with the run in this folder, with its flags").type_name("OUT");
+  command.add_option("--from", flags.from, "begin with the flags of another run: its train.json").type_name("FILE");
+  command.add_flag("--dry-run", flags.dry_run, "time a few steps, and say what a run takes");
+  add_choice(command, "--mode", flags.mode, {"adapter", "full"},
+             "train an adapter beside the frozen model, or all weights", "MODE");
+  add_choice(command, "--kind", flags.kind, {"dora", "lora", "rslora"}, "of adapter", "KIND");
+  add_number(command, "--rank", flags.rank, "rank of every layer; without it, ranks that fit --max-size");
+  add_number(command, "--alpha", flags.alpha, "alpha of every layer; without it, its rank", "X");
+  command.add_option("--target", flags.target, "only layers whose whole path matches this regular expression")
+      .type_name("REGEX");
+  command.add_option("--max-size", flags.max_size, "share of each network's tensor bytes, or bytes: 1% (the default)")
+      .type_name("SIZE");
+  add_choice(command, "--dtype", flags.stored, {"auto", "fp32", "fp16", "bf16"}, "how the adapter is stored", "TYPE");
+  command.add_flag("--fresh", flags.fresh, "of --mode full: the last layers begin at the targets' means");
+  add_number(command, "--least-scale", flags.least_scale,
+             "of --mode full: take predicted scales for at least this part of the targets' deviations, such as 0.1",
+             "X");
+  add_list(command, "--init-adapter", flags.init, "DIR", "begin with this adapter (repeatable)");
+  command.add_flag("--merged", flags.merged, "also write models with the adapter merged");
+  add_choice(command, "--against", flags.labels, {"teacher", "labels"},
+             "compare with the teacher's outputs, or with what is true of synthetic roads", "WHAT");
+  add_list(command, "--loss", flags.weights, "HEAD=WEIGHT", "weight of a head's loss; 0 leaves it out (repeatable)");
+  command.add_flag("--own-features", flags.own_features,
+                   "features of the past are the student's own, computed anew in each epoch, not the teacher's");
+  add_choice(command, "--features", flags.features, {"kl", "cosine", "l2"}, "how features are compared", "HOW");
+  add_number(command, "--batch", flags.batch, "samples of a step");
+  add_number(command, "--accumulate", flags.accumulate, "steps whose gradients make one update");
+  add_number(command, "--epochs", flags.epochs, "end after so many passes over the data", "X");
+  add_number(command, "--updates", flags.updates, "end after so many updates");
+  add_number(command, "--minutes", flags.minutes, "end after so many minutes of training", "X");
+  add_choice(command, "--optimizer", flags.optimizer, {"adamw", "sgd"}, "AdamW, or SGD with momentum 0.9", "NAME");
+  add_number(command, "--rate", flags.rate, "learning rate", "X");
+  add_choice(command, "--schedule", flags.schedule, {"cosine", "constant"}, "the rate after the warm-up", "FORM");
+  add_number(command, "--warmup", flags.warmup, "updates in which the rate grows from 0");
+  add_number(command, "--last-rate", flags.last_rate, "the cosine's end, as a part of --rate", "X");
+  add_number(command, "--weight-decay", flags.decay, "decoupled decay of weights; not of biases and magnitudes", "X");
+  add_number(command, "--clip", flags.clip, "largest norm of a gradient; 0: none", "X");
+  add_number(command, "--ema", flags.ema, "keep moving averages with this factor, such as 0.999, and save those", "X");
+  add_number(command, "--evaluate-every", flags.evaluate_every, "updates between evaluations; 0: once an epoch");
+  add_number(command, "--patience", flags.patience, "end after so many evaluations without a better one; 0: never");
+  add_number(command, "--checkpoint-every", flags.checkpoint_every, "updates between checkpoints; 0: at evaluations");
+  add_number(command, "--keep", flags.keep, "checkpoints to keep, besides the best");
+  add_number(command, "--overfit", flags.overfit, "train on the first N samples only, as a test");
+  add_number(command, "--warp", flags.warp_degrees, "augment: deviation of the camera's angles, in degrees", "DEG");
+  add_number(command, "--brightness", flags.brightness, "augment: deviation of the pictures' brightness", "X");
+  add_number(command, "--seed", flags.seed, "seed of the adapter's numbers and of the samples' order");
+}
+
+void settle_paths(const Program& program, TrainFlags& flags) {
+  const drive::ModelFiles files = chosen_driving_model(program, flags.model);
+  const auto whole = [](const fs::path& path) { return path.empty() ? std::string() : fs::absolute(path).string(); };
+  flags.model = {.vision = whole(files.vision), .policy = whole(files.policy), .supercombo = whole(files.supercombo)};
+  flags.data = fs::absolute(flags.data).string();
+  for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
+}
+
+void write_train_command(TrainFlags flags, int threads) {
+  Json json = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", threads}};
+  each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
+  make_folders(flags.out);
+  AtomicFile file(fs::path(flags.out) / kTrainCommandFile);
+  file.write(json.dump(2) + "\n");
+  file.commit();
+}
+
+int read_train_command(const fs::path& path, const std::vector<std::string>& given, TrainFlags& flags) {
+  const std::string text = read_file(path, 1 << 20);
+  const bool other_model = std::ranges::any_of(given, is_model_flag);
+  int threads = 0;
+  with_file(path, [&] {
+    try {
+      std::optional<Json> json = parse_bounded(text);
+      if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
+      if (json->at("version") != 1) fail("version {}, expected 1", json->at("version").dump());
+      json->at("threads").get_to(threads);
+      for (const char* known : {"format", "version", "threads"}) json->erase(known);
+      each_flag(flags, [&](const char* name, auto& value) {
+        std::string flag = std::string("--") + name;
+        std::ranges::replace(flag, '_', '-');
+        const bool wins = is_model_flag(flag) ? other_model : std::ranges::find(given, flag) != given.end();
+        if (!wins && json->contains(name)) json->at(name).get_to(value);
+        json->erase(name);
+      });
+      if (!json->empty()) fail("\"{}\" is no flag of train", json->begin().key());
+    } catch (const nlohmann::json::exception& error) {
+      fail("cannot be read: {}", error.what());
+    }
+  });
+  return threads;
+}
+
+train::StudentOptions student_options(const TrainFlags& flags) {
+  train::StudentOptions out;
+  if (!flags.model.supercombo.empty()) {
+    out.networks = {{"supercombo", flags.model.supercombo}};
+  } else {
+    out.networks = {{"vision", flags.model.vision}, {"policy", flags.model.policy}};
+    if (!flags.network.empty()) {
+      std::erase_if(out.networks, [&](const auto& network) { return network.role != flags.network; });
+    }
+  }
+  if (out.networks.empty()) fail("--network {}: this model is a supercombo, one network", flags.network);
+  out.batch = flags.batch;
+  out.mode = flags.mode == "full" ? train::TrainMode::full : train::TrainMode::adapter;
+  out.adapter.kind = flags.kind == "lora"     ? AdapterKind::lora
+                     : flags.kind == "rslora" ? AdapterKind::rslora
+                                              : AdapterKind::dora;
+  out.adapter.target = flags.target;
+  out.adapter.seed = flags.seed;
+  if (flags.rank > 0) out.adapter.rank = flags.rank;
+  if (flags.alpha > 0) out.adapter.alpha = flags.alpha;
+  out.max_size = flags.max_size.empty() ? "1%" : flags.max_size;
+  out.stored = flags.stored;
+  out.init.assign(flags.init.begin(), flags.init.end());
+  out.target = flags.labels == "labels" ? train::Target::labels : train::Target::teacher;
+  out.features = flags.features == "cosine" ? train::FeatureLoss::cosine
+                 : flags.features == "l2"   ? train::FeatureLoss::l2
+                                            : train::FeatureLoss::kl;
+  out.weights = loss_weights(flags);
+  return out;
+}
+
+void check_train_flags(const TrainFlags& flags) {
+  if (flags.data.empty()) fail("--data DIR is expected: a folder of `sparkpilot dataset build`");
+  if (flags.out.empty()) fail("--out DIR is expected: where checkpoints and results go");
+  if (flags.updates <= 0 && flags.epochs <= 0 && flags.minutes <= 0) {
+    fail("a limit is expected: --epochs, --updates or --minutes");
+  }
+  for (const auto& [flag, value] : {std::pair{"--updates", static_cast<double>(flags.updates)},
+                                    {"--epochs", flags.epochs},
+                                    {"--minutes", flags.minutes},
+                                    {"--rank", static_cast<double>(flags.rank)},
+                                    {"--alpha", flags.alpha},
+                                    {"--warmup", static_cast<double>(flags.warmup)},
+                                    {"--last-rate", flags.last_rate},
+                                    {"--weight-decay", flags.decay},
+                                    {"--clip", flags.clip},
+                                    {"--patience", static_cast<double>(flags.patience)},
+                                    {"--evaluate-every", static_cast<double>(flags.evaluate_every)},
+                                    {"--checkpoint-every", static_cast<double>(flags.checkpoint_every)},
+                                    {"--overfit", static_cast<double>(flags.overfit)},
+                                    {"--warp", flags.warp_degrees},
+                                    {"--brightness", flags.brightness}}) {
+    if (!(value >= 0)) fail("{} {}: expected 0 or more", flag, value);
+  }
+  for (const auto& [flag, value] :
+       {std::pair{"--batch", flags.batch}, {"--accumulate", flags.accumulate}, {"--keep", flags.keep}}) {
+    expect_at_least(flag, value, 1);
+  }
+  if (!(flags.rate > 0)) fail("--rate {}: expected more than 0", flags.rate);
+  if (!(flags.ema >= 0 && flags.ema < 1)) fail("--ema {}: expected 0 to below 1", flags.ema);
+  if (flags.schedule == "cosine" && flags.updates <= 0 && flags.epochs <= 0) {
+    fail("a cosine needs its length: give --epochs or --updates, or --schedule constant");
+  }
+  const bool adapter = flags.mode == "adapter";
+  for (const auto& [given, flag] : {std::pair{flags.rank > 0, "--rank"},
+                                    {flags.alpha > 0, "--alpha"},
+                                    {!flags.target.empty(), "--target"},
+                                    {!flags.max_size.empty(), "--max-size"},
+                                    {!flags.init.empty(), "--init-adapter"},
+                                    {flags.merged, "--merged"}}) {
+    if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
+  }
+  if (flags.least_scale != 0 && adapter) fail("--least-scale is for --mode full");
+  if (!(flags.least_scale >= 0 && flags.least_scale <= 1)) fail("--least-scale {}: expected 0 to 1", flags.least_scale);
+  if (flags.fresh && adapter) fail("--fresh is for --mode full: an adapter begins with the model as it is");
+  if (flags.rank > 0 && !flags.max_size.empty())
+    fail("--rank sets every layer's rank: --max-size has no effect with it");
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,50 @@
+// What a process may take.
+#include "hw/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "base/test_files.h"
+
+namespace sparkpilot {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int64_t kMib = int64_t{1} << 20;
+
+class AvailableMemory : public testing::Test {
+ protected:
+  void write(const std::string& file, const std::string& text) {
+    fs::create_directories((root_ / file).parent_path());
+    write_text(root_ / file, text);
+  }
+  std::optional<int64_t> available() { return available_memory_bytes(root_.path()); }
+  TempFolder root_;
+};
+
+TEST_F(AvailableMemory, IsWhatTheSystemHas) {
+  EXPECT_FALSE(available());
+  write("proc/meminfo", "MemTotal:  4096 kB\nMemFree:  1024 kB\nMemAvailable:  2048 kB\n");
+  EXPECT_EQ(available(), 2 * kMib);
+  EXPECT_GT(available_memory_bytes().value(), 0);
+}
+
+TEST_F(AvailableMemory, IsNoMoreThanAGroupLeaves) {
+  write("proc/meminfo", "MemAvailable:  1048576 kB\n");
+  write("proc/self/cgroup", "0::/a/b\n");
+  write("sys/fs/cgroup/a/b/memory.max", "max\n");
+  write("sys/fs/cgroup/a/b/memory.current", "1000\n");
+  EXPECT_EQ(available(), 1024 * kMib);
+  // The limit of the group around it; what files are cached can be dropped.
+  write("sys/fs/cgroup/a/memory.max", std::to_string(100 * kMib));
+  write("sys/fs/cgroup/a/memory.current", std::to_string(90 * kMib));
+  write("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file " + std::to_string(20 * kMib) + "\n");
+  EXPECT_EQ(available(), 30 * kMib);
+  // Version 1, in a container that sees its own group at the top.
+  write("proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/x\n");
+  write("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(10 * kMib));
+  write("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(12 * kMib));
+  EXPECT_EQ(available(), 0);
+}
+
+}  // namespace
+}  // namespace sparkpilot
