@@ -1,6 +1,7 @@
 // The arguments of all kernels that kernels.inc lists.
 #pragma once
 
+#include "ops/cuda/adamw.h"
 #include "ops/cuda/attention.h"
 #include "ops/cuda/conv_chain.h"
 #include "ops/cuda/convolution.h"
