@@ -155,6 +155,11 @@ TEST_F(GpuTraining, APolicyAsOnTheCpu) {
   as_on_the_cpu("policy", {"gb10", "rtx4090"}, {3, 2, 0.01}, 5e-4);
 }
 
+TEST_F(GpuTraining, VisionAsOnTheCpu) {
+  NEEDS_IMAGES();
+  as_on_the_cpu("vision", {"rtx4090"}, {2, 1, 1e-4}, 5e-4);
+}
+
 }  // namespace
 }  // namespace sparkpilot::train
 
