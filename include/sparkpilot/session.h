@@ -35,8 +35,21 @@
 
 namespace sparkpilot {
 
+struct GpuStates;
+
 // States by name: memory that runs pass to later runs.
-using StateStore = std::map<std::string, Tensor, std::less<>>;
+struct StateStore : std::map<std::string, Tensor, std::less<>> {
+  // On a GPU with its own memory: states stay there, and show() brings one here. If not, the caller may read and write
+  // them between any two runs, and each run copies those that it uses. Set before a session is given the store.
+  bool stay_on_gpu = false;
+  std::shared_ptr<GpuStates> on_gpu = nullptr;  // of sessions, with stay_on_gpu
+
+  // A state as the last run left it, wherever that was. What is written into it before the next run is used by that.
+  // Fails (user) if there is no such state.
+  const Tensor& show(std::string_view name);
+  // Makes all of it zeros, where it is.
+  void clear(std::string_view name);
+};
 
 // What chooses between the kernels that an op has for a node, and on a GPU between the ways to launch them: tiles,
 // parts of the depth, warps.
@@ -90,7 +103,7 @@ struct SessionOptions {
   std::string kernels = {};
   // Sessions with the same store share their states by name, so that one that updates parameters and one that uses them
   // see the same memory; they must run one at a time. Fails (user) if a state has another dtype or shape there. Null:
-  // the session has its own store.
+  // the session has its own store. States that lie in one Buffer do so on a GPU as well.
   std::shared_ptr<StateStore> states = nullptr;
   // Names of intermediates that a run keeps for visit_values; "all": every one.
   std::set<std::string, std::less<>> keep = {};
@@ -154,8 +167,8 @@ class Session {
   // States: memory that one run passes to the next. After a failed run, states that are updated in place may have
   // changed.
   std::vector<std::string> states() const;
-  // On a GPU with its own memory states stay there; one that was asked for here, or whose store is the caller's, is
-  // copied to and from this memory at every run from then on.
+  // On a GPU with its own memory states stay there; one that was asked for here, or whose store is the caller's
+  // (without StateStore::stay_on_gpu), is copied to and from this memory at every run from then on.
   View state(std::string_view name);
   // Restores the initial contents. Fails (user), and changes nothing, if a state cannot be reset (State::resettable).
   void reset_states();

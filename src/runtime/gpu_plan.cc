@@ -67,7 +67,8 @@ bool Plan::add_gpu_step(Step& step, const NodeProblem& types) {
   if (!taken.kernel) {
     std::string line = qualified(*node.op);
     for (const DeclinedKernel& declined : taken.declined) {
-      if (!declined.reason.empty()) line += " (" + declined.reason + ")";
+      const std::string reason = " (" + declined.reason + ")";
+      if (!declined.reason.empty() && line.find(reason) == std::string::npos) line += reason;
     }
     if (!node.op->traits.view) gpu_->left_to_cpu.push_back(line);
     return false;
@@ -107,7 +108,10 @@ void Plan::expect_gpu_memory(int64_t arena_bytes, int64_t owned_bytes) const {
     if (!v.shape || (v.kind == ValueKind::constant && !v.constant.present())) continue;
     const int64_t bytes = storage_bytes(v.dtype, v.shape->elements());
     if (v.kind == ValueKind::constant) weights += bytes;
-    if (v.kind == ValueKind::input || v.kind == ValueKind::state) activations += input_space(bytes);
+    // States that another session has there need no more.
+    const bool there = v.kind == ValueKind::state && options_.gpu_states &&
+                       options_.gpu_states->at(states_.find(v.name)->second).buffer;
+    if (v.kind == ValueKind::input || (v.kind == ValueKind::state && !there)) activations += input_space(bytes);
   }
   GpuLoad::needs(*options_.gpu, weights + activations + workspace,
                  fmt::format("for weights ({:.3f} GB), activations ({:.3f} GB) and scratch ({:.3f} GB)",
@@ -163,9 +167,9 @@ void Plan::plan_gpu_memory() {
     if (v.kind != ValueKind::state || storage_of(ValueId{i}) < 0) continue;
     const auto at = static_cast<size_t>(storage_of(ValueId{i}));
     if (!used[at] || unified) continue;
-    GpuState& state = options_.gpu_states->of[v.name];
-    if (!state.buffer) state.buffer = gpu.allocate(storage_[at].bytes, Place::device);
-    side.addresses[at] = state.buffer->data();
+    GpuState& state = options_.gpu_states->at(states_.find(v.name)->second);
+    if (!state.buffer) state.buffer = gpu.allocate(state.host->size(), Place::device);
+    side.addresses[at] = state.on_gpu(storage_[at].data);
   }
   for (size_t i = 0; i < storage_.size(); ++i) {
     Storage& storage = storage_[i];

@@ -1,11 +1,66 @@
 // States of a plan on a GPU that has its own memory: they stay there from one run to the next. A state is copied only
 // where the processor reads or computes it, or where the caller has its memory.
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 #include "runtime/gpu_side.h"
 
 namespace sparkpilot {
+
+bool GpuState::fetch(GpuStream& stream) {
+  if (!gpu_is_newer) return false;
+  stream.copy_to_host(host->data(), buffer->data(), host->size());
+  gpu_is_newer = false;
+  return true;
+}
+
+GpuState& GpuStates::at(const Tensor& state) {
+  GpuState& out = of[state.buffer().get()];
+  out.host = state.buffer();
+  return out;
+}
+
+void GpuStates::show(const Tensor& state) {
+  GpuState& memory = at(state);
+  GpuStream stream(gpu);
+  if (memory.fetch(stream)) stream.wait();
+  memory.host_is_newer = true;
+}
+
+void GpuStates::clear(Tensor& state) {
+  GpuState& memory = at(state);
+  if (!memory.gpu_is_newer) {
+    std::memset(state.raw(), 0, static_cast<size_t>(state.bytes()));
+    memory.host_is_newer = true;
+    return;
+  }
+  GpuStream stream(gpu);
+  stream.fill(memory.on_gpu(state.raw()), 0, state.bytes());
+  stream.wait();
+}
+
+namespace {
+
+Tensor& state_of(StateStore& store, std::string_view name) {
+  const auto found = store.find(name);
+  if (found == store.end()) fail("there is no state \"{}\"", name);
+  return found->second;
+}
+
+}  // namespace
+
+const Tensor& StateStore::show(std::string_view name) {
+  const Tensor& state = state_of(*this, name);
+  if (on_gpu) on_gpu->show(state);
+  return state;
+}
+
+void StateStore::clear(std::string_view name) {
+  Tensor& state = state_of(*this, name);
+  if (on_gpu) on_gpu->clear(state);
+  else std::memset(state.raw(), 0, static_cast<size_t>(state.bytes()));
+}
 
 // Where each state is read, and where its next value is computed.
 void Plan::plan_states(const std::vector<bool>& written_on_gpu) {
@@ -17,8 +72,9 @@ void Plan::plan_states(const std::vector<bool>& written_on_gpu) {
     const State& state = graph_.states()[s];
     const auto own = static_cast<size_t>(storage_of(state.value));
     const int next = storage_of(state.next);
-    GpuSide::StateMove move{
-        .state = &options_.gpu_states->of[graph_.value(state.value).name], .index = s, .storage = own};
+    GpuSide::StateMove move{.state = &options_.gpu_states->at(states_.find(graph_.value(state.value).name)->second),
+                            .index = s,
+                            .storage = own};
     move.state->shown |= options_.gpu_states->all_shown;
     // Then the processor copies it after the steps, before it gets its next value.
     const bool shown_as_result =
@@ -44,6 +100,11 @@ void Plan::plan_states(const std::vector<bool>& written_on_gpu) {
     } else {
       move.next = GpuSide::StateMove::on_host;
     }
+    // Its next value would be the newer one here, and the rest of the memory there.
+    if (move.next == GpuSide::StateMove::on_host && !move.state->shown &&
+        storage_[own].bytes < move.state->host->size()) {
+      fail("state \"{}\" shares its memory with others, so a GPU must compute what follows it", value.name);
+    }
     side.states.push_back(move);
   }
 }
@@ -56,16 +117,12 @@ void Plan::send_states() {
     GpuState& state = *move.state;
     const Storage& storage = storage_[move.storage];
     auto* const host = const_cast<void*>(storage.data);
-    if (state.shown) {
-      state.host_is_newer = true;
-    } else if (move.read_on_host && state.gpu_is_newer) {  // another plan of the session left it there
-      side.stream.copy_to_host(host, state.buffer->data(), storage.bytes);
-      side.stream.wait();
-      state.gpu_is_newer = false;
-    }
-    if (!state.buffer || !state.host_is_newer) continue;
+    // Another plan of the session may have left it there.
+    if (!state.shown && move.read_on_host && state.fetch(side.stream)) side.stream.wait();
+    if (!state.buffer || (!state.shown && !state.host_is_newer)) continue;
     side.busy = true;
-    side.stream.copy_to_gpu(state.buffer->data(), host, storage.bytes);
+    if (state.shown) side.stream.copy_to_gpu(state.on_gpu(host), host, storage.bytes);
+    else side.stream.copy_to_gpu(state.buffer->data(), state.host->data(), state.host->size());
     state.host_is_newer = false;
   }
 }
@@ -89,7 +146,7 @@ void Plan::fetch_states() {
     if (!move.is_fetched()) continue;
     gpu_->busy = true;
     const Storage& storage = storage_[move.storage];
-    gpu_->stream.copy_to_host(const_cast<void*>(storage.data), move.state->buffer->data(), storage.bytes);
+    gpu_->stream.copy_to_host(const_cast<void*>(storage.data), move.state->on_gpu(storage.data), storage.bytes);
   }
 }
 
@@ -104,10 +161,14 @@ bool Plan::commit_on_gpu(size_t index) {
   return on_gpu;
 }
 
-void Plan::state_was_reset(size_t index) {
+void Plan::state_will_be_reset(size_t index) {
   if (!gpu_ || gpu_->states.empty()) return;
-  gpu_->states[index].state->gpu_is_newer = false;
-  gpu_->states[index].state->host_is_newer = true;
+  GpuState& state = *gpu_->states[index].state;
+  if (storage_[gpu_->states[index].storage].bytes < state.host->size() && state.fetch(gpu_->stream)) {
+    gpu_->stream.wait();  // what lies beside it
+  }
+  state.gpu_is_newer = false;
+  state.host_is_newer = true;
 }
 
 }  // namespace sparkpilot

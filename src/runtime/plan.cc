@@ -260,9 +260,9 @@ void Plan::reset_states() {
     const State& state = graph_.states()[s];
     if (!state.resettable) continue;
     const ConstView now = view_of(state.value);
+    state_will_be_reset(s);
     std::memcpy(const_cast<void*>(now.data), graph_.value(state.value).constant.raw(),
                 static_cast<size_t>(now.bytes()));
-    state_was_reset(s);
   }
   if (!rest_) return;
   for (const auto& [key, child] : rest_->children) child.plan->reset_states();

@@ -143,7 +143,7 @@ class Plan {
   void give_states_their_next();
   void fetch_states();
   bool commit_on_gpu(size_t state);
-  void state_was_reset(size_t state);
+  void state_will_be_reset(size_t state);
   void bind_on_gpu();
   void* address_of(size_t storage, bool on_gpu) const;
   void enqueue_step(Step& step);

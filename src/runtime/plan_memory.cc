@@ -161,7 +161,7 @@ bool Plan::writes_over(const Step& step, int next, int own) const {
           may_overwrite(node, o, i) && step.in[i].dtype == step.out[o].dtype && step.in[i].shape == step.out[o].shape;
     }
   }
-  return may && reads == 1;
+  return reads == 0 || (may && reads == 1);
 }
 
 void Plan::plan_memory() {

@@ -168,7 +168,14 @@ void Session::Impl::open_device() {
   }
   device = fmt::format("cuda:{}", plan_options.gpu->facts().ordinal);
   if (plan_options.gpu->unified()) return;
-  plan_options.gpu_states = std::make_shared<GpuStates>();
+  if (options.states && options.states->stay_on_gpu) {
+    std::shared_ptr<GpuStates>& shared = options.states->on_gpu;
+    if (!shared) shared = std::make_shared<GpuStates>(plan_options.gpu);
+    if (shared->gpu != plan_options.gpu) fail("sessions that share states must run on one GPU");
+    plan_options.gpu_states = shared;
+    return;
+  }
+  plan_options.gpu_states = std::make_shared<GpuStates>(plan_options.gpu);
   plan_options.gpu_states->all_shown = options.states != nullptr;
 }
 
@@ -380,15 +387,8 @@ View Session::state(std::string_view name) {
   const auto found = impl_->states->find(name);
   if (found == impl_->states->end()) fail("the model has no state \"{}\"", name);
   if (const std::shared_ptr<GpuStates>& on_gpu = impl_->plan_options.gpu_states) {
-    const auto state = on_gpu->of.find(name);
-    if (state != on_gpu->of.end()) {
-      state->second.shown = true;
-      if (std::exchange(state->second.gpu_is_newer, false)) {
-        GpuStream stream(impl_->plan_options.gpu);
-        stream.copy_to_host(found->second.raw(), state->second.buffer->data(), found->second.bytes());
-        stream.wait();
-      }
-    }
+    on_gpu->show(found->second);
+    on_gpu->at(found->second).shown = true;
   }
   return found->second.view();
 }

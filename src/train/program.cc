@@ -11,6 +11,8 @@
 #include "grad/differentiate.h"
 #include "ir/infer.h"
 #include "ops/formula.h"
+#include "runtime/gpu_compile.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot::train {
 namespace {
@@ -42,7 +44,7 @@ void ExtraUpdates::renew(const std::string& state, ValueId value) {
     // The first for the averages: they begin as the parameters do.
     const auto from = store_.find(state);
     if (from == store_.end()) fail_internal("there is no state \"{}\"", state);
-    store_.emplace(name, from->second.clone());
+    store_.emplace(name, copy_(from->second));
   }
   b.graph().set_next(shared_state(b.graph(), store_, name), value);
   renewed_.push_back(state);
@@ -52,6 +54,7 @@ struct TrainingProgram::Impl {
   ProgramOptions options;
   std::vector<Parameter> parameters;
   std::vector<std::string> reports;
+  std::shared_ptr<GpuDevice> gpu;  // null: the CPU
   std::shared_ptr<StateStore> store = std::make_shared<StateStore>();
   std::vector<std::string> renewed;  // states that the update computes from the parameters
   Graph forward;                     // outputs: the loss, then the reports
@@ -63,6 +66,10 @@ struct TrainingProgram::Impl {
   std::optional<double> norm_of_mean;
   std::vector<std::string> outputs;  // the sessions' names for the outputs: short, as looking one up copies its name
 
+  void open_device();
+  std::shared_ptr<Buffer> memory(int64_t bytes) const;
+  Tensor copy(const Tensor& from) const;
+  Tensor zeros(const Shape& shape) const;
   void hold(const std::string& name, Tensor tensor);
   void take_parameters(Graph graph, ValueId loss, const Reports& values);
   void make_states();
@@ -74,8 +81,43 @@ struct TrainingProgram::Impl {
   std::map<std::string, ValueId> adamw(Builder& b, ValueId lr, ValueId by);
   std::map<std::string, ValueId> sgd(Builder& b, ValueId lr, ValueId by);
   Session& evaluation(bool average);
+  // Those that were compiled.
+  template <typename Work>
+  void each_session(const Work& work) const {
+    if (gradients) work("gradients", *gradients);
+    if (norm) work("norm", *norm);
+    if (update) work("update", *update);
+    if (evaluate) work("evaluate", *evaluate);
+    if (evaluate_average) work("evaluate_average", *evaluate_average);
+  }
   const Session& ready_evaluation(bool average) const;
 };
+
+void TrainingProgram::Impl::open_device() {
+  const std::string& device = options.session.device;
+  if (device == "auto") fail("training runs on cpu, cuda or cuda:N, not on \"auto\"");
+  const std::optional<int> ordinal = gpu_of_device(device);
+  if (!ordinal) return;
+  gpu = GpuDevice::open(*ordinal, {.reserve = options.session.memory_reserve});
+  store->stay_on_gpu = true;
+}
+
+// Memory for states, where the device reaches it or can copy it.
+std::shared_ptr<Buffer> TrainingProgram::Impl::memory(int64_t bytes) const {
+  return gpu ? gpu->allocate(bytes, gpu->shared_place()) : std::make_shared<Buffer>(bytes);
+}
+
+Tensor TrainingProgram::Impl::copy(const Tensor& from) const {
+  Tensor out(from.dtype(), from.shape(), memory(from.bytes()), 0);
+  std::memcpy(out.raw(), from.raw(), static_cast<size_t>(from.bytes()));
+  return out;
+}
+
+Tensor TrainingProgram::Impl::zeros(const Shape& shape) const {
+  Tensor out(DType::f32, shape, memory(storage_bytes(DType::f32, shape.elements())), 0);
+  std::memset(out.raw(), 0, static_cast<size_t>(out.bytes()));
+  return out;
+}
 
 void TrainingProgram::Impl::hold(const std::string& name, Tensor tensor) {
   if (!store->emplace(name, std::move(tensor)).second) fail("two states of the training have the name \"{}\"", name);
@@ -105,7 +147,7 @@ void TrainingProgram::Impl::take_parameters(Graph graph, ValueId loss, const Rep
   }
   for (const Parameter& each : parameters) {
     Value& v = graph.value(each.value);
-    hold(each.name, v.constant.clone());
+    hold(each.name, copy(v.constant));
     if (v.kind == ValueKind::state) {
       v.name = each.name;
       v.constant = store->at(each.name);
@@ -118,7 +160,7 @@ void TrainingProgram::Impl::take_parameters(Graph graph, ValueId loss, const Rep
   for (const State& state : graph.states()) {
     const Value& v = graph.value(state.value);
     if (names.contains(v.name) && std::ranges::find(parameters, v.name, &Parameter::name) != parameters.end()) continue;
-    hold(v.name, v.constant.clone());
+    hold(v.name, copy(v.constant));
   }
   graph.compact();
   infer(graph);
@@ -131,7 +173,7 @@ void TrainingProgram::Impl::make_states() {
   int64_t total = 0;
   const auto padded = [](int64_t elements) { return (elements + kStep - 1) / kStep * kStep; };
   for (const Parameter& each : parameters) total += padded(store->at(each.name).elements());
-  const auto buffer = std::make_shared<Buffer>(total * static_cast<int64_t>(sizeof(float)));
+  const std::shared_ptr<Buffer> buffer = memory(total * static_cast<int64_t>(sizeof(float)));
   sums = Tensor(DType::f32, {total}, buffer, 0);
   std::memset(sums.raw(), 0, static_cast<size_t>(sums.bytes()));
   hold(kSums, sums);
@@ -143,11 +185,11 @@ void TrainingProgram::Impl::make_states() {
     each_sum.emplace_back(DType::f32, shape, buffer, at * static_cast<int64_t>(sizeof(float)));
     at += padded(shape.elements());
     hold(sum_name(each.name), each_sum.back());
-    if (first) hold(each.name + "/m", Tensor::zeros(DType::f32, shape));
-    if (second) hold(each.name + "/v", Tensor::zeros(DType::f32, shape));
-    if (options.ema > 0) hold(each.name + kAverage, x.clone());
+    if (first) hold(each.name + "/m", zeros(shape));
+    if (second) hold(each.name + "/v", zeros(shape));
+    if (options.ema > 0) hold(each.name + kAverage, copy(x));
   }
-  hold(kUpdates, Tensor::scalar<int64_t>(0));
+  hold(kUpdates, copy(Tensor::scalar<int64_t>(0)));
 }
 
 Session TrainingProgram::Impl::session(Graph graph, const char* name) const {
@@ -157,7 +199,13 @@ Session TrainingProgram::Impl::session(Graph graph, const char* name) const {
   with.outputs.clear();
   const auto found = options.choices.find(name);
   with.choices = found == options.choices.end() ? std::vector<KernelDecision>() : found->second;
-  return Session(std::move(graph), std::move(with));
+  Session out(std::move(graph), std::move(with));
+  if (const std::vector<std::string> left = out.nodes_on_cpu(); !left.empty()) {
+    const std::set<std::string> kinds(left.begin(), left.end());
+    fail("training on {}: {} nodes of the program \"{}\" have no kernel there: {}", out.device(), left.size(), name,
+         fmt::join(kinds, "; "));
+  }
+  return out;
 }
 
 void TrainingProgram::Impl::make_gradients() {
@@ -259,11 +307,12 @@ void TrainingProgram::Impl::make_update() {
     }
   }
   if (options.extra_updates) {
-    ExtraUpdates extra(b, *store, updated, "");
+    const auto copied = [this](const Tensor& state) { return copy(state); };
+    ExtraUpdates extra(b, *store, copied, updated, "");
     options.extra_updates(extra);
     renewed = extra.renewed();
     if (options.ema > 0) {
-      ExtraUpdates extra_averages(b, *store, averages, kAverage);
+      ExtraUpdates extra_averages(b, *store, copied, averages, kAverage);
       options.extra_updates(extra_averages);
     }
   }
@@ -309,7 +358,7 @@ TrainingProgram::TrainingProgram(Graph graph, ValueId loss, std::vector<Paramete
   if (!(s.options.ema >= 0 && s.options.ema < 1)) {
     fail("the decay of the moving average is {}, expected 0 or more and less than 1", s.options.ema);
   }
-  if (s.options.session.device != "cpu") fail("training runs on the CPU only, not on \"{}\"", s.options.session.device);
+  s.open_device();
   if (s.options.session.threads == 0) s.options.session.threads = available_processors();
   s.take_parameters(std::move(graph), loss, reports);
   s.make_states();
@@ -363,12 +412,12 @@ void TrainingProgram::update(double rate, double clip) {
 void TrainingProgram::discard() {
   Impl& s = *impl_;
   // Only sums that are added to have to be empty.
-  if (s.options.micro_batches > 1) std::memset(s.sums.raw(), 0, static_cast<size_t>(s.sums.bytes()));
+  if (s.options.micro_batches > 1) s.store->clear(kSums);
   s.micro_batches = 0;
   s.norm_of_mean.reset();
 }
 
-int64_t TrainingProgram::updates() const { return *impl_->store->at(kUpdates).data<int64_t>().data(); }
+int64_t TrainingProgram::updates() const { return *impl_->store->show(kUpdates).data<int64_t>().data(); }
 
 View TrainingProgram::evaluation_input(std::string_view name, bool average) {
   return impl_->evaluation(average).input(name);
@@ -393,39 +442,32 @@ std::vector<std::string> TrainingProgram::states() const {
   return names;
 }
 
-const Tensor& TrainingProgram::state(std::string_view name) const {
-  const auto found = impl_->store->find(name);
-  if (found == impl_->store->end()) fail_internal("there is no state \"{}\"", name);
-  return found->second;
-}
+const Tensor& TrainingProgram::state(std::string_view name) const { return impl_->store->show(name); }
 
 const std::vector<Parameter>& TrainingProgram::parameters() const { return impl_->parameters; }
 std::span<float> TrainingProgram::gradient_sums() {
   impl_->norm_of_mean.reset();  // they may be changed
+  impl_->store->show(kSums);
   return impl_->sums.data<float>();
 }
 
 int64_t TrainingProgram::arena_bytes() const {
   int64_t sum = 0;
-  for (const std::optional<Session>* each :
-       {&impl_->gradients, &impl_->norm, &impl_->update, &impl_->evaluate, &impl_->evaluate_average}) {
-    if (*each) sum += (*each)->arena_bytes();
-  }
+  impl_->each_session([&](const char*, const Session& session) { sum += session.arena_bytes(); });
   return sum;
+}
+
+std::map<std::string, Session::Transfers> TrainingProgram::transfers() const {
+  std::map<std::string, Session::Transfers> out;
+  impl_->each_session([&](const char* name, const Session& session) { out[name] = session.transfers(); });
+  return out;
 }
 
 Profile TrainingProgram::profile() const { return impl_->gradients->profile(); }
 
 std::map<std::string, std::vector<KernelDecision>> TrainingProgram::choices() const {
   std::map<std::string, std::vector<KernelDecision>> out = impl_->options.choices;
-  const auto add = [&](const char* name, const std::optional<Session>& session) {
-    if (session) out[name] = session->choices();
-  };
-  add("gradients", impl_->gradients);
-  add("norm", impl_->norm);
-  add("update", impl_->update);
-  add("evaluate", impl_->evaluate);
-  add("evaluate_average", impl_->evaluate_average);
+  impl_->each_session([&](const char* name, const Session& session) { out[name] = session.choices(); });
   return out;
 }
 

@@ -13,8 +13,8 @@
 //
 // Parameters, moments, gradient sums and averages are states of a StateStore, in memory once; the gradient sums lie
 // side by side in one piece. The number of threads is fixed. Nothing is allocated in a step, after the first. Between
-// the gradients and the update the sums may be changed (gradient_sums()), as an exchange among processes does. Not
-// thread-safe.
+// the gradients and the update the sums may be changed (gradient_sums()), as an exchange among processes does. On a GPU
+// the states stay there, and a run copies nothing back but loss, reports and norm. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -45,8 +45,10 @@ enum class Optimizer : uint8_t {
 // What ProgramOptions::extra_updates may use to add nodes to the update.
 class ExtraUpdates {
  public:
-  ExtraUpdates(Builder& builder, StateStore& store, const std::map<std::string, ValueId>& updated, std::string suffix)
-      : b(builder), store_(store), updated_(updated), suffix_(std::move(suffix)) {}
+  // `copy`: of a state, where the program's device reaches it.
+  ExtraUpdates(Builder& builder, StateStore& store, std::function<Tensor(const Tensor&)> copy,
+               const std::map<std::string, ValueId>& updated, std::string suffix)
+      : b(builder), store_(store), copy_(std::move(copy)), updated_(updated), suffix_(std::move(suffix)) {}
 
   Builder& b;
   // A parameter's value after the update. Fails (internal) if there is no such parameter.
@@ -58,6 +60,7 @@ class ExtraUpdates {
 
  private:
   StateStore& store_;
+  std::function<Tensor(const Tensor&)> copy_;
   const std::map<std::string, ValueId>& updated_;
   std::string suffix_;
   std::vector<std::string> renewed_;
@@ -75,8 +78,8 @@ struct ProgramOptions {
   // Adds nodes that renew states with the parameters, such as the norms that DoRA divides by. Called again for the
   // moving averages, whose states then have the suffix "/ema". Null: none.
   std::function<void(ExtraUpdates&)> extra_updates = nullptr;
-  // Threads (0: all processors of this process), kernels, tuning and passes. Its states, outputs and choices are not
-  // used. The CPU only.
+  // Device ("cpu", "cuda" or "cuda:N"; not "auto"), threads (0: all processors of this process), kernels, tuning and
+  // passes. Its states, outputs and choices are not used.
   SessionOptions session = {};
   // TrainingProgram::choices() of an earlier one: the same kernels.
   std::map<std::string, std::vector<KernelDecision>> choices = {};
@@ -87,7 +90,8 @@ class TrainingProgram {
   // `graph` is one that was prepared (passes/pass.h): f32, all shapes fixed. `loss` has one element; `reports` are
   // other values that are kept for the caller after each run, by name. Constants that are parameters are copied, the
   // graph's states start with their initial contents. Fails (user) if an op has no gradient, naming it; if a parameter
-  // is not f32, or has the name of another; if the loss depends on no parameter.
+  // is not f32, or has the name of another; if the loss depends on no parameter; naming them, if nodes of the programs
+  // have no kernel for the GPU that was chosen.
   TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters,
                   const std::vector<std::pair<std::string, ValueId>>& reports = {}, ProgramOptions options = {});
   ~TrainingProgram();
@@ -122,11 +126,13 @@ class TrainingProgram {
 
   // --- states
   // All that training changes, besides the gradient sums: parameters by their names; moments "NAME/m" and "NAME/v";
-  // averages "NAME/ema"; "updates"; the graph's own states. What is written here is used from then on.
+  // averages "NAME/ema"; "updates"; the graph's own states. What is written there before the next run is used from then
+  // on.
   std::vector<std::string> states() const;
   const Tensor& state(std::string_view name) const;
   const std::vector<Parameter>& parameters() const;
-  // The sums of all parameters in their order, with gaps up to multiples of 64 bytes, which hold zeros.
+  // The sums of all parameters in their order, with gaps up to multiples of 64 bytes, which hold zeros. May be changed
+  // until the next run; from a GPU they are copied here and back.
   std::span<float> gradient_sums();
   // As given, with the number of threads in use.
   const ProgramOptions& options() const;
@@ -134,6 +140,8 @@ class TrainingProgram {
   int64_t arena_bytes() const;
   // Of the gradients' nodes, with ProgramOptions::session.profile.
   Profile profile() const;
+  // On a GPU: what a run of each program launches and copies, by its name. Known after its first run.
+  std::map<std::string, Session::Transfers> transfers() const;
   // Of each program that was compiled, by its name.
   std::map<std::string, std::vector<KernelDecision>> choices() const;
 

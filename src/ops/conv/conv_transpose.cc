@@ -8,6 +8,7 @@
 #include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/onednn/conv_onednn.h"
+#include "ops/cuda/conv_candidates.h"
 #include "ops/layout.h"
 #include "ops/registry.h"
 
@@ -184,6 +185,7 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .cuda = cuda::conv_candidates(),
                        .grad = gradient,
                        .cost = cost,
                        .cases = cases},
@@ -198,6 +200,7 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .cuda = cuda::conv_candidates(),
                        .expand = expand_channels_last,
                        .cost = cost,
                        .cases = channels_last_cases}};

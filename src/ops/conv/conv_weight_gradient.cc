@@ -7,6 +7,7 @@
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/conv/weight_gradient_simd.h"
 #include "ops/cpu/onednn/conv_onednn.h"
+#include "ops/cuda/weight_gradient_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -258,6 +259,7 @@ const OpDef kOps[] = {{.name = "ConvWeightGradient",
                        .traits = {.product = true, .channels_last = true, .finite = true},
                        .infer = infer,
                        .cpu = kCpu,
+                       .cuda = cuda::kWeightGradient,
                        .grad = gradient,
                        .cost = cost,
                        .cases = cases}};

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <limits>
 #include <optional>
 
 #include "base/error.h"
 #include "ops/cuda/candidates.h"
+#include "ops/cuda/conv_weights.h"
 #include "ops/cuda/copy.h"
 #include "ops/cuda/depthwise.h"
 #include "ops/cuda/host_epilogue.h"
@@ -36,14 +39,33 @@ struct ConvProblem {
   bool image_last = false;  // the image has channels last
   bool moves = false;       // the output has channels first, and is not the same with channels last
   sparkpilot::Epilogue epilogue;
+  // A transposed convolution is one by the turned weights at stride 1. Where it has strides, zeros are put between the
+  // pixels first, and `shape` is about the image with these.
+  std::optional<ConvShape> transposed;
+  bool spreads = false;
 
   explicit ConvProblem(const Problem& p) : storage(storage_of(p.outputs[0].dtype)) {
     const bool last = p.attrs().integer("channels_last", 0) != 0;
-    shape = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, last);
+    if (p.node->op->name == "ConvTranspose")
+      turn(conv_transpose_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape));
+    else shape = conv_shape(p.attrs(), p.inputs[0].shape, p.inputs[1].shape, last);
     const bool same = shape.window.in_size() == 1 || shape.in_channels == 1;
-    image_last = same || (last && p.attrs().integer("x_channels_first", 0) == 0);
+    image_last = same || spreads || (last && p.attrs().integer("x_channels_first", 0) == 0);
     moves = !last && shape.window.out_size() > 1 && shape.out_channels > 1;
     epilogue = sparkpilot::Epilogue::of(p, shape.out_channels);
+  }
+  void turn(const ConvShape& from) {
+    transposed = shape = from;
+    KernelWindow& w = shape.window;
+    for (size_t i = 0; i < w.in.size(); ++i) {
+      spreads |= w.stride[i] > 1 && w.in[i] > 1;
+      w.in[i] = (w.in[i] - 1) * w.stride[i] + 1;
+      w.pad_begin[i] = w.dilation[i] * (w.kernel[i] - 1) - w.pad_begin[i];
+      w.stride[i] = 1;
+    }
+    if (!spreads) return;
+    const Shape with_zeros = make_image_shape(shape.batch, shape.in_channels, w.spatial(w.in), true);
+    shape.x = image_shape(with_zeros, true).strides;
   }
   // Where each row of the kernel begins where the one beside it ends, in pixels that lie together, the row is one pixel
   // of more channels. The weights are packed the same.
@@ -68,16 +90,22 @@ struct ConvState : KernelState {
   std::shared_ptr<Buffer> weights, bias;
   sparkpilot::Epilogue epilogue;
   ConvArguments arguments{};
-  // To channels last and back. In the workspace: the transposed image, the output before it is, partial sums.
+  // To channels last and back. In the workspace: weights that are packed in each run, the image transposed or with
+  // zeros between its pixels, the output before it is transposed, partial sums.
   std::optional<TransposeArguments> image, output;
-  int64_t output_offset = 0, partial_offset = 0;
+  std::optional<ConvWeightsArguments> packs;
+  std::optional<CopyArguments> spread, spread_elements;  // the second where the image begins at no multiple of 16
+  const GpuFunction *pack = nullptr, *copy = nullptr;
+  int64_t image_offset = 0, output_offset = 0, partial_offset = 0;
 };
 
 Acceptance takes_operands(const Problem& p) {
   const DType weights = p.inputs[1].dtype;
   if (!storage_suffix(p.outputs[0].dtype)) return fmt::format("{} output", name(p.outputs[0].dtype));
   if (!storage_suffix(weights)) return fmt::format("{} weights", name(weights));
-  if (!p.is_constant(1)) return "weights are not constant";
+  if (!p.is_constant(1) && (weights != DType::f32 || p.outputs[0].dtype != DType::f32)) {
+    return "weights are not constant, and of 16 bits";
+  }
   if (p.has(2) && !p.is_constant(2) && p.inputs[2].dtype != DType::f32) return "a bias of 16 bits that is not constant";
   for (const TensorType* type : {&p.inputs[0], &p.inputs[1], &p.outputs[0]}) {
     if (const Acceptance takes = takes_elements(type->shape); !takes) return takes;
@@ -85,10 +113,46 @@ Acceptance takes_operands(const Problem& p) {
   return true;
 }
 
-// In the type that they are multiplied in.
-Tensor weights_of(const Problem& p) {
-  const Tensor& weights = p.constants[1];
-  return weights.dtype() == p.outputs[0].dtype ? weights : convert(weights, p.outputs[0].dtype);
+// Where the weights are in ONNX's order, and the order that kernels read them in.
+ConvWeightsArguments order_of(const ConvProblem& conv, bool dense) {
+  const ConvShape& s = conv.shape;
+  const ConvSizes sizes = conv_sizes(s);
+  const int taps = sizes.kernel_height * sizes.kernel_width;
+  const auto channels = static_cast<int>(s.in_per_group()), outputs = static_cast<int>(s.out_per_group());
+  const size_t bytes = dense ? conv_weight_bytes(sizes, Storage::f32) : grouped_weight_bytes(sizes, Storage::f32);
+  return {.from = nullptr,
+          .to = nullptr,
+          .elements = static_cast<unsigned>(bytes / 4),
+          .taps = taps,
+          .together = make_divisor(dense ? 16 : 1),
+          .outputs = make_divisor(s.out_channels),
+          .channels = make_divisor(channels),
+          .of_group = make_divisor(outputs),
+          .group_stride = outputs * channels * taps,
+          .output_stride = conv.transposed ? taps : channels * taps,
+          .channel_stride = conv.transposed ? outputs * taps : taps,
+          .turned = conv.transposed.has_value()};
+}
+
+// Constant ones, in the type that they are multiplied in, as a convolution has them.
+Tensor weights_of(const Problem& p, const ConvProblem& conv) {
+  const Tensor& constant = p.constants[1];
+  const Tensor weights = constant.dtype() == p.outputs[0].dtype ? constant : convert(constant, p.outputs[0].dtype);
+  if (!conv.transposed) return weights;
+  const ConvWeightsArguments order = order_of(conv, false);
+  const int64_t bytes = storage_bytes(weights.dtype(), 1), per_group = conv.shape.out_per_group();
+  Tensor out(weights.dtype(), weights.shape());
+  auto* to = static_cast<std::byte*>(out.raw());
+  for (int64_t o = 0; o < conv.shape.out_channels; ++o) {
+    for (int64_t channel = 0; channel < conv.shape.in_per_group(); ++channel) {
+      for (int64_t tap = 0; tap < order.taps; ++tap, to += bytes) {
+        const int64_t from = o / per_group * order.group_stride + o % per_group * order.output_stride +
+                             channel * order.channel_stride + order.taps - 1 - tap;
+        std::memcpy(to, static_cast<const std::byte*>(weights.raw()) + from * bytes, static_cast<size_t>(bytes));
+      }
+    }
+  }
+  return out;
 }
 
 // The output's transposition, and operands of the epilogue that have its layout.
@@ -111,8 +175,9 @@ Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
     return fmt::format("{} image", name(image));
   const bool dense = way == Way::tiles || way == Way::elements;
   if (dense && sizes.groups != 1) return "groups";
-  // All but `grouped` multiply them by the zeros beyond the image's border.
-  const bool finite = all_finite(weights_of(p).view());
+  // All but `grouped` multiply them by the zeros beyond the image's border. Those that are known at run time only are
+  // taken as finite: if they are not, results at the border are not either.
+  const bool finite = !p.is_constant(1) || all_finite(p.constants[1].view());
   if (way != Way::grouped && !finite) return "weights are not finite";
   if (way == Way::grouped && sizes.groups == 1 && finite) return "one group";
   switch (way) {
@@ -123,7 +188,7 @@ Acceptance takes_way(const Problem& p, const ConvProblem& conv, Way way) {
       if (conv_accepts(sizes)) return true;
       return "too large";
     case Way::depthwise:
-      if (p.has(2) && !p.is_constant(2)) return "bias is not constant";
+      if (p.has(2) && !p.is_constant(2) && storage != Storage::f32) return "bias is not constant";
       if (depthwise_accepts(sizes, storage)) return true;
       return "not depthwise, a kernel other than 3x3, 5x5 and 7x7, channels in no whole pieces of 16 bytes, or too "
              "large";
@@ -141,6 +206,14 @@ Acceptance accepts(const Problem& p) {
     return "more than 65535 images or channels";
   }
   if (const Acceptance takes = takes_window(conv.shape.window); !takes) return takes;
+  if (std::ranges::any_of(conv.shape.window.pad_begin, [](int64_t pad) { return pad < 0; })) {
+    return "pads larger than the window";
+  }
+  if (conv.spreads) {
+    if (conv.shape.batch * conv.shape.window.in_size() * conv.shape.in_channels > std::numeric_limits<int>::max())
+      return "too large with zeros between its pixels";
+    if (p.inputs[0].dtype != p.outputs[0].dtype) return "image and output of two types";
+  }
   if (const Acceptance takes = takes_epilogue(conv.epilogue); !takes) return takes;
   if (const Acceptance takes = takes_move(conv); !takes) return takes;
   return takes_way(p, conv, kWay);
@@ -150,7 +223,7 @@ Acceptance accepts(const Problem& p) {
 std::shared_ptr<Buffer> pack_weights(const Problem& p, const ConvProblem& conv, bool dense) {
   const ConvSizes sizes = conv_sizes(conv.shape);
   const Storage storage = conv.storage;
-  const Tensor weights = weights_of(p);
+  const Tensor weights = weights_of(p, conv);
   const size_t bytes = dense ? conv_weight_bytes(sizes, storage) : grouped_weight_bytes(sizes, storage);
   std::vector<std::byte> packed(bytes);
   if (dense) pack_conv_weights(sizes, storage, weights.raw(), packed.data());
@@ -185,32 +258,40 @@ int64_t choose(const Problem& p, const ConvSizes& sizes, Way way, std::string_vi
   return partial;
 }
 
-// Of matrices [rows, columns], one for each image.
-TransposeArguments transpose_of(int64_t batch, int64_t rows, int64_t columns, DType dtype) {
-  return {.from = nullptr,
-          .to = nullptr,
-          .batch = static_cast<int>(batch),
-          .rows = static_cast<int>(rows),
-          .columns = static_cast<int>(columns),
-          .bytes = static_cast<int>(storage_bytes(dtype, 1)),
-          .of_rows = make_divisor(rows),
-          .of_columns = make_divisor(columns)};
+// Bytes of a part of the workspace.
+int64_t part(const TensorType& type) { return workspace_part(storage_bytes(type.dtype, type.shape.elements())); }
+
+int64_t spread_bytes(const ConvProblem& conv, DType dtype) {
+  return storage_bytes(dtype, conv.shape.batch * conv.shape.window.in_size() * conv.shape.in_channels);
 }
 
-// Bytes of a part of the workspace.
-int64_t part(const TensorType& type) { return (storage_bytes(type.dtype, type.shape.elements()) + 255) / 256 * 256; }
+// The image's pixels to where they are with zeros between them, channels last; `address` is what it begins at a
+// multiple of.
+CopyArguments spread_of(const ConvProblem& conv, DType dtype, int64_t address) {
+  const ConvShape &from = *conv.transposed, &to = conv.shape;
+  const KernelWindow& w = from.window;
+  return make_copies(
+      {*make_copy(address_of_nothing(address), nullptr, static_cast<int>(storage_bytes(dtype, 1)),
+                  {from.batch, w.in[1], w.in[2], from.in_channels}, {from.x.n, from.x.h, from.x.w, from.x.c},
+                  {to.x.n, to.x.h * w.stride[1], to.x.w * w.stride[2], to.x.c})});
+}
 
 // Lays out the workspace.
 void place(const Problem& p, const ConvProblem& conv, bool moves_image, int64_t partial, ConvState& state) {
   const ConvShape& s = conv.shape;
   const DType dtype = p.outputs[0].dtype;
-  if (moves_image) {
-    state.image = transpose_of(s.batch, s.in_channels, s.window.in_size(), dtype);
-    state.output_offset = part(p.inputs[0]);
+  const auto bytes = static_cast<int>(storage_bytes(dtype, 1));
+  state.image_offset = state.packs ? workspace_part(int64_t{4} * state.packs->elements) : 0;
+  state.output_offset = state.image_offset;
+  if (conv.spreads) {
+    state.output_offset += workspace_part(spread_bytes(conv, dtype));
+  } else if (moves_image) {
+    state.image = matrix_transpose(s.batch, s.in_channels, s.window.in_size(), bytes);
+    state.output_offset += part(p.inputs[0]);
   }
   state.partial_offset = state.output_offset;
   if (conv.moves) {
-    state.output = transpose_of(s.batch, s.window.out_size(), s.out_channels, dtype);
+    state.output = matrix_transpose(s.batch, s.window.out_size(), s.out_channels, bytes);
     state.partial_offset += part(p.outputs[0]);
   }
   state.workspace = state.partial_offset + partial;
@@ -250,9 +331,21 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   auto state = std::make_unique<ConvState>();
   ConvArguments& arguments = state->arguments;
   arguments.size = conv.sizes();
-  state->weights = pack_weights(p, conv, kWay == Way::tiles || kWay == Way::elements);
-  state->consumed |= 2;
-  arguments.weights = state->weights->data();
+  constexpr bool kDense = kWay == Way::tiles || kWay == Way::elements;
+  if (p.is_constant(1)) {
+    state->weights = pack_weights(p, conv, kDense);
+    state->consumed |= 2;
+    arguments.weights = state->weights->data();
+  } else {
+    state->packs = order_of(conv, kDense);
+    state->pack = &kernel_on(*p.gpu, "conv_weights_f32");
+  }
+  if (conv.spreads) {
+    const DType dtype = p.inputs[0].dtype;
+    state->spread = spread_of(conv, dtype, 0);
+    state->spread_elements = spread_of(conv, dtype, storage_bytes(dtype, 1));
+    state->copy = &kernel_on(*p.gpu, "copy_strided");
+  }
   if (p.is_constant(2)) {
     const Tensor bias = convert(p.constants[2], DType::f32);
     const float* const given = bias.data<float>().data();
@@ -285,7 +378,22 @@ void transpose(const Call& c, TransposeArguments arguments, const void* from, vo
 void run(const Call& c) {
   const auto& state = c.as<ConvState>();
   ConvArguments arguments = state.arguments;
-  arguments.x = state.image ? c.workspace : c.inputs[0].data;
+  std::byte* const image = c.workspace + state.image_offset;
+  arguments.x = state.image || state.spread ? image : c.inputs[0].data;
+  if (state.packs) {
+    ConvWeightsArguments packs = *state.packs;
+    packs.from = c.inputs[1].as<float>();
+    packs.to = reinterpret_cast<float*>(c.workspace);
+    arguments.weights = packs.to;
+    c.stream->launch(*state.pack, conv_weights_launch(packs), packs);
+  }
+  if (state.spread) {
+    CopyArguments spread = is_aligned(c.inputs[0].data, 16) ? *state.spread : *state.spread_elements;
+    spread.pieces[0].from = c.inputs[0].data;
+    spread.pieces[0].to = image;
+    c.stream->fill(image, 0, state.output_offset - state.image_offset);
+    c.stream->launch(*state.copy, copy_strided_launch(spread), spread);
+  }
   if (arguments.x_storage == ImageStorage::bytes_together && !is_aligned(arguments.x, 8))
     arguments.x_storage = ImageStorage::bytes;
   if (!state.bias && c.has(2)) arguments.bias = c.inputs[2].as<float>();
@@ -296,7 +404,7 @@ void run(const Call& c) {
     EpilogueStep& step = arguments.epilogue.steps[i];
     if (step.row_stride != 0) step.row_stride = 1, step.column_stride = state.output->rows;
   }
-  if (state.image) transpose(c, *state.image, c.inputs[0].data, c.workspace);
+  if (state.image) transpose(c, *state.image, c.inputs[0].data, image);
   c.stream->launch(*state.function, state.launch, arguments);
   if (state.sum) c.stream->launch(*state.sum, conv_sum_launch(arguments.size), arguments);
   if (state.output) transpose(c, *state.output, arguments.y, c.outputs[0].data);

@@ -1,6 +1,7 @@
-// Convolutions on a GPU, for the ops Conv and sparkpilot::Conv: 1-D and 2-D, in f32, f16 and bf16, with constant
-// weights. Kernels work with channels last; images and outputs with channels first are transposed where a kernel does
-// not read them as they are.
+// Convolutions on a GPU, for the ops Conv and ConvTranspose of both domains: 1-D and 2-D, in f32, f16 and bf16, with
+// constant weights, in f32 also with others. Kernels work with channels last; images and outputs with channels first
+// are transposed where a kernel does not read them as they are. A transposed convolution is one by turned weights, of
+// the image with zeros between its pixels where it has strides.
 #pragma once
 
 #include <span>

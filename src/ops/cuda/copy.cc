@@ -92,14 +92,21 @@ std::optional<TransposeArguments> make_transpose(const void* from, void* to, int
   if (steps[rank - 2] != 1 || steps[rank - 1] != columns || (rank == 3 && steps[0] != rows * columns)) return {};
   if (std::max(rows, columns) < kTransposeTile || batch > 65535 || rows > (1 << 20) || columns > (1 << 30))
     return std::nullopt;
-  return TransposeArguments{.from = from,
-                            .to = to,
-                            .batch = static_cast<int>(batch),
-                            .rows = static_cast<int>(rows),
-                            .columns = static_cast<int>(columns),
-                            .bytes = bytes,
-                            .of_rows = make_divisor(rows),
-                            .of_columns = make_divisor(columns)};
+  TransposeArguments out = matrix_transpose(batch, rows, columns, bytes);
+  out.from = from;
+  out.to = to;
+  return out;
+}
+
+TransposeArguments matrix_transpose(int64_t batch, int64_t rows, int64_t columns, int bytes) {
+  return {.from = nullptr,
+          .to = nullptr,
+          .batch = static_cast<int>(batch),
+          .rows = static_cast<int>(rows),
+          .columns = static_cast<int>(columns),
+          .bytes = bytes,
+          .of_rows = make_divisor(rows),
+          .of_columns = make_divisor(columns)};
 }
 
 KernelLaunch copy_tiles_launch(const TransposeArguments& arguments) {

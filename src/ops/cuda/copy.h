@@ -49,6 +49,8 @@ constexpr int kTransposeTile = 32;
 std::optional<TransposeArguments> make_transpose(const void* from, void* to, int bytes,
                                                  const std::vector<int64_t>& sizes,
                                                  const std::vector<int>& permutation);
+// The same of matrices of any size below 2^31 elements; at most 65535 of them, of at most 2^20 rows.
+TransposeArguments matrix_transpose(int64_t batch, int64_t rows, int64_t columns, int bytes);
 KernelLaunch copy_tiles_launch(const TransposeArguments& arguments);
 
 // --- pad: y[i] = x[i - before], where that is outside as ONNX's modes say

@@ -1,8 +1,10 @@
 // The arguments of all kernels that kernels.inc lists.
 #pragma once
 
+#include "ops/cuda/adamw.h"
 #include "ops/cuda/attention.h"
 #include "ops/cuda/conv_chain.h"
+#include "ops/cuda/conv_weights.h"
 #include "ops/cuda/convolution.h"
 #include "ops/cuda/copy.h"
 #include "ops/cuda/depthwise.h"
@@ -15,3 +17,4 @@
 #include "ops/cuda/products.h"
 #include "ops/cuda/reduce.h"
 #include "ops/cuda/rows.h"
+#include "ops/cuda/weight_gradient.h"

@@ -88,7 +88,7 @@ TEST(CudaPlans, OfProducts) {
     for (const Storage storage : {Storage::f32, Storage::f16}) {
       for (const auto& [batches, m, n, k] : std::vector<std::tuple<int, int, int, int>>{
                {1, 40, 512, 512}, {8, 100, 100, 64}, {1, 128, 768, 192}, {1, 9, 1, 1}, {65535, 2, 2, 2000}}) {
-        const std::vector<GemmPlan> plans = gemm_plans(storage, false, batches, m, n, k, multiprocessors);
+        const std::vector<GemmPlan> plans = gemm_plans(storage, GemmLayout::nk, batches, m, n, k, multiprocessors);
         expect_few_and_named(plans, 8);
         for (const GemmPlan& plan : plans) {
           GemmArguments arguments{};
@@ -102,8 +102,8 @@ TEST(CudaPlans, OfProducts) {
       }
     }
   }
-  EXPECT_TRUE(gemm_plans(Storage::f32, true, 65536, 1, 1, 2, 48).empty());
-  EXPECT_TRUE(gemm_plans(Storage::f16, false, 1, 16, 1 << 29, 2, 48).empty());
+  EXPECT_TRUE(gemm_plans(Storage::f32, GemmLayout::kn, 65536, 1, 1, 2, 48).empty());
+  EXPECT_TRUE(gemm_plans(Storage::f16, GemmLayout::nk, 1, 16, 1 << 29, 2, 48).empty());
 }
 
 TEST(CudaPlans, OfRows) {

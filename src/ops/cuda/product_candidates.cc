@@ -23,6 +23,7 @@ struct ProductState : KernelState {
   const GpuFunction *function = nullptr, *sum = nullptr;
   PackedWeights weights;
   std::shared_ptr<Buffer> bias;
+  int c = -1;  // the input that is the bias, if that is not constant
   sparkpilot::Epilogue epilogue;
   GemmTile tile{};
   GemvArguments rows{};
@@ -71,7 +72,7 @@ GemmArguments tiles_of(const Problem& p, const MatMulShape& s, int64_t weight_st
   out.m = static_cast<int>(s.m);
   out.n = static_cast<int>(s.n);
   out.k = static_cast<int>(s.k);
-  out.a_stride = s.a_row;
+  out.a_stride = s.a_col == 1 ? s.a_row : s.a_col;
   out.y_stride = s.n;
   two_levels(s, out);
   out.y_inner = s.m * s.n;
@@ -81,11 +82,14 @@ GemmArguments tiles_of(const Problem& p, const MatMulShape& s, int64_t weight_st
   return out;
 }
 
-bool b_is_kn(const Problem& p, const MatMulShape& s) { return !(p.is_constant(1) && s.batch == 1) && s.b_col == 1; }
+GemmLayout layout_of(const Problem& p, const MatMulShape& s) {
+  if (s.a_col != 1) return GemmLayout::km;
+  return !(p.is_constant(1) && s.batch == 1) && s.b_col == 1 ? GemmLayout::kn : GemmLayout::nk;
+}
 
 std::vector<GemmPlan> tile_plans(const Problem& p, const MatMulShape& s) {
-  return gemm_plans(storage_of(p.inputs[0].dtype), b_is_kn(p, s), s.batch, static_cast<int>(s.m), static_cast<int>(s.n),
-                    static_cast<int>(s.k), p.gpu->facts().multiprocessors);
+  return gemm_plans(storage_of(p.inputs[0].dtype), layout_of(p, s), s.batch, static_cast<int>(s.m),
+                    static_cast<int>(s.n), static_cast<int>(s.k), p.gpu->facts().multiprocessors);
 }
 
 // Of gemv, and of gemv_rows in f32; by mma a block's warps are always the same.
@@ -104,12 +108,27 @@ Acceptance product_accepts(const Problem& p, const GemmArgs& args) {
   if (!storage_suffix(b)) return fmt::format("{} weights", name(b));
   if (s.empty()) return "empty";
   if (std::max({s.m, s.n, s.k, s.batch}) >= kMostSize) return "more than 2^30 rows, columns or batches";
-  if (s.a_col != 1) return "A is transposed";
+  const bool constant = p.is_constant(1) && s.batch == 1;
+  if (s.a_col != 1) {
+    if (a != DType::f32) return fmt::format("A is transposed, of {}", name(a));
+    if (s.a_row != 1) return "A is neither by rows nor by columns";
+    if (constant || s.b_col != 1) return "A is transposed, and B is not by rows";
+  }
   if (Acceptance takes = takes_epilogue(args.epilogue); !takes) return takes;
   if (way_of(p, s) == Way::gemm && tile_plans(p, s).empty()) return "more batches or columns than CUDA's grids have";
-  if (p.is_constant(1) && s.batch == 1) return rows_accept(p, args);
+  if (args.c >= 0 && !p.is_constant(static_cast<size_t>(args.c))) {
+    const TensorType& c = p.inputs[static_cast<size_t>(args.c)];
+    if (c.dtype != DType::f32) return fmt::format("C is {} and not constant", name(c.dtype));
+    if (!is_vector(c.shape, s.n)) return "C is not one row";
+    if (args.beta != 1) return "C is scaled and not constant";
+    GemmArgs without = args;
+    without.c = -1;
+    return product_accepts(p, without);
+  }
+  if (constant) return rows_accept(p, args);
   if (a != b) return "matrices of two types";
-  if (args.alpha != 1 || args.c >= 0) return "scaled or with a bias, and B is not constant";
+  if (args.alpha != 1) return "scaled, and B is not constant";
+  if (args.c >= 0 && !is_vector(p.inputs[static_cast<size_t>(args.c)].shape, s.n)) return "C is not one row";
   if (s.b_row != 1 && s.b_col != 1) return "B is neither by rows nor by columns";
   GemmArguments tiles{};
   if (!two_levels(s, tiles)) return "batches of more than two levels";
@@ -127,10 +146,12 @@ std::unique_ptr<KernelState> product_prepare(const Problem& p, const GemmArgs& a
   if (constant) {
     state->weights = pack_weights(*p.gpu, p.constants[1], args, weights);
     state->consumed |= 2;
-    if (args.c >= 0) {
-      const Tensor bias = pack_c(p, args, state->consumed);
-      state->bias = p.gpu->upload(bias.raw(), s.n * 4);
-    }
+  }
+  if (args.c >= 0 && !p.is_constant(static_cast<size_t>(args.c))) {
+    state->c = args.c;
+  } else if (args.c >= 0) {
+    const Tensor bias = pack_c(p, args, state->consumed);
+    state->bias = p.gpu->upload(bias.raw(), s.n * 4);
   }
   const auto* const bias = state->bias ? reinterpret_cast<const float*>(state->bias->data()) : nullptr;
   if (state->way != Way::gemm) {
@@ -173,7 +194,7 @@ void product_take_variant(const Problem& p, const GemmArgs& args, std::string_vi
   tiles.part_depth = plan.part_depth;
   state.tile = plan.tile;
   state.workspace = static_cast<int64_t>(gemm_partial_bytes(tiles));
-  state.function = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), b_is_kn(p, args.shape), plan.tile));
+  state.function = &kernel_on(*p.gpu, gemm_name(storage_of(dtype), layout_of(p, args.shape), plan.tile));
   state.sum = plan.parts > 1 ? &kernel_on(*p.gpu, "gemm_sum_" + std::string(*storage_suffix(dtype))) : nullptr;
 }
 
@@ -183,6 +204,7 @@ void product_run(const Call& call) {
     GemvArguments rows = state.rows;
     rows.a = call.inputs[0].data;
     rows.y = call.outputs[0].data;
+    if (state.c >= 0) rows.bias = call.inputs[static_cast<size_t>(state.c)].as<float>();
     rows.epilogue = bound_epilogue(state.epilogue, call, rows.n);
     const bool f32 = call.inputs[0].dtype == DType::f32;
     call.stream->launch(*state.function, state.way == Way::gemv ? gemv_launch(rows) : gemv_rows_launch(rows, f32),
@@ -193,6 +215,7 @@ void product_run(const Call& call) {
   tiles.a = call.inputs[0].data;
   if (!tiles.b) tiles.b = call.inputs[1].data;
   tiles.y = call.outputs[0].data;
+  if (state.c >= 0) tiles.bias = call.inputs[static_cast<size_t>(state.c)].as<float>();
   tiles.partial = reinterpret_cast<float*>(call.workspace);
   tiles.epilogue = bound_epilogue(state.epilogue, call, tiles.n);
   call.stream->launch(*state.function, gemm_launch(tiles, state.tile), tiles);

@@ -37,19 +37,20 @@ bool fits(long long batches, int m, int n, int parts, GemmTile tile) {
 
 }  // namespace
 
-bool gemm_has_tile(Storage storage, bool b_is_kn, GemmTile tile) {
-  return tile.m == tile.n || (storage != Storage::f32 && !b_is_kn);
+bool gemm_has_tile(Storage storage, GemmLayout layout, GemmTile tile) {
+  if (layout == GemmLayout::km && storage != Storage::f32) return false;
+  return tile.m == tile.n || (storage != Storage::f32 && layout == GemmLayout::nk);
 }
 
 std::string GemmPlan::variant() const { return tile_variant(tile.m, tile.n, parts); }
 
-std::vector<GemmPlan> gemm_plans(Storage storage, bool b_is_kn, long long batches, int m, int n, int k,
+std::vector<GemmPlan> gemm_plans(Storage storage, GemmLayout layout, long long batches, int m, int n, int k,
                                  int multiprocessors) {
   std::vector<ModelledPlan<GemmPlan>> all;
   size_t best = 0;
   const int steps = std::max(1, ceil_div(k, kGemmDepth));
   for (const GemmTile tile : kGemmTiles) {
-    if (!gemm_has_tile(storage, b_is_kn, tile)) continue;
+    if (!gemm_has_tile(storage, layout, tile)) continue;
     const long long blocks = batches * ceil_div(m, tile.m) * ceil_div(n, tile.n);
     for (int parts = 1; parts <= 16 && parts <= steps; parts *= 2) {
       const int part_steps = ceil_div(steps, parts), used = ceil_div(steps, part_steps);
@@ -71,8 +72,9 @@ size_t gemm_partial_bytes(const GemmArguments& p) {
          static_cast<size_t>(p.m) * static_cast<size_t>(p.n);
 }
 
-std::string gemm_name(Storage storage, bool b_is_kn, GemmTile tile) {
-  return fmt::format("gemm_{}{}_{}x{}", b_is_kn ? "kn_" : "", storage_name(storage), tile.m, tile.n);
+std::string gemm_name(Storage storage, GemmLayout layout, GemmTile tile) {
+  const char* const by = layout == GemmLayout::nk ? "" : layout == GemmLayout::kn ? "kn_" : "km_";
+  return fmt::format("gemm_{}{}_{}x{}", by, storage_name(storage), tile.m, tile.n);
 }
 
 bool gemm_accepts(const GemmArguments& p, GemmTile tile) {

@@ -7,6 +7,7 @@
 namespace {
 
 using sparkpilot::cuda::GemmArguments;
+using sparkpilot::cuda::GemmLayout;
 
 constexpr int kThreads = 128, kStages = 4;
 
@@ -32,7 +33,7 @@ struct MmaTile {
   using Bits = uint16_t;
   static constexpr int kRows = kM, kColumns = kN, kDepth = Share::kDepthBytes / 2, kPieces = kDepth / 8;
   static constexpr int kTilesM = Share::kWarpM / 16, kTilesN = Share::kWarpN / 8;
-  static constexpr bool kKn = kBIsKn;
+  static constexpr bool kKn = kBIsKn, kKm = false;
   float sums[kTilesM][kTilesN][4] = {};
 
   __device__ __forceinline__ void multiply(const Bits* a, const Bits* b, int warp, int lane) {
@@ -77,25 +78,29 @@ struct MmaTile {
   }
 };
 
-// The same with f32 elements and real fp32 products. A warp's lanes are 4 by 8: every fourth row; every eighth column,
-// of gemm_kn neighbours instead.
-template <int kM, int kN, bool kBIsKn>
+// The same with f32 elements and real fp32 products. A warp's lanes are 4 by 8: every fourth row, of gemm_km
+// neighbours instead; every eighth column, of gemm_kn and gemm_km neighbours instead.
+template <int kM, int kN, GemmLayout kLayout>
 struct FmaTile {
   using Share = Shares<kM, kN>;
   using Storage = device::F32;
   using Bits = float;
   static constexpr int kRows = kM, kColumns = kN, kDepth = Share::kDepthBytes / 4, kPieces = kDepth / 4;
   static constexpr int kEachM = Share::kWarpM / 4, kEachN = Share::kWarpN / 8;
-  static_assert(kEachN == 4);
-  static constexpr bool kKn = kBIsKn;
+  static constexpr bool kKn = kLayout != GemmLayout::nk, kKm = kLayout == GemmLayout::km;
+  static_assert(kEachN == 4 && (!kKm || kEachM % 4 == 0));
   float sums[kEachM][kEachN] = {};
 
+  // The i-th row of a lane's sums.
+  static __device__ __forceinline__ int own_row(int warp, int lane, int i) {
+    return Share::first_row(warp) + (kKm ? lane / 8 * kEachM + i : lane / 8 + i * 4);
+  }
   __device__ __forceinline__ void multiply(const float* a, const float* b, int warp, int lane) {
-    const int first_row = Share::first_row(warp) + lane / 8, first_column = Share::first_column(warp);
+    const int first_row = own_row(warp, lane, 0), first_column = Share::first_column(warp);
 #pragma unroll 1
     for (int piece = Share::slice(warp); piece < kPieces; piece += Share::kSlices) {
       float right[kEachN][4];  // of four in depth
-      if constexpr (!kBIsKn) {
+      if constexpr (!kKn) {
 #pragma unroll
         for (int j = 0; j < kEachN; ++j)
           device::load_piece<device::F32>(b + device::place<kPieces>(first_column + j * 8 + lane % 8, piece) * 4,
@@ -111,24 +116,40 @@ struct FmaTile {
           for (int j = 0; j < 4; ++j) right[j][depth] = four[j];
         }
       }
+      if constexpr (kKm) {
 #pragma unroll
-      for (int i = 0; i < kEachM; ++i) {
-        float left[4];
-        device::load_piece<device::F32>(a + device::place<kPieces>(first_row + i * 4, piece) * 4, left);
+        for (int depth = 0; depth < 4; ++depth) {
 #pragma unroll
-        for (int depth = 0; depth < 4; ++depth)
+          for (int i4 = 0; i4 < kEachM; i4 += 4) {
+            float left[4];
+            const int row = first_row + i4;
+            device::load_piece<device::F32>(a + device::place<kM / 4>(piece * 4 + depth, row / 4) * 4, left);
 #pragma unroll
-          for (int j = 0; j < kEachN; ++j) sums[i][j] = fmaf(left[depth], right[j][depth], sums[i][j]);
+            for (int i = 0; i < 4; ++i)
+#pragma unroll
+              for (int j = 0; j < kEachN; ++j) sums[i4 + i][j] = fmaf(left[i], right[j][depth], sums[i4 + i][j]);
+          }
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kEachM; ++i) {
+          float left[4];
+          device::load_piece<device::F32>(a + device::place<kPieces>(first_row + i * 4, piece) * 4, left);
+#pragma unroll
+          for (int depth = 0; depth < 4; ++depth)
+#pragma unroll
+            for (int j = 0; j < kEachN; ++j) sums[i][j] = fmaf(left[depth], right[j][depth], sums[i][j]);
+        }
       }
     }
   }
   template <int kStride>
   __device__ __forceinline__ void spread(float* out, int warp, int lane) const {
-    const int first_row = Share::first_row(warp) + lane / 8, first_column = Share::first_column(warp);
+    const int first_column = Share::first_column(warp);
 #pragma unroll
     for (int i = 0; i < kEachM; ++i) {
-      float* const row = out + (first_row + i * 4) * kStride + first_column;
-      if constexpr (!kBIsKn) {
+      float* const row = out + own_row(warp, lane, i) * kStride + first_column;
+      if constexpr (!kKn) {
 #pragma unroll
         for (int j = 0; j < kEachN; ++j) row[lane % 8 + j * 8] = sums[i][j];
       } else {
@@ -157,7 +178,8 @@ __device__ __forceinline__ void finish(const GemmArguments& p, float (&sums)[4],
 template <typename Tile>
 __device__ __forceinline__ void gemm(const GemmArguments& p) {
   using Bits = typename Tile::Bits;
-  constexpr int kPiece = 16 / static_cast<int>(sizeof(Bits)), kDepthPieces = Tile::kDepth / kPiece;
+  constexpr int kPiece = 16 / static_cast<int>(sizeof(Bits));
+  [[maybe_unused]] constexpr int kDepthPieces = Tile::kDepth / kPiece;
   constexpr int kA = Tile::kRows * Tile::kDepth, kStage = kA + Tile::kColumns * Tile::kDepth;
   constexpr int kStride = Tile::kColumns + 8;  // of sums in shared memory: four rows of mma lie in other banks
   constexpr int kRing = kStages * kStage * static_cast<int>(sizeof(Bits)), kSums = Tile::kRows * kStride;  // floats
@@ -171,7 +193,8 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
   const int batches = p.outer * p.inner, part = static_cast<int>(blockIdx.z) / batches;
   const int batch = static_cast<int>(blockIdx.z) - part * batches, outer = batch / p.inner;
   const int inner = batch - outer * p.inner;
-  const Bits* const a = static_cast<const Bits*>(p.a) + outer * p.a_outer + inner * p.a_inner + first_row * p.a_stride;
+  const Bits* const a =
+      static_cast<const Bits*>(p.a) + outer * p.a_outer + inner * p.a_inner + first_row * (Tile::kKm ? 1 : p.a_stride);
   const Bits* const b = static_cast<const Bits*>(p.b) + outer * p.b_outer + inner * p.b_inner +
                         first_column * (Tile::kKn ? 1 : p.b_stride);
   const bool a_aligned = device::is_aligned(a, p.a_stride * static_cast<long long>(sizeof(Bits)));
@@ -183,8 +206,13 @@ __device__ __forceinline__ void gemm(const GemmArguments& p) {
     if (step < steps) {
       Bits* const stage = ring + step % kStages * kStage;
       const int k0 = begin + step * Tile::kDepth;
-      device::load_tile<kThreads, Bits, Tile::kRows, kDepthPieces>(stage, a + k0, p.a_stride, p.m - first_row, end - k0,
-                                                                   a_aligned);
+      if constexpr (Tile::kKm) {
+        device::load_tile<kThreads, Bits, Tile::kDepth, Tile::kRows / kPiece>(stage, a + k0 * p.a_stride, p.a_stride,
+                                                                              end - k0, p.m - first_row, a_aligned);
+      } else {
+        device::load_tile<kThreads, Bits, Tile::kRows, kDepthPieces>(stage, a + k0, p.a_stride, p.m - first_row,
+                                                                     end - k0, a_aligned);
+      }
       if constexpr (Tile::kKn) {
         device::load_tile<kThreads, Bits, Tile::kDepth, Tile::kColumns / kPiece>(
             stage + kA, b + k0 * p.b_stride, p.b_stride, end - k0, p.n - first_column, b_aligned);
@@ -270,10 +298,12 @@ GEMM_MMA(, 64, 64, false)
 GEMM_MMA(, 32, 32, false)
 GEMM_MMA(kn_, 64, 64, true)
 GEMM_MMA(kn_, 32, 32, true)
-GEMM(f32_64x64, FmaTile<64, 64, false>)
-GEMM(f32_32x32, FmaTile<32, 32, false>)
-GEMM(kn_f32_64x64, FmaTile<64, 64, true>)
-GEMM(kn_f32_32x32, FmaTile<32, 32, true>)
+GEMM(f32_64x64, FmaTile<64, 64, GemmLayout::nk>)
+GEMM(f32_32x32, FmaTile<32, 32, GemmLayout::nk>)
+GEMM(kn_f32_64x64, FmaTile<64, 64, GemmLayout::kn>)
+GEMM(kn_f32_32x32, FmaTile<32, 32, GemmLayout::kn>)
+GEMM(km_f32_64x64, FmaTile<64, 64, GemmLayout::km>)
+GEMM(km_f32_32x32, FmaTile<32, 32, GemmLayout::km>)
 
 #define GEMM_SUM(name, type)                                                                                        \
   extern "C" __global__ void __launch_bounds__(kThreads) gemm_sum_##name(const __grid_constant__ GemmArguments p) { \

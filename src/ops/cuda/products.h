@@ -1,6 +1,6 @@
 // Kernels of matrix products in tiles, by weights or of two activations: their arguments, and the launches that they
-// want. Products of few rows: gemv.h. Names: gemm_<storage>_<m>x<n> and gemm_kn_<storage>_<m>x<n> by the tile of a
-// block.
+// want. Products of few rows: gemv.h. Names: gemm_<storage>_<m>x<n>, gemm_kn_<storage>_<m>x<n> and
+// gemm_km_f32_<m>x<n> by the tile of a block.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,15 @@
 
 namespace sparkpilot::cuda {
 
-// For each of outer x inner batches: y[m, n] = epilogue(a[m, k] x b + bias[n]), b [n, k], of gemm_kn [k, n]; each
-// row's elements together. Batch o, i of a begins at o * a_outer + i * a_inner, which may be 0, likewise b and y.
+// How the operands lie, each row's elements together.
+enum class GemmLayout : uint8_t {
+  nk,  // a [m, k], b [n, k]
+  kn,  // a [m, k], b [k, n]
+  km,  // a [k, m], b [k, n]: gradients of weights; f32 only
+};
+
+// For each of outer x inner batches: y[m, n] = epilogue(a x b + bias[n]), of matrices that lie as GemmLayout says.
+// Batch o, i of a begins at o * a_outer + i * a_inner, which may be 0, likewise b and y.
 // Constant weights are best packed as [n, k]. Copied 16 bytes at a time where a and b begin at a multiple of 16 bytes
 // and all of their strides are such multiples; by elements where not.
 // With parts > 1 each part of the depth writes its sums to `partial`; gemm_sum_* adds them up, bias and epilogue with
@@ -34,14 +41,14 @@ struct GemmArguments {
 };
 constexpr int kGemmDepth = 64;
 
-// Tiles of one block of 128 threads. f32 and gemm_kn have the square ones.
+// Tiles of one block of 128 threads. f32, gemm_kn and gemm_km have the square ones.
 struct GemmTile {
   int m, n;
   bool operator==(const GemmTile&) const = default;
 };
 constexpr GemmTile kGemmTiles[] = {{128, 64}, {64, 64}, {32, 32}};
-// Whether gemm (or gemm_kn) of this storage has the tile.
-bool gemm_has_tile(Storage storage, bool b_is_kn, GemmTile tile);
+// Whether there is a kernel of this storage and layout with the tile.
+bool gemm_has_tile(Storage storage, GemmLayout layout, GemmTile tile);
 
 // Which tile and how many parts.
 struct GemmPlan {
@@ -51,14 +58,15 @@ struct GemmPlan {
 };
 // Those that are worth timing, the one first that takes fewest clock cycles by a rough model of blocks over
 // multiprocessors. Empty if no grid is one that CUDA takes.
-std::vector<GemmPlan> gemm_plans(Storage storage, bool b_is_kn, long long batches, int m, int n, int k,
+std::vector<GemmPlan> gemm_plans(Storage storage, GemmLayout layout, long long batches, int m, int n, int k,
                                  int multiprocessors);
-inline GemmPlan gemm_plan(Storage storage, bool b_is_kn, long long batches, int m, int n, int k, int multiprocessors) {
-  return gemm_plans(storage, b_is_kn, batches, m, n, k, multiprocessors).front();
+inline GemmPlan gemm_plan(Storage storage, GemmLayout layout, long long batches, int m, int n, int k,
+                          int multiprocessors) {
+  return gemm_plans(storage, layout, batches, m, n, k, multiprocessors).front();
 }
 size_t gemm_partial_bytes(const GemmArguments& arguments);  // 0 for one part
 
-std::string gemm_name(Storage storage, bool b_is_kn, GemmTile tile);
+std::string gemm_name(Storage storage, GemmLayout layout, GemmTile tile);
 // Whether the grid is one that CUDA takes.
 bool gemm_accepts(const GemmArguments& arguments, GemmTile tile);
 KernelLaunch gemm_launch(const GemmArguments& arguments, GemmTile tile);

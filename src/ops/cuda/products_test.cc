@@ -13,26 +13,34 @@ struct Sizes {
   int batches = 1, parts = 1;
 };
 
+constexpr GemmLayout kLayouts[] = {GemmLayout::nk, GemmLayout::kn, GemmLayout::km};
+
 struct Case {
   Sizes sizes;
-  bool kn;
+  GemmLayout layout;
   long long a_stride, b_stride, y_stride, a_batch, b_batch, y_batch;
   std::vector<double> a, b, bias, c, d;
 
-  Case(const TestStorage& storage, const Sizes& s, bool kn)
+  Case(const TestStorage& storage, const Sizes& s, GemmLayout layout)
       : sizes(s),
-        kn(kn),
-        a_stride(s.k + s.beyond),
-        b_stride((kn ? s.n : s.k) + s.beyond),
+        layout(layout),
+        a_stride((layout == GemmLayout::km ? s.m : s.k) + s.beyond),
+        b_stride((layout == GemmLayout::nk ? s.k : s.n) + s.beyond),
         y_stride(s.n + s.beyond),
-        a_batch(s.m * a_stride),
-        b_batch((kn ? s.k : s.n) * b_stride),
+        a_batch((layout == GemmLayout::km ? s.k : s.m) * a_stride),
+        b_batch((layout == GemmLayout::nk ? s.n : s.k) * b_stride),
         y_batch(s.m * y_stride) {
     a = storage.random(size_of(s.batches * a_batch), 1, 1.0);
     b = storage.random(size_of(s.batches * b_batch), 2, 1.0 / std::sqrt(s.k));
     bias = kStorages[0].random(size_of(s.n), 3, 0.5);
     c = storage.random(size_of(s.batches * s.m * s.n), 4, 0.5);
     d = storage.random(size_of(s.n), 5, 0.5);
+  }
+  size_t a_at(int batch, int i, int l) const {
+    return size_of(batch * a_batch + (layout == GemmLayout::km ? l * a_stride + i : i * a_stride + l));
+  }
+  size_t b_at(int batch, int l, int j) const {
+    return size_of(batch * b_batch + (layout == GemmLayout::nk ? j * b_stride + l : l * b_stride + j));
   }
   // gelu_erf, add c, mul by d[column], mul by -2; what lies beyond y's rows is not written.
   std::vector<double> expected() const {
@@ -41,9 +49,7 @@ struct Case {
       for (int i = 0; i < sizes.m; ++i) {
         for (int j = 0; j < sizes.n; ++j) {
           double sum = bias[size_of(j)];
-          for (int l = 0; l < sizes.k; ++l)
-            sum += a[size_of(batch * a_batch + i * a_stride + l)] *
-                   b[size_of(batch * b_batch + (kn ? l * b_stride + j : j * b_stride + l))];
+          for (int l = 0; l < sizes.k; ++l) sum += a[a_at(batch, i, l)] * b[b_at(batch, l, j)];
           const double added = activation::gelu_erf(sum, 0, 0) + c[size_of((batch * sizes.m + i) * sizes.n + j)];
           y[size_of(batch * y_batch + i * y_stride + j)] = added * d[size_of(j)] * -2;
         }
@@ -86,7 +92,7 @@ struct Case {
   }
   void launch(TestRun& run, const GemmArguments& arguments, const TestStorage& storage, GemmTile tile) const {
     EXPECT_TRUE(gemm_accepts(arguments, tile));
-    run.launch(gemm_name(storage_of(storage), kn, tile), arguments, gemm_launch(arguments, tile));
+    run.launch(gemm_name(storage_of(storage), layout, tile), arguments, gemm_launch(arguments, tile));
     if (arguments.parts > 1) run.launch("gemm_sum_" + storage.name, arguments, gemm_sum_launch(arguments));
   }
 };
@@ -108,17 +114,17 @@ TEST(CudaProducts, AllTilesAtOddSizes) {
       {1, 1, 1},       {33, 67, 40},          {35, 33, 77, 3}, {17, 20, 136, 0, 4}, {9, 36, 160, 0, 2, 2},
       {70, 40, 96, 8}, {40, 72, 333, 3, 1, 3}};
   for (const TestStorage& storage : kStorages) {
-    for (const bool kn : {false, true}) {
+    for (const GemmLayout layout : kLayouts) {
       for (const GemmTile tile : kGemmTiles) {
-        if (!gemm_has_tile(storage_of(storage), kn, tile)) continue;
+        if (!gemm_has_tile(storage_of(storage), layout, tile)) continue;
         for (const Sizes& s : sizes) {
           if ((tile.m > 32 || storage.dtype == DType::bf16) && s.m < 40) continue;
-          const Case test(storage, s, kn);
+          const Case test(storage, s, layout);
           TestRun run;
           const GemmArguments arguments = test.arguments(run, storage);
           test.launch(run, arguments, storage, tile);
           expect_near(run, test.expected(), storage.tolerance(4e-6),
-                      fmt::format("{} {} x {} x {}", gemm_name(storage_of(storage), kn, tile), s.m, s.n, s.k));
+                      fmt::format("{} {} x {} x {}", gemm_name(storage_of(storage), layout, tile), s.m, s.n, s.k));
         }
       }
     }
@@ -127,13 +133,14 @@ TEST(CudaProducts, AllTilesAtOddSizes) {
 
 TEST(CudaProducts, NanStaysNan) {
   for (const TestStorage& storage : kStorages) {
-    for (const bool kn : {false, true}) {
+    for (const GemmLayout layout : kLayouts) {
+      if (!gemm_has_tile(storage_of(storage), layout, {32, 32})) continue;
       for (const int parts : {1, 2}) {
-        Case test(storage, {10, 12, 70, 2, 1, parts}, kn);
-        test.a[size_of(3 * test.a_stride + 69)] = NAN;
-        test.b[size_of(kn ? 50 * test.b_stride + 7 : 7 * test.b_stride + 50)] = NAN;
-        for (int i = 0; i < 10; ++i) test.a[size_of(i * test.a_stride + 70)] = NAN;  // beyond k
-        for (int i = 0; i < (kn ? 70 : 12); ++i) test.b[size_of(i * test.b_stride + (kn ? 12 : 70))] = NAN;
+        Case test(storage, {10, 12, 70, 2, 1, parts}, layout);
+        test.a[test.a_at(0, 3, 69)] = test.b[test.b_at(0, 50, 7)] = NAN;
+        const bool nk = layout == GemmLayout::nk, km = layout == GemmLayout::km;  // and beyond the rows
+        for (int i = 0; i < (km ? 70 : 10); ++i) test.a[size_of(i * test.a_stride + (km ? 10 : 70))] = NAN;
+        for (int i = 0; i < (nk ? 12 : 70); ++i) test.b[size_of(i * test.b_stride + (nk ? 70 : 12))] = NAN;
         TestRun run;
         const GemmArguments arguments = test.arguments(run, storage);
         test.launch(run, arguments, storage, {32, 32});
@@ -149,7 +156,7 @@ TEST(CudaProducts, NanStaysNan) {
 
 TEST(CudaProducts, OneBatchOfBForAll) {
   const TestStorage& storage = kStorages[1];
-  Case test(storage, {20, 24, 48, 0, 4}, true);
+  Case test(storage, {20, 24, 48, 0, 4}, GemmLayout::kn);
   for (size_t i = 0; i < test.b.size(); ++i) test.b[i] = test.b[i % size_of(test.b_batch)];
   TestRun run;
   GemmArguments arguments = test.arguments(run, storage);
@@ -161,7 +168,7 @@ TEST(CudaProducts, OneBatchOfBForAll) {
 TEST(CudaProducts, AllActivations) {
   const TestStorage& storage = kStorages[0];
   for (const EpilogueActivation& row : kEpilogueActivations) {
-    Case test(storage, {20, 24, 4}, false);
+    Case test(storage, {20, 24, 4}, GemmLayout::nk);
     TestRun run;
     GemmArguments arguments = test.arguments(run, storage);
     const double alpha = row.parameters > 0 ? -0.25 : default_alpha(row.activation), beta = 0.75;
@@ -190,13 +197,13 @@ TEST(CudaProducts, PlansCoverTheGpu) {
       // Rows by columns by depth of transformers and of convolutions of 1x1 in openpilot's sizes.
       for (const auto& [m, n, k] : std::vector<std::tuple<int, int, int>>{
                {25, 512, 2048}, {100, 1536, 512}, {100, 512, 2048}, {128, 768, 192}, {512, 96, 384}}) {
-        const GemmPlan plan = gemm_plan(storage, false, 1, m, n, k, multiprocessors);
+        const GemmPlan plan = gemm_plan(storage, GemmLayout::nk, 1, m, n, k, multiprocessors);
         const int blocks = (m + plan.tile.m - 1) / plan.tile.m * ((n + plan.tile.n - 1) / plan.tile.n) * plan.parts;
         EXPECT_GE(blocks, std::min(multiprocessors, 48)) << m << " " << n << " " << k;
         EXPECT_GE(plan.parts * plan.part_depth, k);
         EXPECT_LT((plan.parts - 1) * plan.part_depth, k);
       }
-      const GemmPlan large = gemm_plan(storage, false, 1, 32768, 512, 512, multiprocessors);
+      const GemmPlan large = gemm_plan(storage, GemmLayout::nk, 1, 32768, 512, 512, multiprocessors);
       EXPECT_EQ(large.parts, 1);
       EXPECT_GE(large.tile.m, 64);
     }
@@ -206,10 +213,10 @@ TEST(CudaProducts, PlansCoverTheGpu) {
 // Every tile is copied 16 bytes a lane without a sector in part; no conflicts of banks.
 TEST(CudaProducts, Traffic) {
   for (const TestStorage& storage : kStorages) {
-    for (const bool kn : {false, true}) {
+    for (const GemmLayout layout : kLayouts) {
       for (const GemmTile tile : kGemmTiles) {
-        if (!gemm_has_tile(storage_of(storage), kn, tile) || storage.dtype == DType::bf16) continue;
-        const Case test(storage, {tile.m, 64, 64}, kn);
+        if (!gemm_has_tile(storage_of(storage), layout, tile) || storage.dtype == DType::bf16) continue;
+        const Case test(storage, {tile.m, 64, 64}, layout);
         TestRun run;
         run.count_traffic();
         const GemmArguments arguments = test.arguments(run, storage);

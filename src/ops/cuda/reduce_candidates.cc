@@ -7,8 +7,6 @@
 namespace sparkpilot::cuda {
 namespace {
 
-constexpr int64_t kAlignment = 256;  // of what lies in the workspace
-
 struct ReduceState : KernelState {
   const GpuFunction *function = nullptr, *parts = nullptr, *copy = nullptr;
   ReduceArguments arguments{};
@@ -69,7 +67,7 @@ std::unique_ptr<KernelState> reduce_prepare(const Problem& p, uint32_t axes, Red
     state->elements_to_rows = to_rows(bytes);
     state->copy = &kernel_on(*p.gpu, "copy_strided");
     shape = rows_of(x.shape, axes);
-    state->partials = (x.shape.elements() * bytes + kAlignment - 1) / kAlignment * kAlignment;
+    state->partials = workspace_part(x.shape.elements() * bytes);
   }
   ReduceArguments& arguments = state->arguments;
   arguments.outer = static_cast<int>(shape->outer);

@@ -13,6 +13,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/vector/adamw_rows.h"
+#include "ops/cuda/adamw_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -198,6 +199,7 @@ const OpDef kOps[] = {{.name = "AdamW",
                        .traits = {.in_place = overwrites},
                        .infer = infer,
                        .cpu = kCpu,
+                       .cuda = cuda::kAdamW,
                        .no_gradient = no_gradient::kOptimizer,
                        .cost = cost,
                        .cases = cases}};

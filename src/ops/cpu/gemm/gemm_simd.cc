@@ -19,8 +19,6 @@ struct SimdState : KernelState {
   int64_t wide_a = 0;  // workspace bytes for A in f32, if A is in 16 bits; Y in f32 follows
 };
 
-bool is_vector(const Shape& c, int64_t n) { return c.rank() >= 1 && c[c.rank() - 1] == n && c.elements() == n; }
-
 bool is_small_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16; }
 
 int64_t float_bytes(int64_t elements) { return (elements * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64; }
@@ -28,6 +26,8 @@ int64_t float_bytes(int64_t elements) { return (elements * static_cast<int64_t>(
 constexpr int64_t kGrain = 16384;  // elements whose conversion justifies a thread
 
 }  // namespace
+
+bool is_vector(const Shape& c, int64_t n) { return c.rank() >= 1 && c[c.rank() - 1] == n && c.elements() == n; }
 
 bool activates(const Epilogue& epilogue) {
   const auto steps = epilogue.steps();

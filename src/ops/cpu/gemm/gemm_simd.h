@@ -6,6 +6,8 @@
 
 namespace sparkpilot {
 
+// Whether C is one row of n elements.
+bool is_vector(const Shape& c, int64_t n);
 // Requirements of every kernel of rows times packed weights, whatever the types: B must be constant and a single
 // matrix, the columns of A contiguous, alpha 1, and C, if present, a constant with one element per column.
 Acceptance rows_accept(const Problem& p, const GemmArgs& args);

@@ -1,0 +1,166 @@
+// Training on the emulated GPU: the losses, the norms and the parameters of the CPU within rounding, from one recording
+// for each program, with nothing copied back but loss, reports and norm.
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "base/random.h"
+#include "base/test_files.h"
+#include "gpu_sessions.h"
+#include "onnx/export.h"
+#include "onnx/zoo.h"
+#include "tensor/difference.h"
+#include "train/student.h"
+
+namespace sparkpilot::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Steps {
+  int updates, micro_batches;
+  double rate;
+};
+
+class GpuTraining : public GpuTest {
+ protected:
+  // Fields of samples of which the network `role` is trained, as the zoo's model has its inputs.
+  std::vector<Field> fields_of(const std::vector<StudentNetwork>& networks) {
+    std::vector<Field> out;
+    for (const StudentNetwork& network : networks) {
+      const Graph graph = build_zoo_model(network.file.stem().string());
+      for (const ValueId id : graph.inputs()) {
+        const Value& v = graph.value(id);
+        out.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
+      }
+      Session session(graph, {.threads = 1});
+      session.run();
+      const std::string name = session.outputs()[0].name;
+      out.push_back({"teacher." + network.role, DType::f32, session.output(name).shape.removed(0)});
+    }
+    out.push_back({"driven.plan", DType::f32, {33, 15}});
+    out.push_back({"driven.valid", DType::f32, {33}});
+    return out;
+  }
+  StudentNetwork network(const std::string& role, const std::string& model) {
+    const fs::path file = folder_.path() / (model + ".onnx");
+    if (!fs::exists(file)) save_onnx(build_zoo_model(model), file);
+    return {role, file};
+  }
+  void as_on_the_cpu(const std::string& role, const std::vector<const char*>& gpus, const Steps& steps, double bound);
+
+  TempFolder folder_;
+};
+
+// The same inputs for every device.
+void fill(const View& view, const std::string& name, uint64_t seed) {
+  Random random(seed * 1000 + std::hash<std::string>()(name) % 1000);
+  for (int64_t i = 0; i < view.elements(); ++i) {
+    const bool bytes = view.dtype == DType::u8;
+    const double value = bytes ? static_cast<double>(random.integer(0, 255)) : 0.5 * random.normal();
+    store_element(view.dtype, view.data, i, name == "driven.valid" ? 1 : value);
+  }
+}
+
+struct Trained {
+  std::vector<double> numbers;  // losses, reports and norms of each step, and of an evaluation
+  std::map<std::string, Tensor> states;
+  std::map<std::string, Session::Transfers> transfers;
+  int launches = 0, waits = 0;  // of the last update, by the driver
+};
+
+// Updates with clipping and a moving average. Epsilon is far above the rounding of gradients: those that are nothing
+// but rounding, such as of the keys' bias in attention, would else be brought to the size of others.
+Trained train_on(const Student& student, const std::string& device, const Steps& steps) {
+  const ProgramOptions options{.epsilon = 1,
+                               .ema = 0.9f,
+                               .micro_batches = steps.micro_batches,
+                               .session = {.device = device, .threads = 1, .tune = Tune::off}};
+  TrainingProgram program = student.program(options);
+  Trained out;
+  const auto note = [&](ConstView view) {
+    for (int64_t i = 0; i < view.elements(); ++i) out.numbers.push_back(load_element(view.dtype, view.data, i));
+  };
+  const bool on_gpu = device != "cpu";
+  for (int update = 0; update < steps.updates; ++update) {
+    const auto count = [&](const char* what) { return on_gpu ? driver_count(std::string("call ") + what) : 0; };
+    const int launches = count("cuGraphLaunch"), waits = count("cuStreamSynchronize");
+    for (int micro = 0; micro < steps.micro_batches; ++micro) {
+      for (const TensorInfo& input : program.inputs())
+        fill(program.input(input.name), input.name, static_cast<uint64_t>(2 * update + micro));
+      program.run_gradients();
+      out.numbers.push_back(program.loss());
+      for (size_t i = 0; i < program.report_names().size(); ++i) note(program.report(i));
+    }
+    out.numbers.push_back(program.gradient_norm());
+    program.update(steps.rate, 0.9 * out.numbers.back());
+    out.launches = count("cuGraphLaunch") - launches;
+    out.waits = count("cuStreamSynchronize") - waits;
+  }
+  EXPECT_EQ(program.updates(), steps.updates);
+  for (const bool average : {false, true}) {
+    for (const TensorInfo& input : program.inputs())
+      fill(program.evaluation_input(input.name, average), input.name, 99);
+    program.run_evaluation(average);
+    out.numbers.push_back(program.evaluation_loss(average));
+  }
+  out.transfers = program.transfers();
+  for (const std::string& name : program.states()) out.states[name] = program.state(name).clone();
+  return out;
+}
+
+void expect_same(const Trained& got, const Trained& expected, double bound) {
+  ASSERT_EQ(got.numbers.size(), expected.numbers.size());
+  for (size_t i = 0; i < got.numbers.size(); ++i)
+    EXPECT_NEAR(got.numbers[i], expected.numbers[i], bound * std::max(1.0, std::fabs(expected.numbers[i]))) << i;
+  ASSERT_EQ(got.states.size(), expected.states.size());
+  for (const auto& [name, state] : expected.states) {
+    const Difference difference = difference_of(got.states.at(name).view(), state.view());
+    EXPECT_TRUE(difference.relative_l2 <= bound || difference.max_abs <= 1e-6)
+        << name << ": " << difference.relative_l2 << ", " << difference.max_abs;
+  }
+}
+
+// A run of each program is one launch of its recording and one wait; states stay where they are.
+void expect_few_copies(const Trained& got, const Steps& steps, bool unified) {
+  const bool clears = steps.micro_batches > 1 && !unified;  // the sums, on the GPU
+  EXPECT_EQ(got.launches, steps.micro_batches + 2);         // the gradients, the norm, the update
+  EXPECT_EQ(got.waits, got.launches + (clears ? 1 : 0));
+  for (const auto& [name, of] : got.transfers) {
+    EXPECT_EQ(of.to_host, unified || name == "update" ? 0 : 1) << name;
+    EXPECT_EQ(of.to_gpu, unified || name == "norm" ? 0 : 1) << name;
+    EXPECT_LE(of.bytes_to_host, 4096) << name;
+    EXPECT_GT(of.launches, 0) << name;
+  }
+}
+
+void GpuTraining::as_on_the_cpu(const std::string& role, const std::vector<const char*>& gpus, const Steps& steps,
+                                double bound) {
+  const std::vector<StudentNetwork> networks = {network(role, "tiny_driving_" + role)};
+  const std::vector<Field> fields = fields_of(networks);
+  for (const TrainMode mode : {TrainMode::adapter, TrainMode::full}) {
+    const Student student({.networks = networks, .batch = 2, .mode = mode, .max_size = "20%"}, fields);
+    const Trained cpu = train_on(student, "cpu", steps);
+    for (const char* name : gpus) {
+      emulate(name);
+      const Trained gpu = train_on(student, "cuda", steps);
+      expect_same(gpu, cpu, bound);
+      expect_few_copies(gpu, steps, std::string(name) == "gb10");
+    }
+  }
+}
+
+TEST_F(GpuTraining, APolicyAsOnTheCpu) {
+  NEEDS_IMAGES();
+  as_on_the_cpu("policy", {"gb10", "rtx4090"}, {3, 2, 0.01}, 5e-4);
+}
+
+TEST_F(GpuTraining, VisionAsOnTheCpu) {
+  NEEDS_IMAGES();
+  as_on_the_cpu("vision", {"rtx4090"}, {2, 1, 1e-4}, 5e-4);
+}
+
+}  // namespace
+}  // namespace sparkpilot::train
+
+int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }
