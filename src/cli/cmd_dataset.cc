@@ -309,11 +309,13 @@ void add_build(Program& program, Command group) {
 }  // namespace
 
 void add_dataset(Program& program, Command app) {
-  const Command group = app.add_group("dataset", "samples for training: made, described, checked");
+  const Command group =
+      app.add_group("dataset", "samples for training: made, described, checked, and what a model makes of them");
   group.footer(
       "Examples:\n  sparkpilot dataset build route/ --models teacher --out data\n"
       "  sparkpilot dataset info data\n  sparkpilot dataset check data");
   add_build(program, group);
+  add_dataset_evaluate(program, group);
   const auto folder = std::make_shared<std::string>();
   const Command info_command =
       add_command(program, group, "info", "what a data set holds", "  sparkpilot dataset info data",

@@ -27,7 +27,9 @@ constexpr std::string_view kSplit = "openpilot v0.10.1 to early 2026", kSupercom
                            kMonitoring = "openpilot 2024-09 to 2026-01", kOldSupercombo = "openpilot v0.9.7",
                            kOldSplit = "openpilot v0.10.0";
 
-constexpr std::string_view kStandIn = "sparkpilot-zoo/";  // begins the checkpoint's name
+// How the name of the checkpoint begins.
+constexpr std::string_view kStandIn = "sparkpilot-zoo/", kTrained = "sparkpilot-trained/";
+constexpr const char* kCheckpoint = "model_checkpoint";
 
 struct Model {
   ZooEntry entry;
@@ -143,7 +145,7 @@ void build_zoo_model(Layers& layers, std::string_view name) {
   const bool halves = model->era == ZooEra::v0_9_7;  // whose inputs and output are fp16, too
   graph.add_output(halves ? output : layers.cast(output, DType::f32), "outputs");
   graph.metadata[std::string(kOutputSlicesKey)] = write_output_slices(slices_of(layers, heads, !size.mobile));
-  graph.metadata["model_checkpoint"] = fmt::format("{}{}/{}", kStandIn, name, layers.seed());
+  graph.metadata[kCheckpoint] = fmt::format("{}{}/{}", kStandIn, name, layers.seed());
 }
 
 bool is_stand_in(const std::filesystem::path& file) {
@@ -152,6 +154,12 @@ bool is_stand_in(const std::filesystem::path& file) {
   std::string head(static_cast<size_t>(std::min(kHead, in.size())), '\0');
   in.read_at(0, std::as_writable_bytes(std::span(head.data(), head.size())));
   return head.find(kStandIn) != std::string::npos;
+}
+
+void mark_as_trained(Graph& graph) {
+  const auto found = graph.metadata.find(kCheckpoint);
+  if (found == graph.metadata.end() || !found->second.starts_with(kStandIn)) return;
+  found->second.replace(0, kStandIn.size(), kTrained);
 }
 
 Graph build_zoo_model(std::string_view name, uint64_t seed) {

@@ -32,27 +32,6 @@ drive::YuvImage enlarged(const drive::YuvImage& small) {
   return out;
 }
 
-size_t place_of(std::span<const Field> fields, std::string_view name) {
-  const auto found = std::ranges::find(fields, name, &Field::name);
-  if (found == fields.end()) fail("the samples have no field \"{}\"", name);
-  return static_cast<size_t>(found - fields.begin());
-}
-
-std::vector<std::vector<std::byte>> sample_of(const Samples& samples, int64_t index) {
-  std::vector<std::vector<std::byte>> blocks;
-  std::vector<std::byte*> to;
-  for (const Field& field : samples.fields()) {
-    blocks.emplace_back(static_cast<size_t>(storage_bytes(field.dtype, field.shape.elements())));
-  }
-  for (auto& block : blocks) to.push_back(block.data());
-  samples.read(index, to);
-  return blocks;
-}
-
-std::span<const float> floats(const std::vector<std::byte>& block) {
-  return {reinterpret_cast<const float*>(block.data()), block.size() / sizeof(float)};
-}
-
 }  // namespace
 
 KeyFrames::KeyFrames(const Dataset& data, const Student& student, int64_t count)
@@ -67,7 +46,7 @@ KeyFrames::KeyFrames(const Dataset& data, const Student& student, int64_t count)
 }
 
 // The newer of the road camera's two.
-drive::YuvImage KeyFrames::picture_of(const std::vector<std::vector<std::byte>>& sample) const {
+drive::YuvImage KeyFrames::picture_of(const std::vector<Tensor>& sample) const {
   const auto& inputs = data_.info().inputs;
   const auto road = std::ranges::find(inputs, InputKind::road, &DatasetInput::kind);
   if (road == inputs.end()) fail("the samples have no picture of the road camera");
@@ -75,7 +54,7 @@ drive::YuvImage KeyFrames::picture_of(const std::vector<std::vector<std::byte>>&
   std::vector<uint8_t> frame(drive::kFrameBytes);
   for (size_t i = 0; i < frame.size(); ++i) {
     frame[i] = static_cast<uint8_t>(
-        load_element(road->dtype, sample[place].data(), drive::kFrameBytes + static_cast<int64_t>(i)));
+        load_element(road->dtype, sample[place].raw(), drive::kFrameBytes + static_cast<int64_t>(i)));
   }
   drive::YuvImage picture;
   unpack_frame(frame, picture);
@@ -100,7 +79,7 @@ void KeyFrames::draw(TrainingProgram& program, bool average, const std::string& 
       const ConstView all = program.evaluation_report(static_cast<size_t>(report), average);
       const auto width = static_cast<size_t>(all.shape[1]);
       parsers_[i].parse({all.as<float>() + static_cast<size_t>(entry) * width, width}, model);
-      parsers_[i].parse(floats(sample[place_of(fields, outputs_[i].target)]), wanted);
+      parsers_[i].parse(sample[place_of(fields, outputs_[i].target)].data<float>(), wanted);
       heads.insert(parsers_[i].heads().begin(), parsers_[i].heads().end());
     }
     const drive::ModelRecord ours = drive::record_of(model, heads), theirs = drive::record_of(wanted, heads);
@@ -109,7 +88,7 @@ void KeyFrames::draw(TrainingProgram& program, bool average, const std::string& 
     overlay.draw({.intrinsics = intrinsics,
                   .ours = &ours,
                   .recorded = &theirs,
-                  .v_ego = static_cast<double>(floats(sample.back())[0]),
+                  .v_ego = static_cast<double>(sample.back().data<float>()[0]),
                   .frame_id = frame},
                  picture);
     drawn_[place].push_back({fmt::format("{}, frame {}: {}", data_.clip_of(chosen_[place]).name, frame, when),

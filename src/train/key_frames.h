@@ -25,7 +25,7 @@ class KeyFrames {
   std::vector<drive::PagePicture> pictures() const;
 
  private:
-  drive::YuvImage picture_of(const std::vector<std::vector<std::byte>>& sample) const;
+  drive::YuvImage picture_of(const std::vector<Tensor>& sample) const;
 
   const Dataset& data_;
   std::vector<Student::Output> outputs_;

@@ -107,20 +107,12 @@ class LastLayers {
 }  // namespace
 
 OutputUnits output_units(const Samples& samples, std::string_view field, const OutputSlices& slices, int64_t most) {
-  const auto found = std::ranges::find(samples.fields(), field, &Field::name);
-  if (found == samples.fields().end()) fail("the samples have no field \"{}\"", field);
-  const auto at = static_cast<size_t>(found - samples.fields().begin());
-  const auto width = static_cast<size_t>(found->shape.elements());
+  const size_t at = place_of(samples.fields(), field);
+  const auto width = static_cast<size_t>(samples.fields()[at].shape.elements());
   std::vector<double> sum(width), squares(width);
-  std::vector<Tensor> sample;
-  std::vector<std::byte*> to;
-  for (const Field& each : samples.fields()) {
-    sample.emplace_back(each.dtype, each.shape);
-    to.push_back(static_cast<std::byte*>(sample.back().raw()));
-  }
   const int64_t count = std::min(most, samples.size());
   for (int64_t i = 0; i < count; ++i) {
-    samples.read(i * samples.size() / count, to);
+    const std::vector<Tensor> sample = sample_of(samples, i * samples.size() / count);
     for (size_t k = 0; k < width; ++k) {
       const double value = sample[at].data<float>()[k];
       sum[k] += value;

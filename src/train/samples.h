@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -28,5 +30,11 @@ class Samples {
   // Writes sample `index`, one contiguous block for each field in order. May be called by several threads.
   virtual void read(int64_t index, std::span<std::byte* const> to) const = 0;
 };
+
+// Where a field of that name is. Fails (user) if there is none.
+size_t place_of(std::span<const Field> fields, std::string_view name);
+
+// All fields of a sample, in their order.
+std::vector<Tensor> sample_of(const Samples& samples, int64_t index);
 
 }  // namespace sparkpilot::train

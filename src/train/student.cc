@@ -17,6 +17,7 @@
 #include "ir/infer.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
+#include "onnx/zoo.h"
 #include "passes/pass.h"
 #include "passes/rebatch.h"
 #include "route/contract/outputs.h"
@@ -329,6 +330,7 @@ Graph Student::trained_model(const Network& network, const TrainingProgram& prog
     const auto found = trained.find(v.name);
     if (v.kind == ValueKind::constant && found != trained.end()) v.constant = convert(found->second, v.dtype);
   }
+  mark_as_trained(out);
   return out;
 }
 

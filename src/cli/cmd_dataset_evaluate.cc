@@ -1,0 +1,130 @@
+// sparkpilot dataset evaluate: a driving model held against what is known of a data set.
+#include <array>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/parallel.h"
+#include "base/text.h"
+#include "cli/command.h"
+#include "cli/driving_models.h"
+#include "cli/terminal.h"
+#include "comm/comm.h"
+#include "train/own_features.h"
+#include "train/score.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct EvaluateFlags {
+  std::string folder, split = "validation", target = "labels";
+  bool blank = false;
+  int64_t batch = 32;
+  DrivingModelFlags model;
+};
+
+Json path_json(const train::PathScore& path) { return {{"distance", path.distance}, {"aside", path.aside}}; }
+
+Json score_json(const train::Score& score) {
+  return {{"samples", score.samples},
+          {"known", score.known},
+          {"model", path_json(score.model)},
+          {"keep_speed_and_curvature", path_json(score.keep)},
+          {"straight_on", path_json(score.straight)},
+          {"lane_error_20m", score.lane_lines > 0 ? Json(score.lanes) : Json()},
+          {"lane_lines", score.lane_lines}};
+}
+
+void print_score(const train::Score& score) {
+  Table table({"metres from the driven path", "1 s", "2 s", "4 s", "6 s"});
+  const auto row = [&](const std::string& what, const std::array<double, 4>& values) {
+    std::vector<std::string> cells{what};
+    for (size_t i = 0; i < values.size(); ++i) {
+      cells.push_back(score.known[i] > 0 ? fmt::format("{:.2f}", values[i]) : "-");
+    }
+    table.add(cells);
+  };
+  row("model", score.model.distance);
+  row("  of it sideways", score.model.aside);
+  row("keep speed and curvature", score.keep.distance);
+  row("  of it sideways", score.keep.aside);
+  row("straight on", score.straight.distance);
+  print(table.str());
+  if (score.lane_lines > 0) print(fmt::format("lane lines, 20 m ahead: {:.2f} m\n", score.lanes));
+}
+
+int evaluate(const Program& program, const EvaluateFlags& flags) {
+  expect_at_least("--batch", flags.batch, 1);
+  const auto split = flags.split == "all"     ? train::Split::all
+                     : flags.split == "train" ? train::Split::train
+                                              : train::Split::validation;
+  const train::Dataset data(flags.folder, {.split = split});
+  const drive::ModelFiles models = chosen_driving_model(program, flags.model);
+  train::StudentOptions options{.batch = flags.batch, .mode = train::TrainMode::full};
+  if (!models.supercombo.empty()) options.networks = {{"supercombo", models.supercombo}};
+  else options.networks = {{"vision", models.vision}, {"policy", models.policy}};
+  options.target = flags.target == "labels" ? train::Target::labels : train::Target::teacher;
+  const train::Student student(options, data.fields());
+  train::ProgramOptions settings;
+  const int threads = chosen_threads(program).value_or(0);
+  settings.session = {.threads = threads > 0 ? threads : available_processors(), .tune = Tune::off};
+  train::TrainingProgram steps = student.program(settings);
+  std::unique_ptr<train::BlankPictures> blank;
+  if (flags.blank) blank = std::make_unique<train::BlankPictures>(data);
+  const train::Samples* samples = blank ? static_cast<const train::Samples*>(blank.get()) : &data;
+  std::string past = train::OwnFeatures::refusal(data.info(), student);
+  std::unique_ptr<train::OwnFeatures> own;
+  if (past.empty()) {
+    own = std::make_unique<train::OwnFeatures>(data, *samples, student);
+    Comm alone;
+    own->renew(steps, false, alone);
+    samples = own.get();
+    if (const std::string text = own->missing(); !text.empty() && !program.quiet) note(text);
+  }
+  const std::vector<train::NamedScore> scores = train::score(steps, student, data, *samples);
+  if (program.json) {
+    Json clips = Json::array();
+    for (const auto& [clip, score] : scores) {
+      if (clip.empty()) continue;
+      Json one = score_json(score);
+      one["clip"] = clip;
+      clips.push_back(std::move(one));
+    }
+    Json all = score_json(scores.back().score);
+    all["seconds"] = train::kScoreSeconds;
+    all["own_features"] = own != nullptr;
+    all["blank"] = flags.blank;
+    all["clips"] = std::move(clips);
+    print_json(all);
+    return kDone;
+  }
+  print(fmt::format("{} of {}{}{}\n\n", count_of(scores.back().score.samples, "sample"),
+                    count_of(std::ssize(scores) - 1, "clip"), own ? ", the past as the model remembers it" : "",
+                    flags.blank ? ", pictures replaced by grey" : ""));
+  print_score(scores.back().score);
+  return kDone;
+}
+
+}  // namespace
+
+void add_dataset_evaluate(Program& program, Command group) {
+  const auto flags = std::make_shared<EvaluateFlags>();
+  const Command command = add_command(
+      program, group, "evaluate", "how far a driving model's path and lane lines are from what is known, in metres",
+      "  sparkpilot dataset evaluate roads --supercombo out/run/demo_supercombo.onnx\n"
+      "  sparkpilot dataset evaluate data --models models --against teacher --split all --json\n"
+      "Beside two paths that take no picture: the car's speed and curvature kept, and straight on.",
+      [&program, flags] { return evaluate(program, *flags); });
+  command.add_option("folder", flags->folder, "folder of the data set").type_name("DIR").required();
+  add_driving_model_flags(program, command, flags->model);
+  add_choice(command, "--split", flags->split, {"validation", "train", "all"}, "of the routes", "WHICH");
+  add_choice(command, "--against", flags->target, {"labels", "teacher"},
+             "whose lane lines: what is true of synthetic roads, or the teacher's", "WHAT");
+  command.add_flag("--blank", flags->blank, "with grey pictures: what the model says without looking");
+  add_number(command, "--batch", flags->batch, "samples at a time");
+  add_setting(program, command, "threads");
+  add_report_flags(program, command);
+}
+
+}  // namespace sparkpilot::cli

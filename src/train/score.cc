@@ -1,0 +1,167 @@
+#include "train/score.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "route/contract/outputs.h"
+#include "train/trainer.h"
+
+namespace sparkpilot::train {
+namespace {
+
+using namespace drive;  // NOLINT(google-build-using-namespace): openpilot's sizes
+
+constexpr double kLineMetres = 20, kGrey = 128;
+using Point = std::array<double, 3>;
+using Position = double (*)(int);
+
+// Linear between the points around a place.
+double between(double place, Position position, const std::function<double(int)>& value) {
+  int next = 1;
+  while (next + 1 < kPoints && position(next) < place) ++next;
+  const double share = (place - position(next - 1)) / (position(next) - position(next - 1));
+  return value(next - 1) + share * (value(next) - value(next - 1));
+}
+
+Point point_of(std::span<const float> plan, double seconds) {
+  Point out{};
+  for (size_t k = 0; k < out.size(); ++k) {
+    out[k] = between(seconds, plan_time, [&](int i) {
+      return static_cast<double>(plan[static_cast<size_t>(i) * kPlanWidth + kPosition + k]);
+    });
+  }
+  return out;
+}
+
+Point arc(double speed, double yaw_rate, double seconds) {
+  const double way = speed * seconds, angle = yaw_rate * seconds;
+  if (std::abs(angle) < 1e-9) return {way, 0, 0};
+  return {way * std::sin(angle) / angle, way * (1 - std::cos(angle)) / angle, 0};
+}
+
+// Sums first, then means.
+struct Sums {
+  Score score;
+
+  void add(PathScore& to, size_t at, const Point& path, const Point& driven) {
+    to.distance[at] += std::hypot(path[0] - driven[0], path[1] - driven[1], path[2] - driven[2]);
+    to.aside[at] += std::abs(path[1] - driven[1]);
+  }
+  void add(const Sums& other) {
+    const auto add_path = [](PathScore& to, const PathScore& from) {
+      for (size_t i = 0; i < kScoreSeconds.size(); ++i) {
+        to.distance[i] += from.distance[i], to.aside[i] += from.aside[i];
+      }
+    };
+    score.samples += other.score.samples;
+    for (size_t i = 0; i < kScoreSeconds.size(); ++i) score.known[i] += other.score.known[i];
+    add_path(score.model, other.score.model);
+    add_path(score.keep, other.score.keep);
+    add_path(score.straight, other.score.straight);
+    score.lanes += other.score.lanes;
+    score.lane_lines += other.score.lane_lines;
+  }
+  Score means() const {
+    Score out = score;
+    for (size_t i = 0; i < kScoreSeconds.size(); ++i) {
+      const auto count = static_cast<double>(std::max<int64_t>(1, out.known[i]));
+      for (PathScore* path : {&out.model, &out.keep, &out.straight}) {
+        path->distance[i] /= count, path->aside[i] /= count;
+      }
+    }
+    out.lanes /= static_cast<double>(std::max<int64_t>(1, out.lane_lines));
+    return out;
+  }
+};
+
+double line_y(const ModelOutputs& outputs, size_t line) {
+  return between(kLineMetres, line_distance, [&](int i) {
+    return static_cast<double>(outputs.lane_lines.mean[(line * kPoints + static_cast<size_t>(i)) * 2]);
+  });
+}
+
+void add_sample(Sums& sums, const ModelOutputs& model, const ModelOutputs& target, bool has_plan, bool has_lanes,
+                std::span<const float> driven, std::span<const float> valid) {
+  ++sums.score.samples;
+  const double speed = static_cast<double>(driven[kVelocity]), rate = static_cast<double>(driven[kOrientationRate + 2]);
+  for (size_t i = 0; has_plan && i < kScoreSeconds.size(); ++i) {
+    const double seconds = kScoreSeconds[i];
+    if (between(seconds, plan_time, [&](int k) { return static_cast<double>(valid[static_cast<size_t>(k)]); }) <
+        0.999) {
+      continue;
+    }
+    ++sums.score.known[i];
+    const Point truth = point_of(driven, seconds);
+    sums.add(sums.score.model, i, point_of(model.plan.mean, seconds), truth);
+    sums.add(sums.score.keep, i, arc(speed, rate, seconds), truth);
+    sums.add(sums.score.straight, i, arc(speed, 0, seconds), truth);
+  }
+  for (const size_t line : {1u, 2u}) {
+    if (!has_lanes || !(target.lane_line_probs[line] > 0.5F)) continue;
+    ++sums.score.lane_lines;
+    sums.score.lanes += std::abs(line_y(model, line) - line_y(target, line));
+  }
+}
+
+}  // namespace
+
+std::vector<NamedScore> score(TrainingProgram& program, const Student& student, const Dataset& data,
+                              const Samples& samples) {
+  const std::vector<Student::Output> outputs = student.outputs();
+  const auto fields = data.fields();
+  const auto& names = program.report_names();
+  std::vector<OutputParser> parsers;
+  std::vector<size_t> reports, targets;
+  std::set<std::string> heads;
+  for (const Student::Output& output : outputs) {
+    parsers.emplace_back(output.slices, output.width, output.role);
+    heads.insert(parsers.back().heads().begin(), parsers.back().heads().end());
+    reports.push_back(static_cast<size_t>(std::ranges::find(names, "output." + output.role) - names.begin()));
+    targets.push_back(place_of(fields, output.target));
+  }
+  const size_t driven = place_of(fields, "driven.plan"), valid = place_of(fields, "driven.valid");
+  std::vector<int64_t> all(static_cast<size_t>(data.size()));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<Sums> clips(data.clips().size());
+  evaluate_samples(program, samples, all, false, [&](size_t place, int64_t entry) {
+    const std::vector<Tensor> sample = sample_of(data, all[place]);
+    ModelOutputs model, target;
+    for (size_t i = 0; i < parsers.size(); ++i) {
+      const auto width = static_cast<size_t>(outputs[i].width);
+      const float* raw = program.evaluation_report(reports[i]).as<float>() + static_cast<size_t>(entry) * width;
+      parsers[i].parse({raw, width}, model);
+      parsers[i].parse(sample[targets[i]].data<float>(), target);
+    }
+    size_t at = 0;
+    while (data.clips()[at].begin + data.clips()[at].size <= all[place]) ++at;
+    add_sample(clips[at], model, target, heads.contains("plan"), heads.contains("lane_lines_prob"),
+               sample[driven].data<float>(), sample[valid].data<float>());
+  });
+  std::vector<NamedScore> out;
+  Sums whole;
+  for (size_t i = 0; i < clips.size(); ++i) {
+    whole.add(clips[i]);
+    out.push_back({data.clips()[i].name, clips[i].means()});
+  }
+  out.push_back({"", whole.means()});
+  return out;
+}
+
+BlankPictures::BlankPictures(const Dataset& data) : data_(data) {
+  for (const DatasetInput& input : data.info().inputs) {
+    if (input.kind == InputKind::road || input.kind == InputKind::wide) {
+      pictures_.push_back(place_of(data.fields(), input.name));
+    }
+  }
+}
+
+void BlankPictures::read(int64_t index, std::span<std::byte* const> to) const {
+  data_.read(index, to);
+  for (const size_t place : pictures_) {
+    const Field& field = data_.fields()[place];
+    for (int64_t i = 0; i < field.shape.elements(); ++i) store_element(field.dtype, to[place], i, kGrey);
+  }
+}
+
+}  // namespace sparkpilot::train

@@ -1,0 +1,61 @@
+// How far a driving model's path and lane lines are from what is known of a data set, beside two paths that take no
+// picture.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/dataset.h"
+#include "train/program.h"
+#include "train/student.h"
+
+namespace sparkpilot::train {
+
+inline constexpr std::array<int, 4> kScoreSeconds{1, 2, 4, 6};
+
+// Mean distances in metres from the path that the car drove, at kScoreSeconds; 0 where no sample's path is known so
+// far.
+struct PathScore {
+  std::array<double, 4> distance{}, aside{};  // of the positions; of them, |y|
+};
+
+struct Score {
+  int64_t samples = 0;
+  std::array<int64_t, 4> known{};  // samples whose path is known so far
+  PathScore model;
+  PathScore keep;      // the car's speed and curvature at the moment, kept: an arc
+  PathScore straight;  // the car's speed, straight on
+  // |y| between the two inner lane lines and the target's, 20 m ahead, over those that the target says are there.
+  double lanes = 0;
+  int64_t lane_lines = 0;  // how many
+};
+
+// Of each clip in its order, and of all samples last, with an empty name.
+struct NamedScore {
+  std::string clip;
+  Score score;
+};
+
+// Runs the student as the program has it over `samples`, those of `data` or the same with other contents. The path is
+// the data set's driven one; lane lines are held against the student's target.
+std::vector<NamedScore> score(TrainingProgram& program, const Student& student, const Dataset& data,
+                              const Samples& samples);
+
+// Samples with grey pictures instead of theirs: what a model knows without looking.
+class BlankPictures final : public Samples {
+ public:
+  // `data` must outlive it.
+  explicit BlankPictures(const Dataset& data);
+  std::span<const Field> fields() const override { return data_.fields(); }
+  int64_t size() const override { return data_.size(); }
+  void begin_epoch(int64_t epoch) const override { data_.begin_epoch(epoch); }
+  void read(int64_t index, std::span<std::byte* const> to) const override;
+
+ private:
+  const Dataset& data_;
+  std::vector<size_t> pictures_;
+};
+
+}  // namespace sparkpilot::train
