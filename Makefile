@@ -5,7 +5,7 @@ BUILD := build
 CONFIGURE := cmake --log-level=WARNING >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test drive lint bench gpu-check gpu-budget fuzz sanitize cross peers clean
+.PHONY: help deps build test drive tiny-model lint bench gpu-check gpu-budget fuzz sanitize cross peers clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,10 +20,15 @@ build: deps ## build/sparkpilot and the tests
 test: build ## every test, and the sanitizer build of what reads foreign bytes
 	@JOBS=$(JOBS) scripts/test.sh
 
-drive: deps ## drive a synthetic route through the stand-in models (ROUTE=... MODELS=DIR: a real one)
+drive: deps ## drive a synthetic route with a small model (ROUTE=... MODELS=DIR: real ones)
 	@$(CONFIGURE) --preset release
 	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
 	@scripts/drive.sh
+
+tiny-model: deps ## train models/demo_supercombo.onnx anew: 13 GB of synthetic roads, about 20 minutes (SEED=n)
+	@$(CONFIGURE) --preset release
+	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
+	@scripts/tiny_model.sh
 
 lint: ## clang-format on all files, clang-tidy on the changed ones (ALL=1: on all)
 	@scripts/install_deps.sh build lint

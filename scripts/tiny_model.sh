@@ -37,7 +37,7 @@ train() {  # train FOLDER FLAGS: goes on where it was stopped, and does nothing 
   else $program train "${common[@]}" "${losses[@]}" --out "$folder" "$@"; fi
 }
 echo "== the pictures first: without memory"
-train "$run/pictures" --supercombo "$start" --fresh --rate 2e-3 --warmup 100 --epochs 4.2
+train "$run/pictures" --supercombo "$start" --fresh --no-rollout --rate 2e-3 --warmup 100 --epochs 4.2
 echo "== then with what it remembers of the last five seconds"
 train "$run/memory" --supercombo "$run/pictures/demo_supercombo.onnx" --own-features --rate 5e-4 --warmup 50 --epochs 1
 cp "$run/memory/demo_supercombo.onnx" "$run/demo_supercombo.onnx"

@@ -250,7 +250,7 @@ void TrainRun::begin_features() {
     own_.emplace(unchanged(), *samples_, *student_);
     if (const std::string text = own_->missing(); !text.empty()) tell(text + "; there the teacher's features stay");
   }
-  if (!validation_ || !why_not.empty()) return;
+  if (!validation_ || !why_not.empty() || flags_.no_rollout) return;
   rollout_.emplace(*validation_, *validation_, *student_);
   if (const std::string text = rollout_->missing(); !text.empty()) {
     tell(fmt::format("validation: {}; {}", text,

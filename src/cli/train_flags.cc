@@ -54,7 +54,7 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   command.add_option("--max-size", flags.max_size, "share of each network's tensor bytes, or bytes: 1% (the default)")
       .type_name("SIZE");
   add_choice(command, "--dtype", flags.stored, {"auto", "fp32", "fp16", "bf16"}, "how the adapter is stored", "TYPE");
-  command.add_flag("--fresh", flags.fresh, "of --mode full: the last layers begin at the targets' means");
+  command.add_flag("--fresh", flags.fresh, "of --mode full: the model's weights mean nothing yet; layers begin centred, the last ones at the targets' means");
   add_number(command, "--least-scale", flags.least_scale,
              "of --mode full: take predicted scales for at least this part of the targets' deviations, such as 0.1",
              "X");
@@ -65,6 +65,7 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   add_list(command, "--loss", flags.weights, "HEAD=WEIGHT", "weight of a head's loss; 0 leaves it out (repeatable)");
   command.add_flag("--own-features", flags.own_features,
                    "features of the past are the student's own, computed anew in each epoch, not the teacher's");
+  command.add_flag("--no-rollout", flags.no_rollout, "evaluate with the data set's features of the past only");
   add_choice(command, "--features", flags.features, {"kl", "cosine", "l2"}, "how features are compared", "HOW");
   add_number(command, "--batch", flags.batch, "samples of a step");
   add_number(command, "--accumulate", flags.accumulate, "steps whose gradients make one update");

@@ -21,7 +21,7 @@ struct TrainFlags {
           checkpoint_every = 0, keep = 2, overfit = 0;
   double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
          warp_degrees = 0, brightness = 0, least_scale = 0;
-  bool merged = false, dry_run = false, fresh = false, own_features = false;
+  bool merged = false, dry_run = false, fresh = false, own_features = false, no_rollout = false;
   uint64_t seed = 1;
 };
 
@@ -70,6 +70,7 @@ void each_flag(TrainFlags& f, const Visit& visit) {
   visit("merged", f.merged);
   visit("fresh", f.fresh);
   visit("own_features", f.own_features);
+  visit("no_rollout", f.no_rollout);
   visit("least_scale", f.least_scale);
   visit("seed", f.seed);
 }
