@@ -98,8 +98,8 @@ void settle_model(const Program& program, Flags& flags) {
   for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
 }
 
-void write_command(Flags flags, int threads) {
-  Json json = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", threads}};
+void write_command(Flags flags, int threads, const std::string& device) {
+  Json json = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", threads}, {"device", device}};
   each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
   make_folders(flags.out);
   AtomicFile file(fs::path(flags.out) / kCommandFile);
@@ -107,23 +107,25 @@ void write_command(Flags flags, int threads) {
   file.commit();
 }
 
-// What an earlier run was given; its threads.
-int read_command(const fs::path& out, Flags& flags) {
+// What an earlier run was given; its threads and its device.
+std::pair<int, std::string> read_command(const fs::path& out, Flags& flags) {
   const fs::path path = out / kCommandFile;
   const std::string text = read_file(path, 1 << 20);
   int threads = 0;
+  std::string device;
   with_file(path, [&] {
     try {
       const std::optional<Json> json = parse_bounded(text);
       if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
       each_flag(flags, [&](const char* name, auto& value) { json->at(name).get_to(value); });
       json->at("threads").get_to(threads);
+      device = json->value("device", "cpu");
     } catch (const nlohmann::json::exception& error) {
       fail("cannot be read: {}", error.what());
     }
   });
   flags.out = out.string();
-  return threads;
+  return {threads, device};
 }
 
 std::map<std::string, double> loss_weights(const Flags& flags) {
@@ -302,10 +304,12 @@ class TrainRun {
 
 void TrainRun::prepare() {
   std::optional<int> threads = chosen_threads(program_);
+  std::string device = program_.settings["device"].value;
   resume_ = !flags_.resume.empty();
   if (resume_) {
-    const int before = read_command(flags_.resume, flags_);
-    if (!threads) threads = before;
+    const auto [threads_before, device_before] = read_command(flags_.resume, flags_);
+    if (!threads) threads = threads_before;
+    if (device == "auto") device = device_before;
     check(flags_);
   } else {
     check(flags_);
@@ -342,11 +346,15 @@ void TrainRun::prepare() {
       .micro_batches = static_cast<int>(flags_.accumulate)};
   settings.session.threads = threads.value_or(0) > 0 ? *threads : std::max(1, available_processors() / comm_.size());
   settings.session.tune = Tune::off;
+  settings.session.device = device == "auto" ? "cpu" : device;  // a GPU must be asked for
+  settings.session.memory_reserve = memory_reserve(program_);
+  if (tells()) tell_about_device(program_, settings.session.device);
   if (resume_) {
     if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
   }
   steps_.emplace(student_->program(settings));
-  if (!resume_ && !flags_.dry_run && is_first()) write_command(flags_, settings.session.threads);
+  if (!resume_ && !flags_.dry_run && is_first())
+    write_command(flags_, settings.session.threads, settings.session.device);
 }
 
 void TrainRun::train(const std::atomic<bool>& interrupt) {
@@ -491,6 +499,8 @@ void add_train(Program& program, Command app) {
   add_number(command, "--warp", flags->warp_degrees, "augment: deviation of the camera's angles, in degrees", "DEG");
   add_number(command, "--brightness", flags->brightness, "augment: deviation of the pictures' brightness", "X");
   add_number(command, "--seed", flags->seed, "seed of the adapter's numbers and of the samples' order");
+  add_setting(program, command, "device", "cpu, cuda or cuda:N; auto is the CPU");
+  add_setting(program, command, "memory-reserve");
   add_setting(program, command, "threads");
   add_report_flags(program, command);
 }
