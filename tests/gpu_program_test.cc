@@ -102,6 +102,45 @@ TEST_F(GpuProgram, AFaultEndsADriveThatCanBeResumed) {
 }
 
 // Where segments ran is kept with them: the summary does not say what only the last process used.
+TEST_F(GpuProgram, TrainsAsTheCpuDoes) {
+  NEEDS_IMAGES();
+  const std::string teacher = in_quotes(out("teacher")), data = in_quotes(out("data"));
+  ASSERT_EQ(run_program("zoo build --quiet --seed 2 tiny_driving_policy tiny_driving_vision --out " + teacher).code, 0);
+  ASSERT_EQ(run_program("dataset build --quiet --synthetic 2 --seconds 2 --validation 0.5 --models " + teacher +
+                        " --out " + data)
+                .code,
+            0);
+  const std::string flags = "train --models " + in_quotes(models()) + " --network policy --data " + data +
+                            " --batch 2 --updates 2 --schedule constant --kind lora --rank 2 --threads 1 --json --out ";
+  const auto losses = [](const ProgramResult& result) {
+    EXPECT_EQ(result.code, 0) << result.err;
+    const json done = json::parse(result.out, nullptr, false);
+    return std::pair(done.value("loss", 0.0), done.value("evaluation_loss", 0.0));
+  };
+  const auto [loss, evaluated] = losses(run_program(flags + in_quotes(out("cpu"))));
+  for (const char* gpu : {"gb10", "rtx4090"}) {
+    const ProgramResult result = run_program(flags + in_quotes(out(gpu)) + " --device cuda", with(gpu));
+    const auto [gpu_loss, gpu_evaluated] = losses(result);
+    EXPECT_NEAR(gpu_loss, loss, 1e-3 * std::abs(loss));
+    EXPECT_NEAR(gpu_evaluated, evaluated, 1e-3 * std::abs(evaluated));
+    EXPECT_NE(result.err.find("not run on a GPU yet"), std::string::npos) << result.err;
+    EXPECT_EQ(held(), kNothingHeld);
+    EXPECT_GE(count("call cuGraphLaunch"), 2 * 3);  // gradients, norm and update, twice
+    EXPECT_GT(count("kernel adamw_f32"), 0);
+  }
+  // It goes on where it was, on the same device; on another one only if that is asked for.
+  const std::string resume = "train --json --resume " + in_quotes(out("gb10"));
+  losses(run_program(resume, with("gb10")));
+  EXPECT_GT(count("call cuModuleLoadData"), 0);
+  const ProgramResult without = run_program(resume, with("none"));
+  EXPECT_NE(without.code, 0);
+  const ProgramResult on_cpu = run_program(resume + " --device cpu", with("none"));
+  losses(on_cpu);
+  EXPECT_NE(on_cpu.err.find("processor"), std::string::npos) << on_cpu.err;
+  EXPECT_EQ(run_program(flags + in_quotes(out("fault")) + " --device cuda", with("gb10", "cuGraphLaunch:3:700")).code,
+            3);
+}
+
 TEST_F(GpuProgram, ADriveTellsOfAllItsDevices) {
   NEEDS_IMAGES();
   const std::string flags = "--no-overlay --limit 2 --device auto";

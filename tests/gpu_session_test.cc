@@ -1,11 +1,13 @@
 // Sessions on the emulated GPU: the same results as on the CPU, from one recording, with the copies that the memory
 // needs and no others.
 #include <array>
+#include <cstring>
 #include <thread>
 
 #include "gpu_sessions.h"
 #include "ir/interpret.h"
 #include "passes/precision.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot {
 namespace {
@@ -162,6 +164,91 @@ TEST_F(GpuSession, SharedStates) {
     return out;
   };
   expect_near(turns("cuda"), turns("cpu"));
+}
+
+// The same without a copy of states between them; the caller sees and changes them where it asks to.
+TEST_F(GpuSession, SharedStatesThatStayOnTheGpu) {
+  NEEDS_IMAGES();
+  for (const char* name : {"gb10", "rtx4090"}) {
+    emulate(name);
+    const bool unified = std::string(name) == "gb10";
+    const auto turns = [&](const char* device) {
+      const auto store = std::make_shared<StateStore>();
+      store->stay_on_gpu = true;
+      Session one(accumulating_graph(), {.device = device, .states = store}),
+          two(accumulating_graph(), {.device = device, .states = store});
+      std::vector<float> out;
+      for (int i = 0; i < 4; ++i) out = run(i % 2 ? two : one, numbers(static_cast<float>(i)));
+      if (std::string(device) == "cuda") {
+        // Each session's recording has one, and the three states were sent before the first run.
+        EXPECT_EQ(driver_count("call cuMemcpyHtoDAsync_v2"), unified ? 0 : 2 + 3);
+        EXPECT_EQ(driver_count("call cuMemcpyDtoHAsync_v2"), unified ? 0 : 2);
+      }
+      const auto contents = [&](const char* state) {
+        const auto data = store->show(state).data<float>();
+        out.insert(out.end(), data.begin(), data.end());
+      };
+      contents("sum");
+      store->at("fixed").data<float>()[3] = 7;
+      store->show("fixed");
+      store->at("fixed").data<float>()[4] = 8;
+      for (const float each : run(one, numbers(9))) out.push_back(each);
+      store->clear("sum");
+      store->clear("fixed");
+      for (const float each : run(two, numbers(9))) out.push_back(each);
+      contents("last");
+      EXPECT_THROW(store->show("none"), Error);
+      return out;
+    };
+    const std::vector<float> on_gpu = turns("cuda");
+    expect_near(on_gpu, turns("cpu"));
+  }
+}
+
+// States that are parts of one piece of memory are so on the GPU: what one session writes to a part another reads in
+// the whole.
+TEST_F(GpuSession, StatesThatShareMemory) {
+  NEEDS_IMAGES();
+  for (const char* name : {"gb10", "rtx4090"}) {
+    emulate(name);
+    const auto store = std::make_shared<StateStore>();
+    store->stay_on_gpu = true;
+    const auto gpu = GpuDevice::open(0);
+    const int64_t bytes = kRows * kSize * 4, gap = (bytes + 63) / 64 * 64;
+    const auto memory = gpu->allocate(2 * gap, gpu->shared_place());
+    std::memset(memory->data(), 0, static_cast<size_t>(2 * gap));
+    const Shape shape{kRows, kSize};
+    store->emplace("first", Tensor(DType::f32, shape, memory, 0));
+    store->emplace("second", Tensor(DType::f32, shape, memory, gap));
+    store->emplace("both", Tensor(DType::f32, Shape{2 * gap / 4}, memory, 0));
+    const auto writer = [&](const char* state) {
+      Graph graph = softmax_graph(false);
+      graph.set_next(graph.add_state(store->at(state), state, false), graph.outputs()[0].value);
+      return Session(std::move(graph), {.device = "cuda", .states = store});
+    };
+    Graph graph;
+    const ValueId both = graph.add_state(store->at("both"), "both", false);
+    graph.set_next(both, both);
+    Builder b(graph);
+    graph.add_output(b.add("ReduceSum", {both}, {{"keepdims", int64_t{0}}}), "y");
+    graph.opsets[""] = 23;
+    Session first = writer("first"), second = writer("second"),
+            sum(std::move(graph), {.device = "cuda", .states = store});
+    EXPECT_EQ(sum.nodes_on_cpu(), std::vector<std::string>());
+    run(first, numbers(1));
+    sum.run();
+    EXPECT_NEAR(sum.output<float>("y")[0], kRows, 1e-4);  // a softmax's rows have the sum 1
+    run(second, numbers(2));
+    sum.run();
+    EXPECT_NEAR(sum.output<float>("y")[0], 2 * kRows, 1e-4);
+    store->show("second");
+    store->at("second").data<float>()[1] += 5;
+    sum.run();
+    EXPECT_NEAR(sum.output<float>("y")[0], 2 * kRows + 5, 1e-4);
+    store->clear("first");
+    sum.run();
+    EXPECT_NEAR(sum.output<float>("y")[0], kRows + 5, 1e-4);
+  }
 }
 
 TEST_F(GpuSession, ALoadWaitsOnceAndReadsTheFreeMemoryAFewTimes) {

@@ -1,21 +1,14 @@
 // Training on the emulated GPU: the losses, the norms and the parameters of the CPU within rounding, from one recording
 // for each program, with nothing copied back but loss, reports and norm.
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 
-#include "base/random.h"
 #include "base/test_files.h"
 #include "gpu_sessions.h"
-#include "onnx/export.h"
-#include "onnx/zoo.h"
 #include "tensor/difference.h"
-#include "train/student.h"
+#include "train/random_samples.h"
 
 namespace sparkpilot::train {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct Steps {
   int updates, micro_batches;
@@ -24,43 +17,10 @@ struct Steps {
 
 class GpuTraining : public GpuTest {
  protected:
-  // Fields of samples of which the network `role` is trained, as the zoo's model has its inputs.
-  std::vector<Field> fields_of(const std::vector<StudentNetwork>& networks) {
-    std::vector<Field> out;
-    for (const StudentNetwork& network : networks) {
-      const Graph graph = build_zoo_model(network.file.stem().string());
-      for (const ValueId id : graph.inputs()) {
-        const Value& v = graph.value(id);
-        out.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
-      }
-      Session session(graph, {.threads = 1});
-      session.run();
-      const std::string name = session.outputs()[0].name;
-      out.push_back({"teacher." + network.role, DType::f32, session.output(name).shape.removed(0)});
-    }
-    out.push_back({"driven.plan", DType::f32, {33, 15}});
-    out.push_back({"driven.valid", DType::f32, {33}});
-    return out;
-  }
-  StudentNetwork network(const std::string& role, const std::string& model) {
-    const fs::path file = folder_.path() / (model + ".onnx");
-    if (!fs::exists(file)) save_onnx(build_zoo_model(model), file);
-    return {role, file};
-  }
   void as_on_the_cpu(const std::string& role, const std::vector<const char*>& gpus, const Steps& steps, double bound);
 
   TempFolder folder_;
 };
-
-// The same inputs for every device.
-void fill(const View& view, const std::string& name, uint64_t seed) {
-  Random random(seed * 1000 + std::hash<std::string>()(name) % 1000);
-  for (int64_t i = 0; i < view.elements(); ++i) {
-    const bool bytes = view.dtype == DType::u8;
-    const double value = bytes ? static_cast<double>(random.integer(0, 255)) : 0.5 * random.normal();
-    store_element(view.dtype, view.data, i, name == "driven.valid" ? 1 : value);
-  }
-}
 
 struct Trained {
   std::vector<double> numbers;  // losses, reports and norms of each step, and of an evaluation
@@ -71,7 +31,7 @@ struct Trained {
 
 // Updates with clipping and a moving average. Epsilon is far above the rounding of gradients: those that are nothing
 // but rounding, such as of the keys' bias in attention, would else be brought to the size of others.
-Trained train_on(const Student& student, const std::string& device, const Steps& steps) {
+Trained train_on(const Student& student, const RandomSamples& samples, const std::string& device, const Steps& steps) {
   const ProgramOptions options{.epsilon = 1,
                                .ema = 0.9f,
                                .micro_batches = steps.micro_batches,
@@ -86,8 +46,7 @@ Trained train_on(const Student& student, const std::string& device, const Steps&
     const auto count = [&](const char* what) { return on_gpu ? driver_count(std::string("call ") + what) : 0; };
     const int launches = count("cuGraphLaunch"), waits = count("cuStreamSynchronize");
     for (int micro = 0; micro < steps.micro_batches; ++micro) {
-      for (const TensorInfo& input : program.inputs())
-        fill(program.input(input.name), input.name, static_cast<uint64_t>(2 * update + micro));
+      samples.give(program, 4 * update + 2 * micro, [&](const std::string& name) { return program.input(name); });
       program.run_gradients();
       out.numbers.push_back(program.loss());
       for (size_t i = 0; i < program.report_names().size(); ++i) note(program.report(i));
@@ -99,8 +58,7 @@ Trained train_on(const Student& student, const std::string& device, const Steps&
   }
   EXPECT_EQ(program.updates(), steps.updates);
   for (const bool average : {false, true}) {
-    for (const TensorInfo& input : program.inputs())
-      fill(program.evaluation_input(input.name, average), input.name, 99);
+    samples.give(program, 90, [&](const std::string& name) { return program.evaluation_input(name, average); });
     program.run_evaluation(average);
     out.numbers.push_back(program.evaluation_loss(average));
   }
@@ -136,14 +94,14 @@ void expect_few_copies(const Trained& got, const Steps& steps, bool unified) {
 
 void GpuTraining::as_on_the_cpu(const std::string& role, const std::vector<const char*>& gpus, const Steps& steps,
                                 double bound) {
-  const std::vector<StudentNetwork> networks = {network(role, "tiny_driving_" + role)};
-  const std::vector<Field> fields = fields_of(networks);
+  const std::vector<StudentNetwork> networks = {zoo_network(folder_.path(), role, "tiny_driving_" + role)};
+  const RandomSamples samples(networks, 100);
   for (const TrainMode mode : {TrainMode::adapter, TrainMode::full}) {
-    const Student student({.networks = networks, .batch = 2, .mode = mode, .max_size = "20%"}, fields);
-    const Trained cpu = train_on(student, "cpu", steps);
+    const Student student({.networks = networks, .batch = 2, .mode = mode, .max_size = "20%"}, samples.fields());
+    const Trained cpu = train_on(student, samples, "cpu", steps);
     for (const char* name : gpus) {
       emulate(name);
-      const Trained gpu = train_on(student, "cuda", steps);
+      const Trained gpu = train_on(student, samples, "cuda", steps);
       expect_same(gpu, cpu, bound);
       expect_few_copies(gpu, steps, std::string(name) == "gb10");
     }
@@ -157,7 +115,7 @@ TEST_F(GpuTraining, APolicyAsOnTheCpu) {
 
 TEST_F(GpuTraining, VisionAsOnTheCpu) {
   NEEDS_IMAGES();
-  as_on_the_cpu("vision", {"rtx4090"}, {2, 1, 1e-4}, 5e-4);
+  as_on_the_cpu("vision", {"rtx4090"}, {2, 1, 1e-4}, 2e-3);  // it enlarges rounding errors
 }
 
 }  // namespace

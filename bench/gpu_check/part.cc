@@ -13,6 +13,8 @@ constexpr Part kParts[] = {
     {"ops", "every CUDA kernel on its op's cases, in f32, f16 and bf16, against the reference", true, true,
      check_ops_part},
     {"networks", "whole networks in fp32, fp16 and bf16 against the CPU in fp32", true, true, check_networks},
+    {"training", "updates of a policy and of vision, with adapters and whole, against the CPU", true, true,
+     check_trainings},
     {"faults", "memory, threads, both kinds of memory, allocations that are too large", true, false, check_faults},
     {"sanitizer", "words and kernels under NVIDIA's compute-sanitizer, where it is found", true, false,
      check_by_sanitizer},

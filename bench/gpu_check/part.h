@@ -55,6 +55,7 @@ std::span<const Part> parts();
 Outcome check_words_part(const Options& options, const Json& go_on);
 Outcome check_ops_part(const Options& options, const Json& go_on);
 Outcome check_networks(const Options& options, const Json& go_on);
+Outcome check_trainings(const Options& options, const Json& go_on);
 Outcome check_faults(const Options& options, const Json& go_on);
 Outcome bench_networks(const Options& options, const Json& go_on);
 Outcome check_by_sanitizer(const Options& options, const Json& go_on);

@@ -174,13 +174,15 @@ class TrainRun {
 
 void TrainRun::prepare() {
   std::optional<int> threads = chosen_threads(program_);
+  std::string device = program_.settings["device"].value;
   resume_ = !flags_.resume.empty();
   if (resume_ && !flags_.from.empty()) fail("--resume goes on with a run, --from begins another: give one of them");
   if (resume_ && !flags_.out.empty()) fail("--resume {} writes there: it takes no --out", flags_.resume);
   if (resume_ || !flags_.from.empty()) {
     const fs::path earlier = resume_ ? fs::path(flags_.resume) / kTrainCommandFile : fs::path(flags_.from);
-    const int before = read_train_command(earlier, given_flags(*program_.at), flags_);
-    if (!threads) threads = before;
+    const TrainPlace before = read_train_command(earlier, given_flags(*program_.at), flags_);
+    if (!threads) threads = before.threads;
+    if (device == "auto") device = before.device;
   }
   if (resume_) flags_.out = flags_.resume;
   check_train_flags(flags_);
@@ -211,6 +213,9 @@ void TrainRun::prepare() {
               .micro_batches = static_cast<int>(flags_.accumulate)};
   settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each();
   settings.session.tune = Tune::off;
+  settings.session.device = device == "auto" ? "cpu" : device;  // a GPU must be asked for
+  settings.session.memory_reserve = memory_reserve(program_);
+  if (tells()) tell_about_device(program_, settings.session.device);
   if (resume_) {
     if (const auto checkpoint = train::newest_checkpoint(flags_.out)) settings.choices = checkpoint->choices;
   }
@@ -223,7 +228,7 @@ void TrainRun::prepare() {
   }
   begin_features();
   if (flags_.dry_run || !is_first()) return;
-  write_train_command(flags_, settings.session.threads);
+  write_train_command(flags_, {settings.session.threads, settings.session.device});
   for_page([&] { begin_key_frames(); });
 }
 
@@ -511,6 +516,8 @@ void add_train(Program& program, Command app) {
       "the earlier run, and what is given beside them.",
       [&program, flags] { return run(program, *flags); });
   add_train_flags(program, command, *flags);
+  add_setting(program, command, "device", "cpu, cuda or cuda:N; auto is the CPU");
+  add_setting(program, command, "memory-reserve");
   add_setting(program, command, "threads");
   add_report_flags(program, command);
 }

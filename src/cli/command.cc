@@ -211,12 +211,16 @@ void tell_about_device(const Program& program, const std::string& device) {
   }
 }
 
+std::optional<int64_t> memory_reserve(const Program& program) {
+  const std::string& text = program.settings["memory-reserve"].value;
+  return text == "auto" ? std::nullopt : std::optional(parse_number(text, "memory-reserve"));
+}
+
 SessionOptions session_options(const Program& program, const RunFlags& flags) {
   SessionOptions options;
   options.device = program.settings["device"].value;
   tell_about_device(program, options.device);
-  const std::string& reserve = program.settings["memory-reserve"].value;
-  if (reserve != "auto") options.memory_reserve = parse_number(reserve, "memory-reserve");
+  options.memory_reserve = memory_reserve(program);
   // On the CPU no other precision is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
   options.passes.emulate = program.emulate;

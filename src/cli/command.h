@@ -104,6 +104,8 @@ void add_passes_flag(Command command, RunFlags& flags);
 // The sizes from --dim, the shapes from --shape. Fail (user) on a bad value.
 std::map<std::string, int64_t> dims_of(const RunFlags& flags);
 std::map<std::string, Shape> shapes_of(const RunFlags& flags);
+// As SessionOptions has it.
+std::optional<int64_t> memory_reserve(const Program& program);
 // Says what a user of a GPU must know, and with --verbose why `auto` finds none; once a device.
 void tell_about_device(const Program& program, const std::string& device);
 // The session options from these flags and the settings, except threads, which `auto` leaves open.

@@ -54,7 +54,9 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   command.add_option("--max-size", flags.max_size, "share of each network's tensor bytes, or bytes: 1% (the default)")
       .type_name("SIZE");
   add_choice(command, "--dtype", flags.stored, {"auto", "fp32", "fp16", "bf16"}, "how the adapter is stored", "TYPE");
-  command.add_flag("--fresh", flags.fresh, "of --mode full: the model's weights mean nothing yet; layers begin centred, the last ones at the targets' means");
+  command.add_flag("--fresh", flags.fresh,
+                   "of --mode full: the model's weights mean nothing yet; layers begin centred, the last ones at the "
+                   "targets' means");
   add_number(command, "--least-scale", flags.least_scale,
              "of --mode full: take predicted scales for at least this part of the targets' deviations, such as 0.1",
              "X");
@@ -98,8 +100,9 @@ void settle_paths(const Program& program, TrainFlags& flags) {
   for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
 }
 
-void write_train_command(TrainFlags flags, int threads) {
-  Json json = {{"format", "sparkpilot training command"}, {"version", 1}, {"threads", threads}};
+void write_train_command(TrainFlags flags, const TrainPlace& place) {
+  Json json = {
+      {"format", "sparkpilot training command"}, {"version", 1}, {"threads", place.threads}, {"device", place.device}};
   each_flag(flags, [&](const char* name, auto& value) { json[name] = value; });
   make_folders(flags.out);
   AtomicFile file(fs::path(flags.out) / kTrainCommandFile);
@@ -107,17 +110,18 @@ void write_train_command(TrainFlags flags, int threads) {
   file.commit();
 }
 
-int read_train_command(const fs::path& path, const std::vector<std::string>& given, TrainFlags& flags) {
+TrainPlace read_train_command(const fs::path& path, const std::vector<std::string>& given, TrainFlags& flags) {
   const std::string text = read_file(path, 1 << 20);
   const bool other_model = std::ranges::any_of(given, is_model_flag);
-  int threads = 0;
+  TrainPlace place;
   with_file(path, [&] {
     try {
       std::optional<Json> json = parse_bounded(text);
       if (!json || json->at("format") != "sparkpilot training command") fail("not written by sparkpilot train");
       if (json->at("version") != 1) fail("version {}, expected 1", json->at("version").dump());
-      json->at("threads").get_to(threads);
-      for (const char* known : {"format", "version", "threads"}) json->erase(known);
+      json->at("threads").get_to(place.threads);
+      if (json->contains("device")) json->at("device").get_to(place.device);
+      for (const char* known : {"format", "version", "threads", "device"}) json->erase(known);
       each_flag(flags, [&](const char* name, auto& value) {
         std::string flag = std::string("--") + name;
         std::ranges::replace(flag, '_', '-');
@@ -130,7 +134,7 @@ int read_train_command(const fs::path& path, const std::vector<std::string>& giv
       fail("cannot be read: {}", error.what());
     }
   });
-  return threads;
+  return place;
 }
 
 train::StudentOptions student_options(const TrainFlags& flags) {

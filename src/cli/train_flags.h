@@ -77,10 +77,16 @@ void each_flag(TrainFlags& f, const Visit& visit) {
 
 // The file of a run that holds its flags, as JSON: written at its beginning, read by --resume and --from.
 inline constexpr const char* kTrainCommandFile = "train.json";
-void write_train_command(TrainFlags flags, int threads);
-// Takes what an earlier run was given, but for the flags in `given` ("--rank"). Returns its threads. Fails (user)
-// naming the file if it is no such file, or has a name that is no flag.
-int read_train_command(const std::filesystem::path& path, const std::vector<std::string>& given, TrainFlags& flags);
+// What a run computes on.
+struct TrainPlace {
+  int threads = 0;
+  std::string device = "cpu";
+};
+void write_train_command(TrainFlags flags, const TrainPlace& place);
+// Takes what an earlier run was given, but for the flags in `given` ("--rank"). Fails (user) naming the file if it is
+// no such file, or has a name that is no flag.
+TrainPlace read_train_command(const std::filesystem::path& path, const std::vector<std::string>& given,
+                              TrainFlags& flags);
 
 // Takes the model's files as they are in the settings or on the command line; all paths become absolute.
 void settle_paths(const Program& program, TrainFlags& flags);

@@ -36,7 +36,7 @@ struct RunIdentity {
   int processes = 1;                // that trained together
   std::string optimizer, schedule;  // with their numbers
   std::string dataset;              // its fingerprint
-  std::string processor, program;   // instruction sets; version
+  std::string processor, program;   // instruction sets, or the GPU; version
   bool operator==(const RunIdentity&) const = default;
 };
 // A line for each difference: "threads: 2, was 1".

@@ -383,6 +383,10 @@ void TrainingProgram::run_gradients() {
 }
 
 int TrainingProgram::micro_batches() const { return impl_->micro_batches; }
+std::string TrainingProgram::device() const {
+  if (!impl_->gpu) return "cpu";
+  return fmt::format("cuda:{} {}", impl_->gpu->facts().ordinal, impl_->gpu->facts().name);
+}
 const ProgramOptions& TrainingProgram::options() const { return impl_->options; }
 double TrainingProgram::loss() const { return *impl_->gradients->output(impl_->outputs[0]).as<float>(); }
 ConstView TrainingProgram::report(size_t i) const { return impl_->gradients->output(impl_->outputs[1 + i]); }

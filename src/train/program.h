@@ -134,6 +134,8 @@ class TrainingProgram {
   // The sums of all parameters in their order, with gaps up to multiples of 64 bytes, which hold zeros. May be changed
   // until the next run; from a GPU they are copied here and back.
   std::span<float> gradient_sums();
+  // Where it runs: "cpu", or a GPU as "cuda:0 NVIDIA GB10".
+  std::string device() const;
   // As given, with the number of threads in use.
   const ProgramOptions& options() const;
   // Activations, results and scratch of all programs that were compiled; written from their first runs on.

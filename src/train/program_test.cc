@@ -300,7 +300,8 @@ TEST(Program, RefusesByName) {
             }),
             "the loss depends on no parameter");
   EXPECT_EQ(message([](Net& n) { n.loss = n.y; }), "the loss has the shape [3,2], gradients need one element");
-  EXPECT_EQ(message([](Net&) {}, {.session = {.device = "cuda"}}), "training runs on the CPU only, not on \"cuda\"");
+  EXPECT_EQ(message([](Net&) {}, {.session = {.device = "auto"}}),
+            "training runs on cpu, cuda or cuda:N, not on \"auto\"");
 }
 
 TEST(Program, TakesTheKernelsOfAnEarlierOne) {

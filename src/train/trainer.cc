@@ -179,7 +179,7 @@ Run::Run(TrainingProgram& program, const Samples& samples, const Samples* valida
                .optimizer = optimizer_text(),
                .schedule = schedule_text(),
                .dataset = options.dataset,
-               .processor = cpu_features().isa(),
+               .processor = program_.device() == "cpu" ? cpu_features().isa() : program_.device(),
                .program = std::string(program_version())};
 }
 
