@@ -109,7 +109,7 @@ TEST_F(DatasetEvaluate, TwoNetworksAgainstTheTeacher) {
 // A stand-in's weights mean nothing; a trained one's do, and `zoo build` must not replace it.
 TEST_F(DatasetEvaluate, ATrainedModelIsNoStandInAnyMore) {
   parsed(one() + out("run") + "--batch 1 --updates 1 --mode full --against labels --no-rollout --threads 1");
-  const fs::path file = fs::path(folder.file("run")) / "tiny_driving_supercombo.onnx";
+  const std::filesystem::path file = std::filesystem::path(folder.file("run")) / "tiny_driving_supercombo.onnx";
   EXPECT_EQ(load_onnx(file).metadata.at("model_checkpoint"), "sparkpilot-trained/tiny_driving_supercombo/1");
   const ProgramResult refused =
       run_program("zoo build tiny_driving_supercombo --quiet --out '" + folder.file("run") + "'");

@@ -5,6 +5,7 @@
 
 #include "base/random.h"
 #include "onnx/export.h"
+#include "onnx/import.h"
 #include "onnx/zoo.h"
 #include "runtime/session.h"
 #include "train/program.h"
@@ -13,20 +14,19 @@
 
 namespace sparkpilot::train {
 
-// Writes the zoo's model into the folder.
+// Writes the zoo's model into the folder, if it is not there.
 inline StudentNetwork zoo_network(const std::filesystem::path& folder, const std::string& role,
                                   const std::string& model) {
   const std::filesystem::path file = folder / (model + ".onnx");
-  save_onnx(build_zoo_model(model), file);
+  if (!std::filesystem::exists(file)) save_onnx(build_zoo_model(model), file);
   return {role, file};
 }
 
 class RandomSamples final : public Samples {
  public:
-  // `networks` as zoo_network() gives them.
   RandomSamples(std::span<const StudentNetwork> networks, int64_t size) : size_(size) {
     for (const StudentNetwork& network : networks) {
-      const Graph graph = build_zoo_model(network.file.stem().string());
+      const Graph graph = load_onnx(network.file);
       for (const ValueId id : graph.inputs()) {
         const Value& v = graph.value(id);
         fields_.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
@@ -40,6 +40,7 @@ class RandomSamples final : public Samples {
     fields_.push_back({"driven.valid", DType::f32, {33}});
   }
   std::span<const Field> fields() const override { return fields_; }
+  std::vector<Field>& fields() { return fields_; }
   int64_t size() const override { return size_; }
   void read(int64_t index, std::span<std::byte* const> to) const override {
     for (size_t i = 0; i < fields_.size(); ++i) {

@@ -17,6 +17,7 @@
 #include "passes/test_graph.h"
 #include "runtime/session.h"
 #include "tensor/difference.h"
+#include "train/random_samples.h"
 #include "train/trainer.h"
 
 namespace sparkpilot::train {
@@ -24,54 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Random inputs and teachers' outputs for these networks.
-class RandomSamples final : public Samples {
- public:
-  RandomSamples(const std::vector<StudentNetwork>& networks, int64_t size) : size_(size) {
-    for (const StudentNetwork& network : networks) {
-      const Graph graph = load_onnx(network.file);
-      for (const ValueId id : graph.inputs()) {
-        const Value& v = graph.value(id);
-        fields_.push_back({v.name, v.dtype == DType::u8 ? DType::u8 : DType::f32, v.shape->removed(0)});
-      }
-      Session session(graph, {.threads = 1});
-      session.run();
-      fields_.push_back(
-          {"teacher." + network.role, DType::f32, session.output(session.outputs()[0].name).shape.removed(0)});
-    }
-    fields_.push_back({"driven.plan", DType::f32, {33, 15}});
-    fields_.push_back({"driven.valid", DType::f32, {33}});
-  }
-  std::span<const Field> fields() const override { return fields_; }
-  int64_t size() const override { return size_; }
-  void read(int64_t index, std::span<std::byte* const> to) const override {
-    for (size_t i = 0; i < fields_.size(); ++i) {
-      Random random(static_cast<uint64_t>(index) * 100 + i);
-      const int64_t count = fields_[i].shape.elements();
-      for (int64_t k = 0; k < count; ++k) {
-        if (fields_[i].dtype == DType::u8) {
-          to[i][k] = static_cast<std::byte>(random.integer(0, 255));
-          continue;
-        }
-        const bool valid = fields_[i].name == "driven.valid";
-        const float value = valid ? 1.0f : static_cast<float>(0.5 * random.normal());
-        std::memcpy(to[i] + 4 * k, &value, 4);
-      }
-    }
-  }
-  std::vector<Field>& fields() { return fields_; }
-
- private:
-  int64_t size_;
-  std::vector<Field> fields_;
-};
-
 class StudentTest : public ::testing::Test {
  protected:
   StudentNetwork network(const std::string& role, const std::string& model) {
-    const fs::path file = folder_ / (model + ".onnx");
-    if (!fs::exists(file)) save_onnx(build_zoo_model(model), file);
-    return {role, file};
+    return zoo_network(folder_.path(), role, model);
   }
   std::vector<StudentNetwork> both() {
     return {network("vision", "tiny_driving_vision"), network("policy", "tiny_driving_policy")};
