@@ -2,7 +2,7 @@
 # What `make tiny-model` does after the build: trains a driving model of less than a megabyte from nothing, on synthetic
 # roads, and says how well it drives on roads that it never saw.
 #
-#   make tiny-model                 about 13 GB of samples and 20 minutes on two cores
+#   make tiny-model                 about 13 GB of samples and half an hour on two cores
 #   make tiny-model SEED=2          other weights and another order of the samples
 #
 # OUT=DIR (out/tiny_model) is where data and results go; what is there is used again. ROUTES=N is the number of roads.
@@ -39,8 +39,12 @@ train() {  # train FOLDER FLAGS: goes on where it was stopped, and does nothing 
 echo "== the pictures first: without memory"
 train "$run/pictures" --supercombo "$start" --fresh --no-rollout --rate 2e-3 --warmup 100 --epochs 4.2
 echo "== then with what it remembers of the last five seconds"
-train "$run/memory" --supercombo "$run/pictures/demo_supercombo.onnx" --own-features --rate 5e-4 --warmup 50 --epochs 1
-cp "$run/memory/demo_supercombo.onnx" "$run/demo_supercombo.onnx"
+train "$run/memory" --supercombo "$run/pictures/demo_supercombo.onnx" --own-features --rate 7e-4 --warmup 50 \
+  --epochs 1.5
+echo "== and the path above all"
+train "$run/path" --supercombo "$run/memory/demo_supercombo.onnx" --own-features --rate 1.5e-3 --warmup 50 --epochs 3 \
+  --loss plan=3
+cp "$run/path/demo_supercombo.onnx" "$run/demo_supercombo.onnx"
 
 echo "== on roads that it never saw"
 $program dataset evaluate "$out/held_out" --split all --supercombo "$run/demo_supercombo.onnx"

@@ -30,7 +30,7 @@ TEST_F(Cli, ReportsAreFreeOfColourWhereNobodyLooks) {
 
 TEST_F(Cli, ZooListsAndBuilds) {
   const json list = parsed("zoo list");
-  ASSERT_EQ(list["models"].size(), 16u);
+  ASSERT_EQ(list["models"].size(), 17u);
   EXPECT_EQ(keys(list["models"][0]), (Keys{"name", "parameters", "macs", "contract", "doc", "big"}));
   const json built = parsed("zoo build tiny_driving_policy --seed 2 --out '" + folder.file("new/folder") + "'");
   EXPECT_EQ(keys(built["models"][0]), (Keys{"name", "file", "file_bytes", "seed"}));

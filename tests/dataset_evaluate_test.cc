@@ -30,7 +30,7 @@ json reports_of(const std::string& folder) {
 
 // The training's own evaluation of the same model, whose errors are nodes of its graph, says the same.
 TEST_F(DatasetEvaluate, AgreesWithTheEvaluationOfATraining) {
-  parsed(one() + out("run") + "--batch 1 --rate 0 --updates 1 --rank 1 --against labels --threads 1");
+  parsed(one() + out("run") + "--batch 1 --rate 1e-30 --updates 1 --rank 1 --against labels --threads 1");
   const json reports = reports_of(folder.file("run"));
   const std::string model = "--supercombo '" + shared->file("one") + "/tiny_driving_supercombo.onnx'";
   const json score = evaluated("'" + shared->file("roads") + "' " + model);
@@ -116,6 +116,24 @@ TEST_F(DatasetEvaluate, ATrainedModelIsNoStandInAnyMore) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.err.find("is not a stand-in"), std::string::npos) << refused.err;
   EXPECT_FALSE(reports_of(folder.file("run")).contains("rollout_plan_error_4s"));
+}
+
+// The model that is part of the repository sees a road that it was not trained on.
+TEST_F(DatasetEvaluate, TheDemonstrationSeesTheRoad) {
+  const std::string model = " --supercombo '" SPARKPILOT_SOURCE_DIR "/models/demo_supercombo.onnx'";
+  const std::string roads = "'" + folder.file("unseen") + "'";
+  ASSERT_EQ(
+      run_program("dataset build --quiet --synthetic 2 --seed 200001 --seconds 4 --road rural --light day --dry " +
+                  std::string("--no-teacher --out ") + roads + model)
+          .code,
+      0);
+  const json seen = evaluated(roads + " --split all" + model);
+  const json blank = evaluated(roads + " --split all --blank" + model);
+  const double lanes = seen["lane_error_20m"], unseen_lanes = blank["lane_error_20m"];
+  EXPECT_LT(lanes, 0.25);
+  EXPECT_GT(unseen_lanes, 2 * lanes);
+  const double path = seen["model"]["distance"][2], unseen_path = blank["model"]["distance"][2];
+  EXPECT_GT(unseen_path, 1.5 * path);
 }
 
 }  // namespace
