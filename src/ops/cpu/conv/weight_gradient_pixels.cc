@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cpu/conv/taps_and_rows.h"
 #include "ops/cpu/conv/weight_gradient_simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -83,37 +84,6 @@ HWY_NOINLINE void add_row(const Row& r, float* sums) {
   }
 }
 
-using AddRow = void (*)(const Row&, float*);
-template <int kTaps>
-AddRow function_for(int64_t rows) {
-  constexpr int kMost = (kRegisters - 4) / kTaps;
-  if constexpr (kMost >= 5) {
-    if (rows == 5) return add_row<kTaps, 5>;
-  }
-  if constexpr (kMost >= 4) {
-    if (rows == 4) return add_row<kTaps, 4>;
-  }
-  if constexpr (kMost >= 3) {
-    if (rows == 3) return add_row<kTaps, 3>;
-  }
-  if constexpr (kMost >= 2) {
-    if (rows == 2) return add_row<kTaps, 2>;
-  }
-  return add_row<kTaps, 1>;
-}
-AddRow function_for(int64_t taps, int64_t rows) {
-  switch (taps) {
-    case 1: return function_for<1>(rows);
-    case 2: return function_for<2>(rows);
-    case 3: return function_for<3>(rows);
-    case 4: return function_for<4>(rows);
-    case 5: return function_for<5>(rows);
-    case 6: return function_for<6>(rows);
-    default: return function_for<7>(rows);
-  }
-}
-constexpr int64_t kMostTaps = 7, kMostRows = 5;
-
 int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 // Sums of output rows [first, last) of all images; `sums` is [channels / lanes, kernel rows, taps, lanes].
@@ -126,14 +96,15 @@ void rows_impl(const WeightGradient& g, int64_t first, int64_t last, float* sums
     const int64_t n = at / w.out[1], oh = at % w.out[1], top = oh * w.stride[1] - w.pad_begin[1];
     const KernelRange inside_rows = inside(top, w.kernel[1], w.dilation[1], w.in[1]);
     for (int64_t tap = 0; tap < w.kernel[2]; tap += kMostTaps) {
-      const int64_t count = std::min(kMostTaps, w.kernel[2] - tap);
-      const int64_t most = std::clamp<int64_t>((kRegisters - 4) / count, 1, kMostRows);
+      const int64_t count = std::min<int64_t>(kMostTaps, w.kernel[2] - tap);
+      const int64_t most = rows_at_once(kRegisters, static_cast<int>(count));
       const int64_t left = tap * w.dilation[2] - w.pad_begin[2], right = left + (count - 1) * w.dilation[2];
       const int64_t in_first = std::clamp<int64_t>(floor_div(-left + w.stride[2] - 1, w.stride[2]), 0, w.out[2]);
       const int64_t in_last = std::clamp(floor_div(w.in[2] - 1 - right, w.stride[2]) + 1, in_first, w.out[2]);
       for (int64_t row = inside_rows.begin; row < inside_rows.end; row += most) {
         const int64_t rows = std::min(most, inside_rows.end - row);
-        const AddRow add = function_for(count, rows);
+        const auto add =
+            pick_taps_and_rows<kRegisters>(count, rows, []<int kTaps, int kRows>() { return &add_row<kTaps, kRows>; });
         Row r{.w = w,
               .image = g.x + n * s.x.n + (top + row * w.dilation[1]) * s.x.h,
               .output = g.dy + n * s.y.n + oh * s.y.h,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cpu/conv/taps_and_rows.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/conv/weight_gradient_simd.cc"
 #include "hwy/foreach_target.h"
@@ -104,40 +106,6 @@ HWY_NOINLINE void add_products(const Rows& r, float* sums) {
   }
 }
 
-// How many rows of so many taps fit in the registers.
-constexpr int rows_at_once(int taps) { return std::clamp((kRegisters - 4) / taps, 1, 5); }
-
-using AddProducts = void (*)(const Rows&, float*);
-template <int kTaps>
-AddProducts function_for(int64_t rows) {
-  constexpr int kMost = rows_at_once(kTaps);
-  if constexpr (kMost >= 5) {
-    if (rows == 5) return add_products<kTaps, 5>;
-  }
-  if constexpr (kMost >= 4) {
-    if (rows == 4) return add_products<kTaps, 4>;
-  }
-  if constexpr (kMost >= 3) {
-    if (rows == 3) return add_products<kTaps, 3>;
-  }
-  if constexpr (kMost >= 2) {
-    if (rows == 2) return add_products<kTaps, 2>;
-  }
-  return add_products<kTaps, 1>;
-}
-AddProducts function_for(int64_t taps, int64_t rows) {
-  switch (taps) {
-    case 1: return function_for<1>(rows);
-    case 2: return function_for<2>(rows);
-    case 3: return function_for<3>(rows);
-    case 4: return function_for<4>(rows);
-    case 5: return function_for<5>(rows);
-    case 6: return function_for<6>(rows);
-    default: return function_for<7>(rows);
-  }
-}
-constexpr int64_t kMostTaps = 7;
-
 // The lanes' sums of one block of the kernel, in memory between planes.
 struct Block {
   int64_t row, rows, tap, taps, sums;
@@ -148,7 +116,8 @@ template <typename Fn>
 void for_blocks(const KernelWindow& w, const Fn& fn) {
   int64_t sums = 0;
   for (int64_t tap = 0; tap < w.kernel[2]; tap += kMostTaps) {
-    const int64_t taps = std::min(kMostTaps, w.kernel[2] - tap), most = rows_at_once(static_cast<int>(taps));
+    const int64_t taps = std::min<int64_t>(kMostTaps, w.kernel[2] - tap);
+    const int64_t most = rows_at_once(kRegisters, static_cast<int>(taps));
     const int64_t parts = (w.kernel[1] + most - 1) / most;
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t row = w.kernel[1] * part / parts, rows = w.kernel[1] * (part + 1) / parts - row;
@@ -219,7 +188,9 @@ void depthwise_impl(const WeightGradient& g, int64_t first, int64_t last, std::b
                           .output_step = output == padded ? p.out_width : s.y.h,
                           .tap_step = w.dilation[1] * p.row_size,
                           .taps = offsets};
-          function_for(b.taps, b.rows)(rows, sums + b.sums);
+          const auto add = pick_taps_and_rows<kRegisters>(
+              b.taps, b.rows, []<int kTaps, int kRows>() { return &add_products<kTaps, kRows>; });
+          add(rows, sums + b.sums);
         });
         steps += (end - row) * row_steps;
         row = end;
