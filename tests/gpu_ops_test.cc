@@ -28,10 +28,9 @@ TEST_F(GpuOps, EveryKernelComputesWhatTheReferenceDoes) {
     }
     EXPECT_GT(passed, 2900);
     // What gradients need is reached by their ops' cases.
-    for (const char* kernel :
-         {"adamw_f32", "conv_weights_f32", "depthwise_gradient_1_f32", "depthwise_gradient_3_f32",
-          "depthwise_gradient_5_f32", "depthwise_gradient_7_f32", "depthwise_gradient_sum_f32", "gemm_km_f32_32x32",
-          "gemm_km_f32_64x64"}) {
+    for (const char* kernel : {"adamw_f32", "conv_weights_f32", "depthwise_gradient_1_f32", "depthwise_gradient_3_f32",
+                               "depthwise_gradient_5_f32", "depthwise_gradient_7_f32", "depthwise_gradient_sum_f32",
+                               "gemm_km_f32_32x32", "gemm_km_f32_64x64"}) {
       EXPECT_GT(driver_count("kernel " + std::string(kernel)), 0) << kernel;
     }
   }

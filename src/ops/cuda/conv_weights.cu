@@ -17,8 +17,9 @@ extern "C" __global__ void __launch_bounds__(256)
   if (static_cast<int>(tap) < p.taps) {
     const unsigned of_group = device::divide(output, p.of_group);  // and `output` is the group
     const int place = p.turned ? p.taps - 1 - static_cast<int>(tap) : static_cast<int>(tap);
-    value = p.from[static_cast<long long>(output) * p.group_stride + static_cast<long long>(of_group) * p.output_stride +
-                   static_cast<long long>(channel) * p.channel_stride + place];
+    value =
+        p.from[static_cast<long long>(output) * p.group_stride + static_cast<long long>(of_group) * p.output_stride +
+               static_cast<long long>(channel) * p.channel_stride + place];
   }
   p.to[at] = value;
 }
