@@ -97,6 +97,25 @@ TEST_F(DatasetEvaluate, GreyPicturesAreAnotherModel) {
   EXPECT_NE(blank["model"], seen["model"]);
 }
 
+// Neither now nor in its memory: what the model says is the same by day and by night.
+TEST_F(DatasetEvaluate, GreyPicturesAreNotRemembered) {
+  const std::string model = " --supercombo '" + shared->file("one") + "/tiny_driving_supercombo.onnx'";
+  json blank[2], seen[2];
+  const char* const lights[] = {"day", "night"};
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string roads = "'" + folder.file(lights[i]) + "'";
+    const ProgramResult built =
+        run_program("dataset build --quiet --synthetic 1 --seed 7 --seconds 2 --no-teacher --light " +
+                    std::string(lights[i]) + " --out " + roads + model);
+    ASSERT_EQ(built.code, 0) << built.err;
+    blank[i] = evaluated(roads + " --split all --blank" + model);
+    seen[i] = evaluated(roads + " --split all" + model);
+  }
+  EXPECT_EQ(seen[0]["straight_on"], seen[1]["straight_on"]);  // the same road
+  EXPECT_NE(seen[0]["model"], seen[1]["model"]);
+  EXPECT_EQ(blank[0]["model"], blank[1]["model"]);
+}
+
 TEST_F(DatasetEvaluate, TwoNetworksAgainstTheTeacher) {
   const std::string words = "'" + shared->file("answers") + "' --models '" + shared->file("models") + "' ";
   const json score = evaluated(words + "--against teacher");

@@ -59,7 +59,7 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
   const auto split = flags.split == "all"     ? train::Split::all
                      : flags.split == "train" ? train::Split::train
                                               : train::Split::validation;
-  const train::Dataset data(flags.folder, {.split = split});
+  const train::Dataset data(flags.folder, {.split = split, .blank = flags.blank});
   const drive::ModelFiles models = chosen_driving_model(program, flags.model);
   train::StudentOptions options{.batch = flags.batch, .mode = train::TrainMode::full};
   if (!models.supercombo.empty()) options.networks = {{"supercombo", models.supercombo}};
@@ -70,19 +70,18 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
   const int threads = chosen_threads(program).value_or(0);
   settings.session = {.threads = threads > 0 ? threads : available_processors(), .tune = Tune::off};
   train::TrainingProgram steps = student.program(settings);
-  std::unique_ptr<train::BlankPictures> blank;
-  if (flags.blank) blank = std::make_unique<train::BlankPictures>(data);
-  const train::Samples* samples = blank ? static_cast<const train::Samples*>(blank.get()) : &data;
-  std::string past = train::OwnFeatures::refusal(data.info(), student);
+  const std::string without = train::OwnFeatures::refusal(data.info(), student);
   std::unique_ptr<train::OwnFeatures> own;
-  if (past.empty()) {
-    own = std::make_unique<train::OwnFeatures>(data, *samples, student);
+  if (without.empty()) {
+    own = std::make_unique<train::OwnFeatures>(data, data, student);
     Comm alone;
     own->renew(steps, false, alone);
-    samples = own.get();
     if (const std::string text = own->missing(); !text.empty() && !program.quiet) note(text);
+  } else if (!program.quiet) {
+    note("the past is the data set's: " + without);
   }
-  const std::vector<train::NamedScore> scores = train::score(steps, student, data, *samples);
+  const std::vector<train::NamedScore> scores =
+      train::score(steps, student, data, own ? *own : static_cast<const train::Samples&>(data));
   if (program.json) {
     Json clips = Json::array();
     for (const auto& [clip, score] : scores) {

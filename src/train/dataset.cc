@@ -11,6 +11,8 @@ namespace sparkpilot::train {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr uint8_t kGrey = 128;
+
 // Names of the clips in a folder, by their rows, which are written last.
 std::vector<std::string> clip_names(const fs::path& folder) {
   constexpr std::string_view kEnd = ".rows.safetensors";
@@ -129,7 +131,8 @@ void Dataset::read(int64_t index, std::span<std::byte* const> to) const {
       own.resize(pair.size());
       pair = own;
     }
-    reader.pair(sample, input.kind, pair);
+    if (options_.blank) std::ranges::fill(pair, kGrey);
+    else reader.pair(sample, input.kind, pair);
     for (size_t half = 0; changed && half < 2; ++half) {
       change_frame(change, input.kind == InputKind::wide, pair.subspan(half * drive::kFrameBytes, drive::kFrameBytes),
                    scratch);

@@ -33,6 +33,7 @@ enum class Split { all, train, validation };
 struct DatasetOptions {
   Split split = Split::all;
   AugmentOptions augment = {};
+  bool blank = false;  // grey pictures instead of the stored ones: what a model knows without looking
 };
 
 class Dataset : public Samples {

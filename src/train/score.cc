@@ -12,7 +12,7 @@ namespace {
 
 using namespace drive;  // NOLINT(google-build-using-namespace): openpilot's sizes
 
-constexpr double kLineMetres = 20, kGrey = 128;
+constexpr double kLineMetres = 20;
 using Point = std::array<double, 3>;
 using Position = double (*)(int);
 
@@ -133,9 +133,8 @@ std::vector<NamedScore> score(TrainingProgram& program, const Student& student, 
       parsers[i].parse({raw, width}, model);
       parsers[i].parse(sample[targets[i]].data<float>(), target);
     }
-    size_t at = 0;
-    while (data.clips()[at].begin + data.clips()[at].size <= all[place]) ++at;
-    add_sample(clips[at], model, target, heads.contains("plan"), heads.contains("lane_lines_prob"),
+    const auto at = &data.clip_of(all[place]) - data.clips().data();
+    add_sample(clips[static_cast<size_t>(at)], model, target, heads.contains("plan"), heads.contains("lane_lines_prob"),
                sample[driven].data<float>(), sample[valid].data<float>());
   });
   std::vector<NamedScore> out;
@@ -146,22 +145,6 @@ std::vector<NamedScore> score(TrainingProgram& program, const Student& student, 
   }
   out.push_back({"", whole.means()});
   return out;
-}
-
-BlankPictures::BlankPictures(const Dataset& data) : data_(data) {
-  for (const DatasetInput& input : data.info().inputs) {
-    if (input.kind == InputKind::road || input.kind == InputKind::wide) {
-      pictures_.push_back(place_of(data.fields(), input.name));
-    }
-  }
-}
-
-void BlankPictures::read(int64_t index, std::span<std::byte* const> to) const {
-  data_.read(index, to);
-  for (const size_t place : pictures_) {
-    const Field& field = data_.fields()[place];
-    for (int64_t i = 0; i < field.shape.elements(); ++i) store_element(field.dtype, to[place], i, kGrey);
-  }
 }
 
 }  // namespace sparkpilot::train

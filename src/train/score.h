@@ -43,19 +43,4 @@ struct NamedScore {
 std::vector<NamedScore> score(TrainingProgram& program, const Student& student, const Dataset& data,
                               const Samples& samples);
 
-// Samples with grey pictures instead of theirs: what a model knows without looking.
-class BlankPictures final : public Samples {
- public:
-  // `data` must outlive it.
-  explicit BlankPictures(const Dataset& data);
-  std::span<const Field> fields() const override { return data_.fields(); }
-  int64_t size() const override { return data_.size(); }
-  void begin_epoch(int64_t epoch) const override { data_.begin_epoch(epoch); }
-  void read(int64_t index, std::span<std::byte* const> to) const override;
-
- private:
-  const Dataset& data_;
-  std::vector<size_t> pictures_;
-};
-
 }  // namespace sparkpilot::train
