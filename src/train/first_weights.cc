@@ -102,13 +102,7 @@ void centre_layers(Graph& graph, const std::map<ValueId, std::string>& weights, 
 std::map<std::string, Tensor> spread_batch(const Samples& samples, int64_t batch) {
   std::vector<Tensor> fields;
   for (const Field& field : samples.fields()) fields.emplace_back(field.dtype, field.shape.inserted(0, batch));
-  for (int64_t i = 0; i < batch; ++i) {
-    std::vector<std::byte*> to;
-    for (Tensor& field : fields) {
-      to.push_back(static_cast<std::byte*>(field.raw()) + i * (field.bytes() / batch));
-    }
-    samples.read(i * samples.size() / batch, to);
-  }
+  for (int64_t i = 0; i < batch; ++i) read_entry(samples, i * samples.size() / batch, fields, i);
   std::map<std::string, Tensor> out;
   for (size_t i = 0; i < fields.size(); ++i) out[samples.fields()[i].name] = std::move(fields[i]);
   return out;

@@ -63,7 +63,6 @@ drive::YuvImage KeyFrames::picture_of(const std::vector<Tensor>& sample) const {
 
 void KeyFrames::draw(TrainingProgram& program, bool average, const std::string& when, const std::string& target) {
   const auto fields = data_.fields();
-  const auto& names = program.report_names();
   drive::Overlay overlay({.width = kScale * drive::kModelWidth,
                           .height = kScale * drive::kModelHeight,
                           .ours = "model",
@@ -75,10 +74,7 @@ void KeyFrames::draw(TrainingProgram& program, bool average, const std::string& 
     drive::ModelOutputs model, wanted;
     std::set<std::string> heads;
     for (size_t i = 0; i < outputs_.size(); ++i) {
-      const auto report = std::ranges::find(names, "output." + outputs_[i].role) - names.begin();
-      const ConstView all = program.evaluation_report(static_cast<size_t>(report), average);
-      const auto width = static_cast<size_t>(all.shape[1]);
-      parsers_[i].parse({all.as<float>() + static_cast<size_t>(entry) * width, width}, model);
+      parsers_[i].parse(output_of(program, outputs_[i].role, entry, average), model);
       parsers_[i].parse(sample[place_of(fields, outputs_[i].target)].data<float>(), wanted);
       heads.insert(parsers_[i].heads().begin(), parsers_[i].heads().end());
     }

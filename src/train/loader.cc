@@ -56,23 +56,17 @@ void Loader::read_all() {
 }
 
 void Loader::read(Batch& into) {
-  std::vector<std::byte*> to(into.fields.size());
   for (size_t i = 0; i < into.indices.size(); ++i) {
     {
       const std::lock_guard lock(mutex_);
       if (end_) return;
-    }
-    for (size_t f = 0; f < to.size(); ++f) {
-      const Tensor& field = into.fields[f];
-      const int64_t bytes = field.bytes() / std::ssize(into.indices);
-      to[f] = static_cast<std::byte*>(field.raw()) + static_cast<int64_t>(i) * bytes;
     }
     if (const int64_t epoch = position_ / sampler_.size(); epoch != epoch_) {
       samples_.begin_epoch(epoch);
       epoch_ = epoch;
     }
     into.indices[i] = sampler_.at(position_++);
-    samples_.read(into.indices[i], to);
+    read_entry(samples_, into.indices[i], into.fields, static_cast<int64_t>(i));
   }
   position_ += skip_;
 }

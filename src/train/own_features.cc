@@ -65,11 +65,9 @@ OwnFeatures::OwnFeatures(const Dataset& data, const Samples& samples, const Stud
   if (const std::string why = refusal(data.info(), student); !why.empty()) fail("{}", why);
   const std::vector<Student::Output> outputs = student.outputs();
   const auto [maker, begin] = *maker_of(outputs);
-  report_ = "output." + outputs[maker].role;
+  role_ = outputs[maker].role;
   hidden_ = begin;
-  const auto fields = data.fields();
-  field_ =
-      static_cast<size_t>(std::ranges::find(fields, features_input(data.info())->name, &Field::name) - fields.begin());
+  field_ = place_of(data.fields(), features_input(data.info())->name);
   std::map<int64_t, int64_t> slots;  // by sample
   for (int64_t i = 0; i < samples.size(); ++i) {
     past_.push_back(data.past(i));
@@ -128,11 +126,8 @@ bool OwnFeatures::depends_on_past(TrainingProgram& program, bool average) {
 }
 
 std::vector<float> OwnFeatures::features_of(const TrainingProgram& program, bool average, int64_t entry) const {
-  const auto& names = program.report_names();
-  const ConstView all =
-      program.evaluation_report(static_cast<size_t>(std::ranges::find(names, report_) - names.begin()), average);
-  const float* const from = all.as<float>() + entry * all.shape[1] + hidden_;
-  return {from, from + kFeatures};
+  const auto from = output_of(program, role_, entry, average).subspan(static_cast<size_t>(hidden_), kFeatures);
+  return {from.begin(), from.end()};
 }
 
 void OwnFeatures::renew(TrainingProgram& program, bool average, Comm& comm) {

@@ -59,8 +59,8 @@ class OwnFeatures final : public Samples {
 
   const Dataset& data_;
   const Samples& samples_;
-  std::string report_;                      // "output.vision"
-  int64_t hidden_ = 0;                      // where the features lie in it
+  std::string role_;                        // of the network that makes features
+  int64_t hidden_ = 0;                      // where they lie in its output
   size_t field_ = 0;                        // of the samples: the features of the past
   std::vector<std::vector<int64_t>> past_;  // of each sample in use: slots; or Dataset::kNothing, kNoSample
   std::vector<int64_t> frames_;             // samples by slot, in the order of time

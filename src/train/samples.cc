@@ -12,6 +12,14 @@ size_t place_of(std::span<const Field> fields, std::string_view name) {
   return static_cast<size_t>(found - fields.begin());
 }
 
+void read_entry(const Samples& samples, int64_t index, std::span<Tensor> batch, int64_t entry) {
+  std::vector<std::byte*> to;
+  for (Tensor& field : batch) {
+    to.push_back(static_cast<std::byte*>(field.raw()) + entry * (field.bytes() / field.shape()[0]));
+  }
+  samples.read(index, to);
+}
+
 std::vector<Tensor> sample_of(const Samples& samples, int64_t index) {
   std::vector<Tensor> fields;
   std::vector<std::byte*> to;

@@ -34,6 +34,10 @@ class Samples {
 // Where a field of that name is. Fails (user) if there is none.
 size_t place_of(std::span<const Field> fields, std::string_view name);
 
+// Writes sample `index` as entry `entry` of a batch: a tensor for each field in order, the entries along its first
+// axis.
+void read_entry(const Samples& samples, int64_t index, std::span<Tensor> batch, int64_t entry);
+
 // All fields of a sample, in their order.
 std::vector<Tensor> sample_of(const Samples& samples, int64_t index);
 

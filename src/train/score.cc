@@ -110,14 +110,12 @@ std::vector<NamedScore> score(TrainingProgram& program, const Student& student, 
                               const Samples& samples) {
   const std::vector<Student::Output> outputs = student.outputs();
   const auto fields = data.fields();
-  const auto& names = program.report_names();
   std::vector<OutputParser> parsers;
-  std::vector<size_t> reports, targets;
+  std::vector<size_t> targets;
   std::set<std::string> heads;
   for (const Student::Output& output : outputs) {
     parsers.emplace_back(output.slices, output.width, output.role);
     heads.insert(parsers.back().heads().begin(), parsers.back().heads().end());
-    reports.push_back(static_cast<size_t>(std::ranges::find(names, "output." + output.role) - names.begin()));
     targets.push_back(place_of(fields, output.target));
   }
   const size_t driven = place_of(fields, "driven.plan"), valid = place_of(fields, "driven.valid");
@@ -128,9 +126,7 @@ std::vector<NamedScore> score(TrainingProgram& program, const Student& student, 
     const std::vector<Tensor> sample = sample_of(data, all[place]);
     ModelOutputs model, target;
     for (size_t i = 0; i < parsers.size(); ++i) {
-      const auto width = static_cast<size_t>(outputs[i].width);
-      const float* raw = program.evaluation_report(reports[i]).as<float>() + static_cast<size_t>(entry) * width;
-      parsers[i].parse({raw, width}, model);
+      parsers[i].parse(output_of(program, outputs[i].role, entry, false), model);
       parsers[i].parse(sample[targets[i]].data<float>(), target);
     }
     const auto at = &data.clip_of(all[place]) - data.clips().data();

@@ -499,16 +499,20 @@ void evaluate_samples(TrainingProgram& program, const Samples& samples, std::spa
   for (size_t first = 0; first < indices.size(); first += static_cast<size_t>(feed.batch())) {
     const auto count = std::min(feed.batch(), std::ssize(indices) - static_cast<int64_t>(first));
     for (int64_t entry = 0; entry < feed.batch(); ++entry) {
-      std::vector<std::byte*> to;
-      for (Tensor& tensor : batch) {
-        to.push_back(static_cast<std::byte*>(tensor.raw()) + entry * (tensor.bytes() / feed.batch()));
-      }
-      samples.read(indices[first + static_cast<size_t>(std::min(entry, count - 1))], to);
+      read_entry(samples, indices[first + static_cast<size_t>(std::min(entry, count - 1))], batch, entry);
     }
     feed.give(batch, [&](const std::string& name) { return program.evaluation_input(name, average); });
     program.run_evaluation(average);
     for (int64_t entry = 0; entry < count; ++entry) take(first + static_cast<size_t>(entry), entry);
   }
+}
+
+std::span<const float> output_of(const TrainingProgram& program, const std::string& role, int64_t entry, bool average) {
+  const auto& names = program.report_names();
+  const auto report = std::ranges::find(names, "output." + role) - names.begin();
+  const ConstView all = program.evaluation_report(static_cast<size_t>(report), average);
+  const auto width = static_cast<size_t>(all.shape[1]);
+  return {all.as<float>() + static_cast<size_t>(entry) * width, width};
 }
 
 double time_steps(TrainingProgram& program, const Samples& samples, int steps) {

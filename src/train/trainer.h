@@ -126,6 +126,9 @@ double time_steps(TrainingProgram& program, const Samples& samples, int steps);
 void evaluate_samples(TrainingProgram& program, const Samples& samples, std::span<const int64_t> indices, bool average,
                       const std::function<void(size_t place, int64_t entry)>& take);
 
+// What the student's network of that role gave for an entry of the last evaluation: Student's report "output.<role>".
+std::span<const float> output_of(const TrainingProgram& program, const std::string& role, int64_t entry, bool average);
+
 // The newest checkpoint of a run's folder; empty if there is none. Its choices and threads are for the program with
 // which the run goes on.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& out);
