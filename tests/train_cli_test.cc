@@ -174,6 +174,17 @@ TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
   EXPECT_EQ(after["output_slices"], before["output_slices"]);
 }
 
+// A student whose scales are far below its errors has a loss in the hundred thousands without a limit.
+TEST_F(TrainCli, AnAdaptersScalesCanBeLimitedToo) {
+  const auto first_loss = [&](const std::string& name, const std::string& words) -> double {
+    return parsed(one() + out(name) + "--against labels --updates 1 --batch 2 --rank 1 --threads 1 " +
+                  words)["first_loss"];
+  };
+  const double unlimited = first_loss("a", ""), limited = first_loss("b", "--least-scale 1");
+  EXPECT_LT(limited, unlimited);
+  expect_refused(one() + out("c") + "--updates 1 --least-scale 2", "--least-scale 2: expected 0 to 1");
+}
+
 TEST_F(TrainCli, SaysWhatARunWouldTake) {
   const json dry = parsed(both() + out("dry") + "--batch 2 --updates 1 --dry-run");
   EXPECT_GT(dry["parameters"].get<int64_t>(), 0);

@@ -197,15 +197,15 @@ void TrainRun::prepare() {
   samples_.emplace(*all_, flags_.overfit > 0 ? flags_.overfit : all_->size());
   train::StudentOptions& options = student_options_;
   options = student_options(flags_);
-  if (options.mode == train::TrainMode::full) {
+  if (options.mode == train::TrainMode::full || flags_.least_scale > 0) {
     for (const train::StudentNetwork& network : options.networks) {
       const std::string field = flags_.labels + "." + network.role;
       options.units[network.role] = train::output_units(*samples_, field, output_slices(load_model(network.file)));
     }
-    options.fresh = flags_.fresh;
-    if (flags_.fresh) options.first = train::spread_batch(*samples_, options.batch);
-    options.least_scale = flags_.least_scale;
   }
+  options.least_scale = flags_.least_scale;
+  options.fresh = flags_.fresh;
+  if (flags_.fresh) options.first = train::spread_batch(*samples_, options.batch);
   train::ProgramOptions& settings = program_options_;
   settings = {.optimizer = flags_.optimizer == "sgd" ? train::Optimizer::sgd : train::Optimizer::adamw,
               .weight_decay = static_cast<float>(flags_.decay),

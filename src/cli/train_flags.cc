@@ -58,8 +58,7 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
                    "of --mode full: the model's weights mean nothing yet; layers begin centred, the last ones at the "
                    "targets' means");
   add_number(command, "--least-scale", flags.least_scale,
-             "of --mode full: take predicted scales for at least this part of the targets' deviations, such as 0.1",
-             "X");
+             "take predicted scales for at least this part of the targets' deviations, such as 0.1", "X");
   add_list(command, "--init-adapter", flags.init, "DIR", "begin with this adapter (repeatable)");
   command.add_flag("--merged", flags.merged, "also write models with the adapter merged");
   add_choice(command, "--against", flags.labels, {"teacher", "labels"},
@@ -209,7 +208,6 @@ void check_train_flags(const TrainFlags& flags) {
                                     {flags.merged, "--merged"}}) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
   }
-  if (flags.least_scale != 0 && adapter) fail("--least-scale is for --mode full");
   if (!(flags.least_scale >= 0 && flags.least_scale <= 1)) fail("--least-scale {}: expected 0 to 1", flags.least_scale);
   if (flags.fresh && adapter) fail("--fresh is for --mode full: an adapter begins with the model as it is");
   if (flags.rank > 0 && !flags.max_size.empty())

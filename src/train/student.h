@@ -49,14 +49,15 @@ struct StudentOptions {
   AdapterOptions adapter = {};
   std::string max_size = "1%", stored = "auto";
   std::vector<std::filesystem::path> init = {};  // adapters to begin with, each for the network that it fits
-  // Mode full: weights of the last layers are trained in units of their targets (train/output_scale.h), by role; empty:
+  // By role. Mode full: weights of the last layers are trained in units of their targets (train/output_scale.h); empty:
   // as they are. `fresh`: those layers begin at the targets' means, whatever the file has, and all others so that they
   // tell `first` apart (train/first_weights.h): a batch of samples by field.
   std::map<std::string, OutputUnits> units = {};
   bool fresh = false;
   std::map<std::string, Tensor> first = {};
   // With units: the loss takes no log scale for less than this part of the target's deviation; 0: any. Without a limit
-  // values that hardly vary, such as the road's height, get the largest gradients long before the path is right.
+  // values that hardly vary, such as the road's height, get the largest gradients long before the path is right, and a
+  // student that is far from its teacher but sure of itself has a loss that destroys it.
   double least_scale = 0;
   Target target = Target::teacher;
   FeatureLoss features = FeatureLoss::kl;
