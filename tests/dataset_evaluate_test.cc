@@ -59,7 +59,8 @@ TEST_F(DatasetEvaluate, KeepsSpeedAndCurvature) {
   ASSERT_EQ(score["samples"], data.size());
   ASSERT_EQ(score["clips"].size(), 2u);
   const size_t driven = train::place_of(data.fields(), "driven.plan");
-  double keep = 0, straight = 0;
+  double keep = 0, straight = 0, beside = 0;
+  int64_t reached = 0;
   for (int64_t i = 0; i < data.size(); ++i) {
     const Tensor plan = train::sample_of(data, i)[driven];
     const auto at = [&](double point, int column) {
@@ -81,11 +82,22 @@ TEST_F(DatasetEvaluate, KeepsSpeedAndCurvature) {
     }
     keep += std::hypot(x - at(kAt4s, 0), y - at(kAt4s, 1), at(kAt4s, 2));
     straight += std::hypot(speed * 4 - at(kAt4s, 0), at(kAt4s, 1), at(kAt4s, 2));
+    // Straight on is a line through y = 0, whatever its speed: what is beside it is the driven path's y.
+    double point = 0;
+    while (point < 32 && at(point, 0) < 60) point += 1.0 / 64;
+    if (at(std::min(point, 31.999), 0) < 59.9) continue;
+    ++reached;
+    beside += std::abs(at(point, 1));
   }
   const auto count = static_cast<double>(data.size());
   EXPECT_NEAR(score["keep_speed_and_curvature"]["distance"][2], keep / count, 1e-3);
   EXPECT_NEAR(score["straight_on"]["distance"][2], straight / count, 1e-3);
   EXPECT_GT(keep, 0);
+  EXPECT_EQ(score["metres"], json::parse("[20, 40, 60, 80]"));
+  ASSERT_EQ(score["reached"][2], reached);
+  ASSERT_GT(reached, 0);
+  EXPECT_NEAR(score["straight_on"]["beside"][2], beside / static_cast<double>(reached), 0.02);
+  EXPECT_LT(score["keep_speed_and_curvature"]["beside"][0], score["straight_on"]["beside"][3]);
 }
 
 TEST_F(DatasetEvaluate, GreyPicturesAreAnotherModel) {

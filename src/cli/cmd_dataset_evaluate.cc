@@ -24,11 +24,14 @@ struct EvaluateFlags {
   DrivingModelFlags model;
 };
 
-Json path_json(const train::PathScore& path) { return {{"distance", path.distance}, {"aside", path.aside}}; }
+Json path_json(const train::PathScore& path) {
+  return {{"distance", path.distance}, {"aside", path.aside}, {"beside", path.beside}};
+}
 
 Json score_json(const train::Score& score) {
   return {{"samples", score.samples},
           {"known", score.known},
+          {"reached", score.reached},
           {"model", path_json(score.model)},
           {"keep_speed_and_curvature", path_json(score.keep)},
           {"straight_on", path_json(score.straight)},
@@ -37,21 +40,26 @@ Json score_json(const train::Score& score) {
 }
 
 void print_score(const train::Score& score) {
-  Table table({"metres from the driven path", "1 s", "2 s", "4 s", "6 s"});
-  const auto row = [&](const std::string& what, const std::array<double, 4>& values) {
+  using Values = std::array<double, 4>;
+  const auto add_row = [](Table& table, const std::string& what, const Values& values,
+                          const std::array<int64_t, 4>& counts) {
     std::vector<std::string> cells{what};
-    for (size_t i = 0; i < values.size(); ++i) {
-      cells.push_back(score.known[i] > 0 ? fmt::format("{:.2f}", values[i]) : "-");
-    }
+    for (size_t i = 0; i < values.size(); ++i) cells.push_back(counts[i] > 0 ? fmt::format("{:.2f}", values[i]) : "-");
     table.add(cells);
   };
-  row("model", score.model.distance);
-  row("  of it sideways", score.model.aside);
-  row("keep speed and curvature", score.keep.distance);
-  row("  of it sideways", score.keep.aside);
-  row("straight on", score.straight.distance);
-  print(table.str());
-  if (score.lane_lines > 0) print(fmt::format("lane lines, 20 m ahead: {:.2f} m\n", score.lanes));
+  Table after({"metres from the driven path", "1 s", "2 s", "4 s", "6 s"});
+  add_row(after, "model", score.model.distance, score.known);
+  add_row(after, "  of it sideways", score.model.aside, score.known);
+  add_row(after, "keep speed and curvature", score.keep.distance, score.known);
+  add_row(after, "  of it sideways", score.keep.aside, score.known);
+  add_row(after, "straight on", score.straight.distance, score.known);
+  print(after.str() + "\n");
+  Table ahead({"metres beside it, so far ahead", "20 m", "40 m", "60 m", "80 m"});
+  add_row(ahead, "model", score.model.beside, score.reached);
+  add_row(ahead, "keep curvature", score.keep.beside, score.reached);
+  add_row(ahead, "straight on", score.straight.beside, score.reached);
+  print(ahead.str());
+  if (score.lane_lines > 0) print(fmt::format("\nlane lines, 20 m ahead: {:.2f} m\n", score.lanes));
 }
 
 int evaluate(const Program& program, const EvaluateFlags& flags) {
@@ -92,6 +100,7 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
     }
     Json all = score_json(scores.back().score);
     all["seconds"] = train::kScoreSeconds;
+    all["metres"] = train::kScoreMetres;
     all["own_features"] = own != nullptr;
     all["blank"] = flags.blank;
     all["clips"] = std::move(clips);

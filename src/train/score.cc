@@ -40,6 +40,31 @@ Point arc(double speed, double yaw_rate, double seconds) {
   return {way * std::sin(angle) / angle, way * (1 - std::cos(angle)) / angle, 0};
 }
 
+using Path = std::array<Point, kPoints>;
+
+Path path_of(std::span<const float> plan) {
+  Path out{};
+  for (int i = 0; i < kPoints; ++i) out[static_cast<size_t>(i)] = point_of(plan, plan_time(i));
+  return out;
+}
+
+Path arc_path(double speed, double yaw_rate) {
+  Path out{};
+  for (int i = 0; i < kPoints; ++i) out[static_cast<size_t>(i)] = arc(speed, yaw_rate, plan_time(i));
+  return out;
+}
+
+// y where a path is first so far ahead, its last one's if it never is.
+double y_ahead(const Path& path, double metres) {
+  for (size_t i = 1; i < path.size(); ++i) {
+    const Point &before = path[i - 1], &next = path[i];
+    if (next[0] < metres) continue;
+    const double share = next[0] > before[0] ? std::clamp((metres - before[0]) / (next[0] - before[0]), 0.0, 1.0) : 1;
+    return before[1] + share * (next[1] - before[1]);
+  }
+  return path.back()[1];
+}
+
 // Sums first, then means.
 struct Sums {
   Score score;
@@ -51,11 +76,13 @@ struct Sums {
   void add(const Sums& other) {
     const auto add_path = [](PathScore& to, const PathScore& from) {
       for (size_t i = 0; i < kScoreSeconds.size(); ++i) {
-        to.distance[i] += from.distance[i], to.aside[i] += from.aside[i];
+        to.distance[i] += from.distance[i], to.aside[i] += from.aside[i], to.beside[i] += from.beside[i];
       }
     };
     score.samples += other.score.samples;
-    for (size_t i = 0; i < kScoreSeconds.size(); ++i) score.known[i] += other.score.known[i];
+    for (size_t i = 0; i < kScoreSeconds.size(); ++i) {
+      score.known[i] += other.score.known[i], score.reached[i] += other.score.reached[i];
+    }
     add_path(score.model, other.score.model);
     add_path(score.keep, other.score.keep);
     add_path(score.straight, other.score.straight);
@@ -66,8 +93,9 @@ struct Sums {
     Score out = score;
     for (size_t i = 0; i < kScoreSeconds.size(); ++i) {
       const auto count = static_cast<double>(std::max<int64_t>(1, out.known[i]));
+      const auto reached = static_cast<double>(std::max<int64_t>(1, out.reached[i]));
       for (PathScore* path : {&out.model, &out.keep, &out.straight}) {
-        path->distance[i] /= count, path->aside[i] /= count;
+        path->distance[i] /= count, path->aside[i] /= count, path->beside[i] /= reached;
       }
     }
     out.lanes /= static_cast<double>(std::max<int64_t>(1, out.lane_lines));
@@ -79,6 +107,23 @@ double line_y(const ModelOutputs& outputs, size_t line) {
   return between(kLineMetres, line_distance, [&](int i) {
     return static_cast<double>(outputs.lane_lines.mean[(line * kPoints + static_cast<size_t>(i)) * 2]);
   });
+}
+
+void add_beside(Score& score, const ModelOutputs& model, std::span<const float> driven, std::span<const float> valid) {
+  const Path truth = path_of(driven), path = path_of(model.plan.mean);
+  const double speed = static_cast<double>(driven[kVelocity]), rate = static_cast<double>(driven[kOrientationRate + 2]);
+  const Path keep = arc_path(speed, rate), straight = arc_path(speed, 0);
+  for (size_t i = 0; i < kScoreMetres.size(); ++i) {
+    const double metres = kScoreMetres[i];
+    // The first point there must be known, and so are those before it.
+    const auto there = std::ranges::find_if(truth, [&](const Point& point) { return point[0] >= metres; });
+    if (there == truth.end() || !(valid[static_cast<size_t>(there - truth.begin())] > 0.999F)) continue;
+    ++score.reached[i];
+    const double y = y_ahead(truth, metres);
+    score.model.beside[i] += std::abs(y_ahead(path, metres) - y);
+    score.keep.beside[i] += std::abs(y_ahead(keep, metres) - y);
+    score.straight.beside[i] += std::abs(y_ahead(straight, metres) - y);
+  }
 }
 
 void add_sample(Sums& sums, const ModelOutputs& model, const ModelOutputs& target, bool has_plan, bool has_lanes,
@@ -97,6 +142,7 @@ void add_sample(Sums& sums, const ModelOutputs& model, const ModelOutputs& targe
     sums.add(sums.score.keep, i, arc(speed, rate, seconds), truth);
     sums.add(sums.score.straight, i, arc(speed, 0, seconds), truth);
   }
+  if (has_plan) add_beside(sums.score, model, driven, valid);
   for (const size_t line : {1u, 2u}) {
     if (!has_lanes || !(target.lane_line_probs[line] > 0.5F)) continue;
     ++sums.score.lane_lines;

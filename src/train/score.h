@@ -14,16 +14,20 @@
 namespace sparkpilot::train {
 
 inline constexpr std::array<int, 4> kScoreSeconds{1, 2, 4, 6};
+inline constexpr std::array<int, 4> kScoreMetres{20, 40, 60, 80};
 
-// Mean distances in metres from the path that the car drove, at kScoreSeconds; 0 where no sample's path is known so
-// far.
+// Mean distances in metres from the path that the car drove; 0 where no sample's path is known so far.
 struct PathScore {
-  std::array<double, 4> distance{}, aside{};  // of the positions; of them, |y|
+  std::array<double, 4> distance{}, aside{};  // at kScoreSeconds: of the positions; of them, |y|
+  // kScoreMetres ahead: |y| between the paths, whenever they come there. The speed does not matter for it: it is how far
+  // the path lies beside the driven one where they are drawn.
+  std::array<double, 4> beside{};
 };
 
 struct Score {
   int64_t samples = 0;
-  std::array<int64_t, 4> known{};  // samples whose path is known so far
+  std::array<int64_t, 4> known{};    // samples whose path is known for so many seconds
+  std::array<int64_t, 4> reached{};  // and for so many metres
   PathScore model;
   PathScore keep;      // the car's speed and curvature at the moment, kept: an arc
   PathScore straight;  // the car's speed, straight on
