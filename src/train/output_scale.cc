@@ -92,7 +92,12 @@ class LastLayers {
     if (node.op->name != "Add") return;
     for (const size_t which : {0u, 1u}) {
       const NodeId product = graph_.value(node.inputs[which]).producer;
-      if (!product.present() || graph_.node(product).op->name != "MatMul") continue;
+      if (!product.present()) continue;
+      // What another part of the network adds to a last layer's result.
+      if (graph_.node(product).op->name == "Gemm" && graph_.value(node.inputs[which]).shape == shape) {
+        return follow(node.inputs[which], begin);
+      }
+      if (graph_.node(product).op->name != "MatMul") continue;
       const Node& matmul = graph_.node(product);
       if (!is_weight(matmul.inputs[1]) || !is_bias(node.inputs[1 - which], width)) continue;
       out_.push_back({matmul.inputs[1], node.inputs[1 - which], product, id, true, begin});
