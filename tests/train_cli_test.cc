@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 
+#include "sparkpilot/onnx.h"
 #include "train_fixture.h"
 
 namespace sparkpilot {
@@ -172,6 +174,37 @@ TEST_F(TrainCli, AWholeModelFromWhatIsTrue) {
   const json after = json::parse(run_program("model info --json " + model).out);
   EXPECT_EQ(after["weight_bytes"], before["weight_bytes"]);
   EXPECT_EQ(after["output_slices"], before["output_slices"]);
+}
+
+// A network's tables and masks are no weights, though the file has them beside the weights.
+TEST_F(TrainCli, LeavesConstantsOfTheNetworkAlone) {
+  ASSERT_EQ(run_program("zoo build --quiet demo_supercombo --out '" + folder.file("models") + "'").code, 0);
+  const std::string model = folder.file("models") + "/demo_supercombo.onnx";
+  const json done = parsed("--supercombo '" + model + "' --data '" + shared->file("roads") + "' " + out("run") +
+                           "--mode full --against labels --updates 1 --batch 2 --rate 1e-2");
+  const Graph before = load_onnx(model), after = load_onnx(done["written"][0].get<std::string>());
+  std::map<std::string, Tensor> weights;
+  for (int i = 0; i < before.value_count(); ++i) {
+    const Value& v = before.value(ValueId{i});
+    if (v.kind == ValueKind::constant) weights[v.name] = v.constant;
+  }
+  int same = 0, other = 0;
+  for (int i = 0; i < after.value_count(); ++i) {
+    const Value& v = after.value(ValueId{i});
+    if (v.kind != ValueKind::constant) continue;
+    ASSERT_TRUE(weights.contains(v.name)) << v.name;
+    const Tensor& was = weights[v.name];
+    ASSERT_EQ(v.constant.bytes(), was.bytes()) << v.name;
+    const bool equal = std::memcmp(v.constant.raw(), was.raw(), static_cast<size_t>(was.bytes())) == 0;
+    if (v.name.find("/Constant") != std::string::npos) {
+      EXPECT_TRUE(equal) << v.name;
+      ++same;
+    } else {
+      other += equal ? 0 : 1;
+    }
+  }
+  EXPECT_GT(same, 50);
+  EXPECT_GT(other, 100);
 }
 
 // A student whose scales are far below its errors has a loss in the hundred thousands without a limit.

@@ -122,7 +122,14 @@ ZooHeads split_or_merged(Layers& l, const ZooSize& size, bool merged) {
     inputs.context.push_back(zoo_input(l, "action_t", Shape{1, 2}));
     inputs.features = append_feature(l, inputs.features, heads.back().value);
   }
+  const ValueId desire = inputs.desire;
   for (ZooHead& head : policy_heads(l, std::move(inputs), *size.policy, kOnePlan)) heads.push_back(std::move(head));
+  if (size.road) {
+    const auto named = [&](const char* name) -> ValueId& {
+      return std::ranges::find(heads, name, &ZooHead::name)->value;
+    };
+    named("plan") = follow_lane(l, named("plan"), named("lane_lines"), desire);
+  }
   heads.push_back(zoo_padding(l, "policy.pad", 2));
   return heads;
 }

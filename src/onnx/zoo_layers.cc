@@ -75,9 +75,11 @@ ValueId Layers::node(std::string_view op, std::vector<ValueId> inputs, Attribute
   return nodes(op, std::move(inputs), std::move(attrs), 1)[0];
 }
 
-ValueId Layers::scalar(double value) {
-  return graph_.add_constant(Tensor::scalar(Half(static_cast<float>(value))), node_name("Constant") + "_output_0");
+ValueId Layers::constant(Tensor tensor) {
+  return graph_.add_constant(std::move(tensor), node_name("Constant") + "_output_0");
 }
+
+ValueId Layers::scalar(double value) { return constant(Tensor::scalar(Half(static_cast<float>(value)))); }
 
 ValueId Layers::ints(std::initializer_list<int64_t> values) {
   return graph_.add_constant(Tensor::ints(values), node_name("Constant") + "_output_0");

@@ -59,6 +59,8 @@ class Layers {
   // --- plain nodes
   ValueId node(std::string_view op, std::vector<ValueId> inputs, Attributes attrs = {});
   std::vector<ValueId> nodes(std::string_view op, std::vector<ValueId> inputs, Attributes attrs, int outputs);
+  // What is no weight: named as exporters name the results of Constant nodes, so that it is never trained.
+  ValueId constant(Tensor tensor);
   ValueId scalar(double value);
   ValueId ints(std::initializer_list<int64_t> values);
   ValueId add(ValueId a, ValueId b) { return node("Add", {a, b}); }

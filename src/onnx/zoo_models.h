@@ -85,6 +85,9 @@ ValueId fast_vit(Layers& layers, ValueId images, const FastVitSize& size);
 ValueId vit(Layers& layers, ValueId images, const VitSize& size);
 // With the images as inputs, of bytes.
 ValueId road_trunk(Layers& layers, const ZooImages& images, const RoadSize& size);
+// A plan of one hypothesis whose y follows from its x: that of the middle between the inner lane lines there, the way
+// from the car to the middle, and what desires add. `desire`: [1, n, 8].
+ValueId follow_lane(Layers& layers, ValueId plan, ValueId lane_lines, ValueId desire);
 // Features -> the heads named, and hidden_state [1, 512] last.
 ZooHeads vision_heads(Layers& layers, ValueId features, const VisionHeadSize& size,
                       std::span<const ZooHeadWidth> heads);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -274,6 +275,70 @@ TEST(Zoo, OutputsAreSane) {
   for (const ZooEntry& entry : zoo()) {
     if (entry.name.substr(0, 5) == "tiny_" || entry.name == "driving_policy") expect_sane(std::string(entry.name));
   }
+}
+
+// y is the lane's middle where the point's x is, between two distances and beyond them all, and the way from the car to
+// the middle here; the plan's own y does not matter, a desire does.
+TEST(Zoo, APathFollowsTheLane) {
+  Graph graph;
+  Layers layers(graph, 1);
+  const ValueId plan = graph.add_input("plan", DType::f32, Shape{1, 990}),
+                lines = graph.add_input("lines", DType::f32, Shape{1, 528}),
+                desire = graph.add_input("desire", DType::f32, Shape{1, 25, 8});
+  graph.opsets[""] = Layers::kOpset;
+  const auto half = [&](ValueId x) { return layers.cast(x, DType::f16); };
+  graph.add_output(layers.cast(follow_lane(layers, half(plan), half(lines), half(desire)), DType::f32), "path");
+  const auto weight = [&](const std::string& name) {
+    for (int i = 0; i < graph.value_count(); ++i) {
+      if (graph.value(ValueId{i}).name == name) return graph.value(ValueId{i}).constant;
+    }
+    throw std::runtime_error(name);
+  };
+  const Tensor back = weight("follow_lane.back.weight"), back_bias = weight("follow_lane.back.bias"),
+               aside = weight("follow_lane.aside.weight"), aside_bias = weight("follow_lane.aside.bias"),
+               wish = weight("follow_lane.desire.bias");
+  const auto at = [](const Tensor& tensor, int64_t i) { return load_element(tensor.dtype(), tensor.raw(), i); };
+  Random random(5);
+  const auto uniform = [&](double low, double high) { return static_cast<float>(random.uniform(low, high)); };
+  std::vector<Tensor> inputs{Tensor(DType::f32, Shape{1, 990}), Tensor(DType::f32, Shape{1, 528}),
+                             Tensor::zeros(DType::f32, Shape{1, 25, 8})};
+  for (const size_t i : {0u, 1u}) {
+    for (float& x : inputs[i].data<float>()) x = uniform(-4, 4);
+  }
+  float* points = inputs[0].data<float>().data();
+  const float* line = inputs[1].data<float>().data();
+  for (int i = 0; i < 33; ++i) {
+    points[15 * i] = i == 0 ? -3.0f : std::round(4 * (7 * static_cast<float>(i) + uniform(0, 5))) / 4;
+  }
+  const Tensor got = interpret(graph, inputs)[0];
+  const auto middle = [&](int i) { return 0.5 * (line[66 + 2 * i] + line[132 + 2 * i]); };
+  const auto distance = [](int i) { return 192.0 * i * i / 1024; };
+  for (int k = 0; k < 990; ++k) {
+    double expected = points[k];
+    const int point = k / 15;
+    if (k < 495 && k % 15 == 1) {
+      const double x = points[k - 1];
+      int piece = 0;
+      while (piece < 31 && distance(piece + 1) < x) ++piece;
+      const double part = std::clamp((x - distance(piece)) / (distance(piece + 1) - distance(piece)), 0.0, 1.0);
+      expected = middle(piece) + part * (middle(piece + 1) - middle(piece));
+      expected += at(back, point) * middle(0) + at(back_bias, point) + at(aside_bias, point);
+      for (int64_t i = 0; i < 8; ++i) expected += at(aside, point * 8 + i) * std::max(0.0, at(wish, i));
+    }
+    EXPECT_NEAR(got.data<float>()[static_cast<size_t>(k)], expected, k % 15 == 1 ? 0.1 : 0.002) << k;
+  }
+  std::vector<Tensor> others = inputs;
+  others[0] = inputs[0].clone();
+  for (int i = 0; i < 33; ++i) others[0].data<float>()[static_cast<size_t>(15 * i + 1)] += 2;
+  const Tensor same = interpret(graph, others)[0];
+  others[2].data<float>()[3] = 1;
+  const Tensor wanted = interpret(graph, others)[0];
+  double moved = 0;
+  for (size_t i = 1; i < 495; i += 15) {
+    EXPECT_NEAR(same.data<float>()[i], got.data<float>()[i], 0.02) << i;
+    moved += std::abs(static_cast<double>(wanted.data<float>()[i] - same.data<float>()[i]));
+  }
+  EXPECT_GT(moved, 1);
 }
 
 // Each input alone affects the output of 0.9.7's network; pictures also affect its hidden state.

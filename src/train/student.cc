@@ -56,6 +56,11 @@ bool is_elementwise_with_data(const Graph& graph, const Node& node) {
          });
 }
 
+// As exporters name what a Constant node gives: tables and masks of the network's own, not weights.
+bool is_exporters_constant(std::string_view name) {
+  return name.ends_with("_output_0") && name.substr(name.rfind('/') + 1).starts_with("Constant");
+}
+
 // What mode full trains of a network: its weights, as far as the file has a constant of that name to hold them.
 std::map<ValueId, std::string> file_weights(const Graph& net, const Graph& file) {
   std::map<std::string, const Value*> in_file;
@@ -72,6 +77,7 @@ std::map<ValueId, std::string> file_weights(const Graph& net, const Graph& file)
       if (!input.present()) continue;
       const Value& v = net.value(input);
       if (v.kind != ValueKind::constant || v.dtype != DType::f32 || v.constant.elements() < 2) continue;
+      if (is_exporters_constant(v.name)) continue;
       const auto found = in_file.find(v.name);
       if (found != in_file.end() && found->second->constant.shape() == v.constant.shape()) out[input] = v.name;
     }
