@@ -51,21 +51,12 @@ NcclComm::NcclComm(const nccl::NcclApi& api, std::shared_ptr<GpuDevice> gpu, dou
     : api_(api), gpu_(std::move(gpu)), stream_(gpu_), patience_(patience) {}
 
 NcclComm::~NcclComm() {
-  if (!comm_) return;
-  try {
-    gpu_->api();
-    api_.ncclCommDestroy(comm_);
-  } catch (const Error&) {  // the context is lost
-  }
+  if (comm_) api_.ncclCommDestroy(comm_);
 }
 
 // Ends what still runs on the GPU, so that nothing waits for it.
-void NcclComm::abort() noexcept {
-  try {
-    gpu_->api();
-    if (comm_) api_.ncclCommAbort(comm_);
-  } catch (const Error&) {
-  }
+void NcclComm::abort() {
+  if (comm_) api_.ncclCommAbort(comm_);
   comm_ = nullptr;
 }
 
