@@ -44,6 +44,17 @@ class GpuTrainProcesses : public TrainCli {
     const size_t at = text.find("\n" + what + " ");
     return at == std::string::npos ? 0 : std::atoll(text.c_str() + at + what.size() + 2);
   }
+  // Two runs have the same adapter but for rounding; its bytes.
+  int64_t expect_same(const std::string& run, const std::string& other) const {
+    const std::map<std::string, Tensor> expected = tensors_of(adapter(run)), got = tensors_of(adapter(other));
+    EXPECT_EQ(got.size(), expected.size());
+    int64_t bytes = 0;
+    for (const auto& [name, tensor] : expected) {
+      EXPECT_LE(difference_of(got.at(name).view(), tensor.view()).relative_l2, 1e-3) << name;
+      bytes += tensor.bytes();
+    }
+    return bytes;
+  }
   static int times(const std::string& text, const std::string& what) {
     int out = 0;
     for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++out;
@@ -63,13 +74,7 @@ TEST_F(GpuTrainProcesses, AreOneWithALargerBatch) {
   EXPECT_EQ(times(mpi.err, "process 0: NCCL cannot be loaded: " + folder.file("libnccl.so.2")), 1) << mpi.err;
   EXPECT_EQ(times(mpi.err, "MPI adds up the gradients"), 1) << mpi.err;
 
-  const std::map<std::string, Tensor> expected = tensors_of(adapter("one")), by_nccl = tensors_of(adapter("nccl"));
-  ASSERT_EQ(by_nccl.size(), expected.size());
-  int64_t bytes = 0;
-  for (const auto& [name, tensor] : expected) {
-    EXPECT_LE(difference_of(by_nccl.at(name).view(), tensor.view()).relative_l2, 1e-3) << name;
-    bytes += tensor.bytes();
-  }
+  const int64_t bytes = expect_same("one", "nccl");
   // The mean of two is exact but for the sum, in either way.
   EXPECT_EQ(read_text(adapter("nccl")), read_text(adapter("mpi")));
   for (const int rank : {0, 1}) {
@@ -81,6 +86,21 @@ TEST_F(GpuTrainProcesses, AreOneWithALargerBatch) {
       EXPECT_GE(with - without, kUpdates * bytes) << way;
     }
   }
+}
+
+// Two hosts with a GB10 each, whose memory the processor shares. MPI's network carries no gradients.
+TEST_F(GpuTrainProcesses, TrainOnTwoHosts) {
+  const std::string environment = "EMULATED_GPU=gb10 LD_LIBRARY_PATH='" EMULATED_NCCL ":" EMULATED_CUDA "' ";
+  const ProgramResult two =
+      run_program(flags("two", 2, 12), environment + "timeout 120 '" SPARKPILOT_SOURCE_DIR "/tests/two_hosts.sh'");
+  if (two.code == 77) GTEST_SKIP() << two.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(times(two.err, "NCCL 2.28.9 adds up the gradients"), 1) << two.err;
+  ASSERT_EQ(run_program(flags("one", 4, 12), environment).code, 0);
+  const int64_t bytes = expect_same("one", "two");
+  const size_t sent = two.err.rfind("sent: ");
+  ASSERT_NE(sent, std::string::npos) << two.err;
+  EXPECT_LT(std::stod(two.err.substr(sent + 6)), 6.0 * static_cast<double>(bytes));  // half of what 12 updates would be
 }
 
 // NCCL fails in both; then one is killed while the other waits for it in NCCL.
