@@ -160,22 +160,21 @@ TEST_F(GpuNccl, TakesTheMeanWhereTheValuesAre) {
 
 // Memory that the processor shares; the two are told apart by the names of their machines, as two Sparks are.
 TEST_F(GpuNccl, TakesTheMeanInUnifiedMemory) {
-  expect_each(
-      ranks(2, "once", "EMULATED_GPU=gb10", "sh -c 'NCCL_HOSTID=spark$OMPI_COMM_WORLD_RANK exec \"$0\" \"$@\"'"), 2,
-      "right\n");
+  expect_each(ranks(2, "once", "EMULATED_GPU=gb10", R"(sh -c 'NCCL_HOSTID=spark$OMPI_COMM_WORLD_RANK exec "$0" "$@"')"),
+              2, "right\n");
 }
 
 TEST_F(GpuNccl, IsNotUsedWhereItCannotBe) {
   expect_each(ranks(2, "once", "SAME_GPU=1"), 2, "not joined: processes 0 and 1 have the same GPU\n");
   expect_each(ranks(2, "once", "EMULATED_NCCL_VERSION=21304"), 2,
               "not joined: process 0: libnccl.so.2 is NCCL 2.13.4: 2.14.0 or newer is needed\n");
-  expect_each(ranks(2, "once", "", "sh -c 'EMULATED_NCCL_VERSION=2280$OMPI_COMM_WORLD_RANK exec \"$0\" \"$@\"'"), 2,
+  expect_each(ranks(2, "once", "", R"(sh -c 'EMULATED_NCCL_VERSION=2280$OMPI_COMM_WORLD_RANK exec "$0" "$@"')"), 2,
               "not joined: process 1 has NCCL 2.28.1, process 0 NCCL 2.28.0\n");
   // In one process alone; the other must not wait for it.
   write_text(folder_.file("libnccl.so.2"), "");
   expect_each(ranks(2, "once", "",
                     "sh -c '[ $OMPI_COMM_WORLD_RANK = 1 ] && export LD_LIBRARY_PATH=\"" + folder_.path().string() +
-                        ":$LD_LIBRARY_PATH\"; exec \"$0\" \"$@\"'"),
+                        R"(:$LD_LIBRARY_PATH"; exec "$0" "$@"')"),
               2,
               "not joined: process 1: NCCL cannot be loaded: " + folder_.file("libnccl.so.2") + ": file too short\n");
 }

@@ -30,7 +30,7 @@ class GpuTrainProcesses : public TrainCli {
            " OMPI_MCA_mpi_yield_when_idle=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2 sh -c "
            "'echo $$ > \"" +
            folder.file(run + ".pid") + "$OMPI_COMM_WORLD_RANK\"; EMULATED_CUDA_REPORT=\"" + folder.file(run + ".cuda") +
-           "$OMPI_COMM_WORLD_RANK\" exec \"$0\" \"$@\"'";
+           R"($OMPI_COMM_WORLD_RANK" exec "$0" "$@"')";
   }
   std::string without_nccl() const { return "LD_LIBRARY_PATH='" + folder.path().string() + ":" EMULATED_CUDA "'"; }
   std::string flags(const std::string& run, int batch, int updates = kUpdates) {

@@ -1,5 +1,7 @@
 #include "train/program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -26,13 +26,12 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/nccl_api.h"
 
-using namespace sparkpilot;
-using namespace sparkpilot::nccl;
-
+namespace sparkpilot::nccl {
 namespace {
 
 enum : int { kCudaError = 1, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6 };
@@ -97,6 +96,7 @@ struct Message {
   int64_t number;  // of the communicator's operations
   uint64_t count;
   int type, operation, code;
+  bool operator==(const Message&) const = default;
 };
 
 struct Operation {
@@ -122,8 +122,8 @@ bool receive_all(int socket, void* data, size_t bytes) {
 
 class Communicator {
  public:
-  Communicator(int ranks, int rank, std::string place, const std::string& gpu)
-      : gpu(gpu), ranks_(ranks), rank_(rank), place_(std::move(place)), worker_([this] { work(); }) {}
+  Communicator(int ranks, int rank, std::string place, std::string of_gpu)
+      : gpu(std::move(of_gpu)), ranks_(ranks), rank_(rank), place_(std::move(place)), worker_([this] { work(); }) {}
   // Ends what is under way: streams go on without its results.
   ~Communicator() {
     {
@@ -274,7 +274,7 @@ class Communicator {
       Message other{};
       if (socket < 0) continue;
       if (!receive_all(socket, &other, sizeof other)) return kRemoteError;
-      if (std::memcmp(&other, &message, sizeof message) != 0) {
+      if (other != message) {
         message.code = fail(kInvalidUsage, "the processes call different operations");
         break;
       }
@@ -338,7 +338,7 @@ int enqueue(const std::shared_ptr<Communicator>& communicator) {
   auto work = std::make_unique<Enqueued>(Enqueued{communicator, operation});
   if (const int error = enqueue_on(communicator->stream, "ncclAllReduce", run_enqueued, work.get()))
     return fail(kCudaError, "an all-reduce on a stream: CUDA error " + std::to_string(error));
-  work.release();  // the driver has it
+  static_cast<void>(work.release());  // the driver has it
   return kSuccess;
 }
 
@@ -465,3 +465,5 @@ const char* ncclGetLastError(CommHandle) {
 }
 }
 #pragma GCC visibility pop
+
+}  // namespace sparkpilot::nccl
