@@ -1,6 +1,6 @@
 #include "train/program.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -212,11 +212,12 @@ class Communicator {
   int gather(const Hello& own, const sockaddr* where) {
     const int listening = ::socket(AF_UNIX, SOCK_STREAM, 0);
     keep(listening);
-    if (::bind(listening, where, sizeof(sockaddr_un)) != 0 || ::listen(listening, ranks_) != 0) return kRemoteError;
+    const bool listens =
+        ::bind(listening, where, sizeof(sockaddr_un)) == 0 && ::listen(listening, ranks_) == 0;  // not once it ends
     std::map<int, Hello> all{{0, own}};
     others_.resize(static_cast<size_t>(ranks_), -1);
     int code = kSuccess;
-    while (static_cast<int>(all.size()) < ranks_) {
+    while (listens && static_cast<int>(all.size()) < ranks_) {
       pollfd waiting{listening, POLLIN, 0};
       if (is_ending()) break;
       if (::poll(&waiting, 1, 20) <= 0) continue;
