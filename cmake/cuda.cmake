@@ -37,7 +37,7 @@ endfunction()
 function(sparkpilot_toolkit_tests)
   find_path(CUDA_INCLUDE cuda_fp4.h HINTS ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include NO_CMAKE_FIND_ROOT_PATH)
   mark_as_advanced(CUDA_INCLUDE)
-  foreach(room IN ITEMS hw emulator)
+  foreach(room IN ITEMS hw emulator comm)
     if(CUDA_INCLUDE AND TARGET ${room}_test AND NOT SPARKPILOT_PLAIN)
       file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*_cuda_test.cc)
       target_sources(${room}_test PRIVATE ${tests})
@@ -93,6 +93,13 @@ function(sparkpilot_emulated_driver)
     set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME libcuda SUFFIX .so.1 LINKER_LANGUAGE CXX
                           LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${target})
   endforeach()
+  # libnccl.so.2 for GPUs of that driver, which it finds in the process.
+  add_library(emulated_nccl MODULE ${PROJECT_SOURCE_DIR}/tests/emulated_nccl/nccl.cc)
+  sparkpilot_flags(emulated_nccl)
+  target_link_libraries(emulated_nccl PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_options(emulated_nccl PRIVATE -Wl,-Bsymbolic -Wl,-z,defs)
+  set_target_properties(emulated_nccl PROPERTIES PREFIX "" OUTPUT_NAME libnccl SUFFIX .so.2 CXX_VISIBILITY_PRESET hidden
+                        VISIBILITY_INLINES_HIDDEN ON LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated_nccl)
 endfunction()
 
 # The GPU code inside the program: a fat binary of each source, for every architecture that this nvcc knows, made into an object.

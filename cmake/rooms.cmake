@@ -291,8 +291,9 @@ function(sparkpilot_end_to_end_tests)
     endif()
     if(TARGET emulated_cuda)  # and some where it is an emulator's
       target_compile_definitions(${test} PRIVATE EMULATED_CUDA="$<TARGET_FILE_DIR:emulated_cuda>"
-                                 EMULATED_CUDA_CHECKED="$<TARGET_FILE_DIR:emulated_cuda_checked>")
-      add_dependencies(${test} emulated_cuda emulated_cuda_checked)
+                                 EMULATED_CUDA_CHECKED="$<TARGET_FILE_DIR:emulated_cuda_checked>"
+                                 EMULATED_NCCL="$<TARGET_FILE_DIR:emulated_nccl>")
+      add_dependencies(${test} emulated_cuda emulated_cuda_checked emulated_nccl)
     endif()
     if(test STREQUAL nvtx_test)
       target_compile_definitions(${test} PRIVATE FAKE_NVTX="$<TARGET_FILE:fake_nvtx>")

@@ -33,8 +33,8 @@ class GpuCheck : public testing::Test {
   // The exit code of a command that has the emulated driver; what it prints is in `said`.
   int shell(const std::string& variables, const std::string& command) {
     const fs::path log = scratch_.path() / "log";
-    const int status = std::system(("LD_LIBRARY_PATH=" EMULATED_CUDA " OMP_NUM_THREADS=1 " + variables + " " + command +
-                                    " >" + log.string() + " 2>&1")
+    const int status = std::system(("LD_LIBRARY_PATH=" EMULATED_CUDA ":" EMULATED_NCCL " OMP_NUM_THREADS=1 " +
+                                    variables + " " + command + " >" + log.string() + " 2>&1")
                                        .c_str());
     said = text_of(log);
     return WEXITSTATUS(status);

@@ -10,10 +10,10 @@ class GpuCheckOn : public GpuCheck, public testing::WithParamInterface<const cha
 
 TEST_P(GpuCheckOn, EveryPartPasses) {
   const std::string gpu = std::string("EMULATED_GPU=") + GetParam();
-  const std::string parts = "--parts words,ops,networks,faults,limits,bench ";
+  const std::string parts = "--parts words,ops,networks,faults,nccl,limits,bench ";
   const std::string filter = "--filter Softmax,sparkpilot::Gemm,tiny_driving_policy_v";
   ASSERT_EQ(check(gpu, parts + filter), 0) << said;
-  for (const char* name : {"words", "ops", "networks", "faults", "limits", "bench"}) {
+  for (const char* name : {"words", "ops", "networks", "faults", "nccl", "limits", "bench"}) {
     EXPECT_TRUE(part(name).value("passed", false)) << name;
     EXPECT_EQ(part(name)["failures"], Json::array()) << name;
   }
@@ -33,6 +33,9 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   EXPECT_GT(variants[0]["gpu"]["compute_ms"]["p50"], 0);
   EXPECT_GT(variants[0]["slowest_nodes"].size(), 5u);
   EXPECT_LE(variants[3]["min_ms"], variants[3]["max_ms"]);
+  const Json& nccl = file["parts"]["nccl"]["figures"];
+  EXPECT_EQ(nccl["version"], "2.28.9");
+  EXPECT_EQ(nccl["means"].size(), 3u);
   const Json& limits = file["parts"]["limits"]["figures"];
   EXPECT_GT(limits["empty_run_us"], 0);
   EXPECT_EQ(limits["to_gpu_bytes_per_second"] > 0, GetParam() != std::string("gb10"));
@@ -71,6 +74,16 @@ TEST_F(GpuCheck, APartWhoseTimeIsOverGoesOnInTheNextCall) {
   const Json ops = part("ops")["figures"]["ops"];
   ASSERT_EQ(ops.size(), items.size());
   for (size_t i = 0; i < ops.size(); ++i) EXPECT_EQ(ops[i]["op"], items[i]);
+}
+
+TEST_F(GpuCheck, NcclThatFailsOrIsNotThereIsNamed) {
+  EXPECT_EQ(check("EMULATED_NCCL_FAIL=ncclAllReduce:2:3", "--parts nccl"), 1);
+  EXPECT_NE(part("nccl")["failures"].dump().find("ncclAllReduce: internal error"), std::string::npos) << said;
+  EXPECT_EQ(check("EMULATED_NCCL_FAIL=ncclCommInitRankConfig:1:1", "--parts nccl --again"), 1);
+  EXPECT_NE(part("nccl")["failures"].dump().find("ncclCommInitRankConfig: unhandled cuda"), std::string::npos) << said;
+  EXPECT_EQ(check("EMULATED_NCCL_VERSION=21304", "--parts nccl --again"), 0);
+  EXPECT_NE(said.find("not run: libnccl.so.2 is NCCL 2.13.4"), std::string::npos) << said;
+  EXPECT_EQ(results()["parts"].contains("nccl"), false);
 }
 
 TEST_F(GpuCheck, AFailingPartIsNamedAndTheOthersRun) {

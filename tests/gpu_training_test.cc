@@ -5,6 +5,7 @@
 #include "base/test_files.h"
 #include "gpu_sessions.h"
 #include "tensor/difference.h"
+#include "tensor/gpu.h"
 #include "train/random_samples.h"
 
 namespace sparkpilot::train {
@@ -110,6 +111,44 @@ void GpuTraining::as_on_the_cpu(const std::string& role, const std::vector<const
       expect_same(gpu, cpu, bound);
       expect_few_copies(gpu, steps, std::string(name) == "gb10");
     }
+  }
+}
+
+// Where an exchange among processes changes them.
+TEST_F(GpuTraining, GradientSumsAreReachedWhereTheyAre) {
+  NEEDS_IMAGES();
+  const std::vector<StudentNetwork> networks = {zoo_network(folder_.path(), "policy", "tiny_driving_policy")};
+  const RandomSamples samples(networks, 100);
+  const Student student({.networks = networks, .batch = 2, .max_size = "20%"}, samples.fields());
+  for (const char* name : {"gb10", "rtx4090"}) {
+    emulate(name);
+    TrainingProgram program = student.program({.session = {.device = "cuda", .threads = 1, .tune = Tune::off}});
+    samples.give(program, 0, [&](const std::string& input) { return program.input(input); });
+    program.run_gradients();
+    const double norm = program.gradient_norm();
+    const auto copies = [] {
+      return driver_count("call cuMemcpyDtoHAsync_v2") + driver_count("call cuMemcpyHtoDAsync_v2");
+    };
+    const int before = copies();
+    const std::span<float> there = program.gradient_sums_on_gpu();
+    EXPECT_EQ(copies(), before) << name;
+    EXPECT_EQ(program.gradient_norm(), norm) << name;
+    const std::span<float> here = program.gradient_sums();  // brought here, and sent again where it is asked for
+    ASSERT_EQ(here.size(), there.size());
+    double squares = 0;
+    for (float& each : here) {
+      squares += static_cast<double>(each) * static_cast<double>(each);
+      each *= 2;
+    }
+    EXPECT_NEAR(std::sqrt(squares), norm, 1e-4 * norm) << name;
+    EXPECT_EQ(program.gradient_sums_on_gpu().data(), there.data()) << name;
+    EXPECT_NEAR(program.gradient_norm(), 2 * norm, 1e-4 * norm) << name;
+    // Changed there alone.
+    GpuStream stream(program.gpu());
+    stream.fill(program.gradient_sums_on_gpu().data(), 0, static_cast<int64_t>(there.size_bytes()));
+    stream.wait();
+    EXPECT_EQ(program.gradient_norm(), 0) << name;
+    for (const float each : program.gradient_sums()) ASSERT_EQ(each, 0) << name;
   }
 }
 

@@ -16,6 +16,7 @@ constexpr Part kParts[] = {
     {"training", "updates of a policy and of vision, with adapters and whole, against the CPU", true, true,
      check_trainings},
     {"faults", "memory, threads, both kinds of memory, allocations that are too large", true, false, check_faults},
+    {"nccl", "NVIDIA's NCCL as one process of one, where it is found", true, false, check_nccl},
     {"sanitizer", "words and kernels under NVIDIA's compute-sanitizer, where it is found", true, false,
      check_by_sanitizer},
     {"limits", "speed of memory, copies and arithmetic, and the time of launches", true, false, measure_limits},

@@ -57,6 +57,7 @@ Outcome check_ops_part(const Options& options, const Json& go_on);
 Outcome check_networks(const Options& options, const Json& go_on);
 Outcome check_trainings(const Options& options, const Json& go_on);
 Outcome check_faults(const Options& options, const Json& go_on);
+Outcome check_nccl(const Options& options, const Json& go_on);
 Outcome bench_networks(const Options& options, const Json& go_on);
 Outcome check_by_sanitizer(const Options& options, const Json& go_on);
 Outcome measure_limits(const Options& options, const Json& go_on);

@@ -39,6 +39,7 @@ constexpr const char* kFigures = R"({
     "loss_difference": "number", "norm_difference": "number", "step_ms": "number", "cpu_step_ms": "number",
     "programs": [{"program": "string", "launches": "count", "bytes_to_gpu": "count", "bytes_to_host": "count"}]}]},
   "faults": {"checks": [{"check": "string", "found": "any"}]},
+  "nccl": {"version": "string", "means": [{"bytes": "count", "exchange_us": "number"}]},
   "sanitizer": {"tools": [{"tool": "string", "ended": "string", "log": "string"}]},
   "limits": {"peak": {"threads": "count",
       "units": [{"name": "string", "products": "string", "flops_per_second": "number"}],

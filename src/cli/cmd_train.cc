@@ -21,6 +21,7 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/train_flags.h"
+#include "hw/device_facts.h"
 #include "hw/memory.h"
 #include "train/dataset.h"
 #include "train/first_samples.h"
@@ -130,6 +131,7 @@ class TrainRun {
       : program_(program), flags_(asked), comm_(comm) {}
 
   void prepare();
+  std::string device_of_this(const std::string& device) const;
   int threads_of_each() const;
   void begin_features();
   void renew_features(int64_t updates);
@@ -157,6 +159,7 @@ class TrainRun {
   TrainFlags flags_;
   Comm& comm_;
   bool resume_ = false;
+  std::string device_;                                          // as it was asked for: of all processes
   std::optional<train::Dataset> all_, validation_, unchanged_;  // unchanged_: as all_, without augmentation
   std::optional<train::FirstSamples> samples_;
   train::StudentOptions student_options_;
@@ -213,7 +216,8 @@ void TrainRun::prepare() {
               .micro_batches = static_cast<int>(flags_.accumulate)};
   settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each();
   settings.session.tune = Tune::off;
-  settings.session.device = device == "auto" ? "cpu" : device;  // a GPU must be asked for
+  device_ = device == "auto" ? "cpu" : device;  // a GPU must be asked for
+  settings.session.device = device_of_this(device_);
   settings.session.memory_reserve = memory_reserve(program_);
   if (tells()) tell_about_device(program_, settings.session.device);
   if (resume_) {
@@ -228,8 +232,16 @@ void TrainRun::prepare() {
   }
   begin_features();
   if (flags_.dry_run || !is_first()) return;
-  write_train_command(flags_, {settings.session.threads, settings.session.device});
+  write_train_command(flags_, {settings.session.threads, device_});
   for_page([&] { begin_key_frames(); });
+}
+
+// The processes of a machine take its GPUs in turn, where none was named.
+std::string TrainRun::device_of_this(const std::string& device) const {
+  if (device != "cuda" || comm_.size() == 1) return device;
+  const std::vector<int> gpus = ask_device_facts().gpus;
+  if (gpus.empty()) return device;
+  return fmt::format("cuda:{}", gpus[static_cast<size_t>(std::max(launcher_local_rank(), 0)) % gpus.size()]);
 }
 
 int TrainRun::threads_of_each() const {

@@ -1,6 +1,7 @@
 #include "comm/comm.h"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
@@ -32,11 +33,20 @@ struct Comm::Mpi {
   SparkpilotMpi calls{};
 };
 
-int launcher_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}) {
+namespace {
+
+int number_in(std::initializer_list<const char*> variables) {
+  for (const char* name : variables) {
     if (const char* value = std::getenv(name)) return std::atoi(value);
   }
   return 0;
+}
+
+}  // namespace
+
+int launcher_rank() { return number_in({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}); }
+int launcher_local_rank() {
+  return number_in({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK"});
 }
 
 void let_first_process_tell() {
@@ -89,11 +99,24 @@ void Comm::sum(std::span<float> values) {
   }
 }
 
-std::string Comm::share(std::string text) {
+std::string Comm::share(std::string text, int from) {
   if (!mpi_) return text;
-  text.resize(static_cast<size_t>(max(rank_ == 0 ? static_cast<int>(text.size()) : 0)));
-  mpi_->calls.share(text.data(), static_cast<int>(text.size()));
+  text.resize(static_cast<size_t>(max(rank_ == from ? static_cast<int>(text.size()) : 0)));
+  mpi_->calls.share(text.data(), static_cast<int>(text.size()), from);
   return text;
+}
+
+int Comm::first_with(bool trouble) { return size_ - max(trouble ? size_ - rank_ : 0); }
+
+std::string Comm::first_problem(const std::function<void()>& work) {
+  std::string problem;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    problem = fmt::format("process {}: {}", rank_, error.what());
+  }
+  const int first = first_with(!problem.empty());
+  return first == size_ ? std::string() : share(problem, first);
 }
 
 void Comm::together(const std::function<void()>& work) {
@@ -107,7 +130,7 @@ void Comm::together(const std::function<void()>& work) {
   } catch (...) {
     trouble = std::current_exception();
   }
-  const int first = size_ - max(trouble ? size_ - rank_ : 0);  // lowest rank in trouble; size_ if there is none
+  const int first = first_with(trouble != nullptr);
   if (first == size_) return;
   const int told = max(first == rank_ ? static_cast<int>(kind) : 0);
   if (first == rank_) std::rethrow_exception(trouble);

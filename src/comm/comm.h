@@ -29,14 +29,18 @@ class Comm {
   int max(int value);
   // Adds up the processes' values, in place; all have the same number of them.
   void sum(std::span<float> values);
-  // The first process's text, below 2 GiB, in every process.
-  std::string share(std::string text);
+  // One process's text, below 2 GiB, in every process.
+  std::string share(std::string text, int from = 0);
+  // Does `work` in every process and waits until all are done. Empty if it threw in none; else in every process what it
+  // threw in the first of those where it did: "process 1: no room".
+  std::string first_problem(const std::function<void()>& work);
   // Does `work` in every process and waits until all are done. If it throws in some, the first of these rethrows its
   // exception and all others throw FailedElsewhere: one process reports the failure, and none waits for another.
   void together(const std::function<void()>& work);
 
  private:
   struct Mpi;
+  int first_with(bool trouble);  // the lowest rank in trouble; size() if there is none
   std::unique_ptr<Mpi> mpi_;
   int rank_ = 0, size_ = 1;
 };
@@ -49,6 +53,8 @@ class FailedElsewhere : public Error {
 
 // This process's number under a launcher, before MPI is joined; 0 without one.
 int launcher_rank();
+// Its number among the launcher's processes on this machine; 0 without a launcher.
+int launcher_local_rank();
 // For a failure before MPI is joined that all processes have: the others call this to wait, so that the first can
 // report why. A launcher ends all processes as soon as one has failed; otherwise the wait ends after two seconds.
 void let_first_process_tell();

@@ -20,7 +20,7 @@ int greatest(int value) {
   return out;
 }
 
-void share(char* bytes, int count) { MPI_Bcast(bytes, count, MPI_CHAR, 0, MPI_COMM_WORLD); }
+void share(char* bytes, int count, int from) { MPI_Bcast(bytes, count, MPI_CHAR, from, MPI_COMM_WORLD); }
 
 void sum(float* values, int count) { MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
 

@@ -7,8 +7,8 @@ struct SparkpilotMpi {
   void (*leave)();
   void (*barrier)();
   int (*max)(int value);
-  void (*share)(char* bytes, int count);  // those of process 0
-  void (*sum)(float* values, int count);  // in place
+  void (*share)(char* bytes, int count, int from);  // those of process `from`
+  void (*sum)(float* values, int count);            // in place
 };
 SparkpilotMpi sparkpilot_mpi();
 }

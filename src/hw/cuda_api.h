@@ -115,6 +115,7 @@ constexpr unsigned kExternalEvent = 1;  // in a capture: recorded at each run of
   F(cuStreamCreate, (StreamHandle * stream, unsigned flags))                                                         \
   F(cuStreamDestroy_v2, (StreamHandle stream))                                                                       \
   F(cuStreamSynchronize, (StreamHandle stream))                                                                      \
+  F(cuStreamQuery, (StreamHandle stream))                                                                            \
   F(cuStreamWaitEvent, (StreamHandle stream, EventHandle event, unsigned flags))                                     \
   F(cuStreamBeginCapture_v2, (StreamHandle stream, int mode))                                                        \
   F(cuStreamEndCapture, (StreamHandle stream, GraphHandle * graph))                                                  \

@@ -40,6 +40,9 @@ struct GpuStates {
   // The host's side holds what the last run left, and is sent before the next.
   void show(const Tensor& state);
   void clear(Tensor& state);
+  // Where the state lies on the GPU, with what the last run left or show() was followed by. It may be changed there
+  // until the next run, which uses that. Fails (internal) if no session on the GPU uses the state.
+  std::byte* address(const Tensor& state);
 };
 
 // Inputs lie one after another, each at a multiple of this, in their order, on both sides.

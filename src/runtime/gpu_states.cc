@@ -40,6 +40,19 @@ void GpuStates::clear(Tensor& state) {
   stream.wait();
 }
 
+std::byte* GpuStates::address(const Tensor& state) {
+  GpuState& memory = at(state);
+  if (!memory.buffer) fail_internal("a state that no session uses was asked for on the GPU");
+  if (memory.host_is_newer) {
+    GpuStream stream(gpu);
+    stream.copy_to_gpu(memory.buffer->data(), memory.host->data(), memory.host->size());
+    stream.wait();
+    memory.host_is_newer = false;
+  }
+  memory.gpu_is_newer = true;
+  return memory.on_gpu(state.raw());
+}
+
 namespace {
 
 Tensor& state_of(StateStore& store, std::string_view name) {

@@ -167,7 +167,7 @@ struct GpuLaunched {
   GpuLaunch how;
 };
 
-// Work in order. Every call only enqueues, except wait() and record().
+// Work in order. Every call only enqueues, except wait(), is_done() and record().
 class GpuStream {
  public:
   explicit GpuStream(std::shared_ptr<GpuDevice> gpu);
@@ -196,6 +196,10 @@ class GpuStream {
 
   // Until all that was enqueued is done; throws what went wrong with it.
   void wait();
+  // Whether all that was enqueued is done, without waiting; throws what went wrong with it.
+  bool is_done();
+  // For a library that enqueues work of its own here. The context must be this thread's current one: GpuDevice::api().
+  cuda::StreamHandle handle() const { return stream_; }
 
   // What was enqueued since the construction, recorded or not; runs of recordings and waits.
   struct Counts {

@@ -112,6 +112,13 @@ void GpuStream::wait() {
   CALL(cuStreamSynchronize, stream_);
 }
 
+bool GpuStream::is_done() {
+  const int error = gpu_->api().cuStreamQuery(stream_);
+  if (error == cuda::kNotReady) return false;
+  gpu_->check("cuStreamQuery", error);
+  return true;
+}
+
 #undef CALL
 #define CALL(function, ...) check(#function, api().function(__VA_ARGS__))
 

@@ -1,5 +1,7 @@
 #include "train/program.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,6 +14,7 @@
 #include "ir/infer.h"
 #include "ops/formula.h"
 #include "runtime/gpu_compile.h"
+#include "runtime/gpu_memory.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::train {
@@ -387,6 +390,7 @@ std::string TrainingProgram::device() const {
   if (!impl_->gpu) return "cpu";
   return fmt::format("cuda:{} {}", impl_->gpu->facts().ordinal, impl_->gpu->facts().name);
 }
+std::shared_ptr<GpuDevice> TrainingProgram::gpu() const { return impl_->gpu; }
 const ProgramOptions& TrainingProgram::options() const { return impl_->options; }
 double TrainingProgram::loss() const { return *impl_->gradients->output(impl_->outputs[0]).as<float>(); }
 ConstView TrainingProgram::report(size_t i) const { return impl_->gradients->output(impl_->outputs[1 + i]); }
@@ -453,6 +457,14 @@ std::span<float> TrainingProgram::gradient_sums() {
   impl_->norm_of_mean.reset();  // they may be changed
   impl_->store->show(kSums);
   return impl_->sums.data<float>();
+}
+
+std::span<float> TrainingProgram::gradient_sums_on_gpu() {
+  Impl& s = *impl_;
+  if (!s.gpu) fail_internal("the gradient sums were asked for on a GPU, of a program on the CPU");
+  s.norm_of_mean.reset();
+  void* const at = s.gpu->unified() ? s.sums.raw() : s.store->on_gpu->address(s.sums);
+  return {static_cast<float*>(at), s.sums.data<float>().size()};
 }
 
 int64_t TrainingProgram::arena_bytes() const {

@@ -28,6 +28,10 @@
 #include "sparkpilot/builder.h"
 #include "sparkpilot/session.h"
 
+namespace sparkpilot {
+class GpuDevice;
+}
+
 namespace sparkpilot::train {
 
 // What is trained: a constant of the graph, or a state of it that no node renews, of f32.
@@ -134,8 +138,11 @@ class TrainingProgram {
   // The sums of all parameters in their order, with gaps up to multiples of 64 bytes, which hold zeros. May be changed
   // until the next run; from a GPU they are copied here and back.
   std::span<float> gradient_sums();
+  // The same in the GPU's memory, where nothing is copied; only work for the GPU may use it. There must be a GPU.
+  std::span<float> gradient_sums_on_gpu();
   // Where it runs: "cpu", or a GPU as "cuda:0 NVIDIA GB10".
   std::string device() const;
+  std::shared_ptr<GpuDevice> gpu() const;  // null: the CPU
   // As given, with the number of threads in use.
   const ProgramOptions& options() const;
   // Activations, results and scratch of all programs that were compiled; written from their first runs on.

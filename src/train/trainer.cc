@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/folder_lock.h"
 #include "base/version.h"
+#include "comm/nccl.h"
 #include "hw/cpu.h"
 #include "train/loader.h"
 #include "train/run_files.h"
@@ -120,6 +121,7 @@ class Run {
     if (options_.comm) options_.comm->together(work);
     else work();
   }
+  void join_gpus();
   void exchange_gradients();
   bool limited() const { return updates_ && progress_.updates >= *updates_; }
   bool interrupted() const { return options_.interrupt != nullptr && options_.interrupt->load(); }
@@ -134,7 +136,8 @@ class Run {
   const Samples& samples_;
   const Samples* validation_;
   const TrainerOptions& options_;
-  int rank_ = 0, size_ = 1;  // of the processes that train together
+  int rank_ = 0, size_ = 1;         // of the processes that train together
+  std::unique_ptr<NcclComm> nccl_;  // null: one process, the CPU, or NCCL cannot be used
   Feed feed_;
   std::optional<Feed> validation_feed_, rollout_feed_;
   int64_t a_update_ = 0, an_epoch_ = 0;  // samples of an update; updates of an epoch, rounded up
@@ -269,9 +272,19 @@ void Run::stop_not_finite(const std::string& what, const Loader& loader, bool ke
   program_.discard();
 }
 
+void Run::join_gpus() {
+  if (size_ == 1 || !program_.gpu()) return;
+  std::string why_not;
+  nccl_ = NcclComm::join(*options_.comm, program_.gpu(), why_not);
+  if (!options_.say) return;
+  if (nccl_) options_.say(fmt::format("NCCL {} adds up the gradients", nccl_->version()));
+  else options_.say(fmt::format("{}; MPI adds up the gradients, in the processor's memory", why_not));
+}
+
 // The mean over all processes.
 void Run::exchange_gradients() {
   if (size_ == 1) return;
+  if (nccl_) return together([&] { nccl_->mean(program_.gradient_sums_on_gpu()); });
   const std::span<float> sums = program_.gradient_sums();
   options_.comm->sum(sums);
   const float share = 1 / static_cast<float>(size_);
@@ -428,6 +441,7 @@ TrainingSummary Run::run() {
     if (is_first()) fs::remove(options_.out / "summary.json", ignored);  // it is there only where a run has ended
     if (is_first()) metrics_.emplace(options_.out, progress_.updates, progress_.evaluated);
   });
+  join_gpus();
   begin_pass();
   start_ns_ = counted_ns_ = now_ns();
   start_samples_ = progress_.samples;

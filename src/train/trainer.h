@@ -79,7 +79,7 @@ struct TrainerOptions {
   // The processes that train together, each with the same program, samples and options; null: this one alone. Of an
   // update process r takes the r-th batch of every `size`, and the gradients' mean is that of all, so the result is
   // that of one process with a batch `size` times as large, but for rounding. The first writes the files; the others
-  // must be able to read `out` to resume.
+  // must be able to read `out` to resume. On GPUs NCCL exchanges the gradients, or MPI where it cannot, which is said.
   Comm* comm = nullptr;
   // Renews samples that depend on what is trained: called in every process before the first update and at the beginning
   // of each pass over them (of as many updates as a pass takes, rounded up), with the number of updates there; a

@@ -110,6 +110,23 @@ void emulated_cuda_reset() {
   current_context = {};
 }
 
+// For other emulated libraries. Work as the driver's own: `run` returns a CUresult, kNotReady while it has to wait.
+int emulated_cuda_enqueue(StreamHandle stream, const char* what, int (*run)(void*), void* with) {
+  ENTER(emulated_cuda_enqueue);
+  return d.submit(stream, {what, [=] { return run(with); }});
+}
+// Whether the GPU of this thread's context reaches these bytes.
+int emulated_cuda_reaches(DevicePointer pointer, size_t bytes) {
+  ENTER(emulated_cuda_reaches);
+  return d.memory->is_on_gpu(pointer, bytes) ? kSuccess : kInvalidValue;
+}
+// The GPU of this thread's context; null without one.
+const char* emulated_cuda_current_gpu() {
+  Driver& d = Driver::get();
+  const std::lock_guard lock(d.mutex);
+  return current_context.gpu < 0 ? nullptr : d.current().pci;
+}
+
 int cuInit(unsigned) {
   ENTER(cuInit, false);
   if (d.gpus.empty()) return kNoDevice;
@@ -328,6 +345,13 @@ int cuStreamSynchronize(StreamHandle stream) {
   if (!d.streams.contains(waited)) return kInvalidHandle;
   if (waited->capturing) return waited->spoilt = true, kCaptureUnsupported;
   return d.run(*waited);
+}
+int cuStreamQuery(StreamHandle stream) {
+  ENTER(cuStreamQuery);
+  auto* const asked = reinterpret_cast<Stream*>(stream);
+  if (!d.streams.contains(asked)) return kInvalidHandle;
+  if (asked->capturing) return asked->spoilt = true, kCaptureUnsupported;
+  return d.run(*asked, ~size_t{0}, false);
 }
 
 int cuEventCreate(EventHandle* event, unsigned) {

@@ -112,19 +112,27 @@ int Driver::submit(StreamHandle handle, Work work) {
   return kSuccess;
 }
 
-int Driver::run(Stream& stream, std::size_t until) {
+int Driver::run(Stream& stream, std::size_t until, bool wait) {
   if (stream.queue.empty()) return sticky;
   memory->open_for_work();
-  while (!stream.queue.empty() && stream.done < until && !sticky) {
-    const Work work = std::move(stream.queue.front());
+  bool ready = true;
+  while (!stream.queue.empty() && stream.done < until && !sticky && ready) {
+    Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
+    const int result = work.run();
+    if (result == kNotReady) {
+      stream.queue.push_front(std::move(work));
+      ready = wait;
+      if (wait) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      continue;
+    }
     ++stream.done;
-    if (const int error = work.run()) sticky = error;
+    if (result) sticky = result;
   }
   if (sticky) stream.queue.clear();
   update_queued();
   memory->close_after_work();
-  return sticky;
+  return ready || sticky ? sticky : static_cast<int>(kNotReady);
 }
 
 int Driver::run_everything() {

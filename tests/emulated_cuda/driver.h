@@ -35,7 +35,7 @@ struct Event {
   double seconds = -1;  // when it happened; -1: not yet
 };
 
-// A piece of work: returns a CUresult.
+// A piece of work: returns a CUresult; kNotReady if it waits for something and is to be asked again.
 struct Work {
   std::string what;
   std::function<int()> run;
@@ -113,8 +113,9 @@ class Driver {
   int forbidden_in_capture();
   // Appends work to a stream, or to what is captured on it.
   int submit(sparkpilot::cuda::StreamHandle stream, Work work);
-  // Runs a stream's work, `count` pieces or all of it.
-  int run(Stream& stream, std::size_t until = ~std::size_t{0});
+  // Runs a stream's work, `count` pieces or all of it. Without `wait`, kNotReady if a piece would have to be waited
+  // for.
+  int run(Stream& stream, std::size_t until = ~std::size_t{0}, bool wait = true);
   int run_everything();
   void update_queued();
   std::string report() const;
