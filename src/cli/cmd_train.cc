@@ -470,8 +470,8 @@ int TrainRun::try_steps() {
   const int64_t batch = flags_.batch, other = batch > 2 ? batch / 2 : 2 * batch;
   const int64_t limit = program_options_.max_activations;
   const train::TrainingProgram::Activations activations = steps_->activations();
-  // With a limit by two that are smaller, as this one may not fit without it.
-  const BatchMemory grows = limit > 0 ? BatchMemory(bytes_at(1), bytes_at(std::max<int64_t>(2, batch / 2)), limit)
+  // With a limit by the two smallest, as this one may not fit without it.
+  const BatchMemory grows = limit > 0 ? BatchMemory(bytes_at(1), bytes_at(2), limit)
                                       : BatchMemory(bytes_of(*steps_, batch), bytes_at(other), 0);
   const int64_t a_sample = grows.bytes(batch + 1) - grows.bytes(batch);
   std::optional<int64_t> fits;
