@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -35,6 +36,7 @@ struct Settings {
   std::string model, exported;
   int64_t batch = 32;
   int threads = 0, steps = 20, micro_batches = 1;
+  int64_t max_activations = 0;
   bool profile = false;
 };
 
@@ -81,9 +83,10 @@ void measure(const Settings& s) {
   const ValueId out = graph.outputs()[0].value, target = b.input("target", b.dtype(out), b.shape(out));
   const ValueId loss = train::mean_squared_error(b, out, target);
   const int64_t start = now_ns();
-  train::TrainingProgram program(
-      std::move(graph), loss, std::move(parameters), {},
-      {.micro_batches = s.micro_batches, .session = {.threads = s.threads, .profile = s.profile}});
+  train::TrainingProgram program(std::move(graph), loss, std::move(parameters), {},
+                                 {.micro_batches = s.micro_batches,
+                                  .max_activations = s.max_activations,
+                                  .session = {.threads = s.threads, .profile = s.profile}});
   int64_t count = 0;
   for (const train::Parameter& each : program.parameters()) count += program.state(each.name).elements();
   std::printf("%s, batch %lld, %d threads: %lld parameters in %zu tensors, compiled in %.0f ms\n", s.model.c_str(),
@@ -102,10 +105,11 @@ void measure(const Settings& s) {
   for (const train::Parameter& each : program.parameters())
     batch.metadata.emplace(each.name, each.decay ? "decay" : "");
   if (!s.exported.empty()) save_safetensors(std::filesystem::path(s.exported) / "batch.safetensors", batch);
-  std::vector<double> gradients, norms, updates, evaluations, steps, losses;
+  std::vector<double> gradients, norms, updates, evaluations, steps, losses, processor;
   for (int i = 0; i < s.steps + 2; ++i) {
     int64_t at = now_ns();
     const int64_t begin = at;
+    const std::clock_t busy = std::clock();
     const auto lap = [&](std::vector<double>& to) {
       const int64_t now = now_ns();
       if (i >= 2) to.push_back(static_cast<double>(now - at) * 1e-6);
@@ -119,6 +123,7 @@ void measure(const Settings& s) {
     program.update(1e-4, 1);
     lap(updates);
     if (i >= 2) steps.push_back(static_cast<double>(at - begin) * 1e-6);
+    if (i >= 2) processor.push_back(static_cast<double>(std::clock() - busy) * 1e3 / CLOCKS_PER_SEC);
     program.run_evaluation();
     lap(evaluations);
   }
@@ -126,6 +131,10 @@ void measure(const Settings& s) {
       "ms, medians of %d: step %.2f (gradients %.2f, norm %.2f, update %.2f), forward alone %.2f; peak %lld MB\n",
       s.steps, median(steps), median(gradients), median(norms), median(updates), median(evaluations),
       static_cast<long long>(peak_memory_bytes().value_or(0) >> 20));
+  const train::TrainingProgram::Activations activations = program.activations();
+  std::printf("activations %lld bytes, %d nodes again, %.1f %% more work; %.2f ms of processor time a step\n",
+              static_cast<long long>(activations.bytes), activations.nodes_again, 100 * activations.share_again,
+              median(processor));
   std::printf("losses:");
   for (size_t i = 0; i < std::min<size_t>(losses.size(), 10); ++i) std::printf(" %.7g", losses[i]);
   std::printf("\n");
@@ -143,6 +152,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", settings.threads, "0: all processors");
   app.add_option("--steps", settings.steps, "Steps that are measured")->check(CLI::Range(1, 100000));
   app.add_option("--micro-batches", settings.micro_batches, "Of an update");
+  app.add_option("--max-activations", settings.max_activations, "Bytes; 0: any number");
   app.add_flag("--profile", settings.profile, "Also the time of each op and kernel in a micro-batch");
   app.add_option("--export", settings.exported, "Write the model and the batch into this folder");
   CLI11_PARSE(app, argc, argv);

@@ -1,6 +1,7 @@
 // Training on the emulated GPU: the losses, the norms and the parameters of the CPU within rounding, from one recording
 // for each program, with nothing copied back but loss, reports and norm.
 #include <cmath>
+#include <cstring>
 
 #include "base/test_files.h"
 #include "gpu_sessions.h"
@@ -160,6 +161,39 @@ TEST_F(GpuTraining, APolicyAsOnTheCpu) {
 TEST_F(GpuTraining, VisionAsOnTheCpu) {
   NEEDS_IMAGES();
   as_on_the_cpu("vision", {"rtx4090"}, {2, 1, 1e-4}, 2e-3);  // it enlarges rounding errors
+}
+
+// Values that are computed again on the GPU take less of its memory and change no bit.
+TEST_F(GpuTraining, ComputesActivationsAgain) {
+  NEEDS_IMAGES();
+  emulate("rtx4090");
+  const std::vector<StudentNetwork> networks = {zoo_network(folder_.path(), "vision", "tiny_driving_vision")};
+  const RandomSamples samples(networks, 100);
+  const Student student({.networks = networks, .batch = 2, .mode = TrainMode::full}, samples.fields());
+  const auto program_of = [&](int64_t max_activations) {
+    return student.program(
+        {.max_activations = max_activations, .session = {.device = "cuda", .threads = 1, .tune = Tune::off}});
+  };
+  int64_t least = 0;
+  try {
+    program_of(1);
+  } catch (const TooFewBytes& error) {
+    least = error.least();
+  }
+  TrainingProgram whole = program_of(0), limited = program_of(least);
+  EXPECT_GT(limited.activations().nodes_again, 0);
+  EXPECT_LE(limited.activations().bytes, least);
+  EXPECT_LT(least, whole.activations().bytes);
+  for (TrainingProgram* program : {&whole, &limited}) {
+    samples.give(*program, 0, [&](const std::string& name) { return program->input(name); });
+    program->run_gradients();
+    program->update(0.01);
+  }
+  EXPECT_EQ(limited.loss(), whole.loss());
+  for (const std::string& name : whole.states()) {
+    const Tensor a = whole.state(name).clone(), b = limited.state(name).clone();
+    EXPECT_EQ(std::memcmp(a.raw(), b.raw(), static_cast<size_t>(a.bytes())), 0) << name;
+  }
 }
 
 }  // namespace

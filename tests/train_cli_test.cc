@@ -252,6 +252,34 @@ TEST_F(TrainCli, SaysWhatARunWouldTake) {
   EXPECT_NE(own.err.find("nothing to learn"), std::string::npos) << own.err;
 }
 
+// Values that are computed again take less memory, and the run ends with the same bytes.
+TEST_F(TrainCli, KeepsTheActivationsWithinABudget) {
+  const std::string run = one() + "--batch 4 --updates 2 --threads 1 --mode full --against labels ";
+  const auto least_of = [&](const std::string& command) {
+    const ProgramResult refused = run_program("train " + command + out("x") + "--max-activations 1 --dry-run");
+    EXPECT_EQ(refused.code, 2) << refused.err;
+    const std::string before = "--max-activations 1: the activations of a step take at least ";
+    const size_t said = refused.err.find(before);
+    if (said == std::string::npos) ADD_FAILURE() << refused.err;
+    EXPECT_NE(refused.err.find("not even a batch of 1 fits"), std::string::npos) << refused.err;
+    return said == std::string::npos ? 1 : std::stoll(refused.err.substr(said + before.size()));
+  };
+  const int64_t least = least_of(run);
+  const json whole = parsed(run + out("x") + "--dry-run");
+  EXPECT_EQ(whole["nodes_computed_again"], 0);
+  EXPECT_LT(least, whole["activation_bytes"].get<int64_t>());
+  const std::string limit = fmt::format("--max-activations {} ", least);
+  const json limited = parsed(run + out("x") + limit + "--dry-run");
+  EXPECT_LE(limited["activation_bytes"].get<int64_t>(), least);
+  EXPECT_GT(limited["nodes_computed_again"].get<int>(), 0);
+  EXPECT_GT(limited["work_computed_again"].get<double>(), 0);
+  EXPECT_LT(limited["bytes_a_sample"].get<int64_t>(), whole["bytes_a_sample"].get<int64_t>());
+  EXPECT_NEAR(limited["batch_that_fits"].get<double>(), 4, 1);  // with the fewest activations of a batch of 4
+  const json a = parsed(run + out("a")), b = parsed(run + out("b") + limit);
+  EXPECT_EQ(read_text(a["written"][0]), read_text(b["written"][0]));
+  expect_refused(run + out("x") + "--max-activations lots", "--max-activations");
+}
+
 TEST_F(TrainCli, RefusesInOneLine) {
   expect_refused(both() + "--updates 1", "--out DIR is expected");
   expect_refused("--models '" + shared->file("models") + "' " + out("x") + "--updates 1", "--data DIR is expected");

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/byte_size.h"
 #include "cli/command.h"
 #include "cli/driving_models.h"
 #include "cli/interrupt.h"
@@ -30,18 +31,6 @@ struct BuildFlags {
   DrivingModelFlags model;
   RunFlags run;
 };
-
-// "2G", "500M", "1000": decimal units, as disks have them.
-int64_t bytes_of(const std::string& text) {
-  if (text.empty()) return 0;
-  const std::map<char, int64_t> units = {
-      {'K', 1'000}, {'M', 1'000'000}, {'G', 1'000'000'000}, {'T', 1'000'000'000'000}};
-  const auto unit = units.find(text.back());
-  const int64_t size = unit == units.end() ? 1 : unit->second;
-  const int64_t count = parse_number(unit == units.end() ? text : text.substr(0, text.size() - 1), "--max-bytes");
-  if (count < 1 || count > (int64_t{1} << 60) / size) fail("--max-bytes {}: expected a size such as 20G", text);
-  return count * size;
-}
 
 // Flags of one source that have no effect on the other.
 void check_source(const BuildFlags& flags) {
@@ -147,7 +136,7 @@ int build(const Program& program, const BuildFlags& flags) {
   if (flags.focal_length > 0) options.focal_length = flags.focal_length;
   options.session = session_options(program, flags.run);
   options.threads = chosen_threads(program).value_or(0);
-  options.max_bytes = bytes_of(flags.max_bytes);
+  if (!flags.max_bytes.empty()) options.max_bytes = parse_bytes(flags.max_bytes, "--max-bytes");
   options.stop = &stop.requested();
   if (!program.quiet) options.note = [](const std::string& text) { note(text); };
   std::vector<drive::Route> routes;

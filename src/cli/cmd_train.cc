@@ -16,6 +16,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/parallel.h"
+#include "cli/batch_memory.h"
+#include "cli/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -107,23 +109,6 @@ int processes_here(int all) {
   return all;
 }
 
-// Bytes at a batch, on the line through two others.
-double line_at(int64_t a, int64_t bytes_a, int64_t b, int64_t bytes_b, int64_t batch) {
-  const double slope = static_cast<double>(bytes_b - bytes_a) / static_cast<double>(b - a);
-  return static_cast<double>(bytes_a) + slope * static_cast<double>(batch - a);
-}
-
-// The largest batch on that line which leaves a tenth of the room; 0: none.
-int64_t fitting(int64_t a, int64_t bytes_a, int64_t b, int64_t bytes_b, int64_t room) {
-  const double slope = std::max(1.0, static_cast<double>(bytes_b - bytes_a) / static_cast<double>(b - a));
-  const double left = 0.9 * static_cast<double>(room) - static_cast<double>(bytes_a);
-  return std::max<int64_t>(0, a + static_cast<int64_t>(std::floor(left / slope)));
-}
-
-std::string fits_text(int64_t batch) {
-  return batch > 0 ? fmt::format("a batch of {} fits", batch) : "not even a batch of 1 fits";
-}
-
 // One run, in each of its processes.
 class TrainRun {
  public:
@@ -142,8 +127,10 @@ class TrainRun {
   bool is_dry() const { return flags_.dry_run; }
 
  private:
-  int64_t bytes_of(train::TrainingProgram& program, int64_t batch) const;
-  int64_t bytes_at(int64_t batch) const;
+  BatchBytes bytes_of(train::TrainingProgram& program, int64_t batch) const;
+  BatchBytes bytes_at(int64_t batch) const;
+  int64_t least_activations(int64_t batch) const;
+  int64_t batch_within_activations() const;
   void build();
   void expect_to_fit(const std::string& why) const;
   const train::Dataset& unchanged();
@@ -214,6 +201,9 @@ void TrainRun::prepare() {
               .weight_decay = static_cast<float>(flags_.decay),
               .ema = static_cast<float>(flags_.ema),
               .micro_batches = static_cast<int>(flags_.accumulate)};
+  if (!flags_.max_activations.empty()) {
+    settings.max_activations = parse_bytes(flags_.max_activations, "--max-activations");
+  }
   settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each();
   settings.session.tune = Tune::off;
   device_ = device == "auto" ? "cpu" : device;  // a GPU must be asked for
@@ -319,19 +309,41 @@ void TrainRun::renew_features(int64_t updates) {
 
 // What a run takes that grows with its batch: the plans', and the batches that are read ahead, for steps and
 // evaluations.
-int64_t TrainRun::bytes_of(train::TrainingProgram& program, int64_t batch) const {
+BatchBytes TrainRun::bytes_of(train::TrainingProgram& program, int64_t batch) const {
   constexpr int64_t kBatchesRead = 6;
   int64_t sample = 0;
   for (const train::Field& field : samples_->fields()) sample += storage_bytes(field.dtype, field.shape.elements());
   program.evaluation_input(program.inputs()[0].name, averages());  // compiled with the others
-  return program.arena_bytes() + kBatchesRead * batch * sample;
+  const int64_t activations = program.activations().bytes;
+  return {batch, activations, program.arena_bytes() - activations + kBatchesRead * batch * sample};
 }
 
-int64_t TrainRun::bytes_at(int64_t batch) const {
+// Without a limit on the activations.
+BatchBytes TrainRun::bytes_at(int64_t batch) const {
   train::StudentOptions options = student_options_;
   options.batch = batch;
-  train::TrainingProgram program = train::Student(options, samples_->fields()).program(program_options_);
+  train::ProgramOptions settings = program_options_;
+  settings.max_activations = 0;
+  train::TrainingProgram program = train::Student(options, samples_->fields()).program(settings);
   return bytes_of(program, batch);
+}
+
+int64_t TrainRun::least_activations(int64_t batch) const {
+  train::StudentOptions options = student_options_;
+  options.batch = batch;
+  train::ProgramOptions settings = program_options_;
+  settings.max_activations = 1;
+  try {
+    return train::Student(options, samples_->fields()).program(settings).activations().bytes;
+  } catch (const train::TooFewBytes& error) {
+    return error.least();
+  }
+}
+
+// The largest batch whose activations can be brought below --max-activations.
+int64_t TrainRun::batch_within_activations() const {
+  const int64_t a = std::max<int64_t>(1, flags_.batch / 2), b = 2 * a;
+  return largest_on_line(a, least_activations(a), b, least_activations(b), program_options_.max_activations);
 }
 
 // Before a step is run: the system would end a process that takes more than there is, without a word.
@@ -340,8 +352,11 @@ void TrainRun::build() {
   try {
     student_.emplace(student_options_, samples_->fields());
     steps_.emplace(student_->program(program_options_));
-    const int64_t wanted = bytes_of(*steps_, flags_.batch);
-    if (wanted <= room.value_or(wanted)) return;
+    const BatchBytes wanted = bytes_of(*steps_, flags_.batch);
+    if (!room || wanted.activations + wanted.rest <= *room) return;
+  } catch (const train::TooFewBytes& error) {
+    fail("--max-activations {}: {}; with these {}", flags_.max_activations, error.what(),
+         fits_text(batch_within_activations()));
   } catch (const std::exception& error) {
     steps_.reset();
     expect_to_fit(error.what());
@@ -357,17 +372,16 @@ void TrainRun::build() {
 void TrainRun::expect_to_fit(const std::string& why) const {
   const std::optional<int64_t> room = available_memory_bytes();
   if (!room || flags_.batch < 4) return;
-  int64_t two = 0, four = 0;
+  std::optional<BatchMemory> memory;
   try {
-    two = bytes_at(2), four = bytes_at(4);
+    memory.emplace(bytes_at(2), bytes_at(4), program_options_.max_activations);
   } catch (const std::exception&) {
     return;
   }
-  const double wanted = line_at(2, two, 4, four, flags_.batch);
-  if (wanted <= static_cast<double>(*room)) return;
-  fail("--batch {}: out of memory: it takes about {}, {} are there; {}{}", flags_.batch,
-       human_bytes(static_cast<int64_t>(wanted)), human_bytes(*room), fits_text(fitting(2, two, 4, four, *room)),
-       why.empty() ? "" : " (" + why + ")");
+  const int64_t wanted = memory->bytes(flags_.batch);
+  if (wanted <= *room) return;
+  fail("--batch {}: out of memory: it takes about {}, {} are there; {}{}", flags_.batch, human_bytes(wanted),
+       human_bytes(*room), fits_text(memory->fitting(*room)), why.empty() ? "" : " (" + why + ")");
 }
 
 void TrainRun::for_page(const std::function<void()>& work) {
@@ -466,10 +480,18 @@ int TrainRun::try_steps() {
   const int64_t memory = peak_memory_bytes().value_or(0), bytes = student_->adapter_bytes();
   const std::optional<int64_t> left = available_memory_bytes(), held = resident_memory_bytes();
   const int64_t batch = flags_.batch, other = batch > 2 ? batch / 2 : 2 * batch;
-  const int64_t here = bytes_of(*steps_, batch), there = bytes_at(other);
-  const int64_t a_sample = (there - here) / (other - batch);
+  const int64_t limit = program_options_.max_activations;
+  const train::TrainingProgram::Activations activations = steps_->activations();
+  // With a limit by the two smallest, as this one may not fit without it.
+  const BatchMemory grows = limit > 0 ? BatchMemory(bytes_at(1), bytes_at(2), limit)
+                                      : BatchMemory(bytes_of(*steps_, batch), bytes_at(other), 0);
+  const int64_t a_sample = grows.bytes(batch + 1) - grows.bytes(batch);
   std::optional<int64_t> fits;
-  if (left && held) fits = fitting(batch, memory, batch + 1, memory + a_sample, *left + *held);
+  if (left && held) {
+    // What was measured, without what the plans told of it, does not grow.
+    fits = grows.fitting(*left + *held, memory - grows.bytes(batch));
+    if (limit > 0) fits = std::min(*fits, batch_within_activations());
+  }
   const int threads = steps_->options().session.threads;
   const double rate = static_cast<double>(batch) / seconds;
   if (program_.json) {
@@ -482,16 +504,24 @@ int TrainRun::try_steps() {
                 {"samples_per_second", rate},
                 {"peak_memory_bytes", memory},
                 {"machine_memory_bytes", physical_memory()},
+                {"activation_bytes", activations.bytes},
+                {"nodes_computed_again", activations.nodes_again},
+                {"work_computed_again", activations.share_again},
                 {"bytes_a_sample", a_sample},
                 {"batch_that_fits", fits ? Json(*fits) : Json()}});
     return kDone;
   }
-  print(fmt::format(
-      "{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n"
-      "{} of {} memory at most, {} for each further sample of a batch{}\n",
-      human_count(static_cast<double>(student_->parameters())), bytes > 0 ? ", adapter " + human_bytes(bytes) : "",
-      samples_->size(), human_ms(seconds * 1e3), batch, threads, rate, human_bytes(memory),
-      human_bytes(physical_memory()), human_bytes(a_sample), fits ? ": " + fits_text(*fits) : ""));
+  print(
+      fmt::format("{} parameters{}, {} samples\n{} ms a step of {} samples on {} threads: {:.0f} samples a second\n"
+                  "{} of {} memory at most, {} for each further sample of a batch{}\n"
+                  "{} for the activations of a step{}\n",
+                  human_count(static_cast<double>(student_->parameters())),
+                  bytes > 0 ? ", adapter " + human_bytes(bytes) : "", samples_->size(), human_ms(seconds * 1e3), batch,
+                  threads, rate, human_bytes(memory), human_bytes(physical_memory()), human_bytes(a_sample),
+                  fits ? ": " + fits_text(*fits) : "", human_bytes(activations.bytes),
+                  activations.nodes_again > 0 ? fmt::format(": {} nodes are computed again, about {:.0f} % more work",
+                                                            activations.nodes_again, 100 * activations.share_again)
+                                              : ""));
   return kDone;
 }
 

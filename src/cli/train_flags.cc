@@ -70,6 +70,11 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   add_choice(command, "--features", flags.features, {"kl", "cosine", "l2"}, "how features are compared", "HOW");
   add_number(command, "--batch", flags.batch, "samples of a step");
   add_number(command, "--accumulate", flags.accumulate, "steps whose gradients make one update");
+  command
+      .add_option(
+          "--max-activations", flags.max_activations,
+          "memory of a step's activations: values are computed again instead of kept until it is enough; 500M, 2G")
+      .type_name("SIZE");
   add_number(command, "--epochs", flags.epochs, "end after so many passes over the data", "X");
   add_number(command, "--updates", flags.updates, "end after so many updates");
   add_number(command, "--minutes", flags.minutes, "end after so many minutes of training", "X");

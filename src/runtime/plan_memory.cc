@@ -1,6 +1,7 @@
 // Assigns memory to every value of a plan: its storage, its lifetime, its offset in the arena.
 #include <algorithm>
 
+#include "ir/storage_rules.h"
 #include "runtime/arena.h"
 #include "runtime/plan_impl.h"
 
@@ -57,9 +58,10 @@ void Plan::assign_storage() {
     Step& step = steps_[static_cast<size_t>(s)];
     const Node& node = graph_.node(step.node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
-      const bool alias = i == 0 && node.op->traits.view && !step.dynamic && node.inputs[0].present() &&
-                         step.out[0].bytes() == step.in[0].bytes() && step.in[0].dtype == step.out[0].dtype &&
-                         !shows_next_state(node.inputs[0], node.outputs[0]);
+      const bool alias =
+          i == 0 && !step.dynamic && node.inputs[0].present() &&
+          is_view(*node.op, {step.in[0].dtype, step.in[0].shape}, {step.out[0].dtype, step.out[0].shape}) &&
+          !shows_next_state(node.inputs[0], node.outputs[0]);
       if (alias) {
         storage_index_[node.outputs[0]] = storage_of(node.inputs[0]);
         step.skipped = node.outputs.size() == 1;
@@ -79,17 +81,6 @@ void Plan::assign_storage() {
     }
   }
 }
-
-namespace {
-
-// Whether output `output` of the node may use the memory of its input `i`.
-bool may_overwrite(const Node& node, size_t output, size_t i) {
-  if (!node.op->traits.in_place) return false;
-  const int input = node.op->traits.in_place(node, static_cast<int>(output));
-  return input == kAnyInput || input == static_cast<int>(i);
-}
-
-}  // namespace
 
 // Lets ops that may overwrite an input do so if that memory is not needed afterwards.
 void Plan::share_in_place() {

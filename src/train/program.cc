@@ -13,6 +13,8 @@
 #include "grad/differentiate.h"
 #include "ir/infer.h"
 #include "ops/formula.h"
+#include "passes/pass.h"
+#include "passes/recompute.h"
 #include "runtime/gpu_compile.h"
 #include "runtime/gpu_memory.h"
 #include "tensor/gpu.h"
@@ -66,6 +68,7 @@ struct TrainingProgram::Impl {
   std::optional<Session> gradients, norm, update, evaluate, evaluate_average;
   View rate, scale;
   int micro_batches = 0;
+  Recomputation again;
   std::optional<double> norm_of_mean;
   std::vector<std::string> outputs;  // the sessions' names for the outputs: short, as looking one up copies its name
 
@@ -76,8 +79,9 @@ struct TrainingProgram::Impl {
   void hold(const std::string& name, Tensor tensor);
   void take_parameters(Graph graph, ValueId loss, const Reports& values);
   void make_states();
-  Session session(Graph graph, const char* name) const;
+  Session session(Graph graph, const char* name, bool lowered = false) const;
   void make_gradients();
+  Session within_budget(Graph graph);
   void make_norm();
   void make_update();
   std::map<std::string, ValueId> optimizer_nodes(Builder& b);
@@ -195,9 +199,11 @@ void TrainingProgram::Impl::make_states() {
   hold(kUpdates, copy(Tensor::scalar<int64_t>(0)));
 }
 
-Session TrainingProgram::Impl::session(Graph graph, const char* name) const {
+// `lowered`: the passes have run on the graph.
+Session TrainingProgram::Impl::session(Graph graph, const char* name, bool lowered) const {
   graph.opsets.try_emplace("", 26);
   SessionOptions with = options.session;
+  if (lowered) with.passes = {.off = {"all"}};
   with.states = store;
   with.outputs.clear();
   const auto found = options.choices.find(name);
@@ -227,7 +233,31 @@ void TrainingProgram::Impl::make_gradients() {
     graph.set_next(sum, options.micro_batches == 1 ? found[i] : b.add("Add", {sum, found[i]}));
   }
   graph.compact();
-  gradients.emplace(session(std::move(graph), "gradients"));
+  if (options.max_activations > 0) gradients.emplace(within_budget(std::move(graph)));
+  else gradients.emplace(session(std::move(graph), "gradients"));
+}
+
+// What a plan takes beyond its values, gaps between them and scratch, is known once it is made: then they get as much
+// less.
+Session TrainingProgram::Impl::within_budget(Graph graph) {
+  constexpr int kTries = 8;
+  graph.opsets.try_emplace("", 26);
+  run_passes(graph, options.session.passes, {.device = gpu ? Device::cuda : Device::cpu});
+  int64_t values = options.max_activations;
+  for (int i = 0;; ++i) {
+    Graph rewritten = graph;
+    again = recompute(rewritten, values);
+    Session made = session(std::move(rewritten), "gradients", true);
+    const int64_t over = made.arena_bytes() - options.max_activations;
+    if (over <= 0) return made;
+    if (again.bytes > values) {
+      throw TooFewBytes(fmt::format("the activations of a step take at least {} bytes, however much is computed again; "
+                                    "at most {} are allowed",
+                                    made.arena_bytes(), options.max_activations),
+                        made.arena_bytes());
+    }
+    values = i < kTries ? std::max<int64_t>(0, again.bytes - over) : 0;
+  }
 }
 
 void TrainingProgram::Impl::make_norm() {
@@ -477,6 +507,11 @@ std::map<std::string, Session::Transfers> TrainingProgram::transfers() const {
   std::map<std::string, Session::Transfers> out;
   impl_->each_session([&](const char* name, const Session& session) { out[name] = session.transfers(); });
   return out;
+}
+
+TrainingProgram::Activations TrainingProgram::activations() const {
+  return {
+      .bytes = impl_->gradients->arena_bytes(), .nodes_again = impl_->again.nodes, .share_again = impl_->again.share};
 }
 
 Profile TrainingProgram::profile() const { return impl_->gradients->profile(); }

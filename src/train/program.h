@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "sparkpilot/builder.h"
+#include "sparkpilot/error.h"
 #include "sparkpilot/session.h"
 
 namespace sparkpilot {
@@ -79,6 +80,10 @@ struct ProgramOptions {
   float ema = 0;
   // Of one update, at most. With 1 the gradients are written where the sums lie, without an addition.
   int micro_batches = 1;
+  // Bytes that the gradients' program may take for activations, results and, on the CPU, scratch: forward values are
+  // computed again in the backward half until it does (passes/recompute.h), with the same results to the last bit. 0:
+  // any number.
+  int64_t max_activations = 0;
   // Adds nodes that renew states with the parameters, such as the norms that DoRA divides by. Called again for the
   // moving averages, whose states then have the suffix "/ema". Null: none.
   std::function<void(ExtraUpdates&)> extra_updates = nullptr;
@@ -89,13 +94,23 @@ struct ProgramOptions {
   std::map<std::string, std::vector<KernelDecision>> choices = {};
 };
 
+// Thrown if ProgramOptions::max_activations cannot be reached (user).
+class TooFewBytes : public Error {
+ public:
+  TooFewBytes(const std::string& message, int64_t least) : Error(ErrorKind::user, message), least_(least) {}
+  int64_t least() const { return least_; }  // the fewest that work
+
+ private:
+  int64_t least_;
+};
+
 class TrainingProgram {
  public:
   // `graph` is one that was prepared (passes/pass.h): f32, all shapes fixed. `loss` has one element; `reports` are
   // other values that are kept for the caller after each run, by name. Constants that are parameters are copied, the
   // graph's states start with their initial contents. Fails (user) if an op has no gradient, naming it; if a parameter
   // is not f32, or has the name of another; if the loss depends on no parameter; naming them, if nodes of the programs
-  // have no kernel for the GPU that was chosen.
+  // have no kernel for the GPU that was chosen; TooFewBytes.
   TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters,
                   const std::vector<std::pair<std::string, ValueId>>& reports = {}, ProgramOptions options = {});
   ~TrainingProgram();
@@ -147,6 +162,13 @@ class TrainingProgram {
   const ProgramOptions& options() const;
   // Activations, results and scratch of all programs that were compiled; written from their first runs on.
   int64_t arena_bytes() const;
+  // Of these, what the gradients' program takes, and what it computes again to do so.
+  struct Activations {
+    int64_t bytes = 0;
+    int nodes_again = 0;
+    double share_again = 0;  // of the program's work without that, as estimated from operations and bytes
+  };
+  Activations activations() const;
   // Of the gradients' nodes, with ProgramOptions::session.profile.
   Profile profile() const;
   // On a GPU: what a run of each program launches and copies, by its name. Known after its first run.

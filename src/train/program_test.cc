@@ -336,14 +336,97 @@ TEST(Program, HasNoProductForEachEntryOfTheBatch) {
   }
 }
 
+// The fewest bytes of activations that a program can have; `make` takes ProgramOptions::max_activations.
+template <typename Make>
+int64_t least_activations(const Make& make) {
+  try {
+    make(1);
+  } catch (const TooFewBytes& error) {
+    EXPECT_NE(std::string(error.what()).find(fmt::format("take at least {} bytes", error.least())), std::string::npos);
+    return error.least();
+  }
+  ADD_FAILURE() << "one byte is enough";
+  return 0;
+}
+
+// Values computed again are the same to the last bit: the results of a dropout with its random mask, with more than one
+// micro-batch, too.
+class Budgets : public ::testing::TestWithParam<int> {};
+
+TEST_P(Budgets, ChangeNoBit) {
+  constexpr int64_t kRows = 64, kWidth = 48, kLayers = 12;
+  const auto make = [&](int64_t max_activations) {
+    Graph graph;
+    graph.opsets[""] = 26;
+    Builder b(graph);
+    ValueId x = b.input("x", DType::f32, {kRows, kWidth});
+    const ValueId t = b.input("t", DType::f32, {kRows, kWidth});
+    for (int i = 0; i < kLayers; ++i) {
+      const ValueId w = b.constant(random_tensor({kWidth, kWidth}, static_cast<uint64_t>(i), DType::f32, 0.2));
+      x = b.add("Tanh", {b.add("MatMul", {x, w})});
+      const ValueId counter = b.state(Tensor::scalar(uint64_t{0}), fmt::format("counter{}", i));
+      b.next(counter, b.add("Add", {counter, b.constant(Tensor::scalar(uint64_t{kRows * kWidth}))}));
+      const ValueId drawn =
+          b.add("sparkpilot::RandomUniform", {b.constant(Tensor::scalar(static_cast<uint64_t>(i))), counter},
+                {{"shape", std::vector<int64_t>{kRows, kWidth}}});
+      const ValueId dropped = b.add("Less", {drawn, b.scalar(DType::f32, 0.25)});
+      x = b.add("Where", {dropped, b.scalar(DType::f32, 0), b.add("Mul", {x, b.scalar(DType::f32, 4.0 / 3)})});
+    }
+    b.output(mean_squared_error(b, x, t), "loss");
+    b.output(x, "x");
+    prepare(graph, {.precision = Precision::fp32});
+    std::vector<Parameter> parameters = all_weights(graph);
+    EXPECT_EQ(std::ssize(parameters), kLayers);
+    const ValueId loss = graph.outputs()[0].value, y = graph.outputs()[1].value;
+    return TrainingProgram(
+        std::move(graph), loss, std::move(parameters), {{"x", y}},
+        {.micro_batches = GetParam(), .max_activations = max_activations, .session = {.threads = 1}});
+  };
+  const int64_t least = least_activations(make);
+  TrainingProgram whole = make(0);
+  const int64_t most = whole.activations().bytes;
+  EXPECT_EQ(whole.activations().nodes_again, 0);
+  ASSERT_LT(least, 0.7 * static_cast<double>(most));
+  const auto same = [](const void* a, const void* b, int64_t bytes) {
+    return std::memcmp(a, b, static_cast<size_t>(bytes)) == 0;
+  };
+  TrainingProgram smallest = make(least), between = make((least + most) / 2);
+  EXPECT_LE(smallest.activations().bytes, least);
+  EXPECT_LE(between.activations().bytes, (least + most) / 2);
+  EXPECT_GT(between.activations().nodes_again, 0);
+  EXPECT_GT(smallest.activations().nodes_again, between.activations().nodes_again);
+  double before = 0;
+  for (uint64_t step = 0; step < 3; ++step) {
+    for (TrainingProgram* program : {&whole, &smallest, &between}) {
+      for (int i = 0; i < GetParam(); ++i) {
+        give(program->input("x"), random_tensor({kRows, kWidth}, 10 * step + static_cast<uint64_t>(i)));
+        give(program->input("t"), random_tensor({kRows, kWidth}, 99));
+        program->run_gradients();
+      }
+      const std::span<const float> sums = program->gradient_sums(), expected = whole.gradient_sums();
+      EXPECT_TRUE(same(sums.data(), expected.data(), std::ssize(sums) * 4)) << step;
+      EXPECT_TRUE(same(program->report(0).data, whole.report(0).data, program->report(0).bytes())) << step;
+      EXPECT_EQ(program->loss(), whole.loss());
+    }
+    EXPECT_NE(whole.loss(), before);  // other inputs, other masks
+    before = whole.loss();
+    for (TrainingProgram* program : {&whole, &smallest, &between}) program->update(0.01);
+  }
+  for (const std::string& name : whole.states()) {
+    EXPECT_TRUE(same(whole.state(name).raw(), smallest.state(name).raw(), whole.state(name).bytes())) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Micro, Budgets, ::testing::Values(1, 2));
+
 // All weights of a network's products: a few updates on one batch lower its loss, twice to the same bits, and with
-// states of the first written into a fresh program it goes on to the same bits.
+// states of the first written into a fresh program it goes on to the same bits, with the fewest activations, too.
 class Networks : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Networks, LearnOneBatchRepeatably) {
   constexpr int64_t kEntries = 4;
   const int threads = std::string_view(GetParam()) == "tiny_driving_policy" ? 2 : 1;
-  const auto make = [threads] {
+  const auto make = [threads](int64_t max_activations) {
     Graph graph = rebatch(build_zoo_model(GetParam(), 1), kEntries, {.precision = Precision::fp32});
     // Not composed: norms and L2 normalisation have gradients by their parts.
     prepare(graph, {.off = {"recognise"}, .precision = Precision::fp32});
@@ -353,7 +436,8 @@ TEST_P(Networks, LearnOneBatchRepeatably) {
     const ValueId loss = mean_squared_error(b, out, target);
     std::vector<Parameter> parameters = all_weights(graph);
     EXPECT_GT(parameters.size(), 10);
-    return TrainingProgram(std::move(graph), loss, std::move(parameters), {}, {.session = {.threads = threads}});
+    return TrainingProgram(std::move(graph), loss, std::move(parameters), {},
+                           {.max_activations = max_activations, .session = {.threads = threads}});
   };
   const auto fill = [](TrainingProgram& program) {
     Random random(3);
@@ -373,7 +457,7 @@ TEST_P(Networks, LearnOneBatchRepeatably) {
     program.update(1e-3, 1);
     return loss;
   };
-  TrainingProgram one = make(), other = make();
+  TrainingProgram one = make(0), other = make(0);
   fill(one);
   fill(other);
   const double first = step(one);
@@ -381,7 +465,9 @@ TEST_P(Networks, LearnOneBatchRepeatably) {
   for (int i = 0; i < 9; ++i) last = step(one);
   EXPECT_LT(last, 0.7 * first);
   for (int i = 0; i < 4; ++i) step(other);
-  TrainingProgram third = make();
+  TrainingProgram third = make(least_activations(make));
+  EXPECT_LT(third.activations().bytes, one.activations().bytes);
+  EXPECT_GT(third.activations().nodes_again, 0);
   fill(third);
   for (const std::string& name : third.states()) {
     const Tensor& from = other.state(name);
