@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <vector>
 
 #include "base/clock.h"
@@ -50,11 +51,17 @@ WorldSpec spec(int64_t i) {
   return w;
 }
 
+struct Times {
+  std::vector<double> wall, cpu;  // s
+};
+
 template <class Run>
-double seconds(Run run, int64_t worlds, const BatchOptions& o, std::vector<WorldResult>& results) {
+void time(Run run, int64_t worlds, const BatchOptions& o, Times& times, std::vector<WorldResult>& results) {
   const int64_t start = now_ns();
+  const std::clock_t cpu = std::clock();
   results = run(worlds, spec, o);
-  return static_cast<double>(now_ns() - start) * 1e-9;
+  times.wall.push_back(static_cast<double>(now_ns() - start) * 1e-9);
+  times.cpu.push_back(static_cast<double>(std::clock() - cpu) / CLOCKS_PER_SEC);
 }
 
 // The greatest difference of tracking errors, in m/s^2.
@@ -66,31 +73,36 @@ double difference(const std::vector<WorldResult>& a, const std::vector<WorldResu
 
 void compare(const Case& c, int64_t worlds, int steps, int rounds) {
   const BatchOptions o{.lateral = c.lateral, .tyres = c.tyres, .steps = steps};
-  std::vector<double> ours, plain, native;
+  Times ours, plain, native;
   std::vector<WorldResult> r, p, n;
   for (int round = 0; round < rounds; ++round) {
-    ours.push_back(seconds(run_worlds, worlds, o, r));
-    plain.push_back(seconds(plain::run_worlds, worlds, o, p));
-    native.push_back(seconds(plain_native::run_worlds, worlds, o, n));
+    time(run_worlds, worlds, o, ours, r);
+    time(plain::run_worlds, worlds, o, plain, p);
+    time(plain_native::run_worlds, worlds, o, native, n);
   }
   const double all = static_cast<double>(worlds) * steps * 1e-6;
-  const Ratio faster = ratio_of(plain, ours), than_native = ratio_of(native, ours);
-  fmt::print(
-      "{:42} {:7.1f} M/s, plain {:5.1f}, native {:5.1f}: {:.1f} times ({:.1f} to {:.1f}) plain, {:.1f} times native; "
-      "tracking differs by {:.1e}\n",
-      c.name, all / median(ours), all / median(plain), all / median(native), faster.median, faster.low, faster.high,
-      than_native.median, difference(r, p));
+  const auto times_faster = [](const std::vector<double>& theirs, const std::vector<double>& own) {
+    const Ratio x = ratio_of(theirs, own);
+    return fmt::format("{:.1f} ({:.1f} to {:.1f})", x.median, x.low, x.high);
+  };
+  fmt::print("{}: {:.1f} million steps a second; tracking differs from plain by {:.1e} m/s^2 at most\n", c.name,
+             all / median(ours.wall), difference(r, p));
+  fmt::print("  plain  {:6.1f} M/s: {} times; by CPU time {}\n", all / median(plain.wall),
+             times_faster(plain.wall, ours.wall), times_faster(plain.cpu, ours.cpu));
+  fmt::print("  native {:6.1f} M/s: {} times; by CPU time {}\n", all / median(native.wall),
+             times_faster(native.wall, ours.wall), times_faster(native.cpu, ours.cpu));
 }
 
 void scale(int steps) {
   for (const Case& c : kCases) {
     for (int64_t worlds = 1; worlds <= 1'000'000; worlds *= 10) {
-      std::vector<double> times;
+      Times times;
       std::vector<WorldResult> r;
-      for (int i = 0; i < (worlds < 100'000 ? 5 : 1); ++i)
-        times.push_back(seconds(run_worlds, worlds, {.lateral = c.lateral, .tyres = c.tyres, .steps = steps}, r));
+      for (int i = 0; i < (worlds < 100'000 ? 5 : 1); ++i) {
+        time(run_worlds, worlds, {.lateral = c.lateral, .tyres = c.tyres, .steps = steps}, times, r);
+      }
       fmt::print("{:42} {:8} worlds {:8.2f} M/s\n", c.name, worlds,
-                 static_cast<double>(worlds) * steps * 1e-6 / median(times));
+                 static_cast<double>(worlds) * steps * 1e-6 / median(times.wall));
     }
   }
 }

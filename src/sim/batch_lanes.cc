@@ -12,8 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::sim::HWY_NAMESPACE {
 namespace {  // the names are this file's own, in every target
 
-// Group by group, so that a group's constants and state stay in the first-level cache: a processor overlaps the steps
-// of one group enough.
+// Group by group, so that a group's constants and state stay in the first-level cache.
 template <class Control, class Tyre>
 void advance_groups(const LaneRun& r, int groups, const float* constants, float* states, float* rings) {
   using Constants = WorldConstants<Lanes, Control>;

@@ -13,7 +13,7 @@
 // the two roundings of a * b + c are made.
 //
 // Include it as Highway's files are: in a file that HWY_TARGET_INCLUDE names it is compiled once for each target,
-// elsewhere once.
+// in that target's namespace; elsewhere once, in the namespace scalar, and before hwy/highway.h.
 #if defined(SPARKPILOT_SIM_NUMBER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARKPILOT_SIM_NUMBER_INL_H_
 #undef SPARKPILOT_SIM_NUMBER_INL_H_
@@ -36,9 +36,12 @@
 #define SIM_BEGIN namespace sparkpilot::sim::scalar {
 #define SIM_END }
 #endif
-// What a step's functions are: for nvcc, code of both sides.
+// What a step's functions are: for nvcc, code of both sides. Instrumented code takes many minutes to compile if all of
+// it is inlined.
 #ifdef __CUDACC__
 #define SIM_FN __host__ __device__ __forceinline__
+#elif defined(__SANITIZE_ADDRESS__)
+#define SIM_FN inline
 #else
 #define SIM_FN inline __attribute__((always_inline))
 #endif
@@ -136,9 +139,6 @@ SIM_FN float look_back(const float* slots, int stride, int head, int length, flo
   const int slot = head - static_cast<int>(back);
   return slots[(slot < 0 ? slot + length : slot) * stride];
 }
-
-// True where any world's mask is set: to skip what no world needs. What is skipped must not change a bit.
-SIM_FN bool any(bool mask) { return mask; }
 
 template <class N>
 SIM_FN N clip(N x, N low, N high) {
