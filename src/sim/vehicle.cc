@@ -1,5 +1,6 @@
 #include "sim/vehicle.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <string>
