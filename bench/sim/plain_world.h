@@ -1,0 +1,19 @@
+// The worlds of src/sim as anybody would write them for one processor core: what sim_bench compares with.
+#pragma once
+
+#include "sim/batch.h"
+
+namespace sparkpilot::sim {
+
+// As run_worlds() for linear or saturating tyres with PID or torque control, without noise: floats, the standard
+// library's functions, a world after the other.
+namespace plain {
+std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
+                                    const BatchOptions& options);
+}
+namespace plain_native {  // the same source, compiled for this processor
+std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
+                                    const BatchOptions& options);
+}
+
+}  // namespace sparkpilot::sim

@@ -1,0 +1,170 @@
+#include "sim/batch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "sim/batch_lanes.h"
+#include "sim/world-inl.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+using namespace scalar;
+
+constexpr int64_t kBlock = 128;  // worlds: some 180 KB, of a second-level cache of 256 KB or more
+
+bool is_noisy(const Noise& n) { return n.angle != 0 || n.speed != 0 || n.curvature != 0 || n.acceleration != 0; }
+
+// One world after the other, in N.
+template <class N, class Control, class Tyre>
+WorldResult run_world(const WorldSpec& spec, const BatchOptions& o) {
+  const auto convert = [](const auto& from, auto& to) {
+    constexpr size_t kFields = sizeof(from) / sizeof(double);
+    static_assert(sizeof(to) == kFields * sizeof(N));
+    double values[kFields];
+    N converted[kFields];
+    std::memcpy(values, &from, sizeof(from));
+    for (size_t i = 0; i < kFields; ++i) converted[i] = static_cast<N>(values[i]);
+    std::memcpy(static_cast<void*>(&to), converted, sizeof(to));
+  };
+  WorldConstants<N, Control> k;
+  WorldState<N, Control> s;
+  convert(prepare<Control>(spec), k);
+  convert(beginning<Control>(spec), s);
+  N slots[kRingSlots] = {};
+  const WorldRings<N> rings(slots, 1);
+  const Run run{o.seed, o.warm_up, is_noisy(spec.noise)};
+  for (int step = 0; step < o.steps; ++step) step_world<N, Control, Tyre>(run, step, k, rings, s);
+  WorldState<double, Control> end;
+  N values[sizeof(s) / sizeof(N)];
+  double doubles[sizeof(s) / sizeof(N)];
+  std::memcpy(values, &s, sizeof(s));
+  std::copy(std::begin(values), std::end(values), doubles);
+  std::memcpy(static_cast<void*>(&end), doubles, sizeof(end));
+  return result_of<Control>(end);
+}
+
+struct Free {
+  void operator()(float* memory) const { std::free(memory); }
+};
+std::unique_ptr<float, Free> aligned_floats(size_t count) {
+  const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;
+  void* memory = std::aligned_alloc(64, bytes);
+  if (!memory) throw std::bad_alloc();
+  std::memset(memory, 0, bytes);
+  return std::unique_ptr<float, Free>(static_cast<float*>(memory));
+}
+
+// The memory of a block of worlds, for one thread.
+template <class Control>
+class Block {
+ public:
+  explicit Block(int64_t worlds)
+      : lanes_(lane_count()),
+        groups_((worlds + lanes_ - 1) / lanes_),
+        constants_(aligned_floats(size(kConstants))),
+        states_(aligned_floats(size(kStates))),
+        rings_(aligned_floats(size(kRingSlots))) {}
+
+  void run(std::span<const WorldSpec> specs, const BatchOptions& o, WorldResult* results) {
+    const auto count = std::ssize(specs);
+    const int64_t groups = (count + lanes_ - 1) / lanes_;
+    bool noise = false;
+    // A group that is not full computes its last world more than once.
+    for (int64_t i = 0; i < groups * lanes_; ++i) {
+      const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
+      put(prepare<Control>(spec), constants_.get(), i);
+      put(beginning<Control>(spec), states_.get(), i);
+      noise |= is_noisy(spec.noise);
+    }
+    std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
+    advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, 0, o.steps}, static_cast<int>(groups),
+                  constants_.get(), states_.get(), rings_.get());
+    for (int64_t i = 0; i < count; ++i) results[i] = result_of<Control>(get(i));
+  }
+
+ private:
+  static constexpr int64_t kConstants = sizeof(WorldConstants<double, Control>) / sizeof(double);
+  static constexpr int64_t kStates = sizeof(WorldState<double, Control>) / sizeof(double);
+
+  size_t size(int64_t fields) const { return static_cast<size_t>(groups_ * lanes_ * fields); }
+  template <class T>
+  void put(const T& from, float* to, int64_t world) const {
+    constexpr int64_t kFields = sizeof(T) / sizeof(double);
+    double values[kFields];
+    std::memcpy(values, &from, sizeof(T));
+    to += world / lanes_ * kFields * lanes_ + world % lanes_;
+    for (int64_t f = 0; f < kFields; ++f) to[f * lanes_] = static_cast<float>(values[f]);
+  }
+  WorldState<double, Control> get(int64_t world) const {
+    double values[kStates];
+    const float* from = states_.get() + world / lanes_ * kStates * lanes_ + world % lanes_;
+    for (int64_t f = 0; f < kStates; ++f) values[f] = from[f * lanes_];
+    WorldState<double, Control> state;
+    std::memcpy(static_cast<void*>(&state), values, sizeof(state));
+    return state;
+  }
+
+  const int64_t lanes_, groups_;
+  std::unique_ptr<float, Free> constants_, states_, rings_;
+};
+
+template <class Control, class N>
+WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
+  switch (o.tyres) {
+    case Tyres::none: return run_world<N, Control, NoSlip>(spec, o);
+    case Tyres::linear: return run_world<N, Control, LinearTyres>(spec, o);
+    case Tyres::saturating: return run_world<N, Control, SaturatingTyres>(spec, o);
+  }
+  fail_internal("sim: no such tyres");
+}
+
+template <class Control>
+void run_range(int64_t first, int64_t last, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o,
+               WorldResult* results) {
+  std::vector<WorldSpec> specs;
+  Block<Control> block(std::min(last - first, kBlock));
+  for (int64_t begin = first; begin < last; begin += kBlock) {
+    specs.clear();
+    for (int64_t i = begin; i < std::min(begin + kBlock, last); ++i) {
+      specs.push_back(spec(i));
+      check_world(specs.back());
+    }
+    switch (o.number) {
+      case Number::lanes: block.run(specs, o, results + begin); break;
+      case Number::single:
+        for (size_t i = 0; i < specs.size(); ++i)
+          results[begin + static_cast<int64_t>(i)] = run_alone<Control, float>(specs[i], o);
+        break;
+      case Number::reference:
+        for (size_t i = 0; i < specs.size(); ++i)
+          results[begin + static_cast<int64_t>(i)] = run_alone<Control, double>(specs[i], o);
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
+                                    const BatchOptions& o) {
+  if (o.steps < 0 || o.steps >= 1 << 24) fail("sim: {} steps, expected 0 to {}", o.steps, (1 << 24) - 1);
+  std::vector<WorldResult> results(static_cast<size_t>(std::max<int64_t>(count, 0)));
+  // In whole blocks, so that vectors are full whatever the number of threads.
+  parallel_for((count + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kBlock, last = std::min(end * kBlock, count);
+    switch (o.lateral) {
+      case Lateral::pid: return run_range<LateralPid>(first, last, spec, o, results.data());
+      case Lateral::torque: return run_range<LateralTorque>(first, last, spec, o, results.data());
+      case Lateral::angle: return run_range<LateralAngle>(first, last, spec, o, results.data());
+    }
+  });
+  return results;
+}
+
+}  // namespace sparkpilot::sim

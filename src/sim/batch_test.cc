@@ -1,0 +1,206 @@
+#include "sim/batch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "base/parallel.h"
+#include "base/random.h"
+#include "base/test_error.h"
+#include "hwy/highway.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+constexpr Lateral kControls[] = {Lateral::pid, Lateral::torque, Lateral::angle};
+constexpr Tyres kTyres[] = {Tyres::none, Tyres::linear, Tyres::saturating};
+
+// Worlds that differ in everything: cars, delays, courses, noise.
+WorldSpec varied(int64_t i) {
+  Random random(static_cast<uint64_t>(i) + 100);
+  WorldSpec w;
+  w.number = static_cast<uint64_t>(i) * 1000003;
+  w.vehicle = vehicle_presets()[static_cast<size_t>(i) % vehicle_presets().size()].vehicle;
+  w.steering.delay = random.uniform(0, 0.3);
+  w.powertrain.delay = random.uniform(0, 0.3);
+  w.lateral_delay = random.uniform(0.05, 0.5);
+  w.course.speed = random.uniform(0, 35);
+  w.course.speed_change = random.uniform(-w.course.speed, 5);
+  w.course.change_at = 2;
+  w.course.wave = random.uniform(-1, 1) / std::max(100.0, w.course.speed * w.course.speed);
+  w.course.frequency = random.uniform(0.1, 2);
+  w.course.turn = random.uniform(-1, 1) / std::max(100.0, w.course.speed * w.course.speed);
+  w.course.turn_at = 1;
+  w.course.roll = random.uniform(-0.05, 0.05);
+  w.course.grade = random.uniform(-0.05, 0.05);
+  w.course.grip = random.uniform(0.3, 1);
+  w.course.ice_grip = 0.2;
+  w.course.ice_at = 3;
+  w.course.ice_for = 0.5;
+  w.course.side = random.uniform(-1, 1);
+  w.course.side_at = 4;
+  w.course.side_for = 0.5;
+  if (i % 2) w.noise = {0.1, 0.05, 1e-5, 0.05};
+  return w;
+}
+
+// Two results are the same bits where doubles compare equal, as none is NaN.
+void expect_finite(const WorldResult& r) {
+  for (const double value : {r.tracking_rmse, r.tracking_max, r.jerk_rms, r.saturated, r.offset_max, r.speed_rmse,
+                             r.speed, r.offset, r.distance}) {
+    EXPECT_TRUE(std::isfinite(value)) << value;
+  }
+  EXPECT_GE(r.saturated, 0);
+  EXPECT_LE(r.saturated, 1);
+}
+
+TEST(Batch, IsTheSameForAnyThreadsShardsAndRepetitions) {
+  for (const Lateral lateral : kControls) {
+    const BatchOptions o{.lateral = lateral, .tyres = Tyres::saturating, .steps = 300, .seed = 5};
+    const auto whole = run_worlds(403, varied, o);
+    for (const int threads : {1, 2, 5}) {
+      const ThreadScope scope(threads);
+      EXPECT_EQ(run_worlds(403, varied, o), whole) << threads;
+    }
+    std::vector<WorldResult> parts;
+    for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 1}, {1, 130}, {130, 147}, {147, 403}}) {
+      const auto part = run_worlds(
+          last - first, [first = first](int64_t i) { return varied(first + i); }, o);
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(parts, whole);
+    for (int i = 0; i < 10; ++i)
+      EXPECT_EQ(run_worlds(20, varied, o), std::vector<WorldResult>(whole.begin(), whole.begin() + 20));
+    BatchOptions other = o;
+    other.seed = 6;
+    EXPECT_NE(run_worlds(403, varied, other), whole);
+  }
+}
+
+// A GPU's thread computes what `single` does.
+TEST(Batch, LanesAreSingleFloatsOnEveryInstructionSet) {
+  for (const Lateral lateral : kControls) {
+    for (const Tyres tyres : kTyres) {
+      BatchOptions o{.lateral = lateral, .tyres = tyres, .steps = 250, .warm_up = 20, .number = Number::single};
+      const auto single = run_worlds(37, varied, o);
+      o.number = Number::lanes;
+      for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+        hwy::SetSupportedTargetsForTest(target);
+        const auto lanes = run_worlds(37, varied, o);
+#if HWY_ARCH_X86
+        const bool fused = target != HWY_STATIC_TARGET;
+#else
+        const bool fused = true;
+#endif
+        for (size_t i = 0; i < lanes.size(); ++i) {
+          if (fused) {
+            EXPECT_EQ(lanes[i], single[i]) << hwy::TargetName(target) << " world " << i;
+          } else {
+            EXPECT_NEAR(lanes[i].distance, single[i].distance, 0.01) << hwy::TargetName(target) << " world " << i;
+          }
+        }
+      }
+      hwy::SetSupportedTargetsForTest(0);
+    }
+  }
+}
+
+TEST(Batch, IsNearTheReference) {
+  for (const Lateral lateral : kControls) {
+    for (const Tyres tyres : kTyres) {
+      BatchOptions o{.lateral = lateral, .tyres = tyres, .steps = 600};
+      const auto lanes = run_worlds(64, varied, o);
+      o.number = Number::reference;
+      const auto reference = run_worlds(64, varied, o);
+      double worst = 0, sum = 0;
+      for (size_t i = 0; i < lanes.size(); ++i) {
+        EXPECT_FALSE(lanes[i].diverged) << i;
+        expect_finite(lanes[i]);
+        const double difference =
+            std::fabs(lanes[i].tracking_rmse - reference[i].tracking_rmse) / (reference[i].tracking_rmse + 1e-3);
+        worst = std::max(worst, difference);
+        sum += difference;
+        EXPECT_NEAR(lanes[i].distance, reference[i].distance, 0.02) << i;
+      }
+      // Friction and the dead zones of control are switches: a rounding may turn one a step later.
+      EXPECT_LT(worst, 0.02) << static_cast<int>(lateral) << static_cast<int>(tyres);
+      EXPECT_LT(sum / 64, 1e-3) << static_cast<int>(lateral) << static_cast<int>(tyres);
+    }
+  }
+}
+
+TEST(Batch, FollowsTheRoad) {
+  const auto spec = [](int64_t i) {
+    WorldSpec w;
+    w.course.speed = 10 + static_cast<double>(i);
+    w.course.turn = 1.0 / (w.course.speed * w.course.speed);  // 1 m/s^2
+    w.course.turn_at = 2;
+    w.course.turn_ramp = 2;
+    return w;
+  };
+  for (const Lateral lateral : kControls) {
+    for (const auto& r :
+         run_worlds(20, spec, {.lateral = lateral, .tyres = Tyres::linear, .steps = 2000, .warm_up = 800})) {
+      EXPECT_FALSE(r.diverged);
+      EXPECT_EQ(r.steps, 1200);
+      EXPECT_LT(r.tracking_rmse, 0.15) << static_cast<int>(lateral);
+      EXPECT_LT(r.offset_max, 1.5) << static_cast<int>(lateral);
+    }
+  }
+}
+
+TEST(Batch, StopsAndStandsStill) {
+  WorldSpec w;
+  w.course.speed = 15;
+  w.course.speed_change = -15;
+  w.course.change_at = 1;
+  w.course.brake = 3;
+  const auto r = run_worlds(1, [&](int64_t) { return w; }, {.steps = 3000})[0];
+  EXPECT_EQ(r.speed, 0);
+  EXPECT_GT(r.distance, 30);
+  EXPECT_LT(r.distance, 200);
+}
+
+TEST(Batch, FlagsDivergenceAndReportsNoNaN) {
+  const auto spec = [](int64_t i) {
+    WorldSpec w = varied(i);
+    if (i % 3 == 0) w.lateral.pid_kp[0] = w.lateral.pid_kp[1] = 1e6 * (i % 2 ? 1 : -1);
+    if (i % 3 == 1) w.longitudinal = {.kp = {1e6, 1e6, 1e6}, .kf = 1e6, .min_accel = -1e6, .max_accel = 1e6};
+    if (i % 3 == 2) w.steering.accel_factor = 100, w.steering.torque_rate = 1e4, w.lateral.pid_kp[1] = -1e5;
+    return w;
+  };
+  int diverged = 0;
+  for (const Tyres tyres : kTyres) {
+    const auto results = run_worlds(60, spec, {.lateral = Lateral::pid, .tyres = tyres, .steps = 2000});
+    const auto alone =
+        run_worlds(1, [&](int64_t) { return spec(2); }, {.lateral = Lateral::pid, .tyres = tyres, .steps = 2000});
+    EXPECT_EQ(alone[0], results[2]) << "a world that diverges disturbs its neighbours";
+    for (const WorldResult& r : results) {
+      expect_finite(r);
+      diverged += r.diverged.has_value();
+      EXPECT_EQ(r.steps, r.diverged.value_or(2000));
+    }
+  }
+  EXPECT_GT(diverged, 20);
+}
+
+TEST(Batch, RefusesWhatCannotBeSimulated) {
+  const auto refused = [](const auto& change, const char* says) {
+    WorldSpec w;
+    change(w);
+    return error_of([&] { run_worlds(3, [&](int64_t) { return w; }, {.steps = 1}); }).find(says) != std::string::npos;
+  };
+  EXPECT_TRUE(refused([](WorldSpec& w) { w.course.speed = std::numeric_limits<double>::quiet_NaN(); }, "course.speed"));
+  EXPECT_TRUE(refused([](WorldSpec& w) { w.steering.delay = 0.64; }, "steering.delay"));
+  EXPECT_TRUE(refused([](WorldSpec& w) { w.course.turn_ramp = 0; }, "turn_ramp"));
+  EXPECT_TRUE(
+      refused([](WorldSpec& w) { w.lateral.torque_ki = std::numeric_limits<double>::infinity(); }, "controller"));
+  EXPECT_TRUE(refused([](WorldSpec& w) { w.number = uint64_t{1} << 46; }, "number"));
+  EXPECT_NE(error_of([] { run_worlds(1, varied, {.steps = -1}); }), "");
+  EXPECT_TRUE(run_worlds(0, varied, {}).empty());
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim

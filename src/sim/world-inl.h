@@ -1,0 +1,272 @@
+// A world as steps over a number type: constants, state and two rings of delayed values; prepare() makes the constants
+// in double.
+//
+// WorldConstants and WorldState hold nothing but N, so that both are arrays of N wherever they lie: prepared in
+// doubles, kept as [field][world] floats, stepped as vectors, or as one thread's on a GPU.
+#if defined(SPARKPILOT_SIM_WORLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARKPILOT_SIM_WORLD_INL_H_
+#undef SPARKPILOT_SIM_WORLD_INL_H_
+#else
+#define SPARKPILOT_SIM_WORLD_INL_H_
+#endif
+
+#include "sim/control-inl.h"
+#include "sim/noise-inl.h"
+#include "sim/world.h"
+
+SIM_BEGIN
+
+template <class N>
+struct CourseConstants {
+  N curvature, wave, frequency, turn, turn_at, turn_inverse;
+  N speed, speed_change, change_at, change_inverse, brake, gain_offset, gain_heading;
+  N roll, grade, grip, ice_grip, ice_at, ice_to, side, side_at, side_to;
+};
+
+template <class N, class Control>
+struct WorldConstants {
+  CarConstants<N> car;
+  SteeringConstants<N> steering;
+  typename Control::template Constants<N> lateral;
+  LongitudinalConstants<N> longitudinal;
+  CourseConstants<N> course;
+  N lag_left, lag_mean, drive_delay;  // powertrain
+  N lateral_delay, delay_frames;
+  N noise_angle, noise_speed, noise_curvature, noise_acceleration;
+  N number_low, number_high;
+};
+
+template <class N>
+struct Metrics {
+  N steps, error, error_lost, error_max, jerk, jerk_lost, saturated, offset_max, speed, speed_lost;
+  N acceleration;     // lateral, of the step before
+  N alive, diverged;  // 1 until the state leaves every bound; the step of that
+  N last_speed, last_offset, last_distance;
+};
+
+template <class N, class Control>
+struct WorldState {
+  Motion<N> motion;
+  SteeringState<N> steering;
+  typename Control::template State<N> lateral;
+  LongitudinalState<N> longitudinal;
+  Road<N> road;
+  N plan_curvature, target_speed, target;  // the planner's, left positive
+  N desired_curvature;                     // after the clip, right positive
+  Metrics<N> metrics;
+};
+
+// The rings of a world lie behind each other.
+inline constexpr int kRingSlots = kRequests + 2 * kSteeringDelay;
+template <class N>
+struct WorldRings {
+  Ring<N, kRequests> requests;
+  SteeringRing<N> steering, drive;
+  SIM_FN WorldRings(N* slots, int stride)
+      : requests{slots, stride},
+        steering{slots + kRequests * stride, stride},
+        drive{slots + (kRequests + kSteeringDelay) * stride, stride} {}
+};
+
+// What a step needs that is the same for all worlds.
+struct Run {
+  uint64_t seed = 0;
+  int warm_up = 0;     // steps that enter no figure
+  bool noise = false;  // any world has some
+};
+
+template <class Control>
+inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
+  const auto steps = [](double seconds) { return static_cast<double>(static_cast<int>(seconds / kStep + 0.5)); };
+  const auto remaining = [](double lag) { return lag > 0 ? exp(max(-kStep / lag, -80.0)) : 0.0; };
+  WorldConstants<double, Control> k;
+  k.car = car_constants(w.vehicle);
+  const double rate = kStep / kDegrees;
+  k.steering = {steps(w.steering.delay),
+                Control::kTorque ? 1 : w.steering.angle_limit / kDegrees,
+                Control::kTorque ? w.steering.torque_rate * kStep : w.steering.angle_rate * rate,
+                1 - remaining(w.steering.lag),
+                w.steering.angle_rate * rate,
+                w.steering.accel_factor,
+                w.steering.friction * w.steering.accel_factor};
+  k.lateral = Control::constants(w.lateral);
+  k.longitudinal = longitudinal_constants(w.longitudinal);
+  const Course& c = w.course;
+  k.course = {c.curvature,
+              c.wave,
+              c.frequency,
+              c.turn,
+              c.turn_at,
+              1 / c.turn_ramp,
+              c.speed,
+              c.speed_change,
+              c.change_at,
+              1 / c.change_ramp,
+              c.brake,
+              c.lane_keeping * c.lane_keeping,
+              2 * c.lane_keeping,
+              c.roll,
+              c.grade,
+              c.grip,
+              c.ice_grip,
+              c.ice_at,
+              c.ice_at + c.ice_for,
+              c.side,
+              c.side_at,
+              c.side_at + c.side_for};
+  k.lag_left = remaining(w.powertrain.lag);
+  k.lag_mean = (1 - k.lag_left) * w.powertrain.lag / kStep;
+  k.drive_delay = steps(w.powertrain.delay);
+  k.lateral_delay = w.lateral_delay;
+  k.delay_frames = delay_frames(w.lateral_delay);
+  k.noise_angle = w.noise.angle;
+  k.noise_speed = w.noise.speed;
+  k.noise_curvature = w.noise.curvature;
+  k.noise_acceleration = w.noise.acceleration;
+  k.number_low = static_cast<double>(w.number & 0x7fffff);
+  k.number_high = static_cast<double>(w.number >> 23);
+  return k;
+}
+
+// A car that drives straight on at the course's speed, its wheel at 0, all rings empty.
+template <class Control>
+inline WorldState<double, Control> beginning(const WorldSpec& w) {
+  WorldState<double, Control> s{};
+  s.motion.speed = w.course.speed;
+  s.longitudinal.state = 2;
+  s.metrics.alive = 1;
+  s.metrics.last_speed = w.course.speed;
+  return s;
+}
+
+// 0 before `at`, 1 after the ramp, smooth between.
+template <class N>
+SIM_FN N ramp(N t, N at, N inverse) {
+  const N x = clip((t - at) * inverse, N(0), N(1));
+  return x * x * neg_mul_add(N(2), x, N(3));
+}
+template <class N>
+SIM_FN N course_curvature(const CourseConstants<N>& c, N t) {
+  N s, unused;
+  sin_cos(c.frequency * t, s, unused);
+  return mul_add(c.turn, ramp(t, c.turn_at, c.turn_inverse), mul_add(c.wave, s, c.curvature));
+}
+
+// 20 Hz: the road under the car and the planner's wishes. The planner sees the true state.
+template <class N, class Control>
+SIM_FN void plan(const WorldConstants<N, Control>& k, N t, WorldState<N, Control>& s) {
+  const CourseConstants<N>& c = k.course;
+  const Motion<N>& m = s.motion;
+  s.road.curvature = course_curvature(c, t);
+  s.road.roll = c.roll;
+  s.road.grade = c.grade;
+  s.road.grip = select((t >= c.ice_at) && (t < c.ice_to), c.ice_grip, c.grip);
+  s.road.side = select((t >= c.side_at) && (t < c.side_to), c.side, N(0));
+  // Critically damped: offset'' = -w^2 offset - 2 w offset'.
+  const N v = max(m.speed, N(5)), inverse = N(1) / v;
+  const N ahead = course_curvature(c, t + k.lateral_delay);
+  s.plan_curvature =
+      neg_mul_add(mul_add(c.gain_offset * m.offset, inverse, c.gain_heading * m.heading), inverse, ahead);
+  // openpilot's cruise planner: clip(v_cruise - v, -1.2, a_max).
+  constexpr double kSpeeds[] = {0, 10, 25, 40};
+  const N fastest[] = {N(1.6), N(1.2), N(0.8), N(0.6)};
+  s.target_speed = max(mul_add(c.speed_change, ramp(t, c.change_at, c.change_inverse), c.speed), N(0));
+  s.target = clip(s.target_speed - m.speed, -c.brake, interpolate(m.speed, kSpeeds, fastest));
+}
+
+// sum += x with what rounding loses carried in `lost` (W. Kahan, 1965).
+template <class N>
+SIM_FN void add_to(N& sum, N& lost, N x) {
+  const N y = x - lost, t = sum + y;
+  lost = (t - sum) - y;
+  sum = t;
+}
+
+template <class N>
+SIM_FN void measure(const Run& run, int step, MaskOf<N> saturated, const Road<N>& road, N yaw_rate, N target_speed,
+                    const Motion<N>& m, N wheel, Metrics<N>& x) {
+  // Comparisons with NaN are false.
+  const auto bounded = (abs(m.lateral) < N(100)) && (abs(m.yaw_rate) < N(20)) && (abs(m.offset) < N(1e5)) &&
+                       (abs(m.heading) < N(1e4)) && (m.speed < N(200)) && (abs(m.distance) < N(1e7)) &&
+                       (abs(wheel) < N(1e3));
+  const auto was_alive = is_set(x.alive), alive = was_alive && bounded;
+  x.diverged = select(was_alive && !bounded, N(step), x.diverged);
+  x.alive = flag<N>(alive);
+  x.last_speed = select(alive, m.speed, x.last_speed);
+  x.last_offset = select(alive, m.offset, x.last_offset);
+  x.last_distance = select(alive, m.distance, x.last_distance);
+  const N acceleration = yaw_rate * m.speed;
+  const N jerk = select(alive, (acceleration - x.acceleration) * N(1 / kStep), N(0));
+  x.acceleration = select(alive, acceleration, N(0));
+  if (step < run.warm_up) return;
+  const N error = select(alive, neg_mul_add(road.curvature * m.speed, m.speed, acceleration), N(0));
+  const N speed = select(alive, target_speed - m.speed, N(0));
+  x.steps = x.steps + x.alive;
+  add_to(x.error, x.error_lost, error * error);
+  x.error_max = max(x.error_max, abs(error));
+  add_to(x.jerk, x.jerk_lost, jerk * jerk);
+  add_to(x.speed, x.speed_lost, speed * speed);
+  x.saturated = x.saturated + flag<N>(alive && saturated);
+  x.offset_max = max(x.offset_max, select(alive, abs(m.offset), N(0)));
+}
+
+// One step of 10 ms, the `step`th from 0.
+template <class N, class Control, class Tyres>
+SIM_FN void step_world(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
+                       WorldState<N, Control>& s) {
+  if (step % kStepsPerPlan == 0) plan(k, N(step * kStep), s);
+  N seen_angle = s.steering.wheel * N(kDegrees), seen_speed = s.motion.speed, seen_acceleration = s.motion.acceleration;
+  N wish = -s.plan_curvature;
+  if (run.noise) {
+    N normal[4];
+    normal_numbers(run.seed, static_cast<uint32_t>(step), k.number_low, k.number_high, normal);
+    seen_angle = mul_add(k.noise_angle, normal[0], seen_angle);
+    seen_speed = max(mul_add(k.noise_speed, normal[1], seen_speed), N(0));
+    seen_acceleration = mul_add(k.noise_acceleration, normal[2], seen_acceleration);
+    wish = mul_add(k.noise_curvature, normal[3], wish);
+  }
+  const auto no = seen_speed < N(-1), yes = !no;
+  MaskOf<N> limited, saturated;
+  s.desired_curvature = clip_curvature(seen_speed, s.desired_curvature, wish, s.road.roll, limited);
+  const LateralInput<N> lateral{s.desired_curvature, seen_speed, seen_angle, N(0), s.road.roll,
+                                k.delay_frames,      yes,        no,         no,   limited};
+  const N command = Control::update(k.lateral, k.car, lateral, rings.requests, step, s.lateral, saturated);
+  const auto should_stop = (seen_speed < N(0.3)) && (s.target < N(0.1));
+  const LongitudinalInput<N> longitudinal{seen_speed, seen_acceleration, s.target_speed, s.target, yes, should_stop, no,
+                                          no};
+  const N drive = longitudinal_control(k.longitudinal, longitudinal, s.longitudinal);
+
+  const N before = s.motion.speed;
+  if constexpr (Control::kTorque) {
+    steer_by_torque(k.steering, k.car, rings.steering, step, command, before, s.road.roll, s.steering);
+  } else {
+    steer_by_angle(k.steering, rings.steering, step, command * N(1 / kDegrees), s.steering);
+  }
+  rings.drive.push(step, drive);
+  accelerate(k.car, k.lag_left, k.lag_mean, rings.drive.before(step, k.drive_delay), s.road.grade, s.motion);
+  move<N, Tyres>(k.car, s.steering.wheel, before, s.road, s.motion);
+  const N yaw_rate = s.motion.yaw_rate * motion_scale(k.car, s.motion.speed);
+  measure(run, step, saturated, s.road, yaw_rate, s.target_speed, s.motion, s.steering.wheel, s.metrics);
+}
+
+template <class Control>
+inline WorldResult result_of(const WorldState<double, Control>& s) {
+  const Metrics<double>& m = s.metrics;
+  WorldResult r;
+  r.steps = static_cast<int64_t>(m.steps);
+  const double each = m.steps > 0 ? 1 / m.steps : 0;
+  r.tracking_rmse = sqrt(m.error * each);
+  r.tracking_max = m.error_max;
+  r.jerk_rms = sqrt(m.jerk * each);
+  r.saturated = m.saturated * each;
+  r.offset_max = m.offset_max;
+  r.speed_rmse = sqrt(m.speed * each);
+  if (m.alive < 0.5) r.diverged = static_cast<int64_t>(m.diverged);
+  r.speed = m.last_speed;
+  r.offset = m.last_offset;
+  r.distance = m.last_distance;
+  return r;
+}
+
+SIM_END
+#endif

@@ -1,0 +1,91 @@
+#include "sim/world.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "sim/steering-inl.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+void need(double value, double low, double high, std::string_view name) {
+  if (!(value >= low && value <= high)) fail("sim: {} is {}, expected {} to {}", name, value, low, high);
+}
+
+void check_course(const Course& c) {
+  need(c.curvature, -0.5, 0.5, "course.curvature [1/m]");
+  need(c.wave, -0.5, 0.5, "course.wave [1/m]");
+  need(c.turn, -0.5, 0.5, "course.turn [1/m]");
+  need(c.frequency, 0, 10, "course.frequency [rad/s]");
+  need(c.turn_ramp, 0.01, 1e6, "course.turn_ramp [s]");
+  need(c.change_ramp, 0.01, 1e6, "course.change_ramp [s]");
+  for (const double time : {c.turn_at, c.change_at, c.ice_at, c.ice_for, c.side_at, c.side_for})
+    need(time, 0, 1e6, "a time of the course [s]");
+  need(c.speed, 0, 100, "course.speed [m/s]");
+  need(c.speed_change, -100, 100, "course.speed_change [m/s]");
+  need(c.brake, 0, 20, "course.brake [m/s^2]");
+  need(c.lane_keeping, 0, 10, "course.lane_keeping [1/s]");
+  need(c.roll, -0.5, 0.5, "course.roll [rad]");
+  need(c.grade, -0.5, 0.5, "course.grade");
+  need(c.grip, 0.01, 3, "course.grip");
+  need(c.ice_grip, 0.01, 3, "course.ice_grip");
+  need(c.side, -20, 20, "course.side [m/s^2]");
+}
+
+// Controllers may be as bad as anybody wants: their worlds diverge.
+void check_tuning(const LateralTuning& l, const LongitudinalTuning& t) {
+  need(l.jerk_lookahead, 0, 10, "jerk_lookahead [s]");
+  need(l.jerk_cutoff, 1e-3, 1e3, "jerk_cutoff [Hz]");
+  need(l.accel_factor, 1e-3, 1e3, "accel_factor [m/s^2]");
+  for (const double value : {l.torque_kp_fast,
+                             l.torque_ki,
+                             l.jerk_gain,
+                             l.accel_offset,
+                             l.friction,
+                             l.dead_zone_degrees,
+                             l.pid_kp[0],
+                             l.pid_kp[1],
+                             l.pid_ki[0],
+                             l.pid_ki[1],
+                             l.pid_kf,
+                             l.angle_limit,
+                             t.kp[0],
+                             t.kp[1],
+                             t.kp[2],
+                             t.ki[0],
+                             t.ki[1],
+                             t.ki[2],
+                             t.kf,
+                             t.stop_accel,
+                             t.stopping_rate,
+                             t.start_accel,
+                             t.starting_speed,
+                             t.min_accel,
+                             t.max_accel}) {
+    need(value, -1e6, 1e6, "a controller's number");
+  }
+}
+
+}  // namespace
+
+void check_world(const WorldSpec& w) {
+  need(static_cast<double>(w.number), 0, 0x1p46 - 1, "the world's number");
+  check_vehicle(w.vehicle);
+  constexpr double kLongest = (scalar::kSteeringDelay - 1) * kStep;
+  need(w.steering.delay, 0, kLongest, "steering.delay [s]");
+  need(w.powertrain.delay, 0, kLongest, "powertrain.delay [s]");
+  need(w.steering.lag, 0, 10, "steering.lag [s]");
+  need(w.powertrain.lag, 0, 10, "powertrain.lag [s]");
+  need(w.steering.torque_rate, 0, 1e4, "steering.torque_rate [1/s]");
+  need(w.steering.accel_factor, 0.01, 100, "steering.accel_factor [m/s^2]");
+  need(w.steering.friction, 0, 10, "steering.friction");
+  need(w.steering.angle_limit, 1, 2000, "steering.angle_limit [degrees]");
+  need(w.steering.angle_rate, 0, 1e5, "steering.angle_rate [degrees/s]");
+  need(w.lateral_delay, 0, 10, "lateral_delay [s]");
+  check_tuning(w.lateral, w.longitudinal);
+  check_course(w.course);
+  for (const double deviation : {w.noise.angle, w.noise.speed, w.noise.curvature, w.noise.acceleration})
+    need(deviation, 0, 1e3, "noise");
+}
+
+}  // namespace sparkpilot::sim

@@ -1,0 +1,83 @@
+// What one simulated world is: a car with its steering and controllers, the course that it drives, and what comes out.
+// In doubles; the steps are in sim/world-inl.h, many worlds at once in sim/batch.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "sim/control.h"
+#include "sim/vehicle.h"
+
+namespace sparkpilot::sim {
+
+inline constexpr int kStepsPerPlan = 5;  // the planner and the course run at 20 Hz
+
+// How a car follows commands. The defaults are a torque-steered car's.
+struct Steering {
+  double delay = 0.1;                              // s, rounded to steps; 0 to 0.63
+  double lag = 0.1;                                // s, of the first order
+  double torque_rate = 5;                          // 1/s: most change of the torque command, which is -1 to 1
+  double accel_factor = 1.653, friction = 0.2546;  // of the car, as LateralTuning's are what the controller believes
+  double angle_limit = 480;                        // degrees of the wheel
+  double angle_rate = 400;                         // degrees/s of the wheel
+};
+
+struct Powertrain {
+  double delay = 0.1;  // s, rounded to steps; 0 to 0.63
+  double lag = 0.2;    // s, of the first order
+};
+
+// The road and what is asked for, as functions of time t in seconds. Curvature: 1/m, left positive.
+struct Course {
+  // base + wave sin(frequency t) + turn, which comes in a smooth ramp from turn_at on.
+  double curvature = 0, wave = 0, frequency = 0, turn = 0, turn_at = 0, turn_ramp = 1;
+  double speed = 20, speed_change = 0, change_at = 0, change_ramp = 1;  // m/s asked for; the car starts at `speed`
+  double brake = 1.2;                                                   // m/s^2: most deceleration that is asked for
+  double lane_keeping =
+      0.3;  // 1/s: how fast the planner brings the car back to the middle of its lane; 0: it follows curvature alone
+  double roll = 0, grade = 0;                              // rad; sin of the slope
+  double grip = 1, ice_grip = 1, ice_at = 0, ice_for = 0;  // grip is ice_grip for the seconds ice_for from ice_at on
+  double side = 0, side_at = 0, side_for = 0;              // m/s^2 of crosswind, in the same way
+};
+
+// Standard deviations of normal noise on what controllers see, new in every step.
+struct Noise {
+  double angle = 0;         // degrees of the wheel
+  double speed = 0;         // m/s
+  double curvature = 0;     // 1/m, of the planner's wish
+  double acceleration = 0;  // m/s^2
+};
+
+struct WorldSpec {
+  uint64_t number = 0;  // of the random numbers; below 2^46. Worlds of one number and seed see the same noise
+  Vehicle vehicle;
+  Steering steering;
+  Powertrain powertrain;
+  LateralTuning lateral;
+  LongitudinalTuning longitudinal;
+  double lateral_delay = 0.2;  // s, that the planner looks ahead and the torque controller reckons with
+  Course course;
+  Noise noise;
+};
+
+// Fails (user) with what cannot be simulated.
+void check_world(const WorldSpec& spec);
+
+enum class Tyres { none, linear, saturating };
+enum class Lateral { pid, torque, angle };
+
+// Nothing here is NaN or infinite. Lateral acceleration is yaw rate times speed; what was asked for is the road's
+// curvature times speed squared, at the same time.
+struct WorldResult {
+  int64_t steps = 0;                           // that entered the figures: after the warm-up, before a divergence
+  double tracking_rmse = 0, tracking_max = 0;  // m/s^2
+  double jerk_rms = 0;                         // m/s^3, of lateral acceleration
+  double saturated = 0;                        // share of steps with the lateral controller's output at its limit
+  double offset_max = 0;                       // m, from the middle of the lane
+  double speed_rmse = 0;                       // m/s
+  std::optional<int64_t> diverged;             // the step in which the state left every bound
+  double speed = 0, offset = 0, distance = 0;  // at the end, or at the step before the divergence
+  bool operator==(const WorldResult&) const = default;
+};
+
+}  // namespace sparkpilot::sim
