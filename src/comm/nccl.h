@@ -17,9 +17,10 @@ class NcclComm {
  public:
   // Joins the processes of `comm`, each with a GPU of its own; all of them call it. Null in all of them if one cannot,
   // with the reason in `why_not` ("process 1: NCCL cannot be loaded: ..."): they can still use `comm`. `patience`: the
-  // seconds after which joining or an exchange that does not end is given up.
+  // seconds after which joining or an exchange that does not end is given up; as many as in PyTorch, as another process
+  // may be far behind.
   static std::unique_ptr<NcclComm> join(Comm& comm, std::shared_ptr<GpuDevice> gpu, std::string& why_not,
-                                        double patience = 60);
+                                        double patience = 600);
   ~NcclComm();
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
