@@ -55,7 +55,7 @@ NcclComm::~NcclComm() {
 }
 
 // Ends what still runs on the GPU, so that nothing waits for it.
-void NcclComm::abort() {
+void NcclComm::give_up() {
   if (comm_) api_.ncclCommAbort(comm_);
   comm_ = nullptr;
 }
@@ -108,7 +108,7 @@ std::unique_ptr<NcclComm> NcclComm::join(Comm& comm, std::shared_ptr<GpuDevice> 
   std::memcpy(id.bytes, comm.share(std::string(id.bytes, sizeof id.bytes)).data(), sizeof id.bytes);
   why_not = comm.first_problem([&] { out->begin(comm.size(), comm.rank(), id); });
   if (why_not.empty()) return out;
-  out->abort();
+  out->give_up();
   return nullptr;
 }
 
@@ -120,7 +120,7 @@ void NcclComm::mean(std::span<float> values) {
                                                nccl::kAverage, comm_, stream_.handle()));
     wait("ncclAllReduce", [this] { return stream_.is_done(); });
   } catch (...) {
-    abort();
+    give_up();
     throw;
   }
 }

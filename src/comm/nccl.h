@@ -37,7 +37,7 @@ class NcclComm {
   void begin(int ranks, int rank, const nccl::UniqueId& id);
   void expect(const char* call, int result) const;
   void wait(const char* call, const std::function<bool()>& done);
-  void abort();
+  void give_up();
 
   const nccl::NcclApi& api_;
   std::shared_ptr<GpuDevice> gpu_;

@@ -37,8 +37,9 @@ struct ScaledLayer {
 };
 
 // Rewrites the layers whose results are concatenated into the graph's first output: Gemm with a bias, or MatMul and
-// Add, behind Cast and Concat, and where something else is added to a Gemm. `weights` are the constants that will be trained; others stay as they are. Their
-// contents become W' and b' (`fresh`: both 0, so that training begins at the targets' means). Nodes keep their names.
+// Add, behind Cast and Concat, and where something else is added to a Gemm. `weights` are the constants that will be
+// trained; others stay as they are. Their contents become W' and b' (`fresh`: both 0, so that training begins at the
+// targets' means). Nodes keep their names.
 std::vector<ScaledLayer> scale_outputs(Graph& graph, const OutputUnits& units,
                                        const std::map<ValueId, std::string>& weights, const std::string& prefix,
                                        bool fresh);

@@ -19,8 +19,8 @@ inline constexpr std::array<int, 4> kScoreMetres{20, 40, 60, 80};
 // Mean distances in metres from the path that the car drove; 0 where no sample's path is known so far.
 struct PathScore {
   std::array<double, 4> distance{}, aside{};  // at kScoreSeconds: of the positions; of them, |y|
-  // kScoreMetres ahead: |y| between the paths, whenever they come there. The speed does not matter for it: it is how far
-  // the path lies beside the driven one where they are drawn.
+  // kScoreMetres ahead: |y| between the paths, whenever they come there. The speed does not matter for it: it is how
+  // far the path lies beside the driven one where they are drawn.
   std::array<double, 4> beside{};
 };
 
