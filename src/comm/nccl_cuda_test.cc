@@ -9,42 +9,24 @@
 #include <type_traits>
 
 #include "comm/nccl_api.h"
+#include "hw/test_same_types.h"
 
-namespace sparkpilot::nccl {
-namespace {
+namespace sparkpilot {
 
-// Their types by ours.
-template <typename T>
-struct Ours {
-  using type = T;
-};
-template <typename T>
-struct Ours<T*> {
-  using type = typename Ours<T>::type*;
-};
-#define SPARKPILOT_SAME(theirs, ours) \
-  template <>                         \
-  struct Ours<theirs> {               \
-    using type = ours;                \
-  };
-SPARKPILOT_SAME(ncclComm_t, CommHandle)
+SPARKPILOT_SAME(ncclComm_t, nccl::CommHandle)
 SPARKPILOT_SAME(cudaStream_t, cuda::StreamHandle)
-SPARKPILOT_SAME(ncclUniqueId, UniqueId)
-SPARKPILOT_SAME(ncclConfig_t, Config)
+SPARKPILOT_SAME(ncclUniqueId, nccl::UniqueId)
+SPARKPILOT_SAME(ncclConfig_t, nccl::Config)
 SPARKPILOT_SAME(ncclResult_t, int)
 SPARKPILOT_SAME(ncclDataType_t, int)
 SPARKPILOT_SAME(ncclRedOp_t, int)
 
-template <typename F>
-struct Plain;
-template <typename R, typename... A>
-struct Plain<R(A...)> {
-  using type = typename Ours<R>::type (*)(typename Ours<A>::type...);
-};
+namespace nccl {
+namespace {
 
 TEST(NcclApi, IsThatOfItsHeader) {
 #define SPARKPILOT_CHECK(type_, name, parameters) \
-  static_assert(std::is_same_v<Plain<decltype(::name)>::type, decltype(NcclApi::name)>, #name);
+  static_assert(std::is_same_v<OurPointer<decltype(::name)>::type, decltype(NcclApi::name)>, #name);
   SPARKPILOT_NCCL_FUNCTIONS(SPARKPILOT_CHECK)
   static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId) && alignof(UniqueId) == alignof(ncclUniqueId));
   static_assert(sizeof(ncclResult_t) == sizeof(int) && sizeof(ncclDataType_t) == sizeof(int) &&
@@ -61,5 +43,6 @@ TEST(NcclApi, IsThatOfItsHeader) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::nccl
+}  // namespace nccl
+}  // namespace sparkpilot
 #endif

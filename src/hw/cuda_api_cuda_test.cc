@@ -5,51 +5,29 @@
 #include <type_traits>
 
 #include "hw/cuda_api.h"
+#include "hw/test_same_types.h"
 
-namespace sparkpilot::cuda {
-namespace {
+namespace sparkpilot {
 
-// Their types by ours.
-template <typename T>
-struct Ours {
-  using type = T;
-};
-template <typename T>
-struct Ours<T*> {
-  using type = typename Ours<T>::type*;
-};
-template <typename T>
-struct Ours<const T*> {
-  using type = const typename Ours<T>::type*;
-};
-#define SPARKPILOT_SAME(theirs, ours) \
-  template <>                         \
-  struct Ours<theirs> {               \
-    using type = ours;                \
-  };
-SPARKPILOT_SAME(CUcontext, ContextHandle)
-SPARKPILOT_SAME(CUmodule, ModuleHandle)
-SPARKPILOT_SAME(CUfunction, FunctionHandle)
-SPARKPILOT_SAME(CUstream, StreamHandle)
-SPARKPILOT_SAME(CUevent, EventHandle)
-SPARKPILOT_SAME(CUgraph, GraphHandle)
-SPARKPILOT_SAME(CUgraphExec, GraphExecHandle)
-SPARKPILOT_SAME(CUgraphNode, NodeHandle)
+SPARKPILOT_SAME(CUcontext, cuda::ContextHandle)
+SPARKPILOT_SAME(CUmodule, cuda::ModuleHandle)
+SPARKPILOT_SAME(CUfunction, cuda::FunctionHandle)
+SPARKPILOT_SAME(CUstream, cuda::StreamHandle)
+SPARKPILOT_SAME(CUevent, cuda::EventHandle)
+SPARKPILOT_SAME(CUgraph, cuda::GraphHandle)
+SPARKPILOT_SAME(CUgraphExec, cuda::GraphExecHandle)
+SPARKPILOT_SAME(CUgraphNode, cuda::NodeHandle)
 SPARKPILOT_SAME(CUresult, int)
 SPARKPILOT_SAME(CUdevice_attribute, int)
 SPARKPILOT_SAME(CUfunction_attribute, int)
 SPARKPILOT_SAME(CUstreamCaptureMode, int)
 
-template <typename F>
-struct Plain;
-template <typename R, typename... A>
-struct Plain<R(A...)> {
-  using type = int (*)(typename Ours<A>::type...);
-};
+namespace cuda {
+namespace {
 
 TEST(CudaApi, IsThatOfTheToolkit) {
 #define SPARKPILOT_CHECK(name, parameters) \
-  static_assert(std::is_same_v<Plain<decltype(::name)>::type, decltype(CudaApi::name)>, #name);
+  static_assert(std::is_same_v<OurPointer<decltype(::name)>::type, decltype(CudaApi::name)>, #name);
   SPARKPILOT_CUDA_FUNCTIONS(SPARKPILOT_CHECK)
   // Constants: ours, theirs.
 #define SPARKPILOT_EQUAL(ours, theirs) static_assert(static_cast<int>(ours) == static_cast<int>(theirs));
@@ -106,4 +84,5 @@ TEST(CudaApi, IsThatOfTheToolkit) {
 }
 
 }  // namespace
-}  // namespace sparkpilot::cuda
+}  // namespace cuda
+}  // namespace sparkpilot
