@@ -23,8 +23,8 @@ from onnx import numpy_helper
 
 HELD_OUT = ["--synthetic", "10", "--seed", "100001", "--seconds", "20", "--road", "rural", "--no-traffic"]
 KINDS = {
-    "dora": ["--kind", "dora", "--rank", "{rank}"],
-    "lora": ["--kind", "lora", "--rank", "{rank}"],
+    "dora": ["--kind", "dora", "--rank", "{rank}", "--merged"],
+    "lora": ["--kind", "lora", "--rank", "{rank}", "--merged"],
     "full": ["--mode", "full"],
 }
 
@@ -76,13 +76,11 @@ class Recovery:
         if not (run / "summary.json").exists():
             how = [part.format(rank=self.flags.rank) for part in KINDS[kind]]
             rate = self.flags.full_rate if kind == "full" else self.flags.rate
-            arguments = ["--supercombo", student, "--data", self.data, "--out", run, *how, "--merged"]
+            arguments = ["--supercombo", student, "--data", self.data, "--out", run, *how]
             arguments += ["--epochs", self.flags.epochs, "--rate", rate, "--warmup", "50", "--seed", seed]
             # A damaged student is sure of what is wrong, and remembers what it sees itself.
             arguments += ["--least-scale", "0.1", "--own-features", "--loss", "plan=2", "--loss", "pose=4"]
             arguments += ["--evaluate-every", self.flags.evaluate_every, "--threads", self.flags.threads, "--quiet"]
-            if kind == "full":
-                arguments.remove("--merged")
             self.program("train", *arguments)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
         updates = [line for line in lines if "loss" in line]
@@ -91,14 +89,13 @@ class Recovery:
             for line in lines
             if "evaluation_reports" in line
         ]
-        merged = next(path for path in (run / "merged", run) if (path / student.name).exists())
         seconds = updates[-1]["time"]["seconds"]
         return {
             "updates": updates[-1]["update"],
             "minutes": seconds / 60,
             "step_ms": 1e3 * 32 / updates[-1]["time"]["samples_per_second"],
             "curve": curve,
-            "error": self.error(merged / student.name),
+            "error": self.error(run / student.name),
         }
 
 

@@ -44,7 +44,9 @@ using Path = std::array<Point, kPoints>;
 
 Path path_of(std::span<const float> plan) {
   Path out{};
-  for (int i = 0; i < kPoints; ++i) out[static_cast<size_t>(i)] = point_of(plan, plan_time(i));
+  for (size_t i = 0; i < out.size(); ++i) {
+    std::copy_n(plan.begin() + static_cast<std::ptrdiff_t>(i * kPlanWidth + kPosition), 3, out[i].begin());
+  }
   return out;
 }
 
@@ -109,10 +111,8 @@ double line_y(const ModelOutputs& outputs, size_t line) {
   });
 }
 
-void add_beside(Score& score, const ModelOutputs& model, std::span<const float> driven, std::span<const float> valid) {
-  const Path truth = path_of(driven), path = path_of(model.plan.mean);
-  const double speed = static_cast<double>(driven[kVelocity]), rate = static_cast<double>(driven[kOrientationRate + 2]);
-  const Path keep = arc_path(speed, rate), straight = arc_path(speed, 0);
+void add_beside(Score& score, const Path& path, const Path& keep, const Path& straight, const Path& truth,
+                std::span<const float> valid) {
   for (size_t i = 0; i < kScoreMetres.size(); ++i) {
     const double metres = kScoreMetres[i];
     // The first point there must be known, and so are those before it.
@@ -142,7 +142,9 @@ void add_sample(Sums& sums, const ModelOutputs& model, const ModelOutputs& targe
     sums.add(sums.score.keep, i, arc(speed, rate, seconds), truth);
     sums.add(sums.score.straight, i, arc(speed, 0, seconds), truth);
   }
-  if (has_plan) add_beside(sums.score, model, driven, valid);
+  if (has_plan) {
+    add_beside(sums.score, path_of(model.plan.mean), arc_path(speed, rate), arc_path(speed, 0), path_of(driven), valid);
+  }
   for (const size_t line : {1u, 2u}) {
     if (!has_lanes || !(target.lane_line_probs[line] > 0.5F)) continue;
     ++sums.score.lane_lines;
