@@ -25,7 +25,7 @@ drive: deps ## drive a synthetic route with a small model (ROUTE=... MODELS=DIR:
 	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
 	@scripts/drive.sh
 
-tiny-model: deps ## train models/demo_supercombo.onnx anew: 13 GB of synthetic roads, about half an hour (SEED=n)
+tiny-model: deps ## train models/demo_supercombo.onnx anew: 20 GB of synthetic roads, about 40 minutes (SEED=n)
 	@$(CONFIGURE) --preset release
 	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
 	@scripts/tiny_model.sh

@@ -2,7 +2,7 @@
 # What `make tiny-model` does after the build: trains a driving model of less than a megabyte from nothing, on synthetic
 # roads, and says how well it drives on roads that it never saw.
 #
-#   make tiny-model                 about 20 GB of samples and half an hour on two cores
+#   make tiny-model                 about 20 GB of samples and 40 minutes on two busy cores
 #   make tiny-model SEED=2          other weights and another order of the samples
 #
 # OUT=DIR (out/tiny_model) is where data and results go; what is there is used again. ROUTES=N is the number of roads.
