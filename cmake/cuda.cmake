@@ -1,6 +1,7 @@
 # CUDA kernels: for GPUs by nvcc where it is found, and for tests as code of the processor (src/emulator).
 
-file(GLOB_RECURSE SPARKPILOT_KERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/*.cu)
+file(GLOB_RECURSE SPARKPILOT_KERNEL_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/*.cu
+     ${PROJECT_SOURCE_DIR}/src/sim/*.cu)
 
 # sparkpilot_emulated_kernels(TARGET [CHECKED]): the object library TARGET of all kernels, compiled for the emulator; CHECKED:
 # so that emulator/check.h sees every access. g++ alone can do that: clang's calls have no file of their own. They show nothing of
@@ -143,6 +144,8 @@ function(sparkpilot_kernel_images target)
       set(flags -gencode "arch=compute_80,code=[${numbers},compute_80]")
       if(name STREQUAL words)
         set(flags ${each} -gencode arch=compute_90,code=compute_90)
+      elseif(name STREQUAL worlds)
+        list(APPEND flags -fmad=false)  # a world's roundings are those of its source (src/sim/number-inl.h)
       endif()
       add_custom_command(OUTPUT ${image} VERBATIM COMMENT "GPU code of ${name}.cu"
         COMMAND ${NVCC} -fatbin -std=c++20 -O3 --Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror ${size} ${flags}

@@ -280,7 +280,7 @@ function(sparkpilot_end_to_end_tests)
     add_executable(${test} ${source})
     sparkpilot_test_flags(${test})
     target_compile_definitions(${test} PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    target_link_libraries(${test} PRIVATE bench drive train GTest::gtest_main)
+    target_link_libraries(${test} PRIVATE bench drive train sim GTest::gtest_main)
     if(TARGET sparkpilot)  # some run the program
       target_compile_definitions(${test} PRIVATE SPARKPILOT_PROGRAM="$<TARGET_FILE:sparkpilot>")
       add_dependencies(${test} sparkpilot)

@@ -10,10 +10,10 @@ class GpuCheckOn : public GpuCheck, public testing::WithParamInterface<const cha
 
 TEST_P(GpuCheckOn, EveryPartPasses) {
   const std::string gpu = std::string("EMULATED_GPU=") + GetParam();
-  const std::string parts = "--parts words,ops,networks,faults,nccl,limits,bench ";
-  const std::string filter = "--filter Softmax,sparkpilot::Gemm,tiny_driving_policy_v";
+  const std::string parts = "--parts words,ops,networks,worlds,faults,nccl,limits,bench ";
+  const std::string filter = "--filter Softmax,sparkpilot::Gemm,tiny_driving_policy_v,torque";
   ASSERT_EQ(check(gpu, parts + filter), 0) << said;
-  for (const char* name : {"words", "ops", "networks", "faults", "nccl", "limits", "bench"}) {
+  for (const char* name : {"words", "ops", "networks", "worlds", "faults", "nccl", "limits", "bench"}) {
     EXPECT_TRUE(part(name).value("passed", false)) << name;
     EXPECT_EQ(part(name)["failures"], Json::array()) << name;
   }
@@ -36,6 +36,11 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   const Json& nccl = file["parts"]["nccl"]["figures"];
   EXPECT_EQ(nccl["version"], "2.28.9");
   EXPECT_EQ(nccl["means"].size(), 3u);
+  const Json& kinds = file["parts"]["worlds"]["figures"]["kinds"];
+  ASSERT_EQ(kinds.size(), 3u);
+  EXPECT_EQ(kinds[2]["kind"], "torque saturating");
+  EXPECT_EQ(kinds[2]["different"], 0);
+  EXPECT_GT(kinds[2]["gpu_steps_per_s"], 0);
   const Json& limits = file["parts"]["limits"]["figures"];
   EXPECT_GT(limits["empty_run_us"], 0);
   EXPECT_EQ(limits["to_gpu_bytes_per_second"] > 0, GetParam() != std::string("gb10"));
@@ -49,8 +54,9 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
   EXPECT_NE(said.find("words     passed in"), std::string::npos) << said;
 
   ASSERT_EQ(shell(gpu, GPU_CHECK " table " + (out / "gpu_check.json").string()), 0);
-  for (const char* line : {"**NVIDIA ", "**Emulated: its times mean nothing.**", "| words | passed; with --tiny |",
-                           "| run of one empty kernel | ", "| tiny_driving_policy_v0.10.0 | GPU | fp16 | "})
+  for (const char* line :
+       {"**NVIDIA ", "**Emulated: its times mean nothing.**", "| words | passed; with --tiny |",
+        "| run of one empty kernel | ", "| tiny_driving_policy_v0.10.0 | GPU | fp16 | ", "| torque saturating | 64 | "})
     EXPECT_NE(said.find(line), std::string::npos) << line << "\n" << said;
 }
 

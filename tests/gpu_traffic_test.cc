@@ -7,6 +7,7 @@
 #include "gpu_main.h"
 #include "networks.h"
 #include "ops/cuda/images.h"
+#include "sim/test_worlds.h"
 #include "tensor/difference.h"
 
 namespace sparkpilot::testing {
@@ -107,6 +108,34 @@ TEST_P(GpuTraffic, MovesWholeSectors) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, GpuTraffic,
                          ::testing::Values("driving_vision", "driving_policy", "dmonitoring_model"), test_name);
+
+// Worlds of one kind of car: their delays are the same, so a warp reads one slot of its rings.
+TEST(GpuWorlds, MoveWholeSectors) {
+  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  emulate_plainly();
+  setenv("EMULATED_CUDA_CHECK", "1", 1);
+  emulate("h100");
+  const auto alike = [](int64_t i) {
+    sim::WorldSpec world;
+    world.course.speed = 10 + 0.1 * static_cast<double>(i);
+    return world;
+  };
+  for (const sim::Lateral lateral : sim::kControls) {
+    for (const sim::Tyres tyres : sim::kTyres) {
+      sim::BatchOptions options{.lateral = lateral, .tyres = tyres, .steps = 110, .number = sim::Number::single};
+      const auto expected = sim::run_worlds(130, alike, options);
+      options.gpu = GpuDevice::open(0);
+      EXPECT_EQ(sim::run_worlds(130, alike, options), expected);
+    }
+  }
+  int seen = 0;
+  for (const Line& line : checked_lines()) {
+    if (line.sectors == 0) continue;
+    ++seen;
+    EXPECT_GE(line.used(), 0.99) << line.kernel << " " << line.place << " " << line.kind;
+  }
+  EXPECT_GE(seen, 9 * 4);
+}
 
 }  // namespace
 }  // namespace sparkpilot::testing

@@ -15,6 +15,8 @@ constexpr Part kParts[] = {
     {"networks", "whole networks in fp32, fp16 and bf16 against the CPU in fp32", true, true, check_networks},
     {"training", "updates of a policy and of vision, with adapters and whole, against the CPU", true, true,
      check_trainings},
+    {"worlds", "simulated worlds against the processor's, to the bit, and steps a second beside all its cores", true,
+     true, check_worlds},
     {"faults", "memory, threads, both kinds of memory, allocations that are too large", true, false, check_faults},
     {"nccl", "NVIDIA's NCCL as one process of one, where it is found", true, false, check_nccl},
     {"sanitizer", "words and kernels under NVIDIA's compute-sanitizer, where it is found", true, false,

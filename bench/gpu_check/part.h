@@ -56,6 +56,7 @@ Outcome check_words_part(const Options& options, const Json& go_on);
 Outcome check_ops_part(const Options& options, const Json& go_on);
 Outcome check_networks(const Options& options, const Json& go_on);
 Outcome check_trainings(const Options& options, const Json& go_on);
+Outcome check_worlds(const Options& options, const Json& go_on);
 Outcome check_faults(const Options& options, const Json& go_on);
 Outcome check_nccl(const Options& options, const Json& go_on);
 Outcome bench_networks(const Options& options, const Json& go_on);

@@ -38,6 +38,8 @@ constexpr const char* kFigures = R"({
   "training": {"trainings": [{"network": "string", "mode": "string", "batch": "count", "updates": "count",
     "loss_difference": "number", "norm_difference": "number", "step_ms": "number", "cpu_step_ms": "number",
     "programs": [{"program": "string", "launches": "count", "bytes_to_gpu": "count", "bytes_to_host": "count"}]}]},
+  "worlds": {"kinds": [{"kind": "string", "steps": "count", "checked": "count", "different": "count", "worlds": "count",
+    "cpu_threads": "count", "cpu_steps_per_s": "number", "gpu_steps_per_s": "number", "cpu_time_to_gpu": "number"}]},
   "faults": {"checks": [{"check": "string", "found": "any"}]},
   "nccl": {"version": "string", "means": [{"bytes": "count", "exchange_us": "number"}]},
   "sanitizer": {"tools": [{"tool": "string", "ended": "string", "log": "string"}]},

@@ -90,6 +90,35 @@ std::string limits_table(const Json& document) {
                            number(figures, "empty_kernel_ns"), number(figures, "empty_run_us"));
 }
 
+std::string trainings_table(const Json& document) {
+  const Json& trainings = list(figures_of(document, "training"), "trainings");
+  if (trainings.empty()) return "";
+  std::string out =
+      "\n| training | batch | loss differs by | update on the GPU ms | on the CPU ms | ratio "
+      "|\n|---|---|---|---|---|---|\n";
+  for (const Json& t : trainings) {
+    const double gpu = number(t, "step_ms"), cpu = number(t, "cpu_step_ms");
+    out += fmt::format("| {}, {} | {:.0f} | {:.1e} | {:.2f} | {:.1f} | {:.1f} |\n", text(t, "network"), text(t, "mode"),
+                       number(t, "batch"), number(t, "loss_difference"), gpu, cpu, gpu > 0 ? cpu / gpu : 0);
+  }
+  return out;
+}
+
+std::string worlds_table(const Json& document) {
+  const Json& kinds = list(figures_of(document, "worlds"), "kinds");
+  if (kinds.empty()) return "";
+  std::string out =
+      "\n| simulated worlds | worlds | million steps a second, GPU | CPU | threads | ratio "
+      "|\n|---|---|---|---|---|---|\n";
+  for (const Json& kind : kinds) {
+    out +=
+        fmt::format("| {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} | {:.1f} |\n", text(kind, "kind"), number(kind, "worlds"),
+                    number(kind, "gpu_steps_per_s") * 1e-6, number(kind, "cpu_steps_per_s") * 1e-6,
+                    number(kind, "cpu_threads"), number(kind, "cpu_time_to_gpu"));
+  }
+  return out;
+}
+
 std::string range(const Json& minute, const char* key) {
   const Json& of = minute[key];
   if (!of["mean"].is_number()) return "n/a";
@@ -138,7 +167,8 @@ std::string as_markdown(const std::filesystem::path& file) {
                   document.value("emulated", Json()) == true ? ". **Emulated: its times mean nothing.**" : "");
   for (const auto& [name, part] : document["parts"].items())
     out += fmt::format("| {} | {} |\n", name, outcome_of(part));
-  return out + limits_table(document) + times_table(document) + peers_table(document) + soak_table(document);
+  return out + limits_table(document) + times_table(document) + trainings_table(document) + worlds_table(document) +
+         peers_table(document) + soak_table(document);
 }
 
 }  // namespace sparkpilot::gpu_check

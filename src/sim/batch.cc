@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "sim/batch_gpu.h"
 #include "sim/batch_lanes.h"
 #include "sim/world-inl.h"
+#include "sim/world_fields.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -17,8 +19,6 @@ namespace {
 using namespace scalar;
 
 constexpr int64_t kBlock = 128;  // worlds: some 180 KB, of a second-level cache of 256 KB or more
-
-bool is_noisy(const Noise& n) { return n.angle != 0 || n.speed != 0 || n.curvature != 0 || n.acceleration != 0; }
 
 // One world after the other, in N.
 template <class N, class Control, class Tyre>
@@ -38,7 +38,7 @@ WorldResult run_world(const WorldSpec& spec, const BatchOptions& o) {
   convert(beginning<Control>(spec), s);
   N slots[kRingSlots] = {};
   const WorldRings<N> rings(slots, 1);
-  const Run run{o.seed, o.warm_up, is_noisy(spec.noise)};
+  const Run run{o.seed, o.warm_up, has_noise(spec.noise)};
   for (int step = 0; step < o.steps; ++step) step_world<N, Control, Tyre>(run, step, k, rings, s);
   WorldState<double, Control> end;
   N values[sizeof(s) / sizeof(N)];
@@ -78,37 +78,23 @@ class Block {
     // A group that is not full computes its last world more than once.
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
-      put(prepare<Control>(spec), constants_.get(), i);
-      put(beginning<Control>(spec), states_.get(), i);
-      noise |= is_noisy(spec.noise);
+      put_fields(prepare<Control>(spec), i, lanes_, constants_.get());
+      put_fields(beginning<Control>(spec), i, lanes_, states_.get());
+      noise |= has_noise(spec.noise);
     }
     std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
     advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, 0, o.steps}, static_cast<int>(groups),
                   constants_.get(), states_.get(), rings_.get());
-    for (int64_t i = 0; i < count; ++i) results[i] = result_of<Control>(get(i));
+    for (int64_t i = 0; i < count; ++i) {
+      results[i] = result_of<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
+    }
   }
 
  private:
-  static constexpr int64_t kConstants = sizeof(WorldConstants<double, Control>) / sizeof(double);
-  static constexpr int64_t kStates = sizeof(WorldState<double, Control>) / sizeof(double);
+  static constexpr int64_t kConstants = kFieldsOf<WorldConstants<double, Control>>;
+  static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
 
   size_t size(int64_t fields) const { return static_cast<size_t>(groups_ * lanes_ * fields); }
-  template <class T>
-  void put(const T& from, float* to, int64_t world) const {
-    constexpr int64_t kFields = sizeof(T) / sizeof(double);
-    double values[kFields];
-    std::memcpy(values, &from, sizeof(T));
-    to += world / lanes_ * kFields * lanes_ + world % lanes_;
-    for (int64_t f = 0; f < kFields; ++f) to[f * lanes_] = static_cast<float>(values[f]);
-  }
-  WorldState<double, Control> get(int64_t world) const {
-    double values[kStates];
-    const float* from = states_.get() + world / lanes_ * kStates * lanes_ + world % lanes_;
-    for (int64_t f = 0; f < kStates; ++f) values[f] = from[f * lanes_];
-    WorldState<double, Control> state;
-    std::memcpy(static_cast<void*>(&state), values, sizeof(state));
-    return state;
-  }
 
   const int64_t lanes_, groups_;
   std::unique_ptr<float, Free> constants_, states_, rings_;
@@ -154,7 +140,9 @@ void run_range(int64_t first, int64_t last, const std::function<WorldSpec(int64_
 std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
                                     const BatchOptions& o) {
   if (o.steps < 0 || o.steps >= 1 << 24) fail("sim: {} steps, expected 0 to {}", o.steps, (1 << 24) - 1);
-  std::vector<WorldResult> results(static_cast<size_t>(std::max<int64_t>(count, 0)));
+  count = std::max<int64_t>(count, 0);
+  if (o.gpu) return run_worlds_on_gpu(count, spec, o);
+  std::vector<WorldResult> results(static_cast<size_t>(count));
   // In whole blocks, so that vectors are full whatever the number of threads.
   parallel_for((count + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kBlock, last = std::min(end * kBlock, count);

@@ -7,9 +7,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "sim/world.h"
+
+namespace sparkpilot {
+class GpuDevice;
+}
 
 namespace sparkpilot::sim {
 
@@ -24,10 +29,11 @@ struct BatchOptions {
   int warm_up = 0;    // steps that enter no figure
   uint64_t seed = 0;  // of the noise
   Number number = Number::lanes;
+  std::shared_ptr<GpuDevice> gpu = nullptr;  // null: the CPU; on a GPU `number` counts for nothing, it is `single`
 };
 
 // Runs worlds 0 to count - 1; spec(i) says what world i is, and is called once for each, from any thread. Fails (user)
-// as check_world() does; an exception of spec() is passed on.
+// as check_world() does, with kind device as a GPU does; an exception of spec() is passed on.
 std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
                                     const BatchOptions& options);
 

@@ -47,6 +47,9 @@ struct Noise {
   double curvature = 0;     // 1/m, of the planner's wish
   double acceleration = 0;  // m/s^2
 };
+inline bool has_noise(const Noise& n) {
+  return n.angle != 0 || n.speed != 0 || n.curvature != 0 || n.acceleration != 0;
+}
 
 struct WorldSpec {
   uint64_t number = 0;  // of the random numbers; below 2^46. Worlds of one number and seed see the same noise

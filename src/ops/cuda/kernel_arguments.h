@@ -18,3 +18,4 @@
 #include "ops/cuda/reduce.h"
 #include "ops/cuda/rows.h"
 #include "ops/cuda/weight_gradient.h"
+#include "ops/cuda/worlds.h"

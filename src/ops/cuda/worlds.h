@@ -1,0 +1,30 @@
+// Steps of simulated worlds (sim/worlds.cu): arguments and the launch that they want. What a world's floats mean is
+// said in sim/world-inl.h.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cuda/launch.h"
+
+namespace sparkpilot::cuda {
+
+// Worlds lie in groups of a warp's threads: a group's constants, state and rings are arrays [field][world], those of
+// the groups behind each other. `states` and `rings` are read and written.
+struct WorldsArguments {
+  const float* constants;
+  float *states, *rings;
+  unsigned long long seed;
+  int groups;
+  int first, last;  // steps
+  int warm_up;      // steps that enter no figure
+  int noise;        // 1: any world has some
+};
+
+constexpr int kWorldsOfGroup = 32, kWorldsThreads = 128;
+
+inline KernelLaunch worlds_launch(int groups) {
+  constexpr int kGroups = kWorldsThreads / kWorldsOfGroup;
+  return {.grid_x = static_cast<unsigned>((groups + kGroups - 1) / kGroups), .threads = kWorldsThreads};
+}
+
+}  // namespace sparkpilot::cuda
