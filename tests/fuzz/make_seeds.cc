@@ -14,6 +14,7 @@
 #include "onnx/test_models.h"
 #include "route/log/test_log.h"
 #include "route/log/writer.h"
+#include "sim/results.h"
 #include "stack/test_files.h"
 #include "tensor/npy.h"
 #include "tensor/safetensors.h"
@@ -87,6 +88,22 @@ void write_datasets(const fs::path& folder) {
   train::write_small_clip(made, info, 3);
   write(folder / "json", "j" + read_file(made / train::kDatasetFile));
   write(folder / "rows", "r" + read_file(train::rows_file(made, "log--0")));
+  fs::remove_all(made);
+}
+
+// The first byte says what follows (sim/results_fuzz.cc).
+void write_results(const fs::path& folder) {
+  sim::RunInfo info;
+  info.metrics = {"tracking_rmse", "offset_max"};
+  const fs::path made = folder.parent_path() / "results";
+  {
+    sim::ResultWriter writer(made, info, false);
+    const sim::ResultRow row{"a,b", "curves", 1, 7, false, 2.5, "why", {0.5, {}}};
+    writer.add({&row, 1});
+    writer.finish(info);
+  }
+  write(folder / "json", "j" + read_file(made / sim::kRunFile));
+  write(folder / "rows", "r" + read_file(made / sim::kRowsFile));
   fs::remove_all(made);
 }
 
@@ -218,7 +235,7 @@ int main(int argc, char** argv) {
   const fs::path root = argv[1];
   for (const char* target :
        {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz", "reader_fuzz",
-        "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz", "adapter_fuzz"})
+        "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz", "adapter_fuzz", "results_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -229,6 +246,7 @@ int main(int argc, char** argv) {
   sparkpilot::write_arrays(root / "npy_fuzz");
   sparkpilot::write_safetensors(root / "safetensors_fuzz");
   sparkpilot::write_datasets(root / "dataset_fuzz");
+  sparkpilot::write_results(root / "results_fuzz");
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);

@@ -1,0 +1,13 @@
+// sparkpilot sim: control algorithms tested in simulated worlds.
+#include "cli/command.h"
+#include "cli/sim_list.h"
+
+namespace sparkpilot::cli {
+
+void add_sim(Program& program, Command app) {
+  const Command group = app.add_group("sim", "control algorithms tested in simulated worlds");
+  group.footer("Examples:\n  sparkpilot sim list");
+  add_sim_list(program, group);
+}
+
+}  // namespace sparkpilot::cli
