@@ -158,11 +158,11 @@ double student_cdf(double t, double freedom) {
 
 double student_quantile(double probability, double freedom) {
   if (probability > 0.5) return -student_quantile(1 - probability, freedom);
-  double low = -1;
-  while (low > -1e150 && student_cdf(low, freedom) > probability) low *= 2;
-  double high = 0;
-  for (int i = 0; i < 200; ++i) {
+  double low = -1, high = 0;
+  while (low > -1e150 && student_cdf(low, freedom) > probability) high = low, low *= 2;
+  while (low < high) {
     const double middle = (low + high) / 2;
+    if (middle == low || middle == high || high - low < -1e-14 * low) break;
     (student_cdf(middle, freedom) < probability ? low : high) = middle;
   }
   return high;

@@ -68,7 +68,7 @@ struct BootstrapOptions {
 // clusters are taken together in turn (the first with number kMostClusters, 2 kMostClusters, ...), which leaves the
 // mean and its error as they are expected.
 inline constexpr int64_t kLeastClusters = 5;
-inline constexpr int64_t kMostClusters = 1000;
+inline constexpr int64_t kMostClusters = 250;
 ClusteredMean clustered_mean(std::span<const double> differences, std::span<const int64_t> cluster,
                              const BootstrapOptions& options);
 

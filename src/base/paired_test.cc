@@ -171,7 +171,7 @@ TEST(Paired, BootstrapIsTheSameOnAnyNumberOfThreads) {
   EXPECT_NE(one.low, of(1, 10).low);
 }
 
-// 3,000 clusters are taken together to 1,000: the standard error stays the mean's.
+// 3,000 clusters are taken together to 250: the standard error stays the mean's.
 TEST(Paired, ManyClustersAreTakenTogether) {
   Random random(6);
   std::vector<double> values;
