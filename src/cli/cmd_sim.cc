@@ -1,5 +1,6 @@
 // sparkpilot sim: control algorithms tested in simulated worlds.
 #include "cli/command.h"
+#include "cli/sim_compare.h"
 #include "cli/sim_list.h"
 
 namespace sparkpilot::cli {
@@ -8,6 +9,7 @@ void add_sim(Program& program, Command app) {
   const Command group = app.add_group("sim", "control algorithms tested in simulated worlds");
   group.footer("Examples:\n  sparkpilot sim list");
   add_sim_list(program, group);
+  add_sim_compare(program, group);
 }
 
 }  // namespace sparkpilot::cli
