@@ -186,8 +186,8 @@ void add_sim_compare(Program& program, Command group) {
                   "  sparkpilot sim compare out/old out/new --threshold tracking_rmse=5 --page compare.html\n"
                   "  sparkpilot sim compare out/old out/new --json",
                   [&program, flags] { return compare(program, *flags); });
-  command.add_option("A", flags->a, "folder of the run that B is held against").required();
-  command.add_option("B", flags->b, "folder of the new run").required();
+  command.add_option("a", flags->a, "folder of the run that B is held against").required().type_name("A");
+  command.add_option("b", flags->b, "folder of the new run").required().type_name("B");
   add_list(command, "--threshold", flags->thresholds, "METRIC=PERCENT",
            "a change of the mean below this does not matter (2, or 5 for greatest and least values)");
   add_number(command, "--alpha", flags->options.alpha, "chance of a wrong finding, all metrics and categories together",
