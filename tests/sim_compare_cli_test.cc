@@ -23,6 +23,7 @@ std::string make_run(const TempFolder& folder, const std::string& name, double f
                {"parameters", json::object({{"ki", factor}})},
                {"vehicle", vehicle},
                {"plant", "bicycle"},
+               {"planner", "idm"},
                {"seed", 1},
                {"scenarios", {scenario}},
                {"variants", 20},

@@ -83,6 +83,7 @@ void note_differences(Comparison& c) {
   differ("algorithm", a.algorithm, b.algorithm);
   differ("vehicle", a.vehicle, b.vehicle);
   differ("plant", a.plant, b.plant);
+  differ("planner", a.planner, b.planner);
   differ("instruction set", a.instruction_set, b.instruction_set);
   std::map<std::string, std::pair<std::string, std::string>> parameters;
   for (const Parameter& p : a.parameters) parameters[p.name] = {fmt::format("{}", p.value), "none"};

@@ -29,6 +29,7 @@ Json run_json(const RunInfo& run) {
           {"parameters", std::move(parameters)},
           {"vehicle", run.vehicle},
           {"plant", run.plant},
+          {"planner", run.planner},
           {"seed", run.seed},
           {"instruction_set", run.instruction_set},
           {"steps_per_second", or_null(run.steps_per_second)},

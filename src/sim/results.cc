@@ -47,6 +47,7 @@ std::string text_of(const RunInfo& info) {
                      {"parameters", std::move(parameters)},
                      {"vehicle", info.vehicle},
                      {"plant", info.plant},
+                     {"planner", info.planner},
                      {"seed", info.seed},
                      {"scenarios", info.scenarios},
                      {"variants", info.variants},
@@ -185,8 +186,8 @@ RunInfo read_run(const fs::path& folder) {
 
 bool RunInfo::same_run(const RunInfo& o) const {
   return program == o.program && algorithm == o.algorithm && parameters == o.parameters && vehicle == o.vehicle &&
-         plant == o.plant && seed == o.seed && scenarios == o.scenarios && variants == o.variants &&
-         instruction_set == o.instruction_set && metrics == o.metrics;
+         plant == o.plant && planner == o.planner && seed == o.seed && scenarios == o.scenarios &&
+         variants == o.variants && instruction_set == o.instruction_set && metrics == o.metrics;
 }
 
 RunInfo parse_run(const std::string& text, const std::string& name) {
@@ -206,6 +207,7 @@ RunInfo parse_run(const std::string& text, const std::string& name) {
   }
   info.vehicle = fields.text("vehicle");
   info.plant = fields.text("plant");
+  info.planner = fields.text("planner");
   if (!fields.at("seed").is_number_unsigned()) fields.wrong("seed", "a whole number of 0 or more");
   info.seed = fields.at("seed").get<uint64_t>();
   info.scenarios = fields.texts("scenarios");

@@ -34,6 +34,7 @@ struct RunInfo {
   std::string algorithm;              // "lateral_torque"
   std::vector<Parameter> parameters;  // all of the algorithm's
   std::string vehicle, plant;         // "civic", "bicycle"
+  std::string planner;                // "idm"; empty where the plant has none
   uint64_t seed = 0;
   std::vector<std::string> scenarios;  // in the order of the rows, each with all its variants
   int64_t variants = 0;                // of each scenario

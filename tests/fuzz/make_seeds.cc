@@ -107,6 +107,12 @@ void write_results(const fs::path& folder) {
   fs::remove_all(made);
 }
 
+void write_courses(const fs::path& folder) {
+  write(folder / "course", "time_s,speed_m_per_s,curvature_per_m,roll_rad\n0,20,0,0.01\n2,\"20\",0.001,0\n");
+  write(folder / "challenge",
+        "t,vEgo,aEgo,roll,targetLateralAcceleration,steerCommand\n0,20,0,0,0.4,0.1\n1,20,0,0,0.8,\n");
+}
+
 // Each case twice: as it is, and with its data as constants.
 void write_cases(const fs::path& cases, const fs::path& folder) {
   constexpr size_t kLargest = 16384;
@@ -233,9 +239,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target :
-       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz", "reader_fuzz",
-        "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz", "adapter_fuzz", "results_fuzz"})
+  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz",
+                             "reader_fuzz", "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz",
+                             "adapter_fuzz", "results_fuzz", "scenario_file_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -247,6 +253,7 @@ int main(int argc, char** argv) {
   sparkpilot::write_safetensors(root / "safetensors_fuzz");
   sparkpilot::write_datasets(root / "dataset_fuzz");
   sparkpilot::write_results(root / "results_fuzz");
+  sparkpilot::write_courses(root / "scenario_file_fuzz");
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);
