@@ -4,6 +4,7 @@
 #include "cli/sim_list.h"
 #include "cli/sim_run.h"
 #include "cli/sim_show.h"
+#include "cli/sim_tune.h"
 
 namespace sparkpilot::cli {
 
@@ -14,6 +15,7 @@ void add_sim(Program& program, Command app) {
   add_sim_run(program, group);
   add_sim_show(program, group);
   add_sim_compare(program, group);
+  add_sim_tune(program, group);
 }
 
 }  // namespace sparkpilot::cli

@@ -123,7 +123,7 @@ void print_differences(const Comparison& c) {
   if (judged > 0) print(fmt::format("{} of {} means of categories changed.\n", changed, judged));
 }
 
-void print_pairs(const Comparison& c) {
+void print_pairs(const Comparison& c, const std::string& b) {
   if (c.newly_failed + c.newly_diverged > 0) {
     Table failed({"newly failed", "variant", "seed", "because"});
     for (const sim::NamedPair& p : c.newly_failed_names) {
@@ -138,6 +138,7 @@ void print_pairs(const Comparison& c) {
                sim::figure_text(*p.b), sim::change_text(*p.b - *p.a)});
   }
   print("\n" + table_text(worst));
+  print(fmt::format("to draw one: sparkpilot sim show --run {} SCENARIO --variant N --out world.html\n", plain(b)));
 }
 
 void print_report(const Comparison& c, const Flags& flags) {
@@ -151,7 +152,7 @@ void print_report(const Comparison& c, const Flags& flags) {
   for (const std::string& text : c.notes) print(plain(text) + "\n");
   print("\n");
   print_differences(c);
-  print_pairs(c);
+  print_pairs(c, flags.b);
 }
 
 void write(const std::string& path, const std::string& text, const Flags& flags) {
