@@ -154,6 +154,7 @@ void add_ops(Program& program, Command app);
 void add_drive(Program& program, Command app);
 void add_dataset(Program& program, Command app);
 void add_dataset_evaluate(Program& program, Command group);
+void add_sim(Program& program, Command app);
 void add_doctor(Program& program, Command app);
 void add_route(Program& program, Command app);
 void add_route_info(Program& program, Command group);

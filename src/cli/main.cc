@@ -42,6 +42,7 @@ void add_commands(Program& program, Command app) {
   add_zoo(program, app);
   add_drive(program, app);
   add_dataset(program, app);
+  add_sim(program, app);
   add_doctor(program, app);
   add_ops(program, app);
   add_route(program, app);

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "sim/alone-inl.h"
 #include "sim/batch_gpu.h"
 #include "sim/batch_lanes.h"
-#include "sim/world-inl.h"
 #include "sim/world_fields.h"
 
 namespace sparkpilot::sim {
@@ -19,35 +19,6 @@ namespace {
 using namespace scalar;
 
 constexpr int64_t kBlock = 128;  // worlds: some 180 KB, of a second-level cache of 256 KB or more
-
-// One world after the other, in N.
-template <class N, class Control, class Tyre>
-WorldResult run_world(const WorldSpec& spec, const BatchOptions& o) {
-  const auto convert = [](const auto& from, auto& to) {
-    constexpr size_t kFields = sizeof(from) / sizeof(double);
-    static_assert(sizeof(to) == kFields * sizeof(N));
-    double values[kFields];
-    N converted[kFields];
-    std::memcpy(values, &from, sizeof(from));
-    for (size_t i = 0; i < kFields; ++i) converted[i] = static_cast<N>(values[i]);
-    std::memcpy(static_cast<void*>(&to), converted, sizeof(to));
-  };
-  WorldConstants<N, Control> k;
-  WorldState<N, Control> s;
-  convert(prepare<Control>(spec), k);
-  convert(beginning<Control>(spec), s);
-  N slots[kRingSlots] = {};
-  const WorldRings<N> rings(slots, 1);
-  const Run run{o.seed, o.warm_up, has_noise(spec.noise)};
-  for (int step = 0; step < o.steps; ++step) step_world<N, Control, Tyre>(run, step, k, rings, s);
-  WorldState<double, Control> end;
-  N values[sizeof(s) / sizeof(N)];
-  double doubles[sizeof(s) / sizeof(N)];
-  std::memcpy(values, &s, sizeof(s));
-  std::copy(std::begin(values), std::end(values), doubles);
-  std::memcpy(static_cast<void*>(&end), doubles, sizeof(end));
-  return result_of<Control>(end);
-}
 
 struct Free {
   void operator()(float* memory) const { std::free(memory); }
@@ -74,17 +45,21 @@ class Block {
   void run(std::span<const WorldSpec> specs, const BatchOptions& o, WorldResult* results) {
     const auto count = std::ssize(specs);
     const int64_t groups = (count + lanes_ - 1) / lanes_;
-    bool noise = false;
+    bool noise = false, leads = false, tables = false;
     // A group that is not full computes its last world more than once.
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
       put_fields(prepare<Control>(spec), i, lanes_, constants_.get());
       put_fields(beginning<Control>(spec), i, lanes_, states_.get());
       noise |= has_noise(spec.noise);
+      leads |= spec.lead.there;
+      tables |= spec.course.table != nullptr;
     }
+    const int plans = plans_of(o.steps);
+    const float* table = tables ? fill_tables(specs, groups, o.steps) : nullptr;
     std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
-    advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, 0, o.steps}, static_cast<int>(groups),
-                  constants_.get(), states_.get(), rings_.get());
+    advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, 0, o.steps, plans}, static_cast<int>(groups),
+                  constants_.get(), states_.get(), rings_.get(), table);
     for (int64_t i = 0; i < count; ++i) {
       results[i] = result_of<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
     }
@@ -94,18 +69,30 @@ class Block {
   static constexpr int64_t kConstants = kFieldsOf<WorldConstants<double, Control>>;
   static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
 
+  // Rows of all worlds, 0 for those without a table, which do not read them.
+  const float* fill_tables(std::span<const WorldSpec> specs, int64_t groups, int steps) {
+    tables_ = aligned_floats(static_cast<size_t>(groups * lanes_ * plans_of(steps) * kFieldsOf<CourseRow<double>>));
+    for (int64_t i = 0; i < groups * lanes_; ++i) {
+      const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
+      if (spec.course.table) put_rows(course_rows(spec, steps), i, lanes_, tables_.get());
+    }
+    return tables_.get();
+  }
+
   size_t size(int64_t fields) const { return static_cast<size_t>(groups_ * lanes_ * fields); }
 
   const int64_t lanes_, groups_;
-  std::unique_ptr<float, Free> constants_, states_, rings_;
+  std::unique_ptr<float, Free> constants_, states_, rings_, tables_;
 };
 
 template <class Control, class N>
 WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
+  const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there};
+  const auto see = [](int, const auto&, const auto&) {};
   switch (o.tyres) {
-    case Tyres::none: return run_world<N, Control, NoSlip>(spec, o);
-    case Tyres::linear: return run_world<N, Control, LinearTyres>(spec, o);
-    case Tyres::saturating: return run_world<N, Control, SaturatingTyres>(spec, o);
+    case Tyres::none: return run_world<N, Control, NoSlip>(spec, run, o.steps, see);
+    case Tyres::linear: return run_world<N, Control, LinearTyres>(spec, run, o.steps, see);
+    case Tyres::saturating: return run_world<N, Control, SaturatingTyres>(spec, run, o.steps, see);
   }
   fail_internal("sim: no such tyres");
 }

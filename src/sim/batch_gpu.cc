@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ops/cuda/images.h"
 #include "ops/cuda/worlds.h"
-#include "sim/world-inl.h"
+#include "sim/alone-inl.h"
 #include "sim/world_fields.h"
 #include "tensor/gpu.h"
 
@@ -34,9 +35,6 @@ class Part {
  public:
   Part(const std::shared_ptr<GpuDevice>& gpu, int64_t most)
       : stream_(gpu), most_groups_((most + kWorldsOfGroup - 1) / kWorldsOfGroup) {
-    const auto memory = [&](int64_t fields, Place place) {
-      return gpu->allocate(most_groups_ * kWorldsOfGroup * fields * kFloat, place);
-    };
     constants_ = memory(kConstants, gpu->shared_place());
     states_ = memory(kStates, gpu->shared_place());
     gpu_constants_ = gpu->unified() ? constants_ : memory(kConstants, Place::device);
@@ -56,7 +54,7 @@ class Part {
   void begin(int64_t first, int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o) {
     first_ = first, count_ = count;
     const int64_t groups = (count + kWorldsOfGroup - 1) / kWorldsOfGroup;
-    std::atomic<bool> noise = false;
+    std::atomic<bool> noise = false, leads = false, tables = false;
     auto* const constants = floats(*constants_);
     auto* const states = floats(*states_);
     parallel_for(groups, 1, [&](int64_t begin, int64_t end) {
@@ -68,7 +66,12 @@ class Part {
           put_fields(prepare<Control>(world), to, kWorldsOfGroup, constants);
           put_fields(beginning<Control>(world), to, kWorldsOfGroup, states);
         }
-        if (has_noise(world.noise)) noise.store(true, std::memory_order_relaxed);
+        if (has_noise(world.noise)) noise = true;
+        if (world.lead.there) leads = true;
+        if (!world.course.table) continue;
+        tables = true;
+        const auto rows = course_rows(world, o.steps);
+        put_rows(rows, i, kWorldsOfGroup, table_memory(std::ssize(rows)));
       }
     });
     const auto bytes = [&](int64_t fields) { return groups * kWorldsOfGroup * fields * kFloat; };
@@ -78,6 +81,7 @@ class Part {
       stream_.copy_to_gpu(gpu_states_->data(), states, bytes(kStates));
     }
     stream_.fill(rings_->data(), 0, bytes(kRingSlots));
+    if (tables && !unified) stream_.copy_to_gpu(gpu_tables_->data(), floats(*tables_), bytes(plans_of(o.steps) * kRow));
     const cuda::WorldsArguments arguments{floats(*gpu_constants_),
                                           floats(*gpu_states_),
                                           floats(*rings_),
@@ -86,7 +90,10 @@ class Part {
                                           0,
                                           o.steps,
                                           o.warm_up,
-                                          noise.load() ? 1 : 0};
+                                          noise.load(),
+                                          leads.load(),
+                                          tables ? floats(*gpu_tables_) : nullptr,
+                                          plans_of(o.steps)};
     stream_.launch(cuda::kernel_on(stream_.gpu(), kernel_name(o)), cuda::worlds_launch(arguments.groups), arguments);
     if (!unified) stream_.copy_to_host(states, gpu_states_->data(), bytes(kStates));
   }
@@ -108,9 +115,25 @@ class Part {
   static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
   static float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
 
+  static constexpr int64_t kRow = kFieldsOf<CourseRow<double>>;
+
+  std::shared_ptr<Buffer> memory(int64_t fields, Place place) {
+    return stream_.gpu().allocate(most_groups_ * kWorldsOfGroup * fields * kFloat, place);
+  }
+  // Made for the first world that has a table.
+  float* table_memory(int64_t rows) {
+    const std::lock_guard lock(tables_mutex_);
+    if (!tables_) {
+      tables_ = memory(rows * kRow, stream_.gpu().shared_place());
+      gpu_tables_ = stream_.gpu().unified() ? tables_ : memory(rows * kRow, Place::device);
+    }
+    return floats(*tables_);
+  }
+
   GpuStream stream_;
+  std::mutex tables_mutex_;
   int64_t most_groups_, first_ = 0, count_ = 0;
-  std::shared_ptr<Buffer> constants_, states_, gpu_constants_, gpu_states_, rings_;
+  std::shared_ptr<Buffer> constants_, states_, gpu_constants_, gpu_states_, rings_, tables_, gpu_tables_;
 };
 
 // Two parts in turns: the processor prepares one while the GPU computes the other.

@@ -10,15 +10,21 @@ struct LaneRun {
   Tyres tyres;
   uint64_t seed;
   int warm_up;
-  bool noise;
+  bool noise, leads;
   int first, last;  // steps
+  int plans;        // rows of a world's table
 };
+
+// The instructions that advance_lanes() takes: "AVX3".
+const char* lane_target();
 
 // Worlds in a vector of this processor.
 int lane_count();
 
 // Steps `groups` groups of lane_count() worlds. Each group's constants, state and rings are arrays [field][world],
-// those of the groups behind each other, aligned to 64 bytes.
-void advance_lanes(const LaneRun& run, int groups, const float* constants, float* states, float* rings);
+// those of the groups behind each other, aligned to 64 bytes; `tables` is [group][plan][field][world], null if no world
+// has one.
+void advance_lanes(const LaneRun& run, int groups, const float* constants, float* states, float* rings,
+                   const float* tables);
 
 }  // namespace sparkpilot::sim

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/parallel.h"
+#include "base/random.h"
 #include "base/test_error.h"
 #include "hwy/highway.h"
 #include "sim/test_worlds.h"
@@ -119,6 +120,75 @@ TEST(Batch, FollowsTheRoad) {
   }
 }
 
+// The car ahead: where it is, and the gap that the Intelligent Driver Model keeps to it.
+TEST(Batch, FollowsACarAhead) {
+  WorldSpec w;
+  w.course.speed = 25;
+  w.lead = {.there = true, .gap = 60, .speed = 18};
+  const auto spec = [&](int64_t) { return w; };
+  const WorldResult follows = run_worlds(1, spec, {.steps = 6000, .warm_up = 4000})[0];
+  EXPECT_NEAR(follows.speed, 18, 0.1);
+  ASSERT_TRUE(follows.gap_min);
+  // Its equilibrium, where it asks for what drag and rolling resistance take: they are not compensated.
+  const double taken = 0.12 + 0.00027 * 18 * 18;
+  EXPECT_NEAR(*follows.gap_min, (4 + 1.45 * 18) / std::sqrt(1 - taken / 1.4), 0.05);
+  EXPECT_FALSE(follows.collided);
+
+  w.following.planner = Planner::cruise;
+  const WorldResult runs_into = run_worlds(1, spec, {.steps = 3000})[0];
+  EXPECT_TRUE(runs_into.collided);
+  // It closes in with 7 m/s for as long as it is driven: 60 m in about 9 s, and 30 s were driven.
+  EXPECT_NEAR(*runs_into.gap_min, 60 + 18 * 30 - runs_into.distance, 0.5);
+
+  w.following.planner = Planner::idm;
+  w.lead.from = 100;
+  const WorldResult alone = run_worlds(1, spec, {.steps = 3000})[0];
+  EXPECT_FALSE(alone.gap_min);
+  EXPECT_FALSE(alone.time_to_collision_min);
+  w.lead = {};
+  WorldResult none = run_worlds(1, spec, {.steps = 3000})[0];
+  EXPECT_EQ(none, alone);
+}
+
+TEST(Batch, BrakesAsHardAsItIsSaidTo) {
+  WorldSpec w;
+  w.course.speed = 20;
+  w.course.speed_change = -20;
+  w.course.change_at = 1;
+  w.course.change_ramp = 0.1;
+  w.course.brake = 2;
+  const WorldResult r = run_worlds(1, [&](int64_t) { return w; }, {.steps = 900})[0];
+  // And rolling resistance, and drag when the brakes have come: at about 18 m/s.
+  EXPECT_NEAR(r.deceleration_max, 2 + 0.12 + 0.00027 * 18 * 18, 0.02);
+  EXPECT_GT(r.longitudinal_jerk_rms, 0.1);
+}
+
+// A formula as a table is the same road but for what is between its rows.
+TEST(Batch, DrivesATableAsTheFormulaThatItHolds) {
+  WorldSpec formula;
+  formula.course.speed = 20;
+  formula.course.turn = 0.002;
+  formula.course.turn_at = 2;
+  formula.course.turn_ramp = 3;
+  formula.course.roll = 0.02;
+  WorldSpec tabled = formula;
+  CourseTable table;
+  for (int i = 0; i <= 2000; ++i) {
+    const double t = 0.01 * i, x = std::clamp((t - 2) / 3, 0.0, 1.0);
+    table.time.push_back(t);
+    table.curvature.push_back(0.002 * x * x * (3 - 2 * x));
+    table.speed.push_back(20);
+    table.roll.push_back(0.02);
+  }
+  tabled.course = {.speed = 20};
+  tabled.course.table = std::make_shared<const CourseTable>(table);
+  const auto results = run_worlds(2, [&](int64_t i) { return i == 0 ? formula : tabled; }, {.steps = 1500});
+  EXPECT_NEAR(results[0].tracking_rmse, results[1].tracking_rmse, 1e-3);
+  EXPECT_NEAR(results[0].offset_max, results[1].offset_max, 0.01);
+  EXPECT_NEAR(results[0].distance, results[1].distance, 0.01);
+  EXPECT_GT(results[0].tracking_rmse, 0.01);
+}
+
 TEST(Batch, StopsAndStandsStill) {
   WorldSpec w;
   w.course.speed = 15;
@@ -163,6 +233,14 @@ TEST(Batch, RefusesWhatCannotBeSimulated) {
   EXPECT_TRUE(refused([](WorldSpec& w) { w.course.speed = std::numeric_limits<double>::quiet_NaN(); }, "course.speed"));
   EXPECT_TRUE(refused([](WorldSpec& w) { w.steering.delay = 0.64; }, "steering.delay"));
   EXPECT_TRUE(refused([](WorldSpec& w) { w.course.turn_ramp = 0; }, "turn_ramp"));
+  EXPECT_TRUE(refused([](WorldSpec& w) { w.lead.gap = -1; }, "lead.gap"));
+  EXPECT_TRUE(refused([](WorldSpec& w) { w.following.brake = 0; }, "following.brake"));
+  const auto with_table = [&](const CourseTable& table, const char* says) {
+    return refused([&](WorldSpec& w) { w.course.table = std::make_shared<const CourseTable>(table); }, says);
+  };
+  EXPECT_TRUE(with_table({}, "0 times"));
+  EXPECT_TRUE(with_table({{0, 1}, {0}, {1, 1}, {0, 0}}, "1 curvatures"));
+  EXPECT_TRUE(with_table({{0, 0}, {0, 0}, {1, 1}, {0, 0}}, "a time of the course's table"));
   EXPECT_TRUE(
       refused([](WorldSpec& w) { w.lateral.torque_ki = std::numeric_limits<double>::infinity(); }, "controller"));
   EXPECT_TRUE(refused([](WorldSpec& w) { w.number = uint64_t{1} << 46; }, "number"));

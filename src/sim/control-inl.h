@@ -114,7 +114,7 @@ struct LateralPid {
 struct LateralTorque {
   template <class N>
   struct Constants {
-    N kp_fast, ki, jerk_gain, jerk_frames, jerk_per_difference, filter;
+    N kp, kp_fast, ki, jerk_gain, jerk_frames, jerk_per_difference, filter;
     N accel_factor, accel_factor_inverse, accel_offset, friction, dead_zone;
   };
   template <class N>
@@ -124,7 +124,8 @@ struct LateralTorque {
   static constexpr bool kTorque = true;
   static SIM_FN Constants<double> constants(const LateralTuning& t) {
     const double rc = 1 / (2 * 3.141592653589793 * t.jerk_cutoff);
-    return {t.torque_kp_fast,
+    return {t.torque_kp,
+            t.torque_kp_fast,
             t.torque_ki,
             t.jerk_gain,
             static_cast<double>(static_cast<int>(t.jerk_lookahead / kStep)),
@@ -160,7 +161,7 @@ struct LateralTorque {
 
     constexpr double kSpeeds[] = {1, 1.5, 2, 3, 5, 7.5, 10, 15, 30};
     const N gains[] = {N(250), N(120), N(65), N(30), N(11.5), N(5.5), N(3.5), N(2), k.kp_fast};
-    const PidTerms<N> terms{interpolate(in.speed, kSpeeds, gains),
+    const PidTerms<N> terms{k.kp * interpolate(in.speed, kSpeeds, gains),
                             k.ki,
                             N(0),
                             error,

@@ -15,6 +15,7 @@ inline double delay_frames(double delay) {
 
 struct LateralTuning {
   // Torque, version 1 [f]; version 0 is torque_version_0(). Factor and friction: opendbc's for the Honda Civic.
+  double torque_kp = 1;         // a factor of the whole table of kp
   double torque_kp_fast = 0.8;  // the last value of the table of kp, at 30 m/s
   double torque_ki = 0.15;
   double jerk_gain = 0.3, jerk_lookahead = 0.19, jerk_cutoff = 1.2;  // -, s, Hz

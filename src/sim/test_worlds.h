@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 
 #include "base/random.h"
 #include "sim/batch.h"
@@ -37,6 +38,22 @@ inline WorldSpec varied(int64_t i) {
   w.course.side_at = 4;
   w.course.side_for = 0.5;
   if (i % 2) w.noise = {0.1, 0.05, 1e-5, 0.05};
+  w.course.wave_at = random.uniform(0, 2);
+  w.course.wave_for = random.uniform(2, 10);
+  w.course.turn2 = -w.course.turn;
+  w.course.turn2_at = 4;
+  w.course.roll_change = random.uniform(-0.03, 0.03);
+  w.course.start_offset = random.uniform(-1, 1);
+  if (i % 3 == 0) {
+    w.lead = {
+        .there = true, .gap = random.uniform(20, 60), .speed = random.uniform(5, 25), .wave = 2, .frequency = 0.5};
+    w.lead.from = i % 2 ? 1 : 0;
+  }
+  if (i % 5 == 0) {
+    const double curvature = w.course.turn;
+    w.course.table = std::make_shared<const CourseTable>(
+        CourseTable{{0, 1, 2.5, 4}, {0, curvature, curvature, 0}, {w.course.speed, 20, 15, 18}, {0, 0.02, 0.02, 0}});
+  }
   return w;
 }
 

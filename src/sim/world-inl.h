@@ -18,9 +18,33 @@ SIM_BEGIN
 
 template <class N>
 struct CourseConstants {
-  N curvature, wave, frequency, turn, turn_at, turn_inverse;
+  N curvature, wave, frequency, wave_at, wave_to, turn, turn_at, turn_inverse, turn2, turn2_at, turn2_inverse;
   N speed, speed_change, change_at, change_inverse, brake, gain_offset, gain_heading;
-  N roll, grade, grip, ice_grip, ice_at, ice_to, side, side_at, side_to;
+  N roll, roll_change, roll_at, roll_inverse, grade, grip, ice_grip, ice_at, ice_to, side, side_at, side_to;
+  N tabled;  // 1: a table says what it says
+};
+
+// A table's row of one step of the planner.
+template <class N>
+struct CourseRow {
+  N curvature, ahead, speed, roll;  // ahead: the curvature lateral_delay later
+};
+// The rows of a world, whose numbers are `stride` apart. Null where no world of the run has any.
+template <class N>
+struct CourseRows {
+  const N* at = nullptr;
+  int stride = 1;
+  SIM_FN CourseRow<N> row(int i) const {
+    const N* const from = at + i * 4 * stride;
+    return {from[0], from[stride], from[2 * stride], from[3 * stride]};
+  }
+};
+
+template <class N>
+struct LeadConstants {
+  N gap, speed, wave, frequency, change, change_at, change_inverse, change2, change2_at, change2_inverse, from, to;
+  N followed;                                               // 1: the planner sees it
+  N time_gap, standstill, accel, brake_inverse, max_brake;  // brake_inverse: 1 / (2 sqrt(accel brake))
 };
 
 template <class N, class Control>
@@ -30,6 +54,7 @@ struct WorldConstants {
   typename Control::template Constants<N> lateral;
   LongitudinalConstants<N> longitudinal;
   CourseConstants<N> course;
+  LeadConstants<N> lead;
   N lag_left, lag_mean, drive_delay;  // powertrain
   N lateral_delay, delay_frames;
   N noise_angle, noise_speed, noise_curvature, noise_acceleration;
@@ -42,6 +67,13 @@ struct Metrics {
   N acceleration;     // lateral, of the step before
   N alive, diverged;  // 1 until the state leaves every bound; the step of that
   N last_speed, last_offset, last_distance;
+  N plans, long_jerk, long_jerk_lost, long_acceleration, deceleration_max;  // at 20 Hz
+  N gap_min, closing_max, collided;  // closing_max: of the closing speed per gap, 1/s
+};
+
+template <class N>
+struct LeadState {
+  N there, gap, speed, distance;  // distance: the car's own, at the last step of the planner
 };
 
 template <class N, class Control>
@@ -51,6 +83,7 @@ struct WorldState {
   typename Control::template State<N> lateral;
   LongitudinalState<N> longitudinal;
   Road<N> road;
+  LeadState<N> lead;
   N plan_curvature, target_speed, target;  // the planner's, left positive
   N desired_curvature;                     // after the clip, right positive
   Metrics<N> metrics;
@@ -73,6 +106,7 @@ struct Run {
   uint64_t seed = 0;
   int warm_up = 0;     // steps that enter no figure
   bool noise = false;  // any world has some
+  bool leads = false;  // any world has one
 };
 
 template <class Control>
@@ -95,9 +129,14 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
   k.course = {c.curvature,
               c.wave,
               c.frequency,
+              c.wave_at,
+              c.wave_at + c.wave_for,
               c.turn,
               c.turn_at,
               1 / c.turn_ramp,
+              c.turn2,
+              c.turn2_at,
+              1 / c.turn2_ramp,
               c.speed,
               c.speed_change,
               c.change_at,
@@ -106,6 +145,9 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
               c.lane_keeping * c.lane_keeping,
               2 * c.lane_keeping,
               c.roll,
+              c.roll_change,
+              c.roll_at,
+              1 / c.roll_ramp,
               c.grade,
               c.grip,
               c.ice_grip,
@@ -113,7 +155,28 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
               c.ice_at + c.ice_for,
               c.side,
               c.side_at,
-              c.side_at + c.side_for};
+              c.side_at + c.side_for,
+              c.table ? 1.0 : 0.0};
+  const Lead& l = w.lead;
+  const CarFollowing& f = w.following;
+  k.lead = {l.gap,
+            l.speed,
+            l.wave,
+            l.frequency,
+            l.change,
+            l.change_at,
+            1 / l.change_ramp,
+            l.change2,
+            l.change2_at,
+            1 / l.change2_ramp,
+            l.from,
+            l.there ? l.to : -1,
+            f.planner == Planner::idm ? 1.0 : 0.0,
+            f.time_gap,
+            f.standstill,
+            f.accel,
+            1 / (2 * sqrt(f.accel * f.brake)),
+            f.max_brake};
   k.lag_left = remaining(w.powertrain.lag);
   k.lag_mean = (1 - k.lag_left) * w.powertrain.lag / kStep;
   k.drive_delay = steps(w.powertrain.delay);
@@ -128,14 +191,19 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
   return k;
 }
 
+inline constexpr double kNoGap = 1e9;
+
 // A car that drives straight on at the course's speed, its wheel at 0, all rings empty.
 template <class Control>
 inline WorldState<double, Control> beginning(const WorldSpec& w) {
   WorldState<double, Control> s{};
   s.motion.speed = w.course.speed;
+  s.motion.offset = w.course.start_offset;
   s.longitudinal.state = 2;
   s.metrics.alive = 1;
   s.metrics.last_speed = w.course.speed;
+  s.metrics.last_offset = w.course.start_offset;
+  s.metrics.gap_min = kNoGap;
   return s;
 }
 
@@ -148,30 +216,10 @@ SIM_FN N ramp(N t, N at, N inverse) {
 template <class N>
 SIM_FN N course_curvature(const CourseConstants<N>& c, N t) {
   N s, unused;
-  sin_cos(c.frequency * t, s, unused);
-  return mul_add(c.turn, ramp(t, c.turn_at, c.turn_inverse), mul_add(c.wave, s, c.curvature));
-}
-
-// 20 Hz: the road under the car and the planner's wishes. The planner sees the true state.
-template <class N, class Control>
-SIM_FN void plan(const WorldConstants<N, Control>& k, N t, WorldState<N, Control>& s) {
-  const CourseConstants<N>& c = k.course;
-  const Motion<N>& m = s.motion;
-  s.road.curvature = course_curvature(c, t);
-  s.road.roll = c.roll;
-  s.road.grade = c.grade;
-  s.road.grip = select((t >= c.ice_at) && (t < c.ice_to), c.ice_grip, c.grip);
-  s.road.side = select((t >= c.side_at) && (t < c.side_to), c.side, N(0));
-  // Critically damped: offset'' = -w^2 offset - 2 w offset'.
-  const N v = max(m.speed, N(5)), inverse = N(1) / v;
-  const N ahead = course_curvature(c, t + k.lateral_delay);
-  s.plan_curvature =
-      neg_mul_add(mul_add(c.gain_offset * m.offset, inverse, c.gain_heading * m.heading), inverse, ahead);
-  // openpilot's cruise planner: clip(v_cruise - v, -1.2, a_max).
-  constexpr double kSpeeds[] = {0, 10, 25, 40};
-  const N fastest[] = {N(1.6), N(1.2), N(0.8), N(0.6)};
-  s.target_speed = max(mul_add(c.speed_change, ramp(t, c.change_at, c.change_inverse), c.speed), N(0));
-  s.target = clip(s.target_speed - m.speed, -c.brake, interpolate(m.speed, kSpeeds, fastest));
+  sin_cos(c.frequency * (t - c.wave_at), s, unused);
+  const N wave = select((t >= c.wave_at) && (t < c.wave_to), c.wave, N(0));
+  const N turns = mul_add(c.turn2, ramp(t, c.turn2_at, c.turn2_inverse), c.turn * ramp(t, c.turn_at, c.turn_inverse));
+  return mul_add(wave, s, c.curvature + turns);
 }
 
 // sum += x with what rounding loses carried in `lost` (W. Kahan, 1965).
@@ -180,6 +228,83 @@ SIM_FN void add_to(N& sum, N& lost, N x) {
   const N y = x - lost, t = sum + y;
   lost = (t - sum) - y;
   sum = t;
+}
+
+// The car ahead, at 20 Hz: where it is now, and what the planner asks for because of it.
+template <class N, class Control>
+SIM_FN void follow(const Run& run, int step, const LeadConstants<N>& k, N t, WorldState<N, Control>& s) {
+  LeadState<N>& l = s.lead;
+  Metrics<N>& x = s.metrics;
+  N sine, unused;
+  sin_cos(k.frequency * t, sine, unused);
+  const N changes =
+      mul_add(k.change, ramp(t, k.change_at, k.change_inverse), k.change2 * ramp(t, k.change2_at, k.change2_inverse));
+  const N speed = max(mul_add(k.wave, sine, k.speed + changes), N(0));
+  const N half_step(0.5 * kStepsPerPlan * kStep);
+  const N moved = neg_mul_add(N(-1), l.gap, mul_add(half_step, speed + l.speed, l.distance - s.motion.distance));
+  l.gap = select(is_set(l.there), moved, k.gap);
+  l.speed = speed;
+  l.distance = s.motion.distance;
+  const auto there = (t >= k.from) && (t < k.to);
+  l.there = flag<N>(there);
+
+  const N v = s.motion.speed, closing = v - speed, gap = max(l.gap, N(0.1));
+  const N wanted = k.standstill + max(mul_add(v * closing, k.brake_inverse, v * k.time_gap), N(0));
+  const N ratio = wanted / gap;
+  const N target = max(neg_mul_add(ratio * ratio, k.accel, k.accel), -k.max_brake);
+  s.target = select(there && is_set(k.followed), min(s.target, target), s.target);
+
+  const auto counts = there && is_set(x.alive);
+  x.collided = select(counts && (l.gap <= N(0)), N(1), x.collided);
+  if (step < run.warm_up) return;
+  x.gap_min = select(counts, min(x.gap_min, l.gap), x.gap_min);
+  x.closing_max = select(counts, max(x.closing_max, closing / gap), x.closing_max);
+}
+
+// The longitudinal figures, at 20 Hz.
+template <class N>
+SIM_FN void measure_plan(const Run& run, int step, N acceleration, Metrics<N>& x) {
+  const auto alive = is_set(x.alive);
+  const N jerk = select(alive, (acceleration - x.long_acceleration) * N(1 / (kStepsPerPlan * kStep)), N(0));
+  x.long_acceleration = select(alive, acceleration, N(0));
+  if (step < run.warm_up) return;
+  x.plans = x.plans + x.alive;
+  add_to(x.long_jerk, x.long_jerk_lost, jerk * jerk);
+  x.deceleration_max = max(x.deceleration_max, -x.long_acceleration);
+}
+
+// 20 Hz: the road under the car and the planner's wishes. The planner sees the true state.
+template <class N, class Control>
+SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, const CourseRows<N>& table,
+                 WorldState<N, Control>& s) {
+  const CourseConstants<N>& c = k.course;
+  const Motion<N>& m = s.motion;
+  const N t(step * kStep);
+  CourseRow<N> row{course_curvature(c, t), course_curvature(c, t + k.lateral_delay),
+                   max(mul_add(c.speed_change, ramp(t, c.change_at, c.change_inverse), c.speed), N(0)),
+                   mul_add(c.roll_change, ramp(t, c.roll_at, c.roll_inverse), c.roll)};
+  if (table.at) {
+    const CourseRow<N> said = table.row(step / kStepsPerPlan);
+    const auto tabled = is_set(c.tabled);
+    row = {select(tabled, said.curvature, row.curvature), select(tabled, said.ahead, row.ahead),
+           select(tabled, said.speed, row.speed), select(tabled, said.roll, row.roll)};
+  }
+  s.road.curvature = row.curvature;
+  s.road.roll = row.roll;
+  s.road.grade = c.grade;
+  s.road.grip = select((t >= c.ice_at) && (t < c.ice_to), c.ice_grip, c.grip);
+  s.road.side = select((t >= c.side_at) && (t < c.side_to), c.side, N(0));
+  // Critically damped: offset'' = -w^2 offset - 2 w offset'.
+  const N v = max(m.speed, N(5)), inverse = N(1) / v;
+  s.plan_curvature =
+      neg_mul_add(mul_add(c.gain_offset * m.offset, inverse, c.gain_heading * m.heading), inverse, row.ahead);
+  // openpilot's cruise planner: clip(v_cruise - v, -1.2, a_max).
+  constexpr double kSpeeds[] = {0, 10, 25, 40};
+  const N fastest[] = {N(1.6), N(1.2), N(0.8), N(0.6)};
+  s.target_speed = row.speed;
+  s.target = clip(s.target_speed - m.speed, -c.brake, interpolate(m.speed, kSpeeds, fastest));
+  if (run.leads) follow(run, step, k.lead, t, s);
+  measure_plan(run, step, m.acceleration, s.metrics);
 }
 
 template <class N>
@@ -210,11 +335,11 @@ SIM_FN void measure(const Run& run, int step, MaskOf<N> saturated, const Road<N>
   x.offset_max = max(x.offset_max, select(alive, abs(m.offset), N(0)));
 }
 
-// One step of 10 ms, the `step`th from 0.
+// One step of 10 ms, the `step`th from 0..
 template <class N, class Control, class Tyres>
 SIM_FN void step_world(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
-                       WorldState<N, Control>& s) {
-  if (step % kStepsPerPlan == 0) plan(k, N(step * kStep), s);
+                       const CourseRows<N>& table, WorldState<N, Control>& s) {
+  if (step % kStepsPerPlan == 0) plan(run, step, k, table, s);
   N seen_angle = s.steering.wheel * N(kDegrees), seen_speed = s.motion.speed, seen_acceleration = s.motion.acceleration;
   N wish = -s.plan_curvature;
   if (run.noise) {
@@ -261,6 +386,11 @@ inline WorldResult result_of(const WorldState<double, Control>& s) {
   r.saturated = m.saturated * each;
   r.offset_max = m.offset_max;
   r.speed_rmse = sqrt(m.speed * each);
+  r.longitudinal_jerk_rms = m.plans > 0 ? sqrt(m.long_jerk / m.plans) : 0;
+  r.deceleration_max = m.deceleration_max;
+  if (m.gap_min < kNoGap) r.gap_min = m.gap_min;
+  if (m.closing_max > 0) r.time_to_collision_min = 1 / m.closing_max;
+  r.collided = m.collided > 0.5;
   if (m.alive < 0.5) r.diverged = static_cast<int64_t>(m.diverged);
   r.speed = m.last_speed;
   r.offset = m.last_offset;

@@ -12,6 +12,20 @@ void need(double value, double low, double high, std::string_view name) {
   if (!(value >= low && value <= high)) fail("sim: {} is {}, expected {} to {}", name, value, low, high);
 }
 
+void check_table(const CourseTable& t) {
+  if (t.time.empty() || t.curvature.size() != t.time.size() || t.speed.size() != t.time.size() ||
+      t.roll.size() != t.time.size()) {
+    fail("sim: a course of {} times, {} curvatures, {} speeds and {} rolls, expected as many of each, at least 1",
+         t.time.size(), t.curvature.size(), t.speed.size(), t.roll.size());
+  }
+  for (size_t i = 0; i < t.time.size(); ++i) {
+    need(t.time[i], i == 0 ? -1e6 : std::nextafter(t.time[i - 1], 1e6), 1e6, "a time of the course's table [s]");
+    need(t.curvature[i], -0.5, 0.5, "a curvature of the course's table [1/m]");
+    need(t.speed[i], 0, 100, "a speed of the course's table [m/s]");
+    need(t.roll[i], -0.5, 0.5, "a roll of the course's table [rad]");
+  }
+}
+
 void check_course(const Course& c) {
   need(c.curvature, -0.5, 0.5, "course.curvature [1/m]");
   need(c.wave, -0.5, 0.5, "course.wave [1/m]");
@@ -19,17 +33,38 @@ void check_course(const Course& c) {
   need(c.frequency, 0, 10, "course.frequency [rad/s]");
   need(c.turn_ramp, 0.01, 1e6, "course.turn_ramp [s]");
   need(c.change_ramp, 0.01, 1e6, "course.change_ramp [s]");
-  for (const double time : {c.turn_at, c.change_at, c.ice_at, c.ice_for, c.side_at, c.side_for})
+  need(c.turn2, -0.5, 0.5, "course.turn2 [1/m]");
+  need(c.turn2_ramp, 0.01, 1e6, "course.turn2_ramp [s]");
+  need(c.roll_ramp, 0.01, 1e6, "course.roll_ramp [s]");
+  for (const double time : {c.wave_at, c.wave_for, c.turn_at, c.turn2_at, c.change_at, c.ice_at, c.ice_for, c.side_at,
+                            c.side_for, c.roll_at})
     need(time, 0, 1e6, "a time of the course [s]");
   need(c.speed, 0, 100, "course.speed [m/s]");
   need(c.speed_change, -100, 100, "course.speed_change [m/s]");
   need(c.brake, 0, 20, "course.brake [m/s^2]");
   need(c.lane_keeping, 0, 10, "course.lane_keeping [1/s]");
+  need(c.start_offset, -20, 20, "course.start_offset [m]");
   need(c.roll, -0.5, 0.5, "course.roll [rad]");
+  need(c.roll_change, -0.5, 0.5, "course.roll_change [rad]");
   need(c.grade, -0.5, 0.5, "course.grade");
   need(c.grip, 0.01, 3, "course.grip");
   need(c.ice_grip, 0.01, 3, "course.ice_grip");
   need(c.side, -20, 20, "course.side [m/s^2]");
+  if (c.table) check_table(*c.table);
+}
+
+void check_lead(const Lead& l, const CarFollowing& f) {
+  need(l.gap, 0, 1e4, "lead.gap [m]");
+  need(l.speed, 0, 100, "lead.speed [m/s]");
+  for (const double change : {l.wave, l.change, l.change2}) need(change, -100, 100, "a change of lead.speed [m/s]");
+  need(l.frequency, 0, 10, "lead.frequency [rad/s]");
+  for (const double length : {l.change_ramp, l.change2_ramp}) need(length, 0.01, 1e6, "a ramp of lead.speed [s]");
+  for (const double time : {l.change_at, l.change2_at, l.from, l.to}) need(time, 0, 1e6, "a time of lead [s]");
+  need(f.time_gap, 0, 100, "following.time_gap [s]");
+  need(f.standstill, 0, 100, "following.standstill [m]");
+  need(f.accel, 0.01, 100, "following.accel [m/s^2]");
+  need(f.brake, 0.01, 100, "following.brake [m/s^2]");
+  need(f.max_brake, 0, 100, "following.max_brake [m/s^2]");
 }
 
 // Controllers may be as bad as anybody wants: their worlds diverge.
@@ -37,7 +72,8 @@ void check_tuning(const LateralTuning& l, const LongitudinalTuning& t) {
   need(l.jerk_lookahead, 0, 10, "jerk_lookahead [s]");
   need(l.jerk_cutoff, 1e-3, 1e3, "jerk_cutoff [Hz]");
   need(l.accel_factor, 1e-3, 1e3, "accel_factor [m/s^2]");
-  for (const double value : {l.torque_kp_fast,
+  for (const double value : {l.torque_kp,
+                             l.torque_kp_fast,
                              l.torque_ki,
                              l.jerk_gain,
                              l.accel_offset,
@@ -84,6 +120,7 @@ void check_world(const WorldSpec& w) {
   need(w.lateral_delay, 0, 10, "lateral_delay [s]");
   check_tuning(w.lateral, w.longitudinal);
   check_course(w.course);
+  check_lead(w.lead, w.following);
   for (const double deviation : {w.noise.angle, w.noise.speed, w.noise.curvature, w.noise.acceleration})
     need(deviation, 0, 1e3, "noise");
 }

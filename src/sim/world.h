@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "sim/control.h"
 #include "sim/vehicle.h"
@@ -27,17 +29,50 @@ struct Powertrain {
   double lag = 0.2;    // s, of the first order
 };
 
+// Columns of equal length, at least one row, times ascending; between rows linear, before the first and behind the last
+// as those. Units are those of Course.
+struct CourseTable {
+  std::vector<double> time, curvature, speed, roll;
+};
+
 // The road and what is asked for, as functions of time t in seconds. Curvature: 1/m, left positive.
 struct Course {
-  // base + wave sin(frequency t) + turn, which comes in a smooth ramp from turn_at on.
-  double curvature = 0, wave = 0, frequency = 0, turn = 0, turn_at = 0, turn_ramp = 1;
+  // base + wave sin(frequency (t - wave_at)) for wave_for seconds + turns, which come in smooth ramps from turn_at and
+  // turn2_at on.
+  double curvature = 0, wave = 0, frequency = 0, wave_at = 0, wave_for = 1e6;
+  double turn = 0, turn_at = 0, turn_ramp = 1, turn2 = 0, turn2_at = 0, turn2_ramp = 1;
   double speed = 20, speed_change = 0, change_at = 0, change_ramp = 1;  // m/s asked for; the car starts at `speed`
   double brake = 1.2;                                                   // m/s^2: most deceleration that is asked for
   double lane_keeping =
       0.3;  // 1/s: how fast the planner brings the car back to the middle of its lane; 0: it follows curvature alone
+  double start_offset = 0;                                 // m, left positive: where in the lane the car starts
   double roll = 0, grade = 0;                              // rad; sin of the slope
+  double roll_change = 0, roll_at = 0, roll_ramp = 1;      // rad; a smooth ramp
   double grip = 1, ice_grip = 1, ice_at = 0, ice_for = 0;  // grip is ice_grip for the seconds ice_for from ice_at on
   double side = 0, side_at = 0, side_for = 0;              // m/s^2 of crosswind, in the same way
+  // If set, instead of curvature, wave, turns, speed and its change, roll and its change. The car starts at `speed`.
+  std::shared_ptr<const CourseTable> table;
+};
+
+// A car ahead in the lane, from the time `from` (before it is not there, as before a cut-in) to `to`. Its speed is
+// speed + wave sin(frequency t) + two changes in smooth ramps, at least 0.
+struct Lead {
+  bool there = false;
+  double gap = 40;  // m, from bumper to bumper, when it comes
+  double speed = 20, wave = 0, frequency = 0;
+  double change = 0, change_at = 0, change_ramp = 1, change2 = 0, change2_at = 0, change2_ramp = 1;  // m/s, s, s
+  double from = 0, to = 1e6;                                                                         // s
+};
+
+// How the planner follows a car ahead: cruise does not see it; idm, the Intelligent Driver Model (M. Treiber,
+// A. Hennecke, D. Helbing, Phys. Rev. E 62, 2000), brakes to a (1 - (s* / gap)^2) with s* = standstill + max(0,
+// time_gap v + v (v - lead) / (2 sqrt(a b))), at most by max_brake. a and b are those of A. Kesting, M. Treiber,
+// D. Helbing (Phil. Trans. R. Soc. A 368, 2010), the time gap is openpilot's standard one.
+enum class Planner { cruise, idm };
+struct CarFollowing {
+  Planner planner = Planner::idm;
+  double time_gap = 1.45, standstill = 4;            // s, m
+  double accel = 1.4, brake = 2.0, max_brake = 3.5;  // m/s^2
 };
 
 // Standard deviations of normal noise on what controllers see, new in every step.
@@ -59,7 +94,9 @@ struct WorldSpec {
   LateralTuning lateral;
   LongitudinalTuning longitudinal;
   double lateral_delay = 0.2;  // s, that the planner looks ahead and the torque controller reckons with
+  CarFollowing following;
   Course course;
+  Lead lead;
   Noise noise;
 };
 
@@ -78,6 +115,11 @@ struct WorldResult {
   double saturated = 0;                        // share of steps with the lateral controller's output at its limit
   double offset_max = 0;                       // m, from the middle of the lane
   double speed_rmse = 0;                       // m/s
+  // At 20 Hz: change of the car's acceleration over 50 ms, its greatest deceleration; and what the car ahead is to it,
+  // if there is one in the figures' time: gap in m, and gap per closing speed in s (none: it never closed in).
+  double longitudinal_jerk_rms = 0, deceleration_max = 0;
+  std::optional<double> gap_min, time_to_collision_min;
+  bool collided = false;                       // the gap was 0 or less, at any time before a divergence
   std::optional<int64_t> diverged;             // the step in which the state left every bound
   double speed = 0, offset = 0, distance = 0;  // at the end, or at the step before the divergence
   bool operator==(const WorldResult&) const = default;

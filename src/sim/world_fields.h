@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <vector>
 
 namespace sparkpilot::sim {
 
@@ -17,6 +19,17 @@ void put_fields(const T& from, int64_t world, int64_t lanes, float* to) {
   std::memcpy(values, &from, sizeof(T));
   to += world / lanes * kFieldsOf<T> * lanes + world % lanes;
   for (int64_t f = 0; f < kFieldsOf<T>; ++f) to[f * lanes] = static_cast<float>(values[f]);
+}
+
+// The rows of a world, in groups of [row][field][world].
+template <class Row>
+void put_rows(const std::vector<Row>& rows, int64_t world, int64_t lanes, float* to) {
+  to += world / lanes * std::ssize(rows) * kFieldsOf<Row> * lanes + world % lanes;
+  for (const Row& row : rows) {
+    double values[kFieldsOf<Row>];
+    std::memcpy(values, &row, sizeof(row));
+    for (int64_t f = 0; f < kFieldsOf<Row>; ++f, to += lanes) *to = static_cast<float>(values[f]);
+  }
 }
 
 template <class T>

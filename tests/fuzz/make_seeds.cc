@@ -14,6 +14,7 @@
 #include "onnx/test_models.h"
 #include "route/log/test_log.h"
 #include "route/log/writer.h"
+#include "sim/results.h"
 #include "stack/test_files.h"
 #include "tensor/npy.h"
 #include "tensor/safetensors.h"
@@ -88,6 +89,28 @@ void write_datasets(const fs::path& folder) {
   write(folder / "json", "j" + read_file(made / train::kDatasetFile));
   write(folder / "rows", "r" + read_file(train::rows_file(made, "log--0")));
   fs::remove_all(made);
+}
+
+// The first byte says what follows (sim/results_fuzz.cc).
+void write_results(const fs::path& folder) {
+  sim::RunInfo info;
+  info.metrics = {"tracking_rmse", "offset_max"};
+  const fs::path made = folder.parent_path() / "results";
+  {
+    sim::ResultWriter writer(made, info, false);
+    const sim::ResultRow row{"a,b", "curves", 1, 7, false, 2.5, "why", {0.5, {}}};
+    writer.add({&row, 1});
+    writer.finish(info);
+  }
+  write(folder / "json", "j" + read_file(made / sim::kRunFile));
+  write(folder / "rows", "r" + read_file(made / sim::kRowsFile));
+  fs::remove_all(made);
+}
+
+void write_courses(const fs::path& folder) {
+  write(folder / "course", "time_s,speed_m_per_s,curvature_per_m,roll_rad\n0,20,0,0.01\n2,\"20\",0.001,0\n");
+  write(folder / "challenge",
+        "t,vEgo,aEgo,roll,targetLateralAcceleration,steerCommand\n0,20,0,0,0.4,0.1\n1,20,0,0,0.8,\n");
 }
 
 // Each case twice: as it is, and with its data as constants.
@@ -216,9 +239,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target :
-       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz", "reader_fuzz",
-        "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz", "adapter_fuzz"})
+  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz",
+                             "reader_fuzz", "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz",
+                             "adapter_fuzz", "results_fuzz", "scenario_file_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -229,6 +252,8 @@ int main(int argc, char** argv) {
   sparkpilot::write_arrays(root / "npy_fuzz");
   sparkpilot::write_safetensors(root / "safetensors_fuzz");
   sparkpilot::write_datasets(root / "dataset_fuzz");
+  sparkpilot::write_results(root / "results_fuzz");
+  sparkpilot::write_courses(root / "scenario_file_fuzz");
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);

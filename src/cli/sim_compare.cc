@@ -1,0 +1,205 @@
+#include "cli/sim_compare.h"
+
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "cli/fit.h"
+#include "cli/terminal.h"
+#include "sim/compare.h"
+#include "sim/compare_report.h"
+#include "sim/results.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using sim::Change, sim::Comparison, sim::Difference, sim::Scope;
+
+constexpr int kColumns = 100;  // of tables without a terminal
+constexpr size_t kNameColumns = 24;
+
+struct Flags {
+  std::string a, b, csv, page;
+  std::vector<std::string> thresholds;
+  sim::CompareOptions options;
+};
+
+std::string table_text(const Table& table) { return table.str(stdout_columns() > 0 ? stdout_columns() : kColumns); }
+
+// A name out of a file as one line that does nothing to a terminal.
+std::string plain(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if (byte == 0xc2 && next >= 0x80 && next < 0xa0) ++i, out += '?';  // control characters of ISO 6429 in UTF-8
+    else out += byte < 0x20 || byte == 0x7f ? '?' : text[i];
+  }
+  return out;
+}
+
+std::string short_name(std::string_view text) { return fitted(plain(text), kNameColumns); }
+
+std::map<std::string, double> thresholds_of(const std::vector<std::string>& given) {
+  std::map<std::string, double> out;
+  for (const std::string& one : given) {
+    const size_t equals = one.find('=');
+    if (equals == std::string::npos) fail("--threshold {}: expected METRIC=PERCENT such as tracking_rmse=3", one);
+    const std::string metric = one.substr(0, equals), percent = one.substr(equals + 1);
+    if (const std::string wrong = no_number<double>(percent); !wrong.empty()) fail("--threshold {}: {}", metric, wrong);
+    if (!out.emplace(metric, std::strtod(percent.c_str(), nullptr)).second) fail("--threshold {}: given twice", metric);
+  }
+  return out;
+}
+
+std::string change_cell(Change change) {
+  const std::string text(change == Change::not_judged ? "-" : name(change));
+  return change == Change::worse    ? painted(text, Paint::bad)
+         : change == Change::better ? painted(text, Paint::good)
+                                    : text;
+}
+
+// The interval by which the change is judged; else the one of this mean alone.
+std::string interval_cell(const Difference& d) {
+  const double low = d.low_holm.value_or(d.low), high = d.high_holm.value_or(d.high);
+  if (!d.percent) return sim::change_text(low) + " to " + sim::change_text(high);
+  const double scale = 100 / std::abs(d.a.mean);
+  return fmt::format("{:+.1f} to {:+.1f} %", scale * low, scale * high);
+}
+
+std::vector<std::string> cells_of(const Difference& d) {
+  const auto p = [](const std::optional<double>& value) { return value ? sim::p_text(*value) : "-"; };
+  return {std::string(d.metric->name),
+          std::string(d.metric->unit),
+          fmt::format("{:.3g}", d.a.mean),
+          fmt::format("{:.3g}", d.b.mean),
+          d.percent ? sim::percent_text(d) : sim::change_text(d.delta.mean),
+          interval_cell(d),
+          p(d.p_holm),
+          p(d.p_wilcoxon_holm),
+          change_cell(d.change)};
+}
+
+void print_run(const char* which, const std::string& path, const sim::RunInfo& run) {
+  print(fmt::format("{}: {}, {} with {}, seed {}\n", which, plain(path), plain(run.algorithm), plain(run.vehicle),
+                    run.seed));
+}
+
+void print_names(const char* which, int64_t count, const std::vector<std::string>& names) {
+  if (count == 0) return;
+  std::string some;
+  for (size_t i = 0; i < std::min<size_t>(3, names.size()); ++i) some += (i == 0 ? "" : "; ") + plain(names[i]);
+  print(fmt::format("only in {}: {}: {}{}\n", which, count_of(count, "world"), some, count > 3 ? "; ..." : ""));
+}
+
+void print_differences(const Comparison& c) {
+  Table all({"all worlds", "unit", "A", "B", "B - A", "corrected interval", "p", "Wilcoxon", "change"});
+  Table middle({"all worlds", "median A", "B", "of B - A", "IQM A", "IQM B", "IQM of B - A"});
+  Table categories({"category", "metric", "A", "B", "B - A", "corrected interval", "p", "Wilcoxon", "change"});
+  int64_t changed = 0, judged = 0;
+  for (const Difference& d : c.differences) {
+    std::vector<std::string> cells = cells_of(d);
+    if (d.scope == Scope::all) {
+      all.add(std::move(cells));
+      middle.add({std::string(d.metric->name), fmt::format("{:.3g}", d.a.median), fmt::format("{:.3g}", d.b.median),
+                  sim::change_text(d.delta.median), fmt::format("{:.3g}", d.a.interquartile_mean),
+                  fmt::format("{:.3g}", d.b.interquartile_mean), sim::change_text(d.delta.interquartile_mean)});
+    }
+    if (d.scope != Scope::category) continue;
+    ++judged;
+    if (d.change == Change::none || d.change == Change::not_judged) continue;
+    ++changed;
+    cells.erase(cells.begin() + 1);
+    cells.insert(cells.begin(), short_name(d.of));
+    categories.add(std::move(cells));
+  }
+  print(table_text(all) + "\n" + table_text(middle));
+  if (changed > 0) print("\n" + table_text(categories));
+  if (judged > 0) print(fmt::format("{} of {} means of categories changed.\n", changed, judged));
+}
+
+void print_pairs(const Comparison& c, const std::string& b) {
+  if (c.newly_failed + c.newly_diverged > 0) {
+    Table failed({"newly failed", "variant", "seed", "because"});
+    for (const sim::NamedPair& p : c.newly_failed_names) {
+      failed.add({short_name(p.scenario), std::to_string(p.variant), std::to_string(p.seed), plain(p.reason)});
+    }
+    print("\n" + table_text(failed));
+  }
+  if (c.worst.empty()) return;
+  Table worst({fmt::format("worst by {}", c.worst_by->name), "variant", "seed", "A", "B", "B - A"});
+  for (const sim::NamedPair& p : c.worst) {
+    worst.add({short_name(p.scenario), std::to_string(p.variant), std::to_string(p.seed), sim::figure_text(*p.a),
+               sim::figure_text(*p.b), sim::change_text(*p.b - *p.a)});
+  }
+  print("\n" + table_text(worst));
+  print(fmt::format("to draw one: sparkpilot sim show --run {} SCENARIO --variant N --out world.html\n", plain(b)));
+}
+
+void print_report(const Comparison& c, const Flags& flags) {
+  print_run("A", flags.a, c.a);
+  print_run("B", flags.b, c.b);
+  print(fmt::format("{} of worlds; {} failed in A, {} in B: {} newly failed, {} newly diverged, {} newly passed\n",
+                    count_of(c.pairs, "pair"), c.failed_a, c.failed_b, c.newly_failed, c.newly_diverged,
+                    c.newly_passed));
+  print_names("A", c.only_a, c.only_a_names);
+  print_names("B", c.only_b, c.only_b_names);
+  for (const std::string& text : c.notes) print(plain(text) + "\n");
+  print("\n");
+  print_differences(c);
+  print_pairs(c, flags.b);
+}
+
+void write(const std::string& path, const std::string& text, const Flags& flags) {
+  for (const std::string& run : {flags.a, flags.b}) {
+    for (const char* file : {sim::kRunFile, sim::kRowsFile}) refuse_to_replace(path, fs::path(run) / file);
+  }
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+int compare(const Program& program, Flags flags) {
+  flags.options.threshold = thresholds_of(flags.thresholds);
+  const Comparison c =
+      sim::compare_runs(sim::read_results(flags.a), sim::read_results(flags.b), flags.options, flags.a, flags.b);
+  if (program.json) print_json(sim::to_json(c));
+  else print_report(c, flags);
+  if (!flags.csv.empty()) write(flags.csv, sim::to_csv(c), flags);
+  if (!flags.page.empty()) write(flags.page, sim::to_html(c, flags.a, flags.b), flags);
+  for (const std::string& line : sim::regression_lines(c)) note("worse: " + plain(line));
+  return c.regressed() ? kCheckFailed : kDone;
+}
+
+}  // namespace
+
+void add_sim_compare(Program& program, Command group) {
+  const auto flags = std::make_shared<Flags>();
+  const Command command =
+      add_command(program, group, "compare",
+                  "whether run B drives worse than run A, world by world; exit code 4 if so (docs/sim_compare.md)",
+                  "  sparkpilot sim compare out/old out/new\n"
+                  "  sparkpilot sim compare out/old out/new --threshold tracking_rmse=5 --page compare.html\n"
+                  "  sparkpilot sim compare out/old out/new --json",
+                  [&program, flags] { return compare(program, *flags); });
+  command.add_option("a", flags->a, "folder of the run that B is held against").required().type_name("A");
+  command.add_option("b", flags->b, "folder of the new run").required().type_name("B");
+  add_list(command, "--threshold", flags->thresholds, "METRIC=PERCENT",
+           "a change of the mean below this does not matter (2, or 5 for greatest and least values)");
+  add_number(command, "--alpha", flags->options.alpha, "chance of a wrong finding, all metrics and categories together",
+             "SHARE");
+  command.add_option("--worst-by", flags->options.worst_by, "metric that chooses the worst ten worlds")
+      .type_name("METRIC");
+  add_number(command, "--seed", flags->options.seed, "of the bootstrap");
+  command.add_option("--csv", flags->csv, "write every difference as a row").type_name("FILE.csv");
+  command.add_option("--page", flags->page, "write tables and plots as a page that needs nothing else")
+      .type_name("FILE.html");
+  add_report_flags(program, command);
+}
+
+}  // namespace sparkpilot::cli

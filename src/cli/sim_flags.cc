@@ -1,0 +1,55 @@
+#include "cli/sim_flags.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace sparkpilot::cli {
+
+void add_sim_flags(Command command, SimFlags& flags) {
+  std::vector<std::string> algorithms, vehicles;
+  for (const sim::Algorithm& algorithm : sim::algorithms()) algorithms.emplace_back(algorithm.name);
+  for (const auto& [name, car] : sim::vehicle_presets()) vehicles.emplace_back(name);
+  add_choice(command, "--algorithm", flags.algorithm, algorithms, "the controller", "NAME");
+  add_choice(command, "--vehicle", flags.vehicle, vehicles, "the car", "NAME");
+  add_choice(command, "--plant", flags.plant, {"bicycle", "bicycle_linear", "kinematic"},
+             "how it moves: with tyres that saturate, with linear ones, without slip", "NAME");
+  add_choice(command, "--planner", flags.planner, {"idm", "cruise"},
+             "what follows cars ahead: the Intelligent Driver Model; cruise does not see them", "NAME");
+  add_list(command, "--set", flags.set, "KEY=VALUE", "a parameter of the algorithm (sim list --algorithms)");
+  add_number(command, "--seed", flags.seed, "of the scenarios' parameters and noise");
+}
+
+sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags) {
+  sim::ScenarioRunOptions options;
+  options.seed = flags.seed;
+  options.algorithm = flags.algorithm;
+  options.vehicle = flags.vehicle;
+  options.plant = flags.plant;
+  options.planner = flags.planner;
+  for (const std::string& text : flags.set) {
+    const auto [name, number] = split_assignment(text, "--set");
+    double value = 0;
+    const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (error != std::errc() || stop != number.data() + number.size() || !std::isfinite(value)) {
+      fail("--set {}: expected a number, got \"{}\"", name, number);
+    }
+    options.set.push_back({name, value});
+  }
+  return options;
+}
+
+std::vector<std::string> split_names(const std::vector<std::string>& texts) {
+  std::vector<std::string> names;
+  for (const std::string& text : texts) {
+    for (size_t at = 0; at <= text.size();) {
+      const size_t end = std::min(text.find(',', at), text.size());
+      if (end > at) names.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  return names;
+}
+
+}  // namespace sparkpilot::cli

@@ -1,0 +1,23 @@
+// The flags of commands that drive scenarios, with the same texts everywhere.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "sim/scenario_run.h"
+
+namespace sparkpilot::cli {
+
+struct SimFlags {
+  std::string algorithm = "lateral_torque", vehicle = "civic", plant = "bicycle", planner = "idm";
+  std::vector<std::string> set;
+  uint64_t seed = 1;
+};
+void add_sim_flags(Command command, SimFlags& flags);
+// Without scenarios. Fails (user) on a --set that is no NAME=NUMBER.
+sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags);
+// Names that commas separate, too.
+std::vector<std::string> split_names(const std::vector<std::string>& texts);
+
+}  // namespace sparkpilot::cli

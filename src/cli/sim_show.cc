@@ -1,0 +1,261 @@
+#include "cli/sim_show.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/version.h"
+#include "cli/sim_flags.h"
+#include "cli/terminal.h"
+#include "route/draw/page.h"
+#include "sim/metrics.h"
+#include "sim/run_summary.h"
+#include "sim/scenario_file.h"
+#include "sim/trace.h"
+
+namespace sparkpilot::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ShowFlags {
+  SimFlags sim;
+  std::string scenario, file, run, out, trace;
+  std::optional<int64_t> variant;
+};
+
+// What is shown: a run of one world, and which of its variants.
+struct Shown {
+  std::unique_ptr<sim::ScenarioRun> run;
+  int64_t variant = 0;
+  std::string from;  // the run's folder
+};
+
+sim::Scenario one_scenario(const std::string& name) {
+  for (const sim::Scenario& scenario : sim::scenarios()) {
+    if (scenario.name == name) return scenario;
+  }
+  const std::vector<sim::Scenario> category = sim::select_scenarios(std::vector<std::string>{name});
+  std::string names;
+  for (const sim::Scenario& scenario : category) names += (names.empty() ? "" : ", ") + scenario.name;
+  fail("\"{}\" is not one scenario; name one of {}", name, names);
+}
+
+// The world of a run that is named, or its worst.
+Shown world_of_run(const ShowFlags& flags) {
+  const sim::Results results = sim::read_results(flags.run, true);
+  const sim::RunInfo& info = results.info;
+  if (info.program != program_version()) {
+    fail("{}: was made by version {}, this is {}: its worlds may be others", flags.run, info.program,
+         program_version());
+  }
+  std::string name = flags.scenario;
+  Shown shown;
+  shown.variant = flags.variant.value_or(0);
+  if (name.empty()) {
+    const sim::RunSummary summary = sim::summarize_run(results.rows, info.metrics, sim::scenarios(), 1);
+    if (summary.worst.empty()) fail("{}: no row of a scenario that this program knows", flags.run);
+    const sim::ResultRow& worst = results.rows[summary.worst[0].row];
+    name = worst.scenario;
+    shown.variant = worst.variant;
+  }
+  sim::ScenarioRunOptions options;
+  options.scenarios = {one_scenario(name)};
+  options.variants = shown.variant + 1;
+  options.seed = info.seed;
+  options.algorithm = info.algorithm;
+  options.vehicle = info.vehicle;
+  options.plant = info.plant;
+  options.planner = info.planner;
+  options.set = info.parameters;
+  shown.run = std::make_unique<sim::ScenarioRun>(std::move(options));
+  shown.from = flags.run;
+  return shown;
+}
+
+Shown world_of(const ShowFlags& flags) {
+  if (flags.variant) expect_at_least("--variant", *flags.variant, 0);
+  if (!flags.run.empty()) return world_of_run(flags);
+  if (flags.scenario.empty() == flags.file.empty()) {
+    fail("name a scenario (sim list), or a course with --file, or a run's folder with --run");
+  }
+  sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
+  options.scenarios = {flags.file.empty() ? one_scenario(flags.scenario) : sim::read_scenario(flags.file)};
+  Shown shown;
+  shown.variant = flags.variant.value_or(0);
+  options.variants = shown.variant + 1;
+  shown.run = std::make_unique<sim::ScenarioRun>(std::move(options));
+  return shown;
+}
+
+std::vector<double> column_of(const sim::Trace& trace, std::string_view name) {
+  std::vector<double> values;
+  for (size_t row = 0; row < trace.rows.size(); ++row) values.push_back(trace.at(row, name));
+  return values;
+}
+
+struct Curve {
+  const char *title, *unit;
+  std::vector<std::pair<const char*, const char*>> series;  // column and name; the second is what was wanted
+};
+std::vector<Curve> curves_of(bool lead, bool torque) {
+  std::vector<Curve> curves = {
+      {"Offset from the middle of the lane", "m", {{"offset", "offset"}}},
+      {"Lateral acceleration", "m/s^2", {{"lateral_acceleration", "car"}, {"wanted_lateral_acceleration", "lane"}}},
+      {"Steering", torque ? "torque" : "deg", {{"command", "command"}}},
+      {"Speed", "m/s", {{"speed", "car"}, {"target_speed", "asked for"}}},
+      {"Acceleration", "m/s^2", {{"acceleration", "car"}, {"target_acceleration", "asked for"}}}};
+  if (lead) {
+    curves[3].series.emplace_back("lead_speed", "car ahead");
+    curves.push_back({"Gap to the car ahead", "m", {{"gap", "gap"}}});
+  }
+  return curves;
+}
+
+std::string page_of(const Shown& shown, const sim::Trace& trace, bool lead, bool torque,
+                    const std::vector<std::vector<std::string>>& parameters,
+                    const std::vector<std::vector<std::string>>& figures) {
+  const sim::Scenario& scenario = shown.run->scenario(0);
+  const sim::RunInfo& info = shown.run->info();
+  drive::Page page(scenario.name, scenario.purpose);
+  page.text(fmt::format("Variant {} of seed {}, {} in a {} ({}).", shown.variant, info.seed, info.algorithm,
+                        info.vehicle, info.plant));
+  const std::string failed = sim::failure_of(scenario, trace.result);
+  if (!failed.empty()) page.warning("failed: " + failed);
+  page.section("Figures");
+  page.table({"metric", "value", "bound", "unit"}, figures);
+  page.section("Over time");
+  for (const Curve& curve : curves_of(lead, torque)) {
+    drive::Plot plot{.title = curve.title, .y_label = curve.unit};
+    for (const auto& [column, name] : curve.series) {
+      const bool wanted = std::string_view(name) == "lane" || std::string_view(name) == "asked for";
+      plot.series.push_back({name, column_of(trace, "time"), column_of(trace, column), wanted});
+    }
+    page.plot(plot);
+  }
+  page.section("Parameters");
+  page.table({"parameter", "value", "unit", "range", "meaning"}, parameters);
+  page.footer(fmt::format("sparkpilot {}, sim show {} --variant {} --seed {}", program_version(), scenario.name,
+                          shown.variant, info.seed));
+  return page.str();
+}
+
+// A line of blocks from the least to the greatest value.
+std::string line_of(const std::vector<double>& values, size_t columns) {
+  static const char* const kBlocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+  double low = INFINITY, high = -INFINITY;
+  for (const double value : values) {
+    if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
+  }
+  std::string text;
+  for (size_t i = 0; i < columns && !values.empty(); ++i) {
+    const double value = values[std::min(i * values.size() / columns, values.size() - 1)];
+    const double part = high > low ? (value - low) / (high - low) : 0.5;
+    text += std::isfinite(value) ? kBlocks[std::clamp(static_cast<int>(part * 8), 0, 7)] : " ";
+  }
+  return fmt::format("{}  {:.3g} to {:.3g}", text, low + 0.0, high + 0.0);  // no -0
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+int show(const Program& program, const ShowFlags& flags) {
+  const Shown shown = world_of(flags);
+  const sim::ScenarioRun& run = *shown.run;
+  const sim::Scenario& scenario = run.scenario(0);
+  const sim::WorldSpec world = run.world(shown.variant);
+  const sim::BatchOptions options = run.batch(scenario);
+  const sim::Trace trace = sim::trace_world(world, options);
+  const std::vector<double> drawn = sim::draw_parameters(scenario, shown.variant, run.info().seed);
+  std::vector<std::vector<std::string>> parameters, figures;
+  Json parameters_json = Json::object(), figures_json = Json::object();
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const sim::ScenarioRange& range = scenario.ranges[i];
+    const auto table = sim::scenario_parameters();
+    const auto what = std::ranges::find(table, range.parameter, &sim::ScenarioParameter::name);
+    parameters.push_back({std::string(range.parameter), fmt::format("{:.4g}", drawn[i]), std::string(what->unit),
+                          fmt::format("{:g} to {:g}", range.low, range.high), std::string(what->meaning)});
+    parameters_json[std::string(range.parameter)] = drawn[i];
+  }
+  const auto values = sim::metric_values(trace.result);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::string& name = sim::world_metrics()[i];
+    const sim::Metric* metric = sim::find_metric(name);
+    const auto bound = std::ranges::find(scenario.bounds, std::string_view(name), &sim::ScenarioBound::metric);
+    const bool bounded = bound != scenario.bounds.end();
+    figures.push_back({name, values[i] ? fmt::format("{:.3g}", *values[i]) : "-",
+                       bounded ? fmt::format("{} {:g}", metric->less_is_better ? "<=" : ">=", bound->limit) : "",
+                       std::string(metric->unit)});
+    figures_json[name] = values[i] ? Json(*values[i]) : Json();
+  }
+  const bool torque = options.lateral != sim::Lateral::angle;
+  if (!flags.trace.empty()) write_file(flags.trace, sim::trace_csv(trace));
+  if (!flags.out.empty()) write_file(flags.out, page_of(shown, trace, world.lead.there, torque, parameters, figures));
+  const std::string failed = sim::failure_of(scenario, trace.result);
+  if (program.json) {
+    print_json({{"scenario", scenario.name},
+                {"category", scenario.category},
+                {"purpose", scenario.purpose},
+                {"seconds", scenario.seconds},
+                {"variant", shown.variant},
+                {"seed", run.info().seed},
+                {"algorithm", run.info().algorithm},
+                {"vehicle", run.info().vehicle},
+                {"plant", run.info().plant},
+                {"planner", run.info().planner},
+                {"parameters", std::move(parameters_json)},
+                {"metrics", std::move(figures_json)},
+                {"passed", failed.empty()},
+                {"reason", failed}});
+    return kDone;
+  }
+  print(fmt::format("{} ({}): {}\n", painted(scenario.name, Paint::bold), scenario.category, scenario.purpose));
+  print(fmt::format("{:g} s, variant {} of seed {}, {} in a {} ({})\n\n", scenario.seconds, shown.variant,
+                    run.info().seed, run.info().algorithm, run.info().vehicle, run.info().plant));
+  Table table({"parameter", "value", "unit", "range", "meaning"});
+  for (const auto& row : parameters) table.add(row);
+  print(table.str() + "\n");
+  for (const Curve& curve : curves_of(world.lead.there, torque)) {
+    print(fmt::format("{:34} {} {}\n", curve.title, line_of(column_of(trace, curve.series[0].first), 60), curve.unit));
+  }
+  Table results({"metric", "value", "bound", "unit"});
+  for (const auto& row : figures) results.add(row);
+  print("\n" + results.str());
+  print(failed.empty() ? "passed\n" : "failed: " + failed + "\n");
+  return kDone;
+}
+
+}  // namespace
+
+void add_sim_show(Program& program, Command group) {
+  const auto flags = std::make_shared<ShowFlags>();
+  const Command command =
+      add_command(program, group, "show", "a scenario, or a world of a run, as numbers and pictures",
+                  "  sparkpilot sim show lane_change_quick --out lane_change.html\n"
+                  "  sparkpilot sim show curve_firm --variant 12 --set kp=5 --trace curve.csv\n"
+                  "  sparkpilot sim show --run runs/default        (its worst world)\n"
+                  "  sparkpilot sim show --run runs/default curve_firm --variant 12",
+                  [&program, flags] { return show(program, *flags); });
+  command.add_option("scenario", flags->scenario, "its name in sim list; with --run: of the run, else its worst")
+      .type_name("SCENARIO");
+  command.add_option("--file", flags->file, "a scenario from a table, as in sim run").type_name("F.csv");
+  command.add_option("--run", flags->run, "folder of a run, whose algorithm, parameters, car and seed are taken")
+      .type_name("DIR");
+  command
+      .add_option(
+          "--variant", [flags](const std::string& text) { flags->variant = parse_number(text, "--variant"); },
+          "which variant; 0: as it is named")
+      .type_name("N");
+  add_sim_flags(command, flags->sim);
+  command.add_option("-o,--out", flags->out, "write a page with plots over time: one HTML file").type_name("F.html");
+  command.add_option("--trace", flags->trace, "write the world as a table, a row for each 50 ms").type_name("F.csv");
+  add_report_flags(program, command);
+}
+
+}  // namespace sparkpilot::cli

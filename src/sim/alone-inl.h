@@ -1,0 +1,77 @@
+// One world after the other, in a number type of one world: sim/batch.cc and sim/trace.cc. In the namespace scalar
+// only.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "sim/world-inl.h"
+
+namespace sparkpilot::sim::scalar {
+
+// Steps of the planner in a run.
+inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
+
+// What the table of `w`, which has one, says in each step of the planner.
+inline std::vector<CourseRow<double>> course_rows(const WorldSpec& w, int steps) {
+  const CourseTable& table = *w.course.table;
+  const auto row_at = [&](double t, const std::vector<double>& column) {
+    const auto above = std::upper_bound(table.time.begin(), table.time.end(), t) - table.time.begin();
+    if (above == 0) return column.front();
+    if (above == std::ssize(table.time)) return column.back();
+    const auto i = static_cast<size_t>(above);
+    const double part = (t - table.time[i - 1]) / (table.time[i] - table.time[i - 1]);
+    return column[i - 1] + part * (column[i] - column[i - 1]);
+  };
+  std::vector<CourseRow<double>> rows;
+  for (int i = 0; i < plans_of(steps); ++i) {
+    const double t = i * kStepsPerPlan * kStep;
+    rows.push_back({row_at(t, table.curvature), row_at(t + w.lateral_delay, table.curvature), row_at(t, table.speed),
+                    row_at(t, table.roll)});
+  }
+  return rows;
+}
+
+// From one struct of numbers to that of another type.
+template <class From, class To, class T>
+void convert(const T& from, std::type_identity_t<To>* to, size_t fields) {
+  From values[sizeof(T) / sizeof(From)];
+  std::memcpy(values, &from, sizeof(T));
+  for (size_t i = 0; i < fields; ++i) to[i] = static_cast<To>(values[i]);
+}
+
+// Runs a world in N; see(step, constants, state) is called behind every step.
+template <class N, class Control, class Tyre, class See>
+WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, const See& see) {
+  const auto converted = [](const auto& from, auto& to) {
+    constexpr size_t kFields = sizeof(from) / sizeof(double);
+    static_assert(sizeof(to) == kFields * sizeof(N));
+    N values[kFields];
+    convert<double, N>(from, values, kFields);
+    std::memcpy(static_cast<void*>(&to), values, sizeof(to));
+  };
+  WorldConstants<N, Control> k;
+  WorldState<N, Control> s;
+  converted(prepare<Control>(spec), k);
+  converted(beginning<Control>(spec), s);
+  std::vector<N> table;
+  if (spec.course.table) {
+    for (const CourseRow<double>& row : course_rows(spec, steps)) {
+      for (const double value : {row.curvature, row.ahead, row.speed, row.roll}) table.push_back(static_cast<N>(value));
+    }
+  }
+  N slots[kRingSlots] = {};
+  const WorldRings<N> rings(slots, 1);
+  for (int step = 0; step < steps; ++step) {
+    step_world<N, Control, Tyre>(run, step, k, rings, {table.empty() ? nullptr : table.data(), 1}, s);
+    see(step, k, s);
+  }
+  WorldState<double, Control> end;
+  double values[sizeof(s) / sizeof(N)];
+  convert<N, double>(s, values, sizeof(s) / sizeof(N));
+  std::memcpy(static_cast<void*>(&end), values, sizeof(end));
+  return result_of<Control>(end);
+}
+
+}  // namespace sparkpilot::sim::scalar

@@ -1,0 +1,37 @@
+// A run in short: by category, and the worlds that came nearest to their bounds or beyond.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sim/results.h"
+#include "sim/scenario.h"
+
+namespace sparkpilot::sim {
+
+struct CategorySummary {
+  std::string category;
+  int64_t worlds = 0, passed = 0, diverged = 0;
+  std::vector<std::optional<double>> means;  // of each metric, over the worlds that have it
+};
+
+struct WorstWorld {
+  size_t row = 0;
+  double of_bound = 0;  // 1: at a bound; infinite: diverged, or beyond a bound of 0
+  std::string metric;   // whose bound it is; empty: diverged
+};
+
+struct RunSummary {
+  std::vector<CategorySummary> categories;  // in the rows' order
+  std::vector<WorstWorld> worst;            // the worst first, at most `most`
+  int64_t worlds = 0, passed = 0, diverged = 0;
+};
+
+// `metrics`: the columns of the rows. Rows of scenarios that are not among `scenarios` have no bounds.
+RunSummary summarize_run(std::span<const ResultRow> rows, std::span<const std::string> metrics,
+                         std::span<const Scenario> scenarios, size_t most = 10);
+
+}  // namespace sparkpilot::sim

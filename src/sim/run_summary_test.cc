@@ -1,0 +1,44 @@
+#include "sim/run_summary.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace sparkpilot::sim {
+namespace {
+
+TEST(RunSummary, CountsByCategoryAndNamesTheWorst) {
+  const std::vector<std::string> metrics{"tracking_rmse", "gap_min", "collisions"};
+  Scenario near, far;
+  near.name = "near";
+  near.bounds = {{"tracking_rmse", 0.1}, {"gap_min", 4}, {"collisions", 0}};
+  far.name = "far";
+  far.bounds = {{"tracking_rmse", 0.2}};
+  const std::vector<ResultRow> rows{
+      {"near", "a", 0, 1, true, {}, "", {0.05, 5, 0}},    {"near", "a", 1, 1, false, {}, "x", {0.05, 1, 0}},
+      {"near", "a", 2, 1, false, {}, "x", {0.05, -1, 1}}, {"far", "b", 0, 1, true, {}, "", {0.1, {}, {}}},
+      {"far", "b", 1, 1, false, 2.0, "x", {0.3, {}, {}}}, {"other", "b", 0, 1, true, {}, "", {0.2, {}, {}}}};
+  const RunSummary s = summarize_run(rows, metrics, std::vector<Scenario>{near, far}, 4);
+  EXPECT_EQ(s.worlds, 6);
+  EXPECT_EQ(s.passed, 3);
+  EXPECT_EQ(s.diverged, 1);
+  ASSERT_EQ(s.categories.size(), 2u);
+  EXPECT_EQ(s.categories[0].worlds, 3);
+  EXPECT_EQ(s.categories[0].passed, 1);
+  EXPECT_NEAR(*s.categories[0].means[1], 5.0 / 3, 1e-12);
+  EXPECT_NEAR(*s.categories[1].means[0], 0.2, 1e-12);
+  EXPECT_FALSE(s.categories[1].means[1]);
+  ASSERT_EQ(s.worst.size(), 4u);
+  EXPECT_EQ(s.worst[0].row, 2u);
+  EXPECT_TRUE(std::isinf(s.worst[0].of_bound));
+  EXPECT_EQ(s.worst[1].row, 4u);
+  EXPECT_EQ(s.worst[1].metric, "");
+  EXPECT_EQ(s.worst[2].row, 1u);
+  EXPECT_EQ(s.worst[2].of_bound, 4);
+  EXPECT_EQ(s.worst[2].metric, "gap_min");
+  EXPECT_EQ(s.worst[3].row, 0u);
+  EXPECT_EQ(s.worst[3].of_bound, 0.8);
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim

@@ -1,0 +1,128 @@
+#include "sim/scenario.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/fnv.h"
+#include "base/nearest.h"
+#include "base/random.h"
+#include "sim/metrics.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+// A world's figure, or none.
+struct WorldMetric {
+  const char* name;
+  std::optional<double> (*of)(const WorldResult&);
+};
+using R = WorldResult;
+using Value = std::optional<double>;
+constexpr WorldMetric kWorldMetrics[] = {
+    {"tracking_rmse", [](const R& r) { return Value(r.tracking_rmse); }},
+    {"tracking_max", [](const R& r) { return Value(r.tracking_max); }},
+    {"jerk_rms", [](const R& r) { return Value(r.jerk_rms); }},
+    {"saturated", [](const R& r) { return Value(r.saturated); }},
+    {"offset_max", [](const R& r) { return Value(r.offset_max); }},
+    {"offset_end", [](const R& r) { return Value(std::fabs(r.offset)); }},
+    {"speed_rmse", [](const R& r) { return Value(r.speed_rmse); }},
+    {"longitudinal_jerk_rms", [](const R& r) { return Value(r.longitudinal_jerk_rms); }},
+    {"deceleration_max", [](const R& r) { return Value(r.deceleration_max); }},
+    {"gap_min", [](const R& r) { return r.gap_min; }},
+    {"time_to_collision_min", [](const R& r) { return r.time_to_collision_min; }},
+    {"collisions", [](const R& r) { return Value(r.collided ? 1 : 0); }},
+};
+
+const ScenarioRange* range_of(const Scenario& scenario, std::string_view parameter) {
+  const auto found = std::ranges::find(scenario.ranges, parameter, &ScenarioRange::parameter);
+  return found == scenario.ranges.end() ? nullptr : &*found;
+}
+
+uint64_t number_of(const Scenario& scenario, int64_t variant) {
+  return Fnv(static_cast<uint64_t>(variant)).text(scenario.name).value() >> 18;
+}
+
+}  // namespace
+
+std::vector<Scenario> select_scenarios(std::span<const std::string> names) {
+  std::set<std::string, std::less<>> known{"all"};
+  for (const Scenario& scenario : scenarios()) known.insert({scenario.name, scenario.category});
+  for (const std::string& name : names) {
+    if (known.contains(name)) continue;
+    fail("no scenario or category is named \"{}\"{}; sim list prints them", name,
+         did_you_mean(name, {known.begin(), known.end()}));
+  }
+  std::vector<Scenario> selected;
+  for (const Scenario& scenario : scenarios()) {
+    const bool wanted = std::ranges::any_of(names, [&](const std::string& name) {
+      return name == "all" || name == scenario.name || name == scenario.category;
+    });
+    if (wanted) selected.push_back(scenario);
+  }
+  return selected;
+}
+
+std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, uint64_t seed) {
+  std::vector<double> values;
+  for (const ScenarioRange& range : scenario.ranges) {
+    // By the parameter's name, so that a new one changes no other's draws.
+    const uint64_t key = Fnv(seed).text(scenario.name).text("/").text(range.parameter).value();
+    const std::array<uint32_t, 4> words = philox4x32(key, static_cast<uint64_t>(variant));
+    const double part = (words[0] >> 5) * 0x1p-27 + (words[1] >> 6) * 0x1p-53;
+    values.push_back(variant == 0 ? range.usual : range.low + (range.high - range.low) * part);
+  }
+  return values;
+}
+
+WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle) {
+  WorldSpec world;
+  world.vehicle = vehicle;
+  world.number = number_of(scenario, variant);
+  if (scenario.table) {
+    world.course.table = scenario.table;
+    world.course.speed = scenario.table->speed.front();
+  }
+  const std::vector<double> values = draw_parameters(scenario, variant, seed);
+  for (const ScenarioParameter& parameter : scenario_parameters()) {
+    const ScenarioRange* range = range_of(scenario, parameter.name);
+    if (range) parameter.apply(world, values[static_cast<size_t>(range - scenario.ranges.data())]);
+  }
+  return world;
+}
+
+std::span<const std::string> world_metrics() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const WorldMetric& metric : kWorldMetrics) list.emplace_back(metric.name);
+    return list;
+  }();
+  return names;
+}
+
+std::vector<std::optional<double>> metric_values(const WorldResult& result) {
+  std::vector<std::optional<double>> values;
+  for (const WorldMetric& metric : kWorldMetrics) values.push_back(metric.of(result));
+  return values;
+}
+
+std::string failure_of(const Scenario& scenario, const WorldResult& result) {
+  std::string text;
+  if (result.diverged) text = fmt::format("diverged at {:.2f} s", static_cast<double>(*result.diverged) * kStep);
+  for (const auto& [name, limit] : scenario.bounds) {
+    const Metric* metric = find_metric(name);
+    const auto* of =
+        std::ranges::find(kWorldMetrics, name, [](const WorldMetric& m) { return std::string_view(m.name); });
+    if (metric == nullptr || of == std::end(kWorldMetrics)) fail_internal("sim: no metric {}", name);
+    const Value value = of->of(result);
+    if (!value || (metric->less_is_better ? *value <= limit : *value >= limit)) continue;
+    text +=
+        fmt::format("{}{} {:.3g} {} {:.3g}{}{}", text.empty() ? "" : "; ", name, *value,
+                    metric->less_is_better ? "above" : "below", limit, metric->unit.empty() ? "" : " ", metric->unit);
+  }
+  return text;
+}
+
+}  // namespace sparkpilot::sim

@@ -1,0 +1,60 @@
+// Scenarios: worlds with a purpose, whose parameters are drawn from ranges, and what a good controller keeps in them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/world.h"
+
+namespace sparkpilot::sim {
+
+// What a scenario's numbers mean. `apply` enters one into a world; parameters are applied in the table's order, as some
+// rest on others (a curve's curvature on the speed).
+struct ScenarioParameter {
+  std::string_view name, unit, meaning;
+  void (*apply)(WorldSpec& world, double value);
+};
+std::span<const ScenarioParameter> scenario_parameters();
+
+// Uniform from low to high; `usual` is variant 0's.
+struct ScenarioRange {
+  std::string_view parameter;
+  double low, high, usual;
+};
+// At most `limit` of a metric of which less is better, at least `limit` of the others (sim/metrics.h).
+struct ScenarioBound {
+  std::string_view metric;
+  double limit;
+};
+struct Scenario {
+  std::string name, category, purpose;
+  double seconds = 0;
+  std::vector<ScenarioRange> ranges;
+  std::vector<ScenarioBound> bounds;
+  std::shared_ptr<const CourseTable> table;  // of a scenario from a file (sim/scenario_file.h)
+};
+
+// The catalogue, by category.
+std::span<const Scenario> scenarios();
+// The scenarios that names of scenarios, categories or "all" select, each once, in the catalogue's order. Fails (user)
+// on a name that is neither, with the nearest.
+std::vector<Scenario> select_scenarios(std::span<const std::string> names);
+
+// The parameters of a variant, in the order of `ranges`: a function of the scenario's name, the variant and the seed
+// alone. Variant 0 has the usual ones.
+std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, uint64_t seed);
+// The variant's world, with the default controllers. Worlds of one scenario, variant and seed see the same noise.
+WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle);
+
+// The figures of a world as columns: the metrics of world_metrics(), in its order.
+std::span<const std::string> world_metrics();
+std::vector<std::optional<double>> metric_values(const WorldResult& result);
+// Why the world does not pass; empty if it does. Of a figure that there is not, nothing is asked.
+std::string failure_of(const Scenario& scenario, const WorldResult& result);
+
+}  // namespace sparkpilot::sim

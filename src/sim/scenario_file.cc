@@ -1,0 +1,135 @@
+#include "sim/scenario_file.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/fnv.h"
+#include "base/nearest.h"
+#include "sim/csv.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+constexpr int64_t kLargestFile = 1 << 28;
+constexpr double kLongest = 3600;  // s
+constexpr size_t kMostRows = 1000000;
+
+enum Column { kTime, kSpeed, kCurvature, kLateral, kRoll, kColumns };
+struct Heading {
+  const char* name;
+  const char* challenge;  // that of the controls challenge; empty: none
+  double least, most;
+  const char* unit;  // what a value beyond them is likely to be in
+};
+constexpr Heading kHeadings[kColumns] = {
+    {"time_s", "t", -1e6, 1e6, "ms"},
+    {"speed_m_per_s", "vEgo", 0, 70, "km/h"},
+    {"curvature_per_m", "", -0.2, 0.2, "a radius in m"},
+    {"lateral_acceleration_m_per_s2", "targetLateralAcceleration", -12, 12, "degrees/s or cm/s^2"},
+    {"roll_rad", "roll", -0.35, 0.35, "degrees"}};
+
+// Where each column is; -1: it is not there.
+struct Places {
+  int at[kColumns] = {-1, -1, -1, -1, -1};
+};
+
+Places places_of(const CsvReader& csv, const std::string& name) {
+  Places places;
+  std::vector<std::string> known;
+  for (const Heading& heading : kHeadings) known.emplace_back(heading.name);
+  for (size_t i = 0; i < csv.fields().size(); ++i) {
+    std::string_view field = csv.fields()[i];
+    while (field.starts_with(' ')) field.remove_prefix(1);
+    while (field.ends_with(' ')) field.remove_suffix(1);
+    if (field == "aEgo" || field == "steerCommand") continue;
+    const auto* found = std::ranges::find_if(
+        kHeadings, [&](const Heading& h) { return field == h.name || (*h.challenge != '\0' && field == h.challenge); });
+    if (found == std::end(kHeadings)) {
+      csv.fail_at(i, field.substr(0, 60),
+                  "not a column of a course" + did_you_mean(field.substr(0, 60), known) +
+                      "; expected time_s, speed_m_per_s, curvature_per_m or lateral_acceleration_m_per_s2, roll_rad");
+    }
+    int& at = places.at[found - kHeadings];
+    if (at >= 0) csv.fail_at(i, field, "a second time");
+    at = static_cast<int>(i);
+  }
+  for (const Column needed : {kTime, kSpeed}) {
+    if (places.at[needed] < 0) fail("{}: no column {}", name, kHeadings[needed].name);
+  }
+  if ((places.at[kCurvature] < 0) == (places.at[kLateral] < 0)) {
+    fail("{}: expected one of the columns curvature_per_m and lateral_acceleration_m_per_s2", name);
+  }
+  return places;
+}
+
+double value_of(const CsvReader& csv, const Places& places, Column column) {
+  const auto at = static_cast<size_t>(places.at[column]);
+  const Heading& heading = kHeadings[column];
+  const double value = csv.number(at, heading.name);
+  if (value < heading.least || value > heading.most) {
+    csv.fail_at(at, heading.name,
+                fmt::format("{} is beyond {} to {}: is it in {}?", value, heading.least, heading.most, heading.unit));
+  }
+  return value;
+}
+
+void read_row(const CsvReader& csv, const Places& places, CourseTable& table) {
+  const double time = value_of(csv, places, kTime), speed = value_of(csv, places, kSpeed);
+  if (!table.time.empty() && time <= table.time.back()) {
+    csv.fail_at(static_cast<size_t>(places.at[kTime]), "time_s",
+                fmt::format("{} does not come after {}", time, table.time.back()));
+  }
+  const bool given = places.at[kCurvature] >= 0;
+  const double said = value_of(csv, places, given ? kCurvature : kLateral);
+  const double v = std::max(speed, 1.0), curvature = given ? said : said / (v * v);
+  if (given && std::fabs(said) * speed * speed > kHeadings[kLateral].most) {
+    csv.fail_at(static_cast<size_t>(places.at[kSpeed]), "speed_m_per_s",
+                fmt::format("{} with a curvature of {} is {:.3g} m/s^2 aside: is it in km/h?", speed, said,
+                            std::fabs(said) * speed * speed));
+  }
+  table.time.push_back(time);
+  table.speed.push_back(speed);
+  table.curvature.push_back(std::clamp(curvature, -0.2, 0.2));
+  table.roll.push_back(places.at[kRoll] < 0 ? 0 : value_of(csv, places, kRoll));
+}
+
+}  // namespace
+
+Scenario parse_scenario(std::string_view text, const std::string& name) {
+  CsvReader csv(text, name);
+  if (!csv.next()) fail("{}: no line of headings", name);
+  const Places places = places_of(csv, name);
+  CourseTable table;
+  while (csv.next()) {
+    if (table.time.size() == kMostRows) fail("{}: more than {} rows", name, kMostRows);
+    read_row(csv, places, table);
+  }
+  if (table.time.size() < 2) fail("{}: {} rows, expected 2 or more", name, table.time.size());
+  const double first = table.time.front(), seconds = table.time.back() - first;
+  if (seconds < 1 || seconds > kLongest) {
+    fail("{}: time_s goes over {:.6g} s, expected 1 to {}{}", name, seconds, kLongest,
+         seconds > kLongest ? ": is it in ms?" : "");
+  }
+  for (double& time : table.time) time -= first;
+  // A difference so small that it is lost above would make two times equal.
+  for (size_t i = 1; i < table.time.size(); ++i) {
+    if (table.time[i] <= table.time[i - 1]) fail("{}: row {} does not come after the row before", name, i + 1);
+  }
+  Scenario scenario;
+  scenario.name =
+      fmt::format("{}:{:08x}", std::filesystem::path(name).stem().string(), Fnv().text(text).value() & 0xffffffff);
+  scenario.category = "file";
+  scenario.purpose = "a course from a table";
+  scenario.seconds = seconds;
+  scenario.ranges = {{"start_offset", -0.3, 0.3, 0}};
+  scenario.table = std::make_shared<const CourseTable>(std::move(table));
+  return scenario;
+}
+
+Scenario read_scenario(const std::filesystem::path& file) {
+  return parse_scenario(read_file(file, kLargestFile), file.string());
+}
+
+}  // namespace sparkpilot::sim

@@ -1,0 +1,70 @@
+#include "sim/scenario_file.h"
+
+#include <gtest/gtest.h>
+
+#include "base/test_error.h"
+#include "base/test_files.h"
+#include "sim/scenario_run.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+TEST(ScenarioFile, IsDriven) {
+  const TempFolder folder;
+  std::string text = "time_s,speed_m_per_s,curvature_per_m,roll_rad\n";
+  for (int i = 0; i <= 200; ++i) text += fmt::format("{},{},{},0.01\n", 100 + 0.1 * i, 20, i < 50 ? 0 : 0.002);
+  write_text(folder / "bend.csv", text);
+  const Scenario scenario = read_scenario(folder / "bend.csv");
+  EXPECT_TRUE(scenario.name.starts_with("bend:"));
+  EXPECT_NEAR(scenario.seconds, 20, 1e-9);
+  EXPECT_EQ(scenario.table->time.front(), 0);
+  const ScenarioRun run({.scenarios = {scenario, scenarios()[0]}, .variants = 3});
+  const std::vector<ResultRow> rows = run.run(0, run.rows());
+  for (const ResultRow& row : rows) EXPECT_TRUE(row.passed) << row.reason;
+  EXPECT_EQ(rows[0].category, "file");
+  EXPECT_GT(*rows[0].values[1], 0.1) << "a step of 0.8 m/s^2 cannot be followed at once";
+  EXPECT_LT(*rows[0].values[0], 0.2);
+  EXPECT_NE(rows[1].values[4], rows[2].values[4]) << "variants start elsewhere in the lane";
+}
+
+TEST(ScenarioFile, TakesTheChallengesColumns) {
+  const Scenario s = parse_scenario(
+      "t,vEgo,aEgo,roll,targetLateralAcceleration,steerCommand\n"
+      "0,20,0,0.01,0.4,0.1\n1,20,0,0.02,0.8,\n",
+      "00000.csv");
+  EXPECT_DOUBLE_EQ(s.table->curvature[0], 0.001);
+  EXPECT_DOUBLE_EQ(s.table->curvature[1], 0.002);
+  EXPECT_EQ(s.table->roll[1], 0.02);
+}
+
+TEST(ScenarioFile, SaysWhatIsWrong) {
+  const std::string head = "time_s,speed_m_per_s,curvature_per_m\n";
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "no line of headings"},
+      {"time_s,curvature_per_m\n0,0\n", "f.csv: no column speed_m_per_s"},
+      {"time_s,speed_m_per_s\n0,0\n", "expected one of the columns curvature_per_m"},
+      {"time_s,speed_m_per_s,curvature_per_m,lateral_acceleration_m_per_s2\n", "expected one of the columns"},
+      {"time_s,speed_m_pre_s,curvature_per_m\n", "(did you mean speed_m_per_s?)"},
+      {"time_s,time_s,speed_m_per_s,curvature_per_m\n", "f.csv:1: column 2 (time_s): a second time"},
+      {head, "0 rows, expected 2 or more"},
+      {head + "0,10,0\n", "1 rows"},
+      {head + "0,10,0\n1,nan,0\n", "f.csv:3: column 2 (speed_m_per_s): expected a number, got \"nan\""},
+      {head + "0,10,0\n1,,0\n", "expected a number, got \"\""},
+      {head + "0,10,0\n1,10\n", "column 3 (curvature_per_m): the line ends before it"},
+      {head + "0,10,0\n2,10,0\n1,10,0\n", "f.csv:4: column 1 (time_s): 1 does not come after 2"},
+      {head + "0,100,0\n", "is it in km/h?"},
+      {head + "0,50,0.01\n", "25 m/s^2 aside: is it in km/h?"},
+      {head + "0,10,400\n", "is it in a radius in m?"},
+      {head + "0,10,0\n100000,10,0\n", "is it in ms?"},
+      {head + "0,10,0\n0.5,10,0\n", "goes over 0.5 s"},
+      {"time_s,speed_m_per_s,curvature_per_m,roll_rad\n0,10,0,2\n", "is it in degrees?"},
+      {std::string(1000000, ',') + "\n", "a line of 1000000 bytes"},
+      {"time_s" + std::string(999, ',') + "\n", "more than 256 columns"}};
+  for (const auto& [text, expected] : cases) {
+    const std::string error = error_of([&, &csv = text] { parse_scenario(csv, "f.csv"); });
+    EXPECT_NE(error.find(expected), std::string::npos) << error << " for " << text.substr(0, 80);
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim

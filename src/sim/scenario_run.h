@@ -1,0 +1,58 @@
+// Scenarios driven by an algorithm: the rows of a run (sim/results.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/algorithm.h"
+#include "sim/batch.h"
+#include "sim/results.h"
+#include "sim/scenario.h"
+
+namespace sparkpilot::sim {
+
+// "bicycle" (saturating tyres), "bicycle_linear", "kinematic". Fails (user) on another name.
+Tyres plant_tyres(std::string_view plant);
+
+struct ScenarioRunOptions {
+  std::vector<Scenario> scenarios;
+  int64_t variants = 1;  // of each
+  uint64_t seed = 1;
+  std::string algorithm = "lateral_torque", vehicle = "civic", plant = "bicycle", planner = "idm";
+  std::vector<Parameter> set;  // parameters of the algorithm that are not its own
+};
+
+// Row i is variant i % variants of scenario i / variants. Rows depend on the options and the instruction set alone.
+class ScenarioRun {
+ public:
+  // Fails (user) on what there is not, and where nothing is to be run.
+  explicit ScenarioRun(ScenarioRunOptions options);
+
+  const ScenarioRunOptions& options() const { return options_; }
+  const RunInfo& info() const { return info_; }  // without what is measured
+  int64_t rows() const;
+  const Scenario& scenario(int64_t row) const;
+  WorldSpec world(int64_t row) const;
+  BatchOptions batch(const Scenario& scenario) const;
+  int64_t steps(int64_t first, int64_t last) const;  // of all these rows
+  // Rows first to last - 1, on all threads.
+  std::vector<ResultRow> run(int64_t first, int64_t last) const;
+
+ private:
+  ResultRow row_of(int64_t row, const WorldResult& result) const;
+
+  ScenarioRunOptions options_;
+  RunInfo info_;
+  const Algorithm& algorithm_;
+  const Vehicle& vehicle_;
+  Tyres tyres_;
+};
+
+// Times of single updates of a lateral controller in one world, in microseconds: median and 99th percentile.
+struct UpdateLatency {
+  double p50_us = 0, p99_us = 0;
+};
+UpdateLatency update_latency(Lateral lateral, const WorldSpec& world);
+
+}  // namespace sparkpilot::sim

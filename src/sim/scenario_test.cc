@@ -1,0 +1,175 @@
+#include "sim/scenario.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "base/parallel.h"
+#include "base/test_error.h"
+#include "sim/metrics.h"
+#include "sim/scenario_run.h"
+#include "sim/trace.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+std::vector<Scenario> all() { return {scenarios().begin(), scenarios().end()}; }
+
+// Share of worlds that fail, by scenario.
+std::map<std::string, double> failing(ScenarioRunOptions options) {
+  options.scenarios = all();
+  const ScenarioRun run(std::move(options));
+  std::map<std::string, double> share;
+  for (const ResultRow& row : run.run(0, run.rows()))
+    share[row.scenario] += row.passed ? 0 : 1.0 / static_cast<double>(run.options().variants);
+  return share;
+}
+
+TEST(Scenarios, AreWellFormed) {
+  EXPECT_GE(scenarios().size(), 60u);
+  std::set<std::string> names, categories;
+  std::set<std::string_view> parameters;
+  for (const ScenarioParameter& parameter : scenario_parameters()) {
+    EXPECT_TRUE(parameters.insert(parameter.name).second) << parameter.name;
+    EXPECT_FALSE(parameter.meaning.empty()) << parameter.name;
+  }
+  for (const Scenario& s : scenarios()) {
+    EXPECT_TRUE(names.insert(s.name).second) << s.name;
+    categories.insert(s.category);
+    EXPECT_FALSE(s.purpose.empty()) << s.name;
+    EXPECT_GE(s.seconds, 10) << s.name;
+    EXPECT_GE(s.bounds.size(), 2u) << s.name;
+    for (const auto& [metric, limit] : s.bounds) EXPECT_NE(find_metric(metric), nullptr) << s.name << " " << metric;
+    std::set<std::string_view> own;
+    for (const ScenarioRange& r : s.ranges) {
+      EXPECT_TRUE(parameters.contains(r.parameter)) << s.name << " " << r.parameter;
+      EXPECT_TRUE(own.insert(r.parameter).second) << s.name << " " << r.parameter;
+      EXPECT_LE(r.low, r.usual) << s.name << " " << r.parameter;
+      EXPECT_LE(r.usual, r.high) << s.name << " " << r.parameter;
+    }
+    for (const auto& [vehicle, car] : vehicle_presets()) {
+      for (int64_t variant = 0; variant < 50; ++variant) {
+        const WorldSpec world = scenario_world(s, variant, 3, car);
+        EXPECT_EQ(error_of([&] { check_world(world); }), "") << s.name << " " << vehicle;
+      }
+    }
+  }
+  EXPECT_GE(categories.size(), 14u);
+  for (const std::string& category : categories) EXPECT_FALSE(names.contains(category)) << category;
+}
+
+TEST(Scenarios, VariantsAreAFunctionOfNameNumberAndSeed) {
+  const Scenario& s = scenarios()[1];
+  const std::vector<double> third = draw_parameters(s, 3, 7);
+  EXPECT_EQ(draw_parameters(s, 3, 7), third);
+  EXPECT_NE(draw_parameters(s, 4, 7), third);
+  EXPECT_NE(draw_parameters(s, 3, 8), third);
+  std::vector<double> sums(s.ranges.size());
+  for (int64_t variant = 1; variant <= 4000; ++variant) {
+    const std::vector<double> values = draw_parameters(s, variant, 1);
+    for (size_t i = 0; i < values.size(); ++i) {
+      EXPECT_GE(values[i], s.ranges[i].low);
+      EXPECT_LE(values[i], s.ranges[i].high);
+      sums[i] += values[i] / 4000;
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    const ScenarioRange& r = s.ranges[i];
+    EXPECT_NEAR(sums[i], (r.low + r.high) / 2, 0.02 * (r.high - r.low)) << r.parameter;
+    EXPECT_EQ(draw_parameters(s, 0, 1)[i], r.usual);
+  }
+}
+
+TEST(Scenarios, ParametersMeanWhatTheySay) {
+  Scenario s;
+  s.name = "made_up";
+  // In another order than they are applied in.
+  s.ranges = {{"direction", -1, -1, -1}, {"change_by", 3.5, 3.5, 3.5}, {"change_for", 6, 6, 6},
+              {"change_at", 4, 4, 4},    {"curve", 1, 1, 1},           {"lead_slope", 2, 2, 2},
+              {"lead_to", 10, 10, 10},   {"lead_slower", 5, 5, 5},     {"speed", 20, 20, 20},
+              {"speed_to", 0, 0, 0},     {"lead_headway", 2, 2, 2}};
+  const WorldSpec w = scenario_world(s, 0, 1, preset_vehicle("sedan"));
+  EXPECT_EQ(w.vehicle.mass, preset_vehicle("sedan").mass);
+  EXPECT_DOUBLE_EQ(w.course.turn, -1.0 / 400);
+  EXPECT_DOUBLE_EQ(w.course.speed_change, -20);
+  EXPECT_TRUE(w.lead.there);
+  EXPECT_DOUBLE_EQ(w.lead.speed, 15);
+  EXPECT_DOUBLE_EQ(w.lead.gap, 40);
+  EXPECT_DOUBLE_EQ(w.lead.change_ramp, 1.5 * 5 / 2);
+  // A sine of curvature moves a lane by amplitude v^2 T^2 / (2 pi).
+  EXPECT_NEAR(w.course.wave * 400 * 36 / 6.283185307179586, -3.5, 1e-9);
+}
+
+TEST(Scenarios, AllPassWithOpenpilotsTorqueControl) {
+  for (const auto& [name, share] : failing({.variants = 40, .seed = 11})) EXPECT_EQ(share, 0) << name;
+}
+
+// Proportional gains times five; a time gap of 0.4 s to the car ahead; and a delay that is believed to be three times
+// as long. Every category has a scenario that at least three quarters of the detuned worlds fail.
+TEST(Scenarios, EachCategoryTellsAGoodControllerFromADetunedOne) {
+  std::map<std::string, double> worst;
+  for (const Parameter& detuned : {Parameter{"kp", 5}, {"time_gap", 0.4}, {"lateral_delay", 0.6}}) {
+    const auto share = failing({.variants = 40, .seed = 11, .set = {detuned}});
+    for (const Scenario& s : scenarios()) worst[s.category] = std::max(worst[s.category], share.at(s.name));
+  }
+  for (const auto& [category, share] : worst) EXPECT_GE(share, 0.75) << category;
+}
+
+TEST(Scenarios, AreSelectedByNameAndCategory) {
+  const auto count = [](std::vector<std::string> names) { return select_scenarios(names).size(); };
+  EXPECT_EQ(count({"all"}), scenarios().size());
+  EXPECT_EQ(count({"curve_firm"}), 1u);
+  EXPECT_EQ(count({"curves"}), 6u);
+  EXPECT_EQ(count({"curves", "curve_firm", "roll"}), 10u);
+  EXPECT_NE(error_of([&] { count({"curvs"}); }).find("did you mean curves?"), std::string::npos);
+}
+
+TEST(ScenarioRun, RowsDoNotDependOnTheirShard) {
+  const ScenarioRun run({.scenarios = all(), .variants = 7, .seed = 5});
+  const std::vector<ResultRow> whole = run.run(0, run.rows());
+  ASSERT_EQ(std::ssize(whole), run.rows());
+  std::vector<ResultRow> parts;
+  const ThreadScope one(1);
+  for (int64_t first = 0; first < run.rows(); first += 101) {
+    for (ResultRow& row : run.run(first, std::min(first + 101, run.rows()))) parts.push_back(std::move(row));
+  }
+  EXPECT_EQ(parts, whole);
+  EXPECT_EQ(whole[8].scenario, scenarios()[1].name);
+  EXPECT_EQ(whole[8].variant, 1);
+}
+
+TEST(ScenarioRun, RefusesWhatThereIsNot) {
+  const auto error = [](ScenarioRunOptions o) {
+    o.scenarios = all();
+    return error_of([&] { const ScenarioRun run(std::move(o)); });
+  };
+  EXPECT_NE(error({.algorithm = "lateral_torqe"}).find("did you mean lateral_torque?"), std::string::npos);
+  EXPECT_NE(error({.vehicle = "tank"}).find("tank"), std::string::npos);
+  EXPECT_NE(error({.plant = "x"}).find("bicycle_linear"), std::string::npos);
+  EXPECT_NE(error({.planner = "x"}).find("cruise"), std::string::npos);
+  EXPECT_NE(error({.set = {{"kpp", 1}}}).find("no parameter \"kpp\""), std::string::npos);
+  EXPECT_NE(error({.variants = 0}).find("variants"), std::string::npos);
+}
+
+TEST(Trace, IsTheWorldOfTheRun) {
+  const ScenarioRun run(
+      {.scenarios = select_scenarios(std::vector<std::string>{"stop_and_go_full_stop", "curve_firm"})});
+  for (int64_t row = 0; row < run.rows(); ++row) {
+    const BatchOptions options = run.batch(run.scenario(row));
+    const Trace trace = trace_world(run.world(row), options);
+    BatchOptions single = options;
+    single.number = Number::single;
+    EXPECT_EQ(trace.result, run_worlds(
+                                1, [&](int64_t) { return run.world(row); }, single)[0]);
+    ASSERT_EQ(std::ssize(trace.rows), options.steps / kStepsPerPlan);
+    EXPECT_EQ(trace.at(20, "time"), 1);
+    const std::string csv = trace_csv(trace);
+    EXPECT_TRUE(csv.starts_with("time_s,speed_m_per_s,")) << csv.substr(0, 100);
+    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), std::ssize(trace.rows) + 1);
+    EXPECT_EQ(csv.find("nan"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim

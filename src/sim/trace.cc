@@ -1,0 +1,105 @@
+#include "sim/trace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "sim/alone-inl.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+using namespace scalar;
+
+constexpr TraceColumn kColumns[] = {
+    {"time", "s", "since the beginning"},
+    {"speed", "m/s", "of the car"},
+    {"target_speed", "m/s", "asked for"},
+    {"acceleration", "m/s^2", "of the car"},
+    {"target_acceleration", "m/s^2", "asked for by the planner"},
+    {"road_curvature", "1/m", "of the lane"},
+    {"desired_curvature", "1/m", "asked of the controller"},
+    {"lateral_acceleration", "m/s^2", "yaw rate times speed"},
+    {"wanted_lateral_acceleration", "m/s^2", "the lane's curvature times speed squared"},
+    {"offset", "m", "from the middle of the lane"},
+    {"heading", "rad", "against the lane"},
+    {"wheel", "deg", "of the steering wheel"},
+    {"command", "", "of the steering: torque of -1 to 1, or degrees of the wheel"},
+    {"roll", "rad", "of the road"},
+    {"distance", "m", "along the lane"},
+    {"gap", "m", "to the car ahead"},
+    {"lead_speed", "m/s", "of the car ahead"},
+};
+static_assert(std::size(kColumns) == kTraceColumns);
+
+template <class Control, class Tyre>
+Trace trace_of(const WorldSpec& spec, const BatchOptions& o) {
+  Trace trace;
+  const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there};
+  const auto see = [&](int step, const auto& k, const WorldState<float, Control>& s) {
+    if (step % kStepsPerPlan != 0 || s.metrics.alive < 0.5f) return;
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    const Motion<float>& m = s.motion;
+    const bool lead = s.lead.there > 0.5f;
+    const double yaw_rate = m.yaw_rate * motion_scale(k.car, m.speed), v = m.speed;
+    trace.rows.push_back({step * kStep, v, s.target_speed, m.acceleration, s.target, s.road.curvature,
+                          -s.desired_curvature, yaw_rate * v, s.road.curvature * v * v, m.offset, m.heading,
+                          s.steering.wheel * kDegrees, s.steering.command * (Control::kTorque ? 1 : kDegrees),
+                          s.road.roll, m.distance, lead ? s.lead.gap : kNone, lead ? s.lead.speed : kNone});
+  };
+  trace.result = run_world<float, Control, Tyre>(spec, run, o.steps, see);
+  return trace;
+}
+
+template <class Control>
+Trace trace_tyres(const WorldSpec& spec, const BatchOptions& o) {
+  switch (o.tyres) {
+    case Tyres::none: return trace_of<Control, NoSlip>(spec, o);
+    case Tyres::linear: return trace_of<Control, LinearTyres>(spec, o);
+    case Tyres::saturating: break;
+  }
+  return trace_of<Control, SaturatingTyres>(spec, o);
+}
+
+}  // namespace
+
+std::span<const TraceColumn> trace_columns() { return kColumns; }
+
+const double& Trace::at(size_t row, std::string_view column) const {
+  const auto* found = std::ranges::find(kColumns, column, &TraceColumn::name);
+  if (found == std::end(kColumns)) fail_internal("sim: no column {}", column);
+  return rows[row][static_cast<size_t>(found - kColumns)];
+}
+
+Trace trace_world(const WorldSpec& world, const BatchOptions& o) {
+  check_world(world);
+  switch (o.lateral) {
+    case Lateral::pid: return trace_tyres<LateralPid>(world, o);
+    case Lateral::torque: return trace_tyres<LateralTorque>(world, o);
+    case Lateral::angle: break;
+  }
+  return trace_tyres<LateralAngle>(world, o);
+}
+
+std::string trace_csv(const Trace& trace) {
+  std::string text;
+  for (const TraceColumn& column : kColumns) {
+    std::string unit(column.unit);
+    for (size_t at; (at = unit.find('/')) != std::string::npos;) unit.replace(at, 1, "_per_");
+    std::erase(unit, '^');
+    if (unit.starts_with("1_per_")) unit.erase(0, 2);
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : ",", column.name, unit.empty() ? "" : "_", unit);
+  }
+  text += '\n';
+  for (const auto& row : trace.rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      text += i == 0 ? "" : ",";
+      if (std::isfinite(row[i])) text += fmt::format("{:.6g}", row[i]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace sparkpilot::sim

@@ -1,0 +1,34 @@
+// One world step by step, for pictures and tables.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/batch.h"
+
+namespace sparkpilot::sim {
+
+struct TraceColumn {
+  std::string_view name, unit, meaning;
+};
+// time, speed, ...; lateral ones are left positive.
+std::span<const TraceColumn> trace_columns();
+inline constexpr size_t kTraceColumns = 17;
+
+struct Trace {
+  std::vector<std::array<double, kTraceColumns>> rows;  // one for each 50 ms; without a car ahead its columns are NaN
+  WorldResult result;
+  const double& at(size_t row, std::string_view column) const;
+};
+
+// Runs one world in float, which on processors with fused multiply-adds gives the bits of run_worlds(). Ends with a
+// divergence. Fails (user) as check_world() does.
+Trace trace_world(const WorldSpec& world, const BatchOptions& options);
+
+// As a table in CSV with "name_unit" as headings; what there is not is empty.
+std::string trace_csv(const Trace& trace);
+
+}  // namespace sparkpilot::sim

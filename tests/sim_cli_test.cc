@@ -1,0 +1,141 @@
+// sim from outside: what it lists, runs, continues, shows and refuses.
+#include <algorithm>
+
+#include "drive_fixture.h"
+
+#include "cli_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+class SimCli : public testing::Test {
+ protected:
+  static json parsed(const std::string& arguments, int code = 0) {
+    const ProgramResult result = run_program(arguments + " --json");
+    EXPECT_EQ(result.code, code) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  static void expect_usage_error(const std::string& arguments, const std::string& word) {
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(word), std::string::npos) << result.err;
+  }
+  std::string out(const char* name) const { return " --out " + in_quotes(folder / name); }
+  TempFolder folder;
+};
+
+TEST_F(SimCli, ListsEverythingThatARunCanName) {
+  const json list = parsed("sim list");
+  EXPECT_EQ(keys(list), (Keys{"scenarios", "algorithms", "vehicles", "metrics"}));
+  EXPECT_GE(list["scenarios"].size(), 60u);
+  const json& first = list["scenarios"][0];
+  EXPECT_EQ(keys(first), (Keys{"name", "category", "purpose", "seconds", "parameters", "bounds"}));
+  EXPECT_EQ(keys(first["parameters"][0]), (Keys{"name", "unit", "low", "high", "default", "meaning"}));
+  EXPECT_EQ(first["bounds"][0]["metric"], "tracking_rmse");
+  EXPECT_EQ(list["algorithms"][0]["name"], "lateral_torque");
+  EXPECT_EQ(keys(list["algorithms"][0]["parameters"][0]), (Keys{"name", "unit", "default", "meaning"}));
+  EXPECT_EQ(keys(parsed("sim list --metrics")), (Keys{"metrics"}));
+  EXPECT_NE(run_program("sim list").out.find("lane_change_quick"), std::string::npos);
+  EXPECT_NE(run_program("sim list --algorithms").out.find("lane_keeping"), std::string::npos);
+}
+
+TEST_F(SimCli, RunsScenariosAndChecksTheirBounds) {
+  const json good = parsed("sim run --scenarios curves --variants 8 --check");
+  EXPECT_EQ(good["worlds"], 48);
+  EXPECT_EQ(good["passed"], 48);
+  EXPECT_EQ(good["folder"], nullptr);
+  EXPECT_EQ(good["categories"][0]["category"], "curves");
+  EXPECT_EQ(good["worst"].size(), 10u);
+  EXPECT_GT(good["update_p50_us"], 0);
+  const json bad = parsed("sim run --scenarios curves --variants 8 --check --set kp=5", 4);
+  EXPECT_LT(bad["passed"], 40);
+  EXPECT_GT(bad["worst"][0]["of_bound"], 1);
+  EXPECT_EQ(bad["parameters"]["kp"], 5);
+  const ProgramResult text = run_program("sim run --scenarios curve_firm,roll --variants 2 --vehicle suv");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("lateral_torque in a suv (bicycle), seed 1: "), std::string::npos) << text.out;
+}
+
+TEST_F(SimCli, ContinuesAnInterruptedRunToTheSameBytes) {
+  const std::string command = "sim run --quiet --scenarios curves,stop_and_go --variants 30 --seed 4";
+  ASSERT_EQ(run_program(command + out("whole")).code, 0);
+  const std::string rows = read_text(folder / "whole/results.csv");
+  EXPECT_EQ(std::count(rows.begin(), rows.end(), '\n'), 361);
+
+  fs::create_directory(folder / "part");
+  fs::copy_file(folder / "whole/run.json", folder / "part/run.json");
+  write_text(folder / "part/results.csv.part", rows.substr(0, rows.size() / 3));
+  expect_usage_error(command + out("part"), "--resume");
+  expect_usage_error(command + out("part") + " --resume --set kp=2", "another run");
+  EXPECT_EQ(run_program(command + out("part") + " --resume --threads 1").code, 0);
+  EXPECT_EQ(read_text(folder / "part/results.csv"), rows);
+  EXPECT_FALSE(fs::exists(folder / "part/results.csv.part"));
+  EXPECT_EQ(run_program(command + out("part") + " --resume").code, 0) << "nothing is left to do";
+  EXPECT_EQ(read_text(folder / "part/results.csv"), rows);
+}
+
+TEST_F(SimCli, CtrlCLeavesWholeRows) {
+  Background run({"sim", "run", "--scenarios", "stop_and_go", "--variants", "1000000", "--out", folder.file("run")});
+  const fs::path rows = folder / "run/results.csv.part";
+  ASSERT_TRUE(run.wait_for(rows));
+  for (int i = 0; i < 6000 && fs::file_size(rows) < 100000 && !run.ended(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(), 130);
+  const std::string text = read_text(rows);
+  EXPECT_EQ(text.back(), '\n');
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n') % 8192, 1);
+  EXPECT_FALSE(fs::exists(folder / "run/results.csv"));
+}
+
+TEST_F(SimCli, ShowsAScenarioAndTheWorstOfARun) {
+  const json shown =
+      parsed("sim show merge_behind --variant 3" + out("page.html") + " --trace " + in_quotes(folder / "trace.csv"));
+  EXPECT_EQ(shown["passed"], true);
+  EXPECT_GT(shown["metrics"]["gap_min"], 10);
+  const std::string page = read_text(folder / "page.html"), trace = read_text(folder / "trace.csv");
+  EXPECT_NE(page.find("<svg"), std::string::npos);
+  EXPECT_NE(page.find("Gap to the car ahead"), std::string::npos);
+  EXPECT_EQ(std::count(trace.begin(), trace.end(), '\n'), 801);
+
+  ASSERT_EQ(run_program("sim run --quiet --scenarios curves --variants 8 --set kp=5" + out("run")).code, 0);
+  const json run = parsed("sim run --scenarios curves --variants 8 --set kp=5");
+  const json worst = parsed("sim show --run " + in_quotes(folder / "run"));
+  EXPECT_EQ(worst["scenario"], run["worst"][0]["scenario"]);
+  EXPECT_EQ(worst["variant"], run["worst"][0]["variant"]);
+  EXPECT_EQ(worst["passed"], false);
+  const ProgramResult text = run_program("sim show curve_firm");
+  EXPECT_NE(text.out.find("enters a firm curve"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("passed\n"), std::string::npos) << text.out;
+}
+
+TEST_F(SimCli, DrivesACourseFromATable) {
+  write_text(folder / "bend.csv",
+             "time_s,speed_m_per_s,lateral_acceleration_m_per_s2\n0,20,0\n5,20,0\n8,20,0.8\n20,20,0.8\n");
+  const std::string file = " --file " + in_quotes(folder / "bend.csv");
+  const json run = parsed("sim run --variants 4" + file);
+  EXPECT_EQ(run["worlds"], 4);
+  EXPECT_EQ(run["categories"][0]["category"], "file");
+  EXPECT_EQ(parsed("sim show" + file)["passed"], true);
+  write_text(folder / "bend.csv", "time_s,speed_m_per_s,curvature_per_m\n0,100,0\n5,100,0\n");
+  expect_usage_error("sim run" + file, "is it in km/h?");
+}
+
+TEST_F(SimCli, RefusesWhatThereIsNot) {
+  expect_usage_error("sim run", "name scenarios");
+  expect_usage_error("sim run --scenarios curvs", "did you mean curves?");
+  expect_usage_error("sim run --scenarios curves --set kp", "--set");
+  expect_usage_error("sim run --scenarios curves --set kp=nan", "expected a number");
+  expect_usage_error("sim run --scenarios curves --set kpp=1", "no parameter \"kpp\"");
+  expect_usage_error("sim run --scenarios curves --algorithm x", "expected lateral_torque");
+  expect_usage_error("sim run --scenarios curves --variants 0", "--variants");
+  expect_usage_error("sim run --scenarios curves --resume", "--resume needs --out");
+  expect_usage_error("sim run --scenarios curves --resume" + out("none"), "holds no run");
+  expect_usage_error("sim show", "name a scenario");
+  expect_usage_error("sim show curves", "is not one scenario");
+  expect_usage_error("sim show --run " + in_quotes(folder / "none"), "none");
+}
+
+}  // namespace
+}  // namespace sparkpilot

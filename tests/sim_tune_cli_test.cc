@@ -1,0 +1,69 @@
+// sparkpilot sim tune, on a few worlds.
+#include <filesystem>
+
+#include "cli_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+const char* const kTune = "sim tune --scenarios curves --variants 2 --tune kp=0.2:3 --tune ki=0.02:1:log ";
+
+json tuned(const std::string& flags) {
+  const ProgramResult result = run_program(kTune + flags + " --json");
+  EXPECT_EQ(result.code, 0) << result.err;
+  return json::parse(result.out, nullptr, false);
+}
+
+TEST(SimTuneCli, FindsParametersThatDriveBetter) {
+  const json answer = tuned("--trials 60");
+  EXPECT_LT(answer["best_cost"].get<double>(), answer["own_cost"].get<double>());
+  EXPECT_EQ(answer["trials"].size(), 60U);
+  ASSERT_EQ(answer["parameters"].size(), 2U);
+  for (const json& p : answer["parameters"]) {
+    EXPECT_GE(p["best"].get<double>(), p["low"].get<double>());
+    EXPECT_LE(p["best"].get<double>(), p["high"].get<double>());
+  }
+  EXPECT_GT(answer["held_out"]["pairs"].get<int>(), 0);
+  EXPECT_EQ(answer["held_out"]["b"]["parameters"]["kp"], answer["parameters"][0]["best"]);
+  EXPECT_NE(answer["held_out"]["a"]["seed"], 1);
+  const ProgramResult text = run_program(std::string(kTune) + "--trials 8");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("sparkpilot sim run --algorithm lateral_torque --set kp="), std::string::npos) << text.out;
+}
+
+TEST(SimTuneCli, GoesOnFromItsJournal) {
+  const TempFolder folder;
+  const std::string journal = "--journal '" + folder.file("j.jsonl") + "' ";
+  const json whole = tuned("--trials 20");
+  tuned("--trials 9 " + journal);
+  const json rest = tuned("--trials 20 --resume " + journal);
+  EXPECT_EQ(rest["resumed"], 9);
+  EXPECT_EQ(rest["trials"], whole["trials"]);
+  EXPECT_EQ(run_program(kTune + journal).code, 2);  // without --resume
+  const ProgramResult other = run_program(kTune + journal + "--resume --vehicle truck");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("another search"), std::string::npos) << other.err;
+}
+
+TEST(SimTuneCli, BadInputIsOneLineAndCodeTwo) {
+  const auto expect = [&](const std::string& arguments, const std::string& word) {
+    const ProgramResult result = run_program("sim tune " + arguments);
+    EXPECT_EQ(result.code, 2) << arguments;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(word), std::string::npos) << result.err;
+  };
+  expect("--scenarios curves", "--tune NAME=LOW:HIGH[:log] is missing");
+  expect("--scenarios curves --tune kp", "expected NAME=LOW:HIGH");
+  expect("--scenarios curves --tune kp=2:1", "rising");
+  expect("--scenarios curves --tune kpp=1:2", "has no such parameter");
+  expect("--scenarios curves --tune kp=1:2 --objective speed", "no metric \"speed\"");
+  expect("--scenarios curves --tune kp=1:2 --objective gap_min", "more of it is better");
+  expect("--scenarios curves --tune kp=1:2 --objective jerk_rms=-1", "a weight above 0");
+  expect("--scenarios curves --tune kp=1:2 --search annealing", "--search");
+  expect("--scenarios nowhere --tune kp=1:2", "nowhere");
+  expect("--scenarios curves --tune kp=1:2 --resume", "--resume needs --journal");
+  expect("--scenarios curves --tune kp=1:2 --trials 0", "trials");
+}
+
+}  // namespace
+}  // namespace sparkpilot
