@@ -43,11 +43,13 @@ WorldSpec varied(int64_t i) {
   w.course.side_at = 4;
   w.course.side_for = 0.5;
   if (i % 2) w.noise = {0.1, 0.05, 1e-5, 0.05};
-  w.course.wave_at = random.uniform(0, 2);
-  w.course.wave_for = random.uniform(2, 10);
-  w.course.turn2 = -w.course.turn;
-  w.course.turn2_at = 4;
-  w.course.roll_change = random.uniform(-0.03, 0.03);
+  if (i % 4 == 0) {
+    w.course.wave_at = random.uniform(0, 2);
+    w.course.wave_for = random.uniform(2, 10);
+    w.course.turn2 = -w.course.turn;
+    w.course.turn2_at = 4;
+    w.course.roll_change = random.uniform(-0.03, 0.03);
+  }
   w.course.start_offset = random.uniform(-1, 1);
   if (i % 3 == 0) {
     w.lead = {
@@ -208,6 +210,25 @@ TEST(Batch, BrakesAsHardAsItIsSaidTo) {
   // And rolling resistance, and drag when the brakes have come: at about 18 m/s.
   EXPECT_NEAR(r.deceleration_max, 2 + 0.12 + 0.00027 * 18 * 18, 0.02);
   EXPECT_GT(r.longitudinal_jerk_rms, 0.1);
+}
+
+// Neighbours with cars ahead, rich courses, tables and noise change nothing of a world without any.
+TEST(Batch, APlainWorldIsTheSameAmongOthers) {
+  const auto plain = [](int64_t i) {
+    WorldSpec w = varied(i);
+    w.course.wave_at = 0, w.course.wave_for = kForever, w.course.turn2 = 0, w.course.roll_change = 0;
+    w.course.table = nullptr;
+    w.lead = {};
+    w.noise = {};
+    return w;
+  };
+  for (const Lateral lateral : kControls) {
+    const BatchOptions o{.lateral = lateral, .tyres = Tyres::saturating, .steps = 600};
+    const auto alone = run_worlds(64, plain, o);
+    const auto among = run_worlds(
+        64, [&](int64_t i) { return i % 2 ? plain(i) : varied(i); }, o);
+    for (size_t i = 1; i < 64; i += 2) EXPECT_EQ(alone[i], among[i]) << i;
+  }
 }
 
 // A formula as a table is the same road but for what is between its rows.
