@@ -18,7 +18,7 @@ namespace {
 
 using namespace scalar;
 
-constexpr int64_t kBlock = 128;  // worlds: some 180 KB, of a second-level cache of 256 KB or more
+constexpr int64_t kBlock = 128;  // worlds: some 200 KB, of a second-level cache of 256 KB or more
 
 struct Free {
   void operator()(float* memory) const { std::free(memory); }
@@ -45,7 +45,7 @@ class Block {
   void run(std::span<const WorldSpec> specs, const BatchOptions& o, WorldResult* results) {
     const auto count = std::ssize(specs);
     const int64_t groups = (count + lanes_ - 1) / lanes_;
-    bool noise = false, leads = false, tables = false;
+    bool noise = false, leads = false, rich_courses = false, tables = false;
     // A group that is not full computes its last world more than once.
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
@@ -53,13 +53,14 @@ class Block {
       put_fields(beginning<Control>(spec), i, lanes_, states_.get());
       noise |= has_noise(spec.noise);
       leads |= spec.lead.there;
+      rich_courses |= is_rich(spec.course);
       tables |= spec.course.table != nullptr;
     }
     const int plans = plans_of(o.steps);
     const float* table = tables ? fill_tables(specs, groups, o.steps) : nullptr;
     std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
-    advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, 0, o.steps, plans}, static_cast<int>(groups),
-                  constants_.get(), states_.get(), rings_.get(), table);
+    advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, rich_courses, 0, o.steps, plans},
+                  static_cast<int>(groups), constants_.get(), states_.get(), rings_.get(), table);
     for (int64_t i = 0; i < count; ++i) {
       results[i] = result_of<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
     }
@@ -87,7 +88,7 @@ class Block {
 
 template <class Control, class N>
 WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
-  const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there};
+  const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
   const auto see = [](int, const auto&, const auto&) {};
   switch (o.tyres) {
     case Tyres::none: return run_world<N, Control, NoSlip>(spec, run, o.steps, see);

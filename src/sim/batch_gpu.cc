@@ -54,7 +54,7 @@ class Part {
   void begin(int64_t first, int64_t count, const std::function<WorldSpec(int64_t)>& spec, const BatchOptions& o) {
     first_ = first, count_ = count;
     const int64_t groups = (count + kWorldsOfGroup - 1) / kWorldsOfGroup;
-    std::atomic<bool> noise = false, leads = false, tables = false;
+    std::atomic<bool> noise = false, leads = false, rich_courses = false, tables = false;
     auto* const constants = floats(*constants_);
     auto* const states = floats(*states_);
     parallel_for(groups, 1, [&](int64_t begin, int64_t end) {
@@ -68,6 +68,7 @@ class Part {
         }
         if (has_noise(world.noise)) noise = true;
         if (world.lead.there) leads = true;
+        if (is_rich(world.course)) rich_courses = true;
         if (!world.course.table) continue;
         tables = true;
         const auto rows = course_rows(world, o.steps);
@@ -82,18 +83,19 @@ class Part {
     }
     stream_.fill(rings_->data(), 0, bytes(kRingSlots));
     if (tables && !unified) stream_.copy_to_gpu(gpu_tables_->data(), floats(*tables_), bytes(plans_of(o.steps) * kRow));
-    const cuda::WorldsArguments arguments{floats(*gpu_constants_),
-                                          floats(*gpu_states_),
-                                          floats(*rings_),
-                                          o.seed,
-                                          static_cast<int>(groups),
-                                          0,
-                                          o.steps,
-                                          o.warm_up,
-                                          noise.load(),
-                                          leads.load(),
-                                          tables ? floats(*gpu_tables_) : nullptr,
-                                          plans_of(o.steps)};
+    const cuda::WorldsArguments arguments{.constants = floats(*gpu_constants_),
+                                          .states = floats(*gpu_states_),
+                                          .rings = floats(*rings_),
+                                          .seed = o.seed,
+                                          .groups = static_cast<int>(groups),
+                                          .first = 0,
+                                          .last = o.steps,
+                                          .warm_up = o.warm_up,
+                                          .noise = noise,
+                                          .leads = leads,
+                                          .rich_courses = rich_courses,
+                                          .tables = tables ? floats(*gpu_tables_) : nullptr,
+                                          .plans = plans_of(o.steps)};
     stream_.launch(cuda::kernel_on(stream_.gpu(), kernel_name(o)), cuda::worlds_launch(arguments.groups), arguments);
     if (!unified) stream_.copy_to_host(states, gpu_states_->data(), bytes(kStates));
   }

@@ -20,7 +20,7 @@ void advance_groups(const LaneRun& r, int groups, const float* constants, float*
   using State = WorldState<Lanes, Control>;
   static_assert(sizeof(Constants) / sizeof(Lanes) == sizeof(WorldConstants<double, Control>) / sizeof(double));
   static_assert(sizeof(State) / sizeof(Lanes) == sizeof(WorldState<double, Control>) / sizeof(double));
-  const Run run{r.seed, r.warm_up, r.noise, r.leads};
+  const Run run{r.seed, r.warm_up, r.noise, r.leads, r.rich_courses};
   const auto* k = reinterpret_cast<const Constants*>(constants);
   auto* s = reinterpret_cast<State*>(states);
   auto* slots = reinterpret_cast<Lanes*>(rings);

@@ -10,7 +10,7 @@ struct LaneRun {
   Tyres tyres;
   uint64_t seed;
   int warm_up;
-  bool noise, leads;
+  bool noise, leads, rich_courses;
   int first, last;  // steps
   int plans;        // rows of a world's table
 };

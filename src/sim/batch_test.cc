@@ -163,6 +163,25 @@ TEST(Batch, BrakesAsHardAsItIsSaidTo) {
   EXPECT_GT(r.longitudinal_jerk_rms, 0.1);
 }
 
+// Neighbours with cars ahead, rich courses, tables and noise change nothing of a world without any.
+TEST(Batch, APlainWorldIsTheSameAmongOthers) {
+  const auto plain = [](int64_t i) {
+    WorldSpec w = varied(i);
+    w.course.wave_at = 0, w.course.wave_for = kForever, w.course.turn2 = 0, w.course.roll_change = 0;
+    w.course.table = nullptr;
+    w.lead = {};
+    w.noise = {};
+    return w;
+  };
+  for (const Lateral lateral : kControls) {
+    const BatchOptions o{.lateral = lateral, .tyres = Tyres::saturating, .steps = 600};
+    const auto alone = run_worlds(64, plain, o);
+    const auto among = run_worlds(
+        64, [&](int64_t i) { return i % 2 ? plain(i) : varied(i); }, o);
+    for (size_t i = 1; i < 64; i += 2) EXPECT_EQ(alone[i], among[i]) << i;
+  }
+}
+
 // A formula as a table is the same road but for what is between its rows.
 TEST(Batch, DrivesATableAsTheFormulaThatItHolds) {
   WorldSpec formula;

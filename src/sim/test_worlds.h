@@ -38,11 +38,13 @@ inline WorldSpec varied(int64_t i) {
   w.course.side_at = 4;
   w.course.side_for = 0.5;
   if (i % 2) w.noise = {0.1, 0.05, 1e-5, 0.05};
-  w.course.wave_at = random.uniform(0, 2);
-  w.course.wave_for = random.uniform(2, 10);
-  w.course.turn2 = -w.course.turn;
-  w.course.turn2_at = 4;
-  w.course.roll_change = random.uniform(-0.03, 0.03);
+  if (i % 4 == 0) {
+    w.course.wave_at = random.uniform(0, 2);
+    w.course.wave_for = random.uniform(2, 10);
+    w.course.turn2 = -w.course.turn;
+    w.course.turn2_at = 4;
+    w.course.roll_change = random.uniform(-0.03, 0.03);
+  }
   w.course.start_offset = random.uniform(-1, 1);
   if (i % 3 == 0) {
     w.lead = {

@@ -107,7 +107,12 @@ struct Run {
   int warm_up = 0;     // steps that enter no figure
   bool noise = false;  // any world has some
   bool leads = false;  // any world has one
+  // Any world's course is_rich(). One that is not gives the same bits either way: what it lacks is added as 0.
+  bool rich_courses = false;
 };
+inline bool is_rich(const Course& c) {
+  return c.wave_at != 0 || c.wave_for < kForever || c.turn2 != 0 || c.roll_change != 0;
+}
 
 template <class Control>
 inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
@@ -214,12 +219,12 @@ SIM_FN N ramp(N t, N at, N inverse) {
   return x * x * neg_mul_add(N(2), x, N(3));
 }
 template <class N>
-SIM_FN N course_curvature(const CourseConstants<N>& c, N t) {
-  N s, unused;
-  sin_cos(c.frequency * (t - c.wave_at), s, unused);
-  const N wave = select((t >= c.wave_at) && (t < c.wave_to), c.wave, N(0));
-  const N turns = mul_add(c.turn2, ramp(t, c.turn2_at, c.turn2_inverse), c.turn * ramp(t, c.turn_at, c.turn_inverse));
-  return mul_add(wave, s, c.curvature + turns);
+SIM_FN N course_curvature(const Run& run, const CourseConstants<N>& c, N t) {
+  N s, unused, wave = c.wave;
+  if (run.rich_courses) wave = select((t >= c.wave_at) && (t < c.wave_to), wave, N(0));
+  sin_cos(c.frequency * (run.rich_courses ? t - c.wave_at : t), s, unused);
+  const N simple = mul_add(c.turn, ramp(t, c.turn_at, c.turn_inverse), mul_add(wave, s, c.curvature));
+  return run.rich_courses ? mul_add(c.turn2, ramp(t, c.turn2_at, c.turn2_inverse), simple) : simple;
 }
 
 // sum += x with what rounding loses carried in `lost` (W. Kahan, 1965).
@@ -280,9 +285,9 @@ SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, 
   const CourseConstants<N>& c = k.course;
   const Motion<N>& m = s.motion;
   const N t(step * kStep);
-  CourseRow<N> row{course_curvature(c, t), course_curvature(c, t + k.lateral_delay),
+  CourseRow<N> row{course_curvature(run, c, t), course_curvature(run, c, t + k.lateral_delay),
                    max(mul_add(c.speed_change, ramp(t, c.change_at, c.change_inverse), c.speed), N(0)),
-                   mul_add(c.roll_change, ramp(t, c.roll_at, c.roll_inverse), c.roll)};
+                   run.rich_courses ? mul_add(c.roll_change, ramp(t, c.roll_at, c.roll_inverse), c.roll) : c.roll};
   if (table.at) {
     const CourseRow<N> said = table.row(step / kStepsPerPlan);
     const auto tabled = is_set(c.tabled);

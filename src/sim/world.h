@@ -12,6 +12,7 @@
 
 namespace sparkpilot::sim {
 
+inline constexpr double kForever = 1e6;  // s
 inline constexpr int kStepsPerPlan = 5;  // the planner and the course run at 20 Hz
 
 // How a car follows commands. The defaults are a torque-steered car's.
@@ -39,7 +40,7 @@ struct CourseTable {
 struct Course {
   // base + wave sin(frequency (t - wave_at)) for wave_for seconds + turns, which come in smooth ramps from turn_at and
   // turn2_at on.
-  double curvature = 0, wave = 0, frequency = 0, wave_at = 0, wave_for = 1e6;
+  double curvature = 0, wave = 0, frequency = 0, wave_at = 0, wave_for = kForever;
   double turn = 0, turn_at = 0, turn_ramp = 1, turn2 = 0, turn2_at = 0, turn2_ramp = 1;
   double speed = 20, speed_change = 0, change_at = 0, change_ramp = 1;  // m/s asked for; the car starts at `speed`
   double brake = 1.2;                                                   // m/s^2: most deceleration that is asked for

@@ -15,11 +15,11 @@ struct WorldsArguments {
   float *states, *rings;
   unsigned long long seed;
   int groups;
-  int first, last;      // steps
-  int warm_up;          // steps that enter no figure
-  int noise, leads;     // 1: any world has some
-  const float* tables;  // [group][plan][field][world]; null if no world has one
-  int plans;            // rows of a world's table
+  int first, last;                 // steps
+  int warm_up;                     // steps that enter no figure
+  int noise, leads, rich_courses;  // 1: any world has some
+  const float* tables;             // [group][plan][field][world]; null if no world has one
+  int plans;                       // rows of a world's table
 };
 
 constexpr int kWorldsOfGroup = 32, kWorldsThreads = 128;
