@@ -28,8 +28,9 @@ def rastrigin(x):
 
 
 print(f"cma {cma.__version__}")
-for f, n, start, sigma, population in ((sphere, 10, 1.0, 0.5, 0), (ellipsoid, 8, 1.0, 0.5, 0), (rosenbrock, 6, 0.0, 0.3, 0),
-                                       (rastrigin, 4, 2.0, 2.0, 100)):
+CASES = ((sphere, 10, 1.0, 0.5, 0), (ellipsoid, 8, 1.0, 0.5, 0), (rosenbrock, 6, 0.0, 0.3, 0),
+         (rastrigin, 4, 2.0, 2.0, 100))
+for f, n, start, sigma, population in CASES:
     counts = []
     for seed in range(1, 52):
         options = {"verbose": -9, "seed": seed, "ftarget": 1e-10, "maxfevals": 100000}

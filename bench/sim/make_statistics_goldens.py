@@ -57,7 +57,8 @@ def differences(n, kind):
 
 def signed_rank():
     rows = []
-    for n, kind in itertools.product((5, 6, 7, 12, 13, 25, 49, 50, 51, 52, 81, 200), ("normal", "skewed", "ties", "zeros")):
+    sizes = (5, 6, 7, 12, 13, 25, 49, 50, 51, 52, 81, 200)
+    for n, kind in itertools.product(sizes, ("normal", "skewed", "ties", "zeros")):
         x = differences(n, kind)
         if kind in ("ties", "zeros") and 13 < n <= 50:
             continue  # SciPy draws permutations there
@@ -74,7 +75,7 @@ def signed_rank():
 
 
 def bootstrap():
-    """Clusters of unequal size: mean, interval at the shares that paired.h states, standard error. 400,000 resamples."""
+    """Clusters of unequal size: mean, interval at the shares of paired.h, standard error; 400,000 resamples."""
     rows = []
     for clusters, most in ((5, 1), (12, 1), (12, 9), (60, 4), (300, 1)):
         sizes = rng.integers(1, most + 1, size=clusters)
