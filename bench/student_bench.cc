@@ -1,11 +1,12 @@
-// A training step of a driving network on random samples: gradients and an AdamW update. Prints its time in ms, one
-// line for each line on stdin (the number of steps to time), so that another engine can take turns with it
-// (bench/peers/compare_training.py).
+// A training step of one of openpilot's networks on random samples: gradients and an AdamW update. Prints its time in
+// ms, that of the gradients alone and the processor time of all threads, one line for each line on stdin (the number of
+// steps to time), so that another engine can take turns with it (bench/peers/compare_training.py).
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <iostream>
 
 #include "base/clock.h"
@@ -26,7 +27,7 @@ int main(int argc, char** argv) {
   int64_t batch = 32, rank = 16;
   int threads = 0;
   app.add_option("file", file, "ONNX model")->required();
-  app.add_option("--role", role, "vision, policy or supercombo");
+  app.add_option("--role", role, "vision, policy, supercombo or driver");
   app.add_option("--kind", kind, "dora, lora or full");
   app.add_option("--target", target, "layers with an adapter, a regular expression");
   app.add_option("--batch", batch);
@@ -57,12 +58,14 @@ int main(int argc, char** argv) {
     for (const TensorInfo& input : program.inputs()) fill_random(program.input(input.name), input.name, 1);
     const auto step = [&](int64_t ns[3]) {
       const int64_t start = now_ns();
+      const std::clock_t busy = std::clock();
       program.run_gradients();
       const int64_t middle = now_ns();
       (void)program.gradient_norm();
       program.update(1e-5, 1);
       ns[0] = now_ns() - start;
       ns[1] = middle - start;
+      ns[2] = static_cast<int64_t>(std::clock() - busy) * (1'000'000'000 / CLOCKS_PER_SEC);
     };
     int64_t ns[3];
     for (int i = 0; i < 3; ++i) step(ns);
@@ -78,13 +81,14 @@ int main(int argc, char** argv) {
     fmt::print("{} parameters, {} MB\n", student.parameters(), peak_memory_bytes().value_or(0) >> 20);
     std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line);) {
-      std::vector<double> all, gradients;
+      std::vector<double> all, gradients, processor;
       for (int i = 0; i < std::stoi(line); ++i) {
         step(ns);
         all.push_back(static_cast<double>(ns[0]) * 1e-6);
         gradients.push_back(static_cast<double>(ns[1]) * 1e-6);
+        processor.push_back(static_cast<double>(ns[2]) * 1e-6);
       }
-      fmt::print("{:.4f} {:.4f}\n", summarize(all).p50, summarize(gradients).p50);
+      fmt::print("{:.4f} {:.4f} {:.4f}\n", summarize(all).p50, summarize(gradients).p50, summarize(processor).p50);
       std::fflush(stdout);
     }
   } catch (const Error& error) {

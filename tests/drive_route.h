@@ -76,8 +76,9 @@ inline void fill_index(cereal::EncodeIndex::Builder index, int segment, int fram
   index.setTimestampSof(eof - 18'000'000);
 }
 
-// Appends the videos' indices to the log, and moves its other events to the segment's time.
-inline void add_index(const std::filesystem::path& log, int segment, int frames, bool wide) {
+// Appends the videos' indices (`driver`: of the driver's, too) to the log, and moves its other events to the segment's
+// time.
+inline void add_index(const std::filesystem::path& log, int segment, int frames, bool wide, bool driver = false) {
   const uint64_t since = uint64_t{50'000'000} * static_cast<uint64_t>(segment * frames);
   edit_log(log, [&](cereal::Event::Builder event) {
     event.setLogMonoTime(event.getLogMonoTime() + since);
@@ -92,10 +93,14 @@ inline void add_index(const std::filesystem::path& log, int segment, int frames,
     writer.write(message);
   }
   for (int i = 0; i < frames; ++i) {
-    for (int camera = 0; camera < (wide ? 2 : 1); ++camera) {
+    for (int camera = 0; camera < 3; ++camera) {
+      if ((camera == 1 && !wide) || (camera == 2 && !driver)) continue;
       capnp::MallocMessageBuilder message;
       auto event = message.initRoot<cereal::Event>();
-      fill_index(camera == 0 ? event.initRoadEncodeIdx() : event.initWideRoadEncodeIdx(), segment, frames, i);
+      fill_index(camera == 0   ? event.initRoadEncodeIdx()
+                 : camera == 1 ? event.initWideRoadEncodeIdx()
+                               : event.initDriverEncodeIdx(),
+                 segment, frames, i);
       event.setLogMonoTime(100'035'000'000 + since + uint64_t{50'000'000} * static_cast<uint64_t>(i));
       event.setValid(true);
       writer.write(message);
@@ -105,9 +110,9 @@ inline void add_index(const std::filesystem::path& log, int segment, int frames,
   std::filesystem::rename(aside, log);
 }
 
-// Makes a segment of a mici with both cameras below `folder`; returns its path.
+// Makes a segment of a mici with both cameras, and the driver's if wanted, below `folder`; returns its path.
 inline std::filesystem::path make_segment(const std::filesystem::path& folder, int frames, int number = 0,
-                                          bool wide = true) {
+                                          bool wide = true, bool driver = false) {
   const ProgramResult made =
       run_program("route synth --quiet --device mici --no-video --seed 3 --seconds " + std::to_string(frames / 20.0) +
                   " --first-segment " + std::to_string(number) + " --out '" + (folder / "made").string() + "'");
@@ -116,9 +121,10 @@ inline std::filesystem::path make_segment(const std::filesystem::path& folder, i
   const std::filesystem::path segment = folder / from.filename();
   std::filesystem::rename(from, segment);
   std::filesystem::remove_all(folder / "made");
-  add_index(segment / "rlog.zst", number, frames, wide);
+  add_index(segment / "rlog.zst", number, frames, wide, driver);
   write_video(segment / "fcamera.hevc", frames, 2);
   if (wide) write_video(segment / "ecamera.hevc", frames, 7);
+  if (driver) write_video(segment / "dcamera.hevc", frames, 4);
   return segment;
 }
 

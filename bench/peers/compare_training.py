@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""A training step of driving_policy: sparkpilot's beside that of PyTorch with PEFT, in turns.
+"""A training step of driving_policy or dmonitoring_model: sparkpilot's beside that of PyTorch with PEFT, in turns.
 
-  build/sparkpilot zoo build driving_policy --out out/zoo
+  build/sparkpilot zoo build driving_policy dmonitoring_model --out out/zoo
   bench/peers/compare_training.py out/zoo/driving_policy.onnx [--kinds dora,lora,full] [--threads 2] [--rounds 10]
+  bench/peers/compare_training.py out/zoo/dmonitoring_model.onnx --role driver --batch 8 --compile
 
 Both run the same network (through onnx2torch, its Reshapes changed for a batch), AdamW, fp32, adapters of rank 16 beside all
-linear layers, the loss of the plan and the desire; PyTorch eager and, with --compile, compiled where that works (PyTorch 2.15
-does not compile what onnx2torch makes of this model), of which the faster counts. Prints the medians of the rounds and the median of the ratios of a round. Needs torch, peft and onnx2torch, and
-build/student_bench."""
+linear layers and ungrouped 1x1 convolutions, the same losses; PyTorch with its layers channels first and, of role driver,
+channels last, and with --compile compiled where that works (PyTorch 2.15 does not compile what onnx2torch makes of
+driving_policy), of which the fastest counts. Prints the medians of the rounds and the median of the ratios of a round, of time
+and of processor time. Needs torch, peft and onnx2torch, and build/student_bench."""
 import argparse
+import json
 import os
 import resource
 import statistics
@@ -17,11 +20,13 @@ import time
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("model")
+parser.add_argument("--role", default="policy", choices=["policy", "driver"])
 parser.add_argument("--kinds", default="dora,lora,full")
 parser.add_argument("--threads", type=int, default=os.cpu_count())
 parser.add_argument("--rounds", type=int, default=10)
 parser.add_argument("--batch", type=int, default=32)
 parser.add_argument("--steps", type=int, default=3, help="of a round")
+parser.add_argument("--layouts", default="first,last", help="of PyTorch's channels; last of role driver only")
 parser.add_argument("--compile", action="store_true", help="try torch.compile too")
 arguments = parser.parse_args()
 
@@ -81,7 +86,11 @@ def torch_model(kind):
             node.op_type, node.input[1] = "Gemm", name
             node.attribute.append(onnx.helper.make_attribute("transB", 1))
     module = convert(model)
-    linears = [name for name, part in module.named_modules() if isinstance(part, nn.Linear)]
+    def adapted(part):
+        pointwise = isinstance(part, nn.Conv2d) and part.groups == 1 and part.kernel_size == (1, 1)
+        return isinstance(part, nn.Linear) or pointwise
+
+    linears = [name for name, part in module.named_modules() if adapted(part)]
     if kind == "full":
         for parameter in module.parameters():
             parameter.requires_grad_(True)
@@ -92,8 +101,38 @@ def torch_model(kind):
     return peft.get_peft_model(module, config), len(linears)
 
 
+def driver_loss(raw, teacher):
+    """sparkpilot's losses of driver monitoring: divergences of Gaussians, binary cross-entropies, features."""
+    total = 0
+    for name, begin, end in HEADS:
+        x, y = raw[:, begin:end], teacher[:, begin:end]
+        if name.startswith("face_descs"):
+            least = float(np.log(1e-3))
+            s, t = torch.clamp(x[:, 6:11], min=least), torch.clamp(y[:, 6:11], min=least)
+            error = (x[:, :5] - y[:, :5]) * torch.exp(-s)
+            total = total + (s - t + 0.5 * (torch.exp(2 * (t - s)) + error**2 - 1)).sum(-1).mean()
+        elif name == "features":
+            to = torch.log_softmax(y / 4, -1)
+            total = total + 16 * (to.exp() * (to - torch.log_softmax(x / 4, -1))).sum(-1).mean()
+        else:
+            total = total + nn.functional.binary_cross_entropy_with_logits(x, torch.sigmoid(y))
+    return total
+
+
+def heads_of(path):
+    """Name, begin and end of each head of role driver."""
+    command = ["build/sparkpilot", "model", "info", path, "--json"]
+    said = subprocess.run(command, capture_output=True, check=True, text=True)
+    return [(name, *ends) for name, ends in json.loads(said.stdout)["output_slices"].items()]
+
+
+HEADS = heads_of(arguments.model) if arguments.role == "driver" else []
+
+
 def loss_of(raw, teacher):
-    """sparkpilot's losses of this model: the plan's Laplacian likelihood and the desire's cross-entropy."""
+    """sparkpilot's losses of the policy: the plan's Laplacian likelihood and the desire's cross-entropy."""
+    if arguments.role == "driver":
+        return driver_loss(raw, teacher)
     plan, mean, scale = teacher[:, :495], raw[:, :495], raw[:, 495:990]
     error = (mean - plan).abs()
     limit = torch.maximum(scale, torch.log(1e-6 + error / 1000))
@@ -103,16 +142,19 @@ def loss_of(raw, teacher):
 
 
 class Torch:
-    def __init__(self, kind, compiled):
+    def __init__(self, kind, layout, compiled):
         torch.manual_seed(1)
         self.model, self.linears = torch_model(kind)
+        self.model.to(memory_format=layout)
         if compiled:
             self.model = torch.compile(self.model)
         graph = onnx.load(arguments.model).graph
         self.inputs = []
         for value in graph.input:
             shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-            self.inputs.append(torch.randn([arguments.batch, *shape[1:]]))
+            pictures = value.type.tensor_type.elem_type == onnx.TensorProto.UINT8
+            size = [arguments.batch, *shape[1:]]
+            self.inputs.append(torch.randint(0, 256, size, dtype=torch.uint8) if pictures else torch.randn(size))
         self.teacher = torch.randn(arguments.batch, graph.output[0].type.tensor_type.shape.dim[1].dim_value)
         trained = [p for p in self.model.parameters() if p.requires_grad]
         self.count = sum(p.numel() for p in trained)
@@ -120,27 +162,32 @@ class Torch:
         self.trained = trained
 
     def step(self):
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         self.optimizer.zero_grad()
         loss_of(self.model(*self.inputs), self.teacher).backward()
         torch.nn.utils.clip_grad_norm_(self.trained, 1.0)
         self.optimizer.step()
-        return 1e3 * (time.perf_counter() - start)
+        return 1e3 * (time.perf_counter() - start), 1e3 * (time.process_time() - busy)
 
 
 for kind in arguments.kinds.split(","):
     ours = subprocess.Popen(
-        ["build/student_bench", arguments.model, "--kind", kind, "--batch", str(arguments.batch), "--threads", str(arguments.threads)],
+        ["build/student_bench", arguments.model, "--role", arguments.role, "--kind", kind,
+         "--batch", str(arguments.batch), "--threads", str(arguments.threads), "--target", "(?!.*conv_stem).*"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     says = ours.stdout.readline().strip()
-    peers = {"eager": Torch(kind, False)}
-    if arguments.compile:
+    layouts = {"channels first": torch.contiguous_format, "channels last": torch.channels_last}
+    wanted = arguments.layouts.split(",") if arguments.role == "driver" else ["first"]
+    layouts = {name: layout for name, layout in layouts.items() if name.split()[1] in wanted}
+    peers = {f"eager, {layout}": Torch(kind, format, False) for layout, format in layouts.items()}
+    for layout, format in layouts.items() if arguments.compile else ():
+        name = f"compiled, {layout}"
         try:
-            peers["compiled"] = Torch(kind, True)
-            peers["compiled"].step()
+            peers[name] = Torch(kind, format, True)
+            peers[name].step()
         except Exception as error:  # whatever the compiler meets in the converted model
             print(f"{kind}: torch.compile fails: {type(error).__name__}")
-            peers.pop("compiled", None)
+            peers.pop(name, None)
     for peer in peers.values():
         for _ in range(3):
             peer.step()
@@ -148,14 +195,18 @@ for kind in arguments.kinds.split(","):
     for _ in range(arguments.rounds):
         ours.stdin.write(f"{arguments.steps}\n")
         ours.stdin.flush()
-        rounds["ours"].append(float(ours.stdout.readline().split()[0]))
+        wall, _, busy = map(float, ours.stdout.readline().split())
+        rounds["ours"].append((wall, busy))
         for name, peer in peers.items():
-            rounds[name].append(statistics.median(peer.step() for _ in range(arguments.steps)))
+            rounds[name].append(tuple(map(statistics.median, zip(*(peer.step() for _ in range(arguments.steps))))))
     ours.stdin.close()
     ours.wait()
-    best = min(peers, key=lambda name: statistics.median(rounds[name]))
-    ratios = sorted(theirs / own for theirs, own in zip(rounds[best], rounds["ours"]))
-    print(f"{kind}: sparkpilot {statistics.median(rounds['ours']):.1f} ms ({says}), PyTorch {best} "
-          f"{statistics.median(rounds[best]):.1f} ms ({peers[best].count} parameters on {peers[best].linears} linears, "
-          f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB), {statistics.median(ratios):.2f} times "
-          f"({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+    for which, what in enumerate(["ms", "ms of processor time"]):
+        times = {name: [each[which] for each in all_rounds] for name, all_rounds in rounds.items()}
+        best = min(peers, key=lambda name: statistics.median(times[name]))
+        ratios = sorted(theirs / own for theirs, own in zip(times[best], times["ours"]))
+        others = ", ".join(f"{name} {statistics.median(times[name]):.1f}" for name in peers if name != best)
+        print(f"{kind}: sparkpilot {statistics.median(times['ours']):.1f} {what} ({says}), PyTorch {best} "
+              f"{statistics.median(times[best]):.1f} ({peers[best].count} parameters on {peers[best].linears} layers, "
+              f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB{'; ' + others if others else ''}), "
+              f"{statistics.median(ratios):.2f} times ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)

@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 struct BuildFlags {
   std::vector<std::string> routes;
-  std::string road = "any", light = "any", max_bytes, out;
+  std::string road = "any", light = "any", sampling = "bilinear", max_bytes, out, driver_monitoring;
   int64_t synthetic = 0;
   double focal_length = 0;
   bool no_teacher = false, no_wide = false, wet = false, dry = false, no_traffic = false;
@@ -59,6 +59,21 @@ void check_source(const BuildFlags& flags) {
     fail("--focal-length {}: expected pixels, above 0 and below 100000", flags.focal_length);
   }
   if (flags.wet && flags.dry) fail("--wet and --dry exclude each other");
+}
+
+// Of the driver camera's frames there is less to choose.
+void check_driver(const Program& program, const BuildFlags& flags) {
+  const std::vector<std::string> given = given_flags(*program.at);
+  const auto is_given = [&](const char* flag) { return std::ranges::find(given, flag) != given.end(); };
+  if (flags.driver_monitoring.empty()) {
+    if (is_given("--sampling")) fail("--sampling is for --driver-monitoring: a driving model says how it samples");
+    return;
+  }
+  expect_alone(program, flags.model, "--driver-monitoring");
+  if (flags.synthetic > 0) fail("--driver-monitoring is for recorded routes: synthetic roads have no driver's camera");
+  for (const char* flag : {"--min-speed", "--keep-overridden", "--no-wide", "--focal-length"}) {
+    if (is_given(flag)) fail("{} is for driving models: it has no effect with --driver-monitoring", flag);
+  }
 }
 
 train::SyntheticOptions roads_of(const BuildFlags& flags) {
@@ -124,13 +139,19 @@ int report_build(const Program& program, const std::string& out, const train::Bu
 int build(const Program& program, const BuildFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   check_source(flags);
+  check_driver(program, flags);
   expect_at_least("--every", flags.options.every, 1);
   expect_at_least("--limit", flags.options.limit, 0);
   const StopOnInterrupt stop;
   train::BuildOptions options = flags.options;
   options.out = flags.out;
-  options.models = chosen_driving_model(program, flags.model);
-  options.models.driver_monitoring.clear();
+  if (flags.driver_monitoring.empty()) {
+    options.models = chosen_driving_model(program, flags.model, "--driver-monitoring FILE");
+    options.models.driver_monitoring.clear();
+  } else {
+    options.models.driver_monitoring = flags.driver_monitoring;
+    if (flags.sampling == "nearest") options.sampling = drive::Sampling::nearest;
+  }
   options.teacher = !flags.no_teacher;
   options.wide = !flags.no_wide;
   if (flags.focal_length > 0) options.focal_length = flags.focal_length;
@@ -149,6 +170,7 @@ int build(const Program& program, const BuildFlags& flags) {
     progress.at(p.done);
   };
   const train::BuildResult result = flags.synthetic > 0 ? train::build_synthetic_dataset(roads_of(flags), options)
+                                    : options.driver()  ? train::build_driver_dataset(routes, options)
                                                         : train::build_dataset(routes, options);
   return report_build(program, options.out.string(), result);
 }
@@ -195,7 +217,7 @@ Json json_of(const train::Dataset& data) {
           {"fingerprint", data.fingerprint()},
           {"source", info.source == train::Source::routes ? "routes" : "synthetic"},
           {"teacher", info.teacher},
-          {"contract", info.contract.describe()},
+          {"contract", info.model()},
           {"every", info.every},
           {"options", info.options},
           {"networks", networks_json(info)},
@@ -217,7 +239,7 @@ void print_info(const std::string& folder, const train::Dataset& data) {
   print(fmt::format("{}: {} to train, {} to validate, {}, {}\n", folder, count_of(samples_of(data, false), "sample"),
                     samples_of(data, true), count_of(std::ssize(info.routes), "route"), human_bytes(bytes)));
   print(fmt::format("made of: {}; every {}\n", info.options, count_of(info.every, "frame")));
-  print(fmt::format("model: {}\n", info.contract.describe()));
+  print(fmt::format("model: {}\n", info.model()));
   for (const train::DatasetNetwork& network : info.networks)
     print(
         fmt::format("  {} {} {}{}\n", network.role, network.file, network.hash, info.teacher ? "" : " (did not run)"));
@@ -262,12 +284,19 @@ void add_build(Program& program, Command group) {
       "  sparkpilot dataset build route/ other_route/ --models teacher --out data\n"
       "  sparkpilot dataset build route/ --models teacher --out data --every 1 --max-bytes 20G\n"
       "  sparkpilot dataset build --synthetic 200 --models models --no-teacher --out roads\n"
+      "  sparkpilot dataset build route/ --driver-monitoring dmonitoring_model.onnx --out driver\n"
       "Ctrl-C drops the clip at work; the same command continues. More routes can be added later.",
       [&program, flags] { return build(program, *flags); });
   add_list(command, "routes", flags->routes, "ROUTE", "routes, as in sparkpilot drive");
   add_setting(program, command, "data", "folder in which routes' names are looked up");
   add_number(command, "--synthetic", flags->synthetic, "draw N synthetic routes, with seeds from --seed on");
   add_driving_model_flags(program, command, flags->model);
+  command
+      .add_option("--driver-monitoring", flags->driver_monitoring,
+                  "the driver camera's frames, with this model as their teacher")
+      .type_name("FILE");
+  add_choice(command, "--sampling", flags->sampling, {"bilinear", "nearest"},
+             "of the driver's pictures: bilinear, or nearest as openpilot does since 2026", "HOW");
   command.add_flag("--no-teacher", flags->no_teacher,
                    "labels of the synthetic roads alone: the model only says which inputs and outputs there are");
   command.add_option("-o,--out", flags->out, "folder of the data set").type_name("DIR").required();

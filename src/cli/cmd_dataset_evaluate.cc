@@ -3,12 +3,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/driving_models.h"
 #include "cli/terminal.h"
 #include "comm/comm.h"
+#include "train/driver_score.h"
 #include "train/own_features.h"
 #include "train/score.h"
 
@@ -18,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct EvaluateFlags {
-  std::string folder, split = "validation", target = "labels";
+  std::string folder, split = "validation", target = "labels", one;
   bool blank = false;
   int64_t batch = 32;
   DrivingModelFlags model;
@@ -62,22 +64,71 @@ void print_score(const train::Score& score) {
   if (score.lane_lines > 0) print(fmt::format("\nlane lines, 20 m ahead: {:.2f} m\n", score.lanes));
 }
 
+Json side_json(const train::DriverErrors& errors) {
+  Json probabilities = Json::object();
+  for (const auto& [head, error] : errors.probabilities) probabilities[head] = error;
+  const bool any = errors.faces > 0;
+  return {{"faces", errors.faces},
+          {"orientation_deg", any ? Json(errors.orientation) : Json()},
+          {"position", any ? Json(errors.position) : Json()},
+          {"probabilities", probabilities}};
+}
+
+int report_driver(const Program& program, const EvaluateFlags& flags, const train::DriverScore& score) {
+  if (program.json) {
+    print_json({{"samples", score.samples},
+                {"left", side_json(score.left)},
+                {"right", side_json(score.right)},
+                {"wheel_on_right", score.wheel_on_right},
+                {"blank", flags.blank}});
+    return kDone;
+  }
+  print(fmt::format("{}{}\n\n", count_of(score.samples, "sample"), flags.blank ? ", pictures replaced by grey" : ""));
+  Table table({"mean difference from the teacher", "left", "right"});
+  const auto of_faces = [](const train::DriverErrors& errors, double value) {
+    return errors.faces > 0 ? fmt::format("{:.3f}", value) : std::string("-");
+  };
+  const train::DriverErrors &left = score.left, &right = score.right;
+  table.add({"faces that the teacher sees", std::to_string(left.faces), std::to_string(right.faces)});
+  table.add({"  orientation, degrees", of_faces(left, left.orientation), of_faces(right, right.orientation)});
+  table.add({"  position, share of the picture", of_faces(left, left.position), of_faces(right, right.position)});
+  for (size_t i = 0; i < left.probabilities.size(); ++i) {
+    table.add({"probability: " + left.probabilities[i].first, fmt::format("{:.3f}", left.probabilities[i].second),
+               fmt::format("{:.3f}", right.probabilities[i].second)});
+  }
+  table.add({"probability: wheel on the right", fmt::format("{:.3f}", score.wheel_on_right), ""});
+  print(table.str());
+  return kDone;
+}
+
+train::StudentOptions student_of(const Program& program, const EvaluateFlags& flags, const train::DatasetInfo& info) {
+  train::StudentOptions options{.batch = flags.batch, .mode = train::TrainMode::full};
+  options.target = flags.target == "labels" && !info.of_driver() ? train::Target::labels : train::Target::teacher;
+  if (!flags.one.empty()) {
+    expect_alone(program, flags.model, "--model");
+    options.networks = {{train::role_of_model(info, flags.one), flags.one}};
+    return options;
+  }
+  if (info.of_driver()) fail("this data set is of driver monitoring: give the model with --model FILE");
+  const drive::ModelFiles models = chosen_driving_model(program, flags.model, "--model FILE");
+  if (!models.supercombo.empty()) options.networks = {{"supercombo", models.supercombo}};
+  else options.networks = {{"vision", models.vision}, {"policy", models.policy}};
+  return options;
+}
+
 int evaluate(const Program& program, const EvaluateFlags& flags) {
   expect_at_least("--batch", flags.batch, 1);
   const auto split = flags.split == "all"     ? train::Split::all
                      : flags.split == "train" ? train::Split::train
                                               : train::Split::validation;
   const train::Dataset data(flags.folder, {.split = split, .blank = flags.blank});
-  const drive::ModelFiles models = chosen_driving_model(program, flags.model);
-  train::StudentOptions options{.batch = flags.batch, .mode = train::TrainMode::full};
-  if (!models.supercombo.empty()) options.networks = {{"supercombo", models.supercombo}};
-  else options.networks = {{"vision", models.vision}, {"policy", models.policy}};
-  options.target = flags.target == "labels" ? train::Target::labels : train::Target::teacher;
+  const train::StudentOptions options = student_of(program, flags, data.info());
   const train::Student student(options, data.fields());
   train::ProgramOptions settings;
   const int threads = chosen_threads(program).value_or(0);
   settings.session = {.threads = threads > 0 ? threads : available_processors(), .tune = Tune::off};
   train::TrainingProgram steps = student.program(settings);
+  if (data.info().of_driver()) return report_driver(program, flags, train::score_driver(steps, student, data));
   const std::string without = train::OwnFeatures::refusal(data.info(), student);
   std::unique_ptr<train::OwnFeatures> own;
   if (without.empty()) {
@@ -118,14 +169,17 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
 
 void add_dataset_evaluate(Program& program, Command group) {
   const auto flags = std::make_shared<EvaluateFlags>();
-  const Command command = add_command(
-      program, group, "evaluate", "how far a driving model's path and lane lines are from what is known, in metres",
-      "  sparkpilot dataset evaluate roads --supercombo out/run/demo_supercombo.onnx\n"
-      "  sparkpilot dataset evaluate data --models models --against teacher --split all --json\n"
-      "Beside two paths that take no picture: the car's speed and curvature kept, and straight on.",
-      [&program, flags] { return evaluate(program, *flags); });
+  const Command command =
+      add_command(program, group, "evaluate",
+                  "how far a model is from what is known: path and lane lines in metres, the driver's face in degrees",
+                  "  sparkpilot dataset evaluate roads --supercombo out/run/demo_supercombo.onnx\n"
+                  "  sparkpilot dataset evaluate data --models models --against teacher --split all --json\n"
+                  "  sparkpilot dataset evaluate driver --model dmonitoring_model.onnx@out/run/adapter\n"
+                  "Beside two paths that take no picture: the car's speed and curvature kept, and straight on.",
+                  [&program, flags] { return evaluate(program, *flags); });
   command.add_option("folder", flags->folder, "folder of the data set").type_name("DIR").required();
   add_driving_model_flags(program, command, flags->model);
+  add_one_model_flag(command, flags->one);
   add_choice(command, "--split", flags->split, {"validation", "train", "all"}, "of the routes", "WHICH");
   add_choice(command, "--against", flags->target, {"labels", "teacher"},
              "whose lane lines: what is true of synthetic roads, or the teacher's", "WHAT");

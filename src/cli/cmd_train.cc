@@ -186,7 +186,7 @@ void TrainRun::prepare() {
   }
   samples_.emplace(*all_, flags_.overfit > 0 ? flags_.overfit : all_->size());
   train::StudentOptions& options = student_options_;
-  options = student_options(flags_);
+  options = student_options(flags_, all_->info());
   if (options.mode == train::TrainMode::full || flags_.least_scale > 0) {
     for (const train::StudentNetwork& network : options.networks) {
       const std::string field = flags_.labels + "." + network.role;
@@ -551,6 +551,7 @@ void add_train(Program& program, Command app) {
       "  sparkpilot train --models models --network policy --data data --out out/run --epochs 3 --rank 16\n"
       "  sparkpilot train --supercombo driving_supercombo.onnx --data data --out out/run --minutes 30 "
       "--schedule constant --mode full --against labels\n"
+      "  sparkpilot train --model dmonitoring_model.onnx --data driver --out out/run --epochs 3 --batch 8\n"
       "  sparkpilot train --resume out/run\n"
       "  sparkpilot train --from out/run/train.json --out out/again --seed 2\n"
       "  mpirun -np 2 sparkpilot train --models models --data data --out out/run --epochs 3\n"

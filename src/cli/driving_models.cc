@@ -16,6 +16,16 @@ int driving_model_ways(const Program& program, const DrivingModelFlags& flags) {
          (!flags.vision.empty() || !flags.policy.empty());
 }
 
+void add_one_model_flag(Command command, std::string& file) {
+  command.add_option("--model", file, "one network alone, of which the data set has the inputs and a teacher's answers")
+      .type_name("FILE");
+}
+
+void expect_alone(const Program& program, const DrivingModelFlags& flags, const std::string& flag) {
+  if (driving_model_ways(program, flags) == 0) return;
+  fail("{} names the one model: give it without --models, --vision, --policy and --supercombo", flag);
+}
+
 drive::ModelFiles chosen_driving_model(const Program& program, const DrivingModelFlags& flags,
                                        const std::string& or_what) {
   const SettingValue& models = program.settings["models"];

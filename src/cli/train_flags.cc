@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 bool is_model_flag(std::string_view flag) {
-  return flag == "--models" || flag == "--vision" || flag == "--policy" || flag == "--supercombo";
+  return flag == "--model" || flag == "--models" || flag == "--vision" || flag == "--policy" || flag == "--supercombo";
 }
 
 std::map<std::string, double> loss_weights(const TrainFlags& flags) {
@@ -39,6 +39,7 @@ std::map<std::string, double> loss_weights(const TrainFlags& flags) {
 void add_train_flags(Program& program, Command command, TrainFlags& flags) {
   command.add_option("--data", flags.data, "folder of `sparkpilot dataset build`").type_name("DIR");
   add_driving_model_flags(program, command, flags.model);
+  add_one_model_flag(command, flags.one);
   add_choice(command, "--network", flags.network, {"vision", "policy"}, "of two networks train this one alone", "NAME");
   command.add_option("-o,--out", flags.out, "where checkpoints, metrics and results go").type_name("DIR");
   command.add_option("--resume", flags.resume, "go on with the run in this folder, with its flags").type_name("OUT");
@@ -97,8 +98,11 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
 }
 
 void settle_paths(const Program& program, TrainFlags& flags) {
-  const drive::ModelFiles files = chosen_driving_model(program, flags.model);
   const auto whole = [](const fs::path& path) { return path.empty() ? std::string() : fs::absolute(path).string(); };
+  if (!flags.one.empty()) expect_alone(program, flags.model, "--model");
+  const drive::ModelFiles files =
+      flags.one.empty() ? chosen_driving_model(program, flags.model, "--model FILE") : drive::ModelFiles();
+  flags.one = whole(flags.one);
   flags.model = {.vision = whole(files.vision), .policy = whole(files.policy), .supercombo = whole(files.supercombo)};
   flags.data = fs::absolute(flags.data).string();
   for (std::string& folder : flags.init) folder = fs::absolute(folder).string();
@@ -141,9 +145,11 @@ TrainPlace read_train_command(const fs::path& path, const std::vector<std::strin
   return place;
 }
 
-train::StudentOptions student_options(const TrainFlags& flags) {
+train::StudentOptions student_options(const TrainFlags& flags, const train::DatasetInfo& info) {
   train::StudentOptions out;
-  if (!flags.model.supercombo.empty()) {
+  if (!flags.one.empty()) {
+    out.networks = {{train::role_of_model(info, flags.one), flags.one}};
+  } else if (!flags.model.supercombo.empty()) {
     out.networks = {{"supercombo", flags.model.supercombo}};
   } else {
     out.networks = {{"vision", flags.model.vision}, {"policy", flags.model.policy}};
@@ -204,6 +210,7 @@ void check_train_flags(const TrainFlags& flags) {
   if (flags.schedule == "cosine" && flags.updates <= 0 && flags.epochs <= 0) {
     fail("a cosine needs its length: give --epochs or --updates, or --schedule constant");
   }
+  if (!flags.one.empty() && !flags.network.empty()) fail("--network is of two networks: it has no effect with --model");
   const bool adapter = flags.mode == "adapter";
   for (const auto& [given, flag] : {std::pair{flags.rank > 0, "--rank"},
                                     {flags.alpha > 0, "--alpha"},

@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/driving_models.h"
+#include "train/dataset_format.h"
 #include "train/student.h"
 
 namespace sparkpilot::cli {
@@ -14,6 +15,7 @@ namespace sparkpilot::cli {
 struct TrainFlags {
   std::string data, out, resume, from;
   DrivingModelFlags model;
+  std::string one;  // --model
   std::vector<std::string> init, weights;
   std::string network, mode = "adapter", kind = "dora", target, max_size, stored = "auto", labels = "teacher",
                        max_activations, features = "kl", schedule = "cosine", optimizer = "adamw";
@@ -32,6 +34,7 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags);
 template <typename Visit>
 void each_flag(TrainFlags& f, const Visit& visit) {
   visit("data", f.data);
+  visit("model", f.one);
   visit("vision", f.model.vision);
   visit("policy", f.model.policy);
   visit("supercombo", f.model.supercombo);
@@ -95,6 +98,6 @@ void settle_paths(const Program& program, TrainFlags& flags);
 // Fails (user) naming the flag that is missing, out of range or without effect.
 void check_train_flags(const TrainFlags& flags);
 
-train::StudentOptions student_options(const TrainFlags& flags);
+train::StudentOptions student_options(const TrainFlags& flags, const train::DatasetInfo& info);
 
 }  // namespace sparkpilot::cli

@@ -16,8 +16,9 @@ bool from_qcamera(const Segment& segment, const DriveOptions& options) {
   return options.qcamera || segment.road_video.empty();
 }
 
-// From the device type in the log, if known; else from the size of the pictures.
-DeviceCameras cameras_of(const Timeline& log, const DriveOptions& options, const fs::path& video) {
+}  // namespace
+
+DeviceCameras cameras_of(const Timeline& log, const fs::path& video, std::optional<double> focal_length) {
   std::optional<DeviceCameras> device;
   if (!log.device_type.empty() || !log.sensor.empty()) {
     device = device_cameras(log.device_type.empty() ? "unknown" : log.device_type,
@@ -27,7 +28,7 @@ DeviceCameras cameras_of(const Timeline& log, const DriveOptions& options, const
     const VideoReader pictures(video);
     const int width = pictures.width(), height = pictures.height();
     device = device_cameras(width, height);
-    if (!device && options.focal_length) device = DeviceCameras{{width, height, 1}, {}, {}};
+    if (!device && focal_length) device = DeviceCameras{{width, height, 1}, {}, {}};
     if (!device) {
       fail(
           "{}: pictures of {}x{} from a device \"{}\" with sensor \"{}\": no camera of openpilot's devices; "
@@ -35,11 +36,9 @@ DeviceCameras cameras_of(const Timeline& log, const DriveOptions& options, const
           video.string(), width, height, log.device_type, log.sensor);
     }
   }
-  if (options.focal_length) device->road.focal_length = *options.focal_length;
+  if (focal_length) device->road.focal_length = *focal_length;
   return *device;
 }
-
-}  // namespace
 
 const std::vector<IndexedFrame>& road_index(const Segment& segment, const Timeline& log, const DriveOptions& options) {
   return from_qcamera(segment, options) && !log.qroad.empty() ? log.qroad : log.road;
@@ -51,7 +50,7 @@ SegmentCameras::SegmentCameras(const SegmentJob& job, const std::optional<Vector
   road_file_ = from_qcamera_ ? segment.qcamera : segment.road_video;
   if (road_file_.empty()) fail("{}: no video of the road camera", segment.folder.string());
   if (from_qcamera_ && !options().qcamera) say("no fcamera.hevc: driven from qcamera.ts");
-  cameras_ = cameras_of(*job.timeline, options(), road_file_);
+  cameras_ = cameras_of(*job.timeline, road_file_, options().focal_length);
   const StreamOptions stream = stream_options(calibration);
   if (!recorded_only() && options().wide && !segment.wide_video.empty() && !from_qcamera_) open_wide(stream);
   open_road(stream);

@@ -14,6 +14,11 @@
 
 namespace sparkpilot::drive {
 
+// The cameras of the device, by what the log says of it, else by the size of the video's pictures. `focal_length`: of
+// the road camera, instead of what is known. Fails (user) if neither tells.
+DeviceCameras cameras_of(const Timeline& log, const std::filesystem::path& video,
+                         std::optional<double> focal_length = {});
+
 // One thread at a time. The job must outlive it.
 class SegmentCameras {
  public:

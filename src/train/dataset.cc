@@ -12,6 +12,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint8_t kGrey = 128;
+constexpr const char* kSpeed = "speed";
 
 // Names of the clips in a folder, by their rows, which are written last.
 std::vector<std::string> clip_names(const fs::path& folder) {
@@ -38,6 +39,9 @@ Dataset::~Dataset() = default;
 
 Dataset::Dataset(const fs::path& folder, const DatasetOptions& options)
     : info_(load_dataset_info(folder)), options_(options) {
+  if (options.augment.warp_degrees > 0 && info_.of_driver()) {
+    fail("{}: the driver's pictures cannot be turned: only their brightness can be changed", folder.string());
+  }
   open_clips(folder, options.split);
   list_fields();
   if (size() > 0) return;
@@ -73,9 +77,10 @@ void Dataset::list_fields() {
   };
   if (info_.teacher) flat("teacher");
   if (info_.source == Source::synthetic) flat("labels");
+  if (info_.of_driver()) return;
   fields_.push_back({"driven.plan", DType::f32, Shape{drive::kPoints, drive::kPlanWidth}});
   fields_.push_back({"driven.valid", DType::f32, Shape{drive::kPoints}});
-  fields_.push_back({"speed", DType::f32, Shape{1}});
+  fields_.push_back({kSpeed, DType::f32, Shape{1}});
 }
 
 int64_t Dataset::size() const { return clips_.empty() ? 0 : clips_.back().begin + clips_.back().size; }
@@ -121,26 +126,30 @@ void Dataset::read(int64_t index, std::span<std::byte* const> to) const {
   };
   for (size_t i = 0; i < info_.inputs.size(); ++i) {
     const DatasetInput& input = info_.inputs[i];
-    if (input.kind != InputKind::road && input.kind != InputKind::wide) {
+    const bool driver = input.kind == InputKind::driver;
+    if (input.kind != InputKind::road && input.kind != InputKind::wide && !driver) {
       reader.input(sample, input.kind, floats(i));
       continue;
     }
     std::vector<uint8_t> own;
-    std::span<uint8_t> pair(reinterpret_cast<uint8_t*>(to[i]), size_t{2} * drive::kFrameBytes);
+    std::span<uint8_t> picture(reinterpret_cast<uint8_t*>(to[i]), static_cast<size_t>(input.shape.elements()));
     if (input.dtype != DType::u8) {
-      own.resize(pair.size());
-      pair = own;
+      own.resize(picture.size());
+      picture = own;
     }
-    if (options_.blank) std::ranges::fill(pair, kGrey);
-    else reader.pair(sample, input.kind, pair);
-    for (size_t half = 0; changed && half < 2; ++half) {
-      change_frame(change, input.kind == InputKind::wide, pair.subspan(half * drive::kFrameBytes, drive::kFrameBytes),
-                   scratch);
+    if (options_.blank) std::ranges::fill(picture, kGrey);
+    else reader.picture(sample, input.kind, picture);
+    if (changed && driver) change_luma(change, picture);
+    for (size_t half = 0; changed && !driver && half < 2; ++half) {
+      change_frame(change, input.kind == InputKind::wide,
+                   picture.subspan(half * drive::kFrameBytes, drive::kFrameBytes), scratch);
     }
     if (input.dtype != DType::u8) std::copy(own.begin(), own.end(), floats(i).begin());
   }
-  for (size_t i = info_.inputs.size(); i + 1 < fields_.size(); ++i) reader.target(sample, fields_[i].name, floats(i));
-  floats(fields_.size() - 1)[0] = reader.speed(sample);
+  for (size_t i = info_.inputs.size(); i < fields_.size(); ++i) {
+    if (fields_[i].name == kSpeed) floats(i)[0] = reader.speed(sample);
+    else reader.target(sample, fields_[i].name, floats(i));
+  }
 }
 
 void Dataset::check(const std::function<void(double)>& progress) const {

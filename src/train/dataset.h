@@ -5,6 +5,7 @@
 //   teacher.<network>   [width]  the teacher's flat output, if it ran
 //   labels.<network>    [width]  of synthetic roads: what is true, in the same form (label_output() in
 //                                train/dataset_labels.h)
+// and of a driving model's data set:
 //   driven.plan         [33, 15] the path that the car drove, as a plan (route/contract/outputs.h)
 //   driven.valid        [33]     1 for the points of it that are known, else 0
 //   speed               [1]      m/s

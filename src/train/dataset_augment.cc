@@ -56,13 +56,17 @@ void change_frame(const PictureChange& change, bool big, std::span<uint8_t> fram
     // Bilinear warps have chroma between two pixels, where a prepared frame's was sampled.
     prepare_frame(scratch.view(), multiply(multiply(k, turn), inverse(k)), drive::Sampling::bilinear, frame);
   }
+  change_luma(change, frame.first(4 * kPlane));
+}
+
+void change_luma(const PictureChange& change, std::span<uint8_t> lumas) {
   if (change.gain == 1 && change.offset == 0) return;
   std::array<uint8_t, 256> table{};
   for (size_t i = 0; i < table.size(); ++i) {
     const double value = kBlack + (static_cast<double>(i) - kBlack) * change.gain + change.offset;
     table[i] = static_cast<uint8_t>(std::lround(std::clamp(value, 0.0, 255.0)));
   }
-  for (uint8_t& luma : frame.first(4 * kPlane)) luma = table[luma];
+  for (uint8_t& luma : lumas) luma = table[luma];
 }
 
 }  // namespace sparkpilot::train

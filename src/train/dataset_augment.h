@@ -33,5 +33,7 @@ void unpack_frame(std::span<const uint8_t> frame, drive::YuvImage& out);
 // Changes a prepared frame (kFrameBytes, route/contract/frame.h) in place. `big`: of the wide input. `scratch` is
 // reused.
 void change_frame(const PictureChange& change, bool big, std::span<uint8_t> frame, drive::YuvImage& scratch);
+// Only the brightness, of luma.
+void change_luma(const PictureChange& change, std::span<uint8_t> lumas);
 
 }  // namespace sparkpilot::train

@@ -14,13 +14,6 @@
 namespace sparkpilot::train {
 namespace {
 
-// openpilot's own limits of a calibration that it accepts, radians (selfdrive/locationd/calibrationd.py).
-constexpr double kLowestPitch = -0.0907, kHighestPitch = 0.17, kLargestYaw = 0.0691;
-
-bool plausible(const drive::Vector3& rpy) {
-  return rpy[1] >= kLowestPitch && rpy[1] <= kHighestPitch && std::fabs(rpy[2]) <= kLargestYaw;
-}
-
 template <typename T>
 void append(drive::Samples<T>& to, const drive::Samples<T>& from) {
   for (const auto& [time, value] : from) to.add(time, value);
@@ -49,14 +42,8 @@ class RouteBuilder {
     shares_ = drive::share_threads(threads > 0 ? threads : available_processors(), options_.wide, false);
   }
 
-  static WantedClip wanted(const drive::Route& route, const drive::Segment& segment, const BuildOptions& options) {
-    constexpr int64_t kWholeSegment = 1200;
-    return {drive::segment_folder(route, segment), route.name,
-            options.limit > 0 ? std::min(options.limit, kWholeSegment) : kWholeSegment};
-  }
-
   void build(size_t i) {
-    clip_ = wanted(route_, route_.segments[i], folder_.options());
+    clip_ = folder_.clip_of(route_, i);
     if (!folder_.wants(clip_)) return;
     try {
       drive_segment(i);
@@ -129,8 +116,7 @@ class RouteBuilder {
   std::string reason(const drive::PreparedFrame& frame, const drive::FrameInputs& inputs, bool ran,
                      const drive::Timeline& timeline) const {
     if (!ran) return "frames lost before it";
-    if (!frame.calibrated) return "no calibration";
-    if (!plausible(frame.rpy)) return "calibration out of range";
+    if (const std::string why = refuse_calibration(frame); !why.empty()) return why;
     if (inputs.v_ego < folder_.options().min_speed) return "slow";
     const drive::CarSample* const car = timeline.car.at(frame.mark.timestamp_eof);
     return car && car->overridden && !folder_.options().keep_overridden ? "overridden" : "";
@@ -298,20 +284,12 @@ BuildResult build_dataset(std::span<const drive::Route> routes, const BuildOptio
   if (options.keep_overridden) contents += ", overridden too";
   if (options.focal_length) contents += fmt::format(", focal length {}", *options.focal_length);
   DatasetFolder folder(options, Source::routes, contents);
-  std::vector<WantedClip> clips;
-  for (const drive::Route& route : routes) {
-    for (const drive::Segment& segment : route.segments) clips.push_back(RouteBuilder::wanted(route, segment, options));
-  }
-  folder.plan(clips);
+  folder.plan(routes);
   for (const drive::Route& route : routes) {
     RouteBuilder builder(folder, route);
     for (size_t i = 0; i < route.segments.size() && !folder.stopped(); ++i) builder.build(i);
   }
-  BuildResult result = folder.finish();
-  if (result.made + result.kept + result.not_begun == 0 && !result.stopped && !result.cannot_drive.empty()) {
-    fail("{}", result.cannot_drive[0]);
-  }
-  return result;
+  return folder.finish();
 }
 
 BuildResult build_synthetic_dataset(const SyntheticOptions& synthetic, const BuildOptions& options) {

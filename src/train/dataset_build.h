@@ -30,21 +30,27 @@ struct BuildProgress {
 
 struct BuildOptions {
   std::filesystem::path out;
-  drive::ModelFiles models = {};  // the teacher; without `teacher` only what its inputs and outputs are is read
-  bool teacher = true;            // false: the networks do not run, labels alone (synthetic roads only)
-  SessionOptions session = {};    // its threads, if 0, come from `threads`
-  int threads = 0;                // 0: every processor this process may use
-  int every = 4;                  // frames from one sample to the next; only their pictures are kept
-  double validation = 0.1;        // share of the routes for validation: every tenth
-  double min_speed = 1;           // m/s; slower frames are no samples
-  bool keep_overridden = false;   // frames in which the driver steers, accelerates or brakes
-  bool wide = true;               // false: the road camera replaces the wide one
+  // The teacher: a driving model, or a driver monitoring model and nothing else. Without `teacher` only what its inputs
+  // and outputs are is read.
+  drive::ModelFiles models = {};
+  bool teacher = true;                      // false: the networks do not run, labels alone (synthetic roads only)
+  SessionOptions session = {};              // its threads, if 0, come from `threads`
+  int threads = 0;                          // 0: every processor this process may use
+  int every = 4;                            // frames from one sample to the next; only their pictures are kept
+  double validation = 0.1;                  // share of the routes for validation: every tenth
+  double min_speed = 1;                     // m/s; slower frames are no samples
+  bool keep_overridden = false;             // frames in which the driver steers, accelerates or brakes
+  bool wide = true;                         // false: the road camera replaces the wide one
   std::optional<double> focal_length = {};  // as in drive::DriveOptions
+  // Of the driver's pictures: no driver monitoring model says which one it takes (route/contract/frame.h).
+  drive::Sampling sampling = drive::Sampling::bilinear;
   int64_t max_bytes = 0;                    // no clip is begun that would exceed this; 0: no limit
   int64_t limit = 0;                        // frames per segment; 0: all
   const std::atomic<bool>* stop = nullptr;  // once true, the clip at work is dropped and the build ends
   std::function<void(const BuildProgress&)> progress = {};
   std::function<void(const std::string&)> note = {};
+
+  bool driver() const { return !models.driver_monitoring.empty(); }
 };
 
 struct SyntheticOptions {
@@ -70,6 +76,8 @@ struct BuildResult {
 // (user) if the folder holds something else, or a data set of another teacher or other options; if another process
 // writes there; if the disk cannot hold it; if nothing can be driven; if the teacher's output is not finite.
 BuildResult build_dataset(std::span<const drive::Route> routes, const BuildOptions& options);
+// Of the driver camera's frames, for a driver monitoring model. Speed and what the driver does leave no frame out.
+BuildResult build_driver_dataset(std::span<const drive::Route> routes, const BuildOptions& options);
 BuildResult build_synthetic_dataset(const SyntheticOptions& synthetic, const BuildOptions& options);
 
 }  // namespace sparkpilot::train

@@ -3,9 +3,11 @@
 #include "train/dataset_build.h"
 
 #include <cmath>
+#include <cstring>
 #include <map>
 
 #include "base/fnv.h"
+#include "drive/driver_model.h"
 #include "drive/test_route.h"
 #include "route/contract/frame.h"
 #include "train/dataset.h"
@@ -193,6 +195,59 @@ TEST_F(Build, GivesWhatTheNetworksWereGiven) {
 }
 
 // Only every Nth frame's pictures are kept, and the memory of a sample is all the same complete.
+TEST_F(Build, TheDriversFramesAreWhatTheModelWasGiven) {
+  write_video(segment(0) / "dcamera.hevc", 6);
+  write_video(segment(0) / "fcamera.hevc", 6);
+  write_log(0, frames(3, 6), true);
+  options_.models.driver_monitoring = folder_ / "tiny_dmonitoring_model.onnx";
+  options_.focal_length.reset();
+  options_.raw = true;
+  drive();
+  std::map<int64_t, std::vector<float>> raw;  // by frame
+  drive::LogReader log(out(0) / "rlog.zst");
+  while (log.next()) {
+    if (!log.event().isDriverStateV2()) continue;
+    const auto state = log.event().getDriverStateV2();
+    std::vector<float>& values = raw[state.getFrameId()];
+    values.resize(state.getRawPredictions().size() / sizeof(float));
+    std::memcpy(values.data(), state.getRawPredictions().begin(), values.size() * sizeof(float));
+  }
+  ASSERT_EQ(raw.size(), 6u);
+
+  BuildOptions options = build_;
+  options.models = {.driver_monitoring = options_.models.driver_monitoring};
+  options.focal_length.reset();
+  options.every = 2;
+  options.threads = 1;
+  const BuildResult result = build_driver_dataset(routes(), options);
+  EXPECT_EQ(result.counts.samples, 3);
+  EXPECT_EQ(result.counts.pictures, 3);
+  const Dataset data(build_.out);
+  data.check();
+  ASSERT_EQ(data.size(), 3);
+  drive::DriverModel model(options.models.driver_monitoring, {.threads = 1});
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const auto blocks = read_sample(data, i);
+    const std::vector<float> calibration = as_floats(blocks[1], data.fields()[1]);
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(blocks[0].data());
+    model.step({bytes, blocks[0].size()}, {calibration[0], calibration[1], calibration[2]});
+    std::vector<float> expected = raw.at(data.frame_id(i));
+    EXPECT_EQ(std::vector<float>(model.raw().begin(), model.raw().end()), expected) << i;
+    for (float& value : expected) value = static_cast<float>(Half(value));
+    EXPECT_EQ(as_floats(blocks[2], data.fields()[2]), expected) << i;
+  }
+  EXPECT_EQ(data.past(0), std::vector<int64_t>());
+  // Grey pictures, and other brightness; nothing else changes.
+  const Dataset blank(build_.out, {.blank = true}), bright(build_.out, {.augment = {.brightness = 0.5, .seed = 3}});
+  const auto same = read_sample(data, 1), grey = read_sample(blank, 1), other = read_sample(bright, 1);
+  EXPECT_EQ(grey[0], std::vector<std::byte>(drive::kDriverFrameBytes, std::byte{128}));
+  EXPECT_NE(other[0], same[0]);
+  EXPECT_EQ(other[1], same[1]);
+  EXPECT_EQ(other[2], same[2]);
+  // A data set of a driving model is another thing.
+  EXPECT_NE(refusal([&] { build_dataset(routes(), build_); }).find("another model"), std::string::npos);
+}
+
 TEST_F(Build, KeepsOnlyThePicturesThatSamplesNeed) {
   write_route();
   build_.keep_overridden = true;

@@ -14,15 +14,19 @@ namespace {
 constexpr const char* kPictures = "pictures";
 // A clip is a minute; a file that claims more rows than a day has is not one.
 constexpr int64_t kMaxRows = 20 * 3600 * 24;
-// More than a clip could need: a file's header does not grow with what is reserved.
-constexpr int64_t kMaxPictures = Shape::kMaxElements / drive::kFrameBytes;
 
 // Columns of one float a row.
-constexpr std::pair<const char*, float Step::*> kFloats[] = {{"speed", &Step::speed},
-                                                             {"steer_delay", &Step::steer_delay},
-                                                             {"lateral_time", &Step::lateral_time},
-                                                             {"longitudinal_time", &Step::longitudinal_time},
-                                                             {"curvature", &Step::curvature}};
+using FloatColumn = std::pair<const char*, float Step::*>;
+constexpr FloatColumn kDriving[] = {{"speed", &Step::speed},
+                                    {"steer_delay", &Step::steer_delay},
+                                    {"lateral_time", &Step::lateral_time},
+                                    {"longitudinal_time", &Step::longitudinal_time},
+                                    {"curvature", &Step::curvature}};
+constexpr FloatColumn kDriver[] = {{"roll", &Step::roll}, {"pitch", &Step::pitch}, {"yaw", &Step::yaw}};
+
+std::span<const FloatColumn> float_columns(const DatasetInfo& info) {
+  return info.of_driver() ? std::span<const FloatColumn>(kDriver) : std::span<const FloatColumn>(kDriving);
+}
 
 bool finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
@@ -62,9 +66,10 @@ void ClipWriter::begin(const fs::path& folder, const std::string& clip, const st
   abandon();
   folder_ = folder, clip_ = clip, route_ = route;
   frames_.emplace(frames_file(folder, clip),
-                  std::vector<SafetensorsWriter::Column>{
-                      {kPictures, DType::u8, Shape{drive::kFrameChannels, drive::kFrameHeight, drive::kFrameWidth}}},
-                  kMaxPictures, std::map<std::string, std::string>{{"dataset", info_.id()}, {"clip", clip}});
+                  std::vector<SafetensorsWriter::Column>{{kPictures, DType::u8, info_.picture()}},
+                  // More than a clip could need: the header does not grow with what is reserved.
+                  Shape::kMaxElements / info_.picture().elements(),
+                  std::map<std::string, std::string>{{"dataset", info_.id()}, {"clip", clip}});
   for (Remembered& old : memory_) old.row = put_row(old.step);
 }
 
@@ -93,7 +98,7 @@ void ClipWriter::check_finite(const Step& step, const Targets* targets) const {
     if (!finite(values)) fail("{}: frame {}: {} are not finite numbers", clip_, step.frame_id, what);
   };
   check(step.features, "the teacher's features");
-  for (const auto& [name, value] : kFloats) check({&(step.*value), 1}, name);
+  for (const auto& [name, value] : float_columns(info_)) check({&(step.*value), 1}, name);
   if (!targets) return;
   for (const auto& flat : targets->teacher) check(flat, "the teacher's outputs");
   for (const auto& flat : targets->labels) check(flat, "labels");
@@ -105,9 +110,9 @@ int64_t ClipWriter::store_picture(Remembered& at) {
   if (picture >= 0) return picture;
   if (!at.step.pictures) fail_internal("{}: frame {} has no pictures any more", clip_, at.step.frame_id);
   const std::vector<uint8_t>& bytes = *at.step.pictures;
-  for (int camera = 0; camera < kCameras; ++camera) {
+  for (int camera = 0; camera < info_.cameras(); ++camera) {
     const std::byte* const row[] = {
-        reinterpret_cast<const std::byte*>(bytes.data() + static_cast<ptrdiff_t>(camera) * drive::kFrameBytes)};
+        reinterpret_cast<const std::byte*>(bytes.data() + camera * info_.picture().elements())};
     frames_->append(row);
   }
   hash_.bytes(bytes.data(), bytes.size());
@@ -148,15 +153,17 @@ SafetensorsFile ClipWriter::rows_of(std::map<std::string, std::string> metadata)
   ints("time", [&](size_t i) { return rows_[i].time; });
   ints("picture", [&](size_t i) { return picture_[i]; });
   ints("sample", [&](size_t i) { return sample_[i]; });
-  ints("desire", [&](size_t i) { return int64_t{rows_[i].desire}; });
-  ints("ran", [&](size_t i) { return int64_t{rows_[i].ran}; });
-  ints("right_hand_drive", [&](size_t i) { return int64_t{rows_[i].right_hand_drive}; });
-  for (const auto& [name, value] : kFloats) {
+  if (!info_.of_driver()) {
+    ints("desire", [&](size_t i) { return int64_t{rows_[i].desire}; });
+    ints("ran", [&](size_t i) { return int64_t{rows_[i].ran}; });
+    ints("right_hand_drive", [&](size_t i) { return int64_t{rows_[i].right_hand_drive}; });
+  }
+  for (const auto& [name, value] : float_columns(info_)) {
     std::vector<float> values;
     for (const Step& step : rows_) values.push_back(step.*value);
     file.tensors.emplace_back(name, Tensor::of<float>(Shape{rows}, values));
   }
-  if (info_.teacher) {
+  if (info_.teacher && !info_.of_driver()) {
     std::vector<float> values;
     const std::vector<float> none(drive::kFeatures);
     for (const Step& step : rows_) {
@@ -176,6 +183,7 @@ SafetensorsFile ClipWriter::rows_of(std::map<std::string, std::string> metadata)
     if (info_.teacher) flat("teacher", &Targets::teacher, true);
     if (info_.source == Source::synthetic) flat("labels", &Targets::labels, false);
   }
+  if (info_.of_driver()) return file;
   std::vector<float> plans, valid;
   for (const Targets& t : targets_) {
     plans.insert(plans.end(), t.plan.begin(), t.plan.end());
@@ -248,7 +256,9 @@ ClipReader::ClipReader(const fs::path& folder, const std::string& clip, const Da
       rows_file_(rows_file(folder, clip)),
       frames_file_(frames_file(folder, clip)),
       contract_(info.contract),
-      teacher_(info.teacher) {
+      teacher_(info.teacher),
+      cameras_(info.cameras()),
+      picture_bytes_(info.picture().elements()) {
   with_file(rows_file_.path(), [&] { open_rows(info); });
   with_file(frames_file_.path(), [&] { open_frames(info); });
   with_file(rows_file_.path(), [&] { check_pictures(); });
@@ -278,10 +288,16 @@ void ClipReader::open_rows(const DatasetInfo& info) {
   frame_id_ = ints("frame_id", 0, kAny);
   ints("time", 0, kAny);
   picture_ = ints("picture", -1, kMaxRows);
-  desire_ = ints("desire", 0, drive::kDesires - 1);
-  const auto ran = ints("ran", 0, 1), sample = ints("sample", -1, kMaxRows), hand = ints("right_hand_drive", 0, 1);
-  columns_["right_hand_drive"].assign(hand.begin(), hand.end());
-  for (const auto& [name, member] : kFloats) {
+  const bool driver = info.of_driver();
+  const auto sample = ints("sample", -1, kMaxRows);
+  std::vector<int64_t> ran(static_cast<size_t>(rows), 1);
+  if (!driver) {
+    desire_ = ints("desire", 0, drive::kDesires - 1);
+    ran = ints("ran", 0, 1);
+    const auto hand = ints("right_hand_drive", 0, 1);
+    columns_["right_hand_drive"].assign(hand.begin(), hand.end());
+  }
+  for (const auto& [name, member] : float_columns(info)) {
     check_column(rows_file_, name, DType::f32, rows, 1);
     columns_[name].resize(static_cast<size_t>(rows));
     if (rows > 0) {
@@ -298,13 +314,14 @@ void ClipReader::open_rows(const DatasetInfo& info) {
     if (sample[row] != samples() || !ran[row]) fail("row {} cannot be sample {}", row, sample[row]);
     sample_row_.push_back(static_cast<int64_t>(row));
   }
-  if (teacher_) check_column(rows_file_, "features", DType::f32, rows, drive::kFeatures);
+  if (teacher_ && !driver) check_column(rows_file_, "features", DType::f32, rows, drive::kFeatures);
   for (const DatasetNetwork& network : info.networks) {
     if (info.teacher)
       check_column(rows_file_, outputs_column("teacher", network), DType::f32, samples(), network.width);
     if (info.source == Source::synthetic)
       check_column(rows_file_, outputs_column("labels", network), DType::f32, samples(), network.width);
   }
+  if (driver) return;
   check_column(rows_file_, "driven.plan", DType::f32, samples(), kPlanValues);
   check_column(rows_file_, "driven.valid", DType::f32, samples(), drive::kPoints);
 }
@@ -312,9 +329,9 @@ void ClipReader::open_rows(const DatasetInfo& info) {
 void ClipReader::open_frames(const DatasetInfo& info) {
   check_owner(frames_file_, clip_, info);
   const auto* const entry = frames_file_.find(kPictures);
-  if (!entry || entry->rows() % kCameras != 0) fail("it has no tensor \"{}\" of pairs", kPictures);
-  check_column(frames_file_, kPictures, DType::u8, entry->rows(), drive::kFrameBytes);
-  pictures_ = entry->rows() / kCameras;
+  if (!entry || entry->rows() % cameras_ != 0) fail("it has no tensor \"{}\" of {} a frame", kPictures, cameras_);
+  check_column(frames_file_, kPictures, DType::u8, entry->rows(), picture_bytes_);
+  pictures_ = entry->rows() / cameras_;
   for (const SafetensorsReader* reader : {&rows_file_, &frames_file_})
     bytes_ += static_cast<int64_t>(fs::file_size(reader->path()));
 }
@@ -348,7 +365,11 @@ void ClipReader::target(int64_t sample, const std::string& name, std::span<float
   floats(name, sample, out);
 }
 
-void ClipReader::pair(int64_t sample, InputKind kind, std::span<uint8_t> out) const {
+void ClipReader::picture(int64_t sample, InputKind kind, std::span<uint8_t> out) const {
+  if (kind == InputKind::driver) {
+    const int64_t at = picture_[static_cast<size_t>(row_of(sample))];
+    return frames_file_.read(kPictures, at, 1, reinterpret_cast<std::byte*>(out.data()));
+  }
   const int64_t camera = kind == InputKind::wide ? 1 : 0;
   for (int newer = 0; newer < 2; ++newer) {
     const auto to = out.subspan(static_cast<size_t>(newer) * drive::kFrameBytes, drive::kFrameBytes);
@@ -418,10 +439,14 @@ void ClipReader::input(int64_t sample, InputKind kind, std::span<float> out) con
     case InputKind::action_times:
       out[0] = column("lateral_time", row), out[1] = column("longitudinal_time", row);
       return;
+    case InputKind::calibration:
+      for (size_t i = 0; i < std::size(kDriver); ++i) out[i] = column(kDriver[i].first, row);
+      return;
     case InputKind::road:
-    case InputKind::wide: {
+    case InputKind::wide:
+    case InputKind::driver: {
       std::vector<uint8_t> bytes(out.size());
-      pair(sample, kind, bytes);
+      picture(sample, kind, bytes);
       std::copy(bytes.begin(), bytes.end(), out.begin());
       return;
     }
@@ -430,9 +455,9 @@ void ClipReader::input(int64_t sample, InputKind kind, std::span<float> out) con
 
 void ClipReader::check() const {
   Fnv hash;
-  std::vector<uint8_t> bytes(size_t{kCameras} * drive::kFrameBytes);
+  std::vector<uint8_t> bytes(static_cast<size_t>(cameras_ * picture_bytes_));
   for (int64_t i = 0; i < pictures_; ++i) {
-    frames_file_.read(kPictures, kCameras * i, kCameras, reinterpret_cast<std::byte*>(bytes.data()));
+    frames_file_.read(kPictures, cameras_ * i, cameras_, reinterpret_cast<std::byte*>(bytes.data()));
     hash.bytes(bytes.data(), bytes.size());
   }
   if (fmt::format("{:016x}", hash.value()) != hash_) {

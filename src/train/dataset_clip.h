@@ -20,7 +20,7 @@
 
 namespace sparkpilot::train {
 
-inline constexpr int kCameras = 2;  // road and wide
+inline constexpr int kCameras = 2;  // road and wide, of a driving model
 inline constexpr int64_t kPlanValues = int64_t{drive::kPoints} * drive::kPlanWidth;
 
 // A frame that a model was given, whether or not it becomes a sample.
@@ -29,11 +29,13 @@ struct Step {
   bool ran = true;                 // false: only its pictures and its desire were queued
   int desire = 0;                  // the desire itself, not its pulse
   bool right_hand_drive = false;
-  float speed = 0, steer_delay = 0;                // m/s, s
-  float lateral_time = 0, longitudinal_time = 0;   // drive::ActionTimes
-  float curvature = 0;                             // that the model then asked for
-  std::vector<float> features = {};                // the teacher's hidden_state; empty without a teacher
-  std::shared_ptr<std::vector<uint8_t>> pictures;  // road and wide, kFrameBytes each; null if no sample will need it
+  float speed = 0, steer_delay = 0;               // m/s, s
+  float lateral_time = 0, longitudinal_time = 0;  // drive::ActionTimes
+  float curvature = 0;                            // that the model then asked for
+  float roll = 0, pitch = 0, yaw = 0;             // of driver monitoring: the calibration, radians
+  std::vector<float> features = {};               // the teacher's hidden_state; empty without a teacher
+  std::shared_ptr<std::vector<uint8_t>>
+      pictures;  // DatasetInfo::cameras(), one after the other; null if no sample will need it
 };
 
 // What a sample has besides. An outer vector has an entry for each network, or none.
@@ -113,9 +115,10 @@ class ClipReader {
   const std::string& hash() const { return hash_; }  // of its pictures
   int64_t frame_id(int64_t sample) const { return frame_id_[static_cast<size_t>(row_of(sample))]; }
 
-  // An input of a sample as floats, or a picture pair as bytes, 2 x kFrameBytes: the older one first.
+  // An input of a sample as floats; the driver's picture as bytes, or a picture pair of the road, 2 x kFrameBytes: the
+  // older one first.
   void input(int64_t sample, InputKind kind, std::span<float> out) const;
-  void pair(int64_t sample, InputKind kind, std::span<uint8_t> out) const;
+  void picture(int64_t sample, InputKind kind, std::span<uint8_t> out) const;
   // A column of the samples: "teacher.vision", "labels.policy", "driven.plan", "driven.valid". Fails (user) on NaN.
   void target(int64_t sample, const std::string& column, std::span<float> out) const;
   float speed(int64_t sample) const { return column("speed", row_of(sample)); }
@@ -143,6 +146,8 @@ class ClipReader {
   SafetensorsReader rows_file_, frames_file_;
   drive::DrivingContract contract_;
   bool teacher_;
+  int cameras_;            // pictures of a frame
+  int64_t picture_bytes_;  // of one
   std::vector<int64_t> frame_id_, picture_, sample_row_;
   std::vector<int64_t> desire_, ran_before_, ran_rows_;  // ran_before_: how many of ran_rows_ are above this row
   std::map<std::string, std::vector<float>> columns_;

@@ -23,6 +23,13 @@ SessionOptions session_of(const BuildOptions& options) {
 
 std::string megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6); }
 
+// openpilot's own limits of a calibration that it accepts, radians (selfdrive/locationd/calibrationd.py).
+constexpr double kLowestPitch = -0.0907, kHighestPitch = 0.17, kLargestYaw = 0.0691;
+
+bool plausible(const drive::Vector3& rpy) {
+  return rpy[1] >= kLowestPitch && rpy[1] <= kHighestPitch && std::fabs(rpy[2]) <= kLargestYaw;
+}
+
 void refuse_other_contents(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -33,11 +40,19 @@ void refuse_other_contents(const fs::path& folder) {
 
 }  // namespace
 
+std::string refuse_calibration(const drive::PreparedFrame& frame) {
+  if (!frame.calibrated) return "no calibration";
+  return plausible(frame.rpy) ? "" : "calibration out of range";
+}
+
 DatasetFolder::DatasetFolder(const BuildOptions& options, Source source, const std::string& contents)
     : options_(options),
       lock_(options.out),
-      model_(options.models, session_of(options)),
-      info_(describe_model(model_)),
+      model_(options.driver() ? nullptr : std::make_unique<drive::DrivingModel>(options.models, session_of(options))),
+      driver_model_(options.driver()
+                        ? std::make_unique<drive::DriverModel>(options.models.driver_monitoring, session_of(options))
+                        : nullptr),
+      info_(model_ ? describe_model(*model_) : describe_model(*driver_model_)),
       writer_(info_) {
   if (options.every < 1) fail("every {} frames: expected 1 or more", options.every);
   if (!(options.validation >= 0 && options.validation < 1)) {
@@ -46,8 +61,9 @@ DatasetFolder::DatasetFolder(const BuildOptions& options, Source source, const s
   info_.source = source;
   info_.teacher = options.teacher;
   info_.every = options.every;
-  info_.options = fmt::format("{}, samples from {} m/s{}", contents, options.min_speed,
-                              options.limit > 0 ? fmt::format(", first {} frames", options.limit) : "");
+  info_.options = contents;
+  if (!options.driver()) info_.options += fmt::format(", samples from {} m/s", options.min_speed);
+  if (options.limit > 0) info_.options += fmt::format(", first {} frames", options.limit);
   if (options.teacher)
     info_.options += fmt::format(", precision {}", sparkpilot::name(options.session.passes.precision));
   if (!fs::exists(options.out / kDatasetFile)) {
@@ -71,12 +87,13 @@ int64_t DatasetFolder::estimate(int64_t frames) const {
   const int64_t samples = (frames + info_.every - 1) / info_.every, gap = info_.contract.frame_gap;
   // Partners of samples are samples themselves where the gap is a multiple of what lies between them.
   const int64_t pictures = gap % info_.every == 0 ? samples + gap / info_.every : std::min(frames + gap, 2 * samples);
-  int64_t width = kPlanValues + drive::kPoints;
+  const bool driver = info_.of_driver();
+  int64_t width = driver ? 0 : kPlanValues + drive::kPoints;
   for (const DatasetNetwork& network : info_.networks)
     width += network.width * (info_.teacher + (info_.source == Source::synthetic));
-  const int64_t rows = frames + (info_.source == Source::routes ? kMemory : 0);
-  return pictures * kCameras * drive::kFrameBytes + samples * width * 4 +
-         rows * (kRow + (info_.teacher ? 4 * drive::kFeatures : 0)) + kHeader;
+  const int64_t rows = frames + (info_.source == Source::routes && !driver ? kMemory : 0);
+  return pictures * info_.cameras() * info_.picture().elements() + samples * width * 4 +
+         rows * (kRow + (info_.teacher && !driver ? 4 * drive::kFeatures : 0)) + kHeader;
 }
 
 void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
@@ -111,6 +128,20 @@ void DatasetFolder::plan(const std::vector<WantedClip>& clips) {
   }
   save_dataset_info(options_.out, info_);
   started_ = now_ns();
+}
+
+WantedClip DatasetFolder::clip_of(const drive::Route& route, size_t segment) const {
+  constexpr int64_t kWholeSegment = 1200;
+  return {drive::segment_folder(route, route.segments[segment]), route.name,
+          options_.limit > 0 ? std::min(options_.limit, kWholeSegment) : kWholeSegment};
+}
+
+void DatasetFolder::plan(std::span<const drive::Route> routes) {
+  std::vector<WantedClip> clips;
+  for (const drive::Route& route : routes) {
+    for (size_t i = 0; i < route.segments.size(); ++i) clips.push_back(clip_of(route, i));
+  }
+  plan(clips);
 }
 
 bool DatasetFolder::wants(const WantedClip& clip) {
@@ -154,7 +185,7 @@ std::vector<std::vector<float>> DatasetFolder::outputs() const {
   std::vector<std::vector<float>> out;
   size_t at = 0;
   for (const DatasetNetwork& network : info_.networks) {
-    const auto part = model_.raw().subspan(at, static_cast<size_t>(network.width));
+    const auto part = model_->raw().subspan(at, static_cast<size_t>(network.width));
     out.emplace_back(part.begin(), part.end());
     at += part.size();
   }
@@ -168,6 +199,9 @@ BuildResult DatasetFolder::finish() {
   result_.stopped = stopped();
   result_.seconds = static_cast<double>(now_ns() - started_) * 1e-9;
   result_.info = info_;
+  if (result_.made + result_.kept + result_.not_begun == 0 && !result_.stopped && !result_.cannot_drive.empty()) {
+    fail("{}", result_.cannot_drive[0]);
+  }
   return std::move(result_);
 }
 

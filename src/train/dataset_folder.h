@@ -1,10 +1,14 @@
 // The folder of a data set that is being made.
 #pragma once
 
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/folder_lock.h"
+#include "drive/camera_stream.h"
+#include "drive/driver_model.h"
 #include "drive/driving_model.h"
 #include "train/dataset_build.h"
 
@@ -16,6 +20,10 @@ struct WantedClip {
   int64_t frames = 0;  // about
 };
 
+// Why a frame with this calibration is no sample: there is none, or it is beyond openpilot's limits. Empty if it may
+// be.
+std::string refuse_calibration(const drive::PreparedFrame& frame);
+
 // Loads the model and opens or makes the folder.
 class DatasetFolder {
  public:
@@ -23,12 +31,16 @@ class DatasetFolder {
   DatasetFolder(const BuildOptions& options, Source source, const std::string& contents);
 
   const DatasetInfo& info() const { return info_; }
-  drive::DrivingModel& model() { return model_; }
+  // The one of the two that BuildOptions::models names.
+  drive::DrivingModel& model() { return *model_; }
+  drive::DriverModel& driver_model() { return *driver_model_; }
   ClipWriter& writer() { return writer_; }
   const BuildOptions& options() const { return options_; }
 
   // Lists routes and says what will be written; fails (user) if the disk cannot hold it.
   void plan(const std::vector<WantedClip>& clips);
+  void plan(std::span<const drive::Route> routes);  // a clip for each segment
+  WantedClip clip_of(const drive::Route& route, size_t segment) const;
   // False if the clip is there, or the limit of bytes is reached; counts it.
   bool wants(const WantedClip& clip);
   void begin(const WantedClip& clip) { writer_.begin(options_.out, clip.name, clip.route); }
@@ -38,9 +50,10 @@ class DatasetFolder {
   void note(const std::string& text) const {
     if (options_.note) options_.note(text);
   }
-  // The networks' flat outputs of the last step.
+  // A driving model's flat outputs of the last step.
   std::vector<std::vector<float>> outputs() const;
   BuildResult& result() { return result_; }
+  // Fails (user) with the reason if no segment could be driven.
   BuildResult finish();
 
  private:
@@ -48,7 +61,8 @@ class DatasetFolder {
 
   const BuildOptions& options_;
   FolderLock lock_;
-  drive::DrivingModel model_;
+  std::unique_ptr<drive::DrivingModel> model_;
+  std::unique_ptr<drive::DriverModel> driver_model_;
   DatasetInfo info_;
   ClipWriter writer_;
   BuildResult result_;

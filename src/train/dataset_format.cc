@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/fnv.h"
 #include "base/with_file.h"
+#include "drive/driver_model.h"
+#include "sparkpilot/onnx.h"
 
 namespace sparkpilot::train {
 namespace fs = std::filesystem;
@@ -19,9 +21,11 @@ constexpr int64_t kMaxJson = 16 << 20;
 constexpr int kVersion = 1;
 
 constexpr std::pair<InputKind, const char*> kKinds[] = {
-    {InputKind::road, "road"},          {InputKind::wide, "wide"},          {InputKind::desire, "desire"},
-    {InputKind::features, "features"},  {InputKind::traffic, "traffic"},    {InputKind::lateral, "lateral"},
-    {InputKind::action_times, "times"}, {InputKind::curvature, "curvature"}};
+    {InputKind::road, "road"},          {InputKind::wide, "wide"},
+    {InputKind::desire, "desire"},      {InputKind::features, "features"},
+    {InputKind::traffic, "traffic"},    {InputKind::lateral, "lateral"},
+    {InputKind::action_times, "times"}, {InputKind::curvature, "curvature"},
+    {InputKind::driver, "driver"},      {InputKind::calibration, "calibration"}};
 
 // The names that the eras' networks have.
 constexpr std::pair<const char*, InputKind> kInputs[] = {{"img", InputKind::road},
@@ -34,7 +38,9 @@ constexpr std::pair<const char*, InputKind> kInputs[] = {{"img", InputKind::road
                                                          {"traffic_convention", InputKind::traffic},
                                                          {"lateral_control_params", InputKind::lateral},
                                                          {"action_t", InputKind::action_times},
-                                                         {"prev_desired_curv", InputKind::curvature}};
+                                                         {"prev_desired_curv", InputKind::curvature},
+                                                         {"input_img", InputKind::driver},
+                                                         {"calib", InputKind::calibration}};
 
 std::string kind_name(InputKind kind) {
   const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto k) { return k.first == kind; });
@@ -56,6 +62,8 @@ int64_t elements_of(InputKind kind, const drive::DrivingContract& contract) {
     case InputKind::desire: return int64_t{contract.desires} * drive::kDesires;
     case InputKind::features: return int64_t{contract.features} * drive::kFeatures;
     case InputKind::curvature: return contract.desires;
+    case InputKind::driver: return drive::kDriverFrameBytes;
+    case InputKind::calibration: return 3;
     default: return 2;
   }
 }
@@ -93,6 +101,32 @@ drive::DrivingContract contract_from(const Json& json) {
   }
   c.sampling = json.at("sampling") == "nearest" ? drive::Sampling::nearest : drive::Sampling::bilinear;
   return c;
+}
+
+// Frames by themselves: a sample needs no other.
+drive::DrivingContract no_contract() {
+  drive::DrivingContract none;
+  none.frame_gap = none.features = none.desires = 0;
+  return none;
+}
+
+// A driving model's data set has a driving model's networks and inputs, a driver monitoring model's has its own.
+void check_kinds(const DatasetInfo& info, bool driver) {
+  for (const DatasetInput& input : info.inputs) {
+    const bool of_driver = input.kind == InputKind::driver || input.kind == InputKind::calibration;
+    if (of_driver != driver) fail("input \"{}\" is none of this model's", input.name);
+  }
+  if (driver) {
+    if (info.networks.size() != 1 || !info.of_driver())
+      fail("without a contract one network \"{}\" is expected", kDriverRole);
+    if (info.source != Source::routes || !info.teacher) fail("driver monitoring is of recorded routes, with a teacher");
+    return;
+  }
+  if (info.of_driver()) fail("the network \"{}\" has no contract", kDriverRole);
+  const DatasetHead* const hidden = info.networks.empty() ? nullptr : info.networks[0].head("hidden_state");
+  if (!hidden || hidden->end - hidden->begin != drive::kFeatures) {
+    fail("its first network has no head hidden_state of {} values", drive::kFeatures);
+  }
 }
 
 Json dims_of(const Shape& shape) { return std::vector<int64_t>(shape.begin(), shape.end()); }
@@ -149,14 +183,15 @@ Json content_json(const DatasetInfo& info) {
                         {"width", network.width},
                         {"heads", heads}});
   }
-  return {{"sparkpilot_dataset", kVersion},
-          {"source", info.source == Source::routes ? "routes" : "synthetic"},
-          {"teacher", info.teacher},
-          {"every", info.every},
-          {"contract", contract_json(info.contract)},
-          {"inputs", inputs},
-          {"networks", networks},
-          {"options", info.options}};
+  Json json = {{"sparkpilot_dataset", kVersion},
+               {"source", info.source == Source::routes ? "routes" : "synthetic"},
+               {"teacher", info.teacher},
+               {"every", info.every}};
+  if (!info.of_driver()) json["contract"] = contract_json(info.contract);
+  json["inputs"] = inputs;
+  json["networks"] = networks;
+  json["options"] = info.options;
+  return json;
 }
 
 DatasetInfo info_from(const Json& json) {
@@ -168,7 +203,8 @@ DatasetInfo info_from(const Json& json) {
   info.source = source == "routes" ? Source::routes : Source::synthetic;
   info.teacher = json.at("teacher").get<bool>();
   info.every = static_cast<int>(whole(json, "every", 1, 1'000'000));
-  info.contract = contract_from(json.at("contract"));
+  const bool driver = !json.contains("contract");
+  info.contract = driver ? no_contract() : contract_from(json.at("contract"));
   info.options = json.at("options").get<std::string>();
   std::set<std::string> names;
   for (const Json& input : json.at("inputs")) {
@@ -181,10 +217,7 @@ DatasetInfo info_from(const Json& json) {
       fail("network \"{}\" is there twice", info.networks.back().role);
     }
   }
-  const DatasetHead* const hidden = info.networks.empty() ? nullptr : info.networks[0].head("hidden_state");
-  if (!hidden || hidden->end - hidden->begin != drive::kFeatures) {
-    fail("its first network has no head hidden_state of {} values", drive::kFeatures);
-  }
+  check_kinds(info, driver);
   for (const Json& route : json.at("routes")) {
     const auto split = route.at("split").get<std::string>();
     if (split != "train" && split != "validation") fail("\"split\" is \"{}\"", split);
@@ -219,32 +252,90 @@ const DatasetRoute* DatasetInfo::route(const std::string& wanted) const {
 
 std::string DatasetInfo::id() const { return fmt::format("{:016x}", Fnv().text(content_json(*this).dump()).value()); }
 
+Shape DatasetInfo::picture() const {
+  if (of_driver()) return Shape{drive::kDriverFrameBytes};
+  return Shape{drive::kFrameChannels, drive::kFrameHeight, drive::kFrameWidth};
+}
+
+std::string DatasetInfo::model() const { return of_driver() ? "driver monitoring" : contract.describe(); }
+
+namespace {
+
+// Of an input with a batch of one.
+DatasetInput describe_input(const std::string& network, const std::string& name, DType dtype, const Shape& shape,
+                            const drive::DrivingContract& contract) {
+  const auto* const known =
+      std::find_if(std::begin(kInputs), std::end(kInputs), [&](const auto& i) { return name == i.first; });
+  if (known == std::end(kInputs)) fail("input \"{}\" of the {} network: no driving model has one", name, network);
+  const InputKind kind = known->second;
+  const bool picture = kind == InputKind::road || kind == InputKind::wide || kind == InputKind::driver;
+  DatasetInput out{network, name, kind, picture && dtype == DType::u8 ? DType::u8 : DType::f32, shape.removed(0)};
+  if (shape[0] != 1 || out.shape.elements() != elements_of(kind, contract)) {
+    fail("input \"{}\" of the {} network has shape {}", name, network, shape.str());
+  }
+  return out;
+}
+
+DatasetNetwork describe_network(const std::string& role, const fs::path& file, int64_t width,
+                                const OutputSlices& slices) {
+  DatasetNetwork out{.role = role, .file = file.filename().string(), .hash = {}, .width = width, .heads = {}};
+  out.hash = fmt::format("{:016x}", model_hash(file));
+  for (const auto& [head, slice] : slices) {
+    const auto [begin, end] = slice.resolve(width);
+    if (begin < end) out.heads.push_back({head, begin, end});  // padding may be empty
+  }
+  return out;
+}
+
+}  // namespace
+
 DatasetInfo describe_model(drive::DrivingModel& model) {
   DatasetInfo info;
   info.contract = model.contract();
   for (const auto& [network, name, value] : model.inputs()) {
-    const auto* const known =
-        std::find_if(std::begin(kInputs), std::end(kInputs), [&, &n = name](const auto& i) { return n == i.first; });
-    if (known == std::end(kInputs)) fail("input \"{}\" of the {} network: no driving model has one", name, network);
-    const bool picture = known->second == InputKind::road || known->second == InputKind::wide;
-    info.inputs.push_back({network, name, known->second, picture && value.dtype == DType::u8 ? DType::u8 : DType::f32,
-                           value.shape.removed(0)});
-    if (value.shape[0] != 1 || info.inputs.back().shape.elements() != elements_of(known->second, info.contract)) {
-      fail("input \"{}\" of the {} network has shape {}", name, network, value.shape.str());
-    }
+    info.inputs.push_back(describe_input(network, name, value.dtype, value.shape, info.contract));
   }
   for (const auto& network : model.networks()) {
-    DatasetNetwork& out = info.networks.emplace_back();
-    out.role = network.role;
-    out.file = fs::path(network.file).filename().string();
-    out.hash = fmt::format("{:016x}", model_hash(network.file));
-    out.width = network.width;
-    for (const auto& [head, slice] : network.slices) {
-      const auto [begin, end] = slice.resolve(network.width);
-      if (begin < end) out.heads.push_back({head, begin, end});  // padding may be empty
-    }
+    info.networks.push_back(describe_network(network.role, network.file, network.width, network.slices));
   }
   return info;
+}
+
+DatasetInfo describe_model(drive::DriverModel& model) {
+  drive::Network& network = model.network();
+  DatasetInfo info;
+  info.contract = no_contract();
+  for (const TensorInfo& input : network.session().inputs()) {
+    info.inputs.push_back(describe_input(kDriverRole, input.name, input.dtype, *input.shape, info.contract));
+  }
+  info.networks = {describe_network(kDriverRole, network.file(), network.width(), network.slices())};
+  return info;
+}
+
+std::string role_of_model(const DatasetInfo& info, const fs::path& file) {
+  const Graph graph = load_model(file);
+  const auto add = [](std::string& list, const std::string& name) { list += (list.empty() ? "" : ", ") + name; };
+  std::string lacking, inputs, networks;
+  for (const DatasetInput& input : info.inputs) add(inputs, input.name);
+  for (const ValueId id : graph.inputs()) {
+    const std::string& name = graph.value(id).name;
+    if (std::ranges::find(info.inputs, name, &DatasetInput::name) == info.inputs.end()) add(lacking, name);
+  }
+  if (!lacking.empty()) fail("{}: the data set lacks its inputs {}; it has {}", file.string(), lacking, inputs);
+  const OutputSlices slices = output_slices(graph);
+  if (slices.empty() || graph.outputs().size() != 1) {
+    fail("{}: what it says is not known: expected one output, with output_slices in the metadata", file.string());
+  }
+  for (const DatasetNetwork& network : info.networks) {
+    std::vector<DatasetHead> heads;
+    for (const auto& [head, slice] : slices) {
+      const auto [begin, end] = slice.resolve(network.width);
+      if (begin < end) heads.push_back({head, begin, end});
+    }
+    if (heads == network.heads) return network.role;
+    add(networks, fmt::format("{} ({})", network.role, network.file));
+  }
+  fail("{}: its heads are those of none of the data set's networks: {}", file.string(), networks);
 }
 
 DatasetInfo load_dataset_info(const fs::path& folder) {

@@ -26,6 +26,7 @@ class Heads {
     batch_ = shape[0];
     width_ = shape[1];
     OutputParser(slices, width_, "the output slices");  // checks every head's width
+    driver_ = std::ranges::any_of(slices, [](const auto& item) { return item.first == "face_descs_lhd"; });
   }
 
   std::vector<HeadLoss> run() {
@@ -33,8 +34,11 @@ class Heads {
     for (const auto& [head, slice] : slices_) {
       const auto [begin, end] = slice.resolve(width_);
       if (begin >= end) continue;
-      const ValueId loss = loss_of(head, part(raw_, begin, end), part(teacher_, begin, end), end - begin);
+      const ValueId raw = part(raw_, begin, end), teacher = part(teacher_, begin, end);
+      const ValueId loss =
+          driver_ ? driver_loss_of(head, raw, teacher, end - begin) : loss_of(head, raw, teacher, end - begin);
       if (loss.present()) out.push_back({head, loss});
+      else if (driver_) out.push_back({head, mean_squared_error(b_, raw, teacher), false});
     }
     return out;
   }
@@ -95,7 +99,25 @@ class Heads {
       return binary_cross_entropy(b_, raw, b_.add("Sigmoid", {teacher}));
     }
     if (head == "desire_state" || head == "desire_pred") return of_desires(raw, teacher, width);
-    if (head != "hidden_state") return {};
+    return head == "hidden_state" ? of_features(raw, teacher) : ValueId{};
+  }
+
+  ValueId driver_loss_of(std::string_view head, ValueId raw, ValueId teacher, int64_t width) {
+    if (head == "face_descs_lhd" || head == "face_descs_rhd") {
+      constexpr int64_t kValues = 6, kKnown = 5;  // means, then log scales; the last of each is not used
+      if (width != 2 * kValues) fail("head \"{}\" has {} values, expected {}", head, width, 2 * kValues);
+      const auto known = [&](ValueId of) {
+        return b_.add("Concat", {part(of, 0, kKnown), part(of, kValues, kValues + kKnown)}, {{"axis", int64_t{1}}});
+      };
+      return gaussian_divergence(b_, known(raw), known(teacher));
+    }
+    if (head == "wheel_on_right" || head.ends_with("_prob_lhd") || head.ends_with("_prob_rhd")) {
+      return binary_cross_entropy(b_, raw, b_.add("Sigmoid", {teacher}));
+    }
+    return head == "features" ? of_features(raw, teacher) : ValueId{};
+  }
+
+  ValueId of_features(ValueId raw, ValueId teacher) {
     if (features_ == FeatureLoss::cosine) return cosine_distance(b_, raw, teacher);
     if (features_ == FeatureLoss::l2) return mean_squared_error(b_, raw, teacher);
     constexpr double kTemperature = 4;
@@ -107,6 +129,7 @@ class Heads {
   ValueId raw_, teacher_;
   FeatureLoss features_;
   int64_t batch_ = 0, width_ = 0;
+  bool driver_ = false;  // monitoring
 };
 
 }  // namespace
@@ -125,7 +148,7 @@ ValueId weighted_sum(Builder& b, const std::vector<HeadLoss>& losses, const std:
     }
   }
   ValueId sum;
-  for (const auto& [head, loss] : losses) {
+  for (const auto& [head, loss, known] : losses) {
     const auto found = weights.find(head);
     const double weight = found == weights.end() ? 1 : found->second;
     if (weight == 0) continue;

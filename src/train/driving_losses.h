@@ -18,8 +18,9 @@ enum class FeatureLoss {
 };
 
 struct HeadLoss {
-  std::string head;  // as in the slices
-  ValueId loss;      // a scalar
+  std::string head;   // as in the slices
+  ValueId loss;       // a scalar
+  bool known = true;  // false: only its values are compared, as what they mean is not known
 };
 
 // A loss for each head that the slices name. `raw` [N, width] is the student's output, `teacher` another of the same
@@ -31,9 +32,14 @@ struct HeadLoss {
 //   lane_lines_prob, lead_prob, meta   binary_cross_entropy with the teacher's probabilities
 //   desire_state, desire_pred     cross_entropy with the teacher's probabilities, in groups of 8
 //   hidden_state                  as `features` says
+// and of a driver monitoring model, which is one with a head face_descs_lhd:
+//   face_descs_lhd, face_descs_rhd    gaussian_divergence of three angles and two positions; two values mean nothing
+//   wheel_on_right, *_prob_lhd, *_prob_rhd   binary_cross_entropy with the teacher's probabilities
+//   features                      as `features` says
+//   others                        mean_squared_error
 // The losses of lane lines and leads are multiplied by the teacher's probability that the line or lead exists, if it
-// has that head. Fails (user) on a slice that does not fit and on a head of an unknown width; unknown heads have no
-// loss.
+// has that head. Fails (user) on a slice that does not fit and on a head of an unknown width; a driving model's unknown
+// heads have no loss.
 std::vector<HeadLoss> head_losses(Builder& b, const OutputSlices& slices, ValueId raw, ValueId teacher,
                                   FeatureLoss features = FeatureLoss::kl);
 

@@ -115,6 +115,16 @@ ValueId gaussian_nll(Builder& b, ValueId raw, ValueId target, ValueId weight) {
   return summed(0.5 * (scaled * scaled) + bounded, weight);
 }
 
+ValueId gaussian_divergence(Builder& b, ValueId student, ValueId teacher) {
+  const int64_t n = values_of(b, student);
+  expect_same(b, student, teacher);
+  const auto mean_of = [&](Term all) { return part(all, 1, 0, n); };
+  const auto scale_of = [&](Term all) { return larger(part(all, 1, n, 2 * n), all.number(kLeastLogScale)); };
+  const Term x(b, student), y(b, teacher), s = scale_of(x), t = scale_of(y);
+  const Term ratio = (t - s).of("Exp"), error = (mean_of(x) - mean_of(y)) * (-s).of("Exp");
+  return summed(s - t + 0.5 * (ratio * ratio + error * error - 1), {});
+}
+
 ValueId laplacian_nll_of_best(Builder& b, ValueId raw, ValueId target, int64_t hypotheses, int64_t selections,
                               ValueId weight) {
   const Hypotheses h = hypotheses_of(b, raw, hypotheses, selections);

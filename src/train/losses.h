@@ -24,6 +24,11 @@ ValueId laplacian_nll(Builder& b, ValueId raw, ValueId target, ValueId weight = 
 // The same of a Gaussian: (e exp(-max(s, ln 1e-3)))^2 / 2 + max(s, ln 1e-3).
 ValueId gaussian_nll(Builder& b, ValueId raw, ValueId target, ValueId weight = {});
 
+// What a Gaussian of the student's loses against the teacher's, KL(teacher || student), so that scales are learned,
+// too; both [N, 2n], log scales s limited below at ln 1e-3. The sum over n of
+//   s - s_t + (exp(2 (s_t - s)) + ((mean - mean_t) exp(-s))^2 - 1) / 2.
+ValueId gaussian_divergence(Builder& b, ValueId student, ValueId teacher);
+
 // Winner takes all over K hypotheses. `raw` is [N, K (2n + S)]: for each hypothesis n means, n log scales and the
 // logits of S selections. `target` is [N, S n]. For each selection, with l_k the Laplacian loss of hypothesis k summed
 // over n and `best` the hypothesis with the least:

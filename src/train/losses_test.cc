@@ -74,6 +74,20 @@ double single(const List& raw, const List& target, const List& weight, size_t ba
   }
   return sum / static_cast<double>(batch);
 }
+// KL(teacher || student) of Gaussians, by variances.
+double divergence_of(const List& student, const List& teacher, size_t batch) {
+  const size_t n = student.size() / batch / 2;
+  double sum = 0;
+  for (size_t entry = 0; entry < batch; ++entry) {
+    for (size_t i = entry * 2 * n; i < entry * 2 * n + n; ++i) {
+      const double error = student[i] - teacher[i];
+      const double of_student = std::exp(2 * std::max(student[i + n], std::log(1e-3)));
+      const double of_teacher = std::exp(2 * std::max(teacher[i + n], std::log(1e-3)));
+      sum += 0.5 * (std::log(of_student / of_teacher) + (of_teacher + error * error) / of_student - 1);
+    }
+  }
+  return sum / static_cast<double>(batch);
+}
 double best_of(const List& raw, const List& target, const List& weight, size_t batch, size_t count, size_t selections) {
   const size_t each = raw.size() / batch / count, n = (each - selections) / 2;
   double total = 0;
@@ -173,6 +187,14 @@ std::vector<LossCase> cases() {
       "gaussian_limit", {{{2, 6}, wave(12, 0.3, 9)}, {{2, 3}, wave(6, 1, 1)}},
       [](Builder& b, const auto& in) { return gaussian_nll(b, in[0], in[1]); },
       [=](const List& x, const auto& o) { return single<gaussian_of>(x, target(o), {}, 2); }, false);
+  add(
+      "gaussian_divergence", {{{3, 8}, wave(24, 0.4)}, {{3, 8}, wave(24, 2)}},
+      [](Builder& b, const auto& in) { return gaussian_divergence(b, in[0], in[1]); },
+      [=](const List& x, const auto& o) { return divergence_of(x, target(o), 3); }, false);
+  add(  // of both scales
+      "gaussian_divergence_limits", {{{2, 4}, wave(8, 0.3, 9)}, {{2, 4}, wave(8, 1, 9)}},
+      [](Builder& b, const auto& in) { return gaussian_divergence(b, in[0], in[1]); },
+      [=](const List& x, const auto& o) { return divergence_of(x, target(o), 2); }, false);
   add(
       "best_of_5", {{{4, 45}, wave(180, 0.7)}, {{4, 4}, wave(16, 3, 2)}},
       [](Builder& b, const auto& in) { return laplacian_nll_of_best(b, in[0], in[1], 5, 1); },
@@ -351,6 +373,15 @@ List part(const List& from, size_t width, size_t first, size_t end) {
 // The first halves of the entries: the means.
 List means(const List& raw) { return part(raw, raw.size() / 2, 0, raw.size() / 4); }
 
+// Without the last of six means and of six log scales.
+List faces(const List& raw) {
+  List out;
+  for (size_t i = 0; i < raw.size(); ++i) {
+    if (i % 6 != 5) out.push_back(raw[i]);
+  }
+  return out;
+}
+
 class DrivingLosses : public testing::TestWithParam<const char*> {};
 
 TEST_P(DrivingLosses, AreThoseOfTheHeads) {
@@ -401,9 +432,11 @@ TEST_P(DrivingLosses, AreThoseOfTheHeads) {
       expected = best_of(x, chosen(y, 2, 3), exists("lead_prob", 1, 1), 2, 2, 3);
     } else if (head == "lead") expected = single<laplacian_of>(x, means(y), exists("lead_prob", 1, 24), 2);
     else if (head == "lane_lines") expected = single<laplacian_of>(x, means(y), exists("lane_lines_prob", 2, 66), 2);
-    else if (head.ends_with("_prob") || head == "meta") expected = binary(x, sigmoids(y));
+    else if (head.starts_with("face_descs")) expected = divergence_of(faces(x), faces(y), 2);
+    else if (head.find("_prob") != std::string::npos || head == "meta" || head == "wheel_on_right")
+      expected = binary(x, sigmoids(y));
     else if (head.starts_with("desire_")) expected = cross(x, softmaxes(y, 8), 8);
-    else if (head == "hidden_state") expected = divergence(x, y, 512, 4);
+    else if (head == "hidden_state" || head == "features") expected = divergence(x, y, 512, 4);
     else if (head == "action" && x.size() == 4) expected = squares(x, y);
     else expected = single<laplacian_of>(x, means(y), {}, 2);
     EXPECT_NEAR(out[i].data<double>()[0], expected, 1e-11 * (1 + std::abs(expected))) << head;
@@ -434,12 +467,32 @@ TEST_P(DrivingLosses, AreThoseOfTheHeads) {
 INSTANTIATE_TEST_SUITE_P(Eras, DrivingLosses,
                          testing::Values("tiny_driving_vision", "tiny_driving_policy", "tiny_driving_supercombo",
                                          "tiny_supercombo", "tiny_driving_vision_v0.10.0",
-                                         "tiny_driving_policy_v0.10.0"),
+                                         "tiny_driving_policy_v0.10.0", "tiny_dmonitoring_model"),
                          [](const auto& each) {
                            std::string name = each.param;
                            std::ranges::replace(name, '.', '_');
                            return name;
                          });
+
+TEST(DriverLosses, OfUnknownHeadsTheValuesAreCompared) {
+  const Driving d =
+      driving({{"face_descs_lhd", {0, 12}}, {"gaze", {12, 15}}, {"touching_wheel_prob_rhd", {15, 16}}}, 16);
+  ASSERT_EQ(d.losses.size(), 3u);
+  EXPECT_TRUE(d.losses[0].known);
+  EXPECT_FALSE(d.losses[1].known);
+  EXPECT_TRUE(d.losses[2].known);
+  const List student = wave(32, 0.3), teacher = wave(32, 1.1);
+  const std::vector<Tensor> out =
+      interpret(d.graph, std::vector{Tensor::of<double>({2, 16}, std::span<const double>(student)),
+                                     Tensor::of<double>({2, 16}, std::span<const double>(teacher))});
+  EXPECT_NEAR(out[1].data<double>()[0], squares(part(student, 16, 12, 15), part(teacher, 16, 12, 15)), 1e-12);
+  try {
+    driving({{"face_descs_lhd", {0, 10}}}, 10);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "head \"face_descs_lhd\" has 10 values, expected 12");
+  }
+}
 
 TEST(WeightedSum, NamesTheHeadsThatThereAre) {
   Graph graph;

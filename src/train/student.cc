@@ -137,7 +137,7 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
                   .images = {}};
   const std::string file = from.file.string();
   if (output_slices(network.file).empty() || network.file.outputs().size() != 1) {
-    fail("{}: not a driving model: expected one output, with output_slices in the metadata", file);
+    fail("{}: not one of openpilot's models: expected one output, with output_slices in the metadata", file);
   }
   if (options_.networks.size() > 1) network.prefix = from.role + "/";
   Graph net = network_graph(network.file, options_.batch);
@@ -248,6 +248,7 @@ void Student::add_losses(std::span<const Field> fields) {
     const OutputSlices slices = output_slices(network.file);
     for (HeadLoss& each : head_losses(b, slices, limited(b, raw, network.from.role), target, options_.features)) {
       if (options_.target == Target::labels && !is_labelled(each.head)) continue;
+      if (!each.known) notes_.push_back(fmt::format("{}: the mean of squares for {}", network.from.role, each.head));
       reports_.emplace_back("loss." + each.head, each.loss);
       losses.push_back(std::move(each));
     }
