@@ -60,7 +60,7 @@ class Block {
     const float* table = tables ? fill_tables(specs, groups, o.steps) : nullptr;
     std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
     advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, rich_courses, 0, o.steps, plans},
-                  static_cast<int>(groups), constants_.get(), states_.get(), rings_.get(), table);
+                  static_cast<int>(groups), {constants_.get(), states_.get(), rings_.get(), table});
     for (int64_t i = 0; i < count; ++i) {
       results[i] = result_of<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
     }

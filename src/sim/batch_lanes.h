@@ -21,10 +21,20 @@ const char* lane_target();
 // Worlds in a vector of this processor.
 int lane_count();
 
-// Steps `groups` groups of lane_count() worlds. Each group's constants, state and rings are arrays [field][world],
-// those of the groups behind each other, aligned to 64 bytes; `tables` is [group][plan][field][world], null if no world
-// has one.
-void advance_lanes(const LaneRun& run, int groups, const float* constants, float* states, float* rings,
-                   const float* tables);
+// Each group's constants, state and rings are arrays [field][world], those of the groups behind each other, aligned to
+// 64 bytes; `tables` is [group][plan][field][world], null if no world has one.
+struct LaneArrays {
+  const float* constants;
+  float *states, *rings;
+  const float* tables;
+};
+
+// Steps `groups` groups of lane_count() worlds.
+void advance_lanes(const LaneRun& run, int groups, const LaneArrays& arrays);
+
+// Those of one controller.
+void advance_pid(const LaneRun& run, int groups, const LaneArrays& arrays);
+void advance_torque(const LaneRun& run, int groups, const LaneArrays& arrays);
+void advance_angle(const LaneRun& run, int groups, const LaneArrays& arrays);
 
 }  // namespace sparkpilot::sim

@@ -1,0 +1,52 @@
+// Worlds of one controller as vectors; each controller's is compiled in a file of its own (sim/batch_pid.cc ...),
+// because one file of all takes minutes.
+#if defined(SPARKPILOT_SIM_BATCH_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARKPILOT_SIM_BATCH_LANES_INL_H_
+#undef SPARKPILOT_SIM_BATCH_LANES_INL_H_
+#else
+#define SPARKPILOT_SIM_BATCH_LANES_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "sim/batch_lanes.h"
+#include "sim/lanes-inl.h"
+#include "sim/world-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparkpilot::sim::HWY_NAMESPACE {
+namespace {  // the names are each file's own, in every target
+
+// Group by group, so that a group's constants and state stay in the first-level cache.
+template <class Control, class Tyre>
+void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
+  using Constants = WorldConstants<Lanes, Control>;
+  using State = WorldState<Lanes, Control>;
+  static_assert(sizeof(Constants) / sizeof(Lanes) == sizeof(WorldConstants<double, Control>) / sizeof(double));
+  static_assert(sizeof(State) / sizeof(Lanes) == sizeof(WorldState<double, Control>) / sizeof(double));
+  const Run run{r.seed, r.warm_up, r.noise, r.leads, r.rich_courses};
+  const auto* k = reinterpret_cast<const Constants*>(arrays.constants);
+  auto* s = reinterpret_cast<State*>(arrays.states);
+  auto* slots = reinterpret_cast<Lanes*>(arrays.rings);
+  const auto* rows = reinterpret_cast<const Lanes*>(arrays.tables);
+  for (int group = 0; group < groups; ++group) {
+    const WorldRings<Lanes> ring(slots + group * kRingSlots, 1);
+    const CourseRows<Lanes> table{rows ? rows + static_cast<ptrdiff_t>(group) * r.plans * 4 : nullptr, 1};
+    for (int step = r.first; step < r.last; ++step)
+      step_world<Lanes, Control, Tyre>(run, step, k[group], ring, table, s[group]);
+  }
+}
+
+template <class Control>
+void advance_tyres(const LaneRun& r, int groups, const LaneArrays& arrays) {
+  switch (r.tyres) {
+    case Tyres::none: return advance_groups<Control, NoSlip>(r, groups, arrays);
+    case Tyres::linear: return advance_groups<Control, LinearTyres>(r, groups, arrays);
+    case Tyres::saturating: return advance_groups<Control, SaturatingTyres>(r, groups, arrays);
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
