@@ -15,6 +15,7 @@
 #include "base/statistics.h"
 #include "hw/memory.h"
 #include "onnx/import.h"
+#include "passes/precision.h"
 #include "runtime/session.h"
 #include "tensor/fill_random.h"
 #include "train/student.h"
@@ -23,7 +24,7 @@ using namespace sparkpilot;
 
 int main(int argc, char** argv) {
   CLI::App app("time a training step");
-  std::string file, role = "policy", kind = "dora", target;
+  std::string file, role = "policy", kind = "dora", target, precision = "fp32";
   int64_t batch = 32, rank = 16;
   int threads = 0;
   app.add_option("file", file, "ONNX model")->required();
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   app.add_option("--target", target, "layers with an adapter, a regular expression");
   app.add_option("--batch", batch);
   app.add_option("--rank", rank);
+  app.add_option("--precision", precision, "of the products")->check(CLI::IsMember({"fp32", "bf16"}));
   bool profile = false;
   app.add_option("--threads", threads);
   app.add_flag("--profile", profile, "then the 25 nodes of a micro-batch that took longest");
@@ -53,6 +55,7 @@ int main(int argc, char** argv) {
     train::ProgramOptions settings;
     settings.session.threads = threads > 0 ? threads : available_processors();
     settings.session.tune = Tune::off;
+    settings.session.passes.precision = *parse_precision(precision);
     settings.session.profile = profile;
     train::TrainingProgram program = student.program(settings);
     for (const TensorInfo& input : program.inputs()) fill_random(program.input(input.name), input.name, 1);

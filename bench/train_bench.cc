@@ -22,6 +22,7 @@
 #include "hw/memory.h"
 #include "onnx/zoo.h"
 #include "passes/pass.h"
+#include "passes/precision.h"
 #include "passes/rebatch.h"
 #include "sparkpilot/onnx.h"
 #include "tensor/safetensors.h"
@@ -38,6 +39,7 @@ struct Settings {
   int threads = 0, steps = 20, micro_batches = 1;
   int64_t max_activations = 0;
   bool profile = false;
+  std::string precision = "fp32";
 };
 
 double median(std::vector<double> times) {
@@ -83,10 +85,11 @@ void measure(const Settings& s) {
   const ValueId out = graph.outputs()[0].value, target = b.input("target", b.dtype(out), b.shape(out));
   const ValueId loss = train::mean_squared_error(b, out, target);
   const int64_t start = now_ns();
+  const PassOptions computed{.precision = *parse_precision(s.precision)};
   train::TrainingProgram program(std::move(graph), loss, std::move(parameters), {},
                                  {.micro_batches = s.micro_batches,
                                   .max_activations = s.max_activations,
-                                  .session = {.threads = s.threads, .profile = s.profile}});
+                                  .session = {.threads = s.threads, .passes = computed, .profile = s.profile}});
   int64_t count = 0;
   for (const train::Parameter& each : program.parameters()) count += program.state(each.name).elements();
   std::printf("%s, batch %lld, %d threads: %lld parameters in %zu tensors, compiled in %.0f ms\n", s.model.c_str(),
@@ -153,6 +156,8 @@ int main(int argc, char** argv) {
   app.add_option("--steps", settings.steps, "Steps that are measured")->check(CLI::Range(1, 100000));
   app.add_option("--micro-batches", settings.micro_batches, "Of an update");
   app.add_option("--max-activations", settings.max_activations, "Bytes; 0: any number");
+  app.add_option("--precision", settings.precision, "Of the products: fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   app.add_flag("--profile", settings.profile, "Also the time of each op and kernel in a micro-batch");
   app.add_option("--export", settings.exported, "Write the model and the batch into this folder");
   CLI11_PARSE(app, argc, argv);

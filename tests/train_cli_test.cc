@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "hw/cpu.h"
 #include "sparkpilot/onnx.h"
 #include "train_fixture.h"
 
@@ -125,6 +126,37 @@ TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   write_text(folder.file("bad") + "/train.json", "{\"format\": 3}");
   expect_refused("--resume '" + folder.file("bad") + "'", "train.json");
   expect_refused("--resume '" + folder.file("whole") + "' " + out("other"), "it takes no --out");
+}
+
+// The precision is kept with the run; another one at --resume is said.
+TEST_F(TrainCli, Bf16GoesOnToTheSameBits) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --rank 2 --threads 1 --checkpoint-every 2 ";
+  const CpuFeatures& cpu = cpu_features();
+  if (!cpu.avx512_bf16 && !cpu.amx_bf16 && !cpu.neon_bf16) {
+    expect_refused(both() + out("refused") + flags + "--updates 4 --precision bf16",
+                   "needs a CPU with bf16 arithmetic");
+    return;
+  }
+  parsed(both() + out("exact") + flags + "--updates 4 --merged");
+  parsed(both() + out("whole") + flags + "--updates 4 --merged --precision bf16");
+  parsed(both() + out("parts") + flags + "--updates 3 --precision bf16");
+  parsed("--resume '" + folder.file("parts") + "' --updates 4");
+  const auto summary = [&](const char* run) { return json::parse(read_text(folder.file(run) + "/summary.json")); };
+  EXPECT_EQ(summary("exact")["precision"], "fp32");
+  EXPECT_EQ(summary("whole")["precision"], "bf16");
+  EXPECT_EQ(summary("parts")["precision"], "bf16");
+  EXPECT_NE(summary("whole")["loss"], summary("exact")["loss"]);
+  EXPECT_NEAR(summary("whole")["loss"].get<double>(), summary("exact")["loss"].get<double>(),
+              2e-2 * summary("exact")["loss"].get<double>());
+  const std::string file = "/adapter/adapter_model.safetensors";
+  EXPECT_EQ(read_text(folder.file("parts") + file), read_text(folder.file("whole") + file));
+  // What is written has the same tensors, of the same types.
+  const auto exact = tensors_of(folder.file("exact") + file), rounded = tensors_of(folder.file("whole") + file);
+  ASSERT_EQ(rounded.size(), exact.size());
+  for (const auto& [name, tensor] : exact) EXPECT_EQ(rounded.at(name).dtype(), tensor.dtype()) << name;
+  const ProgramResult other = run_program("train --resume '" + folder.file("whole") + "' --updates 5 --precision fp32");
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(other.err.find("another precision: fp32, was bf16"), std::string::npos) << other.err;
 }
 
 TEST_F(TrainCli, BeginsWithTheFlagsOfAnotherRun) {
@@ -290,6 +322,7 @@ TEST_F(TrainCli, RefusesInOneLine) {
   expect_refused(both() + out("x") + "--updates 1 --fresh", "--fresh is for --mode full");
   expect_refused(both() + out("x") + "--updates 1 --batch 0", "--batch");
   expect_refused(both() + out("x") + "--updates 1 --rate 0", "--rate 0");
+  expect_refused(both() + out("x") + "--updates 1 --precision fp16", "--precision");
   expect_refused(both() + out("x") + "--updates 1 --rank 2 --loss plans=1", "no head \"plans\"");
   expect_refused(both() + out("x") + "--updates 1 --rank 2 --loss plan=-1", "--loss plan");
   expect_refused(both() + out("x") + "--updates 1 --rank 2 --target nothing", "no layer's path matches");

@@ -206,6 +206,7 @@ void TrainRun::prepare() {
   }
   settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each();
   settings.session.tune = Tune::off;
+  settings.session.passes.precision = flags_.precision == "bf16" ? Precision::bf16 : Precision::fp32;
   device_ = device == "auto" ? "cpu" : device;  // a GPU must be asked for
   settings.session.device = device_of_this(device_);
   settings.session.memory_reserve = memory_reserve(program_);

@@ -76,6 +76,8 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
           "--max-activations", flags.max_activations,
           "memory of a step's activations: values are computed again instead of kept until it is enough; 500M, 2G")
       .type_name("SIZE");
+  add_choice(command, "--precision", flags.precision, {"fp32", "bf16"},
+             "of products and convolutions; what is trained, moments, sums and losses are fp32", "TYPE");
   add_number(command, "--epochs", flags.epochs, "end after so many passes over the data", "X");
   add_number(command, "--updates", flags.updates, "end after so many updates");
   add_number(command, "--minutes", flags.minutes, "end after so many minutes of training", "X");

@@ -20,6 +20,7 @@ namespace sparkpilot {
 // What a graph is optimised for.
 struct Target {
   Device device = Device::cpu;
+  bool training = false;  // it computes a loss, perhaps with its gradients: narrow_from_fp32 (passes/precision.h)
 };
 
 struct Pass {

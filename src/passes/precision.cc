@@ -9,6 +9,7 @@
 #include "ir/id_map.h"
 #include "ir/infer.h"
 #include "passes/edit.h"
+#include "passes/pass.h"
 
 namespace sparkpilot {
 namespace {
@@ -98,8 +99,15 @@ size_t narrowed_inputs(const Node& node) {
 
 class Narrowing {
  public:
-  explicit Narrowing(Graph& graph, DType narrow, bool for_gpu)
-      : edit_(graph), graph_(graph), narrow_(narrow), for_gpu_(for_gpu) {}
+  Narrowing(Graph& graph, DType narrow, const Target& target)
+      : edit_(graph),
+        graph_(graph),
+        narrow_(narrow),
+        for_gpu_(target.device == Device::cuda),
+        training_(target.training),
+        runs_(graph.value_count()),
+        heads_(graph.node_count()),
+        sums_(graph.node_count()) {}
 
   int weights_to_half() {
     int changes = 0;
@@ -117,9 +125,20 @@ class Narrowing {
 
   // Stores what products, norms and attention read and write in 16 bits, and what stands between them.
   int to_16_bits() {
-    find_heads();
+    if (training_) {
+      find_losses();
+      find_sums();
+      find_what_runs();
+    } else {
+      find_heads();
+    }
     int changes = 0;
     for (const NodeId id : graph_.order()) changes += narrow(id);
+    for (const State& state : graph_.states()) {
+      const DType dtype = graph_.value(state.value).dtype;
+      if (graph_.value(state.next).dtype == dtype) continue;
+      graph_.set_next(state.value, as({}, state.next, dtype));
+    }
     return changes;
   }
 
@@ -144,10 +163,68 @@ class Narrowing {
   // Finds the layers whose results reach a graph output through cheap ops with one computed operand: they stay in f32.
   // In f16 there are none: its 11 bits are enough for what outputs hold.
   void find_heads() {
-    heads_ = NodeMap<bool>(graph_.node_count());
     if (narrow_ == DType::f16) return;
-    std::vector<ValueId> work;
-    for (const Graph::Output& output : graph_.outputs()) work.push_back(output.value);
+    visit_makers(outputs(), [&](NodeId id, const std::vector<ValueId>& running) {
+      const Node& node = graph_.node(id);
+      if (node.op->traits.product) return heads_[id] = true, false;
+      return running.size() == 1 || is_op(node, "Concat");
+    });
+  }
+
+  // All that a loss is computed from since the last products: targets, other heads and reductions are no obstacle.
+  void find_losses() {
+    visit_makers(outputs(), [&](NodeId id, const std::vector<ValueId>&) {
+      const Traits& traits = graph_.node(id).op->traits;
+      return !(heads_[id] = traits.product || traits.attention);
+    });
+  }
+
+  // The products that states become, perhaps scaled, in another shape or added to what the state was.
+  void find_sums() {
+    std::vector<ValueId> nexts;
+    for (const State& state : graph_.states()) nexts.push_back(state.next);
+    visit_makers(std::move(nexts), [&](NodeId id, const std::vector<ValueId>& running) {
+      const Node& node = graph_.node(id);
+      if (node.op->traits.product) {
+        (returns_f32(node) ? sums_ : heads_)[id] = true;
+        return false;
+      }
+      const bool adds_to_state =
+          std::ranges::any_of(running, [&](ValueId value) { return graph_.value(value).kind == ValueKind::state; });
+      return running.size() == 1 || (adds_to_state && node.op->traits.elementwise);
+    });
+  }
+
+  // Whether there is a form of the product that reads 16 bits and returns f32, with kernels that pay.
+  bool returns_f32(const Node& node) const {
+    if (for_gpu_ || narrow_ != DType::bf16) return false;
+    if (is_op(node, "Gemm")) return node.inputs.size() == 2 || !node.inputs[2].present();
+    return is_op(node, "sparkpilot::ConvWeightGradient") && node.attrs.integer("group", 1) == 1;
+  }
+
+  // What no input reaches is small beside what a batch goes through, and parameters are not rounded before they meet.
+  void find_what_runs() {
+    for (const ValueId input : graph_.inputs()) runs_[input] = true;
+    for (const State& state : graph_.states()) runs_[state.value] = state.next != state.value;
+    for (const NodeId id : graph_.order()) {
+      const Node& node = graph_.node(id);
+      const bool reached =
+          std::ranges::any_of(node.inputs, [&](ValueId input) { return input.present() && runs_[input]; });
+      for (const ValueId output : node.outputs) {
+        if (output.present()) runs_[output] = reached;
+      }
+      if (!reached && node.op->traits.product) heads_[id] = true;
+    }
+  }
+
+  std::vector<ValueId> outputs() const {
+    std::vector<ValueId> out;
+    for (const Graph::Output& output : graph_.outputs()) out.push_back(output.value);
+    return out;
+  }
+  // The nodes that make these values, and what those are computed from where `goes_on(id, computed float operands)`.
+  template <typename GoesOn>
+  void visit_makers(std::vector<ValueId> work, const GoesOn& goes_on) {
     ValueMap<bool> seen(graph_.value_count());
     while (!work.empty()) {
       const ValueId value = work.back();
@@ -155,16 +232,11 @@ class Narrowing {
       const NodeId id = edit_.maker(value);
       if (!id.present() || seen[value]) continue;
       seen[value] = true;
-      const Node& node = graph_.node(id);
-      if (node.op->traits.product) {
-        heads_[id] = true;
-        continue;
-      }
       std::vector<ValueId> running;
-      for (const ValueId input : node.inputs) {
+      for (const ValueId input : graph_.node(id).inputs) {
         if (input.present() && !graph_.constant(input) && is_float(graph_.value(input).dtype)) running.push_back(input);
       }
-      if (running.size() == 1 || is_op(node, "Concat")) work.insert(work.end(), running.begin(), running.end());
+      if (goes_on(id, running)) work.insert(work.end(), running.begin(), running.end());
     }
   }
 
@@ -221,11 +293,30 @@ class Narrowing {
     if (has_bodies(node) || !fits(node)) return false;
     if (node.op->traits.product) return !is_head(id);
     if (node.op->traits.norm) return keeps_16_bits(node);
-    if (node.op->traits.attention) return attends_in_16_bits(node);
+    if (node.op->traits.attention) return !is_head(id) && attends_in_16_bits(node);
     if (!node.op->traits.elementwise && !node.op->traits.picks) return false;
     if (is_op(node, "Cast") || is_op(node, "CastLike")) return false;
+    if (training_) return rounds_little(node);
     return std::any_of(node.inputs.begin(), node.inputs.end(),
                        [&](ValueId input) { return is_narrow(input) && !graph_.constant(input); });
+  }
+
+  // In training what is wide stays so until a product, and so does the result of a function: 1 + erf(x) of a rounded
+  // erf(x), a part of GELU's derivative, would be wrong by a part of itself where it is small. Inference has such
+  // chains fused.
+  bool rounds_little(const Node& node) const {
+    constexpr std::string_view kOps[] = {
+        "Add",         "Sub",  "Mul",  "Neg",   "Abs",     "Relu",           "LeakyRelu",
+        "Max",         "Min",  "Clip", "Where", "Greater", "GreaterOrEqual", "Less",
+        "LessOrEqual", "Equal"};
+    if (!node.op->traits.picks && !is_one_of(node, kOps)) return false;
+    bool any = false;
+    for (const ValueId input : node.inputs) {
+      if (!input.present() || !is_float(graph_.value(input).dtype) || !runs_[input]) continue;
+      if (!is_narrow(input)) return false;
+      any = true;
+    }
+    return any;
   }
 
   int narrow(NodeId id) {
@@ -236,6 +327,10 @@ class Narrowing {
       return 0;
     }
     int changes = 0;
+    if (to == narrow_ && sums_[id] && is_op(graph_.node(id), "Gemm")) {
+      graph_.node(id).op = find_op("sparkpilot", "WideGemm", 1);
+      ++changes;
+    }
     const size_t count = narrowed_inputs(graph_.node(id));
     const bool row = is_row(graph_.node(id));
     for (size_t i = 0; i < count; ++i) {
@@ -263,7 +358,7 @@ class Narrowing {
       if (from == dtype) {
         result = before;
       } else {
-        Builder builder(graph_, graph_.node(reader).name);
+        Builder builder(graph_, reader.present() ? graph_.node(reader).name : "");
         result = cast(builder, from == DType::u8 ? before : value, dtype);
       }
     }
@@ -275,8 +370,10 @@ class Narrowing {
   Graph& graph_;
   std::map<std::pair<ValueId, DType>, ValueId> casts_;
   DType narrow_;
-  bool for_gpu_;
-  NodeMap<bool> heads_;
+  bool for_gpu_, training_;
+  ValueMap<bool> runs_;  // depends on an input or on a state that is renewed
+  NodeMap<bool> heads_;  // products that stay in f32, and attention
+  NodeMap<bool> sums_;   // products of 16 bits that return f32
 };
 
 }  // namespace
@@ -333,14 +430,15 @@ int widen_to_fp32(Graph& graph) {
   return changes;
 }
 
-int narrow_from_fp32(Graph& graph, Precision precision, bool for_gpu) {
+int narrow_from_fp32(Graph& graph, Precision precision, const Target& target) {
   if (precision != Precision::fp16 && precision != Precision::bf16) return 0;
   std::vector<DType> dtypes;
   for (const Graph::Output& output : graph.outputs()) dtypes.push_back(graph.value(output.value).dtype);
   int changes = 0;
   {
-    Narrowing narrowing(graph, precision == Precision::bf16 ? DType::bf16 : DType::f16, for_gpu);
-    changes = precision == Precision::bf16 || for_gpu ? narrowing.to_16_bits() : narrowing.weights_to_half();
+    Narrowing narrowing(graph, precision == Precision::bf16 ? DType::bf16 : DType::f16, target);
+    const bool all = precision == Precision::bf16 || target.device == Device::cuda;
+    changes = all ? narrowing.to_16_bits() : narrowing.weights_to_half();
   }
   Builder builder(graph, "");
   for (size_t i = 0; i < dtypes.size(); ++i) {
@@ -357,7 +455,7 @@ void set_precision(Graph& graph, Precision precision) {
   if (precision == Precision::model) return;
   infer(graph);
   widen_to_fp32(graph);
-  narrow_from_fp32(graph, precision);
+  narrow_from_fp32(graph, precision, {});
 }
 
 }  // namespace sparkpilot

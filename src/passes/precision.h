@@ -8,6 +8,8 @@
 
 namespace sparkpilot {
 
+struct Target;
+
 std::string_view name(Precision precision);
 // "model", "fp32", "fp16", "bf16".
 std::optional<Precision> parse_precision(std::string_view text);
@@ -25,7 +27,12 @@ void set_precision(Graph& graph, Precision precision);
 // of changes.
 int widen_to_fp32(Graph& graph);
 // For CPUs fp16 stores weights of products only; for GPUs also what products, norms and attention read and write, but
-// for products of one row, which read and write f32 there (in bf16, too).
-int narrow_from_fp32(Graph& graph, Precision precision, bool for_gpu = false);
+// for products of one row, which read and write f32 there (in bf16, too). States keep their type.
+//
+// Of a graph for training (Target::training) these stay in f32: what an output is computed from since the last products
+// before it, these included; products of states alone; what a state becomes; functions such as Exp, and sums and the
+// like with an operand in f32. Products that a state becomes, the gradients of weights, read 16 bits and add up and
+// return f32; on a GPU, and of convolutions in groups, they stay in f32.
+int narrow_from_fp32(Graph& graph, Precision precision, const Target& target);
 
 }  // namespace sparkpilot

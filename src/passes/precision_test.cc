@@ -76,6 +76,27 @@ TEST(SetPrecision, Fp32ReachesIntoBodies) {
   EXPECT_LE(distance(after[0], before[0]), 1e-3);
 }
 
+// A model may pass on what a product or a Relu of one gives.
+TEST(SetPrecision, StatesKeepTheirType) {
+  for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+    Net n;
+    const ValueId x = n.input("x", {3, 8}), before = n.b.state(Tensor(DType::f32, {3, 8}), "features");
+    const auto product = [&](ValueId a, uint64_t seed) {
+      return n.op("MatMul", {a, n.b.constant(random_tensor({8, 8}, seed))});
+    };
+    const ValueId features = n.op("Relu", {product(n.op("Add", {x, before}), 1)});
+    n.b.next(before, features);
+    n.output(product(features, 2));
+    infer(n.graph);
+    narrow_from_fp32(n.graph, precision, {});
+    infer(n.graph);
+    const State& state = n.graph.states()[0];
+    EXPECT_EQ(n.graph.value(state.value).dtype, DType::f32);
+    EXPECT_EQ(n.graph.value(state.next).dtype, DType::f32);
+    EXPECT_EQ(values_of(n.graph, DType::bf16) > 0, precision == Precision::bf16);
+  }
+}
+
 TEST(SetPrecision, Fp16StoresWeightsOnly) {
   Net n;
   half_net(n);
@@ -107,7 +128,7 @@ TEST(SetPrecision, Fp16StoresActivationsWhereTheTargetDoes) {
   n.output(n.op("MatMul", {second, n.weight({16, 8}, 3)}));
   infer(n.graph);
   widen_to_fp32(n.graph);
-  EXPECT_GT(narrow_from_fp32(n.graph, Precision::fp16, true), 0);
+  EXPECT_GT(narrow_from_fp32(n.graph, Precision::fp16, {.device = Device::cuda}), 0);
   infer(n.graph);
   std::vector<DType> products;
   for (const NodeId id : n.graph.order()) {
@@ -128,7 +149,7 @@ TEST(SetPrecision, OneRowStaysInF32ForGpus) {
       n.output(n.op("sparkpilot::Gemm", {first, n.weight({8, 4}, 2)}));
       infer(n.graph);
       widen_to_fp32(n.graph);
-      EXPECT_GT(narrow_from_fp32(n.graph, precision, true), 0);
+      EXPECT_GT(narrow_from_fp32(n.graph, precision, {.device = Device::cuda}), 0);
       infer(n.graph);
       std::vector<DType> types;
       for (const NodeId id : n.graph.order()) {

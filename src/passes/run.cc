@@ -62,7 +62,7 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
     // Widened before constants are folded, narrowed to 16 bits after the fusions.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
     if (converts && pass.run == keep_channels_last)
-      done(kPrecision, narrow_from_fp32(graph, options.precision, target.device == Device::cuda));
+      done(kPrecision, narrow_from_fp32(graph, options.precision, target));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;
     if (pass.only && *pass.only != target.device) continue;
     done(pass.name, pass.run(graph));

@@ -59,6 +59,7 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
             {"micro_batches", i.micro_batches},
             {"threads", i.threads},
             {"processes", i.processes},
+            {"precision", i.precision},
             {"optimizer", i.optimizer},
             {"schedule", i.schedule},
             {"dataset", i.dataset},
@@ -138,6 +139,7 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   compare("micro-batches", now.micro_batches, then.micro_batches);
   compare("threads", now.threads, then.threads);
   compare("processes", now.processes, then.processes);
+  compare("precision", now.precision, then.precision);
   compare("optimizer", now.optimizer, then.optimizer);
   compare("schedule", now.schedule, then.schedule);
   compare("dataset", now.dataset, then.dataset);
@@ -194,6 +196,7 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
                     .micro_batches = static_cast<int>(std::min<int64_t>(count(identity, "micro_batches", 1), 1 << 30)),
                     .threads = static_cast<int>(std::min<int64_t>(count(identity, "threads", 1), 1 << 30)),
                     .processes = static_cast<int>(std::min<int64_t>(count(identity, "processes", 1), 1 << 30))};
+    if (identity.contains("precision")) identity.at("precision").get_to(out.identity.precision);
     identity.at("optimizer").get_to(out.identity.optimizer);
     identity.at("schedule").get_to(out.identity.schedule);
     identity.at("dataset").get_to(out.identity.dataset);

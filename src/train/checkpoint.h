@@ -34,6 +34,7 @@ struct RunIdentity {
   int micro_batches = 1;
   int threads = 0;                  // of each process
   int processes = 1;                // that trained together
+  std::string precision = "fp32";   // of products (ProgramOptions::session)
   std::string optimizer, schedule;  // with their numbers
   std::string dataset;              // its fingerprint
   std::string processor, program;   // instruction sets, or the GPU; version

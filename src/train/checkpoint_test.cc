@@ -43,6 +43,7 @@ Checkpoint checkpoint_at(int64_t updates) {
                        .batch = 8,
                        .micro_batches = 2,
                        .threads = 3,
+                       .precision = "bf16",
                        .optimizer = "adamw",
                        .schedule = "cosine",
                        .dataset = "d",
@@ -172,8 +173,10 @@ TEST(Checkpoint, SaysWhatDiffers) {
   RunIdentity now = then;
   EXPECT_TRUE(differences(now, then).empty());
   now.threads = 1;
+  now.precision = "fp32";
   now.dataset = "e";
-  EXPECT_EQ(differences(now, then), (std::vector<std::string>{"threads: 1, was 3", "dataset: e, was d"}));
+  EXPECT_EQ(differences(now, then),
+            (std::vector<std::string>{"threads: 1, was 3", "precision: fp32, was bf16", "dataset: e, was d"}));
 }
 
 }  // namespace

@@ -80,6 +80,8 @@ struct TrainingProgram::Impl {
   void take_parameters(Graph graph, ValueId loss, const Reports& values);
   void make_states();
   Session session(Graph graph, const char* name, bool lowered = false) const;
+  Session forward_session(Graph graph, const char* name) const;
+  void lower_forward(Graph& graph) const;
   void make_gradients();
   Session within_budget(Graph graph);
   void make_norm();
@@ -203,6 +205,7 @@ void TrainingProgram::Impl::make_states() {
 Session TrainingProgram::Impl::session(Graph graph, const char* name, bool lowered) const {
   graph.opsets.try_emplace("", 26);
   SessionOptions with = options.session;
+  with.passes.precision = Precision::fp32;
   if (lowered) with.passes = {.off = {"all"}};
   with.states = store;
   with.outputs.clear();
@@ -215,6 +218,17 @@ Session TrainingProgram::Impl::session(Graph graph, const char* name, bool lower
          fmt::join(kinds, "; "));
   }
   return out;
+}
+
+// The passes of a program with the forward half, which computes in the precision that was asked for.
+void TrainingProgram::Impl::lower_forward(Graph& graph) const {
+  graph.opsets.try_emplace("", 26);
+  run_passes(graph, options.session.passes, {.device = gpu ? Device::cuda : Device::cpu, .training = true});
+}
+
+Session TrainingProgram::Impl::forward_session(Graph graph, const char* name) const {
+  lower_forward(graph);
+  return session(std::move(graph), name, true);
 }
 
 void TrainingProgram::Impl::make_gradients() {
@@ -234,15 +248,14 @@ void TrainingProgram::Impl::make_gradients() {
   }
   graph.compact();
   if (options.max_activations > 0) gradients.emplace(within_budget(std::move(graph)));
-  else gradients.emplace(session(std::move(graph), "gradients"));
+  else gradients.emplace(forward_session(std::move(graph), "gradients"));
 }
 
 // What a plan takes beyond its values, gaps between them and scratch, is known once it is made: then they get as much
 // less.
 Session TrainingProgram::Impl::within_budget(Graph graph) {
   constexpr int kTries = 8;
-  graph.opsets.try_emplace("", 26);
-  run_passes(graph, options.session.passes, {.device = gpu ? Device::cuda : Device::cpu});
+  lower_forward(graph);
   int64_t values = options.max_activations;
   for (int i = 0;; ++i) {
     Graph rewritten = graph;
@@ -369,7 +382,7 @@ Session& TrainingProgram::Impl::evaluation(bool average) {
         v.constant = store->at(v.name);
       }
     }
-    made.emplace(session(std::move(graph), average ? "evaluate_average" : "evaluate"));
+    made.emplace(forward_session(std::move(graph), average ? "evaluate_average" : "evaluate"));
   }
   return *made;
 }
@@ -391,7 +404,13 @@ TrainingProgram::TrainingProgram(Graph graph, ValueId loss, std::vector<Paramete
   if (!(s.options.ema >= 0 && s.options.ema < 1)) {
     fail("the decay of the moving average is {}, expected 0 or more and less than 1", s.options.ema);
   }
+  if (s.options.session.passes.precision == Precision::fp16) {
+    fail("training computes in fp32 or bf16: gradients in fp16 vanish unless the loss is scaled");
+  }
   s.open_device();
+  if (s.gpu && s.options.session.passes.precision == Precision::bf16) {
+    fail("training on {} is in fp32: in bf16 it was not tried there; the CPU trains in bf16", s.options.session.device);
+  }
   if (s.options.session.threads == 0) s.options.session.threads = available_processors();
   s.take_parameters(std::move(graph), loss, reports);
   s.make_states();

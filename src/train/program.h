@@ -88,7 +88,9 @@ struct ProgramOptions {
   // moving averages, whose states then have the suffix "/ema". Null: none.
   std::function<void(ExtraUpdates&)> extra_updates = nullptr;
   // Device ("cpu", "cuda" or "cuda:N"; not "auto"), threads (0: all processors of this process), kernels, tuning and
-  // passes. Its states, outputs and choices are not used.
+  // passes. Its states, outputs and choices are not used. With PassOptions::precision bf16 the products and
+  // convolutions of the gradients and of evaluations read 16 bits and add up in f32 (passes/precision.h says what stays
+  // in f32); every state and the update are f32. bf16 has f32's exponents, so the loss needs no scale.
   SessionOptions session = {};
   // TrainingProgram::choices() of an earlier one: the same kernels.
   std::map<std::string, std::vector<KernelDecision>> choices = {};
@@ -108,7 +110,8 @@ class TrainingProgram {
  public:
   // `graph` is one that was prepared (passes/pass.h): f32, all shapes fixed. `loss` has one element; `reports` are
   // other values that are kept for the caller after each run, by name. Constants that are parameters are copied, the
-  // graph's states start with their initial contents. Fails (user) if an op has no gradient, naming it; if a parameter
+  // graph's states start with their initial contents. Fails (user) if an op has no gradient, naming it; if the
+  // precision is fp16, or bf16 on a GPU or a processor without its arithmetic; if a parameter
   // is not f32, or has the name of another; if the loss depends on no parameter; naming them, if nodes of the programs
   // have no kernel for the GPU that was chosen; TooFewBytes.
   TrainingProgram(Graph graph, ValueId loss, std::vector<Parameter> parameters,

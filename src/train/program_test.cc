@@ -300,6 +300,8 @@ TEST(Program, RefusesByName) {
             }),
             "the loss depends on no parameter");
   EXPECT_EQ(message([](Net& n) { n.loss = n.y; }), "the loss has the shape [3,2], gradients need one element");
+  EXPECT_EQ(message([](Net&) {}, {.session = {.passes = {.precision = Precision::fp16}}}),
+            "training computes in fp32 or bf16: gradients in fp16 vanish unless the loss is scaled");
   EXPECT_EQ(message([](Net&) {}, {.session = {.device = "auto"}}),
             "training runs on cpu, cuda or cuda:N, not on \"auto\"");
 }

@@ -106,6 +106,7 @@ void write_summary(const fs::path& out, const TrainingSummary& s) {
   const RunProgress& p = s.progress;
   const Json json{{"ended", name(s.ended)},
                   {"reason", s.reason.empty() ? Json() : Json(s.reason)},
+                  {"precision", s.precision},
                   {"updates", p.updates},
                   {"samples", p.samples},
                   {"seconds", p.seconds},

@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "comm/nccl.h"
 #include "hw/cpu.h"
+#include "passes/precision.h"
 #include "train/loader.h"
 #include "train/run_files.h"
 
@@ -179,6 +180,7 @@ Run::Run(TrainingProgram& program, const Samples& samples, const Samples* valida
                .micro_batches = micro_batches,
                .threads = program.options().session.threads,
                .processes = size_,
+               .precision = std::string(name(program.options().session.passes.precision)),
                .optimizer = optimizer_text(),
                .schedule = schedule_text(),
                .dataset = options.dataset,
@@ -464,6 +466,7 @@ TrainingSummary Run::run() {
   save();
   summary_.ended = *ended;
   summary_.progress = progress_;
+  summary_.precision = identity_.precision;
   if (progress_.best && is_first())
     summary_.best = find_checkpoints(checkpoints_of(options_.out))[progress_.best_updates];
   together([&] {

@@ -97,6 +97,7 @@ struct TrainerOptions {
 struct TrainingSummary {
   Ended ended = Ended::updates;
   RunProgress progress;
+  std::string precision = {};                  // of products: RunIdentity::precision
   std::optional<double> loss = {};             // of the last update of this process
   std::optional<double> first_loss = {};       // of the first of this process
   std::optional<double> evaluation_loss = {};  // of the last evaluation of this process

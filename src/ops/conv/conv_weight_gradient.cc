@@ -2,6 +2,7 @@
 //
 // dw[o, i, k] = sum over n, p of x[n, i, p * stride - pad + k * dilation] * dy[n, o, p], in groups of channels.
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/conv/window_gradient.h"
 #include "ops/cpu/conv/conv_loop.h"
@@ -13,12 +14,15 @@
 namespace sparkpilot {
 namespace {
 
+// Images of 16 bits give f32, as the sum over all pixels does.
+DType result_type(DType images) { return images == DType::f16 || images == DType::bf16 ? DType::f32 : images; }
+
 void infer(InferContext& c) {
   if (!is_float(c.dtype(0)) || c.dtype(1) != c.dtype(0)) fail("{} and {}", name(c.dtype(0)), name(c.dtype(1)));
   const ConvShape s = conv_weight_gradient_shape(c.attrs, c.shape(0), c.shape(1));
   std::vector<int64_t> weights{s.out_channels, s.in_per_group()};
   for (const int64_t size : s.window.spatial(s.window.kernel)) weights.push_back(size);
-  c.output(0, c.dtype(0), Shape(weights));
+  c.output(0, result_type(c.dtype(0)), Shape(weights));
 }
 
 void run(const Call& c) {
@@ -28,7 +32,8 @@ void run(const Call& c) {
   dispatch(FloatTypes{}, c.inputs[0].dtype, [&]<typename T>() {
     const T* x = c.inputs[0].as<T>();
     const T* dy = c.inputs[1].as<T>();
-    T* dw = c.outputs[0].as<T>();
+    using Result = std::conditional_t<sizeof(T) == 2, float, T>;
+    auto* dw = c.outputs[0].as<Result>();
     parallel_for(s.out_channels * in_group, 1, [&](int64_t first, int64_t last) {
       for (int64_t filter = first; filter < last; ++filter) {
         const int64_t o = filter / in_group, i = o / s.out_per_group() * in_group + filter % in_group;
@@ -53,7 +58,7 @@ void run(const Call& c) {
               }
             }
           }
-          dw[filter * taps + tap] = T(static_cast<Compute<T>>(sum));
+          dw[filter * taps + tap] = static_cast<Result>(sum);
         }
       }
     });
@@ -218,6 +223,18 @@ std::vector<OpCase> cases() {
        {of({1, 3, 13, 17}), of({1, 4, 12, 18})},
        {{"kernel_shape", Ints{3, 2}}, {"dilations", Ints{2, 3}}, {"pads", Ints{0, 1, 3, 3}}}},
       {"1d", {of({2, 7, 31}), of({2, 5, 11})}, {{"kernel_shape", Ints{4}}, {"strides", Ints{3}}, {"pads", Ints{2, 1}}}},
+      {"bf16",
+       {CaseInput::of({2, 20, 9, 7}, DType::bf16), CaseInput::of({2, 33, 9, 7}, DType::bf16)},
+       {{"kernel_shape", Ints{3, 3}}, {"pads", Ints{1, 1, 1, 1}}}},
+      {"bf16_1x1",
+       {CaseInput::of({3, 17, 5, 6}, DType::bf16), CaseInput::of({3, 9, 5, 6}, DType::bf16)},
+       {{"kernel_shape", Ints{1, 1}}}},
+      {"bf16_grouped",
+       {CaseInput::of({1, 12, 8, 8}, DType::bf16), CaseInput::of({1, 9, 3, 3}, DType::bf16)},
+       {{"kernel_shape", Ints{3, 3}}, {"group", int64_t{3}}, {"strides", Ints{2, 2}}}},
+      {"f16",
+       {CaseInput::of({1, 3, 5, 5}, DType::f16), CaseInput::of({1, 2, 3, 3}, DType::f16)},
+       {{"kernel_shape", Ints{3, 3}}}},
       {"f64",
        {CaseInput::of({1, 3, 5, 5}, DType::f64), CaseInput::of({1, 2, 3, 3}, DType::f64)},
        {{"kernel_shape", Ints{3, 3}}}}};

@@ -7,11 +7,14 @@
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/onednn/gemm_onednn.h"
 #include "ops/cuda/product_candidates.h"
+#include "ops/epilogue_nodes.h"
 #include "ops/formula.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
 namespace {
+
+using SmallTypes = TypeList<Half, BFloat16>;
 
 MatMulShape shape_of(const Attributes& attrs, const Shape& a, const Shape& b) {
   if (a.rank() != 2) fail("A has shape {}, expected a matrix", a.str());
@@ -85,28 +88,72 @@ std::vector<ValueId> expand_old(ExpandContext& e) {
   return {e.b.add("Gemm", e.node.inputs, attrs)};
 }
 
+// ---------------------------------------------------------------- 16 bits in, f32 out
+void infer_wide(InferContext& c) {
+  const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(1));
+  if (!contains(SmallTypes{}, c.dtype(0))) fail("A is {}, expected f16 or bf16", name(c.dtype(0)));
+  if (c.dtype(1) != c.dtype(0)) fail("B is {}, A {}", name(c.dtype(1)), name(c.dtype(0)));
+  c.output(0, DType::f32, s.out);
+}
+
+void run_wide(const Call& c) {
+  const MatMulShape s = shape_of(c.attrs(), c.inputs[0].shape, c.inputs[1].shape);
+  const double alpha = static_cast<double>(c.attrs().real("alpha", 1));
+  dispatch(SmallTypes{}, c.inputs[0].dtype, [&]<typename T>() {
+    const T* a = c.inputs[0].as<T>();
+    const T* b = c.inputs[1].as<T>();
+    float* y = c.outputs[0].as<float>();
+    multiply_matrices<double>(
+        s, [&](int64_t at) { return static_cast<double>(a[at]); },
+        [&](int64_t at) { return static_cast<double>(b[at]); },
+        [&](int64_t, int64_t i, int64_t j, double sum) { y[i * s.n + j] = static_cast<float>(alpha * sum); });
+  });
+}
+
+std::vector<ValueId> expand_wide(ExpandContext& e) {
+  return {e.b.add("Gemm", {cast_to(e.b, e.in(0), DType::f32), cast_to(e.b, e.in(1), DType::f32)}, e.node.attrs)};
+}
+
+std::vector<OpCase> wide_cases() {
+  const auto of = [](std::initializer_list<int64_t> dims, DType dtype) { return CaseInput::of(dims, dtype); };
+  const int64_t on = 1;
+  return {{"plain", {of({5, 33}, DType::bf16), of({33, 19}, DType::bf16)}, {}},
+          {"weights", {of({67, 48}, DType::bf16), of({67, 65}, DType::bf16)}, {{"transA", on}}},
+          {"both", {of({17, 3}, DType::bf16), of({9, 17}, DType::bf16)}, {{"transA", on}, {"transB", on}}},
+          {"one_row", {of({1, 40}, DType::bf16), of({1, 24}, DType::bf16)}, {{"transA", on}}},
+          {"scaled", {of({4, 8}, DType::bf16), of({5, 8}, DType::bf16)}, {{"alpha", 0.5f}, {"transB", on}}},
+          {"f16", {of({31, 7}, DType::f16), of({31, 9}, DType::f16)}, {{"transA", on}}}};
+}
+
 double cost(const Problem& p) { return args_of(p).shape.flops(); }
 
 std::vector<OpCase> cases() {
   const auto f = [](std::initializer_list<int64_t> dims) { return CaseInput::of(dims); };
   const auto i = [](std::initializer_list<int64_t> dims) { return CaseInput::range(dims, -9, 9, DType::i32); };
   const int64_t on = 1;
-  return {{"plain", {f({5, 33}), f({33, 19}).fixed()}, {}},
-          {"bias", {f({3, 17}), f({9, 17}).fixed(), f({9}).fixed()}, {{"transB", on}}},
-          {"transposed_a", {f({17, 3}), f({17, 9}), f({1, 9})}, {{"transA", on}}},
-          {"scaled", {f({4, 8}), f({8, 5}), f({4, 5}).fixed()}, {{"alpha", 0.5f}, {"beta", -1.5f}}},
-          {"scaled_at_run", {f({4, 8}), f({8, 5}), f({4, 5})}, {{"alpha", 0.5f}, {"beta", 0.25f}}},
-          {"column", {f({4, 8}), f({8, 5}), f({4, 1})}, {}},
-          {"scalar", {f({4, 8}), f({8, 5}), f({})}, {{"transA", int64_t{0}}, {"alpha", 2.0f}}},
-          {"vector", {f({1, 300}), f({300, 65}).fixed(), f({65}).fixed()}, {}},
-          {"ints", {i({3, 5}), i({5, 4}), i({4})}, {{"beta", 2.0f}}},
-          {"f64",
-           {CaseInput::of({3, 5}, DType::f64), CaseInput::of({5, 4}, DType::f64), CaseInput::of({4}, DType::f64)},
-           {}},
-          {"bf16",
-           {CaseInput::of({3, 40}, DType::bf16), CaseInput::of({40, 24}, DType::bf16).fixed(),
-            CaseInput::of({24}, DType::bf16).fixed()},
-           {}}};
+  return {
+      {"plain", {f({5, 33}), f({33, 19}).fixed()}, {}},
+      {"bias", {f({3, 17}), f({9, 17}).fixed(), f({9}).fixed()}, {{"transB", on}}},
+      {"transposed_a", {f({17, 3}), f({17, 9}), f({1, 9})}, {{"transA", on}}},
+      {"scaled", {f({4, 8}), f({8, 5}), f({4, 5}).fixed()}, {{"alpha", 0.5f}, {"beta", -1.5f}}},
+      {"scaled_at_run", {f({4, 8}), f({8, 5}), f({4, 5})}, {{"alpha", 0.5f}, {"beta", 0.25f}}},
+      {"column", {f({4, 8}), f({8, 5}), f({4, 1})}, {}},
+      {"scalar", {f({4, 8}), f({8, 5}), f({})}, {{"transA", int64_t{0}}, {"alpha", 2.0f}}},
+      {"vector", {f({1, 300}), f({300, 65}).fixed(), f({65}).fixed()}, {}},
+      {"ints", {i({3, 5}), i({5, 4}), i({4})}, {{"beta", 2.0f}}},
+      {"f64",
+       {CaseInput::of({3, 5}, DType::f64), CaseInput::of({5, 4}, DType::f64), CaseInput::of({4}, DType::f64)},
+       {}},
+      {"bf16",
+       {CaseInput::of({3, 40}, DType::bf16), CaseInput::of({40, 24}, DType::bf16).fixed(),
+        CaseInput::of({24}, DType::bf16).fixed()},
+       {}},
+      {"bf16_at_run",
+       {CaseInput::of({9, 40}, DType::bf16), CaseInput::of({40, 24}, DType::bf16), CaseInput::of({24}, DType::bf16)},
+       {}},
+      {"bf16_column_at_run",
+       {CaseInput::of({9, 40}, DType::bf16), CaseInput::of({24, 40}, DType::bf16), CaseInput::of({9, 1}, DType::bf16)},
+       {{"alpha", 0.5f}, {"transB", on}}}};
 }
 
 constexpr AttrSpec kAttrs[] = {
@@ -133,6 +180,15 @@ constexpr Kernel kCpu[] = {
      .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
      .run = onednn::run},
     {.name = "reference", .run = run}};
+
+constexpr AttrSpec kWideAttrs[] = {
+    {"alpha", AttrType::real}, {"transA", AttrType::integer}, {"transB", AttrType::integer}};
+constexpr Kernel kWideCpu[] = {
+    {.name = "onednn",
+     .accepts = [](const Problem& p) -> Acceptance { return gemm_onednn_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return gemm_onednn_prepare(p, args_of(p)); },
+     .run = onednn::run},
+    {.name = "reference", .run = run_wide}};
 
 constexpr Kernel kCuda[] = {
     {.name = "mma",
@@ -181,7 +237,21 @@ const OpDef kOps[] = {{.name = "Gemm",
                        .traits = {.product = true, .finite = true},
                        .infer = infer,
                        .axes = axes,
-                       .expand = expand_old}};
+                       .expand = expand_old},
+                      {.name = "WideGemm",
+                       .domain = "sparkpilot",
+                       .doc = "Gemm of two matrices of 16 bits whose result is f32: the gradient of weights.",
+                       .since = 1,
+                       .inputs = {2, 2},
+                       .outputs = {1, 1},
+                       .attributes = kWideAttrs,
+                       .traits = {.product = true, .finite = true},
+                       .infer = infer_wide,
+                       .axes = axes,
+                       .cpu = kWideCpu,
+                       .expand = expand_wide,
+                       .cost = cost,
+                       .cases = wide_cases}};
 
 }  // namespace
 

@@ -48,7 +48,11 @@ Desc weight_desc(const ConvShape& s, DType dtype, bool transpose, bool any) {
   return any ? onednn::any(dtype, dims) : onednn::strided(dtype, dims, strides);
 }
 
-Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
+// As the primitive reads it: a constant is converted.
+DType bias_type(const Problem& p) { return p.is_constant(2) ? DType::f32 : p.inputs[2].dtype; }
+
+// `weights`: the type in which the primitive has them.
+Operands operands(const Problem& p, const ConvShape& s, bool transpose, DType weights) {
   const KernelWindow& w = s.window;
   const DType dtype = p.inputs[0].dtype;
   const Dims in = image_dims(s.batch, s.in_channels, w.spatial(w.in));
@@ -59,9 +63,9 @@ Operands operands(const Problem& p, const ConvShape& s, bool transpose) {
   // The fast implementations need channels last; for images with channels first oneDNN chooses the layout.
   o.any_src = s.channels_last ? o.src : onednn::any(dtype, in);
   o.any_dst = s.channels_last ? o.dst : onednn::any(dtype, out);
-  o.weights = weight_desc(s, dtype, transpose, false);
-  o.any_weights = weight_desc(s, dtype, transpose, true);
-  if (p.has(2)) o.bias = onednn::dense(DType::f32, {s.out_channels});
+  o.weights = weight_desc(s, weights, transpose, false);
+  o.any_weights = weight_desc(s, weights, transpose, true);
+  if (p.has(2)) o.bias = onednn::dense(bias_type(p), {s.out_channels});
   for (size_t i = KernelWindow::kMaxDims - static_cast<size_t>(w.dims); i < KernelWindow::kMaxDims; ++i) {
     o.window.strides.push_back(w.stride[i]);
     o.window.dilations.push_back(w.dilation[i] - 1);
@@ -81,12 +85,14 @@ Acceptance types_fit(const Problem& p) {
     if (!p.is_constant(1)) return fmt::format("{} weights that are not constant", name(w));
     if (w != DType::f16 && w != DType::bf16 && w != DType::f32) return fmt::format("{} weights", name(w));
   }
-  if (p.has(2) && p.inputs[2].dtype != DType::f32 && !p.is_constant(2)) return "bias is neither f32 nor constant";
+  if (p.has(2) && bias_type(p) != DType::f32 && bias_type(p) != x) return fmt::format("{} bias", name(bias_type(p)));
   return true;
 }
 
-onednn::DescOf<dnnl::convolution_backward_weights> describe_weight_gradient(const Operands& o) {
-  return onednn::convolution_weight_gradient(o.any_src, o.any_weights, o.any_dst, o.window, onednn::attributes());
+onednn::DescOf<dnnl::convolution_backward_weights> describe_weight_gradient(const Problem& p, const ConvShape& s,
+                                                                            const Operands& o) {
+  return onednn::convolution_weight_gradient(o.any_src, weight_desc(s, p.inputs[0].dtype, false, true), o.any_weights,
+                                             o.any_dst, o.window, onednn::attributes());
 }
 
 // A primitive for the operands and what its epilogue reads.
@@ -140,7 +146,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p, const Operands& o, const 
   const auto dst = d.desc.dst_desc() == o.dst ? y : state->scratch(d.desc.dst_desc());
   std::vector<onednn::State::Argument> arguments = state->bind(p, d.steps.operands);
   arguments.insert(arguments.end(), {{DNNL_ARG_SRC, src}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, dst}});
-  if (p.has(2)) arguments.push_back({DNNL_ARG_BIAS, state->parameter(p, 2, DType::f32, o.bias)});
+  if (p.has(2)) arguments.push_back({DNNL_ARG_BIAS, state->parameter(p, 2, bias_type(p), o.bias)});
   state->step(Primitive(d.desc), d.desc, std::move(arguments));
   keep_nan(*state, o, d);
   if (dst != y) state->reorder(dst, y);
@@ -165,27 +171,28 @@ Acceptance conv_onednn_accepts(const Problem& p) {
   const ConvShape s = shape_of(p);
   if (const Acceptance types = types_fit(p); !types) return types;
   if (s.empty()) return "empty";
-  Operands o = operands(p, s, false);
+  Operands o = operands(p, s, false, p.inputs[0].dtype);
   return onednn::is_fast(describe(p, s, o).desc);
 }
 
 std::unique_ptr<KernelState> conv_onednn_prepare(const Problem& p) {
   const ConvShape s = shape_of(p);
-  Operands o = operands(p, s, false);
+  Operands o = operands(p, s, false, p.inputs[0].dtype);
   const auto described = describe(p, s, o);
   return prepare(p, o, described);
 }
 
 Acceptance conv_weight_gradient_onednn_accepts(const Problem& p) {
-  if (p.inputs[0].dtype != DType::f32 || !onednn::computes(DType::f32)) return "f32 only";
+  if (!onednn::computes(p.inputs[0].dtype)) return fmt::format("{} images", name(p.inputs[0].dtype));
   const ConvShape s = weight_gradient_shape_of(p);
   if (s.empty()) return "empty";
-  return onednn::is_fast(describe_weight_gradient(operands(p, s, false)));
+  return onednn::is_fast(describe_weight_gradient(p, s, operands(p, s, false, p.outputs[0].dtype)));
 }
 
 std::unique_ptr<KernelState> conv_weight_gradient_onednn_prepare(const Problem& p) {
-  const Operands o = operands(p, weight_gradient_shape_of(p), false);
-  const auto desc = describe_weight_gradient(o);
+  const ConvShape s = weight_gradient_shape_of(p);
+  const Operands o = operands(p, s, false, p.outputs[0].dtype);
+  const auto desc = describe_weight_gradient(p, s, o);
   auto state = std::make_unique<onednn::State>();
   const auto src = state->convert(state->input(0, o.src), desc.src_desc());
   const auto dst = state->convert(state->input(1, o.dst), desc.diff_dst_desc());
@@ -201,11 +208,11 @@ Acceptance conv_transpose_onednn_accepts(const Problem& p) {
   const ConvShape s = transposed_shape_of(p);
   if (const Acceptance types = types_fit(p); !types) return types;
   if (s.empty()) return "empty";
-  return onednn::is_fast(describe_transpose(operands(p, s, true)).desc);
+  return onednn::is_fast(describe_transpose(operands(p, s, true, p.inputs[0].dtype)).desc);
 }
 
 std::unique_ptr<KernelState> conv_transpose_onednn_prepare(const Problem& p) {
-  const Operands o = operands(p, transposed_shape_of(p), true);
+  const Operands o = operands(p, transposed_shape_of(p), true, p.inputs[0].dtype);
   return prepare(p, o, describe_transpose(o));
 }
 

@@ -24,6 +24,12 @@ Desc operand(DType dtype, const MatMulShape& s, const std::array<int64_t, Shape:
   return onednn::strided(dtype, dims, strides);
 }
 
+// Of C as the primitive reads it: a constant is converted.
+DType c_type(const Problem& p, const GemmArgs& args) {
+  const auto c = static_cast<size_t>(args.c);
+  return p.is_constant(c) ? DType::f32 : p.inputs[c].dtype;
+}
+
 struct Operands {
   Desc a, b, any_b, y, c;
   bool c_is_bias = false;  // else a post-op
@@ -51,10 +57,10 @@ Operands operands(const Problem& p, const GemmArgs& args) {
   }
   Dims out(s.batch_dims.begin(), s.batch_dims.begin() + s.batch_rank);
   out.insert(out.end(), {s.m, s.n});
-  o.y = onednn::dense(dtype, out);
+  o.y = onednn::dense(p.outputs[0].dtype, out);
   if (args.c >= 0) {
     const Dims dims = broadcast_dims(s, p.inputs[static_cast<size_t>(args.c)].shape);
-    o.c = onednn::dense(DType::f32, dims);
+    o.c = onednn::dense(c_type(p, args), dims);
     o.c_is_bias = args.alpha == 1 && dims[dims.size() - 2] == 1 && dims.back() == s.n;
   }
   return o;
@@ -103,7 +109,7 @@ Acceptance gemm_onednn_accepts(const Problem& p, const GemmArgs& args) {
   }
   if (args.c >= 0) {
     const auto c = static_cast<size_t>(args.c);
-    if (!p.is_constant(c) && p.inputs[c].dtype != DType::f32) return "C is neither f32 nor constant";
+    if (const DType type = c_type(p, args); type != DType::f32 && type != a) return fmt::format("C is {}", name(type));
     if (!p.is_constant(c) && args.beta != 1) return "beta is not 1 and C not constant";
   }
   return onednn::is_fast(describe(p, args, operands(p, args)).desc);
@@ -123,7 +129,7 @@ std::unique_ptr<KernelState> gemm_onednn_prepare(const Problem& p, const GemmArg
     const bool scale = p.is_constant(c) && args.beta != 1;
     if (scale) state->consumed |= uint64_t{1} << c;
     arguments.push_back({d.c_argument, scale ? state->constant(scaled(p.constants[c], args.beta), o.c)
-                                             : state->parameter(p, args.c, DType::f32, o.c)});
+                                             : state->parameter(p, args.c, c_type(p, args), o.c)});
   }
   state->step(dnnl::matmul(d.desc), d.desc, std::move(arguments));
   if (d.steps.loses_nan) {

@@ -177,7 +177,8 @@ DescOf<dnnl::deconvolution_forward> deconvolution(const Desc& src, const Desc& w
 }
 
 DescOf<dnnl::convolution_backward_weights> convolution_weight_gradient(const Desc& src, const Desc& weights,
-                                                                       const Desc& dst, const WindowArgs& w,
+                                                                       const Desc& gradient, const Desc& dst,
+                                                                       const WindowArgs& w,
                                                                        const dnnl::primitive_attr& attr) {
   constexpr auto kDirect = dnnl::algorithm::convolution_direct;
   const auto forward =
@@ -187,11 +188,11 @@ DescOf<dnnl::convolution_backward_weights> convolution_weight_gradient(const Des
   using Backward = dnnl::convolution_backward_weights;
   try {
 #if DNNL_VERSION_MAJOR >= 3
-    return Backward::primitive_desc(engine(), kDirect, src, weights, dst, w.strides, w.dilations, w.pad_begin,
+    return Backward::primitive_desc(engine(), kDirect, src, gradient, dst, w.strides, w.dilations, w.pad_begin,
                                     w.pad_end, forward, attr, true);
 #else
     return Backward::primitive_desc(
-        Backward::desc(kDirect, src, weights, dst, w.strides, w.dilations, w.pad_begin, w.pad_end), attr, engine(),
+        Backward::desc(kDirect, src, gradient, dst, w.strides, w.dilations, w.pad_begin, w.pad_end), attr, engine(),
         forward, true);
 #endif
   } catch (const dnnl::error& error) {

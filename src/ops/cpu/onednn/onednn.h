@@ -97,8 +97,10 @@ DescOf<dnnl::convolution_forward> convolution(const Desc& src, const Desc& weigh
 DescOf<dnnl::deconvolution_forward> deconvolution(const Desc& src, const Desc& weights, const Desc& bias,
                                                   const Desc& dst, const WindowArgs& window,
                                                   const dnnl::primitive_attr& attr);
+// `weights`: of the convolution, whose type may differ from their gradient's.
 DescOf<dnnl::convolution_backward_weights> convolution_weight_gradient(const Desc& src, const Desc& weights,
-                                                                       const Desc& dst, const WindowArgs& window,
+                                                                       const Desc& gradient, const Desc& dst,
+                                                                       const WindowArgs& window,
                                                                        const dnnl::primitive_attr& attr);
 DescOf<dnnl::matmul> matmul(const Desc& a, const Desc& b, const Desc& bias, const Desc& dst,
                             const dnnl::primitive_attr& attr);
