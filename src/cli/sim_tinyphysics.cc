@@ -240,6 +240,7 @@ int rollout(const Program& program, const Flags& flags) {
   options.batch = flags.batch;
   options.threads = chosen_threads(program).value_or(0);
   options.device = program.settings["device"].value;
+  options.memory_reserve = memory_reserve(program);
   options.trajectories = flags.trajectories;
   options.stop = &stop.requested();
   options.progress = [&](double share) { progress.at(share); };

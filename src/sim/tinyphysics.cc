@@ -85,7 +85,10 @@ SessionOptions prepare(Graph& graph, const std::string& name, const TinyPhysicsO
     fail("{}: expected two inputs, states and tokens, and one output, got {} and {}", name, graph.inputs().size(),
          graph.outputs().size());
   }
-  SessionOptions session{.device = options.device, .threads = options.device == "cpu" ? 1 : 0, .tune = Tune::off};
+  SessionOptions session{.device = options.device,
+                         .memory_reserve = options.memory_reserve,
+                         .threads = options.device == "cpu" ? 1 : 0,
+                         .tune = Tune::off};
   const auto input = [&](const char* input_name, DType dtype, std::vector<int64_t> tail) {
     const ValueId id = graph.find_input(input_name);
     if (!id.present()) fail("{}: it has no input \"{}\"", name, input_name);

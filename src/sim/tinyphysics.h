@@ -56,6 +56,7 @@ struct TinyPhysicsOptions {
   int64_t batch = 16;          // routes that the network runs at once; results may differ by rounding between batches
   int threads = 0;             // 0: as many as the process may use; one at most on a GPU
   std::string device = "cpu";  // as SessionOptions has it
+  std::optional<int64_t> memory_reserve = {};  // bytes of its memory that are left to others, the same
   bool trajectories = false;
   const std::atomic<bool>* stop = nullptr;  // once true, routes that are not finished stay without result
   // Called by one thread at a time, with the steps of routes that are done, and with each route's index and result.
