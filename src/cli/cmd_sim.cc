@@ -4,6 +4,7 @@
 #include "cli/sim_list.h"
 #include "cli/sim_run.h"
 #include "cli/sim_show.h"
+#include "cli/sim_tinyphysics.h"
 #include "cli/sim_tune.h"
 
 namespace sparkpilot::cli {
@@ -16,6 +17,7 @@ void add_sim(Program& program, Command app) {
   add_sim_show(program, group);
   add_sim_compare(program, group);
   add_sim_tune(program, group);
+  add_sim_tinyphysics(program, group);
 }
 
 }  // namespace sparkpilot::cli

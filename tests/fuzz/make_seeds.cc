@@ -15,6 +15,7 @@
 #include "route/log/test_log.h"
 #include "route/log/writer.h"
 #include "sim/results.h"
+#include "sim/test_challenge.h"
 #include "stack/test_files.h"
 #include "tensor/npy.h"
 #include "tensor/safetensors.h"
@@ -241,7 +242,8 @@ int main(int argc, char** argv) {
   const fs::path root = argv[1];
   for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz",
                              "reader_fuzz", "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz",
-                             "adapter_fuzz", "results_fuzz", "scenario_file_fuzz"})
+                             "adapter_fuzz", "results_fuzz", "scenario_file_fuzz",
+                             "challenge_route_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -254,6 +256,7 @@ int main(int argc, char** argv) {
   sparkpilot::write_datasets(root / "dataset_fuzz");
   sparkpilot::write_results(root / "results_fuzz");
   sparkpilot::write_courses(root / "scenario_file_fuzz");
+  sparkpilot::write(root / "challenge_route_fuzz" / "route", sparkpilot::sim::integer_route(1, 110, 105));
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
   for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);

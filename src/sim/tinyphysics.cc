@@ -1,0 +1,369 @@
+#include "sim/tinyphysics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <random>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "sim/md5.h"
+#include "sparkpilot/builder.h"
+#include "sparkpilot/session.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+constexpr int64_t kContext = 20, kBins = 1024, kFeatures = 4;
+constexpr int64_t kEnd = 500;   // the row after the last that counts
+constexpr int64_t kAhead = 50;  // a plan ends before this many rows ahead
+constexpr double kTemperature = 0.8, kMostAction = 2, kMostChange = 0.5;
+
+// numpy.linspace(-5, 5, 1024)
+const std::array<double, kBins>& bins() {
+  static const std::array<double, kBins> table = [] {
+    std::array<double, kBins> all;
+    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<double>(i) * (10.0 / (kBins - 1)) + -5.0;
+    all.back() = 5;
+    return all;
+  }();
+  return table;
+}
+
+// numpy.digitize(clip(value), bins, right=True)
+int64_t token_of(double value) {
+  return std::lower_bound(bins().begin(), bins().end(), std::clamp(value, -5.0, 5.0)) - bins().begin();
+}
+
+// RandomState.random_sample()
+double random_sample(std::mt19937& generator) {
+  const uint64_t high = static_cast<uint32_t>(generator()) >> 5, low = static_cast<uint32_t>(generator()) >> 6;
+  return (static_cast<double>(high) * 67108864.0 + static_cast<double>(low)) / 9007199254740992.0;
+}
+
+// RandomState.choice(1024, p=probabilities), given its random number; -1 if the probabilities are none.
+int sample(std::span<const float> probabilities, double number) {
+  std::array<double, kBins> sum;
+  double total = 0;
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] = total += static_cast<double>(probabilities[i]);
+  if (!(total > 0 && std::isfinite(total))) return -1;
+  const auto found =
+      std::upper_bound(sum.begin(), sum.end(), number, [total](double u, double upto) { return u < upto / total; });
+  return static_cast<int>(found - sum.begin());
+}
+
+std::string text_of(DType dtype, const std::vector<Dim>& dims) {
+  std::string text;
+  for (const Dim& dim : dims) {
+    text += text.empty() ? "" : ", ";
+    text += dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
+  }
+  return fmt::format("{} [{}]", sparkpilot::name(dtype), text);
+}
+
+// Fails (user) unless the value is as declared here, with any first dimension; returns that, -1: open.
+int64_t check(const Value& value, DType dtype, const std::vector<int64_t>& tail, const std::string& what) {
+  const std::vector<Dim> dims = value.declared.value_or(std::vector<Dim>());
+  bool same = value.dtype == dtype && dims.size() == tail.size() + 1;
+  for (size_t i = 0; same && i < tail.size(); ++i) same = dims[i + 1].size == tail[i];
+  std::string expected;
+  for (const int64_t size : tail) expected += fmt::format(", {}", size);
+  if (!same) fail("{}: expected {} [b{}], got {}", what, sparkpilot::name(dtype), expected, text_of(value.dtype, dims));
+  if (dims[0].size > 1) fail("{}: its first dimension is {}, expected an open one or 1", what, dims[0].size);
+  return dims[0].size;
+}
+
+constexpr const char* kProbabilities = "sparkpilot_probabilities";
+
+// With its softmax as the only output. Returns the options of its sessions.
+SessionOptions prepare(Graph& graph, const std::string& name, const TinyPhysicsOptions& options) {
+  if (options.batch < 1) fail("expected a batch of 1 or more, got {}", options.batch);
+  if (graph.inputs().size() != 2 || graph.outputs().size() != 1) {
+    fail("{}: expected two inputs, states and tokens, and one output, got {} and {}", name, graph.inputs().size(),
+         graph.outputs().size());
+  }
+  SessionOptions session{.device = options.device,
+                         .memory_reserve = options.memory_reserve,
+                         .threads = options.device == "cpu" ? 1 : 0,
+                         .tune = Tune::off};
+  const auto input = [&](const char* input_name, DType dtype, std::vector<int64_t> tail) {
+    const ValueId id = graph.find_input(input_name);
+    if (!id.present()) fail("{}: it has no input \"{}\"", name, input_name);
+    const int64_t rows = check(graph.value(id), dtype, tail, fmt::format("{}: input \"{}\"", name, input_name));
+    tail.insert(tail.begin(), options.batch);
+    if (rows < 0) session.shapes[input_name] = Shape(tail);
+    if (rows == 1) session.batch = options.batch;
+    return rows;
+  };
+  if (input("states", DType::f32, {kContext, kFeatures}) != input("tokens", DType::i64, {kContext})) {
+    fail("{}: the first dimensions of \"states\" and \"tokens\" are not alike", name);
+  }
+  const Graph::Output logits = graph.outputs()[0];
+  check(graph.value(logits.value), DType::f32, {kContext, kBins}, fmt::format("{}: output \"{}\"", name, logits.name));
+  if (!graph.states().empty())
+    fail("{}: it keeps states, expected a network whose output depends on its inputs alone", name);
+  Builder b(graph);
+  const ValueId scaled = b.add("Div", {logits.value, b.scalar(DType::f32, kTemperature)});
+  const ValueId probabilities = b.add("Softmax", {scaled}, {{"axis", int64_t{-1}}});
+  graph.replace_outputs({{probabilities, kProbabilities}});
+  session.outputs = {fmt::format("{}[:, -1, :]", kProbabilities)};
+  return session;
+}
+
+// The routes of a slice, while they run.
+struct World {
+  const ChallengeRoute* route = nullptr;
+  TinyPhysicsRollout* out = nullptr;
+  std::string_view name;
+  int64_t end = 0;               // the row after its last one
+  std::vector<double> numbers;   // random, one for each row from 100 on
+  std::vector<double> lataccel;  // by row; its last is the present one
+  std::vector<double> actions;   // by row, from row 20 on as they were clipped
+  std::vector<float> states;     // by row, as the network sees them
+  std::vector<int64_t> tokens;   // of lataccel
+};
+
+ChallengeCosts costs_of(const World& world) {
+  double lataccel = 0, jerk = 0;
+  for (int64_t i = kChallengeStart; i < world.end; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const double off = world.route->target[at] - world.lataccel[at];
+    lataccel += off * off;
+    if (i == kChallengeStart) continue;
+    const double change = (world.lataccel[at] - world.lataccel[at - 1]) / 0.1;
+    jerk += change * change;
+  }
+  const auto rows = static_cast<double>(world.end - kChallengeStart);
+  ChallengeCosts costs{.lataccel = lataccel / rows * 100, .jerk = jerk / (rows - 1) * 100};
+  costs.total = costs.lataccel * 50 + costs.jerk;
+  return costs;
+}
+
+void begin(World& world, const TinyPhysicsTask& task, TinyPhysicsRollout& out) {
+  world.route = task.route;
+  world.out = &out;
+  world.name = task.name;
+  world.end = std::min(task.route->rows(), kEnd);
+  std::mt19937 generator(task.seed);
+  for (int64_t i = kContext; i < kChallengeStart; ++i) random_sample(generator);
+  world.numbers.clear();
+  for (int64_t i = kChallengeStart; i < world.end; ++i) world.numbers.push_back(random_sample(generator));
+  const ChallengeRoute& route = *task.route;
+  world.lataccel.assign(route.target.begin(), route.target.begin() + kContext);
+  world.actions.assign(route.steer.begin(), route.steer.begin() + kContext);
+  world.tokens.clear();
+  for (const double value : world.lataccel) world.tokens.push_back(token_of(value));
+  world.states.clear();
+  for (size_t i = 0; i < static_cast<size_t>(world.end); ++i) {
+    for (const double value :
+         {i < kContext ? route.steer[i] : 0, route.roll_lataccel[i], route.v_ego[i], route.a_ego[i]})
+      world.states.push_back(static_cast<float>(value));
+  }
+}
+
+ChallengeInput input_of(const World& world, int64_t row) {
+  const ChallengeRoute& route = *world.route;
+  const auto at = static_cast<size_t>(row);
+  const size_t from = std::min(at + 1, route.target.size()),
+               count = std::min<size_t>(kAhead - 1, route.target.size() - from);
+  const auto ahead = [&](const std::vector<double>& column) { return std::span(column).subspan(from, count); };
+  return {.target = route.target[at],
+          .current = world.lataccel.back(),
+          .roll_lataccel = route.roll_lataccel[at],
+          .v_ego = route.v_ego[at],
+          .a_ego = route.a_ego[at],
+          .plan = {ahead(route.target), ahead(route.roll_lataccel), ahead(route.v_ego), ahead(route.a_ego)}};
+}
+
+// Routes that run in step, and the session that computes the network for them.
+class Slice {
+ public:
+  Slice(const Graph& graph, const SessionOptions& options, size_t batch) : session_(graph, options), batch_(batch) {
+    session_.compile();
+    std::ranges::fill(session_.input<float>("states"), 0.0F);
+    std::ranges::fill(session_.input<int64_t>("tokens"), 0);
+  }
+
+  // `more` is asked after each step of `routes` whether to go on. False: it was stopped.
+  bool run(std::span<const TinyPhysicsTask> tasks, size_t first, std::span<TinyPhysicsRollout> out,
+           ChallengeController& controller, bool trajectories, const std::function<bool(int64_t routes)>& more) {
+    worlds_.resize(std::min(batch_, tasks.size() - first));
+    inputs_.resize(worlds_.size()), actions_.resize(worlds_.size());
+    int64_t end = 0;
+    for (size_t k = 0; k < worlds_.size(); ++k) {
+      begin(worlds_[k], tasks[first + k], out[first + k]);
+      end = std::max(end, worlds_[k].end);
+    }
+    controller.reset(worlds_.size());
+    for (int64_t row = kContext; row < end; ++row) {
+      control(controller, row);
+      int64_t alive = 0;
+      for (const World& world : worlds_) alive += row < world.end;
+      if (row >= kChallengeStart && alive > 0) {
+        show_network(row);
+        session_.run();
+      }
+      for (size_t k = 0; k < worlds_.size(); ++k) {
+        if (row < worlds_[k].end) move(worlds_[k], k, row);
+      }
+      if (!more(alive)) return false;
+    }
+    for (World& world : worlds_) {
+      if (world.out->diverged_at < 0) world.out->costs = costs_of(world);
+      if (trajectories) world.out->lataccel = world.lataccel, world.out->actions = world.actions;
+    }
+    return true;
+  }
+  const std::string& device() const { return session_.device(); }
+
+ private:
+  // Routes that have ended are given their last row again; what comes of it is not used.
+  void control(ChallengeController& controller, int64_t row) {
+    for (size_t k = 0; k < worlds_.size(); ++k) inputs_[k] = input_of(worlds_[k], std::min(row, worlds_[k].end - 1));
+    controller.update(inputs_, actions_);
+    for (size_t k = 0; k < worlds_.size(); ++k) {
+      World& world = worlds_[k];
+      if (row >= world.end) continue;
+      double action = row < kChallengeStart ? world.route->steer[static_cast<size_t>(row)] : actions_[k];
+      if (!std::isfinite(action)) {
+        world.out->diverged_at = row;
+        world.end = row;
+        continue;
+      }
+      action = std::clamp(action, -kMostAction, kMostAction);
+      world.actions.push_back(action);
+      world.states[static_cast<size_t>(row * kFeatures)] = static_cast<float>(action);
+    }
+  }
+
+  void show_network(int64_t row) {
+    float* states = session_.input<float>("states").data();
+    int64_t* tokens = session_.input<int64_t>("tokens").data();
+    for (const World& world : worlds_) {
+      if (row < world.end) {
+        std::memcpy(states, &world.states[static_cast<size_t>((row + 1 - kContext) * kFeatures)],
+                    sizeof(float) * kContext * kFeatures);
+        std::memcpy(tokens, &world.tokens[static_cast<size_t>(row - kContext)], sizeof(int64_t) * kContext);
+      }
+      states += kContext * kFeatures, tokens += kContext;
+    }
+  }
+
+  void move(World& world, size_t k, int64_t row) {
+    double next = world.route->target[static_cast<size_t>(row)];
+    if (row >= kChallengeStart) {
+      const std::span<const float> all = session_.output<float>(kProbabilities);
+      const int token =
+          sample(all.subspan(k * kBins, kBins), world.numbers[static_cast<size_t>(row - kChallengeStart)]);
+      if (token < 0) {
+        fail("{}: row {}: the network's output is not finite", world.name, row);
+      }
+      world.out->tokens.push_back(static_cast<int16_t>(token));
+      const double now = world.lataccel.back();
+      next = std::clamp(bins()[static_cast<size_t>(token)], now - kMostChange, now + kMostChange);
+    }
+    world.lataccel.push_back(next);
+    world.tokens.push_back(token_of(next));
+  }
+
+  Session session_;
+  size_t batch_;
+  std::vector<World> worlds_;
+  std::vector<ChallengeInput> inputs_;
+  std::vector<double> actions_;
+};
+
+}  // namespace
+
+uint32_t challenge_seed(std::string_view path) {
+  uint32_t rest = 0;
+  for (const uint8_t byte : md5(path)) rest = (rest * 256 + byte) % 10000;
+  return rest;
+}
+
+struct TinyPhysics::Impl {
+  Graph graph;
+  SessionOptions session;
+  TinyPhysicsOptions options;
+  std::vector<std::unique_ptr<Slice>> slices;  // one for each thread
+};
+
+TinyPhysics::TinyPhysics(Graph graph, const std::string& name, TinyPhysicsOptions options)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->session = prepare(graph, name, options);
+  impl_->graph = std::move(graph);
+  impl_->options = std::move(options);
+  const auto batch = static_cast<size_t>(impl_->options.batch);
+  impl_->slices.push_back(std::make_unique<Slice>(impl_->graph, impl_->session, batch));
+  if (impl_->session.device != "cpu" && device() == "cpu") {  // `auto` took it
+    impl_->session.device = "cpu", impl_->session.threads = 1;
+    impl_->slices[0] = std::make_unique<Slice>(impl_->graph, impl_->session, batch);
+  }
+}
+
+TinyPhysics::~TinyPhysics() = default;
+
+const std::string& TinyPhysics::device() const { return impl_->slices[0]->device(); }
+
+std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask> tasks,
+                                                 const ChallengeControllerMaker& controller) {
+  const TinyPhysicsOptions& options = impl_->options;
+  std::vector<TinyPhysicsRollout> out(tasks.size());
+  const auto batch = static_cast<size_t>(options.batch);
+  const size_t count = (tasks.size() + batch - 1) / batch;
+  int64_t all = 0;
+  for (const TinyPhysicsTask& task : tasks) {
+    if (task.route->rows() < kChallengeStart + 2) fail_internal("a route has {} rows", task.route->rows());
+    all += std::min(task.route->rows(), kEnd) - kContext;
+  }
+  const int wanted = impl_->session.device != "cpu" ? 1
+                     : options.threads > 0          ? options.threads
+                                                    : available_processors();
+  const auto lanes = static_cast<int64_t>(std::min(static_cast<size_t>(wanted), count));
+  auto& slices = impl_->slices;
+  while (static_cast<int64_t>(slices.size()) < lanes) {
+    slices.push_back(std::make_unique<Slice>(impl_->graph, impl_->session, batch));
+  }
+  std::mutex mutex;
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  int64_t done = 0;
+  const auto more = [&](int64_t routes) {
+    if (options.progress) {
+      const std::lock_guard lock(mutex);
+      done += routes;
+      options.progress(static_cast<double>(done) / static_cast<double>(all));
+    }
+    return !failed && !(options.stop != nullptr && *options.stop);
+  };
+  const auto work = [&](Slice& slice) {
+    const std::unique_ptr<ChallengeController> own = controller();
+    for (size_t at = next++; at < count; at = next++) {
+      const size_t first = at * batch, last = std::min(first + batch, tasks.size());
+      if (!slice.run(tasks, first, out, *own, options.trajectories, more)) {
+        for (size_t k = first; k < last; ++k) out[k] = {};
+        return;
+      }
+      if (!options.finished) continue;
+      const std::lock_guard lock(mutex);
+      for (size_t k = first; k < last; ++k) options.finished(k, out[k]);
+    }
+  };
+  const ThreadScope scope(static_cast<int>(lanes));
+  parallel_for(lanes, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t lane = begin; lane < end; ++lane) {
+      try {
+        work(*slices[static_cast<size_t>(lane)]);
+      } catch (...) {
+        failed = true;
+        throw;
+      }
+    }
+  });
+  return out;
+}
+
+}  // namespace sparkpilot::sim
