@@ -340,11 +340,10 @@ SIM_FN void measure(const Run& run, int step, MaskOf<N> saturated, const Road<N>
   x.offset_max = max(x.offset_max, select(alive, abs(m.offset), N(0)));
 }
 
-// One step of 10 ms, the `step`th from 0..
+// One step of 10 ms, the `step`th from 0, whose plan is made. It reads neither course nor lead of the constants.
 template <class N, class Control, class Tyres>
-SIM_FN void step_world(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
-                       const CourseRows<N>& table, WorldState<N, Control>& s) {
-  if (step % kStepsPerPlan == 0) plan(run, step, k, table, s);
+SIM_FN void step_car(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
+                     WorldState<N, Control>& s) {
   N seen_angle = s.steering.wheel * N(kDegrees), seen_speed = s.motion.speed, seen_acceleration = s.motion.acceleration;
   N wish = -s.plan_curvature;
   if (run.noise) {
@@ -377,6 +376,14 @@ SIM_FN void step_world(const Run& run, int step, const WorldConstants<N, Control
   move<N, Tyres>(k.car, s.steering.wheel, before, s.road, s.motion);
   const N yaw_rate = s.motion.yaw_rate * motion_scale(k.car, s.motion.speed);
   measure(run, step, saturated, s.road, yaw_rate, s.target_speed, s.motion, s.steering.wheel, s.metrics);
+}
+
+// The same with the plan, where one is due.
+template <class N, class Control, class Tyres>
+SIM_FN void step_world(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
+                       const CourseRows<N>& table, WorldState<N, Control>& s) {
+  if (step % kStepsPerPlan == 0) plan(run, step, k, table, s);
+  step_car<N, Control, Tyres>(run, step, k, rings, s);
 }
 
 template <class Control>

@@ -2,6 +2,8 @@
 // the rings of delayed values stay in memory. The steps are the CPU's (sim/world-inl.h) and so are their bits.
 #include "ops/cuda/worlds.h"
 
+#include <cstddef>
+
 #include "ops/cuda/device.cuh"
 #include "sim/world-inl.h"
 
@@ -40,7 +42,8 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   const int group = thread / kWorldsOfGroup, world = thread % kWorldsOfGroup;
   if (group >= p.groups) return;
   const auto place = [&](int fields) { return static_cast<long long>(group) * fields * kWorldsOfGroup + world; };
-  const auto k = load_fields<Constants>(p.constants + place(kFields<Constants>));
+  const float* const constants = p.constants + place(kFields<Constants>);
+  auto k = load_fields<Constants>(constants);
   float* const at = p.states + place(kFields<State>);
   State s = load_fields<State>(at);
   const WorldRings<float> rings(p.rings + place(sparkpilot::sim::scalar::kRingSlots), kWorldsOfGroup);
@@ -48,7 +51,17 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   const CourseRows<float> table{p.tables ? p.tables + place(p.plans * kFields<CourseRow<float>>) : nullptr,
                                 kWorldsOfGroup};
 #pragma unroll 1
-  for (int step = p.first; step < p.last; ++step) step_world<float, Control, Tyres>(run, step, k, rings, table, s);
+  for (int step = p.first; step < p.last; ++step) {
+    if (step % sparkpilot::sim::kStepsPerPlan == 0) {
+      // These are read again each time, so that no register keeps them in between.
+      k.course = load_fields<CourseConstants<float>>(constants +
+                                                     kWorldsOfGroup * (offsetof(Constants, course) / sizeof(float)));
+      k.lead =
+          load_fields<LeadConstants<float>>(constants + kWorldsOfGroup * (offsetof(Constants, lead) / sizeof(float)));
+      plan(run, step, k, table, s);
+    }
+    step_car<float, Control, Tyres>(run, step, k, rings, s);
+  }
   store_fields(s, at);
 }
 

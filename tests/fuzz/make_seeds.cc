@@ -242,8 +242,7 @@ int main(int argc, char** argv) {
   const fs::path root = argv[1];
   for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz",
                              "reader_fuzz", "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz",
-                             "adapter_fuzz", "results_fuzz", "scenario_file_fuzz",
-                             "challenge_route_fuzz"})
+                             "adapter_fuzz", "results_fuzz", "scenario_file_fuzz", "challenge_route_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
