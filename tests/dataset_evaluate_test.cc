@@ -41,6 +41,8 @@ TEST_F(DatasetEvaluate, AgreesWithTheEvaluationOfATraining) {
     const double expected = reports["rollout_driven_error_" + score["seconds"][i].dump() + "s"];
     EXPECT_NEAR(score["model"]["distance"][i], expected, 2e-3 * expected) << i;
     EXPECT_LE(score["model"]["aside"][i], score["model"]["distance"][i]);
+    const double from_target = reports["rollout_plan_error_" + score["seconds"][i].dump() + "s"];
+    EXPECT_NEAR(score["from_target"]["distance"][i], from_target, 2e-3 * from_target) << i;
   }
   const double lanes = reports["lane_error_20m"];
   EXPECT_GT(lanes, 0);

@@ -26,6 +26,7 @@ class Background {
   explicit Background(const std::vector<std::string>& arguments, std::vector<std::string> launcher = {}) {
     pid_ = fork();
     if (pid_ != 0) return;
+    for (const int each : {SIGINT, SIGTERM, SIGHUP}) ::signal(each, SIG_DFL);  // a background job's shell ignores some
     const int nothing = open("/dev/null", O_RDWR);
     for (const int to : {0, 1, 2}) dup2(nothing, to);
     launcher.emplace_back(SPARKPILOT_PROGRAM);

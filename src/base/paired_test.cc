@@ -3,36 +3,22 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "base/parallel.h"
 #include "base/random.h"
 #include "base/test_error.h"
+#include "base/test_goldens.h"
 
 namespace sparkpilot {
 namespace {
 
 // A section of paired_golden.txt, which bench/sim/make_statistics_goldens.py wrote.
 std::vector<std::vector<double>> section(const std::string& name) {
-  std::ifstream in(SPARKPILOT_SOURCE_DIR "/src/base/paired_golden.txt");
-  std::vector<std::vector<double>> rows;
-  for (std::string line; std::getline(in, line);) {
-    if (line != name) continue;
-    std::getline(in, line);
-    rows.resize(std::stoul(line));
-    for (auto& row : rows) {
-      std::getline(in, line);
-      std::istringstream words(line);
-      for (double value; words >> value;) row.push_back(value);
-    }
-  }
-  EXPECT_FALSE(rows.empty()) << name;
-  return rows;
+  return golden_section(SPARKPILOT_SOURCE_DIR "/src/base/paired_golden.txt", name);
 }
 
 std::vector<int64_t> counted(size_t n) {

@@ -37,11 +37,12 @@ Json score_json(const train::Score& score) {
           {"model", path_json(score.model)},
           {"keep_speed_and_curvature", path_json(score.keep)},
           {"straight_on", path_json(score.straight)},
+          {"from_target", path_json(score.from_target)},
           {"lane_error_20m", score.lane_lines > 0 ? Json(score.lanes) : Json()},
           {"lane_lines", score.lane_lines}};
 }
 
-void print_score(const train::Score& score) {
+void print_score(const train::Score& score, bool against_teacher) {
   using Values = std::array<double, 4>;
   const auto add_row = [](Table& table, const std::string& what, const Values& values,
                           const std::array<int64_t, 4>& counts) {
@@ -56,6 +57,13 @@ void print_score(const train::Score& score) {
   add_row(after, "  of it sideways", score.keep.aside, score.known);
   add_row(after, "straight on", score.straight.distance, score.known);
   print(after.str() + "\n");
+  if (against_teacher) {
+    const std::array<int64_t, 4> all{score.samples, score.samples, score.samples, score.samples};
+    Table from({"metres from the teacher's path", "1 s", "2 s", "4 s", "6 s"});
+    add_row(from, "model", score.from_target.distance, all);
+    add_row(from, "  of it sideways", score.from_target.aside, all);
+    print(from.str() + "\n");
+  }
   Table ahead({"metres beside it, so far ahead", "20 m", "40 m", "60 m", "80 m"});
   add_row(ahead, "model", score.model.beside, score.reached);
   add_row(ahead, "keep curvature", score.keep.beside, score.reached);
@@ -161,7 +169,7 @@ int evaluate(const Program& program, const EvaluateFlags& flags) {
   print(fmt::format("{} of {}{}{}\n\n", count_of(scores.back().score.samples, "sample"),
                     count_of(std::ssize(scores) - 1, "clip"), own ? ", the past as the model remembers it" : "",
                     flags.blank ? ", pictures replaced by grey" : ""));
-  print_score(scores.back().score);
+  print_score(scores.back().score, options.target == train::Target::teacher);
   return kDone;
 }
 
@@ -182,7 +190,8 @@ void add_dataset_evaluate(Program& program, Command group) {
   add_one_model_flag(command, flags->one);
   add_choice(command, "--split", flags->split, {"validation", "train", "all"}, "of the routes", "WHICH");
   add_choice(command, "--against", flags->target, {"labels", "teacher"},
-             "whose lane lines: what is true of synthetic roads, or the teacher's", "WHAT");
+             "whose lane lines, and with `teacher` also whose path: what is true of synthetic roads, or the teacher's",
+             "WHAT");
   command.add_flag("--blank", flags->blank, "with grey pictures: what the model says without looking");
   add_number(command, "--batch", flags->batch, "samples at a time");
   add_setting(program, command, "threads");

@@ -1,11 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/test_goldens.h"
 #include "sim/control-inl.h"
 
 namespace sparkpilot::sim {
@@ -15,20 +14,7 @@ using namespace scalar;
 
 // A section of control_golden.txt, which bench/sim/make_goldens.py wrote.
 std::vector<std::vector<double>> section(const std::string& name) {
-  std::ifstream in(SPARKPILOT_SOURCE_DIR "/src/sim/control_golden.txt");
-  std::vector<std::vector<double>> rows;
-  for (std::string line; std::getline(in, line);) {
-    if (line != name) continue;
-    std::getline(in, line);
-    rows.resize(std::stoul(line));
-    for (auto& row : rows) {
-      std::getline(in, line);
-      std::istringstream words(line);
-      for (double value; words >> value;) row.push_back(value);
-    }
-  }
-  EXPECT_FALSE(rows.empty()) << name;
-  return rows;
+  return golden_section(SPARKPILOT_SOURCE_DIR "/src/sim/control_golden.txt", name);
 }
 
 const std::vector<Vehicle>& cars() {

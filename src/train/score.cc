@@ -88,6 +88,7 @@ struct Sums {
     add_path(score.model, other.score.model);
     add_path(score.keep, other.score.keep);
     add_path(score.straight, other.score.straight);
+    add_path(score.from_target, other.score.from_target);
     score.lanes += other.score.lanes;
     score.lane_lines += other.score.lane_lines;
   }
@@ -99,6 +100,8 @@ struct Sums {
       for (PathScore* path : {&out.model, &out.keep, &out.straight}) {
         path->distance[i] /= count, path->aside[i] /= count, path->beside[i] /= reached;
       }
+      const auto samples = static_cast<double>(std::max<int64_t>(1, out.samples));
+      out.from_target.distance[i] /= samples, out.from_target.aside[i] /= samples;
     }
     out.lanes /= static_cast<double>(std::max<int64_t>(1, out.lane_lines));
     return out;
@@ -132,13 +135,15 @@ void add_sample(Sums& sums, const ModelOutputs& model, const ModelOutputs& targe
   const double speed = static_cast<double>(driven[kVelocity]), rate = static_cast<double>(driven[kOrientationRate + 2]);
   for (size_t i = 0; has_plan && i < kScoreSeconds.size(); ++i) {
     const double seconds = kScoreSeconds[i];
+    const Point path = point_of(model.plan.mean, seconds);
+    sums.add(sums.score.from_target, i, path, point_of(target.plan.mean, seconds));
     if (between(seconds, plan_time, [&](int k) { return static_cast<double>(valid[static_cast<size_t>(k)]); }) <
         0.999) {
       continue;
     }
     ++sums.score.known[i];
     const Point truth = point_of(driven, seconds);
-    sums.add(sums.score.model, i, point_of(model.plan.mean, seconds), truth);
+    sums.add(sums.score.model, i, path, truth);
     sums.add(sums.score.keep, i, arc(speed, rate, seconds), truth);
     sums.add(sums.score.straight, i, arc(speed, 0, seconds), truth);
   }

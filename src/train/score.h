@@ -31,6 +31,8 @@ struct Score {
   PathScore model;
   PathScore keep;      // the car's speed and curvature at the moment, kept: an arc
   PathScore straight;  // the car's speed, straight on
+  // Of the model from the path that the student's target has, such as its teacher's, over all samples; `beside` is 0.
+  PathScore from_target;
   // |y| between the two inner lane lines and the target's, 20 m ahead, over those that the target says are there.
   double lanes = 0;
   int64_t lane_lines = 0;  // how many
