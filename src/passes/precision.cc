@@ -197,7 +197,7 @@ class Narrowing {
 
   // Whether there is a form of the product that reads 16 bits and returns f32, with kernels that pay.
   bool returns_f32(const Node& node) const {
-    if (for_gpu_ || narrow_ != DType::bf16) return false;
+    if (for_gpu_ || narrow_ != DType::bf16 || cpu_features().neon) return false;  // they are oneDNN's, for x86
     if (is_op(node, "Gemm")) return node.inputs.size() == 2 || !node.inputs[2].present();
     return is_op(node, "sparkpilot::ConvWeightGradient") && node.attrs.integer("group", 1) == 1;
   }

@@ -32,7 +32,7 @@ int widen_to_fp32(Graph& graph);
 // Of a graph for training (Target::training) these stay in f32: what an output is computed from since the last products
 // before it, these included; products of states alone; what a state becomes; functions such as Exp, and sums and the
 // like with an operand in f32. Products that a state becomes, the gradients of weights, read 16 bits and add up and
-// return f32; on a GPU, and of convolutions in groups, they stay in f32.
+// return f32; on a GPU, on Arm, and of convolutions in groups, they stay in f32.
 int narrow_from_fp32(Graph& graph, Precision precision, const Target& target);
 
 }  // namespace sparkpilot
