@@ -72,7 +72,7 @@ class Block {
 
   // Rows of all worlds, 0 for those without a table, which do not read them.
   const float* fill_tables(std::span<const WorldSpec> specs, int64_t groups, int steps) {
-    tables_ = aligned_floats(static_cast<size_t>(groups * lanes_ * plans_of(steps) * kFieldsOf<CourseRow<double>>));
+    tables_ = aligned_floats(static_cast<size_t>(groups * lanes_ * plans_of(steps) * kRowFields));
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
       if (spec.course.table) put_rows(course_rows(spec, steps), i, lanes_, tables_.get());
@@ -90,12 +90,7 @@ template <class Control, class N>
 WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
   const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
   const auto see = [](int, const auto&, const auto&) {};
-  switch (o.tyres) {
-    case Tyres::none: return run_world<N, Control, NoSlip>(spec, run, o.steps, see);
-    case Tyres::linear: return run_world<N, Control, LinearTyres>(spec, run, o.steps, see);
-    case Tyres::saturating: return run_world<N, Control, SaturatingTyres>(spec, run, o.steps, see);
-  }
-  fail_internal("sim: no such tyres");
+  return with_tyres(o.tyres, [&]<class Tyre>() { return run_world<N, Control, Tyre>(spec, run, o.steps, see); });
 }
 
 template <class Control>
@@ -134,11 +129,7 @@ std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec
   // In whole blocks, so that vectors are full whatever the number of threads.
   parallel_for((count + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kBlock, last = std::min(end * kBlock, count);
-    switch (o.lateral) {
-      case Lateral::pid: return run_range<LateralPid>(first, last, spec, o, results.data());
-      case Lateral::torque: return run_range<LateralTorque>(first, last, spec, o, results.data());
-      case Lateral::angle: return run_range<LateralAngle>(first, last, spec, o, results.data());
-    }
+    with_control(o.lateral, [&]<class Control>() { run_range<Control>(first, last, spec, o, results.data()); });
   });
   return results;
 }

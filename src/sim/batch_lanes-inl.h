@@ -30,7 +30,7 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
   const auto* rows = reinterpret_cast<const Lanes*>(arrays.tables);
   for (int group = 0; group < groups; ++group) {
     const WorldRings<Lanes> ring(slots + group * kRingSlots, 1);
-    const CourseRows<Lanes> table{rows ? rows + static_cast<ptrdiff_t>(group) * r.plans * 4 : nullptr, 1};
+    const CourseRows<Lanes> table{rows ? rows + static_cast<ptrdiff_t>(group) * r.plans * kRowFields : nullptr, 1};
     for (int step = r.first; step < r.last; ++step)
       step_world<Lanes, Control, Tyre>(run, step, k[group], ring, table, s[group]);
   }
@@ -38,11 +38,7 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
 
 template <class Control>
 void advance_tyres(const LaneRun& r, int groups, const LaneArrays& arrays) {
-  switch (r.tyres) {
-    case Tyres::none: return advance_groups<Control, NoSlip>(r, groups, arrays);
-    case Tyres::linear: return advance_groups<Control, LinearTyres>(r, groups, arrays);
-    case Tyres::saturating: return advance_groups<Control, SaturatingTyres>(r, groups, arrays);
-  }
+  with_tyres(r.tyres, [&]<class Tyre>() { advance_groups<Control, Tyre>(r, groups, arrays); });
 }
 
 }  // namespace

@@ -29,13 +29,14 @@ template <class N>
 struct CourseRow {
   N curvature, ahead, speed, roll;  // ahead: the curvature lateral_delay later
 };
+inline constexpr int kRowFields = sizeof(CourseRow<double>) / sizeof(double);
 // The rows of a world, whose numbers are `stride` apart. Null where no world of the run has any.
 template <class N>
 struct CourseRows {
   const N* at = nullptr;
   int stride = 1;
   SIM_FN CourseRow<N> row(int i) const {
-    const N* const from = at + i * 4 * stride;
+    const N* const from = at + i * kRowFields * stride;
     return {from[0], from[stride], from[2 * stride], from[3 * stride]};
   }
 };
@@ -384,6 +385,26 @@ SIM_FN void step_world(const Run& run, int step, const WorldConstants<N, Control
                        const CourseRows<N>& table, WorldState<N, Control>& s) {
   if (step % kStepsPerPlan == 0) plan(run, step, k, table, s);
   step_car<N, Control, Tyres>(run, step, k, rings, s);
+}
+
+// Calls f with the chosen tyres, and with the chosen controller, as its template argument.
+template <class F>
+inline auto with_tyres(Tyres tyres, const F& f) {
+  switch (tyres) {
+    case Tyres::none: return f.template operator()<NoSlip>();
+    case Tyres::linear: return f.template operator()<LinearTyres>();
+    case Tyres::saturating: break;
+  }
+  return f.template operator()<SaturatingTyres>();
+}
+template <class F>
+inline auto with_control(Lateral lateral, const F& f) {
+  switch (lateral) {
+    case Lateral::pid: return f.template operator()<LateralPid>();
+    case Lateral::torque: return f.template operator()<LateralTorque>();
+    case Lateral::angle: break;
+  }
+  return f.template operator()<LateralAngle>();
 }
 
 template <class Control>
