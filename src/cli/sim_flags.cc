@@ -15,8 +15,9 @@ void add_sim_flags(Command command, SimFlags& flags) {
   add_choice(command, "--vehicle", flags.vehicle, vehicles, "the car", "NAME");
   add_choice(command, "--plant", flags.plant, {"bicycle", "bicycle_linear", "kinematic"},
              "how it moves: with tyres that saturate, with linear ones, without slip", "NAME");
-  add_choice(command, "--planner", flags.planner, {"idm", "cruise"},
-             "what follows cars ahead: the Intelligent Driver Model; cruise does not see them", "NAME");
+  add_choice(command, "--planner", flags.planner, {std::begin(sim::kPlannerNames), std::end(sim::kPlannerNames)},
+             "what follows cars ahead: idm, the Intelligent Driver Model; mpc, openpilot's; cruise does not see them",
+             "NAME");
   add_list(command, "--set", flags.set, "KEY=VALUE", "a parameter of the algorithm (sim list --algorithms)");
   add_number(command, "--seed", flags.seed, "of the scenarios' parameters and noise");
 }

@@ -45,7 +45,7 @@ class Block {
   void run(std::span<const WorldSpec> specs, const BatchOptions& o, WorldResult* results) {
     const auto count = std::ssize(specs);
     const int64_t groups = (count + lanes_ - 1) / lanes_;
-    bool noise = false, leads = false, rich_courses = false, tables = false;
+    bool noise = false, leads = false, rich_courses = false, tables = false, mpc = false;
     // A group that is not full computes its last world more than once.
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
@@ -55,12 +55,16 @@ class Block {
       leads |= spec.lead.there;
       rich_courses |= is_rich(spec.course);
       tables |= spec.course.table != nullptr;
+      mpc |= spec.following.planner == Planner::mpc;
     }
+    if (mpc) prepare_planners(specs, groups);
     const int plans = plans_of(o.steps);
     const float* table = tables ? fill_tables(specs, groups, o.steps) : nullptr;
     std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
     advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, rich_courses, 0, o.steps, plans},
-                  static_cast<int>(groups), {constants_.get(), states_.get(), rings_.get(), table});
+                  static_cast<int>(groups),
+                  {constants_.get(), states_.get(), rings_.get(), table, mpc_constants_.get(),
+                   mpc ? mpc_states_.get() : nullptr});
     for (int64_t i = 0; i < count; ++i) {
       results[i] = result_of<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
     }
@@ -69,6 +73,22 @@ class Block {
  private:
   static constexpr int64_t kConstants = kFieldsOf<WorldConstants<double, Control>>;
   static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
+
+  static constexpr int64_t kMpcConstants = kFieldsOf<MpcPlannerConstants<double>>;
+  static constexpr int64_t kMpcStates = kFieldsOf<MpcPlanner<double>>;
+
+  // Of all worlds of a block in which one has the MPC.
+  void prepare_planners(std::span<const WorldSpec> specs, int64_t groups) {
+    if (!mpc_states_) {
+      mpc_constants_ = aligned_floats(size(kMpcConstants));
+      mpc_states_ = aligned_floats(size(kMpcStates));
+    }
+    for (int64_t i = 0; i < groups * lanes_; ++i) {
+      const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
+      put_fields(prepare_mpc(spec), i, lanes_, mpc_constants_.get());
+      put_fields(beginning_mpc(spec), i, lanes_, mpc_states_.get());
+    }
+  }
 
   // Rows of all worlds, 0 for those without a table, which do not read them.
   const float* fill_tables(std::span<const WorldSpec> specs, int64_t groups, int steps) {
@@ -83,7 +103,7 @@ class Block {
   size_t size(int64_t fields) const { return static_cast<size_t>(groups_ * lanes_ * fields); }
 
   const int64_t lanes_, groups_;
-  std::unique_ptr<float, Free> constants_, states_, rings_, tables_;
+  std::unique_ptr<float, Free> constants_, states_, rings_, tables_, mpc_constants_, mpc_states_;
 };
 
 template <class Control, class N>

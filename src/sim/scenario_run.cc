@@ -1,7 +1,10 @@
 #include "sim/scenario_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "base/error.h"
@@ -15,9 +18,11 @@ namespace {
 int steps_of(const Scenario& scenario) { return static_cast<int>(std::lround(scenario.seconds / kStep)); }
 
 Planner planner_named(std::string_view name) {
-  if (name == "idm") return Planner::idm;
-  if (name == "cruise") return Planner::cruise;
-  fail("no planner is named \"{}\", expected idm or cruise", name);
+  const auto found = std::ranges::find(kPlannerNames, name);
+  if (found == std::end(kPlannerNames)) {
+    fail("no planner is named \"{}\", expected {}", name, fmt::join(kPlannerNames, ", "));
+  }
+  return static_cast<Planner>(found - std::begin(kPlannerNames));
 }
 
 }  // namespace
