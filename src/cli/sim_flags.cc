@@ -4,6 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "cli/choices.h"
+#include "cli/terminal.h"
+#include "ops/cuda/images.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot::cli {
 
@@ -39,6 +43,31 @@ sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags) {
     options.set.push_back({name, value});
   }
   return options;
+}
+
+std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options) {
+  const std::string& asked = program.settings["device"].value;
+  tell_about_device(program, asked);
+  const bool automatic = asked == "auto";
+  if (automatic && cuda::images().empty()) return nullptr;
+  const std::string device = chosen_device(asked, this_device_facts());
+  if (device == "cpu") return nullptr;
+  const auto open = [&] {
+    const int ordinal = std::stoi(device.substr(std::string("cuda:").size()));
+    return GpuDevice::open(ordinal, {.reserve = memory_reserve(program)});
+  };
+  if (!automatic) return open();
+  std::string why;
+  try {
+    std::shared_ptr<GpuDevice> gpu = open();
+    why = sim::gpu_refusal(sim::ScenarioRun(options), gpu);
+    if (why.empty()) return gpu;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::device) throw;
+    why = error.what();
+  }
+  if (!program.quiet) note(fmt::format("{}: {}; the worlds run on the CPU", device, why));
+  return nullptr;
 }
 
 std::vector<std::string> split_names(const std::vector<std::string>& texts) {

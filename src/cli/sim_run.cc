@@ -112,6 +112,7 @@ Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunS
           {"seed", done.info.seed},
           {"variants", done.info.variants},
           {"instruction_set", done.info.instruction_set},
+          {"device", done.info.device},
           {"worlds", summary.worlds},
           {"passed", summary.passed},
           {"diverged", summary.diverged},
@@ -156,8 +157,11 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
   }
   print(worst.str());
   if (info.steps_per_second) {
-    print(fmt::format("\n{} steps, {} a second on {} ({})", human_count(static_cast<double>(info.steps)),
-                      human_count(*info.steps_per_second), count_of(info.threads, "thread"), info.instruction_set));
+    const std::string where = info.device == "cpu"
+                                  ? fmt::format("{} ({})", count_of(info.threads, "thread"), info.instruction_set)
+                                  : info.device;
+    print(fmt::format("\n{} steps, {} a second on {}", human_count(static_cast<double>(info.steps)),
+                      human_count(*info.steps_per_second), where));
     if (info.update_p50_us)
       print(fmt::format("; an update {:.3f} us, p99 {:.3f} us", *info.update_p50_us, *info.update_p99_us));
     print("\n");
@@ -176,6 +180,7 @@ int run_scenarios(const Program& program, const RunCommandFlags& flags) {
   for (const std::string& file : flags.files) options.scenarios.push_back(sim::read_scenario(file));
   options.variants = flags.variants;
   const ThreadScope threads(chosen_threads(program).value_or(0));
+  options.gpu = sim_gpu(program, options);
   const sim::ScenarioRun run(std::move(options));
   const Finished done = compute(program, flags, run);
   const sim::RunSummary summary = sim::summarize_run(done.rows, done.info.metrics, run.options().scenarios);
@@ -204,6 +209,7 @@ void add_sim_run(Program& program, Command group) {
   command.add_option("-o,--out", flags->out, "folder of the results, which sim compare reads").type_name("DIR");
   command.add_flag("--resume", flags->resume, "continue the run in --out");
   command.add_flag("--check", flags->check, "exit with 4 if a world does not keep its scenario's bounds");
+  add_device_flags(program, command);
   add_setting(program, command, "threads", "a number; 0 or auto: every processor");
   add_report_flags(program, command);
 }

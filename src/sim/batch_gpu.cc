@@ -60,11 +60,7 @@ class Part {
       for (int64_t i = begin * kWorldsOfGroup; i < std::min(end * kWorldsOfGroup, count); ++i) {
         const WorldSpec world = spec(first + i);
         check_world(world);
-        if (world.following.planner == Planner::mpc) {
-          fail(
-              "sim: the planner mpc runs on the CPU only: its solver's numbers do not fit into a GPU thread's "
-              "registers; take the planner idm, or the CPU");
-        }
+        if (world.following.planner == Planner::mpc) fail("{}", kMpcOnGpu);
         // A group that is not full computes its last world more than once.
         for (int64_t to = i; to < (i + 1 == count ? groups * kWorldsOfGroup : i + 1); ++to) {
           put_fields(prepare<Control>(world), to, kWorldsOfGroup, constants);
