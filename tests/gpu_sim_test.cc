@@ -2,6 +2,8 @@
 #include <cstdlib>
 
 #include "base/parallel.h"
+#include "base/test_files.h"
+#include "cli_fixture.h"
 #include "gpu_main.h"
 #include "ops/cuda/images.h"
 #include "sim/batch.h"
@@ -82,6 +84,86 @@ TEST_F(GpuSim, AnErrorOfTheDriverOrOfAWorldLeavesNothing) {
   };
   EXPECT_THROW(run_worlds(10, wrong, options), Error);
   EXPECT_EQ(run_worlds(10, varied, options), run(10, options, true));
+}
+
+TEST_F(GpuSim, RefusesThePlannerMpc) {
+  const auto spec = [](int64_t) {
+    WorldSpec world;
+    world.following.planner = Planner::mpc;
+    return world;
+  };
+  try {
+    run_worlds(3, spec, {.steps = 1, .gpu = GpuDevice::open(0)});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::user);
+    EXPECT_NE(std::string(error.what()).find("the planner mpc runs on the CPU only"), std::string::npos);
+  }
+}
+
+// The program, as a user calls it.
+class GpuSimProgram : public GpuSim {
+ protected:
+  ProgramResult run(const std::string& flags, const std::string& environment = {}) {
+    return run_program("sim run --scenarios curve_firm,stop_and_go_jam --variants 3 --threads 1 " + flags, environment);
+  }
+  json parsed(const std::string& flags, const std::string& environment = {}) {
+    const ProgramResult result = run("--json " + flags, environment);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+  std::string out(const char* name) const { return "--quiet --out '" + folder.file(name) + "' "; }
+  std::string rows(const char* name) const { return read_text(folder.file(name) + "/results.csv"); }
+  TempFolder folder;
+};
+
+TEST_F(GpuSimProgram, RunsScenariosOnTheGpuThatIsNamed) {
+  const json gpu = parsed("--device cuda " + out("gpu"));
+  EXPECT_EQ(gpu["device"], "cuda:0 (NVIDIA GB10)");
+  EXPECT_EQ(gpu["instruction_set"], "CUDA");
+  EXPECT_EQ(json::parse(read_text(folder.file("gpu") + "/run.json"))["device"], gpu["device"]);
+  const json cpu = parsed("--device cpu " + out("cpu"));
+  EXPECT_EQ(cpu["device"], "cpu");
+  // A processor without fused multiply-adds rounds otherwise.
+  const bool fused = cpu["instruction_set"].get<std::string>().starts_with("AVX");
+  EXPECT_TRUE(!fused || rows("gpu") == rows("cpu"));
+  // What one began the other does not continue.
+  EXPECT_EQ(run("--device cpu --resume " + out("gpu")).code, 2);
+  const ProgramResult text = run("--device cuda:0");
+  EXPECT_NE(text.out.find("a second on cuda:0 (NVIDIA GB10)"), std::string::npos) << text.out;
+}
+
+TEST_F(GpuSimProgram, AutoTakesAGpuThatComputesAsTheCpuDoes) {
+  EXPECT_EQ(parsed("--device auto")["device"], "cuda:0 (NVIDIA GB10)");
+  EXPECT_EQ(parsed("--device auto", "EMULATED_GPU=none")["device"], "cpu");
+  const auto refused = [&](const std::string& flags, const std::string& environment, const std::string& why) {
+    const ProgramResult result = run("--device auto " + flags, environment);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_NE(result.err.find(why + "; the worlds run on the CPU"), std::string::npos) << result.err;
+    EXPECT_NE(result.out.find("a second on 1 thread ("), std::string::npos) << result.out;
+  };
+  refused("", "EMULATED_CUDA_WRONG=worlds_torque_saturating", "self-check: 6 of 6 worlds differ from the CPU's");
+  refused("", "EMULATED_CUDA_FAIL=cuLaunchKernel:1:1", "");
+  refused("--planner mpc", "",
+          "the planner mpc runs on the CPU only: its solver's numbers do not fit into the registers "
+          "of a GPU's thread");
+}
+
+TEST_F(GpuSimProgram, RefusesWhatAGpuCannotDo) {
+  const ProgramResult mpc = run("--device cuda --planner mpc");
+  EXPECT_EQ(mpc.code, 2);
+  EXPECT_NE(mpc.err.find("the planner mpc runs on the CPU only"), std::string::npos) << mpc.err;
+  const ProgramResult none = run("--device cuda", "EMULATED_GPU=none");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("GPU"), std::string::npos) << none.err;
+}
+
+TEST_F(GpuSimProgram, Tunes) {
+  const ProgramResult result = run_program(
+      "sim tune --quiet --json --scenarios curve_firm --variants 2 --tune kp=0.5:2 --trials 3 --device cuda --threads "
+      "1");
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out)["held_out"]["a"]["instruction_set"], "CUDA");
 }
 
 }  // namespace

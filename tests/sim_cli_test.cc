@@ -57,6 +57,20 @@ TEST_F(SimCli, RunsScenariosAndChecksTheirBounds) {
   EXPECT_NE(text.out.find("lateral_torque in a suv (bicycle), seed 1: "), std::string::npos) << text.out;
 }
 
+TEST_F(SimCli, DrivesByThePlannerThatIsNamed) {
+  const std::string command = "sim run --quiet --scenarios follow_slower --variants 4 ";
+  const json mpc = parsed(command + "--planner mpc --set t_follow=1.75" + out("mpc"));
+  EXPECT_EQ(mpc["planner"], "mpc");
+  EXPECT_EQ(mpc["diverged"], 0);
+  EXPECT_EQ(mpc["parameters"]["t_follow"], 1.75);
+  EXPECT_EQ(json::parse(read_text((folder / "mpc/run.json").string()))["parameters"]["t_follow"], 1.75);
+  const auto gap = [](const json& run) { return run["categories"][0]["means"]["gap_min"].get<double>(); };
+  EXPECT_GT(gap(mpc), gap(parsed(command + "--planner mpc --set t_follow=1.25")) + 3);
+  EXPECT_EQ(run_program("sim show --run " + in_quotes(folder / "mpc")).code, 0);
+  expect_usage_error(command + "--planner x", "expected cruise, idm or mpc");
+  expect_usage_error(command + "--planner mpc --set mpc_jerk_cost=0", "mpc_jerk_cost");
+}
+
 TEST_F(SimCli, ContinuesAnInterruptedRunToTheSameBytes) {
   const std::string command = "sim run --quiet --scenarios curves,stop_and_go --variants 30 --seed 4";
   ASSERT_EQ(run_program(command + out("whole")).code, 0);

@@ -1,12 +1,13 @@
 // sim_bench: worlds in vectors, compared with plain scalar code of the same formulas (bench/sim/plain_world.cc) at
 // equal threads.
 //
-//   sim_bench [--worlds N] [--steps N] [--rounds N] [--threads N] [--cpu LEVEL] [--scale]
+//   sim_bench [--worlds N] [--steps N] [--rounds N] [--threads N] [--cpu LEVEL] [--scale | --planners]
 //
 // Three cases: PID with linear tyres, PID with saturating tyres, torque control with its buffer of 1 s. In each round
 // both run all worlds, in turns; printed are medians in million steps of a world a second, and the median of the
 // rounds' ratios with its interval. `native` is the plain code compiled for this processor. Before that, results of
 // both are compared. --scale: from 1 to 1,000,000 worlds instead.
+// --planners: worlds behind a car ahead by each planner, in turns.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -93,6 +94,36 @@ void compare(const Case& c, int64_t worlds, int steps, int rounds) {
              times_faster(native.wall, ours.wall), times_faster(native.cpu, ours.cpu));
 }
 
+void planners(int64_t worlds, int steps, int rounds) {
+  constexpr size_t kPlanners = std::size(kPlannerNames);
+  Times times[kPlanners];
+  for (int round = 0; round < rounds; ++round) {
+    for (size_t p = 0; p < kPlanners; ++p) {
+      const auto run = [&](int64_t count, const auto& worlds_of, const BatchOptions& o) {
+        return run_worlds(
+            count,
+            [&](int64_t i) {
+              WorldSpec w = worlds_of(i);
+              w.lead = {.there = true, .gap = 2 * w.course.speed, .speed = w.course.speed - 3, .wave = 2};
+              w.lead.frequency = 0.3;
+              w.following.planner = static_cast<Planner>(p);
+              return w;
+            },
+            o);
+      };
+      std::vector<WorldResult> r;
+      time(run, worlds, {.steps = steps}, times[p], r);
+    }
+  }
+  const double all = static_cast<double>(worlds) * steps * 1e-6;
+  for (size_t p = 0; p < kPlanners; ++p) {
+    const Ratio cost = ratio_of(times[p].cpu, times[0].cpu);
+    fmt::print("{:7} {:7.2f} M/s, {:7.2f} by CPU time of all threads; CPU time {:.2f} ({:.2f} to {:.2f}) of {}'s\n",
+               kPlannerNames[p], all / median(times[p].wall), all / median(times[p].cpu), cost.median, cost.low,
+               cost.high, kPlannerNames[0]);
+  }
+}
+
 void scale(int steps) {
   for (const Case& c : kCases) {
     for (int64_t worlds = 1; worlds <= 1'000'000; worlds *= 10) {
@@ -116,18 +147,20 @@ int main(int argc, char** argv) {
   int64_t worlds = 65536;
   int steps = 1000, rounds = 5, threads = 0;
   std::string cpu;
-  bool scaling = false;
+  bool scaling = false, planning = false;
   app.add_option("--worlds", worlds, "worlds")->check(CLI::PositiveNumber);
   app.add_option("--steps", steps, "steps of 10 ms")->check(CLI::PositiveNumber);
   app.add_option("--rounds", rounds, "rounds")->check(CLI::PositiveNumber);
   app.add_option("--threads", threads, "threads; 0: all");
   app.add_option("--cpu", cpu, "the instructions to use: avx512, avx2 or baseline");
   app.add_flag("--scale", scaling, "from 1 to 1,000,000 worlds, ours alone");
+  app.add_flag("--planners", planning, "behind a car ahead, by each planner");
   CLI11_PARSE(app, argc, argv);
   try {
     if (!cpu.empty()) limit_kernels(cpu);
     const ThreadScope scope(threads);
     fmt::print("{}: {}; {} threads, {} steps\n", cpu_features().model, cpu_features().isa(), thread_count(), steps);
+    if (planning) return sim::planners(worlds, steps, rounds), 0;
     if (scaling) return sim::scale(steps), 0;
     for (const auto& c : sim::kCases) sim::compare(c, worlds, steps, rounds);
   } catch (const std::exception& error) {

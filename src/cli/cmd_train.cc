@@ -21,7 +21,6 @@
 #include "cli/processes.h"
 #include "cli/terminal.h"
 #include "cli/train_flags.h"
-#include "hw/device_facts.h"
 #include "hw/memory.h"
 #include "train/dataset.h"
 #include "train/first_samples.h"
@@ -106,7 +105,6 @@ class TrainRun {
       : program_(program), flags_(asked), comm_(comm) {}
 
   void prepare();
-  std::string device_of_this(const std::string& device) const;
   void begin_features();
   void renew_features(int64_t updates);
   void begin_key_frames();
@@ -197,7 +195,7 @@ void TrainRun::prepare() {
   settings.session.tune = Tune::off;
   settings.session.passes.precision = flags_.precision == "bf16" ? Precision::bf16 : Precision::fp32;
   device_ = device == "auto" ? "cpu" : device;  // a GPU must be asked for
-  settings.session.device = device_of_this(device_);
+  settings.session.device = device_of_each(device_, comm_);
   settings.session.memory_reserve = memory_reserve(program_);
   if (tells()) tell_about_device(program_, settings.session.device);
   if (resume_) {
@@ -214,14 +212,6 @@ void TrainRun::prepare() {
   if (flags_.dry_run || !is_first()) return;
   write_train_command(flags_, {settings.session.threads, device_});
   for_page([&] { begin_key_frames(); });
-}
-
-// The processes of a machine take its GPUs in turn, where none was named.
-std::string TrainRun::device_of_this(const std::string& device) const {
-  if (device != "cuda" || comm_.size() == 1) return device;
-  const std::vector<int> gpus = ask_device_facts().gpus;
-  if (gpus.empty()) return device;
-  return fmt::format("cuda:{}", gpus[static_cast<size_t>(std::max(launcher_local_rank(), 0)) % gpus.size()]);
 }
 
 void TrainRun::begin_features() {

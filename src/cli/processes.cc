@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "cli/choices.h"
 #include "cli/terminal.h"
+#include "hw/device_facts.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -33,6 +34,13 @@ int threads_of_each(const Comm& comm, bool tell) {
                      all));
   }
   return may;
+}
+
+std::string device_of_each(const std::string& device, const Comm& comm) {
+  if (device != "cuda" || comm.size() == 1) return device;
+  const std::vector<int> gpus = ask_device_facts().gpus;
+  if (gpus.empty()) return device;
+  return fmt::format("cuda:{}", gpus[static_cast<size_t>(std::max(launcher_local_rank(), 0)) % gpus.size()]);
 }
 
 }  // namespace sparkpilot::cli

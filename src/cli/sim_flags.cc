@@ -4,6 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "cli/choices.h"
+#include "cli/terminal.h"
+#include "ops/cuda/images.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot::cli {
 
@@ -15,8 +19,9 @@ void add_sim_flags(Command command, SimFlags& flags) {
   add_choice(command, "--vehicle", flags.vehicle, vehicles, "the car", "NAME");
   add_choice(command, "--plant", flags.plant, {"bicycle", "bicycle_linear", "kinematic"},
              "how it moves: with tyres that saturate, with linear ones, without slip", "NAME");
-  add_choice(command, "--planner", flags.planner, {"idm", "cruise"},
-             "what follows cars ahead: the Intelligent Driver Model; cruise does not see them", "NAME");
+  add_choice(command, "--planner", flags.planner, {std::begin(sim::kPlannerNames), std::end(sim::kPlannerNames)},
+             "what follows cars ahead: idm, the Intelligent Driver Model; mpc, openpilot's; cruise does not see them",
+             "NAME");
   add_list(command, "--set", flags.set, "KEY=VALUE", "a parameter of the algorithm (sim list --algorithms)");
   add_number(command, "--seed", flags.seed, "of the scenarios' parameters and noise");
 }
@@ -38,6 +43,31 @@ sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags) {
     options.set.push_back({name, value});
   }
   return options;
+}
+
+std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options,
+                                   const std::string& asked, bool tell) {
+  if (tell) tell_about_device(program, asked);
+  const bool automatic = asked == "auto";
+  if (automatic && cuda::images().empty()) return nullptr;
+  const std::string device = chosen_device(asked, this_device_facts());
+  if (device == "cpu") return nullptr;
+  const auto open = [&] {
+    const int ordinal = std::stoi(device.substr(std::string("cuda:").size()));
+    return GpuDevice::open(ordinal, {.reserve = memory_reserve(program)});
+  };
+  if (!automatic) return open();
+  std::string why;
+  try {
+    std::shared_ptr<GpuDevice> gpu = open();
+    why = sim::gpu_refusal(sim::ScenarioRun(options), gpu);
+    if (why.empty()) return gpu;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::device) throw;
+    why = error.what();
+  }
+  if (tell) note(fmt::format("{}: {}; the worlds run on the CPU", device, why));
+  return nullptr;
 }
 
 std::vector<std::string> split_names(const std::vector<std::string>& texts) {

@@ -181,6 +181,7 @@ Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunS
           {"seed", done.info.seed},
           {"variants", done.info.variants},
           {"instruction_set", done.info.instruction_set},
+          {"device", done.info.device},
           {"worlds", summary.worlds},
           {"passed", summary.passed},
           {"diverged", summary.diverged},
@@ -227,11 +228,12 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
   }
   print(worst.str());
   if (info.steps_per_second) {
-    print(fmt::format(
-        "\n{} steps, {} a second on {} ({})", human_count(static_cast<double>(info.steps)),
-        human_count(*info.steps_per_second),
-        (info.processes > 1 ? fmt::format("{} processes of ", info.processes) : "") + count_of(info.threads, "thread"),
-        info.instruction_set));
+    const std::string where = info.device == "cpu"
+                                  ? fmt::format("{} ({})", count_of(info.threads, "thread"), info.instruction_set)
+                                  : info.device;
+    const std::string each = info.processes > 1 ? fmt::format("{} processes, each ", info.processes) : "";
+    print(fmt::format("\n{} steps, {} a second on {}{}", human_count(static_cast<double>(info.steps)),
+                      human_count(*info.steps_per_second), each, where));
     if (info.update_p50_us)
       print(fmt::format("; an update {:.3f} us, p99 {:.3f} us", *info.update_p50_us, *info.update_p99_us));
     print("\n");
@@ -241,7 +243,7 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
                       done.stopped ? "stopped: the same command with --resume continues" : "finished"));
 }
 
-sim::ScenarioRun run_of(const RunCommandFlags& flags) {
+sim::ScenarioRunOptions options_of(const RunCommandFlags& flags) {
   expect_at_least("--variants", flags.variants, 1);
   if (flags.resume && flags.out.empty()) fail("--resume needs --out: it continues what is in a folder");
   sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
@@ -249,17 +251,26 @@ sim::ScenarioRun run_of(const RunCommandFlags& flags) {
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   for (const std::string& file : flags.files) options.scenarios.push_back(sim::read_scenario(file));
   options.variants = flags.variants;
-  return sim::ScenarioRun(std::move(options));
+  return options;
 }
 
 int run_scenarios(Program& program, const RunCommandFlags& flags) {
   program.comm = std::make_unique<Comm>();
   Comm& comm = *program.comm;
+  const bool tells = comm.rank() == 0 && !program.quiet;
   const int asked = chosen_threads(program).value_or(0);
-  const ThreadScope threads(asked > 0 ? asked : threads_of_each(comm, comm.rank() == 0 && !program.quiet));
+  const ThreadScope threads(asked > 0 ? asked : threads_of_each(comm, tells));
   const StopOnInterrupt stop(comm.rank() == 0);
+  sim::ScenarioRunOptions options;
+  const std::string device = program.settings["device"].value;
+  comm.together([&] {
+    options = options_of(flags);
+    options.gpu = sim_gpu(program, options, device_of_each(device, comm), tells);
+  });
+  // Rows must not depend on who computes them.
+  if (device == "auto" && comm.max(options.gpu ? 0 : 1) != 0) options.gpu = nullptr;
   std::optional<sim::ScenarioRun> run;
-  comm.together([&] { run.emplace(run_of(flags)); });
+  comm.together([&] { run.emplace(std::move(options)); });
   expect_same_run(run->info(), comm);
   const Finished done = Computation(program, flags, *run, comm).finish(stop.requested());
   bool good = true;
@@ -294,6 +305,7 @@ void add_sim_run(Program& program, Command group) {
   command.add_option("-o,--out", flags->out, "folder of the results, which sim compare reads").type_name("DIR");
   command.add_flag("--resume", flags->resume, "continue the run in --out");
   command.add_flag("--check", flags->check, "exit with 4 if a world does not keep its scenario's bounds");
+  add_device_flags(program, command);
   add_setting(program, command, "threads", "a number; 0 or auto: every processor");
   add_report_flags(program, command);
 }

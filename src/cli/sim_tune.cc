@@ -123,8 +123,9 @@ std::string objective_text(const std::vector<Term>& terms) {
 
 // All that a cost depends on.
 std::string journal_text(const sim::RunInfo& run, const std::string& objective) {
-  std::string text = fmt::format("{}; {}, {}, {}, {}, {}, seed {}, {} variants of", objective, run.program,
-                                 run.algorithm, run.vehicle, run.plant, run.instruction_set, run.seed, run.variants);
+  std::string text =
+      fmt::format("{}; {}, {}, {}, {}, {}, {}, seed {}, {} variants of", objective, run.program, run.algorithm,
+                  run.vehicle, run.plant, run.planner, run.instruction_set, run.seed, run.variants);
   for (const std::string& scenario : run.scenarios) text += " " + scenario;
   for (const sim::Parameter& p : run.parameters) text += fmt::format(", {}={}", p.name, p.value);
   return text;
@@ -158,6 +159,7 @@ Tuned tune_parameters(const Program& program, const TuneFlags& flags) {
   sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   options.variants = flags.variants;
+  options.gpu = sim_gpu(program, options, program.settings["device"].value, !program.quiet);
   const sim::Results own = drive(options, {}, {});
   out.own = own_values(own.info, out.ranges);
   out.terms = terms_of(flags.objectives.empty() ? std::vector<std::string>{"tracking_rmse"} : flags.objectives, own);
@@ -209,6 +211,21 @@ Json json_of(const Tuned& tuned) {
           {"held_out", tuned.held_out ? sim::to_json(*tuned.held_out) : Json()}};
 }
 
+// What drives as the trials did, without the parameters that were searched.
+std::string run_command(const SimFlags& flags, const std::vector<sim::TuneRange>& ranges) {
+  const SimFlags usual;
+  std::string text = "sparkpilot sim run --algorithm " + flags.algorithm;
+  if (flags.vehicle != usual.vehicle) text += " --vehicle " + flags.vehicle;
+  if (flags.plant != usual.plant) text += " --plant " + flags.plant;
+  if (flags.planner != usual.planner) text += " --planner " + flags.planner;
+  for (const std::string& set : flags.set) {
+    const bool searched =
+        std::ranges::any_of(ranges, [&](const sim::TuneRange& r) { return set.starts_with(r.name + "="); });
+    if (!searched) text += " --set " + set;
+  }
+  return text;
+}
+
 void print_tuned(const Tuned& tuned, const TuneFlags& flags) {
   print(fmt::format("cost: {}\n{}, ended: {}\n", tuned.objective, count_of(std::ssize(tuned.result.trials), "trial"),
                     tuned.result.ended));
@@ -233,9 +250,8 @@ void print_tuned(const Tuned& tuned, const TuneFlags& flags) {
               d.p_holm ? sim::p_text(*d.p_holm) : "-", std::string(name(d.change))});
   }
   print(held.str());
-  print(fmt::format(
-      "failed: {} with the own parameters, {} with the best, of {}\n\nsparkpilot sim run --algorithm {}{}\n",
-      tuned.held_out->failed_a, tuned.held_out->failed_b, tuned.held_out->pairs, flags.sim.algorithm, set));
+  print(fmt::format("failed: {} with the own parameters, {} with the best, of {}\n\n{}{}\n", tuned.held_out->failed_a,
+                    tuned.held_out->failed_b, tuned.held_out->pairs, run_command(flags.sim, tuned.ranges), set));
 }
 
 int tune(const Program& program, const TuneFlags& flags) {
@@ -270,6 +286,7 @@ void add_sim_tune(Program& program, Command group) {
   add_sim_flags(command, flags->sim);
   command.add_option("--journal", flags->journal, "write every trial as a line").type_name("FILE.jsonl");
   command.add_flag("--resume", flags->resume, "continue the search in --journal");
+  add_device_flags(program, command);
   add_setting(program, command, "threads", "a number; 0 or auto: every processor");
   add_report_flags(program, command);
 }

@@ -6,9 +6,15 @@
 #include <cstring>
 #include <vector>
 
+#include "sim/mpc_planner-inl.h"
 #include "sim/world-inl.h"
 
 namespace sparkpilot::sim::scalar {
+
+extern template void plan_by_mpc(const MpcPlannerConstants<float>&, const Motion<float>&, const LeadState<float>&,
+                                 const float&, MpcPlanner<float>&, float&);
+extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motion<double>&, const LeadState<double>&,
+                                 const double&, MpcPlanner<double>&, double&);
 
 // Steps of the planner in a run.
 inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
@@ -55,6 +61,13 @@ WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, const Se
   WorldState<N, Control> s;
   converted(prepare<Control>(spec), k);
   converted(beginning<Control>(spec), s);
+  const bool by_mpc = spec.following.planner == Planner::mpc;
+  MpcPlannerConstants<N> mpc_k;
+  MpcPlanner<N> mpc_s;
+  if (by_mpc) {
+    converted(prepare_mpc(spec), mpc_k);
+    converted(beginning_mpc(spec), mpc_s);
+  }
   std::vector<N> table;
   if (spec.course.table) {
     for (const CourseRow<double>& row : course_rows(spec, steps)) {
@@ -64,7 +77,11 @@ WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, const Se
   N slots[kRingSlots] = {};
   const WorldRings<N> rings(slots, 1);
   for (int step = 0; step < steps; ++step) {
-    step_world<N, Control, Tyre>(run, step, k, rings, {table.empty() ? nullptr : table.data(), 1}, s);
+    if (step % kStepsPerPlan == 0) {
+      plan(run, step, k, CourseRows<N>{table.empty() ? nullptr : table.data(), 1}, s);
+      if (by_mpc) plan_by_mpc(mpc_k, s.motion, s.lead, s.target_speed, mpc_s, s.target);
+    }
+    step_car<N, Control, Tyre>(run, step, k, rings, s);
     see(step, k, s);
   }
   WorldState<double, Control> end;

@@ -45,7 +45,7 @@ class Block {
   void run(std::span<const WorldSpec> specs, const BatchOptions& o, WorldResult* results) {
     const auto count = std::ssize(specs);
     const int64_t groups = (count + lanes_ - 1) / lanes_;
-    bool noise = false, leads = false, rich_courses = false, tables = false;
+    bool noise = false, leads = false, rich_courses = false, tables = false, mpc = false;
     // A group that is not full computes its last world more than once.
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, count - 1))];
@@ -55,12 +55,16 @@ class Block {
       leads |= spec.lead.there;
       rich_courses |= is_rich(spec.course);
       tables |= spec.course.table != nullptr;
+      mpc |= spec.following.planner == Planner::mpc;
     }
+    if (mpc) prepare_planners(specs, groups);
     const int plans = plans_of(o.steps);
     const float* table = tables ? fill_tables(specs, groups, o.steps) : nullptr;
     std::memset(rings_.get(), 0, static_cast<size_t>(groups * kRingSlots * lanes_) * sizeof(float));
     advance_lanes({o.lateral, o.tyres, o.seed, o.warm_up, noise, leads, rich_courses, 0, o.steps, plans},
-                  static_cast<int>(groups), {constants_.get(), states_.get(), rings_.get(), table});
+                  static_cast<int>(groups),
+                  {constants_.get(), states_.get(), rings_.get(), table, mpc_constants_.get(),
+                   mpc ? mpc_states_.get() : nullptr});
     for (int64_t i = 0; i < count; ++i) {
       results[i] = result_of<Control>(get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
     }
@@ -70,9 +74,25 @@ class Block {
   static constexpr int64_t kConstants = kFieldsOf<WorldConstants<double, Control>>;
   static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
 
+  static constexpr int64_t kMpcConstants = kFieldsOf<MpcPlannerConstants<double>>;
+  static constexpr int64_t kMpcStates = kFieldsOf<MpcPlanner<double>>;
+
+  // Of all worlds of a block in which one has the MPC.
+  void prepare_planners(std::span<const WorldSpec> specs, int64_t groups) {
+    if (!mpc_states_) {
+      mpc_constants_ = aligned_floats(size(kMpcConstants));
+      mpc_states_ = aligned_floats(size(kMpcStates));
+    }
+    for (int64_t i = 0; i < groups * lanes_; ++i) {
+      const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
+      put_fields(prepare_mpc(spec), i, lanes_, mpc_constants_.get());
+      put_fields(beginning_mpc(spec), i, lanes_, mpc_states_.get());
+    }
+  }
+
   // Rows of all worlds, 0 for those without a table, which do not read them.
   const float* fill_tables(std::span<const WorldSpec> specs, int64_t groups, int steps) {
-    tables_ = aligned_floats(static_cast<size_t>(groups * lanes_ * plans_of(steps) * kFieldsOf<CourseRow<double>>));
+    tables_ = aligned_floats(static_cast<size_t>(groups * lanes_ * plans_of(steps) * kRowFields));
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
       if (spec.course.table) put_rows(course_rows(spec, steps), i, lanes_, tables_.get());
@@ -83,19 +103,14 @@ class Block {
   size_t size(int64_t fields) const { return static_cast<size_t>(groups_ * lanes_ * fields); }
 
   const int64_t lanes_, groups_;
-  std::unique_ptr<float, Free> constants_, states_, rings_, tables_;
+  std::unique_ptr<float, Free> constants_, states_, rings_, tables_, mpc_constants_, mpc_states_;
 };
 
 template <class Control, class N>
 WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
   const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
   const auto see = [](int, const auto&, const auto&) {};
-  switch (o.tyres) {
-    case Tyres::none: return run_world<N, Control, NoSlip>(spec, run, o.steps, see);
-    case Tyres::linear: return run_world<N, Control, LinearTyres>(spec, run, o.steps, see);
-    case Tyres::saturating: return run_world<N, Control, SaturatingTyres>(spec, run, o.steps, see);
-  }
-  fail_internal("sim: no such tyres");
+  return with_tyres(o.tyres, [&]<class Tyre>() { return run_world<N, Control, Tyre>(spec, run, o.steps, see); });
 }
 
 template <class Control>
@@ -134,11 +149,7 @@ std::vector<WorldResult> run_worlds(int64_t count, const std::function<WorldSpec
   // In whole blocks, so that vectors are full whatever the number of threads.
   parallel_for((count + kBlock - 1) / kBlock, 1, [&](int64_t begin, int64_t end) {
     const int64_t first = begin * kBlock, last = std::min(end * kBlock, count);
-    switch (o.lateral) {
-      case Lateral::pid: return run_range<LateralPid>(first, last, spec, o, results.data());
-      case Lateral::torque: return run_range<LateralTorque>(first, last, spec, o, results.data());
-      case Lateral::angle: return run_range<LateralAngle>(first, last, spec, o, results.data());
-    }
+    with_control(o.lateral, [&]<class Control>() { run_range<Control>(first, last, spec, o, results.data()); });
   });
   return results;
 }

@@ -24,9 +24,8 @@ using cuda::kWorldsOfGroup;
 constexpr int64_t kPart = 65536;
 
 std::string kernel_name(const BatchOptions& o) {
-  const char* const lateral[] = {"pid", "torque", "angle"};
-  const char* const tyres[] = {"kinematic", "linear", "saturating"};
-  return std::string("worlds_") + lateral[static_cast<int>(o.lateral)] + "_" + tyres[static_cast<int>(o.tyres)];
+  return fmt::format("worlds_{}_{}", kLateralNames[static_cast<int>(o.lateral)],
+                     kTyresNames[static_cast<int>(o.tyres)]);
 }
 
 // The memory of a part, on both sides, and its stream.
@@ -61,6 +60,7 @@ class Part {
       for (int64_t i = begin * kWorldsOfGroup; i < std::min(end * kWorldsOfGroup, count); ++i) {
         const WorldSpec world = spec(first + i);
         check_world(world);
+        if (world.following.planner == Planner::mpc) fail("{}", kMpcOnGpu);
         // A group that is not full computes its last world more than once.
         for (int64_t to = i; to < (i + 1 == count ? groups * kWorldsOfGroup : i + 1); ++to) {
           put_fields(prepare<Control>(world), to, kWorldsOfGroup, constants);
@@ -82,7 +82,8 @@ class Part {
       stream_.copy_to_gpu(gpu_states_->data(), states, bytes(kStates));
     }
     stream_.fill(rings_->data(), 0, bytes(kRingSlots));
-    if (tables && !unified) stream_.copy_to_gpu(gpu_tables_->data(), floats(*tables_), bytes(plans_of(o.steps) * kRow));
+    if (tables && !unified)
+      stream_.copy_to_gpu(gpu_tables_->data(), floats(*tables_), bytes(plans_of(o.steps) * kRowFields));
     const cuda::WorldsArguments arguments{.constants = floats(*gpu_constants_),
                                           .states = floats(*gpu_states_),
                                           .rings = floats(*rings_),
@@ -117,8 +118,6 @@ class Part {
   static constexpr int64_t kStates = kFieldsOf<WorldState<double, Control>>;
   static float* floats(Buffer& buffer) { return reinterpret_cast<float*>(buffer.data()); }
 
-  static constexpr int64_t kRow = kFieldsOf<CourseRow<double>>;
-
   std::shared_ptr<Buffer> memory(int64_t fields, Place place) {
     return stream_.gpu().allocate(most_groups_ * kWorldsOfGroup * fields * kFloat, place);
   }
@@ -126,8 +125,8 @@ class Part {
   float* table_memory(int64_t rows) {
     const std::lock_guard lock(tables_mutex_);
     if (!tables_) {
-      tables_ = memory(rows * kRow, stream_.gpu().shared_place());
-      gpu_tables_ = stream_.gpu().unified() ? tables_ : memory(rows * kRow, Place::device);
+      tables_ = memory(rows * kRowFields, stream_.gpu().shared_place());
+      gpu_tables_ = stream_.gpu().unified() ? tables_ : memory(rows * kRowFields, Place::device);
     }
     return floats(*tables_);
   }
@@ -158,11 +157,7 @@ std::vector<WorldResult> run_worlds_on_gpu(int64_t count, const std::function<Wo
                                            const BatchOptions& o) {
   std::vector<WorldResult> results(static_cast<size_t>(count));
   if (count == 0) return results;
-  switch (o.lateral) {
-    case Lateral::pid: run_parts<LateralPid>(count, spec, o, results.data()); break;
-    case Lateral::torque: run_parts<LateralTorque>(count, spec, o, results.data()); break;
-    case Lateral::angle: run_parts<LateralAngle>(count, spec, o, results.data()); break;
-  }
+  with_control(o.lateral, [&]<class Control>() { run_parts<Control>(count, spec, o, results.data()); });
   return results;
 }
 

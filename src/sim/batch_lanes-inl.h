@@ -14,6 +14,12 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::sim::HWY_NAMESPACE {
+
+// plan_by_mpc() of one group's worlds, whose constants and state are the `group`th of these arrays
+// (sim/batch_mpc.cc). Not inlined: the solver is large.
+void plan_group_by_mpc(int group, const float* constants, float* states, const Motion<Lanes>& motion,
+                       const LeadState<Lanes>& lead, const Lanes& target_speed, Lanes& target);
+
 namespace {  // the names are each file's own, in every target
 
 // Group by group, so that a group's constants and state stay in the first-level cache.
@@ -30,19 +36,24 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
   const auto* rows = reinterpret_cast<const Lanes*>(arrays.tables);
   for (int group = 0; group < groups; ++group) {
     const WorldRings<Lanes> ring(slots + group * kRingSlots, 1);
-    const CourseRows<Lanes> table{rows ? rows + static_cast<ptrdiff_t>(group) * r.plans * 4 : nullptr, 1};
-    for (int step = r.first; step < r.last; ++step)
-      step_world<Lanes, Control, Tyre>(run, step, k[group], ring, table, s[group]);
+    const CourseRows<Lanes> table{rows ? rows + static_cast<ptrdiff_t>(group) * r.plans * kRowFields : nullptr, 1};
+    State& world = s[group];
+    for (int step = r.first; step < r.last; ++step) {
+      if (step % kStepsPerPlan == 0) {
+        plan(run, step, k[group], table, world);
+        if (arrays.mpc_states) {
+          plan_group_by_mpc(group, arrays.mpc_constants, arrays.mpc_states, world.motion, world.lead,
+                            world.target_speed, world.target);
+        }
+      }
+      step_car<Lanes, Control, Tyre>(run, step, k[group], ring, world);
+    }
   }
 }
 
 template <class Control>
 void advance_tyres(const LaneRun& r, int groups, const LaneArrays& arrays) {
-  switch (r.tyres) {
-    case Tyres::none: return advance_groups<Control, NoSlip>(r, groups, arrays);
-    case Tyres::linear: return advance_groups<Control, LinearTyres>(r, groups, arrays);
-    case Tyres::saturating: return advance_groups<Control, SaturatingTyres>(r, groups, arrays);
-  }
+  with_tyres(r.tyres, [&]<class Tyre>() { advance_groups<Control, Tyre>(r, groups, arrays); });
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ struct LaneArrays {
   const float* constants;
   float *states, *rings;
   const float* tables;
+  const float* mpc_constants;  // of the planner (sim/mpc_planner-inl.h), as those above
+  float* mpc_states;           // null if no world has it
 };
 
 // Steps `groups` groups of lane_count() worlds.

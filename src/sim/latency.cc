@@ -45,12 +45,7 @@ UpdateLatency latency_of(const WorldSpec& world) {
 }  // namespace
 
 UpdateLatency update_latency(Lateral lateral, const WorldSpec& world) {
-  switch (lateral) {
-    case Lateral::pid: return latency_of<LateralPid>(world);
-    case Lateral::torque: return latency_of<LateralTorque>(world);
-    case Lateral::angle: break;
-  }
-  return latency_of<LateralAngle>(world);
+  return with_control(lateral, [&]<class Control>() { return latency_of<Control>(world); });
 }
 
 }  // namespace sparkpilot::sim

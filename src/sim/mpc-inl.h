@@ -112,6 +112,15 @@ SIM_FN N mpc_accel_at(const MpcState<N>& s, double seconds) {
   return s.at[kMpcSteps].a;
 }
 
+// Its speed after `seconds`.
+template <class N>
+SIM_FN N mpc_speed_at(const MpcState<N>& s, N seconds) {
+  double times[kMpcSteps + 1];
+  N speeds[kMpcSteps + 1];
+  for (int i = 0; i <= kMpcSteps; ++i) times[i] = mpc_time(i), speeds[i] = s.at[i].v;
+  return interpolate(seconds, times, speeds);
+}
+
 namespace mpc {
 
 // Of the cost to the best, where the iterations end; closer, the roundings of floats take over.

@@ -14,6 +14,8 @@ namespace {
 
 using namespace scalar;
 
+constexpr double kCruiseMin = -1.2, kCruiseMax = 1.6;  // m/s^2
+
 // As in bench/sim/make_mpc_goldens.py, which made mpc_golden.txt with OSQP.
 class Generator {
  public:
@@ -58,8 +60,8 @@ Problem<N> problem(int number) {
   N lead[kMpcSteps + 1], set[kMpcSteps + 1];
   mpc_lead<N>(static_cast<N>(distance), static_cast<N>(speed), static_cast<N>(acceleration), static_cast<N>(tau),
               static_cast<N>(v), static_cast<N>(tuning.min_accel), lead);
-  mpc_cruise<N>(static_cast<N>(cruise), static_cast<N>(v), static_cast<N>(tuning.cruise_min_accel),
-                static_cast<N>(tuning.cruise_max_accel), p.constants.t_follow, set);
+  mpc_cruise<N>(static_cast<N>(cruise), static_cast<N>(v), static_cast<N>(kCruiseMin), static_cast<N>(kCruiseMax),
+                p.constants.t_follow, set);
   for (int i = 0; i <= kMpcSteps; ++i) p.input.obstacle[i] = min(lead[i], set[i]);
   return p;
 }
@@ -137,10 +139,10 @@ Drive drive(double speed, double gap, double lead_speed, double brake, double cr
   for (int step = 0; step < seconds / 0.05; ++step) {
     const double lead_accel = step * 0.05 >= 2 && lead_speed > 0 ? -brake : 0;
     MpcInput<double> in;
-    in.speed = v, in.acceleration = a, in.max_accel = tuning.cruise_max_accel;
+    in.speed = v, in.acceleration = a, in.max_accel = kCruiseMax;
     double set[kMpcSteps + 1];
-    mpc_lead(out.gap, lead_speed, lead_accel, tuning.lead_tau, v, tuning.min_accel, in.obstacle);
-    mpc_cruise(cruise, v, tuning.cruise_min_accel, tuning.cruise_max_accel, tuning.t_follow, set);
+    mpc_lead(out.gap, lead_speed, lead_accel, kLeadTau, v, tuning.min_accel, in.obstacle);
+    mpc_cruise(cruise, v, kCruiseMin, kCruiseMax, tuning.t_follow, set);
     for (int i = 0; i <= kMpcSteps; ++i) {
       in.obstacle[i] = std::min(in.obstacle[i], set[i]);
       in.before[i] = mpc_accel_at(s, mpc_time(i) + 0.05);

@@ -53,6 +53,7 @@ std::string text_of(const RunInfo& info) {
                      {"variants", info.variants},
                      {"instruction_set", info.instruction_set},
                      {"metrics", info.metrics},
+                     {"device", info.device},
                      {"processes", info.processes},
                      {"threads", info.threads},
                      {"steps", info.steps},
@@ -223,6 +224,7 @@ RunInfo parse_run(const std::string& text, const std::string& name) {
       fail("{}: \"metrics\": \"{}\" twice", name, metric);
     }
   }
+  if (json.contains("device")) info.device = fields.text("device");  // runs were without it
   info.processes = static_cast<int>(fields.whole("processes", 1, 1 << 20));
   info.threads = static_cast<int>(fields.whole("threads", 1, 1 << 20));
   info.steps = fields.whole("steps", 0, int64_t{1} << 62);

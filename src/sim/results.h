@@ -41,6 +41,7 @@ struct RunInfo {
   std::string instruction_set;
   std::vector<std::string> metrics;  // the columns of the rows, names of all_metrics()
   // How it was computed; of the last part where a run was continued.
+  std::string device = "cpu";  // or "cuda:0 (NVIDIA GB10)"
   int processes = 1, threads = 1;
   int64_t steps = 0;                                   // of all worlds together
   std::optional<double> steps_per_second;              // of all worlds together

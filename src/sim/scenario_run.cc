@@ -1,13 +1,18 @@
 #include "sim/scenario_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/version.h"
+#include "sim/batch_gpu.h"
 #include "sim/batch_lanes.h"
+#include "tensor/gpu.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -15,9 +20,11 @@ namespace {
 int steps_of(const Scenario& scenario) { return static_cast<int>(std::lround(scenario.seconds / kStep)); }
 
 Planner planner_named(std::string_view name) {
-  if (name == "idm") return Planner::idm;
-  if (name == "cruise") return Planner::cruise;
-  fail("no planner is named \"{}\", expected idm or cruise", name);
+  const auto found = std::ranges::find(kPlannerNames, name);
+  if (found == std::end(kPlannerNames)) {
+    fail("no planner is named \"{}\", expected {}", name, fmt::join(kPlannerNames, ", "));
+  }
+  return static_cast<Planner>(found - std::begin(kPlannerNames));
 }
 
 }  // namespace
@@ -40,7 +47,7 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
     fail("sim: {} variants of {} scenarios, expected 1 or more, and fewer than 2^40 worlds", options_.variants,
          options_.scenarios.size());
   }
-  planner_named(options_.planner);
+  const Planner planner = planner_named(options_.planner);
   info_.program = program_version();
   info_.algorithm = options_.algorithm;
   info_.parameters = algorithm_parameters(algorithm_, options_.set);
@@ -50,7 +57,12 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
   info_.seed = options_.seed;
   for (const Scenario& scenario : options_.scenarios) info_.scenarios.push_back(scenario.name);
   info_.variants = options_.variants;
-  info_.instruction_set = lane_target();
+  info_.instruction_set = options_.gpu ? "CUDA" : lane_target();
+  if (options_.gpu) {
+    if (planner == Planner::mpc) fail("{}", kMpcOnGpu);
+    const GpuFacts& gpu = options_.gpu->facts();
+    info_.device = fmt::format("cuda:{} ({})", gpu.ordinal, gpu.name);
+  }
   info_.metrics.assign(world_metrics().begin(), world_metrics().end());
   info_.threads = thread_count();
 }
@@ -70,7 +82,11 @@ WorldSpec ScenarioRun::world(int64_t row) const {
 }
 
 BatchOptions ScenarioRun::batch(const Scenario& what) const {
-  return {.lateral = algorithm_.lateral, .tyres = tyres_, .steps = steps_of(what), .seed = options_.seed};
+  return {.lateral = algorithm_.lateral,
+          .tyres = tyres_,
+          .steps = steps_of(what),
+          .seed = options_.seed,
+          .gpu = options_.gpu};
 }
 
 int64_t ScenarioRun::steps(int64_t first, int64_t last) const {
@@ -111,6 +127,21 @@ std::vector<ResultRow> ScenarioRun::run(int64_t first, int64_t last) const {
     });
   }
   return rows;
+}
+
+std::string gpu_refusal(const ScenarioRun& run, const std::shared_ptr<GpuDevice>& gpu) {
+  if (planner_named(run.options().planner) == Planner::mpc) return kMpcOnGpu;
+  BatchOptions options = run.batch(run.scenario(0));
+  options.steps = std::min(options.steps, 300);
+  options.number = Number::single;
+  const int64_t worlds = std::min<int64_t>(run.rows(), 64);
+  const auto spec = [&](int64_t i) { return run.world(i); };
+  const auto expected = run_worlds(worlds, spec, options);
+  options.gpu = gpu;
+  const auto got = run_worlds(worlds, spec, options);
+  int64_t different = 0;
+  for (size_t i = 0; i < got.size(); ++i) different += got[i] != expected[i];
+  return different == 0 ? "" : fmt::format("self-check: {} of {} worlds differ from the CPU's", different, worlds);
 }
 
 }  // namespace sparkpilot::sim

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,12 @@ struct ScenarioRunOptions {
   int64_t variants = 1;  // of each
   uint64_t seed = 1;
   std::string algorithm = "lateral_torque", vehicle = "civic", plant = "bicycle", planner = "idm";
-  std::vector<Parameter> set;  // parameters of the algorithm that are not its own
+  std::vector<Parameter> set;                // parameters of the algorithm that are not its own
+  std::shared_ptr<GpuDevice> gpu = nullptr;  // null: the CPU
 };
 
-// Row i is variant i % variants of scenario i / variants. Rows depend on the options and the instruction set alone.
+// Row i is variant i % variants of scenario i / variants. Rows depend on the options and the instruction set alone;
+// that of any GPU is "CUDA".
 class ScenarioRun {
  public:
   // Fails (user) on what there is not, and where nothing is to be run.
@@ -48,6 +51,10 @@ class ScenarioRun {
   const Vehicle& vehicle_;
   Tyres tyres_;
 };
+
+// Why the worlds of a run on the CPU cannot go to `gpu`; empty if it gives the bits of Number::single for the first of
+// them. Fails (device) as a GPU does.
+std::string gpu_refusal(const ScenarioRun& run, const std::shared_ptr<GpuDevice>& gpu);
 
 // Times of single updates of a lateral controller in one world, in microseconds: median and 99th percentile.
 struct UpdateLatency {

@@ -52,16 +52,6 @@ Trace trace_of(const WorldSpec& spec, const BatchOptions& o) {
   return trace;
 }
 
-template <class Control>
-Trace trace_tyres(const WorldSpec& spec, const BatchOptions& o) {
-  switch (o.tyres) {
-    case Tyres::none: return trace_of<Control, NoSlip>(spec, o);
-    case Tyres::linear: return trace_of<Control, LinearTyres>(spec, o);
-    case Tyres::saturating: break;
-  }
-  return trace_of<Control, SaturatingTyres>(spec, o);
-}
-
 }  // namespace
 
 std::span<const TraceColumn> trace_columns() { return kColumns; }
@@ -74,12 +64,9 @@ const double& Trace::at(size_t row, std::string_view column) const {
 
 Trace trace_world(const WorldSpec& world, const BatchOptions& o) {
   check_world(world);
-  switch (o.lateral) {
-    case Lateral::pid: return trace_tyres<LateralPid>(world, o);
-    case Lateral::torque: return trace_tyres<LateralTorque>(world, o);
-    case Lateral::angle: break;
-  }
-  return trace_tyres<LateralAngle>(world, o);
+  return with_control(o.lateral, [&]<class Control>() {
+    return with_tyres(o.tyres, [&]<class Tyre>() { return trace_of<Control, Tyre>(world, o); });
+  });
 }
 
 std::string trace_csv(const Trace& trace) {

@@ -29,13 +29,14 @@ template <class N>
 struct CourseRow {
   N curvature, ahead, speed, roll;  // ahead: the curvature lateral_delay later
 };
+inline constexpr int kRowFields = sizeof(CourseRow<double>) / sizeof(double);
 // The rows of a world, whose numbers are `stride` apart. Null where no world of the run has any.
 template <class N>
 struct CourseRows {
   const N* at = nullptr;
   int stride = 1;
   SIM_FN CourseRow<N> row(int i) const {
-    const N* const from = at + i * 4 * stride;
+    const N* const from = at + i * kRowFields * stride;
     return {from[0], from[stride], from[2 * stride], from[3 * stride]};
   }
 };
@@ -278,6 +279,14 @@ SIM_FN void measure_plan(const Run& run, int step, N acceleration, Metrics<N>& x
   x.deceleration_max = max(x.deceleration_max, -x.long_acceleration);
 }
 
+// The most acceleration that openpilot asks for at a speed.
+template <class N>
+SIM_FN N fastest_at(N speed) {
+  constexpr double kSpeeds[] = {0, 10, 25, 40};
+  const N fastest[] = {N(1.6), N(1.2), N(0.8), N(0.6)};
+  return interpolate(speed, kSpeeds, fastest);
+}
+
 // 20 Hz: the road under the car and the planner's wishes. The planner sees the true state.
 template <class N, class Control>
 SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, const CourseRows<N>& table,
@@ -304,10 +313,8 @@ SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, 
   s.plan_curvature =
       neg_mul_add(mul_add(c.gain_offset * m.offset, inverse, c.gain_heading * m.heading), inverse, row.ahead);
   // openpilot's cruise planner: clip(v_cruise - v, -1.2, a_max).
-  constexpr double kSpeeds[] = {0, 10, 25, 40};
-  const N fastest[] = {N(1.6), N(1.2), N(0.8), N(0.6)};
   s.target_speed = row.speed;
-  s.target = clip(s.target_speed - m.speed, -c.brake, interpolate(m.speed, kSpeeds, fastest));
+  s.target = clip(s.target_speed - m.speed, -c.brake, fastest_at(m.speed));
   if (run.leads) follow(run, step, k.lead, t, s);
   measure_plan(run, step, m.acceleration, s.metrics);
 }
@@ -340,7 +347,8 @@ SIM_FN void measure(const Run& run, int step, MaskOf<N> saturated, const Road<N>
   x.offset_max = max(x.offset_max, select(alive, abs(m.offset), N(0)));
 }
 
-// One step of 10 ms, the `step`th from 0, whose plan is made. It reads neither course nor lead of the constants.
+// One step of 10 ms, the `step`th from 0, whose plan is made where one is due: every kStepsPerPlan steps. It reads
+// neither course nor lead of the constants.
 template <class N, class Control, class Tyres>
 SIM_FN void step_car(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
                      WorldState<N, Control>& s) {
@@ -378,12 +386,24 @@ SIM_FN void step_car(const Run& run, int step, const WorldConstants<N, Control>&
   measure(run, step, saturated, s.road, yaw_rate, s.target_speed, s.motion, s.steering.wheel, s.metrics);
 }
 
-// The same with the plan, where one is due.
-template <class N, class Control, class Tyres>
-SIM_FN void step_world(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
-                       const CourseRows<N>& table, WorldState<N, Control>& s) {
-  if (step % kStepsPerPlan == 0) plan(run, step, k, table, s);
-  step_car<N, Control, Tyres>(run, step, k, rings, s);
+// Calls f with the chosen tyres, and with the chosen controller, as its template argument.
+template <class F>
+inline auto with_tyres(Tyres tyres, const F& f) {
+  switch (tyres) {
+    case Tyres::none: return f.template operator()<NoSlip>();
+    case Tyres::linear: return f.template operator()<LinearTyres>();
+    case Tyres::saturating: break;
+  }
+  return f.template operator()<SaturatingTyres>();
+}
+template <class F>
+inline auto with_control(Lateral lateral, const F& f) {
+  switch (lateral) {
+    case Lateral::pid: return f.template operator()<LateralPid>();
+    case Lateral::torque: return f.template operator()<LateralTorque>();
+    case Lateral::angle: break;
+  }
+  return f.template operator()<LateralAngle>();
 }
 
 template <class Control>

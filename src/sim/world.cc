@@ -67,6 +67,20 @@ void check_lead(const Lead& l, const CarFollowing& f) {
   need(f.max_brake, 0, 100, "following.max_brake [m/s^2]");
 }
 
+// Where the costs are what the solver can do with.
+void check_mpc(const MpcTuning& t) {
+  need(t.t_follow, 0, 100, "t_follow [s]");
+  need(t.jerk_factor, 1e-2, 100, "jerk_factor");
+  need(t.obstacle_cost, 0, 1e4, "mpc_obstacle_cost");
+  need(t.jerk_cost, 1e-2, 1e4, "mpc_jerk_cost");
+  need(t.accel_change_cost, 0, 1e5, "mpc_accel_change_cost");
+  need(t.limit_cost, 1, 1e7, "mpc.limit_cost");
+  need(t.danger_cost, 1e-2, 1e5, "mpc_danger_cost");
+  need(t.danger_factor, 0, 1, "mpc_danger_factor");
+  need(t.min_accel, -20, -0.1, "mpc_min_accel [m/s^2]");
+  need(t.actuator_delay, 0, 5, "actuator_delay [s]");
+}
+
 // Controllers may be as bad as anybody wants: their worlds diverge.
 void check_tuning(const LateralTuning& l, const LongitudinalTuning& t) {
   need(l.jerk_lookahead, 0, 10, "jerk_lookahead [s]");
@@ -121,6 +135,7 @@ void check_world(const WorldSpec& w) {
   check_tuning(w.lateral, w.longitudinal);
   check_course(w.course);
   check_lead(w.lead, w.following);
+  check_mpc(w.mpc);
   for (const double deviation : {w.noise.angle, w.noise.speed, w.noise.curvature, w.noise.acceleration})
     need(deviation, 0, 1e3, "noise");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/control.h"
+#include "sim/mpc.h"
 #include "sim/vehicle.h"
 
 namespace sparkpilot::sim {
@@ -68,8 +69,10 @@ struct Lead {
 // How the planner follows a car ahead: cruise does not see it; idm, the Intelligent Driver Model (M. Treiber,
 // A. Hennecke, D. Helbing, Phys. Rev. E 62, 2000), brakes to a (1 - (s* / gap)^2) with s* = standstill + max(0,
 // time_gap v + v (v - lead) / (2 sqrt(a b))), at most by max_brake. a and b are those of A. Kesting, M. Treiber,
-// D. Helbing (Phil. Trans. R. Soc. A 368, 2010), the time gap is openpilot's standard one.
-enum class Planner { cruise, idm };
+// D. Helbing (Phil. Trans. R. Soc. A 368, 2010), the time gap is openpilot's standard one. mpc, openpilot's planner
+// (sim/mpc_planner-inl.h), has numbers of its own and runs on the CPU only.
+enum class Planner { cruise, idm, mpc };
+inline constexpr const char* kPlannerNames[] = {"cruise", "idm", "mpc"};
 struct CarFollowing {
   Planner planner = Planner::idm;
   double time_gap = 1.45, standstill = 4;            // s, m
@@ -96,6 +99,7 @@ struct WorldSpec {
   LongitudinalTuning longitudinal;
   double lateral_delay = 0.2;  // s, that the planner looks ahead and the torque controller reckons with
   CarFollowing following;
+  MpcTuning mpc;
   Course course;
   Lead lead;
   Noise noise;
@@ -106,6 +110,9 @@ void check_world(const WorldSpec& spec);
 
 enum class Tyres { none, linear, saturating };
 enum class Lateral { pid, torque, angle };
+// In the order of the enums.
+inline constexpr const char* kTyresNames[] = {"kinematic", "linear", "saturating"};
+inline constexpr const char* kLateralNames[] = {"pid", "torque", "angle"};
 
 // Nothing here is NaN or infinite. Lateral acceleration is yaw rate times speed; what was asked for is the road's
 // curvature times speed squared, at the same time.

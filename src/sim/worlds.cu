@@ -48,7 +48,7 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
   State s = load_fields<State>(at);
   const WorldRings<float> rings(p.rings + place(sparkpilot::sim::scalar::kRingSlots), kWorldsOfGroup);
   const Run run{p.seed, p.warm_up, p.noise != 0, p.leads != 0, p.rich_courses != 0};
-  const CourseRows<float> table{p.tables ? p.tables + place(p.plans * kFields<CourseRow<float>>) : nullptr,
+  const CourseRows<float> table{p.tables ? p.tables + place(p.plans * sparkpilot::sim::scalar::kRowFields) : nullptr,
                                 kWorldsOfGroup};
 #pragma unroll 1
   for (int step = p.first; step < p.last; ++step) {

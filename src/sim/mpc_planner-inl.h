@@ -1,0 +1,96 @@
+// openpilot's longitudinal planner about its MPC (sim/mpc-inl.h), at 20 Hz, over a number type; as of 2025, where the
+// speed that is set is an obstacle as cars ahead are (selfdrive/controls/lib/longitudinal_planner.py, radard.py; MIT).
+//
+// Its state lies apart from a world's, because only worlds with this planner have any; its step is compiled once for
+// each number type (sim/mpc_planner.cc, sim/batch_mpc.cc), because the solver is large.
+#if defined(SPARKPILOT_SIM_MPC_PLANNER_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef SPARKPILOT_SIM_MPC_PLANNER_INL_H_
+#undef SPARKPILOT_SIM_MPC_PLANNER_INL_H_
+#else
+#define SPARKPILOT_SIM_MPC_PLANNER_INL_H_
+#endif
+
+#include "sim/mpc-inl.h"
+#include "sim/world-inl.h"
+
+SIM_BEGIN
+
+template <class N>
+struct MpcPlannerConstants {
+  MpcConstants<N> solver;
+  N brake;        // m/s^2: most deceleration towards the speed that is set
+  N action_time;  // s: when the acceleration that is asked for is in effect
+  N plans;        // 1: the world has this planner
+};
+template <class N>
+struct MpcPlanner {
+  MpcState<N> solution;
+  N speed, accel;                                  // m/s, m/s^2: what the next plan starts from
+  N lead_there, lead_speed, lead_accel, lead_tau;  // the car ahead as the filter has it
+};
+
+inline MpcPlannerConstants<double> prepare_mpc(const WorldSpec& w) {
+  return {mpc_constants(w.mpc), w.course.brake, w.mpc.actuator_delay + kStepsPerPlan * kStep,
+          w.following.planner == Planner::mpc ? 1.0 : 0.0};
+}
+inline MpcPlanner<double> beginning_mpc(const WorldSpec& w) {
+  MpcPlanner<double> s{};
+  for (MpcPoint<double>& point : s.solution.at) point.v = w.course.speed;
+  s.speed = w.course.speed;
+  s.lead_tau = kLeadTau;
+  return s;
+}
+
+// The acceleration of the car ahead from its speed: radard's steady Kalman filter at 20 Hz. While it is large, it is
+// expected to last longer.
+template <class N>
+SIM_FN void see_lead(const LeadState<N>& lead, MpcPlanner<N>& s) {
+  constexpr double kStepOfPlan = kStepsPerPlan * kStep, kSpeedGain = 0.1988689, kAccelGain = 0.28555364;
+  const auto seen_before = is_set(s.lead_there);
+  const N expected = mul_add(s.lead_accel, N(kStepOfPlan), s.lead_speed), wrong = lead.speed - expected;
+  s.lead_speed = select(seen_before, mul_add(wrong, N(kSpeedGain), expected), lead.speed);
+  s.lead_accel = select(seen_before, mul_add(wrong, N(kAccelGain), s.lead_accel), N(0));
+  s.lead_tau = select(seen_before && (abs(s.lead_accel) >= N(0.5)), s.lead_tau * N(0.9), N(kLeadTau));
+  s.lead_there = lead.there;
+}
+
+// Called behind plan(), which has moved the car ahead: replaces `target`, the acceleration asked for, in worlds that
+// have this planner.
+template <class N>
+void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const LeadState<N>& lead,
+                 const N& target_speed, MpcPlanner<N>& s, N& target) {
+  constexpr double kStepOfPlan = kStepsPerPlan * kStep, kFilter = 2;
+  see_lead(lead, s);
+  // The plan continues itself; the car's speed only pulls at it.
+  const N speed = max(mul_add(motion.speed - s.speed, N(kStepOfPlan / (kFilter + kStepOfPlan)), s.speed), N(0));
+
+  MpcInput<N> in;
+  in.speed = speed;
+  in.acceleration = s.accel;
+  in.max_accel = fastest_at(motion.speed);
+  const auto there = is_set(lead.there);
+  mpc_lead(select(there, lead.gap, N(50)), select(there, lead.speed, speed + N(10)), select(there, s.lead_accel, N(0)),
+           select(there, s.lead_tau, N(kLeadTau)), speed, k.solver.min_accel, in.obstacle);
+  N set[kMpcSteps + 1];
+  mpc_cruise(target_speed, speed, -k.brake, in.max_accel, k.solver.t_follow, set);
+  for (int i = 0; i <= kMpcSteps; ++i) {
+    in.obstacle[i] = min(in.obstacle[i], set[i]);
+    in.before[i] = mpc_accel_at(s.solution, mpc_time(i) + kStepOfPlan);
+  }
+  // A standing car need not stay near what it planned.
+  MpcConstants<N> solver = k.solver;
+  solver.accel_change = select(motion.speed < N(0.01), N(0), solver.accel_change);
+  mpc_step(solver, in, s.solution);
+
+  // What brings the car to the planned speed when the command is in effect.
+  const N later = mpc_speed_at(s.solution, k.action_time);
+  const N wanted = neg_mul_add(N(1), s.solution.at[0].a, N(2) * (later - s.solution.at[0].v) / k.action_time);
+  target = select(is_set(k.plans), clip(wanted, k.solver.min_accel, in.max_accel), target);
+
+  const N next = mpc_accel_at(s.solution, kStepOfPlan);
+  s.speed = mul_add(next + s.accel, N(kStepOfPlan / 2), speed);
+  s.accel = next;
+}
+
+SIM_END
+#endif

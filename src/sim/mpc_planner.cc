@@ -1,0 +1,10 @@
+#include "sim/mpc_planner-inl.h"
+
+namespace sparkpilot::sim::scalar {
+
+template void plan_by_mpc(const MpcPlannerConstants<float>&, const Motion<float>&, const LeadState<float>&,
+                          const float&, MpcPlanner<float>&, float&);
+template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motion<double>&, const LeadState<double>&,
+                          const double&, MpcPlanner<double>&, double&);
+
+}  // namespace sparkpilot::sim::scalar

@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "hwy/highway.h"
+#include "hwy/targets.h"
+#include "sim/scenario_run.h"
+#include "sim/test_worlds.h"
+#include "sim/trace.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+WorldSpec varied_by_mpc(int64_t i) {
+  WorldSpec w = varied(i);
+  w.following.planner = Planner::mpc;
+  w.mpc.t_follow = 1.25 + 0.1 * static_cast<double>(i % 5);
+  return w;
+}
+
+TEST(MpcPlanner, LanesAreSingleFloats) {
+  for (const Lateral lateral : kControls) {
+    BatchOptions o{.lateral = lateral, .tyres = Tyres::linear, .steps = 300, .warm_up = 20, .number = Number::single};
+    const auto single = run_worlds(37, varied_by_mpc, o);
+    o.number = Number::lanes;
+    for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
+      hwy::SetSupportedTargetsForTest(target);
+      const auto lanes = run_worlds(37, varied_by_mpc, o);
+#if HWY_ARCH_X86
+      if (target == HWY_STATIC_TARGET) continue;  // without fused multiply-adds
+#endif
+      for (size_t i = 0; i < lanes.size(); ++i)
+        EXPECT_EQ(lanes[i], single[i]) << hwy::TargetName(target) << " world " << i;
+    }
+    hwy::SetSupportedTargetsForTest(0);
+  }
+}
+
+// In one block with worlds of other planners, and on any number of threads.
+TEST(MpcPlanner, ChangesNothingOfItsNeighbours) {
+  const auto mixed = [](int64_t i) { return i % 2 ? varied(i) : varied_by_mpc(i); };
+  const BatchOptions o{.steps = 300};
+  const auto idm = run_worlds(200, varied, o), mpc = run_worlds(200, varied_by_mpc, o),
+             both = run_worlds(200, mixed, o);
+  int different = 0;
+  for (size_t i = 0; i < both.size(); ++i) {
+    EXPECT_EQ(both[i], i % 2 ? idm[i] : mpc[i]) << i;
+    different += idm[i] != mpc[i];
+  }
+  EXPECT_GT(different, 190);
+  const ThreadScope one(1);
+  EXPECT_EQ(run_worlds(200, mixed, o), both);
+}
+
+TEST(MpcPlanner, IsNearTheReference) {
+  BatchOptions o{.steps = 600};
+  const auto lanes = run_worlds(64, varied_by_mpc, o);
+  o.number = Number::reference;
+  const auto reference = run_worlds(64, varied_by_mpc, o);
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    EXPECT_FALSE(lanes[i].diverged) << i;
+    EXPECT_NEAR(lanes[i].distance, reference[i].distance, 0.2) << i;
+    EXPECT_NEAR(lanes[i].speed, reference[i].speed, 0.05) << i;
+  }
+}
+
+WorldResult drive(const WorldSpec& world, int steps, int warm_up = 0) {
+  return run_worlds(1, [&](int64_t) { return world; }, {.steps = steps, .warm_up = warm_up})[0];
+}
+
+TEST(MpcPlanner, StopsBehindALeadThatBrakes) {
+  WorldSpec w;
+  w.following.planner = Planner::mpc;
+  w.course.speed = 20;
+  w.lead = {.there = true, .gap = 35, .speed = 20, .change = -20, .change_at = 5, .change_ramp = 7};
+  const WorldResult r = drive(w, 4000);
+  EXPECT_FALSE(r.collided);
+  EXPECT_EQ(r.speed, 0);
+  EXPECT_GT(*r.gap_min, 3);
+  EXPECT_LT(*r.gap_min, 9);
+  EXPECT_LT(r.deceleration_max, 3.9);  // with what drag and rolling take
+  // And drives off with it again.
+  w.lead.change2 = 10, w.lead.change2_at = 25, w.lead.change2_ramp = 8;
+  EXPECT_GT(drive(w, 6000).speed, 9);
+}
+
+// Where drag and rolling are made up for, as in cars that take accelerations.
+TEST(MpcPlanner, FollowsWithItsTimeGap) {
+  WorldSpec w;
+  w.following.planner = Planner::mpc;
+  w.course.speed = 25;
+  w.lead = {.there = true, .gap = 60, .speed = 18};
+  const auto follows = [&](double t_follow, double within) {
+    w.mpc.t_follow = t_follow;
+    const WorldResult r = drive(w, 8000, 7000);
+    EXPECT_NEAR(r.speed, 18, 0.05);
+    EXPECT_NEAR(*r.gap_min, 6 + t_follow * 18, within) << t_follow;
+  };
+  w.longitudinal.ki[0] = w.longitudinal.ki[1] = w.longitudinal.ki[2] = 0.3;
+  follows(1.45, 1);
+  w.longitudinal = {};
+  w.vehicle.drag = w.vehicle.rolling = 0;
+  for (const double t_follow : {1.25, 1.45, 1.75}) follows(t_follow, 0.5);
+}
+
+TEST(MpcPlanner, DrivesTheSpeedThatIsSet) {
+  WorldSpec w;
+  w.following.planner = Planner::mpc;
+  w.vehicle.drag = w.vehicle.rolling = 0;
+  w.course.speed = 15;
+  w.course.speed_change = 10;
+  w.course.change_at = 2;
+  EXPECT_NEAR(drive(w, 6000).speed, 25, 0.1);
+  w.course.speed_change = -15;
+  w.course.change_ramp = 10;
+  EXPECT_EQ(drive(w, 6000).speed, 0);
+}
+
+// What is known of a car that cuts in is its distance and speed; how it brakes is learnt.
+TEST(MpcPlanner, BrakesForACarThatCutsIn) {
+  WorldSpec w;
+  w.following.planner = Planner::mpc;
+  w.course.speed = 27;
+  w.lead = {.there = true, .gap = 25, .speed = 24, .from = 6};
+  const WorldResult r = drive(w, 3000);
+  EXPECT_FALSE(r.collided);
+  EXPECT_GT(*r.gap_min, 10);
+  EXPECT_NEAR(r.speed, 24, 1.5);
+}
+
+// The bounds were drawn around the IDM: comfort in a few worlds lies beyond them, safety in none.
+TEST(MpcPlanner, PassesTheScenariosOfCarsAhead) {
+  const std::vector<std::string> names{"cut_in_far",  "cut_in_near",    "cut_in_braking",
+                                       "stop_and_go", "emergency_stop", "merge_behind"};
+  const ScenarioRun run({.scenarios = select_scenarios(names), .variants = 40, .seed = 11, .planner = "mpc"});
+  const auto column = [&](const char* name) {
+    return static_cast<size_t>(std::ranges::find(run.info().metrics, name) - run.info().metrics.begin());
+  };
+  std::map<std::string, int> passed;
+  for (const ResultRow& row : run.run(0, run.rows())) {
+    passed[row.scenario] += row.passed;
+    EXPECT_EQ(row.values[column("collisions")], 0) << row.scenario << " " << row.variant;
+    EXPECT_GT(row.values[column("gap_min")].value_or(100), 2) << row.scenario << " " << row.variant;
+  }
+  for (const auto& [scenario, count] : passed) EXPECT_GE(count, 35) << scenario;
+}
+
+TEST(MpcPlanner, RefusesWhatTheSolverCannotDo) {
+  WorldSpec w;
+  w.mpc.jerk_cost = 0;
+  EXPECT_THROW(drive(w, 1), Error);
+  w = {};
+  w.mpc.min_accel = 1;
+  EXPECT_THROW(drive(w, 1), Error);
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim
