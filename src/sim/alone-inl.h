@@ -19,22 +19,24 @@ extern template void plan_by_mpc(const MpcPlannerConstants<double>&, const Motio
 // Steps of the planner in a run.
 inline int plans_of(int steps) { return (steps + kStepsPerPlan - 1) / kStepsPerPlan; }
 
+// A column of a table at the time t.
+inline double table_value(const CourseTable& table, const std::vector<double>& column, double t) {
+  const auto above = std::upper_bound(table.time.begin(), table.time.end(), t) - table.time.begin();
+  if (above == 0) return column.front();
+  if (above == std::ssize(table.time)) return column.back();
+  const auto i = static_cast<size_t>(above);
+  const double part = (t - table.time[i - 1]) / (table.time[i] - table.time[i - 1]);
+  return column[i - 1] + part * (column[i] - column[i - 1]);
+}
+inline CourseRow<double> course_row(const CourseTable& table, double t, double lateral_delay) {
+  return {table_value(table, table.curvature, t), table_value(table, table.curvature, t + lateral_delay),
+          table_value(table, table.speed, t), table_value(table, table.roll, t)};
+}
 // What the table of `w`, which has one, says in each step of the planner.
 inline std::vector<CourseRow<double>> course_rows(const WorldSpec& w, int steps) {
-  const CourseTable& table = *w.course.table;
-  const auto row_at = [&](double t, const std::vector<double>& column) {
-    const auto above = std::upper_bound(table.time.begin(), table.time.end(), t) - table.time.begin();
-    if (above == 0) return column.front();
-    if (above == std::ssize(table.time)) return column.back();
-    const auto i = static_cast<size_t>(above);
-    const double part = (t - table.time[i - 1]) / (table.time[i] - table.time[i - 1]);
-    return column[i - 1] + part * (column[i] - column[i - 1]);
-  };
   std::vector<CourseRow<double>> rows;
   for (int i = 0; i < plans_of(steps); ++i) {
-    const double t = i * kStepsPerPlan * kStep;
-    rows.push_back({row_at(t, table.curvature), row_at(t + w.lateral_delay, table.curvature), row_at(t, table.speed),
-                    row_at(t, table.roll)});
+    rows.push_back(course_row(*w.course.table, i * kStepsPerPlan * kStep, w.lateral_delay));
   }
   return rows;
 }
@@ -47,26 +49,29 @@ void convert(const T& from, std::type_identity_t<To>* to, size_t fields) {
   for (size_t i = 0; i < fields; ++i) to[i] = static_cast<To>(values[i]);
 }
 
+// The same numbers in N.
+template <class To, class N, class From>
+To converted(const From& from) {
+  constexpr size_t kFields = sizeof(From) / sizeof(double);
+  static_assert(sizeof(To) == kFields * sizeof(N));
+  N values[kFields];
+  convert<double, N>(from, values, kFields);
+  To to;
+  std::memcpy(static_cast<void*>(&to), values, sizeof(to));
+  return to;
+}
+
 // Runs a world in N; see(step, constants, state) is called behind every step.
 template <class N, class Control, class Tyre, class See>
 WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, const See& see) {
-  const auto converted = [](const auto& from, auto& to) {
-    constexpr size_t kFields = sizeof(from) / sizeof(double);
-    static_assert(sizeof(to) == kFields * sizeof(N));
-    N values[kFields];
-    convert<double, N>(from, values, kFields);
-    std::memcpy(static_cast<void*>(&to), values, sizeof(to));
-  };
-  WorldConstants<N, Control> k;
-  WorldState<N, Control> s;
-  converted(prepare<Control>(spec), k);
-  converted(beginning<Control>(spec), s);
+  const auto k = converted<WorldConstants<N, Control>, N>(prepare<Control>(spec));
+  auto s = converted<WorldState<N, Control>, N>(beginning<Control>(spec));
   const bool by_mpc = spec.following.planner == Planner::mpc;
   MpcPlannerConstants<N> mpc_k;
   MpcPlanner<N> mpc_s;
   if (by_mpc) {
-    converted(prepare_mpc(spec), mpc_k);
-    converted(beginning_mpc(spec), mpc_s);
+    mpc_k = converted<MpcPlannerConstants<N>, N>(prepare_mpc(spec));
+    mpc_s = converted<MpcPlanner<N>, N>(beginning_mpc(spec));
   }
   std::vector<N> table;
   if (spec.course.table) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -20,17 +19,6 @@ using namespace scalar;
 
 constexpr int64_t kBlock = 128;  // worlds: some 200 KB, of a second-level cache of 256 KB or more
 
-struct Free {
-  void operator()(float* memory) const { std::free(memory); }
-};
-std::unique_ptr<float, Free> aligned_floats(size_t count) {
-  const size_t bytes = (count * sizeof(float) + 63) / 64 * 64;
-  void* memory = std::aligned_alloc(64, bytes);
-  if (!memory) throw std::bad_alloc();
-  std::memset(memory, 0, bytes);
-  return std::unique_ptr<float, Free>(static_cast<float*>(memory));
-}
-
 // The memory of a block of worlds, for one thread.
 template <class Control>
 class Block {
@@ -38,9 +26,9 @@ class Block {
   explicit Block(int64_t worlds)
       : lanes_(lane_count()),
         groups_((worlds + lanes_ - 1) / lanes_),
-        constants_(aligned_floats(size(kConstants))),
-        states_(aligned_floats(size(kStates))),
-        rings_(aligned_floats(size(kRingSlots))) {}
+        constants_(aligned_numbers<float>(size(kConstants))),
+        states_(aligned_numbers<float>(size(kStates))),
+        rings_(aligned_numbers<float>(size(kRingSlots))) {}
 
   void run(std::span<const WorldSpec> specs, const BatchOptions& o, WorldResult* results) {
     const auto count = std::ssize(specs);
@@ -80,8 +68,8 @@ class Block {
   // Of all worlds of a block in which one has the MPC.
   void prepare_planners(std::span<const WorldSpec> specs, int64_t groups) {
     if (!mpc_states_) {
-      mpc_constants_ = aligned_floats(size(kMpcConstants));
-      mpc_states_ = aligned_floats(size(kMpcStates));
+      mpc_constants_ = aligned_numbers<float>(size(kMpcConstants));
+      mpc_states_ = aligned_numbers<float>(size(kMpcStates));
     }
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
@@ -92,7 +80,7 @@ class Block {
 
   // Rows of all worlds, 0 for those without a table, which do not read them.
   const float* fill_tables(std::span<const WorldSpec> specs, int64_t groups, int steps) {
-    tables_ = aligned_floats(static_cast<size_t>(groups * lanes_ * plans_of(steps) * kRowFields));
+    tables_ = aligned_numbers<float>(groups * lanes_ * plans_of(steps) * kRowFields);
     for (int64_t i = 0; i < groups * lanes_; ++i) {
       const WorldSpec& spec = specs[static_cast<size_t>(std::min(i, std::ssize(specs) - 1))];
       if (spec.course.table) put_rows(course_rows(spec, steps), i, lanes_, tables_.get());
@@ -100,10 +88,10 @@ class Block {
     return tables_.get();
   }
 
-  size_t size(int64_t fields) const { return static_cast<size_t>(groups_ * lanes_ * fields); }
+  int64_t size(int64_t fields) const { return groups_ * lanes_ * fields; }
 
   const int64_t lanes_, groups_;
-  std::unique_ptr<float, Free> constants_, states_, rings_, tables_, mpc_constants_, mpc_states_;
+  AlignedNumbers<float> constants_, states_, rings_, tables_, mpc_constants_, mpc_states_;
 };
 
 template <class Control, class N>

@@ -31,7 +31,7 @@ SIM_FN void all_functions(N x, const N* slots, N (&out)[kFunctions]) {
   out[7] = round(x);
   out[8] = min(max(x, N(-2)), -x);
   out[9] = select((x > N(1)) || !(x >= N(-1) && x <= N(0.5)), x / N(3), x - N(1));
-  normal_numbers(uint64_t{0x123456789abcdef}, 77, round(abs(x) * N(100)), N(5), normal);
+  normal_numbers(uint64_t{0x123456789abcdef}, WordsOf<N>(77u), round(abs(x) * N(100)), N(5), normal);
   out[10] = normal[0] + normal[1];
   out[11] = normal[2] * normal[3];
   out[12] = look_back(slots, 2, 3, 10, round(clip(abs(x), N(0), N(9))));

@@ -31,9 +31,9 @@ SIM_FN void philox4x32(uint64_t key, W (&c)[4]) {
 // Four standard normal numbers for one step of each world (Box-Muller). A world is numbered high 2^23 + low, both whole
 // and below 2^23.
 template <class N>
-SIM_FN void normal_numbers(uint64_t seed, uint32_t step, N low, N high, N (&out)[4]) {
+SIM_FN void normal_numbers(uint64_t seed, WordsOf<N> step, N low, N high, N (&out)[4]) {
   using W = WordsOf<N>;
-  W c[4] = {W(step), W(0u), to_words(low), to_words(high)};
+  W c[4] = {step, W(0u), to_words(low), to_words(high)};
   philox4x32(seed, c);
   for (int i = 0; i < 4; i += 2) {
     const N radius = sqrt(N(-2) * log(uniform_of<N>(c[i])));

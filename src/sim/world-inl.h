@@ -287,18 +287,17 @@ SIM_FN N fastest_at(N speed) {
   return interpolate(speed, kSpeeds, fastest);
 }
 
-// 20 Hz: the road under the car and the planner's wishes. The planner sees the true state.
+// 20 Hz: the road under the car and the planner's wishes, at the time t. The planner sees the true state. `said`: the
+// row of the table, where some world has one.
 template <class N, class Control>
-SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, const CourseRows<N>& table,
-                 WorldState<N, Control>& s) {
+SIM_FN void plan_at(const Run& run, int step, N t, bool tables, const CourseRow<N>& said,
+                    const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
   const CourseConstants<N>& c = k.course;
   const Motion<N>& m = s.motion;
-  const N t(step * kStep);
   CourseRow<N> row{course_curvature(run, c, t), course_curvature(run, c, t + k.lateral_delay),
                    max(mul_add(c.speed_change, ramp(t, c.change_at, c.change_inverse), c.speed), N(0)),
                    run.rich_courses ? mul_add(c.roll_change, ramp(t, c.roll_at, c.roll_inverse), c.roll) : c.roll};
-  if (table.at) {
-    const CourseRow<N> said = table.row(step / kStepsPerPlan);
+  if (tables) {
     const auto tabled = is_set(c.tabled);
     row = {select(tabled, said.curvature, row.curvature), select(tabled, said.ahead, row.ahead),
            select(tabled, said.speed, row.speed), select(tabled, said.roll, row.roll)};
@@ -318,16 +317,24 @@ SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, 
   if (run.leads) follow(run, step, k.lead, t, s);
   measure_plan(run, step, m.acceleration, s.metrics);
 }
+template <class N, class Control>
+SIM_FN void plan(const Run& run, int step, const WorldConstants<N, Control>& k, const CourseRows<N>& table,
+                 WorldState<N, Control>& s) {
+  CourseRow<N> said{};
+  if (table.at) said = table.row(step / kStepsPerPlan);
+  plan_at(run, step, N(step * kStep), table.at != nullptr, said, k, s);
+}
 
+// `counts`: the step enters the figures.
 template <class N>
-SIM_FN void measure(const Run& run, int step, MaskOf<N> saturated, const Road<N>& road, N yaw_rate, N target_speed,
+SIM_FN void measure(N step, bool counts, MaskOf<N> saturated, const Road<N>& road, N yaw_rate, N target_speed,
                     const Motion<N>& m, N wheel, Metrics<N>& x) {
   // Comparisons with NaN are false.
   const auto bounded = (abs(m.lateral) < N(100)) && (abs(m.yaw_rate) < N(20)) && (abs(m.offset) < N(1e5)) &&
                        (abs(m.heading) < N(1e4)) && (m.speed < N(200)) && (abs(m.distance) < N(1e7)) &&
                        (abs(wheel) < N(1e3));
   const auto was_alive = is_set(x.alive), alive = was_alive && bounded;
-  x.diverged = select(was_alive && !bounded, N(step), x.diverged);
+  x.diverged = select(was_alive && !bounded, step, x.diverged);
   x.alive = flag<N>(alive);
   x.last_speed = select(alive, m.speed, x.last_speed);
   x.last_offset = select(alive, m.offset, x.last_offset);
@@ -335,7 +342,7 @@ SIM_FN void measure(const Run& run, int step, MaskOf<N> saturated, const Road<N>
   const N acceleration = yaw_rate * m.speed;
   const N jerk = select(alive, (acceleration - x.acceleration) * N(1 / kStep), N(0));
   x.acceleration = select(alive, acceleration, N(0));
-  if (step < run.warm_up) return;
+  if (!counts) return;
   const N error = select(alive, neg_mul_add(road.curvature * m.speed, m.speed, acceleration), N(0));
   const N speed = select(alive, target_speed - m.speed, N(0));
   x.steps = x.steps + x.alive;
@@ -347,43 +354,71 @@ SIM_FN void measure(const Run& run, int step, MaskOf<N> saturated, const Road<N>
   x.offset_max = max(x.offset_max, select(alive, abs(m.offset), N(0)));
 }
 
+// What controllers see of a step's beginning.
+template <class N>
+struct Seen {
+  N speed, angle, acceleration;  // m/s, degrees of the wheel, m/s^2: with noise
+  MaskOf<N> limited;             // the desired curvature was
+};
+// `step`: of the random numbers.
+template <class N, class Control>
+SIM_FN Seen<N> sense(const Run& run, WordsOf<N> step, const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
+  Seen<N> seen{s.motion.speed, s.steering.wheel * N(kDegrees), s.motion.acceleration, {}};
+  N wish = -s.plan_curvature;
+  if (run.noise) {
+    N normal[4];
+    normal_numbers(run.seed, step, k.number_low, k.number_high, normal);
+    seen.angle = mul_add(k.noise_angle, normal[0], seen.angle);
+    seen.speed = max(mul_add(k.noise_speed, normal[1], seen.speed), N(0));
+    seen.acceleration = mul_add(k.noise_acceleration, normal[2], seen.acceleration);
+    wish = mul_add(k.noise_curvature, normal[3], wish);
+  }
+  s.desired_curvature = clip_curvature(seen.speed, s.desired_curvature, wish, s.road.roll, seen.limited);
+  return seen;
+}
+
+// openpilot's longitudinal control, m/s^2.
+template <class N, class Control>
+SIM_FN N longitudinal_command(const WorldConstants<N, Control>& k, N seen_speed, N seen_acceleration,
+                              WorldState<N, Control>& s) {
+  const auto no = seen_speed < N(-1), yes = !no;
+  const auto should_stop = (seen_speed < N(0.3)) && (s.target < N(0.1));
+  const LongitudinalInput<N> in{seen_speed, seen_acceleration, s.target_speed, s.target, yes, should_stop, no, no};
+  return longitudinal_control(k.longitudinal, in, s.longitudinal);
+}
+
+// A step of 10 ms with the steering's command (torque of -1 to 1, or degrees of the wheel) and that of the powertrain.
+// `slot`: of the rings. Returns the yaw rate.
+template <class N, class Control, class Tyres>
+SIM_FN N drive_car(int slot, const WorldConstants<N, Control>& k, const WorldRings<N>& rings, N command, N drive,
+                   WorldState<N, Control>& s) {
+  const N before = s.motion.speed;
+  if constexpr (Control::kTorque) {
+    steer_by_torque(k.steering, k.car, rings.steering, slot, command, before, s.road.roll, s.steering);
+  } else {
+    steer_by_angle(k.steering, rings.steering, slot, command * N(1 / kDegrees), s.steering);
+  }
+  rings.drive.push(slot, drive);
+  accelerate(k.car, k.lag_left, k.lag_mean, rings.drive.before(slot, k.drive_delay), s.road.grade, s.motion);
+  move<N, Tyres>(k.car, s.steering.wheel, before, s.road, s.motion);
+  return s.motion.yaw_rate * motion_scale(k.car, s.motion.speed);
+}
+
 // One step of 10 ms, the `step`th from 0, whose plan is made where one is due: every kStepsPerPlan steps. It reads
 // neither course nor lead of the constants.
 template <class N, class Control, class Tyres>
 SIM_FN void step_car(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
                      WorldState<N, Control>& s) {
-  N seen_angle = s.steering.wheel * N(kDegrees), seen_speed = s.motion.speed, seen_acceleration = s.motion.acceleration;
-  N wish = -s.plan_curvature;
-  if (run.noise) {
-    N normal[4];
-    normal_numbers(run.seed, static_cast<uint32_t>(step), k.number_low, k.number_high, normal);
-    seen_angle = mul_add(k.noise_angle, normal[0], seen_angle);
-    seen_speed = max(mul_add(k.noise_speed, normal[1], seen_speed), N(0));
-    seen_acceleration = mul_add(k.noise_acceleration, normal[2], seen_acceleration);
-    wish = mul_add(k.noise_curvature, normal[3], wish);
-  }
-  const auto no = seen_speed < N(-1), yes = !no;
-  MaskOf<N> limited, saturated;
-  s.desired_curvature = clip_curvature(seen_speed, s.desired_curvature, wish, s.road.roll, limited);
-  const LateralInput<N> lateral{s.desired_curvature, seen_speed, seen_angle, N(0), s.road.roll,
-                                k.delay_frames,      yes,        no,         no,   limited};
+  const Seen<N> seen = sense(run, WordsOf<N>(static_cast<uint32_t>(step)), k, s);
+  const auto no = seen.speed < N(-1), yes = !no;
+  MaskOf<N> saturated;
+  const LateralInput<N> lateral{s.desired_curvature, seen.speed, seen.angle, N(0), s.road.roll,
+                                k.delay_frames,      yes,        no,         no,   seen.limited};
   const N command = Control::update(k.lateral, k.car, lateral, rings.requests, step, s.lateral, saturated);
-  const auto should_stop = (seen_speed < N(0.3)) && (s.target < N(0.1));
-  const LongitudinalInput<N> longitudinal{seen_speed, seen_acceleration, s.target_speed, s.target, yes, should_stop, no,
-                                          no};
-  const N drive = longitudinal_control(k.longitudinal, longitudinal, s.longitudinal);
-
-  const N before = s.motion.speed;
-  if constexpr (Control::kTorque) {
-    steer_by_torque(k.steering, k.car, rings.steering, step, command, before, s.road.roll, s.steering);
-  } else {
-    steer_by_angle(k.steering, rings.steering, step, command * N(1 / kDegrees), s.steering);
-  }
-  rings.drive.push(step, drive);
-  accelerate(k.car, k.lag_left, k.lag_mean, rings.drive.before(step, k.drive_delay), s.road.grade, s.motion);
-  move<N, Tyres>(k.car, s.steering.wheel, before, s.road, s.motion);
-  const N yaw_rate = s.motion.yaw_rate * motion_scale(k.car, s.motion.speed);
-  measure(run, step, saturated, s.road, yaw_rate, s.target_speed, s.motion, s.steering.wheel, s.metrics);
+  const N drive = longitudinal_command(k, seen.speed, seen.acceleration, s);
+  const N yaw_rate = drive_car<N, Control, Tyres>(step, k, rings, command, drive, s);
+  measure(N(step), step >= run.warm_up, saturated, s.road, yaw_rate, s.target_speed, s.motion, s.steering.wheel,
+          s.metrics);
 }
 
 // Calls f with the chosen tyres, and with the chosen controller, as its template argument.

@@ -28,7 +28,7 @@ TEST(World, FiguresAreThoseOfTheirDefinitions) {
     const auto yaw_rate = static_cast<float>(random.uniform(-0.2, 0.2)),
                target = static_cast<float>(random.uniform(5, 30));
     const bool at_limit = i % 7 == 0;
-    measure({.warm_up = kWarmUp}, i, at_limit, road, yaw_rate, target, m, 0.0f, x);
+    measure(static_cast<float>(i), i >= kWarmUp, at_limit, road, yaw_rate, target, m, 0.0f, x);
     const double v = m.speed, a = yaw_rate * v;
     if (i >= kWarmUp) {
       error += std::pow(a - road.curvature * v * v, 2);

@@ -1,0 +1,38 @@
+#include "sim/outside.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "sim/outside_torque.cc"
+#include "hwy/foreach_target.h"
+// Behind foreach_target.h, as Highway asks.
+#include "hwy/highway.h"
+#include "sim/lanes-inl.h"
+#include "sim/outside-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparkpilot::sim::HWY_NAMESPACE {
+namespace {
+
+void outside_torque_impl(const OutsideCall& call, const OutsideArrays& a) {
+  using Control = LateralOutside<true>;
+  advance_outside_tyres<Lanes, Control>(call, *reinterpret_cast<const OutsideInput<Lanes>*>(a.inputs),
+                                        *reinterpret_cast<const WorldConstants<Lanes, Control>*>(a.constants),
+                                        WorldRings<Lanes>(reinterpret_cast<Lanes*>(a.rings), 1),
+                                        *reinterpret_cast<WorldState<Lanes, Control>*>(a.states),
+                                        reinterpret_cast<Lanes*>(a.features));
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sparkpilot::sim {
+
+HWY_EXPORT(outside_torque_impl);
+
+void advance_outside_torque(const OutsideCall& call, const OutsideArrays& arrays) {
+  HWY_DYNAMIC_DISPATCH(outside_torque_impl)(call, arrays);
+}
+
+}  // namespace sparkpilot::sim
+#endif  // HWY_ONCE

@@ -1,0 +1,313 @@
+#include "sim/world_stepper.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "sim/alone-inl.h"
+#include "sim/batch_lanes.h"
+#include "sim/outside-inl.h"
+#include "sim/world_fields.h"
+
+namespace sparkpilot::sim {
+namespace {
+
+using namespace scalar;
+
+constexpr int kMostSteps = 1 << 24;  // whole numbers of a float
+constexpr int kSlots = 1600;         // of a clock that both lengths of rings divide
+static_assert(kSlots % kRequests == 0 && kSlots % kSteeringDelay == 0);
+
+// `time` and then features_outside() (sim/outside-inl.h).
+constexpr WorldNumber kObserved[] = {
+    {"time", "s", 0, 167773, 10, "since the world's beginning"},
+    {"speed", "m/s", 0, 250, 20, "of the car, measured"},
+    {"acceleration", "m/s^2", -100, 100, 1, "of the car, measured"},
+    {"wheel_angle", "deg", -60000, 60000, 10, "of the steering wheel, measured"},
+    {"desired_curvature", "1/m", -0.2, 0.2, 0.005, "asked of the lateral controller, after openpilot's limits"},
+    {"curvature_limited", "", 0, 1, 1, "1 where those limits of acceleration changed it"},
+    {"target_speed", "m/s", 0, 100, 20, "asked for"},
+    {"target_acceleration", "m/s^2", -100, 100, 1, "asked for by the planner"},
+    {"roll", "rad", -1, 1, 0.02, "of the road"},
+    {"lead", "", 0, 1, 1, "1 if there is a car ahead"},
+    {"lead_gap", "m", -1e7, 1e7, 40, "to it, from bumper to bumper; 0 without"},
+    {"lead_speed", "m/s", 0, 400, 20, "of it; 0 without"},
+    {"offset", "m", -1e5, 1e5, 0.3, "from the middle of the lane"},
+    {"heading", "rad", -1e4, 1e4, 0.02, "against the lane"},
+    {"yaw_rate", "rad/s", -20, 20, 0.1, "of the car"},
+    {"road_curvature", "1/m", -2, 2, 0.005, "of the lane"},
+    {"road_curvature_500ms", "1/m", -2, 2, 0.005, "half a second later"},
+    {"road_curvature_1s", "1/m", -2, 2, 0.005, "a second later"},
+    {"road_curvature_2s", "1/m", -2, 2, 0.005, "two seconds later"},
+    {"road_curvature_3s", "1/m", -2, 2, 0.005, "three seconds later"},
+    {"command", "", -2000, 2000, 1, "of the steering after its limits: torque of -1 to 1, or degrees of the wheel"},
+    {"lateral_delay", "s", 0, 10, 0.2, "from a command to lateral acceleration, as openpilot believes"},
+};
+static_assert(std::size(kObserved) == kOutsideFeatures + 1);
+
+constexpr double kMost = 1e12;
+constexpr WorldNumber kCosts[] = {
+    {"lateral_error", "m^2/s^4", 0, kMost, 0.1,
+     "of lateral acceleration, the road's curvature times speed squared asked"},
+    {"lateral_jerk", "m^2/s^6", 0, kMost, 1, "of lateral acceleration over 10 ms"},
+    {"offset", "m^2", 0, kMost, 0.1, "from the middle of the lane"},
+    {"speed_error", "m^2/s^2", 0, kMost, 1, "from the speed asked for"},
+    {"acceleration_error", "m^2/s^4", 0, kMost, 0.1, "from the acceleration that the planner asks for"},
+    {"longitudinal_jerk", "m^2/s^6", 0, kMost, 1, "of acceleration over 10 ms"},
+    {"gap_lacking", "", 0, 1, 0.1,
+     "share that the gap lacks of standstill + time_gap times speed; 0 with no car ahead"},
+};
+static_assert(std::size(kCosts) == kOutsideCosts);
+
+// A number that is within its bounds, also if it is none.
+float bounded(double value, const WorldNumber& number) {
+  return static_cast<float>(value >= number.low ? std::min(value, number.high) : value < number.low ? number.low : 0);
+}
+
+}  // namespace
+
+std::span<const WorldNumber> observed_numbers() { return kObserved; }
+std::span<const WorldNumber> step_costs() { return kCosts; }
+
+class WorldStepper::Worlds {
+ public:
+  Worlds(int64_t count, const StepperOptions& o) : options(o), count_(count), steps_(static_cast<size_t>(count), -1) {}
+  virtual ~Worlds() = default;
+  virtual void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) = 0;
+  virtual void step(const float* commands, int steps) = 0;
+  virtual void observe(float* out, const uint8_t* mask) const = 0;
+  virtual void costs(float* out) const = 0;
+  virtual bool diverged(int64_t world) const = 0;
+  virtual bool collided(int64_t world) const = 0;
+  virtual WorldResult result(int64_t world) const = 0;
+
+  int64_t count() const { return count_; }
+  int64_t steps(int64_t world) const { return steps_[static_cast<size_t>(world)]; }
+  const StepperOptions options;
+
+ protected:
+  const int64_t count_;
+  std::vector<int32_t> steps_;  // of each world; -1: it was never begun
+};
+
+template <class Control, class Real>
+class WorldStepper::Kept final : public WorldStepper::Worlds {
+ public:
+  Kept(int64_t count, const StepperOptions& o)
+      : Worlds(count, o),
+        lanes_(o.number == Number::lanes ? lane_count() : 1),
+        groups_((count + lanes_ - 1) / lanes_),
+        inputs_(numbers(kInputs)),
+        constants_(numbers(kConstants)),
+        states_(numbers(kStates)),
+        rings_(numbers(kRingSlots)),
+        features_(numbers(kOutsideFeatures)),
+        others_(static_cast<size_t>(count)) {}
+
+  void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) override {
+    parallel_for(groups_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin * lanes_; i < std::min(end * lanes_, count_); ++i) {
+        if (!mask || mask[i]) reset_world(i, spec(i));
+      }
+    });
+  }
+
+  void step(const float* commands, int steps) override {
+    if (steps < 1) fail("sim: {} steps, expected 1 or more", steps);
+    for (int64_t i = 0; i < count_; ++i) {
+      if (steps_[static_cast<size_t>(i)] < 0) fail("sim: world {} was never begun: reset() comes first", i);
+      if (steps_[static_cast<size_t>(i)] > kMostSteps - steps) {
+        fail("sim: world {} is at step {}, {} more are beyond 2^24", i, steps_[static_cast<size_t>(i)], steps);
+      }
+      for (int c = 0; c < (options.longitudinal ? 2 : 1); ++c) {
+        if (std::isfinite(commands[i * 2 + c])) continue;
+        fail("sim: the {} command of world {} is {}, expected a finite number", c == 0 ? "lateral" : "acceleration", i,
+             commands[i * 2 + c]);
+      }
+    }
+    parallel_for(groups_, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t group = begin; group < end; ++group) step_group(group, commands, steps);
+    });
+    for (int32_t& made : steps_) made += steps;
+    slot_ = static_cast<int>((slot_ + int64_t{steps}) % kSlots);
+    last_ = steps;
+  }
+
+  void observe(float* out, const uint8_t* mask) const override {
+    parallel_for(count_, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        if (mask && !mask[i]) continue;
+        float* const to = out + i * std::ssize(kObserved);
+        to[0] = static_cast<float>(std::max(steps(i), int64_t{0}) * kStep);
+        for (int f = 0; f < kOutsideFeatures; ++f) {
+          to[f + 1] = bounded(static_cast<double>(features_.get()[place(i, kOutsideFeatures, f)]), kObserved[f + 1]);
+        }
+      }
+    });
+  }
+  void costs(float* out) const override {
+    parallel_for(count_, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        for (int f = 0; f < kOutsideCosts; ++f) {
+          out[i * kOutsideCosts + f] =
+              bounded(static_cast<double>(states_.get()[place(i, kStates, kCostsField + f)]) / last_, kCosts[f]);
+        }
+      }
+    });
+  }
+
+  bool diverged(int64_t i) const override { return states_.get()[place(i, kStates, kAliveField)] < Real(0.5); }
+  bool collided(int64_t i) const override { return states_.get()[place(i, kStates, kCollidedField)] > Real(0.5); }
+  WorldResult result(int64_t i) const override {
+    auto s = get_fields<WorldState<double, Control>>(states_.get(), i, lanes_);
+    if (steps(i) % kStepsPerPlan == 0) s.metrics = s.lateral.unplanned;
+    return result_of<Control>(s);
+  }
+
+ private:
+  using Constants = WorldConstants<Real, Control>;
+  using State = WorldState<Real, Control>;
+  static constexpr int64_t kInputs = kFieldsOf<OutsideInput<Real>, Real>;
+  static constexpr int64_t kConstants = kFieldsOf<Constants, Real>;
+  static constexpr int64_t kStates = kFieldsOf<State, Real>;
+  static constexpr int64_t kCostsField = offsetof(State, lateral.costs) / sizeof(Real);
+  static constexpr int64_t kAliveField = offsetof(State, metrics.alive) / sizeof(Real);
+  static constexpr int64_t kCollidedField = offsetof(State, metrics.collided) / sizeof(Real);
+
+  // Of a world, what its numbers do not say.
+  struct Other {
+    std::shared_ptr<const CourseTable> table;
+    double lateral_delay = 0;
+    bool noise = false, lead = false, rich = false;
+  };
+
+  AlignedNumbers<Real> numbers(int64_t fields) const { return aligned_numbers<Real>(groups_ * lanes_ * fields); }
+  int64_t place(int64_t world, int64_t fields, int64_t field) const {
+    return (world / lanes_ * fields + field) * lanes_ + world % lanes_;
+  }
+  // A group that is not full computes its last world more than once.
+  int64_t world_at(int64_t lane) const { return std::min(lane, count_ - 1); }
+
+  static void look_at_table(const Other& other, double t, OutsideInput<Real>& in) {
+    const CourseTable& table = *other.table;
+    in.row = converted<CourseRow<Real>, Real>(course_row(table, t, other.lateral_delay));
+    for (int i = 0; i < kPreviews; ++i) {
+      in.ahead[i] = static_cast<Real>(table_value(table, table.curvature, t + kPreview[i]));
+    }
+  }
+
+  void reset_world(int64_t world, const WorldSpec& spec) {
+    check_world(spec);
+    if (spec.following.planner == Planner::mpc) {
+      fail("sim: worlds that are stepped from outside cannot have the planner mpc yet, expected idm or cruise");
+    }
+    Other& other = others_[static_cast<size_t>(world)];
+    other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
+    const auto k = converted<Constants, Real>(prepare<Control>(spec));
+    auto s = converted<State, Real>(beginning<Control>(spec));
+    const Run run{options.seed, 0, other.noise, other.lead, other.rich};
+    OutsideInput<Real> in{};
+    if (other.table) look_at_table(other, 0, in);
+    plan_outside(run, in, other.table != nullptr, k, s);
+    sense_outside(run, Real(0), k, s);
+    struct {
+      Real numbers[kOutsideFeatures];
+    } features;
+    features_outside(k, s, features.numbers);
+    for (int64_t i = world; i < (world + 1 == count_ ? groups_ * lanes_ : world + 1); ++i) {
+      put_fields<Real>(k, i, lanes_, constants_.get());
+      put_fields<Real>(s, i, lanes_, states_.get());
+      put_fields<Real>(features, i, lanes_, features_.get());
+      for (int slot = 0; slot < kRingSlots; ++slot) rings_.get()[place(i, kRingSlots, slot)] = Real(0);
+    }
+    steps_[static_cast<size_t>(world)] = 0;
+  }
+
+  void step_group(int64_t group, const float* commands, int steps) {
+    OutsideCall call{.tyres = options.tyres, .seed = options.seed, .longitudinal = options.longitudinal};
+    for (int64_t i = group * lanes_; i < (group + 1) * lanes_; ++i) {
+      const Other& other = others_[static_cast<size_t>(world_at(i))];
+      call.noise |= other.noise;
+      call.leads |= other.lead;
+      call.rich_courses |= other.rich;
+      call.tables |= other.table != nullptr;
+    }
+    // No world plans twice in a call.
+    for (int done = 0; done < steps; done += call.steps) {
+      call.steps = std::min(steps - done, kStepsPerPlan);
+      call.first = done == 0;
+      call.last = done + call.steps == steps;
+      call.slot = static_cast<int>((slot_ + int64_t{done}) % kSlots);
+      call.due = 0;
+      for (int64_t i = group * lanes_; i < (group + 1) * lanes_; ++i) {
+        const int64_t world = world_at(i);
+        const Other& other = others_[static_cast<size_t>(world)];
+        const int step = steps_[static_cast<size_t>(world)] + done, until = kStepsPerPlan - step % kStepsPerPlan;
+        if (until <= call.steps) call.due |= 1u << (until - 1);
+        OutsideInput<Real> in{};
+        in.lateral = static_cast<Real>(commands[world * 2]);
+        if (options.longitudinal) in.drive = static_cast<Real>(commands[world * 2 + 1]);
+        in.step = static_cast<Real>(step);
+        in.until = static_cast<Real>(until);
+        in.time = static_cast<Real>((step + until) * kStep);
+        if (other.table && until <= call.steps) look_at_table(other, (step + until) * kStep, in);
+        put_fields<Real>(in, i, lanes_, inputs_.get());
+      }
+      advance(group, call);
+    }
+  }
+
+  void advance(int64_t group, const OutsideCall& call) {
+    const auto of = [&](const AlignedNumbers<Real>& all, int64_t fields) {
+      return all.get() + group * fields * lanes_;
+    };
+    Real *inputs = of(inputs_, kInputs), *constants = of(constants_, kConstants), *states = of(states_, kStates),
+         *rings = of(rings_, kRingSlots), *features = of(features_, kOutsideFeatures);
+    if constexpr (std::is_same_v<Real, float>) {
+      if (options.number == Number::lanes) {
+        const OutsideArrays arrays{inputs, constants, states, rings, features};
+        return Control::kTorque ? advance_outside_torque(call, arrays) : advance_outside_angle(call, arrays);
+      }
+    }
+    advance_outside_tyres<Real, Control>(call, *reinterpret_cast<const OutsideInput<Real>*>(inputs),
+                                         *reinterpret_cast<const Constants*>(constants), WorldRings<Real>(rings, 1),
+                                         *reinterpret_cast<State*>(states), features);
+  }
+
+  const int64_t lanes_, groups_;
+  AlignedNumbers<Real> inputs_, constants_, states_, rings_, features_;
+  std::vector<Other> others_;
+  int slot_ = 0;  // of the rings, for all worlds
+  int last_ = 1;  // steps of the last call
+};
+
+WorldStepper::WorldStepper(int64_t count, const StepperOptions& o) {
+  if (count < 1 || count > int64_t{1} << 24) fail("sim: {} worlds, expected 1 to 2^24", count);
+  const auto make = [&]<class Control>() -> std::unique_ptr<Worlds> {
+    if (o.number == Number::reference) return std::make_unique<Kept<Control, double>>(count, o);
+    return std::make_unique<Kept<Control, float>>(count, o);
+  };
+  worlds_ = o.torque ? make.operator()<LateralOutside<true>>() : make.operator()<LateralOutside<false>>();
+}
+WorldStepper::~WorldStepper() = default;
+WorldStepper::WorldStepper(WorldStepper&&) noexcept = default;
+WorldStepper& WorldStepper::operator=(WorldStepper&&) noexcept = default;
+
+int64_t WorldStepper::count() const { return worlds_->count(); }
+const StepperOptions& WorldStepper::options() const { return worlds_->options; }
+void WorldStepper::reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) {
+  worlds_->reset(mask, spec);
+}
+void WorldStepper::step(const float* commands, int steps) { worlds_->step(commands, steps); }
+void WorldStepper::observe(float* out, const uint8_t* mask) const { worlds_->observe(out, mask); }
+void WorldStepper::costs(float* out) const { worlds_->costs(out); }
+int64_t WorldStepper::steps(int64_t world) const { return worlds_->steps(world); }
+bool WorldStepper::diverged(int64_t world) const { return worlds_->diverged(world); }
+bool WorldStepper::collided(int64_t world) const { return worlds_->collided(world); }
+WorldResult WorldStepper::result(int64_t world) const { return worlds_->result(world); }
+
+}  // namespace sparkpilot::sim
