@@ -89,6 +89,40 @@ TEST_F(SimCli, ContinuesAnInterruptedRunToTheSameBytes) {
   EXPECT_EQ(read_text(folder / "part/results.csv"), rows);
 }
 
+TEST_F(SimCli, SeveralProcessesGiveTheSameBytes) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  const std::string mpirun =
+      "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 timeout 120 mpirun --allow-run-as-root "
+      "--oversubscribe -np 3";
+  const std::string command = "sim run --scenarios curves,stop_and_go,ice --variants 1500 --seed 5";
+  ASSERT_EQ(run_program(command + out("alone")).code, 0);
+  const std::string rows = read_text(folder / "alone/results.csv");
+  const ProgramResult together = run_program(command + " --json" + out("together"), mpirun);
+  ASSERT_EQ(together.code, 0) << together.err;
+  EXPECT_EQ(read_text(folder / "together/results.csv"), rows);
+  const json report = json::parse(together.out);
+  EXPECT_EQ(report["processes"], 3);
+  EXPECT_GT(report["worlds"], 3 * 8192) << "more than one round";
+  const std::string few = "sim run --scenarios curves --variants 5 --set kp=5";
+  EXPECT_EQ(json::parse(run_program(few + " --json", mpirun).out)["worst"], parsed(few)["worst"]) << "without a folder";
+
+  fs::create_directory(folder / "part");
+  fs::copy_file(folder / "alone/run.json", folder / "part/run.json");
+  write_text(folder / "part/results.csv.part", rows.substr(0, rows.size() / 3));
+  EXPECT_EQ(run_program(command + " --resume" + out("part"), mpirun).code, 0);
+  EXPECT_EQ(read_text(folder / "part/results.csv"), rows);
+}
+
+TEST_F(SimCli, ProcessesThatWouldRoundOtherwiseAreRefused) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  const ProgramResult result = run_program(
+      "sim run --scenarios curves",
+      "OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 mpirun --allow-run-as-root --oversubscribe -np 2 sh -c "
+      R"('[ "$OMPI_COMM_WORLD_RANK" = 0 ] || export SPARKPILOT_CPU=baseline; exec "$0" "$@"')");
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_NE(result.err.find("process 1 has the instruction set"), std::string::npos) << result.err;
+}
+
 TEST_F(SimCli, CtrlCLeavesWholeRows) {
   Background run({"sim", "run", "--scenarios", "stop_and_go", "--variants", "1000000", "--out", folder.file("run")});
   const fs::path rows = folder / "run/results.csv.part";

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <sstream>
 
 #include "hw/cpu.h"
@@ -126,6 +127,38 @@ TEST_F(TrainCli, StopsAndGoesOnToTheSameBits) {
   write_text(folder.file("bad") + "/train.json", "{\"format\": 3}");
   expect_refused("--resume '" + folder.file("bad") + "'", "train.json");
   expect_refused("--resume '" + folder.file("whole") + "' " + out("other"), "it takes no --out");
+}
+
+// On a file system of its own, which is full after some checkpoints.
+TEST_F(TrainCli, AFullDiskLeavesTheLastCheckpoint) {
+  const std::string small = folder.file("small"), kept = folder.file("kept");
+  fs::create_directory(small);
+  const auto mounted = [&](const std::string& size) {
+    return "unshare -m sh -c 'mount -t tmpfs -o size=" + size + " none \"" + small + "\" || exit 77; " +
+           "\"$0\" \"$@\"; code=$?; cp -a \"" + small + "\" \"" + kept + "\"; exit $code'";
+  };
+  if (run_program("version", mounted("1m")).code != 0) GTEST_SKIP() << "no file system may be mounted here";
+  fs::remove_all(kept);
+  const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 ";
+  const ProgramResult full = run_program("train " + both() + "--out '" + small + "/run' " + flags +
+                                             "--quiet --updates 500 --checkpoint-every 1 --keep 500",
+                                         mounted("3m"));
+  EXPECT_EQ(full.code, 2);
+  EXPECT_EQ(std::count(full.err.begin(), full.err.end(), '\n'), 1) << full.err;
+  EXPECT_NE(full.err.find("No space left on device"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find(small), std::string::npos) << full.err;
+  const std::set<fs::path> checkpoints = [&] {
+    std::set<fs::path> all;
+    for (const auto& entry : fs::directory_iterator(kept + "/run/checkpoints")) all.insert(entry.path());
+    return all;
+  }();
+  ASSERT_GT(checkpoints.size(), 2u);
+  for (const fs::path& path : checkpoints) EXPECT_TRUE(path.filename().string().starts_with("update_")) << path;
+  const auto last = std::stoll(checkpoints.rbegin()->filename().string().substr(7));
+  EXPECT_LT(last, 500);
+  // Where there is room, it goes on.
+  const json more = parsed("--resume '" + kept + "/run' --keep 2 --updates " + std::to_string(last + 2));
+  EXPECT_EQ(more["updates"], last + 2);
 }
 
 // The precision is kept with the run; another one at --resume is said.

@@ -144,6 +144,24 @@ void refuse_to_replace(const fs::path& out, const fs::path& input) {
   fail("{}: is read and would be replaced{}: choose another name for what is written", out.string(), also);
 }
 
+void sync_folder(const fs::path& folder) {
+  const auto sync = [](const fs::path& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const bool synced = fd >= 0 && ::fsync(fd) == 0;
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    // EINVAL: a file system that has nothing to wait for.
+    if (!synced && error != EINVAL) fail("{}: cannot write: {}", path.string(), std::strerror(error));
+  };
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    std::error_code not_there;
+    if (entry.symlink_status(not_there).type() == fs::file_type::regular) sync(entry.path());
+  }
+  if (error) fail("{}: {}", folder.string(), error.message());
+  sync(folder);
+}
+
 void make_folders(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);

@@ -46,6 +46,10 @@ void refuse_to_replace(const std::filesystem::path& out, const std::filesystem::
 // Makes a folder and its parents if missing; fails (user) with the path and the system's reason.
 void make_folders(const std::filesystem::path& path);
 
+// Waits until what was written to a folder's files, and the folder's own entries, are on the disk and outlive a loss of
+// power. Not for folders in it. Fails (user) with the path and the system's reason.
+void sync_folder(const std::filesystem::path& folder);
+
 // A file that is written under a temporary name and renamed by commit(); without commit() nothing remains. If the file
 // system supports it (most local ones do), the temporary file has no name, so that even a killed process leaves
 // nothing. One thread uses an object at a time.
@@ -62,8 +66,8 @@ class AtomicFile {
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
   int fd() const { return fd_; }
-  // Flushes, renames onto the path; fails (user) with the system's reason. For a device or a pipe there is nothing to
-  // rename.
+  // Renames onto the path; fails (user) with the system's reason. What a loss of power leaves is sync_folder()'s
+  // matter. For a device or a pipe there is nothing to rename.
   void commit();
 
   // For a process that is about to be ended by a signal: removes all temporary files; later attempts to begin or commit

@@ -10,13 +10,13 @@
 
 #include "base/file.h"
 #include "base/folder_lock.h"
-#include "base/parallel.h"
 #include "base/statistics.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
 #include "cli/driving_models.h"
 #include "cli/interrupt.h"
+#include "cli/processes.h"
 #include "cli/terminal.h"
 #include "drive/drive.h"
 #include "drive/output_folder.h"
@@ -61,7 +61,7 @@ DriveOptions drive_options(const Program& program, const Flags& flags, const Com
   options.session = session_options(program, flags.run);
   if (comm.rank() > 0) options.session.say = nullptr;
   options.threads = chosen_threads(program).value_or(0);
-  if (options.threads == 0) options.threads = std::max(1, available_processors() / comm.size());
+  if (options.threads == 0) options.threads = threads_of_each(comm, comm.rank() == 0 && !program.quiet);
   options.out = flags.out;
   options.resume = flags.resume;
   options.overlay = !flags.no_overlay;

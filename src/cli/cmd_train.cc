@@ -1,6 +1,4 @@
 // sparkpilot train: adapters or whole models distilled on a data set.
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,15 +13,14 @@
 #include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/parallel.h"
 #include "cli/batch_memory.h"
 #include "cli/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
+#include "cli/processes.h"
 #include "cli/terminal.h"
 #include "cli/train_flags.h"
-#include "hw/device_facts.h"
 #include "hw/memory.h"
 #include "train/dataset.h"
 #include "train/first_samples.h"
@@ -101,14 +98,6 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
                    summary.batch.empty() ? "" : "; the batch is in " + (out / summary.batch).string()));
 }
 
-// How many of the run's processes are on this machine, as the launcher says.
-int processes_here(int all) {
-  for (const char* name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"}) {
-    if (const auto value = variable(name)) return std::clamp(std::atoi(value->c_str()), 1, all);
-  }
-  return all;
-}
-
 // One run, in each of its processes.
 class TrainRun {
  public:
@@ -116,8 +105,6 @@ class TrainRun {
       : program_(program), flags_(asked), comm_(comm) {}
 
   void prepare();
-  std::string device_of_this(const std::string& device) const;
-  int threads_of_each() const;
   void begin_features();
   void renew_features(int64_t updates);
   void begin_key_frames();
@@ -204,11 +191,11 @@ void TrainRun::prepare() {
   if (!flags_.max_activations.empty()) {
     settings.max_activations = parse_bytes(flags_.max_activations, "--max-activations");
   }
-  settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each();
+  settings.session.threads = threads.value_or(0) > 0 ? *threads : threads_of_each(comm_, tells());
   settings.session.tune = Tune::off;
   settings.session.passes.precision = flags_.precision == "bf16" ? Precision::bf16 : Precision::fp32;
   device_ = device == "auto" ? "cpu" : device;  // a GPU must be asked for
-  settings.session.device = device_of_this(device_);
+  settings.session.device = device_of_each(device_, comm_);
   settings.session.memory_reserve = memory_reserve(program_);
   if (tells()) tell_about_device(program_, settings.session.device);
   if (resume_) {
@@ -225,26 +212,6 @@ void TrainRun::prepare() {
   if (flags_.dry_run || !is_first()) return;
   write_train_command(flags_, {settings.session.threads, device_});
   for_page([&] { begin_key_frames(); });
-}
-
-// The processes of a machine take its GPUs in turn, where none was named.
-std::string TrainRun::device_of_this(const std::string& device) const {
-  if (device != "cuda" || comm_.size() == 1) return device;
-  const std::vector<int> gpus = ask_device_facts().gpus;
-  if (gpus.empty()) return device;
-  return fmt::format("cuda:{}", gpus[static_cast<size_t>(std::max(launcher_local_rank(), 0)) % gpus.size()]);
-}
-
-int TrainRun::threads_of_each() const {
-  const int here = processes_here(comm_.size()), may = available_processors();
-  const auto all = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  if (comm_.size() == 1 || may >= all) return std::max(1, may / here);
-  // The launcher has given each process some of them.
-  if (tells() && may * here < all) {
-    note(fmt::format("the launcher lets each process use {} of {} processors: mpirun --bind-to none lifts that", may,
-                     all));
-  }
-  return may;
 }
 
 void TrainRun::begin_features() {

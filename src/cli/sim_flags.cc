@@ -45,9 +45,9 @@ sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags) {
   return options;
 }
 
-std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options) {
-  const std::string& asked = program.settings["device"].value;
-  tell_about_device(program, asked);
+std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options,
+                                   const std::string& asked, bool tell) {
+  if (tell) tell_about_device(program, asked);
   const bool automatic = asked == "auto";
   if (automatic && cuda::images().empty()) return nullptr;
   const std::string device = chosen_device(asked, this_device_facts());
@@ -66,7 +66,7 @@ std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRu
     if (error.kind() != ErrorKind::device) throw;
     why = error.what();
   }
-  if (!program.quiet) note(fmt::format("{}: {}; the worlds run on the CPU", device, why));
+  if (tell) note(fmt::format("{}: {}; the worlds run on the CPU", device, why));
   return nullptr;
 }
 

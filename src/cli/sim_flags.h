@@ -18,10 +18,10 @@ struct SimFlags {
 void add_sim_flags(Command command, SimFlags& flags);
 // Without scenarios. Fails (user) on a --set that is no NAME=NUMBER.
 sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags);
-// The GPU for these scenarios by the settings device and memory-reserve, null for the CPU. `auto` takes the fastest one
-// that gives the CPU's bits for the first worlds, and tells why not; fails (device) where another one is named that
-// cannot be opened.
-std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options);
+// The GPU for these scenarios by a setting of device, null for the CPU. `auto` takes the fastest one that gives the CPU's
+// bits for the first worlds, and tells why not; fails (device) where another one is named that cannot be opened.
+std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options,
+                                   const std::string& device, bool tell);
 // Names that commas separate, too.
 std::vector<std::string> split_names(const std::vector<std::string>& texts);
 

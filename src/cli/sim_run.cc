@@ -1,14 +1,17 @@
 #include "cli/sim_run.h"
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/text.h"
 #include "cli/interrupt.h"
+#include "cli/processes.h"
 #include "cli/sim_flags.h"
 #include "cli/terminal.h"
 #include "sim/run_summary.h"
@@ -35,45 +38,111 @@ struct Finished {
   bool stopped = false;
 };
 
-// Runs what is missing; without a folder, all of it into memory.
-Finished compute(const Program& program, const RunCommandFlags& flags, const sim::ScenarioRun& run) {
-  const StopOnInterrupt stop;
-  std::unique_ptr<sim::ResultWriter> writer;
-  if (!flags.out.empty()) writer = std::make_unique<sim::ResultWriter>(flags.out, run.info(), flags.resume);
-  Finished done{run.info(), {}, false};
-  const int64_t all = run.rows(), begun = writer ? writer->rows() : 0;
-  if (begun > all) fail("{}: {} rows, expected at most {}", flags.out, begun, all);
-  int64_t row = begun, spent = 0;
-  {
-    Progress progress(!program.quiet, "worlds");
-    while (row < all && !stop.requested()) {
-      progress.at(static_cast<double>(row) / static_cast<double>(all));
-      const int64_t next = std::min(row + kRowsAtOnce, all), start = now_ns();
-      std::vector<sim::ResultRow> rows = run.run(row, next);
-      spent += now_ns() - start;
-      if (writer) writer->add(rows);
-      else
-        done.rows.insert(done.rows.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
-      row = next;
-    }
-  }
-  done.stopped = row < all;
-  done.info.steps = run.steps(0, row);
-  if (row > begun)
-    done.info.steps_per_second = static_cast<double>(run.steps(begun, row)) / (static_cast<double>(spent) * 1e-9);
-  if (!done.stopped && (!writer || !writer->finished())) {
-    const auto [p50, p99] = sim::update_latency(sim::find_algorithm(done.info.algorithm).lateral, run.world(0));
-    done.info.update_p50_us = p50;
-    done.info.update_p99_us = p99;
-    if (writer) writer->finish(done.info);
-  }
-  if (writer) {
-    sim::Results results = sim::read_results(flags.out, done.stopped);
-    done.rows = std::move(results.rows);
-    if (!done.stopped) done.info = std::move(results.info);
-  }
-  return done;
+// Fails in all processes if one would make other rows of the same world.
+void expect_same_run(const sim::RunInfo& info, Comm& comm) {
+  const std::string set = comm.share(info.instruction_set);
+  std::string what = info.program;
+  for (const std::string& name : info.scenarios) what += "\n" + name;  // that of a file holds a hash of what is in it
+  const bool same = comm.share(what) == what;
+  comm.together([&] {
+    if (!same) fail("process {} has another program or other scenarios than process 0", comm.rank());
+    if (set == info.instruction_set) return;
+    fail(
+        "process {} has the instruction set {}, process 0 {}, and results may differ in rounding: "
+        "SPARKPILOT_CPU=avx2 or the like gives both the same",
+        comm.rank(), info.instruction_set, set);
+  });
 }
+
+// A run's rows, by all processes together; the first has the folder.
+class Computation {
+ public:
+  Computation(const Program& program, const RunCommandFlags& flags, const sim::ScenarioRun& run, Comm& comm)
+      : run_(run),
+        comm_(comm),
+        tells_(comm.rank() == 0 && !program.quiet),
+        flags_(flags),
+        done_{run.info(), {}, false} {}
+
+  // Runs what is missing; without a folder, all of it into memory. In the first process: what there is then.
+  Finished finish(const std::atomic<bool>& stop) {
+    const int64_t begun = begin(), all = run_.rows();
+    int64_t row = begun;
+    const int64_t start = now_ns();
+    {
+      Progress progress(tells_, "worlds");
+      while (row < all && comm_.max(stop ? 1 : 0) == 0) {
+        progress.at(static_cast<double>(row) / static_cast<double>(all));
+        const int64_t next = std::min(row + kRowsAtOnce * comm_.size(), all);
+        add(row, next);
+        row = next;
+      }
+    }
+    const double seconds = static_cast<double>(now_ns() - start) * 1e-9;
+    done_.stopped = row < all;
+    done_.info.processes = comm_.size();
+    done_.info.steps = run_.steps(0, row);
+    if (row > begun) done_.info.steps_per_second = static_cast<double>(run_.steps(begun, row)) / seconds;
+    comm_.together([&] {
+      if (comm_.rank() == 0) end();
+    });
+    return std::move(done_);
+  }
+
+ private:
+  // Opens the folder; how many rows it has.
+  int64_t begin() {
+    int64_t rows = 0;
+    comm_.together([&] {
+      if (flags_.out.empty() || comm_.rank() != 0) return;
+      writer_ = std::make_unique<sim::ResultWriter>(flags_.out, run_.info(), flags_.resume);
+      rows = writer_->rows();
+      if (rows > run_.rows()) fail("{}: {} rows, expected at most {}", flags_.out, rows, run_.rows());
+    });
+    return comm_.size() == 1 ? rows : std::stoll(comm_.share(std::to_string(rows)));
+  }
+
+  // Rows first to last - 1, each process a part of them.
+  void add(int64_t first, int64_t last) {
+    const int64_t count = last - first, rank = comm_.rank(), size = comm_.size();
+    std::vector<sim::ResultRow> rows;
+    comm_.together([&] { rows = run_.run(first + count * rank / size, first + count * (rank + 1) / size); });
+    std::vector<std::string> others;
+    if (size > 1) others = comm_.gather(rank > 0 ? sim::text_of_rows(rows, run_.info()) : "");
+    comm_.together([&] {
+      if (rank > 0) return;
+      keep(std::move(rows));
+      for (size_t i = 1; i < others.size(); ++i)
+        keep(sim::parse_rows(others[i], run_.info(), fmt::format("process {}", i)));
+    });
+  }
+
+  void keep(std::vector<sim::ResultRow> rows) {
+    if (writer_) writer_->add(rows);
+    else
+      done_.rows.insert(done_.rows.end(), std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
+  }
+
+  void end() {
+    if (!done_.stopped && (!writer_ || !writer_->finished())) {
+      const auto [p50, p99] = sim::update_latency(sim::find_algorithm(done_.info.algorithm).lateral, run_.world(0));
+      done_.info.update_p50_us = p50;
+      done_.info.update_p99_us = p99;
+      if (writer_) writer_->finish(done_.info);
+    }
+    if (!writer_) return;
+    sim::Results results = sim::read_results(flags_.out, done_.stopped);
+    done_.rows = std::move(results.rows);
+    if (!done_.stopped) done_.info = std::move(results.info);
+  }
+
+  const sim::ScenarioRun& run_;
+  Comm& comm_;
+  const bool tells_;
+  const RunCommandFlags& flags_;
+  Finished done_;
+  std::unique_ptr<sim::ResultWriter> writer_;
+};
 
 Json number_or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json();
@@ -116,6 +185,8 @@ Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunS
           {"worlds", summary.worlds},
           {"passed", summary.passed},
           {"diverged", summary.diverged},
+          {"processes", done.info.processes},
+          {"threads", done.info.threads},
           {"steps", done.info.steps},
           {"steps_per_second", number_or_null(done.info.steps_per_second)},
           {"update_p50_us", number_or_null(done.info.update_p50_us)},
@@ -160,8 +231,9 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
     const std::string where = info.device == "cpu"
                                   ? fmt::format("{} ({})", count_of(info.threads, "thread"), info.instruction_set)
                                   : info.device;
-    print(fmt::format("\n{} steps, {} a second on {}", human_count(static_cast<double>(info.steps)),
-                      human_count(*info.steps_per_second), where));
+    const std::string each = info.processes > 1 ? fmt::format("{} processes, each ", info.processes) : "";
+    print(fmt::format("\n{} steps, {} a second on {}{}", human_count(static_cast<double>(info.steps)),
+                      human_count(*info.steps_per_second), each, where));
     if (info.update_p50_us)
       print(fmt::format("; an update {:.3f} us, p99 {:.3f} us", *info.update_p50_us, *info.update_p99_us));
     print("\n");
@@ -171,7 +243,7 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
                       done.stopped ? "stopped: the same command with --resume continues" : "finished"));
 }
 
-int run_scenarios(const Program& program, const RunCommandFlags& flags) {
+sim::ScenarioRunOptions options_of(const RunCommandFlags& flags) {
   expect_at_least("--variants", flags.variants, 1);
   if (flags.resume && flags.out.empty()) fail("--resume needs --out: it continues what is in a folder");
   sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
@@ -179,15 +251,38 @@ int run_scenarios(const Program& program, const RunCommandFlags& flags) {
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   for (const std::string& file : flags.files) options.scenarios.push_back(sim::read_scenario(file));
   options.variants = flags.variants;
-  const ThreadScope threads(chosen_threads(program).value_or(0));
-  options.gpu = sim_gpu(program, options);
-  const sim::ScenarioRun run(std::move(options));
-  const Finished done = compute(program, flags, run);
-  const sim::RunSummary summary = sim::summarize_run(done.rows, done.info.metrics, run.options().scenarios);
-  if (program.json) print_json(json_of(flags, done, summary));
-  else print_summary(flags, done, summary);
+  return options;
+}
+
+int run_scenarios(Program& program, const RunCommandFlags& flags) {
+  program.comm = std::make_unique<Comm>();
+  Comm& comm = *program.comm;
+  const bool tells = comm.rank() == 0 && !program.quiet;
+  const int asked = chosen_threads(program).value_or(0);
+  const ThreadScope threads(asked > 0 ? asked : threads_of_each(comm, tells));
+  const StopOnInterrupt stop(comm.rank() == 0);
+  sim::ScenarioRunOptions options;
+  const std::string device = program.settings["device"].value;
+  comm.together([&] {
+    options = options_of(flags);
+    options.gpu = sim_gpu(program, options, device_of_each(device, comm), tells);
+  });
+  // Rows must not depend on who computes them.
+  if (device == "auto" && comm.max(options.gpu ? 0 : 1) != 0) options.gpu = nullptr;
+  std::optional<sim::ScenarioRun> run;
+  comm.together([&] { run.emplace(std::move(options)); });
+  expect_same_run(run->info(), comm);
+  const Finished done = Computation(program, flags, *run, comm).finish(stop.requested());
+  bool good = true;
+  comm.together([&] {
+    if (comm.rank() > 0) return;
+    const sim::RunSummary summary = sim::summarize_run(done.rows, done.info.metrics, run->options().scenarios);
+    if (program.json) print_json(json_of(flags, done, summary));
+    else print_summary(flags, done, summary);
+    good = !flags.check || summary.passed == summary.worlds;
+  });
   if (done.stopped) return kInterrupted;
-  return flags.check && summary.passed < summary.worlds ? kCheckFailed : kDone;
+  return comm.max(good ? 0 : 1) == 0 ? kDone : kCheckFailed;
 }
 
 }  // namespace
@@ -199,6 +294,7 @@ void add_sim_run(Program& program, Command group) {
                   "  sparkpilot sim run --algorithm lateral_torque --scenarios curves\n"
                   "  sparkpilot sim run --scenarios all --variants 1000 --out runs/default\n"
                   "  sparkpilot sim run --scenarios all --variants 1000 --set kp=1.2 --out runs/kp12\n"
+                  "  mpirun -np 2 sparkpilot sim run --scenarios all --variants 100000 --out runs/large\n"
                   "Ctrl-C leaves a folder that the same command with --resume continues, to the same bytes.",
                   [&program, flags] { return run_scenarios(program, *flags); });
   add_list(command, "--scenarios", flags->scenarios, "NAME[,NAME...]", "scenarios and categories (sim list), or all");

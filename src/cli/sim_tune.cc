@@ -159,7 +159,7 @@ Tuned tune_parameters(const Program& program, const TuneFlags& flags) {
   sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   options.variants = flags.variants;
-  options.gpu = sim_gpu(program, options);
+  options.gpu = sim_gpu(program, options, program.settings["device"].value, !program.quiet);
   const sim::Results own = drive(options, {}, {});
   out.own = own_values(own.info, out.ranges);
   out.terms = terms_of(flags.objectives.empty() ? std::vector<std::string>{"tracking_rmse"} : flags.objectives, own);

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -104,6 +107,25 @@ std::string Comm::share(std::string text, int from) {
   text.resize(static_cast<size_t>(max(rank_ == from ? static_cast<int>(text.size()) : 0)));
   mpi_->calls.share(text.data(), static_cast<int>(text.size()), from);
   return text;
+}
+
+std::vector<std::string> Comm::gather(std::string text) {
+  if (!mpi_) return {std::move(text)};
+  const auto own = static_cast<int>(std::min(text.size(), size_t{INT_MAX}));
+  std::vector<int> counts(rank_ == 0 ? static_cast<size_t>(size_) : 0);
+  mpi_->calls.gather_counts(own, counts.data());
+  int64_t together = 0;
+  for (const int count : counts) together += count;
+  if (max(together >= INT_MAX || own == INT_MAX ? 1 : 0) != 0) fail("texts of {} processes have 2 GiB or more", size_);
+  std::string all(static_cast<size_t>(together), '\0');
+  mpi_->calls.gather(text.data(), own, counts.data(), all.data());
+  std::vector<std::string> texts;
+  size_t at = 0;
+  for (const int count : counts) {
+    texts.push_back(all.substr(at, static_cast<size_t>(count)));
+    at += static_cast<size_t>(count);
+  }
+  return texts;
 }
 
 int Comm::first_with(bool trouble) { return size_ - max(trouble ? size_ - rank_ : 0); }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -31,6 +32,9 @@ class Comm {
   void sum(std::span<float> values);
   // One process's text, below 2 GiB, in every process.
   std::string share(std::string text, int from = 0);
+  // Every process's text, in the order of their ranks, in process 0; nothing in the others. Fails (user) in all of them
+  // if the texts have 2 GiB together.
+  std::vector<std::string> gather(std::string text);
   // Does `work` in every process and waits until all are done. Empty if it threw in none; else in every process what it
   // threw in the first of those where it did: "process 1: no room".
   std::string first_problem(const std::function<void()>& work);

@@ -248,6 +248,12 @@ std::vector<ResultRow> parse_rows(std::string_view text, const RunInfo& info, co
   return rows;
 }
 
+std::string text_of_rows(std::span<const ResultRow> rows, const RunInfo& info) {
+  std::string text = heading_line(info);
+  for (const ResultRow& row : rows) append_row(row, text);
+  return text;
+}
+
 Results read_results(const fs::path& folder, bool unfinished) {
   Results results;
   results.info = read_run(folder);

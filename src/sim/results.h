@@ -75,6 +75,9 @@ Results read_results(const std::filesystem::path& folder, bool unfinished = fals
 RunInfo parse_run(const std::string& text, const std::string& name);
 std::vector<ResultRow> parse_rows(std::string_view text, const RunInfo& info, const std::string& name);
 
+// Rows as in the file, its headings first; parse_rows() gives the same rows back.
+std::string text_of_rows(std::span<const ResultRow> rows, const RunInfo& info);
+
 // Writes a run's folder, which nobody else may write meanwhile. Rows are in the file when add() returns, so a process
 // that ends in whatever way leaves a run that can be continued.
 class ResultWriter {

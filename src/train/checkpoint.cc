@@ -158,7 +158,9 @@ fs::path save_checkpoint(const fs::path& folder, const Checkpoint& checkpoint, c
   AtomicFile json(aside.path() / kJson);
   json.write(to_json(checkpoint, hash_of(aside.path() / kStates)).dump(1) + "\n");
   json.commit();
+  sync_folder(aside.path());  // or after a loss of power the name may stand for empty files
   aside.rename_to(folder / name);
+  sync_folder(folder);
   return folder / name;
 }
 

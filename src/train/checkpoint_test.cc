@@ -2,14 +2,28 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "base/test_files.h"
 #include "passes/test_graph.h"
 #include "train/losses.h"
+
+namespace {
+std::vector<std::filesystem::path> synced;  // in their order
+}  // namespace
+
+// Instead of the C library's.
+extern "C" int fsync(int fd) {
+  synced.push_back(std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd)));
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace sparkpilot::train {
 namespace {
@@ -59,6 +73,23 @@ std::string message(const std::function<void()>& call) {
     return error.what();
   }
   return "taken";
+}
+
+TEST(Checkpoint, IsOnTheDiskBeforeItHasItsName) {
+  const TempFolder folder;
+  const TrainingProgram program = program_of(1);
+  synced.clear();
+  const fs::path path = fs::canonical(save_checkpoint(folder / "checkpoints", checkpoint_at(5), program));
+  ASSERT_EQ(synced.size(), 4);
+  std::sort(synced.begin(), synced.begin() + 2);
+  EXPECT_EQ(synced[0].filename(), "checkpoint.json");
+  EXPECT_EQ(synced[1].filename(), "states.safetensors");
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(synced[i].parent_path(), synced[2]);
+    EXPECT_NE(synced[i].parent_path(), path) << "it had its name already";
+  }
+  EXPECT_EQ(synced[2].parent_path(), path.parent_path());
+  EXPECT_EQ(synced[3], path.parent_path());
 }
 
 TEST(Checkpoint, GivesBackWhatItHolds) {
