@@ -98,6 +98,12 @@ SIM_FN Lanes power_of_two(Lanes n) SIM_PARTWISE(Lanes, r.v[i] = power_of_two(n.v
   }
 }
 
+SIM_FN bool any(LaneMask mask) {
+  bool found = false;
+  for (int i = 0; i < kParts; ++i) found = found || !hn::AllFalse(LaneTag(), mask.m[i]);
+  return found;
+}
+
 SIM_FN LaneWords operator^(LaneWords a, LaneWords b)
     SIM_PARTWISE(LaneWords, r.w[i] = hn::Xor(a.w[i], b.w[i])) SIM_FN LaneWords to_words(Lanes x)
         SIM_PARTWISE(LaneWords, r.w[i] = hn::BitCast(WordTag(), hn::ConvertTo(IndexTag(), x.v[i]))) SIM_FN

@@ -13,8 +13,8 @@
 // recursion over the intervals. A quadratic slack needs no variable of its own: with its multiplier l the slack is l
 // over its weight. All constraints have one, so there always is a solution; what it cannot keep is told.
 //
-// Nothing branches on a number: the iterations are as many for all worlds. kMpcIterations suffice for 1,000 random
-// problems (sim/mpc_test.cc).
+// kMpcIterations suffice for 1,000 random problems (sim/mpc_test.cc); they end when all worlds of a vector are solved,
+// which changes none of them.
 #if defined(SPARKPILOT_SIM_MPC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SPARKPILOT_SIM_MPC_INL_H_
 #undef SPARKPILOT_SIM_MPC_INL_H_
@@ -293,10 +293,13 @@ SIM_FN MpcResult<N> mpc_step(const MpcConstants<N>& k, const MpcInput<N>& in, Mp
     const double t = mpc_time(i), full = t <= 1 ? 1 : t >= 2 ? 0 : 2 - t;
     to.accel = N(full) * k.accel_change;
   }
-  const auto weight_of = [&](int i, int c) { return mpc::length_of<N>(i) * (c < 3 ? k.limit : k.danger); };
+  const N softness = N(1) / k.limit, danger_softness = N(1) / k.danger;
+  const auto inverse_weight = [&](int i, int c) {
+    return N(1 / (i == kMpcSteps ? 1 : mpc_time(i + 1) - mpc_time(i))) * (c < 3 ? softness : danger_softness);
+  };
 
   // Without limits first. Then each limit has a multiplier and a distance, both positive, whose product goes to 0.
-  mpc::Limits<N> weights, pulls, limit, multiplier, distance, new_multiplier, new_distance;
+  mpc::Limits<N> weights, pulls, inverses, limit, multiplier, distance, new_multiplier, new_distance;
   for (int i = 1; i <= kMpcSteps; ++i)
     for (int c = 0; c < kLimits; ++c) weights[i][c] = pulls[i][c] = N(0);
   MpcResult<N> out;
@@ -317,10 +320,18 @@ SIM_FN MpcResult<N> mpc_step(const MpcConstants<N>& k, const MpcInput<N>& in, Mp
     gap = N(0);
     for (int i = 1; i <= kMpcSteps; ++i) {
       for (int c = 0; c < kLimits; ++c) {
-        const N l = multiplier[i][c], w = distance[i][c], inverse = N(1) / (w + l / weight_of(i, c));
+        const N l = multiplier[i][c], w = distance[i][c];
+        gap = mul_add(l, w, gap);
+      }
+    }
+    const auto moves = gap > N(mpc::kGap<N>);
+    if (!any(moves)) break;
+    for (int i = 1; i <= kMpcSteps; ++i) {
+      for (int c = 0; c < kLimits; ++c) {
+        const N l = multiplier[i][c], w = distance[i][c], inverse = N(1) / mul_add(l, inverse_weight(i, c), w);
+        inverses[i][c] = inverse;
         weights[i][c] = l * inverse;
         pulls[i][c] = l * w * inverse;
-        gap = mul_add(l, w, gap);
       }
     }
     mpc::factor(stages, k, weights, factors);
@@ -333,7 +344,7 @@ SIM_FN MpcResult<N> mpc_step(const MpcConstants<N>& k, const MpcInput<N>& in, Mp
       for (int i = 1; i <= kMpcSteps; ++i) {
         for (int c = 0; c < kLimits; ++c) {
           const N l = neg_mul_add(weights[i][c], limit[i][c], pulls[i][c]);
-          const N w = limit[i][c] + l / weight_of(i, c);
+          const N w = mul_add(l, inverse_weight(i, c), limit[i][c]);
           part = mpc::part_of_step(multiplier[i][c], l, mpc::part_of_step(distance[i][c], w, part));
           new_multiplier[i][c] = l, new_distance[i][c] = w;
         }
@@ -354,12 +365,11 @@ SIM_FN MpcResult<N> mpc_step(const MpcConstants<N>& k, const MpcInput<N>& in, Mp
       for (int c = 0; c < kLimits; ++c) {
         const N l = multiplier[i][c], w = distance[i][c];
         const N second = (new_multiplier[i][c] - l) * (new_distance[i][c] - w);
-        pulls[i][c] = pulls[i][c] + (center - second) / (w + l / weight_of(i, c));
+        pulls[i][c] = mul_add(center - second, inverses[i][c], pulls[i][c]);
       }
     }
     mpc::solve(stages, k, in.max_accel, weights, pulls, factors, to, jerk);
     end_of_step();
-    const auto moves = gap > N(mpc::kGap<N>);
     part = min(part * N(0.99), N(1));
     const auto move = [&](N& from, N end) { from = select(moves, mul_add(part, end - from, from), from); };
     for (int i = 1; i <= kMpcSteps; ++i) {

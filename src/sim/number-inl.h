@@ -4,7 +4,8 @@
 //   float    one world of a CUDA thread (and of the CPU, in tests)
 //   Lanes    a Highway vector of floats, one world a lane (sim/lanes-inl.h)
 // A step uses the operators of N, the functions of this file and of sim/math-inl.h, and nothing else: no std::
-// function, no branch on a value of type N (select() instead), no exception, no memory of its own, no virtual call. An
+// function, no branch on a value of type N (select() instead; any()
+// for an early end), no exception, no memory of its own, no virtual call. An
 // N is made of a constant by N(0.5).
 //
 // Rounding is fixed by the source: a fused multiply-add is computed where mul_add() or neg_mul_add() stands, and
@@ -82,6 +83,9 @@ SIM_FN float neg_mul_add(float a, float b, float c) { return __builtin_fmaf(-a, 
 // yes where the mask is set, else no.
 SIM_FN double select(bool mask, double yes, double no) { return mask ? yes : no; }
 SIM_FN float select(bool mask, float yes, float no) { return mask ? yes : no; }
+
+// Whether it is set for any world: where work that changes no world's number may be left out.
+SIM_FN bool any(bool mask) { return mask; }
 
 // The second if either is NaN, as x86 has it.
 SIM_FN double min(double a, double b) { return a < b ? a : b; }
