@@ -357,6 +357,23 @@ function(sparkpilot_script_tests)
              $<TARGET_FILE:sparkpilot> $<TARGET_FILE:fake_nvml>)
     set_tests_properties(monitor/ViewInTerminal PROPERTIES LABELS e2e SKIP_RETURN_CODE 77 TIMEOUT 600)
   endif()
+  # The environment for learning, from C and, where it is installed, from Gymnasium.
+  if(TARGET sim_shared)
+    add_executable(sim_env_test ${PROJECT_SOURCE_DIR}/tests/sim_env_test.c)
+    target_compile_options(sim_env_test PRIVATE -Wall -Wextra -Wpedantic $<$<BOOL:${SPARKPILOT_WERROR}>:-Werror>)
+    set_target_properties(sim_env_test PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    target_include_directories(sim_env_test PRIVATE ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(sim_env_test PRIVATE sim_shared m)
+    add_test(NAME capi/SimEnv COMMAND sim_env_test)
+    set_tests_properties(capi/SimEnv PROPERTIES LABELS e2e)
+    if(NOT CMAKE_CROSSCOMPILING)
+      add_test(NAME capi/SimEnvSymbols COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sim_env_symbols_test.py
+               $<TARGET_FILE:sim_shared>)
+      add_test(NAME capi/SimEnvInGymnasium COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sim_env_gym_test.py
+               $<TARGET_FILE:sim_shared>)
+      set_tests_properties(capi/SimEnvSymbols capi/SimEnvInGymnasium PROPERTIES LABELS e2e SKIP_RETURN_CODE 77)
+    endif()
+  endif()
   # What users link is not instrumented, and is not run in an emulator.
   if(SPARKPILOT_PROGRAM AND SPARKPILOT_INSTALL AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     add_test(NAME install/FindPackage COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/install_test.py

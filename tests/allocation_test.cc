@@ -12,8 +12,10 @@
 #include <cstring>
 #include <new>
 
+#include "base/parallel.h"
 #include "onnx/zoo.h"
 #include "runtime/session.h"
+#include "sim/learning_env.h"
 #include "train/program.h"
 
 namespace {
@@ -109,6 +111,22 @@ TEST(Allocation, RunAllocatesNothing) {
       counting = false;
       EXPECT_EQ(allocations.load(), 0);
     }
+  }
+}
+
+TEST(Allocation, AStepOfTheEnvironmentForLearningAllocatesNothing) {
+  const std::vector<std::string> names{"all"};
+  sim::LearningEnv env({.worlds = 700, .scenarios = sim::select_scenarios(names), .lane = 1000});
+  std::vector<float> seen(700 * sim::observed_numbers().size()), actions(700), rewards(700);
+  env.reset(nullptr, nullptr, {seen.data()});
+  for (const int threads : {1, 2}) {
+    const ThreadScope scope(threads);
+    env.step(actions.data(), {seen.data(), rewards.data()});
+    allocations = 0;
+    counting = true;
+    for (int step = 0; step < 10; ++step) env.step(actions.data(), {seen.data(), rewards.data()});
+    counting = false;
+    EXPECT_EQ(allocations.load(), 0);
   }
 }
 

@@ -7,6 +7,7 @@ The project that uses it is the one that README.md shows, word for word, compile
 have switched on.
 """
 import argparse
+import ctypes
 import pathlib
 import re
 import subprocess
@@ -66,6 +67,10 @@ class Outside(unittest.TestCase):
                                "onnxruntim"], capture_output=True, text=True, check=False).stderr
         self.assertIn("(did you mean onnxruntime?)", said)
         self.assertTrue((moved / "share/sparkpilot/peers/sparkpilot_peer.py").exists())
+        library, = moved.glob("lib*/**/libsparkpilot_sim.so")
+        header = (moved / "include/sparkpilot/sim_env.h").read_text()
+        version = int(re.search(r"define SPARKPILOT_SIM_VERSION (\d+)", header)[1])
+        self.assertEqual(ctypes.CDLL(library).sparkpilot_sim_version(), version)
         said = run(build / "app", self.folder / "tiny_driving_policy.onnx")
         self.assertRegex(said, r"(?m)^plan +-?\d")
 

@@ -1,13 +1,14 @@
 // sim_bench: worlds in vectors, compared with plain scalar code of the same formulas (bench/sim/plain_world.cc) at
 // equal threads.
 //
-//   sim_bench [--worlds N] [--steps N] [--rounds N] [--threads N] [--cpu LEVEL] [--scale | --planners]
+//   sim_bench [--worlds N] [--steps N] [--rounds N] [--threads N] [--cpu LEVEL] [--scale | --planners | --stepped N]
 //
 // Three cases: PID with linear tyres, PID with saturating tyres, torque control with its buffer of 1 s. In each round
 // both run all worlds, in turns; printed are medians in million steps of a world a second, and the median of the
 // rounds' ratios with its interval. `native` is the plain code compiled for this processor. Before that, results of
-// both are compared. --scale: from 1 to 1,000,000 worlds instead.
-// --planners: worlds behind a car ahead by each planner, in turns.
+// both are compared. --scale: from 1 to 1,000,000 worlds instead. --planners: worlds behind a car ahead by each planner,
+// in turns. --stepped: the same worlds stepped from outside (sim/world_stepper.h), N steps with each command and
+// everything observed behind them, beside run_worlds().
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -23,6 +24,7 @@
 #include "bench/sim/plain_world.h"
 #include "hw/cpu.h"
 #include "ops/cpu/limit.h"
+#include "sim/world_stepper.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -138,6 +140,33 @@ void scale(int steps) {
   }
 }
 
+// Commands are 0: what a controller would cost is not in it.
+void compare_stepped(int64_t worlds, int steps, int each, int rounds) {
+  const BatchOptions o{.lateral = Lateral::pid, .tyres = Tyres::saturating, .steps = steps};
+  Times inside, outside;
+  std::vector<WorldResult> r;
+  WorldStepper stepper(worlds, {.tyres = o.tyres});
+  std::vector<float> commands(static_cast<size_t>(worlds) * 2),
+      seen(static_cast<size_t>(worlds) * observed_numbers().size());
+  const auto run_stepped = [&](int64_t, const auto&, const BatchOptions&) {
+    stepper.reset(nullptr, spec);
+    for (int step = 0; step < steps; step += each) {
+      stepper.step(commands.data(), std::min(each, steps - step), seen.data());
+    }
+    return std::vector<WorldResult>{};
+  };
+  for (int round = 0; round < rounds; ++round) {
+    time(run_worlds, worlds, o, inside, r);
+    time(run_stepped, worlds, o, outside, r);
+  }
+  const double all = static_cast<double>(worlds) * steps * 1e-6;
+  const Ratio wall = ratio_of(outside.wall, inside.wall), cpu = ratio_of(outside.cpu, inside.cpu);
+  fmt::print("{} worlds: stepped from outside by {}: {:.1f} million steps a second; run_worlds {:.1f}\n", worlds, each,
+             all / median(outside.wall), all / median(inside.wall));
+  fmt::print("  the time of run_worlds {:.2f} ({:.2f} to {:.2f}) times; by CPU time {:.2f} ({:.2f} to {:.2f})\n",
+             wall.median, wall.low, wall.high, cpu.median, cpu.low, cpu.high);
+}
+
 }  // namespace
 }  // namespace sparkpilot::sim
 
@@ -145,7 +174,7 @@ int main(int argc, char** argv) {
   using namespace sparkpilot;
   CLI::App app{"Simulated worlds in vectors, compared with plain scalar code"};
   int64_t worlds = 65536;
-  int steps = 1000, rounds = 5, threads = 0;
+  int steps = 1000, rounds = 5, threads = 0, stepped = 0;
   std::string cpu;
   bool scaling = false, planning = false;
   app.add_option("--worlds", worlds, "worlds")->check(CLI::PositiveNumber);
@@ -155,12 +184,15 @@ int main(int argc, char** argv) {
   app.add_option("--cpu", cpu, "the instructions to use: avx512, avx2 or baseline");
   app.add_flag("--scale", scaling, "from 1 to 1,000,000 worlds, ours alone");
   app.add_flag("--planners", planning, "behind a car ahead, by each planner");
+  app.add_option("--stepped", stepped, "worlds stepped from outside, as many steps at once")
+      ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   try {
     if (!cpu.empty()) limit_kernels(cpu);
     const ThreadScope scope(threads);
     fmt::print("{}: {}; {} threads, {} steps\n", cpu_features().model, cpu_features().isa(), thread_count(), steps);
     if (planning) return sim::planners(worlds, steps, rounds), 0;
+    if (stepped) return sim::compare_stepped(worlds, steps, stepped, rounds), 0;
     if (scaling) return sim::scale(steps), 0;
     for (const auto& c : sim::kCases) sim::compare(c, worlds, steps, rounds);
   } catch (const std::exception& error) {

@@ -93,6 +93,13 @@ WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t see
   return world;
 }
 
+Tyres plant_tyres(std::string_view plant) {
+  if (plant == "bicycle") return Tyres::saturating;
+  if (plant == "bicycle_linear") return Tyres::linear;
+  if (plant == "kinematic") return Tyres::none;
+  fail("no plant is named \"{}\", expected bicycle, bicycle_linear or kinematic", plant);
+}
+
 std::span<const std::string> world_metrics() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;

@@ -51,6 +51,9 @@ std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, u
 // The variant's world, with the default controllers. Worlds of one scenario, variant and seed see the same noise.
 WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle);
 
+// "bicycle" (saturating tyres), "bicycle_linear", "kinematic". Fails (user) on another name.
+Tyres plant_tyres(std::string_view plant);
+
 // The figures of a world as columns: the metrics of world_metrics(), in its order.
 std::span<const std::string> world_metrics();
 std::vector<std::optional<double>> metric_values(const WorldResult& result);

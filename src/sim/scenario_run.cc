@@ -29,13 +29,6 @@ Planner planner_named(std::string_view name) {
 
 }  // namespace
 
-Tyres plant_tyres(std::string_view plant) {
-  if (plant == "bicycle") return Tyres::saturating;
-  if (plant == "bicycle_linear") return Tyres::linear;
-  if (plant == "kinematic") return Tyres::none;
-  fail("no plant is named \"{}\", expected bicycle, bicycle_linear or kinematic", plant);
-}
-
 ScenarioRun::ScenarioRun(ScenarioRunOptions options)
     : options_(std::move(options)),
       algorithm_(find_algorithm(options_.algorithm)),

@@ -13,9 +13,6 @@
 
 namespace sparkpilot::sim {
 
-// "bicycle" (saturating tyres), "bicycle_linear", "kinematic". Fails (user) on another name.
-Tyres plant_tyres(std::string_view plant);
-
 struct ScenarioRunOptions {
   std::vector<Scenario> scenarios;
   int64_t variants = 1;  // of each

@@ -64,8 +64,9 @@ constexpr WorldNumber kCosts[] = {
 static_assert(std::size(kCosts) == kOutsideCosts);
 
 // A number that is within its bounds, also if it is none.
-float bounded(double value, const WorldNumber& number) {
-  return static_cast<float>(value >= number.low ? std::min(value, number.high) : value < number.low ? number.low : 0);
+float bounded(float value, const WorldNumber& number) {
+  const auto low = static_cast<float>(number.low), high = static_cast<float>(number.high);
+  return value >= low ? std::min(value, high) : value < low ? low : 0;
 }
 
 }  // namespace
@@ -78,9 +79,8 @@ class WorldStepper::Worlds {
   Worlds(int64_t count, const StepperOptions& o) : options(o), count_(count), steps_(static_cast<size_t>(count), -1) {}
   virtual ~Worlds() = default;
   virtual void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) = 0;
-  virtual void step(const float* commands, int steps) = 0;
+  virtual void step(const float* commands, int steps, float* observations, float* costs) = 0;
   virtual void observe(float* out, const uint8_t* mask) const = 0;
-  virtual void costs(float* out) const = 0;
   virtual bool diverged(int64_t world) const = 0;
   virtual bool collided(int64_t world) const = 0;
   virtual WorldResult result(int64_t world) const = 0;
@@ -116,7 +116,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     });
   }
 
-  void step(const float* commands, int steps) override {
+  void step(const float* commands, int steps, float* observations, float* costs) override {
     if (steps < 1) fail("sim: {} steps, expected 1 or more", steps);
     for (int64_t i = 0; i < count_; ++i) {
       if (steps_[static_cast<size_t>(i)] < 0) fail("sim: world {} was never begun: reset() comes first", i);
@@ -130,32 +130,22 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
       }
     }
     parallel_for(groups_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t group = begin; group < end; ++group) step_group(group, commands, steps);
+      for (int64_t group = begin; group < end; ++group) {
+        step_group(group, commands, steps);
+        for (int64_t i = group * lanes_; i < std::min((group + 1) * lanes_, count_); ++i) {
+          steps_[static_cast<size_t>(i)] += steps;
+          if (observations) write_observations(i, observations + i * std::ssize(kObserved));
+          if (costs) write_costs(i, steps, costs + i * kOutsideCosts);
+        }
+      }
     });
-    for (int32_t& made : steps_) made += steps;
     slot_ = static_cast<int>((slot_ + int64_t{steps}) % kSlots);
-    last_ = steps;
   }
 
   void observe(float* out, const uint8_t* mask) const override {
     parallel_for(count_, 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        if (mask && !mask[i]) continue;
-        float* const to = out + i * std::ssize(kObserved);
-        to[0] = static_cast<float>(std::max(steps(i), int64_t{0}) * kStep);
-        for (int f = 0; f < kOutsideFeatures; ++f) {
-          to[f + 1] = bounded(static_cast<double>(features_.get()[place(i, kOutsideFeatures, f)]), kObserved[f + 1]);
-        }
-      }
-    });
-  }
-  void costs(float* out) const override {
-    parallel_for(count_, 64, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        for (int f = 0; f < kOutsideCosts; ++f) {
-          out[i * kOutsideCosts + f] =
-              bounded(static_cast<double>(states_.get()[place(i, kStates, kCostsField + f)]) / last_, kCosts[f]);
-        }
+        if (!mask || mask[i]) write_observations(i, out + i * std::ssize(kObserved));
       }
     });
   }
@@ -188,6 +178,19 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   AlignedNumbers<Real> numbers(int64_t fields) const { return aligned_numbers<Real>(groups_ * lanes_ * fields); }
   int64_t place(int64_t world, int64_t fields, int64_t field) const {
     return (world / lanes_ * fields + field) * lanes_ + world % lanes_;
+  }
+  void write_observations(int64_t world, float* to) const {
+    to[0] = static_cast<float>(static_cast<double>(std::max(steps(world), int64_t{0})) * kStep);
+    const Real* const from = features_.get() + place(world, kOutsideFeatures, 0);
+    for (int f = 0; f < kOutsideFeatures; ++f) {
+      to[f + 1] = bounded(static_cast<float>(from[f * lanes_]), kObserved[f + 1]);
+    }
+  }
+  void write_costs(int64_t world, int steps, float* to) const {
+    const Real* const from = states_.get() + place(world, kStates, kCostsField);
+    for (int f = 0; f < kOutsideCosts; ++f) {
+      to[f] = bounded(static_cast<float>(from[f * lanes_] / static_cast<Real>(steps)), kCosts[f]);
+    }
   }
   // A group that is not full computes its last world more than once.
   int64_t world_at(int64_t lane) const { return std::min(lane, count_ - 1); }
@@ -248,12 +251,12 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
         const Other& other = others_[static_cast<size_t>(world)];
         const int step = steps_[static_cast<size_t>(world)] + done, until = kStepsPerPlan - step % kStepsPerPlan;
         if (until <= call.steps) call.due |= 1u << (until - 1);
-        OutsideInput<Real> in{};
-        in.lateral = static_cast<Real>(commands[world * 2]);
-        if (options.longitudinal) in.drive = static_cast<Real>(commands[world * 2 + 1]);
-        in.step = static_cast<Real>(step);
-        in.until = static_cast<Real>(until);
-        in.time = static_cast<Real>((step + until) * kStep);
+        const Real drive = options.longitudinal ? static_cast<Real>(commands[world * 2 + 1]) : Real(0);
+        OutsideInput<Real> in{.lateral = static_cast<Real>(commands[world * 2]),
+                              .drive = drive,
+                              .step = static_cast<Real>(step),
+                              .until = static_cast<Real>(until),
+                              .time = static_cast<Real>((step + until) * kStep)};
         if (other.table && until <= call.steps) look_at_table(other, (step + until) * kStep, in);
         put_fields<Real>(in, i, lanes_, inputs_.get());
       }
@@ -282,7 +285,6 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   AlignedNumbers<Real> inputs_, constants_, states_, rings_, features_;
   std::vector<Other> others_;
   int slot_ = 0;  // of the rings, for all worlds
-  int last_ = 1;  // steps of the last call
 };
 
 WorldStepper::WorldStepper(int64_t count, const StepperOptions& o) {
@@ -302,9 +304,10 @@ const StepperOptions& WorldStepper::options() const { return worlds_->options; }
 void WorldStepper::reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) {
   worlds_->reset(mask, spec);
 }
-void WorldStepper::step(const float* commands, int steps) { worlds_->step(commands, steps); }
+void WorldStepper::step(const float* commands, int steps, float* observations, float* costs) {
+  worlds_->step(commands, steps, observations, costs);
+}
 void WorldStepper::observe(float* out, const uint8_t* mask) const { worlds_->observe(out, mask); }
-void WorldStepper::costs(float* out) const { worlds_->costs(out); }
 int64_t WorldStepper::steps(int64_t world) const { return worlds_->steps(world); }
 bool WorldStepper::diverged(int64_t world) const { return worlds_->diverged(world); }
 bool WorldStepper::collided(int64_t world) const { return worlds_->collided(world); }

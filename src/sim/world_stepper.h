@@ -54,11 +54,11 @@ class WorldStepper {
   // Makes `steps` steps of 10 ms with the same commands: [count, 2], lateral and acceleration in m/s^2, which is
   // clipped to the world's LongitudinalTuning (and read only with options().longitudinal). Fails (user) where a world
   // was never begun, where a command that is read is not finite, and beyond 2^24 steps of a world, without a step.
-  void step(const float* commands, int steps);
+  // Writes what observe() would write, and [count, step_costs()], where they are not null.
+  void step(const float* commands, int steps, float* observations = nullptr, float* costs = nullptr);
 
-  // [count, observed_numbers()] and [count, step_costs()], row by row. With a mask: only the rows where it is not 0.
+  // [count, observed_numbers()], row by row. With a mask: only the rows where it is not 0.
   void observe(float* out, const uint8_t* mask = nullptr) const;
-  void costs(float* out) const;
 
   // Of worlds that were begun.
   int64_t steps(int64_t world) const;  // since it was

@@ -199,15 +199,12 @@ TEST(WorldStepper, HoldsCommandsForSeveralSteps) {
       for (size_t i = 0; i < commands.size(); ++i) commands[i] = std::sin(static_cast<float>(i + 7 * round)) * 0.3f;
       std::ranges::fill(sum, 0.0f);
       for (int i = 0; i < steps; ++i) {
-        one.step(commands.data(), 1);
-        one.costs(each.data());
+        one.step(commands.data(), 1, nullptr, each.data());
         for (size_t c = 0; c < sum.size(); ++c) sum[c] += each[c] / static_cast<float>(steps);
       }
-      many.step(commands.data(), steps);
+      many.step(commands.data(), steps, b.data(), mean.data());
       one.observe(a.data());
-      many.observe(b.data());
       EXPECT_EQ(a, b) << steps;
-      many.costs(mean.data());
       for (size_t c = 0; c < sum.size(); ++c) EXPECT_NEAR(mean[c], sum[c], 1e-4f * sum[c] + 1e-9f) << c;
     }
   }
@@ -305,9 +302,7 @@ TEST(WorldStepper, TellsNoNaNOfWorldsThatDiverge) {
       costs(kWorlds * step_costs().size());
   for (size_t i = 0; i < kWorlds; ++i) commands[2 * i] = i % 4 ? 0.1f : 0, commands[2 * i + 1] = i % 2 ? 1e30f : 0;
   for (int step = 0; step < 40; ++step) {
-    stepper.step(commands.data(), 25);
-    stepper.observe(seen.data());
-    stepper.costs(costs.data());
+    stepper.step(commands.data(), 25, seen.data(), costs.data());
     const auto expect_bounded = [&](const std::vector<float>& all, std::span<const WorldNumber> table) {
       for (size_t i = 0; i < all.size(); ++i) {
         const WorldNumber& number = table[i % table.size()];
