@@ -49,7 +49,8 @@ std::vector<Scenario> select_scenarios(std::span<const std::string> names);
 // alone. Variant 0 has the usual ones.
 std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, uint64_t seed);
 // The variant's world, with the default controllers. Worlds of one scenario, variant and seed see the same noise.
-WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle);
+WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle,
+                         const Steering& steering = {});
 
 // The figures of a world as columns: the metrics of world_metrics(), in its order.
 std::span<const std::string> world_metrics();
