@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <set>
 
 #include "base/error.h"
+#include "sim/bicycle_fit.h"
 #include "sim/drive_grid.h"
-#include "sim/least_squares.h"
-#include "sim/vehicle-inl.h"
+#include "sim/steering_fit.h"
 
 namespace sparkpilot::sim {
 namespace {
 
 constexpr double kLeastDriven = 30, kLeastTurning = 10, kLeastSteered = 30;  // s
-constexpr double kSettled = 1;                                               // s: of a stretch, that enter no residual
 constexpr double kLeastLateral = 0.15;   // m/s^2: standard deviation while openpilot steers
 constexpr double kLeastExplained = 0.5;  // share of that variance
 
@@ -33,7 +30,9 @@ constexpr std::string_view kBicycle[] = {"steer_ratio", "stiffness_factor", "ang
 constexpr std::string_view kSteering[] = {"steering_delay_s", "steering_lag_s"};
 constexpr std::string_view kTorque[] = {"accel_factor_m_per_s2", "friction", "accel_offset_m_per_s2"};
 
-FittedNumber& at(CarFit& fit, std::string_view name) { return const_cast<FittedNumber&>(fit[name]); }
+FittedNumber& at(CarFit& fit, std::string_view name) {
+  return fit.numbers[static_cast<size_t>(&fit[name] - fit.numbers.data())];
+}
 
 void refuse(CarFit& fit, std::span<const std::string_view> names, const std::string& reason) {
   for (const std::string_view name : names) {
@@ -68,252 +67,15 @@ void answer(CarFit& fit, std::string_view name, const FitResult& from, size_t wh
   }
 }
 
-double median_of(std::vector<double> values, double share) {
+FitOptions fit_options(const CarFitOptions& options) {
+  return {.seed = options.seed, .confidence = options.confidence};
+}
+
+double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   const auto nth = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
   std::ranges::nth_element(values, nth);
   return *nth;
-}
-
-int64_t block_of(const DriveStretch& s, double seconds) {
-  return static_cast<int64_t>(std::floor((s.begin + seconds) / kBlockSeconds));
-}
-
-// --- yaw rate from the wheel's angle: the linear bicycle
-
-Vehicle with(const Vehicle& base, double steer_ratio, double stiffness) {
-  Vehicle car = base;
-  car.steer_ratio = steer_ratio;
-  car.stiffness_front *= stiffness;
-  car.stiffness_rear *= stiffness;
-  return car;
-}
-
-enum Bicycle { kRatio, kStiffness, kOffset, kBias, kLatency, kBicycleCount };
-
-// The yaw rate that the model gives at every step of the stretch.
-void model_yaw(const scalar::CarConstants<double>& car, double offset, const DriveStretch& s,
-               std::vector<double>& yaw) {
-  yaw.resize(s.speed.size());
-  const double u0 = s.speed[0];
-  scalar::Motion<double> m{};
-  m.yaw_rate = scalar::curvature_of(car, s.wheel[0] - offset, u0, s.roll[0]) * u0;
-  for (size_t i = 0; i < yaw.size(); ++i) {
-    yaw[i] = m.yaw_rate;
-    const size_t next = std::min(i + 1, yaw.size() - 1);
-    const double wheel = (s.wheel[i] + s.wheel[next]) / 2 - offset, u = (s.speed[i] + s.speed[next]) / 2;
-    const scalar::Road<double> road{0, s.roll[i], 0, 0, 1};
-    double turned = 0;
-    scalar::lateral_rates<double, scalar::LinearTyres>(car, wheel, u, road, kStep, m, turned);
-  }
-}
-
-double between(const std::vector<double>& values, double position) {
-  const double p = std::clamp(position, 0.0, static_cast<double>(values.size() - 1));
-  const auto i = static_cast<size_t>(p);
-  if (i + 1 >= values.size()) return values.back();
-  return values[i] + (values[i + 1] - values[i]) * (p - static_cast<double>(i));
-}
-
-// Whether a measured yaw rate enters: not at the beginning of a stretch, nor where tyres are no longer linear.
-bool counts(const DriveStretch& s, const DriveStretch::Yaw& yaw) {
-  return yaw.at >= kSettled && std::abs(yaw.rate) * between(s.speed, yaw.at / kStep) <= kHardest;
-}
-
-// How far the yaw rate's zero may be off, as a standard deviation: livePose and liveLocationKalman estimate it, others
-// do not. At one speed it looks like an offset of the wheel's angle, so something must be known of it.
-double bias_of(const std::string& yaw_source) {
-  return yaw_source == "livePose" || yaw_source == "liveLocationKalman" ? 0.002 : 0.02;  // rad/s
-}
-constexpr double kYawNoise = 0.004;  // rad/s: what a measurement is off by, beside which that counts
-
-FitResult fit_bicycle(const std::vector<DriveStretch>& stretches, const Vehicle& base, double offset,
-                      const std::string& yaw_source, const CarFitOptions& options) {
-  const FitParameter parameters[kBicycleCount] = {{base.steer_ratio, 3, 60, 1e-3},
-                                                  {1, 0.1, 4, 1e-4},
-                                                  {offset, -0.8, 0.8, 1e-4},
-                                                  {0, -0.1, 0.1, 1e-5},
-                                                  {0.02, -0.1, 0.2, 1e-3}};
-  std::vector<int64_t> block;
-  for (const DriveStretch& s : stretches) {
-    for (const auto& yaw : s.yaw) {
-      if (counts(s, yaw)) block.push_back(block_of(s, yaw.at));
-    }
-  }
-  if (block.empty()) return {};
-  // Every block carries its part of what is known of the bias, so that every draw of blocks has the whole.
-  const std::set<int64_t> blocks(block.begin(), block.end());
-  const double known = kYawNoise / bias_of(yaw_source) / std::sqrt(static_cast<double>(blocks.size()));
-  block.insert(block.end(), blocks.begin(), blocks.end());
-  std::vector<double> model;
-  const Residuals residuals = [&](std::span<const double> p, std::vector<double>& out) {
-    out.clear();
-    const auto car = scalar::car_constants(with(base, p[kRatio], p[kStiffness]));
-    for (const DriveStretch& s : stretches) {
-      model_yaw(car, p[kOffset], s, model);
-      for (const auto& yaw : s.yaw) {
-        if (counts(s, yaw)) out.push_back(between(model, (yaw.at - p[kLatency]) / kStep) + p[kBias] - yaw.rate);
-      }
-    }
-    out.insert(out.end(), blocks.size(), known * p[kBias]);
-  };
-  return fit_least_squares(parameters, residuals, block, {.seed = options.seed, .confidence = options.confidence});
-}
-
-// --- the wheel's angle from commands
-
-// Steps begin to end - 1 of a stretch, in which openpilot steers.
-struct SteeredRun {
-  const DriveStretch* in;
-  size_t begin, end;
-};
-constexpr size_t kSettledSteps = static_cast<size_t>(kSettled / kStep);
-
-std::vector<SteeredRun> steered_runs(const std::vector<DriveStretch>& stretches) {
-  std::vector<SteeredRun> runs;
-  for (const DriveStretch& s : stretches) {
-    for (size_t i = 0; i < s.steered.size(); ++i) {
-      if (!s.steered[i]) continue;
-      const size_t begin = i;
-      while (i < s.steered.size() && s.steered[i]) ++i;
-      if (i - begin >= 3 * kSettledSteps) runs.push_back({&s, begin, i});
-    }
-  }
-  return runs;
-}
-
-double begin_of(const SteeredRun& run) {
-  double sum = 0;
-  for (size_t i = 0; i < 5; ++i) sum += run.in->wheel[run.begin + i];
-  return sum / 5;
-}
-
-enum SteeringFit { kDelay, kLag, kFactor, kFriction, kAccelOffset, kSteeringCount };
-
-// What the lateral acceleration's model needs of a step: all but the five parameters.
-struct TorqueStep {
-  double flexible, roll_wheel;  // rad of the wheel per m/s^2; rad
-};
-
-class TorqueModel {
- public:
-  TorqueModel(std::vector<SteeredRun> runs, const Vehicle& vehicle, double offset)
-      : runs_(std::move(runs)), offset_(offset) {
-    const auto car = scalar::car_constants(vehicle);
-    for (const SteeredRun& run : runs_) {
-      auto& steps = steps_.emplace_back();
-      for (size_t i = run.begin; i < run.end; ++i) {
-        const double u = std::max(run.in->speed[i], kSlowest), per = car.wheel_angle / (u * u);
-        steps.push_back({(1 - car.slip_factor * u * u) * per, kGravity * run.in->roll[i] * per});
-      }
-    }
-  }
-  // The side force per mass that the wheel's angle means, m/s^2: what torque is held against.
-  double force(const SteeredRun& run, const std::vector<TorqueStep>& steps, size_t i) const {
-    const TorqueStep& step = steps[i - run.begin];
-    return (run.in->wheel[i] - offset_ + step.roll_wheel) / step.flexible;
-  }
-  std::vector<int64_t> blocks() const {
-    std::vector<int64_t> out;
-    each([&](const SteeredRun& run, const auto&, size_t i) {
-      out.push_back(block_of(*run.in, static_cast<double>(i) * kStep));
-    });
-    return out;
-  }
-  std::vector<double> forces() const {
-    std::vector<double> out;
-    each([&](const SteeredRun& run, const auto& steps, size_t i) { out.push_back(force(run, steps, i)); });
-    return out;
-  }
-  // Straight line of force over torque, without delay and friction: the first guess.
-  double slope(double delay) const {
-    double n = 0, x = 0, y = 0, xx = 0, xy = 0;
-    each([&](const SteeredRun& run, const auto& steps, size_t i) {
-      const double t = between(run.in->torque, static_cast<double>(i) - delay / kStep), f = force(run, steps, i);
-      n += 1, x += t, y += f, xx += t * t, xy += t * f;
-    });
-    const double spread = xx - x * x / n;
-    return spread > 0 ? std::clamp((xy - x * y / n) / spread, 0.3, 10.0) : 2;
-  }
-  void operator()(std::span<const double> p, std::vector<double>& out) const {
-    out.clear();
-    const double gone = 1 - std::exp(-kStep / p[kLag]), delay = p[kDelay] / kStep;
-    for (size_t r = 0; r < runs_.size(); ++r) {
-      const SteeredRun& run = runs_[r];
-      double wheel = begin_of(run) - offset_;
-      for (size_t i = run.begin; i < run.end; ++i) {
-        const TorqueStep& step = steps_[r][i - run.begin];
-        if (i >= run.begin + kSettledSteps) out.push_back((wheel - (run.in->wheel[i] - offset_)) / step.flexible);
-        // As sim/steering-inl.h.
-        const double torque = between(run.in->torque, static_cast<double>(i) - delay);
-        const double rest = (p[kFactor] * torque - p[kAccelOffset]) * step.flexible - step.roll_wheel;
-        const double band = p[kFactor] * p[kFriction] * step.flexible, difference = rest - wheel;
-        wheel += gone * (difference - std::clamp(difference, -band, band));
-      }
-    }
-  }
-
- private:
-  template <class See>
-  void each(const See& see) const {
-    for (size_t r = 0; r < runs_.size(); ++r) {
-      for (size_t i = runs_[r].begin + kSettledSteps; i < runs_[r].end; ++i) see(runs_[r], steps_[r], i);
-    }
-  }
-  std::vector<SteeredRun> runs_;
-  std::vector<std::vector<TorqueStep>> steps_;
-  double offset_;
-};
-
-struct Start {
-  double cost;
-  std::vector<double> values;
-};
-// The best of a grid of starts, each fitted.
-FitResult best_fit(std::vector<Start> starts, std::vector<FitParameter> parameters, const Residuals& residuals,
-                   const std::vector<int64_t>& blocks, const CarFitOptions& options) {
-  std::ranges::sort(starts, {}, &Start::cost);
-  FitResult best;
-  for (size_t i = 0; i < std::min<size_t>(starts.size(), 3); ++i) {
-    for (size_t p = 0; p < parameters.size(); ++p) parameters[p].start = starts[i].values[p];
-    FitResult fit =
-        fit_least_squares(parameters, residuals, blocks, {.seed = options.seed, .confidence = options.confidence});
-    if (best.values.empty() || fit.cost < best.cost) best = std::move(fit);
-  }
-  return best;
-}
-
-std::vector<FitParameter> torque_parameters() {
-  std::vector<FitParameter> parameters(kSteeringCount);
-  parameters[kDelay] = {0.1, 0, 0.63, kStep};  // commands are noisy from step to step
-  parameters[kLag] = {0.1, 0.005, 2, 1e-3};
-  parameters[kFactor] = {2, 0.1, 20, 1e-3};
-  parameters[kFriction] = {0.1, 0, 2, 1e-3};
-  parameters[kAccelOffset] = {0, -3, 3, 1e-3};
-  return parameters;
-}
-
-FitResult fit_torque(const TorqueModel& model, const CarFitOptions& options) {
-  const Residuals residuals = [&](std::span<const double> p, std::vector<double>& out) { model(p, out); };
-  std::vector<Start> starts;
-  for (double delay = 0; delay < 0.55; delay += 0.1) {
-    const double slope = model.slope(delay + 0.1);
-    for (const double lag : {0.05, 0.15, 0.4}) {
-      for (const double friction : {0.02, 0.1, 0.25, 0.5}) {
-        std::vector<double> values{delay, lag, slope, friction, 0};
-        starts.push_back({fit_cost(values, residuals), values});
-      }
-    }
-  }
-  return best_fit(std::move(starts), torque_parameters(), residuals, model.blocks(), options);
-}
-
-// The fit again from where it ended, with another model of the car.
-std::vector<double> fit_again(const TorqueModel& model, const FitResult& before) {
-  std::vector<FitParameter> parameters = torque_parameters();
-  for (size_t p = 0; p < parameters.size(); ++p) parameters[p].start = before.values[p];
-  const Residuals residuals = [&](std::span<const double> p, std::vector<double>& out) { model(p, out); };
-  return fit_least_squares(parameters, residuals, model.blocks(), {.most_iterations = 12, .resamples = 0}).values;
 }
 
 // Widens an interval by what else may shift the estimate, as far as that goes at the same confidence.
@@ -327,37 +89,6 @@ void widen_times(FitResult& fit) {
   widen(fit, kDelay, kStep / 2);
   widen(fit, kLag, kStep / 2);
 }
-
-FitResult fit_angle(const std::vector<SteeredRun>& runs, const CarFitOptions& options) {
-  std::vector<int64_t> blocks;
-  for (const SteeredRun& run : runs) {
-    for (size_t i = run.begin + kSettledSteps; i < run.end; ++i) {
-      blocks.push_back(block_of(*run.in, static_cast<double>(i) * kStep));
-    }
-  }
-  const Residuals residuals = [&](std::span<const double> p, std::vector<double>& out) {
-    out.clear();
-    const double gone = 1 - std::exp(-kStep / p[kLag]), delay = p[kDelay] / kStep;
-    for (const SteeredRun& run : runs) {
-      double wheel = begin_of(run);
-      for (size_t i = run.begin; i < run.end; ++i) {
-        if (i >= run.begin + kSettledSteps) out.push_back(wheel - run.in->wheel[i]);
-        wheel += gone * (between(run.in->angle, static_cast<double>(i) - delay) + p[2] - wheel);
-      }
-    }
-  };
-  const std::vector<FitParameter> parameters = {{0.1, 0, 0.63, kStep}, {0.1, 0.002, 2, 1e-3}, {0, -0.5, 0.5, 1e-4}};
-  std::vector<Start> starts;
-  for (double delay = 0; delay < 0.55; delay += 0.1) {
-    for (const double lag : {0.02, 0.1, 0.4}) {
-      std::vector<double> values{delay, lag, 0};
-      starts.push_back({fit_cost(values, residuals), values});
-    }
-  }
-  return best_fit(std::move(starts), parameters, residuals, blocks, options);
-}
-
-// --- together
 
 void put(FittedNumber& number, const std::optional<double>& value, const char* source) {
   if (number.logged || !value) return;
@@ -392,8 +123,8 @@ void measure(const std::vector<DriveStretch>& stretches, CarFit& fit) {
   }
   fit.turning_seconds = static_cast<double>(turning.size()) * kStep;
   if (turning.empty()) return;
-  fit.slowest_turn = median_of(turning, 0.05);
-  fit.fastest_turn = median_of(turning, 0.95);
+  fit.slowest_turn = quantile(turning, 0.05);
+  fit.fastest_turn = quantile(turning, 0.95);
 }
 
 std::string reason_for_nothing(const drive::CarSignals& signals, const CarFit& fit, bool facts) {
@@ -429,7 +160,7 @@ std::string reason_against_bicycle(const drive::CarSignals& signals, const CarFi
 
 void enter_bicycle(const std::vector<DriveStretch>& stretches, const Vehicle& base, double offset,
                    const CarFitOptions& options, CarFit& fit) {
-  const FitResult bicycle = fit_bicycle(stretches, base, offset, fit.yaw_source, options);
+  const FitResult bicycle = fit_bicycle(stretches, base, offset, fit.yaw_source, fit_options(options));
   if (bicycle.values.empty()) return refuse(fit, kBicycle, "no yaw rate was measured while driving");
   fit.yaw_deviation = bicycle.deviation;
   const std::string hint = fmt::format("; it was turning at {:.3g} to {:.3g} m/s", fit.slowest_turn.value_or(0),
@@ -461,7 +192,7 @@ Basis basis_of(const CarFit& fit, double base_ratio) {
 
 void enter_torque(const std::vector<SteeredRun>& runs, const Vehicle& base, const Basis& basis,
                   const CarFitOptions& options, CarFit& fit) {
-  const TorqueModel model(runs, with(base, basis.ratio, basis.stiffness), basis.offset);
+  const TorqueModel model(runs, adjusted(base, basis.ratio, basis.stiffness), basis.offset);
   const std::vector<double> forces = model.forces();
   double sum = 0, squares = 0;
   for (const double f : forces) sum += f, squares += f * f;
@@ -475,7 +206,7 @@ void enter_torque(const std::vector<SteeredRun>& runs, const Vehicle& base, cons
         fmt::format("too straight: while openpilot steered, lateral acceleration varied by {:.2g} m/s^2, expected {:g}",
                     std::sqrt(std::max(variance, 0.0)), kLeastLateral));
   }
-  FitResult torque = fit_torque(model, options);
+  FitResult torque = fit_torque(model, fit_options(options));
   std::vector<double> left;
   model(torque.values, left);
   double remaining = 0;
@@ -488,11 +219,12 @@ void enter_torque(const std::vector<SteeredRun>& runs, const Vehicle& base, cons
                     "lateral acceleration, expected {:g} %",
                     std::max(*fit.explained, 0.0) * 100, kLeastExplained * 100));
   }
-  const TorqueModel others[] = {{runs, with(base, basis.ratio + basis.ratio_half, basis.stiffness), basis.offset},
-                                {runs, with(base, basis.ratio, basis.stiffness + basis.stiffness_half), basis.offset},
-                                {runs, with(base, basis.ratio, basis.stiffness), basis.offset + basis.offset_half}};
+  const TorqueModel others[] = {
+      {runs, adjusted(base, basis.ratio + basis.ratio_half, basis.stiffness), basis.offset},
+      {runs, adjusted(base, basis.ratio, basis.stiffness + basis.stiffness_half), basis.offset},
+      {runs, adjusted(base, basis.ratio, basis.stiffness), basis.offset + basis.offset_half}};
   for (const TorqueModel& other : others) {
-    const std::vector<double> shifted = fit_again(other, torque);
+    const std::vector<double> shifted = fit_torque_again(other, torque);
     for (size_t p = 0; p < shifted.size(); ++p) widen(torque, p, shifted[p] - torque.values[p]);
   }
   widen_times(torque);
@@ -522,7 +254,7 @@ void enter_steering(const drive::CarSignals& signals, const std::vector<DriveStr
                                        fit.steered_seconds, kLeastSteered));
   }
   if (fit.torque) return enter_torque(runs, base, basis_of(fit, base.steer_ratio), options, fit);
-  FitResult angle = fit_angle(runs, options);
+  FitResult angle = fit_angle(runs, fit_options(options));
   widen_times(angle);
   answer(fit, "steering_delay_s", angle, kDelay, 1, "");
   answer(fit, "steering_lag_s", angle, kLag, 1, "");

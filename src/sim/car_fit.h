@@ -43,9 +43,8 @@ struct CarFit {
   const FittedNumber& operator[](std::string_view name) const;  // fails (internal) on another name
 };
 
-inline constexpr double kSlowest = 5, kTurning = 0.3, kHardest = 3;  // m/s, m/s^2, m/s^2
-inline constexpr double kLeastRate = 40;                             // Hz of carState
-inline constexpr double kBlockSeconds = 5;
+inline constexpr double kSlowest = 5, kTurning = 0.3;  // m/s, m/s^2
+inline constexpr double kLeastRate = 40;               // Hz of carState
 
 struct CarFitOptions {
   double confidence = 0.95;

@@ -110,4 +110,15 @@ std::vector<DriveStretch> drive_stretches(const drive::CarSignals& signals, doub
   return stretches;
 }
 
+int64_t block_of(const DriveStretch& stretch, double seconds) {
+  return static_cast<int64_t>(std::floor((stretch.begin + seconds) / kBlockSeconds));
+}
+
+double between(const std::vector<double>& values, double position) {
+  const double p = std::clamp(position, 0.0, static_cast<double>(values.size() - 1));
+  const auto i = static_cast<size_t>(p);
+  if (i + 1 >= values.size()) return values.back();
+  return values[i] + (values[i + 1] - values[i]) * (p - static_cast<double>(i));
+}
+
 }  // namespace sparkpilot::sim
