@@ -16,7 +16,7 @@ struct FitParameter {
 
 struct FitOptions {
   int most_iterations = 60;
-  double outlier = 3;  // residuals beyond this many standard deviations (by their median) weigh as |.|, not squared
+  double outlier = 3;    // residuals beyond this many standard deviations (by their median) weigh as |.|, not squared
   int resamples = 1000;  // 0: no intervals
   uint64_t seed = 0;
   double confidence = 0.95;
