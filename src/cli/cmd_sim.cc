@@ -1,6 +1,8 @@
 // sparkpilot sim: control algorithms tested in simulated worlds.
 #include "cli/command.h"
 #include "cli/sim_compare.h"
+#include "cli/sim_extract.h"
+#include "cli/sim_fit.h"
 #include "cli/sim_list.h"
 #include "cli/sim_run.h"
 #include "cli/sim_show.h"
@@ -17,6 +19,8 @@ void add_sim(Program& program, Command app) {
   add_sim_show(program, group);
   add_sim_compare(program, group);
   add_sim_tune(program, group);
+  add_sim_fit(program, group);
+  add_sim_extract(program, group);
   add_sim_tinyphysics(program, group);
 }
 

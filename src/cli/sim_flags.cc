@@ -1,5 +1,6 @@
 #include "cli/sim_flags.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -16,7 +17,14 @@ void add_sim_flags(Command command, SimFlags& flags) {
   for (const sim::Algorithm& algorithm : sim::algorithms()) algorithms.emplace_back(algorithm.name);
   for (const auto& [name, car] : sim::vehicle_presets()) vehicles.emplace_back(name);
   add_choice(command, "--algorithm", flags.algorithm, algorithms, "the controller", "NAME");
-  add_choice(command, "--vehicle", flags.vehicle, vehicles, "the car", "NAME");
+  command
+      .add_option("--vehicle", flags.vehicle,
+                  "the car: a preset (sim list --vehicles), or a file that sim fit --out writes")
+      .check([vehicles](const std::string& text) {
+        const bool preset = std::find(vehicles.begin(), vehicles.end(), text) != vehicles.end();
+        return preset || sim::is_car_file(text) ? std::string() : no_choice(text, vehicles) + ", or a file F.json";
+      })
+      .type_name("NAME|F.json");
   add_choice(command, "--plant", flags.plant, {"bicycle", "bicycle_linear", "kinematic"},
              "how it moves: with tyres that saturate, with linear ones, without slip", "NAME");
   add_choice(command, "--planner", flags.planner, {std::begin(sim::kPlannerNames), std::end(sim::kPlannerNames)},

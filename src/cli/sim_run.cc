@@ -249,7 +249,9 @@ sim::ScenarioRunOptions options_of(const RunCommandFlags& flags) {
   sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
   if (flags.scenarios.empty() && flags.files.empty()) fail("name scenarios with --scenarios, or a course with --file");
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
-  for (const std::string& file : flags.files) options.scenarios.push_back(sim::read_scenario(file));
+  for (const std::string& file : flags.files) {
+    for (sim::Scenario& scenario : sim::read_scenarios(file)) options.scenarios.push_back(std::move(scenario));
+  }
   options.variants = flags.variants;
   return options;
 }
@@ -298,7 +300,8 @@ void add_sim_run(Program& program, Command group) {
                   "Ctrl-C leaves a folder that the same command with --resume continues, to the same bytes.",
                   [&program, flags] { return run_scenarios(program, *flags); });
   add_list(command, "--scenarios", flags->scenarios, "NAME[,NAME...]", "scenarios and categories (sim list), or all");
-  add_list(command, "--file", flags->files, "F.csv", "a scenario from a table: time_s, speed_m_per_s, curvature_per_m");
+  add_list(command, "--file", flags->files, "F.csv|DIR",
+           "a scenario from a table (time_s, speed_m_per_s, curvature_per_m), or from each of a folder");
   add_number(command, "--variants", flags->variants,
              "worlds of each scenario: the first as it is named, the others drawn");
   add_sim_flags(command, flags->sim);

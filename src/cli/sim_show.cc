@@ -44,6 +44,16 @@ sim::Scenario one_scenario(const std::string& name) {
   fail("\"{}\" is not one scenario; name one of {}", name, names);
 }
 
+// The car of a run: a file's has its name and a hash, and the file must be given again.
+std::string vehicle_of(const ShowFlags& flags, const sim::RunInfo& info) {
+  const auto presets = sim::vehicle_presets();
+  if (std::ranges::find(presets, info.vehicle, &sim::Preset::name) != presets.end()) return info.vehicle;
+  if (!sim::is_car_file(flags.sim.vehicle) || sim::find_car(flags.sim.vehicle).name != info.vehicle) {
+    fail("{}: its car {} is from a file: give that file with --vehicle", flags.run, info.vehicle);
+  }
+  return flags.sim.vehicle;
+}
+
 // The world of a run that is named, or its worst.
 Shown world_of_run(const ShowFlags& flags) {
   const sim::Results results = sim::read_results(flags.run, true);
@@ -67,7 +77,7 @@ Shown world_of_run(const ShowFlags& flags) {
   options.variants = shown.variant + 1;
   options.seed = info.seed;
   options.algorithm = info.algorithm;
-  options.vehicle = info.vehicle;
+  options.vehicle = vehicle_of(flags, info);
   options.plant = info.plant;
   options.planner = info.planner;
   options.set = info.parameters;

@@ -77,9 +77,11 @@ std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, u
   return values;
 }
 
-WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle) {
+WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle,
+                         const Steering& steering) {
   WorldSpec world;
   world.vehicle = vehicle;
+  world.steering = steering;
   world.number = number_of(scenario, variant);
   if (scenario.table) {
     world.course.table = scenario.table;

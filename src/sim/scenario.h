@@ -49,7 +49,8 @@ std::vector<Scenario> select_scenarios(std::span<const std::string> names);
 // alone. Variant 0 has the usual ones.
 std::vector<double> draw_parameters(const Scenario& scenario, int64_t variant, uint64_t seed);
 // The variant's world, with the default controllers. Worlds of one scenario, variant and seed see the same noise.
-WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle);
+WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t seed, const Vehicle& vehicle,
+                         const Steering& steering = {});
 
 // "bicycle" (saturating tyres), "bicycle_linear", "kinematic". Fails (user) on another name.
 Tyres plant_tyres(std::string_view plant);

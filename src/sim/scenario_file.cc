@@ -132,4 +132,19 @@ Scenario read_scenario(const std::filesystem::path& file) {
   return parse_scenario(read_file(file, kLargestFile), file.string());
 }
 
+std::vector<Scenario> read_scenarios(const std::filesystem::path& file_or_folder) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(file_or_folder, error)) return {read_scenario(file_or_folder)};
+  std::vector<std::filesystem::path> files;
+  for (std::filesystem::directory_iterator at(file_or_folder, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().extension() == ".csv") files.push_back(at->path());
+  }
+  if (error) fail("{}: {}", file_or_folder.string(), error.message());
+  if (files.empty()) fail("{}: the folder has no courses (F.csv)", file_or_folder.string());
+  std::ranges::sort(files);
+  std::vector<Scenario> scenarios;
+  for (const std::filesystem::path& file : files) scenarios.push_back(read_scenario(file));
+  return scenarios;
+}
+
 }  // namespace sparkpilot::sim

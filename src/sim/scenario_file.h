@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/scenario.h"
 
@@ -20,6 +21,8 @@ namespace sparkpilot::sim {
 // variants start aside of the middle of the lane. Fails (user) naming file, line and column: missing columns, what is
 // no number, times that do not ascend, no rows, more than an hour, and values whose unit must be another one.
 Scenario read_scenario(const std::filesystem::path& file);
+// The scenario of a file, or those of all F.csv of a folder, by name. Fails (user) on a folder that has none.
+std::vector<Scenario> read_scenarios(const std::filesystem::path& file_or_folder);
 // The same from text; `name` is the file's in errors.
 Scenario parse_scenario(std::string_view text, const std::string& name);
 

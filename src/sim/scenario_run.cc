@@ -32,7 +32,7 @@ Planner planner_named(std::string_view name) {
 ScenarioRun::ScenarioRun(ScenarioRunOptions options)
     : options_(std::move(options)),
       algorithm_(find_algorithm(options_.algorithm)),
-      vehicle_(preset_vehicle(options_.vehicle)),
+      car_(find_car(options_.vehicle)),
       tyres_(plant_tyres(options_.plant)) {
   if (options_.scenarios.empty()) fail("sim: no scenario to run");
   constexpr int64_t kMost = int64_t{1} << 40;
@@ -44,7 +44,7 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
   info_.program = program_version();
   info_.algorithm = options_.algorithm;
   info_.parameters = algorithm_parameters(algorithm_, options_.set);
-  info_.vehicle = options_.vehicle;
+  info_.vehicle = car_.name;
   info_.plant = options_.plant;
   info_.planner = options_.planner;
   info_.seed = options_.seed;
@@ -68,7 +68,7 @@ const Scenario& ScenarioRun::scenario(int64_t row) const {
 
 WorldSpec ScenarioRun::world(int64_t row) const {
   const Scenario& what = scenario(row);
-  WorldSpec world = scenario_world(what, row % options_.variants, options_.seed, vehicle_);
+  WorldSpec world = scenario_world(what, row % options_.variants, options_.seed, car_.vehicle, car_.steering);
   set_parameters(algorithm_, info_.parameters, world);
   world.following.planner = planner_named(options_.planner);
   return world;

@@ -8,6 +8,7 @@
 
 #include "sim/algorithm.h"
 #include "sim/batch.h"
+#include "sim/car_file.h"
 #include "sim/results.h"
 #include "sim/scenario.h"
 
@@ -17,6 +18,7 @@ struct ScenarioRunOptions {
   std::vector<Scenario> scenarios;
   int64_t variants = 1;  // of each
   uint64_t seed = 1;
+  // `vehicle`: a preset or a car's file (sim/car_file.h).
   std::string algorithm = "lateral_torque", vehicle = "civic", plant = "bicycle", planner = "idm";
   std::vector<Parameter> set;                // parameters of the algorithm that are not its own
   std::shared_ptr<GpuDevice> gpu = nullptr;  // null: the CPU
@@ -45,7 +47,7 @@ class ScenarioRun {
   ScenarioRunOptions options_;
   RunInfo info_;
   const Algorithm& algorithm_;
-  const Vehicle& vehicle_;
+  Car car_;
   Tyres tyres_;
 };
 

@@ -14,6 +14,7 @@
 #include "onnx/test_models.h"
 #include "route/log/test_log.h"
 #include "route/log/writer.h"
+#include "sim/car_file.h"
 #include "sim/results.h"
 #include "sim/test_challenge.h"
 #include "stack/test_files.h"
@@ -240,9 +241,10 @@ int main(int argc, char** argv) {
     return 2;
   }
   const fs::path root = argv[1];
-  for (const char* target : {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz",
-                             "reader_fuzz", "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz",
-                             "adapter_fuzz", "results_fuzz", "scenario_file_fuzz", "challenge_route_fuzz"})
+  for (const char* target :
+       {"import_fuzz", "run_fuzz", "pickle_fuzz", "npy_fuzz", "safetensors_fuzz", "dataset_fuzz", "reader_fuzz",
+        "timeline_fuzz", "doctor_fuzz", "monitor_fuzz", "elf_fuzz", "fatbin_fuzz", "adapter_fuzz", "results_fuzz",
+        "scenario_file_fuzz", "challenge_route_fuzz", "car_file_fuzz", "car_signals_fuzz"})
     fs::create_directories(root / target);
   for (const char* target : {"import_fuzz", "run_fuzz"}) {
     sparkpilot::write_models(root / target);
@@ -255,10 +257,11 @@ int main(int argc, char** argv) {
   sparkpilot::write_datasets(root / "dataset_fuzz");
   sparkpilot::write_results(root / "results_fuzz");
   sparkpilot::write_courses(root / "scenario_file_fuzz");
+  sparkpilot::write(root / "car_file_fuzz" / "car", sparkpilot::sim::car_text({"car", {}, {}}, {{"mass_kg", "log"}}));
   sparkpilot::write(root / "challenge_route_fuzz" / "route", sparkpilot::sim::integer_route(1, 110, 105));
   for (const char* target : {"doctor_fuzz", "monitor_fuzz"}) sparkpilot::write_machines(root / target);
   sparkpilot::write_machine_at_work(root / "monitor_fuzz");
-  for (const char* target : {"reader_fuzz", "timeline_fuzz"}) sparkpilot::write_logs(root / target);
+  for (const char* target : {"reader_fuzz", "timeline_fuzz", "car_signals_fuzz"}) sparkpilot::write_logs(root / target);
   for (const char* target : {"elf_fuzz", "fatbin_fuzz"}) sparkpilot::write_libraries(root / target);
   return 0;
 }
