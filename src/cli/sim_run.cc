@@ -24,7 +24,7 @@ constexpr int64_t kRowsAtOnce = 8192;
 struct RunCommandFlags {
   SimFlags sim;
   std::vector<std::string> scenarios, files;
-  int64_t variants = 1;
+  int64_t variants = 1, workers = 0;
   std::string out;
   bool resume = false, check = false;
 };
@@ -49,7 +49,8 @@ Finished compute(const Program& program, const RunCommandFlags& flags, const sim
     while (row < all && !stop.requested()) {
       progress.at(static_cast<double>(row) / static_cast<double>(all));
       const int64_t next = std::min(row + kRowsAtOnce, all), start = now_ns();
-      std::vector<sim::ResultRow> rows = run.run(row, next);
+      std::vector<sim::ResultRow> rows = run.run(row, next, &stop.requested());
+      if (rows.empty()) break;  // stopped meanwhile
       spent += now_ns() - start;
       if (writer) writer->add(rows);
       else
@@ -62,9 +63,11 @@ Finished compute(const Program& program, const RunCommandFlags& flags, const sim
   if (row > begun)
     done.info.steps_per_second = static_cast<double>(run.steps(begun, row)) / (static_cast<double>(spent) * 1e-9);
   if (!done.stopped && (!writer || !writer->finished())) {
-    const auto [p50, p99] = sim::update_latency(sim::find_algorithm(done.info.algorithm).lateral, run.world(0));
-    done.info.update_p50_us = p50;
-    done.info.update_p99_us = p99;
+    if (run.options().user) run.options().user->check_unchanged();
+    if (const auto latency = run.latency()) {
+      done.info.update_p50_us = latency->p50_us;
+      done.info.update_p99_us = latency->p99_us;
+    }
     if (writer) writer->finish(done.info);
   }
   if (writer) {
@@ -105,6 +108,7 @@ Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunS
   return {{"folder", flags.out.empty() ? Json() : Json(flags.out)},
           {"stopped", done.stopped},
           {"algorithm", done.info.algorithm},
+          {"algorithm_md5", done.info.algorithm_md5.empty() ? Json() : Json(done.info.algorithm_md5)},
           {"parameters", std::move(parameters)},
           {"vehicle", done.info.vehicle},
           {"plant", done.info.plant},
@@ -170,12 +174,15 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
 int run_scenarios(const Program& program, const RunCommandFlags& flags) {
   expect_at_least("--variants", flags.variants, 1);
   if (flags.resume && flags.out.empty()) fail("--resume needs --out: it continues what is in a folder");
-  sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
+  expect_at_least("--workers", flags.workers, 0);
+  sim::ScenarioRunOptions options = scenario_run_options(program, flags.sim);
   if (flags.scenarios.empty() && flags.files.empty()) fail("name scenarios with --scenarios, or a course with --file");
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   for (const std::string& file : flags.files) options.scenarios.push_back(sim::read_scenario(file));
   options.variants = flags.variants;
-  const ThreadScope threads(chosen_threads(program).value_or(0));
+  const bool own_workers = options.user && flags.workers > 0;
+  const ThreadScope threads(own_workers ? static_cast<int>(std::min<int64_t>(flags.workers, 1024))
+                                        : chosen_threads(program).value_or(0));
   const sim::ScenarioRun run(std::move(options));
   const Finished done = compute(program, flags, run);
   const sim::RunSummary summary = sim::summarize_run(done.rows, done.info.metrics, run.options().scenarios);
@@ -194,6 +201,8 @@ void add_sim_run(Program& program, Command group) {
                   "  sparkpilot sim run --algorithm lateral_torque --scenarios curves\n"
                   "  sparkpilot sim run --scenarios all --variants 1000 --out runs/default\n"
                   "  sparkpilot sim run --scenarios all --variants 1000 --set kp=1.2 --out runs/kp12\n"
+                  "  sparkpilot sim run --algorithm ./my_control.so --scenarios curves --set kp=1.2\n"
+                  "  sparkpilot sim run --algorithm my_control.py --scenarios curves --workers 4\n"
                   "Ctrl-C leaves a folder that the same command with --resume continues, to the same bytes.",
                   [&program, flags] { return run_scenarios(program, *flags); });
   add_list(command, "--scenarios", flags->scenarios, "NAME[,NAME...]", "scenarios and categories (sim list), or all");
@@ -201,6 +210,7 @@ void add_sim_run(Program& program, Command group) {
   add_number(command, "--variants", flags->variants,
              "worlds of each scenario: the first as it is named, the others drawn");
   add_sim_flags(command, flags->sim);
+  add_number(command, "--workers", flags->workers, "processes of an algorithm of your own; 0: as many as threads");
   command.add_option("-o,--out", flags->out, "folder of the results, which sim compare reads").type_name("DIR");
   command.add_flag("--resume", flags->resume, "continue the run in --out");
   command.add_flag("--check", flags->check, "exit with 4 if a world does not keep its scenario's bounds");

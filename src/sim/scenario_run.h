@@ -1,7 +1,10 @@
 // Scenarios driven by an algorithm: the rows of a run (sim/results.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,9 @@
 
 namespace sparkpilot::sim {
 
+class UserAlgorithm;
+struct UserDrive;
+
 // "bicycle" (saturating tyres), "bicycle_linear", "kinematic". Fails (user) on another name.
 Tyres plant_tyres(std::string_view plant);
 
@@ -20,8 +26,15 @@ struct ScenarioRunOptions {
   int64_t variants = 1;  // of each
   uint64_t seed = 1;
   std::string algorithm = "lateral_torque", vehicle = "civic", plant = "bicycle", planner = "idm";
-  std::vector<Parameter> set;  // parameters of the algorithm that are not its own
+  std::vector<Parameter> set;                           // parameters of the algorithm that are not its own
+  std::shared_ptr<const UserAlgorithm> user = nullptr;  // drives instead of `algorithm`
 };
+
+// Times of single updates of a lateral controller in one world, in microseconds: median and 99th percentile.
+struct UpdateLatency {
+  double p50_us = 0, p99_us = 0;
+};
+UpdateLatency update_latency(Lateral lateral, const WorldSpec& world);
 
 // Row i is variant i % variants of scenario i / variants. Rows depend on the options and the instruction set alone.
 class ScenarioRun {
@@ -36,11 +49,17 @@ class ScenarioRun {
   WorldSpec world(int64_t row) const;
   BatchOptions batch(const Scenario& scenario) const;
   int64_t steps(int64_t first, int64_t last) const;  // of all these rows
-  // Rows first to last - 1, on all threads.
-  std::vector<ResultRow> run(int64_t first, int64_t last) const;
+  // Rows first to last - 1, on all threads. `stop` ends the run of a user's algorithm early; there are no rows then.
+  std::vector<ResultRow> run(int64_t first, int64_t last, const std::atomic<bool>* stop = nullptr) const;
+  // Of the algorithm in the first world; empty where a user's does not answer.
+  std::optional<UpdateLatency> latency() const;
+  // How options().user, which is set, drives the worlds.
+  UserDrive drive(const std::atomic<bool>* stop = nullptr) const;
 
  private:
-  ResultRow row_of(int64_t row, const WorldResult& result) const;
+  // `failed`: what the algorithm did that it may not; empty: nothing.
+  ResultRow row_of(int64_t row, const WorldResult& result, const std::string& failed) const;
+  size_t outside() const;  // parameters that are a user's algorithm's
 
   ScenarioRunOptions options_;
   RunInfo info_;
@@ -48,11 +67,5 @@ class ScenarioRun {
   const Vehicle& vehicle_;
   Tyres tyres_;
 };
-
-// Times of single updates of a lateral controller in one world, in microseconds: median and 99th percentile.
-struct UpdateLatency {
-  double p50_us = 0, p99_us = 0;
-};
-UpdateLatency update_latency(Lateral lateral, const WorldSpec& world);
 
 }  // namespace sparkpilot::sim
