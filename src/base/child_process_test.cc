@@ -1,6 +1,7 @@
 // Child processes: lines both ways, deadlines, ends of all kinds, and that nothing of them remains.
 #include "base/child_process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
