@@ -116,6 +116,7 @@ ChildProcess::ChildProcess(const ChildOptions& options)
     spawn.move(in.theirs, STDIN_FILENO);
     spawn.move(out.theirs, STDOUT_FILENO);
     spawn.move(err.theirs, STDERR_FILENO);
+    if (options.shared >= 0) spawn.move(options.shared, kSharedFd);
     spawn.enter(options.folder);
     pid_ = spawn.start(options.command, options.unset);
     for (int* end : {&in.theirs, &out.theirs, &err.theirs}) close_end(*end);
@@ -247,6 +248,11 @@ std::string ChildProcess::how_it_ended() {
   if (!reaped_) return "closed its output";
   if (WIFSIGNALED(status_)) return fmt::format("signal {} ({})", WTERMSIG(status_), strsignal(WTERMSIG(status_)));
   return fmt::format("exit code {}", WEXITSTATUS(status_));
+}
+
+void ChildProcess::forget_errors() {
+  take_errors();
+  errors_.clear();
 }
 
 std::string ChildProcess::last_error() const {

@@ -17,6 +17,7 @@ struct ChildOptions {
   std::vector<std::string> unset = {};  // variables of the environment that it does not get
   size_t longest_line = 4 << 20;        // bytes of a line that read_line() accepts
   size_t kept_errors = 8 << 10;         // bytes of its stderr that are kept, the last ones
+  int shared = -1;                      // a descriptor that the child gets as ChildProcess::kSharedFd
 };
 
 // The child runs in a process group of its own, so that Ctrl-C at the terminal reaches this process only; the
@@ -24,6 +25,8 @@ struct ChildOptions {
 // shell beside it kills the group and removes `folder`. One thread at a time may use an object.
 class ChildProcess {
  public:
+  static constexpr int kSharedFd = 3;
+
   // Fails (user) with the system's reason if the program cannot be started.
   explicit ChildProcess(const ChildOptions& options);
   ~ChildProcess();
@@ -44,6 +47,8 @@ class ChildProcess {
   std::string how_it_ended();
   // The last line of its stderr that is not empty, as far as it was read; at most 300 bytes, printable. May be empty.
   std::string last_error() const;
+  // So that last_error() is of what comes from now on.
+  void forget_errors();
 
  private:
   // Waits until the child has written something and reads it. False: it is later than `until`, in seconds.

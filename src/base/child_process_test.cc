@@ -1,6 +1,7 @@
 // Child processes: lines both ways, deadlines, ends of all kinds, and that nothing of them remains.
 #include "base/child_process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +89,24 @@ TEST(ChildProcess, BoundsWhatItKeeps) {
   EXPECT_EQ(line, "done");
   EXPECT_EQ(loud.read_line(line, 5), Answer::ended);
   EXPECT_EQ(loud.last_error(), "end");
+}
+
+TEST(ChildProcess, ForgetsErrorsAndSharesAFile) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ChildOptions options = shell("echo old >&2; echo a; read line; echo given >&3; echo b");
+  options.shared = ends[1];
+  ChildProcess child(options);
+  std::string line;
+  ASSERT_EQ(child.read_line(line, 5), Answer::ok);
+  child.forget_errors();
+  EXPECT_EQ(child.last_error(), "");
+  child.write_line("go", 5);
+  ASSERT_EQ(child.read_line(line, 5), Answer::ok);
+  char text[6];
+  ASSERT_EQ(::read(ends[0], text, sizeof text), 6);
+  EXPECT_EQ(std::string(text, 6), "given\n");
+  for (const int end : ends) ::close(end);
 }
 
 TEST(ChildProcess, RefusesWhatCannotBeStarted) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -13,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/short_waits.h"
 #include "cli/terminal.h"
+#include "sim/algorithm_worker.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -198,6 +200,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    if (argc == 3 && std::string_view(argv[1]) == sparkpilot::sim::kAlgorithmWorker)
+      return sparkpilot::sim::run_algorithm_worker(argv[2]);
     sparkpilot::cli::clean_up_when_interrupted();
     return sparkpilot::cli::run(argc, argv);
   } catch (const std::exception&) {  // before errors could be reported

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/choices.h"
+#include "cli/short_waits.h"
 #include "cli/terminal.h"
 #include "ops/cuda/images.h"
 #include "tensor/gpu.h"
@@ -16,7 +17,15 @@ void add_sim_flags(Command command, SimFlags& flags) {
   std::vector<std::string> algorithms, vehicles;
   for (const sim::Algorithm& algorithm : sim::algorithms()) algorithms.emplace_back(algorithm.name);
   for (const auto& [name, car] : sim::vehicle_presets()) vehicles.emplace_back(name);
-  add_choice(command, "--algorithm", flags.algorithm, algorithms, "the controller", "NAME");
+  const auto no_algorithm = [algorithms](const std::string& text) {
+    const bool known = sim::UserAlgorithm::names_file(text) || std::ranges::find(algorithms, text) != algorithms.end();
+    return known ? std::string() : no_choice(text, algorithms);
+  };
+  command
+      .add_option("--algorithm", flags.algorithm,
+                  "the controller; or a file of your own: a shared library .so or a script .py (docs/algorithms.md)")
+      .check(no_algorithm)
+      .type_name("NAME|FILE");
   command
       .add_option("--vehicle", flags.vehicle,
                   "the car: a preset (sim list --vehicles), or a file that sim fit --out writes")
@@ -31,10 +40,21 @@ void add_sim_flags(Command command, SimFlags& flags) {
              "what follows cars ahead: idm, the Intelligent Driver Model; mpc, openpilot's; cruise does not see them",
              "NAME");
   add_list(command, "--set", flags.set, "KEY=VALUE", "a parameter of the algorithm (sim list --algorithms)");
+  add_number(command, "--step-timeout", flags.step_timeout, "how long a step of an algorithm of your own may take",
+             "SECONDS");
   add_number(command, "--seed", flags.seed, "of the scenarios' parameters and noise");
 }
 
-sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags) {
+std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program, const SimFlags& flags) {
+  if (!(flags.step_timeout > 0)) fail("--step-timeout {}: expected more than 0", flags.step_timeout);
+  const std::string python = program.settings["python"].value;
+  return std::make_shared<sim::UserAlgorithm>(flags.algorithm,
+                                              sim::UserAlgorithmOptions{.step_timeout = flags.step_timeout,
+                                                                        .python = python.empty() ? "python3" : python,
+                                                                        .unset = variables_of_short_waits()});
+}
+
+sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFlags& flags) {
   sim::ScenarioRunOptions options;
   options.seed = flags.seed;
   options.algorithm = flags.algorithm;
@@ -50,6 +70,7 @@ sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags) {
     }
     options.set.push_back({name, value});
   }
+  if (sim::UserAlgorithm::names_file(flags.algorithm)) options.user = user_algorithm(program, flags);
   return options;
 }
 
@@ -57,7 +78,7 @@ std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRu
                                    const std::string& asked, bool tell) {
   if (tell) tell_about_device(program, asked);
   const bool automatic = asked == "auto";
-  if (automatic && cuda::images().empty()) return nullptr;
+  if (automatic && (options.user || cuda::images().empty())) return nullptr;
   const std::string device = chosen_device(asked, this_device_facts());
   if (device == "cpu") return nullptr;
   const auto open = [&] {

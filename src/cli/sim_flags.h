@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "sim/scenario_run.h"
+#include "sim/user_algorithm.h"
 
 namespace sparkpilot::cli {
 
@@ -14,10 +15,13 @@ struct SimFlags {
   std::string algorithm = "lateral_torque", vehicle = "civic", plant = "bicycle", planner = "idm";
   std::vector<std::string> set;
   uint64_t seed = 1;
+  double step_timeout = 1;
 };
 void add_sim_flags(Command command, SimFlags& flags);
-// Without scenarios. Fails (user) on a --set that is no NAME=NUMBER.
-sim::ScenarioRunOptions scenario_run_options(const SimFlags& flags);
+// Without scenarios. Starts a user's algorithm. Fails (user) on a --set that is no NAME=NUMBER.
+sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFlags& flags);
+// The algorithm in the file that --algorithm names.
+std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program, const SimFlags& flags);
 // The GPU for these scenarios by a setting of device, null for the CPU. `auto` takes the fastest one that gives the CPU's
 // bits for the first worlds, and tells why not; fails (device) where another one is named that cannot be opened.
 std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options,

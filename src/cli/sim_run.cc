@@ -27,7 +27,7 @@ constexpr int64_t kRowsAtOnce = 8192;
 struct RunCommandFlags {
   SimFlags sim;
   std::vector<std::string> scenarios, files;
-  int64_t variants = 1;
+  int64_t variants = 1, workers = 0;
   std::string out;
   bool resume = false, check = false;
 };
@@ -41,11 +41,11 @@ struct Finished {
 // Fails in all processes if one would make other rows of the same world.
 void expect_same_run(const sim::RunInfo& info, Comm& comm) {
   const std::string set = comm.share(info.instruction_set);
-  std::string what = info.program;
+  std::string what = info.program + info.algorithm_md5;
   for (const std::string& name : info.scenarios) what += "\n" + name;  // that of a file holds a hash of what is in it
   const bool same = comm.share(what) == what;
   comm.together([&] {
-    if (!same) fail("process {} has another program or other scenarios than process 0", comm.rank());
+    if (!same) fail("process {} has another program, other scenarios or another algorithm than process 0", comm.rank());
     if (set == info.instruction_set) return;
     fail(
         "process {} has the instruction set {}, process 0 {}, and results may differ in rounding: "
@@ -74,7 +74,7 @@ class Computation {
       while (row < all && comm_.max(stop ? 1 : 0) == 0) {
         progress.at(static_cast<double>(row) / static_cast<double>(all));
         const int64_t next = std::min(row + kRowsAtOnce * comm_.size(), all);
-        add(row, next);
+        if (!add(row, next, stop)) break;
         row = next;
       }
     }
@@ -102,11 +102,13 @@ class Computation {
     return comm_.size() == 1 ? rows : std::stoll(comm_.share(std::to_string(rows)));
   }
 
-  // Rows first to last - 1, each process a part of them.
-  void add(int64_t first, int64_t last) {
+  // Rows first to last - 1, each process a part of them; false if stopped meanwhile.
+  bool add(int64_t first, int64_t last, const std::atomic<bool>& stop) {
     const int64_t count = last - first, rank = comm_.rank(), size = comm_.size();
     std::vector<sim::ResultRow> rows;
-    comm_.together([&] { rows = run_.run(first + count * rank / size, first + count * (rank + 1) / size); });
+    const int64_t begin = first + count * rank / size, end = first + count * (rank + 1) / size;
+    comm_.together([&] { rows = run_.run(begin, end, &stop); });
+    if (comm_.max(std::ssize(rows) < end - begin ? 1 : 0) > 0) return false;
     std::vector<std::string> others;
     if (size > 1) others = comm_.gather(rank > 0 ? sim::text_of_rows(rows, run_.info()) : "");
     comm_.together([&] {
@@ -115,6 +117,7 @@ class Computation {
       for (size_t i = 1; i < others.size(); ++i)
         keep(sim::parse_rows(others[i], run_.info(), fmt::format("process {}", i)));
     });
+    return true;
   }
 
   void keep(std::vector<sim::ResultRow> rows) {
@@ -125,9 +128,11 @@ class Computation {
 
   void end() {
     if (!done_.stopped && (!writer_ || !writer_->finished())) {
-      const auto [p50, p99] = sim::update_latency(sim::find_algorithm(done_.info.algorithm).lateral, run_.world(0));
-      done_.info.update_p50_us = p50;
-      done_.info.update_p99_us = p99;
+      if (run_.options().user) run_.options().user->check_unchanged();
+      if (const auto latency = run_.latency()) {
+        done_.info.update_p50_us = latency->p50_us;
+        done_.info.update_p99_us = latency->p99_us;
+      }
       if (writer_) writer_->finish(done_.info);
     }
     if (!writer_) return;
@@ -174,6 +179,7 @@ Json json_of(const RunCommandFlags& flags, const Finished& done, const sim::RunS
   return {{"folder", flags.out.empty() ? Json() : Json(flags.out)},
           {"stopped", done.stopped},
           {"algorithm", done.info.algorithm},
+          {"algorithm_md5", done.info.algorithm_md5.empty() ? Json() : Json(done.info.algorithm_md5)},
           {"parameters", std::move(parameters)},
           {"vehicle", done.info.vehicle},
           {"plant", done.info.plant},
@@ -243,10 +249,11 @@ void print_summary(const RunCommandFlags& flags, const Finished& done, const sim
                       done.stopped ? "stopped: the same command with --resume continues" : "finished"));
 }
 
-sim::ScenarioRunOptions options_of(const RunCommandFlags& flags) {
+sim::ScenarioRunOptions options_of(const Program& program, const RunCommandFlags& flags) {
   expect_at_least("--variants", flags.variants, 1);
   if (flags.resume && flags.out.empty()) fail("--resume needs --out: it continues what is in a folder");
-  sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
+  expect_at_least("--workers", flags.workers, 0);
+  sim::ScenarioRunOptions options = scenario_run_options(program, flags.sim);
   if (flags.scenarios.empty() && flags.files.empty()) fail("name scenarios with --scenarios, or a course with --file");
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   for (const std::string& file : flags.files) {
@@ -260,13 +267,15 @@ int run_scenarios(Program& program, const RunCommandFlags& flags) {
   program.comm = std::make_unique<Comm>();
   Comm& comm = *program.comm;
   const bool tells = comm.rank() == 0 && !program.quiet;
-  const int asked = chosen_threads(program).value_or(0);
+  const bool own_workers = flags.workers > 0 && sim::UserAlgorithm::names_file(flags.sim.algorithm);
+  const int asked =
+      own_workers ? static_cast<int>(std::min<int64_t>(flags.workers, 1024)) : chosen_threads(program).value_or(0);
   const ThreadScope threads(asked > 0 ? asked : threads_of_each(comm, tells));
   const StopOnInterrupt stop(comm.rank() == 0);
   sim::ScenarioRunOptions options;
   const std::string device = program.settings["device"].value;
   comm.together([&] {
-    options = options_of(flags);
+    options = options_of(program, flags);
     options.gpu = sim_gpu(program, options, device_of_each(device, comm), tells);
   });
   // Rows must not depend on who computes them.
@@ -296,6 +305,8 @@ void add_sim_run(Program& program, Command group) {
                   "  sparkpilot sim run --algorithm lateral_torque --scenarios curves\n"
                   "  sparkpilot sim run --scenarios all --variants 1000 --out runs/default\n"
                   "  sparkpilot sim run --scenarios all --variants 1000 --set kp=1.2 --out runs/kp12\n"
+                  "  sparkpilot sim run --algorithm ./my_control.so --scenarios curves --set kp=1.2\n"
+                  "  sparkpilot sim run --algorithm my_control.py --scenarios curves --workers 4\n"
                   "  mpirun -np 2 sparkpilot sim run --scenarios all --variants 100000 --out runs/large\n"
                   "Ctrl-C leaves a folder that the same command with --resume continues, to the same bytes.",
                   [&program, flags] { return run_scenarios(program, *flags); });
@@ -305,6 +316,7 @@ void add_sim_run(Program& program, Command group) {
   add_number(command, "--variants", flags->variants,
              "worlds of each scenario: the first as it is named, the others drawn");
   add_sim_flags(command, flags->sim);
+  add_number(command, "--workers", flags->workers, "processes of an algorithm of your own; 0: as many as threads");
   command.add_option("-o,--out", flags->out, "folder of the results, which sim compare reads").type_name("DIR");
   command.add_flag("--resume", flags->resume, "continue the run in --out");
   command.add_flag("--check", flags->check, "exit with 4 if a world does not keep its scenario's bounds");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -15,6 +16,7 @@
 #include "sim/run_summary.h"
 #include "sim/scenario_file.h"
 #include "sim/trace.h"
+#include "sim/user_worlds.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -55,7 +57,7 @@ std::string vehicle_of(const ShowFlags& flags, const sim::RunInfo& info) {
 }
 
 // The world of a run that is named, or its worst.
-Shown world_of_run(const ShowFlags& flags) {
+Shown world_of_run(const Program& program, const ShowFlags& flags) {
   const sim::Results results = sim::read_results(flags.run, true);
   const sim::RunInfo& info = results.info;
   if (info.program != program_version()) {
@@ -77,6 +79,17 @@ Shown world_of_run(const ShowFlags& flags) {
   options.variants = shown.variant + 1;
   options.seed = info.seed;
   options.algorithm = info.algorithm;
+  if (!info.algorithm_md5.empty()) {
+    if (!sim::UserAlgorithm::names_file(flags.sim.algorithm)) {
+      fail("{}: was driven by {} (MD5 {}), which runs only if you name it: --algorithm FILE", flags.run, info.algorithm,
+           info.algorithm_md5);
+    }
+    options.user = user_algorithm(program, flags.sim);
+    if (options.user->hash() != info.algorithm_md5) {
+      fail("{}: MD5 {}, {} was driven by one of {}", flags.sim.algorithm, options.user->hash(), flags.run,
+           info.algorithm_md5);
+    }
+  }
   options.vehicle = vehicle_of(flags, info);
   options.plant = info.plant;
   options.planner = info.planner;
@@ -86,13 +99,13 @@ Shown world_of_run(const ShowFlags& flags) {
   return shown;
 }
 
-Shown world_of(const ShowFlags& flags) {
+Shown world_of(const Program& program, const ShowFlags& flags) {
   if (flags.variant) expect_at_least("--variant", *flags.variant, 0);
-  if (!flags.run.empty()) return world_of_run(flags);
+  if (!flags.run.empty()) return world_of_run(program, flags);
   if (flags.scenario.empty() == flags.file.empty()) {
     fail("name a scenario (sim list), or a course with --file, or a run's folder with --run");
   }
-  sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
+  sim::ScenarioRunOptions options = scenario_run_options(program, flags.sim);
   options.scenarios = {flags.file.empty() ? one_scenario(flags.scenario) : sim::read_scenario(flags.file)};
   Shown shown;
   shown.variant = flags.variant.value_or(0);
@@ -125,7 +138,7 @@ std::vector<Curve> curves_of(bool lead, bool torque) {
   return curves;
 }
 
-std::string page_of(const Shown& shown, const sim::Trace& trace, bool lead, bool torque,
+std::string page_of(const Shown& shown, const sim::Trace& trace, bool lead, bool torque, const std::string& failed,
                     const std::vector<std::vector<std::string>>& parameters,
                     const std::vector<std::vector<std::string>>& figures) {
   const sim::Scenario& scenario = shown.run->scenario(0);
@@ -133,7 +146,6 @@ std::string page_of(const Shown& shown, const sim::Trace& trace, bool lead, bool
   drive::Page page(scenario.name, scenario.purpose);
   page.text(fmt::format("Variant {} of seed {}, {} in a {} ({}).", shown.variant, info.seed, info.algorithm,
                         info.vehicle, info.plant));
-  const std::string failed = sim::failure_of(scenario, trace.result);
   if (!failed.empty()) page.warning("failed: " + failed);
   page.section("Figures");
   page.table({"metric", "value", "bound", "unit"}, figures);
@@ -176,12 +188,17 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 int show(const Program& program, const ShowFlags& flags) {
-  const Shown shown = world_of(flags);
+  const Shown shown = world_of(program, flags);
   const sim::ScenarioRun& run = *shown.run;
   const sim::Scenario& scenario = run.scenario(0);
   const sim::WorldSpec world = run.world(shown.variant);
   const sim::BatchOptions options = run.batch(scenario);
-  const sim::Trace trace = sim::trace_world(world, options);
+  sim::Trace trace;
+  std::string failed;
+  if (run.options().user) std::tie(trace, failed) = sim::trace_user_world(world, run.drive(), options);
+  else trace = sim::trace_world(world, options);
+  const bool measured = failed.empty();
+  if (measured) failed = sim::failure_of(scenario, trace.result);
   const std::vector<double> drawn = sim::draw_parameters(scenario, shown.variant, run.info().seed);
   std::vector<std::vector<std::string>> parameters, figures;
   Json parameters_json = Json::object(), figures_json = Json::object();
@@ -193,7 +210,8 @@ int show(const Program& program, const ShowFlags& flags) {
                           fmt::format("{:g} to {:g}", range.low, range.high), std::string(what->meaning)});
     parameters_json[std::string(range.parameter)] = drawn[i];
   }
-  const auto values = sim::metric_values(trace.result);
+  auto values = sim::metric_values(trace.result);
+  if (!measured) std::ranges::fill(values, std::nullopt);
   for (size_t i = 0; i < values.size(); ++i) {
     const std::string& name = sim::world_metrics()[i];
     const sim::Metric* metric = sim::find_metric(name);
@@ -206,8 +224,8 @@ int show(const Program& program, const ShowFlags& flags) {
   }
   const bool torque = options.lateral != sim::Lateral::angle;
   if (!flags.trace.empty()) write_file(flags.trace, sim::trace_csv(trace));
-  if (!flags.out.empty()) write_file(flags.out, page_of(shown, trace, world.lead.there, torque, parameters, figures));
-  const std::string failed = sim::failure_of(scenario, trace.result);
+  if (!flags.out.empty())
+    write_file(flags.out, page_of(shown, trace, world.lead.there, torque, failed, parameters, figures));
   if (program.json) {
     print_json({{"scenario", scenario.name},
                 {"category", scenario.category},

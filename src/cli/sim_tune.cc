@@ -123,9 +123,9 @@ std::string objective_text(const std::vector<Term>& terms) {
 
 // All that a cost depends on.
 std::string journal_text(const sim::RunInfo& run, const std::string& objective) {
-  std::string text =
-      fmt::format("{}; {}, {}, {}, {}, {}, {}, seed {}, {} variants of", objective, run.program, run.algorithm,
-                  run.vehicle, run.plant, run.planner, run.instruction_set, run.seed, run.variants);
+  std::string text = fmt::format("{}; {}, {}, {}, {}, {}, {}, seed {}, {} variants of", objective, run.program,
+                                 run.algorithm + run.algorithm_md5, run.vehicle, run.plant, run.planner,
+                                 run.instruction_set, run.seed, run.variants);
   for (const std::string& scenario : run.scenarios) text += " " + scenario;
   for (const sim::Parameter& p : run.parameters) text += fmt::format(", {}={}", p.name, p.value);
   return text;
@@ -156,7 +156,7 @@ std::vector<double> own_values(const sim::RunInfo& run, const std::vector<sim::T
 Tuned tune_parameters(const Program& program, const TuneFlags& flags) {
   Tuned out;
   for (const std::string& text : flags.ranges) out.ranges.push_back(sim::parse_range(text));
-  sim::ScenarioRunOptions options = scenario_run_options(flags.sim);
+  sim::ScenarioRunOptions options = scenario_run_options(program, flags.sim);
   options.scenarios = sim::select_scenarios(split_names(flags.scenarios));
   options.variants = flags.variants;
   options.gpu = sim_gpu(program, options, program.settings["device"].value, !program.quiet);

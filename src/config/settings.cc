@@ -185,8 +185,8 @@ std::span<const Setting> all_settings() {
        .values = "a program",
        .default_value = "",
        .doc =
-           "the Python that runs adapters of other engines; by default that of .venv beside the adapter's folder, else "
-           "python3",
+           "the Python that runs adapters of other engines, by default that of .venv beside the adapter's folder, else "
+           "python3; and scripts of sim run --algorithm, by default python3",
        .accepts = is_path,
        .variables = {{"SPARKPILOT_PYTHON"}}},
       {.name = "verbose",

@@ -118,20 +118,33 @@ const Algorithm& find_algorithm(std::string_view name) {
   fail("no algorithm is named \"{}\"{}; sim list --algorithms prints them", name, did_you_mean(name, names));
 }
 
-std::vector<Parameter> algorithm_parameters(const Algorithm& algorithm, std::span<const Parameter> set) {
+const Algorithm& outside_algorithm(bool torque) {
+  static const Algorithm kOutside[] = {{"", "", Lateral::angle, set_planner, {}},
+                                       {"", "", Lateral::torque, set_planner, {}}};
+  return kOutside[torque ? 1 : 0];
+}
+
+std::vector<Parameter> algorithm_parameters(const Algorithm& algorithm, std::span<const Parameter> set,
+                                            std::span<const Parameter> outside, std::string_view name) {
   WorldSpec world;
   algorithm.begin(world);
-  std::vector<Parameter> parameters;
+  std::vector<Parameter> parameters(outside.begin(), outside.end());
   std::vector<std::string> names;
+  for (const Parameter& parameter : parameters) names.push_back(parameter.name);
   for_each(algorithm, [&](const AlgorithmParameter& parameter) {
+    if (std::ranges::find(outside, parameter.name, &Parameter::name) != outside.end()) {
+      fail("{}: its parameter {} has the name of one that every algorithm has", name, parameter.name);
+    }
     parameters.push_back({std::string(parameter.name), *parameter.in(world)});
     names.emplace_back(parameter.name);
   });
   for (const Parameter& given : set) {
     const auto found = std::ranges::find(parameters, given.name, &Parameter::name);
     if (found == parameters.end()) {
-      fail("{} has no parameter \"{}\"{}; sim list --algorithms prints them", algorithm.name, given.name,
-           did_you_mean(given.name, names));
+      std::string own;
+      for (const Parameter& parameter : outside) own += (own.empty() ? "; its own are " : ", ") + parameter.name;
+      fail("{} has no parameter \"{}\"{}{}; sim list --algorithms prints {}", name.empty() ? algorithm.name : name,
+           given.name, did_you_mean(given.name, names), own, name.empty() ? "them" : "those of all algorithms");
     }
     found->value = given.value;
   }

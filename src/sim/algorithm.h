@@ -28,10 +28,14 @@ std::span<const Algorithm> algorithms();
 std::span<const AlgorithmParameter> shared_parameters();
 // Fails (user) on an unknown name, with the nearest.
 const Algorithm& find_algorithm(std::string_view name);
+// What comes with lateral control from outside (sim/user_algorithm.h): all but parameters of its own.
+const Algorithm& outside_algorithm(bool torque);
 
 // All parameters of an algorithm with their values, after those that are `set`. Fails (user) on a name that it has not.
-std::vector<Parameter> algorithm_parameters(const Algorithm& algorithm, std::span<const Parameter> set);
-// Enters them into a world: all that algorithm_parameters() gives.
+// `outside`: parameters that no world has, which come first; `name`: whose they are, in errors.
+std::vector<Parameter> algorithm_parameters(const Algorithm& algorithm, std::span<const Parameter> set,
+                                            std::span<const Parameter> outside = {}, std::string_view name = {});
+// Enters them into a world: all that algorithm_parameters() gives, without those from outside.
 void set_parameters(const Algorithm& algorithm, std::span<const Parameter> parameters, WorldSpec& world);
 
 }  // namespace sparkpilot::sim

@@ -81,6 +81,7 @@ void note_differences(Comparison& c) {
   };
   differ("program", a.program, b.program);
   differ("algorithm", a.algorithm, b.algorithm);
+  if (a.algorithm == b.algorithm) differ("MD5 of the algorithm", a.algorithm_md5, b.algorithm_md5);
   differ("vehicle", a.vehicle, b.vehicle);
   differ("plant", a.plant, b.plant);
   differ("planner", a.planner, b.planner);

@@ -44,6 +44,7 @@ std::string text_of(const RunInfo& info) {
   const Json json = {{"format", kResultsFormat},
                      {"program", info.program},
                      {"algorithm", info.algorithm},
+                     {"algorithm_md5", info.algorithm_md5.empty() ? Json() : Json(info.algorithm_md5)},
                      {"parameters", std::move(parameters)},
                      {"vehicle", info.vehicle},
                      {"plant", info.plant},
@@ -186,9 +187,10 @@ RunInfo read_run(const fs::path& folder) {
 }  // namespace
 
 bool RunInfo::same_run(const RunInfo& o) const {
-  return program == o.program && algorithm == o.algorithm && parameters == o.parameters && vehicle == o.vehicle &&
-         plant == o.plant && planner == o.planner && seed == o.seed && scenarios == o.scenarios &&
-         variants == o.variants && instruction_set == o.instruction_set && metrics == o.metrics;
+  return program == o.program && algorithm == o.algorithm && algorithm_md5 == o.algorithm_md5 &&
+         parameters == o.parameters && vehicle == o.vehicle && plant == o.plant && planner == o.planner &&
+         seed == o.seed && scenarios == o.scenarios && variants == o.variants && instruction_set == o.instruction_set &&
+         metrics == o.metrics;
 }
 
 RunInfo parse_run(const std::string& text, const std::string& name) {
@@ -200,6 +202,9 @@ RunInfo parse_run(const std::string& text, const std::string& name) {
   RunInfo info;
   info.program = fields.text("program");
   info.algorithm = fields.text("algorithm");
+  if (json.contains("algorithm_md5") && !json["algorithm_md5"].is_null()) {
+    info.algorithm_md5 = fields.text("algorithm_md5");
+  }
   const Json& parameters = fields.at("parameters");
   if (!parameters.is_object()) fields.wrong("parameters", "an object of numbers");
   for (const auto& [key, value] : parameters.items()) {

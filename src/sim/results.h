@@ -31,7 +31,8 @@ struct Parameter {
 struct RunInfo {
   // What the rows are a function of.
   std::string program;                // version
-  std::string algorithm;              // "lateral_torque"
+  std::string algorithm;              // "lateral_torque"; a user's: the name of its file
+  std::string algorithm_md5;          // of that file, in hexadecimal digits; else empty
   std::vector<Parameter> parameters;  // all of the algorithm's
   std::string vehicle, plant;         // "civic", "bicycle"
   std::string planner;                // "idm"; empty where the plant has none

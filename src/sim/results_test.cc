@@ -15,7 +15,8 @@ namespace {
 RunInfo small_run() {
   RunInfo info;
   info.program = "0.1.0";
-  info.algorithm = "lateral_torque";
+  info.algorithm = "my_control.so";
+  info.algorithm_md5 = "0123";
   info.parameters = {{"ki", 0.15}, {"friction", 0.2546}};
   info.vehicle = "civic";
   info.plant = "bicycle";
@@ -50,6 +51,9 @@ TEST(Results, AreReadAsWritten) {
   EXPECT_TRUE(read.info.same_run(small_run()));
   EXPECT_EQ(read.info.steps_per_second, 1e6);
   EXPECT_FALSE(read.info.update_p50_us.has_value());
+  RunInfo other = small_run();
+  other.algorithm_md5 = "0124";
+  EXPECT_FALSE(read.info.same_run(other));
 }
 
 TEST(Results, ContinueBehindTheLastWholeRow) {
@@ -110,6 +114,7 @@ TEST(Results, BadRunsAreNamed) {
       {"\"variants\": 2", "\"variants\": 1e300", "\"variants\": expected"},
       {"\"ki\": 0.15", "\"ki\": \"x\"", "\"parameters\": expected a number"},
       {"\"plant\"", "\"plants\"", "no \"plant\""},
+      {"\"0123\"", "123", "\"algorithm_md5\": expected a text"},
       {"}", "", "not JSON"}};
   for (const auto& [from, to, expected] : cases) {
     std::string text = good;

@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "sim/batch_gpu.h"
 #include "sim/batch_lanes.h"
+#include "sim/user_worlds.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::sim {
@@ -31,7 +32,7 @@ Planner planner_named(std::string_view name) {
 
 ScenarioRun::ScenarioRun(ScenarioRunOptions options)
     : options_(std::move(options)),
-      algorithm_(find_algorithm(options_.algorithm)),
+      algorithm_(options_.user ? outside_algorithm(options_.user->torque()) : find_algorithm(options_.algorithm)),
       car_(find_car(options_.vehicle)),
       tyres_(plant_tyres(options_.plant)) {
   if (options_.scenarios.empty()) fail("sim: no scenario to run");
@@ -42,8 +43,16 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
   }
   const Planner planner = planner_named(options_.planner);
   info_.program = program_version();
-  info_.algorithm = options_.algorithm;
-  info_.parameters = algorithm_parameters(algorithm_, options_.set);
+  if (options_.user) {
+    info_.algorithm = options_.user->name();
+    info_.algorithm_md5 = options_.user->hash();
+    std::vector<Parameter> own;
+    for (const UserParameter& p : options_.user->parameters()) own.push_back({p.name, p.value});
+    info_.parameters = algorithm_parameters(algorithm_, options_.set, own, info_.algorithm);
+  } else {
+    info_.algorithm = options_.algorithm;
+    info_.parameters = algorithm_parameters(algorithm_, options_.set);
+  }
   info_.vehicle = car_.name;
   info_.plant = options_.plant;
   info_.planner = options_.planner;
@@ -53,6 +62,7 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
   info_.instruction_set = options_.gpu ? "CUDA" : lane_target();
   if (options_.gpu) {
     if (planner == Planner::mpc) fail("{}", kMpcOnGpu);
+    if (options_.user) fail("{}: worlds that a user's algorithm drives run on the CPU only", info_.algorithm);
     const GpuFacts& gpu = options_.gpu->facts();
     info_.device = fmt::format("cuda:{} ({})", gpu.ordinal, gpu.name);
   }
@@ -69,7 +79,7 @@ const Scenario& ScenarioRun::scenario(int64_t row) const {
 WorldSpec ScenarioRun::world(int64_t row) const {
   const Scenario& what = scenario(row);
   WorldSpec world = scenario_world(what, row % options_.variants, options_.seed, car_.vehicle, car_.steering);
-  set_parameters(algorithm_, info_.parameters, world);
+  set_parameters(algorithm_, std::span(info_.parameters).subspan(outside()), world);
   world.following.planner = planner_named(options_.planner);
   return world;
 }
@@ -92,9 +102,26 @@ int64_t ScenarioRun::steps(int64_t first, int64_t last) const {
   return all;
 }
 
-ResultRow ScenarioRun::row_of(int64_t row, const WorldResult& result) const {
+size_t ScenarioRun::outside() const { return options_.user ? options_.user->parameters().size() : 0; }
+
+UserDrive ScenarioRun::drive(const std::atomic<bool>* stop) const {
+  UserDrive drive{*options_.user, {}, stop};
+  for (size_t i = 0; i < outside(); ++i) drive.parameters.push_back(info_.parameters[i].value);
+  return drive;
+}
+
+std::optional<UpdateLatency> ScenarioRun::latency() const {
+  return options_.user ? user_latency(world(0), drive()) : update_latency(algorithm_.lateral, world(0));
+}
+
+ResultRow ScenarioRun::row_of(int64_t row, const WorldResult& result, const std::string& failed) const {
   const Scenario& what = scenario(row);
   ResultRow r{what.name, what.category, row % options_.variants, options_.seed};
+  if (!failed.empty()) {
+    r.reason = failed;
+    r.values.resize(info_.metrics.size());
+    return r;
+  }
   if (result.diverged) r.diverged = static_cast<double>(*result.diverged) * kStep;
   r.reason = failure_of(what, result);
   r.passed = r.reason.empty();
@@ -102,20 +129,29 @@ ResultRow ScenarioRun::row_of(int64_t row, const WorldResult& result) const {
   return r;
 }
 
-std::vector<ResultRow> ScenarioRun::run(int64_t first, int64_t last) const {
+std::vector<ResultRow> ScenarioRun::run(int64_t first, int64_t last, const std::atomic<bool>* stop) const {
   // Worlds of equal length go together, whatever their scenario.
   std::map<int, std::vector<int64_t>> by_steps;
   for (int64_t row = first; row < last; ++row) by_steps[steps_of(scenario(row))].push_back(row);
   std::vector<ResultRow> rows(static_cast<size_t>(last - first));
   for (const auto& [steps, which] : by_steps) {
     const auto& list = which;
-    const auto results = run_worlds(
-        std::ssize(list), [&](int64_t i) { return world(list[static_cast<size_t>(i)]); },
-        batch(scenario(list.front())));
+    const auto spec = [&](int64_t i) { return world(list[static_cast<size_t>(i)]); };
+    const BatchOptions options = batch(scenario(list.front()));
+    std::vector<WorldResult> results;
+    std::vector<UserWorld> driven;
+    if (options_.user) {
+      driven = run_user_worlds(std::ssize(list), spec, drive(stop), options);
+      if (driven.empty()) return {};
+    } else {
+      results = run_worlds(std::ssize(list), spec, options);
+    }
     parallel_for(std::ssize(list), 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t row = list[static_cast<size_t>(i)];
-        rows[static_cast<size_t>(row - first)] = row_of(row, results[static_cast<size_t>(i)]);
+        const auto at = static_cast<size_t>(i);
+        rows[static_cast<size_t>(row - first)] =
+            options_.user ? row_of(row, driven[at].result, driven[at].failed) : row_of(row, results[at], {});
       }
     });
   }

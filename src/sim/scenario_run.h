@@ -1,8 +1,10 @@
 // Scenarios driven by an algorithm: the rows of a run (sim/results.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,15 +16,25 @@
 
 namespace sparkpilot::sim {
 
+class UserAlgorithm;
+struct UserDrive;
+
 struct ScenarioRunOptions {
   std::vector<Scenario> scenarios;
   int64_t variants = 1;  // of each
   uint64_t seed = 1;
   // `vehicle`: a preset or a car's file (sim/car_file.h).
   std::string algorithm = "lateral_torque", vehicle = "civic", plant = "bicycle", planner = "idm";
-  std::vector<Parameter> set;                // parameters of the algorithm that are not its own
-  std::shared_ptr<GpuDevice> gpu = nullptr;  // null: the CPU
+  std::vector<Parameter> set;                           // parameters of the algorithm that are not its own
+  std::shared_ptr<const UserAlgorithm> user = nullptr;  // drives instead of `algorithm`
+  std::shared_ptr<GpuDevice> gpu = nullptr;             // null: the CPU
 };
+
+// Times of single updates of a lateral controller in one world, in microseconds: median and 99th percentile.
+struct UpdateLatency {
+  double p50_us = 0, p99_us = 0;
+};
+UpdateLatency update_latency(Lateral lateral, const WorldSpec& world);
 
 // Row i is variant i % variants of scenario i / variants. Rows depend on the options and the instruction set alone;
 // that of any GPU is "CUDA".
@@ -38,11 +50,17 @@ class ScenarioRun {
   WorldSpec world(int64_t row) const;
   BatchOptions batch(const Scenario& scenario) const;
   int64_t steps(int64_t first, int64_t last) const;  // of all these rows
-  // Rows first to last - 1, on all threads.
-  std::vector<ResultRow> run(int64_t first, int64_t last) const;
+  // Rows first to last - 1, on all threads. `stop` ends the run of a user's algorithm early; there are no rows then.
+  std::vector<ResultRow> run(int64_t first, int64_t last, const std::atomic<bool>* stop = nullptr) const;
+  // Of the algorithm in the first world; empty where a user's does not answer.
+  std::optional<UpdateLatency> latency() const;
+  // How options().user, which is set, drives the worlds.
+  UserDrive drive(const std::atomic<bool>* stop = nullptr) const;
 
  private:
-  ResultRow row_of(int64_t row, const WorldResult& result) const;
+  // `failed`: what the algorithm did that it may not; empty: nothing.
+  ResultRow row_of(int64_t row, const WorldResult& result, const std::string& failed) const;
+  size_t outside() const;  // parameters that are a user's algorithm's
 
   ScenarioRunOptions options_;
   RunInfo info_;
@@ -54,11 +72,5 @@ class ScenarioRun {
 // Why the worlds of a run on the CPU cannot go to `gpu`; empty if it gives the bits of Number::single for the first of
 // them. Fails (device) as a GPU does.
 std::string gpu_refusal(const ScenarioRun& run, const std::shared_ptr<GpuDevice>& gpu);
-
-// Times of single updates of a lateral controller in one world, in microseconds: median and 99th percentile.
-struct UpdateLatency {
-  double p50_us = 0, p99_us = 0;
-};
-UpdateLatency update_latency(Lateral lateral, const WorldSpec& world);
 
 }  // namespace sparkpilot::sim

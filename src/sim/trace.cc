@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
 #include "sim/alone-inl.h"
+#include "sim/trace-inl.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -39,14 +39,7 @@ Trace trace_of(const WorldSpec& spec, const BatchOptions& o) {
   const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
   const auto see = [&](int step, const auto& k, const WorldState<float, Control>& s) {
     if (step % kStepsPerPlan != 0 || s.metrics.alive < 0.5f) return;
-    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    const Motion<float>& m = s.motion;
-    const bool lead = s.lead.there > 0.5f;
-    const double yaw_rate = m.yaw_rate * motion_scale(k.car, m.speed), v = m.speed;
-    trace.rows.push_back({step * kStep, v, s.target_speed, m.acceleration, s.target, s.road.curvature,
-                          -s.desired_curvature, yaw_rate * v, s.road.curvature * v * v, m.offset, m.heading,
-                          s.steering.wheel * kDegrees, s.steering.command * (Control::kTorque ? 1 : kDegrees),
-                          s.road.roll, m.distance, lead ? s.lead.gap : kNone, lead ? s.lead.speed : kNone});
+    trace.rows.push_back(trace_row(step, k, s));
   };
   trace.result = run_world<float, Control, Tyre>(spec, run, o.steps, see);
   return trace;

@@ -11,6 +11,7 @@
 #include "sim/alone-inl.h"
 #include "sim/batch_lanes.h"
 #include "sim/outside-inl.h"
+#include "sim/trace-inl.h"
 #include "sim/world_fields.h"
 
 namespace sparkpilot::sim {
@@ -84,6 +85,7 @@ class WorldStepper::Worlds {
   virtual bool diverged(int64_t world) const = 0;
   virtual bool collided(int64_t world) const = 0;
   virtual WorldResult result(int64_t world) const = 0;
+  virtual std::array<double, kTraceColumns> trace_row(int64_t world) const = 0;
 
   int64_t count() const { return count_; }
   int64_t steps(int64_t world) const { return steps_[static_cast<size_t>(world)]; }
@@ -156,6 +158,10 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     auto s = get_fields<WorldState<double, Control>>(states_.get(), i, lanes_);
     if (steps(i) % kStepsPerPlan == 0) s.metrics = s.lateral.unplanned;
     return result_of<Control>(s);
+  }
+  std::array<double, kTraceColumns> trace_row(int64_t i) const override {
+    return scalar::trace_row(steps(i) - 1, get_fields<WorldConstants<double, Control>>(constants_.get(), i, lanes_),
+                             get_fields<WorldState<double, Control>>(states_.get(), i, lanes_));
   }
 
  private:
@@ -312,5 +318,6 @@ int64_t WorldStepper::steps(int64_t world) const { return worlds_->steps(world);
 bool WorldStepper::diverged(int64_t world) const { return worlds_->diverged(world); }
 bool WorldStepper::collided(int64_t world) const { return worlds_->collided(world); }
 WorldResult WorldStepper::result(int64_t world) const { return worlds_->result(world); }
+std::array<double, kTraceColumns> WorldStepper::trace_row(int64_t world) const { return worlds_->trace_row(world); }
 
 }  // namespace sparkpilot::sim

@@ -6,6 +6,7 @@
 // A world depends on its WorldSpec, its commands, the options and the instruction set alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "sim/batch.h"
+#include "sim/trace.h"
 
 namespace sparkpilot::sim {
 
@@ -65,6 +67,8 @@ class WorldStepper {
   bool diverged(int64_t world) const;  // it is stepped on, but nothing of it counts
   bool collided(int64_t world) const;  // with the car ahead
   WorldResult result(int64_t world) const;
+  // As trace_columns() says, of the step that was made last; what is asked for is already the next one's.
+  std::array<double, kTraceColumns> trace_row(int64_t world) const;
 
  private:
   class Worlds;

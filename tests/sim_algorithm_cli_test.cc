@@ -1,0 +1,290 @@
+// sim with algorithms of users: shared libraries and scripts that drive, and some that crash, hang or give nonsense.
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "drive_fixture.h"
+#include "sim/algorithm_worker.h"
+#include "sim/results.h"
+#include "sim/scenario.h"
+
+#include "cli_fixture.h"
+
+namespace sparkpilot {
+namespace {
+
+const fs::path kTree = SPARKPILOT_SOURCE_DIR;
+constexpr const char* kCurves = " --quiet --scenarios curve_firm,curve_gentle --variants 4 --step-timeout 60 ";
+
+class SimAlgorithm : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    built = new TempFolder;
+    // The example is built as a user does it, outside the tree, against the public header alone.
+    fs::create_directories(built->path() / "include/sparkpilot");
+    fs::copy(kTree / "include/sparkpilot/algorithm.h", built->path() / "include/sparkpilot");
+    fs::copy(kTree / "examples/lateral_pid.cc", built->path() / "lateral_pid.cc");
+    build(built->path() / "lateral_pid.cc", "lateral_pid.so", "-std=c++17 -ffp-contract=off");
+    build(kTree / "tests/sim_algorithms/batch.c", "batch.so", "-x c -std=c99 -pedantic -ffp-contract=off");
+    const fs::path faulty = kTree / "tests/sim_algorithms/faulty.cc";
+    build(faulty, "faulty.so");
+    build(faulty, "version.so", "-DFAULTY_VERSION=99");
+    build(faulty, "nameless.so", "-DFAULTY_NAMELESS -Wno-unused");
+    build(faulty, "without_update.so", "-DFAULTY_WITHOUT_UPDATE");
+    build(faulty, "crashes_on_load.so", "-DFAULTY_CRASHES_ON_LOAD");
+  }
+  static void TearDownTestSuite() { delete built; }
+
+  static void build(const fs::path& source, const std::string& to, const std::string& flags = "") {
+    const std::string command = SPARKPILOT_CXX " -Wall -Wextra -Werror -O2 " + flags + " -shared -fPIC -I " +
+                                in_quotes(built->path() / "include") + " " + in_quotes(source) + " -o " +
+                                in_quotes(built->path() / to);
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  }
+  static std::string library(const std::string& name) { return "--algorithm " + in_quotes(built->path() / name); }
+  static std::string script(const fs::path& path) { return "--algorithm " + in_quotes(path); }
+
+  std::string out(const std::string& name) const { return " --out " + in_quotes(folder / name); }
+  sim::Results results(const std::string& name) const { return sim::read_results(folder / name); }
+  sim::Results run(const std::string& name, const std::string& flags, const std::string& before = "") const {
+    const ProgramResult result = run_program("sim run " + flags + out(name), before);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return results(name);
+  }
+  static void expect_refused(const std::string& flags, const std::string& word) {
+    const ProgramResult result = run_program("sim run " + flags + kCurves);
+    EXPECT_EQ(result.code, 2) << flags;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_NE(result.err.find(word), std::string::npos) << result.err << " expected: " << word;
+  }
+  // The speed that a row's world asks for.
+  static double speed_of(const sim::ResultRow& row) {
+    const sim::Scenario scenario = sim::select_scenarios(std::vector{row.scenario}).front();
+    const std::vector<double> drawn = sim::draw_parameters(scenario, row.variant, row.seed);
+    const auto at = std::ranges::find(scenario.ranges, "speed", &sim::ScenarioRange::parameter);
+    return drawn.at(static_cast<size_t>(at - scenario.ranges.begin()));
+  }
+  // Every world that asks for more than `beyond` has failed for this reason, the others are those of `good`.
+  static void expect_guilty(const sim::Results& run, const sim::Results& good, double beyond,
+                            const std::string& reason) {
+    ASSERT_EQ(run.rows.size(), good.rows.size());
+    int guilty = 0;
+    for (size_t i = 0; i < run.rows.size(); ++i) {
+      const sim::ResultRow& row = run.rows[i];
+      if (speed_of(row) <= beyond) {
+        EXPECT_EQ(row, good.rows[i]);
+        continue;
+      }
+      ++guilty;
+      EXPECT_FALSE(row.passed);
+      EXPECT_NE(row.reason.find(reason), std::string::npos) << row.reason;
+      EXPECT_TRUE(std::ranges::all_of(row.values, [](const auto& value) { return !value; }));
+    }
+    EXPECT_GT(guilty, 0);
+    EXPECT_LT(guilty, static_cast<int>(run.rows.size()));
+  }
+  // A speed that a few of the worlds of kCurves are above.
+  double limit(const sim::Results& good, size_t above) const {
+    std::vector<double> speeds;
+    for (const sim::ResultRow& row : good.rows) speeds.push_back(speed_of(row));
+    std::ranges::sort(speeds, std::greater());
+    return (speeds[above - 1] + speeds[above]) / 2;
+  }
+
+  inline static TempFolder* built = nullptr;
+  TempFolder folder;
+};
+
+TEST_F(SimAlgorithm, AnExampleBuiltElsewhereDrivesAsTheBuiltInOne) {
+  const std::string what = kCurves + std::string("--set kp_fast=0.12 --set time_gap=1.6");
+  const sim::Results ours = run("ours", what + " --algorithm lateral_pid");
+  const sim::Results theirs = run("theirs", what + " " + library("lateral_pid.so"));
+  EXPECT_EQ(theirs.rows, ours.rows) << "to the bit";
+  EXPECT_EQ(theirs.info.algorithm, "lateral_pid.so");
+  EXPECT_EQ(theirs.info.algorithm_md5.size(), 32U);
+  EXPECT_EQ(theirs.info.parameters, ours.info.parameters);
+  EXPECT_GT(theirs.info.update_p50_us.value_or(0), 0);
+  EXPECT_EQ(run_program("sim compare " + in_quotes(folder / "ours") + " " + in_quotes(folder / "theirs")).code, 0);
+  const json tuned =
+      json::parse(run_program("sim tune --json --scenarios curve_firm --tune kp_fast=0.05:0.2 --trials 4 " +
+                              library("lateral_pid.so"))
+                      .out);
+  EXPECT_EQ(tuned["trials"].size(), 4U);
+  EXPECT_FALSE(tuned["best_cost"].is_null());
+}
+
+TEST_F(SimAlgorithm, OneInCSteersByAnglesDrivesAndUpdatesAllWorldsAtOnce) {
+  const sim::Results ours = run("ours", kCurves + std::string("--algorithm lateral_angle"));
+  const sim::Results theirs = run("theirs", kCurves + library("batch.so"));
+  EXPECT_EQ(theirs.rows, ours.rows) << "to the bit";
+}
+
+TEST_F(SimAlgorithm, AnyNumberOfWorkersGivesTheSameRows) {
+  const std::string what = "--quiet --scenarios curve_firm --variants 1100 " + library("lateral_pid.so");
+  const sim::Results one = run("one", what + " --workers 1"), three = run("three", what + " --workers 3");
+  EXPECT_EQ(one.rows, three.rows);
+  EXPECT_EQ(three.info.threads, 3);
+}
+
+TEST_F(SimAlgorithm, NamesTheWorldsInWhichALibraryFails) {
+  const sim::Results good = run("good", kCurves + library("faulty.so"));
+  const double beyond = limit(good, 2);
+  const auto faulty = [&](int fault, const std::string& more = "") {
+    return run(std::to_string(fault), kCurves + library("faulty.so") + " --set fault=" + std::to_string(fault) +
+                                          " --set beyond=" + std::to_string(beyond) + more);
+  };
+  expect_guilty(
+      faulty(1), good, beyond,
+      "faulty.so: signal 11 (Segmentation fault): what an algorithm prints is no answer, in update at 1.01 s");
+  expect_guilty(faulty(2), good, beyond, "signal 6 (Aborted): the last words of it, in update at");
+  expect_guilty(faulty(3), good, beyond, "exit code 3");
+  expect_guilty(faulty(5), good, beyond, "gave a lateral command of nan");
+  expect_guilty(faulty(6), good, beyond, "gave a lateral command of -inf");
+  expect_guilty(faulty(7), good, beyond, "faulty.so: exception: no way, in update at");
+  for (const sim::ResultRow& row : faulty(8).rows) EXPECT_TRUE(row.values[0]) << row.reason;
+  for (const sim::ResultRow& row : faulty(9).rows) EXPECT_NE(row.reason.find("at 0.00 s gave"), std::string::npos);
+  for (const sim::ResultRow& row : faulty(100).rows) {
+    EXPECT_NE(row.reason.find("reset returned 7, in reset"), std::string::npos) << row.reason;
+  }
+}
+
+TEST_F(SimAlgorithm, AWorldThatHangsIsEnded) {
+  const std::string what = "--quiet --scenarios curve_firm --variants 2 ";
+  const sim::Results good = run("good", what + library("faulty.so"));
+  const double beyond = limit(good, 1);
+  const sim::Results bad = run(
+      "bad", what + library("faulty.so") + " --set fault=4 --step-timeout 2 --set beyond=" + std::to_string(beyond));
+  expect_guilty(bad, good, beyond, "faulty.so: no answer within 2 s");
+}
+
+TEST_F(SimAlgorithm, WhatIsNoAlgorithmIsRefused) {
+  expect_refused(library("version.so"), "is made for version 99 of sparkpilot/algorithm.h");
+  expect_refused(library("nameless.so"), "has no function sparkpilot_algorithm");
+  expect_refused(library("without_update.so"), "neither update nor update_batch");
+  expect_refused(library("crashes_on_load.so"), "signal 6");
+  expect_refused(library("absent.so"), "absent.so");
+  write_text(folder / "text.so", "no library");
+  expect_refused(script(folder / "text.so"), "cannot be loaded");
+  expect_refused(library("lateral_pid.so") + " --set kp=1", "its own are kp_slow, kp_fast");
+  expect_refused(library("lateral_pid.so") + " --step-timeout 0", "--step-timeout");
+  expect_refused("--algorithm lateral_pidd", "did you mean lateral_pid?");
+}
+
+TEST_F(SimAlgorithm, AScriptDrivesNearlyAsTheBuiltInOne) {
+  const std::string what = "--quiet --scenarios curve_firm,curve_gentle --variants 2 --step-timeout 60 ";
+  const fs::path plain = kTree / "tests/sim_algorithms/plain.py";
+  const sim::Results ours = run("ours", what + "--algorithm lateral_pid");
+  const sim::Results theirs = run("theirs", what + script(plain));
+  for (size_t i = 0; i < ours.rows.size(); ++i) {
+    EXPECT_EQ(theirs.rows[i].passed, ours.rows[i].passed);
+    EXPECT_NEAR(*theirs.rows[i].values[0], *ours.rows[i].values[0], 1e-3 * *ours.rows[i].values[0]);
+  }
+  const double beyond = limit(ours, 1);
+  const auto faulty = [&](int fault, const std::string& more = "") {
+    return run(std::to_string(fault), what + script(plain) + " --set fault=" + std::to_string(fault) +
+                                          " --set beyond=" + std::to_string(beyond) + more);
+  };
+  expect_guilty(faulty(1), theirs, beyond, "plain.py: signal 6 (Aborted)");
+  expect_guilty(faulty(2), theirs, beyond,
+                "plain.py: ValueError: a number that nobody wanted (plain.py, line 24), in update at 1.01 s");
+  expect_guilty(faulty(3), theirs, beyond, "plain.py: exit code 5");
+  expect_guilty(faulty(5), theirs, beyond, "gave a lateral command of nan");
+}
+
+TEST_F(SimAlgorithm, AScriptIsRefusedWithItsReason) {
+  const auto refused = [&](const std::string& text, const std::string& word) {
+    write_text(folder / "bad.py", text);
+    expect_refused(script(folder / "bad.py"), word);
+  };
+  refused("def reset(:\n", "SyntaxError");
+  refused("x = 1\n", "expected the functions reset, and update or update_batch");
+  refused("def reset(*a): pass\nupdate = 3\n", "update is no function");
+  refused("import nowhere_to_be_found\n", "ModuleNotFoundError");
+  refused("def reset(*a): pass\ndef update(*a): pass\nsteering = 'wheel'\n", "steering is 'wheel'");
+  refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'kp': float('nan')}\n", "no JSON");
+  refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'time_gap': 1}\n", "every algorithm has");
+  refused("def reset(*a): pass\ndef update(*a): pass\nparameters = {'a b': 1}\n", "letters, digits and _");
+  refused("import sys\nsys.exit(4)\n", "exit code 4");
+  write_text(folder / "good.py", "def reset(*a): pass\ndef update(*a): pass\n");
+  const ProgramResult result = run_program("sim run --algorithm good.py --scenarios curves",
+                                           "cd " + in_quotes(folder.path()) + " && SPARKPILOT_PYTHON=/nonexistent");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.err.find("/nonexistent: cannot be started"), std::string::npos) << result.err;
+}
+
+TEST_F(SimAlgorithm, TheExampleInNumPyDrivesNearlyAsTheBuiltInOne) {
+  const char* python = std::getenv("SPARKPILOT_TEST_PYTHON");
+  const std::string with = python ? python : "python3";
+  if (std::system((with + " -c 'import numpy' 2>/dev/null").c_str()) != 0) GTEST_SKIP() << with << " has no NumPy";
+  const sim::Results ours = run("ours", kCurves + std::string("--algorithm lateral_pid"));
+  const sim::Results theirs =
+      run("theirs", kCurves + script(kTree / "examples/lateral_pid.py"), "SPARKPILOT_PYTHON='" + with + "'");
+  for (size_t i = 0; i < ours.rows.size(); ++i) {
+    EXPECT_EQ(theirs.rows[i].passed, ours.rows[i].passed);
+    EXPECT_NEAR(*theirs.rows[i].values[0], *ours.rows[i].values[0], 1e-3 * *ours.rows[i].values[0]);
+  }
+}
+
+TEST_F(SimAlgorithm, ShowsAWorldOfARunOnlyWithTheSameFile) {
+  ASSERT_EQ(run_program("sim run" + std::string(kCurves) + library("lateral_pid.so") + out("run")).code, 0);
+  const std::string show = "sim show --json curve_firm --variant 3 --run " + in_quotes(folder / "run");
+  const ProgramResult unnamed = run_program(show), other = run_program(show + " " + library("faulty.so"));
+  EXPECT_EQ(unnamed.code, 2);
+  EXPECT_NE(unnamed.err.find("--algorithm FILE"), std::string::npos) << unnamed.err;
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("MD5"), std::string::npos) << other.err;
+  const ProgramResult shown =
+      run_program(show + " " + library("lateral_pid.so") + " --trace " + in_quotes(folder / "trace.csv"));
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const json world = json::parse(shown.out);
+  const sim::Results rows = results("run");
+  const auto row = std::ranges::find_if(
+      rows.rows, [](const sim::ResultRow& r) { return r.scenario == "curve_firm" && r.variant == 3; });
+  ASSERT_NE(row, rows.rows.end());
+  EXPECT_EQ(world["metrics"]["tracking_rmse"], *row->values[0]);
+  EXPECT_EQ(world["passed"], row->passed);
+  const std::string trace = read_text(folder / "trace.csv");
+  EXPECT_EQ(std::count(trace.begin(), trace.end(), '\n'), world["seconds"].get<double>() * 20 + 1);
+  // A world in which the algorithm fails is drawn up to there.
+  const ProgramResult failed =
+      run_program("sim show --json curve_firm --set fault=5 --set beyond=0 " + library("faulty.so"));
+  EXPECT_EQ(failed.code, 0) << failed.err;
+  EXPECT_EQ(json::parse(failed.out)["passed"], false);
+  EXPECT_EQ(json::parse(failed.out)["metrics"]["tracking_rmse"], nullptr);
+}
+
+// Processes that name this file on their command line.
+int processes_with(const std::string& file) {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    if (entry.path().filename().string().find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream command(entry.path() / "cmdline", std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(command)), {});
+    count += text.find(file) != std::string::npos && text.find(sim::kAlgorithmWorker) != std::string::npos;
+  }
+  return count;
+}
+
+TEST_F(SimAlgorithm, WorkersEndWithTheProgramHoweverItEnds) {
+  const fs::path file = folder / "own_name.so";
+  fs::copy(built->path() / "faulty.so", file);
+  for (const int signal : {SIGINT, SIGKILL}) {
+    // One world hangs, so that a worker is at work.
+    Background run({"sim", "run", "--scenarios", "curve_firm", "--variants", "2", "--algorithm", file.string(), "--set",
+                    "fault=4", "--set", "beyond=0", "--step-timeout", "3600", "--out",
+                    folder.file("run" + std::to_string(signal))});
+    for (int i = 0; i < 6000 && processes_with(file.string()) == 0 && !run.ended(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_GT(processes_with(file.string()), 0);
+    run.signal(signal);
+    EXPECT_EQ(run.wait(), signal == SIGINT ? 130 : 128 + SIGKILL);
+    int left = 1;
+    for (int i = 0; i < 6000 && (left = processes_with(file.string())) > 0; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(left, 0) << "signal " << signal;
+  }
+}
+
+}  // namespace
+}  // namespace sparkpilot
