@@ -153,6 +153,13 @@ TEST_F(GpuSimProgram, RefusesWhatAGpuCannotDo) {
   const ProgramResult mpc = run("--device cuda --planner mpc");
   EXPECT_EQ(mpc.code, 2);
   EXPECT_NE(mpc.err.find("the planner mpc runs on the CPU only"), std::string::npos) << mpc.err;
+  write_text(folder.file("own.py"), "def reset(*a): pass\ndef update(world, seen, out): out.lateral = 0\n");
+  const std::string own = "--step-timeout 60 --algorithm '" + folder.file("own.py") + "' --device ";
+  const ProgramResult user = run(own + "cuda");
+  EXPECT_EQ(user.code, 2);
+  EXPECT_NE(user.err.find("own.py: worlds that a user's algorithm drives run on the CPU only"), std::string::npos)
+      << user.err;
+  EXPECT_EQ(parsed(own + "auto")["device"], "cpu");
   const ProgramResult none = run("--device cuda", "EMULATED_GPU=none");
   EXPECT_EQ(none.code, 2);
   EXPECT_NE(none.err.find("GPU"), std::string::npos) << none.err;

@@ -127,6 +127,18 @@ TEST_F(SimAlgorithm, AnyNumberOfWorkersGivesTheSameRows) {
   EXPECT_EQ(three.info.threads, 3);
 }
 
+TEST_F(SimAlgorithm, SeveralProcessesHaveWorkersOfTheirOwn) {
+  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  const std::string what = "--quiet --scenarios curve_firm --variants 1100 " + library("lateral_pid.so");
+  const sim::Results alone = run("alone", what);
+  const sim::Results together =
+      run("together", what + " --workers 1",
+          "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 timeout 120 mpirun --allow-run-as-root "
+          "--oversubscribe -np 2");
+  EXPECT_EQ(together.rows, alone.rows);
+  EXPECT_EQ(together.info.processes, 2);
+}
+
 TEST_F(SimAlgorithm, NamesTheWorldsInWhichALibraryFails) {
   const sim::Results good = run("good", kCurves + library("faulty.so"));
   const double beyond = limit(good, 2);

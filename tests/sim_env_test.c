@@ -73,6 +73,18 @@ static void bad_arguments(void) {
   CHECK(strstr(sparkpilot_sim_error(), "reset() comes first") != NULL);
   CHECK(sparkpilot_sim_reset(env, NULL, NULL, NULL) == -1);
   CHECK(sparkpilot_sim_reset(NULL, NULL, NULL, &buffers) == -1);
+  /* Seeds of a reset that failed do not count. */
+  static uint8_t mask[WORLDS];
+  static uint64_t seeds[WORLDS];
+  sparkpilot_sim_env* fresh = sparkpilot_sim_make(&options);
+  mask[0] = 1, seeds[0] = options.seed + 77;
+  CHECK(sparkpilot_sim_reset(env, mask, seeds, &buffers) == -1);
+  CHECK(strstr(sparkpilot_sim_error(), "world 1 was never begun and is not in the mask") != NULL);
+  CHECK(sparkpilot_sim_reset(fresh, NULL, NULL, &buffers) == 0);
+  const float of_fresh = observations[1];
+  CHECK(sparkpilot_sim_reset(env, NULL, NULL, &buffers) == 0 && observations[1] == of_fresh);
+  CHECK(strcmp(sparkpilot_sim_scenario(env, 0), sparkpilot_sim_scenario(fresh, 0)) == 0);
+  sparkpilot_sim_free(fresh);
   CHECK(sparkpilot_sim_reset(env, NULL, NULL, &buffers) == 0);
   CHECK(sparkpilot_sim_step(env, NULL, &buffers) == -1);
   CHECK(sparkpilot_sim_step(env, actions, NULL) == -1);

@@ -6,9 +6,9 @@
 // Three cases: PID with linear tyres, PID with saturating tyres, torque control with its buffer of 1 s. In each round
 // both run all worlds, in turns; printed are medians in million steps of a world a second, and the median of the
 // rounds' ratios with its interval. `native` is the plain code compiled for this processor. Before that, results of
-// both are compared. --scale: from 1 to 1,000,000 worlds instead. --planners: worlds behind a car ahead by each planner,
-// in turns. --stepped: the same worlds stepped from outside (sim/world_stepper.h), N steps with each command and
-// everything observed behind them, beside run_worlds().
+// both are compared. --scale: from 1 to 1,000,000 worlds instead. --planners: worlds behind a car ahead by each
+// planner, in turns. --stepped: the same worlds stepped from outside (sim/world_stepper.h), N steps with each command
+// and everything observed behind them, beside run_worlds().
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -22,8 +22,8 @@ void add_sim_flags(Command command, SimFlags& flags);
 sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFlags& flags);
 // The algorithm in the file that --algorithm names.
 std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program, const SimFlags& flags);
-// The GPU for these scenarios by a setting of device, null for the CPU. `auto` takes the fastest one that gives the CPU's
-// bits for the first worlds, and tells why not; fails (device) where another one is named that cannot be opened.
+// The GPU for these scenarios by a setting of device, null for the CPU. `auto` takes the fastest one that gives the
+// CPU's bits for the first worlds, and tells why not; fails (device) where another one is named that cannot be opened.
 std::shared_ptr<GpuDevice> sim_gpu(const Program& program, const sim::ScenarioRunOptions& options,
                                    const std::string& device, bool tell);
 // Names that commas separate, too.

@@ -103,12 +103,11 @@ WorldSpec LearningEnv::begin(int64_t world) {
 }
 
 void LearningEnv::reset(const uint8_t* mask, const uint64_t* seeds, const LearningBuffers& out) {
-  for (size_t i = 0; i < episodes_.size(); ++i) {
-    if (mask && !mask[i]) {
-      if (episodes_[i].number < 0) fail("sim: world {} was never begun and is not in the mask", i);
-      continue;
-    }
-    if (seeds) episodes_[i] = {.seed = seeds[i]};
+  for (size_t i = 0; mask && i < episodes_.size(); ++i) {
+    if (!mask[i] && episodes_[i].number < 0) fail("sim: world {} was never begun and is not in the mask", i);
+  }
+  for (size_t i = 0; seeds && i < episodes_.size(); ++i) {
+    if (!mask || mask[i]) episodes_[i] = {.seed = seeds[i]};
   }
   stepper_.reset(mask, [this](int64_t i) { return begin(i); });
   if (out.observations) stepper_.observe(out.observations);

@@ -63,7 +63,8 @@ class LearningEnv {
   int64_t episode(int64_t world) const;           // from 0
 
   // Begins the next episode of worlds whose mask is not 0 (null: all); with seeds, one for each world, episode 0 of
-  // those. Writes observations of all worlds.
+  // those. Writes observations of all worlds. Fails (user) where a world was never begun and is not in the mask: then
+  // nothing has changed.
   void reset(const uint8_t* mask, const uint64_t* seeds, const LearningBuffers& out);
   // Actions: [worlds, actions()]. Fails (user) before the first reset, with an action that is not finite, and with
   // Autoreset::disabled where an episode ended and was not reset: then no world has moved. Allocates nothing unless an
