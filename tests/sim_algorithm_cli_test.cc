@@ -1,4 +1,5 @@
-// sim with algorithms of users: shared libraries and scripts that drive, and some that crash, hang or give nonsense.
+// sim with algorithms of users: shared libraries, scripts and networks that drive, and some that crash, hang or give
+// nonsense.
 #include <algorithm>
 #include <chrono>
 #include <fstream>
@@ -8,6 +9,9 @@
 #include "sim/algorithm_worker.h"
 #include "sim/results.h"
 #include "sim/scenario.h"
+#include "sim/world_stepper.h"
+#include "sparkpilot/builder.h"
+#include "sparkpilot/onnx.h"
 
 #include "cli_fixture.h"
 
@@ -264,6 +268,44 @@ TEST_F(SimAlgorithm, ShowsAWorldOfARunOnlyWithTheSameFile) {
   EXPECT_EQ(failed.code, 0) << failed.err;
   EXPECT_EQ(json::parse(failed.out)["passed"], false);
   EXPECT_EQ(json::parse(failed.out)["metrics"]["tracking_rmse"], nullptr);
+}
+
+TEST_F(SimAlgorithm, ANetworkDrives) {
+  // Torque of -0.3 times the offset, as sim/network_algorithm_test.cc has it in detail.
+  const auto write = [&](const char* name, double gain) {
+    Graph graph;
+    Builder b(graph);
+    const int64_t columns = std::ssize(sim::observed_numbers());
+    const auto offset = std::ranges::find(sim::observed_numbers(), "offset", &sim::WorldNumber::name);
+    const ValueId seen = b.open_input("seen", DType::f32, {{-1, "worlds"}, {columns}});
+    const ValueId column = b.ints({offset - sim::observed_numbers().begin()});
+    const ValueId one = b.add("Gather", {seen, column}, {{"axis", int64_t{1}}});
+    b.output(b.add("Mul", {one, b.scalar(DType::f32, gain)}), "torque");
+    save_onnx(graph, folder / name);
+  };
+  write("policy.onnx", -0.3);
+  write("other.onnx", -0.4);
+  const std::string policy = " --algorithm " + in_quotes(folder / "policy.onnx");
+  const std::string what = "--quiet --scenarios highway --variants 300" + policy;
+  const sim::Results one = run("one", what + " --threads 1"), three = run("three", what + " --threads 3");
+  EXPECT_EQ(one.rows, three.rows);
+  EXPECT_EQ(one.info.algorithm, "policy.onnx");
+  EXPECT_EQ(one.info.algorithm_md5.size(), 32U);
+  EXPECT_GT(one.info.update_p50_us.value_or(0), 0);
+  EXPECT_EQ(run_program("sim compare " + in_quotes(folder / "one") + " " + in_quotes(folder / "three")).code, 0);
+
+  const std::string show = "sim show --json highway_straight --variant 7 --run " + in_quotes(folder / "one");
+  const ProgramResult shown = run_program(show + policy);
+  ASSERT_EQ(shown.code, 0) << shown.err;
+  const auto row = std::ranges::find_if(
+      one.rows, [](const sim::ResultRow& r) { return r.scenario == "highway_straight" && r.variant == 7; });
+  ASSERT_NE(row, one.rows.end());
+  EXPECT_EQ(json::parse(shown.out)["metrics"]["tracking_rmse"], *row->values[0]);
+  const ProgramResult other = run_program(show + " --algorithm " + in_quotes(folder / "other.onnx"));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("MD5"), std::string::npos) << other.err;
+  write_text(folder / "text.onnx", "no network");
+  expect_refused("--algorithm " + in_quotes(folder / "text.onnx"), "text.onnx");
 }
 
 // Processes that name this file on their command line.

@@ -9,6 +9,8 @@
 #include "cli/short_waits.h"
 #include "cli/terminal.h"
 #include "ops/cuda/images.h"
+#include "sim/network_algorithm.h"
+#include "sim/worker_algorithm.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::cli {
@@ -23,7 +25,8 @@ void add_sim_flags(Command command, SimFlags& flags) {
   };
   command
       .add_option("--algorithm", flags.algorithm,
-                  "the controller; or a file of your own: a shared library .so or a script .py (docs/algorithms.md)")
+                  "the controller; or a file of your own: a shared library .so, a script .py, a network .onnx "
+                  "(docs/algorithms.md)")
       .check(no_algorithm)
       .type_name("NAME|FILE");
   command
@@ -47,11 +50,12 @@ void add_sim_flags(Command command, SimFlags& flags) {
 
 std::shared_ptr<const sim::UserAlgorithm> user_algorithm(const Program& program, const SimFlags& flags) {
   if (!(flags.step_timeout > 0)) fail("--step-timeout {}: expected more than 0", flags.step_timeout);
+  if (flags.algorithm.ends_with(".onnx")) return std::make_shared<sim::NetworkAlgorithm>(flags.algorithm);
   const std::string python = program.settings["python"].value;
-  return std::make_shared<sim::UserAlgorithm>(flags.algorithm,
-                                              sim::UserAlgorithmOptions{.step_timeout = flags.step_timeout,
-                                                                        .python = python.empty() ? "python3" : python,
-                                                                        .unset = variables_of_short_waits()});
+  return std::make_shared<sim::WorkerAlgorithm>(flags.algorithm,
+                                                sim::WorkerOptions{.step_timeout = flags.step_timeout,
+                                                                   .python = python.empty() ? "python3" : python,
+                                                                   .unset = variables_of_short_waits()});
 }
 
 sim::ScenarioRunOptions scenario_run_options(const Program& program, const SimFlags& flags) {

@@ -307,6 +307,7 @@ void add_sim_run(Program& program, Command group) {
                   "  sparkpilot sim run --scenarios all --variants 1000 --set kp=1.2 --out runs/kp12\n"
                   "  sparkpilot sim run --algorithm ./my_control.so --scenarios curves --set kp=1.2\n"
                   "  sparkpilot sim run --algorithm my_control.py --scenarios curves --workers 4\n"
+                  "  sparkpilot sim run --algorithm policy.onnx --scenarios curves\n"
                   "  mpirun -np 2 sparkpilot sim run --scenarios all --variants 100000 --out runs/large\n"
                   "Ctrl-C leaves a folder that the same command with --resume continues, to the same bytes.",
                   [&program, flags] { return run_scenarios(program, *flags); });

@@ -16,7 +16,6 @@
 #include "sim/run_summary.h"
 #include "sim/scenario_file.h"
 #include "sim/trace.h"
-#include "sim/user_worlds.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -195,7 +194,7 @@ int show(const Program& program, const ShowFlags& flags) {
   const sim::BatchOptions options = run.batch(scenario);
   sim::Trace trace;
   std::string failed;
-  if (run.options().user) std::tie(trace, failed) = sim::trace_user_world(world, run.drive(), options);
+  if (run.options().user) std::tie(trace, failed) = run.options().user->trace(world, run.drive(scenario));
   else trace = sim::trace_world(world, options);
   const bool measured = failed.empty();
   if (measured) failed = sim::failure_of(scenario, trace.result);

@@ -1,4 +1,4 @@
-// The other side of sim/user_algorithm.h: the process that runs a user's shared library.
+// The other side of sim/worker_algorithm.h: the process that runs a user's shared library.
 #pragma once
 
 namespace sparkpilot::sim {

@@ -1,9 +1,10 @@
+#include "sim/latency.h"
+
 #include <cmath>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/statistics.h"
-#include "sim/scenario_run.h"
 #include "sim/world-inl.h"
 
 namespace sparkpilot::sim {

@@ -12,7 +12,6 @@
 #include "base/version.h"
 #include "sim/batch_gpu.h"
 #include "sim/batch_lanes.h"
-#include "sim/user_worlds.h"
 #include "tensor/gpu.h"
 
 namespace sparkpilot::sim {
@@ -104,14 +103,15 @@ int64_t ScenarioRun::steps(int64_t first, int64_t last) const {
 
 size_t ScenarioRun::outside() const { return options_.user ? options_.user->parameters().size() : 0; }
 
-UserDrive ScenarioRun::drive(const std::atomic<bool>* stop) const {
-  UserDrive drive{*options_.user, {}, stop};
+UserDrive ScenarioRun::drive(const Scenario& what, const std::atomic<bool>* stop) const {
+  UserDrive drive{{}, batch(what), stop};
   for (size_t i = 0; i < outside(); ++i) drive.parameters.push_back(info_.parameters[i].value);
   return drive;
 }
 
 std::optional<UpdateLatency> ScenarioRun::latency() const {
-  return options_.user ? user_latency(world(0), drive()) : update_latency(algorithm_.lateral, world(0));
+  return options_.user ? options_.user->latency(world(0), drive(scenario(0)))
+                       : update_latency(algorithm_.lateral, world(0));
 }
 
 ResultRow ScenarioRun::row_of(int64_t row, const WorldResult& result, const std::string& failed) const {
@@ -137,14 +137,14 @@ std::vector<ResultRow> ScenarioRun::run(int64_t first, int64_t last, const std::
   for (const auto& [steps, which] : by_steps) {
     const auto& list = which;
     const auto spec = [&](int64_t i) { return world(list[static_cast<size_t>(i)]); };
-    const BatchOptions options = batch(scenario(list.front()));
+    const Scenario& first_of = scenario(list.front());
     std::vector<WorldResult> results;
     std::vector<UserWorld> driven;
     if (options_.user) {
-      driven = run_user_worlds(std::ssize(list), spec, drive(stop), options);
+      driven = options_.user->run(std::ssize(list), spec, drive(first_of, stop));
       if (driven.empty()) return {};
     } else {
-      results = run_worlds(std::ssize(list), spec, options);
+      results = run_worlds(std::ssize(list), spec, batch(first_of));
     }
     parallel_for(std::ssize(list), 64, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

@@ -13,11 +13,9 @@
 #include "sim/car_file.h"
 #include "sim/results.h"
 #include "sim/scenario.h"
+#include "sim/user_algorithm.h"
 
 namespace sparkpilot::sim {
-
-class UserAlgorithm;
-struct UserDrive;
 
 struct ScenarioRunOptions {
   std::vector<Scenario> scenarios;
@@ -29,12 +27,6 @@ struct ScenarioRunOptions {
   std::shared_ptr<const UserAlgorithm> user = nullptr;  // drives instead of `algorithm`
   std::shared_ptr<GpuDevice> gpu = nullptr;             // null: the CPU
 };
-
-// Times of single updates of a lateral controller in one world, in microseconds: median and 99th percentile.
-struct UpdateLatency {
-  double p50_us = 0, p99_us = 0;
-};
-UpdateLatency update_latency(Lateral lateral, const WorldSpec& world);
 
 // Row i is variant i % variants of scenario i / variants. Rows depend on the options and the instruction set alone;
 // that of any GPU is "CUDA".
@@ -54,8 +46,8 @@ class ScenarioRun {
   std::vector<ResultRow> run(int64_t first, int64_t last, const std::atomic<bool>* stop = nullptr) const;
   // Of the algorithm in the first world; empty where a user's does not answer.
   std::optional<UpdateLatency> latency() const;
-  // How options().user, which is set, drives the worlds.
-  UserDrive drive(const std::atomic<bool>* stop = nullptr) const;
+  // How options().user, which is set, drives the worlds of a scenario.
+  UserDrive drive(const Scenario& scenario, const std::atomic<bool>* stop = nullptr) const;
 
  private:
   // `failed`: what the algorithm did that it may not; empty: nothing.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "ir/dimensions.h"
 #include "sim/md5.h"
 #include "sparkpilot/builder.h"
 #include "sparkpilot/session.h"
@@ -55,15 +56,6 @@ int sample(std::span<const float> probabilities, double number) {
   return static_cast<int>(found - sum.begin());
 }
 
-std::string text_of(DType dtype, const std::vector<Dim>& dims) {
-  std::string text;
-  for (const Dim& dim : dims) {
-    text += text.empty() ? "" : ", ";
-    text += dim.size >= 0 ? std::to_string(dim.size) : dim.symbol.empty() ? "?" : dim.symbol;
-  }
-  return fmt::format("{} [{}]", sparkpilot::name(dtype), text);
-}
-
 // Fails (user) unless the value is as declared here, with any first dimension; returns that, -1: open.
 int64_t check(const Value& value, DType dtype, const std::vector<int64_t>& tail, const std::string& what) {
   const std::vector<Dim> dims = value.declared.value_or(std::vector<Dim>());
@@ -71,7 +63,9 @@ int64_t check(const Value& value, DType dtype, const std::vector<int64_t>& tail,
   for (size_t i = 0; same && i < tail.size(); ++i) same = dims[i + 1].size == tail[i];
   std::string expected;
   for (const int64_t size : tail) expected += fmt::format(", {}", size);
-  if (!same) fail("{}: expected {} [b{}], got {}", what, sparkpilot::name(dtype), expected, text_of(value.dtype, dims));
+  if (!same)
+    fail("{}: expected {} [b{}], got {} {}", what, sparkpilot::name(dtype), expected, sparkpilot::name(value.dtype),
+         declared_text(dims));
   if (dims[0].size > 1) fail("{}: its first dimension is {}, expected an open one or 1", what, dims[0].size);
   return dims[0].size;
 }

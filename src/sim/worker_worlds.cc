@@ -1,4 +1,3 @@
-#include "sim/user_worlds.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "sim/steering-inl.h"
+#include "sim/worker_algorithm.h"
 #include "sim/world_stepper.h"
 
 namespace sparkpilot::sim {
@@ -75,17 +75,17 @@ SparkpilotCar car_of(const WorldSpec& w) {
   return car;
 }
 
-bool stopped(const UserDrive& drive) { return drive.stop && drive.stop->load(std::memory_order_relaxed); }
+}  // namespace
 
 // Worlds first to last - 1 of a run, on one thread.
-class Batch {
+class WorkerAlgorithm::Batch {
  public:
-  Batch(const std::function<WorldSpec(int64_t)>& spec, const UserDrive& drive, const BatchOptions& o)
-      : spec_(spec), drive_(drive), options_(o), places_(places_of_seen()) {}
+  Batch(const WorkerAlgorithm& algorithm, const std::function<WorldSpec(int64_t)>& spec, const UserDrive& drive)
+      : algorithm_(algorithm), spec_(spec), drive_(drive), places_(places_of_seen()) {}
 
   // Down to single worlds where the algorithm fails.
   void run(int64_t first, int64_t last, UserWorld* worlds) {
-    if (stopped(drive_)) return;
+    if (drive_.stopped()) return;
     const std::string failed = attempt(first, last, worlds, [](int, const WorldStepper&) {});
     if (failed.empty()) return;
     if (last - first == 1) {
@@ -100,21 +100,21 @@ class Batch {
   // Why the worlds have to be run again; empty if they need not. see(step, worlds) is called behind every step.
   template <class See>
   std::string attempt(int64_t first, int64_t last, UserWorld* worlds, const See& see) {
-    std::unique_ptr<AlgorithmWorker> worker = drive_.algorithm.take();
+    std::unique_ptr<AlgorithmWorker> worker = algorithm_.take();
     const std::string failed = drive_with(*worker, first, last, worlds, see);
-    drive_.algorithm.give_back(std::move(worker));
-    return failed.empty() ? failed : drive_.algorithm.name() + ": " + failed;
+    algorithm_.give_back(std::move(worker));
+    return failed.empty() ? failed : algorithm_.name() + ": " + failed;
   }
 
  private:
   template <class See>
   std::string drive_with(AlgorithmWorker& worker, int64_t first, int64_t last, UserWorld* worlds, const See& see) {
     const auto count = static_cast<size_t>(last - first);
-    WorldStepper stepper(last - first, {.torque = drive_.algorithm.torque(),
-                                        .longitudinal = drive_.algorithm.longitudinal(),
-                                        .tyres = options_.tyres,
-                                        .seed = options_.seed,
-                                        .number = options_.number});
+    WorldStepper stepper(last - first, {.torque = algorithm_.torque(),
+                                        .longitudinal = algorithm_.longitudinal(),
+                                        .tyres = drive_.options.tyres,
+                                        .seed = drive_.options.seed,
+                                        .number = drive_.options.number});
     AlgorithmMemory& shared = worker.memory();
     std::memset(static_cast<void*>(&shared), 0, sizeof(shared));
     std::ranges::copy(drive_.parameters, shared.parameters);
@@ -127,7 +127,7 @@ class Batch {
 
     std::vector<SparkpilotOutput> commands(count);
     std::vector<std::string> failed(count);
-    for (int step = 0; step < options_.steps && !stopped(drive_); ++step) {
+    for (int step = 0; step < drive_.options.steps && !drive_.stopped(); ++step) {
       show(stepper, shared);
       constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
       std::fill_n(shared.out, count, SparkpilotOutput{kNone, kNone});
@@ -138,7 +138,7 @@ class Batch {
       std::memcpy(commands.data(), shared.out, count * sizeof(SparkpilotOutput));
       for (size_t i = 0; i < count; ++i) {
         const bool counts = failed[i].empty() && !stepper.diverged(static_cast<int64_t>(i));
-        if (counts) failed[i] = no_command(commands[i], step);
+        if (counts) failed[i] = algorithm_.no_command(&commands[i].lateral, step);
         if (!counts || !failed[i].empty()) commands[i] = {};
       }
       stepper.step(&commands[0].lateral, 1);
@@ -147,7 +147,7 @@ class Batch {
     for (size_t i = 0; i < count; ++i) {
       UserWorld& world = worlds[first + static_cast<int64_t>(i)];
       if (failed[i].empty()) world = {stepper.result(static_cast<int64_t>(i)), {}};
-      else world = {{}, drive_.algorithm.name() + ": " + failed[i]};
+      else world = {{}, failed[i]};
     }
     return {};
   }
@@ -163,51 +163,38 @@ class Batch {
     }
   }
 
-  std::string no_command(const SparkpilotOutput& out, int step) const {
-    const auto wrong = [&](const char* what, float value) {
-      return fmt::format("update at {:.2f} s gave {} of {}", step * kStep, what, value);
-    };
-    if (!std::isfinite(out.lateral)) return wrong("a lateral command", out.lateral);
-    if (drive_.algorithm.longitudinal() && !std::isfinite(out.acceleration)) {
-      return wrong("an acceleration", out.acceleration);
-    }
-    return {};
-  }
-
+  const WorkerAlgorithm& algorithm_;
   const std::function<WorldSpec(int64_t)>& spec_;
   const UserDrive& drive_;
-  const BatchOptions& options_;
   const std::array<size_t, kSeenNumbers> places_;
   std::vector<float> rows_;
 };
 
-}  // namespace
-
-std::vector<UserWorld> run_user_worlds(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
-                                       const UserDrive& drive, const BatchOptions& o) {
+std::vector<UserWorld> WorkerAlgorithm::run(int64_t count, const std::function<WorldSpec(int64_t)>& spec,
+                                            const UserDrive& drive) const {
   constexpr int64_t kBatch = kWorldsOfWorker;
   std::vector<UserWorld> worlds(static_cast<size_t>(std::max<int64_t>(count, 0)));
   parallel_for((count + kBatch - 1) / kBatch, 1, [&](int64_t begin, int64_t end) {
-    Batch batch(spec, drive, o);
+    Batch batch(*this, spec, drive);
     for (int64_t i = begin; i < end; ++i) batch.run(i * kBatch, std::min((i + 1) * kBatch, count), worlds.data());
   });
-  if (stopped(drive)) worlds.clear();
+  if (drive.stopped()) worlds.clear();
   return worlds;
 }
 
-std::pair<Trace, std::string> trace_user_world(const WorldSpec& world, const UserDrive& drive, const BatchOptions& o) {
-  Trace trace;
+std::pair<Trace, std::string> WorkerAlgorithm::trace(const WorldSpec& world, const UserDrive& drive) const {
+  Trace rows;
   UserWorld end;
   const std::function<WorldSpec(int64_t)> spec = [&](int64_t) { return world; };
-  std::string failed = Batch(spec, drive, o).attempt(0, 1, &end, [&](int step, const WorldStepper& worlds) {
-    if (step % kStepsPerPlan == 0 && !worlds.diverged(0)) trace.rows.push_back(worlds.trace_row(0));
+  std::string failed = Batch(*this, spec, drive).attempt(0, 1, &end, [&](int step, const WorldStepper& worlds) {
+    if (step % kStepsPerPlan == 0 && !worlds.diverged(0)) rows.rows.push_back(worlds.trace_row(0));
   });
-  trace.result = end.result;
-  return {std::move(trace), failed.empty() ? end.failed : failed};
+  rows.result = end.result;
+  return {std::move(rows), failed.empty() ? end.failed : failed};
 }
 
-std::optional<UpdateLatency> user_latency(const WorldSpec& world, const UserDrive& drive) {
-  std::unique_ptr<AlgorithmWorker> worker = drive.algorithm.take();
+std::optional<UpdateLatency> WorkerAlgorithm::latency(const WorldSpec& world, const UserDrive& drive) const {
+  std::unique_ptr<AlgorithmWorker> worker = take();
   AlgorithmMemory& shared = worker->memory();
   std::memset(static_cast<void*>(&shared), 0, sizeof(shared));
   std::ranges::copy(drive.parameters, shared.parameters);
@@ -224,7 +211,7 @@ std::optional<UpdateLatency> user_latency(const WorldSpec& world, const UserDriv
   }
   UpdateLatency latency;
   const bool measured = worker->reset(1).empty() && worker->time(latency.p50_us, latency.p99_us).empty();
-  drive.algorithm.give_back(std::move(worker));
+  give_back(std::move(worker));
   return measured ? std::optional(latency) : std::nullopt;
 }
 
