@@ -11,6 +11,7 @@
 #ifndef SPARKPILOT_ALGORITHM_H_
 #define SPARKPILOT_ALGORITHM_H_
 
+/* C. NOLINTBEGIN(modernize-deprecated-headers,modernize-use-using) */
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -114,4 +115,5 @@ sparkpilot_algorithm(void);
 }
 #endif
 
+/* NOLINTEND(modernize-deprecated-headers,modernize-use-using) */
 #endif

@@ -15,6 +15,7 @@
 #ifndef SPARKPILOT_SIM_ENV_H_
 #define SPARKPILOT_SIM_ENV_H_
 
+/* C. NOLINTBEGIN(modernize-deprecated-headers,modernize-use-using) */
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -97,4 +98,5 @@ const char* sparkpilot_sim_scenario(const sparkpilot_sim_env* env, int64_t world
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-deprecated-headers,modernize-use-using) */
 #endif

@@ -32,7 +32,7 @@ class Network : public ::testing::Test {
                               : b.input("seen", DType::f32, {1, columns()});
     b.output(make(b, seen), "commands");
     graph.metadata = std::move(metadata);
-    const std::string file = folder.file("policy.onnx");
+    std::string file = folder.file("policy.onnx");
     save_onnx(graph, file);
     return file;
   }

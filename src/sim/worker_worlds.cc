@@ -119,7 +119,7 @@ class WorkerAlgorithm::Batch {
     std::memset(static_cast<void*>(&shared), 0, sizeof(shared));
     std::ranges::copy(drive_.parameters, shared.parameters);
     stepper.reset(nullptr, [&](int64_t i) {
-      const WorldSpec world = spec_(first + i);
+      WorldSpec world = spec_(first + i);
       shared.cars[i] = car_of(world);
       return world;
     });
