@@ -95,8 +95,8 @@ struct Dim {
 enum class ValueKind : uint8_t { node_output, input, constant, state };
 
 struct Value {
-  // As in the file. A pass that changes what a value holds, or adds one, leaves it empty: inputs, states and values that
-  // nodes compute hold the same numbers under the same name, up to rounding, before and after all passes.
+  // As in the file. A pass that changes what a value holds, or adds one, leaves it empty: inputs, states and values
+  // that nodes compute hold the same numbers under the same name, up to rounding, before and after all passes.
   std::string name;
   ValueKind kind = ValueKind::node_output;
   DType dtype = DType::none;                 // none until inferred
