@@ -30,7 +30,7 @@ std::vector<WorldResult> run(int64_t count, BatchOptions options, bool on_gpu) {
 TEST_F(GpuSim, GivesTheBitsOfTheProcessor) {
   for (const char* name : {"gb10", "h100"}) {  // one memory for both, and two
     emulate(name);
-    for (const Lateral lateral : kControls) {
+    for (const Lateral lateral : kGpuControls) {
       for (const Tyres tyres : kTyres) {
         const BatchOptions options{.lateral = lateral, .tyres = tyres, .steps = 450, .warm_up = 20, .seed = 7};
         const auto expected = run(75, options, false), got = run(75, options, true);
@@ -153,6 +153,10 @@ TEST_F(GpuSimProgram, RefusesWhatAGpuCannotDo) {
   const ProgramResult mpc = run("--device cuda --planner mpc");
   EXPECT_EQ(mpc.code, 2);
   EXPECT_NE(mpc.err.find("the planner mpc runs on the CPU only"), std::string::npos) << mpc.err;
+  const ProgramResult mppi = run("--device cuda --algorithm lateral_mppi");
+  EXPECT_EQ(mppi.code, 2);
+  EXPECT_NE(mppi.err.find("lateral_mppi runs on the CPU only"), std::string::npos) << mppi.err;
+  EXPECT_EQ(parsed("--device auto --algorithm lateral_mppi")["device"], "cpu");
   write_text(folder.file("own.py"), "def reset(*a): pass\ndef update(world, seen, out): out.lateral = 0\n");
   const std::string own = "--step-timeout 60 --algorithm '" + folder.file("own.py") + "' --device ";
   const ProgramResult user = run(own + "cuda");

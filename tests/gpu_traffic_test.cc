@@ -120,7 +120,7 @@ TEST(GpuWorlds, MoveWholeSectors) {
     world.course.speed = 10 + 0.1 * static_cast<double>(i);
     return world;
   };
-  for (const sim::Lateral lateral : sim::kControls) {
+  for (const sim::Lateral lateral : sim::kGpuControls) {
     for (const sim::Tyres tyres : sim::kTyres) {
       sim::BatchOptions options{.lateral = lateral, .tyres = tyres, .steps = 110, .number = sim::Number::single};
       const auto expected = sim::run_worlds(130, alike, options);

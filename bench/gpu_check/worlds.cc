@@ -61,11 +61,11 @@ Json check_world(sim::BatchOptions on_cpu, const Options& options, std::vector<s
 Outcome check_worlds(const Options& options, const Json& go_on) {
   std::vector<sim::BatchOptions> all;
   std::vector<std::string> names;
-  for (size_t c = 0; c < std::size(sim::kControls); ++c) {
+  for (size_t c = 0; c < std::size(sim::kGpuControls); ++c) {
     for (size_t t = 0; t < std::size(sim::kTyres); ++t) {
       const std::string name = std::string(sim::kLateralNames[c]) + " " + sim::kTyresNames[t];
       if (!options.takes(name)) continue;
-      all.push_back({.lateral = sim::kControls[c], .tyres = sim::kTyres[t], .steps = options.tiny ? 50 : 1000});
+      all.push_back({.lateral = sim::kGpuControls[c], .tyres = sim::kTyres[t], .steps = options.tiny ? 50 : 1000});
       names.push_back(name);
     }
   }

@@ -10,6 +10,7 @@ to agree (gravity set to 9.81).
 import argparse
 import collections
 import math
+import statistics
 import sys
 import types
 
@@ -136,6 +137,68 @@ class LatPid:
         return self.pid.update(plain + x["offset"] - x["angle"], kp, ki, 0.00006 * plain * x["v"]**2, freeze)
 
 
+class Mppi:
+    """Model predictive path integral control of lateral acceleration, planned at 20 Hz (src/sim/mppi-inl.h)."""
+
+    def __init__(self, model, noise=0.1, temperature=0.05, change=0.03, observer=0.05, lag=0.1, factor=1.653,
+                 friction=0.2546):
+        self.model, self.temperature, self.change, self.observer, self.lag = model, temperature, change, observer, lag
+        self.k, self.band, self.gone = factor, friction * factor, 1 - math.exp(-0.05 / lag)
+
+        def halton(i, base):
+            value, part = 0.0, 1.0
+            while i:
+                part /= base
+                value, i = value + part * (i % base), i // base
+            return value
+        points = [[round(statistics.NormalDist().inv_cdf(halton(i, b)), 4) for b in (2, 3, 5)] for i in range(1, 17)]
+        self.noise = noise * np.array([p for point in points for p in (point, [-x for x in point])])
+        self.plan, self.torque, self.lacking, self.expected = np.zeros(3), 0.0, 0.0, None
+        self.past, self.step = collections.deque([0.0] * 100, maxlen=100), 0
+
+    def moved(self, z, torque, bias):
+        e = self.k * torque + bias - z
+        return z + self.gone * (e - np.clip(e, -self.band, self.band))
+
+    def costs(self, knots, z, wanted, bias):
+        torques = np.clip([np.interp(range(12), [0, 6, 12], k) for k in knots], -1, 1)
+        costs, state, before = np.zeros(len(knots)), np.full(len(knots), z), np.full(len(knots), self.torque)
+        for u in torques.T:
+            state = self.moved(state, u, bias)
+            costs += (state - wanted)**2 + self.change * self.k**2 * (u - before)**2
+            before = u
+        return costs
+
+    def update(self, x):
+        if self.step % 5 == 0:
+            self.make_plan(x)
+        self.step += 1
+        return -self.torque if x["active"] else 0.0
+
+    def make_plan(self, x):
+        v = max(x["v"], 5.0)
+        wanted = x["curvature"] * v**2
+        z = measured = -self.model.curvature(math.radians(x["angle"] - x["offset"]), v, x["roll"]) * v**2
+        if self.expected is not None and x["active"] and not (x["limited"] or x["pressed"] or x["v"] < 5):
+            self.lacking += self.observer * (measured - self.expected)
+        bias = G * x["roll"] + self.lacking
+        frames = int(np.clip(x["delay"] / DT + 1, 1, 100))
+        late = int(np.clip(np.round((frames - 1) / 5 - self.lag / 0.05), 0, 20))
+        for back in range(late, 0, -1):
+            z = self.moved(z, self.past[-back], bias)
+        held = [np.clip((wanted - bias + side * self.band) / self.k, -1, 1) for side in (-1, 0, 1)]
+        begin = np.array([self.plan] + [[u] * 3 for u in held])
+        self.plan = begin[np.argmin(self.costs(begin, z, wanted, bias))]
+        costs = self.costs(self.plan + self.noise, z, wanted, bias)
+        above = costs - costs.min()
+        weights = np.exp(-above / (self.temperature * (above.mean() + 1e-9)))
+        self.plan = np.clip(self.plan + weights @ self.noise / weights.sum(), -1, 1)
+        self.torque = self.plan[0] if x["active"] else 0.0
+        self.past.append(self.torque)
+        self.expected = self.moved(measured, self.past[-1 - late], bias)
+        self.plan = np.interp([1, 7, 12], [0, 6, 12], self.plan) if x["active"] else np.zeros(3)
+
+
 def clip_curvature(v, previous, new, roll):
     v = max(v, 1.0)
     rate = 5.0 / v**2
@@ -243,6 +306,19 @@ def main():
         now = {key: value[i] for key, value in x.items()}
         rows.append(row(*now.values(), *[f for c in control for f in (c.update(now), c.state)]))
     print("longitudinal", len(rows), *rows, sep="\n")
+
+    x = dict(curvature=wander(rng, n, -0.003, 0.003, 43, 6), v=np.abs(wander(rng, n, 2, 35, 81, 3)),
+             angle=wander(rng, n, -0.5, 0.5, 37, 3), offset=wander(rng, n, -1, 1, 100, 3),
+             roll=wander(rng, n, -0.05, 0.05, 50, 4), delay=np.abs(wander(rng, n, 0, 1.1, 60, 3)),
+             active=wander(rng, n, 0, 1, 40, 1) > 0.1, pressed=wander(rng, n, 0, 1, 30, 1) > 0.9,
+             limited=wander(rng, n, 0, 1, 25, 1) > 0.9)
+    right = [math.degrees(model.steer(-c, v, roll)) for c, v, roll in zip(x["curvature"], x["v"], x["roll"])]
+    x["angle"] = np.round(x["angle"] + x["offset"] + right, 3)
+    mppi, rows = Mppi(model), []
+    for i in range(n):
+        now = {key: value[i] for key, value in x.items()}
+        rows.append(row(*now.values(), mppi.update(now)))
+    print("mppi", len(rows), *rows, sep="\n")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,19 @@ const AlgorithmParameter kPid[] = {
      [](W& w) { return &w.lateral.pid_kf; }},
 };
 
+const AlgorithmParameter kMppi[] = {
+    {"noise", "", "of the samples, of full torque", [](W& w) { return &w.lateral.mppi_noise; }},
+    {"temperature", "", "of the weights, as a share of the samples' mean cost above the least",
+     [](W& w) { return &w.lateral.mppi_temperature; }},
+    {"change", "", "weight of changes of torque, beside errors", [](W& w) { return &w.lateral.mppi_change; }},
+    {"observer", "", "share of the model's error that is believed at once",
+     [](W& w) { return &w.lateral.mppi_observer; }},
+    {"lag", "s", "the part of lateral_delay that is a lag, as believed", [](W& w) { return &w.lateral.mppi_lag; }},
+    {"accel_factor", "m/s^2", "lateral acceleration at full torque, as believed",
+     [](W& w) { return &w.lateral.accel_factor; }},
+    {"friction", "", "of the steering, of full torque, as believed", [](W& w) { return &w.lateral.friction; }},
+};
+
 const AlgorithmParameter kAngle[] = {
     {"angle_limit", "deg", "beyond which it is said to be saturated", [](W& w) { return &w.lateral.angle_limit; }},
 };
@@ -88,6 +101,8 @@ const Algorithm kAlgorithms[] = {
      kTorque},
     {"lateral_pid", "openpilot's PID on the angle of the wheel", Lateral::pid, set_planner, kPid},
     {"lateral_angle", "openpilot's control of cars that take angles", Lateral::angle, set_planner, kAngle},
+    {"lateral_mppi", "a sampling MPC on torque (MPPI), 32 samples of 0.6 s at 20 Hz", Lateral::mppi, set_planner,
+     kMppi},
     {"lateral_torque_older_longitudinal", "torque control, version 1, with the longitudinal control of older versions",
      Lateral::torque,
      [](W& w) {

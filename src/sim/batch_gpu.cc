@@ -60,7 +60,7 @@ class Part {
       for (int64_t i = begin * kWorldsOfGroup; i < std::min(end * kWorldsOfGroup, count); ++i) {
         const WorldSpec world = spec(first + i);
         check_world(world);
-        if (world.following.planner == Planner::mpc) fail("{}", kMpcOnGpu);
+        if (const auto why = not_on_gpu(o.lateral, world.following.planner); !why.empty()) fail("{}", why);
         // A group that is not full computes its last world more than once.
         for (int64_t to = i; to < (i + 1 == count ? groups * kWorldsOfGroup : i + 1); ++to) {
           put_fields(prepare<Control>(world), to, kWorldsOfGroup, constants);

@@ -29,6 +29,7 @@ void advance_lanes(const LaneRun& run, int groups, const LaneArrays& arrays) {
     case Lateral::pid: return advance_pid(run, groups, arrays);
     case Lateral::torque: return advance_torque(run, groups, arrays);
     case Lateral::angle: return advance_angle(run, groups, arrays);
+    case Lateral::mppi: return advance_mppi(run, groups, arrays);
   }
 }
 

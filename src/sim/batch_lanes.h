@@ -38,5 +38,6 @@ void advance_lanes(const LaneRun& run, int groups, const LaneArrays& arrays);
 void advance_pid(const LaneRun& run, int groups, const LaneArrays& arrays);
 void advance_torque(const LaneRun& run, int groups, const LaneArrays& arrays);
 void advance_angle(const LaneRun& run, int groups, const LaneArrays& arrays);
+void advance_mppi(const LaneRun& run, int groups, const LaneArrays& arrays);
 
 }  // namespace sparkpilot::sim

@@ -49,6 +49,14 @@ SIM_FN MaskOf<N> integral_frozen(const LateralInput<N>& in) {
   return in.limited_by_safety || in.driver_steers || (in.speed < N(5));
 }
 
+// The curvature that the wheel gives, right positive; `square` of the speed in (m/s)^2.
+template <class N>
+SIM_FN N measured_curvature(const CarConstants<N>& car, const LateralInput<N>& in, N square) {
+  const N wheel = (in.angle - in.angle_offset) * N(1 / kDegrees);
+  return -mul_add(car.wheel_curvature, wheel, car.slip_roll * in.roll) *
+         (N(1) / neg_mul_add(car.slip_factor, square, N(1)));
+}
+
 // Whether an output has been at its limit for 1 s [m]. `seconds` is state.
 template <class N>
 SIM_FN MaskOf<N> long_saturated(MaskOf<N> saturated, const LateralInput<N>& in, N& seconds) {
@@ -142,8 +150,7 @@ struct LateralTorque {
   static SIM_FN N update(const Constants<N>& k, const CarConstants<N>& car, const LateralInput<N>& in,
                          Ring<N, kRequests> requests, int step, State<N>& state, MaskOf<N>& saturated) {
     const N v2 = in.speed * in.speed, flexible = N(1) / neg_mul_add(car.slip_factor, v2, N(1));
-    const N wheel = (in.angle - in.angle_offset) * N(1 / kDegrees);
-    const N measured = -mul_add(car.wheel_curvature, wheel, car.slip_roll * in.roll) * flexible * v2;
+    const N measured = measured_curvature(car, in, v2) * v2;
     const N wanted = in.desired_curvature * v2;
     requests.push(step, wanted);
     // buffer[-n] is n - 1 steps before the newest.

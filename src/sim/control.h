@@ -27,6 +27,10 @@ struct LateralTuning {
   // (sim/world.h). opendbc's for the Civic are 0.8, 0.24 and 0.00006 [f], for a steering whose torque turns the wheel a
   // few degrees.
   double pid_kp[2] = {0.005, 0.1}, pid_ki[2] = {0.005, 0.1}, pid_kf = 0.0002;
+  // MPPI (sim/mppi-inl.h), with accel_factor and friction as above: size of its noise in torque, temperature as a share
+  // of the samples' mean cost above the least, weight of changes, share of the model's error that is believed at once,
+  // and the part of lateral_delay that is a lag of the first order, in s.
+  double mppi_noise = 0.1, mppi_temperature = 0.05, mppi_change = 0.03, mppi_observer = 0.05, mppi_lag = 0.1;
   // Angle [f]: beyond this many degrees the car does not follow.
   double angle_limit = 2.5;
 };

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/test_goldens.h"
-#include "sim/control-inl.h"
+#include "sim/mppi-inl.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -114,6 +114,21 @@ void expect_openpilots_lateral_control(double tolerance) {
 }
 TEST(LateralControl, IsOpenpilots) { expect_openpilots_lateral_control<double>(1e-8); }
 TEST(LateralControl, IsOpenpilotsInFloat) { expect_openpilots_lateral_control<float>(2e-3); }
+
+template <class N>
+void expect_mppi_of_the_golden(double tolerance) {
+  Golden<N, LateralMppi> mppi({});
+  int moving = 0;
+  for (const auto& row : section("mppi")) {
+    ASSERT_EQ(row.size(), 10u);
+    EXPECT_NEAR(mppi.update(row), row[9], tolerance);
+    moving += std::fabs(row[9]) > 1e-3 && std::fabs(row[9]) < 0.999;
+    if (::testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(moving, 200) << "most rows are at a limit and show little";
+}
+TEST(LateralControl, MppiIsThatOfTheReference) { expect_mppi_of_the_golden<double>(1e-8); }
+TEST(LateralControl, MppiInFloat) { expect_mppi_of_the_golden<float>(2e-3); }
 
 TEST(LongitudinalControl, IsOpenpilotsNewAndOld) {
   LongitudinalTuning newer;

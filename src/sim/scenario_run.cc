@@ -60,7 +60,7 @@ ScenarioRun::ScenarioRun(ScenarioRunOptions options)
   info_.variants = options_.variants;
   info_.instruction_set = options_.gpu ? "CUDA" : lane_target();
   if (options_.gpu) {
-    if (planner == Planner::mpc) fail("{}", kMpcOnGpu);
+    if (const auto why = not_on_gpu(algorithm_.lateral, planner); !why.empty()) fail("{}", why);
     if (options_.user) fail("{}: worlds that a user's algorithm drives run on the CPU only", info_.algorithm);
     const GpuFacts& gpu = options_.gpu->facts();
     info_.device = fmt::format("cuda:{} ({})", gpu.ordinal, gpu.name);
@@ -159,8 +159,9 @@ std::vector<ResultRow> ScenarioRun::run(int64_t first, int64_t last, const std::
 }
 
 std::string gpu_refusal(const ScenarioRun& run, const std::shared_ptr<GpuDevice>& gpu) {
-  if (planner_named(run.options().planner) == Planner::mpc) return kMpcOnGpu;
   BatchOptions options = run.batch(run.scenario(0));
+  const auto why = not_on_gpu(options.lateral, planner_named(run.options().planner));
+  if (!why.empty()) return std::string(why);
   options.steps = std::min(options.steps, 300);
   options.number = Number::single;
   const int64_t worlds = std::min<int64_t>(run.rows(), 64);

@@ -105,6 +105,12 @@ TEST(Scenarios, AllPassWithOpenpilotsTorqueControl) {
   for (const auto& [name, share] : failing({.variants = 40, .seed = 11})) EXPECT_EQ(share, 0) << name;
 }
 
+TEST(Scenarios, AllPassWithTheSamplingMpc) {
+  for (const auto& [name, share] : failing({.variants = 40, .seed = 11, .algorithm = "lateral_mppi"})) {
+    EXPECT_EQ(share, 0) << name;
+  }
+}
+
 // Proportional gains times five; a time gap of 0.4 s to the car ahead; and a delay that is believed to be three times
 // as long. Every category has a scenario that at least three quarters of the detuned worlds fail.
 TEST(Scenarios, EachCategoryTellsAGoodControllerFromADetunedOne) {

@@ -9,7 +9,8 @@
 
 namespace sparkpilot::sim {
 
-inline constexpr Lateral kControls[] = {Lateral::pid, Lateral::torque, Lateral::angle};
+inline constexpr Lateral kControls[] = {Lateral::pid, Lateral::torque, Lateral::angle, Lateral::mppi};
+inline constexpr Lateral kGpuControls[] = {Lateral::pid, Lateral::torque, Lateral::angle};
 inline constexpr Tyres kTyres[] = {Tyres::none, Tyres::linear, Tyres::saturating};
 
 // Worlds that differ in everything: cars, delays, courses, noise.

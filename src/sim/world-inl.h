@@ -10,7 +10,7 @@
 #define SPARKPILOT_SIM_WORLD_INL_H_
 #endif
 
-#include "sim/control-inl.h"
+#include "sim/mppi-inl.h"
 #include "sim/noise-inl.h"
 #include "sim/world.h"
 
@@ -436,6 +436,7 @@ inline auto with_control(Lateral lateral, const F& f) {
   switch (lateral) {
     case Lateral::pid: return f.template operator()<LateralPid>();
     case Lateral::torque: return f.template operator()<LateralTorque>();
+    case Lateral::mppi: return f.template operator()<LateralMppi>();
     case Lateral::angle: break;
   }
   return f.template operator()<LateralAngle>();

@@ -109,10 +109,10 @@ struct WorldSpec {
 void check_world(const WorldSpec& spec);
 
 enum class Tyres { none, linear, saturating };
-enum class Lateral { pid, torque, angle };
+enum class Lateral { pid, torque, angle, mppi };
 // In the order of the enums.
 inline constexpr const char* kTyresNames[] = {"kinematic", "linear", "saturating"};
-inline constexpr const char* kLateralNames[] = {"pid", "torque", "angle"};
+inline constexpr const char* kLateralNames[] = {"pid", "torque", "angle", "mppi"};
 
 // Nothing here is NaN or infinite. Lateral acceleration is yaw rate times speed; what was asked for is the road's
 // curvature times speed squared, at the same time.

@@ -1,0 +1,31 @@
+#include "sim/batch_lanes.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "sim/batch_mppi.cc"
+#include "hwy/foreach_target.h"
+// Behind foreach_target.h, as Highway asks.
+#include "sim/batch_lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace sparkpilot::sim::HWY_NAMESPACE {
+namespace {
+
+void mppi_impl(const LaneRun& r, int groups, const LaneArrays& arrays) {
+  advance_tyres<LateralMppi>(r, groups, arrays);
+}
+
+}  // namespace
+}  // namespace sparkpilot::sim::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace sparkpilot::sim {
+
+HWY_EXPORT(mppi_impl);
+
+void advance_mppi(const LaneRun& run, int groups, const LaneArrays& arrays) {
+  HWY_DYNAMIC_DISPATCH(mppi_impl)(run, groups, arrays);
+}
+
+}  // namespace sparkpilot::sim
+#endif  // HWY_ONCE
