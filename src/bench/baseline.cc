@@ -4,9 +4,9 @@
 #include <cmath>
 #include <map>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/bounded_json.h"
 #include "bench/facts.h"
 
 namespace sparkpilot {

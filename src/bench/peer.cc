@@ -7,12 +7,12 @@
 #include <set>
 
 #include "adapters/load_model.h"
+#include "base/bounded_json.h"
 #include "base/child_process.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
-#include "base/bounded_json.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {

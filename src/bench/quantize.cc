@@ -4,11 +4,11 @@
 #include <cmath>
 #include <set>
 
+#include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/with_file.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
-#include "adapters/load_model.h"
 #include "passes/pass.h"
 #include "tensor/difference.h"
 

@@ -17,7 +17,7 @@
 namespace sparkpilot::sim {
 namespace {
 
-using namespace scalar;
+using namespace scalar;  // NOLINT(google-build-using-namespace): what stands in it depends on the number type
 using cuda::kWorldsOfGroup;
 
 // Worlds that are computed together: as many threads as the largest GPUs hold at a time.

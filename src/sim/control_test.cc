@@ -10,7 +10,7 @@
 namespace sparkpilot::sim {
 namespace {
 
-using namespace scalar;
+using namespace scalar;  // NOLINT(google-build-using-namespace): what stands in it depends on the number type
 
 // A section of control_golden.txt, which bench/sim/make_goldens.py wrote.
 std::vector<std::vector<double>> section(const std::string& name) {

@@ -47,48 +47,49 @@ struct NumberTraits<Lanes> {
 };
 
 // The body of a function whose result `r` is computed part by part.
-#define SIM_PARTWISE(Result, statement)         \
-  {                                             \
-    Result r;                                   \
-    for (int i = 0; i < kParts; ++i) statement; \
-    return r;                                   \
-  }
+// NOLINTBEGIN(bugprone-macro-parentheses): parentheses would make a type or a statement of neither
+#define SIM_PARTWISE(Result, statement)       \
+  Result r;                                   \
+  for (int i = 0; i < kParts; ++i) statement; \
+  return r
+// NOLINTEND(bugprone-macro-parentheses)
 
-SIM_FN Lanes operator+(Lanes a, Lanes b) SIM_PARTWISE(Lanes, r.v[i] = hn::Add(a.v[i], b.v[i])) SIM_FN Lanes operator-(
-    Lanes a, Lanes b) SIM_PARTWISE(Lanes, r.v[i] = hn::Sub(a.v[i], b.v[i])) SIM_FN Lanes
-operator*(Lanes a, Lanes b) SIM_PARTWISE(Lanes, r.v[i] = hn::Mul(a.v[i], b.v[i])) SIM_FN Lanes
-operator/(Lanes a, Lanes b) SIM_PARTWISE(Lanes, r.v[i] = hn::Div(a.v[i], b.v[i])) SIM_FN Lanes
-operator-(Lanes a) SIM_PARTWISE(Lanes, r.v[i] = hn::Neg(a.v[i])) SIM_FN LaneMask
-operator<(Lanes a, Lanes b) SIM_PARTWISE(LaneMask, r.m[i] = hn::Lt(a.v[i], b.v[i])) SIM_FN LaneMask
-operator>(Lanes a, Lanes b) SIM_PARTWISE(LaneMask, r.m[i] = hn::Gt(a.v[i], b.v[i])) SIM_FN LaneMask
-operator<=(Lanes a, Lanes b) SIM_PARTWISE(LaneMask, r.m[i] = hn::Le(a.v[i], b.v[i])) SIM_FN LaneMask
-operator>=(Lanes a, Lanes b) SIM_PARTWISE(LaneMask, r.m[i] = hn::Ge(a.v[i], b.v[i])) SIM_FN LaneMask
-operator==(Lanes a, Lanes b) SIM_PARTWISE(LaneMask, r.m[i] = hn::Eq(a.v[i], b.v[i]))
-    // Both sides are computed.
-    SIM_FN LaneMask
-    operator&&(LaneMask a, LaneMask b) SIM_PARTWISE(LaneMask, r.m[i] = hn::And(a.m[i], b.m[i])) SIM_FN LaneMask
-    operator||(LaneMask a, LaneMask b) SIM_PARTWISE(LaneMask, r.m[i] = hn::Or(a.m[i], b.m[i])) SIM_FN LaneMask
-    operator!(LaneMask a) SIM_PARTWISE(LaneMask, r.m[i] = hn::Not(a.m[i]))
+SIM_FN Lanes operator+(Lanes a, Lanes b) { SIM_PARTWISE(Lanes, r.v[i] = hn::Add(a.v[i], b.v[i])); }
+SIM_FN Lanes operator-(Lanes a, Lanes b) { SIM_PARTWISE(Lanes, r.v[i] = hn::Sub(a.v[i], b.v[i])); }
+SIM_FN Lanes operator*(Lanes a, Lanes b) { SIM_PARTWISE(Lanes, r.v[i] = hn::Mul(a.v[i], b.v[i])); }
+SIM_FN Lanes operator/(Lanes a, Lanes b) { SIM_PARTWISE(Lanes, r.v[i] = hn::Div(a.v[i], b.v[i])); }
+SIM_FN Lanes operator-(Lanes a) { SIM_PARTWISE(Lanes, r.v[i] = hn::Neg(a.v[i])); }
+SIM_FN LaneMask operator<(Lanes a, Lanes b) { SIM_PARTWISE(LaneMask, r.m[i] = hn::Lt(a.v[i], b.v[i])); }
+SIM_FN LaneMask operator>(Lanes a, Lanes b) { SIM_PARTWISE(LaneMask, r.m[i] = hn::Gt(a.v[i], b.v[i])); }
+SIM_FN LaneMask operator<=(Lanes a, Lanes b) { SIM_PARTWISE(LaneMask, r.m[i] = hn::Le(a.v[i], b.v[i])); }
+SIM_FN LaneMask operator>=(Lanes a, Lanes b) { SIM_PARTWISE(LaneMask, r.m[i] = hn::Ge(a.v[i], b.v[i])); }
+SIM_FN LaneMask operator==(Lanes a, Lanes b) { SIM_PARTWISE(LaneMask, r.m[i] = hn::Eq(a.v[i], b.v[i])); }
 
-        SIM_FN Lanes mul_add(Lanes a, Lanes b, Lanes c)
-            SIM_PARTWISE(Lanes, r.v[i] = hn::MulAdd(a.v[i], b.v[i], c.v[i])) SIM_FN Lanes
-    neg_mul_add(Lanes a, Lanes b, Lanes c)
-        SIM_PARTWISE(Lanes, r.v[i] = hn::NegMulAdd(a.v[i], b.v[i], c.v[i])) SIM_FN Lanes
-    select(LaneMask mask, Lanes yes, Lanes no)
-        SIM_PARTWISE(Lanes, r.v[i] = hn::IfThenElse(mask.m[i], yes.v[i], no.v[i])) SIM_FN Lanes min(Lanes a, Lanes b)
-            SIM_PARTWISE(Lanes, r.v[i] = hn::Min(a.v[i], b.v[i])) SIM_FN Lanes max(Lanes a, Lanes b)
-                SIM_PARTWISE(Lanes, r.v[i] = hn::Max(a.v[i], b.v[i])) SIM_FN Lanes abs(Lanes x)
-                    SIM_PARTWISE(Lanes, r.v[i] = hn::Abs(x.v[i])) SIM_FN Lanes sqrt(Lanes x)
-                        SIM_PARTWISE(Lanes, r.v[i] = hn::Sqrt(x.v[i])) SIM_FN Lanes round(Lanes x) {
-  return (x + Lanes(0x1.8p23)) - Lanes(0x1.8p23);
+// Both sides are computed.
+SIM_FN LaneMask operator&&(LaneMask a, LaneMask b) { SIM_PARTWISE(LaneMask, r.m[i] = hn::And(a.m[i], b.m[i])); }
+SIM_FN LaneMask operator||(LaneMask a, LaneMask b) { SIM_PARTWISE(LaneMask, r.m[i] = hn::Or(a.m[i], b.m[i])); }
+SIM_FN LaneMask operator!(LaneMask a) { SIM_PARTWISE(LaneMask, r.m[i] = hn::Not(a.m[i])); }
+
+SIM_FN Lanes mul_add(Lanes a, Lanes b, Lanes c) { SIM_PARTWISE(Lanes, r.v[i] = hn::MulAdd(a.v[i], b.v[i], c.v[i])); }
+SIM_FN Lanes neg_mul_add(Lanes a, Lanes b, Lanes c) {
+  SIM_PARTWISE(Lanes, r.v[i] = hn::NegMulAdd(a.v[i], b.v[i], c.v[i]));
 }
+SIM_FN Lanes select(LaneMask mask, Lanes yes, Lanes no) {
+  SIM_PARTWISE(Lanes, r.v[i] = hn::IfThenElse(mask.m[i], yes.v[i], no.v[i]));
+}
+SIM_FN Lanes min(Lanes a, Lanes b) { SIM_PARTWISE(Lanes, r.v[i] = hn::Min(a.v[i], b.v[i])); }
+SIM_FN Lanes max(Lanes a, Lanes b) { SIM_PARTWISE(Lanes, r.v[i] = hn::Max(a.v[i], b.v[i])); }
+SIM_FN Lanes abs(Lanes x) { SIM_PARTWISE(Lanes, r.v[i] = hn::Abs(x.v[i])); }
+SIM_FN Lanes sqrt(Lanes x) { SIM_PARTWISE(Lanes, r.v[i] = hn::Sqrt(x.v[i])); }
+SIM_FN Lanes round(Lanes x) { return (x + Lanes(0x1.8p23)) - Lanes(0x1.8p23); }
 
 SIM_FN hn::Vec<LaneTag> power_of_two(hn::Vec<LaneTag> n) {
   const auto exponent = hn::Add(hn::ConvertTo(IndexTag(), n), hn::Set(IndexTag(), 127));
   return hn::BitCast(LaneTag(), hn::ShiftLeft<23>(exponent));
 }
-SIM_FN Lanes power_of_two(Lanes n) SIM_PARTWISE(Lanes, r.v[i] = power_of_two(n.v[i])) SIM_FN
-    void split_exponent(Lanes x, Lanes& m, Lanes& e) {
+SIM_FN Lanes power_of_two(Lanes n) { SIM_PARTWISE(Lanes, r.v[i] = power_of_two(n.v[i])); }
+SIM_FN
+void split_exponent(Lanes x, Lanes& m, Lanes& e) {
   const IndexTag di;
   for (int i = 0; i < kParts; ++i) {
     const auto bits = hn::BitCast(di, x.v[i]);
@@ -100,14 +101,16 @@ SIM_FN Lanes power_of_two(Lanes n) SIM_PARTWISE(Lanes, r.v[i] = power_of_two(n.v
 
 SIM_FN bool any(LaneMask mask) {
   bool found = false;
-  for (int i = 0; i < kParts; ++i) found = found || !hn::AllFalse(LaneTag(), mask.m[i]);
+  for (const auto part : mask.m) found = found || !hn::AllFalse(LaneTag(), part);
   return found;
 }
 
-SIM_FN LaneWords operator^(LaneWords a, LaneWords b)
-    SIM_PARTWISE(LaneWords, r.w[i] = hn::Xor(a.w[i], b.w[i])) SIM_FN LaneWords to_words(Lanes x)
-        SIM_PARTWISE(LaneWords, r.w[i] = hn::BitCast(WordTag(), hn::ConvertTo(IndexTag(), x.v[i]))) SIM_FN
-    void multiply_words(LaneWords a, uint32_t b, LaneWords& high, LaneWords& low) {
+SIM_FN LaneWords operator^(LaneWords a, LaneWords b) { SIM_PARTWISE(LaneWords, r.w[i] = hn::Xor(a.w[i], b.w[i])); }
+SIM_FN LaneWords to_words(Lanes x) {
+  SIM_PARTWISE(LaneWords, r.w[i] = hn::BitCast(WordTag(), hn::ConvertTo(IndexTag(), x.v[i])));
+}
+SIM_FN
+void multiply_words(LaneWords a, uint32_t b, LaneWords& high, LaneWords& low) {
   for (int i = 0; i < kParts; ++i) {
 #if HWY_TARGET == HWY_SCALAR
     multiply_words(a.w[i].raw, b, high.w[i].raw, low.w[i].raw);

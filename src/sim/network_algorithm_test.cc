@@ -112,12 +112,12 @@ TEST_F(Network, SteersByAnglesAndDrivesAsItsMetadataSays) {
   EXPECT_FALSE(network.torque());
   EXPECT_TRUE(network.longitudinal());
   EXPECT_EQ(network.steps_per_action(), 7);
-  expect_results(
-      run(network, 20),
-      by_hand(20, {.torque = false, .longitudinal = true, .tyres = Tyres::linear, .seed = 5}, 7, [](const float* seen, float* command) {
-        command[0] = std::clamp(-900.0f * seen[column("offset")], -480.0f, 480.0f);
-        command[1] = std::clamp(0.5f * seen[column("target_acceleration")], -3.5f, 2.0f);
-      }));
+  expect_results(run(network, 20),
+                 by_hand(20, {.torque = false, .longitudinal = true, .tyres = Tyres::linear, .seed = 5}, 7,
+                         [](const float* seen, float* command) {
+                           command[0] = std::clamp(-900.0f * seen[column("offset")], -480.0f, 480.0f);
+                           command[1] = std::clamp(0.5f * seen[column("target_acceleration")], -3.5f, 2.0f);
+                         }));
 }
 
 TEST_F(Network, NamesTheWorldsInWhichItGivesNoNumber) {

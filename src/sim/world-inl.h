@@ -10,6 +10,8 @@
 #define SPARKPILOT_SIM_WORLD_INL_H_
 #endif
 
+#include <cmath>
+
 #include "sim/mppi-inl.h"
 #include "sim/noise-inl.h"
 #include "sim/world.h"
@@ -117,7 +119,7 @@ inline bool is_rich(const Course& c) {
 
 template <class Control>
 inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
-  const auto steps = [](double seconds) { return static_cast<double>(static_cast<int>(seconds / kStep + 0.5)); };
+  const auto steps = [](double seconds) { return static_cast<double>(std::lround(seconds / kStep)); };
   const auto remaining = [](double lag) { return lag > 0 ? exp(max(-kStep / lag, -80.0)) : 0.0; };
   WorldConstants<double, Control> k;
   k.car = car_constants(w.vehicle);
