@@ -14,7 +14,7 @@ struct BrokenArguments {
 
 }  // namespace sparkpilot::emulator
 
-// clang-format off: it takes the list for an expression
+// clang-format off
 #define SPARKPILOT_BROKEN_KERNELS(X)                                                                         \
   X(no_barrier) X(reused_too_early) X(no_wait) X(wait_for_too_few) X(ends_under_way) X(missed_barrier)       \
   X(missed_shuffle) X(partial_mask) X(no_warp_barrier) X(one_too_far) X(writes_one_too_far) X(beyond_shared) \

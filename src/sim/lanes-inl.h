@@ -88,8 +88,7 @@ SIM_FN hn::Vec<LaneTag> power_of_two(hn::Vec<LaneTag> n) {
   return hn::BitCast(LaneTag(), hn::ShiftLeft<23>(exponent));
 }
 SIM_FN Lanes power_of_two(Lanes n) { SIM_PARTWISE(Lanes, r.v[i] = power_of_two(n.v[i])); }
-SIM_FN
-void split_exponent(Lanes x, Lanes& m, Lanes& e) {
+SIM_FN void split_exponent(Lanes x, Lanes& m, Lanes& e) {
   const IndexTag di;
   for (int i = 0; i < kParts; ++i) {
     const auto bits = hn::BitCast(di, x.v[i]);
@@ -109,8 +108,7 @@ SIM_FN LaneWords operator^(LaneWords a, LaneWords b) { SIM_PARTWISE(LaneWords, r
 SIM_FN LaneWords to_words(Lanes x) {
   SIM_PARTWISE(LaneWords, r.w[i] = hn::BitCast(WordTag(), hn::ConvertTo(IndexTag(), x.v[i])));
 }
-SIM_FN
-void multiply_words(LaneWords a, uint32_t b, LaneWords& high, LaneWords& low) {
+SIM_FN void multiply_words(LaneWords a, uint32_t b, LaneWords& high, LaneWords& low) {
   for (int i = 0; i < kParts; ++i) {
 #if HWY_TARGET == HWY_SCALAR
     multiply_words(a.w[i].raw, b, high.w[i].raw, low.w[i].raw);
