@@ -41,7 +41,7 @@ function(sparkpilot_sim_library)
   target_link_libraries(sim_shared PRIVATE $<TARGET_FILE:sim> fmt::fmt sparkpilot::hwy Threads::Threads
                         $<TARGET_NAME_IF_EXISTS:OpenMP::OpenMP_CXX>)
   target_link_options(sim_shared PRIVATE LINKER:--version-script=${exports} LINKER:--no-undefined LINKER:--gc-sections)
-  set_target_properties(sim_shared PROPERTIES OUTPUT_NAME sparkpilot_sim SOVERSION 1 LINK_DEPENDS ${exports})
+  set_target_properties(sim_shared PROPERTIES OUTPUT_NAME sparkpilot_sim SOVERSION 2 LINK_DEPENDS ${exports})
 endfunction()
 
 function(sparkpilot_install)

@@ -19,7 +19,8 @@ MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLE
 
 class Options(c.Structure):  # as include/sparkpilot/sim_env.h has it
     _fields_ = [("version", c.c_int32), ("threads", c.c_int32), ("worlds", c.c_int64), ("seed", c.c_uint64),
-                ("scenarios", c.c_char_p), ("vehicle", c.c_char_p), ("plant", c.c_char_p), ("device", c.c_char_p),
+                ("scenarios", c.c_char_p), ("vehicle", c.c_char_p), ("plant", c.c_char_p),
+                ("planner", c.c_char_p), ("device", c.c_char_p),
                 ("steering", c.c_int32), ("longitudinal", c.c_int32), ("autoreset", c.c_int32),
                 ("steps_per_action", c.c_int32), ("most_seconds", c.c_double), ("lane", c.c_double),
                 ("weights", c.c_float * 10)]

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define SPARKPILOT_SIM_VERSION 1 /* grows with each change that is not compatible */
+#define SPARKPILOT_SIM_VERSION 2 /* grows with each change that is not compatible */
 #define SPARKPILOT_SIM_REWARDS 10
 
 typedef struct sparkpilot_sim_env sparkpilot_sim_env;
@@ -41,6 +41,7 @@ typedef struct {
   const char* scenarios;    /* names of scenarios and categories, or "all", with commas (`sparkpilot sim list`) */
   const char* vehicle;      /* a preset: civic, compact, sedan, sports, suv, truck; or any: drawn for each episode */
   const char* plant;        /* bicycle, bicycle_linear, kinematic */
+  const char* planner;      /* how cars ahead are followed: idm, cruise, mpc (`sparkpilot sim run --planner`) */
   const char* device;       /* cpu */
   int32_t steering;         /* SPARKPILOT_SIM_TORQUE ... */
   int32_t longitudinal;     /* 1: actions have acceleration too; 0: openpilot's longitudinal control drives */

@@ -83,6 +83,7 @@ sim::LearningOptions learning_options(const sparkpilot_sim_options& o) {
   to.scenarios = sim::select_scenarios(names_of(text(o.scenarios, "scenarios")));
   to.vehicle = text(o.vehicle, "vehicle");
   to.tyres = sim::plant_tyres(text(o.plant, "plant"));
+  to.planner = sim::planner_named(text(o.planner, "planner"));
   to.torque = between(o.steering, 0, 1, "steering") == SPARKPILOT_SIM_TORQUE;
   to.longitudinal = between(o.longitudinal, 0, 1, "longitudinal") == 1;
   to.autoreset = static_cast<sim::Autoreset>(between(o.autoreset, 0, 2, "autoreset"));
@@ -121,6 +122,7 @@ void sparkpilot_sim_default_options(sparkpilot_sim_options* options) {
   options->scenarios = "all";
   options->vehicle = "civic";
   options->plant = "bicycle";
+  options->planner = "idm";
   options->device = "cpu";
   options->steering = SPARKPILOT_SIM_TORQUE;
   options->autoreset = SPARKPILOT_SIM_SAME_STEP;

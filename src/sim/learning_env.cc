@@ -99,6 +99,7 @@ WorldSpec LearningEnv::begin(int64_t world) {
   const int64_t variant = static_cast<int64_t>((uint64_t{words[1]} << 32 | words[2]) >> 2) + 1;
   WorldSpec world_spec = scenario_world(scenario, variant, e.seed, vehicle);
   find_algorithm(options_.torque ? "lateral_torque" : "lateral_angle").begin(world_spec);
+  world_spec.following.planner = options_.planner;
   return world_spec;
 }
 

@@ -29,6 +29,7 @@ struct LearningOptions {
   std::string vehicle = "civic";    // a preset, or "any": drawn too
   bool torque = true, longitudinal = false;
   Tyres tyres = Tyres::saturating;
+  Planner planner = Planner::idm;
   int steps_per_action = 5;  // of 10 ms
   double most_seconds = 0;   // of an episode; 0: as long as its scenario
   double lane = 1.8;         // m: further away from its middle an episode ends

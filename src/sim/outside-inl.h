@@ -6,6 +6,7 @@
 #define SPARKPILOT_SIM_OUTSIDE_INL_H_
 #endif
 
+#include "sim/mpc_planner-inl.h"
 #include "sim/outside.h"
 #include "sim/world-inl.h"
 
@@ -135,9 +136,11 @@ SIM_FN void take_where(MaskOf<N> mask, const T& from, T& to) {
   for (size_t i = 0; i < sizeof(T) / sizeof(N); ++i) target[i] = select(mask, source[i], target[i]);
 }
 
-template <class N, class Control, class Tyres>
+// `mpc` is the state of the planner of that name, null if no world has it; plan_mpc(world, mpc) makes its step.
+template <class N, class Control, class Tyres, class PlanMpc>
 SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, const WorldConstants<N, Control>& k,
-                            const WorldRings<N>& rings, WorldState<N, Control>& s, N* features) {
+                            const WorldRings<N>& rings, WorldState<N, Control>& s, N* features, MpcPlanner<N>* mpc,
+                            const PlanMpc& plan_mpc) {
   const Run run{call.seed, 0, call.noise, call.leads, call.rich_courses};
   if (call.first) {
     for (N& cost : s.lateral.costs) cost = N(0);
@@ -149,21 +152,25 @@ SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, 
     if (call.due >> i & 1) {
       WorldState<N, Control> planned = s;
       plan_outside(run, in, call.tables, k, planned);
-      take_where<N>(in.until == N(i + 1), planned, s);
+      const auto due = in.until == N(i + 1);
+      if (mpc) {
+        MpcPlanner<N> next = *mpc;
+        plan_mpc(planned, next);
+        take_where<N>(due, next, *mpc);
+      }
+      take_where<N>(due, planned, s);
     }
     sense_outside(run, step, k, s);
   }
   if (call.last) features_outside(k, s, features);
 }
 
-template <class N, class Control>
+template <class N, class Control, class PlanMpc>
 void advance_outside_tyres(const OutsideCall& call, const OutsideInput<N>& in, const WorldConstants<N, Control>& k,
-                           const WorldRings<N>& rings, WorldState<N, Control>& s, N* features) {
-  switch (call.tyres) {
-    case Tyres::none: return advance_outside<N, Control, NoSlip>(call, in, k, rings, s, features);
-    case Tyres::linear: return advance_outside<N, Control, LinearTyres>(call, in, k, rings, s, features);
-    case Tyres::saturating: return advance_outside<N, Control, SaturatingTyres>(call, in, k, rings, s, features);
-  }
+                           const WorldRings<N>& rings, WorldState<N, Control>& s, N* features, MpcPlanner<N>* mpc,
+                           const PlanMpc& plan_mpc) {
+  with_tyres(call.tyres,
+             [&]<class Tyre>() { advance_outside<N, Control, Tyre>(call, in, k, rings, s, features, mpc, plan_mpc); });
 }
 
 SIM_END

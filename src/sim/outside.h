@@ -26,11 +26,13 @@ struct OutsideCall {
   uint32_t due;       // bit i: behind step i some world's plan is due
 };
 
-// A group of lane_count() worlds: arrays [field][world] of OutsideInput, constants, state, rings, and of
-// kOutsideFeatures features, each aligned to 64 bytes.
+// A group of lane_count() worlds: arrays [field][world] of OutsideInput, constants, state, rings, of kOutsideFeatures
+// features and of the planner mpc (sim/mpc_planner-inl.h), each aligned to 64 bytes.
 struct OutsideArrays {
   const float *inputs, *constants;
   float *states, *rings, *features;
+  const float* mpc_constants;
+  float* mpc_states;  // null if no world has that planner
 };
 void advance_outside_torque(const OutsideCall& call, const OutsideArrays& arrays);
 void advance_outside_angle(const OutsideCall& call, const OutsideArrays& arrays);

@@ -95,6 +95,14 @@ WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t see
   return world;
 }
 
+Planner planner_named(std::string_view name) {
+  const auto found = std::ranges::find(kPlannerNames, name);
+  if (found == std::end(kPlannerNames)) {
+    fail("no planner is named \"{}\", expected {}", name, fmt::join(kPlannerNames, ", "));
+  }
+  return static_cast<Planner>(found - std::begin(kPlannerNames));
+}
+
 Tyres plant_tyres(std::string_view plant) {
   if (plant == "bicycle") return Tyres::saturating;
   if (plant == "bicycle_linear") return Tyres::linear;

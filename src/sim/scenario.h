@@ -54,6 +54,7 @@ WorldSpec scenario_world(const Scenario& scenario, int64_t variant, uint64_t see
 
 // "bicycle" (saturating tyres), "bicycle_linear", "kinematic". Fails (user) on another name.
 Tyres plant_tyres(std::string_view plant);
+Planner planner_named(std::string_view name);
 
 // The figures of a world as columns: the metrics of world_metrics(), in its order.
 std::span<const std::string> world_metrics();

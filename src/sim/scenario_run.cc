@@ -19,14 +19,6 @@ namespace {
 
 int steps_of(const Scenario& scenario) { return static_cast<int>(std::lround(scenario.seconds / kStep)); }
 
-Planner planner_named(std::string_view name) {
-  const auto found = std::ranges::find(kPlannerNames, name);
-  if (found == std::end(kPlannerNames)) {
-    fail("no planner is named \"{}\", expected {}", name, fmt::join(kPlannerNames, ", "));
-  }
-  return static_cast<Planner>(found - std::begin(kPlannerNames));
-}
-
 }  // namespace
 
 ScenarioRun::ScenarioRun(ScenarioRunOptions options)

@@ -108,6 +108,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
         states_(numbers(kStates)),
         rings_(numbers(kRingSlots)),
         features_(numbers(kOutsideFeatures)),
+        mpc_(static_cast<size_t>(groups_)),
         others_(static_cast<size_t>(count)) {}
 
   void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec) override {
@@ -167,6 +168,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
  private:
   using Constants = WorldConstants<Real, Control>;
   using State = WorldState<Real, Control>;
+  using Mpc = MpcPlanner<Real>;
   static constexpr int64_t kInputs = kFieldsOf<OutsideInput<Real>, Real>;
   static constexpr int64_t kConstants = kFieldsOf<Constants, Real>;
   static constexpr int64_t kStates = kFieldsOf<State, Real>;
@@ -179,6 +181,11 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     std::shared_ptr<const CourseTable> table;
     double lateral_delay = 0;
     bool noise = false, lead = false, rich = false;
+  };
+
+  // The planner mpc of a group; null if none of its worlds ever had it.
+  struct Planned {
+    AlignedNumbers<Real> constants, states;
   };
 
   AlignedNumbers<Real> numbers(int64_t fields) const { return aligned_numbers<Real>(groups_ * lanes_ * fields); }
@@ -200,6 +207,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   }
   // A group that is not full computes its last world more than once.
   int64_t world_at(int64_t lane) const { return std::min(lane, count_ - 1); }
+  int64_t behind(int64_t world) const { return world + 1 == count_ ? groups_ * lanes_ : world + 1; }
 
   static void look_at_table(const Other& other, double t, OutsideInput<Real>& in) {
     const CourseTable& table = *other.table;
@@ -211,9 +219,6 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
 
   void reset_world(int64_t world, const WorldSpec& spec) {
     check_world(spec);
-    if (spec.following.planner == Planner::mpc) {
-      fail("sim: worlds that are stepped from outside cannot have the planner mpc yet, expected idm or cruise");
-    }
     Other& other = others_[static_cast<size_t>(world)];
     other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
     const auto k = converted<Constants, Real>(prepare<Control>(spec));
@@ -222,18 +227,41 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     OutsideInput<Real> in{};
     if (other.table) look_at_table(other, 0, in);
     plan_outside(run, in, other.table != nullptr, k, s);
+    begin_mpc(world, spec, s);
     sense_outside(run, Real(0), k, s);
     struct {
       Real numbers[kOutsideFeatures];
     } features;
     features_outside(k, s, features.numbers);
-    for (int64_t i = world; i < (world + 1 == count_ ? groups_ * lanes_ : world + 1); ++i) {
+    for (int64_t i = world; i < behind(world); ++i) {
       put_fields<Real>(k, i, lanes_, constants_.get());
       put_fields<Real>(s, i, lanes_, states_.get());
       put_fields<Real>(features, i, lanes_, features_.get());
       for (int slot = 0; slot < kRingSlots; ++slot) rings_.get()[place(i, kRingSlots, slot)] = Real(0);
     }
     steps_[static_cast<size_t>(world)] = 0;
+  }
+
+  // The planner mpc's first plan. Worlds without it that share a vector with one that has it are computed and not used.
+  void begin_mpc(int64_t world, const WorldSpec& spec, State& s) {
+    Planned& group = mpc_[static_cast<size_t>(world / lanes_)];
+    const bool plans = spec.following.planner == Planner::mpc, new_here = plans && !group.states;
+    if (new_here) {
+      group.constants = aligned_numbers<Real>(lanes_ * kFieldsOf<MpcPlannerConstants<Real>, Real>);
+      group.states = aligned_numbers<Real>(lanes_ * kFieldsOf<Mpc, Real>);
+    }
+    if (!group.states) return;
+    const auto begun = converted<Mpc, Real>(beginning_mpc(spec));
+    auto k = converted<MpcPlannerConstants<Real>, Real>(prepare_mpc(spec));
+    Mpc planned = begun;
+    if (plans) plan_by_mpc(k, s.motion, s.lead, s.target_speed, planned, s.target);
+    const int64_t first = world - world % lanes_;
+    for (int64_t i = new_here ? first : world; i < (new_here ? first + lanes_ : behind(world)); ++i) {
+      const bool own = i >= world && i < behind(world);
+      k.plans = Real(own && plans);
+      put_fields<Real>(k, i - first, lanes_, group.constants.get());
+      put_fields<Real>(own ? planned : begun, i - first, lanes_, group.states.get());
+    }
   }
 
   void step_group(int64_t group, const float* commands, int steps) {
@@ -276,19 +304,25 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
     };
     Real *inputs = of(inputs_, kInputs), *constants = of(constants_, kConstants), *states = of(states_, kStates),
          *rings = of(rings_, kRingSlots), *features = of(features_, kOutsideFeatures);
+    const Planned& mpc = mpc_[static_cast<size_t>(group)];
     if constexpr (std::is_same_v<Real, float>) {
       if (options.number == Number::lanes) {
-        const OutsideArrays arrays{inputs, constants, states, rings, features};
+        const OutsideArrays arrays{inputs, constants, states, rings, features, mpc.constants.get(), mpc.states.get()};
         return Control::kTorque ? advance_outside_torque(call, arrays) : advance_outside_angle(call, arrays);
       }
     }
-    advance_outside_tyres<Real, Control>(call, *reinterpret_cast<const OutsideInput<Real>*>(inputs),
-                                         *reinterpret_cast<const Constants*>(constants), WorldRings<Real>(rings, 1),
-                                         *reinterpret_cast<State*>(states), features);
+    advance_outside_tyres<Real, Control>(
+        call, *reinterpret_cast<const OutsideInput<Real>*>(inputs), *reinterpret_cast<const Constants*>(constants),
+        WorldRings<Real>(rings, 1), *reinterpret_cast<State*>(states), features,
+        reinterpret_cast<Mpc*>(mpc.states.get()), [&](State& s, Mpc& planner) {
+          plan_by_mpc(*reinterpret_cast<MpcPlannerConstants<Real>*>(mpc.constants.get()), s.motion, s.lead,
+                      s.target_speed, planner, s.target);
+        });
   }
 
   const int64_t lanes_, groups_;
   AlignedNumbers<Real> inputs_, constants_, states_, rings_, features_;
+  std::vector<Planned> mpc_;  // of groups
   std::vector<Other> others_;
   int slot_ = 0;  // of the rings, for all worlds
 };

@@ -50,7 +50,7 @@ class WorldStepper {
   const StepperOptions& options() const;
 
   // Begins world i anew as spec(i), where mask[i] is not 0; null: all. spec() is called from any thread. Fails (user)
-  // as check_world() does, and on the planner mpc; others may have begun anew by then.
+  // as check_world() does; others may have begun anew by then.
   void reset(const uint8_t* mask, const std::function<WorldSpec(int64_t)>& spec);
 
   // Makes `steps` steps of 10 ms with the same commands: [count, 2], lateral and acceleration in m/s^2, which is

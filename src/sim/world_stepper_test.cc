@@ -72,11 +72,12 @@ class Driver {
 
 // Runs worlds `count` steps with drivers outside. World i begins anew in step restarts[i], if there is such a number.
 template <class N, class Control>
-WorldStepper driven(int64_t worlds, const StepperOptions& o, int count, const std::vector<int>& restarts = {}) {
+WorldStepper driven(int64_t worlds, const StepperOptions& o, int count, const std::vector<int>& restarts = {},
+                    WorldSpec (*spec)(int64_t) = varied) {
   WorldStepper stepper(worlds, o);
-  stepper.reset(nullptr, varied);
+  stepper.reset(nullptr, spec);
   std::vector<Driver<N, Control>> drivers;
-  for (int64_t i = 0; i < worlds; ++i) drivers.emplace_back(varied(i));
+  for (int64_t i = 0; i < worlds; ++i) drivers.emplace_back(spec(i));
   std::vector<float> seen(static_cast<size_t>(worlds) * observed_numbers().size()),
       commands(static_cast<size_t>(worlds) * 2);
   for (int step = 0; step < count; ++step) {
@@ -84,9 +85,9 @@ WorldStepper driven(int64_t worlds, const StepperOptions& o, int count, const st
     for (size_t i = 0; i < restarts.size(); ++i) {
       if (restarts[i] != step) continue;
       again[i] = 1;
-      drivers[i] = Driver<N, Control>(varied(static_cast<int64_t>(i)));
+      drivers[i] = Driver<N, Control>(spec(static_cast<int64_t>(i)));
     }
-    stepper.reset(again.data(), varied);
+    stepper.reset(again.data(), spec);
     stepper.observe(seen.data());
     for (int64_t i = 0; i < worlds; ++i) {
       drivers[static_cast<size_t>(i)].command({seen, i}, commands.data() + i * 2);
@@ -135,6 +136,41 @@ void expect_controller_outside_is_inside(Lateral lateral) {
       }
     });
   }
+}
+
+// As varied(), but most have the planner mpc.
+WorldSpec planned(int64_t i) {
+  WorldSpec w = varied(i);
+  if (i % 4 != 1) w.following.planner = Planner::mpc;
+  return w;
+}
+
+TEST(WorldStepper, HasThePlannerMpc) {
+  using Control = LateralOutside<true>;
+  constexpr int64_t kWorlds = 37;
+  constexpr int kSteps = 203, kRestart = 61;
+  const auto expected = run_worlds(kWorlds, planned, {.steps = kSteps, .seed = 5, .number = Number::single});
+  const auto expected_late =
+      run_worlds(kWorlds, planned, {.steps = kSteps - kRestart, .seed = 5, .number = Number::single});
+  std::vector<int> restarts(kWorlds, -1);
+  for (size_t i = 0; i < restarts.size(); i += 3) restarts[i] = kRestart;  // at other times within a planner's step
+  for_each_number([&](Number number, bool fused) {
+    const WorldStepper got =
+        driven<float, LateralTorque>(kWorlds, {.seed = 5, .number = number}, kSteps, restarts, planned);
+    for (int64_t i = 0; i < kWorlds; ++i) {
+      const auto at = static_cast<size_t>(i);
+      expect_same(got.result(i), (i % 3 == 0 ? expected_late : expected)[at], fused, fmt::format("world {}", i));
+    }
+  });
+  // A world that had the planner and begins anew without it.
+  WorldStepper stepper(3, {.torque = Control::kTorque, .seed = 5});
+  stepper.reset(nullptr, planned);
+  stepper.reset(nullptr, varied);
+  WorldStepper without(3, {.torque = Control::kTorque, .seed = 5});
+  without.reset(nullptr, varied);
+  const std::vector<float> commands(6, 0.01F);
+  for (WorldStepper* each : {&stepper, &without}) each->step(commands.data(), 100);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(stepper.result(i), without.result(i)) << i;
 }
 
 TEST(WorldStepper, AControllerOutsideIsTheOneInside) {
@@ -278,13 +314,6 @@ TEST(WorldStepper, SaysWhatIsWrong) {
     return w;
   };
   EXPECT_EQ(error_of([&] { stepper.reset(nullptr, bad); }), "sim: course.speed [m/s] is -1, expected 0 to 100");
-  const auto planned = [](int64_t) {
-    WorldSpec w;
-    w.following.planner = Planner::mpc;
-    return w;
-  };
-  EXPECT_EQ(error_of([&] { stepper.reset(nullptr, planned); }),
-            "sim: worlds that are stepped from outside cannot have the planner mpc yet, expected idm or cruise");
   EXPECT_EQ(error_of([] { WorldStepper(0, {}); }), "sim: 0 worlds, expected 1 to 2^24");
 }
 
