@@ -194,15 +194,13 @@ TEST_F(Env, CommandsObey) {
 }
 
 TEST_F(Env, WhatThisVersionCannotIsAWarningOrToAFlagARefusal) {
-  const std::string reason = "this version computes in fp32, fp16 and bf16";
   for (const std::string mode : {"fp8", "fp4"}) {
     const ProgramResult result = run_program("run --json " + policy(), "OPENPILOT_DGX_PRECISION=" + mode);
     EXPECT_EQ(result.code, 0);
-    EXPECT_EQ(result.err,
-              fmt::format("warning: OPENPILOT_DGX_PRECISION={}: {}; precision is auto (default)\n", mode, reason));
-    EXPECT_EQ(json::parse(result.out)["precision"], "fp32");
-    expect_usage_error(fmt::format("run {} --precision {}", policy(), mode),
-                       fmt::format("--precision {}: {}", mode, reason));
+    EXPECT_TRUE(result.err.starts_with("precision " + mode + ": weights alone, ")) << result.err;
+    EXPECT_EQ(result.err.ends_with("; experimental\n"), mode == "fp4") << result.err;
+    EXPECT_EQ(json::parse(result.out)["precision"], mode);
+    EXPECT_EQ(run_program("run --quiet " + policy() + " --precision " + mode).err, "");
   }
   ProgramResult result = run_program("run --json --precision fp32 " + policy(), "OPENPILOT_DGX_PRECISION=fp8");
   EXPECT_EQ(result.err, "");

@@ -59,6 +59,37 @@ TEST_P(Precisions, Bf16StaysNearFp32OrIsRefused) {
   stays_near(network_, Precision::bf16, 6e-2);
 }
 
+// The error of each precision on one input, the largest of all outputs.
+double error_in(const Graph& graph, Precision precision) {
+  SessionOptions options;
+  options.threads = 1;
+  options.passes.precision = Precision::fp32;
+  Session exact(graph, options);
+  options.passes.precision = precision;
+  options.passes.emulate = true;  // bf16 everywhere
+  Session rounded(graph, options);
+  const std::vector<Tensor> expected = run(exact, 3), got = run(rounded, 3);
+  double largest = 0;
+  for (size_t i = 0; i < got.size(); ++i) largest = std::max(largest, relative_l2(got[i], expected[i]));
+  return largest;
+}
+
+// Errors grow from format to format.
+TEST(Formats, FewerBitsAreLessExact) {
+  for (const char* name : {"tiny_driving_policy", "tiny_big_driving_supercombo", "driving_policy"}) {
+    SCOPED_TRACE(name);
+    const Graph graph = build_zoo_model(name, 1);
+    const double fp16 = error_in(graph, Precision::fp16), bf16 = error_in(graph, Precision::bf16);
+    const double fp8 = error_in(graph, Precision::fp8), fp4 = error_in(graph, Precision::fp4);
+    EXPECT_LE(fp16, bf16);
+    EXPECT_LE(bf16, fp8);
+    EXPECT_LE(fp8, fp4);
+    EXPECT_GT(fp8, 1e-3);
+    EXPECT_LT(fp8, 0.2);
+    EXPECT_LT(fp4, 0.6);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, Precisions, ::testing::ValuesIn(testing::networks()), testing::test_name);
 
 }  // namespace

@@ -194,12 +194,18 @@ enum class Precision {
   fp16,   // computed in f32; weights of convolutions and GEMMs are stored in f16
   bf16,  // convolutions, GEMMs and elementwise ops in bf16 with f32 accumulation; norms, softmax, reductions, attention
          // and the last layer before each output in f32
+  // Weights in 8 or 4 bits but for the last layers before each output; computed in f32. On the CPU only so far.
+  fp8,  // convolutions, GEMMs: E4M3 with a scale for each output channel
+  fp4,  // GEMMs: NVFP4 (E2M1 in blocks of 16 with a scale in E4M3, and one in f32); convolutions as fp8. Experimental
 };
 
 struct PassOptions {
   std::set<std::string> off = {};  // names of passes that are skipped; "all" skips every optional one
   // The types to compute in; applied at two points in the order of the passes.
   Precision precision = Precision::model;
+  // The largest magnitude of values by their names, as calibration saw it: fp8 rounds what a product reads to E4M3,
+  // too, where its value is among them.
+  std::map<std::string, double> largest = {};
   // Also a precision that this processor has no arithmetic for: the same results, by plain and slow kernels.
   bool emulate = false;
   // Called after each pass that ran, with the number of its changes.

@@ -56,6 +56,8 @@ bool has_16_bit_values(const Graph& graph) {
 double tolerance_of(const Graph& graph, Precision precision) {
   if (precision == Precision::fp16) return 1e-2;  // three bits more than bf16, and only weights are rounded
   if (precision == Precision::bf16) return 5e-2;
+  if (precision == Precision::fp8) return 0.15;  // steps of an eighth, in weights alone
+  if (precision == Precision::fp4) return 0.5;   // of a third
   if (!has_16_bit_values(graph)) return 1e-4;
   return precision == Precision::fp32 ? 1e-3 : 5e-2;
 }
@@ -65,6 +67,8 @@ RoundingErrors errors_of(Precision precision) {
   RoundingErrors errors;
   if (precision == Precision::fp16) errors.single = errors.half;
   if (precision == Precision::bf16) errors.single = errors.brain;
+  if (precision == Precision::fp8) errors.single = 0x1p-4;
+  if (precision == Precision::fp4) errors.single = 0x1p-2;
   return errors;
 }
 

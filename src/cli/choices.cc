@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/parallel.h"
@@ -20,7 +21,8 @@ namespace {
 std::string precision_refusal(const Program& program, const std::string& text, const std::string& device) {
   if (text == "auto") return {};
   const std::optional<Precision> precision = parse_precision(text);
-  return precision ? precision_refusal(program, *precision, device) : "this version computes in fp32, fp16 and bf16";
+  return precision ? precision_refusal(program, *precision, device)
+                   : "this version computes in fp32, fp16, bf16, fp8 and fp4";
 }
 
 std::string cpu_refusal(const std::string& level) {
@@ -75,13 +77,26 @@ void resolve(Program& program) {
 }  // namespace
 
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device) {
-  if (program.emulate || device.starts_with("cuda")) return {};
+  if (device.starts_with("cuda")) {
+    return stores_small(precision) ? fmt::format("{} is computed on the CPU only so far", name(precision))
+                                   : std::string();
+  }
+  if (program.emulate) return {};
   try {
     check_precision(precision);
   } catch (const Error& error) {
     return error.what();
   }
   return {};
+}
+
+void tell_about_precision(const Program& program, Precision precision) {
+  static std::set<Precision> told;
+  if (program.quiet || !stores_small(precision) || !told.insert(precision).second) return;
+  const bool four = precision == Precision::fp4;
+  note(fmt::format("precision {}: weights alone, {}; activations and the last layers before outputs stay in f32{}",
+                   name(precision), four ? "NVFP4 in products and E4M3 in convolutions" : "in E4M3",
+                   four ? "; experimental" : ""));
 }
 
 // Far more threads than processors are a typing error that would cost hours.

@@ -22,6 +22,8 @@ std::string device_refusal(const Program& program, const std::string& device);
 
 // Why a precision cannot be used on a device; empty if it can. `auto` may take the CPU.
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device);
+// Says what a precision of less than 16 bits leaves as it is, and that NVFP4 is experimental; once each.
+void tell_about_precision(const Program& program, Precision precision);
 
 // Why a number of threads, or "auto", cannot be used; empty if it can.
 std::string threads_refusal(const std::string& threads);

@@ -6,6 +6,7 @@
 #include "ir/activation.h"
 #include "passes/affine.h"
 #include "passes/pass.h"
+#include "passes/small_weights.h"
 
 namespace sparkpilot {
 namespace {
@@ -78,6 +79,7 @@ class Fusion {
   Shape shape_;  // of y_
   bool gemm_ = false;
   ValueId x_, weights_, bias_;
+  std::optional<SmallWeights> small_;
   Attributes attrs_;
   std::vector<std::string> steps_;
   std::vector<Operand> operands_;
@@ -89,11 +91,14 @@ std::optional<Fusion> Fusion::start(Edit& edit, NodeId id) {
   const Node& node = edit.node(id);
   const bool conv = is_op(node, "Conv"), gemm = is_op(node, "Gemm"), matmul = is_op(node, "MatMul");
   if (!conv && !gemm && !matmul) return {};
-  if (!edit.known(node.outputs[0]) || !edit.known(node.inputs[0]) || !edit.constant(node.inputs[1])) return {};
+  if (!edit.known(node.outputs[0]) || !edit.known(node.inputs[0])) return {};
+  const std::optional<SmallWeights> small = small_weights(edit, id);
+  if (!small && !edit.constant(node.inputs[1])) return {};
   if (!is_narrow_float(edit.dtype(node.outputs[0]))) return {};
   Fusion out(edit, id);
   out.x_ = node.inputs[0];
-  out.weights_ = node.inputs[1];
+  out.weights_ = small ? small->codes : node.inputs[1];
+  out.small_ = small;
   if (!(conv ? out.read_conv() : gemm ? out.read_gemm() : out.read_matmul())) return {};
   return out;
 }
@@ -109,7 +114,7 @@ bool Fusion::read_matmul() {
   const Shape w = edit_->shape(weights_), x = edit_->shape(x_);
   if (w.rank() < 2 || x.rank() < w.rank() || w.elements(0, w.rank() - 2) != 1) return false;
   gemm_ = true;
-  weights_ = edit_->reshape(id_, weights_, Shape{w[w.rank() - 2], w[w.rank() - 1]});
+  if (!small_) weights_ = edit_->reshape(id_, weights_, Shape{w[w.rank() - 2], w[w.rank() - 1]});
   return true;
 }
 
@@ -154,7 +159,7 @@ bool Fusion::take_c(ValueId c, double beta) {
 }
 
 void Fusion::add_operand(std::string_view step, ValueId value, bool full) {
-  const size_t index = 3 + operands_.size();  // after X, weights and bias
+  const size_t index = (small_ ? 5 : 3) + operands_.size();  // after X, weights, their scales and bias
   steps_.push_back(fmt::format("{}:{}", step, index));
   operands_.push_back({value, full});
 }
@@ -237,12 +242,15 @@ bool Fusion::cross_reshape() {
 void Fusion::finish() {
   const Shape x = edit_->shape(x_);
   if (gemm_) x_ = edit_->reshape(id_, x_, shape_.with(shape_.rank() - 1, x[x.rank() - 1]));
-  std::vector<ValueId> inputs{x_, weights_, bias_};
+  std::vector<ValueId> inputs{x_, weights_};
+  if (small_) inputs.insert(inputs.end(), {small_->scale, small_->block_scales});
+  inputs.push_back(bias_);
   for (const Operand& operand : operands_) {
     inputs.push_back(operand.full ? edit_->reshape(id_, operand.value, shape_) : operand.value);
   }
   if (!steps_.empty()) attrs_.set("epilogue", steps_);
-  edit_->replace(y_, edit_->make(id_, gemm_ ? "sparkpilot::Gemm" : "sparkpilot::Conv", inputs, attrs_));
+  const char* op = small_ ? "sparkpilot::ScaledGemm" : gemm_ ? "sparkpilot::Gemm" : "sparkpilot::Conv";
+  edit_->replace(y_, edit_->make(id_, op, inputs, attrs_));
 }
 
 bool fuse(Edit& edit, NodeId id) {

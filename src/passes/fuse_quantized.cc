@@ -16,6 +16,7 @@
 #include "ir/infer.h"
 #include "passes/pass.h"
 #include "passes/quantized.h"
+#include "passes/small_weights.h"
 
 namespace sparkpilot {
 namespace {
@@ -191,17 +192,8 @@ int Quantized::dequantize_constants(bool numbers_alone) {
   int changes = 0;
   for (const NodeId id : graph_.order()) {
     if (graph_.erased(id) || !is_op(edit_.node(id), "DequantizeLinear")) continue;
-    const Node& node = edit_.node(id);
-    if (numbers_alone && !is_number(node.outputs[0])) continue;
-    std::vector<Tensor> inputs;
-    for (const ValueId input : node.inputs) {
-      if (input.present() && !edit_.constant(input)) break;
-      inputs.push_back(input.present() ? *edit_.constant(input) : Tensor());
-    }
-    if (inputs.size() != node.inputs.size()) continue;
-    const ValueId floats = graph_.add_constant(evaluate(node, inputs)[0]);
-    edit_.replace(edit_.node(id).outputs[0], floats);
-    ++changes;
+    if (numbers_alone ? !is_number(edit_.node(id).outputs[0]) : feeds_packed(edit_, id)) continue;
+    changes += dequantize_constant(edit_, id);
   }
   return changes;
 }

@@ -9,12 +9,13 @@
 #include "ir/id_map.h"
 #include "ir/infer.h"
 #include "passes/edit.h"
+#include "passes/makers.h"
 #include "passes/pass.h"
 
 namespace sparkpilot {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames{"model", "fp32", "fp16", "bf16"};
+constexpr std::array<std::string_view, 6> kNames{"model", "fp32", "fp16", "bf16", "fp8", "fp4"};
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
@@ -129,8 +130,8 @@ class Narrowing {
       find_losses();
       find_sums();
       find_what_runs();
-    } else {
-      find_heads();
+    } else if (narrow_ != DType::f16) {
+      heads_ = find_heads(edit_);  // they stay in f32; f16's 11 bits are enough for what outputs hold
     }
     int changes = 0;
     for (const NodeId id : graph_.order()) changes += narrow(id);
@@ -160,20 +161,9 @@ class Narrowing {
     return cast(builder, known->second, DType::f32);
   }
 
-  // Finds the layers whose results reach a graph output through cheap ops with one computed operand: they stay in f32.
-  // In f16 there are none: its 11 bits are enough for what outputs hold.
-  void find_heads() {
-    if (narrow_ == DType::f16) return;
-    visit_makers(outputs(), [&](NodeId id, const std::vector<ValueId>& running) {
-      const Node& node = graph_.node(id);
-      if (node.op->traits.product) return heads_[id] = true, false;
-      return running.size() == 1 || is_op(node, "Concat");
-    });
-  }
-
   // All that a loss is computed from since the last products: targets, other heads and reductions are no obstacle.
   void find_losses() {
-    visit_makers(outputs(), [&](NodeId id, const std::vector<ValueId>&) {
+    visit_makers(edit_, outputs_of(graph_), [&](NodeId id, const std::vector<ValueId>&) {
       const Traits& traits = graph_.node(id).op->traits;
       return !(heads_[id] = traits.product || traits.attention);
     });
@@ -183,7 +173,7 @@ class Narrowing {
   void find_sums() {
     std::vector<ValueId> nexts;
     for (const State& state : graph_.states()) nexts.push_back(state.next);
-    visit_makers(std::move(nexts), [&](NodeId id, const std::vector<ValueId>& running) {
+    visit_makers(edit_, std::move(nexts), [&](NodeId id, const std::vector<ValueId>& running) {
       const Node& node = graph_.node(id);
       if (node.op->traits.product) {
         (returns_f32(node) ? sums_ : heads_)[id] = true;
@@ -214,29 +204,6 @@ class Narrowing {
         if (output.present()) runs_[output] = reached;
       }
       if (!reached && node.op->traits.product) heads_[id] = true;
-    }
-  }
-
-  std::vector<ValueId> outputs() const {
-    std::vector<ValueId> out;
-    for (const Graph::Output& output : graph_.outputs()) out.push_back(output.value);
-    return out;
-  }
-  // The nodes that make these values, and what those are computed from where `goes_on(id, computed float operands)`.
-  template <typename GoesOn>
-  void visit_makers(std::vector<ValueId> work, const GoesOn& goes_on) {
-    ValueMap<bool> seen(graph_.value_count());
-    while (!work.empty()) {
-      const ValueId value = work.back();
-      work.pop_back();
-      const NodeId id = edit_.maker(value);
-      if (!id.present() || seen[value]) continue;
-      seen[value] = true;
-      std::vector<ValueId> running;
-      for (const ValueId input : graph_.node(id).inputs) {
-        if (input.present() && !graph_.constant(input) && is_float(graph_.value(input).dtype)) running.push_back(input);
-      }
-      if (goes_on(id, running)) work.insert(work.end(), running.begin(), running.end());
     }
   }
 
@@ -377,6 +344,23 @@ class Narrowing {
 };
 
 }  // namespace
+
+std::vector<ValueId> outputs_of(const Graph& graph) {
+  std::vector<ValueId> out;
+  for (const Graph::Output& output : graph.outputs()) out.push_back(output.value);
+  return out;
+}
+
+NodeMap<bool> find_heads(Edit& edit) {
+  const Graph& graph = edit.graph();
+  NodeMap<bool> heads(graph.node_count());
+  visit_makers(edit, outputs_of(graph), [&](NodeId id, const std::vector<ValueId>& running) {
+    const Node& node = graph.node(id);
+    if (node.op->traits.product) return heads[id] = true, false;
+    return running.size() == 1 || is_op(node, "Concat");
+  });
+  return heads;
+}
 
 std::string_view name(Precision precision) { return kNames[static_cast<size_t>(precision)]; }
 

@@ -11,8 +11,11 @@ namespace sparkpilot {
 struct Target;
 
 std::string_view name(Precision precision);
-// "model", "fp32", "fp16", "bf16".
+// "model", "fp32", "fp16", "bf16", "fp8", "fp4".
 std::optional<Precision> parse_precision(std::string_view text);
+
+// Whether the mode stores weights in less than 16 bits (passes/small_weights.h).
+constexpr bool stores_small(Precision precision) { return precision == Precision::fp8 || precision == Precision::fp4; }
 
 // Fails (user) if this machine cannot compute in the mode.
 void check_precision(Precision precision);

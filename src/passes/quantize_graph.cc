@@ -59,14 +59,6 @@ ValueId behind_clamps(Edit& edit, ValueId v) {
   }
 }
 
-void check_names(Edit& edit, const std::set<std::string>& names) {
-  for (const std::string& name : names) {
-    bool known = find_op("", name, 26) != nullptr;
-    for (const NodeId id : edit.graph().order()) known |= edit.node(id).name == name;
-    if (!known) fail("no node and no op is named \"{}\"", name);
-  }
-}
-
 // Scale and zero point of u8 for a range; the range is widened to include 0.
 struct Bytes {
   float scale;
@@ -177,9 +169,17 @@ class Quantizer {
 
 }  // namespace
 
+void check_excluded(const Graph& graph, const std::set<std::string>& names) {
+  for (const std::string& name : names) {
+    bool known = find_op("", name, 26) != nullptr;
+    for (const NodeId id : graph.order()) known |= graph.node(id).name == name;
+    if (!known) fail("no node and no op is named \"{}\"", name);
+  }
+}
+
 QuantizePlan plan_quantization(Graph& graph, const QuantizeOptions& options) {
   Edit edit(graph);
-  check_names(edit, options.exclude);
+  check_excluded(graph, options.exclude);
   QuantizePlan plan;
   std::set<ValueId> tensors;
   const auto want = [&](ValueId v) {

@@ -22,6 +22,9 @@ struct QuantizeOptions {
   std::set<NodeId> floats = {};        // further nodes that stay in floats
 };
 
+// Fails (user) if a name is neither a node's nor an op's.
+void check_excluded(const Graph& graph, const std::set<std::string>& names);
+
 // The range of values seen in a tensor.
 struct ValueRange {
   double low = 0, high = 0;

@@ -97,6 +97,19 @@ std::optional<QuantizedWeights> quantized_weights(Edit& edit, ValueId value, int
   return weights_without_zero(*bytes, scale, zero, axis);
 }
 
+bool dequantize_constant(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  if (!is_op(node, "DequantizeLinear")) return false;
+  std::vector<Tensor> inputs;
+  for (const ValueId input : node.inputs) {
+    if (input.present() && !edit.constant(input)) return false;
+    inputs.push_back(input.present() ? *edit.constant(input) : Tensor());
+  }
+  const ValueId result = node.outputs[0];
+  edit.replace(result, edit.graph().add_constant(evaluate(node, inputs)[0]));
+  return true;
+}
+
 bool absorb_clamps(Edit& edit, ValueId& y, double& low, double& high) {
   bool any = false;
   while (true) {

@@ -51,6 +51,9 @@ std::optional<QuantizedWeights> quantized_weights(Edit& edit, ValueId value, int
 std::optional<QuantizedWeights> weights_without_zero(const Tensor& bytes, const Tensor* scale, const Tensor* zero,
                                                      int axis);
 
+// Replaces a DequantizeLinear of constants by its result; returns whether it is one.
+bool dequantize_constant(Edit& edit, NodeId node);
+
 // Follows Relu and Clip nodes while each is the only use of the value, and narrows [low, high]. Returns whether there
 // were any.
 bool absorb_clamps(Edit& edit, ValueId& y, double& low, double& high);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "ir/infer.h"
 #include "passes/pass.h"
+#include "passes/small_weights.h"
 
 namespace sparkpilot {
 namespace {
@@ -18,6 +19,7 @@ constexpr Pass kPasses[] = {
     {"gain", "gains of norms and scales of attention into the weights beside them", true, fold_gain},
     {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
+    {"decode", "weights of 8 and 4 bits as floats", true, decode_small, Device::cuda},
     {"int8", "quantized convolutions, products and what stands between them in integers", true, fuse_quantized},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
@@ -59,12 +61,16 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
   };
   const bool converts = options.precision != Precision::model;
   for (const Pass& pass : passes) {
-    // Widened before constants are folded, narrowed to 16 bits after the fusions.
+    // Widened before constants are folded, stored in 8 and 4 bits before the fusions, narrowed to 16 bits after them.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
+    if (converts && pass.run == fuse_quantized)
+      done(kPrecision, store_small(graph, plan_small(graph, options.precision), options.largest));
     if (converts && pass.run == keep_channels_last)
       done(kPrecision, narrow_from_fp32(graph, options.precision, target));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;
     if (pass.only && *pass.only != target.device) continue;
+    // Weights are stored as the file has them, and values keep the contents that calibration saw under their names.
+    if (pass.run == fold_gain && stores_small(options.precision)) continue;
     done(pass.name, pass.run(graph));
   }
 }
@@ -81,6 +87,9 @@ size_t first_of_lowering() {
 void prepare(Graph& graph, const PassOptions& options, const Target& target) {
   check_names(options);
   if (!options.emulate && target.device == Device::cpu) check_precision(options.precision);
+  if (stores_small(options.precision) && target.device == Device::cuda) {
+    fail("precision {} is computed on the CPU only so far: choose --device cpu", name(options.precision));
+  }
   infer(graph);
   run(graph, all_passes().first(first_of_lowering()), target, options);
 }

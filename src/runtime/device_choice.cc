@@ -11,6 +11,7 @@
 #include "hw/device_facts.h"
 #include "ops/cuda/images.h"
 #include "ops/cuda/words_check.h"
+#include "passes/precision.h"
 #include "runtime/gpu_compile.h"
 #include "runtime/gpu_key.h"
 #include "runtime/run_value.h"
@@ -159,6 +160,9 @@ DeviceChoice choose_device(const Graph& graph, const SessionOptions& options) {
   if (facts.gpus.empty()) return out;
   const std::string device = fmt::format("cuda:{}", facts.best_gpu);
   named = device;
+  if (const Precision p = options.passes.precision; stores_small(p)) {
+    return cpu(fmt::format("precision {} is computed on the CPU only so far", name(p)));
+  }
   if (const std::optional<std::string> op = integer_op(graph)) return cpu("no kernel for a GPU computes " + *op);
   try {
     std::shared_ptr<GpuDevice> gpu = GpuDevice::open(facts.best_gpu, {.reserve = options.memory_reserve});

@@ -254,6 +254,7 @@ std::string tuning_key(const Graph& graph, const PassOptions& passes) {
   hash.graph(graph);
   hash.integer(static_cast<int64_t>(passes.precision));
   for (const std::string& pass : passes.off) hash.text(pass);
+  for (const auto& [value, largest] : passes.largest) hash.text(fmt::format("{} {}", value, largest));
   hash.text(cpu_features().isa());
   hash.integer(cpu_features().logical);
   return hash.str();
@@ -264,6 +265,7 @@ std::string content_key(const Graph& graph, const PassOptions& passes, std::stri
   hash.graph(graph);
   hash.integer(static_cast<int64_t>(passes.precision));
   for (const std::string& pass : passes.off) hash.text(pass);
+  for (const auto& [value, largest] : passes.largest) hash.text(fmt::format("{} {}", value, largest));
   hash.text(also);
   return hash.str();
 }

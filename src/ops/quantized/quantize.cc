@@ -3,6 +3,7 @@
 // with one scale per tensor, one for each index of an axis, or one for each block along an axis.
 //
 // To float types of 8 and 4 bits, x / scale is rounded to a value of that type; their zero point must be 0.
+#include <array>
 #include <cmath>
 
 #include "base/parallel.h"
@@ -139,12 +140,25 @@ Acceptance has_rows(const Problem& p) {
   return true;
 }
 
+// Of small floats it has to be 0, but a file may say otherwise.
+Acceptance no_zero_point(const Problem& p) {
+  if (!p.has(2)) return true;
+  if (!p.is_constant(2)) return "a zero point that is not constant";
+  for (int64_t i = 0; i < p.constants[2].elements(); ++i) {
+    if (load_element(p.constants[2].dtype(), p.constants[2].raw(), i) != 0) return "a zero point";
+  }
+  return true;
+}
+
 bool is_byte(DType dtype) { return dtype == DType::u8 || dtype == DType::i8; }
 
 Acceptance accepts_quantize(const Problem& p) {
   if (p.inputs[0].dtype != DType::f32) return fmt::format("{} input", name(p.inputs[0].dtype));
-  if (!is_byte(p.outputs[0].dtype)) return fmt::format("{} output", name(p.outputs[0].dtype));
+  const DType y = p.outputs[0].dtype;
+  if (!is_byte(y) && y != DType::f8e4m3fn) return fmt::format("{} output", name(y));
+  if (y == DType::f8e4m3fn && p.attrs().integer("saturate", 1) == 0) return "does not saturate";
   if (division_dtype(p.attrs(), DType::f32) != DType::f32) return "divides in another type than f32";
+  if (Acceptance fits = no_zero_point(p); y == DType::f8e4m3fn && !fits) return fits;
   return has_rows(p);
 }
 
@@ -177,6 +191,12 @@ float zero_of(const Call& c, int64_t at) {
 void quantize_simd(const Call& c) {
   const Granularity g = granularity_of(c.inputs[0].shape, c.inputs[1].shape, c.attrs());
   const float *x = c.inputs[0].as<float>(), *scale = c.inputs[1].as<float>();
+  if (c.outputs[0].dtype == DType::f8e4m3fn) {
+    for_runs(g, c.inputs[0].elements(), [&](int64_t first, int64_t count, int64_t at) {
+      quantize_row_e4m3(x + first, c.outputs[0].as<uint8_t>() + first, count, scale[at]);
+    });
+    return;
+  }
   dispatch(TypeList<uint8_t, int8_t>{}, c.outputs[0].dtype, [&]<typename T>() {
     T* y = c.outputs[0].as<T>();
     for_runs(g, c.inputs[0].elements(), [&](int64_t first, int64_t count, int64_t at) {
@@ -194,6 +214,61 @@ void dequantize_simd(const Call& c) {
     for_runs(g, c.inputs[0].elements(), [&](int64_t first, int64_t count, int64_t at) {
       dequantize_row(x + first, y + first, count, scale[at], zero_of<T>(c, at));
     });
+  });
+}
+
+// ---------------------------------------------------------------- codes of 8 and 4 bits to f32
+// A table of all codes, in any granularity. What weights in fp8 and NVFP4 are read by.
+Acceptance accepts_table(const Problem& p) {
+  const DType x = p.inputs[0].dtype;
+  if (bits(x) > 8) return fmt::format("{} input", name(x));
+  if (p.outputs[0].dtype != DType::f32) return fmt::format("{} output", name(p.outputs[0].dtype));
+  if (p.inputs[1].dtype != DType::f32) return fmt::format("{} scale", name(p.inputs[1].dtype));
+  return no_zero_point(p);
+}
+
+struct CodeTable : KernelState {
+  std::array<float, 256> values{};
+};
+
+std::unique_ptr<KernelState> prepare_table(const Problem& p) {
+  auto state = std::make_unique<CodeTable>();
+  const DType dtype = p.inputs[0].dtype;
+  for (int code = 0; code < 1 << bits(dtype); ++code) {
+    const auto byte = static_cast<uint8_t>(code);
+    state->values[byte] = static_cast<float>(load_element(dtype, &byte, 0));
+  }
+  return state;
+}
+
+void dequantize_table(const Call& c) {
+  const auto& values = c.as<CodeTable>().values;
+  const Granularity g = granularity_of(c.inputs[0].shape, c.inputs[1].shape, c.attrs());
+  const auto* codes = c.inputs[0].as<uint8_t>();
+  const float* scale = c.inputs[1].as<float>();
+  float* y = c.outputs[0].as<float>();
+  const int64_t width = bits(c.inputs[0].dtype), each = 8 / width;
+  const auto mask = static_cast<uint8_t>((1 << width) - 1);
+  const auto value = [&](int64_t i) { return values[codes[i / each] >> i % each * width & mask]; };
+  const bool one = g.scales == 1 && !g.blocked;
+  // Rows of the elements behind the axis, or along it if there are none behind.
+  const bool along = g.inner == 1;
+  const int64_t length = one || along ? g.axis_size * g.inner : g.inner;
+  if (length == 0) return;
+  parallel_for(c.inputs[0].elements() / length, 1 + 16384 / length, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t first = row * length;
+      if (one) {
+        for (int64_t i = first; i < first + length; ++i) y[i] = value(i) * scale[0];
+      } else if (along) {
+        const float* scales = g.blocked ? scale + row * g.scales : scale;
+        for (int64_t k = 0; k < length; ++k) y[first + k] = value(first + k) * scales[k / g.block];
+      } else {
+        const int64_t outer = row / g.axis_size, at = row % g.axis_size / g.block;
+        const float* scales = g.blocked ? scale + (outer * g.scales + at) * length : scale + at;
+        for (int64_t i = 0; i < length; ++i) y[first + i] = value(first + i) * scales[g.blocked ? i : 0];
+      }
+    }
   });
 }
 
@@ -253,6 +328,7 @@ std::vector<OpCase> quantize_cases() {
           {"last_axis_i16", {x, steps({37}), CaseInput::range({37}, -9, 9, DType::i16)}, {{"axis", int64_t{2}}}},
           {"blocked_i4", {x, steps({3, 5, 10})}, to_i4},
           {"fp8", {x, steps({})}, to_fp8},
+          {"fp8_axis", {x, steps({5})}, to_fp8},
           {"f16", {CaseInput::of({7, 9}, DType::f16), steps({}, DType::f16)}}};
 }
 
@@ -264,6 +340,16 @@ std::vector<OpCase> dequantize_cases() {
       {"axis_i8", {bytes, steps({5}), CaseInput::range({5}, -9, 9, DType::i8)}},
       {"last_axis_i8", {bytes, steps({37})}, last},
       {"blocked_u4", {CaseInput::range({3, 10}, 0, 15, DType::u4), steps({3, 3})}, blocks},
+      {"fp8_axis", {CaseInput::of({3, 5, 7}, DType::f8e4m3fn), steps({5})}},
+      {"fp8_last_axis", {CaseInput::of({3, 37}, DType::f8e4m3fn), steps({37})}},
+      {"fp8_tensor",
+       {CaseInput::of({3, 37}, DType::f8e5m2fnuz), steps({1}), CaseInput::range({1}, 0, 0, DType::f8e5m2fnuz)}},
+      {"fp4_blocks_first_axis",
+       {CaseInput::range({37, 5}, -6, 6, DType::f4e2m1), steps({3, 5})},
+       {{"axis", int64_t{0}}, {"block_size", int64_t{16}}}},
+      {"fp4_blocks_last_axis",
+       {CaseInput::range({3, 2, 21}, -6, 6, DType::f4e2m1), steps({3, 2, 2})},
+       {{"axis", int64_t{2}}, {"block_size", int64_t{16}}}},
       {"i32", {CaseInput::range({4, 3}, -1000, 1000, DType::i32), steps({3})}},
       {"fp8", {CaseInput::of({7, 9}, DType::f8e5m2), steps({}, DType::f16)}}};
 }
@@ -286,8 +372,10 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
 
 constexpr Kernel kQuantize[] = {{.name = "simd", .accepts = accepts_quantize, .run = quantize_simd},
                                 {.name = "reference", .run = quantize_reference}};
-constexpr Kernel kDequantize[] = {{.name = "simd", .accepts = accepts_dequantize, .run = dequantize_simd},
-                                  {.name = "reference", .run = dequantize_reference}};
+constexpr Kernel kDequantize[] = {
+    {.name = "simd", .accepts = accepts_dequantize, .run = dequantize_simd},
+    {.name = "table", .accepts = accepts_table, .prepare = prepare_table, .run = dequantize_table},
+    {.name = "reference", .run = dequantize_reference}};
 
 const OpDef kOps[] = {
     {.name = "QuantizeLinear",

@@ -211,13 +211,14 @@ HWY_INLINE void for_parts(int64_t columns, const Fn& fn) {
   for_vectors(columns, [&]<int kVecs>(int64_t j, int64_t left) { fn.template operator()<Vectors<kVecs>>(j, left); });
 }
 
+// `data` is that of panel 0.
 template <typename W, typename Rows>
-void all_panels(const Rows& source, const PanelMatrix& b, const TileOutput& out, const RowRange& range, bool few) {
-  const W* data = static_cast<const W*>(b.data.raw());
+void all_panels(const Rows& source, const W* data, int64_t depth, int64_t all_columns, const TileOutput& out,
+                const RowRange& range, bool few) {
   for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
     const int64_t first = panel * kPanel;
-    for_parts(std::min(kPanel, b.columns - first), [&]<typename TileShape>(int64_t j, int64_t columns) {
-      const W* weights = data + panel * b.depth * kPanel + j;
+    for_parts(std::min(kPanel, all_columns - first), [&]<typename TileShape>(int64_t j, int64_t columns) {
+      const W* weights = data + panel * depth * kPanel + j;
       const float* bias = out.bias ? out.bias + first + j : nullptr;
       if constexpr (std::is_same_v<Rows, PlainRows>) {
         float* y = out.y + range.first_row * out.stride + first + j;
@@ -241,14 +242,20 @@ void all_panels(const Rows& source, const PanelMatrix& b, const TileOutput& out,
 void multiply_impl(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
                    bool few) {
   dispatch(TypeList<float, Half, BFloat16>{}, b.data.dtype(), [&]<typename W>() {
-    all_panels<W>(PlainRows{a, lda, b.depth}, b, out, range, few);
+    all_panels(PlainRows{a, lda, b.depth}, static_cast<const W*>(b.data.raw()), b.depth, b.columns, out, range, few);
   });
+}
+
+void multiply_panel_impl(const float* a, int64_t lda, const float* panel, int64_t depth, int64_t columns,
+                         const TileOutput& out, const RowRange& range) {
+  all_panels(PlainRows{a, lda, depth}, panel - range.first_panel * depth * kPanel, depth, columns, out, range, false);
 }
 
 void convolve_impl(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,
                    const TileOutput& out, const RowRange& range) {
-  if (KernelRows::fits(shape)) all_panels<float>(KernelRows{x, shape, zeros}, b, out, range, false);
-  else all_panels<float>(PixelRows{x, shape, zeros}, b, out, range, false);
+  const float* data = b.data.data<float>().data();
+  if (KernelRows::fits(shape)) all_panels(KernelRows{x, shape, zeros}, data, b.depth, b.columns, out, range, false);
+  else all_panels(PixelRows{x, shape, zeros}, data, b.depth, b.columns, out, range, false);
 }
 
 }  // namespace
@@ -260,11 +267,17 @@ HWY_AFTER_NAMESPACE();
 namespace sparkpilot {
 
 HWY_EXPORT(multiply_impl);
+HWY_EXPORT(multiply_panel_impl);
 HWY_EXPORT(convolve_impl);
 
 void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
                    bool few) {
   HWY_DYNAMIC_DISPATCH(multiply_impl)(a, lda, b, out, range, few);
+}
+
+void multiply_panel(const float* a, int64_t lda, const float* panel, int64_t depth, int64_t columns,
+                    const TileOutput& out, const RowRange& range) {
+  HWY_DYNAMIC_DISPATCH(multiply_panel_impl)(a, lda, panel, depth, columns, out, range);
 }
 
 void convolve_rows(const float* x, const ConvShape& shape, const float* zeros, const PanelMatrix& b,

@@ -35,6 +35,10 @@ inline DType packed_dtype(DType weights, bool plain_rows, bool few) {
 }
 void multiply_rows(const float* a, int64_t lda, const PanelMatrix& b, const TileOutput& out, const RowRange& range,
                    bool few);
+// The same for a single panel of f32 in memory of the caller's, [depth, kPanel], which stands at range.first_panel of a
+// matrix of so many columns.
+void multiply_panel(const float* a, int64_t lda, const float* panel, int64_t depth, int64_t columns,
+                    const TileOutput& out, const RowRange& range);
 
 // A dense convolution (one group) of f32 images with channels last: rows are the output's positions n, d, h, w; the
 // depth of `b` is [kernel positions, channels]. `x` points to the group's first channel. `zeros` must have as many

@@ -31,7 +31,7 @@ struct TilePlan {
   template <typename Work>
   void run(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands, const Work& work) const;
 
- private:
+  // The parts of run(): rows of a block, and the epilogue of a piece that was written.
   int64_t block_rows() const;
   void finish(float* y, const SplitEpilogue& epilogue, const Epilogue::Operands& operands, const RowRange& range) const;
 };

@@ -3,10 +3,13 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/small_floats.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/int8/quantize_rows.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "ops/cpu/vector/e4m3-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::HWY_NAMESPACE {
@@ -56,6 +59,15 @@ HWY_INLINE void dequantize(const T* x, float* y, size_t n, float scale, float ze
   for (; i < n; ++i) y[i] = (static_cast<float>(x[i]) - zero) * scale;
 }
 
+void QuantizeE4m3(const float* x, uint8_t* y, int64_t count, float scale) {
+  const D d;
+  const size_t lanes = hn::Lanes(d), n = static_cast<size_t>(count);
+  const auto step = hn::Set(d, scale);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) store_e4m3(d, hn::Div(hn::LoadU(d, x + i), step), y + i);
+  for (; i < n; ++i) y[i] = float_to_e4m3(x[i] / scale);
+}
+
 void QuantizeU8(const float* x, uint8_t* y, int64_t n, float scale, float zero) {
   quantize(x, y, static_cast<size_t>(n), scale, zero);
 }
@@ -78,6 +90,7 @@ namespace sparkpilot {
 
 HWY_EXPORT(QuantizeU8);
 HWY_EXPORT(QuantizeI8);
+HWY_EXPORT(QuantizeE4m3);
 HWY_EXPORT(DequantizeU8);
 HWY_EXPORT(DequantizeI8);
 
@@ -86,6 +99,9 @@ void quantize_row(const float* x, uint8_t* y, int64_t n, float scale, float zero
 }
 void quantize_row(const float* x, int8_t* y, int64_t n, float scale, float zero) {
   HWY_DYNAMIC_DISPATCH(QuantizeI8)(x, y, n, scale, zero);
+}
+void quantize_row_e4m3(const float* x, uint8_t* y, int64_t n, float scale) {
+  HWY_DYNAMIC_DISPATCH(QuantizeE4m3)(x, y, n, scale);
 }
 void dequantize_row(const uint8_t* x, float* y, int64_t n, float scale, float zero) {
   HWY_DYNAMIC_DISPATCH(DequantizeU8)(x, y, n, scale, zero);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "tensor/small_floats.h"
 
 namespace sparkpilot {
 namespace {
@@ -47,6 +48,23 @@ void check(float scale, float zero, Random& random) {
   }
 }
 
+// As above; ties of E4M3 lie between multiples of halves, quarters and so on.
+void check_e4m3(float scale, Random& random) {
+  std::vector<float> xs = samples(scale, random);
+  for (int i = 0; i < 300; ++i) xs.push_back(static_cast<float>(std::ldexp(random.uniform(), -i / 20)) * scale);
+  for (int code = 0; code < 127; ++code) {
+    const float v = (e4m3_to_float(static_cast<uint8_t>(code)) + e4m3_to_float(static_cast<uint8_t>(code + 1))) / 2;
+    xs.insert(xs.end(), {v * scale, std::nextafter(v, 0.0f) * scale, std::nextafter(v, 1e9f) * scale});
+  }
+  std::vector<uint8_t> got(xs.size());
+  quantize_row_e4m3(xs.data(), got.data(), std::ssize(xs), scale);
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const float quotient = xs[i] / scale;
+    if (std::isnan(quotient)) ASSERT_EQ(got[i] & 0x7f, 0x7f);
+    else ASSERT_EQ(got[i], float_to_e4m3(quotient)) << "element " << i << ": " << xs[i] << " / " << scale;
+  }
+}
+
 TEST(QuantizeRows, AreDividedExactly) {
   for (int bit = 0; bit < 63; ++bit) {
     const int64_t target = int64_t{1} << bit;
@@ -61,6 +79,7 @@ TEST(QuantizeRows, AreDividedExactly) {
       const auto exponent = static_cast<int>(random.integer(-reach, reach - 1));
       const float scale = std::ldexp(1 + static_cast<float>(random.uniform()), exponent);
       check<uint8_t>(scale, static_cast<float>(random.integer(0, 255)), random);
+      check_e4m3(i % 3 ? scale : -scale, random);
       check<int8_t>(i % 7 ? scale : -scale, static_cast<float>(random.integer(-128, 127)), random);
       if (HasFailure()) break;
     }

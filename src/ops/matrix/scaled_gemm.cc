@@ -1,0 +1,208 @@
+// sparkpilot::ScaledGemm: rows times a matrix of 8 or 4 bits that is decoded while it is read, plus bias, with an
+// epilogue. What a product is whose weights come from DequantizeLinear.
+//
+// Inputs: A f32; B f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales of blocks; bias [N] or
+// absent; then the epilogue's operands. The weight in row k and column n is
+//   f8e4m3fn  B[k, n] * scale[n], or * scale if it has one element; no scales of blocks
+//   f4e2m1    B[k, n] * (block_scales[k / 16, n] * scale): block scales f8e4m3fn, of B's shape with K divided by 16 and
+//             rounded up; scale has one element
+#include "ops/axes.h"
+#include "ops/cpu/gemm/gemm_small.h"
+#include "ops/cpu/gemm/matmul_loop.h"
+#include "ops/cpu/vector/epilogue_store.h"
+#include "ops/epilogue_nodes.h"
+#include "ops/registry.h"
+#include "tensor/small_floats.h"
+
+namespace sparkpilot {
+namespace {
+
+using In = ScaledGemmInputs;
+
+bool transposed(const Attributes& attrs) { return attrs.integer("transB", 0) != 0; }
+
+MatMulShape shape_of(const Attributes& attrs, const Shape& a, const Shape& b) {
+  return gemm_shape(a, b, false, transposed(attrs));
+}
+
+GemmArgs args_of(const Problem& p) {
+  GemmArgs args;
+  args.shape = shape_of(p.attrs(), p.inputs[0].shape, p.inputs[In::kCodes].shape);
+  if (p.has(In::kBias)) args.c = static_cast<int>(In::kBias);
+  args.epilogue = Epilogue::of(p, args.shape.n);
+  return args;
+}
+
+struct ReferenceState : KernelState {
+  MatMulShape shape;
+  Epilogue epilogue;
+};
+
+std::unique_ptr<KernelState> prepare(const Problem& p) {
+  auto state = std::make_unique<ReferenceState>();
+  const GemmArgs args = args_of(p);
+  state->shape = args.shape;
+  state->epilogue = args.epilogue;
+  return state;
+}
+
+void run(const Call& c) {
+  const auto& state = c.as<ReferenceState>();
+  const MatMulShape& s = state.shape;
+  const ConstView &codes = c.inputs[In::kCodes], &scale = c.inputs[In::kScale];
+  const ConstView blocks = c.has(In::kBlockScales) ? c.inputs[In::kBlockScales] : ConstView{};
+  const bool by_column = scale.elements() > 1, side = transposed(c.attrs());
+  const int64_t width = blocks.present() ? blocks.shape[1] : 1;
+  float* y = c.outputs[0].as<float>();
+  multiply_matrices<double>(
+      s, [&](int64_t at) { return static_cast<double>(c.inputs[0].as<float>()[at]); },
+      [&](int64_t at) {
+        const int64_t k = side ? at % s.k : at / s.n, n = side ? at / s.k : at % s.n, block = k / Fp4Weights::kBlock;
+        float step = scale.as<float>()[by_column ? n : 0];
+        if (blocks.present()) {
+          const int64_t i = side ? n * width + block : block * width + n;
+          step = static_cast<float>(load_element(blocks.dtype, blocks.data, i)) * step;
+        }
+        return static_cast<double>(static_cast<float>(load_element(codes.dtype, codes.data, at)) * step);
+      },
+      [&](int64_t, int64_t i, int64_t j, double sum) {
+        if (c.has(In::kBias)) sum += load_element(c.inputs[In::kBias].dtype, c.inputs[In::kBias].data, j);
+        y[i * s.n + j] = static_cast<float>(sum);
+      });
+  store_rows(c, state.epilogue, y, s.m, s.n);
+}
+
+void infer(InferContext& c) {
+  using Biases = TypeList<float, Half, BFloat16>;
+  const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(In::kCodes));
+  const DType codes = c.dtype(In::kCodes);
+  if (c.dtype(0) != DType::f32) fail("A is {}, expected f32", name(c.dtype(0)));
+  if (codes != DType::f8e4m3fn && codes != DType::f4e2m1) fail("B is {}, expected f8e4m3fn or f4e2m1", name(codes));
+  const bool in_blocks = codes == DType::f4e2m1;
+  const Shape& scale = c.shape(In::kScale);
+  if (c.dtype(In::kScale) != DType::f32 || !(scale.elements() == 1 || (!in_blocks && scale == Shape{s.n}))) {
+    fail("scale is {}{}, expected one f32 number{}", name(c.dtype(In::kScale)), scale.str(),
+         in_blocks ? "" : fmt::format(" or [{}]", s.n));
+  }
+  if (c.has(In::kBlockScales) != in_blocks)
+    fail("B is {} {} scales of blocks", name(codes), in_blocks ? "without" : "with");
+  if (in_blocks) {
+    const int axis = transposed(c.attrs) ? 1 : 0;
+    const Shape expected = c.shape(In::kCodes).with(axis, (s.k + Fp4Weights::kBlock - 1) / Fp4Weights::kBlock);
+    if (c.dtype(In::kBlockScales) != DType::f8e4m3fn || !(c.shape(In::kBlockScales) == expected)) {
+      fail("scales of blocks are {}{}, expected f8e4m3fn{}", name(c.dtype(In::kBlockScales)),
+           c.shape(In::kBlockScales).str(), expected.str());
+    }
+  }
+  if (c.has(In::kBias) && !(contains(Biases{}, c.dtype(In::kBias)) && c.shape(In::kBias) == Shape{s.n})) {
+    fail("bias is {}{}, expected [{}] of f32, f16 or bf16", name(c.dtype(In::kBias)), c.shape(In::kBias).str(), s.n);
+  }
+  check_epilogue(c, s.out, s.n);
+  c.output(0, DType::f32, s.out);
+}
+
+std::vector<ValueId> expand(ExpandContext& e) {
+  Builder& b = e.b;
+  const bool side = transposed(e.node.attrs);
+  const int64_t depth_axis = side ? 1 : 0, column_axis = 1 - depth_axis;
+  ValueId weights;
+  if (e.has(In::kBlockScales)) {
+    const ValueId steps = b.add("DequantizeLinear", {e.in(In::kBlockScales), e.in(In::kScale)});
+    weights = b.add("DequantizeLinear", {e.in(In::kCodes), steps},
+                    {{"axis", depth_axis}, {"block_size", Fp4Weights::kBlock}});
+  } else {
+    weights = b.add("DequantizeLinear", {e.in(In::kCodes), e.in(In::kScale)}, {{"axis", column_axis}});
+  }
+  std::vector<ValueId> inputs{e.in(0), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
+  Attributes attrs;
+  if (side) attrs.set("transB", int64_t{1});
+  move_epilogue(e, e.node.attrs.texts("epilogue"), inputs, attrs);
+  return {b.add("sparkpilot::Gemm", inputs, attrs)};
+}
+
+double cost(const Problem& p) { return args_of(p).shape.flops(); }
+
+using Texts = std::vector<std::string>;
+
+// A [shape] by codes of 8 bits, [K, N]; `columns` scales.
+OpCase fp8_case(const std::string& name, const Shape& a, int64_t n, int64_t columns, const Attributes& attrs = {}) {
+  const int64_t k = a[a.rank() - 1];
+  const Shape b = attrs.has("transB") ? Shape{n, k} : Shape{k, n};
+  return {name,
+          {CaseInput::of(a), CaseInput::of(b, DType::f8e4m3fn).fixed(), CaseInput::range({columns}, 0.01, 0.1).fixed(),
+           CaseInput::none(), CaseInput::of({n}).fixed()},
+          attrs};
+}
+
+OpCase fp4_case(const std::string& name, const Shape& a, int64_t n, const Attributes& attrs = {}) {
+  const int64_t k = a[a.rank() - 1], blocks = (k + 15) / 16;
+  const bool side = attrs.has("transB");
+  return {name,
+          {CaseInput::of(a), CaseInput::range(side ? Shape{n, k} : Shape{k, n}, -6, 6, DType::f4e2m1).fixed(),
+           CaseInput::range({}, 0.001, 0.01).fixed(),
+           CaseInput::range(side ? Shape{n, blocks} : Shape{blocks, n}, 0, 448, DType::f8e4m3fn).fixed(),
+           CaseInput::of({n}).fixed()},
+          attrs};
+}
+
+std::vector<OpCase> cases() {
+  const Attributes side{{"transB", int64_t{1}}}, steps{{"epilogue", Texts{"gelu_erf", "add:5", "mul:6"}}};
+  std::vector<OpCase> all{fp8_case("fp8_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}),
+                          fp8_case("fp8_two_rows_one_scale", {2, 64}, 300, 1),
+                          fp8_case("fp8_rows_transposed", {3, 7, 33}, 70, 70, side),
+                          fp8_case("fp8_epilogue", {37, 40}, 24, 24, steps),
+                          fp4_case("fp4_vector", {1, 517}, 131, {{"epilogue", Texts{"silu"}}}),
+                          fp4_case("fp4_two_rows_transposed", {2, 64}, 300, side),
+                          fp4_case("fp4_rows", {3, 7, 33}, 70),
+                          fp4_case("fp4_epilogue", {37, 40}, 24, steps)};
+  for (OpCase& each : all) {
+    if (!each.name.ends_with("epilogue")) continue;
+    each.inputs.push_back(CaseInput::of({37, 24}));
+    each.inputs.push_back(CaseInput::of({24}).fixed());
+  }
+  // Weights that come at run time.
+  OpCase at_run = fp8_case("weights_at_run", {5, 17}, 9, 9);
+  for (CaseInput& input : at_run.inputs) input.constant = false;
+  all.push_back(at_run);
+  return all;
+}
+
+constexpr AttrSpec kAttrs[] = {{"epilogue", AttrType::texts}, {"transB", AttrType::integer}};
+
+AxisSource axes(const Problem& p, int, int axis, size_t input) {
+  const Shape &own = p.inputs[input].shape, &y = p.outputs[0].shape;
+  const bool column = axis == y.rank() - 1;
+  if (input == 0) return column ? whole_input() : same_axis(axis);
+  if (input == In::kCodes || input == In::kBlockScales) {
+    return column ? same_axis(transposed(p.attrs()) ? 0 : 1) : whole_input();
+  }
+  if (input == In::kScale) return column && own.elements() > 1 ? same_axis(0) : whole_input();
+  return broadcast_axis(own, y, axis);
+}
+
+constexpr Kernel kCpu[] = {{.name = "simd",
+                            .accepts = [](const Problem& p) -> Acceptance { return gemm_small_accepts(p, args_of(p)); },
+                            .prepare = [](const Problem& p) { return gemm_small_prepare(p, args_of(p)); },
+                            .run = gemm_small_run},
+                           {.name = "reference", .prepare = prepare, .run = run}};
+
+const OpDef kOps[] = {{.name = "ScaledGemm",
+                       .domain = "sparkpilot",
+                       .doc = "Rows times a matrix of 8 or 4 bits that is decoded while it is read, with an epilogue.",
+                       .since = 1,
+                       .inputs = {3, kMany},
+                       .outputs = {1, 1},
+                       .attributes = kAttrs,
+                       .traits = {.product = true, .finite = true},
+                       .infer = infer,
+                       .axes = axes,
+                       .cpu = kCpu,
+                       .expand = expand,
+                       .cost = cost,
+                       .cases = cases}};
+
+}  // namespace
+
+std::span<const OpDef> scaled_gemm_ops() { return kOps; }
+
+}  // namespace sparkpilot

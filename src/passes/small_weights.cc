@@ -1,0 +1,226 @@
+#include "passes/small_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "ir/infer.h"
+#include "passes/makers.h"
+#include "passes/pass.h"
+#include "passes/quantized.h"
+#include "tensor/small_floats.h"
+
+namespace sparkpilot {
+namespace {
+
+// Scales by which kernels may multiply, with a factor of 256, without reaching infinity or subnormal numbers.
+constexpr float kLeastScale = 0x1p-100f, kMostScale = 0x1p100f;
+
+bool scales_fit(const Tensor* scales) {
+  if (!scales || scales->dtype() != DType::f32) return false;
+  return std::ranges::all_of(scales->data<float>(), [](float s) { return s >= kLeastScale && s <= kMostScale; });
+}
+
+bool is_matrix_product(const Node& node) { return is_op(node, "Gemm") || is_op(node, "MatMul"); }
+
+std::span<const uint8_t> bytes_of(const Tensor& tensor) {
+  return {static_cast<const uint8_t*>(tensor.raw()), static_cast<size_t>(tensor.bytes())};
+}
+
+// Constant codes of E4M3 without NaN.
+const Tensor* e4m3(Edit& edit, ValueId value) {
+  const Tensor* codes = value.present() ? edit.constant(value) : nullptr;
+  if (!codes || codes->dtype() != DType::f8e4m3fn) return nullptr;
+  return std::ranges::all_of(bytes_of(*codes), [](uint8_t c) { return (c & 0x7f) != 0x7f; }) ? codes : nullptr;
+}
+
+// Whether a DequantizeLinear has no zero point, or one of zeros.
+bool without_zero(Edit& edit, const Node& node) {
+  if (node.inputs.size() < 3 || !node.inputs[2].present()) return true;
+  const Tensor* zero = edit.constant(node.inputs[2]);
+  if (!zero) return false;
+  for (int64_t i = 0; i < zero->elements(); ++i) {
+    if (load_element(zero->dtype(), zero->raw(), i) != 0) return false;
+  }
+  return true;
+}
+
+// The node that dequantizes to f32 without a zero point; null if the value is made otherwise.
+const Node* dequantize(Edit& edit, ValueId value) {
+  const NodeId id = edit.maker(value, "DequantizeLinear");
+  if (!id.present() || !edit.known(value) || edit.dtype(value) != DType::f32) return nullptr;
+  return without_zero(edit, edit.node(id)) ? &edit.node(id) : nullptr;
+}
+
+std::optional<SmallWeights> in_8_bits(Edit& edit, const Node& node, int column_axis) {
+  const Tensor* codes = e4m3(edit, node.inputs[0]);
+  const Tensor* scales = edit.constant(node.inputs[1]);
+  if (!codes || codes->shape().rank() != 2 || !scales_fit(scales) || node.attrs.integer("block_size", 0) != 0)
+    return {};
+  if (scales->elements() > 1 && normalize_axis(node.attrs.integer("axis", 1), 2) != column_axis) return {};
+  return SmallWeights{node.inputs[0], node.inputs[1], {}};
+}
+
+std::optional<SmallWeights> in_4_bits(Edit& edit, const Node& node, int column_axis) {
+  const Tensor* codes = edit.constant(node.inputs[0]);
+  if (!codes || codes->dtype() != DType::f4e2m1 || codes->shape().rank() != 2) return {};
+  if (node.attrs.integer("block_size", 0) != Fp4Weights::kBlock) return {};
+  if (normalize_axis(node.attrs.integer("axis", 1), 2) == column_axis) return {};
+  const Node* scales = dequantize(edit, node.inputs[1]);
+  if (!scales || scales->attrs.integer("block_size", 0) != 0 || !e4m3(edit, scales->inputs[0])) return {};
+  const Tensor* scale = edit.constant(scales->inputs[1]);
+  if (!scales_fit(scale) || scale->elements() != 1) return {};
+  return SmallWeights{node.inputs[0], scales->inputs[1], scales->inputs[0]};
+}
+
+// Writes the forms of small_weights.h.
+class Storing {
+ public:
+  explicit Storing(Graph& graph) : edit_(graph), graph_(graph) {}
+
+  void weights(NodeId id, WeightFormat format) {
+    const Node& node = graph_.node(id);
+    const WeightAxes axes = weight_axes(node, edit_.constant(node.inputs[1])->shape().rank());
+    const int axis = format == WeightFormat::fp4 ? axes.depth : axes.channels;
+    edit_.set_input(id, 1, stored(id, node.inputs[1], format, axis));
+  }
+
+  void input(NodeId id, double largest) {
+    const ValueId x = graph_.node(id).inputs[0];
+    const auto [known, fresh] = rounded_.try_emplace(x);
+    if (fresh) {
+      const ValueId scale = constant(Tensor::scalar(fp8_scale(static_cast<float>(largest))), x, "_scale");
+      const ValueId codes = add(id, "QuantizeLinear", {x, scale}, {{"output_dtype", onnx_code(DType::f8e4m3fn)}});
+      known->second = add(id, "DequantizeLinear", {codes, scale}, {});
+    }
+    edit_.set_input(id, 0, known->second);
+  }
+
+ private:
+  // Several products may share weights; of two that read them along different axes each gets its own.
+  struct Key {
+    ValueId weights;
+    WeightFormat format;
+    int axis;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  ValueId stored(NodeId id, ValueId weights, WeightFormat format, int axis) {
+    const auto [known, fresh] = stored_.try_emplace({weights, format, axis});
+    if (!fresh) return known->second;
+    const Tensor values = *edit_.constant(weights);
+    Attributes attrs{{"axis", int64_t{axis}}};
+    ValueId codes, steps;
+    if (format == WeightFormat::fp4) {
+      Fp4Weights w = to_fp4(values, axis);
+      const ValueId scale = constant(std::move(w.scale), weights, "_scale");
+      steps = add(id, "DequantizeLinear", {constant(std::move(w.block_scales), weights, "_block_scales"), scale}, {});
+      codes = constant(std::move(w.codes), weights, "_fp4");
+      attrs.set("block_size", Fp4Weights::kBlock);
+    } else {
+      Fp8Weights w = to_fp8(values, axis);
+      steps = constant(std::move(w.scales), weights, "_scale");
+      codes = constant(std::move(w.codes), weights, "_fp8");
+    }
+    return known->second = add(id, "DequantizeLinear", {codes, steps}, std::move(attrs));
+  }
+
+  ValueId constant(Tensor tensor, ValueId like, const char* what) {
+    const std::string name = graph_.value(like).name;
+    return graph_.add_constant(std::move(tensor), name.empty() ? name : name + what);
+  }
+  ValueId add(NodeId like, std::string_view op, std::vector<ValueId> inputs, Attributes attrs) {
+    const NodeId id =
+        graph_.add_node(*find_op("", op, 26), std::move(inputs), std::move(attrs), 1, graph_.node(like).name);
+    infer_node(graph_, id);
+    return graph_.node(id).outputs[0];
+  }
+
+  Edit edit_;
+  Graph& graph_;
+  std::map<Key, ValueId> stored_;
+  std::map<ValueId, ValueId> rounded_;
+};
+
+}  // namespace
+
+WeightAxes weight_axes(const Node& product, int rank) {
+  if (!is_matrix_product(product)) return {0, 1};
+  const bool side = product.attrs.integer("transB", 0) != 0;
+  return {side ? rank - 2 : rank - 1, side ? rank - 1 : rank - 2};
+}
+
+std::optional<SmallWeights> small_weights(Edit& edit, NodeId product) {
+  const Node& node = edit.node(product);
+  const bool gemm = is_op(node, "Gemm");
+  if (!gemm && !is_op(node, "MatMul")) return {};
+  if (!edit.known(node.inputs[0]) || edit.dtype(node.inputs[0]) != DType::f32 ||
+      edit.shape(node.inputs[0]).rank() < 2) {
+    return {};
+  }
+  if (gemm && (node.attrs.integer("transA", 0) != 0 || node.attrs.real("alpha", 1) != 1)) return {};
+  const Node* weights = dequantize(edit, node.inputs[1]);
+  if (!weights) return {};
+  const int column_axis = weight_axes(node, 2).channels;
+  if (auto small = in_8_bits(edit, *weights, column_axis)) return small;
+  return in_4_bits(edit, *weights, column_axis);
+}
+
+std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision) {
+  std::map<NodeId, WeightFormat> plan;
+  if (!stores_small(precision)) return plan;
+  Edit edit(graph);
+  NodeMap<bool> heads = find_heads(edit);
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    const bool matrix = is_matrix_product(node);
+    if ((!matrix && !is_op(node, "Conv")) || heads[id]) continue;
+    const Tensor* weights = edit.constant(node.inputs[1]);
+    if (!weights || weights->dtype() != DType::f32 || weights->shape().rank() < 2 || weights->elements() == 0) continue;
+    if (!std::ranges::all_of(weights->data<float>(), [](float v) { return std::isfinite(v); })) continue;
+    plan[id] = matrix && precision == Precision::fp4 ? WeightFormat::fp4 : WeightFormat::fp8;
+  }
+  return plan;
+}
+
+int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan,
+                const std::map<std::string, double>& largest) {
+  int changes = 0;
+  {
+    Storing storing(graph);
+    for (const auto& [id, format] : plan) {
+      if (format == WeightFormat::f32) continue;
+      storing.weights(id, format);
+      const auto seen = largest.find(graph.value(graph.node(id).inputs[0]).name);
+      if (format == WeightFormat::fp8 && seen != largest.end() && !seen->first.empty()) storing.input(id, seen->second);
+      ++changes;
+    }
+  }
+  if (changes) graph.compact();  // drops the f32 weights that are no longer read
+  return changes;
+}
+
+bool feeds_packed(Edit& edit, NodeId id) {
+  const ValueId weights = edit.node(id).outputs[0];
+  if (edit.leaves_graph(weights)) return false;
+  const std::vector<NodeId> readers = edit.readers(weights);
+  return !readers.empty() && std::ranges::all_of(readers, [&](NodeId reader) {
+    if (edit.node(reader).inputs.size() < 2 || edit.node(reader).inputs[1] != weights) return false;
+    if (is_op(edit.node(reader), "DequantizeLinear")) return feeds_packed(edit, reader);
+    return small_weights(edit, reader).has_value();
+  });
+}
+
+int decode_small(Graph& graph) {
+  Edit edit(graph);
+  int changes = 0;
+  for (const NodeId id : graph.order()) {
+    if (graph.erased(id) || !is_op(edit.node(id), "DequantizeLinear")) continue;
+    const DType dtype = edit.dtype(edit.node(id).inputs[0]);
+    if (is_float(dtype) && bits(dtype) <= 8) changes += dequantize_constant(edit, id);
+  }
+  graph.compact();
+  return changes;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,197 @@
+#include "passes/small_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "passes/test_graph.h"
+#include "tensor/small_floats.h"
+
+namespace sparkpilot {
+namespace {
+
+using testing::count;
+using testing::distance;
+using testing::Net;
+using testing::random_inputs;
+using testing::random_tensor;
+using testing::run_and_compare;
+
+// The first layers; a head follows.
+ValueId head(Net& n, ValueId x, int64_t columns) { return n.op("MatMul", {x, n.weight({columns, 3}, 99)}); }
+
+// The graph in a precision, optimised, and how far it is from the graph whose weights were stored so and are
+// dequantized when it runs.
+struct Stored {
+  Graph graph;
+  double error = 0;
+  double from_f32 = 0;
+};
+Stored stored(const Graph& graph, Precision precision) {
+  Graph plain = graph;
+  infer(plain);
+  const std::vector<Tensor> inputs = random_inputs(plain, 5);
+  const std::vector<Tensor> floats = interpret(plain, inputs);
+  store_small(plain, plan_small(plain, precision));
+  infer(plain);
+  const std::vector<Tensor> expected = interpret(plain, inputs, nullptr, "reference");
+  Stored out{optimised(graph, {.precision = precision}), 0, 0};
+  const std::vector<Tensor> got = interpret(out.graph, inputs);
+  for (size_t i = 0; i < got.size(); ++i) {
+    out.error = std::max(out.error, distance(got[i], expected[i]));
+    out.from_f32 = std::max(out.from_f32, distance(got[i], floats[i]));
+  }
+  return out;
+}
+
+TEST(SmallWeights, ProductsReadThemPacked) {
+  for (const int64_t rows : {1, 2, 9}) {
+    Net n;
+    ValueId x = n.input("x", {rows, 70});
+    x = n.op("MatMul", {x, n.weight({70, 33}, 1)});
+    x = n.op("Relu", {n.op("Add", {x, n.weight({33}, 2)})});
+    const ValueId side = x;
+    x = n.op("Gemm", {x, n.weight({48, 33}, 3), n.weight({48}, 4)}, {{"transB", int64_t{1}}});
+    x = n.op("Gemm", {x, n.weight({48, 33}, 5)});
+    x = n.op("Add", {x, side});
+    n.output(head(n, x, 33));
+    for (const Precision precision : {Precision::fp8, Precision::fp4}) {
+      const Stored s = stored(n.graph, precision);
+      EXPECT_EQ(count(s.graph, "sparkpilot::ScaledGemm"), 3) << rows;
+      EXPECT_EQ(count(s.graph, "sparkpilot::Gemm"), 1);  // the head
+      EXPECT_EQ(count(s.graph, "DequantizeLinear"), 0);
+      EXPECT_EQ(s.graph.order().size(), 4u);  // bias, Relu and sum are in the products' epilogues
+      EXPECT_LT(s.error, 1e-6);
+      EXPECT_GT(s.from_f32, precision == Precision::fp8 ? 5e-3 : 2e-2);
+      EXPECT_LT(s.from_f32, precision == Precision::fp8 ? 1e-1 : 4e-1);
+    }
+  }
+}
+
+TEST(SmallWeights, ConvolutionsGetFloatsOnce) {
+  Net n;
+  ValueId x = n.input("x", {1, 6, 9, 11});
+  x = n.op("Conv", {x, n.weight({20, 6, 3, 3}, 1)});
+  x = n.op("Relu", {x});
+  x = n.op("Conv", {x, n.weight({20, 1, 3, 3}, 2)}, {{"group", int64_t{20}}});
+  n.output(head(n, n.op("Flatten", {x}), 20 * 5 * 7));
+  const Stored eight = stored(n.graph, Precision::fp8), four = stored(n.graph, Precision::fp4);
+  EXPECT_EQ(count(eight.graph, "DequantizeLinear"), 0);
+  EXPECT_LT(eight.error, 1e-6);
+  EXPECT_EQ(four.from_f32, eight.from_f32);  // there is no product that could take 4 bits
+}
+
+TEST(SmallWeights, HeadsAndWeightsThatAreNotFiniteStay) {
+  Net n;
+  const ValueId x = n.input("x", {3, 20});
+  Tensor bad = random_tensor(Shape{20, 20}, 1);
+  bad.data<float>()[7] = std::numeric_limits<float>::quiet_NaN();
+  const ValueId y = n.op("Relu", {n.op("MatMul", {x, n.b.constant(bad)})});
+  n.output(n.op("Add", {n.op("MatMul", {y, n.weight({20, 4}, 2)}), n.weight({4}, 3)}), "a");
+  n.output(n.op("Softmax", {n.op("MatMul", {y, n.weight({20, 5}, 4)})}), "b");
+  EXPECT_EQ(store_small(n.graph, plan_small(n.graph, Precision::fp4)), 0);
+}
+
+TEST(SmallWeights, SharedWeightsAreStoredOnceForEachAxis) {
+  Net n;
+  const ValueId x = n.input("x", {3, 32}), w = n.weight({32, 32}, 1);
+  ValueId y = n.op("Relu", {n.op("MatMul", {x, w})});
+  y = n.op("Relu", {n.op("MatMul", {y, w})});
+  y = n.op("Relu", {n.op("Gemm", {y, w}, {{"transB", int64_t{1}}})});
+  n.output(head(n, y, 32));
+  EXPECT_LT(stored(n.graph, Precision::fp4).error, 1e-6);
+  EXPECT_EQ(store_small(n.graph, plan_small(n.graph, Precision::fp8)), 3);
+  EXPECT_EQ(count(n.graph, "DequantizeLinear"), 2);
+}
+
+TEST(SmallWeights, ActivationsAreRoundedWhereTheyWereSeen) {
+  Net n;
+  const ValueId x = n.input("x", {5, 32});
+  const ValueId y = n.op("Relu", {n.op("MatMul", {x, n.weight({32, 48}, 1)})});
+  n.output(head(n, n.op("Relu", {n.op("MatMul", {y, n.weight({48, 32}, 2)})}), 32));
+  infer(n.graph);
+  Graph rounded = n.graph;
+  const double largest = 3;  // beyond it they saturate
+  EXPECT_EQ(store_small(rounded, plan_small(rounded, Precision::fp8), {{"x", largest}, {"other", 1}}), 2);
+  infer(rounded);
+  EXPECT_EQ(count(rounded, "QuantizeLinear"), 1);
+  std::vector<Tensor> inputs = random_inputs(n.graph, 5);
+  const std::vector<Tensor> got = interpret(rounded, inputs);
+  // The same by hand: the graph without it on an input that has been rounded.
+  Graph weights_alone = n.graph;
+  store_small(weights_alone, plan_small(weights_alone, Precision::fp8));
+  infer(weights_alone);
+  const float scale = static_cast<float>(largest) / 448.0f;
+  for (float& v : inputs[0].data<float>()) v = e4m3_to_float(float_to_e4m3(v / scale)) * scale;
+  EXPECT_LT(distance(got[0], interpret(weights_alone, inputs)[0]), 1e-7);
+  Graph lowered = optimised(n.graph, {.precision = Precision::fp8, .largest = {{"x", largest}}});
+  EXPECT_LT(distance(interpret(lowered, random_inputs(n.graph, 5))[0], got[0]), 1e-6);
+}
+
+// What files may hold: the product of x [rows, 40] by weights behind DequantizeLinear.
+Graph file(const Tensor& codes, const Tensor& scale, const Attributes& attrs, const Tensor& block_scales = {},
+           const Tensor& zero = {}) {
+  Net n;
+  const ValueId x = n.input("x", {2, 40});
+  ValueId steps = n.b.constant(scale);
+  if (block_scales.present()) steps = n.op("DequantizeLinear", {n.b.constant(block_scales), steps});
+  std::vector<ValueId> inputs{n.b.constant(codes), steps};
+  if (zero.present()) inputs.push_back(n.b.constant(zero));
+  n.output(n.op("MatMul", {x, n.op("DequantizeLinear", inputs, attrs)}));
+  infer(n.graph);
+  return std::move(n.graph);
+}
+
+int packed(Graph graph) {
+  const auto passes = [](Graph& g) {
+    run_passes(g);
+    return count(g, "sparkpilot::ScaledGemm");
+  };
+  return run_and_compare(graph, passes);
+}
+
+TEST(SmallWeights, TakesWhatFilesHoldAndLeavesWhatKernelsDoNotCompute) {
+  const Tensor w = random_tensor(Shape{40, 500}, 1);
+  const Fp8Weights eight = to_fp8(w, 1);
+  const Attributes columns{{"axis", int64_t{1}}}, rows{{"axis", int64_t{0}}};
+  EXPECT_EQ(packed(file(eight.codes, eight.scales, columns)), 1);
+  EXPECT_EQ(packed(file(eight.codes, eight.scales, {{"axis", int64_t{-1}}})), 1);
+  EXPECT_EQ(packed(file(eight.codes, Tensor::scalar(0.1f), {})), 1);
+  EXPECT_EQ(packed(file(eight.codes, eight.scales, columns, {}, Tensor::zeros(DType::f8e4m3fn, Shape{500}))), 1);
+  EXPECT_EQ(packed(file(eight.codes, to_fp8(w, 0).scales, rows)), 0);  // a scale for each depth
+  const Fp4Weights four = to_fp4(w, 0);
+  const Attributes blocks{{"axis", int64_t{0}}, {"block_size", int64_t{16}}};
+  EXPECT_EQ(packed(file(four.codes, four.scale, blocks, four.block_scales)), 1);
+  const Tensor along = to_fp4(w, 1).block_scales;
+  EXPECT_EQ(packed(file(four.codes, four.scale, {{"axis", int64_t{1}}, {"block_size", int64_t{16}}}, along)), 0);
+  Tensor eights(DType::f8e4m3fn, Shape{5, 500});
+  std::fill_n(static_cast<uint8_t*>(eights.raw()), 2500, uint8_t{0x38});
+  EXPECT_EQ(packed(file(four.codes, four.scale, {{"axis", int64_t{0}}, {"block_size", int64_t{8}}}, eights)), 0);
+  EXPECT_EQ(packed(file(convert(w, DType::f8e5m2), Tensor::scalar(0.1f), {})), 0);
+  // Scales of 0, below 0, huge and not finite are computed as they are written, by floats.
+  for (const float scale : {0.0f, -0.5f, 1e35f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    EXPECT_EQ(count(optimised(file(eight.codes, Tensor::scalar(scale), {})), "sparkpilot::ScaledGemm"), 0) << scale;
+    EXPECT_EQ(
+        count(optimised(file(four.codes, Tensor::scalar(scale), blocks, four.block_scales)), "sparkpilot::ScaledGemm"),
+        0)
+        << scale;
+  }
+  const Tensor nan = eight.codes.clone();
+  static_cast<uint8_t*>(nan.raw())[17] = 0xff;
+  EXPECT_EQ(count(optimised(file(nan, eight.scales, columns)), "sparkpilot::ScaledGemm"), 0);
+  const Tensor bad = four.block_scales.clone();
+  static_cast<uint8_t*>(bad.raw())[17] = 0x7f;
+  EXPECT_EQ(count(optimised(file(four.codes, four.scale, blocks, bad)), "sparkpilot::ScaledGemm"), 0);
+}
+
+TEST(SmallWeights, AGpuGetsFloats) {
+  const Fp4Weights four = to_fp4(random_tensor(Shape{40, 500}, 1), 0);
+  const Graph graph =
+      file(four.codes, four.scale, {{"axis", int64_t{0}}, {"block_size", int64_t{16}}}, four.block_scales);
+  const Graph lowered = optimised(graph, {}, {.device = Device::cuda});
+  EXPECT_EQ(count(lowered, "sparkpilot::ScaledGemm") + count(lowered, "DequantizeLinear"), 0);
+  EXPECT_THROW(optimised(graph, {.precision = Precision::fp4}, {.device = Device::cuda}), Error);
+}
+
+}  // namespace
+}  // namespace sparkpilot
