@@ -130,6 +130,108 @@ TEST_F(Cli, ModelQuantize) {
   EXPECT_FALSE(fs::exists(out));
 }
 
+TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
+  const std::string out = folder.file("small.onnx");
+  const auto report_of = [&](const std::string& flags) {
+    fs::remove(out);
+    return parsed("model quantize " + policy() + " '" + out + "' " + flags);
+  };
+  const json eight = report_of("--fp8"), four = report_of("--fp4");
+  EXPECT_EQ(keys(four), (Keys{"file", "file_bytes", "opset", "weight_bytes", "fp32_weight_bytes", "samples", "compared",
+                              "samples_relative_l2", "outputs", "layers"}));
+  EXPECT_EQ(eight["opset"], 19);
+  EXPECT_EQ(four["opset"], 23);
+  EXPECT_LT(four["weight_bytes"], eight["weight_bytes"]);
+  EXPECT_LT(eight["weight_bytes"], eight["fp32_weight_bytes"]);
+  EXPECT_GT(four["outputs"][0]["relative_l2"], eight["outputs"][0]["relative_l2"]);
+  EXPECT_GT(eight["outputs"][0]["relative_l2"], 0);
+  // The file is what the precision computes.
+  const auto outputs_of = [&](const std::string& model, const std::string& to) {
+    EXPECT_EQ(run_program("run --quiet " + model + " --seed 4 --output-dir '" + folder.file(to) + "'").code, 0);
+    return read_text(folder.file(to + "/outputs.npy"));
+  };
+  const std::string written = outputs_of("'" + out + "'", "file");
+  EXPECT_TRUE(written == outputs_of(policy() + " --precision fp4", "mode"));
+  EXPECT_FALSE(written == outputs_of(policy(), "fp32"));
+  EXPECT_EQ(run_program("model check '" + out + "'").code, 0);
+
+  const json target = report_of("--fp4 --target-error 0.02");
+  EXPECT_LE(target["outputs"][0]["relative_l2"], 0.02);
+  EXPECT_LT(target["weight_bytes"], target["fp32_weight_bytes"]);
+  EXPECT_GT(target["weight_bytes"], four["weight_bytes"]);
+  EXPECT_TRUE(target["layers"][0].contains("alone_in_fp8_relative_l2"));
+  const int64_t budget = eight["weight_bytes"].get<int64_t>() * 3 / 2;
+  const json within = report_of("--fp4 --budget " + std::to_string(budget));
+  EXPECT_LE(within["weight_bytes"], budget);
+  EXPECT_LT(within["outputs"][0]["relative_l2"], four["outputs"][0]["relative_l2"]);
+
+  fs::remove(out);
+  const std::string command = "model quantize --quiet " + policy() + " '" + out + "' ";
+  expect_usage_error(command, "one of --int8, --fp8 and --fp4");
+  expect_usage_error(command + "--fp8 --fp4", "one of --int8, --fp8 and --fp4");
+  expect_usage_error(command + "--int8", "--calibrate is missing");
+  expect_usage_error(command + "--fp4 --budget 1K", "more than the budget of 1000");
+  expect_usage_error(command + "--fp4 --budget 1K --target-error 1", "give one of them");
+  expect_usage_error(command + "--fp8 --target-error 1e-12", "leaves no weights");
+  expect_usage_error(command + "--fp8 --exclude nothing", "no node and no op is named \"nothing\"");
+  expect_usage_error(command + "--fp8 --exclude MatMul --exclude Gemm --exclude Conv", "to store");
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(Cli, ModelCalibrate) {
+  const std::string out = folder.file("calibration.json");
+  const auto samples = [&](const std::string& input, const Shape& shape, float scale) {
+    Tensor t = Tensor::zeros(DType::f32, shape);
+    for (int64_t i = 0; i < t.elements(); ++i)
+      t.data<float>()[static_cast<size_t>(i)] = scale * std::sin(static_cast<float>(i));
+    save_npy(folder.file(input + ".npy"), t.view());
+    return " --samples " + input + "='" + folder.file(input + ".npy") + "'";
+  };
+  const std::string command = "model calibrate " + policy() + " --out '" + out + "'";
+  const std::string others = samples("desire_pulse", {3, 25, 8}, 1) + samples("traffic_convention", {1, 2}, 1);
+  const json report = parsed(command + samples("features_buffer", {3, 25, 512}, 5) + others);
+  EXPECT_EQ(keys(report), (Keys{"file", "model_fnv1a_64", "samples", "tensors"}));
+  EXPECT_EQ(report["samples"], 3);
+  EXPECT_GT(report["tensors"], 5);
+  const json written = json::parse(read_text(out));
+  EXPECT_EQ(written["largest_magnitude"].size(), report["tensors"]);
+  for (const auto& [name, largest] : written["largest_magnitude"].items()) EXPECT_GT(largest, 0) << name;
+
+  const auto results = [&](const std::string& flags) {
+    const std::string to = folder.file("results");
+    EXPECT_EQ(run_program("run --quiet " + policy() + " --output-dir '" + to + "' " + flags).code, 0) << flags;
+    return read_text(to + "/outputs.npy");
+  };
+  const std::string with = " --calibration '" + out + "'";
+  const std::string plain = results("--precision fp8"), calibrated = results("--precision fp8" + with);
+  EXPECT_FALSE(plain == calibrated);
+  EXPECT_TRUE(calibrated == results("--precision fp8 --threads 1" + with));
+  std::string inputs;
+  for (const char* input : {"features_buffer", "desire_pulse", "traffic_convention"}) {
+    inputs += fmt::format(" --input {}='{}'", input, folder.file(std::string(input) + ".npy"));
+  }
+  const json compared = parsed("compare " + policy() + " --no-time --no-layers --precision fp32,fp8" + with + inputs);
+  EXPECT_LT(compared["variants"][1]["outputs"][0]["relative_l2"], 0.25);
+
+  expect_usage_error("run " + policy() + with, "--calibration has no effect without --precision fp8");
+  expect_usage_error("run --quiet '" + models->file("tiny_driving_vision.onnx") + "' --precision fp8" + with,
+                     "was made for a model with the hash");
+  expect_usage_error(command + others, "no samples of input \"features_buffer\"");
+  expect_usage_error(command + samples("features_buffer", {3, 25, 512}, std::nanf("")) + others, "becomes nan");
+  expect_usage_error(command + samples("features_buffer", {1, 25, 512}, 0) + samples("desire_pulse", {1, 25, 8}, 0) +
+                         samples("traffic_convention", {1, 2}, 0),
+                     "they do not tell its range");
+  for (const char* text :
+       {"", "[1, 2", "{}", "[]", R"({"model_fnv1a_64": 3, "samples": 1, "largest_magnitude": {}})"}) {
+    write_text(out, text);
+    expect_usage_error("run --quiet " + policy() + " --precision fp8" + with, "calibration.json: is no calibration");
+  }
+  for (const char* value : {"-1", "null", "\"x\"", "1e999"}) {
+    write_text(out, fmt::format(R"({{"model_fnv1a_64": "0", "samples": 1, "largest_magnitude": {{"a": {}}}}})", value));
+    expect_usage_error("run --quiet " + policy() + " --precision fp8" + with, "calibration.json: ");
+  }
+}
+
 TEST_F(Cli, ModelConvertSaysWhatChanges) {
   const std::string out = folder.file("converted.onnx"),
                     convert = "model convert " + policy() + " --out '" + out + "' ";

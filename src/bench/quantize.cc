@@ -167,7 +167,8 @@ std::vector<QuantizedError> keep_costly(const Calibrated& c, QuantizeOptions& op
   return kept;
 }
 
-// The samples in the types of the graph's inputs.
+}  // namespace
+
 Samples in_types_of(const Graph& graph, const Samples& samples) {
   Samples out{.inputs = {}, .count = samples.count};
   for (const ValueId id : graph.inputs()) {
@@ -181,8 +182,6 @@ Samples in_types_of(const Graph& graph, const Samples& samples) {
   return out;
 }
 
-}  // namespace
-
 Session session_of_values(Graph graph, const std::vector<ValueId>& values, int threads) {
   std::vector<Graph::Output> outputs;
   for (size_t i = 0; i < values.size(); ++i) outputs.push_back({values[i], std::to_string(i)});
@@ -190,7 +189,7 @@ Session session_of_values(Graph graph, const std::vector<ValueId>& values, int t
   return Session(std::move(graph), {.threads = threads});
 }
 
-Graph quantizable(Graph graph, const QuantizeOptions& options) {
+Graph plain_graph(Graph graph) {
   for (const ValueId id : graph.inputs()) {
     const Value& input = graph.value(id);
     if (input.shape) continue;
@@ -208,8 +207,13 @@ Graph quantizable(Graph graph, const QuantizeOptions& options) {
   drop_dead(graph);
   graph.compact();
   name_everything(graph);
-  plan_quantization(graph, options);  // fails before the work begins
   return graph;
+}
+
+Graph quantizable(Graph graph, const QuantizeOptions& options) {
+  Graph plain = plain_graph(std::move(graph));
+  plan_quantization(plain, options);  // fails before the work begins
+  return plain;
 }
 
 Int8Graph quantize(Graph graph, const Samples& given, const QuantizeSettings& settings,

@@ -43,9 +43,14 @@ struct Int8Graph {
 
 using QuantizeProgress = std::function<void(std::string_view what, double done)>;
 
-// The graph's own nodes in their newest forms and in f32, with batch norms folded into the weights beside them: what
-// quantize() takes. Fails (user) if an input has open dimensions, or if there is nothing to quantize.
+// The graph's own nodes in their newest forms and in f32, with batch norms folded into the weights beside them, and
+// every value named. Fails (user) if an input has open dimensions.
+Graph plain_graph(Graph graph);
+// The same for quantize(). Fails (user) if there is nothing to quantize, too.
 Graph quantizable(Graph graph, const QuantizeOptions& options = {});
+
+// The samples in the types of the graph's inputs. Fails (user) naming an input without samples.
+Samples in_types_of(const Graph& graph, const Samples& samples);
 
 // `samples` are of the graph's inputs; they may have other types. Fails (user) with the reason if the graph cannot be
 // quantized.

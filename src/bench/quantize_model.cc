@@ -12,51 +12,55 @@
 namespace sparkpilot {
 namespace {
 
-// Adds the errors of outputs and activations over the samples.
-void compare(const Int8Graph& int8, const Samples& samples, int threads, const QuantizeProgress& progress,
-             QuantizedModel& result) {
+// The differences of the second graph's values from the first's, pair by pair, over the samples.
+std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
+                                       const std::vector<std::pair<ValueId, ValueId>>& values, const Samples& samples,
+                                       int threads, const QuantizeProgress& progress) {
   std::vector<ValueId> before, after;
-  for (const auto& [float_value, value] : int8.values) {
+  for (const auto& [float_value, value] : values) {
     before.push_back(float_value);
     after.push_back(value);
   }
-  Session floats = session_of_values(int8.floats, before, threads);
-  Session quantized = session_of_values(int8.graph, after, threads);
-  std::vector<DifferenceSum> differences(before.size());
+  Session plain = session_of_values(floats, before, threads), changed = session_of_values(graph, after, threads);
+  std::vector<DifferenceSum> sums(before.size());
   for (size_t i = 0; i < samples.count; ++i) {
     progress("comparing", static_cast<double>(i) / static_cast<double>(samples.count));
-    set_sample(floats, samples, i);
-    set_sample(quantized, samples, i);
-    floats.run();
-    quantized.run();
+    set_sample(plain, samples, i);
+    set_sample(changed, samples, i);
+    plain.run();
+    changed.run();
     for (size_t v = 0; v < before.size(); ++v) {
-      differences[v].add(quantized.output(std::to_string(v)), floats.output(std::to_string(v)));
+      sums[v].add(changed.output(std::to_string(v)), plain.output(std::to_string(v)));
     }
   }
-  const std::vector<Graph::Output>& outputs = int8.graph.outputs();
-  for (size_t v = 0; v < before.size(); ++v) {
-    const Difference d = differences[v].result();
-    const bool output = v < outputs.size();
-    const std::string& name = output ? outputs[v].name : int8.floats.value(before[v]).name;
-    (output ? result.outputs : result.tensors).push_back({name, d.relative_l2, d.worst_sample});
+  std::vector<Difference> out;
+  for (const DifferenceSum& sum : sums) out.push_back(sum.result());
+  return out;
+}
+
+// A model file's graph, its dimensions fixed, and the files that it was read from, none of which is `to`.
+Graph load_to_quantize(const std::filesystem::path& from, const std::filesystem::path& to,
+                       const std::vector<std::pair<std::string, std::string>>& samples,
+                       const std::vector<std::pair<std::string, std::string>>& held_out,
+                       const std::map<std::string, int64_t>& dims, const std::map<std::string, Shape>& shapes,
+                       std::vector<std::filesystem::path>& read) {
+  refuse_to_replace(to, from);
+  for (const auto* given : {&samples, &held_out}) {
+    for (const auto& [input, path] : *given) refuse_to_replace(to, path);
   }
-  std::stable_sort(result.tensors.begin(), result.tensors.end(),
-                   [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });
+  Graph loaded = load_onnx(from, read);
+  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);
+  fix_dimensions(loaded, dims, shapes);
+  return loaded;
 }
 
 }  // namespace
 
 QuantizedModel quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
                               const QuantizeModelOptions& options, const QuantizeProgress& progress) {
-  refuse_to_replace(to, from);
-  for (const auto* given : {&options.samples, &options.held_out}) {
-    for (const auto& [input, samples] : *given) refuse_to_replace(to, samples);
-  }
   std::vector<std::filesystem::path> read;
-  Graph loaded = load_onnx(from, read);
-  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);
-  fix_dimensions(loaded, options.dims, options.shapes);
-  Graph graph = quantizable(std::move(loaded), options.graph);
+  Graph graph = quantizable(
+      load_to_quantize(from, to, options.samples, options.held_out, options.dims, options.shapes, read), options.graph);
   const Session reader(graph, {.threads = options.threads});
   const Samples samples = load_samples(reader, options.samples);
   const Samples held_out = options.held_out.empty() ? samples : load_samples(reader, options.held_out);
@@ -67,12 +71,58 @@ QuantizedModel quantize_model(const std::filesystem::path& from, const std::file
   result.nodes = int8.nodes;
   result.quantized = int8.quantized;
   result.kept = std::move(int8.kept);
-  compare(int8, held_out, options.threads, progress, result);
+  const std::vector<Difference> differences =
+      differences_of(int8.floats, int8.graph, int8.values, held_out, options.threads, progress);
+  const std::vector<Graph::Output>& outputs = int8.graph.outputs();
+  for (size_t v = 0; v < differences.size(); ++v) {
+    const bool output = v < outputs.size();
+    const std::string& name = output ? outputs[v].name : int8.floats.value(int8.values[v].first).name;
+    (output ? result.outputs : result.tensors)
+        .push_back({name, differences[v].relative_l2, differences[v].worst_sample});
+  }
+  std::stable_sort(result.tensors.begin(), result.tensors.end(),
+                   [](const QuantizedError& a, const QuantizedError& b) { return a.relative_l2 > b.relative_l2; });
 
   constexpr int kMinOpset = 13;  // for scales per channel
   int8.graph.opsets[""] = std::max(kMinOpset, int8.graph.opsets[""]);
   drop_dead(int8.graph);
   result.opset = save_onnx(int8.graph, to, {.keep = read});
+  return result;
+}
+
+StoredModel store_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                        const StoreModelOptions& options, const QuantizeProgress& progress) {
+  constexpr uint64_t kSeed = 1;
+  constexpr size_t kRandom = 8;  // samples where none are given
+  std::vector<std::filesystem::path> read;
+  Graph graph =
+      plain_graph(load_to_quantize(from, to, options.samples, options.held_out, options.dims, options.shapes, read));
+  const Session reader(graph, {.threads = options.threads});
+  const Samples samples = in_types_of(graph, load_samples(reader, options.samples, kSeed, kRandom));
+  const Samples held_out =
+      options.held_out.empty() ? samples : in_types_of(graph, load_samples(reader, options.held_out, kSeed, kRandom));
+  StoredModel result;
+  result.samples = samples.count;
+  result.compared = held_out.count;
+  SmallGraph small = store_small_weights(std::move(graph), samples, options, progress);
+  std::vector<std::pair<ValueId, ValueId>> values;
+  for (size_t i = 0; i < small.graph.outputs().size(); ++i) {
+    values.emplace_back(small.floats.outputs()[i].value, small.graph.outputs()[i].value);
+  }
+  const std::vector<Difference> differences =
+      differences_of(small.floats, small.graph, values, held_out, options.threads, progress);
+  for (size_t i = 0; i < differences.size(); ++i) {
+    result.outputs.push_back({small.graph.outputs()[i].name, differences[i].relative_l2, differences[i].worst_sample});
+  }
+  const bool four =
+      std::ranges::any_of(small.layers, [](const SmallLayer& l) { return l.format == WeightFormat::fp4; });
+  result.layers = std::move(small.layers);
+  result.bytes = small.bytes;
+  result.f32_bytes = small.f32_bytes;
+  result.error = small.error;
+  small.graph.opsets[""] = std::max(four ? 23 : 19, small.graph.opsets[""]);
+  drop_dead(small.graph);
+  result.opset = save_onnx(small.graph, to, {.keep = read});
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/quantize.h"
+#include "bench/quantize_small.h"
 
 namespace sparkpilot {
 
@@ -31,5 +32,26 @@ struct QuantizedModel {
 // written then.
 QuantizedModel quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
                               const QuantizeModelOptions& options, const QuantizeProgress& progress);
+
+struct StoreModelOptions : SmallSettings {
+  std::map<std::string, int64_t> dims;                        // sizes of named dimensions, fixed in the written file
+  std::map<std::string, Shape> shapes;                        // and shapes of inputs
+  std::vector<std::pair<std::string, std::string>> samples;   // to measure on; inputs without any are random
+  std::vector<std::pair<std::string, std::string>> held_out;  // for comparison; empty: `samples`
+};
+
+struct StoredModel {
+  size_t samples = 0, compared = 0;
+  int opset = 0;
+  std::vector<SmallLayer> layers;
+  int64_t bytes = 0, f32_bytes = 0;     // of all constants that products read
+  std::optional<double> error = {};     // on the samples, with a target or a budget
+  std::vector<QuantizedError> outputs;  // on what was held out
+};
+
+// Writes a model with weights in 8 and 4 bits behind DequantizeLinear: opset 19 or newer for E4M3, 23 for NVFP4. Fails
+// (user) as quantize_model() does.
+StoredModel store_model(const std::filesystem::path& from, const std::filesystem::path& to,
+                        const StoreModelOptions& options, const QuantizeProgress& progress);
 
 }  // namespace sparkpilot

@@ -119,11 +119,13 @@ std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags
     for (const std::string& text : split_list(flags.precisions, "--precision"))
       precisions.push_back(precision_of(program, text, options.session.device));
   }
+  expect_calibration_used(flags.run, std::ranges::find(precisions, Precision::fp8) != precisions.end());
   std::vector<BenchVariant> variants;
   for (const std::string& base : flags.files) {
     const std::string file = adapted(base, flags.adapters);
     for (const Precision precision : precisions) {
       options.session.passes.precision = precision;
+      take_calibration(flags.run, file, options.session);
       variants.push_back({precisions.size() > 1 ? fmt::format("{} {}", file, name(precision)) : file, file, options});
     }
   }
@@ -365,6 +367,7 @@ void add_bench(Program& program, Command app) {
   add_peer_flags(command, flags->peers);
   add_graph_flags(command, flags->run);
   add_precision_list(program, command, flags->precisions);
+  add_calibration_flag(command, flags->run);
   for (const char* setting : {"threads", "tune", "verbose"}) add_setting(program, command, setting);
   add_device_flags(program, command);
   add_passes_flag(command, flags->run);

@@ -83,6 +83,7 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags, con
           set_device(program, variant.session, device);
           variant.session.passes.precision = chosen.precision;
           variant.int8 = chosen.int8;
+          take_calibration(flags.run, file, variant.session);
           variant.session.threads = threads_of(count);
           variant.name = variant_name({{!lists.peers.empty(), peer ? peer->str() : "sparkpilot"},
                                        {lists.files.size() > 1, names[f]},
@@ -103,6 +104,9 @@ std::vector<Variant> all_variants(const Program& program, const Flags& flags) {
     fail("--output: peers compute all outputs of a file; leave out --output or --peer");
   }
   std::vector<Variant> variants = variants_of(program, flags, lists, {});
+  expect_calibration_used(flags.run, std::ranges::any_of(variants, [](const Variant& v) {
+                            return v.session.passes.precision == Precision::fp8;
+                          }));
   // Of two files ours is the first, and the peer's the second.
   if (flags.bisect && variants.size() == 2 && lists.files.size() == 2 && lists.peers.size() == 1) {
     const std::vector<Variant> theirs = variants_of(program, flags, lists, lists.peers[0]);
@@ -319,7 +323,7 @@ void add_compare(Program& program, Command app) {
   add_setting(program, command, "data");
   command
       .add_option("--precision", flags->precisions,
-                  "each model in these: model, fp32, fp16, bf16, int8 (quantized first)")
+                  "each model in these: model, fp32, fp16, bf16, fp8, fp4, int8 (quantized first)")
       .type_name("LIST");
   command
       .add_option("--threads", flags->threads,
@@ -346,6 +350,7 @@ void add_compare(Program& program, Command app) {
   add_number(command, "--rounds", flags->rounds, "rounds of timing, in turns");
   command.add_flag("--no-time", flags->no_time, "compare results only");
   command.add_flag("--no-layers", flags->no_layers, "compare outputs only, not the values inside");
+  add_calibration_flag(command, flags->run);
   add_graph_flags(command, flags->run);
   add_device_list(program, command, flags->devices);
   add_setting(program, command, "tune");

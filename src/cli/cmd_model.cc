@@ -263,6 +263,7 @@ void add_model(Program& program, Command app) {
   converter.add_flag("--simplify", flags->simplify, "fold constants, share equal nodes, drop dead ones");
   add_graph_flags(converter, flags->run);
   add_model_quantize(program, group);
+  add_model_calibrate(program, group);
 }
 
 }  // namespace sparkpilot::cli

@@ -1,10 +1,14 @@
-// sparkpilot model quantize: an 8-bit model, calibrated on samples, as a standard ONNX file.
+// sparkpilot model quantize: a model in int8, calibrated on samples, or with weights in 8 and 4 bits, as a standard
+// ONNX file.
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/with_file.h"
 #include "bench/quantize_model.h"
+#include "cli/byte_size.h"
+#include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
 
@@ -18,8 +22,10 @@ constexpr size_t kWorst = 5;  // activations shown
 struct Flags {
   std::string file, out, method = "percentile";
   std::vector<std::string> calibrate, compare, exclude;
+  std::string budget;                        // bytes; empty: none
   double percentile = 99.99, max_error = 0;  // 0: none
-  bool int8 = false, plain = false;
+  double target_error = 0;
+  bool int8 = false, fp8 = false, fp4 = false, plain = false;
   RunFlags run;
 };
 
@@ -51,8 +57,99 @@ void print_report(const Flags& flags, const QuantizedModel& model, std::optional
                     model.samples, model.compared));
 }
 
+constexpr const char* kFormats[] = {"fp32", "fp8", "fp4"};
+
+void print_report(const Flags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
+  const auto share = [](double v) { return fmt::format("{:.3f} %", 100 * v); };
+  Table table({"output", "relative L2", "worst sample"});
+  for (const QuantizedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
+  print(table.str() + "\n");
+  std::vector<SmallLayer> measured;
+  std::array<int, 3> counts{};
+  for (const SmallLayer& layer : model.layers) {
+    ++counts[static_cast<size_t>(layer.format)];
+    if (!layer.alone.empty()) measured.push_back(layer);
+  }
+  const auto cost = [](const SmallLayer& layer) { return layer.alone.rbegin()->second; };
+  std::ranges::stable_sort(measured, [&](const SmallLayer& a, const SmallLayer& b) { return cost(a) > cost(b); });
+  if (!measured.empty()) {
+    Table worst({"what costs most alone", "stored as", "fp8", "fp4"});
+    for (size_t i = 0; i < std::min(kWorst, measured.size()); ++i) {
+      const auto& alone = measured[i].alone;
+      const auto at = [&](WeightFormat f) { return alone.contains(f) ? share(alone.at(f)) : "-"; };
+      worst.add({measured[i].name, kFormats[static_cast<size_t>(measured[i].format)], at(WeightFormat::fp8),
+                 at(WeightFormat::fp4)});
+    }
+    print(worst.str() + "\n");
+  }
+  print(fmt::format(
+      "{}  {}, opset {}; weights {} of {}: {} layers in fp4, {} in fp8, {} in fp32; {} samples, {} compared\n",
+      flags.out, bytes ? human_bytes(*bytes) : "-", model.opset, human_bytes(model.bytes), human_bytes(model.f32_bytes),
+      counts[2], counts[1], counts[0], model.samples, model.compared));
+}
+
+Json json_of(const Flags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
+  Json layers = Json::array();
+  for (const SmallLayer& layer : model.layers) {
+    Json row{{"name", layer.name},
+             {"format", kFormats[static_cast<size_t>(layer.format)]},
+             {"weight_bytes", layer.bytes},
+             {"fp32_bytes", layer.f32_bytes}};
+    for (const auto& [format, error] : layer.alone) {
+      row[fmt::format("alone_in_{}_relative_l2", kFormats[static_cast<size_t>(format)])] = error;
+    }
+    layers.push_back(std::move(row));
+  }
+  return {{"file", flags.out},
+          {"file_bytes", bytes ? Json(*bytes) : Json()},
+          {"opset", model.opset},
+          {"weight_bytes", model.bytes},
+          {"fp32_weight_bytes", model.f32_bytes},
+          {"samples", model.samples},
+          {"compared", model.compared},
+          {"samples_relative_l2", model.error ? Json(*model.error) : Json()},
+          {"outputs", json_errors(model.outputs)},
+          {"layers", std::move(layers)}};
+}
+
+// Weights in 8 and 4 bits.
+int store(const Program& program, const Flags& flags) {
+  if (flags.plain || flags.max_error > 0) fail("--plain and --max-error are for --int8; for others --target-error");
+  if (flags.target_error < 0) fail("--target-error {}: expected more than 0", flags.target_error);
+  StoreModelOptions options;
+  options.precision = flags.fp4 ? Precision::fp4 : Precision::fp8;
+  tell_about_precision(program, options.precision);
+  options.exclude.insert(flags.exclude.begin(), flags.exclude.end());
+  options.dims = dims_of(flags.run);
+  options.shapes = shapes_of(flags.run);
+  if (flags.target_error > 0) options.target_error = flags.target_error;
+  if (!flags.budget.empty()) options.budget = parse_bytes(flags.budget, "--budget");
+  if (options.target_error && options.budget) fail("--target-error and --budget: give one of them");
+  options.samples = named_paths(flags.calibrate, "--calibrate");
+  options.held_out = named_paths(flags.compare, "--compare");
+  options.threads = chosen_threads(program).value_or(0);
+  StoredModel model;
+  {
+    Progress bar(!program.json && !program.quiet, "storing weights");
+    with_file(flags.file, [&] {
+      model = store_model(flags.file, flags.out, options, [&](std::string_view what, double done) {
+        bar.what(std::string(what));
+        bar.at(done);
+      });
+    });
+  }
+  if (options.samples.empty() && !program.quiet) note("errors are those on random inputs: --calibrate gives real ones");
+  const std::optional<int64_t> bytes = file_bytes(flags.out);
+  if (program.json) print_json(json_of(flags, model, bytes));
+  else print_report(flags, model, bytes);
+  return kDone;
+}
+
 int quantize(const Program& program, const Flags& flags) {
-  if (!flags.int8) fail("--int8 is missing: say which type to quantize to");
+  if (flags.int8 + flags.fp8 + flags.fp4 != 1) fail("say which type to quantize to: one of --int8, --fp8 and --fp4");
+  if (!flags.int8) return store(program, flags);
+  if (flags.target_error > 0 || !flags.budget.empty()) fail("--target-error and --budget are for --fp8 and --fp4");
+  if (flags.calibrate.empty()) fail("--calibrate is missing: int8 needs samples of the inputs");
   QuantizeModelOptions options;
   options.calibration.method = flags.method == "entropy"      ? CalibrationMethod::entropy
                                : flags.method == "percentile" ? CalibrationMethod::percentile
@@ -100,18 +197,22 @@ int quantize(const Program& program, const Flags& flags) {
 
 void add_model_quantize(Program& program, Command group) {
   const auto flags = std::make_shared<Flags>();
-  const Command command =
-      add_command(program, group, "quantize", "write it in int8, calibrated on samples",
-                  "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/\n"
-                  "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate img=imgs.npy "
-                  "--calibrate calib=calib.npy --method entropy --exclude Gemm_99",
-                  [&program, flags] { return quantize(program, *flags); });
+  const Command command = add_command(
+      program, group, "quantize", "write it in int8, or with weights in fp8 or fp4",
+      "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/\n"
+      "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate img=imgs.npy "
+      "--calibrate calib=calib.npy --method entropy --exclude Gemm_99\n"
+      "  sparkpilot model quantize --fp8 model.onnx model_fp8.onnx\n"
+      "  sparkpilot model quantize --fp4 model.onnx model_fp4.onnx --calibrate samples/ --target-error 0.02",
+      [&program, flags] { return quantize(program, *flags); });
   command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
   command.add_option("out", flags->out, "the file to write").required().type_name("OUT");
   command.add_flag("--int8", flags->int8, "activations u8, weights i8 with a scale per channel");
+  command.add_flag("--fp8", flags->fp8, "weights in E4M3 with a scale per channel");
+  command.add_flag("--fp4", flags->fp4, "weights of products in NVFP4, those of convolutions in E4M3 (experimental)");
   add_list(command, "--calibrate", flags->calibrate, "[NAME=]PATH",
-           "an input's samples: .npy or .npz files, or folders of them (repeatable)")
-      .required();
+           "an input's samples: .npy or .npz files, or folders of them (repeatable); --fp8 and --fp4 measure errors on "
+           "them, or on random ones");
   add_list(command, "--compare", flags->compare, "[NAME=]PATH",
            "other samples to measure the error on; without it, those of --calibrate");
   add_choice(command, "--method", flags->method, {"percentile", "min-max", "entropy"}, "how ranges are chosen", "HOW");
@@ -120,6 +221,13 @@ void add_model_quantize(Program& program, Command group) {
   add_list(command, "--exclude", flags->exclude, "NODE|OP", "nodes that stay in floats (repeatable)");
   add_number(command, "--max-error", flags->max_error,
              "largest relative L2 error of an output, such as 0.05: the worst nodes stay in floats", "E");
+  add_number(command, "--target-error", flags->target_error,
+             "of --fp8 and --fp4: largest relative L2 error of an output; the fewest bytes of weights that keep it",
+             "E");
+  command
+      .add_option("--budget", flags->budget,
+                  "of --fp8 and --fp4: bytes of weights, such as 40M; the least error that keeps them")
+      .type_name("SIZE");
   add_size_flags(command, flags->run);
   add_setting(program, command, "threads");
   add_report_flags(program, command);

@@ -157,6 +157,8 @@ int run(const Program& program, const Flags& flags) {
   std::optional<Session> session;
   Files read;
   const std::string model = adapted(flags.file, flags.adapters);
+  expect_calibration_used(flags.run, options.passes.precision == Precision::fp8);
+  take_calibration(flags.run, model, options);
   with_file(model, [&] {
     Graph graph = load_model(model, &read);
     if (flags.batch != 1) options.batch = session_batch(graph, options, flags.batch);
@@ -230,6 +232,7 @@ void add_run(Program& program, Command app) {
       .type_name("FILE.json");
   command.add_flag("--emulate", program.emulate,
                    "compute a precision that this processor lacks, by slow kernels: for accuracy only");
+  add_calibration_flag(command, flags->run);
   add_run_flags(program, command, flags->run);
   add_report_flags(program, command);
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/parallel.h"
+#include "bench/calibration.h"
 #include "cli/choices.h"
 #include "cli/config_file.h"
 #include "cli/terminal.h"
@@ -138,7 +139,7 @@ void add_engine_flags(Program& program, Command command, RunFlags& flags) {
   add_device_flags(program, command);
   add_setting(program, command, "precision",
               "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
-              "bits) or bf16");
+              "bits), bf16, fp8 (weights in 8 bits) or fp4 (NVFP4 weights)");
   add_setting(program, command, "threads");
   add_setting(program, command, "tune");
   add_passes_flag(command, flags);
@@ -152,6 +153,22 @@ void add_passes_flag(Command command, RunFlags& flags) {
       .on_value([command](const std::string& value) {
         if (value == "list") command.require_no_options();
       });
+}
+
+void add_calibration_flag(Command command, RunFlags& flags) {
+  command
+      .add_option("--calibration", flags.calibration,
+                  "of --precision fp8: what `model calibrate` wrote; products' inputs are rounded to 8 bits, too")
+      .type_name("FILE");
+}
+
+void take_calibration(const RunFlags& flags, const std::string& model, SessionOptions& options) {
+  const bool wanted = !flags.calibration.empty() && options.passes.precision == Precision::fp8;
+  options.passes.largest = wanted ? calibrated(flags.calibration, model) : std::map<std::string, double>();
+}
+
+void expect_calibration_used(const RunFlags& flags, bool any_fp8) {
+  if (!flags.calibration.empty() && !any_fp8) fail("--calibration has no effect without --precision fp8");
 }
 
 void add_run_flags(Program& program, Command command, RunFlags& flags) {
@@ -224,6 +241,7 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   // On the CPU no other precision is both as exact and faster than fp32.
   options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
   options.passes.emulate = program.emulate;
+  tell_about_precision(program, options.passes.precision);
   options.kernels = program.settings["kernels"].value;
   options.tune = chosen_tune(program);
   if (options.tune != Tune::off) options.tuning_file = tuning_file();

@@ -93,6 +93,7 @@ Option add_list(Command command, const std::string& flag, std::vector<std::strin
 struct RunFlags {
   std::string passes;
   std::vector<std::string> dims, shapes, outputs;
+  std::string calibration;
   uint64_t seed = 1;
 };
 void add_size_flags(Command command, RunFlags& flags);                      // --dim and --shape
@@ -108,6 +109,12 @@ std::map<std::string, Shape> shapes_of(const RunFlags& flags);
 std::optional<int64_t> memory_reserve(const Program& program);
 // Says what a user of a GPU must know, and with --verbose why `auto` finds none; once a device.
 void tell_about_device(const Program& program, const std::string& device);
+// --calibration FILE, and its contents for a model if the options' precision is fp8. Fails (user) on another model's
+// file.
+void add_calibration_flag(Command command, RunFlags& flags);
+void take_calibration(const RunFlags& flags, const std::string& model, SessionOptions& options);
+// Fails (user) if --calibration was given and no precision was fp8.
+void expect_calibration_used(const RunFlags& flags, bool any_fp8);
 // The session options from these flags and the settings, except threads, which `auto` leaves open.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
 // The setting `threads`, with 0 replaced by the number of processors; empty for "auto".
@@ -146,6 +153,7 @@ void add_route_flags(Program& program, Command command, std::string& route);
 void add_adapter(Program& program, Command app);
 void add_model(Program& program, Command app);
 void add_model_quantize(Program& program, Command group);
+void add_model_calibrate(Program& program, Command group);
 void add_run(Program& program, Command app);
 void add_bench(Program& program, Command app);
 void add_compare(Program& program, Command app);

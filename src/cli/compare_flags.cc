@@ -62,6 +62,7 @@ constexpr FlagUse kUses[] = {
     {"--no-layers", kModels},
     {"--input", kFiles},
     {"--calibrate", kFiles},
+    {"--calibration", kFiles},
     {"--samples", kFiles, {}, {"--input"}},
     {"--seed", kFiles},
     {"--dim", kFiles},

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Holds what `sparkpilot model quantize --fp8|--fp4` writes against the formats' definitions by others.
+
+The codes, scales and dequantized weights of each layer are computed again with NumPy and ml_dtypes and must be the same
+bits; the file must give the same outputs by ONNX's reference evaluator and, where it can run them, by ONNX Runtime.
+Needs the peers (`make peers`): numpy, onnx, ml_dtypes, onnxruntime.
+
+  .venv/bin/python bench/peers/check_small_formats.py build/sparkpilot model.onnx [more.onnx ...]
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+E4M3, E2M1 = ml_dtypes.float8_e4m3fn, ml_dtypes.float4_e2m1fn
+F32 = np.float32
+
+
+def bits(tensor):
+    """The codes of an initializer, one byte each."""
+    raw = np.frombuffer(tensor.raw_data, np.uint8)
+    count = int(np.prod(tensor.dims))
+    if tensor.data_type == onnx.TensorProto.FLOAT4E2M1:
+        raw = np.stack([raw & 15, raw >> 4], axis=1).reshape(-1)[:count]
+    return raw.reshape(tuple(tensor.dims))
+
+
+def scale_of(largest, most):
+    scale = F32(largest) / F32(most)
+    return scale if np.isfinite(scale) and abs(scale) >= np.finfo(F32).tiny else F32(1)
+
+
+def to_e4m3(x):
+    return np.clip(x, -448, 448).astype(F32).astype(E4M3)
+
+
+def fp8(w, axis):
+    """Codes and scales of weights in E4M3 with a scale for each index of an axis."""
+    others = tuple(i for i in range(w.ndim) if i != axis)
+    scales = np.array([scale_of(v, 448) for v in np.abs(w).max(axis=others)], F32)
+    shape = [1] * w.ndim
+    shape[axis] = -1
+    return to_e4m3(w / scales.reshape(shape)).view(np.uint8), scales
+
+
+def fp4(w, axis):
+    """Codes, scales of blocks and the tensor's scale of weights in NVFP4."""
+    scale = scale_of(np.abs(w).max(), 448 * 6)
+    moved = np.moveaxis(w, axis, 0)
+    depth = moved.shape[0]
+    blocks = -(-depth // 16)
+    padded = np.concatenate([moved, np.zeros((blocks * 16 - depth,) + moved.shape[1:], F32)])
+    grouped = padded.reshape((blocks, 16) + moved.shape[1:])
+    block_scales = to_e4m3(np.abs(grouped).max(axis=1) / (F32(6) * scale))
+    steps = block_scales.astype(F32) * scale
+    with np.errstate(divide="ignore", invalid="ignore"):
+        codes = np.where(steps[:, None] > 0, grouped / steps[:, None], 0)
+    codes = np.clip(codes, -6, 6).astype(F32).astype(E2M1).view(np.uint8)
+    codes = np.where(steps[:, None] > 0, codes, 0).reshape(padded.shape)[:depth]
+    return np.moveaxis(codes, 0, axis), np.moveaxis(block_scales.view(np.uint8), 0, axis), scale
+
+
+def check_layers(source, written):
+    """Compares each DequantizeLinear of constants; returns the numbers of layers in fp8 and fp4, and of those that cannot be
+    compared, because a scale beside the layer was folded into its weights, which then have other scales."""
+    constants = {t.name: t for t in written.graph.initializer}
+    weights = {t.name: numpy_helper.to_array(t).astype(F32) for t in source.graph.initializer}
+    made_by = {n.output[0]: n for n in written.graph.node}
+    counts = {"fp8": 0, "fp4": 0, "folded": 0}
+    for node in written.graph.node:
+        codes = constants.get(node.input[0]) if node.op_type == "DequantizeLinear" else None
+        if codes is None or not codes.name.endswith(("_fp8", "_fp4")):
+            continue
+        name = codes.name[:-4]
+        if name not in weights:
+            sys.exit(f"{codes.name}: the source has no weights named {name} (fold its batch norms first)")
+        attrs = {a.name: a.i for a in node.attribute}
+        if codes.name.endswith("_fp8"):
+            expected, scales = fp8(weights[name], attrs["axis"])
+            kind = "fp8" if np.array_equal(scales, numpy_helper.to_array(constants[node.input[1]])) else "folded"
+        else:
+            expected, block_scales, scale = fp4(weights[name], attrs["axis"])
+            inner = made_by[node.input[1]]
+            kind = "fp4" if scale == numpy_helper.to_array(constants[inner.input[1]]) else "folded"
+            if kind == "fp4" and not np.array_equal(block_scales, bits(constants[inner.input[0]])):
+                sys.exit(f"{codes.name}: scales of blocks differ from their definition")
+        if kind != "folded" and not np.array_equal(expected, bits(codes)):
+            sys.exit(f"{codes.name}: codes or scales differ from their definition")
+        counts[kind] += 1
+    if 2 * counts["folded"] > sum(counts.values()):
+        sys.exit(f"the scales of {counts['folded']} of {sum(counts.values())} layers differ from their definition")
+    return counts
+
+
+def difference(got, expected):
+    norm = np.linalg.norm(expected.astype(np.float64))
+    return float(np.linalg.norm(got.astype(np.float64) - expected.astype(np.float64)) / (norm if norm else 1))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("models", nargs="+")
+    parser.add_argument("--max-relative-l2", type=float, default=1e-5)
+    args = parser.parse_args()
+    failed = False
+    for model in args.models:
+        for form in ("fp8", "fp4"):
+            with tempfile.TemporaryDirectory() as folder:
+                plain, out = os.path.join(folder, "plain.onnx"), os.path.join(folder, "out.onnx")
+                run = lambda *words: subprocess.run([args.program, *words], check=True, stdout=subprocess.DEVNULL)
+                run("model", "convert", model, "--simplify", "--out", plain)
+                run("model", "quantize", f"--{form}", plain, out, "--quiet")
+                written = onnx.load(out)
+                counts = check_layers(onnx.load(plain), written)
+                run("run", out, "--seed", "5", "--output-dir", os.path.join(folder, "ours"), "--quiet")
+                dump = os.path.join(folder, "inputs")
+                run("run", out, "--seed", "5", "--dump-values", dump, "--passes", "none", "--quiet")
+                inputs = {i.name: np.load(os.path.join(dump, i.name + ".npy")) for i in written.graph.input}
+                line = (f"{os.path.basename(model)} {form}: {counts['fp8']} layers in fp8, {counts['fp4']} in fp4 equal, "
+                        f"{counts['folded']} folded")
+                results = {"reference": lambda: ReferenceEvaluator(written).run(None, inputs)}
+                try:
+                    import onnxruntime
+                    results["onnxruntime"] = lambda: onnxruntime.InferenceSession(
+                        out, providers=["CPUExecutionProvider"]).run(None, inputs)
+                except ImportError:
+                    pass
+                for engine, compute in results.items():
+                    try:
+                        expected = compute()
+                    except Exception as error:  # what an engine lacks is no fault of the file
+                        line += f"; {engine} cannot run it ({str(error).splitlines()[0][:90]})"
+                        continue
+                    worst = 0.0
+                    for value, array in zip(written.graph.output, expected):
+                        ours = np.load(os.path.join(folder, "ours", value.name + ".npy"))
+                        worst = max(worst, difference(ours, np.asarray(array)))
+                    line += f"; {engine} {worst:.1e}"
+                    failed |= worst > args.max_relative_l2
+                print(line, flush=True)
+    return 4 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+#include "bench/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "adapters/load_model.h"
+#include "base/bounded_json.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/with_file.h"
+#include "ir/dimensions.h"
+#include "onnx/import.h"
+#include "passes/small_weights.h"
+
+namespace sparkpilot {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kMostBytes = 64 << 20;
+
+std::string hash_text(const std::filesystem::path& model) { return fmt::format("{:016x}", model_hash(model)); }
+
+}  // namespace
+
+Calibration calibrate_model(const std::filesystem::path& model, const CalibrateModelOptions& options,
+                            const QuantizeProgress& progress) {
+  Calibration out{.model = hash_text(model), .largest = {}};
+  Graph graph = load_onnx(model);
+  std::set<std::string> in_file;  // others were made up
+  for (int i = 0; i < graph.value_count(); ++i) in_file.insert(graph.value(ValueId{i}).name);
+  in_file.erase("");
+  fix_dimensions(graph, options.dims, options.shapes);
+  graph = plain_graph(std::move(graph));
+  std::vector<ValueId> inputs;
+  for (const auto& [id, format] : plan_small(graph, Precision::fp8)) {
+    const ValueId x = graph.node(id).inputs[0];
+    if (in_file.contains(graph.value(x).name) && std::ranges::find(inputs, x) == inputs.end()) inputs.push_back(x);
+  }
+  if (inputs.empty()) fail("no convolution and no product before the last one has constant weights and a named input");
+  const Session reader(graph, {.threads = options.threads});
+  const Samples samples = in_types_of(graph, load_samples(reader, options.samples));
+  Session session = session_of_values(graph, inputs, options.threads);
+  const auto name_at = [&](const std::string& place) { return graph.value(inputs[std::stoul(place)]).name; };
+  const auto ranges = calibrate(
+      session, samples, options.ranges, [&](double done) { progress("calibrating", done); }, name_at);
+  out.samples = static_cast<int64_t>(samples.count);
+  for (const auto& [place, range] : ranges) {
+    if (range.low == range.high) {
+      fail("\"{}\" is {} in all of {} samples: they do not tell its range", name_at(place), range.low, samples.count);
+    }
+    out.largest[name_at(place)] = std::max(std::fabs(range.low), std::fabs(range.high));
+  }
+  return out;
+}
+
+void save_calibration(const Calibration& calibration, const std::filesystem::path& file) {
+  Json largest = Json::object();
+  for (const auto& [name, value] : calibration.largest) largest[name] = value;
+  const Json json{{"model_fnv1a_64", calibration.model},
+                  {"samples", calibration.samples},
+                  {"largest_magnitude", std::move(largest)}};
+  AtomicFile to(file);
+  to.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  to.commit();
+}
+
+Calibration load_calibration(const std::filesystem::path& file) {
+  Calibration out;
+  with_file(file, [&] {
+    const std::string text = read_file(file, kMostBytes);
+    try {
+      const std::optional<Json> json = parse_bounded(text);
+      if (!json) fail("nested deeper than a calibration is");
+      out.model = json->at("model_fnv1a_64").get<std::string>();
+      out.samples = json->at("samples").get<int64_t>();
+      for (const auto& [name, value] : json->at("largest_magnitude").items()) {
+        const double largest = value.is_number() ? value.get<double>() : std::nan("");
+        if (!(largest >= 0) || !std::isfinite(largest)) {
+          fail("largest_magnitude of \"{}\" is {}, expected a number of 0 or more", name, value.dump());
+        }
+        out.largest[name] = largest;
+      }
+    } catch (const Json::exception& error) {
+      fail("is no calibration: {}", error.what());
+    }
+  });
+  return out;
+}
+
+std::map<std::string, double> calibrated(const std::filesystem::path& file, const std::filesystem::path& model) {
+  Calibration calibration = load_calibration(file);
+  const std::string hash = hash_text(model);
+  if (calibration.model != hash) {
+    fail("{}: was made for a model with the hash {}, {} has {}", file.string(), calibration.model, model.string(),
+         hash);
+  }
+  return std::move(calibration.largest);
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,43 @@
+// How large a model's activations get: with it fp8 rounds what products read, too, by one scale for each tensor.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/calibrate.h"
+#include "bench/quantize.h"
+
+namespace sparkpilot {
+
+struct Calibration {
+  std::string model;  // hash of the model's files, 16 hexadecimal digits
+  int64_t samples = 0;
+  std::map<std::string, double> largest;  // magnitude, by the names that values have in the file
+};
+
+struct CalibrateModelOptions {
+  CalibrationOptions ranges = {.method = CalibrationMethod::min_max};
+  std::map<std::string, int64_t> dims;                       // sizes of named dimensions
+  std::map<std::string, Shape> shapes;                       // and shapes of inputs
+  std::vector<std::pair<std::string, std::string>> samples;  // input's name (or empty), path
+  int threads = 0;
+};
+
+// Runs the model on the samples. Fails (user) with the reason if it has no products to calibrate, or if an activation
+// is not finite or is the same number everywhere in all samples.
+Calibration calibrate_model(const std::filesystem::path& model, const CalibrateModelOptions& options,
+                            const QuantizeProgress& progress);
+
+// A JSON file. load fails (user) naming the file on what is none, or holds a magnitude that is no finite positive
+// number.
+void save_calibration(const Calibration& calibration, const std::filesystem::path& file);
+Calibration load_calibration(const std::filesystem::path& file);
+
+// The magnitudes in `file` for PassOptions::largest. Fails (user) naming both if they are of another model.
+std::map<std::string, double> calibrated(const std::filesystem::path& file, const std::filesystem::path& model);
+
+}  // namespace sparkpilot

@@ -1,0 +1,190 @@
+#include "bench/quantize_small.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ir/infer.h"
+#include "passes/edit.h"
+#include "tensor/difference.h"
+#include "tensor/small_floats.h"
+
+namespace sparkpilot {
+namespace {
+
+using Plan = std::map<NodeId, WeightFormat>;
+
+// A target is met on other samples too if it is met with some room on these.
+constexpr double kRoom = 0.9;
+constexpr size_t kLook = 4;  // samples on which each layer is measured alone
+
+int64_t depth_of(const Graph& graph, NodeId id) {
+  const Shape& shape = graph.constant(graph.node(id).inputs[1])->shape();
+  return shape.elements() / std::max<int64_t>(1, shape[weight_axes(graph.node(id), shape.rank()).channels]);
+}
+
+class Choosing {
+ public:
+  Choosing(const Graph& graph, const Samples& samples, const SmallSettings& settings, const Plan& all)
+      : graph_(graph),
+        samples_(samples),
+        settings_(settings),
+        all_(all),
+        floats_(session_of(graph, settings.threads)) {}
+
+  // The largest relative L2 error of any output on the first `most` samples with these weights stored.
+  double error_of(const Plan& plan, size_t most) {
+    Graph stored = graph_;
+    store_small(stored, plan, settings_.largest);
+    infer(stored);
+    Session session = session_of(std::move(stored), settings_.threads);
+    std::vector<DifferenceSum> differences(floats_.outputs().size());
+    for (size_t i = 0; i < std::min(most, samples_.count); ++i) {
+      set_sample(floats_, samples_, i);
+      set_sample(session, samples_, i);
+      floats_.run();
+      session.run();
+      for (size_t o = 0; o < differences.size(); ++o) {
+        const std::string& name = floats_.outputs()[o].name;
+        differences[o].add(session.output(name), floats_.output(name));
+      }
+    }
+    double largest = 0;
+    for (const DifferenceSum& d : differences) largest = std::max(largest, d.result().relative_l2);
+    return largest;
+  }
+
+  // Makes a layer smaller by one format, at a price.
+  struct Move {
+    NodeId node;
+    WeightFormat format;
+    double price;  // squared error added for each byte saved; errors of layers add up like those of random numbers
+  };
+
+  // All moves, the cheapest first; of one layer in order of its formats.
+  std::vector<Move> moves(std::map<NodeId, SmallLayer>& layers, const QuantizeProgress& progress) {
+    std::vector<Move> out;
+    size_t done = 0;
+    for (const auto& [id, least] : all_) {
+      progress("measuring each layer", static_cast<double>(done++) / static_cast<double>(all_.size()));
+      SmallLayer& layer = layers.at(id);
+      double error = 0, last_price = 0;
+      int64_t bytes = layer.f32_bytes;
+      for (const WeightFormat format : {WeightFormat::fp8, WeightFormat::fp4}) {
+        if (format > least) break;
+        const double alone = error_of({{id, format}}, kLook);
+        layer.alone[format] = alone;
+        const int64_t now = bytes_of(id, format);
+        const double added = std::max(0.0, alone * alone - error * error);
+        last_price = std::max(last_price, added / static_cast<double>(std::max<int64_t>(1, bytes - now)));
+        out.push_back({id, format, last_price});
+        error = alone;
+        bytes = now;
+      }
+    }
+    std::stable_sort(out.begin(), out.end(), [](const Move& a, const Move& b) { return a.price < b.price; });
+    return out;
+  }
+
+  int64_t bytes_of(NodeId id, WeightFormat format) const {
+    return weight_bytes(format, graph_.constant(graph_.node(id).inputs[1])->elements(), depth_of(graph_, id));
+  }
+
+ private:
+  static Session session_of(Graph graph, int threads) { return Session(std::move(graph), {.threads = threads}); }
+
+  const Graph& graph_;
+  const Samples& samples_;
+  const SmallSettings& settings_;
+  const Plan& all_;
+  Session floats_;
+};
+
+Plan after(const std::vector<Choosing::Move>& moves, size_t count) {
+  Plan plan;
+  for (size_t i = 0; i < count; ++i) plan[moves[i].node] = moves[i].format;
+  return plan;
+}
+
+}  // namespace
+
+int64_t weight_bytes(WeightFormat format, int64_t elements, int64_t depth) {
+  const int64_t channels = elements / std::max<int64_t>(1, depth);
+  switch (format) {
+    case WeightFormat::f32: return elements * 4;
+    case WeightFormat::fp8: return elements + channels * 4;
+    case WeightFormat::fp4: break;
+  }
+  const int64_t blocks = (depth + Fp4Weights::kBlock - 1) / Fp4Weights::kBlock;
+  return (elements + 1) / 2 + channels * blocks + 4;
+}
+
+SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallSettings& settings,
+                               const QuantizeProgress& progress) {
+  Plan all = plan_small(graph, settings.precision);
+  check_excluded(graph, settings.exclude);
+  std::erase_if(all, [&](const auto& item) {
+    const Node& node = graph.node(item.first);
+    return settings.exclude.contains(node.name) || settings.exclude.contains(std::string(node.op->name));
+  });
+  if (all.empty()) fail("no convolution and no product before the last one has constant weights of f32 to store");
+  SmallGraph out;
+  std::map<NodeId, SmallLayer> layers;
+  for (const NodeId id : graph.order()) {
+    if (!graph.node(id).op->traits.product || graph.node(id).inputs.size() < 2) continue;
+    const Tensor* weights = graph.constant(graph.node(id).inputs[1]);
+    if (!weights) continue;
+    out.f32_bytes += weights->bytes();
+    layers[id] = {.name = graph.label(id), .bytes = weights->bytes(), .f32_bytes = weights->bytes(), .alone = {}};
+  }
+  Choosing choosing(graph, samples, settings, all);
+  const auto bytes_with = [&](const Plan& plan) {
+    int64_t bytes = 0;
+    for (const auto& [id, layer] : layers) {
+      const auto at = plan.find(id);
+      bytes += at == plan.end() ? layer.f32_bytes : choosing.bytes_of(id, at->second);
+    }
+    return bytes;
+  };
+  Plan plan = all;
+  if (settings.target_error || settings.budget) {
+    const std::vector<Choosing::Move> moves = choosing.moves(layers, progress);
+    size_t count = 0;
+    if (settings.budget) {
+      while (bytes_with(after(moves, count)) > *settings.budget) {
+        if (count == moves.size()) {
+          fail("the weights take {} bytes at least, more than the budget of {}", bytes_with(plan), *settings.budget);
+        }
+        ++count;
+      }
+    } else {
+      size_t too_many = moves.size() + 1;
+      while (too_many - count > 1) {
+        const double left = static_cast<double>(too_many - count) / static_cast<double>(moves.size() + 1);
+        progress("looking for what the target allows", 1 - left);
+        const size_t middle = (count + too_many) / 2;
+        const double error = choosing.error_of(after(moves, middle), samples.count);
+        (error <= kRoom * *settings.target_error ? count : too_many) = middle;
+      }
+    }
+    if (count == 0 && settings.target_error) {
+      fail("an error of at most {} leaves no weights in less than 32 bits", *settings.target_error);
+    }
+    plan = after(moves, count);
+    out.error = choosing.error_of(plan, samples.count);
+  }
+  out.bytes = bytes_with(plan);
+  for (auto& [id, layer] : layers) {
+    if (const auto at = plan.find(id); at != plan.end()) {
+      layer.format = at->second;
+      layer.bytes = choosing.bytes_of(id, at->second);
+    }
+    out.layers.push_back(std::move(layer));
+  }
+  out.floats = graph;
+  store_small(graph, plan, settings.largest);
+  infer(graph);
+  out.graph = std::move(graph);
+  return out;
+}
+
+}  // namespace sparkpilot

@@ -1,0 +1,52 @@
+// Chooses which weights of a graph are stored in 8 and 4 bits (passes/small_weights.h) by measuring what each costs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/quantize.h"
+#include "bench/samples.h"
+#include "passes/small_weights.h"
+
+namespace sparkpilot {
+
+struct SmallSettings {
+  Precision precision = Precision::fp8;  // fp8 or fp4: the least that a weight may get
+  std::set<std::string> exclude = {};    // names of nodes and ops whose weights stay in f32
+  // Most of the weights that keep every output's relative L2 error on the samples at most this; or the least error with
+  // at most so many bytes of weights. At most one of them; none: all of the weights.
+  std::optional<double> target_error = {};
+  std::optional<int64_t> budget = {};
+  std::map<std::string, double> largest = {};  // of activations, by name: those that fp8 products read are rounded too
+  int threads = 0;
+};
+
+// One product of the plan.
+struct SmallLayer {
+  std::string name;
+  WeightFormat format = WeightFormat::f32;  // as chosen
+  int64_t bytes = 0, f32_bytes = 0;         // of its weights with their scales; as f32
+  std::map<WeightFormat, double> alone;     // relative L2 of the worst output with only this one stored so; if measured
+};
+
+struct SmallGraph {
+  Graph floats, graph;  // the same inputs, outputs and metadata
+  std::vector<SmallLayer> layers;
+  int64_t bytes = 0, f32_bytes = 0;  // of all constants that products read
+  std::optional<double> error = {};  // on the samples, if a target or a budget was set
+};
+
+// Bytes of weights of so many elements, with their scales: `depth` elements share an output channel.
+int64_t weight_bytes(WeightFormat format, int64_t elements, int64_t depth);
+
+// `graph` as quantizable() leaves it. Fails (user) if there are no weights to store, a name in `exclude` is neither a
+// node's nor an op's, or no choice reaches the target or the budget, naming what can be reached.
+SmallGraph store_small_weights(Graph graph, const Samples& samples, const SmallSettings& settings,
+                               const QuantizeProgress& progress);
+
+}  // namespace sparkpilot
