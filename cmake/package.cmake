@@ -50,6 +50,7 @@ function(sparkpilot_install)
     install(TARGETS sparkpilot)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/sparkpilot
             USE_SOURCE_PERMISSIONS FILES_MATCHING PATTERN "*.py")
+    install(FILES ${PROJECT_SOURCE_DIR}/models/demo_supercombo.onnx DESTINATION ${CMAKE_INSTALL_DATADIR}/sparkpilot/models)
   endif()
   install(TARGETS sparkpilot_library EXPORT sparkpilot)
   if(TARGET sim_shared)
