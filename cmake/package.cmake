@@ -44,12 +44,36 @@ function(sparkpilot_sim_library)
   set_target_properties(sim_shared PROPERTIES OUTPUT_NAME sparkpilot_sim SOVERSION 2 LINK_DEPENDS ${exports})
 endfunction()
 
+# What shells and man know of the program, made by the installed build of it from the tables that --help prints.
+function(sparkpilot_install_pages)
+  if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+    message(STATUS "No manual pages and completions: the program cannot run here")
+    return()
+  endif()
+  set(made "${PROJECT_BINARY_DIR}/generated/pages")
+  install(CODE "
+    file(MAKE_DIRECTORY \"${made}\")
+    foreach(shell bash zsh fish)
+      execute_process(COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:sparkpilot>\" completion \${shell}
+                      OUTPUT_FILE \"${made}/\${shell}\" COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()
+    execute_process(COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} \"$<TARGET_FILE:sparkpilot>\" man --out \"${made}/man1\"
+                    OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)")
+  set(share ${CMAKE_INSTALL_DATADIR})
+  install(FILES ${made}/bash DESTINATION ${share}/bash-completion/completions RENAME sparkpilot)
+  install(FILES ${made}/zsh DESTINATION ${share}/zsh/site-functions RENAME _sparkpilot)
+  install(FILES ${made}/fish DESTINATION ${share}/fish/vendor_completions.d RENAME sparkpilot.fish)
+  install(DIRECTORY ${made}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+endfunction()
+
 function(sparkpilot_install)
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/sparkpilot)
   if(TARGET sparkpilot)
     install(TARGETS sparkpilot)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/peers DESTINATION ${CMAKE_INSTALL_DATADIR}/sparkpilot
             USE_SOURCE_PERMISSIONS FILES_MATCHING PATTERN "*.py")
+    install(FILES ${PROJECT_SOURCE_DIR}/models/demo_supercombo.onnx DESTINATION ${CMAKE_INSTALL_DATADIR}/sparkpilot/models)
+    sparkpilot_install_pages()
   endif()
   install(TARGETS sparkpilot_library EXPORT sparkpilot)
   if(TARGET sim_shared)

@@ -377,6 +377,10 @@ function(sparkpilot_script_tests)
       set_tests_properties(capi/SimEnvSymbols capi/SimEnvInGymnasium PROPERTIES LABELS e2e SKIP_RETURN_CODE 77)
     endif()
   endif()
+  if(TARGET sparkpilot AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
+    add_test(NAME cli/Completion COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/completion_test.py $<TARGET_FILE:sparkpilot>)
+    set_tests_properties(cli/Completion PROPERTIES LABELS e2e)
+  endif()
   # What users link is not instrumented, and is not run in an emulator.
   if(SPARKPILOT_PROGRAM AND SPARKPILOT_INSTALL AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     add_test(NAME install/FindPackage COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/install_test.py

@@ -333,5 +333,68 @@ TEST_F(DriveCli, CtrlCUnderALauncherLeavesNothingHalfWritten) {
   EXPECT_EQ(json::parse(read_text((out() / "summary.json").string()))["complete"], true);
 }
 
+// As a user's first command: nothing is given.
+TEST(DriveDemo, DrivesARoadOfItsOwn) {
+  const TempFolder folder;
+  const std::string there = "cd " + in_quotes(folder.path()) + " &&";
+  const ProgramResult result = run_program("drive --demo", there);
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_NE(result.out.find("summary: sparkpilot-demo/summary.html\n"), std::string::npos) << result.out;
+  const fs::path out = folder / "sparkpilot-demo";
+  const json summary = json::parse(read_text(out / "summary.json"));
+  EXPECT_EQ(summary["frames"], 160);
+  EXPECT_EQ(summary["frames_dropped"], 0);
+  ASSERT_EQ(summary["networks"].size(), 1U);
+  EXPECT_NE(summary["networks"][0]["file"].get<std::string>().find("demo_supercombo.onnx"), std::string::npos);
+  // A model that sees nothing is wrong by more than 14 m (models/demo_supercombo.md).
+  const json& error = summary["plan_error"][1];
+  EXPECT_EQ(error["horizon_s"], 2);
+  EXPECT_LT(error["mean_m"].get<double>(), 4) << error;
+  EXPECT_TRUE(fs::exists(out / summary["segments"][0]["name"].get<std::string>() / "overlay.mp4"));
+  // The road is made once.
+  const auto road = out / "route" / summary["segments"][0]["name"].get<std::string>() / "qcamera.ts";
+  const auto made = fs::last_write_time(road);
+  EXPECT_EQ(run_program("drive --demo --limit 5 --no-overlay", there).code, 0);
+  EXPECT_EQ(fs::last_write_time(road), made);
+}
+
+TEST(DriveDemo, ReplacesNothingOfItsUsers) {
+  const TempFolder folder;
+  for (const char* name : {"notes.txt", "summary.html"}) {
+    const fs::path out = folder / (std::string("of_") + name);
+    write_text(out / name, "mine");
+    const ProgramResult result = run_program("drive --demo --out " + in_quotes(out));
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err, "sparkpilot drive: " + out.string() + ": holds " + name +
+                              ", which is not a demo's: choose another folder with --out\n");
+    EXPECT_EQ(read_text(out / name), "mine");
+  }
+}
+
+TEST(DriveDemo, SaysWhatHasNoEffectAndWhatIsMissing) {
+  const TempFolder folder;
+  for (const auto& [given, name] : {std::pair("a_route", "ROUTE"),
+                                    {"--models x", "--models"},
+                                    {"--supercombo x", "--supercombo"},
+                                    {"--data x", "--data"},
+                                    {"--from-log", "--from-log"},
+                                    {"--qcamera", "--qcamera"}}) {
+    const ProgramResult result =
+        run_program(std::string("drive --demo ") + given + " --out " + in_quotes(folder / "out"));
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.err, std::string("sparkpilot drive: --demo drives its own route with its own model: ") + name +
+                              " has no effect with it\n");
+  }
+  fs::create_directories(folder / "bin");
+  fs::copy_file(SPARKPILOT_PROGRAM, folder / "bin/sparkpilot");
+  const std::string program = in_quotes(folder / "bin/sparkpilot");
+  const std::string words = program + " drive --demo --out " + in_quotes(folder / "out") + " 2>" +
+                            in_quotes(folder / "err") + " || echo $? >" + in_quotes(folder / "code");
+  ASSERT_EQ(std::system(words.c_str()), 0);
+  EXPECT_EQ(read_text(folder / "code"), "2\n");
+  EXPECT_NE(read_text(folder / "err").find("share/sparkpilot/models/demo_supercombo.onnx"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
 }  // namespace
 }  // namespace sparkpilot

@@ -66,7 +66,10 @@ class Outside(unittest.TestCase):
         said = subprocess.run([moved / "bin/sparkpilot", "compare", self.folder / "tiny_driving_policy.onnx", "--peer",
                                "onnxruntim"], capture_output=True, text=True, check=False).stderr
         self.assertIn("(did you mean onnxruntime?)", said)
-        self.assertTrue((moved / "share/sparkpilot/peers/sparkpilot_peer.py").exists())
+        for file in ("sparkpilot/peers/sparkpilot_peer.py", "sparkpilot/models/demo_supercombo.onnx", "man/man1/sparkpilot-drive.1",
+                     "bash-completion/completions/sparkpilot", "zsh/site-functions/_sparkpilot",
+                     "fish/vendor_completions.d/sparkpilot.fish"):
+            self.assertTrue((moved / "share" / file).exists(), file)
         library, = moved.glob("lib*/**/libsparkpilot_sim.so")
         header = (moved / "include/sparkpilot/sim_env.h").read_text()
         version = int(re.search(r"define SPARKPILOT_SIM_VERSION (\d+)", header)[1])

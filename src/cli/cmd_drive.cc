@@ -10,10 +10,10 @@
 
 #include "base/file.h"
 #include "base/folder_lock.h"
-#include "base/statistics.h"
-#include "base/text.h"
 #include "cli/command.h"
 #include "cli/compare_drives.h"
+#include "cli/drive_demo.h"
+#include "cli/drive_text.h"
 #include "cli/driving_models.h"
 #include "cli/interrupt.h"
 #include "cli/processes.h"
@@ -34,8 +34,8 @@ struct Flags {
   DrivingModelFlags model;
   std::vector<std::string> adapters;
   FieldFlags fields;
-  bool from_log = false, realtime = false, resume = false, raw = false, no_overlay = false, no_wide = false,
-       qcamera = false;
+  bool demo = false, from_log = false, realtime = false, resume = false, raw = false, no_overlay = false,
+       no_wide = false, qcamera = false;
   int64_t overlay_width = 964, limit = 0;
   double focal_length = 0;
   RunFlags run;
@@ -96,6 +96,13 @@ bool stand_in(const drive::DrivingModel::NetworkInfo& network) {
   return network.checkpoint.starts_with("sparkpilot-zoo/");
 }
 
+// Fails (user) if a flag is given that has no effect, and why it has none.
+void refuse_useless(const std::string& why, std::initializer_list<std::pair<bool, const char*>> useless) {
+  for (const auto& [given, flag] : useless) {
+    if (given) fail("{}: {} has no effect with it", why, flag);
+  }
+}
+
 void check(const Flags& flags) {
   if (flags.out.empty()) fail("--out DIR is expected: where the logs, videos and the summary go");
   expect_at_least("--limit", flags.limit, 0);
@@ -105,15 +112,12 @@ void check(const Flags& flags) {
     fail("--tolerances and --tolerance-scale are for --reference, which is not given");
   }
   if (flags.from_log) {
-    const std::pair<bool, const char*> useless[] = {{flags.raw, "--raw"},
-                                                    {!flags.dump.empty(), "--dump"},
-                                                    {!flags.sampling.empty(), "--sampling"},
-                                                    {!flags.driver_monitoring.empty(), "--driver-monitoring"},
-                                                    {!flags.adapters.empty(), "--adapter"},
-                                                    {flags.reference == "recorded", "--reference recorded"}};
-    for (const auto& [given, flag] : useless) {
-      if (given) fail("--from-log runs no model: {} has no effect with it", flag);
-    }
+    refuse_useless("--from-log runs no model", {{flags.raw, "--raw"},
+                                                {!flags.dump.empty(), "--dump"},
+                                                {!flags.sampling.empty(), "--sampling"},
+                                                {!flags.driver_monitoring.empty(), "--driver-monitoring"},
+                                                {!flags.adapters.empty(), "--adapter"},
+                                                {flags.reference == "recorded", "--reference recorded"}});
   }
   if (!(flags.focal_length >= 0 && flags.focal_length < 1e5)) {
     fail("--focal-length {}: expected pixels, above 0 and below 100000", flags.focal_length);
@@ -123,49 +127,6 @@ void check(const Flags& flags) {
 std::string time_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
-void report_text(const drive::DriveReport& report) {
-  const drive::DriveTotals t = drive::totals_of(report.result);
-  Table table({"segment", "frames", "lost", "seconds", "state"});
-  for (const auto& s : report.result.segments) {
-    table.add({s.name, std::to_string(s.frames.size()), std::to_string(s.dropped), fmt::format("{:.1f}", s.seconds),
-               state_of(s)});
-  }
-  print(table.str());
-  const std::vector<double> ms = drive::latencies(report.result.segments);
-  print(fmt::format("{}, {:.1f} a second ({:.1f} times real time)\n", count_of(t.frames, "frame"), t.frames_per_second,
-                    t.frames_per_second / 20));
-  if (!ms.empty()) {
-    const Statistics s = summarize(ms);
-    print(fmt::format("model: {} ms a frame at the median, {} ms at 99 %; {}\n", human_ms(s.p50), human_ms(s.p99),
-                      report.result.contract));
-  }
-  std::string stages;
-  for (const auto& [stage, value] : {std::pair("decode road", t.stages.decode_road_ms),
-                                     {"decode wide", t.stages.decode_wide_ms},
-                                     {"networks", t.stages.infer_ms},
-                                     {"write and draw", t.stages.write_ms}}) {
-    if (value > 0) stages += fmt::format("{}{} {:.2f}", stages.empty() ? "" : ", ", stage, value);
-  }
-  if (!stages.empty()) print(fmt::format("stages, ms a frame: {}\n", stages));
-  for (const std::string& text : report.notes) print("note: " + text + "\n");
-  for (const auto& s : report.result.segments) {
-    for (const std::string& text : s.notes) print(fmt::format("note: {}: {}\n", s.name, text));
-  }
-  if (report.realtime) print(fmt::format("late frames: {}\n", t.late));
-  if (t.recorded_models > 0)
-    print(fmt::format("recorded models: {}, {} of them with a frame in the video\n", t.recorded_models,
-                      t.recorded_drawn));
-  for (const bool recorded : {false, true}) {
-    for (const drive::PlanErrorSummary& f : drive::fit_of(report.result.segments, recorded)) {
-      if (f.count == 0) continue;
-      print(fmt::format("{} error {:.0f} s ahead: {:.2f} m, heading {:.2f} deg ({})\n",
-                        recorded ? "recorded plan's" : "plan's", f.horizon, *f.distance_mean, *f.heading_abs_mean_deg,
-                        count_of(f.count, "frame")));
-    }
-  }
-  print(fmt::format("summary: {}\n", (fs::path(report.out) / "summary.html").string()));
 }
 
 // Another drive, a log, or what the route's device recorded.
@@ -294,7 +255,7 @@ class DriveRun {
     drive::write_report(report_);
     if (failed) std::rethrow_exception(failed);
     if (program_.json) print_json(drive::summary_json(report_));
-    else report_text(report_);
+    else print_drive(report_);
     if (page_ && !program_.json) {
       print("\n");
       print_comparison(*page_);
@@ -333,10 +294,34 @@ class DriveRun {
   drive::DriveReport report_;
 };
 
-int run(Program& program, const Flags& flags) {
+// The demo's route and model in the place of given ones; the first process makes the route.
+void take_demo(const Program& program, Flags& flags, bool first) {
+  refuse_useless("--demo drives its own route with its own model",
+                 {{!flags.route.empty(), "ROUTE"},
+                  {program.settings["models"].origin == Origin::flag, "--models"},
+                  {!flags.model.vision.empty(), "--vision"},
+                  {!flags.model.policy.empty(), "--policy"},
+                  {!flags.model.supercombo.empty(), "--supercombo"},
+                  {program.settings["data"].origin == Origin::flag, "--data"},
+                  {flags.from_log, "--from-log"},
+                  {!flags.driver_monitoring.empty(), "--driver-monitoring"},
+                  {flags.qcamera, "--qcamera"},
+                  {flags.no_wide, "--no-wide"}});
+  flags.qcamera = true;
+  if (flags.out.empty()) flags.out = kDemoFolder;
+  check(flags);
+  flags.model.supercombo = demo_model();
+  flags.route = demo_route(flags.out).string();
+  if (!first) return;
+  check_demo_folder(flags.out);
+  make_demo_route(program, flags.out);
+}
+
+int run(Program& program, Flags flags) {
   if (flags.run.passes == "list") return list_passes(program);
   program.comm = std::make_unique<Comm>();
   Comm& comm = *program.comm;
+  if (flags.demo) comm.together([&] { take_demo(program, flags, comm.rank() == 0); });
   const StopOnInterrupt stop(comm.rank() == 0);
   DriveRun run(program, flags, comm);
   comm.together([&] { run.prepare(stop.requested()); });
@@ -360,6 +345,7 @@ void add_drive(Program& program, Command app) {
                   "  sparkpilot drive route/ --vision driving_vision.onnx --policy driving_policy.onnx --out out/drive "
                   "--precision bf16\n"
                   "  sparkpilot drive route/ --from-log --out out/recorded\n"
+                  "  sparkpilot drive --demo\n"
                   "  sparkpilot drive route/ --models new --out out/new --reference out/drive\n"
                   "  mpirun -np 3 sparkpilot drive route/ --models models --out out/drive\n"
                   "Ctrl-C finishes the open files; --resume continues at the first unfinished segment.",
@@ -371,6 +357,14 @@ void add_drive(Program& program, Command app) {
                   "driver monitoring network, for routes with dcamera.hevc; --models finds it")
       .type_name("FILE");
   add_adapter_flag(command, flags->adapters, "merge this adapter into the network that it was made for (repeatable)");
+  command.add_flag(
+      "--demo",
+      [flags, command](int64_t) {
+        flags->demo = true;
+        command.require_no_options();
+      },
+      "make a synthetic road of 8 s and drive it with the small model that comes with the program; results go to "
+      "sparkpilot-demo without --out");
   command.add_flag("--from-log", flags->from_log, "draw what openpilot recorded, without a model");
   command.add_option("-o,--out", flags->out, "where logs, videos and the summary go").type_name("DIR");
   command.add_flag("--resume", flags->resume, "keep the segments that are complete, drive the others");

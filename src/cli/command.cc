@@ -78,7 +78,8 @@ Option add_setting(Program& program, Command command, const std::string& setting
           std::string(row.flag), [&program, setting](const std::string& value) { program.given[setting] = value; },
           doc.empty() ? std::string(row.doc) : doc)
       .type_name(std::string(row.value_name))
-      .default_str(std::string(row.default_value));
+      .default_str(std::string(row.default_value))
+      .words(setting == "device" ? std::vector<std::string>{"auto", "cpu", "cuda"} : row.words);
 }
 
 void add_report_flags(Program& program, Command command) {
@@ -98,7 +99,7 @@ Option add_choice(Command command, const std::string& flag, std::string& value, 
   const auto check = [words](const std::string& text) {
     return std::find(words.begin(), words.end(), text) == words.end() ? no_choice(text, words) : std::string();
   };
-  return command.add_option(flag, value, doc).check(check).type_name(type);
+  return command.add_option(flag, value, doc).check(check).type_name(type).words(words);
 }
 
 void add_adapter_flag(Command command, std::vector<std::string>& adapters, const std::string& doc) {

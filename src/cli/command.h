@@ -39,6 +39,7 @@ struct Program {
   std::map<std::string, std::string, std::less<>> given;
   std::map<const CLI::App*, std::set<std::string, std::less<>>> flags_of;
   const CLI::App* at = nullptr;  // the command that was called
+  OptionWords words;             // of all options that take one of several
   std::string config;            // --config
   // Read before the action runs (cli/choices.h).
   ConfigFile config_file;
@@ -174,6 +175,8 @@ void add_stack(Program& program, Command app);
 void add_stack_audit(Program& program, Command group);
 void add_stack_plan(Program& program, Command group);
 void add_train(Program& program, Command app);
+void add_completion(Program& program, Command app);
+void add_man(Program& program, Command app);
 void add_version(Program& program, Command app);
 
 }  // namespace sparkpilot::cli

@@ -3,6 +3,36 @@
 #include <CLI/CLI.hpp>
 
 namespace sparkpilot::cli {
+namespace {
+
+OptionHelp help_of(const CLI::Option& option, const OptionWords& words) {
+  OptionHelp out;
+  for (const std::string& name : option.get_snames()) out.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
+  out.doc = option.get_description();
+  out.required = option.get_required();
+  if (option.get_type_size() == 0) return out;  // a flag
+  out.value = option.get_type_name();
+  out.standard = option.get_default_str();
+  if (const auto found = words.find(&option); found != words.end()) out.words = found->second;
+  out.repeated = option.get_expected_max() >= CLI::detail::expected_max_vector_size;
+  out.value_optional = option.get_expected_min() == 0;
+  return out;
+}
+
+CommandHelp help_of(const CLI::App& app, const std::string& name, const OptionWords& words) {
+  CommandHelp out{.name = name, .doc = app.get_description(), .footer = app.get_footer()};
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_group().empty()) out.options.push_back(help_of(*option, words));
+  }
+  for (const CLI::App* below : app.get_subcommands({})) {
+    if (!below->get_group().empty())
+      out.commands.push_back(help_of(*below, (name.empty() ? "" : name + " ") + below->get_name(), words));
+  }
+  return out;
+}
+
+}  // namespace
 
 const Option& Option::required(bool is) const {
   option_->required(is);
@@ -59,14 +89,19 @@ const Option& Option::hidden() const {
   return *this;
 }
 
+const Option& Option::words(const std::vector<std::string>& values) const {
+  (*words_)[option_] = values;
+  return *this;
+}
+
 Command Command::add_command(const std::string& name, const std::string& doc) const {
-  return Command(app_->add_subcommand(name, doc));
+  return {app_->add_subcommand(name, doc), words_};
 }
 
 Command Command::add_group(const std::string& name, const std::string& doc) const {
   CLI::App* group = app_->add_subcommand(name, doc);
   group->require_subcommand(1);
-  return Command(group);
+  return {group, words_};
 }
 
 const Command& Command::footer(const std::string& text) const {
@@ -84,16 +119,16 @@ void Command::add_version_flag(const std::string& flag, const std::string& text,
 }
 
 Option Command::add_flag(const std::string& flag, bool& value, const std::string& doc) const {
-  return Option(app_->add_flag(flag, value, doc));
+  return {app_->add_flag(flag, value, doc), words_};
 }
 
 Option Command::add_flag(const std::string& flag, std::function<void(int64_t)> take, const std::string& doc) const {
-  return Option(app_->add_flag_function(flag, std::move(take), doc));
+  return {app_->add_flag_function(flag, std::move(take), doc), words_};
 }
 
 template <typename Value>
 Option Command::add_option(const std::string& flag, Value& value, const std::string& doc) const {
-  return Option(app_->add_option(flag, value, doc));
+  return {app_->add_option(flag, value, doc), words_};
 }
 
 template Option Command::add_option(const std::string&, std::string&, const std::string&) const;
@@ -105,7 +140,7 @@ template Option Command::add_option(const std::string&, double&, const std::stri
 
 Option Command::add_option(const std::string& flag, const std::function<void(const std::string&)>& take,
                            const std::string& doc) const {
-  return Option(app_->add_option_function<std::string>(flag, take, doc));
+  return {app_->add_option_function<std::string>(flag, take, doc), words_};
 }
 
 void Command::require_no_options() const {
@@ -116,6 +151,8 @@ std::string Command::full_name() const {
   const CLI::App* group = app_->get_parent();
   return group && group->get_parent() ? group->get_name() + " " + app_->get_name() : app_->get_name();
 }
+
+CommandHelp Command::help() const { return help_of(*app_, app_->get_parent() ? full_name() : "", *words_); }
 
 std::vector<std::string> given_flags(const CLI::App& command) {
   std::vector<std::string> flags;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,33 @@ class Option;
 
 namespace sparkpilot::cli {
 
+// The values that an option takes, where they are a list of words.
+using OptionWords = std::map<const CLI::Option*, std::vector<std::string>>;
+
+// What a command's help text says of an option, as data.
+struct OptionHelp {
+  std::vector<std::string> names = {};  // "-o", "--out"; none: a positional argument
+  std::string value = {};               // what the help text calls its value: "DIR"; empty: a flag
+  std::string standard = {};            // the default value; may be empty
+  std::string doc = {};
+  std::vector<std::string> words = {};  // the values that it takes; empty: others too
+  bool required = false, repeated = false;
+  bool value_optional = false;
+};
+
+// The same of a command and those below it. Completions and manual pages are made of it. Without what is hidden.
+struct CommandHelp {
+  std::string name = {};  // "model info"; empty: the program itself
+  std::string doc = {}, footer = {};
+  std::vector<OptionHelp> options = {};
+  std::vector<CommandHelp> commands = {};
+};
+
 // An option or a flag of a command. Copies mean the same option; it lives as long as the command line. Every function
 // returns the option itself.
 class Option {
  public:
-  explicit Option(CLI::Option* option) : option_(option) {}
+  Option(CLI::Option* option, OptionWords* words) : option_(option), words_(words) {}
 
   const Option& required(bool is = true) const;
   const Option& type_name(const std::string& name) const;    // of its value, in the help text
@@ -33,15 +56,19 @@ class Option {
   const Option& needs(const Option& other) const;
   const Option& excludes(const Option& other) const;
   const Option& hidden() const;  // from the help text
+  // For completions; check() refuses others.
+  const Option& words(const std::vector<std::string>& values) const;
 
  private:
   CLI::Option* option_;
+  OptionWords* words_;
 };
 
 // A command, or a group of commands. Copies mean the same command; it lives as long as the command line.
 class Command {
  public:
-  explicit Command(CLI::App* app) : app_(app) {}
+  // `words` lives as long as the command line.
+  Command(CLI::App* app, OptionWords* words) : app_(app), words_(words) {}
 
   Command add_command(const std::string& name, const std::string& doc) const;
   // A group: one of its commands has to be named.
@@ -63,10 +90,12 @@ class Command {
   void require_no_options() const;
 
   std::string full_name() const;  // "model info"
+  CommandHelp help() const;
   const CLI::App* app() const { return app_; }
 
  private:
   CLI::App* app_;
+  OptionWords* words_;
 };
 
 // The long names of a command's options that the command line has: "--out".

@@ -51,6 +51,8 @@ void add_commands(Program& program, Command app) {
   add_monitor(program, app);
   add_env(program, app);
   add_stack(program, app);
+  add_completion(program, app);
+  add_man(program, app);
   add_version(program, app);
 }
 
@@ -180,7 +182,7 @@ int run(int argc, char** argv) {
       "  sparkpilot bench models/driving_vision.onnx\n"
       "sparkpilot help COMMAND, or COMMAND --help, says more about a command.\n"
       "Exit codes: 0 done, 1 internal fault, 2 bad usage or input, 3 device fault, 4 a check failed.");
-  add_commands(program, Command(&app));
+  add_commands(program, Command(&app, &program.words));
   refuse_empty_values(app);
   try {
     return obey(program, app, argv, {argv + 1, argv + argc});

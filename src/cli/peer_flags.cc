@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "cli/shipped.h"
 #include "cli/short_waits.h"
 #include "cli/variants.h"
 
@@ -21,12 +22,7 @@ std::vector<fs::path> folders_of(const Program& program) {
   const char *data = std::getenv("XDG_DATA_HOME"), *home = std::getenv("HOME");
   if (data && *data == '/') folders.push_back(fs::path(data) / "sparkpilot/peers");
   else if (home && *home) folders.push_back(fs::path(home) / ".local/share/sparkpilot/peers");
-  std::error_code none;
-  const fs::path self = fs::read_symlink("/proc/self/exe", none);
-  if (none) return folders;
-  const fs::path above = self.parent_path().parent_path();
-  folders.push_back(above / "share/sparkpilot/peers");
-  if (fs::exists(above / "CMakeLists.txt", none)) folders.push_back(above / "peers");
+  for (const fs::path& folder : shipped("peers")) folders.push_back(folder);
   return folders;
 }
 
