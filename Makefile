@@ -5,7 +5,7 @@ BUILD := build
 CONFIGURE := cmake --log-level=WARNING >/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build test drive tiny-model lint bench gpu-check gpu-budget fuzz sanitize cross peers clean
+.PHONY: help deps build test drive tiny-model wheel lint bench gpu-check gpu-budget fuzz sanitize cross peers clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ tiny-model: deps ## train models/demo_supercombo.onnx anew: 20 GB of synthetic r
 	@$(CONFIGURE) --preset release
 	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot
 	@scripts/tiny_model.sh
+
+wheel: deps ## out/sparkpilot-*.whl: the Python package with the program in it (docs/python.md)
+	@$(CONFIGURE) --preset release
+	@cmake --build $(BUILD) -j $(JOBS) --target sparkpilot sparkpilot_library sparkpilot_python sim_shared
+	@/usr/bin/python3 scripts/make_wheel.py $(BUILD)
 
 lint: ## clang-format on all files, clang-tidy on the changed ones (ALL=1: on all)
 	@scripts/install_deps.sh build lint

@@ -2,6 +2,9 @@
 
 set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic $<$<BOOL:${SPARKPILOT_WERROR}>:-Werror> -Wnon-virtual-dtor -Woverloaded-virtual
     -Wno-missing-field-initializers -Wno-psabi $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
+# Everything can become part of a shared library. Calls within a file are inlined all the same, as nothing takes the place of
+# our functions.
+set(SPARKPILOT_SHAREABLE -fPIC -fno-semantic-interposition)
 set(SPARKPILOT_SANITIZE_FLAGS "")
 if(SPARKPILOT_SANITIZE)
   set(SPARKPILOT_SANITIZE_FLAGS -fsanitize=${SPARKPILOT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
@@ -23,7 +26,7 @@ endif()
 
 function(sparkpilot_flags target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_compile_options(${target} PRIVATE ${SPARKPILOT_WARNINGS} ${SPARKPILOT_NUMERICS} ${SPARKPILOT_SANITIZE_FLAGS}
+  target_compile_options(${target} PRIVATE ${SPARKPILOT_WARNINGS} ${SPARKPILOT_SHAREABLE} ${SPARKPILOT_NUMERICS} ${SPARKPILOT_SANITIZE_FLAGS}
                          $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)  # KiB before g++ collects garbage
   target_link_options(${target} PUBLIC ${SPARKPILOT_SANITIZE_FLAGS})
   target_compile_definitions(${target} PRIVATE SPARKPILOT_VERSION="${PROJECT_VERSION}" $<$<BOOL:${SPARKPILOT_SERIAL}>:SPARKPILOT_SERIAL>)

@@ -13,7 +13,7 @@ set -euo pipefail
 packages_of() {
   case "$1" in
     build)
-      echo g++ make cmake ninja-build ccache python3 python3-numpy zstd \
+      echo g++ make cmake ninja-build ccache python3 python3-numpy python3-dev pybind11-dev zstd \
         libonnx-dev libprotobuf-dev protobuf-compiler libdnnl-dev libhwy-dev \
         libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev \
         capnproto libcapnp-dev libzstd-dev libbz2-dev libzip-dev libcairo2-dev \

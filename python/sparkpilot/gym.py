@@ -1,0 +1,62 @@
+"""The simulated worlds as a Gymnasium VectorEnv (needs the package gymnasium, 1.1 or newer).
+
+    from sparkpilot.gym import SimVectorEnv
+
+    env = SimVectorEnv(4096, scenarios="curves")
+    observations, infos = env.reset(seed=1)
+    observations, rewards, terminated, truncated, infos = env.step(env.action_space.sample())
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+from gymnasium.spaces import Box
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from sparkpilot.worlds import Column, Worlds
+
+_MODES = {AutoresetMode.NEXT_STEP: "next_step", AutoresetMode.SAME_STEP: "same_step", AutoresetMode.DISABLED: "disabled"}
+
+
+class SimVectorEnv(VectorEnv):
+    """Worlds as Gymnasium wants them; the options are those of sparkpilot.worlds.Worlds.
+
+    Observations are float32 [num_envs, columns] in units of their columns (observation_columns), which the library
+    writes into the arrays that step returns. With reuse=True these are the same arrays at each step.
+    """
+
+    def __init__(self, num_envs: int = 1, autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP, **options: Any) -> None:
+        self.worlds = Worlds(num_envs, autoreset=_MODES[autoreset_mode], **options)
+        self.num_envs, self.autoreset_mode = num_envs, autoreset_mode
+        self.metadata = {"autoreset_mode": autoreset_mode}
+        self.observation_columns, self.action_columns = self.worlds.observation_columns, self.worlds.action_columns
+        self.single_observation_space = _box(self.observation_columns)
+        self.single_action_space = _box(self.action_columns)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def reset(self, *, seed: Any = None, options: Optional[Dict[str, Any]] = None) -> Tuple[np.ndarray, Dict[str, Any]]:
+        """seed: an integer (world i gets seed + i) or one for each world. options: {"reset_mask": bool [num_envs]}."""
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        return self.worlds.reset(seed, (options or {}).get("reset_mask")), {}
+
+    def step(self, actions: np.ndarray) -> Tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Dict[str, Any]]:
+        """actions: float32 [num_envs, actions]. infos has final_obs and _final_obs where episodes ended (SAME_STEP)."""
+        made = self.worlds.step(actions)
+        infos: Dict[str, Any] = {}
+        if made.ended.any():
+            rows = np.full(self.num_envs, None, object)
+            for i in np.flatnonzero(made.ended):
+                rows[i] = made.final_observations[i]
+            infos = {"final_obs": rows, "_final_obs": made.ended}
+        return made.observations, made.rewards, made.terminated, made.truncated, infos
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self.worlds.close()
+
+
+def _box(columns: List[Column]) -> Box:
+    return Box(np.array([column.low for column in columns], np.float32),
+               np.array([column.high for column in columns], np.float32))

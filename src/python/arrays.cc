@@ -1,0 +1,158 @@
+#include "python/arrays.h"
+
+#include <array>
+#include <cstring>
+
+namespace sparkpilot::python {
+namespace {
+
+struct Pair {
+  DType ours;
+  const char* theirs;
+};
+constexpr std::array kPairs = {Pair{DType::f32, "f4"}, Pair{DType::f64, "f8"}, Pair{DType::f16, "f2"},
+                               Pair{DType::i8, "i1"},  Pair{DType::i16, "i2"}, Pair{DType::i32, "i4"},
+                               Pair{DType::i64, "i8"}, Pair{DType::u8, "u1"},  Pair{DType::u16, "u2"},
+                               Pair{DType::u32, "u4"}, Pair{DType::u64, "u8"}, Pair{DType::boolean, "?"}};
+
+std::string text_of(const py::handle& value) { return py::str(value); }
+std::string type_name(const py::handle& value) { return py::str(py::type::of(value).attr("__name__")); }
+
+// The type of an array; empty if there is none for it: another order of bytes, text, objects, dates.
+std::optional<DType> our_type(const py::dtype& type) {
+  for (const Pair& pair : kPairs) {
+    if (py::dtype(pair.theirs).equal(type)) return pair.ours;
+  }
+  return {};
+}
+
+std::vector<py::ssize_t> sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+py::array array_with(const py::dtype& type, const Shape& shape, const void* data, const py::object& owner) {
+  if (shape.elements() == 0) return {type, sizes_of(shape)};
+  return {type, sizes_of(shape), data, owner};
+}
+
+}  // namespace
+
+std::optional<py::dtype> numpy_type(DType dtype) {
+  for (const Pair& pair : kPairs) {
+    if (pair.ours == dtype) return py::dtype(pair.theirs);
+  }
+  return {};
+}
+
+py::object type_shown(DType dtype) {
+  if (dtype == DType::none) return py::none();
+  if (const auto type = numpy_type(dtype)) return *type;
+  return py::str(std::string(name(dtype)));
+}
+
+DType type_asked(const py::object& type) {
+  if (py::isinstance<py::str>(type)) {
+    if (const auto known = parse_dtype(type.cast<std::string>())) return *known;
+  }
+  try {
+    if (const auto known = our_type(py::dtype::from_args(type))) return *known;
+  } catch (const py::error_already_set&) {
+  }
+  fail("expected an element type such as numpy.float32 or \"bf16\", got {}", text_of(py::repr(type)));
+}
+
+py::array array_on(const ConstView& view, const py::object& owner, std::string_view what) {
+  const auto type = numpy_type(view.dtype);
+  if (!type) fail("{} is {}, for which NumPy has no type: bits() gives its bits", what, name(view.dtype));
+  return array_with(*type, view.shape, view.data, owner);
+}
+
+py::array bits_on(const ConstView& view, const py::object& owner) {
+  const int size = bits(view.dtype);
+  if (size >= 8) return array_with(py::dtype(fmt::format("u{}", size / 8)), view.shape, view.data, owner);
+  return array_with(py::dtype("u1"), Shape{view.bytes()}, view.data, owner);
+}
+
+py::array copy_of(const ConstView& view) {
+  const auto type = numpy_type(view.dtype);
+  const bool packed = bits(view.dtype) < 8;
+  py::array out(type ? *type : py::dtype(packed ? "u1" : fmt::format("u{}", bits(view.dtype) / 8)),
+                packed ? std::vector<py::ssize_t>{view.bytes()} : sizes_of(view.shape));
+  if (view.bytes() > 0) std::memcpy(out.mutable_data(), view.data, static_cast<size_t>(view.bytes()));
+  return out;
+}
+
+py::array array_given(const py::object& value, std::string_view what, std::optional<DType> wanted) {
+  py::object given = value;
+  if (!py::isinstance<py::array>(value)) {
+    if (!py::hasattr(value, "__dlpack__")) {
+      fail("{}: expected a NumPy array or a tensor with __dlpack__, got {}", what, type_name(value));
+    }
+    try {
+      given = py::module_::import("numpy").attr("from_dlpack")(value);
+    } catch (const py::error_already_set& error) {
+      fail("{}: expected a tensor in the processor's memory, {} cannot be read there: {}", what, type_name(value),
+           text_of(error.value()));
+    }
+  }
+  const auto array = given.cast<py::array>();
+  if (wanted && our_type(array.dtype()) != *wanted) {
+    const auto type = numpy_type(*wanted);
+    if (!type) fail("{} is {}, for which NumPy has no type: write its bits into inputs.bits()", what, name(*wanted));
+    fail("{}: expected {}, got {} of shape {}", what, text_of(*type), text_of(array.dtype()),
+         text_of(array.attr("shape")));
+  }
+  if ((array.flags() & py::array::c_style) != 0) return array;
+  return py::module_::import("numpy").attr("ascontiguousarray")(array).attr("reshape")(array.attr("shape"));
+}
+
+ConstView view_of(const py::array& array) {
+  const auto type = our_type(array.dtype());
+  if (!type) fail("expected an array of numbers in this machine's order of bytes, got {}", text_of(array.dtype()));
+  if (array.ndim() > Shape::kMaxRank) {
+    fail("expected at most {} dimensions, got {}", Shape::kMaxRank, array.ndim());
+  }
+  const std::vector<int64_t> sizes(array.shape(), array.shape() + array.ndim());
+  return {*type, Shape(std::span<const int64_t>(sizes)), array.data()};
+}
+
+Tensor tensor_given(const py::object& value, std::string_view what) {
+  py::object given = value;
+  if (!py::isinstance<py::array>(value) && !py::hasattr(value, "__dlpack__")) {
+    given = py::module_::import("numpy").attr("asarray")(value);
+    if (py::object(given.attr("dtype")).equal(py::dtype("f8")) && !py::hasattr(value, "dtype")) {
+      given = given.attr("astype")(py::dtype("f4"));
+    }
+  }
+  const py::array array = array_given(given, what, {});
+  const ConstView view = view_of(array);
+  Tensor out(view.dtype, view.shape);
+  if (view.elements() > 0) std::memcpy(out.raw(), view.data, static_cast<size_t>(view.bytes()));
+  return out;
+}
+
+Shape shape_given(const py::object& value, std::string_view what) {
+  std::vector<int64_t> sizes;
+  try {
+    for (const py::handle size : value) sizes.push_back(size.cast<int64_t>());
+  } catch (const std::exception&) {  // no sequence, or not of integers
+    fail("{}: expected a shape such as (1, 3), got {}", what, text_of(py::repr(value)));
+  }
+  return Shape(std::span<const int64_t>(sizes));
+}
+
+py::tuple tuple_of(const Shape& shape) {
+  py::tuple out(static_cast<size_t>(shape.rank()));
+  for (int axis = 0; axis < shape.rank(); ++axis) out[static_cast<size_t>(axis)] = shape[axis];
+  return out;
+}
+
+py::tuple tuple_of(const std::vector<Dim>& dims) {
+  py::tuple out(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].size >= 0) out[i] = dims[i].size;
+    else if (dims[i].symbol.empty()) out[i] = py::none();
+    else out[i] = dims[i].symbol;
+  }
+  return out;
+}
+
+}  // namespace sparkpilot::python

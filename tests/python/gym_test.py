@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""sparkpilot.gym against Gymnasium: its checks of an environment, and its own vector environment."""
+import unittest
+
+from package import BUILD, need, skip
+
+need("gymnasium")
+if not (BUILD / "libsparkpilot_sim.so").exists():
+    skip("libsparkpilot_sim was not built")
+
+import gymnasium
+import numpy as np
+from gymnasium.utils import env_checker
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from sparkpilot import InputError
+from sparkpilot.gym import SimVectorEnv
+
+OPTIONS = {"scenarios": "curves,stop_and_go", "most_seconds": 1.5, "lane": 0.5}
+
+
+class OneWorld(gymnasium.Env):
+    """A vector environment's only world, which begins anew when Gymnasium says so."""
+
+    def __init__(self, mode=AutoresetMode.DISABLED):
+        self.env = SimVectorEnv(1, mode, **OPTIONS)
+        self.observation_space = self.env.single_observation_space
+        self.action_space = self.env.single_action_space
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.env.reset(seed=seed)[0][0], {}
+
+    def step(self, action):
+        observations, rewards, terminated, truncated, _ = self.env.step(action[None])
+        return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), {}
+
+
+class Gymnasium(unittest.TestCase):
+    def test_its_checks_pass(self):
+        for mode in AutoresetMode:
+            env_checker.check_env(OneWorld(mode), skip_render_check=True)
+            env = SimVectorEnv(3, mode, **OPTIONS)
+            env_checker.check_reset_return_type(env)
+            env_checker.check_reset_seed_determinism(env)
+            env_checker.check_reset_options(env)
+
+    def test_it_does_what_its_own_vector_environment_does(self):
+        count = 7
+        for mode in AutoresetMode:
+            ours, theirs = SimVectorEnv(count, mode, **OPTIONS), SyncVectorEnv([OneWorld] * count, autoreset_mode=mode)
+            self.assertEqual(ours.observation_space, theirs.observation_space)
+            self.assertEqual(ours.action_space, theirs.action_space)
+            np.testing.assert_array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
+            ended = 0
+            for step in range(60):
+                actions = np.sin(np.arange(count) + step / 10).astype(np.float32)[:, None]
+                mine, other = ours.step(actions), theirs.step(actions)
+                for a, b in zip(mine[:4], other[:4]):
+                    np.testing.assert_array_equal(a, b)
+                self.assertEqual("final_obs" in mine[4], "final_obs" in other[4])
+                for i in np.flatnonzero(mine[4].get("_final_obs", [])):
+                    np.testing.assert_array_equal(mine[4]["final_obs"][i], other[4]["final_obs"][i])
+                done = mine[2] | mine[3]
+                ended += done.sum()
+                if mode == AutoresetMode.DISABLED and done.any():
+                    again = ours.reset(options={"reset_mask": done})[0]
+                    np.testing.assert_array_equal(again, theirs.reset(options={"reset_mask": done})[0])
+            self.assertGreater(ended, count, mode)
+
+    def test_errors_and_the_end(self):
+        with self.assertRaisesRegex(InputError, "did you mean curves"):
+            SimVectorEnv(1, scenarios="curvs")
+        env = SimVectorEnv(2)
+        env.close()
+        env.close()
+        with self.assertRaisesRegex(InputError, "closed"):
+            env.reset()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,370 @@
+#!/usr/bin/env python3
+"""Sessions from Python: whose memory arrays are, what is refused, threads, signals."""
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+from package import BUILD, ROOT, address
+
+import numpy as np
+import sparkpilot
+from sparkpilot import Builder, InputError, Session
+
+MODEL = ROOT / "models/demo_supercombo.onnx"
+
+
+def doubled(shape=(2, 3), dtype="float32"):
+    """y = x + x"""
+    b = Builder()
+    x = b.input("x", dtype, shape)
+    b.output(x + x, "y")
+    return b.model()
+
+
+def same(dtype):
+    b = Builder()
+    b.output(b.add("Identity", b.input("x", dtype, (2, 4))), "y")
+    return b.model()
+
+
+def heavy(size=900):
+    """A run of a tenth of a second or so on one thread."""
+    b = Builder()
+    x = b.input("x", "float32", (size, size))
+    for _ in range(4):
+        x = x @ x
+    b.output(x, "y")
+    return Session(b.model(), threads=1, tune="off")
+
+
+class Memory(unittest.TestCase):
+    def test_inputs_and_outputs_are_the_sessions_own(self):
+        session = Session(doubled(), threads=1)
+        x = session.inputs["x"]
+        self.assertEqual((x.shape, x.dtype, x.flags.writeable, x.flags.owndata), ((2, 3), np.float32, True, False))
+        x[...] = np.arange(6).reshape(2, 3)
+        session.run()
+        y = session.outputs["y"]
+        np.testing.assert_array_equal(y, 2 * np.arange(6).reshape(2, 3))
+        places = address(session.inputs["x"]), address(session.outputs["y"])
+        self.assertEqual(places, (address(x), address(y)))
+        x += 1
+        session.run()
+        self.assertEqual(places, (address(session.inputs["x"]), address(session.outputs["y"])))
+        np.testing.assert_array_equal(y, 2 * np.arange(1, 7).reshape(2, 3))  # the next run wrote into it
+
+    def test_dlpack_copies_nothing(self):
+        session = Session(doubled(), threads=1)
+        taken = np.from_dlpack(session.inputs["x"])
+        self.assertEqual(address(taken), address(session.inputs["x"]))
+        session.inputs["x"][...] = 3
+        np.testing.assert_array_equal(taken, np.full((2, 3), 3))
+        session.run()
+        self.assertEqual(address(np.from_dlpack(session.outputs["y"])), address(session.outputs["y"]))
+        del session
+        gc.collect()
+        np.testing.assert_array_equal(taken, np.full((2, 3), 3))
+
+    def test_an_array_keeps_the_session(self):
+        x = Session(doubled((1000, 1000)), threads=1).inputs["x"]
+        part = x[10:20]
+        del x
+        gc.collect()
+        part[...] = 7
+        self.assertEqual(part.sum(), 7 * part.size)
+
+    def test_a_call_copies(self):
+        session = Session(doubled(), threads=1)
+        given = np.ones((2, 3), np.float32)
+        y = session(x=given)["y"]
+        self.assertTrue(y.flags.owndata)
+        session(x=5 * given)
+        np.testing.assert_array_equal(y, 2 * given)
+        np.testing.assert_array_equal(session({"x": given})["y"], 2 * given)
+        np.testing.assert_array_equal(session(x=session.inputs["x"])["y"], 2 * given)
+
+    def test_shapes_do_not_change_under_an_array(self):
+        session = Session(doubled(("n", 3)), threads=1)
+        self.assertEqual(session.input_infos["x"].shape, ("n", 3))
+        with self.assertRaisesRegex(InputError, 'input "x" has open dimensions'):
+            session.inputs["x"]
+        session.set_shape("x", (2, 3))
+        x = session.inputs["x"]
+        with self.assertRaisesRegex(InputError, r'"x" cannot become \[4,3\] while .*\(of this input\): copy or delete'):
+            session.set_shape("x", (4, 3))
+        session.set_shape("x", (2, 3))
+        session.run()
+        del x
+        y = session.outputs["y"]
+        with self.assertRaisesRegex(InputError, r"\(of outputs\)"):
+            session(x=np.zeros((4, 3), np.float32))
+        del y
+        for n in range(1, 40):  # more than a session keeps plans for
+            given = np.full((n, 3), n, np.float32)
+            np.testing.assert_array_equal(session(x=given)["y"], 2 * given)
+
+    def test_outputs_that_move_are_copies(self):
+        b = Builder()
+        b.output(b.add("NonZero", b.input("x", "float32", (50,))), "where")
+        session = Session(b.model(), threads=1)
+        session.inputs["x"][:40] = 1
+        session.run()
+        where = session.outputs["where"]
+        self.assertTrue(where.flags.owndata)
+        session.inputs["x"][...] = 0
+        session.inputs["x"][49] = 1
+        session.run()
+        np.testing.assert_array_equal(where[0], np.arange(40))
+        np.testing.assert_array_equal(session.outputs["where"][0], [49])
+
+    def test_states(self):
+        b = Builder()
+        total = b.state(np.zeros(2, np.float32), "total")
+        after = total + b.input("x", "float32", (2,))
+        b.next(total, after)
+        b.output(after, "y")
+        session = Session(b.model(), threads=1)
+        self.assertEqual(list(session.states), ["total"])
+        session.inputs["x"][...] = [1, 2]
+        session.run()
+        session.run()
+        np.testing.assert_array_equal(session.states["total"], [2, 4])
+        session.states["total"][...] = 10
+        session.run()
+        np.testing.assert_array_equal(session.outputs["y"], [11, 12])
+        session.reset_states()
+        np.testing.assert_array_equal(session.states["total"], [0, 0])
+
+
+class Types(unittest.TestCase):
+    def test_numpys(self):
+        for dtype in "f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 ?".split():
+            given = np.array([[0, 1, 2, 3], [1, 0, 1, 0]]).astype(dtype)
+            session = Session(same(np.dtype(dtype)), precision="model", threads=1)
+            self.assertEqual(session.input_infos["x"].dtype, dtype)
+            y = session(x=given)["y"]
+            self.assertEqual(y.dtype, given.dtype)
+            np.testing.assert_array_equal(y, given)
+
+    def test_others_are_bits(self):
+        session = Session(same("bf16"), precision="model", threads=1)
+        self.assertEqual(session.input_infos["x"].dtype, "bf16")
+        with self.assertRaisesRegex(InputError, r'input "x" is bf16, for which NumPy has no type: bits\(\) gives'):
+            session.inputs["x"]
+        with self.assertRaisesRegex(InputError, 'input "x" is bf16, for which NumPy has no type'):
+            session(x=np.zeros((2, 4), np.float32))
+        values = np.array([[0, 1, -2, 0.5], [1, 2, 3, 4]], np.float32)  # which bf16 holds exactly
+        session.inputs.bits("x")[...] = values.view(np.uint16)[:, 1::2]
+        session.run()
+        with self.assertRaisesRegex(InputError, 'output "y" is bf16'):
+            session.outputs["y"]
+        bits = session.outputs.bits("y")
+        np.testing.assert_array_equal((bits.astype(np.uint32) << 16).view(np.float32), values)
+        packed = Session(same("u4"), precision="model", threads=1)
+        self.assertEqual((packed.inputs.bits("x").shape, packed.inputs.bits("x").dtype), ((4,), np.uint8))
+
+
+class Refused(unittest.TestCase):
+    def test_arrays(self):
+        session = Session(doubled(), threads=1)
+        good = np.ones((2, 3), np.float32)
+        for given, said in [
+                (np.ones((2, 3)), r'^input "x": expected float32, got float64 of shape \(2, 3\)$'),
+                (good.astype(">f4"), r'^input "x": expected float32, got >f4 of shape'),
+                (np.array([["a"] * 3] * 2), r'^input "x": expected float32, got <U1 of shape'),
+                (np.array([[None] * 3] * 2), r'^input "x": expected float32, got object of shape'),
+                (np.ones((3, 2), np.float32), r'^input "x" has shape \[3,2\], the model expects \[2,3\]$'),
+                (np.float32(1), 'expected a NumPy array or a tensor with __dlpack__, got float32'),
+                (np.ones((1,) * 9, np.float32), "at most 8 dimensions, got 9"),
+                ([[1.0] * 3] * 2, 'input "x": expected a NumPy array or a tensor with __dlpack__, got list'),
+                (None, "got NoneType")]:
+            with self.assertRaisesRegex(InputError, said):
+                session(x=given)
+        with self.assertRaisesRegex(InputError, 'no input "z"; it has: x'):
+            session(x=good, z=good)
+        with self.assertRaisesRegex(InputError, '^input "x" is missing'):
+            session()
+        with self.assertRaisesRegex(TypeError, r'session.inputs\[\'x\'\]\[...\] = value'):
+            session.inputs["x"] = good
+        with self.assertRaisesRegex(InputError, 'no input "img"; it has: x'):
+            session.inputs["img"]
+        with self.assertRaisesRegex(InputError, 'output "y" was asked for before run'):
+            Session(doubled()).outputs["y"]
+        with self.assertRaises(ValueError):
+            session.inputs["x"][...] = np.ones((4, 5))
+
+    def test_what_only_has_gaps_is_taken(self):
+        session = Session(doubled(), threads=1)
+        wide = np.arange(24, dtype=np.float32).reshape(4, 6)
+        for given in (wide[::2, ::2], wide[:2, :3], np.asfortranarray(wide[:2, :3]), wide[1::-1, 2::-1]):
+            np.testing.assert_array_equal(session(x=given)["y"], 2 * given)
+        frozen = wide[:2, :3].copy()
+        frozen.flags.writeable = False
+        np.testing.assert_array_equal(session(x=frozen)["y"], 2 * frozen)
+        scalar = Session(doubled(()), threads=1)
+        self.assertEqual(scalar(x=np.array(2, np.float32))["y"], 4)
+
+    def test_options(self):
+        model = doubled()
+        for options, error, said in [
+                ({"precision": "int8"}, InputError, r"^precision: expected fp32, fp16, bf16, model, got 'int8'$"),
+                ({"threads": -1}, InputError, "threads: expected 0 or more, got -1"),
+                ({"threads": "two"}, TypeError, "^threads: expected a number of threads, got 'two'$"),
+                ({"dims": {"batch": 2}}, InputError, 'no input has an open dimension named "batch"'),
+                ({"dims": 3}, TypeError, "^dims: expected sizes by the names"),
+                ({"shapes": {"x": "ab"}}, InputError, r'shapes\["x"\]: expected a shape such as \(1, 3\)'),
+                ({"shapes": {"x": (-1, 2)}}, InputError, "-1"),
+                ({"device": "tpu"}, InputError, "tpu"),
+                ({"keep": [1]}, TypeError, "keep: expected names, got 1"),
+                ({"colour": 1}, TypeError, "colour")]:
+            with self.assertRaisesRegex(error, said):
+                Session(model, **options)
+        with self.assertRaisesRegex(TypeError, "model: expected a sparkpilot.Model or the path of an ONNX file, got 3"):
+            Session(3)
+
+    def test_kinds_of_errors(self):
+        with self.assertRaisesRegex(ValueError, "none.onnx"):
+            sparkpilot.load("none.onnx")
+        with self.assertRaises(sparkpilot.Error):
+            sparkpilot.parse(b"no model")
+        self.assertTrue(issubclass(sparkpilot.DeviceError, RuntimeError))
+        self.assertTrue(issubclass(sparkpilot.InternalError, sparkpilot.Error))
+        if not sparkpilot.hardware.is_nvidia_available():
+            with self.assertRaises(sparkpilot.DeviceError):
+                Session(doubled(), device="cuda")
+
+
+class Options(unittest.TestCase):
+    def test_open_dimensions(self):
+        model = doubled(("batch", None))
+        session = Session(model, dims={"batch": 4}, shapes={"x": (4, 5)}, threads=1)
+        self.assertEqual(session.inputs["x"].shape, (4, 5))
+
+    def test_batch_outputs_keep_and_profile(self):
+        b = Builder()
+        x = b.input("x", "float32", (1, 8))
+        twice = b.add("Add", x, x, name="twice")
+        b.output(b.add("Exp", twice), "y")
+        b.output(b.add("Neg", x), "z")
+        self.assertEqual(Session(b.model(), batch=3, threads=1).inputs["x"].shape, (3, 8))
+        part = Session(b.model(), outputs="y[:, 2:4]", threads=1)
+        self.assertEqual(list(part.outputs), ["y"])
+        self.assertEqual(part(x=np.zeros((1, 8), np.float32))["y"].shape, (1, 2))
+        session = Session(b.model(), keep="all", profile=True, threads=1)
+        session(x=np.ones((1, 8), np.float32))
+        self.assertIn("x", session.values())
+        profile = session.profile()
+        self.assertTrue(all(node["calls"] >= 1 and node["kernel"] for node in profile), profile)
+
+    def test_the_demo_model(self):
+        model = sparkpilot.load(MODEL)
+        session = Session(str(MODEL), threads=1)
+        self.assertEqual([i.name for i in model.inputs], list(session.inputs))
+        session.run()
+        out, = session.outputs.values()
+        self.assertTrue(np.isfinite(out).all())
+        slices = model.output_slices
+        self.assertIn("plan", slices)
+        self.assertEqual(out[0, slices["plan"]].ndim, 1)
+        self.assertEqual(session.device, "cpu")
+        self.assertEqual(session.threads, 1)
+        self.assertGreater(session.arena_bytes, 0)
+
+
+class Threads(unittest.TestCase):
+    def test_two_at_once_is_refused(self):
+        session, done, errors = heavy(), threading.Event(), []
+
+        def work():
+            while not done.is_set():
+                try:
+                    session.run()
+                except InputError as error:
+                    errors.append(str(error))
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        while not errors:
+            time.sleep(0.01)
+        done.set()
+        for thread in threads:
+            thread.join()
+        self.assertIn("the session is in use by another call", errors[0])
+        session.run()
+
+    def test_other_threads_go_on_meanwhile(self):
+        session, span = heavy(), []
+
+        def work():
+            span.append(time.monotonic())
+            session.run()
+            span.append(time.monotonic())
+
+        thread = threading.Thread(target=work)
+        seen = []
+        thread.start()
+        while thread.is_alive():
+            seen.append(time.monotonic())
+            time.sleep(0.001)
+        thread.join()
+        inside = [t for t in seen if span[0] + 0.005 < t < span[1] - 0.005]
+        self.assertGreater(len(inside), 2, f"{(span[1] - span[0]) * 1e3:.0f} ms")
+
+    def test_each_thread_with_its_own(self):
+        model, results = doubled((64, 64)), []
+
+        def work(value):
+            session = Session(model, threads=1)
+            for _ in range(200):
+                given = np.full((64, 64), value, np.float32)
+                results.append((session(x=given)["y"] == 2 * value).all())
+
+        threads = [threading.Thread(target=work, args=(value,)) for value in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(results, [True] * 800)
+
+    def test_interrupt(self):
+        script = ("import sparkpilot, session_test\ns = session_test.heavy(300)\nprint('ready', flush=True)\n"
+                  "while True: s.run()")
+        process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, cwd=os.path.dirname(os.path.abspath(__file__)))
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+        self.assertIn("KeyboardInterrupt", said)
+        self.assertEqual(process.returncode, -signal.SIGINT)
+
+
+class Gpu(unittest.TestCase):
+    def test_on_an_emulated_gpu(self):
+        driver, = list(BUILD.glob("**/emulated_cuda/libcuda.so.1"))[:1] or self.skipTest("there is no emulator")
+        script = ("import numpy as np, session_test, sparkpilot\n"
+                  "from sparkpilot import hardware\n"
+                  "s = sparkpilot.Session(session_test.doubled(), device='cuda')\n"
+                  "s.inputs['x'][...] = 3\ns.run()\n"
+                  "print(s.device, s.nodes_on_cpu, s.outputs['y'].tolist())\n"
+                  "print(hardware.is_nvidia_available(), hardware.get_best_gpu().cuda_index)\n"
+                  "lines = []\n"
+                  "s = sparkpilot.Session(session_test.doubled(), device='auto', say=lines.append)\n"
+                  "print(s.device, len(lines), 'self-check' in lines[0])\n"
+                  "try: sparkpilot.Session(session_test.doubled(), device='auto', say=lambda line: 1 / 0)\n"
+                  "except ZeroDivisionError: print('its exception comes through')\n")
+        said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120,
+                              cwd=os.path.dirname(os.path.abspath(__file__)),
+                              env={**os.environ, "LD_LIBRARY_PATH": str(driver.parent), "EMULATED_GPU": "gb10"})
+        self.assertEqual(said.stdout, "cuda:0 [] [[6.0, 6.0, 6.0], [6.0, 6.0, 6.0]]\nTrue 0\n"
+                         "cuda:0 1 True\nits exception comes through\n", said.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
