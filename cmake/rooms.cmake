@@ -2,6 +2,9 @@
 
 set(SPARKPILOT_WARNINGS -Wall -Wextra -Wpedantic $<$<BOOL:${SPARKPILOT_WERROR}>:-Werror> -Wnon-virtual-dtor -Woverloaded-virtual
     -Wno-missing-field-initializers -Wno-psabi $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>)
+# Everything can become part of a shared library. Calls within a file are inlined all the same, as nothing takes the place of
+# our functions.
+set(SPARKPILOT_SHAREABLE -fPIC -fno-semantic-interposition)
 set(SPARKPILOT_SANITIZE_FLAGS "")
 if(SPARKPILOT_SANITIZE)
   set(SPARKPILOT_SANITIZE_FLAGS -fsanitize=${SPARKPILOT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
@@ -23,7 +26,7 @@ endif()
 
 function(sparkpilot_flags target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
-  target_compile_options(${target} PRIVATE ${SPARKPILOT_WARNINGS} ${SPARKPILOT_NUMERICS} ${SPARKPILOT_SANITIZE_FLAGS}
+  target_compile_options(${target} PRIVATE ${SPARKPILOT_WARNINGS} ${SPARKPILOT_SHAREABLE} ${SPARKPILOT_NUMERICS} ${SPARKPILOT_SANITIZE_FLAGS}
                          $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=524288>)  # KiB before g++ collects garbage
   target_link_options(${target} PUBLIC ${SPARKPILOT_SANITIZE_FLAGS})
   target_compile_definitions(${target} PRIVATE SPARKPILOT_VERSION="${PROJECT_VERSION}" $<$<BOOL:${SPARKPILOT_SERIAL}>:SPARKPILOT_SERIAL>)
@@ -375,6 +378,21 @@ function(sparkpilot_script_tests)
       add_test(NAME capi/SimEnvInGymnasium COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sim_env_gym_test.py
                $<TARGET_FILE:sim_shared>)
       set_tests_properties(capi/SimEnvSymbols capi/SimEnvInGymnasium PROPERTIES LABELS e2e SKIP_RETURN_CODE 77)
+    endif()
+  endif()
+  # Sessions from C.
+  if(TARGET c_shared)
+    add_executable(session_test ${PROJECT_SOURCE_DIR}/tests/session_test.c)
+    target_compile_options(session_test PRIVATE -Wall -Wextra -Wpedantic $<$<BOOL:${SPARKPILOT_WERROR}>:-Werror>)
+    set_target_properties(session_test PROPERTIES C_STANDARD 99 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    target_include_directories(session_test PRIVATE ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(session_test PRIVATE c_shared Threads::Threads)
+    add_test(NAME capi/Session COMMAND session_test ${PROJECT_SOURCE_DIR}/models/demo_supercombo.onnx)
+    set_tests_properties(capi/Session PROPERTIES LABELS e2e)
+    if(NOT CMAKE_CROSSCOMPILING)
+      add_test(NAME capi/SessionSymbols COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/capi_symbols_test.py
+               $<TARGET_FILE:c_shared> ${PROJECT_SOURCE_DIR}/include/sparkpilot/sparkpilot.h)
+      set_tests_properties(capi/SessionSymbols PROPERTIES LABELS e2e)
     endif()
   endif()
   if(TARGET sparkpilot AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
