@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
+#include <utility>
 
+#include "sparkpilot/sparkpilot.h"
 #include "tensor/tensor.h"
 
 namespace sparkpilot {
@@ -18,6 +21,34 @@ TEST(DType, HalfRoundTripsEveryCode) {
       EXPECT_EQ(float_to_half(value), code);
     }
   }
+}
+
+TEST(DType, TheCInterfaceHasOnnxsNumbers) {
+  const std::pair<DType, int> all[] = {{DType::f32, SPARKPILOT_F32},
+                                       {DType::f64, SPARKPILOT_F64},
+                                       {DType::f16, SPARKPILOT_F16},
+                                       {DType::bf16, SPARKPILOT_BF16},
+                                       {DType::i8, SPARKPILOT_I8},
+                                       {DType::i16, SPARKPILOT_I16},
+                                       {DType::i32, SPARKPILOT_I32},
+                                       {DType::i64, SPARKPILOT_I64},
+                                       {DType::u8, SPARKPILOT_U8},
+                                       {DType::u16, SPARKPILOT_U16},
+                                       {DType::u32, SPARKPILOT_U32},
+                                       {DType::u64, SPARKPILOT_U64},
+                                       {DType::boolean, SPARKPILOT_BOOL},
+                                       {DType::f8e4m3fn, SPARKPILOT_F8E4M3FN},
+                                       {DType::f8e4m3fnuz, SPARKPILOT_F8E4M3FNUZ},
+                                       {DType::f8e5m2, SPARKPILOT_F8E5M2},
+                                       {DType::f8e5m2fnuz, SPARKPILOT_F8E5M2FNUZ},
+                                       {DType::f8e8m0, SPARKPILOT_F8E8M0},
+                                       {DType::f4e2m1, SPARKPILOT_F4E2M1},
+                                       {DType::i4, SPARKPILOT_I4},
+                                       {DType::u4, SPARKPILOT_U4},
+                                       {DType::i2, SPARKPILOT_I2},
+                                       {DType::u2, SPARKPILOT_U2}};
+  EXPECT_EQ(std::size(all), size_t{kDTypeCount - 1});
+  for (const auto& [dtype, code] : all) EXPECT_EQ(onnx_code(dtype), code) << name(dtype);
 }
 
 TEST(DType, OnnxCodesRoundTrip) {
