@@ -1,5 +1,7 @@
 #include "sim/scenario.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
