@@ -96,6 +96,8 @@ class Gymnasium(unittest.TestCase):
     def test_errors_are_python_errors(self):
         with self.assertRaisesRegex(ValueError, "did you mean curves"):
             SimEnv(LIBRARY, 1, scenarios="curvs")
+        with self.assertRaisesRegex(ValueError, 'no planner is named "ipm"'):
+            SimEnv(LIBRARY, 1, planner="ipm")
         worlds = SimEnv(LIBRARY, 1)
         with self.assertRaisesRegex(ValueError, "reset.. comes first"):
             worlds.step(np.zeros((1, 1)))

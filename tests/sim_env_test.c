@@ -59,6 +59,8 @@ static void bad_arguments(void) {
   bad = options, bad.scenarios = NULL, expect_error(&bad, "scenarios is null");
   bad = options, bad.vehicle = "tank", expect_error(&bad, "tank");
   bad = options, bad.plant = "boat", expect_error(&bad, "boat");
+  bad = options, bad.planner = "ipm", expect_error(&bad, "no planner is named \"ipm\", expected cruise, idm, mpc");
+  bad = options, bad.planner = NULL, expect_error(&bad, "planner is null");
   bad = options, bad.device = "cuda", expect_error(&bad, "runs on the processor only");
   bad = options, bad.steering = 2, expect_error(&bad, "steering is 2");
   bad = options, bad.autoreset = -1, expect_error(&bad, "autoreset is -1");
@@ -170,6 +172,48 @@ static void modes(int count) {
   }
 }
 
+static int column(const char* name) {
+  for (int i = 0; sparkpilot_sim_observation(i) != NULL; ++i) {
+    if (strcmp(sparkpilot_sim_observation(i)->name, name) == 0) return i;
+  }
+  CHECK(!name);
+  return 0;
+}
+
+/* Behind a car that brakes to a standstill: which worlds run into it, and the mean gap at the end. */
+static void brake_behind(const char* planner, int count, int* collisions, double* gap) {
+  sparkpilot_sim_options options = options_of(SPARKPILOT_SIM_NEXT_STEP);
+  options.scenarios = "emergency_lead_brakes";
+  options.planner = planner;
+  options.most_seconds = 20;
+  options.lane = 1000; /* nobody steers */
+  sparkpilot_sim_env* env = sparkpilot_sim_make(&options);
+  CHECK(env != NULL && sparkpilot_sim_reset(env, NULL, NULL, &buffers) == 0);
+  memset(actions, 0, sizeof actions);
+  *collisions = 0, *gap = 0;
+  for (int step = 1; step <= 400; ++step) {
+    CHECK(sparkpilot_sim_step(env, actions, &buffers) == 0);
+    for (int i = 0; i < WORLDS; ++i) *collisions += terminated[i];
+  }
+  for (int i = 0; i < WORLDS && *collisions == 0; ++i) {
+    CHECK(truncated[i] && observations[i * count + column("lead_speed")] == 0);
+    CHECK(observations[i * count + column("speed")] < 0.5f);
+    *gap += observations[i * count + column("lead_gap")] / WORLDS;
+  }
+  sparkpilot_sim_free(env);
+}
+
+static void planners(int count) {
+  int collisions;
+  double idm, mpc, cruise;
+  brake_behind("cruise", count, &collisions, &cruise);
+  CHECK(collisions >= WORLDS); /* it does not see the car ahead */
+  brake_behind("idm", count, &collisions, &idm);
+  CHECK(collisions == 0 && idm > 1 && idm < 6);
+  brake_behind("mpc", count, &collisions, &mpc);
+  CHECK(collisions == 0 && mpc > 7 && mpc < 14); /* openpilot's stops further away */
+}
+
 int main(void) {
   const int count = columns(sparkpilot_sim_observation);
   CHECK(count > 10 && count <= MOST_OBSERVATIONS);
@@ -179,6 +223,7 @@ int main(void) {
   bad_arguments();
   rewards_and_seeds(count);
   modes(count);
+  planners(count);
   printf(failures ? "%d failures\n" : "all is as it should be\n", failures);
   return failures ? EXIT_FAILURE : EXIT_SUCCESS;
 }

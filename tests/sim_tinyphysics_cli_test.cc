@@ -10,6 +10,7 @@ namespace sparkpilot {
 namespace {
 
 const std::string kPlantFile = SPARKPILOT_SOURCE_DIR "/tests/reference/tinyphysics/plant.onnx";
+const std::string kOtherPlant = "'" SPARKPILOT_SOURCE_DIR "/tests/reference/tinyphysics/other_plant.onnx' ";
 const std::string kPlant = "'" + kPlantFile + "' ";
 
 class SimTinyPhysicsCli : public Cli {
@@ -57,6 +58,16 @@ TEST_F(SimTinyPhysicsCli, ScoresAFolderOfRoutes) {
   EXPECT_NE(seeds["routes"][0]["seed"], first["seed"]);
 }
 
+// A network of the kind with other names, lengths and bins, for three routes at once.
+TEST_F(SimTinyPhysicsCli, TakesOtherNetworksOfTheKind) {
+  write_routes(4);
+  const json done =
+      parsed("sim tinyphysics " + kOtherPlant + routes() + "--seed-path 'routes/{name}' --most-lataccel 4");
+  EXPECT_EQ(done["batch"], 3);
+  EXPECT_EQ(done["routes_with_costs"], 4);
+  EXPECT_EQ(done["network_steps"], 4 * 400);
+}
+
 TEST_F(SimTinyPhysicsCli, WritesCostsAndTrajectories) {
   write_routes(2);
   write_text(folder / "more/integers_2.csv", sim::integer_route(7));
@@ -90,8 +101,10 @@ TEST_F(SimTinyPhysicsCli, SaysWhatIsWrong) {
   expect_usage_error(begin + routes() + "--seed-path 'data/{file}'",
                      "expected {path}, {name} or {stem}, got \"{file}\"");
   expect_usage_error(begin + routes() + "--trajectories", "--trajectories needs --out");
-  expect_usage_error(begin + routes() + "--batch 0", "--batch");
-  expect_usage_error("sim tinyphysics " + policy() + " " + routes(), "expected two inputs, states and tokens");
+  expect_usage_error(begin + routes() + "--batch -1", "--batch");
+  expect_usage_error(begin + routes() + "--most-lataccel 0", "bins up to 0 m/s^2, expected above 0");
+  expect_usage_error("sim tinyphysics " + policy() + " " + routes(), "expected the inputs f32 [b, n, 4] (states)");
+  expect_usage_error("sim tinyphysics " + kOtherPlant + routes() + "--batch 4", "it takes 3 routes at once, not 4");
   write_text(folder / "routes/bad.csv", "t,vEgo\n");
   expect_usage_error(begin + routes(), "bad.csv:1: expected the columns");
 }

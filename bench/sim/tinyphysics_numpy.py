@@ -6,7 +6,7 @@
     PYTHON bench/sim/tinyphysics_numpy.py --rollout MODEL FILE... [--batch 1024]    # costs as JSON, and the time
 
 PYTHON: one with numpy, onnx and onnxruntime. `--goldens` writes `plant.onnx`, a network of some nodes with TinyPhysics'
-inputs and outputs, and the tokens and costs of some routes in it and in the real network (--model, if it is there).
+inputs and outputs, `other_plant.onnx`, which has other names, lengths, types and bins, and the tokens and costs of some routes in it and in the real network (--model, if it is there).
 """
 import argparse
 import csv
@@ -23,8 +23,7 @@ import onnxruntime
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ASSETS = pathlib.Path(os.environ.get("SPARKPILOT_ASSETS", ROOT / "../shared/assets")) / "controls_challenge"
-BINS = numpy.linspace(-5, 5, 1024)
-CONTEXT, START, END = 20, 100, 500
+START, END = 100, 500
 CONTROLLERS = {"pid": (0.195, 0.100, -0.053), "zero": (0.0, 0.0, 0.0)}
 
 
@@ -125,36 +124,58 @@ def softmax(x):
     return e / numpy.sum(e, axis=-1, keepdims=True)
 
 
-def rollout(session, routes, seeds, gains, batch=1024, end=END):
+class Network:
+    """A network of the kind: its inputs by their ranks, and bins from -most to most m/s^2."""
+
+    def __init__(self, session, most=5):
+        self.session = session
+        self.states, self.tokens = sorted(session.get_inputs(), key=lambda value: -len(value.shape))
+        self.context, self.fixed = self.states.shape[1], self.states.shape[0]
+        self.bins = numpy.linspace(-most, most, session.get_outputs()[0].shape[-1])
+
+    def logits(self, states, tokens):
+        """Of the last position, [routes, bins]."""
+        tokens = tokens.astype(numpy.int32 if self.tokens.type == "tensor(int32)" else numpy.int64)
+        step = self.fixed if isinstance(self.fixed, int) else len(states)
+        out = []
+        for i in range(0, len(states), step):
+            fed = [numpy.concatenate([part[i:i + step], part[:1].repeat(max(i + step - len(part), 0), 0)])
+                   for part in (states.astype(numpy.float32), tokens)]
+            logits = self.session.run(None, {self.states.name: fed[0], self.tokens.name: fed[1]})[0]
+            out.append((logits[:, -1] if logits.ndim == 3 else logits)[:len(states) - i])
+        return numpy.concatenate(out)
+
+
+def rollout(network, routes, seeds, gains, batch=1024, end=END):
     """Tokens [routes, steps], margins of each draw to its bin's edges, and costs. Routes have at least `end` rows."""
     if len(routes) > batch:
-        parts = [rollout(session, routes[i:i + batch], seeds[i:i + batch], gains, batch, end)
+        parts = [rollout(network, routes[i:i + batch], seeds[i:i + batch], gains, batch, end)
                  for i in range(0, len(routes), batch)]
         return [numpy.concatenate(part) for part in zip(*parts)]
     count = len(routes)
     get = {name: numpy.stack([route[name][:end] for route in routes]) for name in routes[0]}
-    numbers = numpy.stack([numpy.random.RandomState(seed).random_sample(end - CONTEXT) for seed in seeds])
+    context, bins = network.context, network.bins
+    numbers = numpy.stack([numpy.random.RandomState(seed).random_sample(end - context) for seed in seeds])
     states = numpy.stack([get["steer"], get["roll_lataccel"], get["v_ego"], get["a_ego"]], axis=-1)
     lataccel = get["target"].copy()
     tokens, margins = numpy.zeros((count, end - START), numpy.int64), numpy.zeros((count, end - START))
-    controller, last = Pid(gains, count), session.get_outputs()[0].shape[1] == 1
-    for step in range(CONTEXT, end):
+    controller = Pid(gains, count)
+    for step in range(context, end):
         action = controller.update(get["target"][:, step], lataccel[:, step - 1])
         if step < START:
             action = get["steer"][:, step]
         states[:, step, 0] = numpy.clip(action, -2, 2)
         if step < START:
             continue
-        seen = numpy.digitize(numpy.clip(lataccel[:, step - CONTEXT:step], -5, 5), BINS, right=True)
-        logits = session.run(None, {"states": states[:, step - CONTEXT + 1:step + 1].astype(numpy.float32),
-                                    "tokens": seen.astype(numpy.int64)})[0]
-        cdf = numpy.cumsum(softmax(logits[:, 0 if last else -1] / numpy.float32(0.8)).astype(numpy.float64), axis=-1)
+        seen = numpy.digitize(numpy.clip(lataccel[:, step - context:step], bins[0], bins[-1]), bins, right=True)
+        logits = network.logits(states[:, step - context + 1:step + 1], seen)
+        cdf = numpy.cumsum(softmax(logits / numpy.float32(0.8)).astype(numpy.float64), axis=-1)
         cdf /= cdf[:, -1:]
-        number = numbers[:, step - CONTEXT]
+        number = numbers[:, step - context]
         token = (cdf <= number[:, None]).sum(axis=-1)
         margins[:, step - START] = numpy.abs(cdf - number[:, None]).min(axis=-1)
         now = lataccel[:, step - 1]
-        lataccel[:, step] = numpy.clip(BINS[token], now - 0.5, now + 0.5)
+        lataccel[:, step] = numpy.clip(bins[token], now - 0.5, now + 0.5)
         tokens[:, step - START] = token
     off = numpy.mean((get["target"][:, START:] - lataccel[:, START:])**2, axis=1) * 100
     jerk = numpy.mean((numpy.diff(lataccel[:, START:], axis=1) / 0.1)**2, axis=1) * 100
@@ -169,32 +190,43 @@ def session_of(model, threads):
 
 # --- goldens
 
-def plant():
-    """Logits around a mean of the tokens' bins and of the states, with weights that differ by position."""
+def plant(other=False):
+    """Logits around a mean of the tokens' bins and of the states, with weights that differ by position.
+
+    `other`: 7 rows, 300 bins up to 4 m/s^2, tokens of 32 bits before the states, other names, three routes at once and
+    logits of the last position alone."""
+    context, count, most, routes = (7, 300, 4, 3) if other else (20, 1024, 5, "b")
+    states, tokens, logits = ("history", "ids", "scores") if other else ("states", "tokens", "output")
+    integer = onnx.TensorProto.INT32 if other else onnx.TensorProto.INT64
     helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
 
     def floats(name, values):
         return onnx.numpy_helper.from_array(numpy.asarray(values, numpy.float32), name)
-    past = numpy.zeros((CONTEXT, CONTEXT))  # [from, to]
-    for to in range(CONTEXT):
+    past = numpy.zeros((context, context))  # [from, to]
+    for to in range(context):
         weight = 0.6 ** (to - numpy.arange(to + 1))
         past[:to + 1, to] = 0.96 * weight / weight.sum()
-    nodes = [helper.make_node("Cast", ["tokens"], ["numbers"], to=f32),
+    nodes = [helper.make_node("Cast", [tokens], ["numbers"], to=f32),
              helper.make_node("Mul", ["numbers", "width"], ["scaled"]),
              helper.make_node("Sub", ["scaled", "five"], ["values"]),
              helper.make_node("MatMul", ["values", "past"], ["before"]),
-             helper.make_node("MatMul", ["states", "weights"], ["pushed"]),
+             helper.make_node("MatMul", [states, "weights"], ["pushed"]),
              helper.make_node("Unsqueeze", ["before", "last"], ["column"]),
              helper.make_node("Add", ["column", "pushed"], ["mean"]),
              helper.make_node("Sub", ["bins", "mean"], ["off"]),
              helper.make_node("Mul", ["off", "off"], ["square"]),
-             helper.make_node("Mul", ["square", "sharp"], ["output"])]
-    constants = [floats("width", 10 / 1023), floats("five", 5), floats("past", past), floats("sharp", -60),
-                 floats("bins", BINS.reshape(1, 1, -1)), floats("weights", [[0.12], [-0.03], [0.001], [0.004]]),
+             helper.make_node("Mul", ["square", "sharp"], ["all" if other else logits])]
+    constants = [floats("width", 2 * most / (count - 1)), floats("five", most), floats("past", past), floats("sharp", -60),
+                 floats("bins", numpy.linspace(-most, most, count).reshape(1, 1, -1)), floats("weights", [[0.12], [-0.03], [0.001], [0.004]]),
                  onnx.numpy_helper.from_array(numpy.array([-1], numpy.int64), "last")]
-    inputs = [helper.make_tensor_value_info("states", f32, ["b", CONTEXT, 4]),
-              helper.make_tensor_value_info("tokens", onnx.TensorProto.INT64, ["b", CONTEXT])]
-    output = helper.make_tensor_value_info("output", f32, ["b", CONTEXT, 1024])
+    inputs = [helper.make_tensor_value_info(states, f32, [routes, context, 4]),
+              helper.make_tensor_value_info(tokens, integer, [routes, context])]
+    output = helper.make_tensor_value_info(logits, f32, [routes, context, count])
+    if other:
+        inputs.reverse()
+        output = helper.make_tensor_value_info(logits, f32, [routes, count])
+        constants.append(onnx.numpy_helper.from_array(numpy.array(context - 1, numpy.int64), "newest"))
+        nodes.append(helper.make_node("Gather", ["all", "newest"], [logits], axis=1))
     graph = helper.make_graph(nodes, "plant", inputs, [output], constants)
     opset = helper.make_opsetid("", 14)
     model = helper.make_model(graph, opset_imports=[opset], ir_version=8, producer_name="sparkpilot")
@@ -206,7 +238,9 @@ def write_goldens(options):
     folder = options.goldens
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(plant(), folder / "plant.onnx")
-    cases = [("plant", folder / "plant.onnx", [("integers", k) for k in range(1, 9)])]
+    onnx.save(plant(other=True), folder / "other_plant.onnx")
+    cases = [("plant", folder / "plant.onnx", [("integers", k) for k in range(1, 9)]),
+             ("other_plant", folder / "other_plant.onnx", [("integers", k) for k in range(1, 5)])]
     if options.model.exists():
         cases.append(("tinyphysics", options.model, [("integers", k) for k in range(11, 17)] + [("demo", 0)]))
     versions = f"NumPy {numpy.__version__}, ONNX Runtime {onnxruntime.__version__}"
@@ -214,13 +248,13 @@ def write_goldens(options):
              "# network controller route number / lataccel, jerk and total cost / steps whose draw lay within 1e-5 of an"
              " edge / tokens"]
     for name, model, kinds in cases:
-        session = session_of(model, 1)
+        network = Network(session_of(model, 1), most=4 if name == "other_plant" else 5)
         texts = [integer_route(k) if kind == "integers" else next(ASSETS.glob("*.csv")).read_text()
                  for kind, k in kinds]
         routes = [read_route(text.splitlines()) for text in texts]
         seeds = [seed_of(f"routes/{kind}_{k}.csv") for kind, k in kinds]
         for controller, gains in CONTROLLERS.items():
-            tokens, margins, costs = rollout(session, routes, seeds, gains)
+            tokens, margins, costs = rollout(network, routes, seeds, gains)
             for (kind, k), row, margin, cost in zip(kinds, tokens, margins, costs):
                 near = numpy.flatnonzero(margin < 1e-5) + START
                 lines += [f"{name} {controller} {kind} {k}", " ".join(f"{value:.17g}" for value in cost),
@@ -247,9 +281,9 @@ def main():
     if options.rollout:
         model, *files = options.rollout
         routes = [read_route(pathlib.Path(file).read_text().splitlines()) for file in files]
-        session = session_of(model, options.threads)
+        network = Network(session_of(model, options.threads))
         begin, cpu = time.monotonic(), time.process_time()
-        tokens, margins, costs = rollout(session, routes, [seed_of(file) for file in files],
+        tokens, margins, costs = rollout(network, routes, [seed_of(file) for file in files],
                                          CONTROLLERS[options.controller], options.batch, options.end)
         seconds, cpu_seconds = time.monotonic() - begin, time.process_time() - cpu
         json.dump({"seconds": seconds, "cpu_seconds": cpu_seconds, "network_steps": int(tokens.size), "files": files,

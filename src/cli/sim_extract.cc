@@ -82,7 +82,9 @@ Json course_json(const sim::ExtractedCourse& course) {
           {"speed_high_m_per_s", fastest},
           {"curvature_max_per_m", greatest(course.table.curvature)},
           {"lead_first", lead_json(course.lead_first)},
-          {"lead_last", lead_json(course.lead_last)}};
+          {"lead_last", lead_json(course.lead_last)},
+          {"leads", course.leads},
+          {"lead_gap_error_m", course.lead_gap_error ? Json(*course.lead_gap_error) : Json()}};
 }
 
 Json json_of(const RouteSignals& route, const sim::Extraction& found) {
@@ -92,6 +94,7 @@ Json json_of(const RouteSignals& route, const sim::Extraction& found) {
           {"route", route.name},
           {"duration_s", found.seconds},
           {"yaw_rate_source", route.signals.yaw_source.empty() ? Json() : Json(route.signals.yaw_source)},
+          {"lead_source", route.signals.lead_source.empty() ? Json() : Json(route.signals.lead_source)},
           {"left_out",
            {{"bad_data_s", found.bad_seconds},
             {"overridden_s", found.overridden_seconds},
@@ -114,12 +117,12 @@ void print_found(const RouteSignals& route, const sim::Extraction& found, const 
       "standstill; {} shorter than 4 s\n\n",
       found.bad_seconds, found.overridden_seconds, found.standstill_seconds, count_of(found.too_short, "part")));
   if (found.courses.empty()) return;
-  Table table({"course", "kind", "from s", "seconds", "speed m/s", "curvature max 1/m"});
+  Table table({"course", "kind", "from s", "seconds", "speed m/s", "curvature max 1/m", "cars ahead"});
   for (const sim::ExtractedCourse& course : found.courses) {
     const auto [slowest, fastest] = std::ranges::minmax(course.table.speed);
     table.add({sim::course_file_name(course), course.kind, fixed(course.begin, 1), fixed(course.seconds, 1),
                fmt::format("{:.1f} to {:.1f}", slowest, fastest),
-               fmt::format("{:.2g}", greatest(course.table.curvature))});
+               fmt::format("{:.2g}", greatest(course.table.curvature)), fmt::format("{}", course.leads)});
   }
   print(table.str());
   print(fmt::format("\nsparkpilot sim run --file {}\n", flags.out));

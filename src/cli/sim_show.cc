@@ -224,7 +224,7 @@ int show(const Program& program, const ShowFlags& flags) {
   const bool torque = options.lateral != sim::Lateral::angle;
   if (!flags.trace.empty()) write_file(flags.trace, sim::trace_csv(trace));
   if (!flags.out.empty())
-    write_file(flags.out, page_of(shown, trace, world.lead.there, torque, failed, parameters, figures));
+    write_file(flags.out, page_of(shown, trace, sim::has_lead(world), torque, failed, parameters, figures));
   if (program.json) {
     print_json({{"scenario", scenario.name},
                 {"category", scenario.category},
@@ -248,7 +248,7 @@ int show(const Program& program, const ShowFlags& flags) {
   Table table({"parameter", "value", "unit", "range", "meaning"});
   for (const auto& row : parameters) table.add(row);
   print(table.str() + "\n");
-  for (const Curve& curve : curves_of(world.lead.there, torque)) {
+  for (const Curve& curve : curves_of(sim::has_lead(world), torque)) {
     print(fmt::format("{:34} {} {}\n", curve.title, line_of(column_of(trace, curve.series[0].first), 60), curve.unit));
   }
   Table results({"metric", "value", "bound", "unit"});

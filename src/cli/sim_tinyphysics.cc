@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 struct Flags {
   std::string model, controller = "pid", seed_path, out;
   std::vector<std::string> data, parameters;
-  int64_t batch = sim::TinyPhysicsOptions().batch;
+  int64_t batch = 0;
+  double most_lataccel = sim::TinyPhysicsOptions().most_lataccel;
   bool trajectories = false;
 };
 
@@ -181,7 +182,7 @@ Json route_json(const RouteFile& route, const sim::TinyPhysicsRollout& rollout) 
 }
 
 void report_json(const Flags& flags, const Summary& summary, const std::vector<RouteFile>& routes,
-                 const std::vector<sim::TinyPhysicsRollout>& rollouts, const std::string& device) {
+                 const std::vector<sim::TinyPhysicsRollout>& rollouts, const sim::TinyPhysics& plant) {
   Json list = Json::array(), worst = Json::array(), parameters = Json::object();
   for (size_t i = 0; i < routes.size(); ++i)
     if (has_result(rollouts[i])) list.push_back(route_json(routes[i], rollouts[i]));
@@ -191,8 +192,8 @@ void report_json(const Flags& flags, const Summary& summary, const std::vector<R
   print_json({{"model", flags.model},
               {"controller", flags.controller},
               {"parameters", parameters},
-              {"batch", flags.batch},
-              {"device", device},
+              {"batch", plant.batch()},
+              {"device", plant.device()},
               {"routes_with_costs", summary.routes},
               {"routes_diverged", summary.diverged},
               {"routes_unfinished", summary.unfinished},
@@ -225,7 +226,7 @@ void report_text(const Summary& summary, const std::vector<RouteFile>& routes,
 }
 
 int rollout(const Program& program, const Flags& flags) {
-  expect_at_least("--batch", flags.batch, 1);
+  expect_at_least("--batch", flags.batch, 0);
   if (flags.trajectories && flags.out.empty()) fail("--trajectories needs --out");
   const sim::ChallengeControllerMaker controller = sim::challenge_controller(flags.controller, parameters_of(flags));
   const std::vector<RouteFile> routes = read_routes(flags);
@@ -237,7 +238,8 @@ int rollout(const Program& program, const Flags& flags) {
   const StopOnInterrupt stop;
   Progress progress(!program.quiet, count_of(static_cast<int64_t>(routes.size()), "route"));
   sim::TinyPhysicsOptions options;
-  options.batch = flags.batch;
+  if (flags.batch > 0) options.batch = flags.batch;
+  options.most_lataccel = flags.most_lataccel;
   options.threads = chosen_threads(program).value_or(0);
   options.device = program.settings["device"].value;
   options.memory_reserve = memory_reserve(program);
@@ -258,7 +260,7 @@ int rollout(const Program& program, const Flags& flags) {
   summary.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   summary.stopped = stop.requested() && summary.unfinished > 0;
   if (!flags.out.empty()) write_costs(fs::path(flags.out) / "costs.csv", routes, rollouts);
-  if (program.json) report_json(flags, summary, routes, rollouts, plant.device());
+  if (program.json) report_json(flags, summary, routes, rollouts, plant);
   else report_text(summary, routes, rollouts);
   if (summary.stopped) return kInterrupted;
   return summary.diverged > 0 ? kCheckFailed : kDone;
@@ -275,7 +277,7 @@ void add_sim_tinyphysics(Program& program, Command group) {
                   "  sparkpilot sim tinyphysics tinyphysics.onnx /disk/SYNTHETIC --seed-path 'data/{name}' --json\n\n"
                   "Exit code 4 where a controller diverged.",
                   [&program, flags] { return rollout(program, *flags); });
-  command.add_option("model", flags->model, "ONNX network: states and tokens in, logits out")
+  command.add_option("model", flags->model, "ONNX network: states and tokens in, logits of bins out")
       .required()
       .type_name("MODEL");
   add_list(command, "data", flags->data, "DATA", "routes as CSV files, or folders of them").required();
@@ -287,7 +289,10 @@ void add_sim_tinyphysics(Program& program, Command group) {
       .type_name("TEMPLATE");
   command.add_option("--out", flags->out, "write DIR/costs.csv").type_name("DIR");
   command.add_flag("--trajectories", flags->trajectories, "also write DIR/trajectories/<route>.csv");
-  add_number(command, "--batch", flags->batch, "routes that the network runs at once on a thread");
+  add_number(command, "--batch", flags->batch,
+             "routes that the network runs at once on a thread; 0: 16, or as many as it takes");
+  add_number(command, "--most-lataccel", flags->most_lataccel,
+             "m/s^2: the network's bins are points from minus this to this", "X");
   add_device_flags(program, command);
   add_setting(program, command, "threads");
   add_report_flags(program, command);

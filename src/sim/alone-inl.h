@@ -28,9 +28,40 @@ inline double table_value(const CourseTable& table, const std::vector<double>& c
   const double part = (t - table.time[i - 1]) / (table.time[i] - table.time[i - 1]);
   return column[i - 1] + part * (column[i] - column[i - 1]);
 }
+// The car ahead in the planner's step at the time t: its speed, -1 without one, and the gap if it came since the step
+// before, else 0.
+struct LeadRow {
+  double speed = -1, gap = 0;
+};
+inline LeadRow lead_row(const CourseTable& table, double t) {
+  if (table.lead_speed.empty()) return {};
+  constexpr double kNear = 1e-6;  // s: times of rows and steps are sums that differ by rounding
+  const auto rows_until = [&](double time) {
+    return static_cast<size_t>(std::upper_bound(table.time.begin(), table.time.end(), time + kNear) -
+                               table.time.begin());
+  };
+  const size_t behind = std::max<size_t>(rows_until(t), 1), row = behind - 1;
+  if (!table.lead_speed[row]) return {};
+  LeadRow lead{*table.lead_speed[row], 0};
+  // The first step has the car of all rows until then.
+  const double before = t - kStepsPerPlan * kStep;
+  for (size_t i = before < -kNear ? 0 : rows_until(before); i < behind; ++i) {
+    if (table.lead_gap[i]) lead.gap = *table.lead_gap[i];
+  }
+  if (behind < table.time.size() && table.lead_speed[behind] && !table.lead_gap[behind]) {
+    const double part = (t - table.time[row]) / (table.time[behind] - table.time[row]);
+    lead.speed += std::clamp(part, 0.0, 1.0) * (*table.lead_speed[behind] - lead.speed);
+  }
+  return lead;
+}
 inline CourseRow<double> course_row(const CourseTable& table, double t, double lateral_delay) {
-  return {table_value(table, table.curvature, t), table_value(table, table.curvature, t + lateral_delay),
-          table_value(table, table.speed, t), table_value(table, table.roll, t)};
+  const LeadRow lead = lead_row(table, t);
+  return {table_value(table, table.curvature, t),
+          table_value(table, table.curvature, t + lateral_delay),
+          table_value(table, table.speed, t),
+          table_value(table, table.roll, t),
+          lead.speed,
+          lead.gap};
 }
 // What the table of `w`, which has one, says in each step of the planner.
 inline std::vector<CourseRow<double>> course_rows(const WorldSpec& w, int steps) {
@@ -76,7 +107,8 @@ WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, const Se
   std::vector<N> table;
   if (spec.course.table) {
     for (const CourseRow<double>& row : course_rows(spec, steps)) {
-      for (const double value : {row.curvature, row.ahead, row.speed, row.roll}) table.push_back(static_cast<N>(value));
+      table.resize(table.size() + kRowFields);
+      convert<double, N>(row, &table[table.size() - kRowFields], kRowFields);
     }
   }
   N slots[kRingSlots] = {};

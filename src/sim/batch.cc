@@ -40,7 +40,7 @@ class Block {
       put_fields(prepare<Control>(spec), i, lanes_, constants_.get());
       put_fields(beginning<Control>(spec), i, lanes_, states_.get());
       noise |= has_noise(spec.noise);
-      leads |= spec.lead.there;
+      leads |= has_lead(spec);
       rich_courses |= is_rich(spec.course);
       tables |= spec.course.table != nullptr;
       mpc |= spec.following.planner == Planner::mpc;
@@ -96,7 +96,7 @@ class Block {
 
 template <class Control, class N>
 WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
-  const Run run{o.seed, o.warm_up, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
+  const Run run{o.seed, o.warm_up, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
   const auto see = [](int, const auto&, const auto&) {};
   return with_tyres(o.tyres, [&]<class Tyre>() { return run_world<N, Control, Tyre>(spec, run, o.steps, see); });
 }

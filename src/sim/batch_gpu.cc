@@ -67,7 +67,7 @@ class Part {
           put_fields(beginning<Control>(world), to, kWorldsOfGroup, states);
         }
         if (has_noise(world.noise)) noise = true;
-        if (world.lead.there) leads = true;
+        if (has_lead(world)) leads = true;
         if (is_rich(world.course)) rich_courses = true;
         if (!world.course.table) continue;
         tables = true;

@@ -208,6 +208,55 @@ TEST(Batch, DrivesATableAsTheFormulaThatItHolds) {
   EXPECT_GT(results[0].tracking_rmse, 0.01);
 }
 
+// Behind the same car, once by formulas and once by a table.
+TEST(Batch, FollowsATablesCarAsTheFormulasCar) {
+  WorldSpec formula;
+  formula.course.speed = 20;
+  formula.lead = {.there = true, .gap = 45, .speed = 18, .change = -8, .change_at = 6, .change_ramp = 4, .from = 2};
+  WorldSpec tabled = formula;
+  tabled.lead = {};
+  CourseTable table;
+  for (int i = 0; i <= 800; ++i) {
+    const double t = 0.05 * i, x = std::clamp((t - 6) / 4, 0.0, 1.0);
+    table.time.push_back(t);
+    table.curvature.push_back(0);
+    table.speed.push_back(20);
+    table.roll.push_back(0);
+    table.lead_speed.push_back(i < 40 ? std::nullopt : std::optional(18 - 8 * x * x * (3 - 2 * x)));
+    table.lead_gap.push_back(i == 40 ? std::optional(45.0) : std::nullopt);
+  }
+  tabled.course.table = std::make_shared<const CourseTable>(table);
+  for (const Planner planner : {Planner::idm, Planner::mpc}) {
+    formula.following.planner = tabled.following.planner = planner;
+    const auto r = run_worlds(2, [&](int64_t i) { return i == 0 ? formula : tabled; }, {.steps = 3000});
+    ASSERT_TRUE(r[0].gap_min && r[1].gap_min);
+    EXPECT_LT(*r[0].gap_min, 44);
+    EXPECT_NEAR(*r[1].gap_min, *r[0].gap_min, 1e-3);
+    EXPECT_NEAR(r[1].distance, r[0].distance, 1e-2);
+    EXPECT_NEAR(r[1].deceleration_max, r[0].deceleration_max, 1e-3);
+  }
+}
+
+// A car that comes in another one's place is not that one at another speed.
+TEST(Batch, AnotherCarOfATableIsSeenAnew) {
+  const auto world = [](bool first_car, Planner planner) {
+    WorldSpec w;
+    w.course.speed = 20;
+    CourseTable table{{0, 5, 100}, {0, 0, 0}, {20, 20, 20}, {0, 0, 0}};
+    table.lead_speed = {first_car ? std::optional(30.0) : std::nullopt, 16, 16};
+    table.lead_gap = {first_car ? std::optional(400.0) : std::nullopt, 40, std::nullopt};
+    w.course.table = std::make_shared<const CourseTable>(table);
+    w.following.planner = planner;
+    return w;
+  };
+  for (const Planner planner : {Planner::idm, Planner::mpc}) {
+    const auto r = run_worlds(2, [&](int64_t i) { return world(i == 1, planner); }, {.steps = 2000});
+    EXPECT_GT(r[0].deceleration_max, 0.3);
+    EXPECT_NEAR(r[1].deceleration_max, r[0].deceleration_max, 0.05);
+    EXPECT_NEAR(*r[1].gap_min, *r[0].gap_min, 0.5);
+  }
+}
+
 TEST(Batch, StopsAndStandsStill) {
   WorldSpec w;
   w.course.speed = 15;
@@ -260,6 +309,26 @@ TEST(Batch, RefusesWhatCannotBeSimulated) {
   EXPECT_TRUE(with_table({}, "0 times"));
   EXPECT_TRUE(with_table({{0, 1}, {0}, {1, 1}, {0, 0}}, "1 curvatures"));
   EXPECT_TRUE(with_table({{0, 0}, {0, 0}, {1, 1}, {0, 0}}, "a time of the course's table"));
+  const auto with_leads = [&](std::vector<std::optional<double>> speed, std::vector<std::optional<double>> gap) {
+    WorldSpec w;
+    CourseTable table{{0, 1}, {0, 0}, {1, 1}, {0, 0}};
+    table.lead_speed = std::move(speed), table.lead_gap = std::move(gap);
+    w.course.table = std::make_shared<const CourseTable>(table);
+    return error_of([&] { check_world(w); });
+  };
+  EXPECT_EQ(with_leads({5, 5}, {30, {}}), "");
+  EXPECT_EQ(with_leads({5}, {30}),
+            "sim: a course of 2 times, 1 speeds of cars ahead and 1 gaps to them, expected as many of each, or none");
+  EXPECT_EQ(with_leads({5, 5}, {{}, 30}), "sim: row 0 of the course's table has a car ahead that comes without a gap");
+  EXPECT_EQ(with_leads({5, {}}, {30, 30}), "sim: row 1 of the course's table has a gap to a car ahead without a speed");
+  EXPECT_NE(with_leads({-5, 5}, {30, {}}).find("a speed of a car ahead"), std::string::npos);
+  EXPECT_NE(with_leads({5, 5}, {0, {}}).find("a gap to a car ahead"), std::string::npos);
+  EXPECT_TRUE(refused(
+      [](WorldSpec& w) {
+        w.lead.there = true;
+        w.course.table = std::make_shared<const CourseTable>(CourseTable{{0}, {0}, {9}, {0}, {5}, {30}});
+      },
+      "expected one of them"));
   EXPECT_TRUE(
       refused([](WorldSpec& w) { w.lateral.torque_ki = std::numeric_limits<double>::infinity(); }, "controller"));
   EXPECT_TRUE(refused([](WorldSpec& w) { w.number = uint64_t{1} << 46; }, "number"));

@@ -16,8 +16,13 @@ constexpr double kMotionGap = 0.25, kYawGap = 0.6;  // s: the longest that are b
 constexpr double kStanding = 0.3;                   // m/s
 constexpr double kSmoothing = 0.25;                 // s: standard deviation of the Gaussian over yaw rate and speed
 constexpr double kTurning = 0.6, kClosing = 1, kFarthest = 100;  // m/s^2, m/s, m
-constexpr double kStopFrom = 5, kStopLookback = 30;              // m/s, s
-constexpr double kShortest = 4, kLongest = 600;                  // s
+// What sim/scenario_file.h takes.
+constexpr double kFastest = 70, kLeadNearest = 0.01, kLeadFarthest = 1000;
+constexpr double kStopFrom = 5, kStopLookback = 30;  // m/s, s
+constexpr double kShortest = 4, kLongest = 600;      // s
+// Of the cars ahead in a course: the longest time without one that is bridged, the least that one stays, s; and by how
+// much the gap may differ from what the speeds make of it before it is another car's, m and as a share.
+constexpr double kLeadGap = 0.55, kLeadStays = 0.5, kLeadJump = 4, kLeadJumpShare = 0.1;
 
 enum class Status : char { good, bad, overridden, standstill };
 
@@ -26,6 +31,9 @@ struct Grid {
   std::vector<double> speed, curvature, roll;
   std::vector<char> turning, changing, closing;
   std::vector<std::optional<ExtractedCourse::LeadAt>> lead;
+  // The car ahead of a course: its number, -1 for none; gap in m, speed in m/s.
+  std::vector<int> car;
+  std::vector<double> car_gap, car_speed;
   size_t size() const { return status.size(); }
 };
 
@@ -81,6 +89,55 @@ std::vector<double> smoothed(const std::vector<double>& values, const std::vecto
   return out;
 }
 
+// Samples of one car ahead, with the car's own speed at their times.
+struct CarAhead {
+  struct At {
+    double time, gap, speed, own_speed;  // s, m, m/s
+  };
+  std::vector<At> at;
+};
+
+// Whether the sample can be of the same car.
+bool goes_on(const CarAhead::At& last, const CarAhead::At& now) {
+  const double seconds = now.time - last.time;
+  if (seconds > kLeadGap) return false;
+  const double closing = 0.5 * (last.own_speed - last.speed + now.own_speed - now.speed);
+  return std::abs(now.gap - last.gap + closing * seconds) <= std::max(kLeadJump, kLeadJumpShare * last.gap);
+}
+
+std::vector<CarAhead> cars_ahead(const drive::CarSignals& signals, uint64_t origin) {
+  std::vector<CarAhead> cars;
+  for (const auto& [time, lead] : signals.lead) {
+    const drive::MotionSample* const motion = signals.motion.at(time);
+    if (!lead.there || motion == nullptr || lead.gap < kLeadNearest || lead.gap > kLeadFarthest) continue;
+    const CarAhead::At now{seconds_of(time, origin), lead.gap, std::clamp(lead.speed, 0.0, kFastest), motion->speed};
+    if (!cars.empty() && now.time <= cars.back().at.back().time) continue;
+    if (cars.empty() || !goes_on(cars.back().at.back(), now)) cars.emplace_back();
+    cars.back().at.push_back(now);
+  }
+  return cars;
+}
+
+void put_cars(const std::vector<CarAhead>& cars, Grid& grid) {
+  grid.car.assign(grid.size(), -1);
+  grid.car_gap.assign(grid.size(), 0);
+  grid.car_speed.assign(grid.size(), 0);
+  for (size_t number = 0; number < cars.size(); ++number) {
+    const std::vector<CarAhead::At>& at = cars[number].at;
+    size_t behind = 0;
+    for (auto i = static_cast<size_t>(std::ceil(std::max(at.front().time, 0.0) / kGrid)); i < grid.size(); ++i) {
+      const double time = static_cast<double>(i) * kGrid;
+      while (behind < at.size() && at[behind].time < time) ++behind;
+      if (behind == at.size()) break;
+      const CarAhead::At &b = at[behind], &a = at[behind == 0 ? 0 : behind - 1];
+      const double part = behind == 0 ? 0 : (time - a.time) / (b.time - a.time);
+      grid.car[i] = static_cast<int>(number);
+      grid.car_gap[i] = a.gap + part * (b.gap - a.gap);
+      grid.car_speed[i] = a.speed + part * (b.speed - a.speed);
+    }
+  }
+}
+
 Grid grid_of(const drive::CarSignals& signals) {
   Grid grid;
   if (signals.motion.empty()) return grid;
@@ -112,10 +169,10 @@ Grid grid_of(const drive::CarSignals& signals) {
     const double v = grid.speed[i] = std::max(grid.speed[i], 0.0), curvature = yaw[i] / std::max(v, 1.0);
     grid.curvature.push_back(curvature);
     grid.turning.push_back(std::abs(curvature) * v * v >= kTurning);
-    // What sim/scenario_file.h takes.
-    const bool possible = std::abs(curvature) <= 0.2 && std::abs(curvature) * v * v <= 12 && v <= 70;
+    const bool possible = std::abs(curvature) <= 0.2 && std::abs(curvature) * v * v <= 12 && v <= kFastest;
     if (!possible && grid.status[i] != Status::bad) grid.status[i] = Status::bad;
   }
+  put_cars(cars_ahead(signals, origin), grid);
   return grid;
 }
 
@@ -183,6 +240,31 @@ Piece good_part(const Grid& grid, const Piece& piece) {
   return best;
 }
 
+// The cars ahead of the piece, but for those that do not stay.
+void add_leads(const Grid& grid, const Piece& piece, ExtractedCourse& course) {
+  const size_t rows = piece.end - piece.begin;
+  std::vector<std::optional<double>> speed(rows), gap(rows);
+  double error = 0;
+  for (size_t i = piece.begin; i < piece.end;) {
+    const size_t begin = i;
+    while (i < piece.end && grid.car[i] == grid.car[begin]) ++i;
+    if (grid.car[begin] < 0 || i - begin < steps(kLeadStays)) continue;
+    double follows = grid.car_gap[begin];
+    gap[begin - piece.begin] = follows;
+    for (size_t k = begin; k < i; ++k) {
+      speed[k - piece.begin] = grid.car_speed[k];
+      const auto opening = [&](size_t at) { return grid.car_speed[at] - grid.speed[at]; };
+      if (k > begin) follows += 0.5 * kGrid * (opening(k - 1) + opening(k));
+      error = std::max(error, std::abs(follows - grid.car_gap[k]));
+    }
+    ++course.leads;
+  }
+  if (course.leads == 0) return;
+  course.lead_gap_error = error;
+  course.table.lead_speed = std::move(speed);
+  course.table.lead_gap = std::move(gap);
+}
+
 ExtractedCourse course_of(const Grid& grid, const Piece& piece, std::string kind) {
   ExtractedCourse course;
   course.kind = std::move(kind);
@@ -194,6 +276,7 @@ ExtractedCourse course_of(const Grid& grid, const Piece& piece, std::string kind
     course.table.curvature.push_back(grid.curvature[i]);
     course.table.roll.push_back(grid.roll[i]);
   }
+  add_leads(grid, piece, course);
   course.lead_first = grid.lead[piece.begin];
   course.lead_last = grid.lead[piece.end - 1];
   return course;
@@ -243,10 +326,15 @@ std::string course_file_name(const ExtractedCourse& course) {
 }
 
 std::string course_csv(const CourseTable& table) {
-  std::string text = "time_s,speed_m_per_s,curvature_per_m,roll_rad\n";
+  const bool leads = !table.lead_speed.empty();
+  const auto field = [](const std::optional<double>& value) { return value ? fmt::format("{:.4f}", *value) : ""; };
+  std::string text = "time_s,speed_m_per_s,curvature_per_m,roll_rad";
+  text += leads ? ",lead_speed_m_per_s,lead_gap_m\n" : "\n";
   for (size_t i = 0; i < table.time.size(); ++i) {
-    text += fmt::format("{:.2f},{:.4f},{:.7f},{:.5f}\n", table.time[i], table.speed[i], table.curvature[i] + 0.0,
+    text += fmt::format("{:.2f},{:.4f},{:.7f},{:.5f}", table.time[i], table.speed[i], table.curvature[i] + 0.0,
                         table.roll[i] + 0.0);
+    if (leads) text += fmt::format(",{},{}", field(table.lead_speed[i]), field(table.lead_gap[i]));
+    text += '\n';
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// Stretches of a recorded drive as courses: the curvature that the car drove, its speed and the road's roll, as
-// `sim run --file` reads them (sim/scenario_file.h).
+// Stretches of a recorded drive as courses: the curvature that the car drove, its speed, the road's roll and the cars
+// ahead, as `sim run --file` reads them (sim/scenario_file.h).
 #pragma once
 
 #include <optional>
@@ -30,7 +30,10 @@ struct ExtractedCourse {
   struct LeadAt {
     double gap, speed;  // m, m/s
   };
-  std::optional<LeadAt> lead_first, lead_last;  // the car ahead at the beginning and the end; courses do not hold it
+  std::optional<LeadAt> lead_first, lead_last;  // the car ahead at the beginning and the end, within 100 m
+  int64_t leads = 0;                            // cars ahead that the table has, one after the other
+  // The most by which the gap that follows from the table's speeds is off the recorded one, m; of a course with leads.
+  std::optional<double> lead_gap_error;
 };
 
 struct Extraction {
@@ -46,7 +49,7 @@ struct Extraction {
 // Fails (user) on a kind that there is not, and on a length beyond its bounds.
 Extraction extract_courses(const drive::CarSignals& signals, const ExtractOptions& options = {});
 
-// "curve_0123.4s.csv", and its contents.
+// "curve_0123.4s.csv", and its contents; columns of cars ahead only where there is one.
 std::string course_file_name(const ExtractedCourse& course);
 std::string course_csv(const CourseTable& table);
 

@@ -10,6 +10,7 @@
 #include "base/test_error.h"
 #include "base/test_files.h"
 #include "sim/scenario_file.h"
+#include "sim/trace.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -100,6 +101,57 @@ TEST(Extract, FindsLaneChangesAndLeads) {
   ASSERT_TRUE(found.courses[1].lead_last);
   EXPECT_EQ(found.courses[1].lead_last->speed, 20);
   EXPECT_TRUE(extract_courses(signals, {.kinds = {"curve"}}).courses.empty());
+}
+
+// Behind a car that slows down from 20 to 16 m/s, which another one replaces at 30 s and no one from 50 s on.
+TEST(Extract, TakesTheCarsAheadWithTheirSpeeds) {
+  const auto lead_speed = [](double t) { return t < 30 ? std::max(20 - 0.4 * t, 16.0) : 17.0; };
+  drive::CarSignals signals = driven(60, twenty, [](double) { return 0.0; });
+  double gap = 120;
+  for (int i = 0; i < 1000; ++i) {
+    const double t = 0.05 * i;
+    if (i == 600) gap = 70;
+    const bool flickers = i % 100 < 5, stranger = i >= 320 && i < 326;  // seen too late, and for too short a time
+    signals.lead.add(time_of(t), {!flickers || i == 0, stranger ? 9 : gap, stranger ? 3 : lead_speed(t)});
+    gap += 0.05 * (lead_speed(t + 0.025) - 20);
+  }
+  const Extraction found = extract_courses(signals, {.kinds = {"piece"}, .piece_seconds = 55});
+  ASSERT_EQ(found.courses.size(), 1u);
+  const ExtractedCourse& course = found.courses[0];
+  EXPECT_EQ(course.leads, 3) << "that of before the stranger comes again";
+  ASSERT_TRUE(course.lead_gap_error);
+  EXPECT_LT(*course.lead_gap_error, 0.05);
+  const CourseTable& table = course.table;
+  ASSERT_EQ(table.lead_speed.size(), table.time.size());
+  for (size_t i = 0; i < table.time.size(); ++i) {
+    const double t = table.time[i];
+    const bool between = (t > 15.97 && t < 16.3) || (t > 29.97 && t < 30.23);
+    if (between) continue;
+    ASSERT_EQ(table.lead_speed[i].has_value(), t < 49.97) << t;
+    if (table.lead_speed[i]) {
+      EXPECT_NEAR(*table.lead_speed[i], lead_speed(t), 0.02) << t;
+    }
+  }
+  EXPECT_EQ(*table.lead_gap[0], 120);
+  EXPECT_EQ(std::ranges::count_if(table.lead_gap, [](const auto& one) { return one.has_value(); }), 3);
+
+  // Its world has these cars.
+  const Scenario scenario = parse_scenario(course_csv(table), "leads.csv");
+  WorldSpec world = scenario_world(scenario, 0, 1, preset_vehicle("civic"));
+  world.following.planner = Planner::cruise;  // which keeps the drive's speed
+  const Trace trace = trace_world(world, {.steps = 5200});
+  for (size_t row = 0; row < trace.rows.size(); ++row) {
+    const double t = 0.05 * static_cast<double>(row);
+    if ((t > 15.9 && t < 16.4) || (t > 29.9 && t < 30.4) || t > 49.9) continue;
+    EXPECT_NEAR(trace.at(row, "lead_speed"), lead_speed(t), 0.02) << t;
+  }
+  // Where it is, whatever the simulated car makes of it: 180 m in its first 10 s, then 16 m/s, the other one 17 m/s.
+  const auto place = [&](size_t row) { return trace.at(row, "distance") + trace.at(row, "gap"); };
+  EXPECT_NEAR(trace.at(0, "gap"), 120, 0.1);
+  EXPECT_NEAR(place(290) - place(0), 180 + 16 * 4.5, 0.2);
+  EXPECT_NEAR(place(900) - place(620), 17 * 14, 0.2);
+  EXPECT_NEAR(trace.at(605, "gap"), 70 - 0.25 * 3, 0.2);
+  EXPECT_FALSE(std::isfinite(trace.at(1010, "gap")));
 }
 
 TEST(Extract, LeavesOutWhatSaysNothingOfTheRoad) {

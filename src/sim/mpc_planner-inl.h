@@ -25,8 +25,8 @@ struct MpcPlannerConstants {
 template <class N>
 struct MpcPlanner {
   MpcState<N> solution;
-  N speed, accel;                                  // m/s, m/s^2: what the next plan starts from
-  N lead_there, lead_speed, lead_accel, lead_tau;  // the car ahead as the filter has it
+  N speed, accel;                      // m/s, m/s^2: what the next plan starts from
+  N lead_speed, lead_accel, lead_tau;  // the car ahead as the filter has it
 };
 
 inline MpcPlannerConstants<double> prepare_mpc(const WorldSpec& w) {
@@ -41,17 +41,16 @@ inline MpcPlanner<double> beginning_mpc(const WorldSpec& w) {
   return s;
 }
 
-// The acceleration of the car ahead from its speed: radard's steady Kalman filter at 20 Hz. While it is large, it is
-// expected to last longer.
+// The acceleration of the car ahead from its speed: radard's steady Kalman filter at 20 Hz, begun anew for each car.
+// While it is large, it is expected to last longer.
 template <class N>
 SIM_FN void see_lead(const LeadState<N>& lead, MpcPlanner<N>& s) {
   constexpr double kStepOfPlan = kStepsPerPlan * kStep, kSpeedGain = 0.1988689, kAccelGain = 0.28555364;
-  const auto seen_before = is_set(s.lead_there);
+  const auto seen_before = is_set(lead.there) && !is_set(lead.came);
   const N expected = mul_add(s.lead_accel, N(kStepOfPlan), s.lead_speed), wrong = lead.speed - expected;
   s.lead_speed = select(seen_before, mul_add(wrong, N(kSpeedGain), expected), lead.speed);
   s.lead_accel = select(seen_before, mul_add(wrong, N(kAccelGain), s.lead_accel), N(0));
   s.lead_tau = select(seen_before && (abs(s.lead_accel) >= N(0.5)), s.lead_tau * N(0.9), N(kLeadTau));
-  s.lead_there = lead.there;
 }
 
 // Called behind plan(), which has moved the car ahead: replaces `target`, the acceleration asked for, in worlds that

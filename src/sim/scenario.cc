@@ -1,6 +1,6 @@
 #include "sim/scenario.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

@@ -15,8 +15,9 @@ namespace {
 constexpr int64_t kLargestFile = 1 << 28;
 constexpr double kLongest = 3600;  // s
 constexpr size_t kMostRows = 1000000;
+constexpr double kShortestLead = 0.5;  // s, from one car's coming to the next one's
 
-enum Column { kTime, kSpeed, kCurvature, kLateral, kRoll, kColumns };
+enum Column { kTime, kSpeed, kCurvature, kLateral, kRoll, kLeadSpeed, kLeadGap, kColumns };
 struct Heading {
   const char* name;
   const char* challenge;  // that of the controls challenge; empty: none
@@ -28,11 +29,13 @@ constexpr Heading kHeadings[kColumns] = {
     {"speed_m_per_s", "vEgo", 0, 70, "km/h"},
     {"curvature_per_m", "", -0.2, 0.2, "a radius in m"},
     {"lateral_acceleration_m_per_s2", "targetLateralAcceleration", -12, 12, "degrees/s or cm/s^2"},
-    {"roll_rad", "roll", -0.35, 0.35, "degrees"}};
+    {"roll_rad", "roll", -0.35, 0.35, "degrees"},
+    {"lead_speed_m_per_s", "", 0, 70, "km/h"},
+    {"lead_gap_m", "", 0.01, 1000, "cm"}};
 
 // Where each column is; -1: it is not there.
 struct Places {
-  int at[kColumns] = {-1, -1, -1, -1, -1};
+  int at[kColumns] = {-1, -1, -1, -1, -1, -1, -1};
 };
 
 Places places_of(const CsvReader& csv, const std::string& name) {
@@ -49,7 +52,8 @@ Places places_of(const CsvReader& csv, const std::string& name) {
     if (found == std::end(kHeadings)) {
       csv.fail_at(i, field.substr(0, 60),
                   "not a column of a course" + did_you_mean(field.substr(0, 60), known) +
-                      "; expected time_s, speed_m_per_s, curvature_per_m or lateral_acceleration_m_per_s2, roll_rad");
+                      "; expected time_s, speed_m_per_s, curvature_per_m or lateral_acceleration_m_per_s2, roll_rad, "
+                      "lead_speed_m_per_s and lead_gap_m");
     }
     int& at = places.at[found - kHeadings];
     if (at >= 0) csv.fail_at(i, field, "a second time");
@@ -60,6 +64,9 @@ Places places_of(const CsvReader& csv, const std::string& name) {
   }
   if ((places.at[kCurvature] < 0) == (places.at[kLateral] < 0)) {
     fail("{}: expected one of the columns curvature_per_m and lateral_acceleration_m_per_s2", name);
+  }
+  if ((places.at[kLeadSpeed] < 0) != (places.at[kLeadGap] < 0)) {
+    fail("{}: expected both of the columns lead_speed_m_per_s and lead_gap_m, or neither", name);
   }
   return places;
 }
@@ -75,7 +82,32 @@ double value_of(const CsvReader& csv, const Places& places, Column column) {
   return value;
 }
 
-void read_row(const CsvReader& csv, const Places& places, CourseTable& table) {
+std::optional<double> value_if_any(const CsvReader& csv, const Places& places, Column column) {
+  const auto at = static_cast<size_t>(places.at[column]);
+  if (at < csv.fields().size() && csv.fields()[at].empty()) return {};
+  return value_of(csv, places, column);
+}
+
+// The car ahead of the row that was added last. `came`: when the last one came.
+void read_lead(const CsvReader& csv, const Places& places, CourseTable& table, std::optional<double>& came) {
+  const bool before = !table.lead_speed.empty() && table.lead_speed.back();
+  const std::optional<double> speed = value_if_any(csv, places, kLeadSpeed), gap = value_if_any(csv, places, kLeadGap);
+  const auto wrong = [&](Column column, std::string_view what) {
+    csv.fail_at(static_cast<size_t>(places.at[column]), kHeadings[column].name, what);
+  };
+  if (gap && !speed) wrong(kLeadSpeed, "empty, but lead_gap_m says that a car comes");
+  if (speed && !before && !gap) wrong(kLeadGap, "empty where a car comes");
+  if (gap && came && table.time.back() - *came < kShortestLead - 1e-6) {
+    wrong(kLeadGap, fmt::format("another car after {:.3g} s, expected {} or more: the gap stands only where a car "
+                                "comes, behind that it is what the speeds make of it",
+                                table.time.back() - *came, kShortestLead));
+  }
+  if (gap) came = table.time.back();
+  table.lead_speed.push_back(speed);
+  table.lead_gap.push_back(gap);
+}
+
+void read_row(const CsvReader& csv, const Places& places, CourseTable& table, std::optional<double>& came) {
   const double time = value_of(csv, places, kTime), speed = value_of(csv, places, kSpeed);
   if (!table.time.empty() && time <= table.time.back()) {
     csv.fail_at(static_cast<size_t>(places.at[kTime]), "time_s",
@@ -93,6 +125,7 @@ void read_row(const CsvReader& csv, const Places& places, CourseTable& table) {
   table.speed.push_back(speed);
   table.curvature.push_back(std::clamp(curvature, -0.2, 0.2));
   table.roll.push_back(places.at[kRoll] < 0 ? 0 : value_of(csv, places, kRoll));
+  if (places.at[kLeadSpeed] >= 0) read_lead(csv, places, table, came);
 }
 
 }  // namespace
@@ -102,11 +135,13 @@ Scenario parse_scenario(std::string_view text, const std::string& name) {
   if (!csv.next()) fail("{}: no line of headings", name);
   const Places places = places_of(csv, name);
   CourseTable table;
+  std::optional<double> came;
   while (csv.next()) {
     if (table.time.size() == kMostRows) fail("{}: more than {} rows", name, kMostRows);
-    read_row(csv, places, table);
+    read_row(csv, places, table, came);
   }
   if (table.time.size() < 2) fail("{}: {} rows, expected 2 or more", name, table.time.size());
+  if (!came) table.lead_speed.clear(), table.lead_gap.clear();
   const double first = table.time.front(), seconds = table.time.back() - first;
   if (seconds < 1 || seconds > kLongest) {
     fail("{}: time_s goes over {:.6g} s, expected 1 to {}{}", name, seconds, kLongest,

@@ -5,6 +5,7 @@
 //   speed_m_per_s (or vEgo)                                             asked for
 //   curvature_per_m, or lateral_acceleration_m_per_s2 (or targetLateralAcceleration)    left positive
 //   roll_rad (or roll)                                                  optional
+//   lead_speed_m_per_s, lead_gap_m                                      optional: cars ahead (CourseTable)
 // aEgo and steerCommand of the controls challenge are passed over, other headings are refused.
 #pragma once
 

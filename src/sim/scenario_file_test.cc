@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "base/test_error.h"
 #include "base/test_files.h"
 #include "sim/scenario_run.h"
+#include "sim/trace.h"
 
 namespace sparkpilot::sim {
 namespace {
@@ -37,8 +40,37 @@ TEST(ScenarioFile, TakesTheChallengesColumns) {
   EXPECT_EQ(s.table->roll[1], 0.02);
 }
 
+TEST(ScenarioFile, HasCarsAhead) {
+  const TempFolder folder;
+  std::string text = "time_s,speed_m_per_s,curvature_per_m,lead_gap_m,lead_speed_m_per_s\n";
+  for (int i = 0; i <= 300; ++i) {
+    // Up to 5 s a car, from 10 s on another one, which slows down.
+    const bool comes = i == 0 || i == 100, there = i <= 50 || i >= 100;
+    text += fmt::format("{},20,0,{},{}\n", 0.1 * i, comes ? "50" : "",
+                        there ? fmt::format("{}", i < 100 ? 19 : std::max(18 - 0.05 * (i - 100), 10.0)) : "");
+  }
+  write_text(folder / "leads.csv", text);
+  const Scenario scenario = read_scenario(folder / "leads.csv");
+  const WorldSpec world = scenario_world(scenario, 0, 1, preset_vehicle("civic"));
+  ASSERT_TRUE(has_lead(world));
+  const Trace trace = trace_world(world, {.steps = 3000});
+  for (size_t row = 0; row < trace.rows.size(); ++row) {
+    const double t = 0.05 * static_cast<double>(row), gap = trace.at(row, "gap"), speed = trace.at(row, "lead_speed");
+    EXPECT_EQ(std::isfinite(gap), t < 5.075 || t > 9.975) << t;
+    if (!std::isfinite(gap)) continue;
+    EXPECT_NEAR(speed, t < 6 ? 19 : std::max(18 - 0.5 * (t - 10), 10.0), 0.01) << t;
+    if (row == 0 || row == 200) continue;
+    EXPECT_NEAR(gap - trace.at(row - 1, "gap"), 0.05 * (speed - trace.at(row, "speed")), 0.01) << t;
+  }
+  EXPECT_NEAR(trace.at(0, "gap"), 50, 0.1);
+  EXPECT_NEAR(trace.at(200, "gap"), 50, 0.1);
+  EXPECT_LT(trace.result.speed, 11) << "it follows";
+  EXPECT_FALSE(trace.result.collided);
+}
+
 TEST(ScenarioFile, SaysWhatIsWrong) {
-  const std::string head = "time_s,speed_m_per_s,curvature_per_m\n";
+  const std::string head = "time_s,speed_m_per_s,curvature_per_m\n",
+                    leads = "time_s,speed_m_per_s,curvature_per_m,lead_gap_m,lead_speed_m_per_s\n";
   const std::pair<std::string, std::string> cases[] = {
       {"", "no line of headings"},
       {"time_s,curvature_per_m\n0,0\n", "f.csv: no column speed_m_per_s"},
@@ -58,6 +90,15 @@ TEST(ScenarioFile, SaysWhatIsWrong) {
       {head + "0,10,0\n100000,10,0\n", "is it in ms?"},
       {head + "0,10,0\n0.5,10,0\n", "goes over 0.5 s"},
       {"time_s,speed_m_per_s,curvature_per_m,roll_rad\n0,10,0,2\n", "is it in degrees?"},
+      {"time_s,speed_m_per_s,curvature_per_m,lead_gap_m\n", "expected both of the columns lead_speed_m_per_s and"},
+      {leads + "0,10,0,,5\n", "f.csv:2: column 4 (lead_gap_m): empty where a car comes"},
+      {leads + "0,10,0,30,\n", "f.csv:2: column 5 (lead_speed_m_per_s): empty, but lead_gap_m says that a car comes"},
+      {leads + "0,10,0,,\n1,10,0,,5\n", "f.csv:3: column 4 (lead_gap_m): empty where a car comes"},
+      {leads + "0,10,0,30,5\n0.1,10,0,29,5\n", "f.csv:3: column 4 (lead_gap_m): another car after 0.1 s"},
+      {leads + "0,10,0,30,90\n", "is it in km/h?"},
+      {leads + "0,10,0,3000,9\n", "is it in cm?"},
+      {leads + "0,10,0,30,nan\n", "column 5 (lead_speed_m_per_s): expected a number, got \"nan\""},
+      {leads + "0,10,0,30\n", "column 5 (lead_speed_m_per_s): the line ends before it"},
       {std::string(1000000, ',') + "\n", "a line of 1000000 bytes"},
       {"time_s" + std::string(999, ',') + "\n", "more than 256 columns"}};
   for (const auto& [text, expected] : cases) {

@@ -1,7 +1,5 @@
 #include "sim/scenario_run.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>

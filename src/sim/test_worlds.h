@@ -54,8 +54,12 @@ inline WorldSpec varied(int64_t i) {
   }
   if (i % 5 == 0) {
     const double curvature = w.course.turn;
-    w.course.table = std::make_shared<const CourseTable>(
-        CourseTable{{0, 1, 2.5, 4}, {0, curvature, curvature, 0}, {w.course.speed, 20, 15, 18}, {0, 0.02, 0.02, 0}});
+    CourseTable table{{0, 1, 2.5, 4}, {0, curvature, curvature, 0}, {w.course.speed, 20, 15, 18}, {0, 0.02, 0.02, 0}};
+    if (i % 3 == 1) {  // one car ahead and then another
+      table.lead_speed = {random.uniform(5, 25), random.uniform(5, 25), random.uniform(5, 25), {}};
+      table.lead_gap = {random.uniform(20, 60), random.uniform(20, 60), {}, {}};
+    }
+    w.course.table = std::make_shared<const CourseTable>(table);
   }
   return w;
 }

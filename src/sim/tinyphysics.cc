@@ -1,43 +1,37 @@
 #include "sim/tinyphysics.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <mutex>
 #include <random>
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "ir/dimensions.h"
 #include "sim/md5.h"
-#include "sparkpilot/builder.h"
-#include "sparkpilot/session.h"
+#include "sim/tinyphysics_network.h"
 
 namespace sparkpilot::sim {
 namespace {
 
-constexpr int64_t kContext = 20, kBins = 1024, kFeatures = 4;
 constexpr int64_t kEnd = 500;   // the row after the last that counts
 constexpr int64_t kAhead = 50;  // a plan ends before this many rows ahead
 constexpr double kTemperature = 0.8, kMostAction = 2, kMostChange = 0.5;
 
-// numpy.linspace(-5, 5, 1024)
-const std::array<double, kBins>& bins() {
-  static const std::array<double, kBins> table = [] {
-    std::array<double, kBins> all;
-    for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<double>(i) * (10.0 / (kBins - 1)) + -5.0;
-    all.back() = 5;
-    return all;
-  }();
-  return table;
-}
+// The centres of the bins, numpy.linspace(-most, most, count), and values as their numbers.
+struct Bins {
+  std::vector<double> centres;
 
-// numpy.digitize(clip(value), bins, right=True)
-int64_t token_of(double value) {
-  return std::lower_bound(bins().begin(), bins().end(), std::clamp(value, -5.0, 5.0)) - bins().begin();
-}
+  Bins(int64_t count, double most) {
+    const double step = 2 * most / static_cast<double>(count - 1);
+    for (int64_t i = 0; i < count; ++i) centres.push_back(static_cast<double>(i) * step - most);
+    centres.back() = most;
+  }
+  // numpy.digitize(clip(value), bins, right=True)
+  int64_t token_of(double value) const {
+    return std::ranges::lower_bound(centres, std::clamp(value, centres.front(), centres.back())) - centres.begin();
+  }
+};
 
 // RandomState.random_sample()
 double random_sample(std::mt19937& generator) {
@@ -45,66 +39,16 @@ double random_sample(std::mt19937& generator) {
   return (static_cast<double>(high) * 67108864.0 + static_cast<double>(low)) / 9007199254740992.0;
 }
 
-// RandomState.choice(1024, p=probabilities), given its random number; -1 if the probabilities are none.
-int sample(std::span<const float> probabilities, double number) {
-  std::array<double, kBins> sum;
+// RandomState.choice(bins, p=probabilities), given its random number; -1 if the probabilities are none. `sum` is its
+// memory.
+int sample(std::span<const float> probabilities, double number, std::vector<double>& sum) {
+  sum.resize(probabilities.size());
   double total = 0;
   for (size_t i = 0; i < sum.size(); ++i) sum[i] = total += static_cast<double>(probabilities[i]);
   if (!(total > 0 && std::isfinite(total))) return -1;
   const auto found =
       std::upper_bound(sum.begin(), sum.end(), number, [total](double u, double upto) { return u < upto / total; });
   return static_cast<int>(found - sum.begin());
-}
-
-// Fails (user) unless the value is as declared here, with any first dimension; returns that, -1: open.
-int64_t check(const Value& value, DType dtype, const std::vector<int64_t>& tail, const std::string& what) {
-  const std::vector<Dim> dims = value.declared.value_or(std::vector<Dim>());
-  bool same = value.dtype == dtype && dims.size() == tail.size() + 1;
-  for (size_t i = 0; same && i < tail.size(); ++i) same = dims[i + 1].size == tail[i];
-  std::string expected;
-  for (const int64_t size : tail) expected += fmt::format(", {}", size);
-  if (!same)
-    fail("{}: expected {} [b{}], got {} {}", what, sparkpilot::name(dtype), expected, sparkpilot::name(value.dtype),
-         declared_text(dims));
-  if (dims[0].size > 1) fail("{}: its first dimension is {}, expected an open one or 1", what, dims[0].size);
-  return dims[0].size;
-}
-
-constexpr const char* kProbabilities = "sparkpilot_probabilities";
-
-// With its softmax as the only output. Returns the options of its sessions.
-SessionOptions prepare(Graph& graph, const std::string& name, const TinyPhysicsOptions& options) {
-  if (options.batch < 1) fail("expected a batch of 1 or more, got {}", options.batch);
-  if (graph.inputs().size() != 2 || graph.outputs().size() != 1) {
-    fail("{}: expected two inputs, states and tokens, and one output, got {} and {}", name, graph.inputs().size(),
-         graph.outputs().size());
-  }
-  SessionOptions session{.device = options.device,
-                         .memory_reserve = options.memory_reserve,
-                         .threads = options.device == "cpu" ? 1 : 0,
-                         .tune = Tune::off};
-  const auto input = [&](const char* input_name, DType dtype, std::vector<int64_t> tail) {
-    const ValueId id = graph.find_input(input_name);
-    if (!id.present()) fail("{}: it has no input \"{}\"", name, input_name);
-    const int64_t rows = check(graph.value(id), dtype, tail, fmt::format("{}: input \"{}\"", name, input_name));
-    tail.insert(tail.begin(), options.batch);
-    if (rows < 0) session.shapes[input_name] = Shape(tail);
-    if (rows == 1) session.batch = options.batch;
-    return rows;
-  };
-  if (input("states", DType::f32, {kContext, kFeatures}) != input("tokens", DType::i64, {kContext})) {
-    fail("{}: the first dimensions of \"states\" and \"tokens\" are not alike", name);
-  }
-  const Graph::Output logits = graph.outputs()[0];
-  check(graph.value(logits.value), DType::f32, {kContext, kBins}, fmt::format("{}: output \"{}\"", name, logits.name));
-  if (!graph.states().empty())
-    fail("{}: it keeps states, expected a network whose output depends on its inputs alone", name);
-  Builder b(graph);
-  const ValueId scaled = b.add("Div", {logits.value, b.scalar(DType::f32, kTemperature)});
-  const ValueId probabilities = b.add("Softmax", {scaled}, {{"axis", int64_t{-1}}});
-  graph.replace_outputs({{probabilities, kProbabilities}});
-  session.outputs = {fmt::format("{}[:, -1, :]", kProbabilities)};
-  return session;
 }
 
 // The routes of a slice, while they run.
@@ -115,7 +59,7 @@ struct World {
   int64_t end = 0;               // the row after its last one
   std::vector<double> numbers;   // random, one for each row from 100 on
   std::vector<double> lataccel;  // by row; its last is the present one
-  std::vector<double> actions;   // by row, from row 20 on as they were clipped
+  std::vector<double> actions;   // by row, from the first that is computed on as they were clipped
   std::vector<float> states;     // by row, as the network sees them
   std::vector<int64_t> tokens;   // of lataccel
 };
@@ -136,24 +80,24 @@ ChallengeCosts costs_of(const World& world) {
   return costs;
 }
 
-void begin(World& world, const TinyPhysicsTask& task, TinyPhysicsRollout& out) {
+void begin(World& world, const TinyPhysicsTask& task, int64_t context, const Bins& bins, TinyPhysicsRollout& out) {
   world.route = task.route;
   world.out = &out;
   world.name = task.name;
   world.end = std::min(task.route->rows(), kEnd);
   std::mt19937 generator(task.seed);
-  for (int64_t i = kContext; i < kChallengeStart; ++i) random_sample(generator);
+  for (int64_t i = context; i < kChallengeStart; ++i) random_sample(generator);
   world.numbers.clear();
   for (int64_t i = kChallengeStart; i < world.end; ++i) world.numbers.push_back(random_sample(generator));
   const ChallengeRoute& route = *task.route;
-  world.lataccel.assign(route.target.begin(), route.target.begin() + kContext);
-  world.actions.assign(route.steer.begin(), route.steer.begin() + kContext);
+  world.lataccel.assign(route.target.begin(), route.target.begin() + context);
+  world.actions.assign(route.steer.begin(), route.steer.begin() + context);
   world.tokens.clear();
-  for (const double value : world.lataccel) world.tokens.push_back(token_of(value));
+  for (const double value : world.lataccel) world.tokens.push_back(bins.token_of(value));
   world.states.clear();
   for (size_t i = 0; i < static_cast<size_t>(world.end); ++i) {
-    for (const double value :
-         {i < kContext ? route.steer[i] : 0, route.roll_lataccel[i], route.v_ego[i], route.a_ego[i]})
+    for (const double value : {static_cast<int64_t>(i) < context ? route.steer[i] : 0, route.roll_lataccel[i],
+                               route.v_ego[i], route.a_ego[i]})
       world.states.push_back(static_cast<float>(value));
   }
 }
@@ -175,24 +119,27 @@ ChallengeInput input_of(const World& world, int64_t row) {
 // Routes that run in step, and the session that computes the network for them.
 class Slice {
  public:
-  Slice(const Graph& graph, const SessionOptions& options, size_t batch) : session_(graph, options), batch_(batch) {
+  // The other two outlive it.
+  Slice(const Graph& graph, const PlantNetwork& plant, const Bins& bins)
+      : session_(graph, plant.session), plant_(plant), bins_(bins), context_(plant.context) {
     session_.compile();
-    std::ranges::fill(session_.input<float>("states"), 0.0F);
-    std::ranges::fill(session_.input<int64_t>("tokens"), 0);
+    std::ranges::fill(session_.input<float>(plant_.states), 0.0F);
+    if (plant_.narrow) std::ranges::fill(session_.input<int32_t>(plant_.tokens), 0);
+    else std::ranges::fill(session_.input<int64_t>(plant_.tokens), 0);
   }
 
   // `more` is asked after each step of `routes` whether to go on. False: it was stopped.
   bool run(std::span<const TinyPhysicsTask> tasks, size_t first, std::span<TinyPhysicsRollout> out,
            ChallengeController& controller, bool trajectories, const std::function<bool(int64_t routes)>& more) {
-    worlds_.resize(std::min(batch_, tasks.size() - first));
+    worlds_.resize(std::min(static_cast<size_t>(plant_.batch), tasks.size() - first));
     inputs_.resize(worlds_.size()), actions_.resize(worlds_.size());
     int64_t end = 0;
     for (size_t k = 0; k < worlds_.size(); ++k) {
-      begin(worlds_[k], tasks[first + k], out[first + k]);
+      begin(worlds_[k], tasks[first + k], context_, bins_, out[first + k]);
       end = std::max(end, worlds_[k].end);
     }
     controller.reset(worlds_.size());
-    for (int64_t row = kContext; row < end; ++row) {
+    for (int64_t row = context_; row < end; ++row) {
       control(controller, row);
       int64_t alive = 0;
       for (const World& world : worlds_) alive += row < world.end;
@@ -229,20 +176,25 @@ class Slice {
       }
       action = std::clamp(action, -kMostAction, kMostAction);
       world.actions.push_back(action);
-      world.states[static_cast<size_t>(row * kFeatures)] = static_cast<float>(action);
+      world.states[static_cast<size_t>(row * kPlantFeatures)] = static_cast<float>(action);
     }
   }
 
   void show_network(int64_t row) {
-    float* states = session_.input<float>("states").data();
-    int64_t* tokens = session_.input<int64_t>("tokens").data();
+    if (plant_.narrow) show_network(row, session_.input<int32_t>(plant_.tokens).data());
+    else show_network(row, session_.input<int64_t>(plant_.tokens).data());
+  }
+  template <class Token>
+  void show_network(int64_t row, Token* tokens) {
+    float* states = session_.input<float>(plant_.states).data();
     for (const World& world : worlds_) {
       if (row < world.end) {
-        std::memcpy(states, &world.states[static_cast<size_t>((row + 1 - kContext) * kFeatures)],
-                    sizeof(float) * kContext * kFeatures);
-        std::memcpy(tokens, &world.tokens[static_cast<size_t>(row - kContext)], sizeof(int64_t) * kContext);
+        std::copy_n(&world.states[static_cast<size_t>((row + 1 - context_) * kPlantFeatures)],
+                    context_ * kPlantFeatures, states);
+        std::transform(world.tokens.end() - context_, world.tokens.end(), tokens,
+                       [](int64_t token) { return static_cast<Token>(token); });
       }
-      states += kContext * kFeatures, tokens += kContext;
+      states += context_ * kPlantFeatures, tokens += context_;
     }
   }
 
@@ -250,22 +202,26 @@ class Slice {
     double next = world.route->target[static_cast<size_t>(row)];
     if (row >= kChallengeStart) {
       const std::span<const float> all = session_.output<float>(kProbabilities);
+      const size_t bins = bins_.centres.size();
       const int token =
-          sample(all.subspan(k * kBins, kBins), world.numbers[static_cast<size_t>(row - kChallengeStart)]);
+          sample(all.subspan(k * bins, bins), world.numbers[static_cast<size_t>(row - kChallengeStart)], sum_);
       if (token < 0) {
         fail("{}: row {}: the network's output is not finite", world.name, row);
       }
       world.out->tokens.push_back(static_cast<int16_t>(token));
       const double now = world.lataccel.back();
-      next = std::clamp(bins()[static_cast<size_t>(token)], now - kMostChange, now + kMostChange);
+      next = std::clamp(bins_.centres[static_cast<size_t>(token)], now - kMostChange, now + kMostChange);
     }
     world.lataccel.push_back(next);
-    world.tokens.push_back(token_of(next));
+    world.tokens.push_back(bins_.token_of(next));
   }
 
   Session session_;
-  size_t batch_;
+  const PlantNetwork& plant_;
+  const Bins& bins_;
+  int64_t context_;
   std::vector<World> worlds_;
+  std::vector<double> sum_;
   std::vector<ChallengeInput> inputs_;
   std::vector<double> actions_;
 };
@@ -280,46 +236,55 @@ uint32_t challenge_seed(std::string_view path) {
 
 struct TinyPhysics::Impl {
   Graph graph;
-  SessionOptions session;
+  PlantNetwork plant;
+  Bins bins;
   TinyPhysicsOptions options;
   std::vector<std::unique_ptr<Slice>> slices;  // one for each thread
 };
 
-TinyPhysics::TinyPhysics(Graph graph, const std::string& name, TinyPhysicsOptions options)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->session = prepare(graph, name, options);
-  impl_->graph = std::move(graph);
-  impl_->options = std::move(options);
-  const auto batch = static_cast<size_t>(impl_->options.batch);
-  impl_->slices.push_back(std::make_unique<Slice>(impl_->graph, impl_->session, batch));
-  if (impl_->session.device != "cpu" && device() == "cpu") {  // `auto` took it
-    impl_->session.device = "cpu", impl_->session.threads = 1;
-    impl_->slices[0] = std::make_unique<Slice>(impl_->graph, impl_->session, batch);
+TinyPhysics::TinyPhysics(Graph graph, const std::string& name, TinyPhysicsOptions options) {
+  if (!(options.most_lataccel > 0 && options.most_lataccel <= 1000)) {
+    fail("bins up to {} m/s^2, expected above 0 to 1000", options.most_lataccel);
+  }
+  PlantNetwork plant = plant_network(graph, name, options.batch, kTemperature);
+  plant.session.device = options.device;
+  plant.session.memory_reserve = options.memory_reserve;
+  plant.session.threads = options.device == "cpu" ? 1 : 0;
+  plant.session.tune = Tune::off;
+  const Bins bins(plant.bins, options.most_lataccel);
+  impl_ = std::make_unique<Impl>(Impl{std::move(graph), std::move(plant), bins, std::move(options), {}});
+  const auto make = [&] { return std::make_unique<Slice>(impl_->graph, impl_->plant, impl_->bins); };
+  impl_->slices.push_back(make());
+  SessionOptions& session = impl_->plant.session;
+  if (session.device != "cpu" && device() == "cpu") {  // `auto` took it
+    session.device = "cpu", session.threads = 1;
+    impl_->slices[0] = make();
   }
 }
 
 TinyPhysics::~TinyPhysics() = default;
 
+int64_t TinyPhysics::batch() const { return impl_->plant.batch; }
 const std::string& TinyPhysics::device() const { return impl_->slices[0]->device(); }
 
 std::vector<TinyPhysicsRollout> TinyPhysics::run(std::span<const TinyPhysicsTask> tasks,
                                                  const ChallengeControllerMaker& controller) {
   const TinyPhysicsOptions& options = impl_->options;
   std::vector<TinyPhysicsRollout> out(tasks.size());
-  const auto batch = static_cast<size_t>(options.batch);
+  const auto batch = static_cast<size_t>(impl_->plant.batch);
   const size_t count = (tasks.size() + batch - 1) / batch;
   int64_t all = 0;
   for (const TinyPhysicsTask& task : tasks) {
     if (task.route->rows() < kChallengeStart + 2) fail_internal("a route has {} rows", task.route->rows());
-    all += std::min(task.route->rows(), kEnd) - kContext;
+    all += std::min(task.route->rows(), kEnd) - impl_->plant.context;
   }
-  const int wanted = impl_->session.device != "cpu" ? 1
-                     : options.threads > 0          ? options.threads
-                                                    : available_processors();
+  const int wanted = impl_->plant.session.device != "cpu" ? 1
+                     : options.threads > 0                ? options.threads
+                                                          : available_processors();
   const auto lanes = static_cast<int64_t>(std::min(static_cast<size_t>(wanted), count));
   auto& slices = impl_->slices;
   while (static_cast<int64_t>(slices.size()) < lanes) {
-    slices.push_back(std::make_unique<Slice>(impl_->graph, impl_->session, batch));
+    slices.push_back(std::make_unique<Slice>(impl_->graph, impl_->plant, impl_->bins));
   }
   std::mutex mutex;
   std::atomic<size_t> next = 0;

@@ -1,11 +1,12 @@
 // TinyPhysics, the learned lateral simulator of comma's controls challenge, and any network of its kind: rollouts of
 // many routes at once, on the terms of the official script (tinyphysics.py), so that they sample the same tokens.
 //
-// A network has the inputs "states" (f32 [b, 20, 4]: action, lateral acceleration by roll, speed, acceleration) and
-// "tokens" (i64 [b, 20]), and one output of logits [b, 20, 1024], of which the last position counts. b is open or 1.
+// A network has the inputs f32 [b, n, 4] (states: action, lateral acceleration by roll, speed, acceleration) and i64 or
+// i32 [b, n] (tokens), and one output of logits, [b, n, bins] or [b, bins] (sim/tinyphysics_network.h). Comma's has 20
+// rows n and 1,024 bins.
 //
-// The terms: bins are 1,024 points from -5 to 5 m/s^2, a value's token is that of the first bin at or above it. Steps
-// 20 to 99 take the route's actions and its target as the present acceleration, consume a random number each, and the
+// The terms: bins are points from -5 to 5 m/s^2, a value's token is that of the first bin at or above it. Steps
+// n to 99 take the route's actions and its target as the present acceleration, consume a random number each, and the
 // controller runs along. From 100 on the network's probabilities are softmax(logits / 0.8) in f32, their cumulative
 // sum in f64 is divided by its last value, and the token is the first whose share exceeds the random number (MT19937,
 // seeded by seed()). The bin's value is clipped to 0.5 m/s^2 around the present one. Costs count rows 100 to 499.
@@ -53,9 +54,12 @@ struct TinyPhysicsRollout {
 };
 
 struct TinyPhysicsOptions {
-  int64_t batch = 16;          // routes that the network runs at once; results may differ by rounding between batches
-  int threads = 0;             // 0: as many as the process may use; one at most on a GPU
-  std::string device = "cpu";  // as SessionOptions has it
+  // Routes that the network runs at once; results may differ by rounding between batches. Empty: 16, or as many as it
+  // takes if that is fixed.
+  std::optional<int64_t> batch = {};
+  double most_lataccel = 5;                    // m/s^2: bins are points from minus this to this
+  int threads = 0;                             // 0: as many as the process may use; one at most on a GPU
+  std::string device = "cpu";                  // as SessionOptions has it
   std::optional<int64_t> memory_reserve = {};  // bytes of its memory that are left to others, the same
   bool trajectories = false;
   const std::atomic<bool>* stop = nullptr;  // once true, routes that are not finished stay without result
@@ -66,7 +70,7 @@ struct TinyPhysicsOptions {
 
 class TinyPhysics {
  public:
-  // `name` stands for the model in messages. Fails (user) if its inputs or its output are not as above.
+  // `name` stands for the model in messages. Fails (user) if it is not of the kind, and on options beyond their bounds.
   TinyPhysics(Graph graph, const std::string& name, TinyPhysicsOptions options);
   ~TinyPhysics();
 
@@ -74,6 +78,7 @@ class TinyPhysics {
   // its name if the network's output is not finite; what the controller throws is passed on.
   std::vector<TinyPhysicsRollout> run(std::span<const TinyPhysicsTask> tasks,
                                       const ChallengeControllerMaker& controller);
+  int64_t batch() const;
   const std::string& device() const;
 
  private:

@@ -108,7 +108,8 @@ void expect_golden(const TinyPhysicsRollout& rollout, const Golden& golden) {
   EXPECT_NEAR(rollout.costs->total, golden.costs[2], 1e-11 * golden.costs[2]);
 }
 
-void expect_goldens(const std::string& network, const fs::path& file, const std::string& demo) {
+void expect_goldens(const std::string& network, const fs::path& file, const std::string& demo,
+                    const TinyPhysicsOptions& options = {.batch = 4, .threads = 2}) {
   for (const std::string controller : {"pid", "zero"}) {
     Tasks tasks;
     const std::vector<Golden> all = goldens(network, controller);
@@ -116,7 +117,7 @@ void expect_goldens(const std::string& network, const fs::path& file, const std:
       tasks.add(golden.kind == "demo" ? demo : integer_route(golden.number),
                 fmt::format("routes/{}_{}.csv", golden.kind, golden.number));
     }
-    TinyPhysics plant(load_onnx(file), file.string(), {.batch = 4, .threads = 2});
+    TinyPhysics plant(load_onnx(file), file.string(), options);
     const auto rollouts = plant.run(tasks.tasks, challenge_controller(controller));
     for (size_t i = 0; i < all.size(); ++i) expect_golden(rollouts[i], all[i]);
   }
@@ -165,6 +166,14 @@ TEST(TinyPhysics, TakesANetworkForOneRouteToo) {
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(rollouts[i].tokens, expected[i].tokens);
 }
 
+// 7 rows, 300 bins up to 4 m/s^2, 32-bit tokens, other names, the other order, three routes at once, logits of the
+// last position only.
+TEST(TinyPhysics, SamplesTheTokensOfTheNumpyVersionInAnotherNetworkOfTheKind) {
+  expect_goldens("other_plant", kPlant.parent_path() / "other_plant.onnx", "", {.most_lataccel = 4, .threads = 2});
+  Graph graph = load_onnx(kPlant.parent_path() / "other_plant.onnx");
+  EXPECT_EQ(TinyPhysics(std::move(graph), "other", {}).batch(), 3);
+}
+
 TEST(TinyPhysics, SaysWhatItExpectedOfANetwork) {
   const auto refusal = [](const std::function<void(Graph&)>& change) {
     Graph graph = load_onnx(kPlant);
@@ -174,20 +183,50 @@ TEST(TinyPhysics, SaysWhatItExpectedOfANetwork) {
   const auto dims = [](Graph& graph, const char* name) -> std::vector<Dim>& {
     return *graph.value(graph.find_input(name)).declared;
   };
+  const std::string expected =
+      "n.onnx: expected the inputs f32 [b, n, 4] (states) and i64 or i32 [b, n] (tokens) and one output f32 [b, n, "
+      "bins] "
+      "or [b, bins] (logits), got ";
+  const std::string states = "\"states\" f32 [b, 20, 4]", tokens = "\"tokens\" i64 [b, 20]",
+                    output = "\"output\" f32 [b, 20, 1024]";
   EXPECT_EQ(refusal([&](Graph& graph) { dims(graph, "states")[2].size = 5; }),
-            "n.onnx: input \"states\": expected f32 [b, 20, 4], got f32 [b, 20, 5]");
+            expected + "\"states\" f32 [b, 20, 5], " + tokens + " and " + output + ": a row of states has 5 numbers");
   EXPECT_EQ(refusal([&](Graph& graph) { dims(graph, "tokens").resize(1); }),
-            "n.onnx: input \"tokens\": expected i64 [b, 20], got i64 [b]");
-  EXPECT_EQ(refusal([&](Graph& graph) { graph.value(graph.find_input("tokens")).dtype = DType::i32; }),
-            "n.onnx: input \"tokens\": expected i64 [b, 20], got i32 [b, 20]");
-  EXPECT_EQ(refusal([&](Graph& graph) { dims(graph, "states")[0].size = 7; }),
-            "n.onnx: input \"states\": its first dimension is 7, expected an open one or 1");
-  EXPECT_EQ(refusal([&](Graph& graph) { graph.value(graph.find_input("tokens")).name = "ids"; }),
-            "n.onnx: it has no input \"tokens\"");
-  EXPECT_EQ(refusal([&](Graph& graph) { (*graph.value(graph.outputs()[0].value).declared)[2].size = 512; }),
-            "n.onnx: output \"output\": expected f32 [b, 20, 1024], got f32 [b, 20, 512]");
-  EXPECT_EQ(refusal([&](Graph& graph) { graph.add_output(graph.inputs()[0], "more"); }),
-            "n.onnx: expected two inputs, states and tokens, and one output, got 2 and 2");
+            expected + states + ", \"tokens\" i64 [b] and " + output + ": no input can be the tokens");
+  EXPECT_EQ(refusal([&](Graph& graph) { graph.value(graph.find_input("tokens")).dtype = DType::f32; }),
+            expected + states + ", \"tokens\" f32 [b, 20] and " + output + ": no input can be the tokens");
+  EXPECT_EQ(refusal([&](Graph& graph) { dims(graph, "tokens")[1].size = 19; }),
+            expected + states + ", \"tokens\" i64 [b, 19] and " + output +
+                ": its lengths of states and tokens are 20 and 19");
+  const auto says = [&](const std::string& what, const std::function<void(Graph&)>& change) {
+    const std::string error = refusal(change);
+    return error.starts_with(expected) && error.ends_with(": " + what) ? "" : error;
+  };
+  EXPECT_EQ(says("only one of its inputs has a fixed first dimension",
+                 [&](Graph& graph) { dims(graph, "states")[0].size = 7; }),
+            "");
+  EXPECT_EQ(says("its first dimensions are 7 and 6",
+                 [&](Graph& graph) { dims(graph, "states")[0].size = 7, dims(graph, "tokens")[0].size = 6; }),
+            "");
+  EXPECT_EQ(says("a length of 101 rows, expected 1 to 100",
+                 [&](Graph& graph) { dims(graph, "states")[1].size = dims(graph, "tokens")[1].size = 101; }),
+            "");
+  EXPECT_EQ(says("1 bins, expected 2 to 32768",
+                 [&](Graph& graph) { graph.value(graph.outputs()[0].value).declared->back().size = 1; }),
+            "");
+  EXPECT_EQ(says("its number of bins is open",
+                 [&](Graph& graph) { graph.value(graph.outputs()[0].value).declared->back().size = -1; }),
+            "");
+  EXPECT_EQ(says("its output cannot be the logits",
+                 [&](Graph& graph) { graph.value(graph.outputs()[0].value).declared->resize(1); }),
+            "");
+  EXPECT_EQ(
+      says("its inputs and outputs are 2 and 2", [&](Graph& graph) { graph.add_output(graph.inputs()[0], "more"); }),
+      "");
+  Graph graph = load_onnx(kPlant);
+  EXPECT_EQ(error_of([&] { TinyPhysics(graph, "n.onnx", {.most_lataccel = -1}); }),
+            "bins up to -1 m/s^2, expected above 0 to 1000");
+  EXPECT_EQ(error_of([&] { TinyPhysics(graph, "n.onnx", {.batch = 0}); }), "expected a batch of 1 or more, got 0");
 }
 
 // Steers with what a function says, and keeps what it saw.

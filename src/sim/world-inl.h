@@ -30,6 +30,7 @@ struct CourseConstants {
 template <class N>
 struct CourseRow {
   N curvature, ahead, speed, roll;  // ahead: the curvature lateral_delay later
+  N lead_speed, lead_gap;           // speed: below 0 without a car ahead; gap: above 0 where another car comes
 };
 inline constexpr int kRowFields = sizeof(CourseRow<double>) / sizeof(double);
 // The rows of a world, whose numbers are `stride` apart. Null where no world of the run has any.
@@ -39,7 +40,7 @@ struct CourseRows {
   int stride = 1;
   SIM_FN CourseRow<N> row(int i) const {
     const N* const from = at + i * kRowFields * stride;
-    return {from[0], from[stride], from[2 * stride], from[3 * stride]};
+    return {from[0], from[stride], from[2 * stride], from[3 * stride], from[4 * stride], from[5 * stride]};
   }
 };
 
@@ -48,6 +49,7 @@ struct LeadConstants {
   N gap, speed, wave, frequency, change, change_at, change_inverse, change2, change2_at, change2_inverse, from, to;
   N followed;                                               // 1: the planner sees it
   N time_gap, standstill, accel, brake_inverse, max_brake;  // brake_inverse: 1 / (2 sqrt(accel brake))
+  N tabled;                                                 // 1: the course's table says where it is
 };
 
 template <class N, class Control>
@@ -77,6 +79,7 @@ struct Metrics {
 template <class N>
 struct LeadState {
   N there, gap, speed, distance;  // distance: the car's own, at the last step of the planner
+  N came;                         // 1: it was not there at the planner's step before, or another one was
 };
 
 template <class N, class Control>
@@ -184,7 +187,8 @@ inline WorldConstants<double, Control> prepare(const WorldSpec& w) {
             f.standstill,
             f.accel,
             1 / (2 * sqrt(f.accel * f.brake)),
-            f.max_brake};
+            f.max_brake,
+            has_lead(w) && !l.there ? 1.0 : 0.0};
   k.lag_left = remaining(w.powertrain.lag);
   k.lag_mean = (1 - k.lag_left) * w.powertrain.lag / kStep;
   k.drive_delay = steps(w.powertrain.delay);
@@ -238,23 +242,33 @@ SIM_FN void add_to(N& sum, N& lost, N x) {
   sum = t;
 }
 
-// The car ahead, at 20 Hz: where it is now, and what the planner asks for because of it.
+// The car ahead, at 20 Hz: where it is now, and what the planner asks for because of it. `row`: the table's, where
+// some world has one.
 template <class N, class Control>
-SIM_FN void follow(const Run& run, int step, const LeadConstants<N>& k, N t, WorldState<N, Control>& s) {
+SIM_FN void follow(const Run& run, int step, bool tables, const CourseRow<N>& row, const LeadConstants<N>& k, N t,
+                   WorldState<N, Control>& s) {
   LeadState<N>& l = s.lead;
   Metrics<N>& x = s.metrics;
   N sine, unused;
   sin_cos(k.frequency * t, sine, unused);
   const N changes =
       mul_add(k.change, ramp(t, k.change_at, k.change_inverse), k.change2 * ramp(t, k.change2_at, k.change2_inverse));
-  const N speed = max(mul_add(k.wave, sine, k.speed + changes), N(0));
+  N speed = max(mul_add(k.wave, sine, k.speed + changes), N(0)), first_gap = k.gap;
+  auto there = (t >= k.from) && (t < k.to), goes_on = is_set(l.there);
+  if (tables) {
+    const auto tabled = is_set(k.tabled);
+    speed = select(tabled, max(row.lead_speed, N(0)), speed);
+    first_gap = select(tabled, row.lead_gap, first_gap);
+    there = there || (tabled && (row.lead_speed >= N(0)));
+    goes_on = goes_on && !(tabled && (row.lead_gap > N(0)));
+  }
   const N half_step(0.5 * kStepsPerPlan * kStep);
   const N moved = neg_mul_add(N(-1), l.gap, mul_add(half_step, speed + l.speed, l.distance - s.motion.distance));
-  l.gap = select(is_set(l.there), moved, k.gap);
+  l.gap = select(goes_on, moved, first_gap);
   l.speed = speed;
   l.distance = s.motion.distance;
-  const auto there = (t >= k.from) && (t < k.to);
   l.there = flag<N>(there);
+  l.came = flag<N>(there && !goes_on);
 
   const N v = s.motion.speed, closing = v - speed, gap = max(l.gap, N(0.1));
   const N wanted = k.standstill + max(mul_add(v * closing, k.brake_inverse, v * k.time_gap), N(0));
@@ -296,13 +310,20 @@ SIM_FN void plan_at(const Run& run, int step, N t, bool tables, const CourseRow<
                     const WorldConstants<N, Control>& k, WorldState<N, Control>& s) {
   const CourseConstants<N>& c = k.course;
   const Motion<N>& m = s.motion;
-  CourseRow<N> row{course_curvature(run, c, t), course_curvature(run, c, t + k.lateral_delay),
+  CourseRow<N> row{course_curvature(run, c, t),
+                   course_curvature(run, c, t + k.lateral_delay),
                    max(mul_add(c.speed_change, ramp(t, c.change_at, c.change_inverse), c.speed), N(0)),
-                   run.rich_courses ? mul_add(c.roll_change, ramp(t, c.roll_at, c.roll_inverse), c.roll) : c.roll};
+                   run.rich_courses ? mul_add(c.roll_change, ramp(t, c.roll_at, c.roll_inverse), c.roll) : c.roll,
+                   said.lead_speed,
+                   said.lead_gap};
   if (tables) {
     const auto tabled = is_set(c.tabled);
-    row = {select(tabled, said.curvature, row.curvature), select(tabled, said.ahead, row.ahead),
-           select(tabled, said.speed, row.speed), select(tabled, said.roll, row.roll)};
+    row = {select(tabled, said.curvature, row.curvature),
+           select(tabled, said.ahead, row.ahead),
+           select(tabled, said.speed, row.speed),
+           select(tabled, said.roll, row.roll),
+           said.lead_speed,
+           said.lead_gap};
   }
   s.road.curvature = row.curvature;
   s.road.roll = row.roll;
@@ -316,7 +337,7 @@ SIM_FN void plan_at(const Run& run, int step, N t, bool tables, const CourseRow<
   // openpilot's cruise planner: clip(v_cruise - v, -1.2, a_max).
   s.target_speed = row.speed;
   s.target = clip(s.target_speed - m.speed, -c.brake, fastest_at(m.speed));
-  if (run.leads) follow(run, step, k.lead, t, s);
+  if (run.leads) follow(run, step, tables, row, k.lead, t, s);
   measure_plan(run, step, m.acceleration, s.metrics);
 }
 template <class N, class Control>

@@ -12,12 +12,30 @@ void need(double value, double low, double high, std::string_view name) {
   if (!(value >= low && value <= high)) fail("sim: {} is {}, expected {} to {}", name, value, low, high);
 }
 
+void check_table_leads(const CourseTable& t) {
+  const size_t rows = t.lead_speed.size();
+  if (t.lead_gap.size() != rows || (rows != 0 && rows != t.time.size())) {
+    fail("sim: a course of {} times, {} speeds of cars ahead and {} gaps to them, expected as many of each, or none",
+         t.time.size(), rows, t.lead_gap.size());
+  }
+  for (size_t i = 0; i < rows; ++i) {
+    if (t.lead_speed[i]) need(*t.lead_speed[i], 0, 100, "a speed of a car ahead of the course's table [m/s]");
+    if (t.lead_gap[i]) need(*t.lead_gap[i], 0.01, 1e4, "a gap to a car ahead of the course's table [m]");
+    const bool before = i > 0 && t.lead_speed[i - 1];
+    if (t.lead_gap[i] ? !t.lead_speed[i] : t.lead_speed[i] && !before) {
+      fail("sim: row {} of the course's table has {}", i,
+           t.lead_gap[i] ? "a gap to a car ahead without a speed" : "a car ahead that comes without a gap");
+    }
+  }
+}
+
 void check_table(const CourseTable& t) {
   if (t.time.empty() || t.curvature.size() != t.time.size() || t.speed.size() != t.time.size() ||
       t.roll.size() != t.time.size()) {
     fail("sim: a course of {} times, {} curvatures, {} speeds and {} rolls, expected as many of each, at least 1",
          t.time.size(), t.curvature.size(), t.speed.size(), t.roll.size());
   }
+  check_table_leads(t);
   for (size_t i = 0; i < t.time.size(); ++i) {
     need(t.time[i], i == 0 ? -1e6 : std::nextafter(t.time[i - 1], 1e6), 1e6, "a time of the course's table [s]");
     need(t.curvature[i], -0.5, 0.5, "a curvature of the course's table [1/m]");
@@ -135,6 +153,9 @@ void check_world(const WorldSpec& w) {
   check_tuning(w.lateral, w.longitudinal);
   check_course(w.course);
   check_lead(w.lead, w.following);
+  if (w.lead.there && w.course.table && !w.course.table->lead_speed.empty()) {
+    fail("sim: a car ahead and a course's table that has cars ahead, expected one of them");
+  }
   check_mpc(w.mpc);
   for (const double deviation : {w.noise.angle, w.noise.speed, w.noise.curvature, w.noise.acceleration})
     need(deviation, 0, 1e3, "noise");

@@ -35,6 +35,10 @@ struct Powertrain {
 // as those. Units are those of Course.
 struct CourseTable {
   std::vector<double> time, curvature, speed, roll;
+  // The cars ahead, one after the other; both columns are empty where the table says nothing of them. A row without a
+  // speed (m/s) has no car ahead. Where a car comes, its row has the gap (m, from bumper to bumper) at which it comes;
+  // in the rows behind that, which have none, the gap is what the speeds make of it.
+  std::vector<std::optional<double>> lead_speed = {}, lead_gap = {};
 };
 
 // The road and what is asked for, as functions of time t in seconds. Curvature: 1/m, left positive.
@@ -56,8 +60,8 @@ struct Course {
   std::shared_ptr<const CourseTable> table;
 };
 
-// A car ahead in the lane, from the time `from` (before it is not there, as before a cut-in) to `to`. Its speed is
-// speed + wave sin(frequency t) + two changes in smooth ramps, at least 0.
+// A car ahead in the lane by formulas, in place of a table's: from the time `from` (before it is not there, as before a
+// cut-in) to `to`. Its speed is speed + wave sin(frequency t) + two changes in smooth ramps, at least 0.
 struct Lead {
   bool there = false;
   double gap = 40;  // m, from bumper to bumper, when it comes
@@ -104,6 +108,10 @@ struct WorldSpec {
   Lead lead;
   Noise noise;
 };
+
+inline bool has_lead(const WorldSpec& w) {
+  return w.lead.there || (w.course.table && !w.course.table->lead_speed.empty());
+}
 
 // Fails (user) with what cannot be simulated.
 void check_world(const WorldSpec& spec);

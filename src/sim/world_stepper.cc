@@ -220,7 +220,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
   void reset_world(int64_t world, const WorldSpec& spec) {
     check_world(spec);
     Other& other = others_[static_cast<size_t>(world)];
-    other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), spec.lead.there, is_rich(spec.course)};
+    other = {spec.course.table, spec.lateral_delay, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
     const auto k = converted<Constants, Real>(prepare<Control>(spec));
     auto s = converted<State, Real>(beginning<Control>(spec));
     const Run run{options.seed, 0, other.noise, other.lead, other.rich};

@@ -146,12 +146,12 @@ WorldSpec planned(int64_t i) {
 }
 
 TEST(WorldStepper, HasThePlannerMpc) {
-  using Control = LateralOutside<true>;
   constexpr int64_t kWorlds = 37;
   constexpr int kSteps = 203, kRestart = 61;
-  const auto expected = run_worlds(kWorlds, planned, {.steps = kSteps, .seed = 5, .number = Number::single});
-  const auto expected_late =
-      run_worlds(kWorlds, planned, {.steps = kSteps - kRestart, .seed = 5, .number = Number::single});
+  const auto expected =
+      run_worlds(kWorlds, planned, {.tyres = Tyres::saturating, .steps = kSteps, .seed = 5, .number = Number::single});
+  const auto expected_late = run_worlds(
+      kWorlds, planned, {.tyres = Tyres::saturating, .steps = kSteps - kRestart, .seed = 5, .number = Number::single});
   std::vector<int> restarts(kWorlds, -1);
   for (size_t i = 0; i < restarts.size(); i += 3) restarts[i] = kRestart;  // at other times within a planner's step
   for_each_number([&](Number number, bool fused) {
@@ -163,10 +163,10 @@ TEST(WorldStepper, HasThePlannerMpc) {
     }
   });
   // A world that had the planner and begins anew without it.
-  WorldStepper stepper(3, {.torque = Control::kTorque, .seed = 5});
+  WorldStepper stepper(3, {.seed = 5});
   stepper.reset(nullptr, planned);
   stepper.reset(nullptr, varied);
-  WorldStepper without(3, {.torque = Control::kTorque, .seed = 5});
+  WorldStepper without(3, {.seed = 5});
   without.reset(nullptr, varied);
   const std::vector<float> commands(6, 0.01F);
   for (WorldStepper* each : {&stepper, &without}) each->step(commands.data(), 100);

@@ -111,6 +111,8 @@ void write_results(const fs::path& folder) {
 
 void write_courses(const fs::path& folder) {
   write(folder / "course", "time_s,speed_m_per_s,curvature_per_m,roll_rad\n0,20,0,0.01\n2,\"20\",0.001,0\n");
+  write(folder / "leads",
+        "time_s,speed_m_per_s,curvature_per_m,lead_gap_m,lead_speed_m_per_s\n0,20,0,30,18\n2,20,0,,\n3,20,0,9,5\n");
   write(folder / "challenge",
         "t,vEgo,aEgo,roll,targetLateralAcceleration,steerCommand\n0,20,0,0,0.4,0.1\n1,20,0,0,0.8,\n");
 }

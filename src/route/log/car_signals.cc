@@ -13,6 +13,7 @@ using Kind = cereal::Event::Which;
 
 constexpr double kRadians = std::numbers::pi / 180;
 constexpr double kFastest = 120, kFastestTurn = 5;  // m/s, rad/s
+constexpr double kCameraToBumper = 1.52;            // m, as openpilot has it for every car
 
 bool within(double value, double bound) { return std::abs(value) <= bound; }  // false for NaN
 
@@ -26,6 +27,16 @@ CommandSample command_of(cereal::CarControl::Actuators::Reader in) {
   return {in.getTorque(), in.getSteeringAngleDeg() * kRadians};
 }
 bool sane(const CommandSample& c) { return within(c.torque, 10) && within(c.wheel, 50); }
+
+// The model's most probable car ahead, which it sees from the camera.
+LeadSample lead_of(cereal::ModelDataV2::Reader in) {
+  const auto leads = in.getLeadsV3();
+  if (leads.size() == 0 || !(leads[0].getProb() > 0.5F)) return {};
+  const auto x = leads[0].getX(), v = leads[0].getV();
+  if (x.size() == 0 || v.size() == 0) return {};
+  return {true, x[0] - kCameraToBumper, v[0]};
+}
+bool sane(const LeadSample& lead) { return within(lead.gap, 1000) && within(lead.speed, kFastest); }
 
 // A number of a car, if it may be one.
 bool take_number(double value, double low, double high, double& out) {
@@ -68,6 +79,7 @@ struct CarSignalsReader::Impl {
   Samples<double> yaw_pose, yaw_location, yaw_gyroscope, yaw_car;
   Samples<CommandSample> output, output_older, requested;
   Samples<bool> enabled_older, changes_older;
+  Samples<LeadSample> lead_radar, lead_model;
   bool yaw_car_said = false, output_older_said = false;
 
   void motion(uint64_t time, bool valid, cereal::CarState::Reader in) {
@@ -143,12 +155,14 @@ struct CarSignalsReader::Impl {
       case Kind::RADAR_STATE: {
         const auto lead = event.getRadarState().getLeadOne();
         const LeadSample sample{lead.getStatus(), lead.getDRel(), lead.getVLead()};
-        if (within(sample.gap, 1000) && within(sample.speed, kFastest)) out.lead.add(time, sample);
+        if (sane(sample)) lead_radar.add(time, sample);
         return;
       }
       case Kind::MODEL_V2: {
         using State = cereal::LaneChangeState;
         const State state = event.getModelV2().getMeta().getLaneChangeState();
+        const LeadSample sample = lead_of(event.getModelV2());
+        if (sane(sample)) lead_model.add(time, sample);
         return out.lane_change.add(time, state == State::LANE_CHANGE_STARTING || state == State::LANE_CHANGE_FINISHING);
       }
       case Kind::LATERAL_PLAN_D_E_P_R_E_C_A_T_E_D: {
@@ -198,6 +212,7 @@ CarSignals CarSignalsReader::take() {
          {{&in.output, "carOutput"},
           {&in.output_older, "carControl.actuatorsOutput"},
           {&in.requested, "carControl.actuators"}});
+  choose(out.lead, out.lead_source, {{&in.lead_radar, "radarState"}, {&in.lead_model, "modelV2"}});
   if (out.enabled.empty()) out.enabled = std::move(in.enabled_older);
   // In logs with lateralPlan, modelV2 does not yet contain lane changes.
   if (!in.changes_older.empty()) out.lane_change = std::move(in.changes_older);

@@ -32,7 +32,7 @@ struct ParameterSample {
   double angle_offset = 0, steer_ratio = 0, stiffness = 0;  // rad; -; a factor
 };
 
-// radarState.leadOne.
+// The car ahead: radarState.leadOne, in a log without radarState the first of modelV2.leadsV3.
 struct LeadSample {
   bool there = false;
   double gap = 0, speed = 0;  // m, m/s
@@ -61,6 +61,7 @@ struct CarSignals {
   Samples<ParameterSample> parameters;  // valid ones
   Samples<bool> lane_change;            // the car changes lanes
   Samples<LeadSample> lead;
+  std::string lead_source;                                 // radarState or modelV2; empty: none
   std::optional<CarFacts> car;                             // the last
   std::optional<double> live_accel_factor, live_friction;  // liveTorqueParameters, the last valid ones
   int64_t unreadable = 0;                                  // events with damage

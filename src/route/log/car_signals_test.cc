@@ -103,6 +103,39 @@ TEST_F(CarSignalsTest, TakesTheCommandThatTheCarGot) {
   EXPECT_EQ(signals.command.size(), 1u);
 }
 
+TEST_F(CarSignalsTest, TakesTheCarAheadFromTheModelWhereThereIsNoRadarState) {
+  const auto model = [](float prob, float x, float v) {
+    return [=](cereal::Event::Builder event) {
+      auto lead = event.initModelV2().initLeadsV3(1)[0];
+      lead.setProb(prob);
+      lead.initX(1).set(0, x);
+      lead.initV(1).set(0, v);
+    };
+  };
+  add(1, model(0.9F, 41.52F, 13));
+  add(2, model(0.4F, 41.52F, 13));
+  add(3, [](auto event) { event.initModelV2(); });
+  add(4, model(0.9F, std::nanf(""), 13));
+  add(5, [](auto event) { event.initModelV2().initLeadsV3(1)[0].setProb(1); });  // no places
+  CarSignals signals = read();
+  EXPECT_EQ(signals.lead_source, "modelV2");
+  ASSERT_EQ(signals.lead.size(), 4u);
+  EXPECT_TRUE(signals.lead.at(1)->there);
+  EXPECT_NEAR(signals.lead.at(1)->gap, 40, 1e-4);
+  EXPECT_EQ(signals.lead.at(1)->speed, 13);
+  for (const uint64_t time : {2, 3, 5}) EXPECT_FALSE(signals.lead.at(time)->there) << time;
+  add(6, [](auto event) {
+    auto lead = event.initRadarState().initLeadOne();
+    lead.setStatus(true);
+    lead.setDRel(30);
+    lead.setVLead(11);
+  });
+  signals = read();
+  EXPECT_EQ(signals.lead_source, "radarState");
+  ASSERT_EQ(signals.lead.size(), 1u);
+  EXPECT_EQ(signals.lead.at(6)->gap, 30);
+}
+
 TEST_F(CarSignalsTest, LeavesOutNumbersThatNoCarHas) {
   const float nan = std::nanf("");
   add(1, [&](auto event) { event.initCarState().setVEgo(nan); });
