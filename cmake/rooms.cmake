@@ -60,6 +60,26 @@ function(sparkpilot_precompiled_for_others target header)
   sparkpilot_precompiled(${target} HEADER ${header})
 endfunction()
 
+# Files that are not compiled together with others: those named, and Highway's, which include themselves. Those with options
+# of their own are apart anyway.
+function(sparkpilot_apart folder named)
+  list(TRANSFORM named PREPEND ${folder}/)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} by_highway REGEX "^#include .hwy/foreach_target\\.h")
+    if(by_highway OR source IN_LIST named)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
+# Several files of TARGET are compiled as one: what they include and the templates that they use are most of what a file costs.
+function(sparkpilot_together target)
+  if(SPARKPILOT_TOGETHER)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${SPARKPILOT_TOGETHER})
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # At this level, not inside a function: gtest_discover_tests() needs what the module sets, and where that is out of scope
 # it registers nothing and says nothing.
 if(SPARKPILOT_TESTS)
@@ -76,9 +96,10 @@ endfunction()
 
 # sparkpilot_room(NAME LINK rooms and targets... SYSTEM include folders...): all of src/NAME except its tests becomes the
 # static library NAME; its *_test.cc become the program NAME_test. PRECOMPILED: a header of cmake/precompiled, or the target that owns
-# one.
+# one. APART: files that are never compiled together with others, because they have a name that another has too or measure the
+# machine; or ALL.
 function(sparkpilot_room room)
-  cmake_parse_arguments(ARG "" "PRECOMPILED" "LINK;SYSTEM" ${ARGN})
+  cmake_parse_arguments(ARG "" "PRECOMPILED" "LINK;SYSTEM;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|module)\\.cc$")
@@ -99,6 +120,10 @@ function(sparkpilot_room room)
   endif()
   add_library(${target} STATIC ${sources})
   sparkpilot_flags(${target})
+  if(NOT ARG_APART STREQUAL "ALL")
+    sparkpilot_apart(${PROJECT_SOURCE_DIR}/src/${room} "${ARG_APART}" ${sources})
+    sparkpilot_together(${target})
+  endif()
   target_include_directories(${target} SYSTEM PUBLIC ${ARG_SYSTEM})
   target_link_libraries(${target} PUBLIC ${links})
   # Itself and the rooms that it uses, as far as they are built here.
@@ -245,12 +270,14 @@ function(sparkpilot_mpi_module)
 endfunction()
 
 function(sparkpilot_program program room)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINK;APART" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   if(sources)
     add_executable(${program} ${sources})
     sparkpilot_flags(${program})
+    sparkpilot_apart(${PROJECT_SOURCE_DIR}/src/${room} "${ARG_APART}" ${sources})
+    sparkpilot_together(${program})
     target_compile_options(${program} PRIVATE -O1)  # it parses flags and prints; the work is in the rooms
     sparkpilot_precompiled(${program} HEADER ${room}.h)
     target_link_libraries(${program} PRIVATE ${ARG_LINK})

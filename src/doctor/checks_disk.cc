@@ -97,7 +97,7 @@ void pointers(const Patient& patient, Says& says) {
   }
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kDiskChecks[] = {
     {{"disk.space", "There is room for routes", Impact::slow,
       "A minute of a route takes about 100 MB, and results as much again.",
       "name a folder on a larger disk, or remove old files: du -xh --max-depth=2 ~ | sort -h | tail"},
@@ -120,6 +120,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> disk_checks() { return kChecks; }
+std::span<const Check> disk_checks() { return kDiskChecks; }
 
 }  // namespace sparkpilot::doctor

@@ -211,7 +211,7 @@ void toolkit_old(const Patient& patient, Says& says) {
   says.good("CUDA {} compiles for compute capability {}.{}", tools->str(), capability->major, capability->minor);
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kDriverChecks[] = {
     {{"driver.missing", "A driver for the GPU is installed", Impact::fatal,
       "Without it no program can use the GPU; everything runs on the processor.",
       "on a PC: sudo apt install nvidia-driver-580-open; on a DGX Spark: restore DGX OS, which brings it"},
@@ -266,6 +266,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> driver_checks() { return kChecks; }
+std::span<const Check> driver_checks() { return kDriverChecks; }
 
 }  // namespace sparkpilot::doctor

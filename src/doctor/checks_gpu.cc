@@ -261,7 +261,7 @@ void busy(const Patient& patient, Says& says) {
   known ? says.good("enough GPU memory is free") : says.skip("no GPU with memory of its own that the driver speaks of");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kGpuChecks[] = {
     {{"gpu.lost", "Every GPU answers", Impact::fatal,
       "A GPU that is lost or asks for a reset does not come back by itself.",
       "switch the machine off for a minute, then on; if the error returns: sudo nvidia-bug-report.sh"},
@@ -316,6 +316,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> gpu_checks() { return kChecks; }
+std::span<const Check> gpu_checks() { return kGpuChecks; }
 
 }  // namespace sparkpilot::doctor

@@ -114,7 +114,7 @@ void gds(const Patient& patient, Says& says) {
       "cuFile is installed, the kernel module nvidia-fs is not loaded: its compatibility mode copies through memory");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kLibraryChecks[] = {
     {{"library.missing", "cuBLASLt, cuDNN and cuSPARSELt are installed", Impact::cosmetic,
       "Matrix products in fp8 and NVFP4, convolutions in half precision and 2:4 sparse products come from them. Python "
       "environments may hold their own (sparkpilot stack audit).",
@@ -148,6 +148,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> library_checks() { return kChecks; }
+std::span<const Check> library_checks() { return kLibraryChecks; }
 
 }  // namespace sparkpilot::doctor

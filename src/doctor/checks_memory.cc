@@ -89,7 +89,7 @@ void killed(const Patient& patient, Says& says) {
   says.good("no program was ended for want of memory");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kMemoryChecks[] = {
     {{"memory.available", "Memory is free", Impact::slow,
       "Models and routes need some gigabytes. On unified memory a program that takes more than there is does not fail: "
       "the "
@@ -123,6 +123,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> memory_checks() { return kChecks; }
+std::span<const Check> memory_checks() { return kMemoryChecks; }
 
 }  // namespace sparkpilot::doctor

@@ -62,7 +62,7 @@ void hca(const Patient& patient, Says& says) {
   if (says.wrong().empty()) says.good("RDMA devices are active");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kNetworkChecks[] = {
     {{"network.mtu", "ConnectX ports use jumbo frames", Impact::slow,
       "With frames of 1,500 bytes two machines exchange gradients at a fraction of the line's speed.",
       "sudo ip link set <port> mtu 9000, on both machines"},
@@ -82,6 +82,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> network_checks() { return kChecks; }
+std::span<const Check> network_checks() { return kNetworkChecks; }
 
 }  // namespace sparkpilot::doctor

@@ -29,7 +29,7 @@ void kernels(const Patient& patient, Says& says) {
   }
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kProgramChecks[] = {
     {{"program.kernels", "sparkpilot has kernels for the GPU", Impact::slow,
       "Without them models run on the processor; with PTX alone they are compiled at every first start.",
       "build it on this machine with a CUDA toolkit: make build"},
@@ -41,6 +41,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> program_checks() { return kChecks; }
+std::span<const Check> program_checks() { return kProgramChecks; }
 
 }  // namespace sparkpilot::doctor

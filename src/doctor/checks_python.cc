@@ -123,7 +123,7 @@ void cutlass(const Patient& patient, Says& says) {
   says.good("nvidia-cutlass-dsl {}", package->version);
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kPythonChecks[] = {
     {{"python.torch_cuda", "PyTorch is built with CUDA", Impact::slow, "It computes on the processor alone.",
       "pip install torch --index-url https://download.pytorch.org/whl/cu130"},
      torch_without_cuda},
@@ -147,6 +147,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> python_checks() { return kChecks; }
+std::span<const Check> python_checks() { return kPythonChecks; }
 
 }  // namespace sparkpilot::doctor

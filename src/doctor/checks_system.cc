@@ -123,7 +123,7 @@ void library_path(const Patient& patient, Says& says) {
   if (says.wrong().empty()) says.good("LD_LIBRARY_PATH names no stubs");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kSystemChecks[] = {
     {{"system.architecture", "The program is built for this machine", Impact::slow,
       "It is emulated instruction by instruction, ten times slower, and cannot use a GPU.",
       "build it on this machine: make build"},
@@ -166,6 +166,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> system_checks() { return kChecks; }
+std::span<const Check> system_checks() { return kSystemChecks; }
 
 }  // namespace sparkpilot::doctor
