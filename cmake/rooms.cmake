@@ -272,15 +272,14 @@ function(sparkpilot_mpi_module)
   add_dependencies(comm sparkpilot_mpi)
 endfunction()
 
+# The program, of files that are compiled each by itself: its commands have the same names within.
 function(sparkpilot_program program room)
-  cmake_parse_arguments(ARG "" "" "LINK;APART" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   if(sources)
     add_executable(${program} ${sources})
     sparkpilot_flags(${program})
-    sparkpilot_apart(${PROJECT_SOURCE_DIR}/src/${room} "${ARG_APART}" ${sources})
-    sparkpilot_together(${program})
     target_compile_options(${program} PRIVATE -O1)  # it parses flags and prints; the work is in the rooms
     sparkpilot_precompiled(${program} HEADER ${room}.h)
     target_link_libraries(${program} PRIVATE ${ARG_LINK})
