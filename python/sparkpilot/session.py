@@ -28,6 +28,9 @@ class Arrays(Mapping):
         return self._array(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
+        own = self[name]
+        if isinstance(value, np.ndarray) and value.shape == own.shape and value.ctypes.data == own.ctypes.data:
+            return  # the end of `session.inputs[name] += 1`
         raise TypeError(f"the {self._kind} {name!r} is memory of the session: write into it, "
                         f"session.{self._kind}s[{name!r}][...] = value")
 

@@ -28,10 +28,25 @@ std::optional<DType> our_type(const py::dtype& type) {
 
 std::vector<py::ssize_t> sizes_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-py::array array_with(const py::dtype& type, const Shape& shape, const void* data, const py::object& owner) {
-  if (shape.elements() == 0) return {type, sizes_of(shape)};
-  return {type, sizes_of(shape), data, owner};
+// In bytes. They are always given: pybind11 before 2.12 would read the size of an element where NumPy 2 no longer has
+// it.
+std::vector<py::ssize_t> strides_of(const Shape& shape, int element_bytes) {
+  const auto elements = shape.strides();
+  std::vector<py::ssize_t> out;
+  for (int axis = 0; axis < shape.rank(); ++axis) out.push_back(elements[static_cast<size_t>(axis)] * element_bytes);
+  return out;
 }
+
+py::array array_with(const py::dtype& type, int element_bytes, const Shape& shape, const void* data,
+                     const py::object& owner) {
+  if (shape.elements() == 0) return {type, sizes_of(shape), strides_of(shape, element_bytes)};
+  return {type, sizes_of(shape), strides_of(shape, element_bytes), data, owner};
+}
+
+// Elements as unsigned integers of their size, or as bytes if several share one.
+py::dtype bits_type(DType dtype) { return py::dtype(bits(dtype) == 16 ? "u2" : "u1"); }
+int bits_bytes(DType dtype) { return bits(dtype) == 16 ? 2 : 1; }
+Shape bits_shape(const ConstView& view) { return bits(view.dtype) < 8 ? Shape{view.bytes()} : view.shape; }
 
 }  // namespace
 
@@ -62,20 +77,22 @@ DType type_asked(const py::object& type) {
 py::array array_on(const ConstView& view, const py::object& owner, std::string_view what) {
   const auto type = numpy_type(view.dtype);
   if (!type) fail("{} is {}, for which NumPy has no type: bits() gives its bits", what, name(view.dtype));
-  return array_with(*type, view.shape, view.data, owner);
+  return array_with(*type, bits(view.dtype) / 8, view.shape, view.data, owner);
 }
 
 py::array bits_on(const ConstView& view, const py::object& owner) {
-  const int size = bits(view.dtype);
-  if (size >= 8) return array_with(py::dtype(fmt::format("u{}", size / 8)), view.shape, view.data, owner);
-  return array_with(py::dtype("u1"), Shape{view.bytes()}, view.data, owner);
+  if (const auto type = numpy_type(view.dtype)) {
+    const int bytes = bits(view.dtype) / 8;
+    return array_with(py::dtype(fmt::format("u{}", bytes)), bytes, view.shape, view.data, owner);
+  }
+  return array_with(bits_type(view.dtype), bits_bytes(view.dtype), bits_shape(view), view.data, owner);
 }
 
 py::array copy_of(const ConstView& view) {
   const auto type = numpy_type(view.dtype);
-  const bool packed = bits(view.dtype) < 8;
-  py::array out(type ? *type : py::dtype(packed ? "u1" : fmt::format("u{}", bits(view.dtype) / 8)),
-                packed ? std::vector<py::ssize_t>{view.bytes()} : sizes_of(view.shape));
+  const Shape shape = type ? view.shape : bits_shape(view);
+  const int bytes = type ? bits(view.dtype) / 8 : bits_bytes(view.dtype);
+  py::array out(type ? *type : bits_type(view.dtype), sizes_of(shape), strides_of(shape, bytes));
   if (view.bytes() > 0) std::memcpy(out.mutable_data(), view.data, static_cast<size_t>(view.bytes()));
   return out;
 }

@@ -57,6 +57,9 @@ class Memory(unittest.TestCase):
         session.run()
         self.assertEqual(places, (address(session.inputs["x"]), address(session.outputs["y"])))
         np.testing.assert_array_equal(y, 2 * np.arange(1, 7).reshape(2, 3))  # the next run wrote into it
+        session.inputs["x"] += 1
+        np.testing.assert_array_equal(x, np.arange(2, 8).reshape(2, 3))
+        self.assertEqual((x.strides, y.strides), ((12, 4), (12, 4)))
 
     def test_dlpack_copies_nothing(self):
         session = Session(doubled(), threads=1)
