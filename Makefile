@@ -4,8 +4,12 @@ JOBS ?= $(shell nproc)
 BUILD := build
 CONFIGURE := cmake --log-level=WARNING >/dev/null
 
+# What `cmake --install` takes.
+PACKAGED := sparkpilot sparkpilot_library c_shared sim_shared sparkpilot_mpi
+
 .DEFAULT_GOAL := help
-.PHONY: help deps build test drive tiny-model wheel lint bench gpu-check gpu-budget fuzz sanitize cross peers clean
+.PHONY: help deps build test drive tiny-model wheel package test-package lint bench gpu-check gpu-budget fuzz sanitize \
+  cross peers clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,6 +74,16 @@ cross: ## build for aarch64 and run the unit tests under qemu
 peers: ## the engines that we are compared with (.venv, from the network, 4.5 GB)
 	@scripts/install_deps.sh peers
 	@scripts/make_peers.sh
+
+package: deps ## out/sparkpilot_*.deb: program, libraries, headers, manual pages (docs/install.md)
+	@scripts/install_deps.sh build package
+	@$(CONFIGURE) --preset release
+	@cmake --build $(BUILD) -j $(JOBS) --target $(PACKAGED)
+	@scripts/package.sh $(BUILD)
+
+test-package: ## install that package in a fresh root, use it without a network, remove it (as root; needs network)
+	@scripts/install_deps.sh package
+	@scripts/test_package.sh
 
 clean: ## remove everything that was built
 	rm -rf build build-* out

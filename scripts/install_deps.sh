@@ -3,7 +3,7 @@
 #
 #   scripts/install_deps.sh [--check] [GROUP...]
 #
-# Groups: build (the default: build and test), lint, fuzz, cross (aarch64), peers (other engines).
+# Groups: build (the default: build and test), lint, fuzz, cross (aarch64), peers (other engines), package (.deb files).
 # Runs as root or through sudo; where neither works it prints the command to run.
 # Exit codes: 0 everything is there, 2 it is not and cannot be installed, 4 --check found something missing.
 #
@@ -17,14 +17,15 @@ packages_of() {
         libonnx-dev libprotobuf-dev protobuf-compiler libdnnl-dev libhwy-dev \
         libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev \
         capnproto libcapnp-dev libzstd-dev libbz2-dev libzip-dev libcairo2-dev \
-        libncurses-dev tmux libavcodec-dev libavformat-dev libavutil-dev libswscale-dev libopenmpi-dev openmpi-bin
+        libncurses-dev pkg-config tmux libavcodec-dev libavformat-dev libavutil-dev libswscale-dev libopenmpi-dev openmpi-bin
       ;;
     lint) echo clang clang-format clang-tidy python3 ;;
     fuzz) echo clang libclang-rt-dev ;;
     cross) echo g++-aarch64-linux-gnu qemu-user ;;
     peers) echo python3 python3-venv clang ;; # tinygrad compiles its kernels
+    package) echo dpkg-dev debootstrap ;;
     *)
-      echo "install_deps: no group named '$1' (build, lint, fuzz, cross, peers)" >&2
+      echo "install_deps: no group named '$1' (build, lint, fuzz, cross, peers, package)" >&2
       return 2
       ;;
   esac

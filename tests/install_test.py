@@ -8,6 +8,7 @@ have switched on.
 """
 import argparse
 import ctypes
+import os
 import pathlib
 import re
 import subprocess
@@ -70,12 +71,24 @@ class Outside(unittest.TestCase):
                      "bash-completion/completions/sparkpilot", "zsh/site-functions/_sparkpilot",
                      "fish/vendor_completions.d/sparkpilot.fish"):
             self.assertTrue((moved / "share" / file).exists(), file)
+        self.a_program_in_c(moved)
         library, = moved.glob("lib*/**/libsparkpilot_sim.so")
         header = (moved / "include/sparkpilot/sim_env.h").read_text()
         version = int(re.search(r"define SPARKPILOT_SIM_VERSION (\d+)", header)[1])
         self.assertEqual(ctypes.CDLL(library).sparkpilot_sim_version(), version)
         said = run(build / "app", self.folder / "tiny_driving_policy.onnx")
         self.assertRegex(said, r"(?m)^plan +-?\d")
+
+    def a_program_in_c(self, prefix):
+        """The one of docs/install.md."""
+        source, program = self.folder / "main.c", self.folder / "main"
+        page = (ROOT / "docs/install.md").read_text()
+        source.write_text(re.search(r"^```c\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1])
+        pc, = prefix.glob("lib*/**/pkgconfig")
+        said = subprocess.run(["pkg-config", "--cflags", "--libs", "sparkpilot"], capture_output=True, text=True, check=True,
+                              env={**os.environ, "PKG_CONFIG_PATH": str(pc)}).stdout
+        run("cc", *FLAGS.split(), source, "-o", program, *said.split(), f"-Wl,-rpath,{pc.parent}")
+        self.assertRegex(run(program, self.folder / "tiny_driving_policy.onnx"), r"^outputs has \d+ bytes\n$")
 
     def test_a_part_of_another_project(self):
         found = "find_package(sparkpilot REQUIRED)"

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Installs a package in a fresh root, uses it there without a network as an ordinary user, and removes it.
+#
+#   scripts/test_package.sh [FILE.deb]       as root; by default the only one in out
+#
+# Packs again from BUILD (build), too, and compares the bytes. SUITE and MIRROR choose the distribution: by default what apt is
+# set up for here. KEEP=DIR makes the root there and leaves it; a root that is there is used again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+package=${1:-$(echo out/sparkpilot_*.deb)}
+build=${BUILD:-build}
+suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
+mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' | awk -v suite="$suite" '$2 == suite { print $1; exit }')}
+[ -f "$package" ] || { echo "test_package: expected one package, got $package" >&2; exit 2; }
+[ "$(id -u)" -eq 0 ] || { echo "test_package: a fresh root is made by root only" >&2; exit 2; }
+say() { echo "== $*"; }
+wrong() { echo "test_package: $*" >&2; exit 4; }
+
+say "packed again from $build: the same bytes"
+again=$(mktemp -d)
+root=${KEEP:-$again/root}
+trap 'rm -rf "$again"' EXIT
+scripts/package.sh "$build" "$again" >/dev/null
+cmp "$package" "$again/$(basename "$package")" || wrong "another pack of $build differs"
+
+if [ ! -x "$root/usr/bin/apt-get" ]; then
+  say "a fresh $suite from $mirror"
+  debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$again/log" 2>&1 || { tail -5 "$again/log" >&2; exit 2; }
+fi
+in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+# A user of no privileges, with no network.
+offline() { unshare -n chroot --userspec=nobody:nogroup "$root" env -i PATH=/usr/bin:/bin HOME=/tmp/home sh -c "cd /tmp/home && $*"; }
+
+say "installed with what it depends on"
+cp "$package" "$root/tmp/sparkpilot.deb"
+before=$(in_root dpkg-query -W -f '${Package}\n' | sort)
+in_root apt-get update -qq
+in_root apt-get install -y -qq --no-install-recommends /tmp/sparkpilot.deb >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be installed"; }
+in_root dpkg-query -W -f '${Package} ${Version} ${Architecture}: ${Installed-Size} kB installed\n' sparkpilot
+in_root dpkg -L sparkpilot >"$again/files"
+for library in $(grep -E '/lib[^/]*\.so\.[0-9]+$' "$again/files"); do
+  in_root ldconfig -p | grep -qF " $library" || wrong "the loader does not know $library"
+  ! in_root ldd "$library" | grep 'not found' || wrong "$library lacks a library"
+done
+
+say "used without a network by an ordinary user"
+rm -rf "$root/tmp/home" && mkdir -m 777 "$root/tmp/home"
+offline sparkpilot version
+begin=$(date +%s.%N)
+offline sparkpilot drive --demo
+awk -v a="$begin" -v b="$(date +%s.%N)" 'BEGIN { printf "the demo took %.1f s\n", b - a; exit b - a > 10 ? 1 : 0 }' ||
+  echo "test_package: more than ten seconds (a busy machine?)" >&2
+[ -s "$root/tmp/home/sparkpilot-demo/summary.html" ] || wrong "the demo left no page"
+offline sparkpilot zoo build --quiet tiny_driving_policy --out .
+offline sparkpilot run --quiet tiny_driving_policy.onnx >/dev/null
+offered=$(offline 'bash -c "source /usr/share/bash-completion/completions/sparkpilot
+  COMP_WORDS=(sparkpilot dr) COMP_CWORD=1; _sparkpilot; echo \${COMPREPLY[*]}"')
+[ "$offered" = drive ] || wrong "bash completes \"dr\" to \"$offered\""
+[ -s "$root/usr/share/man/man1/sparkpilot-drive.1.gz" ] || [ -f "$root/etc/dpkg/dpkg.cfg.d/docker" ] || wrong "no manual page"
+
+say "removed"
+in_root apt-get purge -y -qq sparkpilot >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be removed"; }
+left=$(while read -r file; do [ -d "$root$file" ] || [ ! -e "$root$file" ] || echo "$file"; done <"$again/files")
+[ -z "$left" ] || wrong "it left $left"
+[ ! -e "$root/usr/share/sparkpilot" ] || wrong "it left /usr/share/sparkpilot"
+in_root apt-get autoremove -y -qq --purge >/dev/null 2>&1
+after=$(in_root dpkg-query -W -f '${Package}\n' | sort)
+[ "$before" = "$after" ] || wrong "other packages than before: $(diff <(echo "$before") <(echo "$after"))"
+say "all is well"
