@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostBytes = 64 << 20;
+constexpr int64_t kMostCalibrationBytes = 64 << 20;
 
 std::string hash_text(const std::filesystem::path& model) { return fmt::format("{:016x}", model_hash(model)); }
 
@@ -69,7 +69,7 @@ void save_calibration(const Calibration& calibration, const std::filesystem::pat
 Calibration load_calibration(const std::filesystem::path& file) {
   Calibration out;
   with_file(file, [&] {
-    const std::string text = read_file(file, kMostBytes);
+    const std::string text = read_file(file, kMostCalibrationBytes);
     try {
       const std::optional<Json> json = parse_bounded(text);
       if (!json) fail("nested deeper than a calibration is");
