@@ -44,7 +44,7 @@ class Shells(unittest.TestCase):
 
     def test_bash_completes(self):
         self.assertEqual(self.in_bash("dr"), ["drive"])
-        self.assertEqual(self.in_bash("model", ""), ["info", "check", "convert", "quantize"])
+        self.assertEqual(self.in_bash("model", ""), ["info", "check", "convert", "quantize", "calibrate"])
         self.assertEqual(self.in_bash("help", "zoo", "b"), ["build"])
         self.assertEqual(self.in_bash("drive", "x", "--de"), ["--demo", "--device"])
         self.assertEqual(self.in_bash("drive", "--precision", "f"), ["fp32", "fp16", "fp8", "fp4"])
@@ -70,7 +70,7 @@ class Shells(unittest.TestCase):
             return [row.split("\t")[0] for row in said.splitlines()]
 
         self.assertEqual(offered("sparkpilot dr"), ["drive"])
-        self.assertEqual(sorted(offered("sparkpilot model ")), ["check", "convert", "info", "quantize"])
+        self.assertEqual(sorted(offered("sparkpilot model ")), ["calibrate", "check", "convert", "info", "quantize"])
         self.assertEqual(sorted(offered("sparkpilot drive --overlay-width 3 --precision b")), ["bf16"])
         self.assertIn("--demo", offered("sparkpilot drive --d"))
 
