@@ -178,7 +178,7 @@ struct Drive {
   int64_t collisions = 0;
 };
 
-// Worlds of a seed, driven by the network, or where there is none as the MPC asks.
+// Worlds of a seed, driven by the network, or as the MPC asks if there is no network.
 Drive drive(const char* scenarios, uint64_t seed, const Weights* weights) {
   sparkpilot_sim_options options;
   sparkpilot_sim_default_options(&options);

@@ -170,6 +170,7 @@ TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
   expect_usage_error(command, "one of --int8, --fp8 and --fp4");
   expect_usage_error(command + "--fp8 --fp4", "one of --int8, --fp8 and --fp4");
   expect_usage_error(command + "--int8", "--calibrate is missing");
+  expect_usage_error(command + "--fp8 --method entropy", "--method and --percentile are for --int8");
   expect_usage_error(command + "--fp4 --budget 1K", "more than the budget of 1000");
   expect_usage_error(command + "--fp4 --budget 1K --target-error 1", "give one of them");
   expect_usage_error(command + "--fp8 --target-error 1e-12", "leaves no weights");
@@ -353,6 +354,8 @@ TEST_F(Cli, WhatIsReadIsNotReplaced) {
     expect_usage_error("model convert '" + model + "' --out " + name, said);
     expect_usage_error("model convert " + name + " --simplify --out '" + model + "'", said);
     expect_usage_error("model quantize --int8 '" + model + "' " + name + " --calibrate /none", said);
+    expect_usage_error("model quantize --quiet --fp8 '" + model + "' " + name, said);
+    expect_usage_error("model calibrate '" + model + "' --samples /none --out " + name, said);
     expect_usage_error("run '" + model + "' --dump-graph " + name, said);
     expect_usage_error("run '" + model + "' --trace " + name, said);
     EXPECT_EQ(run_program("model convert model.onnx --out ./model.onnx", "cd '" + folder.path().string() + "';").code,

@@ -25,6 +25,13 @@ void visit(Session& session, const Samples& samples, double from, double to,
 
 }  // namespace
 
+CalibrationMethod calibration_method(std::string_view name) {
+  if (name == "min-max") return CalibrationMethod::min_max;
+  if (name == "percentile") return CalibrationMethod::percentile;
+  if (name == "entropy") return CalibrationMethod::entropy;
+  fail("no calibration method is named \"{}\"", name);
+}
+
 void Histogram::add(std::span<const float> values) {
   const double width = (high - low) / static_cast<double>(kBins);
   if (!(width > 0)) return;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/samples.h"
@@ -17,6 +18,9 @@ enum class CalibrationMethod {
   percentile,  // without the outermost values
   entropy,     // the range, at least half of it, whose steps lose least information (Kullback-Leibler divergence)
 };
+
+// "min-max", "percentile", "entropy"; fails (user) on another name.
+CalibrationMethod calibration_method(std::string_view name);
 
 struct CalibrationOptions {
   CalibrationMethod method = CalibrationMethod::percentile;

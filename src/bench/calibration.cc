@@ -9,8 +9,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/with_file.h"
-#include "ir/dimensions.h"
-#include "onnx/import.h"
 #include "passes/small_weights.h"
 
 namespace sparkpilot {
@@ -24,14 +22,14 @@ std::string hash_text(const std::filesystem::path& model) { return fmt::format("
 
 }  // namespace
 
-Calibration calibrate_model(const std::filesystem::path& model, const CalibrateModelOptions& options,
-                            const QuantizeProgress& progress) {
+Calibration calibrate_model(const std::filesystem::path& model, const std::filesystem::path& to,
+                            const CalibrateModelOptions& options, const QuantizeProgress& progress) {
+  std::vector<std::filesystem::path> read;
+  Graph graph = load_apart(model, to, {&options.samples}, options.dims, options.shapes, read);
   Calibration out{.model = hash_text(model), .largest = {}};
-  Graph graph = load_onnx(model);
   std::set<std::string> in_file;  // others were made up
   for (int i = 0; i < graph.value_count(); ++i) in_file.insert(graph.value(ValueId{i}).name);
   in_file.erase("");
-  fix_dimensions(graph, options.dims, options.shapes);
   graph = plain_graph(std::move(graph));
   std::vector<ValueId> inputs;
   for (const auto& [id, format] : plan_small(graph, Precision::fp8)) {
@@ -52,6 +50,7 @@ Calibration calibrate_model(const std::filesystem::path& model, const CalibrateM
     }
     out.largest[name_at(place)] = std::max(std::fabs(range.low), std::fabs(range.high));
   }
+  save_calibration(out, to);
   return out;
 }
 

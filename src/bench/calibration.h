@@ -27,10 +27,11 @@ struct CalibrateModelOptions {
   int threads = 0;
 };
 
-// Runs the model on the samples. Fails (user) with the reason if it has no products to calibrate, or if an activation
-// is not finite or is the same number everywhere in all samples.
-Calibration calibrate_model(const std::filesystem::path& model, const CalibrateModelOptions& options,
-                            const QuantizeProgress& progress);
+// Runs the model on the samples and writes `to`. Fails (user) with the reason if the model has no products to
+// calibrate, if an activation is not finite or is the same number everywhere in all samples, or if `to` would replace
+// what is read; nothing is written then.
+Calibration calibrate_model(const std::filesystem::path& model, const std::filesystem::path& to,
+                            const CalibrateModelOptions& options, const QuantizeProgress& progress);
 
 // A JSON file. load fails (user) naming the file on what is none, or holds a magnitude that is no finite positive
 // number.

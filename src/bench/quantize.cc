@@ -6,9 +6,11 @@
 
 #include "adapters/load_model.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/with_file.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
+#include "onnx/import.h"
 #include "passes/pass.h"
 #include "tensor/difference.h"
 
@@ -180,6 +182,20 @@ Samples in_types_of(const Graph& graph, const Samples& samples) {
     }
   }
   return out;
+}
+
+Graph load_apart(const std::filesystem::path& from, const std::filesystem::path& to,
+                 std::initializer_list<const std::vector<std::pair<std::string, std::string>>*> samples,
+                 const std::map<std::string, int64_t>& dims, const std::map<std::string, Shape>& shapes,
+                 std::vector<std::filesystem::path>& read) {
+  refuse_to_replace(to, from);
+  for (const auto* given : samples) {
+    for (const auto& [input, path] : *given) refuse_to_replace(to, path);
+  }
+  Graph graph = load_onnx(from, read);
+  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);
+  fix_dimensions(graph, dims, shapes);
+  return graph;
 }
 
 Session session_of_values(Graph graph, const std::vector<ValueId>& values, int threads) {

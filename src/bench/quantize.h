@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -42,6 +43,13 @@ struct Int8Graph {
 };
 
 using QuantizeProgress = std::function<void(std::string_view what, double done)>;
+
+// A model file's graph, its dimensions fixed, and the files that it was read from. Fails (user) if `to`, the file that
+// will be written, is one of them or one of the samples' paths.
+Graph load_apart(const std::filesystem::path& from, const std::filesystem::path& to,
+                 std::initializer_list<const std::vector<std::pair<std::string, std::string>>*> samples,
+                 const std::map<std::string, int64_t>& dims, const std::map<std::string, Shape>& shapes,
+                 std::vector<std::filesystem::path>& read);
 
 // The graph's own nodes in their newest forms and in f32, with batch norms folded into the weights beside them, and
 // every value named. Fails (user) if an input has open dimensions.

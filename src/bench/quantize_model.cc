@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-#include "base/file.h"
-#include "ir/dimensions.h"
 #include "onnx/export.h"
-#include "onnx/import.h"
 #include "passes/pass.h"
 #include "tensor/difference.h"
 
@@ -38,29 +35,13 @@ std::vector<Difference> differences_of(const Graph& floats, const Graph& graph,
   return out;
 }
 
-// A model file's graph, its dimensions fixed, and the files that it was read from, none of which is `to`.
-Graph load_to_quantize(const std::filesystem::path& from, const std::filesystem::path& to,
-                       const std::vector<std::pair<std::string, std::string>>& samples,
-                       const std::vector<std::pair<std::string, std::string>>& held_out,
-                       const std::map<std::string, int64_t>& dims, const std::map<std::string, Shape>& shapes,
-                       std::vector<std::filesystem::path>& read) {
-  refuse_to_replace(to, from);
-  for (const auto* given : {&samples, &held_out}) {
-    for (const auto& [input, path] : *given) refuse_to_replace(to, path);
-  }
-  Graph loaded = load_onnx(from, read);
-  for (const std::filesystem::path& file : read) refuse_to_replace(to, file);
-  fix_dimensions(loaded, dims, shapes);
-  return loaded;
-}
-
 }  // namespace
 
 QuantizedModel quantize_model(const std::filesystem::path& from, const std::filesystem::path& to,
                               const QuantizeModelOptions& options, const QuantizeProgress& progress) {
   std::vector<std::filesystem::path> read;
   Graph graph = quantizable(
-      load_to_quantize(from, to, options.samples, options.held_out, options.dims, options.shapes, read), options.graph);
+      load_apart(from, to, {&options.samples, &options.held_out}, options.dims, options.shapes, read), options.graph);
   const Session reader(graph, {.threads = options.threads});
   const Samples samples = load_samples(reader, options.samples);
   const Samples held_out = options.held_out.empty() ? samples : load_samples(reader, options.held_out);
@@ -96,7 +77,7 @@ StoredModel store_model(const std::filesystem::path& from, const std::filesystem
   constexpr size_t kRandom = 8;  // samples where none are given
   std::vector<std::filesystem::path> read;
   Graph graph =
-      plain_graph(load_to_quantize(from, to, options.samples, options.held_out, options.dims, options.shapes, read));
+      plain_graph(load_apart(from, to, {&options.samples, &options.held_out}, options.dims, options.shapes, read));
   const Session reader(graph, {.threads = options.threads});
   const Samples samples = in_types_of(graph, load_samples(reader, options.samples, kSeed, kRandom));
   const Samples held_out =

@@ -22,9 +22,7 @@ struct Flags {
 
 int calibrate(const Program& program, const Flags& flags) {
   CalibrateModelOptions options;
-  options.ranges.method = flags.method == "entropy"      ? CalibrationMethod::entropy
-                          : flags.method == "percentile" ? CalibrationMethod::percentile
-                                                         : CalibrationMethod::min_max;
+  options.ranges.method = calibration_method(flags.method);
   options.ranges.percentile = flags.percentile;
   options.dims = dims_of(flags.run);
   options.shapes = shapes_of(flags.run);
@@ -34,13 +32,12 @@ int calibrate(const Program& program, const Flags& flags) {
   {
     Progress bar(!program.json && !program.quiet, "calibrating");
     with_file(flags.file, [&] {
-      calibration = calibrate_model(flags.file, options, [&](std::string_view what, double done) {
+      calibration = calibrate_model(flags.file, flags.out, options, [&](std::string_view what, double done) {
         bar.what(std::string(what));
         bar.at(done);
       });
     });
   }
-  save_calibration(calibration, flags.out);
   if (calibration.samples < kFewSamples && !program.quiet) {
     note(fmt::format("{} samples are few: activations of others may be larger, and saturate", calibration.samples));
   }

@@ -115,6 +115,9 @@ Json json_of(const Flags& flags, const StoredModel& model, std::optional<int64_t
 // Weights in 8 and 4 bits.
 int store(const Program& program, const Flags& flags) {
   if (flags.plain || flags.max_error > 0) fail("--plain and --max-error are for --int8; for others --target-error");
+  if (flags.method != Flags().method || flags.percentile != Flags().percentile) {
+    fail("--method and --percentile are for --int8: weights keep their whole range");
+  }
   if (flags.target_error < 0) fail("--target-error {}: expected more than 0", flags.target_error);
   StoreModelOptions options;
   options.precision = flags.fp4 ? Precision::fp4 : Precision::fp8;
@@ -151,9 +154,7 @@ int quantize(const Program& program, const Flags& flags) {
   if (flags.target_error > 0 || !flags.budget.empty()) fail("--target-error and --budget are for --fp8 and --fp4");
   if (flags.calibrate.empty()) fail("--calibrate is missing: int8 needs samples of the inputs");
   QuantizeModelOptions options;
-  options.calibration.method = flags.method == "entropy"      ? CalibrationMethod::entropy
-                               : flags.method == "percentile" ? CalibrationMethod::percentile
-                                                              : CalibrationMethod::min_max;
+  options.calibration.method = calibration_method(flags.method);
   options.calibration.percentile = flags.percentile;
   options.graph.exclude.insert(flags.exclude.begin(), flags.exclude.end());
   options.dims = dims_of(flags.run);
