@@ -76,7 +76,7 @@ typedef struct sparkpilot_session sparkpilot_session;
 typedef struct {
   size_t size;           /* sizeof(sparkpilot_options), as sparkpilot_default_options sets it */
   const char* device;    /* cpu (the default), auto, cuda or cuda:N */
-  const char* precision; /* fp32 (the default), fp16, bf16, or model: as in the file */
+  const char* precision; /* fp32 (the default), fp16, bf16, fp8, fp4, or model: as in the file */
   const char* tune;      /* off, auto (the default) or full: whether kernels are chosen by times, once, when loading */
   const char* tuning_file; /* keeps what was found for later processes; "" (the default): nothing is kept */
   int32_t threads;         /* of a run; 0 (the default): the fastest number, found when loading */

@@ -212,10 +212,23 @@ class Refused(unittest.TestCase):
         scalar = Session(doubled(()), threads=1)
         self.assertEqual(scalar(x=np.array(2, np.float32))["y"], 4)
 
+    def test_fewer_bits_are_less_exact(self):
+        rng = np.random.default_rng(2)
+        b = Builder("two layers")
+        hidden = b.add("Relu", b.add("MatMul", b.input("x", "float32", (1, 64)), rng.standard_normal((64, 96), np.float32)))
+        b.output(b.add("MatMul", hidden, rng.standard_normal((96, 8), np.float32)), "y")
+        model, x = b.model(), rng.standard_normal((1, 64), np.float32)
+        exact = Session(model, threads=1)(x=x)["y"]
+        errors = [np.linalg.norm(Session(model, threads=1, precision=p)(x=x)["y"] - exact) / np.linalg.norm(exact)
+                  for p in ("fp16", "fp8", "fp4")]
+        self.assertEqual(errors, sorted(errors))
+        self.assertGreater(errors[1], 1e-3)
+        self.assertLess(errors[2], 0.5)
+
     def test_options(self):
         model = doubled()
         for options, error, said in [
-                ({"precision": "int8"}, InputError, r"^precision: expected fp32, fp16, bf16, model, got 'int8'$"),
+                ({"precision": "int8"}, InputError, r"^precision: expected fp32, fp16, bf16, fp8, fp4, model, got 'int8'$"),
                 ({"threads": -1}, InputError, "threads: expected 0 or more, got -1"),
                 ({"threads": "two"}, TypeError, "^threads: expected a number of threads, got 'two'$"),
                 ({"dims": {"batch": 2}}, InputError, 'no input has an open dimension named "batch"'),
