@@ -30,7 +30,7 @@ function(sparkpilot_library)
 endfunction()
 
 # The environment for learning, as a shared library of C functions (include/sparkpilot/sim_env.h). Of the rooms it takes the
-# simulator's own files alone, and what they need of base is compiled for it.
+# simulator's own files alone, and what they need of base and hw is compiled for it.
 function(sparkpilot_sim_library)
   if(NOT TARGET sim OR SPARKPILOT_PLAIN OR SPARKPILOT_SANITIZE OR SPARKPILOT_FUZZ)
     return()
@@ -39,7 +39,7 @@ function(sparkpilot_sim_library)
   list(TRANSFORM base PREPEND ${PROJECT_SOURCE_DIR}/src/base/)
   list(TRANSFORM base APPEND .cc)
   set(exports ${PROJECT_SOURCE_DIR}/src/capi/sim_env.map)
-  add_library(sim_shared SHARED ${PROJECT_SOURCE_DIR}/src/capi/sim_env.cc ${base})
+  add_library(sim_shared SHARED ${PROJECT_SOURCE_DIR}/src/capi/sim_env.cc ${PROJECT_SOURCE_DIR}/src/hw/cpu.cc ${base})
   sparkpilot_flags(sim_shared)
   add_dependencies(sim_shared sim)
   target_link_libraries(sim_shared PRIVATE $<TARGET_FILE:sim> fmt::fmt sparkpilot::hwy Threads::Threads

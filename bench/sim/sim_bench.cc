@@ -181,7 +181,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", steps, "steps of 10 ms")->check(CLI::PositiveNumber);
   app.add_option("--rounds", rounds, "rounds")->check(CLI::PositiveNumber);
   app.add_option("--threads", threads, "threads; 0: all");
-  app.add_option("--cpu", cpu, "the instructions to use: avx512, avx2 or baseline");
+  app.add_option("--cpu", cpu, "the instructions to use: avx512 or avx2");
   app.add_flag("--scale", scaling, "from 1 to 1,000,000 worlds, ours alone");
   app.add_flag("--planners", planning, "behind a car ahead, by each planner");
   app.add_option("--stepped", stepped, "worlds stepped from outside, as many steps at once")

@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/short_waits.h"
 #include "cli/terminal.h"
+#include "hw/cpu.h"
 #include "sim/algorithm_worker.h"
 
 namespace sparkpilot::cli {
@@ -185,6 +186,7 @@ int run(int argc, char** argv) {
   add_commands(program, Command(&app, &program.words));
   refuse_empty_values(app);
   try {
+    require_processor(cpu_features());
     return obey(program, app, argv, {argv + 1, argv + argc});
   } catch (const FailedElsewhere& error) {
     return exit_code_of(error.kind());

@@ -143,7 +143,7 @@ std::span<const Setting> all_settings() {
        .value_name = "NAME",
        .values = "auto, avx512, avx2 or baseline",
        .default_value = "auto",
-       .doc = "the CPU instructions that kernels may use; avx512: without VNNI and bf16, baseline: SSE2, or NEON "
+       .doc = "the CPU instructions that kernels may use; avx512: without VNNI and bf16, baseline: AVX2, or NEON "
               "without bf16 and i8mm",
        .words = {"auto", "avx512", "avx2", "baseline"},
        .variables = {{"SPARKPILOT_CPU"}}},

@@ -45,13 +45,14 @@ CpuFeatures probe() {
   f.logical = available_processors();
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  f.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2") && __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C) != 0;
+  f.avx512 = f.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   f.avx512_bf16 = f.avx512 && __builtin_cpu_supports("avx512bf16");
   f.avx512_vnni = f.avx512 && __builtin_cpu_supports("avx512vnni");
   // clang 14 has no intrinsic's name for it.
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   f.avx_vnni = f.avx2 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4) != 0;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) read_amx(edx, saved_state(), f);
 #elif defined(__aarch64__)
@@ -119,6 +120,17 @@ void read_amx(uint32_t leaf7_edx, uint64_t xcr0, CpuFeatures& features) {
 
 const CpuFeatures& cpu_features() { return features(); }
 
+void require_processor([[maybe_unused]] const CpuFeatures& features) {
+#if defined(__x86_64__)
+  if (features.avx2) return;
+  throw Error(
+      ErrorKind::device,
+      fmt::format("this processor{} lacks AVX2, FMA, F16C, BMI or BMI2, which sparkpilot needs on x86-64; Intel's "
+                  "since Haswell and AMD's since Zen have them (in a virtual machine: pass the host's through)",
+                  features.model.empty() ? "" : " (" + features.model + ")"));
+#endif
+}
+
 std::vector<std::string_view> cpu_levels() {
   std::vector<std::string_view> levels;
   if (features().avx512) levels.push_back("avx512");
@@ -138,7 +150,6 @@ void limit_cpu_features(std::string_view level) {
   f.avx512_bf16 = f.avx512_vnni = f.avx_vnni = f.amx_bf16 = f.amx_int8 = false;
   f.neon_bf16 = f.dotprod = f.i8mm = f.sve = false;
   f.avx512 &= level == "avx512";
-  f.avx2 &= f.avx512 || level == "avx2";
 }
 
 }  // namespace sparkpilot

@@ -15,8 +15,9 @@ struct CpuFeatures {
   // 0xd87). Empty and 0 if the system does not say.
   std::string maker = {};
   int family = 0, design = 0;
-  int logical = 1;  // processors this process may use
-  bool avx2 = false, avx512 = false, avx512_bf16 = false, avx512_vnni = false, avx_vnni = false;
+  int logical = 1;    // processors this process may use
+  bool avx2 = false;  // with FMA, F16C, BMI and BMI2, as kernels for it use them
+  bool avx512 = false, avx512_bf16 = false, avx512_vnni = false, avx_vnni = false;
   bool amx_bf16 = false, amx_int8 = false;  // if the system saves the tiles; a process must also request them
   bool neon = false, neon_bf16 = false, dotprod = false, i8mm = false, sve = false;
   // One line such as "avx2 avx512 avx512_bf16".
@@ -29,9 +30,15 @@ void read_design(std::istream& cpuinfo, CpuFeatures& features);
 // Thread-safe; the answer does not change while the process runs, except by limit_cpu_features().
 const CpuFeatures& cpu_features();
 
+// Fails (device) on a processor that lacks what all kernels use: those for x86-64 are compiled for AVX2 at least, and
+// would end the process there by an illegal instruction. The program, launch() (ir/launch.h) and WorldStepper (sim) ask
+// first.
+void require_processor(const CpuFeatures& features);
+
 // Levels that this processor can be limited to, the strongest first, of: avx512 (without VNNI and bf16), avx2, baseline
-// (what every processor of its kind has: SSE2, or NEON without bf16 and i8mm).
+// (the least that kernels are compiled for: AVX2, or NEON without bf16 and i8mm).
 std::vector<std::string_view> cpu_levels();
+
 // Sets amx_bf16 and amx_int8 from CPUID's leaf 7 (EDX) and the register XCR0, which is 0 if the system does not use
 // XSAVE.
 void read_amx(uint32_t leaf7_edx, uint64_t xcr0, CpuFeatures& features);

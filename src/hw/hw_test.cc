@@ -15,6 +15,24 @@ TEST(Cpu, AnswersTheSameTwice) {
   EXPECT_FALSE(cpu_features().isa().empty());
 }
 
+TEST(Cpu, LesserProcessorsAreRefused) {
+  require_processor(cpu_features());
+  const auto refusal = [](const CpuFeatures& lesser) -> std::string {
+    try {
+      require_processor(lesser);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::device);
+      return error.what();
+    }
+    return {};
+  };
+#if defined(__x86_64__)
+  EXPECT_EQ(refusal({.model = "Old 1"}).find("this processor (Old 1) lacks AVX2, "), 0U);
+#else
+  EXPECT_EQ(refusal({}), "");
+#endif
+}
+
 TEST(Cpu, DesignIsThatOfTheFirstProcessor) {
   CpuFeatures x86;
   std::istringstream intel(

@@ -1,6 +1,7 @@
 #include "ir/launch.h"
 
 #include "base/error.h"
+#include "hw/cpu.h"
 
 namespace sparkpilot {
 
@@ -21,6 +22,7 @@ NodeProblem::NodeProblem(const Graph& graph, NodeId id, uint64_t variable) : nod
 }
 
 Launch launch(const Graph& graph, NodeId id, const Problem& problem, const KernelChoice& choice, Device device) {
+  require_processor(cpu_features());
   KernelChoice::Taken taken = choice.take(problem, device);
   if (!taken.kernel) {
     std::string types, reason;

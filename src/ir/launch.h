@@ -53,7 +53,8 @@ class NoKernel : public Error {
   std::string reason_;
 };
 
-// Chooses a kernel on `device` and prepares it. Throws NoKernel, with op, types and node in the message.
+// Chooses a kernel on `device` and prepares it. Throws NoKernel, with op, types and node in the message; fails (device)
+// on a processor without the instructions that kernels are compiled for (hw/cpu.h).
 Launch launch(const Graph& graph, NodeId id, const Problem& problem, const KernelChoice& choice,
               Device device = Device::cpu);
 

@@ -58,18 +58,8 @@ TEST(Batch, LanesAreSingleFloatsOnEveryInstructionSet) {
       for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
         hwy::SetSupportedTargetsForTest(target);
         const auto lanes = run_worlds(37, varied, o);
-#if HWY_ARCH_X86
-        const bool fused = target != HWY_STATIC_TARGET;
-#else
-        const bool fused = true;
-#endif
-        for (size_t i = 0; i < lanes.size(); ++i) {
-          if (fused) {
-            EXPECT_EQ(lanes[i], single[i]) << hwy::TargetName(target) << " world " << i;
-          } else {
-            EXPECT_NEAR(lanes[i].distance, single[i].distance, 0.01) << hwy::TargetName(target) << " world " << i;
-          }
-        }
+        for (size_t i = 0; i < lanes.size(); ++i)
+          EXPECT_EQ(lanes[i], single[i]) << hwy::TargetName(target) << " world " << i;
       }
       hwy::SetSupportedTargetsForTest(0);
     }

@@ -29,9 +29,6 @@ TEST(MpcPlanner, LanesAreSingleFloats) {
     for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
       hwy::SetSupportedTargetsForTest(target);
       const auto lanes = run_worlds(37, varied_by_mpc, o);
-#if HWY_ARCH_X86
-      if (target == HWY_STATIC_TARGET) continue;  // without fused multiply-adds
-#endif
       for (size_t i = 0; i < lanes.size(); ++i)
         EXPECT_EQ(lanes[i], single[i]) << hwy::TargetName(target) << " world " << i;
     }

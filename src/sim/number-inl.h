@@ -10,8 +10,8 @@
 //
 // Rounding is fixed by the source: a fused multiply-add is computed where mul_add() or neg_mul_add() stands, and
 // nowhere else, so files that include this are compiled with -ffp-contract=off (nvcc: -fmad=false). float, and Lanes on
-// a processor with fused multiply-adds, then give the same bits. On one without (Highway's EMU128), and with double,
-// the two roundings of a * b + c are made.
+// a processor with fused multiply-adds, then give the same bits. On one without, and with double, the two roundings
+// of a * b + c are made.
 //
 // Include it as Highway's files are: in a file that HWY_TARGET_INCLUDE names it is compiled once for each target,
 // in that target's namespace; elsewhere once, in the namespace scalar, and before hwy/highway.h.

@@ -97,22 +97,13 @@ WorldStepper driven(int64_t worlds, const StepperOptions& o, int count, const st
   return stepper;
 }
 
-void expect_same(const WorldResult& got, const WorldResult& want, bool fused, const std::string& what) {
-  if (fused) {
-    EXPECT_EQ(got, want) << what;
-  } else {
-    EXPECT_NEAR(got.distance, want.distance, 0.01) << what;
-    EXPECT_NEAR(got.tracking_rmse, want.tracking_rmse, 0.02) << what;
-  }
-}
-
-// Calls do_it(number, whether it has fused multiply-adds) for vectors of each instruction set and for single floats.
+// Calls do_it(number) for vectors of each instruction set and for single floats.
 template <class Do>
 void for_each_number(const Do& do_it) {
-  do_it(Number::single, true);
+  do_it(Number::single);
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
-    do_it(Number::lanes, !HWY_ARCH_X86 || target != HWY_STATIC_TARGET);
+    do_it(Number::lanes);
   }
   hwy::SetSupportedTargetsForTest(0);
 }
@@ -124,14 +115,14 @@ void expect_controller_outside_is_inside(Lateral lateral) {
   for (const Tyres tyres : kTyres) {
     const BatchOptions inside{.lateral = lateral, .tyres = tyres, .steps = kSteps, .seed = 5, .number = Number::single};
     const auto expected = run_worlds(kWorlds, varied, inside);
-    for_each_number([&](Number number, bool fused) {
+    for_each_number([&](Number number) {
       for (const bool longitudinal : {false, true}) {
         const StepperOptions o{
             .torque = Control::kTorque, .longitudinal = longitudinal, .tyres = tyres, .seed = 5, .number = number};
         const WorldStepper got = driven<float, Control>(kWorlds, o, kSteps);
         for (int64_t i = 0; i < kWorlds; ++i) {
-          expect_same(got.result(i), expected[static_cast<size_t>(i)], fused,
-                      fmt::format("world {}, tyres {}", i, static_cast<int>(tyres)));
+          EXPECT_EQ(got.result(i), expected[static_cast<size_t>(i)])
+              << fmt::format("world {}, tyres {}", i, static_cast<int>(tyres));
         }
       }
     });
@@ -154,12 +145,12 @@ TEST(WorldStepper, HasThePlannerMpc) {
       kWorlds, planned, {.tyres = Tyres::saturating, .steps = kSteps - kRestart, .seed = 5, .number = Number::single});
   std::vector<int> restarts(kWorlds, -1);
   for (size_t i = 0; i < restarts.size(); i += 3) restarts[i] = kRestart;  // at other times within a planner's step
-  for_each_number([&](Number number, bool fused) {
+  for_each_number([&](Number number) {
     const WorldStepper got =
         driven<float, LateralTorque>(kWorlds, {.seed = 5, .number = number}, kSteps, restarts, planned);
     for (int64_t i = 0; i < kWorlds; ++i) {
       const auto at = static_cast<size_t>(i);
-      expect_same(got.result(i), (i % 3 == 0 ? expected_late : expected)[at], fused, fmt::format("world {}", i));
+      EXPECT_EQ(got.result(i), (i % 3 == 0 ? expected_late : expected)[at]) << fmt::format("world {}", i);
     }
   });
   // A world that had the planner and begins anew without it.
@@ -199,7 +190,7 @@ TEST(WorldStepper, EachWorldHasItsOwnTime) {
   constexpr int kSteps = 250;
   std::vector<int> restarts(kWorlds, -1);
   for (size_t i = 0; i < kWorlds; i += 2) restarts[i] = 83 + static_cast<int>(i) * 3;
-  for_each_number([&](Number number, bool fused) {
+  for_each_number([&](Number number) {
     const WorldStepper got = driven<float, LateralTorque>(kWorlds, {.number = number}, kSteps, restarts);
     for (int64_t i = 0; i < kWorlds; ++i) {
       const int steps = kSteps - std::max(restarts[static_cast<size_t>(i)], 0);
@@ -207,7 +198,7 @@ TEST(WorldStepper, EachWorldHasItsOwnTime) {
       const BatchOptions o{.tyres = Tyres::saturating, .steps = steps, .number = Number::single};
       const WorldResult want = run_worlds(
           1, [&](int64_t) { return varied(i); }, o)[0];
-      expect_same(got.result(i), want, fused, fmt::format("world {}", i));
+      EXPECT_EQ(got.result(i), want) << fmt::format("world {}", i);
     }
   });
 }

@@ -145,13 +145,11 @@ std::optional<Appended> append(PostOps& post_ops, const Epilogue& epilogue, cons
 
 void limit(std::string_view level) {
   if (level == "avx512") dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
-  else if (level == "avx2") dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
+  else if (cpu_features().avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
 }
 
 bool computes(DType dtype) {
   const CpuFeatures& cpu = cpu_features();
-  // oneDNN's convolutions for SSE4.1 read the operands of binary steps incorrectly, and turn NaN into a number.
-  if (!cpu.avx2 && !cpu.neon) return false;
   return dtype == DType::f32 || (dtype == DType::bf16 && cpu.avx512_bf16);
 }
 

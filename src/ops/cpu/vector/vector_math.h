@@ -84,7 +84,7 @@ void float_to_bfloat16_rows(const float* in, int64_t in_step, BFloat16* out, int
 void floats_from(DType dtype, const void* data, int64_t at, float* out, int64_t n);
 void floats_to(DType dtype, const float* in, void* data, int64_t at, int64_t n);
 
-// The instruction set that the functions above use on this machine: "AVX3", "AVX2", "SSE4", "NEON", "SCALAR" ...
+// The instruction set that the functions above use on this machine: "AVX3", "AVX2", "NEON" ...
 std::string_view vector_target();
 
 }  // namespace sparkpilot
