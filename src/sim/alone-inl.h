@@ -93,8 +93,8 @@ To converted(const From& from) {
 }
 
 // Runs a world in N; see(step, constants, state) is called behind every step.
-template <class N, class Control, class Tyre, class See>
-WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, const See& see) {
+template <class N, class Control, class See>
+WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, Tyres tyres, const See& see) {
   const auto k = converted<WorldConstants<N, Control>, N>(prepare<Control>(spec));
   auto s = converted<WorldState<N, Control>, N>(beginning<Control>(spec));
   const bool by_mpc = spec.following.planner == Planner::mpc;
@@ -118,7 +118,7 @@ WorldResult run_world(const WorldSpec& spec, const Run& run, int steps, const Se
       plan(run, step, k, CourseRows<N>{table.empty() ? nullptr : table.data(), 1}, s);
       if (by_mpc) plan_by_mpc(mpc_k, s.motion, s.lead, s.target_speed, mpc_s, s.target);
     }
-    step_car<N, Control, Tyre>(run, step, k, rings, s);
+    step_car(run, step, k, rings, s, AnyTyres{tyres});
     see(step, k, s);
   }
   WorldState<double, Control> end;

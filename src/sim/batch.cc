@@ -98,7 +98,7 @@ template <class Control, class N>
 WorldResult run_alone(const WorldSpec& spec, const BatchOptions& o) {
   const Run run{o.seed, o.warm_up, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
   const auto see = [](int, const auto&, const auto&) {};
-  return with_tyres(o.tyres, [&]<class Tyre>() { return run_world<N, Control, Tyre>(spec, run, o.steps, see); });
+  return run_world<N, Control>(spec, run, o.steps, o.tyres, see);
 }
 
 template <class Control>

@@ -11,7 +11,7 @@ namespace sparkpilot::sim::HWY_NAMESPACE {
 namespace {
 
 void angle_impl(const LaneRun& r, int groups, const LaneArrays& arrays) {
-  advance_tyres<LateralAngle>(r, groups, arrays);
+  advance_groups<LateralAngle>(r, groups, arrays);
 }
 
 }  // namespace

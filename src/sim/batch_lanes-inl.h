@@ -23,7 +23,7 @@ void plan_group_by_mpc(int group, const float* constants, float* states, const M
 namespace {  // the names are each file's own, in every target
 
 // Group by group, so that a group's constants and state stay in the first-level cache.
-template <class Control, class Tyre>
+template <class Control>
 void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
   using Constants = WorldConstants<Lanes, Control>;
   using State = WorldState<Lanes, Control>;
@@ -46,14 +46,9 @@ void advance_groups(const LaneRun& r, int groups, const LaneArrays& arrays) {
                             world.target_speed, world.target);
         }
       }
-      step_car<Lanes, Control, Tyre>(run, step, k[group], ring, world);
+      step_car(run, step, k[group], ring, world, AnyTyres{r.tyres});
     }
   }
-}
-
-template <class Control>
-void advance_tyres(const LaneRun& r, int groups, const LaneArrays& arrays) {
-  with_tyres(r.tyres, [&]<class Tyre>() { advance_groups<Control, Tyre>(r, groups, arrays); });
 }
 
 }  // namespace

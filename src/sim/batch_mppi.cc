@@ -11,7 +11,7 @@ namespace sparkpilot::sim::HWY_NAMESPACE {
 namespace {
 
 void mppi_impl(const LaneRun& r, int groups, const LaneArrays& arrays) {
-  advance_tyres<LateralMppi>(r, groups, arrays);
+  advance_groups<LateralMppi>(r, groups, arrays);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace sparkpilot::sim::HWY_NAMESPACE {
 namespace {
 
-void pid_impl(const LaneRun& r, int groups, const LaneArrays& arrays) { advance_tyres<LateralPid>(r, groups, arrays); }
+void pid_impl(const LaneRun& r, int groups, const LaneArrays& arrays) { advance_groups<LateralPid>(r, groups, arrays); }
 
 }  // namespace
 }  // namespace sparkpilot::sim::HWY_NAMESPACE

@@ -11,7 +11,7 @@ namespace sparkpilot::sim::HWY_NAMESPACE {
 namespace {
 
 void torque_impl(const LaneRun& r, int groups, const LaneArrays& arrays) {
-  advance_tyres<LateralTorque>(r, groups, arrays);
+  advance_groups<LateralTorque>(r, groups, arrays);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ TEST(CarFit, FindsATorqueSteeredCar) {
     SCOPED_TRACE(seed);
     const DrawnDrive drive = drawn_drive(seed, kSeconds);
     const CarFit fit =
-        fit_car(drive_world<LateralTorque, LinearTyres>(drive.world, kSeconds, drive.believed, seed), {.seed = seed});
+        fit_car(drive_world<LateralTorque, Tyres::linear>(drive.world, kSeconds, drive.believed, seed), {.seed = seed});
     const Steering& steering = drive.world.steering;
     const double ratio = drive.world.vehicle.steer_ratio;
     tally.add(fit["steer_ratio"], ratio, 0.02 * ratio);
@@ -49,7 +49,7 @@ TEST(CarFit, FindsAnAngleSteeredCar) {
     SCOPED_TRACE(seed);
     const DrawnDrive drive = drawn_drive(seed, kSeconds);
     const CarFit fit =
-        fit_car(drive_world<LateralAngle, LinearTyres>(drive.world, kSeconds, drive.believed, seed), {.seed = seed});
+        fit_car(drive_world<LateralAngle, Tyres::linear>(drive.world, kSeconds, drive.believed, seed), {.seed = seed});
     tally.add(fit["steer_ratio"], drive.world.vehicle.steer_ratio, 0.02 * drive.world.vehicle.steer_ratio);
     tally.add(fit["stiffness_factor"], drive.stiffness, 0.1 * drive.stiffness);
     tally.add(fit["steering_delay_s"], drive.world.steering.delay, 0.02);
@@ -72,7 +72,7 @@ constexpr std::initializer_list<const char*> kTorque = {"steering_delay_s", "ste
                                                         "friction"};
 
 drive::CarSignals one_drive(double seconds = 60, DrawnDrive drive = drawn_drive(1, 60)) {
-  return drive_world<LateralTorque, LinearTyres>(drive.world, seconds, drive.believed, 1);
+  return drive_world<LateralTorque, Tyres::linear>(drive.world, seconds, drive.believed, 1);
 }
 DrawnDrive on_course(const CourseTable& table) {
   DrawnDrive drive = drawn_drive(1, 60);
@@ -151,7 +151,7 @@ TEST(CarFit, TyresThatSaturateSeemSofter) {
   for (uint64_t seed = 0; seed < 3; ++seed) {
     const DrawnDrive drive = drawn_drive(seed, kSeconds);
     const CarFit fit =
-        fit_car(drive_world<LateralTorque, SaturatingTyres>(drive.world, kSeconds, drive.believed, seed));
+        fit_car(drive_world<LateralTorque, Tyres::saturating>(drive.world, kSeconds, drive.believed, seed));
     ASSERT_TRUE(fit["steer_ratio"].value && fit["stiffness_factor"].value);
     EXPECT_NEAR(*fit["steer_ratio"].value, drive.world.vehicle.steer_ratio, 0.02 * drive.world.vehicle.steer_ratio);
     EXPECT_LT(*fit["stiffness_factor"].value, drive.stiffness);

@@ -91,7 +91,7 @@ SIM_FN void features_outside(const WorldConstants<N, Control>& k, const WorldSta
 }
 
 // One step of 10 ms; what is seen is that of its beginning.
-template <class N, class Control, class Tyres>
+template <class N, class Control>
 SIM_FN void step_outside(const OutsideCall& call, int slot, N step, const OutsideInput<N>& in,
                          const WorldConstants<N, Control>& k, const WorldRings<N>& rings, WorldState<N, Control>& s) {
   auto& seen = s.lateral;
@@ -108,7 +108,7 @@ SIM_FN void step_outside(const OutsideCall& call, int slot, N step, const Outsid
     drive = longitudinal_command(k, seen.speed, seen.acceleration, s);
   }
   const N accelerated = s.motion.acceleration, lateral = s.metrics.acceleration;
-  const N yaw_rate = drive_car<N, Control, Tyres>(slot, k, rings, in.lateral, drive, s);
+  const N yaw_rate = drive_car(slot, k, rings, in.lateral, drive, s, AnyTyres{call.tyres});
   measure(step, true, saturated, s.road, yaw_rate, s.target_speed, s.motion, s.steering.wheel, s.metrics);
 
   const Motion<N>& m = s.motion;
@@ -137,7 +137,7 @@ SIM_FN void take_where(MaskOf<N> mask, const T& from, T& to) {
 }
 
 // `mpc` is the state of the planner of that name, null if no world has it; plan_mpc(world, mpc) makes its step.
-template <class N, class Control, class Tyres, class PlanMpc>
+template <class N, class Control, class PlanMpc>
 SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, const WorldConstants<N, Control>& k,
                             const WorldRings<N>& rings, WorldState<N, Control>& s, N* features, MpcPlanner<N>* mpc,
                             const PlanMpc& plan_mpc) {
@@ -147,7 +147,7 @@ SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, 
   }
   N step = in.step;
   for (int i = 0; i < call.steps; ++i) {
-    step_outside<N, Control, Tyres>(call, call.slot + i, step, in, k, rings, s);
+    step_outside(call, call.slot + i, step, in, k, rings, s);
     step = step + N(1);
     if (call.due >> i & 1) {
       WorldState<N, Control> planned = s;
@@ -163,14 +163,6 @@ SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, 
     sense_outside(run, step, k, s);
   }
   if (call.last) features_outside(k, s, features);
-}
-
-template <class N, class Control, class PlanMpc>
-void advance_outside_tyres(const OutsideCall& call, const OutsideInput<N>& in, const WorldConstants<N, Control>& k,
-                           const WorldRings<N>& rings, WorldState<N, Control>& s, N* features, MpcPlanner<N>* mpc,
-                           const PlanMpc& plan_mpc) {
-  with_tyres(call.tyres,
-             [&]<class Tyre>() { advance_outside<N, Control, Tyre>(call, in, k, rings, s, features, mpc, plan_mpc); });
 }
 
 SIM_END

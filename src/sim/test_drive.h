@@ -31,7 +31,7 @@ struct DriveNoise {
 };
 
 // What a log of this world says: carState and commands at 100 Hz, yaw rate and roll at 20 Hz, carParams as `believed`.
-template <class Control, class Tyre>
+template <class Control, Tyres kTyres>
 drive::CarSignals drive_world(const WorldSpec& world, double seconds, const Vehicle& believed, uint64_t seed,
                               const DriveNoise& noise = {}, double wheel_offset_degrees = 1.2) {
   drive::CarSignals out;
@@ -58,7 +58,7 @@ drive::CarSignals drive_world(const WorldSpec& world, double seconds, const Vehi
       out.parameters.add(after, {s.road.roll, 0, believed.steer_ratio, 1});
     }
   };
-  scalar::run_world<double, Control, Tyre>(world, run, static_cast<int>(seconds / kStep), see);
+  scalar::run_world<double, Control>(world, run, static_cast<int>(seconds / kStep), kTyres, see);
   out.yaw_source = "livePose";
   out.command_source = "carOutput";
   drive::CarFacts facts;

@@ -33,7 +33,7 @@ constexpr TraceColumn kColumns[] = {
 };
 static_assert(std::size(kColumns) == kTraceColumns);
 
-template <class Control, class Tyre>
+template <class Control>
 Trace trace_of(const WorldSpec& spec, const BatchOptions& o) {
   Trace trace;
   const Run run{o.seed, o.warm_up, has_noise(spec.noise), has_lead(spec), is_rich(spec.course)};
@@ -41,7 +41,7 @@ Trace trace_of(const WorldSpec& spec, const BatchOptions& o) {
     if (step % kStepsPerPlan != 0 || s.metrics.alive < 0.5f) return;
     trace.rows.push_back(trace_row(step, k, s));
   };
-  trace.result = run_world<float, Control, Tyre>(spec, run, o.steps, see);
+  trace.result = run_world<float, Control>(spec, run, o.steps, o.tyres, see);
   return trace;
 }
 
@@ -57,9 +57,7 @@ const double& Trace::at(size_t row, std::string_view column) const {
 
 Trace trace_world(const WorldSpec& world, const BatchOptions& o) {
   check_world(world);
-  return with_control(o.lateral, [&]<class Control>() {
-    return with_tyres(o.tyres, [&]<class Tyre>() { return trace_of<Control, Tyre>(world, o); });
-  });
+  return with_control(o.lateral, [&]<class Control>() { return trace_of<Control>(world, o); });
 }
 
 std::string trace_csv(const Trace& trace) {

@@ -112,6 +112,10 @@ struct Motion {
 struct LinearTyres {};      // openpilot's dynamic bicycle: forces in proportion to slip angles
 struct SaturatingTyres {};  // the brush model (E. Fiala, 1954) with exact slip angles: grip limits the force
 struct NoSlip {};           // the kinematic bicycle
+// One of them, chosen at run time for all worlds: a branch in each step, where a type would be compiled three times.
+struct AnyTyres {
+  Tyres kind;
+};
 
 // v' and r' of the tyres' models. The speed that slip is computed with, `u`, is at least the car's low_speed.
 template <class N, class Tyres>
@@ -197,28 +201,47 @@ SIM_FN N motion_scale(const CarConstants<N>& car, N speed) {
   return speed / max(speed, car.low_speed);
 }
 
+// What a step of `h` seconds at the mean speed `speed` turns the car by, and moves it aside.
+template <class N, class Tyres>
+SIM_FN void turn(Tyres, const CarConstants<N>& car, N wheel, N speed, const Road<N>& road, double h, Motion<N>& m,
+                 N& turned, N& lateral) {
+  const N u = max(speed, car.low_speed), v = m.lateral;
+  lateral_rates<N, Tyres>(car, wheel, u, road, h, m, turned);
+  const N scale = speed / u;
+  turned = turned * scale;
+  lateral = N(h / 2) * (v + m.lateral) * scale;
+}
+template <class N>
+SIM_FN void turn(NoSlip, const CarConstants<N>& car, N wheel, N speed, const Road<N>&, double h, Motion<N>& m,
+                 N& turned, N& lateral) {
+  // yaw += k (v t + a t^2 / 2), |k| <= 0.3; the rear axle does not slip.
+  N s, c;
+  sin_cos_small(clip(wheel * car.steer_ratio_inverse, N(-0.78), N(0.78)), s, c);
+  const N curvature = clip(s / c * car.wheelbase_inverse, N(-0.3), N(0.3));
+  turned = curvature * (speed * N(h));
+  m.yaw_rate = curvature * max(m.speed, car.low_speed);
+  m.lateral = car.center_to_rear * m.yaw_rate;
+  lateral = car.center_to_rear * turned;
+}
+template <class N>
+SIM_FN void turn(AnyTyres any, const CarConstants<N>& car, N wheel, N speed, const Road<N>& road, double h,
+                 Motion<N>& m, N& turned, N& lateral) {
+  switch (any.kind) {
+    case Tyres::none: return turn(NoSlip(), car, wheel, speed, road, h, m, turned, lateral);
+    case Tyres::linear: return turn(LinearTyres(), car, wheel, speed, road, h, m, turned, lateral);
+    case Tyres::saturating: break;
+  }
+  turn(SaturatingTyres(), car, wheel, speed, road, h, m, turned, lateral);
+}
+
 // A step of lateral motion and position. `wheel`: angle of the steering wheel; `before`: the speed at the step's
 // beginning; `h`: its length in seconds.
 template <class N, class Tyres>
-SIM_FN void move(const CarConstants<N>& car, N wheel, N before, const Road<N>& road, Motion<N>& m, double h = kStep) {
+SIM_FN void move(Tyres tyres, const CarConstants<N>& car, N wheel, N before, const Road<N>& road, Motion<N>& m,
+                 double h = kStep) {
   const N speed = N(0.5) * (before + m.speed), length = speed * N(h);
   N turned, lateral;
-  if constexpr (std::is_same_v<Tyres, NoSlip>) {
-    // yaw += k (v t + a t^2 / 2), |k| <= 0.3; the rear axle does not slip.
-    N s, c;
-    sin_cos_small(clip(wheel * car.steer_ratio_inverse, N(-0.78), N(0.78)), s, c);
-    const N curvature = clip(s / c * car.wheelbase_inverse, N(-0.3), N(0.3));
-    turned = curvature * length;
-    m.yaw_rate = curvature * max(m.speed, car.low_speed);
-    m.lateral = car.center_to_rear * m.yaw_rate;
-    lateral = car.center_to_rear * turned;
-  } else {
-    const N u = max(speed, car.low_speed), v = m.lateral;
-    lateral_rates<N, Tyres>(car, wheel, u, road, h, m, turned);
-    const N scale = speed / u;
-    turned = turned * scale;
-    lateral = N(h / 2) * (v + m.lateral) * scale;
-  }
+  turn(tyres, car, wheel, speed, road, h, m, turned, lateral);
   // Midpoint: second order.
   N s, c;
   sin_cos(mul_add(N(0.5), neg_mul_add(road.curvature, length, turned), m.heading), s, c);

@@ -41,4 +41,9 @@ const Vehicle& preset_vehicle(std::string_view name);
 // Fails (user) with the number that no car has, or with which steps of 10 ms would be unstable.
 void check_vehicle(const Vehicle& vehicle);
 
+// The kinematic bicycle, or how tyres slip (sim/vehicle-inl.h).
+enum class Tyres { none, linear, saturating };
+// In the order of the enum.
+inline constexpr const char* kTyresNames[] = {"kinematic", "linear", "saturating"};
+
 }  // namespace sparkpilot::sim

@@ -55,7 +55,7 @@ Motion<double> drive(const Vehicle& car, double wheel, double speed, const Road<
   m.speed = speed;
   const auto k = car_constants(car);
   const auto steps = static_cast<int>(std::lround(seconds / h));
-  for (int i = 0; i < steps; ++i) move<double, Tyre>(k, wheel, speed, road, m, h);
+  for (int i = 0; i < steps; ++i) move<double>(Tyre(), k, wheel, speed, road, m, h);
   return m;
 }
 const Road<double> kFlat{0, 0, 0, 0, 1};
@@ -119,7 +119,7 @@ TEST(Bicycle, GripLimitsTheLateralAcceleration) {
     for (int i = 0; i < 300; ++i) {
       const double v = m.lateral;
       const double wanted = std::min(1.0, i * 0.01) * 2;
-      move<double, SaturatingTyres>(k, wanted, 25, road, m);
+      move<double>(SaturatingTyres(), k, wanted, 25, road, m);
       most = std::max(most, std::fabs((m.lateral - v) / kStep + m.yaw_rate * 25));
     }
     EXPECT_LT(most, 1.02 * grip * kGravity);
@@ -169,7 +169,7 @@ TEST(Bicycle, PositionOnCurvedAndStraightRoads) {
   Motion<double> m{};
   m.speed = 20;
   m.heading = -std::atan(rear / radius);
-  for (int i = 0; i < 2000; ++i) move<double, NoSlip>(car_constants(car), wheel, 20, round, m);
+  for (int i = 0; i < 2000; ++i) move<double>(NoSlip(), car_constants(car), wheel, 20, round, m);
   EXPECT_NEAR(m.offset, 0, 1e-3);
   EXPECT_NEAR(m.heading, -std::atan(rear / radius), 1e-5);
   EXPECT_NEAR(m.distance, 400 * std::hypot(radius, rear) / radius, 1e-3);
@@ -209,7 +209,7 @@ TEST(Longitudinal, KeepsEnergyOnAGrade) {
   for (int i = 0; i < 2000; ++i) {
     const double before = m.speed;
     accelerate(k, drive.lag_left, drive.lag_mean, 0.0, 0.06, m);
-    move<double, LinearTyres>(k, 0, before, kFlat, m);
+    move<double>(LinearTyres(), k, 0, before, kFlat, m);
   }
   EXPECT_NEAR(m.speed * m.speed / 2 + kGravity * 0.06 * m.distance, 450, 1e-8);
 }

@@ -412,9 +412,9 @@ SIM_FN N longitudinal_command(const WorldConstants<N, Control>& k, N seen_speed,
 
 // A step of 10 ms with the steering's command (torque of -1 to 1, or degrees of the wheel) and that of the powertrain.
 // `slot`: of the rings. Returns the yaw rate.
-template <class N, class Control, class Tyres>
+template <class N, class Control, class Tyre>
 SIM_FN N drive_car(int slot, const WorldConstants<N, Control>& k, const WorldRings<N>& rings, N command, N drive,
-                   WorldState<N, Control>& s) {
+                   WorldState<N, Control>& s, Tyre tyres) {
   const N before = s.motion.speed;
   if constexpr (Control::kTorque) {
     steer_by_torque(k.steering, k.car, rings.steering, slot, command, before, s.road.roll, s.steering);
@@ -423,15 +423,15 @@ SIM_FN N drive_car(int slot, const WorldConstants<N, Control>& k, const WorldRin
   }
   rings.drive.push(slot, drive);
   accelerate(k.car, k.lag_left, k.lag_mean, rings.drive.before(slot, k.drive_delay), s.road.grade, s.motion);
-  move<N, Tyres>(k.car, s.steering.wheel, before, s.road, s.motion);
+  move(tyres, k.car, s.steering.wheel, before, s.road, s.motion);
   return s.motion.yaw_rate * motion_scale(k.car, s.motion.speed);
 }
 
 // One step of 10 ms, the `step`th from 0, whose plan is made where one is due: every kStepsPerPlan steps. It reads
 // neither course nor lead of the constants.
-template <class N, class Control, class Tyres>
+template <class N, class Control, class Tyre>
 SIM_FN void step_car(const Run& run, int step, const WorldConstants<N, Control>& k, const WorldRings<N>& rings,
-                     WorldState<N, Control>& s) {
+                     WorldState<N, Control>& s, Tyre tyres) {
   const Seen<N> seen = sense(run, WordsOf<N>(static_cast<uint32_t>(step)), k, s);
   const auto no = seen.speed < N(-1), yes = !no;
   MaskOf<N> saturated;
@@ -439,21 +439,12 @@ SIM_FN void step_car(const Run& run, int step, const WorldConstants<N, Control>&
                                 k.delay_frames,      yes,        no,         no,   seen.limited};
   const N command = Control::update(k.lateral, k.car, lateral, rings.requests, step, s.lateral, saturated);
   const N drive = longitudinal_command(k, seen.speed, seen.acceleration, s);
-  const N yaw_rate = drive_car<N, Control, Tyres>(step, k, rings, command, drive, s);
+  const N yaw_rate = drive_car(step, k, rings, command, drive, s, tyres);
   measure(N(step), step >= run.warm_up, saturated, s.road, yaw_rate, s.target_speed, s.motion, s.steering.wheel,
           s.metrics);
 }
 
-// Calls f with the chosen tyres, and with the chosen controller, as its template argument.
-template <class F>
-inline auto with_tyres(Tyres tyres, const F& f) {
-  switch (tyres) {
-    case Tyres::none: return f.template operator()<NoSlip>();
-    case Tyres::linear: return f.template operator()<LinearTyres>();
-    case Tyres::saturating: break;
-  }
-  return f.template operator()<SaturatingTyres>();
-}
+// Calls f with the chosen controller as its template argument.
 template <class F>
 inline auto with_control(Lateral lateral, const F& f) {
   switch (lateral) {

@@ -116,10 +116,8 @@ inline bool has_lead(const WorldSpec& w) {
 // Fails (user) with what cannot be simulated.
 void check_world(const WorldSpec& spec);
 
-enum class Tyres { none, linear, saturating };
 enum class Lateral { pid, torque, angle, mppi };
-// In the order of the enums.
-inline constexpr const char* kTyresNames[] = {"kinematic", "linear", "saturating"};
+// In the order of the enum.
 inline constexpr const char* kLateralNames[] = {"pid", "torque", "angle", "mppi"};
 
 // Nothing here is NaN or infinite. Lateral acceleration is yaw rate times speed; what was asked for is the road's

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "hw/cpu.h"
 #include "sim/alone-inl.h"
 #include "sim/batch_lanes.h"
 #include "sim/outside-inl.h"
@@ -311,13 +312,13 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
         return Control::kTorque ? advance_outside_torque(call, arrays) : advance_outside_angle(call, arrays);
       }
     }
-    advance_outside_tyres<Real, Control>(
-        call, *reinterpret_cast<const OutsideInput<Real>*>(inputs), *reinterpret_cast<const Constants*>(constants),
-        WorldRings<Real>(rings, 1), *reinterpret_cast<State*>(states), features,
-        reinterpret_cast<Mpc*>(mpc.states.get()), [&](State& s, Mpc& planner) {
-          plan_by_mpc(*reinterpret_cast<MpcPlannerConstants<Real>*>(mpc.constants.get()), s.motion, s.lead,
-                      s.target_speed, planner, s.target);
-        });
+    advance_outside<Real, Control>(call, *reinterpret_cast<const OutsideInput<Real>*>(inputs),
+                                   *reinterpret_cast<const Constants*>(constants), WorldRings<Real>(rings, 1),
+                                   *reinterpret_cast<State*>(states), features,
+                                   reinterpret_cast<Mpc*>(mpc.states.get()), [&](State& s, Mpc& planner) {
+                                     plan_by_mpc(*reinterpret_cast<MpcPlannerConstants<Real>*>(mpc.constants.get()),
+                                                 s.motion, s.lead, s.target_speed, planner, s.target);
+                                   });
   }
 
   const int64_t lanes_, groups_;
@@ -328,6 +329,7 @@ class WorldStepper::Kept final : public WorldStepper::Worlds {
 };
 
 WorldStepper::WorldStepper(int64_t count, const StepperOptions& o) {
+  require_processor(cpu_features());
   if (count < 1 || count > int64_t{1} << 24) fail("sim: {} worlds, expected 1 to 2^24", count);
   const auto make = [&]<class Control>() -> std::unique_ptr<Worlds> {
     if (o.number == Number::reference) return std::make_unique<Kept<Control, double>>(count, o);

@@ -60,7 +60,7 @@ __device__ __forceinline__ void advance(const WorldsArguments& p) {
           load_fields<LeadConstants<float>>(constants + kWorldsOfGroup * (offsetof(Constants, lead) / sizeof(float)));
       plan(run, step, k, table, s);
     }
-    step_car<float, Control, Tyres>(run, step, k, rings, s);
+    step_car(run, step, k, rings, s, Tyres());
   }
   store_fields(s, at);
 }
