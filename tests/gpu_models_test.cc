@@ -64,6 +64,34 @@ TEST_P(GpuNetwork, ComputesWhatTheCpuDoes) {
   }
 }
 
+// Weights in 8 and 4 bits are read packed, and are those of the CPU, whose activations are f32.
+TEST(GpuSmallWeights, ComputeWhatTheCpuDoes) {
+  NEEDS_IMAGES();
+  emulate_plainly();
+  for (const char* model : {"tiny_driving_policy", "tiny_big_driving_supercombo", "tiny_driving_vision"}) {
+    const Graph graph = build_zoo_model(model, 1);
+    for (const auto& [gpu_name, precision] : {std::pair("gb10", Precision::fp4), std::pair("h100", Precision::fp8)}) {
+      SCOPED_TRACE(fmt::format("{} {} {}", model, gpu_name, name(precision)));
+      emulate(gpu_name);
+      const auto session = [&](const char* device) {
+        SessionOptions options{.device = device, .threads = 1, .tune = Tune::off};
+        options.passes.precision = precision;
+        auto out = std::make_unique<Session>(graph, options);
+        fill_inputs(*out, 7);
+        for (int run = 0; run < 2; ++run) out->run();
+        return out;
+      };
+      const auto cpu = session("cpu"), gpu = session("cuda");
+      for (const TensorInfo& output : cpu->outputs())
+        EXPECT_LE(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2, 1e-2) << output.name;
+      EXPECT_EQ(gpu->nodes_on_cpu(), std::vector<std::string>());
+      const std::vector<KernelDecision> choices = gpu->choices();
+      EXPECT_TRUE(
+          std::ranges::any_of(choices, [](const KernelDecision& each) { return each.kernel.starts_with("decode "); }));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Networks, GpuNetwork, ::testing::ValuesIn(networks()), test_name);
 
 // The program, as a user calls it.

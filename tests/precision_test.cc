@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "networks.h"
 #include "ops/check.h"
+#include "sparkpilot/builder.h"
 
 namespace sparkpilot {
 namespace {
@@ -74,11 +76,32 @@ double error_in(const Graph& graph, Precision precision) {
   return largest;
 }
 
+// Three layers with ReLU between them; the weights are normal numbers that keep the size of what they are given.
+Graph random_mlp() {
+  Graph graph;
+  Builder b(graph);
+  Random random(11);
+  ValueId x = b.input("x", DType::f32, {3, 200});
+  int64_t depth = 200;
+  for (const int64_t width : {333, 90, 7}) {
+    Tensor weights(DType::f32, Shape{depth, width});
+    for (float& w : weights.data<float>())
+      w = static_cast<float>(random.normal() * std::sqrt(2.0 / static_cast<double>(depth)));
+    x = b.add("MatMul", {x, b.constant(std::move(weights))});
+    if (width != 7) x = b.add("Relu", {x});
+    depth = width;
+  }
+  b.output(x, "y");
+  return graph;
+}
+
 // Errors grow from format to format.
 TEST(Formats, FewerBitsAreLessExact) {
-  for (const char* name : {"tiny_driving_policy", "tiny_big_driving_supercombo", "driving_policy"}) {
+  for (const char* name : {"tiny_driving_policy", "tiny_big_driving_supercombo", "driving_policy", "trained", "mlp"}) {
     SCOPED_TRACE(name);
-    const Graph graph = build_zoo_model(name, 1);
+    const Graph graph = std::string_view(name) == "trained" ? load_onnx("models/demo_supercombo.onnx")
+                        : std::string_view(name) == "mlp"   ? random_mlp()
+                                                            : build_zoo_model(name, 1);
     const double fp16 = error_in(graph, Precision::fp16), bf16 = error_in(graph, Precision::bf16);
     const double fp8 = error_in(graph, Precision::fp8), fp4 = error_in(graph, Precision::fp4);
     EXPECT_LE(fp16, bf16);

@@ -70,7 +70,7 @@ class Session(_core.Session):
         computes the model as the CPU does, else the CPU.
     threads: 0 finds the fastest number by trial.
     precision: "fp32"; "bf16"; "fp16" (on the CPU weights alone are stored in 16 bits); "fp8" and "fp4" (weights in 8 and 4
-        bits, on the CPU only); "model": as in the file.
+        bits); "model": as in the file.
     dims: sizes of open dimensions by name, {"batch": 4}. shapes: shapes of inputs by name.
     batch: runs a model made for one entry on so many at once.
     outputs: only these are computed; they may be sliced, "logits[:, -1, :]".

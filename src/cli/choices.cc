@@ -77,11 +77,7 @@ void resolve(Program& program) {
 }  // namespace
 
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device) {
-  if (device.starts_with("cuda")) {
-    return stores_small(precision) ? fmt::format("{} is computed on the CPU only so far", name(precision))
-                                   : std::string();
-  }
-  if (program.emulate) return {};
+  if (device.starts_with("cuda") || program.emulate) return {};
   try {
     check_precision(precision);
   } catch (const Error& error) {
@@ -94,9 +90,9 @@ void tell_about_precision(const Program& program, Precision precision) {
   static std::set<Precision> told;
   if (program.quiet || !stores_small(precision) || !told.insert(precision).second) return;
   const bool four = precision == Precision::fp4;
-  note(fmt::format("precision {}: weights alone, {}; activations and the last layers before outputs stay in f32{}",
-                   name(precision), four ? "NVFP4 in products and E4M3 in convolutions" : "in E4M3",
-                   four ? "; experimental" : ""));
+  note(fmt::format(
+      "precision {}: weights alone, {}; activations and the last layers before outputs stay in f32, on a GPU in f16{}",
+      name(precision), four ? "NVFP4 in products and E4M3 in convolutions" : "in E4M3", four ? "; experimental" : ""));
 }
 
 // Far more threads than processors are a typing error that would cost hours.

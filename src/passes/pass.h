@@ -56,7 +56,6 @@ int recognise_patterns(Graph& graph);  // composes GELU, LayerNorm, attention an
 int fold_gain(Graph& graph);           // moves gains of norms and scales of attention into adjacent products
 int narrow_outputs(Graph& graph);      // moves final Gather and Slice up: only what outputs need is computed
 int fold_batch_norm(Graph& graph);     // moves a scale and shift next to a convolution or GEMM into its weights
-int decode_small(Graph& graph);        // weights of 8 and 4 bits (passes/small_weights.h) as floats
 int fuse_quantized(Graph& graph);      // computes in integers what is between DequantizeLinear and QuantizeLinear
 int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into the convolution or GEMM before
 int attend_to_columns(Graph& graph);   // attention reads parts of one product in place

@@ -245,7 +245,8 @@ class Narrowing {
   // On a GPU, a product of one row by constant weights stores them in 16 bits, and its row in f32: all that counts is
   // the weights' bytes, and no casts are launched.
   bool is_row(const Node& node) const {
-    if (!for_gpu_ || !is_op(node, "sparkpilot::Gemm") || !graph_.constant(node.inputs[1])) return false;
+    if (!for_gpu_ || !(is_op(node, "sparkpilot::Gemm") || is_op(node, "sparkpilot::ScaledGemm"))) return false;
+    if (!graph_.constant(node.inputs[1])) return false;
     const std::optional<Shape>& x = graph_.value(node.inputs[0]).shape;
     return x && x->elements() == (*x)[x->rank() - 1];
   }
@@ -415,13 +416,14 @@ int widen_to_fp32(Graph& graph) {
 }
 
 int narrow_from_fp32(Graph& graph, Precision precision, const Target& target) {
-  if (precision != Precision::fp16 && precision != Precision::bf16) return 0;
+  const bool for_gpu = target.device == Device::cuda;
+  if (precision != Precision::fp16 && precision != Precision::bf16 && !(for_gpu && stores_small(precision))) return 0;
   std::vector<DType> dtypes;
   for (const Graph::Output& output : graph.outputs()) dtypes.push_back(graph.value(output.value).dtype);
   int changes = 0;
   {
     Narrowing narrowing(graph, precision == Precision::bf16 ? DType::bf16 : DType::f16, target);
-    const bool all = precision == Precision::bf16 || target.device == Device::cuda;
+    const bool all = precision == Precision::bf16 || for_gpu;
     changes = all ? narrowing.to_16_bits() : narrowing.weights_to_half();
   }
   Builder builder(graph, "");

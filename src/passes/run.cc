@@ -19,7 +19,6 @@ constexpr Pass kPasses[] = {
     {"gain", "gains of norms and scales of attention into the weights beside them", true, fold_gain},
     {"narrow", "what a Slice or Gather drops is not computed", true, narrow_outputs},
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
-    {"decode", "weights of 8 and 4 bits as floats", true, decode_small, Device::cuda},
     {"int8", "quantized convolutions, products and what stands between them in integers", true, fuse_quantized},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
@@ -87,8 +86,8 @@ size_t first_of_lowering() {
 void prepare(Graph& graph, const PassOptions& options, const Target& target) {
   check_names(options);
   if (!options.emulate && target.device == Device::cpu) check_precision(options.precision);
-  if (stores_small(options.precision) && target.device == Device::cuda) {
-    fail("precision {} is computed on the CPU only so far: choose --device cpu", name(options.precision));
+  if (!options.largest.empty() && target.device == Device::cuda) {
+    fail("a calibration rounds activations on the CPU only so far: choose --device cpu, or leave it out");
   }
   infer(graph);
   run(graph, all_passes().first(first_of_lowering()), target, options);

@@ -211,16 +211,4 @@ bool feeds_packed(Edit& edit, NodeId id) {
   });
 }
 
-int decode_small(Graph& graph) {
-  Edit edit(graph);
-  int changes = 0;
-  for (const NodeId id : graph.order()) {
-    if (graph.erased(id) || !is_op(edit.node(id), "DequantizeLinear")) continue;
-    const DType dtype = edit.dtype(edit.node(id).inputs[0]);
-    if (is_float(dtype) && bits(dtype) <= 8) changes += dequantize_constant(edit, id);
-  }
-  graph.compact();
-  return changes;
-}
-
 }  // namespace sparkpilot

@@ -184,13 +184,23 @@ TEST(SmallWeights, TakesWhatFilesHoldAndLeavesWhatKernelsDoNotCompute) {
   EXPECT_EQ(count(optimised(file(four.codes, four.scale, blocks, bad)), "sparkpilot::ScaledGemm"), 0);
 }
 
-TEST(SmallWeights, AGpuGetsFloats) {
+// On a GPU activations are f16.
+TEST(SmallWeights, AGpuReadsThemPacked) {
   const Fp4Weights four = to_fp4(random_tensor(Shape{40, 500}, 1), 0);
   const Graph graph =
       file(four.codes, four.scale, {{"axis", int64_t{0}}, {"block_size", int64_t{16}}}, four.block_scales);
-  const Graph lowered = optimised(graph, {}, {.device = Device::cuda});
-  EXPECT_EQ(count(lowered, "sparkpilot::ScaledGemm") + count(lowered, "DequantizeLinear"), 0);
-  EXPECT_THROW(optimised(graph, {.precision = Precision::fp4}, {.device = Device::cuda}), Error);
+  for (const Precision precision : {Precision::fp32, Precision::fp16, Precision::fp4}) {
+    const Graph lowered = optimised(graph, {.precision = precision}, {.device = Device::cuda});
+    EXPECT_EQ(count(lowered, "sparkpilot::ScaledGemm"), 1);
+    EXPECT_EQ(count(lowered, "DequantizeLinear"), 0);
+    for (const NodeId id : lowered.order()) {
+      const Node& node = lowered.node(id);
+      if (!is_op(node, "sparkpilot::ScaledGemm")) continue;
+      EXPECT_EQ(lowered.value(node.inputs[0]).dtype, precision == Precision::fp32 ? DType::f32 : DType::f16);
+    }
+  }
+  EXPECT_THROW(optimised(graph, {.precision = Precision::fp8, .largest = {{"x", 1.0}}}, {.device = Device::cuda}),
+               Error);
 }
 
 }  // namespace

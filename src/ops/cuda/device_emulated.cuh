@@ -24,6 +24,15 @@ inline uint32_t pack_bfloat162(float low, float high) {
   return to_bfloat16(low) | static_cast<uint32_t>(to_bfloat16(high)) << 16;
 }
 
+inline uint32_t multiply_half2(uint32_t a, uint32_t b) {
+  const float2 x = half2_values(a), y = half2_values(b);
+  return pack_half2(x.x * y.x, x.y * y.y);
+}
+inline uint32_t multiply_bfloat162(uint32_t a, uint32_t b) {
+  const float2 x = bfloat162_values(a), y = bfloat162_values(b);
+  return pack_bfloat162(x.x * y.x, x.y * y.y);
+}
+
 inline uint4 load_16(const void* from, SPARKPILOT_EMULATOR_HERE) {
   return sparkpilot::emulator::load<uint4>(from, here);
 }
@@ -32,6 +41,12 @@ inline uint2 load_8(const void* from, SPARKPILOT_EMULATOR_HERE) {
 }
 inline uint4 load_16_once(const void* from, SPARKPILOT_EMULATOR_HERE) {
   return sparkpilot::emulator::load<uint4>(from, here);
+}
+inline uint2 load_8_once(const void* from, SPARKPILOT_EMULATOR_HERE) {
+  return sparkpilot::emulator::load<uint2>(from, here);
+}
+inline uint32_t load_4_once(const void* from, SPARKPILOT_EMULATOR_HERE) {
+  return sparkpilot::emulator::load<uint32_t>(from, here);
 }
 inline void store_16(void* to, uint4 value, SPARKPILOT_EMULATOR_HERE) { sparkpilot::emulator::store(to, value, here); }
 inline void store_8(void* to, uint2 value, SPARKPILOT_EMULATOR_HERE) { sparkpilot::emulator::store(to, value, here); }

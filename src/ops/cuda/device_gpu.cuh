@@ -17,6 +17,16 @@ __device__ __forceinline__ uint4 load_16_once(const void* from) {
                : "l"(from));
   return out;
 }
+__device__ __forceinline__ uint2 load_8_once(const void* from) {
+  uint2 out;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(out.x), "=r"(out.y) : "l"(from));
+  return out;
+}
+__device__ __forceinline__ uint32_t load_4_once(const void* from) {
+  uint32_t out;
+  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(out) : "l"(from));
+  return out;
+}
 
 // f16 and bf16, alone and as pairs in a word (the low half is the element that comes first in memory).
 __device__ __forceinline__ float half_value(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
@@ -39,6 +49,16 @@ __device__ __forceinline__ float2 bfloat162_values(uint32_t bits) {
 }
 __device__ __forceinline__ uint32_t pack_bfloat162(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+// Products of pairs, each rounded.
+__device__ __forceinline__ uint32_t multiply_half2(uint32_t a, uint32_t b) {
+  const __half2 pair = __hmul2(*reinterpret_cast<const __half2*>(&a), *reinterpret_cast<const __half2*>(&b));
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+__device__ __forceinline__ uint32_t multiply_bfloat162(uint32_t a, uint32_t b) {
+  const __nv_bfloat162 pair =
+      __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&a), *reinterpret_cast<const __nv_bfloat162*>(&b));
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 // Saturating; NaN becomes 0x7f.

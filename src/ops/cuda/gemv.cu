@@ -133,22 +133,6 @@ __device__ __forceinline__ void gemv_group(const GemvGroupArguments& p) {
 
 constexpr int kMmaWarps = 8, kMmaRows = 16, kSumStride = 20;  // so that four lanes write to four banks
 
-// Eight elements of a row from k on, those beyond `left` as zero.
-template <bool kOnce>
-__device__ __forceinline__ uint4 load_piece(const uint16_t* from, int left, bool aligned) {
-  if (aligned && left >= 8) {
-    if constexpr (kOnce) return device::load_16_once(from);
-    else return device::load_16(from);
-  }
-  uint32_t words[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const uint32_t low = i * 2 < left ? from[i * 2] : 0, high = i * 2 + 1 < left ? from[i * 2 + 1] : 0;
-    words[i] = low | high << 16;
-  }
-  return {words[0], words[1], words[2], words[3]};
-}
-
 // 16 rows of weights by up to 8 of activations: weights are mma's left operand and come straight from global memory. A
 // lane loads eight neighbours in depth of rows lane / 4 and lane / 4 + 8, which it passes as if they were the places
 // that mma means: sums do not depend on the order in depth as long as activations take the same.
@@ -171,9 +155,9 @@ __device__ __forceinline__ void gemv_rows(const GemvArguments& p) {
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {
       const int k = k0 + i * kMmaWarps * kStep + lane % 4 * 8;
-      left[i][0] = load_piece<true>(upper + k, p.k - k, aligned);
-      left[i][1] = load_piece<true>(lower + k, p.k - k, aligned);
-      right[i] = load_piece<false>(a + k, p.k - k, aligned);
+      left[i][0] = device::load_eight_of_16_bits<true>(upper + k, p.k - k, aligned);
+      left[i][1] = device::load_eight_of_16_bits<true>(lower + k, p.k - k, aligned);
+      right[i] = device::load_eight_of_16_bits<false>(a + k, p.k - k, aligned);
     }
 #pragma unroll
     for (int i = 0; i < kSteps; ++i) {

@@ -26,6 +26,22 @@ __device__ __forceinline__ void load_piece(const typename T::Bits* from, float (
   unpack<T>(load_16(from), out);
 }
 
+// Eight elements of f16 or bf16 of a row of which `left` are left; the others are zero. kOnce: load_16_once().
+template <bool kOnce>
+__device__ __forceinline__ uint4 load_eight_of_16_bits(const uint16_t* from, int left, bool aligned) {
+  if (aligned && left >= 8) {
+    if constexpr (kOnce) return load_16_once(from);
+    else return load_16(from);
+  }
+  uint32_t words[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t low = i * 2 < left ? from[i * 2] : 0, high = i * 2 + 1 < left ? from[i * 2 + 1] : 0;
+    words[i] = low | high << 16;
+  }
+  return {words[0], words[1], words[2], words[3]};
+}
+
 // Where 16-byte piece `piece` of a row of kPieces lies in shared memory, in pieces: such that eight neighbours in one
 // column of pieces, as ldmatrix and the f32 tiles read them, lie in eight groups of four banks.
 template <int kPieces>

@@ -108,6 +108,29 @@ void pairs(std::vector<WordCase>& out) {
   }
 }
 
+// Products of pairs of 16 bits, subnormal ones among them.
+void products_of_pairs(std::vector<WordCase>& out) {
+  for (const bool half : {true, false}) {
+    Words x(2 * kThreads), y(kThreads);
+    const Floats factors = numbers(4 * kThreads, half ? 21 : 22, 8);
+    const auto bits_16 = [&](float v) { return half ? half_of(v) : bfloat16_of(v); };
+    const auto value = [&](uint32_t bits) {
+      const auto low = static_cast<uint16_t>(bits);
+      return half ? half_to_float(low) : bfloat16_to_float(low);
+    };
+    for (size_t i = 0; i < 2 * kThreads; ++i)
+      x[i] = bits_16(factors[2 * i]) | static_cast<uint32_t>(bits_16(factors[2 * i + 1])) << 16;
+    x[0] = 0x00010003, x[kThreads] = half ? 0x7bff3c00 : 0x7b807b80;  // subnormal numbers made normal
+    x[1] = 0x80000000, x[kThreads + 1] = 0x40004000;                  // both zeros
+    x[2] = half ? 0x04000400 : 0x3f803f80, x[kThreads + 2] = half ? 0x38003400 : 0x3f813f81;
+    for (size_t i = 0; i < kThreads; ++i) {
+      const uint32_t a = x[i], b = x[kThreads + i];
+      y[i] = bits_16(value(a) * value(b)) | static_cast<uint32_t>(bits_16(value(a >> 16) * value(b >> 16))) << 16;
+    }
+    out.push_back(exactly(half ? "multiply_half2" : "multiply_bfloat162", x, y));
+  }
+}
+
 void copies(std::vector<WordCase>& out) {
   const Words wide = random_words(1024, 4);
   out.push_back(exactly("wide_copies", wide, wide));
@@ -264,7 +287,9 @@ std::vector<WordCase> in_order(std::vector<WordCase> made) {
 const std::vector<WordCase>& word_cases() {
   static const std::vector<WordCase> cases = [] {
     std::vector<WordCase> made;
-    for (const auto add : {small_floats, pairs, copies, matrices, products, warps, arithmetic, approximate}) add(made);
+    for (const auto add :
+         {small_floats, pairs, products_of_pairs, copies, matrices, products, warps, arithmetic, approximate})
+      add(made);
     return in_order(std::move(made));
   }();
   return cases;

@@ -45,16 +45,27 @@ WORD(bfloat162) {
   out<float>(p)[64 + thread() * 2 + 1] = values.y;
 }
 
+// Thread t multiplies pairs t and 64 + t.
+WORD(multiply_half2) {
+  out<uint32_t>(p)[thread()] = device::multiply_half2(in<uint32_t>(p)[thread()], in<uint32_t>(p)[64 + thread()]);
+}
+WORD(multiply_bfloat162) {
+  out<uint32_t>(p)[thread()] = device::multiply_bfloat162(in<uint32_t>(p)[thread()], in<uint32_t>(p)[64 + thread()]);
+}
+
 WORD(e4m3) { out<uint8_t>(p)[thread()] = device::to_e4m3(in<float>(p)[thread()]); }
 WORD(e4m3_value) { out<float>(p)[thread()] = device::e4m3_value(in<uint8_t>(p)[thread()]); }
 
-// 16 bytes by a load, 16 by a load of what is read once, 16 and 16 in pieces of 8; thread t's lie together.
+// 16 bytes by a load, 16 by a load of what is read once, 8 and 8 likewise, 16 in pieces of 4 that are read once; thread
+// t's lie together.
 WORD(wide_copies) {
   const char* const from = in<char>(p) + thread() * 64;
   char* const to = out<char>(p) + thread() * 64;
   device::store_16(to, device::load_16(from));
   device::store_16(to + 16, device::load_16_once(from + 16));
-  for (int i = 0; i < 4; ++i) device::store_8(to + 32 + i * 8, device::load_8(from + 32 + i * 8));
+  device::store_8(to + 32, device::load_8(from + 32));
+  device::store_8(to + 40, device::load_8_once(from + 40));
+  for (int i = 0; i < 4; ++i) out<uint32_t>(p)[thread() * 16 + 12 + i] = device::load_4_once(from + 48 + i * 4);
 }
 
 namespace {

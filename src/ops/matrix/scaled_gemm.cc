@@ -1,8 +1,8 @@
 // sparkpilot::ScaledGemm: rows times a matrix of 8 or 4 bits that is decoded while it is read, plus bias, with an
 // epilogue. What a product is whose weights come from DequantizeLinear.
 //
-// Inputs: A f32; B f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales of blocks; bias [N] or
-// absent; then the epilogue's operands. The weight in row k and column n is
+// Inputs: A f32, f16 or bf16, as the output; B f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales
+// of blocks; bias [N] or absent; then the epilogue's operands. The weight in row k and column n is
 //   f8e4m3fn  B[k, n] * scale[n], or * scale if it has one element; no scales of blocks
 //   f4e2m1    B[k, n] * (block_scales[k / 16, n] * scale): block scales f8e4m3fn, of B's shape with K divided by 16 and
 //             rounded up; scale has one element
@@ -10,6 +10,8 @@
 #include "ops/cpu/gemm/gemm_small.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/vector/epilogue_store.h"
+#include "ops/cuda/product_candidates.h"
+#include "ops/cuda/scaled_gemm_candidates.h"
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 #include "tensor/small_floats.h"
@@ -18,6 +20,7 @@ namespace sparkpilot {
 namespace {
 
 using In = ScaledGemmInputs;
+using RowTypes = TypeList<float, Half, BFloat16>;
 
 bool transposed(const Attributes& attrs) { return attrs.integer("transB", 0) != 0; }
 
@@ -43,6 +46,7 @@ std::unique_ptr<KernelState> prepare(const Problem& p) {
   const GemmArgs args = args_of(p);
   state->shape = args.shape;
   state->epilogue = args.epilogue;
+  state->workspace = epilogue_store_bytes(p.outputs[0].dtype, p.outputs[0].shape.elements());
   return state;
 }
 
@@ -53,9 +57,9 @@ void run(const Call& c) {
   const ConstView blocks = c.has(In::kBlockScales) ? c.inputs[In::kBlockScales] : ConstView{};
   const bool by_column = scale.elements() > 1, side = transposed(c.attrs());
   const int64_t width = blocks.present() ? blocks.shape[1] : 1;
-  float* y = c.outputs[0].as<float>();
+  float* values = epilogue_values(c, c.workspace);
   multiply_matrices<double>(
-      s, [&](int64_t at) { return static_cast<double>(c.inputs[0].as<float>()[at]); },
+      s, [&](int64_t at) { return load_element(c.inputs[0].dtype, c.inputs[0].data, at); },
       [&](int64_t at) {
         const int64_t k = side ? at % s.k : at / s.n, n = side ? at / s.k : at % s.n, block = k / Fp4Weights::kBlock;
         float step = scale.as<float>()[by_column ? n : 0];
@@ -67,16 +71,15 @@ void run(const Call& c) {
       },
       [&](int64_t, int64_t i, int64_t j, double sum) {
         if (c.has(In::kBias)) sum += load_element(c.inputs[In::kBias].dtype, c.inputs[In::kBias].data, j);
-        y[i * s.n + j] = static_cast<float>(sum);
+        values[i * s.n + j] = static_cast<float>(sum);
       });
-  store_rows(c, state.epilogue, y, s.m, s.n);
+  store_rows(c, state.epilogue, values, s.m, s.n);
 }
 
 void infer(InferContext& c) {
-  using Biases = TypeList<float, Half, BFloat16>;
   const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(In::kCodes));
   const DType codes = c.dtype(In::kCodes);
-  if (c.dtype(0) != DType::f32) fail("A is {}, expected f32", name(c.dtype(0)));
+  if (!contains(RowTypes{}, c.dtype(0))) fail("A is {}, expected f32, f16 or bf16", name(c.dtype(0)));
   if (codes != DType::f8e4m3fn && codes != DType::f4e2m1) fail("B is {}, expected f8e4m3fn or f4e2m1", name(codes));
   const bool in_blocks = codes == DType::f4e2m1;
   const Shape& scale = c.shape(In::kScale);
@@ -94,11 +97,11 @@ void infer(InferContext& c) {
            c.shape(In::kBlockScales).str(), expected.str());
     }
   }
-  if (c.has(In::kBias) && !(contains(Biases{}, c.dtype(In::kBias)) && c.shape(In::kBias) == Shape{s.n})) {
+  if (c.has(In::kBias) && !(contains(RowTypes{}, c.dtype(In::kBias)) && c.shape(In::kBias) == Shape{s.n})) {
     fail("bias is {}{}, expected [{}] of f32, f16 or bf16", name(c.dtype(In::kBias)), c.shape(In::kBias).str(), s.n);
   }
   check_epilogue(c, s.out, s.n);
-  c.output(0, DType::f32, s.out);
+  c.output(0, c.dtype(0), s.out);
 }
 
 std::vector<ValueId> expand(ExpandContext& e) {
@@ -113,6 +116,7 @@ std::vector<ValueId> expand(ExpandContext& e) {
   } else {
     weights = b.add("DequantizeLinear", {e.in(In::kCodes), e.in(In::kScale)}, {{"axis", column_axis}});
   }
+  weights = cast_to(b, weights, b.dtype(e.in(0)));
   std::vector<ValueId> inputs{e.in(0), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
   Attributes attrs;
   if (side) attrs.set("transB", int64_t{1});
@@ -125,20 +129,22 @@ double cost(const Problem& p) { return args_of(p).shape.flops(); }
 using Texts = std::vector<std::string>;
 
 // A [shape] by codes of 8 bits, [K, N]; `columns` scales.
-OpCase fp8_case(const std::string& name, const Shape& a, int64_t n, int64_t columns, const Attributes& attrs = {}) {
+OpCase fp8_case(const std::string& name, const Shape& a, int64_t n, int64_t columns, const Attributes& attrs = {},
+                DType dtype = DType::f32) {
   const int64_t k = a[a.rank() - 1];
   const Shape b = attrs.has("transB") ? Shape{n, k} : Shape{k, n};
   return {name,
-          {CaseInput::of(a), CaseInput::of(b, DType::f8e4m3fn).fixed(), CaseInput::range({columns}, 0.01, 0.1).fixed(),
-           CaseInput::none(), CaseInput::of({n}).fixed()},
+          {CaseInput::of(a, dtype), CaseInput::of(b, DType::f8e4m3fn).fixed(),
+           CaseInput::range({columns}, 0.01, 0.1).fixed(), CaseInput::none(), CaseInput::of({n}).fixed()},
           attrs};
 }
 
-OpCase fp4_case(const std::string& name, const Shape& a, int64_t n, const Attributes& attrs = {}) {
+OpCase fp4_case(const std::string& name, const Shape& a, int64_t n, const Attributes& attrs = {},
+                DType dtype = DType::f32) {
   const int64_t k = a[a.rank() - 1], blocks = (k + 15) / 16;
   const bool side = attrs.has("transB");
   return {name,
-          {CaseInput::of(a), CaseInput::range(side ? Shape{n, k} : Shape{k, n}, -6, 6, DType::f4e2m1).fixed(),
+          {CaseInput::of(a, dtype), CaseInput::range(side ? Shape{n, k} : Shape{k, n}, -6, 6, DType::f4e2m1).fixed(),
            CaseInput::range({}, 0.001, 0.01).fixed(),
            CaseInput::range(side ? Shape{n, blocks} : Shape{blocks, n}, 0, 448, DType::f8e4m3fn).fixed(),
            CaseInput::of({n}).fixed()},
@@ -154,10 +160,17 @@ std::vector<OpCase> cases() {
                           fp4_case("fp4_vector", {1, 517}, 131, {{"epilogue", Texts{"silu"}}}),
                           fp4_case("fp4_two_rows_transposed", {2, 64}, 300, side),
                           fp4_case("fp4_rows", {3, 7, 33}, 70),
-                          fp4_case("fp4_epilogue", {37, 40}, 24, steps)};
+                          fp4_case("fp4_epilogue", {37, 40}, 24, steps),
+                          fp4_case("fp4_one_column", {2, 70}, 1),
+                          fp8_case("fp8_f16", {3, 7, 33}, 70, 70, side, DType::f16),
+                          fp8_case("fp8_bf16", {2, 130}, 50, 1, {}, DType::bf16),
+                          fp8_case("fp8_f16_many_rows", {70, 40}, 24, 24, {}, DType::f16),
+                          fp4_case("fp4_f16_epilogue", {37, 40}, 24, steps, DType::f16),
+                          fp4_case("fp4_bf16", {9, 100}, 33, {{"epilogue", Texts{"silu"}}}, DType::bf16),
+                          fp4_case("fp4_bf16_many_rows", {70, 40}, 24, side, DType::bf16)};
   for (OpCase& each : all) {
     if (!each.name.ends_with("epilogue")) continue;
-    each.inputs.push_back(CaseInput::of({37, 24}));
+    each.inputs.push_back(CaseInput::of({37, 24}, each.inputs[0].dtype));
     each.inputs.push_back(CaseInput::of({24}).fixed());
   }
   // Weights that come at run time.
@@ -186,6 +199,22 @@ constexpr Kernel kCpu[] = {{.name = "simd",
                             .run = gemm_small_run},
                            {.name = "reference", .prepare = prepare, .run = run}};
 
+constexpr Kernel kCuda[] = {
+    {.name = "decode",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::scaled_product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::scaled_product_prepare(p, args_of(p)); },
+     .run = cuda::scaled_product_run,
+     .variants = [](const Problem& p) { return cuda::scaled_product_variants(p, args_of(p)); },
+     .take_variant = [](const Problem& p, std::string_view variant,
+                        KernelState& state) { cuda::scaled_product_take_variant(p, args_of(p), variant, state); }},
+    {.name = "decoded",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::decoded_product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::decoded_product_prepare(p, args_of(p)); },
+     .run = cuda::product_run,
+     .variants = [](const Problem& p) { return cuda::decoded_product_variants(p, args_of(p)); },
+     .take_variant = [](const Problem& p, std::string_view variant,
+                        KernelState& state) { cuda::decoded_product_take_variant(p, args_of(p), variant, state); }}};
+
 const OpDef kOps[] = {{.name = "ScaledGemm",
                        .domain = "sparkpilot",
                        .doc = "Rows times a matrix of 8 or 4 bits that is decoded while it is read, with an epilogue.",
@@ -197,6 +226,7 @@ const OpDef kOps[] = {{.name = "ScaledGemm",
                        .infer = infer,
                        .axes = axes,
                        .cpu = kCpu,
+                       .cuda = kCuda,
                        .expand = expand,
                        .cost = cost,
                        .cases = cases}};

@@ -47,6 +47,7 @@ void run_many(const Call& call, const SmallState& state, const float* a, const T
 }  // namespace
 
 Acceptance gemm_small_accepts(const Problem& p, const GemmArgs& args) {
+  if (p.inputs[0].dtype != DType::f32) return fmt::format("{} activations", name(p.inputs[0].dtype));
   for (const size_t i : {In::kScale, In::kBlockScales}) {
     if (p.has(i) && !p.is_constant(i)) return "scales are not constant";
   }
