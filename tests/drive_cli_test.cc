@@ -110,6 +110,35 @@ TEST_F(DriveCli, TwoDrivesAreComparedInDrivingTerms) {
                  "some of these are drives, others are models");
 }
 
+// Made on frames of a route, each for one network, which it finds by the model's hash.
+TEST_F(DriveCli, CalibrationsOfNetworksRoundWhatTheirProductsRead) {
+  const fs::path policy = models() / "tiny_driving_policy.onnx", made = folder.path() / "policy.json";
+  const std::string calibrate = "model calibrate --quiet --json --route " + in_quotes(route()) + " --frames 4 --out ";
+  const ProgramResult result = run_program(calibrate + in_quotes(made) + " " + in_quotes(policy));
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(json::parse(result.out)["samples"], 4);
+  const fs::path alone = folder.path() / "alone.onnx";
+  fs::copy(policy, alone);
+  expect_refused(run_program(calibrate + in_quotes(made) + " " + in_quotes(alone)),
+                 "holds neither driving_vision.onnx");
+  expect_refused(run_program(calibrate + in_quotes(made) + " " + in_quotes(models() / "tiny_dmonitoring_model.onnx")),
+                 "is not a network of the driving model in its folder");
+
+  const std::string fp8 = "--no-overlay --limit 6 --precision fp8";
+  ASSERT_EQ(drive(route() / name(0), out("plain"), fp8).code, 0);
+  const ProgramResult calibrated =
+      drive(route() / name(0), out("calibrated"), fp8 + " --calibration " + in_quotes(made));
+  ASSERT_EQ(calibrated.code, 0) << calibrated.err;
+  EXPECT_NE(models_of(out("plain") / name(0)), models_of(out("calibrated") / name(0)));
+  expect_refused(drive(route(), out(), "--no-overlay --calibration " + in_quotes(made)), "without --precision fp8");
+  expect_refused(drive(route(), out(), fp8 + " --calibration " + in_quotes(made) + " --calibration " + in_quotes(made)),
+                 "a second calibration of ");
+  json other = json::parse(read_text(made.string()));
+  other["model_fnv1a_64"] = "0123456789abcdef";
+  write_text(made.string(), other.dump());
+  expect_refused(drive(route(), out(), fp8 + " --calibration " + in_quotes(made)), "0123456789abcdef; ");
+}
+
 TEST_F(DriveCli, SeveralProcessesGiveTheSame) {
   if (no_mpirun()) GTEST_SKIP() << "there is no mpirun";
   ASSERT_EQ(drive(route(), out("one")).code, 0);

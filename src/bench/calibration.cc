@@ -18,9 +18,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostCalibrationBytes = 64 << 20;
 
-std::string hash_text(const std::filesystem::path& model) { return fmt::format("{:016x}", model_hash(model)); }
-
 }  // namespace
+
+std::string hash_text(const std::filesystem::path& model) { return fmt::format("{:016x}", model_hash(model)); }
 
 Calibration calibrate_model(const std::filesystem::path& model, const std::filesystem::path& to,
                             const CalibrateModelOptions& options, const QuantizeProgress& progress) {
@@ -38,7 +38,7 @@ Calibration calibrate_model(const std::filesystem::path& model, const std::files
   }
   if (inputs.empty()) fail("no convolution and no product before the last one has constant weights and a named input");
   const Session reader(graph, {.threads = options.threads});
-  const Samples samples = in_types_of(graph, load_samples(reader, options.samples));
+  const Samples samples = in_types_of(graph, options.given ? *options.given : load_samples(reader, options.samples));
   Session session = session_of_values(graph, inputs, options.threads);
   const auto name_at = [&](const std::string& place) { return graph.value(inputs[std::stoul(place)]).name; };
   const auto ranges = calibrate(

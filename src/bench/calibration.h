@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,7 @@
 namespace sparkpilot {
 
 struct Calibration {
-  std::string model;  // hash of the model's files, 16 hexadecimal digits
+  std::string model;  // hash_text()
   int64_t samples = 0;
   std::map<std::string, double> largest;  // magnitude, by the names that values have in the file
 };
@@ -24,6 +25,7 @@ struct CalibrateModelOptions {
   std::map<std::string, int64_t> dims;                       // sizes of named dimensions
   std::map<std::string, Shape> shapes;                       // and shapes of inputs
   std::vector<std::pair<std::string, std::string>> samples;  // input's name (or empty), path
+  std::optional<Samples> given;                              // instead of files
   int threads = 0;
 };
 
@@ -32,6 +34,9 @@ struct CalibrateModelOptions {
 // what is read; nothing is written then.
 Calibration calibrate_model(const std::filesystem::path& model, const std::filesystem::path& to,
                             const CalibrateModelOptions& options, const QuantizeProgress& progress);
+
+// As a calibration names the model: the hash of its files, 16 hexadecimal digits.
+std::string hash_text(const std::filesystem::path& model);
 
 // A JSON file. load fails (user) naming the file on what is none, or holds a magnitude that is no finite positive
 // number.

@@ -32,7 +32,7 @@ using drive::DriveOptions;
 struct Flags {
   std::string route, out, dump, sampling, reference, driver_monitoring;
   DrivingModelFlags model;
-  std::vector<std::string> adapters;
+  std::vector<std::string> adapters, calibrations;
   FieldFlags fields;
   bool demo = false, from_log = false, realtime = false, resume = false, raw = false, no_overlay = false,
        no_wide = false, qcamera = false;
@@ -59,6 +59,7 @@ DriveOptions drive_options(const Program& program, const Flags& flags, const Com
   DriveOptions options;
   options.models = model_files(program, flags);
   options.session = session_options(program, flags.run);
+  take_calibrations(flags.calibrations, options.session.passes.precision, options.models);
   if (comm.rank() > 0) options.session.say = nullptr;
   options.threads = chosen_threads(program).value_or(0);
   if (options.threads == 0) options.threads = threads_of_each(comm, comm.rank() == 0 && !program.quiet);
@@ -117,6 +118,7 @@ void check(const Flags& flags) {
                                                 {!flags.sampling.empty(), "--sampling"},
                                                 {!flags.driver_monitoring.empty(), "--driver-monitoring"},
                                                 {!flags.adapters.empty(), "--adapter"},
+                                                {!flags.calibrations.empty(), "--calibration"},
                                                 {flags.reference == "recorded", "--reference recorded"}});
   }
   if (!(flags.focal_length >= 0 && flags.focal_length < 1e5)) {
@@ -386,6 +388,7 @@ void add_drive(Program& program, Command app) {
   command.add_flag("--raw", flags->raw, "keep the networks' outputs in modelV2.rawPredictions");
   command.add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy").type_name("DIR");
   add_engine_flags(program, command, flags->run);
+  add_calibrations_flag(command, flags->calibrations);
   add_report_flags(program, command);
 }
 

@@ -1,8 +1,14 @@
 #include "cli/driving_models.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "bench/calibration.h"
+#include "drive/driver_model.h"
 
 namespace sparkpilot::cli {
+
+namespace fs = std::filesystem;
 
 void add_driving_model_flags(Program& program, Command command, DrivingModelFlags& flags) {
   add_setting(program, command, "models", "folder with openpilot's models");
@@ -44,6 +50,38 @@ drive::ModelFiles chosen_driving_model(const Program& program, const DrivingMode
   files.policy = flags.policy;
   files.supercombo = flags.supercombo;
   return files;
+}
+
+void add_calibrations_flag(Command command, std::vector<std::string>& files) {
+  add_list(command, "--calibration", files, "FILE",
+           "of --precision fp8: what `model calibrate` wrote for a network; what its products read is rounded to 8 "
+           "bits, too "
+           "(repeatable)");
+}
+
+void take_calibrations(const std::vector<std::string>& files, Precision precision, drive::ModelFiles& models) {
+  if (!files.empty() && precision != Precision::fp8) fail("--calibration has no effect without --precision fp8");
+  const std::pair<const char*, fs::path> networks[] = {{"supercombo", models.supercombo},
+                                                       {"vision", models.vision},
+                                                       {"policy", models.policy},
+                                                       {drive::kDriverMonitoring, models.driver_monitoring}};
+  for (const std::string& file : files) {
+    const Calibration calibration = load_calibration(file);
+    const auto made_for = std::ranges::find_if(networks, [&](const auto& network) {
+      return !network.second.empty() && calibration.model == hash_text(network.second);
+    });
+    if (made_for == std::end(networks)) {
+      std::string known;
+      for (const auto& [role, path] : networks) {
+        if (!path.empty())
+          known += fmt::format("{}{} has {}", known.empty() ? "" : ", ", path.string(), hash_text(path));
+      }
+      fail("{}: was made for a model with the hash {}; {}", file, calibration.model, known);
+    }
+    if (!models.largest.emplace(made_for->first, calibration.largest).second) {
+      fail("{}: a second calibration of {}", file, made_for->second.string());
+    }
+  }
 }
 
 }  // namespace sparkpilot::cli

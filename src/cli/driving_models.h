@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "drive/driving_model.h"
@@ -22,5 +23,10 @@ void expect_alone(const Program& program, const DrivingModelFlags& flags, const 
 // The files. Fails (user) unless exactly one way is taken; `or_what` ends the list of what is expected.
 drive::ModelFiles chosen_driving_model(const Program& program, const DrivingModelFlags& flags,
                                        const std::string& or_what = {});
+
+// --calibration of a driving model, a file for each network.
+void add_calibrations_flag(Command command, std::vector<std::string>& files);
+// Gives each to the network that it was made for. Fails (user) if there is none, or if the precision is not fp8.
+void take_calibrations(const std::vector<std::string>& files, Precision precision, drive::ModelFiles& models);
 
 }  // namespace sparkpilot::cli

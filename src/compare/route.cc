@@ -1,14 +1,13 @@
 #include "compare/route.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <memory>
 
 #include "base/error.h"
-#include "base/scratch_folder.h"
 #include "base/text.h"
 #include "bench/quantize.h"
+#include "compare/route_samples.h"
 #include "drive/report.h"
 
 namespace sparkpilot::compare {
@@ -17,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kRoundFrames = 20;
-constexpr int64_t kSegmentFrames = 1200;
 
 // The frames' milliseconds; 0 for those on which the networks did not run.
 std::vector<double> frame_ms(const drive::DriveResult& result) {
@@ -56,12 +54,6 @@ std::string label(const drive::ModelFiles& models) {
   return file.has_parent_path() ? file.parent_path().string() : file.string();
 }
 
-Tensor copy_of(const ConstView& view) {
-  Tensor tensor(view.dtype, view.shape);
-  std::memcpy(tensor.raw(), view.data, static_cast<size_t>(view.bytes()));
-  return tensor;
-}
-
 struct Stopped {};  // thrown where DriveOptions::stop has become true
 
 // Quantizes the networks of a folder, once for all variants that want them.
@@ -84,34 +76,12 @@ class Int8Models {
  private:
   // The networks' inputs in fp32, by role.
   std::map<std::string, Samples> samples_of(const RouteVariant& variant) const {
-    std::map<std::string, Samples> samples;
-    const ScratchFolder folder;
-    drive::Route first = route_;
-    const auto with_video = std::find_if(
-        route_.segments.begin(), route_.segments.end(),
-        [](const drive::Segment& segment) { return !segment.road_video.empty() || !segment.qcamera.empty(); });
-    first.segments = {with_video == route_.segments.end() ? route_.segments[0] : *with_video};
     drive::DriveOptions run = options_.drive;
     run.models = variant.models;
-    run.models.driver_monitoring.clear();
     run.session = variant.session;
-    run.out = folder.path();
-    run.overlay = run.raw = run.resume = false;
-    run.dump.clear();
-    run.note = nullptr;
-    const int64_t frames = run.limit > 0 ? std::min(run.limit, kSegmentFrames) : kSegmentFrames;
-    const int64_t every = std::max<int64_t>(1, frames / std::max<int64_t>(options_.calibration, 1));
-    run.limit = std::min(frames, every * options_.calibration);
-    int64_t step = 0;
-    run.progress = [&](const drive::DriveProgress& p) { say("driving for int8", p.frame, run.limit); };
-    run.stepped = [&](drive::DrivingModel& model) {
-      if (step++ % every != 0) return;
-      for (const auto& [network, name, value] : model.inputs()) samples[network].inputs[name].push_back(copy_of(value));
-    };
-    drive::drive_route(first, run);
+    const auto progress = [&](int64_t done, int64_t all) { say("driving for int8", done, all); };
+    std::map<std::string, Samples> samples = samples_of_route(route_, std::move(run), options_.calibration, progress);
     end_if_stopped();
-    for (auto& [network, of] : samples) of.count = of.inputs.begin()->second.size();
-    if (samples.empty()) fail("{}: no frame to calibrate int8 on", route_.name);
     return samples;
   }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/fnv.h"
 #include "base/parallel.h"
 #include "drive/output_folder.h"
 #include "drive/segment_run.h"
@@ -37,6 +38,11 @@ std::string run_text(const Route& route, const DriveOptions& options) {
   }
   if (!has_models(options.models)) text += ", recorded models only";
   else text += fmt::format(", precision {}, device {}", name(options.session.passes.precision), options.session.device);
+  for (const auto& [role, largest] : options.models.largest) {
+    Fnv hash;
+    for (const auto& [value, magnitude] : largest) hash.text(fmt::format("{} {};", value, magnitude));
+    text += fmt::format(", {} calibrated {:016x}", role, hash.value());
+  }
   if (!options.models.rewritten_as.empty()) text += ", " + options.models.rewritten_as;
   if (options.sampling) text += *options.sampling == Sampling::nearest ? ", nearest" : ", bilinear";
   if (options.focal_length) text += fmt::format(", focal length {}", *options.focal_length);

@@ -135,6 +135,7 @@ ModelFiles find_models(const fs::path& where) {
 
 SessionOptions ModelFiles::options_for(const std::string& role, SessionOptions options) const {
   if (const auto found = devices.find(role); found != devices.end()) options.device = found->second;
+  if (const auto found = largest.find(role); found != largest.end()) options.passes.largest = found->second;
   return options;
 }
 

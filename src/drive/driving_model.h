@@ -33,6 +33,8 @@ struct ModelFiles {
   std::string rewritten_as = {};
   // Where networks run, by role, if not on the session's device: what `auto` took in the first of several processes.
   std::map<std::string, std::string> devices = {};
+  // The largest magnitudes of activations, by role, for PassOptions::largest (a calibration for fp8).
+  std::map<std::string, std::map<std::string, double>> largest = {};
   SessionOptions options_for(const std::string& role, SessionOptions options) const;
 };
 
