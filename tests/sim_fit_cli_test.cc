@@ -11,7 +11,7 @@
 namespace sparkpilot {
 namespace {
 
-using sim::scalar::LateralTorque, sim::scalar::LinearTyres;
+using sim::Tyres, sim::scalar::LateralTorque;
 
 class SimFitCli : public testing::Test {
  protected:
@@ -42,7 +42,7 @@ TEST_F(SimFitCli, FindsTheCarOfALogAndDrivesIt) {
   constexpr double kSeconds = 150;
   const sim::DrawnDrive drive = sim::drawn_drive(5, kSeconds);
   const drive::CarSignals signals =
-      sim::drive_world<LateralTorque, LinearTyres>(drive.world, kSeconds, drive.believed, 5);
+      sim::drive_world<LateralTorque, Tyres::linear>(drive.world, kSeconds, drive.believed, 5);
   const std::string car = folder.file("car.json");
   const json fit = parsed("sim fit " + in_quotes(log(signals)) + " --out '" + car + "'");
   EXPECT_EQ(fit["yaw_rate_source"], "livePose");
@@ -83,7 +83,7 @@ TEST_F(SimFitCli, FindsTheCarOfALogAndDrivesIt) {
 
 TEST_F(SimFitCli, ReadsOlderLogs) {
   const sim::DrawnDrive drive = sim::drawn_drive(2, 60);
-  const drive::CarSignals signals = sim::drive_world<LateralTorque, LinearTyres>(drive.world, 60, drive.believed, 2);
+  const drive::CarSignals signals = sim::drive_world<LateralTorque, Tyres::linear>(drive.world, 60, drive.believed, 2);
   if (std::getenv("SPARKPILOT_TEST_FIT_LOG") != nullptr) GTEST_SKIP() << "another test's log is kept";
   const json fit = parsed("sim fit " + in_quotes(log(signals, true)));
   EXPECT_EQ(fit["yaw_rate_source"], "liveLocationKalman");
