@@ -369,6 +369,8 @@ function(sparkpilot_script_tests)
   add_test(NAME house/IncludeRulesChecker COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/include_rules_test.py)
   add_test(NAME house/House COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/house_test.py)
   set_tests_properties(house/IncludeRules house/IncludeRulesChecker house/House PROPERTIES LABELS unit)
+  add_test(NAME install/Sbom COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/sbom_test.py)
+  set_tests_properties(install/Sbom PROPERTIES LABELS unit)
   # The tutorial's commands, as a reader runs them.
   if(TARGET sparkpilot AND NOT SPARKPILOT_SANITIZE AND NOT CMAKE_CROSSCOMPILING)
     file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/tutorial/*.md)

@@ -73,6 +73,8 @@ done
 depends=$(cd "$work" && dpkg-shlibdeps -O "${scan[@]}")
 field() { sed -n "s/^shlibs:$1=//p" <<<"$depends"; }
 recommends=$(field Recommends)
+scripts/sbom.py --version "$version" --depends "$(field Depends)" "$root" >"$work/sbom"
+mv "$work/sbom" "$doc/sparkpilot.spdx.json"
 cat >"$root/DEBIAN/control" <<EOF
 Package: sparkpilot
 Version: $version
