@@ -82,6 +82,26 @@ TEST_F(GpuCheck, APartWhoseTimeIsOverGoesOnInTheNextCall) {
   for (size_t i = 0; i < ops.size(); ++i) EXPECT_EQ(ops[i]["op"], items[i]);
 }
 
+// As where it takes longer than a call may.
+TEST_F(GpuCheck, AnItemAtWhichTwoCallsEndedHasFailed) {
+  const std::string words = "--parts ops --minutes 600 --filter Softmax";
+  ASSERT_EQ(check("", words), 0) << said;
+  Json file = results();
+  Json& ops = file["parts"]["ops"];
+  const Json names{"Softmax", "LogSoftmax"};
+  ops = {{"passed", false},
+         {"seconds", 1},
+         {"asked", ops["asked"]},
+         {"failures", Json::array()},
+         {"go_on",
+          {{"next", 0}, {"stopped", 2}, {"items", names}, {"failures", Json::array()}, {"figures", Json::object()}}}};
+  write(file.dump());
+  EXPECT_EQ(check("", words), 1) << said;
+  EXPECT_EQ(part("ops")["failures"], (Json{"Softmax: the time of 2 calls was over before it was done"}));
+  ASSERT_EQ(part("ops")["figures"]["ops"].size(), 1u);
+  EXPECT_EQ(part("ops")["figures"]["ops"][0]["op"], "LogSoftmax");
+}
+
 TEST_F(GpuCheck, NcclThatFailsOrIsNotThereIsNamed) {
   EXPECT_EQ(check("EMULATED_NCCL_FAIL=ncclAllReduce:2:3", "--parts nccl"), 1);
   EXPECT_NE(part("nccl")["failures"].dump().find("ncclAllReduce: internal error"), std::string::npos) << said;

@@ -64,17 +64,27 @@ Outcome each_of(const Options& options, const Json& go_on, const std::string& li
     out.not_run = fmt::format("nothing has \"{}\" in its name", options.filter);
     return out;
   }
+  // Of the item at `next`: how many calls ended while it was at work.
+  constexpr int kMostStops = 2;
   size_t next = 0;
+  int stopped = 0;
   const bool same = go_on.is_object() && go_on.value("items", Json()) == Json(items);
   if (same) {
     next = go_on.value("next", size_t{0});
     out.failures = go_on.value("failures", std::vector<std::string>());
     out.figures = go_on.value("figures", Json::object());
+    stopped = go_on.value("stopped", 0);
   }
   if (!out.figures.contains(list)) out.figures[list] = Json::array();
+  if (stopped >= kMostStops && next < items.size()) {  // it would never be done
+    out.failures.push_back(fmt::format("{}: the time of {} calls was over before it was done", items[next++], stopped));
+    stopped = 0;
+  }
   const size_t first = next;
-  const auto state = [&](size_t from, const std::vector<std::string>& failures) {
-    return Json{{"next", from}, {"items", items}, {"failures", failures}, {"figures", out.figures}};
+  const auto state = [&](size_t from, const std::vector<std::string>& failures, int stops = 0) {
+    Json out_state{{"next", from}, {"items", items}, {"failures", failures}, {"figures", out.figures}};
+    if (stops > 0) out_state["stopped"] = stops;
+    return out_state;
   };
   int64_t longest = 0;
   for (int64_t begin = now_ns(); next < items.size(); ++next) {
@@ -88,7 +98,7 @@ Outcome each_of(const Options& options, const Json& go_on, const std::string& li
     }
     std::vector<std::string> failures = out.failures;
     failures.push_back(items[next] + ": " + kEnded);
-    options.save(state(next + 1, failures), state(next, out.failures));
+    options.save(state(next + 1, failures), state(next, out.failures, next == first ? stopped + 1 : 1));
     failures.clear();
     try {
       Json figures = work(next, failures);

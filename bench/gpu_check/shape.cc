@@ -22,7 +22,7 @@ constexpr const char* kDocument = R"({
 constexpr const char* kPart = R"({
   "passed": "flag", "seconds": "number", "asked": {"filter": "string", "models": "string", "tiny": "flag"},
   "failures": ["string"], "figures?": "any",
-  "go_on?": {"next?": "count", "items?": ["string"], "failures": ["string"], "figures?": "any"}
+  "go_on?": {"next?": "count", "stopped?": "count", "items?": ["string"], "failures": ["string"], "figures?": "any"}
 })";
 
 // By part. What a part that failed or is unfinished has not found yet is missing.
