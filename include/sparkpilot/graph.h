@@ -194,7 +194,7 @@ enum class Precision {
   fp16,   // computed in f32; weights of convolutions and GEMMs are stored in f16
   bf16,  // convolutions, GEMMs and elementwise ops in bf16 with f32 accumulation; norms, softmax, reductions, attention
          // and the last layer before each output in f32
-  // Weights in 8 or 4 bits but for the last layers before each output; computed in f32. On the CPU only so far.
+  // Weights in 8 or 4 bits but for the last layers before each output; computed in f32. On a GPU activations are f16.
   fp8,  // convolutions, GEMMs: E4M3 with a scale for each output channel
   fp4,  // GEMMs: NVFP4 (E2M1 in blocks of 16 with a scale in E4M3, and one in f32); convolutions as fp8. Experimental
 };
