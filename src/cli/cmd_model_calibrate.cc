@@ -38,18 +38,20 @@ std::pair<drive::ModelFiles, std::string> driving_model_of(const fs::path& file)
                                  : models.supercombo.string());
 }
 
-// What the network reads on frames of the route.
-Samples samples_of_frames(const Program& program, const Flags& flags, const std::atomic<bool>& stop, Progress& bar) {
+// What the network reads on frames of the route; empty after Ctrl-C.
+std::optional<Samples> samples_of_frames(const Program& program, const Flags& flags, Progress& bar) {
   const auto [models, role] = driving_model_of(flags.file);
+  const StopOnInterrupt stop;
   const drive::Route route = drive::find_route(flags.route, {.data = program.settings["data"].value});
   drive::DriveOptions run;
   run.models = models;
   run.session.threads = chosen_threads(program).value_or(0);
-  run.stop = &stop;
+  run.stop = &stop.requested();
   auto samples = compare::samples_of_route(route, run, flags.frames, [&](int64_t done, int64_t all) {
     bar.what("driving " + route.name);
     bar.at(static_cast<double>(done) / static_cast<double>(all));
   });
+  if (stop.requested().load()) return {};
   return std::move(samples[role]);
 }
 
@@ -66,9 +68,10 @@ int calibrate(const Program& program, const Flags& flags) {
   Calibration calibration;
   {
     Progress bar(!program.json && !program.quiet, "calibrating");
-    const StopOnInterrupt stop;
-    if (!flags.route.empty()) options.given = samples_of_frames(program, flags, stop.requested(), bar);
-    if (stop.requested().load()) return kInterrupted;
+    if (!flags.route.empty()) {
+      options.given = samples_of_frames(program, flags, bar);
+      if (!options.given) return kInterrupted;
+    }
     with_file(flags.file, [&] {
       calibration = calibrate_model(flags.file, flags.out, options, [&](std::string_view what, double done) {
         bar.what(std::string(what));
