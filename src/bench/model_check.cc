@@ -1,11 +1,11 @@
 #include "bench/model_check.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "bench/inputs.h"
 #include "bench/rounding.h"
+#include "bench/samples.h"
 #include "bench/summary.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
@@ -14,12 +14,6 @@
 
 namespace sparkpilot {
 namespace {
-
-Tensor copy_of(const ConstView& view) {
-  Tensor tensor(view.dtype, view.shape);
-  std::memcpy(tensor.raw(), view.data, static_cast<size_t>(view.bytes()));
-  return tensor;
-}
 
 struct Run {
   std::vector<Tensor> inputs, outputs;

@@ -130,6 +130,12 @@ Samples load_samples(const Session& session, const std::vector<std::pair<std::st
   return samples;
 }
 
+Tensor copy_of(const ConstView& view) {
+  Tensor tensor(view.dtype, view.shape);
+  std::memcpy(tensor.raw(), view.data, static_cast<size_t>(view.bytes()));
+  return tensor;
+}
+
 void set_sample(Session& session, const Samples& samples, size_t i) {
   for (const auto& [input, tensors] : samples.inputs) {
     session.set_input(input, tensors[tensors.size() == 1 ? 0 : i].view());

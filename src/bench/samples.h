@@ -27,6 +27,9 @@ struct Samples {
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
                      std::optional<uint64_t> seed = {}, size_t random = 1);
 
+// With memory of its own.
+Tensor copy_of(const ConstView& view);
+
 // Writes sample i into the session's inputs.
 void set_sample(Session& session, const Samples& samples, size_t i);
 

@@ -54,32 +54,34 @@ drive::ModelFiles chosen_driving_model(const Program& program, const DrivingMode
 
 void add_calibrations_flag(Command command, std::vector<std::string>& files) {
   add_list(command, "--calibration", files, "FILE",
-           "of --precision fp8: what `model calibrate` wrote for a network; what its products read is rounded to 8 "
-           "bits, too "
-           "(repeatable)");
+           "of --precision fp8: what `model calibrate` wrote for a network (repeatable); what its products read is "
+           "rounded to 8 bits, too");
 }
 
 void take_calibrations(const std::vector<std::string>& files, Precision precision, drive::ModelFiles& models) {
-  if (!files.empty() && precision != Precision::fp8) fail("--calibration has no effect without --precision fp8");
-  const std::pair<const char*, fs::path> networks[] = {{"supercombo", models.supercombo},
-                                                       {"vision", models.vision},
-                                                       {"policy", models.policy},
-                                                       {drive::kDriverMonitoring, models.driver_monitoring}};
+  if (files.empty()) return;
+  if (precision != Precision::fp8) fail("--calibration has no effect without --precision fp8");
+  struct Network {
+    std::string role;
+    fs::path file;
+    std::string hash;  // of the whole file: once for all calibrations
+  };
+  std::vector<Network> networks;
+  std::string known;
+  for (const auto& [role, file] :
+       {std::pair("supercombo", models.supercombo), std::pair("vision", models.vision),
+        std::pair("policy", models.policy), std::pair(drive::kDriverMonitoring, models.driver_monitoring)}) {
+    if (file.empty()) continue;
+    networks.push_back({role, file, hash_text(file)});
+    known += fmt::format("{}{} has {}", known.empty() ? "" : ", ", file.string(), networks.back().hash);
+  }
   for (const std::string& file : files) {
     const Calibration calibration = load_calibration(file);
-    const auto made_for = std::ranges::find_if(networks, [&](const auto& network) {
-      return !network.second.empty() && calibration.model == hash_text(network.second);
-    });
-    if (made_for == std::end(networks)) {
-      std::string known;
-      for (const auto& [role, path] : networks) {
-        if (!path.empty())
-          known += fmt::format("{}{} has {}", known.empty() ? "" : ", ", path.string(), hash_text(path));
-      }
+    const auto made_for = std::ranges::find(networks, calibration.model, &Network::hash);
+    if (made_for == networks.end())
       fail("{}: was made for a model with the hash {}; {}", file, calibration.model, known);
-    }
-    if (!models.largest.emplace(made_for->first, calibration.largest).second) {
-      fail("{}: a second calibration of {}", file, made_for->second.string());
+    if (!models.largest.emplace(made_for->role, calibration.largest).second) {
+      fail("{}: a second calibration of {}", file, made_for->file.string());
     }
   }
 }

@@ -1,19 +1,12 @@
 #include "compare/route_samples.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
 
 namespace sparkpilot::compare {
 namespace {
-
-Tensor copy_of(const ConstView& view) {
-  Tensor tensor(view.dtype, view.shape);
-  std::memcpy(tensor.raw(), view.data, static_cast<size_t>(view.bytes()));
-  return tensor;
-}
 
 // `count` of them, at equal distances from the first on.
 std::vector<Tensor> evenly(std::vector<Tensor> all, size_t count) {
