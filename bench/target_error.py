@@ -5,7 +5,7 @@
 
 Four models drive synthetic roads. What their networks read on the frames of one road is what layers are measured on; the error
 of the written file is that on the frames of another road. Prints a table in Markdown; exits with 4 if a target was missed or a
-budget exceeded. Needs NumPy; about a quarter of an hour on two cores.
+budget exceeded. Needs NumPy.
 """
 
 import argparse

@@ -69,8 +69,8 @@ Outcome soak(const Options& options, const Json& go_on);
 // figures, which are appended to figures[`list`]. A failed item ends nothing but itself, unless the GPU answers no more
 // (Outcome::go_on). What was found is saved before each item, which counts as one that ended the program until it is
 // done. No item but the first is begun that would not be done by Options::until if it took as long as the longest so
-// far; the next call goes on there, if the items are still the same. An item at which
-// two calls ended has failed.
+// far; the next call goes on there, if the items are still the same. An item at which two calls ended has
+// failed.
 Outcome each_of(const Options& options, const Json& go_on, const std::string& list,
                 const std::vector<std::string>& items,
                 const std::function<Json(size_t item, std::vector<std::string>& failures)>& work);

@@ -30,8 +30,8 @@ void set_precision(Graph& graph, Precision precision);
 // of changes.
 int widen_to_fp32(Graph& graph);
 // For CPUs fp16 stores weights of products only; for GPUs also what products, norms and attention read and write, but
-// for products of one row, which read and write f32 there (in bf16, too). States keep their type. For
-// GPUs fp8 and fp4 are as fp16, beside what they store in less; for CPUs they change nothing here.
+// for products of one row, which read and write f32 there (in bf16, too). States keep their type.
+// For GPUs fp8 and fp4 are as fp16, beside what they store in less; for CPUs they change nothing here.
 //
 // Of a graph for training (Target::training) these stay in f32: what an output is computed from since the last products
 // before it, these included; products of states alone; what a state becomes; functions such as Exp, and sums and the
