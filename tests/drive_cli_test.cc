@@ -1,5 +1,7 @@
 // `sparkpilot drive` from outside: its output and files, several processes, stopping and resuming.
-#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <sstream>
 
 #include "base/folder_lock.h"
 #include "drive_fixture.h"
@@ -108,6 +110,44 @@ TEST_F(DriveCli, TwoDrivesAreComparedInDrivingTerms) {
   expect_refused(run_program(both + " --max-abs 1"), "--max-abs is for model files, these are drives");
   expect_refused(run_program("compare " + in_quotes(out("a")) + " " + in_quotes(models() / "tiny_driving_policy.onnx")),
                  "some of these are drives, others are models");
+}
+
+// The first Ctrl-C ends it, in the middle of its samples.
+TEST_F(DriveCli, CtrlCEndsACalibrationOnSamples) {
+  std::vector<std::string> words{"model",
+                                 "calibrate",
+                                 (models() / "tiny_driving_policy.onnx").string(),
+                                 "--out",
+                                 out("calibration.json").string(),
+                                 "--threads",
+                                 "1",
+                                 "--quiet"};
+  constexpr int kSamples = 2000;  // they take seconds
+  for (const auto& [name, sizes] : std::vector<std::pair<std::string, std::vector<int>>>{
+           {"features_buffer", {25, 512}}, {"desire_pulse", {25, 8}}, {"traffic_convention", {2}}}) {
+    std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", kSamples,
+                                     fmt::join(sizes, ", "));
+    header.resize(117, ' ');
+    const fs::path file = folder.path() / (name + ".npy");
+    write_text(file, std::string("\x93NUMPY\1\0v\0", 10) + header + "\n");
+    size_t bytes = 128 + sizeof(float) * kSamples;
+    for (const int size : sizes) bytes = 128 + (bytes - 128) * static_cast<size_t>(size);
+    fs::resize_file(file, bytes);  // zeros
+    words.insert(words.end(), {"--samples", name + "=" + file.string()});
+  }
+  Background run(words);
+  const auto ticks = [&] {  // of processor time, 100 a second
+    std::istringstream fields(read_text(fmt::format("/proc/{}/stat", run.pid())));
+    std::string field;
+    int64_t sum = 0;
+    for (int i = 1; i <= 15 && fields >> field; ++i) sum += i >= 14 ? std::stoll(field) : 0;
+    return sum;
+  };
+  while (!run.ended() && ticks() < 50) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_FALSE(run.ended());
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(), 130);
+  EXPECT_FALSE(fs::exists(out("calibration.json")));
 }
 
 // Made on frames of a route, each for one network, which it finds by the model's hash.
