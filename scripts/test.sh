@@ -14,12 +14,17 @@ run_ctest() { # folder, what to run
   ctest --test-dir "$1" "${@:2}" -j 2 --output-on-failure --no-tests=error --output-junit "$PWD/$1/results.xml" || failed=1
 }
 
+# What the tests of a suite read is made once (tests/shared_folder.h).
+SPARKPILOT_TEST_FOLDER=$(mktemp -d)
+export SPARKPILOT_TEST_FOLDER
+trap 'rm -rf "$SPARKPILOT_TEST_FOLDER"' EXIT
+
 rm -f build/results.xml build-readers/results.xml
 echo "== tests"
 # All but two labels, so that a test whose program was not built (it has no label) fails instead of being left out.
 run_ctest build -LE '^(peers|gpu)$'
 
-# Ops are taken as they are; `make sanitize` instruments them too.
+# Ops, passes, sessions and drives are taken as they are; `make sanitize` instruments them too.
 echo "== tests under the address and undefined-behaviour sanitizers: ${readers[*]}"
 cmake --log-level=WARNING --preset readers >/dev/null
 cmake --build build-readers -j "$jobs" --target "${readers[@]/%/_test}"

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "cli_fixture.h"
+#include "shared_folder.h"
 
 namespace sparkpilot {
 namespace {
@@ -70,7 +71,13 @@ class BenchBaseline : public Cli {
  protected:
   static void SetUpTestSuite() {
     Cli::SetUpTestSuite();
-    document = parsed("bench " + policy() + kQuick);
+    measured = new SharedFolder("bench");
+    measured->fill([] { write_text(measured->path() / "base.json", parsed("bench " + policy() + kQuick).dump()); });
+    document = json::parse(read_text(measured->path() / "base.json"));
+  }
+  static void TearDownTestSuite() {
+    Cli::TearDownTestSuite();
+    delete measured;
   }
   BenchBaseline() { write(document); }
   void write(const json& baseline) const { write_text(folder.file("base.json"), baseline.dump(2)); }
@@ -91,6 +98,7 @@ class BenchBaseline : public Cli {
       EXPECT_NE(result.err.find(word), std::string::npos) << word << "\n" << result.err;
   }
   static constexpr const char* kQuick = " --threads 1 --runs 2 --warmup 0 --repeats 5 ";
+  inline static SharedFolder* measured = nullptr;
   inline static json document;
 };
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "drive_route.h"
+#include "shared_folder.h"
 
 namespace sparkpilot {
 
@@ -76,12 +77,14 @@ class Background {
 class DriveCli : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    shared = new TempFolder;
-    const ProgramResult built =
-        run_program("zoo build --quiet tiny_driving_vision tiny_driving_policy tiny_dmonitoring_model --out " +
-                    in_quotes(models()));
-    ASSERT_EQ(built.code, 0) << built.err;
-    for (const int number : {0, 1}) make_segment(route(), kSegmentFrames, number);
+    shared = new SharedFolder("drive");
+    shared->fill([] {
+      const ProgramResult built =
+          run_program("zoo build --quiet tiny_driving_vision tiny_driving_policy tiny_dmonitoring_model --out " +
+                      in_quotes(models()));
+      ASSERT_EQ(built.code, 0) << built.err;
+      for (const int number : {0, 1}) make_segment(route(), kSegmentFrames, number);
+    });
     for (const auto& entry : fs::directory_iterator(route())) names.insert(entry.path().filename().string());
     ASSERT_EQ(names.size(), 2U);
   }
@@ -139,7 +142,7 @@ class DriveCli : public testing::Test {
     return "";
   }
 
-  inline static TempFolder* shared = nullptr;
+  inline static SharedFolder* shared = nullptr;
   inline static std::set<std::string> names;
   TempFolder folder;
 };

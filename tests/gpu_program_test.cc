@@ -107,7 +107,8 @@ TEST_F(GpuProgram, TrainsAsTheCpuDoes) {
   const std::string teacher = in_quotes(out("teacher")), data = in_quotes(out("data"));
   ASSERT_EQ(run_program("zoo build --quiet --seed 2 tiny_driving_policy tiny_driving_vision --out " + teacher).code, 0);
   ASSERT_EQ(run_program("dataset build --quiet --synthetic 2 --seconds 2 --validation 0.5 --models " + teacher +
-                        " --out " + data)
+                            " --out " + data,
+                        "CUDA=0")
                 .code,
             0);
   const std::string flags = "train --models " + in_quotes(models()) + " --network policy --data " + data +

@@ -24,7 +24,11 @@ constexpr const char* kCurves = " --quiet --scenarios curve_firm,curve_gentle --
 class SimAlgorithm : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    built = new TempFolder;
+    built = new SharedFolder("sim_algorithm");
+    built->fill(make);
+  }
+  static void TearDownTestSuite() { delete built; }
+  static void make() {
     // The example is built as a user does it, outside the tree, against the public header alone.
     fs::create_directories(built->path() / "include/sparkpilot");
     fs::copy(kTree / "include/sparkpilot/algorithm.h", built->path() / "include/sparkpilot");
@@ -38,7 +42,6 @@ class SimAlgorithm : public testing::Test {
     build(faulty, "without_update.so", "-DFAULTY_WITHOUT_UPDATE");
     build(faulty, "crashes_on_load.so", "-DFAULTY_CRASHES_ON_LOAD");
   }
-  static void TearDownTestSuite() { delete built; }
 
   static void build(const fs::path& source, const std::string& to, const std::string& flags = "") {
     const std::string command = SPARKPILOT_CXX " -Wall -Wextra -Werror -O2 " + flags + " -shared -fPIC -I " +
@@ -96,7 +99,7 @@ class SimAlgorithm : public testing::Test {
     return (speeds[above - 1] + speeds[above]) / 2;
   }
 
-  inline static TempFolder* built = nullptr;
+  inline static SharedFolder* built = nullptr;
   TempFolder folder;
 };
 

@@ -299,7 +299,7 @@ TEST_F(TrainCli, SaysWhatARunWouldTake) {
   // One that does not fit is refused, by the machine's memory or a limit on the process.
   expect_refused(both() + out("x") + "--batch 3000000 --updates 1", "out of memory: it takes about");
   const ProgramResult limited =
-      run_program("train " + both() + out("x") + "--batch 4096 --updates 1 --threads 1", "ulimit -v 3000000;");
+      run_program("train " + both() + out("x") + "--batch 2048 --updates 1 --threads 1", "ulimit -v 1600000;");
   EXPECT_EQ(limited.code, 2) << limited.err;
   const size_t said = limited.err.find("a batch of ");
   ASSERT_NE(said, std::string::npos) << limited.err;
@@ -307,7 +307,7 @@ TEST_F(TrainCli, SaysWhatARunWouldTake) {
   EXPECT_GT(fits, 8);
   // And that one is not.
   const ProgramResult fitting = run_program(
-      fmt::format("train {}{}--batch {} --updates 1 --threads 1", both(), out("x"), fits), "ulimit -v 3000000;");
+      fmt::format("train {}{}--batch {} --updates 1 --threads 1", both(), out("x"), fits), "ulimit -v 1600000;");
   EXPECT_EQ(fitting.code, 0) << fitting.err;
   // The data's own teacher has nothing to teach.
   const ProgramResult own =

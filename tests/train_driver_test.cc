@@ -13,11 +13,11 @@ namespace fs = std::filesystem;
 class TrainOne : public TrainCli {
  protected:
   static void SetUpTestSuite() {
-    TrainCli::SetUpTestSuite();
-    const auto run = [](const std::string& words) {
-      const ProgramResult result = run_program(words);
-      ASSERT_EQ(result.code, 0) << words << "\n" << result.err;
-    };
+    shared = new SharedFolder("train_driver");
+    shared->fill(make);
+  }
+  static void make() {
+    TrainCli::make();
     run("zoo build --quiet tiny_dmonitoring_model --out '" + shared->file("models") + "'");
     run("zoo build --quiet --seed 2 tiny_dmonitoring_model --out '" + shared->file("teacher") + "'");
     for (const char* route : {"4", "5"}) {
@@ -54,9 +54,10 @@ TEST_F(TrainOne, ADataSetOfTheDriversCamera) {
   EXPECT_EQ(fields["teacher.driver"], json({551}));
   EXPECT_EQ(run_program("dataset check '" + shared->file("driver") + "'").code, 0);
   // The same command has nothing left to do.
+  fs::copy(shared->file("driver"), folder.file("again"), fs::copy_options::recursive);
   const ProgramResult again =
       run_program("dataset build --json " + routes() + " --every 2 --validation 0.5 --driver-monitoring " +
-                  model("teacher") + " --out '" + shared->file("driver") + "'");
+                  model("teacher") + " --out '" + folder.file("again") + "'");
   ASSERT_EQ(again.code, 0) << again.err;
   EXPECT_EQ(json::parse(again.out)["clips_kept"], 2);
 }

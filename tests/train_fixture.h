@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli_fixture.h"
+#include "shared_folder.h"
 #include "tensor/safetensors.h"
 
 namespace sparkpilot {
@@ -17,12 +18,12 @@ namespace sparkpilot {
 class TrainCli : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    shared = new TempFolder;
+    shared = new SharedFolder("train");
+    shared->fill(make);
+  }
+  static void TearDownTestSuite() { delete shared; }
+  static void make() {
     const std::string models = shared->file("models"), one = shared->file("one"), teacher = shared->file("teacher");
-    const auto run = [](const std::string& words) {
-      const ProgramResult result = run_program(words);
-      ASSERT_EQ(result.code, 0) << words << "\n" << result.err;
-    };
     run("zoo build --quiet tiny_driving_policy tiny_driving_vision --out '" + models + "'");
     run("zoo build --quiet --seed 2 tiny_driving_policy tiny_driving_vision --out '" + teacher + "'");
     run("zoo build --quiet tiny_driving_supercombo --out '" + one + "'");
@@ -30,7 +31,11 @@ class TrainCli : public testing::Test {
     run(roads + shared->file("answers") + "' --models '" + teacher + "'");
     run(roads + shared->file("roads") + "' --supercombo '" + one + "/tiny_driving_supercombo.onnx' --no-teacher");
   }
-  static void TearDownTestSuite() { delete shared; }
+  // On the CPU, where the tests' program finds an emulated GPU too.
+  static void run(const std::string& words) {
+    const ProgramResult result = run_program(words, "CUDA=0");
+    ASSERT_EQ(result.code, 0) << words << "\n" << result.err;
+  }
   static std::string both() {
     return "--models '" + shared->file("models") + "' --data '" + shared->file("answers") + "' ";
   }
@@ -51,7 +56,7 @@ class TrainCli : public testing::Test {
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
     EXPECT_NE(result.err.find(why), std::string::npos) << result.err;
   }
-  inline static TempFolder* shared = nullptr;
+  inline static SharedFolder* shared = nullptr;
   TempFolder folder;
 };
 

@@ -109,8 +109,11 @@ class Build : public drive::DriveTest {
     options_.stepped = [&](drive::DrivingModel& model) {
       Seen& seen = out.emplace_back();
       for (const auto& [network, name, value] : model.inputs()) {
-        for (int64_t i = 0; i < value.elements(); ++i)
-          seen.inputs[name].push_back(static_cast<float>(load_element(value.dtype, value.data, i)));
+        std::vector<float>& numbers = seen.inputs[name];
+        const int64_t count = value.elements();
+        numbers.resize(static_cast<size_t>(count));
+        float* to = numbers.data();
+        for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(load_element(value.dtype, value.data, i));
         seen.half[name] = value.dtype == DType::f16;
       }
       seen.raw.assign(model.raw().begin(), model.raw().end());
