@@ -30,6 +30,7 @@ function(sparkpilot_emulator)
   target_compile_options(emulator PRIVATE -ffp-contract=off)
   file(GLOB kernel_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/*_test.cc)
   target_sources(emulator_test PRIVATE ${kernel_tests})
+  set_target_properties(emulator_test PROPERTIES UNITY_BUILD OFF)  # these have the same names within
   sparkpilot_emulated_kernels(kernels_checked CHECKED SOURCES ${PROJECT_SOURCE_DIR}/src/emulator/broken_test.cu)
   target_link_libraries(emulator_test PRIVATE kernels_checked)
 endfunction()

@@ -9,7 +9,7 @@
 #include "base/random.h"
 
 namespace sparkpilot {
-namespace {
+namespace regression_test {
 
 using Json = nlohmann::ordered_json;
 
@@ -238,5 +238,5 @@ TEST(Yardstick, HasThreeTimes) {
               Yardstick::code() == "neon");
 }
 
-}  // namespace
+}  // namespace regression_test
 }  // namespace sparkpilot

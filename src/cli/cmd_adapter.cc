@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-struct Flags {
+struct AdapterFlags {
   std::string model, out, target, max_size, dtype = "auto", first, second;
   std::vector<std::string> adapters, tags;
   int64_t rank = 0;  // 0: by the size
@@ -34,7 +34,7 @@ struct Flags {
 
 std::vector<int64_t> numbers(const Shape& shape) { return {shape.begin(), shape.end()}; }
 
-Json to_json(const Adapter& adapter) {
+Json adapter_json(const Adapter& adapter) {
   Json layers = Json::array();
   for (const AdapterLayer& layer : adapter.layers) {
     layers.push_back({{"path", layer.path},
@@ -67,12 +67,12 @@ std::string line(const Adapter& adapter) {
 
 // --- create
 
-AdapterKind kind_of(const Flags& flags) {
+AdapterKind kind_of(const AdapterFlags& flags) {
   if (flags.lora + flags.rslora + flags.dora > 1) fail("give one of --dora, --lora and --rslora");
   return flags.lora ? AdapterKind::lora : flags.rslora ? AdapterKind::rslora : AdapterKind::dora;
 }
 
-int create(const Program& program, const Flags& flags) {
+int create(const Program& program, const AdapterFlags& flags) {
   const Graph base = load_onnx(flags.model);
   const int64_t base_bytes = take_census(base).constant_bytes;
   AdapterOptions options{.kind = kind_of(flags), .target = flags.target};
@@ -100,7 +100,7 @@ int create(const Program& program, const Flags& flags) {
     table.add({row.path, row.weight.str(), row.rank > 0 ? std::to_string(row.rank) : "-", row.why_not});
   }
   if (program.json) {
-    Json document = to_json(adapter);
+    Json document = adapter_json(adapter);
     document["folder"] = flags.out;
     document["share_of_base"] = share;
     document["skipped"] = skipped;
@@ -114,14 +114,14 @@ int create(const Program& program, const Flags& flags) {
 
 // --- info
 
-int info(const Program& program, const Flags& flags) {
+int adapter_info(const Program& program, const AdapterFlags& flags) {
   const Adapter adapter = load_adapter(flags.first);
   if (!flags.model.empty()) {
     const Graph base = load_onnx(flags.model);
     with_file(flags.first, [&] { match_layers(base, adapter); });
   }
   if (program.json) {
-    Json document = to_json(adapter);
+    Json document = adapter_json(adapter);
     document["fits"] = flags.model.empty() ? Json() : Json(true);
     print_json(document);
     return kDone;
@@ -162,7 +162,7 @@ Json json_check(const std::vector<MergedOutput>& outputs) {
   return rows;
 }
 
-int merge(const Program& program, const Flags& flags) {
+int merge(const Program& program, const AdapterFlags& flags) {
   std::vector<fs::path> read;
   const Graph base = load_onnx(flags.model, read);
   const ModelName model = parse_model_name(adapted(flags.model, flags.adapters));
@@ -198,7 +198,7 @@ int merge(const Program& program, const Flags& flags) {
   return kDone;
 }
 
-int unmerge(const Program& program, const Flags& flags) {
+int unmerge(const Program& program, const AdapterFlags& flags) {
   std::vector<fs::path> read;
   Graph graph = load_onnx(flags.model, read);
   for (const fs::path& file : adapter_files(flags.first)) read.push_back(file);
@@ -218,7 +218,7 @@ int unmerge(const Program& program, const Flags& flags) {
 
 // --- diff
 
-int diff(const Program& program, const Flags& flags) {
+int diff(const Program& program, const AdapterFlags& flags) {
   const Adapter a = load_adapter(flags.first), b = load_adapter(flags.second);
   const Graph base = load_onnx(flags.model);
   std::vector<LayerDifference> rows;
@@ -233,7 +233,7 @@ int diff(const Program& program, const Flags& flags) {
                         {"change_b", row.change_b},
                         {"difference", row.difference}});
     }
-    print_json({{"a", to_json(a)}, {"b", to_json(b)}, {"layers", layers}});
+    print_json({{"a", adapter_json(a)}, {"b", adapter_json(b)}, {"layers", layers}});
     return kDone;
   }
   print(fmt::format("A  {}\nB  {}\n\n", line(a), line(b)));
@@ -249,7 +249,7 @@ int diff(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_adapter(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<AdapterFlags>();
   const Command group = app.add_group("adapter", "LoRA and DoRA adapters: create, inspect, merge, unmerge, compare");
   group.footer(
       "Examples:\n"
@@ -260,7 +260,7 @@ void add_adapter(Program& program, Command app) {
       "  sparkpilot adapter diff driving_policy.onnx adapter_a adapter_b\n"
       "Adapters are folders as Hugging Face's PEFT reads and writes them.");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
-                       int (*action)(const Program&, const Flags&)) {
+                       int (*action)(const Program&, const AdapterFlags&)) {
     const Command command =
         add_command(program, group, name, doc, examples, [&program, flags, action] { return action(program, *flags); });
     add_report_flags(program, command);
@@ -296,7 +296,7 @@ void add_adapter(Program& program, Command app) {
   const Command teller = add("info", "its layers, ranks and size, and whether it fits a model",
                              "  sparkpilot adapter info adapter\n"
                              "  sparkpilot adapter info adapter --model driving_policy.onnx --json",
-                             info);
+                             adapter_info);
   teller.add_option("adapter", flags->first, "the adapter's folder").required().type_name("ADAPTER");
   teller.add_option("--model", flags->model, "fail unless the adapter was made for this model").type_name("MODEL");
 

@@ -26,7 +26,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct BenchFlags {
   std::vector<std::string> files, adapters;
   RunFlags run;
   int64_t runs = 100, warmup = 10, batch = 1, streams = 1;
@@ -103,7 +103,7 @@ void print_profile(const std::string& name, const ModelBench& bench, int64_t top
 }
 
 // Every file in every precision.
-std::vector<BenchVariant> variants_of(const Program& program, const Flags& flags) {
+std::vector<BenchVariant> variants_of(const Program& program, const BenchFlags& flags) {
   BenchOptions options;
   options.session = session_options(program, flags.run);
   options.threads = chosen_threads(program);
@@ -218,7 +218,7 @@ void print_table(const std::vector<BenchVariant>& variants, const std::vector<Me
 }
 
 // How many repeats to measure of each model.
-size_t repeats_of(const Program& program, const Flags& flags) {
+size_t repeats_of(const Program& program, const BenchFlags& flags) {
   constexpr int64_t kUsual = 20, kLeast = 5;
   const bool wanted = program.json || !flags.baseline.empty();
   if (flags.repeats < 0) return wanted ? kUsual : 0;
@@ -255,7 +255,7 @@ std::vector<BaselinePair> repeated(const Program& program, const std::vector<Ben
   return pairs;
 }
 
-int bench(const Program& program, const Flags& flags) {
+int bench(const Program& program, const BenchFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--warmup", flags.warmup, 0);
@@ -325,7 +325,7 @@ int bench(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_bench(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<BenchFlags>();
   const Command command = add_command(program, app, "bench", "measure models on seeded random inputs",
                                       "  sparkpilot bench model.onnx\n"
                                       "  sparkpilot bench old.onnx new.onnx --threads 1 --runs 500 --json\n"

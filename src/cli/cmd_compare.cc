@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 using compare::Variant;
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct CompareFlags {
   std::vector<std::string> files, inputs, calibrate, adapters;
   CompareRouteFlags route;
   FieldFlags fields;
@@ -50,7 +50,7 @@ struct Lists {
 };
 
 // With --adapter a model is compared with itself after the merge.
-std::vector<std::string> files_of(const Flags& flags) {
+std::vector<std::string> files_of(const CompareFlags& flags) {
   if (flags.adapters.empty()) return flags.files;
   if (flags.files.size() != 1) {
     fail("--adapter takes one model, these are {}; MODEL@ADAPTER names one with an adapter", flags.files.size());
@@ -58,7 +58,7 @@ std::vector<std::string> files_of(const Flags& flags) {
   return {flags.files[0], adapted(flags.files[0], flags.adapters)};
 }
 
-Lists lists_of(const Program& program, const Flags& flags) {
+Lists lists_of(const Program& program, const CompareFlags& flags) {
   return {.devices = devices_of(program, flags.devices),
           .files = files_of(flags),
           .precisions = precisions_of(program, flags.precisions),
@@ -67,7 +67,7 @@ Lists lists_of(const Program& program, const Flags& flags) {
 }
 
 // Every file on every device in every precision with every number of threads, by us or a peer, named by what differs.
-std::vector<Variant> variants_of(const Program& program, const Flags& flags, const Lists& lists,
+std::vector<Variant> variants_of(const Program& program, const CompareFlags& flags, const Lists& lists,
                                  const std::optional<PeerName>& peer) {
   const std::vector<std::string> names = file_names(lists.files);
   std::vector<Variant> variants;
@@ -98,7 +98,7 @@ std::vector<Variant> variants_of(const Program& program, const Flags& flags, con
   return variants;
 }
 
-std::vector<Variant> all_variants(const Program& program, const Flags& flags) {
+std::vector<Variant> all_variants(const Program& program, const CompareFlags& flags) {
   const Lists lists = lists_of(program, flags);
   if (!lists.peers.empty() && !flags.run.outputs.empty()) {
     fail("--output: peers compute all outputs of a file; leave out --output or --peer");
@@ -126,14 +126,14 @@ std::vector<Variant> all_variants(const Program& program, const Flags& flags) {
 }
 
 // The first model's graph, with the sizes and outputs that the flags ask for.
-Graph file_graph(const Flags& flags, const Variant& variant) {
+Graph file_graph(const CompareFlags& flags, const Variant& variant) {
   Graph graph = load_model(variant.file);
   fix_dimensions(graph, variant.session.dims, variant.session.shapes);
   if (!flags.run.outputs.empty()) select_outputs(graph, flags.run.outputs);
   return graph;
 }
 
-int bisect(const Program& program, const Flags& flags, std::vector<Variant> variants) {
+int bisect(const Program& program, const CompareFlags& flags, std::vector<Variant> variants) {
   if (variants.size() != 2) fail("--bisect compares two, these are {}", variants.size());
   const bool peer = variants[1].peer.has_value();  // then that is what we are compared with
   compare::Bisection found;
@@ -175,7 +175,7 @@ int bisect(const Program& program, const Flags& flags, std::vector<Variant> vari
 }
 
 // What is beyond the limits, one line each.
-std::vector<std::string> beyond(const Flags& flags, const compare::ModelsComparison& comparison) {
+std::vector<std::string> beyond(const CompareFlags& flags, const compare::ModelsComparison& comparison) {
   std::vector<std::string> lines;
   for (const compare::VariantResult& v : comparison.variants) {
     for (const compare::OutputDifference& output : v.outputs) {
@@ -195,7 +195,7 @@ std::vector<std::string> beyond(const Flags& flags, const compare::ModelsCompari
   return lines;
 }
 
-int route(const Program& program, const Flags& flags, const DriveLimits& limits) {
+int route(const Program& program, const CompareFlags& flags, const DriveLimits& limits) {
   CompareRouteFlags of_route = flags.route;
   of_route.precisions = flags.precisions;
   of_route.threads = flags.threads;
@@ -204,7 +204,7 @@ int route(const Program& program, const Flags& flags, const DriveLimits& limits)
   return compare_route(program, of_route, limits);
 }
 
-int compare_files(const Program& program, const Flags& flags) {
+int compare_files(const Program& program, const CompareFlags& flags) {
   const std::vector<Variant> variants = all_variants(program, flags);
   const bool any_int8 = std::any_of(variants.begin(), variants.end(), [](const Variant& v) { return v.int8; });
   if (!flags.calibrate.empty() && !any_int8) fail("--calibrate is for --precision int8, which is not given");
@@ -251,7 +251,7 @@ int compare_files(const Program& program, const Flags& flags) {
   return wrong.empty() ? kDone : kCheckFailed;
 }
 
-CompareMode mode_of(const Flags& flags) {
+CompareMode mode_of(const CompareFlags& flags) {
   const std::vector<std::string>& files = flags.files;
   if (!flags.route.route.empty()) {
     if (!files.empty()) fail("{}: with --route the models are given with --models DIR", files[0]);
@@ -269,7 +269,7 @@ CompareMode mode_of(const Flags& flags) {
   return flags.bisect ? CompareMode::bisect : CompareMode::models;
 }
 
-int compare_all(const Program& program, const Flags& flags) {
+int compare_all(const Program& program, const CompareFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--rounds", flags.rounds, 1);
   expect_at_least("--samples", flags.samples, 0);
@@ -287,7 +287,7 @@ int compare_all(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_compare(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<CompareFlags>();
   const Command command =
       add_command(program, app, "compare", "models, precisions or finished drives: results and speed",
                   "  sparkpilot compare model.onnx --precision fp32,bf16,fp16\n"

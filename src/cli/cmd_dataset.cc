@@ -136,7 +136,7 @@ int report_build(const Program& program, const std::string& out, const train::Bu
   return result.stopped ? kInterrupted : kDone;
 }
 
-int build(const Program& program, const BuildFlags& flags) {
+int dataset_build(const Program& program, const BuildFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   check_source(flags);
   check_driver(program, flags);
@@ -255,14 +255,14 @@ void print_info(const std::string& folder, const train::Dataset& data) {
   print(clips.str());
 }
 
-int info(const Program& program, const std::string& folder) {
+int dataset_info(const Program& program, const std::string& folder) {
   const train::Dataset data(folder);
   if (program.json) print_json(json_of(data));
   else print_info(folder, data);
   return kDone;
 }
 
-int check(const Program& program, const std::string& folder) {
+int dataset_check(const Program& program, const std::string& folder) {
   const train::Dataset data(folder);
   {
     Progress progress(!program.quiet, folder);
@@ -286,7 +286,7 @@ void add_build(Program& program, Command group) {
       "  sparkpilot dataset build --synthetic 200 --models models --no-teacher --out roads\n"
       "  sparkpilot dataset build route/ --driver-monitoring dmonitoring_model.onnx --out driver\n"
       "Ctrl-C drops the clip at work; the same command continues. More routes can be added later.",
-      [&program, flags] { return build(program, *flags); });
+      [&program, flags] { return dataset_build(program, *flags); });
   add_list(command, "routes", flags->routes, "ROUTE", "routes, as in sparkpilot drive");
   add_setting(program, command, "data", "folder in which routes' names are looked up");
   add_number(command, "--synthetic", flags->synthetic, "draw N synthetic routes, with seeds from --seed on");
@@ -337,10 +337,10 @@ void add_dataset(Program& program, Command app) {
   const auto folder = std::make_shared<std::string>();
   const Command info_command =
       add_command(program, group, "info", "what a data set holds", "  sparkpilot dataset info data",
-                  [&program, folder] { return info(program, *folder); });
+                  [&program, folder] { return dataset_info(program, *folder); });
   const Command check_command =
       add_command(program, group, "check", "read a whole data set and compare it with what was written",
-                  "  sparkpilot dataset check data", [&program, folder] { return check(program, *folder); });
+                  "  sparkpilot dataset check data", [&program, folder] { return dataset_check(program, *folder); });
   for (const Command& command : {info_command, check_command}) {
     command.add_option("folder", *folder, "folder of the data set").type_name("DIR").required();
     add_report_flags(program, command);

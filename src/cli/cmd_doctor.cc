@@ -14,19 +14,19 @@
 namespace sparkpilot::cli {
 namespace {
 
-struct Flags {
+struct DoctorFlags {
   std::string root, from, record;
   bool strict = false, report = false, verify = false, list = false, markdown = false;
   double load_seconds = 0, wait_seconds = 0.5;
 };
 
-std::unique_ptr<Source> source_of(const Flags& flags) {
+std::unique_ptr<Source> source_of(const DoctorFlags& flags) {
   constexpr int64_t kMaxRecord = 32 << 20;
   if (!flags.from.empty()) return recorded_source(read_file(flags.from, kMaxRecord), flags.from);
   return system_source({.root = flags.root.empty() ? "/" : flags.root, .driver_wait_seconds = flags.wait_seconds});
 }
 
-int list(const Program& program, const Flags& flags) {
+int list_checks(const Program& program, const DoctorFlags& flags) {
   if (flags.markdown) {
     print(checks_markdown());
     return kDone;
@@ -58,8 +58,8 @@ bool failed(const Diagnosis& diagnosis, bool strict) {
   return std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(), counts);
 }
 
-int examine_machine(const Program& program, const Flags& flags) {
-  if (flags.list || flags.markdown) return list(program, flags);
+int examine_machine(const Program& program, const DoctorFlags& flags) {
+  if (flags.list || flags.markdown) return list_checks(program, flags);
   const bool here = flags.root.empty() && flags.from.empty();
   const bool work = flags.verify || flags.load_seconds > 0;
   if (work && !here) fail("--verify and --load compute on this machine, and --root and --from name another one");
@@ -117,7 +117,7 @@ int examine_machine(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_doctor(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<DoctorFlags>();
   const Command command =
       add_command(program, app, "doctor", "report what this machine is, what is wrong with it, and how to fix it",
                   "  sparkpilot doctor\n"

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using drive::DriveOptions;
 
-struct Flags {
+struct DriveFlags {
   std::string route, out, dump, sampling, reference, driver_monitoring;
   DrivingModelFlags model;
   std::vector<std::string> adapters, calibrations;
@@ -41,7 +41,7 @@ struct Flags {
   RunFlags run;
 };
 
-drive::ModelFiles model_files(const Program& program, const Flags& flags) {
+drive::ModelFiles model_files(const Program& program, const DriveFlags& flags) {
   if (flags.from_log) {
     if (driving_model_ways(program, flags.model) > 0)
       fail("--from-log draws what was recorded, without a model: omit --models and similar flags");
@@ -55,7 +55,7 @@ drive::ModelFiles model_files(const Program& program, const Flags& flags) {
   return files;
 }
 
-DriveOptions drive_options(const Program& program, const Flags& flags, const Comm& comm) {
+DriveOptions drive_options(const Program& program, const DriveFlags& flags, const Comm& comm) {
   DriveOptions options;
   options.models = model_files(program, flags);
   options.session = session_options(program, flags.run);
@@ -104,7 +104,7 @@ void refuse_useless(const std::string& why, std::initializer_list<std::pair<bool
   }
 }
 
-void check(const Flags& flags) {
+void check(const DriveFlags& flags) {
   if (flags.out.empty()) fail("--out DIR is expected: where the logs, videos and the summary go");
   expect_at_least("--limit", flags.limit, 0);
   if (flags.overlay_width < 128 || flags.overlay_width > 8192)
@@ -132,7 +132,8 @@ std::string time_text(double seconds) {
 }
 
 // Another drive, a log, or what the route's device recorded.
-std::optional<compare::Drive> reference_of(const Flags& flags, const drive::Route& route, const DriveOptions& options) {
+std::optional<compare::Drive> reference_of(const DriveFlags& flags, const drive::Route& route,
+                                           const DriveOptions& options) {
   if (flags.reference.empty()) return {};
   try {
     if (flags.reference == "recorded") return compare::read_recorded(route, options.note);
@@ -161,7 +162,8 @@ compare::Drive result_of(const drive::Route& route, const DriveOptions& options,
 // One process's part of a run, and the first process's report on all parts.
 class DriveRun {
  public:
-  DriveRun(const Program& program, const Flags& flags, Comm& comm) : program_(program), flags_(flags), comm_(comm) {}
+  DriveRun(const Program& program, const DriveFlags& flags, Comm& comm)
+      : program_(program), flags_(flags), comm_(comm) {}
 
   // Checks what was given; the first process locks the output folder. Other processes write only after all have done
   // this.
@@ -284,7 +286,7 @@ class DriveRun {
   }
 
   const Program& program_;
-  const Flags& flags_;
+  const DriveFlags& flags_;
   Comm& comm_;
   drive::Route route_;
   DriveOptions options_;
@@ -297,7 +299,7 @@ class DriveRun {
 };
 
 // The demo's route and model in the place of given ones; the first process makes the route.
-void take_demo(const Program& program, Flags& flags, bool first) {
+void take_demo(const Program& program, DriveFlags& flags, bool first) {
   refuse_useless("--demo drives its own route with its own model",
                  {{!flags.route.empty(), "ROUTE"},
                   {program.settings["models"].origin == Origin::flag, "--models"},
@@ -319,7 +321,7 @@ void take_demo(const Program& program, Flags& flags, bool first) {
   make_demo_route(program, flags.out);
 }
 
-int run(Program& program, Flags flags) {
+int run(Program& program, DriveFlags flags) {
   if (flags.run.passes == "list") return list_passes(program);
   program.comm = std::make_unique<Comm>();
   Comm& comm = *program.comm;
@@ -340,7 +342,7 @@ int run(Program& program, Flags flags) {
 }  // namespace
 
 void add_drive(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<DriveFlags>();
   const Command command =
       add_command(program, app, "drive", "run a recorded route through the driving models",
                   "  sparkpilot drive 'a2a0ccea32023010|2023-07-27--13-01-19' --models models --out out/drive\n"

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct EnvFlags {
   bool export_lines = false, markdown = false;
   std::string shell = "bash";
 };
@@ -35,7 +35,7 @@ std::string joined(const std::vector<std::string>& parts) {
   return out;
 }
 
-Json to_json(const Program& program) {
+Json settings_json(const Program& program) {
   Json settings = Json::object(), environment = Json::object();
   for (const SettingValue& value : program.settings.values) {
     settings[std::string(value.setting->name)] = {{"value", value.value.empty() ? Json() : Json(value.value)},
@@ -97,10 +97,10 @@ std::string markdown() {
   return out;
 }
 
-int env(const Program& program, const Flags& flags) {
+int env(const Program& program, const EnvFlags& flags) {
   if (flags.markdown) print(markdown());
   else if (flags.export_lines) print(shell_lines(tools(program), flags.shell == "fish" ? Shell::fish : Shell::bash));
-  else if (program.json) print_json(to_json(program));
+  else if (program.json) print_json(settings_json(program));
   else print_table(program);
   return kDone;
 }
@@ -108,7 +108,7 @@ int env(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_env(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<EnvFlags>();
   const Command command =
       add_command(program, app, "env", "print each setting, its value and where it was set",
                   "  sparkpilot env\n"

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-struct Flags {
+struct ModelFlags {
   std::string file, out;
   RunFlags run;
   bool quick = false, simplify = false, external_data = false;
@@ -143,7 +143,7 @@ void print_info(const Json& info) {
   print("\n" + ops.str());
 }
 
-int info(const Program& program, const Flags& flags) {
+int model_info(const Program& program, const ModelFlags& flags) {
   Json described;
   const auto dims = dims_of(flags.run);
   const auto shapes = shapes_of(flags.run);
@@ -155,7 +155,7 @@ int info(const Program& program, const Flags& flags) {
 
 // --- check
 
-int check(const Program& program, const Flags& flags) {
+int check_model_file(const Program& program, const ModelFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   ModelCheckOptions options;
   options.session = session_options(program, flags.run);
@@ -201,7 +201,7 @@ int check(const Program& program, const Flags& flags) {
 
 // --- convert
 
-int convert(const Program& program, const Flags& flags) {
+int convert(const Program& program, const ModelFlags& flags) {
   const ConvertOptions options{.opset = flags.opset,
                                .external_data = flags.external_data,
                                .simplify = flags.simplify,
@@ -222,7 +222,7 @@ int convert(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_model(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ModelFlags>();
   const Command group = app.add_group("model", "inspect, check, convert and quantize model files");
   group.footer(
       "Examples:\n"
@@ -231,7 +231,7 @@ void add_model(Program& program, Command app) {
       "  sparkpilot model convert driving_vision.onnx --out newer.onnx --opset 21\n"
       "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
-                       int (*action)(const Program&, const Flags&)) {
+                       int (*action)(const Program&, const ModelFlags&)) {
     const Command command =
         add_command(program, group, name, doc, examples, [&program, flags, action] { return action(program, *flags); });
     command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
@@ -241,12 +241,12 @@ void add_model(Program& program, Command app) {
   const Command teller = add("info", "print inputs, outputs, operators, size and work",
                              "  sparkpilot model info driving_vision.onnx --json\n"
                              "  sparkpilot model info gpt.onnx --shape tokens=1x512",
-                             info);
+                             model_info);
   add_size_flags(teller, flags->run);
   const Command checker = add("check", "run it on random inputs and compare the result with plain kernels",
                               "  sparkpilot model check driving_vision.onnx\n"
                               "  sparkpilot model check big.onnx --quick",
-                              check);
+                              check_model_file);
   checker.add_flag("--quick", flags->quick, "run it, without the slow comparison");
   add_number(checker, "--tolerance", flags->tolerance, "allowed relative L2 error; 0: by the model's types", "X");
   add_run_flags(program, checker, flags->run);

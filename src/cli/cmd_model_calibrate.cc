@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kFewSamples = 8, kMostFrames = 1000;  // up to 2 MB each, in memory
 
-struct Flags {
+struct CalibrateFlags {
   std::string file, out, route, method = "min-max";
   std::vector<std::string> samples;
   int64_t frames = 64;
@@ -39,7 +39,7 @@ std::pair<drive::ModelFiles, std::string> driving_model_of(const fs::path& file)
 }
 
 // What the network reads on frames of the route; empty after Ctrl-C.
-std::optional<Samples> samples_of_frames(const Program& program, const Flags& flags, Progress& bar) {
+std::optional<Samples> samples_of_frames(const Program& program, const CalibrateFlags& flags, Progress& bar) {
   const auto [models, role] = driving_model_of(flags.file);
   const StopOnInterrupt stop;
   const drive::Route route = drive::find_route(flags.route, {.data = program.settings["data"].value});
@@ -55,7 +55,7 @@ std::optional<Samples> samples_of_frames(const Program& program, const Flags& fl
   return std::move(samples[role]);
 }
 
-int calibrate(const Program& program, const Flags& flags) {
+int calibrate(const Program& program, const CalibrateFlags& flags) {
   CalibrateModelOptions options;
   options.ranges.method = calibration_method(flags.method);
   options.ranges.percentile = flags.percentile;
@@ -96,7 +96,7 @@ int calibrate(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_model_calibrate(Program& program, Command group) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<CalibrateFlags>();
   const Command command =
       add_command(program, group, "calibrate", "measure how large its activations get, for fp8",
                   "  sparkpilot model calibrate model.onnx --samples samples/ --out calibration.json\n"

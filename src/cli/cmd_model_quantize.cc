@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kWorst = 5;  // activations shown
 
-struct Flags {
+struct QuantizeFlags {
   std::string file, out, method = "percentile";
   std::vector<std::string> calibrate, compare, exclude;
   std::string budget;                        // bytes; empty: none
@@ -37,7 +37,7 @@ Json json_errors(const std::vector<QuantizedError>& errors) {
   return rows;
 }
 
-void print_report(const Flags& flags, const QuantizedModel& model, std::optional<int64_t> bytes) {
+void print_report(const QuantizeFlags& flags, const QuantizedModel& model, std::optional<int64_t> bytes) {
   const auto share = [](double v) { return fmt::format("{:.3f} %", 100 * v); };
   Table table({"output", "relative L2", "worst sample"});
   for (const QuantizedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
@@ -59,7 +59,7 @@ void print_report(const Flags& flags, const QuantizedModel& model, std::optional
 
 constexpr const char* kFormats[] = {"fp32", "fp8", "fp4"};
 
-void print_report(const Flags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
+void print_report(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
   const auto share = [](double v) { return fmt::format("{:.3f} %", 100 * v); };
   Table table({"output", "relative L2", "worst sample"});
   for (const QuantizedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
@@ -88,7 +88,7 @@ void print_report(const Flags& flags, const StoredModel& model, std::optional<in
       counts[2], counts[1], counts[0], model.samples, model.compared));
 }
 
-Json json_of(const Flags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
+Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
   Json layers = Json::array();
   for (const SmallLayer& layer : model.layers) {
     Json row{{"name", layer.name},
@@ -113,9 +113,9 @@ Json json_of(const Flags& flags, const StoredModel& model, std::optional<int64_t
 }
 
 // Weights in 8 and 4 bits.
-int store(const Program& program, const Flags& flags) {
+int store(const Program& program, const QuantizeFlags& flags) {
   if (flags.plain || flags.max_error > 0) fail("--plain and --max-error are for --int8; for others --target-error");
-  if (flags.method != Flags().method || flags.percentile != Flags().percentile) {
+  if (flags.method != QuantizeFlags().method || flags.percentile != QuantizeFlags().percentile) {
     fail("--method and --percentile are for --int8: weights keep their whole range");
   }
   if (flags.target_error < 0) fail("--target-error {}: expected more than 0", flags.target_error);
@@ -148,7 +148,7 @@ int store(const Program& program, const Flags& flags) {
   return kDone;
 }
 
-int quantize(const Program& program, const Flags& flags) {
+int quantize(const Program& program, const QuantizeFlags& flags) {
   if (flags.int8 + flags.fp8 + flags.fp4 != 1) fail("say which type to quantize to: one of --int8, --fp8 and --fp4");
   if (!flags.int8) return store(program, flags);
   if (flags.target_error > 0 || !flags.budget.empty()) fail("--target-error and --budget are for --fp8 and --fp4");
@@ -197,7 +197,7 @@ int quantize(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_model_quantize(Program& program, Command group) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<QuantizeFlags>();
   const Command command = add_command(
       program, group, "quantize", "write it in int8, or with weights in fp8 or fp4",
       "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate samples/\n"

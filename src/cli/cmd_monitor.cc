@@ -28,7 +28,7 @@ using monitor::Sample;
 using monitor::Sampler;
 using monitor::Summary;
 
-struct Flags {
+struct MonitorFlags {
   bool once = false;
   bool serves = false;
   std::string csv, duration, interval = "1s", from, port;
@@ -79,7 +79,7 @@ int port_flag(const std::string& text) {
   return port;
 }
 
-int once(const Program& program, const Flags& flags, Source& source) {
+int once(const Program& program, const MonitorFlags& flags, Source& source) {
   Sampler sampler(source);
   Sample sample = sampler.next();
   if (flags.from.empty()) {  // rates need two readings; a recorded machine does not change
@@ -110,7 +110,7 @@ void print_summary(const Summary& summary) {
 }
 
 // Prints readings until the time is over or the user stops it.
-int record(const Program& program, const Flags& flags, Source& source) {
+int record(const Program& program, const MonitorFlags& flags, Source& source) {
   const double interval = seconds_flag("--interval", flags.interval, 0.1, 3600);
   const double most = 366 * 24 * 3600.0;
   const double duration = flags.duration.empty() ? most : seconds_flag("--duration", flags.duration, interval, most);
@@ -161,7 +161,7 @@ int record(const Program& program, const Flags& flags, Source& source) {
   return kDone;
 }
 
-int run(const Program& program, const Flags& flags) {
+int run_monitor(const Program& program, const MonitorFlags& flags) {
   if (flags.once && !(flags.csv.empty() && flags.duration.empty() && !flags.serves)) {
     fail("--once is one reading: it excludes --csv, --duration and --serve");
   }
@@ -178,7 +178,7 @@ int run(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_monitor(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<MonitorFlags>();
   const Command command =
       add_command(program, app, "monitor", "show the load of GPU, CPU, memory, disks, network and processes",
                   "  sparkpilot monitor\n"
@@ -187,7 +187,7 @@ void add_monitor(Program& program, Command app) {
                   "  sparkpilot monitor --serve --interval 15s\n"
                   "  sparkpilot monitor --json --interval 500ms | jq .gpus[0].power_w\n"
                   "Values that the machine does not report are n/a (null, an empty cell), never 0.",
-                  [&program, flags] { return run(program, *flags); });
+                  [&program, flags] { return run_monitor(program, *flags); });
   command.add_flag("--once", flags->once, "print one reading");
   command.add_flag("--json", program.json, "one JSON document per line, the summary last; with --once one document");
   command.add_option("--csv", flags->csv, "write a row for each reading; append to a file with the same columns")

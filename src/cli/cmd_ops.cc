@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Flags {
+struct OpsFlags {
   std::vector<std::string> names;
   bool markdown = false, gradients = false;
   uint64_t seed = 1;
@@ -118,7 +118,7 @@ void print_markdown(const std::vector<const OpDef*>& ops) {
   for (const auto& [reason, names] : without) print(fmt::format("| {} | {} |\n", reason, names));
 }
 
-Json to_json(const OpDef& op) {
+Json op_json(const OpDef& op) {
   Json kernels = Json::array();
   for (const Kernel& kernel : op.cpu) kernels.push_back(kernel.name);
   Json cuda_kernels = Json::array();
@@ -136,7 +136,7 @@ Json to_json(const OpDef& op) {
   return out;
 }
 
-int list(const Program& program, const Flags& flags) {
+int list_ops(const Program& program, const OpsFlags& flags) {
   const std::vector<const OpDef*> ops = ops_named(flags.names);
   if (flags.markdown) {
     print_markdown(ops);
@@ -145,7 +145,7 @@ int list(const Program& program, const Flags& flags) {
   Json rows = Json::array();
   Table table({"op", "since", "kernels", "traits", ""});
   for (const OpDef* op : ops) {
-    rows.push_back(to_json(*op));
+    rows.push_back(op_json(*op));
     table.add({qualified(*op), std::to_string(op->since), kernels_of(*op), traits_of(*op), std::string(op->doc)});
   }
   if (program.json) print_json({{"ops", rows}});
@@ -154,7 +154,7 @@ int list(const Program& program, const Flags& flags) {
 }
 
 // The results for one op, in the order of its cases; on a GPU also in f16 and bf16.
-std::vector<CheckResult> check_one(const OpDef& op, const Flags& flags, GpuDevice* gpu) {
+std::vector<CheckResult> check_one(const OpDef& op, const OpsFlags& flags, GpuDevice* gpu) {
   if (flags.gradients) return check_gradients(op, flags.seed);
   if (gpu) return check_op_on_gpu(op, flags.seed, *gpu);
   std::vector<CheckResult> results;
@@ -166,13 +166,13 @@ std::vector<CheckResult> check_one(const OpDef& op, const Flags& flags, GpuDevic
 }
 
 // Whether there is something to check.
-bool checkable(const OpDef& op, const Flags& flags, bool on_gpu) {
+bool checkable(const OpDef& op, const OpsFlags& flags, bool on_gpu) {
   if (flags.gradients) return op.cases && (op.grad || op.expand);
   if (on_gpu) return !op.cuda.empty() && !op.cpu.empty() && op.cases;
   return !op.cpu.empty() || op.cases;
 }
 
-int check(const Program& program, const Flags& flags) {
+int check_ops(const Program& program, const OpsFlags& flags) {
   constexpr const char* kOutcomes[] = {"passed", "failed", "skipped"};
   std::vector<const OpDef*> ops = ops_named(flags.names);
   const std::optional<int> ordinal = gpu_of_device(flags.device);
@@ -221,7 +221,7 @@ int check(const Program& program, const Flags& flags) {
   return counts[CheckResult::failed] > 0 ? kCheckFailed : kDone;
 }
 
-int bench(const Program& program, const Flags& flags) {
+int bench_ops(const Program& program, const OpsFlags& flags) {
   if (!(flags.ms_each > 0)) fail("--ms: expected more than 0, got {}", flags.ms_each);
   int threads = chosen_threads(program).value_or(1);
   if (threads == 0) threads = available_processors();
@@ -256,12 +256,12 @@ int bench(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_ops(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<OpsFlags>();
   const Command group = app.add_group("ops", "the table of operators: list it, check it, time it");
   group.footer(
       "Examples:\n  sparkpilot ops list Conv\n  sparkpilot ops check\n  sparkpilot ops bench Conv --threads 1");
   const auto add = [&](const std::string& name, const std::string& doc, const std::string& examples,
-                       int (*action)(const Program&, const Flags&)) {
+                       int (*action)(const Program&, const OpsFlags&)) {
     const Command command =
         add_command(program, group, name, doc, examples, [&program, flags, action] { return action(program, *flags); });
     add_list(command, "names", flags->names, "NAME", "ops, by their names in ops list; default: all");
@@ -269,20 +269,20 @@ void add_ops(Program& program, Command app) {
     return command;
   };
   const Command lister =
-      add("list", "print the table", "  sparkpilot ops list\n  sparkpilot ops list Conv --json", list);
+      add("list", "print the table", "  sparkpilot ops list\n  sparkpilot ops list Conv --json", list_ops);
   lister.add_flag("--markdown", flags->markdown, "print it in the form of docs/ops.md");
   const Command checker =
       add("check", "compare every kernel with its plain reference on this machine",
           "  sparkpilot ops check\n  sparkpilot ops check Conv Gemm\n  sparkpilot ops check --device cuda\n"
           "  sparkpilot ops check --gradients Conv",
-          check);
+          check_ops);
   checker.add_flag("--gradients", flags->gradients,
                    "instead compare the gradients with central differences of the references, in f64");
   add_number(checker, "--seed", flags->seed, "seed of the random inputs");
   checker.add_option("--device", flags->device, "cpu, or cuda or cuda:N: the CUDA kernels on that GPU")
       .type_name("NAME");
   const Command timer =
-      add("bench", "time every kernel on the op's own cases", "  sparkpilot ops bench Conv --threads 2", bench);
+      add("bench", "time every kernel on the op's own cases", "  sparkpilot ops bench Conv --threads 2", bench_ops);
   add_number(timer, "--seed", flags->seed, "seed of the random inputs");
   add_setting(program, timer, "threads", "a number; 0: every processor, auto: one");
   add_number(timer, "--ms", flags->ms_each, "milliseconds for each kernel and case", "MS");

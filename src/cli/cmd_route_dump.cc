@@ -19,7 +19,7 @@
 namespace sparkpilot::cli {
 namespace {
 
-struct Flags {
+struct DumpFlags {
   std::string route;
   std::string kind, fields;
   int64_t limit = 0;
@@ -40,7 +40,7 @@ std::vector<std::string> split_fields(const std::string& text) {
 using Counts = std::map<std::string, int64_t>;
 
 // "carState (579), modelV2 (31); and without a schema here procLog (12)"
-std::string text_of(const Counts& counts) {
+std::string counts_text(const Counts& counts) {
   const std::vector<std::string> printable = drive::printable_kinds();
   std::string lists[2];
   for (const auto& [kind, count] : counts) {
@@ -77,12 +77,12 @@ Counts count_kinds(const Program& program, const std::vector<std::string>& logs)
 [[noreturn]] void refuse_kind(const Program& program, const std::string& kind, const std::vector<std::string>& logs) {
   const Counts counts = count_kinds(program, logs);
   fail("no event is of the kind \"{}\"{}; {}", kind, did_you_mean(kind, drive::event_kinds()),
-       counts.empty() ? "the route holds no event" : "the route holds " + text_of(counts));
+       counts.empty() ? "the route holds no event" : "the route holds " + counts_text(counts));
 }
 
 class Dump {
  public:
-  Dump(const Program& program, const Flags& flags)
+  Dump(const Program& program, const DumpFlags& flags)
       : program_(program),
         kind_(flags.kind),
         limit_(flags.limit),
@@ -108,7 +108,7 @@ class Dump {
     if (refused_) say(refused_->what());
     if (lines_ + damaged_ == 0) {
       say(kinds_.empty() ? "no event is there"
-                         : fmt::format("no event is of the kind {}; the route holds {}", kind_, text_of(kinds_)));
+                         : fmt::format("no event is of the kind {}; the route holds {}", kind_, counts_text(kinds_)));
     }
     if (damaged_ > 0) say(fmt::format("{} damaged events are left out", damaged_));
   }
@@ -147,7 +147,7 @@ class Dump {
 };
 
 // The logs of a route; prints a note for each one missing.
-std::vector<std::string> logs_of(const Program& program, const Flags& flags) {
+std::vector<std::string> logs_of(const Program& program, const DumpFlags& flags) {
   const auto say = [&](const std::string& text) {
     if (!program.quiet) note(text);
   };
@@ -163,7 +163,7 @@ std::vector<std::string> logs_of(const Program& program, const Flags& flags) {
   return logs;
 }
 
-int dump(const Program& program, const Flags& flags) {
+int dump(const Program& program, const DumpFlags& flags) {
   if (flags.csv && program.json) fail("--csv and --json exclude each other");
   expect_at_least("--limit", flags.limit, 0);
   if (!drive::is_kind(flags.kind)) refuse_kind(program, flags.kind, logs_of(program, flags));
@@ -184,7 +184,7 @@ int dump(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_route_dump(Program& program, Command group) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<DumpFlags>();
   const Command command =
       add_command(program, group, "dump", "print every event of one kind, as JSON lines or CSV",
                   "  sparkpilot route dump carState /data/route --fields vEgo,cruiseState.speed --csv > speed.csv\n"

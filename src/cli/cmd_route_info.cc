@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/fit.h"
+#include "cli/json_values.h"
 #include "cli/terminal.h"
 #include "route/log/summary.h"
 
@@ -16,12 +17,6 @@ namespace sparkpilot::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
 
 // --- JSON
 
@@ -146,7 +141,7 @@ std::string text_reading(const drive::CalibrationReading& reading) {
                      degrees(reading.rpy[2]), reading.status, reading.percent);
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string words_joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
     if (!word.empty()) text += (text.empty() ? "" : ", ") + word;
@@ -168,9 +163,9 @@ void print_head(const drive::Route& route, const drive::RouteSummary& summary) {
   line("segments", text_segments(route));
   if (summary.first_ns) line("duration", text_seconds(summary.seconds()));
   if (summary.wall_time_ns) line("started", text_time(*summary.wall_time_ns));
-  line("device", joined({summary.device, summary.dongle}));
-  line("openpilot", joined({summary.version, summary.branch, summary.commit.substr(0, 8)}));
-  line("car", joined({summary.fingerprint, summary.brand}));
+  line("device", words_joined({summary.device, summary.dongle}));
+  line("openpilot", words_joined({summary.version, summary.branch, summary.commit.substr(0, 8)}));
+  line("car", words_joined({summary.fingerprint, summary.brand}));
   if (summary.first_calibration) {
     line("calibration", text_reading(*summary.first_calibration));
     line("", fmt::format("{} after {} readings", text_reading(*summary.last_calibration), summary.calibrations));
@@ -241,7 +236,7 @@ void print_troubles(const drive::Route& route, const drive::RouteSummary& summar
   if (!text.empty()) print("\n" + text);
 }
 
-int info(const Program& program, const std::string& name) {
+int route_info(const Program& program, const std::string& name) {
   Json described = Json::array();
   bool first = true;
   for (const drive::Route& route : drive::find_routes(name, {program.settings["data"].value})) {
@@ -273,7 +268,7 @@ void add_route_info(Program& program, Command group) {
       add_command(program, group, "info", "print segments, times, cameras, calibration, events, and what is missing",
                   "  sparkpilot route info /data/2023-07-27--13-01-19--0\n"
                   "  sparkpilot route info 'a2a0ccea32023010|2023-07-27--13-01-19/2:6' --data /data --json",
-                  [&program, name] { return info(program, *name); });
+                  [&program, name] { return route_info(program, *name); });
   add_route_flags(program, command, *name);
   add_report_flags(program, command);
 }

@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-struct Flags {
+struct ModelRunFlags {
   std::string file;
   RunFlags run;
   std::vector<std::string> inputs, adapters;
@@ -32,7 +32,7 @@ struct Flags {
 };
 
 // The files of --input, by input name. A file without a name is for a model with one input.
-std::map<std::string, std::string> input_files(const Flags& flags, const Session& session) {
+std::map<std::string, std::string> input_files(const ModelRunFlags& flags, const Session& session) {
   std::map<std::string, std::string> files;
   for (const std::string& text : flags.inputs) {
     std::pair<std::string, std::string> item;
@@ -53,7 +53,7 @@ Tensor load_input(const std::string& file, const TensorInfo& input) {
   return tensor;
 }
 
-Json fill_inputs(const Program& program, const Flags& flags, Session& session) {
+Json fill_inputs(const Program& program, const ModelRunFlags& flags, Session& session) {
   std::map<std::string, std::string> files = input_files(flags, session);
   std::map<std::string, std::string> sources;
   for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
@@ -97,7 +97,7 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 // Writes what the flags ask for in addition to the outputs.
-void write_extras(const Flags& flags, const Session& session, const Files& read) {
+void write_extras(const ModelRunFlags& flags, const Session& session, const Files& read) {
   if (!flags.dump_graph.empty()) write_text(flags.dump_graph, to_dot(*session.compiled_graph()));
   if (!flags.trace.empty()) write_text(flags.trace, chrome_trace(session.profile(), flags.file));
   if (flags.dump_values.empty()) return;
@@ -113,7 +113,7 @@ void write_extras(const Flags& flags, const Session& session, const Files& read)
 
 Json json_number(std::optional<double> number) { return number ? Json(*number) : Json(); }
 
-Json write_outputs(const Program& program, const Flags& flags, const Session& session, const Files& read) {
+Json write_outputs(const Program& program, const ModelRunFlags& flags, const Session& session, const Files& read) {
   if (!flags.output_dir.empty()) make_folders(flags.output_dir);
   Json outputs = Json::array();
   Table table({"output", "dtype", "shape", "mean", "deviation", "min", "max", "not finite", "file"});
@@ -144,7 +144,7 @@ Json write_outputs(const Program& program, const Flags& flags, const Session& se
   return outputs;
 }
 
-int run(const Program& program, const Flags& flags) {
+int run_model(const Program& program, const ModelRunFlags& flags) {
   if (flags.run.passes == "list") return list_passes(program);
   expect_at_least("--runs", flags.runs, 1);
   expect_at_least("--batch", flags.batch, 1);
@@ -206,7 +206,7 @@ int run(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_run(Program& program, Command app) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ModelRunFlags>();
   const Command command = add_command(program, app, "run", "run a model on given or seeded random inputs",
                                       "  sparkpilot run model.onnx --input img=img.npy --output-dir out\n"
                                       "  sparkpilot run gpt.onnx --dim batch=4 --output 'logits[:, -1, :]'\n"
@@ -215,7 +215,7 @@ void add_run(Program& program, Command app) {
                                       "  sparkpilot run model.onnx --adapter out/adapter --output-dir out\n"
                                       "  sparkpilot run model.onnx --passes no-cse --dump-graph graph.dot\n"
                                       "  sparkpilot run --passes list",
-                                      [&program, flags] { return run(program, *flags); });
+                                      [&program, flags] { return run_model(program, *flags); });
   command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
   add_list(command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
   add_adapter_flag(command, flags->adapters, "merge this adapter first (repeatable)");

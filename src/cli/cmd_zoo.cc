@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kWarning =
     "Stand-ins have random weights: they are for speed and plumbing, their outputs mean nothing.";
 
-int list(const Program& program) {
+int list_zoo(const Program& program) {
   Json models = Json::array();
   Table table({"model", "parameters", "multiply-adds", "contract", ""});
   for (const ZooEntry& entry : zoo()) {
@@ -40,7 +40,7 @@ int list(const Program& program) {
   return kDone;
 }
 
-struct BuildFlags {
+struct ZooFlags {
   std::vector<std::string> names;
   bool all = false;
   std::string out = ".";
@@ -53,7 +53,7 @@ std::vector<std::string> known_names() {
   return names;
 }
 
-std::vector<std::string> wanted_names(const BuildFlags& flags) {
+std::vector<std::string> wanted_names(const ZooFlags& flags) {
   std::vector<std::string> names;
   for (const std::string& name : flags.names) {
     if (!find_zoo_entry(name)) {
@@ -79,7 +79,7 @@ void refuse_to_replace_models(const std::vector<std::string>& names, const fs::p
   }
 }
 
-int build(const Program& program, const BuildFlags& flags) {
+int build_zoo(const Program& program, const ZooFlags& flags) {
   const std::vector<std::string> names = wanted_names(flags);
   make_folders(flags.out);
   refuse_to_replace_models(names, flags.out);
@@ -107,14 +107,14 @@ void add_zoo(Program& program, Command app) {
   const Command group = app.add_group("zoo", "stand-ins for openpilot's models: same contract, random weights");
   group.footer("Examples:\n  sparkpilot zoo list\n  sparkpilot zoo build driving_vision --out models");
   const Command lister = add_command(program, group, "list", "print the models that can be built",
-                                     "  sparkpilot zoo list", [&program] { return list(program); });
+                                     "  sparkpilot zoo list", [&program] { return list_zoo(program); });
   lister.add_flag("--json", program.json, "print one JSON document on stdout");
 
-  const auto flags = std::make_shared<BuildFlags>();
+  const auto flags = std::make_shared<ZooFlags>();
   const Command builder = add_command(program, group, "build", "write models as ONNX files",
                                       "  sparkpilot zoo build driving_vision driving_policy --out models\n"
                                       "  sparkpilot zoo build --all --out models        (all but the big one)",
-                                      [&program, flags] { return build(program, *flags); });
+                                      [&program, flags] { return build_zoo(program, *flags); });
   add_list(builder, "names", flags->names, "NAME", "models, by their names in zoo list");
   builder.add_flag("--all", flags->all, "every model that is not big");
   builder.add_option("--out", flags->out, "folder to write to; made if missing").type_name("DIR");

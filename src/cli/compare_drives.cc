@@ -20,7 +20,7 @@ constexpr size_t kMoments = 10;
 
 Json json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
-Json to_json(const compare::Drive& drive, const compare::DrivingTerms& of) {
+Json drive_json(const compare::Drive& drive, const compare::DrivingTerms& of) {
   Json terms = Json::array(), decisions = Json::array(), against = Json::array();
   for (const compare::Term& term : of.terms) {
     terms.push_back({{"name", term.name},
@@ -152,9 +152,9 @@ compare::ComparisonPage compare_read(const std::vector<compare::Drive>& drives, 
 }
 
 Json to_json(const compare::ComparisonPage& page) {
-  Json document{{"drives", Json::array({to_json(*page.first, {})})}};
+  Json document{{"drives", Json::array({drive_json(*page.first, {})})}};
   for (const compare::ComparedDrive& one : page.others) {
-    Json& row = document["drives"].emplace_back(to_json(*one.drive, one.terms));
+    Json& row = document["drives"].emplace_back(drive_json(*one.drive, one.terms));
     if (one.fields) row["fields"] = drive::to_json(*one.fields);
   }
   document["beyond_limits"] = page.beyond;

@@ -67,7 +67,7 @@ void check_names(const std::vector<compare::RouteVariant>& variants, const fs::p
   }
 }
 
-Json to_json(const compare::RouteResult& v, bool timed) {
+Json variant_json(const compare::RouteResult& v, bool timed) {
   Json out{{"name", v.name}, {"contract", v.contract}, {"threads", v.threads}, {"peak_memory_bytes", nullptr}};
   if (v.peak_memory_bytes) out["peak_memory_bytes"] = *v.peak_memory_bytes;
   if (!timed) return out;
@@ -129,7 +129,7 @@ int compare_route(const Program& program, const CompareRouteFlags& flags, const 
   Json document{{"route", route.name}, {"variants", Json::array()}, {"notes", comparison.notes}};
   std::vector<compare::Drive> drives;
   for (const compare::RouteResult& v : comparison.variants) {
-    document["variants"].push_back(to_json(v, timed));
+    document["variants"].push_back(variant_json(v, timed));
     drives.push_back(compare::read_drive(v.folder, nullptr));
     drives.back().name = v.name;
   }

@@ -11,7 +11,7 @@ namespace sparkpilot::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kRoute = "route";
+constexpr const char* kDemoRoute = "route";
 constexpr const char* kLog = "000186a5--de30de30de";
 
 // Of a seed that the model was not trained on (models/demo_supercombo.md). Only the small video: two full ones of this
@@ -29,13 +29,13 @@ drive::SynthOptions demo_road() {
 // The road that an earlier demo made, or began.
 bool has_road(const fs::path& out) {
   std::error_code none;
-  const fs::directory_iterator found(out / kRoute, none);
+  const fs::directory_iterator found(out / kDemoRoute, none);
   return std::any_of(begin(found), end(found),
                      [](const auto& entry) { return entry.path().filename().string().starts_with(kLog); });
 }
 
 bool is_of_a_demo(const std::string& name) {
-  const auto known = {kRoute, "summary.json", "summary.html", "compare.html", "compare.mp4", ".sparkpilot.lock"};
+  const auto known = {kDemoRoute, "summary.json", "summary.html", "compare.html", "compare.mp4", ".sparkpilot.lock"};
   return name.starts_with(kLog) || std::find(known.begin(), known.end(), name) != known.end();
 }
 
@@ -61,7 +61,7 @@ void check_demo_folder(const fs::path& out) {
   }
 }
 
-fs::path demo_route(const fs::path& out) { return out / kRoute; }
+fs::path demo_route(const fs::path& out) { return out / kDemoRoute; }
 
 void make_demo_route(const Program& program, const fs::path& out) {
   drive::SynthOptions road = demo_road();

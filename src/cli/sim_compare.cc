@@ -23,7 +23,7 @@ using sim::Change, sim::Comparison, sim::Difference, sim::Scope;
 constexpr int kColumns = 100;  // of tables without a terminal
 constexpr size_t kNameColumns = 24;
 
-struct Flags {
+struct SimCompareFlags {
   std::string a, b, csv, page;
   std::vector<std::string> thresholds;
   sim::CompareOptions options;
@@ -141,7 +141,7 @@ void print_pairs(const Comparison& c, const std::string& b) {
   print(fmt::format("to draw one: sparkpilot sim show --run {} SCENARIO --variant N --out world.html\n", plain(b)));
 }
 
-void print_report(const Comparison& c, const Flags& flags) {
+void print_report(const Comparison& c, const SimCompareFlags& flags) {
   print_run("A", flags.a, c.a);
   print_run("B", flags.b, c.b);
   print(fmt::format("{} of worlds; {} failed in A, {} in B: {} newly failed, {} newly diverged, {} newly passed\n",
@@ -155,7 +155,7 @@ void print_report(const Comparison& c, const Flags& flags) {
   print_pairs(c, flags.b);
 }
 
-void write(const std::string& path, const std::string& text, const Flags& flags) {
+void write(const std::string& path, const std::string& text, const SimCompareFlags& flags) {
   for (const std::string& run : {flags.a, flags.b}) {
     for (const char* file : {sim::kRunFile, sim::kRowsFile}) refuse_to_replace(path, fs::path(run) / file);
   }
@@ -164,7 +164,7 @@ void write(const std::string& path, const std::string& text, const Flags& flags)
   file.commit();
 }
 
-int compare(const Program& program, Flags flags) {
+int compare(const Program& program, SimCompareFlags flags) {
   flags.options.threshold = thresholds_of(flags.thresholds);
   const Comparison c =
       sim::compare_runs(sim::read_results(flags.a), sim::read_results(flags.b), flags.options, flags.a, flags.b);
@@ -179,7 +179,7 @@ int compare(const Program& program, Flags flags) {
 }  // namespace
 
 void add_sim_compare(Program& program, Command group) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<SimCompareFlags>();
   const Command command =
       add_command(program, group, "compare",
                   "whether run B drives worse than run A, world by world; exit code 4 if so (docs/sim_compare.md)",

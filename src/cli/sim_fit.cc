@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "cli/json_values.h"
 #include "cli/route_signals.h"
 #include "cli/terminal.h"
 #include "sim/car_fit.h"
@@ -17,9 +18,6 @@ struct FitFlags {
   std::string route, vehicle, out;
   uint64_t seed = 1;
 };
-
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 Json json_of(const RouteSignals& route, const sim::CarFit& fit, const FitFlags& flags) {
   Json numbers = Json::array();

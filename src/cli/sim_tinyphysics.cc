@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-struct Flags {
+struct TinyPhysicsFlags {
   std::string model, controller = "pid", seed_path, out;
   std::vector<std::string> data, parameters;
   int64_t batch = 0;
@@ -77,7 +77,7 @@ std::string seed_path_of(const std::string& form, const std::string& file) {
   return out;
 }
 
-std::vector<RouteFile> read_routes(const Flags& flags) {
+std::vector<RouteFile> read_routes(const TinyPhysicsFlags& flags) {
   std::vector<RouteFile> routes;
   for (const std::string& file : files_of(flags.data)) {
     const std::string seed_path = seed_path_of(flags.seed_path, file);
@@ -86,7 +86,7 @@ std::vector<RouteFile> read_routes(const Flags& flags) {
   return routes;
 }
 
-std::vector<std::pair<std::string, double>> parameters_of(const Flags& flags) {
+std::vector<std::pair<std::string, double>> parameters_of(const TinyPhysicsFlags& flags) {
   std::vector<std::pair<std::string, double>> all;
   for (const std::string& text : flags.parameters) {
     const auto [key, value] = split_assignment(text, "--set");
@@ -141,7 +141,7 @@ void write_costs(const fs::path& path, const std::vector<RouteFile>& routes,
   write_whole(path, text);
 }
 
-struct Summary {
+struct RolloutSummary {
   int64_t routes = 0, diverged = 0, unfinished = 0, steps = 0;
   sim::ChallengeCosts mean;   // of those with costs
   std::vector<size_t> worst;  // the ten with the highest total, the worst first
@@ -149,8 +149,8 @@ struct Summary {
   bool stopped = false;
 };
 
-Summary summary_of(const std::vector<sim::TinyPhysicsRollout>& rollouts) {
-  Summary summary;
+RolloutSummary summary_of(const std::vector<sim::TinyPhysicsRollout>& rollouts) {
+  RolloutSummary summary;
   for (size_t i = 0; i < rollouts.size(); ++i) {
     summary.unfinished += !has_result(rollouts[i]);
     summary.diverged += rollouts[i].diverged_at >= 0;
@@ -181,7 +181,7 @@ Json route_json(const RouteFile& route, const sim::TinyPhysicsRollout& rollout) 
   return json;
 }
 
-void report_json(const Flags& flags, const Summary& summary, const std::vector<RouteFile>& routes,
+void report_json(const TinyPhysicsFlags& flags, const RolloutSummary& summary, const std::vector<RouteFile>& routes,
                  const std::vector<sim::TinyPhysicsRollout>& rollouts, const sim::TinyPhysics& plant) {
   Json list = Json::array(), worst = Json::array(), parameters = Json::object();
   for (size_t i = 0; i < routes.size(); ++i)
@@ -206,7 +206,7 @@ void report_json(const Flags& flags, const Summary& summary, const std::vector<R
               {"routes", list}});
 }
 
-void report_text(const Summary& summary, const std::vector<RouteFile>& routes,
+void report_text(const RolloutSummary& summary, const std::vector<RouteFile>& routes,
                  const std::vector<sim::TinyPhysicsRollout>& rollouts) {
   Table table({summary.routes > 10 ? "worst ten" : "route", "lataccel cost", "jerk cost", "total cost"});
   const auto add = [&](const std::string& what, const sim::ChallengeCosts& costs) {
@@ -225,7 +225,7 @@ void report_text(const Summary& summary, const std::vector<RouteFile>& routes,
   if (summary.stopped) print(fmt::format("stopped: {} without result\n", count_of(summary.unfinished, "route")));
 }
 
-int rollout(const Program& program, const Flags& flags) {
+int rollout(const Program& program, const TinyPhysicsFlags& flags) {
   expect_at_least("--batch", flags.batch, 0);
   if (flags.trajectories && flags.out.empty()) fail("--trajectories needs --out");
   const sim::ChallengeControllerMaker controller = sim::challenge_controller(flags.controller, parameters_of(flags));
@@ -256,7 +256,7 @@ int rollout(const Program& program, const Flags& flags) {
   for (const RouteFile& route : routes) tasks.push_back({&route.route, route.seed, route.path});
   const int64_t begin = now_ns();
   const std::vector<sim::TinyPhysicsRollout> rollouts = plant.run(tasks, controller);
-  Summary summary = summary_of(rollouts);
+  RolloutSummary summary = summary_of(rollouts);
   summary.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   summary.stopped = stop.requested() && summary.unfinished > 0;
   if (!flags.out.empty()) write_costs(fs::path(flags.out) / "costs.csv", routes, rollouts);
@@ -269,7 +269,7 @@ int rollout(const Program& program, const Flags& flags) {
 }  // namespace
 
 void add_sim_tinyphysics(Program& program, Command group) {
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<TinyPhysicsFlags>();
   const Command command =
       add_command(program, group, "tinyphysics", "comma's controls challenge: the costs of a controller on its routes",
                   "  sparkpilot sim tinyphysics tinyphysics.onnx data\n"

@@ -9,7 +9,7 @@
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace driving_model_errors_test {
 namespace fs = std::filesystem;
 
 fs::path built(const TempFolder& folder, const std::string& name) {
@@ -141,5 +141,5 @@ TEST(FindModels, OpenpilotsNames) {
   EXPECT_THROW(find_models(folder / "nowhere"), Error);
 }
 
-}  // namespace
+}  // namespace driving_model_errors_test
 }  // namespace sparkpilot::drive

@@ -32,7 +32,7 @@ inline YuvImage picture(int n) {
   return image;
 }
 
-class DriveTest : public testing::Test {
+class DriveTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"tiny_driving_vision", "tiny_driving_policy", "tiny_dmonitoring_model"}) {

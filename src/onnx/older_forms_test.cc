@@ -13,7 +13,7 @@
 #include "onnx/import.h"
 
 namespace sparkpilot {
-namespace {
+namespace older_forms_test {
 
 namespace fs = std::filesystem;
 
@@ -192,5 +192,5 @@ TEST_F(OlderForms, WhatHasNoneIsWrittenInANewerOpset) {
   }
 }
 
-}  // namespace
+}  // namespace older_forms_test
 }  // namespace sparkpilot

@@ -3,7 +3,7 @@
 #include "passes/test_graph.h"
 
 namespace sparkpilot {
-namespace {
+namespace attention_columns_test {
 
 using testing::count;
 using testing::Net;
@@ -34,5 +34,5 @@ TEST(AttentionColumns, LeavesOtherSplits) {
   EXPECT_EQ(run_and_compare(n.graph, attend_to_columns), 0);
 }
 
-}  // namespace
+}  // namespace attention_columns_test
 }  // namespace sparkpilot

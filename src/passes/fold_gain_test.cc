@@ -3,7 +3,7 @@
 #include "passes/test_graph.h"
 
 namespace sparkpilot {
-namespace {
+namespace fold_gain_test {
 
 using testing::count;
 using testing::Net;
@@ -107,5 +107,5 @@ TEST(FoldGain, NotWhereQueriesAreReadTwice) {
   EXPECT_EQ(run_and_compare(n.graph, fold_gain), 0);
 }
 
-}  // namespace
+}  // namespace fold_gain_test
 }  // namespace sparkpilot

@@ -3,7 +3,7 @@
 #include "passes/test_graph.h"
 
 namespace sparkpilot {
-namespace {
+namespace fuse_heads_test {
 
 using testing::count;
 using testing::Net;
@@ -68,5 +68,5 @@ TEST(FuseHeads, LeavesOthers) {
   EXPECT_EQ(run_and_compare(net.graph, fuse_heads), 0);
 }
 
-}  // namespace
+}  // namespace fuse_heads_test
 }  // namespace sparkpilot

@@ -3,7 +3,7 @@
 #include "passes/test_graph.h"
 
 namespace sparkpilot {
-namespace {
+namespace narrow_outputs_test {
 
 using testing::count;
 using testing::flops;
@@ -137,5 +137,5 @@ TEST(NarrowOutputs, StaysWhereNothingIsSaved) {
   EXPECT_EQ(run_and_compare(n.graph, narrow_outputs), 0);
 }
 
-}  // namespace
+}  // namespace narrow_outputs_test
 }  // namespace sparkpilot

@@ -15,7 +15,7 @@
 #include "ir/problem_key.h"
 
 namespace sparkpilot {
-namespace {
+namespace kernel_tuner_test {
 
 // --- turns
 // Way 0 is the first choice. Times by way, used one after the other; the last one repeats.
@@ -136,7 +136,7 @@ const OpDef& timed_op() {
   return op;
 }
 
-class Tuner : public testing::Test {
+class Tuner : public ::testing::Test {
  protected:
   Tuner() {
     now = 0;
@@ -436,5 +436,5 @@ TEST(ProblemKey, SaysWhatDecides) {
   EXPECT_LE(key(x, many).size(), kLongestProblemKey);
 }
 
-}  // namespace
+}  // namespace kernel_tuner_test
 }  // namespace sparkpilot

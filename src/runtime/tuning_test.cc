@@ -156,7 +156,7 @@ TEST(BusyWatch, SeveralThreadsStayWhereOneIsHeldUpToo) {
 }
 
 // --- the tuning file
-class Tuning : public testing::Test {
+class Tuning : public ::testing::Test {
  protected:
   void write(const std::string& text) {
     fs::create_directories(path.parent_path());

@@ -9,7 +9,7 @@
 #include "base/test_files.h"
 
 namespace sparkpilot {
-namespace {
+namespace safetensors_test {
 
 std::string file_of(const std::string& header, const std::string& data) {
   std::string out;
@@ -267,5 +267,5 @@ TEST(Safetensors, AFullDiskIsAnErrorThatNamesTheFile) {
   }
 }
 
-}  // namespace
+}  // namespace safetensors_test
 }  // namespace sparkpilot

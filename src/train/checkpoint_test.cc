@@ -26,7 +26,7 @@ extern "C" int fsync(int fd) {
 }
 
 namespace sparkpilot::train {
-namespace {
+namespace checkpoint_test {
 
 namespace fs = std::filesystem;
 
@@ -210,5 +210,5 @@ TEST(Checkpoint, SaysWhatDiffers) {
             (std::vector<std::string>{"threads: 1, was 3", "precision: fp32, was bf16", "dataset: e, was d"}));
 }
 
-}  // namespace
+}  // namespace checkpoint_test
 }  // namespace sparkpilot::train

@@ -13,7 +13,7 @@
 namespace sparkpilot::train {
 namespace {
 
-class SmallDataset : public testing::Test {
+class SmallDataset : public ::testing::Test {
  protected:
   void SetUp() override { save_dataset_info(folder_.path(), info_); }
   std::filesystem::path rows() const { return rows_file(folder_.path(), "log--0"); }

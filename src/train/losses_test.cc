@@ -249,7 +249,7 @@ Graph graph_of(const LossCase& each, DType dtype) {
   return graph;
 }
 
-class Losses : public testing::TestWithParam<LossCase> {};
+class Losses : public ::testing::TestWithParam<LossCase> {};
 
 TEST_P(Losses, AreThoseOfPlainLoopsAndOfPyTorch) {
   const LossCase& each = GetParam();
@@ -305,7 +305,7 @@ TEST_P(Losses, AreTheSameInF32) {
   EXPECT_LE(std::sqrt(difference), 2e-5 * std::sqrt(norm));
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, Losses, testing::ValuesIn(cases()), [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(Table, Losses, ::testing::ValuesIn(cases()), [](const auto& each) { return each.param.name; });
 
 TEST(DistillationTargets, AreTheMeansOfTheMostProbableHypothesis) {
   Graph graph;
@@ -382,7 +382,7 @@ List faces(const List& raw) {
   return out;
 }
 
-class DrivingLosses : public testing::TestWithParam<const char*> {};
+class DrivingLosses : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DrivingLosses, AreThoseOfTheHeads) {
   Graph model = build_zoo_model(GetParam(), 1);
@@ -465,9 +465,9 @@ TEST_P(DrivingLosses, AreThoseOfTheHeads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Eras, DrivingLosses,
-                         testing::Values("tiny_driving_vision", "tiny_driving_policy", "tiny_driving_supercombo",
-                                         "tiny_supercombo", "tiny_driving_vision_v0.10.0",
-                                         "tiny_driving_policy_v0.10.0", "tiny_dmonitoring_model"),
+                         ::testing::Values("tiny_driving_vision", "tiny_driving_policy", "tiny_driving_supercombo",
+                                           "tiny_supercombo", "tiny_driving_vision_v0.10.0",
+                                           "tiny_driving_policy_v0.10.0", "tiny_dmonitoring_model"),
                          [](const auto& each) {
                            std::string name = each.param;
                            std::ranges::replace(name, '.', '_');

@@ -15,11 +15,11 @@
 #include "train/test_dataset.h"
 
 namespace sparkpilot::train {
-namespace {
+namespace own_features_test {
 
 namespace fs = std::filesystem;
 
-class OwnFeaturesTest : public testing::Test {
+class OwnFeaturesTest : public ::testing::Test {
  protected:
   OwnFeaturesTest() {
     for (const char* role : {"vision", "policy"}) {
@@ -179,5 +179,5 @@ TEST_F(OwnFeaturesTest, NeedEveryFrameThatTheModelRemembers) {
   EXPECT_NE(OwnFeatures::refusal(data.info(), Student(alone, data.fields())), "");
 }
 
-}  // namespace
+}  // namespace own_features_test
 }  // namespace sparkpilot::train

@@ -16,7 +16,7 @@
 #include "train/parameters.h"
 
 namespace sparkpilot::train {
-namespace {
+namespace program_test {
 
 using sparkpilot::testing::random_tensor;
 using List = std::vector<double>;
@@ -491,5 +491,5 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Networks,
                          ::testing::Values("tiny_driving_policy", "tiny_driving_vision", "tiny_driving_supercombo"),
                          [](const auto& each) { return std::string(each.param); });
 
-}  // namespace
+}  // namespace program_test
 }  // namespace sparkpilot::train

@@ -13,7 +13,7 @@
 #include "tensor/npy.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace outputs_test {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -328,5 +328,5 @@ TEST(Outputs, AnOutputOfAnotherWidthIsOurFault) {
   EXPECT_THROW(parser.parse(raw, out), Error);
 }
 
-}  // namespace
+}  // namespace outputs_test
 }  // namespace sparkpilot::drive

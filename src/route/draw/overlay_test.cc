@@ -16,7 +16,7 @@
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace overlay_test {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
 
@@ -409,5 +409,5 @@ TEST(Overlay, RefusesSizesThatCannotBe) {
   EXPECT_THROW(overlay.draw({}, out), Error);
 }
 
-}  // namespace
+}  // namespace overlay_test
 }  // namespace sparkpilot::drive

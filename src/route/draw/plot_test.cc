@@ -8,7 +8,7 @@
 #include "route/draw/markup.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace plot_test {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
@@ -152,5 +152,5 @@ TEST(Histogram, Percentile) {
   EXPECT_DOUBLE_EQ(*percentile({7}, 99), 7);
 }
 
-}  // namespace
+}  // namespace plot_test
 }  // namespace sparkpilot::drive

@@ -13,7 +13,7 @@
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace model_compare_test {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -373,5 +373,5 @@ TEST(ModelCompare, DemoRouteIsLikeItself) {
   EXPECT_EQ(comparison.frames, 31);
 }
 
-}  // namespace
+}  // namespace model_compare_test
 }  // namespace sparkpilot::drive

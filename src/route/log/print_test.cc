@@ -16,7 +16,7 @@
 #include "route/log/test_log.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace print_test {
 
 using nlohmann::json;
 
@@ -350,5 +350,5 @@ TEST(EventPrinter, EveryKindOfTheDemoRoute) {
   }
 }
 
-}  // namespace
+}  // namespace print_test
 }  // namespace sparkpilot::drive

@@ -14,7 +14,7 @@
 #include "route/log/test_log.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace reader_test {
 namespace fs = std::filesystem;
 
 constexpr int kEvents = 3000;
@@ -282,5 +282,5 @@ TEST(LogReader, TheDemoRoute) {
   EXPECT_TRUE(known);
 }
 
-}  // namespace
+}  // namespace reader_test
 }  // namespace sparkpilot::drive

@@ -6,7 +6,7 @@
 #include "route/log/test_log.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace route_test {
 namespace fs = std::filesystem;
 
 constexpr const char* kDongle = "a2a0ccea32023010";
@@ -308,5 +308,5 @@ TEST_F(RouteTest, LinksInARingEndNothing) {
   EXPECT_EQ(numbers(find(folder.path())), std::vector<int>{0});
 }
 
-}  // namespace
+}  // namespace route_test
 }  // namespace sparkpilot::drive

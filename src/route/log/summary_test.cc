@@ -9,7 +9,7 @@
 #include "route/log/test_log.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace summary_test {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kSecond = 1'000'000'000;
@@ -178,5 +178,5 @@ TEST_F(SummaryTest, TheDemoRoute) {
   ASSERT_TRUE(found.wall_time_ns);
 }
 
-}  // namespace
+}  // namespace summary_test
 }  // namespace sparkpilot::drive

@@ -13,7 +13,7 @@
 #include "sparkpilot/error.h"
 
 namespace sparkpilot::drive {
-namespace {
+namespace video_test {
 
 namespace fs = std::filesystem;
 
@@ -248,5 +248,5 @@ TEST(Video, TheWriterRefusesWhatItCannotDo) {
   EXPECT_NE(error_of([&] { writer.write(moving(32, 64, 0).view()); }).find("32x64"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace video_test
 }  // namespace sparkpilot::drive

@@ -10,7 +10,7 @@
 #include "runtime/session.h"
 
 namespace sparkpilot {
-namespace {
+namespace batch_slices_test {
 
 using testing::random_tensor;
 
@@ -203,5 +203,5 @@ TEST(BatchSlices, EntriesThatMixStayTogether) {
                          32 * available_processors()));
 }
 
-}  // namespace
+}  // namespace batch_slices_test
 }  // namespace sparkpilot
