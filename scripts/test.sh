@@ -16,6 +16,7 @@ run_ctest() { # folder, what to run
 
 # What the tests of a suite read is made once (tests/shared_folder.h).
 SPARKPILOT_TEST_FOLDER=$(mktemp -d)
+chmod 755 "$SPARKPILOT_TEST_FOLDER"  # some tests read it as another user
 export SPARKPILOT_TEST_FOLDER
 trap 'rm -rf "$SPARKPILOT_TEST_FOLDER"' EXIT
 

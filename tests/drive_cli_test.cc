@@ -340,8 +340,8 @@ TEST_F(DriveCli, GoesOnWhereItWasStopped) {
   EXPECT_EQ(decoded(out() / name(1) / "overlay.mp4"), static_cast<int64_t>(frames));
   EXPECT_EQ(json::parse(read_text((out() / "summary.json").string()))["complete"], false);
 
-  const std::string other = "--supercombo " + in_quotes(models() / "tiny_driving_supercombo.onnx");
-  ASSERT_EQ(run_program("zoo build --quiet tiny_driving_supercombo --out " + in_quotes(models())).code, 0);
+  const std::string other = "--supercombo " + in_quotes(out("other") / "tiny_driving_supercombo.onnx");
+  ASSERT_EQ(run_program("zoo build --quiet tiny_driving_supercombo --out " + in_quotes(out("other"))).code, 0);
   const std::string resume = "drive " + in_quotes(route()) + " --quiet --out " + in_quotes(out()) + " --resume ";
   expect_refused(run_program(resume + other), (out() / name(0) / "segment.json").string());
 
