@@ -161,7 +161,7 @@ const FlagCase kFlags[] = {
     {"--no-layers", "", "m"},
     {"--input", "x.npy", "mb"},
     {"--calibrate", "x.npy", "mb", "--precision int8"},
-    {"--calibration", "x.json", "mb", "--precision fp8"},
+    {"--calibration", "/none.json", "mbr", "--precision fp8"},
     {"--samples", "0", "mb"},
     {"--seed", "1", "mb"},
     {"--dim", "n=1", "mb"},

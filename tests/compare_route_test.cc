@@ -79,8 +79,11 @@ TEST_F(CompareRoute, SeveralNumbersOfThreads) {
 }
 
 TEST_F(CompareRoute, APageWithPicturesAndAFilm) {
-  const std::string flags = "--precision fp32,fp16 --quiet --video --out " + in_quotes(out("compared"));
-  const ProgramResult made = run_program(of_models(flags));
+  const fs::path recorded = out("recorded");  // which goes away
+  fs::copy(route(), recorded, fs::copy_options::recursive);
+  const ProgramResult made =
+      run_program("compare --route " + in_quotes(recorded) + " --threads 1 --models " + in_quotes(models()) +
+                  " --precision fp32,fp16 --quiet --video --out " + in_quotes(out("compared")));
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_NE(made.out.find("page: " + (out("compared") / "compare.html").string()), std::string::npos) << made.out;
   const auto page_of = [](const fs::path& folder) { return read_text((folder / "compare.html").string()); };
@@ -109,9 +112,8 @@ TEST_F(CompareRoute, APageWithPicturesAndAFilm) {
   EXPECT_EQ(count(page_of(out("again")), "compare.mp4"), 0) << "without --video";
   EXPECT_FALSE(fs::exists(out("again") / "compare.mp4"));
   // The recording is gone: all but the pictures is there.
-  fs::rename(route(), out("elsewhere"));
+  fs::remove_all(recorded);
   const ProgramResult without = run_program(both + in_quotes(out("without")) + " --video");
-  fs::rename(out("elsewhere"), route());
   EXPECT_EQ(without.code, 0) << without.err;
   EXPECT_EQ(count(page_of(out("without")), "data:image/jpeg"), 0);
   EXPECT_NE(page_of(out("without")).find("no such"), std::string::npos);
@@ -238,6 +240,33 @@ TEST_F(CompareRoute, WrongUsageIsRefused) {
   expect_refused(run_program(of_models("--precision fp32,fp16 --out " + in_quotes(route()))), "recording");
   expect_refused(run_program("compare --route /nowhere --models " + in_quotes(models()) + " --precision fp32,fp16"),
                  "/nowhere");
+}
+
+// Each for the network whose hash it has, where the precision is fp8.
+TEST_F(CompareRoute, TakesCalibrations) {
+  const fs::path made = folder.path() / "policy.json";
+  ASSERT_EQ(run_program("model calibrate --quiet --route " + in_quotes(route()) + " --frames 4 --out " +
+                        in_quotes(made) + " " + in_quotes(models() / "tiny_driving_policy.onnx"))
+                .code,
+            0);
+  const std::string with = " --limit 4 --calibration " + in_quotes(made);
+  const json plain = run(of_models("--precision fp32,fp8 --limit 4")),
+             calibrated = run(of_models("--precision fp32,fp8" + with));
+  EXPECT_EQ(plain["drives"][0]["terms"], calibrated["drives"][0]["terms"]);
+  EXPECT_GT(plain["drives"][1]["terms"][0]["max"], 0);
+  EXPECT_NE(plain["drives"][1]["terms"][0]["max"], calibrated["drives"][1]["terms"][0]["max"]);
+
+  expect_refused(run_program(of_models("--precision fp32,fp16" + with)), "without --precision fp8");
+  const fs::path other = out("other");
+  ASSERT_EQ(
+      run_program("zoo build --quiet --seed 2 tiny_driving_vision tiny_driving_policy --out " + in_quotes(other)).code,
+      0);
+  expect_refused(run_program(compare("--models " + in_quotes(other) + " --precision fp32,fp8 --quiet" + with)),
+                 "was made for a model with the hash");
+  // Of two folders it is the first one's.
+  const json two =
+      run(compare("--models " + in_quotes(models()) + " --models " + in_quotes(other) + " --precision fp8" + with));
+  EXPECT_EQ(two["variants"].size(), 2u);
 }
 
 TEST_F(CompareRoute, CtrlCEndsTheQuantizing) {

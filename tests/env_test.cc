@@ -210,7 +210,7 @@ TEST_F(Env, WhatThisVersionCannotIsAWarningOrToAFlagARefusal) {
   for (const std::string mode : {"fp8", "fp4"}) {
     const ProgramResult result = run_program("run --json " + policy(), "OPENPILOT_DGX_PRECISION=" + mode);
     EXPECT_EQ(result.code, 0);
-    EXPECT_TRUE(result.err.starts_with("precision " + mode + ": weights alone, ")) << result.err;
+    EXPECT_TRUE(result.err.starts_with("precision " + mode + ": weights are rounded to ")) << result.err;
     EXPECT_EQ(result.err.ends_with("; experimental\n"), mode == "fp4") << result.err;
     EXPECT_EQ(json::parse(result.out)["precision"], mode);
     EXPECT_EQ(run_program("run --quiet " + policy() + " --precision " + mode).err, "");

@@ -15,6 +15,7 @@
 #include "cli/compare_flags.h"
 #include "cli/compare_report.h"
 #include "cli/compare_route.h"
+#include "cli/driving_models.h"
 #include "cli/peer_flags.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
@@ -32,7 +33,7 @@ using compare::Variant;
 using Json = nlohmann::ordered_json;
 
 struct CompareFlags {
-  std::vector<std::string> files, inputs, calibrate, adapters;
+  std::vector<std::string> files, inputs, calibrate, calibrations, adapters;
   CompareRouteFlags route;
   FieldFlags fields;
   std::string precisions, threads, devices;
@@ -201,6 +202,7 @@ int route(const Program& program, const CompareFlags& flags, const DriveLimits& 
   of_route.threads = flags.threads;
   of_route.devices = flags.devices;
   of_route.run = flags.run;
+  of_route.calibrations = flags.calibrations;
   return compare_route(program, of_route, limits);
 }
 
@@ -278,7 +280,13 @@ int compare_all(const Program& program, const CompareFlags& flags) {
   if (!(flags.max_plan_error >= 0)) fail("--max-plan-error: expected 0 or more, got {}", flags.max_plan_error);
   const CompareMode mode = mode_of(flags);
   refuse_idle_flags(mode, given_flags(*program.at));
-  if (mode == CompareMode::models || mode == CompareMode::bisect) return compare_files(program, flags);
+  if (mode == CompareMode::models || mode == CompareMode::bisect) {
+    CompareFlags of_files = flags;
+    if (flags.calibrations.size() > 1)
+      fail("--calibration: of model files one is expected, got {}", flags.calibrations.size());
+    if (!flags.calibrations.empty()) of_files.run.calibration = flags.calibrations[0];
+    return compare_files(program, of_files);
+  }
   const DriveLimits limits{.max_plan_error = flags.max_plan_error, .fields = tolerances_of(flags.fields)};
   if (mode == CompareMode::route) return route(program, flags, limits);
   return compare_drives(program, flags.files, limits, {.folder = flags.route.out, .video = flags.route.video});
@@ -350,7 +358,7 @@ void add_compare(Program& program, Command app) {
   add_number(command, "--rounds", flags->rounds, "rounds of timing, in turns");
   command.add_flag("--no-time", flags->no_time, "compare results only");
   command.add_flag("--no-layers", flags->no_layers, "compare outputs only, not the values inside");
-  add_calibration_flag(command, flags->run);
+  add_calibrations_flag(command, flags->calibrations);
   add_graph_flags(command, flags->run);
   add_device_list(program, command, flags->devices);
   add_setting(program, command, "tune");

@@ -59,7 +59,9 @@ DriveOptions drive_options(const Program& program, const DriveFlags& flags, cons
   DriveOptions options;
   options.models = model_files(program, flags);
   options.session = session_options(program, flags.run);
-  take_calibrations(flags.calibrations, options.session.passes.precision, options.models);
+  Calibrations calibrations(flags.calibrations);
+  calibrations.give(options.models);
+  calibrations.expect_used(options.session.passes.precision == Precision::fp8);
   if (comm.rank() > 0) options.session.say = nullptr;
   options.threads = chosen_threads(program).value_or(0);
   if (options.threads == 0) options.threads = threads_of_each(comm, comm.rank() == 0 && !program.quiet);

@@ -62,7 +62,7 @@ constexpr FlagUse kUses[] = {
     {"--no-layers", kModels},
     {"--input", kFiles},
     {"--calibrate", kFiles},
-    {"--calibration", kFiles},
+    {"--calibration", kSessions},
     {"--samples", kFiles, {}, {"--input"}},
     {"--seed", kFiles},
     {"--dim", kFiles},

@@ -1,5 +1,6 @@
 #include "cli/compare_route.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +8,7 @@
 #include "base/folder_lock.h"
 #include "base/scratch_folder.h"
 #include "bench/report.h"
+#include "cli/driving_models.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/variants.h"
@@ -27,9 +29,12 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
                                  threads = thread_counts_of(program, flags.threads),
                                  devices = devices_of(program, flags.devices), names = file_names(folders);
   std::vector<compare::RouteVariant> variants;
+  Calibrations calibrations(flags.calibrations);
   for (size_t f = 0; f < folders.size(); ++f) {
     const drive::ModelFiles models = drive::find_models(folders[f]);
     if (!models.note.empty() && !program.quiet) note(models.note);
+    drive::ModelFiles calibrated = models;
+    calibrations.give(calibrated);
     for (const std::string& text : precisions) {
       for (const std::string& count : threads) {
         for (const std::string& device : devices) {
@@ -37,6 +42,7 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
           compare::RouteVariant variant{.name = {}, .models = models, .session = session_options(program, flags.run)};
           set_device(program, variant.session, device);
           variant.session.passes.precision = precision.precision;
+          if (precision.precision == Precision::fp8) variant.models = calibrated;
           variant.session.threads = threads_of(count);
           variant.int8 = precision.int8;
           variant.name = variant_name({{folders.size() > 1, names[f]},
@@ -54,6 +60,8 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
         "numbers of threads such as --threads 1,2 or devices such as --device cpu,cuda",
         folders[0]);
   }
+  calibrations.expect_used(std::ranges::any_of(
+      variants, [](const auto& variant) { return variant.session.passes.precision == Precision::fp8; }));
   return variants;
 }
 

@@ -13,6 +13,7 @@ struct CompareRouteFlags {
   std::string route, out;
   std::string precisions, threads, devices;  // lists; empty: the setting's
   std::vector<std::string> models;           // folders; empty: the setting's
+  std::vector<std::string> calibrations;     // files, of networks in any of the folders
   int64_t limit = 0;                         // frames per segment; 0: all
   bool qcamera = false, no_wide = false, video = false;
   RunFlags run = {};

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "bench/calibration.h"
 #include "drive/driver_model.h"
 
 namespace sparkpilot::cli {
@@ -58,31 +57,32 @@ void add_calibrations_flag(Command command, std::vector<std::string>& files) {
            "rounded to 8 bits, too");
 }
 
-void take_calibrations(const std::vector<std::string>& files, Precision precision, drive::ModelFiles& models) {
-  if (files.empty()) return;
-  if (precision != Precision::fp8) fail("--calibration has no effect without --precision fp8");
-  struct Network {
-    std::string role;
-    fs::path file;
-    std::string hash;  // of the whole file: once for all calibrations
-  };
-  std::vector<Network> networks;
-  std::string known;
+Calibrations::Calibrations(const std::vector<std::string>& files) {
+  for (const std::string& file : files) all_.push_back({file, load_calibration(file)});
+}
+
+void Calibrations::give(drive::ModelFiles& models) {
+  if (all_.empty()) return;
   for (const auto& [role, file] :
        {std::pair("supercombo", models.supercombo), std::pair("vision", models.vision),
         std::pair("policy", models.policy), std::pair(drive::kDriverMonitoring, models.driver_monitoring)}) {
     if (file.empty()) continue;
-    networks.push_back({role, file, hash_text(file)});
-    known += fmt::format("{}{} has {}", known.empty() ? "" : ", ", file.string(), networks.back().hash);
-  }
-  for (const std::string& file : files) {
-    const Calibration calibration = load_calibration(file);
-    const auto made_for = std::ranges::find(networks, calibration.model, &Network::hash);
-    if (made_for == networks.end())
-      fail("{}: was made for a model with the hash {}; {}", file, calibration.model, known);
-    if (!models.largest.emplace(made_for->role, calibration.largest).second) {
-      fail("{}: a second calibration of {}", file, made_for->file.string());
+    const std::string hash = hash_text(file);  // of the whole file
+    known_ += fmt::format("{}{} has {}", known_.empty() ? "" : ", ", file.string(), hash);
+    for (OfFile& one : all_) {
+      if (one.calibration.model != hash) continue;
+      if (!models.largest.emplace(role, one.calibration.largest).second) {
+        fail("{}: a second calibration of {}", one.file, file.string());
+      }
+      one.used = true;
     }
+  }
+}
+
+void Calibrations::expect_used(bool any_fp8) const {
+  if (!all_.empty() && !any_fp8) fail("--calibration has no effect without --precision fp8");
+  for (const OfFile& one : all_) {
+    if (!one.used) fail("{}: was made for a model with the hash {}; {}", one.file, one.calibration.model, known_);
   }
 }
 

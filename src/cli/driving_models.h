@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/calibration.h"
 #include "cli/command.h"
 #include "drive/driving_model.h"
 
@@ -26,7 +27,25 @@ drive::ModelFiles chosen_driving_model(const Program& program, const DrivingMode
 
 // --calibration of a driving model, a file for each network.
 void add_calibrations_flag(Command command, std::vector<std::string>& files);
-// Gives each to the network that it was made for. Fails (user) if there is none, or if the precision is not fp8.
-void take_calibrations(const std::vector<std::string>& files, Precision precision, drive::ModelFiles& models);
+
+// What is in the files of --calibration, each for the network whose hash it has. Where something is wrong they fail
+// (user).
+class Calibrations {
+ public:
+  explicit Calibrations(const std::vector<std::string>& files);
+  // Sets ModelFiles::largest of the networks that there is a calibration for; two for one are refused.
+  void give(drive::ModelFiles& models);
+  // Fails for one that was made for none of the networks, of all calls, or if no precision was fp8.
+  void expect_used(bool any_fp8) const;
+
+ private:
+  struct OfFile {
+    std::string file;
+    Calibration calibration;
+    bool used = false;
+  };
+  std::vector<OfFile> all_;
+  std::string known_;  // the networks' hashes, as a sentence
+};
 
 }  // namespace sparkpilot::cli
