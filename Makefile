@@ -60,7 +60,8 @@ fuzz: ## every fuzz target for 60 seconds (SECONDS_EACH=n changes that)
 sanitize: deps ## unit, conformance and end-to-end tests under the address and undefined-behaviour sanitizers
 	@$(CONFIGURE) --preset sanitize
 	@cmake --build build-asan -j $(JOBS)
-	@ctest --test-dir build-asan -LE '^(peers|gpu)$$' -j $(JOBS) --output-on-failure
+	@LSAN_OPTIONS=suppressions=$(CURDIR)/tests/leaks.txt:print_suppressions=0 \
+	  ctest --test-dir build-asan -LE '^(peers|gpu)$$' -j $(JOBS) --output-on-failure
 
 gpu-budget: deps ## what each CUDA kernel takes of a GPU, held to its budget; needs nvcc (UPDATE=1: writes the budget)
 	@$(CONFIGURE) --preset release

@@ -30,6 +30,7 @@ echo "== tests under the address and undefined-behaviour sanitizers: ${readers[*
 cmake --log-level=WARNING --preset readers >/dev/null
 cmake --build build-readers -j "$jobs" --target "${readers[@]/%/_test}"
 export ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1
+export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.txt:print_suppressions=0
 # Data sets are built by the whole drive, for minutes here; what reads them has tests of its own.
 run_ctest build-readers -R "^($(IFS='|'; echo "${readers[*]}"))/" -E '^train/Build[.]'
 

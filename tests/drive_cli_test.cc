@@ -6,6 +6,7 @@
 #include "base/folder_lock.h"
 #include "drive_fixture.h"
 #include "route/video/reader.h"
+#include "tensor/npy.h"
 
 namespace sparkpilot {
 namespace {
@@ -114,27 +115,15 @@ TEST_F(DriveCli, TwoDrivesAreComparedInDrivingTerms) {
 
 // The first Ctrl-C ends it, in the middle of its samples.
 TEST_F(DriveCli, CtrlCEndsACalibrationOnSamples) {
-  std::vector<std::string> words{"model",
-                                 "calibrate",
-                                 (models() / "tiny_driving_policy.onnx").string(),
-                                 "--out",
-                                 out("calibration.json").string(),
-                                 "--threads",
-                                 "1",
-                                 "--quiet"};
-  constexpr int kSamples = 2000;  // they take seconds
-  for (const auto& [name, sizes] : std::vector<std::pair<std::string, std::vector<int>>>{
-           {"features_buffer", {25, 512}}, {"desire_pulse", {25, 8}}, {"traffic_convention", {2}}}) {
-    std::string header = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", kSamples,
-                                     fmt::join(sizes, ", "));
-    header.resize(117, ' ');
-    const fs::path file = folder.path() / (name + ".npy");
-    write_text(file, std::string("\x93NUMPY\1\0v\0", 10) + header + "\n");
-    size_t bytes = 128 + sizeof(float) * kSamples;
-    for (const int size : sizes) bytes = 128 + (bytes - 128) * static_cast<size_t>(size);
-    fs::resize_file(file, bytes);  // zeros
-    words.insert(words.end(), {"--samples", name + "=" + file.string()});
+  constexpr int64_t kSamples = 100'000;  // they take many seconds
+  std::vector<std::string> words{"model", "calibrate", (models() / "tiny_driving_policy.onnx").string()};
+  for (const auto& [input, shape] : std::vector<std::pair<std::string, Shape>>{
+           {"features_buffer", {1, 25, 512}}, {"desire_pulse", {1, 25, 8}}, {"traffic_convention", {kSamples, 2}}}) {
+    const std::string file = folder.file(input + ".npy");
+    save_npy(file, Tensor::zeros(DType::f32, shape).view());
+    words.insert(words.end(), {"--samples", input + "=" + file});
   }
+  words.insert(words.end(), {"--out", out("calibration.json").string(), "--threads", "1", "--quiet"});
   Background run(words);
   const auto ticks = [&] {  // of processor time, 100 a second
     std::istringstream fields(read_text(fmt::format("/proc/{}/stat", run.pid())));
