@@ -192,6 +192,27 @@ TEST_F(TrainCli, Bf16GoesOnToTheSameBits) {
   EXPECT_NE(other.err.find("another precision: fp32, was bf16"), std::string::npos) << other.err;
 }
 
+// Frozen weights of 8 and 4 bits are kept with the run's flags, and the merged model is the file's.
+TEST_F(TrainCli, AFrozenBaseOfFewerBitsGoesOnToTheSameBits) {
+  const std::string flags = "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 ";
+  const std::string file = "/adapter/adapter_model.safetensors";
+  parsed(both() + out("fp32") + flags + "--updates 3");
+  for (const std::string base : {"fp8", "fp4"}) {
+    const std::string with = flags + "--base-precision " + base + " ";
+    const ProgramResult whole = run_program("train " + both() + out(base) + with + "--updates 3 --merged --json");
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    EXPECT_NE(whole.err.find(" bytes of frozen weights are kept in "), std::string::npos) << whole.err;
+    parsed(both() + out("parts_" + base) + with + "--updates 2");
+    parsed("--resume '" + folder.file("parts_" + base) + "' --updates 3");
+    EXPECT_EQ(read_text(folder.file("parts_" + base) + file), read_text(folder.file(base) + file));
+    EXPECT_NE(read_text(folder.file("fp32") + file), read_text(folder.file(base) + file));
+    EXPECT_TRUE(fs::exists(folder.file(base) + "/tiny_driving_policy.onnx"));
+  }
+  expect_refused(both() + out("x") + "--updates 1 --mode full --base-precision fp8",
+                 "--base-precision is for adapters");
+  expect_refused(both() + out("x") + "--updates 1 --base-precision fp16", "--base-precision");
+}
+
 TEST_F(TrainCli, BeginsWithTheFlagsOfAnotherRun) {
   parsed(both() + out("first") + "--network policy --batch 2 --schedule constant --kind lora --rank 2 --threads 1 " +
          "--updates 4 --loss plan=2 --seed 5 --warp 0.5");

@@ -195,6 +195,9 @@ void TrainRun::prepare() {
   settings.session.tune = Tune::off;
   settings.session.passes.precision = flags_.precision == "bf16" ? Precision::bf16 : Precision::fp32;
   device_ = device == "auto" ? "cpu" : device;  // a GPU must be asked for
+  if (device_ != "cpu" && flags_.base_precision != "fp32") {
+    fail("--base-precision {}: on the CPU only so far, the device is {}", flags_.base_precision, device_);
+  }
   settings.session.device = device_of_each(device_, comm_);
   settings.session.memory_reserve = memory_reserve(program_);
   if (tells()) tell_about_device(program_, settings.session.device);

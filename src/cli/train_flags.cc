@@ -78,6 +78,8 @@ void add_train_flags(Program& program, Command command, TrainFlags& flags) {
       .type_name("SIZE");
   add_choice(command, "--precision", flags.precision, {"fp32", "bf16"},
              "of products and convolutions; what is trained, moments, sums and losses are fp32", "TYPE");
+  add_choice(command, "--base-precision", flags.base_precision, {"fp32", "fp8", "fp4"},
+             "how the frozen weights of an adapter's model are kept, and what steps compute with", "TYPE");
   add_number(command, "--epochs", flags.epochs, "end after so many passes over the data", "X");
   add_number(command, "--updates", flags.updates, "end after so many updates");
   add_number(command, "--minutes", flags.minutes, "end after so many minutes of training", "X");
@@ -172,6 +174,7 @@ train::StudentOptions student_options(const TrainFlags& flags, const train::Data
   out.max_size = flags.max_size.empty() ? "1%" : flags.max_size;
   out.stored = flags.stored;
   out.init.assign(flags.init.begin(), flags.init.end());
+  out.base = parse_precision(flags.base_precision).value();
   out.target = flags.labels == "labels" ? train::Target::labels : train::Target::teacher;
   out.features = flags.features == "cosine" ? train::FeatureLoss::cosine
                  : flags.features == "l2"   ? train::FeatureLoss::l2
@@ -219,6 +222,7 @@ void check_train_flags(const TrainFlags& flags) {
                                     {!flags.target.empty(), "--target"},
                                     {!flags.max_size.empty(), "--max-size"},
                                     {!flags.init.empty(), "--init-adapter"},
+                                    {flags.base_precision != "fp32", "--base-precision"},
                                     {flags.merged, "--merged"}}) {
     if (given && !adapter) fail("{} is for adapters: it has no effect with --mode full", flag);
   }

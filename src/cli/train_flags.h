@@ -18,7 +18,8 @@ struct TrainFlags {
   std::string one;  // --model
   std::vector<std::string> init, weights;
   std::string network, mode = "adapter", kind = "dora", target, max_size, stored = "auto", labels = "teacher",
-                       max_activations, precision = "fp32", features = "kl", schedule = "cosine", optimizer = "adamw";
+                       max_activations, precision = "fp32", base_precision = "fp32", features = "kl",
+                       schedule = "cosine", optimizer = "adamw";
   int64_t rank = 0, batch = 32, accumulate = 1, updates = 0, warmup = 0, evaluate_every = 0, patience = 0,
           checkpoint_every = 0, keep = 2, overfit = 0;
   double alpha = 0, epochs = 0, minutes = 0, rate = 1e-3, last_rate = 0, decay = 0.01, clip = 1, ema = 0,
@@ -55,6 +56,7 @@ void each_flag(TrainFlags& f, const Visit& visit) {
   visit("accumulate", f.accumulate);
   visit("max_activations", f.max_activations);
   visit("precision", f.precision);
+  visit("base_precision", f.base_precision);
   visit("updates", f.updates);
   visit("warmup", f.warmup);
   visit("evaluate_every", f.evaluate_every);

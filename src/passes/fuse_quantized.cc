@@ -25,7 +25,7 @@ int64_t code(DType dtype) { return onnx_code(dtype); }
 
 class Quantized {
  public:
-  explicit Quantized(Graph& graph) : edit_(graph), graph_(graph) {}
+  Quantized(Graph& graph, bool training) : edit_(graph), graph_(graph), training_(training) {}
 
   int run() {
     int changes = dequantize_constants(true);
@@ -45,6 +45,7 @@ class Quantized {
   bool average(NodeId id);
   int dequantize_constants(bool numbers_alone);
   bool is_number(ValueId value);
+  bool stays_packed(NodeId dequantize);
 
   // The value's bytes converted to another quantization.
   ValueId as(NodeId like, const Dequantized& from, NodeId dequantize, NodeId quantize, const Quantization& to) {
@@ -58,6 +59,7 @@ class Quantized {
 
   Edit edit_;
   Graph& graph_;
+  bool training_;
 };
 
 bool Quantized::rewrite(NodeId id) {
@@ -192,19 +194,30 @@ int Quantized::dequantize_constants(bool numbers_alone) {
   int changes = 0;
   for (const NodeId id : graph_.order()) {
     if (graph_.erased(id) || !is_op(edit_.node(id), "DequantizeLinear")) continue;
-    if (numbers_alone ? !is_number(edit_.node(id).outputs[0]) : feeds_packed(edit_, id)) continue;
+    if (numbers_alone ? !is_number(edit_.node(id).outputs[0]) : stays_packed(id)) continue;
     changes += dequantize_constant(edit_, id);
   }
   return changes;
 }
 
-}  // namespace
+// In a training the frozen weights are read backward, too: what each step decodes takes memory while it is read only.
+bool Quantized::stays_packed(NodeId dequantize) {
+  const Tensor* codes = edit_.constant(edit_.node(dequantize).inputs[0]);
+  const bool small = codes && (codes->dtype() == DType::f8e4m3fn || codes->dtype() == DType::f4e2m1);
+  return (training_ && small) || feeds_packed(edit_, dequantize);
+}
 
-int fuse_quantized(Graph& graph) {
-  Quantized quantized(graph);
+int fuse(Graph& graph, bool training) {
+  Quantized quantized(graph, training);
   const int changes = quantized.run();
   graph.compact();
   return changes;
 }
+
+}  // namespace
+
+int fuse_quantized(Graph& graph) { return fuse(graph, false); }
+
+int fuse_quantized_of_training(Graph& graph) { return fuse(graph, true); }
 
 }  // namespace sparkpilot

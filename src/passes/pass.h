@@ -57,6 +57,7 @@ int fold_gain(Graph& graph);           // moves gains of norms and scales of att
 int narrow_outputs(Graph& graph);      // moves final Gather and Slice up: only what outputs need is computed
 int fold_batch_norm(Graph& graph);     // moves a scale and shift next to a convolution or GEMM into its weights
 int fuse_quantized(Graph& graph);      // computes in integers what is between DequantizeLinear and QuantizeLinear
+int fuse_quantized_of_training(Graph& graph);  // the same for Target::training: weights of 8 and 4 bits stay packed
 int fuse_epilogues(Graph& graph);      // bias, activation, residual, layer scale into the convolution or GEMM before
 int attend_to_columns(Graph& graph);   // attention reads parts of one product in place
 int keep_channels_last(Graph& graph);  // keeps chains of image ops in N, spatial, C

@@ -70,7 +70,8 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
     if (pass.only && *pass.only != target.device) continue;
     // Weights are stored as the file has them, and values keep the contents that calibration saw under their names.
     if (pass.run == fold_gain && stores_small(options.precision)) continue;
-    done(pass.name, pass.run(graph));
+    const bool keeps_packed = target.training && pass.run == fuse_quantized;
+    done(pass.name, keeps_packed ? fuse_quantized_of_training(graph) : pass.run(graph));
   }
 }
 

@@ -184,7 +184,7 @@ std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision) {
 }
 
 int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan,
-                const std::map<std::string, double>& largest) {
+                const std::map<std::string, double>& largest, bool compact) {
   int changes = 0;
   {
     Storing storing(graph);
@@ -196,7 +196,7 @@ int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan,
       ++changes;
     }
   }
-  if (changes) graph.compact();  // drops the f32 weights that are no longer read
+  if (changes && compact) graph.compact();
   return changes;
 }
 

@@ -25,12 +25,17 @@ ValueMap<ValueId> append_graph(Graph& into, const Graph& part, const std::map<st
     const Value& v = part.value(state.value);
     became[state.value] = into.add_state(v.constant, v.name, state.resettable);
   }
-  for (int i = 0; i < part.value_count(); ++i) {
-    const Value& v = part.value(ValueId{i});
-    if (v.kind == ValueKind::constant) became[ValueId{i}] = into.add_constant(v.constant, v.name);
-  }
+  const auto constant = [&](ValueId id) {
+    const Value& v = part.value(id);
+    if (v.kind == ValueKind::constant && !became[id].present()) became[id] = into.add_constant(v.constant, v.name);
+  };
+  for (const Graph::Output& output : part.outputs()) constant(output.value);
+  for (const State& state : part.states()) constant(state.next);
   for (const NodeId id : part.order()) {
     const Node& node = part.node(id);
+    for (const ValueId input : node.inputs) {
+      if (input.present()) constant(input);
+    }
     std::vector<ValueId> from;
     for (const ValueId input : node.inputs) from.push_back(input.present() ? became[input] : ValueId{});
     const NodeId made =

@@ -9,7 +9,7 @@
 
 namespace sparkpilot::train {
 
-// Adds the values, nodes and states of `part` to `into`; its outputs are not added. `inputs` says for each of its
+// Adds the values, nodes and states of `part` to `into`; its outputs, and constants that nothing reads, are not added. `inputs` says for each of its
 // inputs which value of `into` takes its place. Returns which value each of its values has become. Nodes keep their
 // names, which may then be there twice. Fails (user) naming an input that `inputs` lacks, or whose type or shape does
 // not fit.

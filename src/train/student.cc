@@ -20,6 +20,7 @@
 #include "onnx/zoo.h"
 #include "passes/pass.h"
 #include "passes/rebatch.h"
+#include "passes/small_weights.h"
 #include "route/contract/outputs.h"
 #include "sparkpilot/builder.h"
 #include "train/compose.h"
@@ -90,6 +91,10 @@ std::map<ValueId, std::string> file_weights(const Graph& net, const Graph& file)
 Student::Student(const StudentOptions& options, std::span<const Field> fields) : options_(options) {
   if (options.networks.empty()) fail_internal("a student without a network");
   if (options.batch < 1) fail("batch {}: expected 1 or more", options.batch);
+  if (options.base != Precision::fp32 && options.mode != TrainMode::adapter) {
+    fail("frozen weights are kept in {} only beside an adapter: in mode full all weights are trained",
+         name(options.base));
+  }
   graph_.opsets[""] = kNewestOpset;
   std::vector<Adapter> init;
   for (const fs::path& folder : options.init) init.push_back(load_adapter(folder));
@@ -154,8 +159,12 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
     adapter.stored = stored_type(options_.stored, network.file);
     if (!adapter.rank) adapter.max_bytes = size_limit(options_.max_size, network.file, "--max-size");
     if (!network.adapter) network.adapter = create_adapter(network.file, adapter, &plan);
+    // As without an adapter: of the products beside it the last ones are heads, too.
+    std::map<ValueId, WeightFormat> frozen;
+    for (const auto& [id, format] : plan_small(net, options_.base)) frozen[net.node(id).inputs[1]] = format;
     applied = apply_adapter(net, *network.adapter, match_layers(network.file, *network.adapter));
     for (const AdapterParameter& each : applied.parameters) parameters.push_back({each.value, each.name, each.decay});
+    if (options_.base != Precision::fp32) store_base(network, net, frozen);
   } else {
     const std::map<ValueId, std::string> weights = file_weights(net, network.file);
     for (const auto& [value, name] : weights) {
@@ -208,6 +217,28 @@ void Student::add_network(const StudentNetwork& from, std::span<const Adapter> i
   }
   tell_of(network, plan, parameters.size());
   networks_.push_back(std::move(network));
+}
+
+// QLoRA (arXiv:2305.14314): what is frozen is stored in less, and the adapter learns on it.
+void Student::store_base(Network& network, Graph& net, const std::map<ValueId, WeightFormat>& weights) {
+  std::map<NodeId, WeightFormat> plan;
+  for (const NodeId id : net.order()) {
+    const Node& node = net.node(id);
+    if (!node.op->traits.product || node.inputs.size() < 2) continue;
+    const auto found = weights.find(node.inputs[1]);
+    if (found != weights.end()) plan[id] = found->second;
+  }
+  if (plan.empty()) {
+    fail("{}: no frozen weights that could be kept in {}", network.from.file.string(), name(options_.base));
+  }
+  int64_t bytes = 0;
+  for (const auto& [value, format] : weights) bytes += net.value(value).constant.bytes();
+  store_small(net, plan, {}, false);
+  Graph shell;
+  shell.metadata = network.file.metadata;
+  network.file = std::move(shell);
+  notes_.push_back(fmt::format("{}: {} bytes of frozen weights are kept in {}", network.from.role, bytes,
+                               options_.base == Precision::fp4 ? "NVFP4, of convolutions in E4M3" : "E4M3"));
 }
 
 void Student::tell_of(const Network& network, const AdapterPlan& plan, size_t parameters) {
@@ -313,8 +344,11 @@ Adapter Student::trained_adapter(const Network& network, const TrainingProgram& 
 }
 
 Graph Student::trained_model(const Network& network, const TrainingProgram& program, bool average) const {
-  Graph out = network.file;
+  Graph out = options_.base == Precision::fp32 ? network.file : load_model(network.from.file);
   if (network.adapter) {
+    if (options_.base != Precision::fp32 && base_fingerprint(out) != network.adapter->base_fingerprint) {
+      fail("{}: is another model than when the training began", network.from.file.string());
+    }
     const Adapter adapter = trained_adapter(network, program, average);
     merge_adapters(out, {{&adapter}});
     return out;

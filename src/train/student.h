@@ -16,6 +16,7 @@
 
 #include "adapters/adapter.h"
 #include "adapters/apply.h"
+#include "passes/small_weights.h"
 #include "train/driving_losses.h"
 #include "train/output_scale.h"
 #include "train/program.h"
@@ -49,6 +50,9 @@ struct StudentOptions {
   AdapterOptions adapter = {};
   std::string max_size = "1%", stored = "auto";
   std::vector<std::filesystem::path> init = {};  // adapters to begin with, each for the network that it fits
+  // Mode adapter: how the frozen weights of products are kept (passes/small_weights.h), fp32, fp8 or fp4. Steps compute
+  // with the rounded weights; norms of DoRA are those of the file's, which takes memory for them.
+  Precision base = Precision::fp32;
   // By role. Mode full: weights of the last layers are trained in units of their targets (train/output_scale.h); empty:
   // as they are. `fresh`: those layers begin at the targets' means, whatever the file has, and all others so that they
   // tell `first` apart (train/first_weights.h): a batch of samples by field.
@@ -101,7 +105,7 @@ class Student {
  private:
   struct Network {
     StudentNetwork from;
-    Graph file;  // as load_model() gave it
+    Graph file;  // as load_model() gave it; with a base in less than f32, its metadata alone
     std::optional<Adapter> adapter;
     std::string prefix;               // of its parameters' names
     std::set<std::string> weights;    // mode full: the file's constants that are trained
@@ -117,6 +121,7 @@ class Student {
   ValueId limited(Builder& b, ValueId raw, const std::string& role) const;
   void add_plan_errors(ValueId plan, ValueId target, std::span<const Field> fields);
   void tell_of(const Network& network, const AdapterPlan& plan, size_t parameters);
+  void store_base(Network& network, Graph& net, const std::map<ValueId, WeightFormat>& weights);
   Adapter trained_adapter(const Network& network, const TrainingProgram& program, bool average) const;
   Graph trained_model(const Network& network, const TrainingProgram& program, bool average) const;
 

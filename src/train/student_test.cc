@@ -14,9 +14,12 @@
 #include "onnx/export.h"
 #include "onnx/import.h"
 #include "onnx/zoo.h"
+#include "passes/pass.h"
+#include "passes/small_weights.h"
 #include "passes/test_graph.h"
 #include "runtime/session.h"
 #include "tensor/difference.h"
+#include "tensor/small_floats.h"
 #include "train/random_samples.h"
 #include "train/trainer.h"
 
@@ -108,6 +111,71 @@ TEST_F(StudentTest, AnAdapterIsTrainedSavedAndMergedAsItWas) {
       EXPECT_LE(testing::distance(program.state(layers[i].path + ".norm"), expected), 1e-5) << layers[i].path;
     }
   }
+}
+
+// A base of 8 or 4 bits: losses and steps are those beside a file that has the rounded weights in f32.
+TEST_F(StudentTest, ABaseOfFewerBitsIsTheRoundedModel) {
+  for (const char* role : {"vision", "policy"}) {
+    const StudentNetwork original = network(role, std::string("tiny_driving_") + role);
+    const RandomSamples samples({{original}}, 4);
+    for (const Precision base : {Precision::fp8, Precision::fp4}) {
+      SCOPED_TRACE(std::string(role) + " " + std::string(sparkpilot::name(base)));
+      Graph net = load_onnx(original.file);
+      prepare(net, {.precision = Precision::fp32});
+      const std::map<NodeId, WeightFormat> plan = plan_small(net, base);
+      std::map<std::string, Tensor> weights;
+      for (const auto& [id, format] : plan) {
+        const Value& w = net.value(net.node(id).inputs[1]);
+        const auto [channels, depth] = weight_axes(net.node(id), w.constant.shape().rank());
+        weights[w.name] = format == WeightFormat::fp4 ? to_floats(to_fp4(w.constant, depth), depth)
+                                                      : to_floats(to_fp8(w.constant, channels), channels);
+      }
+      Graph rounded = load_onnx(original.file);
+      prepare(rounded, {.off = {"all"}, .precision = Precision::fp32});
+      size_t replaced = 0;
+      for (int i = 0; i < rounded.value_count(); ++i) {
+        Value& v = rounded.value(ValueId{i});
+        const auto found = weights.find(v.name);
+        if (v.kind != ValueKind::constant || v.dtype != DType::f32 || found == weights.end()) continue;
+        v.constant = found->second;
+        ++replaced;
+      }
+      ASSERT_GT(replaced, 3u);
+      ASSERT_EQ(replaced, weights.size());
+      const fs::path file = folder_ / "rounded.onnx";
+      save_onnx(rounded, file);
+
+      StudentOptions options{.networks = {original}, .batch = 2};
+      options.adapter = {.kind = AdapterKind::lora, .rank = 2};
+      options.base = base;
+      const Student student(options, samples.fields());
+      EXPECT_NE(student.notes()[0].find(" bytes of frozen weights are kept in "), std::string::npos)
+          << student.notes()[0];
+      StudentOptions same = options;
+      same.base = Precision::fp32;
+      same.networks = {{role, file}};
+      const Student reference(same, samples.fields());
+      TrainingProgram packed = student.program({.session = {.threads = 1}}),
+                      floats = reference.program({.session = {.threads = 1}});
+      const auto got = train_some(packed, samples, 3, 1e-2), expected = train_some(floats, samples, 3, 1e-2);
+      EXPECT_NEAR(got.first, expected.first, 1e-4 * std::abs(expected.first));
+      EXPECT_NEAR(got.second, expected.second, 1e-3 * std::abs(expected.second));
+      StudentOptions exact = same;
+      exact.networks = {original};
+      TrainingProgram unrounded = Student(exact, samples.fields()).program({.session = {.threads = 1}});
+      EXPECT_GT(std::abs(train_some(unrounded, samples, 3, 1e-2).first - expected.first),
+                1e-5 * std::abs(expected.first));
+
+      // The adapter is merged into the file as it is.
+      const std::vector<fs::path> written = student.save(packed, folder_ / "out", false, true);
+      ASSERT_EQ(written.size(), 2u);
+      EXPECT_GT(testing::distance(output_of(written[1], samples, 3), output_of(original.file, samples, 3)), 1e-4);
+    }
+  }
+  StudentOptions full{.networks = policy(), .mode = TrainMode::full};
+  full.base = Precision::fp8;
+  const RandomSamples samples(full.networks, 1);
+  EXPECT_NE(error_of([&] { Student(full, samples.fields()); }).find("only beside an adapter"), std::string::npos);
 }
 
 TEST_F(StudentTest, ThePlansLossReachesTheVisionNetwork) {
