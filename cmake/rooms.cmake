@@ -100,10 +100,10 @@ endfunction()
 # sparkpilot_room(NAME LINK rooms and targets... SYSTEM include folders...): all of src/NAME except its tests becomes the
 # static library NAME; its *_test.cc become the program NAME_test. PRECOMPILED: a header of cmake/precompiled, or the target that owns
 # one. APART: files that are never compiled together with others, because they have a name that another has too or measure the
-# machine; or ALL, which does not mean the tests. IN_PARTS: gpu_check takes a part of the room, without the libraries of the rest
+# machine; or ALL, which does not mean the tests: TESTS_APART does. IN_PARTS: gpu_check takes a part of the room, without the libraries of the rest
 # (FFmpeg, libzip), so that its files are compiled together for the sanitizers only. LIGHT: it asks and prints, and is compiled as tests are.
 function(sparkpilot_room room)
-  cmake_parse_arguments(ARG "IN_PARTS;LIGHT" "PRECOMPILED" "LINK;SYSTEM;APART" ${ARGN})
+  cmake_parse_arguments(ARG "IN_PARTS;LIGHT;TESTS_APART" "PRECOMPILED" "LINK;SYSTEM;APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|module)\\.cc$")
@@ -150,6 +150,9 @@ function(sparkpilot_room room)
   endif()
   if(tests AND SPARKPILOT_TESTS)
     sparkpilot_add_test(${room} ${tests})
+    if(NOT SPARKPILOT_PLAIN AND NOT ARG_TESTS_APART)
+      sparkpilot_together(${room}_test)
+    endif()
     target_compile_definitions(${room}_test PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     target_link_libraries(${room}_test PRIVATE ${room} GTest::gtest_main)
     if(TARGET ops)
@@ -166,7 +169,6 @@ function(sparkpilot_add_test room)
   if(NOT SPARKPILOT_PLAIN)
     add_executable(${room}_test ${ARGN})
     sparkpilot_test_flags(${room}_test)
-    sparkpilot_together(${room}_test)
     file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/test_objects/${room} CONTENT "$<JOIN:$<TARGET_OBJECTS:${room}_test>,\n>\n")
     return()
   endif()

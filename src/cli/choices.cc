@@ -90,12 +90,10 @@ void tell_about_precision(const Program& program, Precision precision) {
   static std::set<Precision> told;
   if (program.quiet || !stores_small(precision) || !told.insert(precision).second) return;
   const bool four = precision == Precision::fp4;
-  note(
-      fmt::format("precision {}: weights are rounded to {}; activations{} and the last layers before outputs stay in "
-                  "f32, on a GPU in "
-                  "f16{}",
-                  name(precision), four ? "NVFP4 in products and E4M3 in convolutions" : "E4M3",
-                  four ? "" : ", unless they are calibrated,", four ? "; experimental" : ""));
+  const char* const others = "the last layers before outputs stay in f32, on a GPU in f16";
+  note(fmt::format("precision {}: weights are rounded to {}; activations{} and {}{}", name(precision),
+                   four ? "NVFP4 in products and E4M3 in convolutions" : "E4M3",
+                   four ? "" : ", unless they are calibrated,", others, four ? "; experimental" : ""));
 }
 
 // Far more threads than processors are a typing error that would cost hours.

@@ -33,11 +33,11 @@ ValueMap<ValueId> append_graph(Graph& into, const Graph& part, const std::map<st
   for (const State& state : part.states()) constant(state.next);
   for (const NodeId id : part.order()) {
     const Node& node = part.node(id);
+    std::vector<ValueId> from;
     for (const ValueId input : node.inputs) {
       if (input.present()) constant(input);
+      from.push_back(input.present() ? became[input] : ValueId{});
     }
-    std::vector<ValueId> from;
-    for (const ValueId input : node.inputs) from.push_back(input.present() ? became[input] : ValueId{});
     const NodeId made =
         into.add_node(*node.op, std::move(from), node.attrs, static_cast<int>(node.outputs.size()), node.name);
     for (size_t o = 0; o < node.outputs.size(); ++o) {
