@@ -3,8 +3,8 @@
 
   bench/target_error.py [--program build/sparkpilot] [--out out/target_error] [--seeds 5]
 
-Four models drive synthetic roads. What their networks read on the frames of one road is what layers are measured on; the error
-of the written file is that on the frames of another road. Prints a table in Markdown; exits with 4 if a target was missed or a
+Four models drive synthetic roads. What their networks read on frames of --roads roads is what layers are measured on; the error
+of the written file is that on frames of as many other roads. Prints a table in Markdown; exits with 4 if a target was missed or a
 budget exceeded. Needs NumPy.
 """
 
@@ -39,8 +39,12 @@ class Bench:
         return subprocess.run([self.flags.program, *map(str, words), "--quiet"], check=True, text=True,
                               stdout=subprocess.PIPE).stdout
 
-    # The inputs of `role` on some frames of the road with this seed, one .npz.
-    def samples(self, name, drive, role, seed):
+    # The inputs of `role` on some frames of --roads roads, files of one road each, as flags.
+    def samples(self, flag, name, drive, role, seed):
+        return [word for i in range(self.flags.roads)
+                for word in (flag, self.samples_of_road(name, drive, role, seed + i))]
+
+    def samples_of_road(self, name, drive, role, seed):
         to = self.out / f"{name}_{seed}.npz"
         if to.exists():
             return to
@@ -60,8 +64,7 @@ class Bench:
 
     def store(self, name, model, words, seed, data, others):
         file = self.out / f"{name}_{seed}.onnx"
-        return json.loads(self.run("model", "quantize", model.format(zoo=self.zoo), file, *words, "--calibrate", data,
-                                   "--compare", others, "--json"))
+        return json.loads(self.run("model", "quantize", model.format(zoo=self.zoo), file, *words, *data, *others, "--json"))
 
 
 def main():
@@ -69,7 +72,8 @@ def main():
     parser.add_argument("--program", default="build/sparkpilot")
     parser.add_argument("--out", default="out/target_error")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--every", type=int, default=10, help="frames from one sample to the next")
+    parser.add_argument("--roads", type=int, default=6, help="that layers are measured on, and that errors are")
+    parser.add_argument("--every", type=int, default=20, help="frames from one sample to the next")
     parser.add_argument("--target", type=float, default=0.03)
     flags = parser.parse_args()
     bench = Bench(flags)
@@ -78,8 +82,8 @@ def main():
     print("|---|---|---|---|---|")
     for name, drive, role, model in MODELS:
         for i in range(flags.seeds):
-            data = bench.samples(name, drive, role, 100 + i)
-            others = bench.samples(name, drive, role, 200 + i)
+            data = bench.samples("--calibrate", name, drive, role, 100 + i * flags.roads)
+            others = bench.samples("--compare", name, drive, role, 5000 + i * flags.roads)
             made = bench.store(name, model, ["--fp4", "--target-error", flags.target], i, data, others)
             error = max(output["relative_l2"] for output in made["outputs"])
             budget = int(0.4 * made["fp32_weight_bytes"])

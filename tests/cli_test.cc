@@ -10,6 +10,8 @@
 
 #include "cli_fixture.h"
 #include "model_bytes.h"
+#include "onnx/export.h"
+#include "sparkpilot/builder.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {
@@ -138,7 +140,7 @@ TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
   };
   const json eight = report_of("--fp8"), four = report_of("--fp4");
   EXPECT_EQ(keys(four), (Keys{"file", "file_bytes", "opset", "weight_bytes", "fp32_weight_bytes", "samples", "compared",
-                              "samples_relative_l2", "outputs", "layers"}));
+                              "worst_sample_relative_l2", "outputs", "layers"}));
   EXPECT_EQ(eight["opset"], 19);
   EXPECT_EQ(four["opset"], 23);
   EXPECT_LT(four["weight_bytes"], eight["weight_bytes"]);
@@ -173,6 +175,10 @@ TEST_F(Cli, ModelQuantizeStoresWeightsInEightAndFourBits) {
   expect_usage_error(command + "--fp8 --method entropy", "--method and --percentile are for --int8");
   expect_usage_error(command + "--fp4 --budget 1K", "more than the budget of 1000");
   expect_usage_error(command + "--fp4 --budget 1K --target-error 1", "give one of them");
+  expect_usage_error(command + "--fp8 --target-plan-error 1", "a plan on random inputs means nothing");
+  expect_usage_error("model quantize --quiet '" + models->file("tiny_driving_vision.onnx") + "' '" + out +
+                         "' --fp8 --target-plan-error 1 --route x",
+                     "it has no plan");
   expect_usage_error(command + "--fp8 --target-error 1e-12", "leaves no weights");
   expect_usage_error(command + "--fp8 --exclude nothing", "no node and no op is named \"nothing\"");
   expect_usage_error(command + "--fp8 --exclude MatMul --exclude Gemm --exclude Conv", "to store");
@@ -191,7 +197,8 @@ TEST_F(Cli, ModelCalibrate) {
   const std::string command = "model calibrate " + policy() + " --out '" + out + "'";
   const std::string others = samples("desire_pulse", {3, 25, 8}, 1) + samples("traffic_convention", {1, 2}, 1);
   const json report = parsed(command + samples("features_buffer", {3, 25, 512}, 5) + others);
-  EXPECT_EQ(keys(report), (Keys{"file", "model_fnv1a_64", "samples", "tensors"}));
+  EXPECT_EQ(keys(report), (Keys{"file", "model_fnv1a_64", "samples", "tensors", "left_out"}));
+  EXPECT_TRUE(report["left_out"].empty());
   EXPECT_EQ(report["samples"], 3);
   EXPECT_GT(report["tensors"], 5);
   const json written = json::parse(read_text(out));
@@ -215,13 +222,36 @@ TEST_F(Cli, ModelCalibrate) {
   EXPECT_LT(compared["variants"][1]["outputs"][0]["relative_l2"], 0.25);
 
   expect_usage_error("run " + policy() + with, "--calibration has no effect without --precision fp8");
+
+  // Nobody changed lanes: what reads the desire is not rounded. Pictures of one colour are a fault.
+  Graph graph;
+  Builder b(graph);
+  const auto product = [&](ValueId x, int64_t rows) {
+    return b.add("MatMul",
+                 {x, b.constant(Tensor::of<float>({rows, 1}, std::vector<float>(static_cast<size_t>(rows), 1)))});
+  };
+  const ValueId frame = b.input("frame", DType::f32, {1, 2}), desire = b.input("desire", DType::f32, {1, 3});
+  b.output(product(b.add("Add", {product(frame, 2), product(desire, 3)}), 1), "y");
+  save_onnx(graph, folder.file("two.onnx"));
+  const json still = parsed("model calibrate '" + folder.file("two.onnx") + "' --out '" + out + "'" +
+                            samples("frame", {2, 2}, 5) + samples("desire", {2, 3}, 0));
+  EXPECT_EQ(still["left_out"], json({"desire"}));
+  EXPECT_EQ(json::parse(read_text(out))["largest_magnitude"].size(), 1u);
+  std::string vision = "model calibrate '" + models->file("tiny_driving_vision.onnx") + "' --out '" + out + "'";
+  for (const char* name : {"img", "big_img"}) {
+    Tensor picture = Tensor::zeros(DType::u8, Shape{1, 12, 128, 256});
+    picture.data<uint8_t>()[0] = name == std::string("big_img");
+    save_npy(folder.file(std::string(name) + ".npy"), picture.view());
+    vision += fmt::format(" --samples {}='{}'", name, folder.file(std::string(name) + ".npy"));
+  }
+  expect_usage_error(vision, "the picture \"img\" is 0 everywhere in all of 1 samples");
   expect_usage_error("run --quiet '" + models->file("tiny_driving_vision.onnx") + "' --precision fp8" + with,
                      "was made for a model with the hash");
   expect_usage_error(command + others, "no samples of input \"features_buffer\"");
   expect_usage_error(command + samples("features_buffer", {3, 25, 512}, std::nanf("")) + others, "becomes nan");
   expect_usage_error(command + samples("features_buffer", {1, 25, 512}, 0) + samples("desire_pulse", {1, 25, 8}, 0) +
                          samples("traffic_convention", {1, 2}, 0),
-                     "they do not tell its range");
+                     "every input is the same number everywhere in all of 1 samples: they do not tell a range");
   for (const char* text :
        {"", "[1, 2", "{}", "[]", R"({"model_fnv1a_64": 3, "samples": 1, "largest_magnitude": {}})"}) {
     write_text(out, text);

@@ -269,6 +269,31 @@ TEST_F(CompareRoute, TakesCalibrations) {
   EXPECT_EQ(two["variants"].size(), 2u);
 }
 
+// Weights in fewer bits for as long as the plan stays where it was, in metres.
+TEST_F(CompareRoute, QuantizesToAPlanError) {
+  const fs::path small = folder.path() / "small.onnx";
+  const auto quantize = [&](const std::string& flags) {
+    fs::remove(small);
+    return "model quantize --quiet --fp8 --threads 1 " + in_quotes(models() / "tiny_driving_policy.onnx") + " " +
+           in_quotes(small) + " --route " + in_quotes(route()) + " --frames 6 " + flags;
+  };
+  const json all = run(quantize("--budget 1G")), free = run(quantize("--target-plan-error 1000"));
+  EXPECT_EQ(free["samples"], 6);
+  EXPECT_EQ(all["weight_bytes"], all["fp32_weight_bytes"]) << "nothing had to go";
+  const double most = free["worst_sample_plan_error_m"];
+  EXPECT_GT(most, 0);
+  const json kept = run(quantize("--target-plan-error " + std::to_string(most / 2)));
+  EXPECT_LE(kept["worst_sample_plan_error_m"].get<double>(), most / 2);
+  EXPECT_GT(kept["weight_bytes"], free["weight_bytes"]);
+  EXPECT_LT(kept["weight_bytes"], kept["fp32_weight_bytes"]);
+  EXPECT_GE(kept["layers"][0]["alone_in_fp8_plan_error_m"], 0);
+
+  expect_refused(run_program(quantize("--target-plan-error 1 --target-error 1")), "give one of them");
+  expect_refused(run_program(quantize("--target-error 1 --calibrate x.npy")), "--calibrate and --route");
+  expect_refused(run_program(quantize("--target-error 1 --route /nowhere")), "/nowhere");
+  EXPECT_FALSE(fs::exists(small)) << "nothing was written";
+}
+
 TEST_F(CompareRoute, CtrlCEndsTheQuantizing) {
   const std::string temporary = folder.file("temporary");
   fs::create_directories(temporary);

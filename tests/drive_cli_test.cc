@@ -120,7 +120,9 @@ TEST_F(DriveCli, CtrlCEndsACalibrationOnSamples) {
   for (const auto& [input, shape] : std::vector<std::pair<std::string, Shape>>{
            {"features_buffer", {1, 25, 512}}, {"desire_pulse", {1, 25, 8}}, {"traffic_convention", {kSamples, 2}}}) {
     const std::string file = folder.file(input + ".npy");
-    save_npy(file, Tensor::zeros(DType::f32, shape).view());
+    Tensor values = Tensor::zeros(DType::f32, shape);
+    values.data<float>()[0] = 1;
+    save_npy(file, values.view());
     words.insert(words.end(), {"--samples", input + "=" + file});
   }
   words.insert(words.end(), {"--out", out("calibration.json").string(), "--threads", "1", "--quiet"});

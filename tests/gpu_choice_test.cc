@@ -272,6 +272,63 @@ TEST_F(GpuChoice, TakesTheFastestThatHasKernels) {
   }
 }
 
+// y = (x W) V, each weight `size` times a sine.
+Graph products_graph(float size) {
+  const auto weights = [&](int64_t columns) {
+    Tensor out(DType::f32, Shape{kSize, columns});
+    for (int64_t i = 0; i < out.elements(); ++i) out.data<float>()[i] = size * std::sin(static_cast<float>(i));
+    return out;
+  };
+  Graph graph;
+  const ValueId x = graph.add_input("x", DType::f32, Shape{kRows, kSize});
+  Builder b(graph);
+  const ValueId wide = b.add("MatMul", {x, graph.add_constant(weights(kSize))});
+  graph.add_output(b.add("MatMul", {wide, graph.add_constant(weights(4))}), "y");
+  return graph;
+}
+
+TEST_F(GpuChoice, PrecisionAutoIsFp16OnAGpuAndFp32OnTheCpu) {
+  NEEDS_IMAGES();
+  const auto options = [&](const char* device, Precision precision) {
+    SessionOptions out = choosing();
+    out.device = device;
+    out.passes.precision = precision;
+    return out;
+  };
+  const auto result = [](Session& session) { return run(session, numbers(1)); };
+  Session cpu(products_graph(1), options("cpu", Precision::automatic));
+  EXPECT_EQ(cpu.precision(), Precision::fp32);
+  for (const char* device : {"auto", "cuda"}) {
+    emulate("gb10");
+    Session session(products_graph(1), options(device, Precision::automatic));
+    EXPECT_EQ(session.device(), "cuda:0");
+    EXPECT_EQ(session.precision(), Precision::fp16);
+    const std::vector<float> y = result(session);
+    Session half(products_graph(1), options("cuda", Precision::fp16)),
+        wide(products_graph(1), options("cuda", Precision::fp32));
+    EXPECT_EQ(y, result(half));
+    EXPECT_NE(y, result(wide));
+  }
+  emulate("gb10");
+  Session beyond(products_graph(1e4f), options("auto", Precision::automatic));  // 65,504 is the largest number of f16
+  EXPECT_EQ(beyond.device(), "cpu");
+  EXPECT_EQ(beyond.precision(), Precision::fp32);
+  ASSERT_EQ(said_.size(), 1u);
+  EXPECT_NE(said_[0].find(", in fp16; --precision fp32 was not tried; the model runs on the CPU"), std::string::npos)
+      << said_[0];
+
+  emulate("gb10", "cuGraphLaunch:1:700");  // what the self-check found is kept in the file by now
+  Session given_up(products_graph(1), options("auto", Precision::automatic));
+  EXPECT_EQ(given_up.precision(), Precision::fp16);
+  EXPECT_EQ(result(given_up), result(cpu));
+  EXPECT_EQ(given_up.device(), "cpu");
+  EXPECT_EQ(given_up.precision(), Precision::fp32);
+  unsetenv("EMULATED_CUDA_FAIL");
+  emulate("none");
+  Session none(products_graph(1), options("auto", Precision::automatic));
+  EXPECT_EQ(none.precision(), Precision::fp32);
+}
+
 TEST_F(GpuChoice, SaysThatADriverDoesNotWork) {
   NEEDS_IMAGES();
   for (const char* call : {"cuInit:2:999", "cuDeviceGetCount:1:999"}) {  // the first cuInit is emulate's

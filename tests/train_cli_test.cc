@@ -201,12 +201,16 @@ TEST_F(TrainCli, AFrozenBaseOfFewerBitsGoesOnToTheSameBits) {
     const std::string with = flags + "--base-precision " + base + " ";
     const ProgramResult whole = run_program("train " + both() + out(base) + with + "--updates 3 --merged --json");
     ASSERT_EQ(whole.code, 0) << whole.err;
-    EXPECT_NE(whole.err.find(" bytes of frozen weights are kept in "), std::string::npos) << whole.err;
+    EXPECT_NE(whole.err.find(" bytes in fp32 are kept in "), std::string::npos) << whole.err;
     parsed(both() + out("parts_" + base) + with + "--updates 2");
     parsed("--resume '" + folder.file("parts_" + base) + "' --updates 3");
     EXPECT_EQ(read_text(folder.file("parts_" + base) + file), read_text(folder.file(base) + file));
     EXPECT_NE(read_text(folder.file("fp32") + file), read_text(folder.file(base) + file));
     EXPECT_TRUE(fs::exists(folder.file(base) + "/tiny_driving_policy.onnx"));
+    const ProgramResult other =
+        run_program("train --resume '" + folder.file(base) + "' --updates 4 --base-precision fp32");
+    EXPECT_EQ(other.code, 0) << other.err;
+    EXPECT_NE(other.err.find("another precision of frozen weights: fp32, was " + base), std::string::npos) << other.err;
   }
   expect_refused(both() + out("x") + "--updates 1 --mode full --base-precision fp8",
                  "--base-precision is for adapters");

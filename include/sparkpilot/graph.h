@@ -197,6 +197,7 @@ enum class Precision {
   // Weights in 8 or 4 bits but for the last layers before each output; computed in f32. On a GPU activations are f16.
   fp8,  // convolutions, GEMMs: E4M3 with a scale for each output channel
   fp4,  // GEMMs: NVFP4 (E2M1 in blocks of 16 with a scale in E4M3, and one in f32); convolutions as fp8. Experimental
+  automatic,  // in a Session fp16 on a GPU and fp32 on the CPU; elsewhere fp32
 };
 
 struct PassOptions {

@@ -97,7 +97,8 @@ struct SessionOptions {
   // Only these are computed; empty: all. They may be sliced: "logits[:, -1, :]". If several parts of one output are
   // given, each is an output named by its text; a single one keeps the output's name.
   std::vector<std::string> outputs = {};
-  PassOptions passes = {.precision = Precision::fp32};  // no faster precision is as exact on the CPU
+  // fp32: no faster precision is as exact on the CPU. The program's default is Precision::automatic.
+  PassOptions passes = {.precision = Precision::fp32};
   // Which of an op's kernels are used, separated by commas: "reference" or "sparkpilot::Gemm/dot" wherever it accepts,
   // "no-onednn" or "no-sparkpilot::Conv/simd" never. If not empty, the number of threads is not found by trial.
   std::string kernels = {};
@@ -188,6 +189,8 @@ class Session {
   std::vector<std::string> nodes_on_cpu() const;
   // Where it runs: "cpu" or "cuda:N". May change from a GPU to the CPU until the first result (SessionOptions::device).
   const std::string& device() const;
+  // What it computes in: on that device, if Precision::automatic was asked for.
+  Precision precision() const;
   std::optional<double> self_check_ms() const;  // of `auto`, while the session was made; empty: none, or known before
   // On a GPU: how often one run launches kernels, and copies between the processor's memory and the GPU's. Known after
   // the first run.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/with_file.h"
+#include "bench/summary.h"
 #include "passes/small_weights.h"
 
 namespace sparkpilot {
@@ -17,6 +18,33 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMostCalibrationBytes = 64 << 20;
+
+// The number that all elements of an input are in all samples, if there is one.
+std::optional<double> constant_of(const std::vector<Tensor>& samples) {
+  std::optional<double> found;
+  for (const Tensor& sample : samples) {
+    const TensorSummary summary = summarize(sample.view());
+    if (!summary.min || summary.min != summary.max || (found && found != summary.min)) return {};
+    found = summary.min;
+  }
+  return found;
+}
+
+// Pictures of one colour, and samples that say nothing at all, are a fault of what made them. Other inputs may well
+// stay the same: nobody changed lanes.
+void expect_contents(const Samples& samples) {
+  bool any = false;
+  for (const auto& [name, tensors] : samples.inputs) {
+    const std::optional<double> constant = constant_of(tensors);
+    any |= !constant;
+    if (constant && !tensors.empty() && tensors[0].shape().rank() == 4) {
+      fail("the picture \"{}\" is {} everywhere in all of {} samples: they do not tell its range", name, *constant,
+           samples.count);
+    }
+  }
+  if (!any)
+    fail("every input is the same number everywhere in all of {} samples: they do not tell a range", samples.count);
+}
 
 }  // namespace
 
@@ -39,17 +67,17 @@ Calibration calibrate_model(const std::filesystem::path& model, const std::files
   if (inputs.empty()) fail("no convolution and no product before the last one has constant weights and a named input");
   const Session reader(graph, {.threads = options.threads});
   const Samples samples = in_types_of(graph, options.given ? *options.given : load_samples(reader, options.samples));
+  expect_contents(samples);
   Session session = session_of_values(graph, inputs, options.threads);
   const auto name_at = [&](const std::string& place) { return graph.value(inputs[std::stoul(place)]).name; };
   const auto ranges = calibrate(
       session, samples, options.ranges, [&](double done) { progress("calibrating", done); }, name_at);
   out.samples = static_cast<int64_t>(samples.count);
   for (const auto& [place, range] : ranges) {
-    if (range.low == range.high) {
-      fail("\"{}\" is {} in all of {} samples: they do not tell its range", name_at(place), range.low, samples.count);
-    }
-    out.largest[name_at(place)] = std::max(std::fabs(range.low), std::fabs(range.high));
+    if (range.low == range.high) out.left_out.push_back(name_at(place));
+    else out.largest[name_at(place)] = std::max(std::fabs(range.low), std::fabs(range.high));
   }
+  if (out.largest.empty()) fail("every activation is the same number everywhere: they do not tell a range");
   save_calibration(out, to);
   return out;
 }

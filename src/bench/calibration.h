@@ -18,6 +18,9 @@ struct Calibration {
   std::string model;  // hash_text()
   int64_t samples = 0;
   std::map<std::string, double> largest;  // magnitude, by the names that values have in the file
+  // Values that are the same number everywhere in all samples, such as those of an input that stays 0: they tell no
+  // range, so what reads them is not rounded. Not in the file.
+  std::vector<std::string> left_out = {};
 };
 
 struct CalibrateModelOptions {
@@ -30,8 +33,8 @@ struct CalibrateModelOptions {
 };
 
 // Runs the model on the samples and writes `to`. Fails (user) with the reason if the model has no products to
-// calibrate, if an activation is not finite or is the same number everywhere in all samples, or if `to` would replace
-// what is read; nothing is written then.
+// calibrate, if an activation is not finite, if a picture (an input of four dimensions) or every input is the same
+// number everywhere in all samples, or if `to` would replace what is read; nothing is written then.
 Calibration calibrate_model(const std::filesystem::path& model, const std::filesystem::path& to,
                             const CalibrateModelOptions& options, const QuantizeProgress& progress);
 

@@ -136,6 +136,7 @@ std::string device_of(const std::filesystem::path& file, const BenchOptions& opt
 
 void settle_device(const std::filesystem::path& file, BenchOptions& options) {
   options.session.device = device_of(file, options);
+  options.session.passes.precision = precision_on(options.session.device, options.session.passes.precision);
   if (options.streams > 1 && options.session.device == "cpu") {
     fail("streams: several run on a GPU only, and {} runs on the CPU; its threads are what works there", file.string());
   }

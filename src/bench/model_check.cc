@@ -17,6 +17,7 @@ namespace {
 
 struct Run {
   std::vector<Tensor> inputs, outputs;
+  Precision precision = Precision::fp32;
 };
 
 // Runs the model on seeded random inputs.
@@ -29,6 +30,7 @@ Run run_once(const Graph& graph, const SessionOptions& options, uint64_t seed, M
     run.inputs.push_back(copy_of(session.input(input.name)));
   }
   session.run();
+  run.precision = session.precision();
   check.outputs.clear();
   for (const TensorInfo& output : session.outputs()) {
     run.outputs.push_back(copy_of(session.output(output.name)));
@@ -67,18 +69,17 @@ RoundingErrors errors_of(Precision precision) {
 }
 
 // The outputs of a few plain runs with rounding errors added: one vector per output.
-std::vector<std::vector<Tensor>> disturbed_outputs(Graph graph, std::span<const Tensor> inputs,
-                                                   const ModelCheckOptions& options) {
+std::vector<std::vector<Tensor>> disturbed_outputs(Graph graph, const Run& run, const ModelCheckOptions& options) {
   constexpr uint64_t kRuns = 3;
   const SessionOptions& session = options.session;
   fix_dimensions(graph, session.dims, session.shapes);
   if (!session.outputs.empty()) select_outputs(graph, session.outputs);
-  for (size_t i = 0; i < inputs.size(); ++i) bind_input(graph, graph.inputs()[i], inputs[i].shape());
-  const Precision precision = session.passes.precision;
-  if (precision != Precision::model) set_precision(graph, Precision::fp32);
+  for (size_t i = 0; i < run.inputs.size(); ++i) bind_input(graph, graph.inputs()[i], run.inputs[i].shape());
+  if (run.precision != Precision::model) set_precision(graph, Precision::fp32);
   std::vector<std::vector<Tensor>> outputs(graph.outputs().size());
-  for (uint64_t run = 1; run <= kRuns; ++run) {
-    const std::vector<Tensor> results = run_with_errors(graph, inputs, errors_of(precision), options.seed + run);
+  for (uint64_t more = 1; more <= kRuns; ++more) {
+    const std::vector<Tensor> results =
+        run_with_errors(graph, run.inputs, errors_of(run.precision), options.seed + more);
     for (size_t i = 0; i < results.size(); ++i) outputs[i].push_back(results[i]);
   }
   return outputs;
@@ -99,7 +100,6 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
   if (!(options.tolerance >= 0)) fail("tolerance: expected 0 or more, got {}", options.tolerance);
   const Graph graph = load_onnx(file);
   ModelCheck check;
-  check.tolerance = options.tolerance > 0 ? options.tolerance : tolerance_of(graph, options.session.passes.precision);
   Run plain;
   if (options.compare) {
     SessionOptions reference = options.session;
@@ -110,6 +110,7 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
     plain = run_once(graph, reference, options.seed, check);
   }
   const Run run = run_once(graph, options.session, options.seed, check);
+  check.tolerance = options.tolerance > 0 ? options.tolerance : tolerance_of(graph, run.precision);
   std::vector<std::vector<Tensor>> disturbed;  // computed for the first output that is too far off
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     OutputCheck& output = check.outputs[i];
@@ -121,7 +122,7 @@ ModelCheck check_model(const std::filesystem::path& file, const ModelCheckOption
     output.relative_l2 = distance_of(run.outputs[i], plain.outputs[i], {}).relative_l2;
     output.outcome = output.relative_l2 <= check.tolerance ? Outcome::passed : Outcome::failed;
     if (output.outcome == Outcome::passed) continue;
-    if (disturbed.empty()) disturbed = disturbed_outputs(graph, plain.inputs, options);
+    if (disturbed.empty()) disturbed = disturbed_outputs(graph, run, options);
     const Distance distance = distance_of(run.outputs[i], plain.outputs[i], disturbed[i]);
     output.rounding = distance.rounding;
     if (distance.explained) output.outcome = Outcome::ill_conditioned;

@@ -79,7 +79,8 @@ StoredModel store_model(const std::filesystem::path& from, const std::filesystem
   Graph graph =
       plain_graph(load_apart(from, to, {&options.samples, &options.held_out}, options.dims, options.shapes, read));
   const Session reader(graph, {.threads = options.threads});
-  const Samples samples = in_types_of(graph, load_samples(reader, options.samples, kSeed, kRandom));
+  const Samples samples =
+      in_types_of(graph, options.given ? *options.given : load_samples(reader, options.samples, kSeed, kRandom));
   const Samples held_out =
       options.held_out.empty() ? samples : in_types_of(graph, load_samples(reader, options.held_out, kSeed, kRandom));
   StoredModel result;

@@ -37,6 +37,7 @@ struct StoreModelOptions : SmallSettings {
   std::map<std::string, int64_t> dims;                        // sizes of named dimensions, fixed in the written file
   std::map<std::string, Shape> shapes;                        // and shapes of inputs
   std::vector<std::pair<std::string, std::string>> samples;   // to measure on; inputs without any are random
+  std::optional<Samples> given;                               // instead of files
   std::vector<std::pair<std::string, std::string>> held_out;  // for comparison; empty: `samples`
 };
 
@@ -45,7 +46,7 @@ struct StoredModel {
   int opset = 0;
   std::vector<SmallLayer> layers;
   int64_t bytes = 0, f32_bytes = 0;     // of all constants that products read
-  std::optional<double> error = {};     // on the samples, with a target or a budget
+  std::optional<double> error = {};     // SmallGraph::error
   std::vector<QuantizedError> outputs;  // on what was held out
 };
 

@@ -18,8 +18,11 @@ namespace sparkpilot {
 struct SmallSettings {
   Precision precision = Precision::fp8;  // fp8 or fp4: the least that a weight may get
   std::set<std::string> exclude = {};    // names of nodes and ops whose weights stay in f32
-  // Most of the weights that keep every output's relative L2 error on the samples at most this; or the least error with
-  // at most so many bytes of weights. At most one of them; none: all of the weights.
+  // The error of one sample: of the last runs of both sessions, which have the model's outputs and the same inputs.
+  // Empty: the largest relative L2 of an output.
+  std::function<double(const Session& got, const Session& expected)> error = {};
+  // Most of the weights that keep the error of every sample at most this; or the least error with at most so many bytes
+  // of weights. At most one of them; none: all of the weights.
   std::optional<double> target_error = {};
   std::optional<int64_t> budget = {};
   std::map<std::string, double> largest = {};  // of activations, by name: those that fp8 products read are rounded too
@@ -31,14 +34,14 @@ struct SmallLayer {
   std::string name;
   WeightFormat format = WeightFormat::f32;  // as chosen
   int64_t bytes = 0, f32_bytes = 0;         // of its weights with their scales; as f32
-  std::map<WeightFormat, double> alone;     // relative L2 of the worst output with only this one stored so; if measured
+  std::map<WeightFormat, double> alone;     // the largest error of a sample with only this one stored so; if measured
 };
 
 struct SmallGraph {
   Graph floats, graph;  // the same inputs, outputs and metadata
   std::vector<SmallLayer> layers;
   int64_t bytes = 0, f32_bytes = 0;  // of all constants that products read
-  std::optional<double> error = {};  // on the samples, if a target or a budget was set
+  std::optional<double> error = {};  // the largest of a sample, if a target or a budget was set
 };
 
 // Bytes of weights of so many elements, with their scales: `depth` elements share an output channel.

@@ -112,7 +112,7 @@ SessionOptions session_options(const sparkpilot_options* given_options) {
   options.device = given(from.device, "the option device");
   const std::string precision = given(from.precision, "the option precision");
   const auto known = parse_precision(precision);
-  if (!known) fail("no precision is named \"{}\": expected fp32, fp16, bf16, fp8, fp4 or model", precision);
+  if (!known) fail("no precision is named \"{}\": expected auto, fp32, fp16, bf16, fp8, fp4 or model", precision);
   options.passes.precision = *known;
   const std::string tune = given(from.tune, "the option tune");
   if (tune != "off" && tune != "auto" && tune != "full") fail("tune is \"{}\", expected off, auto or full", tune);

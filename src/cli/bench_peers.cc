@@ -20,7 +20,7 @@ std::vector<PeersBench> bench_with_peers(const Program& program, const PeerFlags
   std::vector<PeersBench> out;
   for (const Measured& model : models) {
     PeerBenchOptions options{.peers = peer_options(program, flags),
-                             .precision = std::string(name(model.options.session.passes.precision))};
+                             .precision = std::string(name(model.bench.precision))};
     options.turns.progress = [&](double done) {
       progress.at((static_cast<double>(out.size()) + done) / static_cast<double>(models.size()));
     };

@@ -19,7 +19,6 @@ namespace sparkpilot::cli {
 namespace {
 
 std::string precision_refusal(const Program& program, const std::string& text, const std::string& device) {
-  if (text == "auto") return {};
   const std::optional<Precision> precision = parse_precision(text);
   return precision ? precision_refusal(program, *precision, device)
                    : "this version computes in fp32, fp16, bf16, fp8 and fp4";
@@ -75,6 +74,15 @@ void resolve(Program& program) {
 }
 
 }  // namespace
+
+Precision precision_of(const Program& program, const std::string& text, const std::string& device) {
+  const std::optional<Precision> precision = parse_precision(text);
+  if (!precision) fail("--precision: {}", no_choice(text, {"auto", "model", "fp32", "fp16", "bf16", "fp8", "fp4"}));
+  if (const std::string why = precision_refusal(program, *precision, device); !why.empty()) fail("{}", why);
+  tell_about_precision(program, *precision);
+  const bool open = device == "auto" && !cuda::images().empty() && !this_device_facts().gpus.empty();
+  return precision_on(device == "auto" && !open ? "cpu" : device, *precision);
+}
 
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device) {
   if (device.starts_with("cuda") || program.emulate) return {};

@@ -20,6 +20,11 @@ const DeviceFacts& this_device_facts();
 // Why a device cannot be used; empty if it can.
 std::string device_refusal(const Program& program, const std::string& device);
 
+// The precision that a text names, or "auto" on a device, as far as it is known: where the device is "auto" and there
+// is a GPU, it is settled when a model is loaded. Fails (user) on another text, with those that are known, and on one
+// that cannot be used on the device.
+Precision precision_of(const Program& program, const std::string& text, const std::string& device);
+
 // Why a precision cannot be used on a device; empty if it can. `auto` may take the CPU.
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device);
 // Says what a precision of less than 16 bits leaves as it is, and that NVFP4 is experimental; once each.

@@ -13,6 +13,7 @@
 #include "cli/bench_baseline.h"
 #include "cli/bench_gpu.h"
 #include "cli/bench_peers.h"
+#include "cli/choices.h"
 #include "cli/bench_repeats.h"
 #include "cli/command.h"
 #include "cli/fit.h"

@@ -331,7 +331,7 @@ void add_compare(Program& program, Command app) {
   add_setting(program, command, "data");
   command
       .add_option("--precision", flags->precisions,
-                  "each model in these: model, fp32, fp16, bf16, fp8, fp4, int8 (quantized first)")
+                  "each model in these: auto, model, fp32, fp16, bf16, fp8, fp4, int8 (quantized first)")
       .type_name("LIST");
   command
       .add_option("--threads", flags->threads,

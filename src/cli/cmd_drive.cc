@@ -238,7 +238,7 @@ class DriveRun {
     report_.route = route_.name;
     report_.out = flags_.out;
     report_.device = drive::settle_devices(report_.result);
-    if (model) report_.precision = std::string(name(options_.session.passes.precision));
+    if (model) report_.precision = std::string(name(precision_on(report_.device, options_.session.passes.precision)));
     const CpuFeatures& cpu = cpu_features();
     report_.machine =
         fmt::format("{}, {} processors", cpu.model.empty() ? "unknown processor" : cpu.model, cpu.logical);

@@ -10,7 +10,9 @@
 #include "cli/byte_size.h"
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/route_frames.h"
 #include "cli/terminal.h"
+#include "compare/plan_distance.h"
 
 namespace sparkpilot::cli {
 namespace {
@@ -22,9 +24,10 @@ constexpr size_t kWorst = 5;  // activations shown
 struct QuantizeFlags {
   std::string file, out, method = "percentile";
   std::vector<std::string> calibrate, compare, exclude;
-  std::string budget;                        // bytes; empty: none
-  double percentile = 99.99, max_error = 0;  // 0: none
-  double target_error = 0;
+  std::string budget;                              // bytes; empty: none
+  double percentile = 99.99, max_error = 0;        // 0: none
+  double target_error = 0, target_plan_error = 0;  // 0: none
+  FramesFlags frames;
   bool int8 = false, fp8 = false, fp4 = false, plain = false;
   RunFlags run;
 };
@@ -64,6 +67,9 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
   Table table({"output", "relative L2", "worst sample"});
   for (const QuantizedError& e : model.outputs) table.add({e.name, share(e.relative_l2), share(e.worst)});
   print(table.str() + "\n");
+  const auto cost_text = [&](double error) {
+    return flags.target_plan_error > 0 ? fmt::format("{:.3f} m", error) : share(error);
+  };
   std::vector<SmallLayer> measured;
   std::array<int, 3> counts{};
   for (const SmallLayer& layer : model.layers) {
@@ -76,7 +82,7 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
     Table worst({"what costs most alone", "stored as", "fp8", "fp4"});
     for (size_t i = 0; i < std::min(kWorst, measured.size()); ++i) {
       const auto& alone = measured[i].alone;
-      const auto at = [&](WeightFormat f) { return alone.contains(f) ? share(alone.at(f)) : "-"; };
+      const auto at = [&](WeightFormat f) { return alone.contains(f) ? cost_text(alone.at(f)) : "-"; };
       worst.add({measured[i].name, kFormats[static_cast<size_t>(measured[i].format)], at(WeightFormat::fp8),
                  at(WeightFormat::fp4)});
     }
@@ -90,13 +96,14 @@ void print_report(const QuantizeFlags& flags, const StoredModel& model, std::opt
 
 Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional<int64_t> bytes) {
   Json layers = Json::array();
+  const char* const unit = flags.target_plan_error > 0 ? "plan_error_m" : "relative_l2";
   for (const SmallLayer& layer : model.layers) {
     Json row{{"name", layer.name},
              {"format", kFormats[static_cast<size_t>(layer.format)]},
              {"weight_bytes", layer.bytes},
              {"fp32_bytes", layer.f32_bytes}};
     for (const auto& [format, error] : layer.alone) {
-      row[fmt::format("alone_in_{}_relative_l2", kFormats[static_cast<size_t>(format)])] = error;
+      row[fmt::format("alone_in_{}_{}", kFormats[static_cast<size_t>(format)], unit)] = error;
     }
     layers.push_back(std::move(row));
   }
@@ -107,7 +114,7 @@ Json json_of(const QuantizeFlags& flags, const StoredModel& model, std::optional
           {"fp32_weight_bytes", model.f32_bytes},
           {"samples", model.samples},
           {"compared", model.compared},
-          {"samples_relative_l2", model.error ? Json(*model.error) : Json()},
+          {fmt::format("worst_sample_{}", unit), model.error ? Json(*model.error) : Json()},
           {"outputs", json_errors(model.outputs)},
           {"layers", std::move(layers)}};
 }
@@ -118,7 +125,10 @@ int store(const Program& program, const QuantizeFlags& flags) {
   if (flags.method != QuantizeFlags().method || flags.percentile != QuantizeFlags().percentile) {
     fail("--method and --percentile are for --int8: weights keep their whole range");
   }
-  if (flags.target_error < 0) fail("--target-error {}: expected more than 0", flags.target_error);
+  for (const auto& [flag, value] :
+       {std::pair("--target-error", flags.target_error), std::pair("--target-plan-error", flags.target_plan_error)}) {
+    if (!(value >= 0)) fail("{} {}: expected more than 0", flag, value);
+  }
   StoreModelOptions options;
   options.precision = flags.fp4 ? Precision::fp4 : Precision::fp8;
   tell_about_precision(program, options.precision);
@@ -127,13 +137,27 @@ int store(const Program& program, const QuantizeFlags& flags) {
   options.shapes = shapes_of(flags.run);
   if (flags.target_error > 0) options.target_error = flags.target_error;
   if (!flags.budget.empty()) options.budget = parse_bytes(flags.budget, "--budget");
-  if (options.target_error && options.budget) fail("--target-error and --budget: give one of them");
+  if ((flags.target_error > 0) + (flags.target_plan_error > 0) + !flags.budget.empty() > 1) {
+    fail("--target-error, --target-plan-error and --budget: give one of them");
+  }
+  if (flags.target_plan_error > 0) {
+    options.target_error = flags.target_plan_error;
+    options.error = compare::PlanDistance(flags.file);
+    if (flags.calibrate.empty() && flags.frames.routes.empty()) {
+      fail("--target-plan-error: a plan on random inputs means nothing; give frames with --route, or --calibrate");
+    }
+  }
+  if (!flags.calibrate.empty() && !flags.frames.routes.empty()) fail("--calibrate and --route: give one of them");
   options.samples = named_paths(flags.calibrate, "--calibrate");
   options.held_out = named_paths(flags.compare, "--compare");
   options.threads = chosen_threads(program).value_or(0);
   StoredModel model;
   {
     Progress bar(!program.json && !program.quiet, "storing weights");
+    if (!flags.frames.routes.empty()) {
+      options.given = samples_on_frames(program, flags.file, flags.frames, bar);
+      if (!options.given) return kInterrupted;
+    }
     with_file(flags.file, [&] {
       model = store_model(flags.file, flags.out, options, [&](std::string_view what, double done) {
         bar.what(std::string(what));
@@ -141,7 +165,8 @@ int store(const Program& program, const QuantizeFlags& flags) {
       });
     });
   }
-  if (options.samples.empty() && !program.quiet) note("errors are those on random inputs: --calibrate gives real ones");
+  if (options.samples.empty() && !options.given && !program.quiet)
+    note("errors are those on random inputs: --calibrate gives real ones");
   const std::optional<int64_t> bytes = file_bytes(flags.out);
   if (program.json) print_json(json_of(flags, model, bytes));
   else print_report(flags, model, bytes);
@@ -151,7 +176,10 @@ int store(const Program& program, const QuantizeFlags& flags) {
 int quantize(const Program& program, const QuantizeFlags& flags) {
   if (flags.int8 + flags.fp8 + flags.fp4 != 1) fail("say which type to quantize to: one of --int8, --fp8 and --fp4");
   if (!flags.int8) return store(program, flags);
-  if (flags.target_error > 0 || !flags.budget.empty()) fail("--target-error and --budget are for --fp8 and --fp4");
+  if (flags.target_error > 0 || flags.target_plan_error > 0 || !flags.budget.empty()) {
+    fail("--target-error, --target-plan-error and --budget are for --fp8 and --fp4");
+  }
+  if (!flags.frames.routes.empty()) fail("--route is for --fp8 and --fp4; int8 takes samples from files, --calibrate");
   if (flags.calibrate.empty()) fail("--calibrate is missing: int8 needs samples of the inputs");
   QuantizeModelOptions options;
   options.calibration.method = calibration_method(flags.method);
@@ -204,7 +232,9 @@ void add_model_quantize(Program& program, Command group) {
       "  sparkpilot model quantize --int8 model.onnx model_int8.onnx --calibrate img=imgs.npy "
       "--calibrate calib=calib.npy --method entropy --exclude Gemm_99\n"
       "  sparkpilot model quantize --fp8 model.onnx model_fp8.onnx\n"
-      "  sparkpilot model quantize --fp4 model.onnx model_fp4.onnx --calibrate samples/ --target-error 0.02",
+      "  sparkpilot model quantize --fp4 model.onnx model_fp4.onnx --calibrate samples/ --target-error 0.02\n"
+      "  sparkpilot model quantize --fp8 models/driving_policy.onnx policy_fp8.onnx --route a/ --route b/ "
+      "--target-plan-error 0.1",
       [&program, flags] { return quantize(program, *flags); });
   command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
   command.add_option("out", flags->out, "the file to write").required().type_name("OUT");
@@ -222,13 +252,18 @@ void add_model_quantize(Program& program, Command group) {
   add_list(command, "--exclude", flags->exclude, "NODE|OP", "nodes that stay in floats (repeatable)");
   add_number(command, "--max-error", flags->max_error,
              "largest relative L2 error of an output, such as 0.05: the worst nodes stay in floats", "E");
-  add_number(command, "--target-error", flags->target_error,
-             "of --fp8 and --fp4: largest relative L2 error of an output; the fewest bytes of weights that keep it",
-             "E");
+  add_number(
+      command, "--target-error", flags->target_error,
+      "of --fp8 and --fp4: largest relative L2 error of an output on any sample; the fewest bytes of weights that "
+      "keep it",
+      "E");
+  add_number(command, "--target-plan-error", flags->target_plan_error,
+             "the same for the plan's largest error at 1, 2, 4 or 6 s on any sample, in metres", "M");
   command
       .add_option("--budget", flags->budget,
                   "of --fp8 and --fp4: bytes of weights, such as 40M; the least error that keeps them")
       .type_name("SIZE");
+  add_frames_flags(program, command, flags->frames);
   add_size_flags(command, flags->run);
   add_setting(program, command, "threads");
   add_report_flags(program, command);

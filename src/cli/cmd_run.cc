@@ -185,7 +185,7 @@ int run_model(const Program& program, const ModelRunFlags& flags) {
   const Json outputs = write_outputs(program, flags, *session, read);
   if (program.json) {
     Json document{{"file", flags.file},
-                  {"precision", name(options.passes.precision)},
+                  {"precision", name(session->precision())},
                   {"device", session->device()},
                   {"threads", session->threads()},
                   {"load_ms", load_ms},

@@ -410,6 +410,7 @@ void TrainRun::train(const std::atomic<bool>& interrupt) {
   trainer.minutes = flags_.minutes;
   trainer.clip = flags_.clip;
   trainer.seed = flags_.seed;
+  trainer.base = flags_.base_precision;
   trainer.evaluate_every = flags_.evaluate_every;
   trainer.evaluate_average = flags_.ema > 0;
   trainer.patience = static_cast<int>(flags_.patience);

@@ -139,7 +139,8 @@ void add_device_flags(Program& program, Command command) {
 void add_engine_flags(Program& program, Command command, RunFlags& flags) {
   add_device_flags(program, command);
   add_setting(program, command, "precision",
-              "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 "
+              "auto (fp32; fp16 on a GPU), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 "
+              "(weights in 16 "
               "bits), bf16, fp8 (weights in 8 bits) or fp4 (NVFP4 weights)");
   add_setting(program, command, "threads");
   add_setting(program, command, "tune");
@@ -239,10 +240,8 @@ SessionOptions session_options(const Program& program, const RunFlags& flags) {
   options.device = program.settings["device"].value;
   tell_about_device(program, options.device);
   options.memory_reserve = memory_reserve(program);
-  // On the CPU no other precision is both as exact and faster than fp32.
-  options.passes.precision = parse_precision(program.settings["precision"].value).value_or(Precision::fp32);
+  options.passes.precision = precision_of(program, program.settings["precision"].value, options.device);
   options.passes.emulate = program.emulate;
-  tell_about_precision(program, options.passes.precision);
   options.kernels = program.settings["kernels"].value;
   options.tune = chosen_tune(program);
   if (options.tune != Tune::off) options.tuning_file = tuning_file();

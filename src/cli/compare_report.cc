@@ -90,8 +90,8 @@ void add_remarks(const compare::VariantResult& v, std::vector<std::string>& line
     lines.push_back(fmt::format("{}: {}: {}", v.variant.name, v.outputs.empty() ? "not run" : "not timed", v.not_run));
     return;
   }
-  const std::string_view asked = name(v.variant.session.passes.precision);
-  if (v.precision != asked) {
+  const Precision precision = v.variant.session.passes.precision;
+  if (const std::string_view asked = name(precision); v.precision != asked && precision != Precision::automatic) {
     lines.push_back(fmt::format("{}: computed in {}, not in {}", v.variant.name,
                                 v.precision == "model" ? "the types of the file" : v.precision, asked));
   }

@@ -29,25 +29,16 @@ std::vector<std::string> split_list(const std::string& text, const std::string& 
   return items;
 }
 
-Precision precision_of(const Program& program, const std::string& text, const std::string& device) {
-  const std::optional<Precision> precision = parse_precision(text);
-  if (!precision) fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16", "fp8", "fp4"}));
-  if (const std::string why = precision_refusal(program, *precision, device); !why.empty()) fail("{}", why);
-  tell_about_precision(program, *precision);
-  return *precision;
-}
-
 VariantPrecision variant_precision(const Program& program, const std::string& text, const std::string& device) {
   if (text == "int8") return {Precision::fp32, true};
   if (!parse_precision(text))
-    fail("--precision: {}", no_choice(text, {"model", "fp32", "fp16", "bf16", "fp8", "fp4", "int8"}));
+    fail("--precision: {}", no_choice(text, {"auto", "model", "fp32", "fp16", "bf16", "fp8", "fp4", "int8"}));
   return {precision_of(program, text, device), false};
 }
 
 std::vector<std::string> precisions_of(const Program& program, const std::string& flag) {
   if (!flag.empty()) return split_list(flag, "--precision");
-  const std::string& setting = program.settings["precision"].value;
-  return {setting == "auto" ? "fp32" : setting};
+  return {program.settings["precision"].value};
 }
 
 std::vector<std::string> devices_of(const Program& program, const std::string& flag) {
@@ -115,7 +106,8 @@ void add_precision_list(Program& program, Command command, std::string& list) {
             list = several ? text : std::string();
             if (!several) program.given["precision"] = text;
           },
-          "auto (fp32), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in 16 bits), "
+          "auto (fp32; fp16 on a GPU), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 "
+          "(weights in 16 bits), "
           "bf16, fp8 (weights in 8 bits) or fp4 (NVFP4 weights); or several of them, such as fp32,bf16")
       .type_name("LIST")
       .default_str("auto");

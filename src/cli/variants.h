@@ -15,18 +15,14 @@ std::vector<std::string> split(const std::string& text, char at);
 // "a,b" as its items. Fails (user) naming the flag if one is empty or given twice.
 std::vector<std::string> split_list(const std::string& text, const std::string& flag);
 
-// Fails (user) on an unknown precision, with those that are known, and on one that cannot be used on the device
-// (precision_refusal()).
-Precision precision_of(const Program& program, const std::string& text, const std::string& device);
-
-// What `compare` takes for --precision: one of the former, or int8, for which the model is quantized and the rest is in
-// fp32. Fails (user) likewise.
+// What `compare` takes for --precision: what precision_of() does, or int8, for which the model is quantized and the
+// rest is in fp32. Fails (user) likewise.
 struct VariantPrecision {
   Precision precision = Precision::fp32;
   bool int8 = false;
 };
 VariantPrecision variant_precision(const Program& program, const std::string& text, const std::string& device);
-// The items of --precision, or the setting if the flag was not given; "auto" as fp32. Fails (user) like split_list().
+// The items of --precision, or the setting if the flag was not given. Fails (user) like split_list().
 std::vector<std::string> precisions_of(const Program& program, const std::string& flag);
 
 // The items of --device, or the setting if the flag was not given. Fails (user) on one that is unknown or not there.

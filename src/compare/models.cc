@@ -99,7 +99,11 @@ Loaded load(Variant variant, Samples& samples, const ModelsOptions& options, std
     out.session->run();
   });
   out.result.peak_memory_bytes = memory.bytes();
-  out.result.precision = variant.int8 ? "int8" : name(variant.session.passes.precision);
+  out.result.precision = variant.int8 ? "int8" : name(out.session->precision());
+  if (const std::string same = same_precision(variant, *out.session); !same.empty()) {
+    notes.push_back(fmt::format("{}: the same as {}: the model has no weights that would be stored in fewer bits",
+                                variant.name, same));
+  }
   out.result.threads = out.session->threads();
   out.result.arena_bytes = out.session->arena_bytes();
   return out;
@@ -114,10 +118,12 @@ Loaded load_peer(const Variant& variant, const Samples& samples, const std::vect
            one.result.variant.session.passes.precision == variant.session.passes.precision;
   });
   VariantResult& result = out.result;
-  result.precision = name(variant.session.passes.precision);
+  const Loaded& ours = same == before.end() ? before[0] : *same;
+  Precision& precision = result.variant.session.passes.precision;
+  precision = precision_on(ours.session ? ours.session->device() : "cpu", precision);
+  result.precision = name(precision);
   attempt(out, [&] {
-    out.peer = std::make_unique<PeerRun>(variant, samples, (same == before.end() ? before[0] : *same).result.threads,
-                                         options.peers);
+    out.peer = std::make_unique<PeerRun>(result.variant, samples, ours.result.threads, options.peers);
     result.engine = out.peer->engine();
     out.peer->load();
     const PeerLoaded& loaded = out.peer->loaded();

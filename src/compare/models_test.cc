@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/random.h"
 #include "base/test_files.h"
 #include "compare/test_faults.h"
 #include "ir/op.h"
 #include "onnx/export.h"
 #include "onnx/import.h"
 #include "onnx/zoo.h"
+#include "passes/precision.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot::compare {
@@ -84,6 +86,36 @@ TEST_F(CompareModels, NamesWhatItCannotCompare) {
                                           "shape: [2,1], the first model's is [2,8]",
                                           "only_b: the first model does not have it"};
   EXPECT_EQ(c.variants[1].not_compared, expected);
+}
+
+// Two products in a row: the last one is a head, which stays in f32; of convolutions fp4 stores weights as fp8 does.
+TEST_F(CompareModels, SaysWhereAPrecisionIsTheSameAsAnother) {
+  const auto notes = [&](std::string_view op, int products) {
+    Graph graph;
+    graph.opsets[""] = 21;
+    const bool conv = op == "Conv";
+    Random random(1);
+    ValueId x = graph.add_input("x", DType::f32, conv ? Shape{1, 8, 2, 2} : Shape{1, 8});
+    Builder b(graph, "n", 21);
+    for (int i = 0; i < products; ++i) {
+      Tensor weights(DType::f32, conv ? Shape{8, 8, 1, 1} : Shape{8, 8});
+      for (float& weight : weights.data<float>()) weight = static_cast<float>(random.normal());
+      x = b.add(std::string(op), {x, graph.add_constant(weights)});
+    }
+    graph.add_output(x, "y");
+    std::vector<Variant> variants;
+    for (const Precision precision : {Precision::fp32, Precision::fp8, Precision::fp4}) {
+      variants.push_back(saved(graph, "m"));
+      variants.back().name = name(precision);
+      variants.back().session.passes.precision = precision;
+    }
+    return compare_models(variants, quick).notes;
+  };
+  const std::string none = ": the model has no weights that would be stored in fewer bits";
+  EXPECT_EQ(notes("MatMul", 2), std::vector<std::string>{});
+  EXPECT_EQ(notes("Conv", 2), std::vector<std::string>{"fp4: the same as fp8" + none});
+  EXPECT_EQ(notes("MatMul", 1),
+            (std::vector<std::string>{"fp8: the same as fp32" + none, "fp4: the same as fp32" + none}));
 }
 
 TEST_F(CompareModels, MatchesByPositionWhereNoNameIsTheSame) {

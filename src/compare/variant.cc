@@ -1,9 +1,17 @@
 #include "compare/variant.h"
 
+#include <algorithm>
+
 #include "adapters/load_model.h"
 #include "base/error.h"
 #include "base/with_file.h"
 #include "bench/inputs.h"
+#include "bench/quantize.h"
+#include "ir/dimensions.h"
+#include "ir/infer.h"
+#include "passes/precision.h"
+#include "passes/small_weights.h"
+#include "runtime/session.h"
 
 namespace sparkpilot::compare {
 
@@ -35,6 +43,19 @@ Variant settled(Variant variant, const Session& session) {
   variant.session.threads = session.threads();
   variant.session.tune = Tune::off;
   return variant;
+}
+
+std::string same_precision(const Variant& variant, const Session& session) {
+  if (!stores_small(session.precision())) return {};
+  Graph graph = variant.graph ? *variant.graph : load_model(variant.file);
+  fix_dimensions(graph, variant.session.dims, variant.session.shapes);
+  if (!variant.session.outputs.empty()) select_outputs(graph, variant.session.outputs);
+  for (size_t i = 0; i < graph.inputs().size(); ++i) bind_input(graph, graph.inputs()[i], *session.inputs()[i].shape);
+  graph = plain_graph(std::move(graph));
+  const auto plan = plan_small(graph, session.precision());
+  if (plan.empty()) return "fp32";
+  const bool four = std::ranges::any_of(plan, [](const auto& node) { return node.second == WeightFormat::fp4; });
+  return session.precision() == Precision::fp4 && !four ? "fp8" : "";
 }
 
 Tensor sample_for(const Variant& variant, const Samples& samples, size_t i, const std::string& input, DType dtype,

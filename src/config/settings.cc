@@ -117,7 +117,7 @@ std::span<const Setting> all_settings() {
        .value_name = "NAME",
        .values = "auto, model, fp32, fp16, bf16, fp8 or fp4",
        .default_value = "auto",
-       .doc = "precision of computation; auto: what suits the device, model: as in the file",
+       .doc = "precision of computation; auto: fp16 on a GPU and fp32 on the CPU, model: as in the file",
        .words = {"auto", "model", "fp32", "fp16", "bf16", "fp8", "fp4"},
        .variables = {{"SPARKPILOT_PRECISION"}, {"OPENPILOT_DGX_PRECISION"}}},
       {.name = "threads",

@@ -15,7 +15,7 @@
 namespace sparkpilot {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames{"model", "fp32", "fp16", "bf16", "fp8", "fp4"};
+constexpr std::array<std::string_view, 7> kNames{"model", "fp32", "fp16", "bf16", "fp8", "fp4", "auto"};
 
 bool is_16_bit(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
@@ -369,6 +369,11 @@ std::optional<Precision> parse_precision(std::string_view text) {
   const auto found = std::find(kNames.begin(), kNames.end(), text);
   if (found == kNames.end()) return {};
   return static_cast<Precision>(found - kNames.begin());
+}
+
+Precision precision_on(std::string_view device, Precision precision) {
+  if (precision != Precision::automatic || device == "auto") return precision;
+  return device.starts_with("cuda") ? Precision::fp16 : Precision::fp32;
 }
 
 void check_precision(Precision precision) {

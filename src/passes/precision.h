@@ -11,11 +11,15 @@ namespace sparkpilot {
 struct Target;
 
 std::string_view name(Precision precision);
-// "model", "fp32", "fp16", "bf16", "fp8", "fp4".
+// "model", "fp32", "fp16", "bf16", "fp8", "fp4", "auto".
 std::optional<Precision> parse_precision(std::string_view text);
 
 // Whether the mode stores weights in less than 16 bits (passes/small_weights.h).
 constexpr bool stores_small(Precision precision) { return precision == Precision::fp8 || precision == Precision::fp4; }
+
+// What Precision::automatic is on a device: on a GPU fp16, the type that openpilot's own files store, on the CPU fp32.
+// On "auto", a device that is not chosen yet, it stays. Every other precision stays everywhere.
+Precision precision_on(std::string_view device, Precision precision);
 
 // Fails (user) if this machine cannot compute in the mode.
 void check_precision(Precision precision);

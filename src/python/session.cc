@@ -56,10 +56,11 @@ SessionOptions options_of(Keywords keywords) {
   SessionOptions o;
   keywords.take("device", o.device, "a device such as \"cpu\", \"auto\" or \"cuda:0\"");
   keywords.take("threads", o.threads, "a number of threads");
-  keywords.choose("precision", o.passes.precision,
-                  std::array{std::pair{"fp32", Precision::fp32}, std::pair{"fp16", Precision::fp16},
-                             std::pair{"bf16", Precision::bf16}, std::pair{"fp8", Precision::fp8},
-                             std::pair{"fp4", Precision::fp4}, std::pair{"model", Precision::model}});
+  keywords.choose(
+      "precision", o.passes.precision,
+      std::array{std::pair{"fp32", Precision::fp32}, std::pair{"fp16", Precision::fp16},
+                 std::pair{"bf16", Precision::bf16}, std::pair{"fp8", Precision::fp8}, std::pair{"fp4", Precision::fp4},
+                 std::pair{"model", Precision::model}, std::pair{"auto", Precision::automatic}});
   keywords.take("emulate", o.passes.emulate, "True or False");
   keywords.take("passes_off", o.passes.off, "a set of names of passes");
   keywords.take("dims", o.dims, "sizes by the names of open dimensions, such as {\"batch\": 4}");

@@ -23,6 +23,8 @@
 namespace sparkpilot {
 namespace {
 
+constexpr char kSelfCheck[] = "self-check: ";
+
 // Relative L2 of an output against the CPU's in fp32, or with the same weights in 8 and 4 bits. Networks were measured
 // at up to a fifth of it on the emulated GPU.
 double bound_of(const Graph& graph, Precision precision) {
@@ -138,12 +140,14 @@ std::string check_model_on(const Graph& graph, const SessionOptions& options, co
   }
   if (wrong.empty()) return TuningFile::kPassed;
   const std::string first = first_difference(graph, options, device, bound);
-  return "self-check: " + (first.empty() ? wrong : first);
+  return kSelfCheck + (first.empty() ? wrong : first);
 }
 
 }  // namespace
 
-DeviceChoice choose_device(const Graph& graph, const SessionOptions& options) {
+DeviceChoice choose_device(const Graph& graph, const SessionOptions& asked) {
+  SessionOptions options = asked;
+  options.passes.precision = precision_on("cuda", asked.passes.precision);
   DeviceChoice out;
   if (cuda::images().empty()) return out;
   const DeviceFacts facts = ask_device_facts();
@@ -174,14 +178,18 @@ DeviceChoice choose_device(const Graph& graph, const SessionOptions& options) {
       const int64_t compiled_before = gpu->ptx_ns();
       begin = now_ns();
       if (const std::vector<std::string> words = cuda::check_words(*gpu); !words.empty()) {
-        return cpu("self-check: " + shortened(words.front()));
+        return cpu(kSelfCheck + shortened(words.front()));
       }
       found = shortened(check_model_on(graph, options, device));
       file.keep_check(key, found);
       out.ptx_ns = gpu->ptx_ns() - compiled_before;
     }
     if (options.say && out.ptx_ns > 0) options.say(ptx_text(g, out.ptx_ns));
-    if (found != TuningFile::kPassed) return cpu(found);
+    if (found != TuningFile::kPassed) {
+      const bool differs = found.starts_with(kSelfCheck);
+      const bool in_fp16 = differs && asked.passes.precision == Precision::automatic;
+      return cpu(found + (in_fp16 ? ", in fp16; --precision fp32 was not tried" : ""));
+    }
     time_check();
     if (options.say) {
       options.say(fmt::format("{}: the self-check has passed{}; proven by emulation, not run on a GPU yet", named,

@@ -11,6 +11,7 @@
 #include "ir/check_graph.h"
 #include "ir/dimensions.h"
 #include "ir/infer.h"
+#include "passes/precision.h"
 #include "passes/rebatch.h"
 #include "runtime/cpu/compile.h"
 #include "runtime/device_choice.h"
@@ -47,6 +48,7 @@ struct Session::Impl {
   bool ran = false;
   int64_t load_ns = 0;  // of the constructor and all compilations
   std::string device = "cpu";
+  Precision asked = Precision::fp32;
   std::optional<double> check_ms;
   std::optional<Graph> spare;  // for the CPU if the GPU that `auto` chose fails before the first result
 
@@ -60,6 +62,7 @@ struct Session::Impl {
   void give_memory();
   void give_memory_here();
   void open_device();
+  void settle_precision();
   bool shares_states_of_cpu() const;
   void compile();
   void compile_here();
@@ -146,6 +149,11 @@ void Session::Impl::give_memory_here() {
   }
 }
 
+// For the device on which it runs now.
+void Session::Impl::settle_precision() {
+  options.passes.precision = plan_options.passes.precision = precision_on(device, asked);
+}
+
 // Opens the device that the options name or that is chosen.
 void Session::Impl::open_device() {
   device = options.device;
@@ -201,6 +209,7 @@ void Session::Impl::take_cpu(const Error& error) {
   plan_options.gpu_states = nullptr;
   plan_options.inputs = nullptr;
   device = "cpu";
+  settle_precision();
 }
 
 void Session::Impl::compile() {
@@ -294,7 +303,9 @@ Session::Session(Graph graph, SessionOptions options) : impl_(std::make_unique<I
                     .profile = s.options.profile || s.options.trace,
                     .trace = s.options.trace,
                     .gpu_times = s.options.gpu_times};
+  s.asked = s.options.passes.precision;
   s.open_device();
+  s.settle_precision();
   s.describe();
   s.bind_dims();
   s.load_ns = now_ns() - start;
@@ -328,6 +339,7 @@ Session::LoadTimes Session::load_times() const {
   return {ms(impl_->load_ns - ptx - tuning) - impl_->check_ms.value_or(0), ms(ptx), ms(tuning)};
 }
 const std::string& Session::device() const { return impl_->device; }
+Precision Session::precision() const { return impl_->options.passes.precision; }
 std::optional<double> Session::self_check_ms() const { return impl_->check_ms; }
 const Graph* Session::compiled_graph() const { return impl_->now ? &impl_->now->graph() : nullptr; }
 std::vector<KernelDecision> Session::choices() const {

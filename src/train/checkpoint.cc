@@ -60,6 +60,7 @@ Json to_json(const Checkpoint& c, const std::string& states_hash) {
             {"threads", i.threads},
             {"processes", i.processes},
             {"precision", i.precision},
+            {"base_precision", i.base},
             {"optimizer", i.optimizer},
             {"schedule", i.schedule},
             {"dataset", i.dataset},
@@ -140,6 +141,7 @@ std::vector<std::string> differences(const RunIdentity& now, const RunIdentity& 
   compare("threads", now.threads, then.threads);
   compare("processes", now.processes, then.processes);
   compare("precision", now.precision, then.precision);
+  compare("precision of frozen weights", now.base, then.base);
   compare("optimizer", now.optimizer, then.optimizer);
   compare("schedule", now.schedule, then.schedule);
   compare("dataset", now.dataset, then.dataset);
@@ -199,6 +201,7 @@ Checkpoint load_checkpoint(const fs::path& checkpoint) {
                     .threads = static_cast<int>(std::min<int64_t>(count(identity, "threads", 1), 1 << 30)),
                     .processes = static_cast<int>(std::min<int64_t>(count(identity, "processes", 1), 1 << 30))};
     if (identity.contains("precision")) identity.at("precision").get_to(out.identity.precision);
+    if (identity.contains("base_precision")) identity.at("base_precision").get_to(out.identity.base);
     identity.at("optimizer").get_to(out.identity.optimizer);
     identity.at("schedule").get_to(out.identity.schedule);
     identity.at("dataset").get_to(out.identity.dataset);

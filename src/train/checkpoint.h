@@ -35,6 +35,7 @@ struct RunIdentity {
   int threads = 0;                  // of each process
   int processes = 1;                // that trained together
   std::string precision = "fp32";   // of products (ProgramOptions::session)
+  std::string base = "fp32";        // of frozen weights (StudentOptions::base)
   std::string optimizer, schedule;  // with their numbers
   std::string dataset;              // its fingerprint
   std::string processor, program;   // instruction sets, or the GPU; version

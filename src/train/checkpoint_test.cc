@@ -205,9 +205,11 @@ TEST(Checkpoint, SaysWhatDiffers) {
   EXPECT_TRUE(differences(now, then).empty());
   now.threads = 1;
   now.precision = "fp32";
+  now.base = "fp8";
   now.dataset = "e";
   EXPECT_EQ(differences(now, then),
-            (std::vector<std::string>{"threads: 1, was 3", "precision: fp32, was bf16", "dataset: e, was d"}));
+            (std::vector<std::string>{"threads: 1, was 3", "precision: fp32, was bf16",
+                                      "precision of frozen weights: fp8, was fp32", "dataset: e, was d"}));
 }
 
 }  // namespace checkpoint_test

@@ -237,7 +237,7 @@ void Student::store_base(Network& network, Graph& net, const std::map<ValueId, W
   Graph shell;
   shell.metadata = network.file.metadata;
   network.file = std::move(shell);
-  notes_.push_back(fmt::format("{}: {} bytes of frozen weights are kept in {}", network.from.role, bytes,
+  notes_.push_back(fmt::format("{}: frozen weights of {} bytes in fp32 are kept in {}", network.from.role, bytes,
                                options_.base == Precision::fp4 ? "NVFP4, of convolutions in E4M3" : "E4M3"));
 }
 

@@ -149,7 +149,7 @@ TEST_F(StudentTest, ABaseOfFewerBitsIsTheRoundedModel) {
       options.adapter = {.kind = AdapterKind::lora, .rank = 2};
       options.base = base;
       const Student student(options, samples.fields());
-      EXPECT_NE(student.notes()[0].find(" bytes of frozen weights are kept in "), std::string::npos)
+      EXPECT_NE(student.notes()[0].find(" bytes in fp32 are kept in "), std::string::npos)
           << student.notes()[0];
       StudentOptions same = options;
       same.base = Precision::fp32;

@@ -181,6 +181,7 @@ Run::Run(TrainingProgram& program, const Samples& samples, const Samples* valida
                .threads = program.options().session.threads,
                .processes = size_,
                .precision = std::string(name(program.options().session.passes.precision)),
+               .base = options.base,
                .optimizer = optimizer_text(),
                .schedule = schedule_text(),
                .dataset = options.dataset,

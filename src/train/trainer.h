@@ -67,6 +67,7 @@ struct TrainerOptions {
   double minutes = 0;
   double clip = 1;                // of the gradient's norm; 0: none
   uint64_t seed = 0;              // of the samples' order
+  std::string base = "fp32";      // precision of the student's frozen weights, for RunIdentity
   int64_t evaluate_every = 0;     // updates; 0: once an epoch
   bool evaluate_average = false;  // the moving average instead of the parameters
   int patience = 0;               // evaluations without a better one until it ends; 0: it does not

@@ -169,14 +169,13 @@ void decode_panel_impl(const SmallPanels& b, int64_t panel, float* to) {
   const uint8_t* scales = static_cast<const uint8_t*>(b.scales.raw()) + panel * b.blocks() * kPanel;
   alignas(64) int8_t doubled[kPanel];
   alignas(64) float steps[kPanel];
-  for (int64_t p = 0; p < b.depth; ++p, codes += kPanel / 2, to += kPanel) {
-    if (p % kBlock == 0) {
-      for (int64_t j = 0; j < kPanel; j += kLanes) hn::StoreU(block_steps(b, d, scales + j), d, steps + j);
-      scales += kPanel;
-    }
-    decode_e2m1(codes, doubled);
-    for (int64_t j = 0; j < kPanel; j += kLanes) {
-      hn::StoreU(hn::Mul(load_bytes(d, doubled + j), hn::LoadU(d, steps + j)), d, to + j);
+  for (int64_t block = 0; block < b.depth; block += kBlock, scales += kPanel) {
+    for (int64_t j = 0; j < kPanel; j += kLanes) hn::StoreU(block_steps(b, d, scales + j), d, steps + j);
+    for (int64_t p = block; p < std::min(b.depth, block + kBlock); ++p, codes += kPanel / 2, to += kPanel) {
+      decode_e2m1(codes, doubled);
+      for (int64_t j = 0; j < kPanel; j += kLanes) {
+        hn::StoreU(hn::Mul(load_bytes(d, doubled + j), hn::LoadU(d, steps + j)), d, to + j);
+      }
     }
   }
 }
