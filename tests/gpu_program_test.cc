@@ -34,7 +34,12 @@ class GpuProgram : public DriveCli {
     EXPECT_EQ(result.code, 0) << result.err;
     return result.code == 0 ? json::parse(result.out)["outputs"][0]["mean"].get<double>() : 0;
   }
-  void TearDown() override { setenv("XDG_CACHE_HOME", "/dev/null", 1); }
+  // Held to the CPU's results; what `auto` takes has a test of its own.
+  void SetUp() override { setenv("SPARKPILOT_PRECISION", "fp32", 1); }
+  void TearDown() override {
+    setenv("XDG_CACHE_HOME", "/dev/null", 1);
+    unsetenv("SPARKPILOT_PRECISION");
+  }
 };
 
 // Numbers may differ by rounding, everything else must be the same.
@@ -347,6 +352,17 @@ TEST_F(GpuProgram, AutoSaysWhatItChose) {
   EXPECT_LT(variants[1]["load_ms"].get<double>(), variants[1]["self_check_ms"].get<double>());
   result = run_program("run --json " + policy(), with("none"));
   EXPECT_EQ(json::parse(result.out)["device"], "cpu");
+  unsetenv("SPARKPILOT_PRECISION");
+  EXPECT_EQ(json::parse(run_program("run --json " + policy(), with("none")).out)["precision"], "fp32");
+  for (const char* device : {"auto", "cuda"}) {
+    const auto in_fp16 = run_program(std::string("run --json --device ") + device + " " + policy(), with("rtx4090"));
+    EXPECT_NEAR(mean(in_fp16), expected, 1e-3);
+    EXPECT_EQ(json::parse(in_fp16.out)["precision"], "fp16") << device;
+  }
+  const json both = json::parse(
+      run_program("compare --device cpu,cuda --no-time --quiet --json " + policy(), with("rtx4090")).out)["variants"];
+  EXPECT_EQ(both[1]["precision"], "fp32");
+  setenv("SPARKPILOT_PRECISION", "fp32", 1);
   EXPECT_EQ(result.err, "");
   result = run_program("run --json -v --passes none " + policy(), with("none"));
   EXPECT_NE(result.err.find("device auto: the CPU, there is no usable NVIDIA GPU"), std::string::npos) << result.err;

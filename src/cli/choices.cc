@@ -80,8 +80,7 @@ Precision precision_of(const Program& program, const std::string& text, const st
   if (!precision) fail("--precision: {}", no_choice(text, {"auto", "model", "fp32", "fp16", "bf16", "fp8", "fp4"}));
   if (const std::string why = precision_refusal(program, *precision, device); !why.empty()) fail("{}", why);
   tell_about_precision(program, *precision);
-  const bool open = device == "auto" && !cuda::images().empty() && !this_device_facts().gpus.empty();
-  return precision_on(device == "auto" && !open ? "cpu" : device, *precision);
+  return precision_on(device == "auto" && cuda::images().empty() ? "cpu" : device, *precision);
 }
 
 std::string precision_refusal(const Program& program, Precision precision, const std::string& device) {

@@ -60,9 +60,10 @@ std::vector<std::string> files_of(const CompareFlags& flags) {
 }
 
 Lists lists_of(const Program& program, const CompareFlags& flags) {
-  return {.devices = devices_of(program, flags.devices),
+  const std::vector<std::string> devices = devices_of(program, flags.devices);
+  return {.devices = devices,
           .files = files_of(flags),
-          .precisions = precisions_of(program, flags.precisions),
+          .precisions = precisions_of(program, flags.precisions, devices),
           .threads = thread_counts_of(program, flags.threads),
           .peers = peers_of(program, flags.peers)};
 }

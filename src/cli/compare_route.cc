@@ -25,9 +25,9 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
   std::vector<std::string> folders = flags.models;
   if (folders.empty()) folders = {program.settings["models"].value};
   if (folders[0].empty()) fail("--models DIR is expected with --route: the folder with openpilot's models");
-  const std::vector<std::string> precisions = precisions_of(program, flags.precisions),
-                                 threads = thread_counts_of(program, flags.threads),
-                                 devices = devices_of(program, flags.devices), names = file_names(folders);
+  const std::vector<std::string> devices = devices_of(program, flags.devices),
+                                 precisions = precisions_of(program, flags.precisions, devices),
+                                 threads = thread_counts_of(program, flags.threads), names = file_names(folders);
   std::vector<compare::RouteVariant> variants;
   Calibrations calibrations(flags.calibrations);
   for (size_t f = 0; f < folders.size(); ++f) {

@@ -36,9 +36,11 @@ VariantPrecision variant_precision(const Program& program, const std::string& te
   return {precision_of(program, text, device), false};
 }
 
-std::vector<std::string> precisions_of(const Program& program, const std::string& flag) {
+std::vector<std::string> precisions_of(const Program& program, const std::string& flag,
+                                       const std::vector<std::string>& devices) {
   if (!flag.empty()) return split_list(flag, "--precision");
-  return {program.settings["precision"].value};
+  const std::string& setting = program.settings["precision"].value;
+  return {setting == "auto" && devices.size() > 1 ? "fp32" : setting};
 }
 
 std::vector<std::string> devices_of(const Program& program, const std::string& flag) {

@@ -22,8 +22,10 @@ struct VariantPrecision {
   bool int8 = false;
 };
 VariantPrecision variant_precision(const Program& program, const std::string& text, const std::string& device);
-// The items of --precision, or the setting if the flag was not given. Fails (user) like split_list().
-std::vector<std::string> precisions_of(const Program& program, const std::string& flag);
+// The items of --precision, or the setting if the flag was not given; if that is "auto" and there are several devices,
+// fp32, so that these alone make the difference. Fails (user) like split_list().
+std::vector<std::string> precisions_of(const Program& program, const std::string& flag,
+                                       const std::vector<std::string>& devices);
 
 // The items of --device, or the setting if the flag was not given. Fails (user) on one that is unknown or not there.
 std::vector<std::string> devices_of(const Program& program, const std::string& flag);
