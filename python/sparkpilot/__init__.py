@@ -8,6 +8,9 @@
     session.run()
     print(session.outputs["outputs"].shape)
 
+    for event in sparkpilot.LogReader("route/"):
+        print(event.which(), event.logMonoTime)
+
 docs/python.md is the tutorial. What sparkpilot cannot do is an `Error`, whose text is one line.
 """
 import importlib
@@ -29,9 +32,10 @@ from sparkpilot.session import Session
 if TYPE_CHECKING:
     from sparkpilot.commands import (CheckFailed, adapter_create, adapter_info, adapter_merge, bench, build_dataset, compare,
                                      drive, run, sim_compare, sim_run, train)
+    from sparkpilot.logs import LogReader
 
 # What is loaded when it is asked for first.
-_LATER = {"CheckFailed": "commands"}
+_LATER = {"LogReader": "logs", "CheckFailed": "commands"}
 _LATER.update(dict.fromkeys(("adapter_create", "adapter_info", "adapter_merge", "bench", "build_dataset", "compare", "drive",
                              "run", "sim_compare", "sim_run", "train"), "commands"))
 
@@ -47,6 +51,6 @@ def __dir__() -> List[str]:
     return sorted({*globals(), *_LATER})
 
 
-__all__ = ["Builder", "CheckFailed", "DeviceError", "Error", "InputError", "InternalError",
+__all__ = ["Builder", "CheckFailed", "DeviceError", "Error", "InputError", "InternalError", "LogReader",
            "Model", "Session", "TensorInfo", "Value", "__version__", "adapter_create", "adapter_info", "adapter_merge", "bench",
            "build_dataset", "compare", "drive", "hardware", "load", "parse", "run", "sim_compare", "sim_run", "train"]

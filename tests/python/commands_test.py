@@ -12,9 +12,9 @@ import threading
 import time
 import unittest
 
-from package import BUILD, need_program
+from package import BUILD, need_route
 
-need_program()
+need_route()
 
 import sparkpilot
 from sparkpilot import commands
@@ -62,6 +62,8 @@ class Real(Folder):
                                    no_overlay=True, limit=8, threads=1, say=notes.append)
         self.assertEqual((summary["frames"], summary["complete"], summary["threads"]["infer"]), (8, True, 1))
         self.assertEqual(json.loads((self.folder / "drive/summary.json").read_text())["frames"], 8)
+        models = [event.modelV2.frameId for event in sparkpilot.LogReader(self.folder / "drive").events("modelV2")]
+        self.assertEqual(len(models), 8)
         self.assertTrue(all(isinstance(note, str) and not note.endswith("\n") for note in notes))
         with self.assertRaisesRegex(sparkpilot.InputError, "^sparkpilot drive: .*no_models"):
             sparkpilot.drive(self.folder / "routes", models=self.folder / "no_models", out=self.folder / "other", **QUIET)

@@ -10,9 +10,9 @@ import shutil
 import tempfile
 import unittest
 
-from package import BUILD, ROOT, need_program, skip
+from package import BUILD, ROOT, need_route, skip
 
-need_program()
+need_route()
 if not (BUILD / "libsparkpilot_sim.so").exists():
     skip("libsparkpilot_sim was not built")
 
