@@ -32,10 +32,11 @@ from sparkpilot.session import Session
 if TYPE_CHECKING:
     from sparkpilot.commands import (CheckFailed, adapter_create, adapter_info, adapter_merge, bench, build_dataset, compare,
                                      drive, run, sim_compare, sim_run, train)
+    from sparkpilot.frames import Frame, FrameReader
     from sparkpilot.logs import LogReader
 
 # What is loaded when it is asked for first.
-_LATER = {"LogReader": "logs", "CheckFailed": "commands"}
+_LATER = {"Frame": "frames", "FrameReader": "frames", "LogReader": "logs", "CheckFailed": "commands"}
 _LATER.update(dict.fromkeys(("adapter_create", "adapter_info", "adapter_merge", "bench", "build_dataset", "compare", "drive",
                              "run", "sim_compare", "sim_run", "train"), "commands"))
 
@@ -51,6 +52,6 @@ def __dir__() -> List[str]:
     return sorted({*globals(), *_LATER})
 
 
-__all__ = ["Builder", "CheckFailed", "DeviceError", "Error", "InputError", "InternalError", "LogReader",
+__all__ = ["Builder", "CheckFailed", "DeviceError", "Error", "Frame", "FrameReader", "InputError", "InternalError", "LogReader",
            "Model", "Session", "TensorInfo", "Value", "__version__", "adapter_create", "adapter_info", "adapter_merge", "bench",
            "build_dataset", "compare", "drive", "hardware", "load", "parse", "run", "sim_compare", "sim_run", "train"]

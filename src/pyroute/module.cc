@@ -27,4 +27,5 @@ PYBIND11_MODULE(_route, module) {
   bind_errors();
   bind_values(module);
   bind_logs(module);
+  bind_frames(module);
 }

@@ -1,4 +1,4 @@
-// The Python module sparkpilot._route: route logs for Python. What users see of it is in python/sparkpilot.
+// The Python module sparkpilot._route: route logs and frames for Python. What users see of it is in python/sparkpilot.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -28,5 +28,6 @@ class Use {
 
 void bind_values(py::module_& module);
 void bind_logs(py::module_& module);
+void bind_frames(py::module_& module);
 
 }  // namespace sparkpilot::pyroute
