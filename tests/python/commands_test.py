@@ -98,8 +98,6 @@ class Real(Folder):
         result = sparkpilot.train(models=self.folder / "models", network="policy", data=self.folder / "data",
                                   out=self.folder / "run", updates=1, batch=2, rank=2, threads=1, loss={"plan": 1}, **QUIET)
         self.assertEqual((result["ended"], result["updates"]), ("updates", 1))
-        again = sparkpilot.train(from_=self.folder / "run/train.json", out=self.folder / "again", **QUIET)
-        self.assertEqual(again["first_loss"], result["first_loss"])
 
     def test_simulation(self):
         runs = [sparkpilot.sim_run(scenarios=["curves", "s_curves"], threads=1, set={"kp": kp}, out=self.folder / f"kp{kp}", **QUIET)
@@ -255,8 +253,7 @@ class Found(Folder):
         program.unlink()
         program.write_text("#!/bin/sh\necho sparkpilot 0.0.1\n")
         program.chmod(0o755)
-        self.assertIn("InputError", found(str(bin_)))
-        self.assertIn("got sparkpilot 0.0.1", found(str(bin_)))
+        self.assertRegex(found(str(bin_)), "InputError: .*got sparkpilot 0.0.1")
 
 
 if __name__ == "__main__":

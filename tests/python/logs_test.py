@@ -62,27 +62,19 @@ class Logs(unittest.TestCase):
     def tearDownClass(cls):
         cls.temporary.cleanup()
 
-    def check_against_dump(self, log, verbose=True):
-        kinds, read = {}, {}
+    def test_values_are_those_of_route_dump(self):
+        log, kinds = self.segment / "rlog.zst", {}
         for event in LogReader(log):
             kinds.setdefault(event.which(), []).append(event)
-        for kind, events in kinds.items():
-            if kind not in events[0].to_dict():
-                with self.assertRaisesRegex(InputError, "schema"):
-                    run("route dump", kind, log)
-                continue
+        self.assertEqual(len(kinds["modelV2"]), 40)
+        dumped = [kind for kind, events in sorted(kinds.items()) if kind in events[0].to_dict()]
+        self.assertGreater(len(dumped), 15)
+        for kind in {*dumped[::3], "modelV2", "carState", "initData"}:  # starting the program is what takes the time
             lines = run("route dump", kind, log, whole_data=True, quiet=True)
-            read[kind] = len(lines)
-            self.assertEqual(len(lines), len(events), kind)
-            for line, event in zip(lines, events):
+            self.assertEqual(len(lines), len(kinds[kind]), kind)
+            for line, event in zip(lines, kinds[kind]):
                 self.assertEqual((line["mono_time_ns"], line["valid"]), (event.logMonoTime, event.valid))
-                self.assertTrue(same(event.to_dict(verbose=verbose)[kind], line[kind]), (event, line))
-        return read
-
-    def test_values_are_those_of_route_dump(self):
-        read = self.check_against_dump(self.segment / "rlog.zst")
-        self.assertEqual(read["modelV2"], 40)
-        self.assertGreater(len(read), 10)
+                self.assertTrue(same(event.to_dict(verbose=True)[kind], line[kind]), (event, line))
 
     def test_a_recorded_log(self):
         if not DEMO.exists():
