@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
-"""What Python adds: to a run of a session, and to a step of 4,096 simulated worlds.
+"""What Python adds: to a run of a session, to a step of 4,096 simulated worlds, to reading a log; and what its imports take.
 
-    PYTHONPATH=build/python bench/python_cost.py [--worlds 4096] [--repeats 15]
+    PYTHONPATH=build/python bench/python_cost.py [--worlds 4096] [--seconds 20] [--repeats 15]
 
 A run of a graph that adds two numbers is nearly nothing but the way there and back, so its time is the most that Python
 adds to any run. It is timed in many short turns, as other processes would delay long ones. A step is timed in turns: the
-library's function with ready pointers, sparkpilot.worlds, and sparkpilot.gym where gymnasium is installed. Medians.
+library's function with ready pointers, sparkpilot.worlds, and sparkpilot.gym where gymnasium is installed. A log is one that
+the program makes, of --seconds. Imports are timed in fresh processes, in turns. Medians.
 """
 import argparse
 import ctypes
 import importlib.util
+import pathlib
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 
 import numpy as np
@@ -71,13 +76,48 @@ def steps(worlds, repeats):
         print(f"{name:28} {ns / 1e6:7.2f} ms  {worlds * 1e9 / ns / 1e6:6.2f} million worlds a second  {share:5.2f} of the library")
 
 
+def logs(seconds, repeats):
+    with tempfile.TemporaryDirectory() as folder:
+        sparkpilot.run("route synth", out=folder, seconds=seconds, no_video=True, quiet=True)
+        segment, = pathlib.Path(folder).iterdir()
+        log = sparkpilot.LogReader(segment)
+        count, states = sum(1 for _ in log), list(log.filter("carState"))
+        print(f"a log of {seconds} s: {count} events, {len(states)} of carState")
+        works = {"LogReader, each event": lambda: sum(1 for _ in log),
+                 "its kind and time, too": lambda: [(event.which(), event.logMonoTime) for event in log],
+                 "LogReader.filter, vEgo": lambda: [state.vEgo for state in log.filter("carState")]}
+        for name, ns in in_turns(works, repeats, 1).items():
+            print(f"{name:28} {ns / 1e6:7.2f} ms")
+        plan = log.first("modelV2").position
+        works = {"struct.field": lambda: states[0].vEgo, "struct.to_dict()": states[0].to_dict,
+                 "numpy.asarray(list of 33)": lambda: np.asarray(plan.x), "list(list of 33)": lambda: list(plan.x)}
+        for name, ns in in_turns(works, 10 * repeats, 50).items():
+            print(f"{name:28} {ns / 1000:7.2f} us")
+
+
+def imports(repeats):
+    works = {f"import {name}": f"import {name}" for name in ("numpy", "sparkpilot")}
+    works.update({f"and sparkpilot.{name}": f"import sparkpilot; sparkpilot.{name}" for name in ("run", "LogReader")})
+    timed = "import sys, time; t = time.perf_counter_ns(); exec(sys.argv[1]); print(time.perf_counter_ns() - t)"
+    times = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, code in works.items():
+            done = subprocess.run([sys.executable, "-c", timed, code], capture_output=True, text=True, check=True)
+            times[name].append(int(done.stdout))
+    for name, all_of in times.items():
+        print(f"{name:28} {statistics.median(all_of) / 1e6:7.2f} ms")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", type=int, default=4096)
+    parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     runs(options.repeats)
     steps(options.worlds, options.repeats)
+    logs(options.seconds, options.repeats)
+    imports(options.repeats)
 
 
 if __name__ == "__main__":

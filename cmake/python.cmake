@@ -20,17 +20,28 @@ function(sparkpilot_python)
     return()
   endif()
   set(package ${PROJECT_BINARY_DIR}/python/sparkpilot)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/python/*.cc)
-  add_library(sparkpilot_python MODULE ${sources})
-  sparkpilot_flags(sparkpilot_python)
-  target_include_directories(sparkpilot_python SYSTEM PRIVATE ${PYBIND11_INCLUDE} ${headers})
+  # sparkpilot_python_module(TARGET NAME FOLDER): src/FOLDER as the package's module NAME.
+  macro(sparkpilot_python_module target name folder)
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cc)
+    add_library(${target} MODULE ${sources})
+    sparkpilot_flags(${target})
+    target_include_directories(${target} SYSTEM PRIVATE ${PYBIND11_INCLUDE} ${headers})
+    sparkpilot_precompiled(${target} HEADER python.h)
+    # Python finds one function in it. What else it holds must not take the place of other modules' symbols.
+    target_link_options(${target} PRIVATE LINKER:--exclude-libs,ALL)
+    set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} SUFFIX "${suffix}"
+                          LIBRARY_OUTPUT_DIRECTORY ${package} CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  endmacro()
+  sparkpilot_python_module(sparkpilot_python _core python)
   target_compile_options(sparkpilot_python PRIVATE -O1)  # it hands over; the work is in the library
-  sparkpilot_precompiled(sparkpilot_python HEADER python.h)
   target_link_libraries(sparkpilot_python PRIVATE sparkpilot::sparkpilot fmt::fmt)
-  # Python finds one function in it. What else it holds must not take the place of other modules' symbols.
-  target_link_options(sparkpilot_python PRIVATE LINKER:--exclude-libs,ALL)
-  set_target_properties(sparkpilot_python PROPERTIES PREFIX "" OUTPUT_NAME _core SUFFIX "${suffix}"
-                        LIBRARY_OUTPUT_DIRECTORY ${package} CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  if(TARGET route)
+    sparkpilot_python_module(sparkpilot_python_route _route pyroute)
+    # Of the room it takes the readers, and needs the libraries of those alone.
+    target_link_options(sparkpilot_python_route PRIVATE LINKER:--gc-sections LINKER:--as-needed)
+    target_link_libraries(sparkpilot_python_route PRIVATE route fmt::fmt)
+    add_dependencies(sparkpilot_python sparkpilot_python_route)
+  endif()
   # What is written in Python, beside it.
   file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/sparkpilot/*.py* ${PROJECT_SOURCE_DIR}/python/sparkpilot/py.typed)
   foreach(script IN LISTS scripts)

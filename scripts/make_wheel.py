@@ -78,10 +78,12 @@ def stripped(file, to):
 def gather(build, cmake, tree):
     """Lays out the wheel's files in `tree` and returns its binaries and the version."""
     package = tree / "sparkpilot"
-    module, = (build / "python/sparkpilot").glob("_core*.so")
     shutil.copytree(ROOT / "python/sparkpilot", package, ignore=shutil.ignore_patterns("__pycache__"))
-    stripped(module, package / module.name)
-    binaries = [package / module.name]
+    binaries = []
+    for name in ("_core", "_route"):
+        module, = (build / "python/sparkpilot").glob(f"{name}.*.so")
+        stripped(module, package / module.name)
+        binaries.append(package / module.name)
     version = run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(build / 'python')!r}); "
                   "from sparkpilot import _core; print(_core.__version__)").strip()
     data = tree / f"sparkpilot-{version}.data"

@@ -1,4 +1,4 @@
-"""openpilot's driving models on any PC or an NVIDIA DGX Spark: load, run, inspect and build them.
+"""openpilot's driving models on any PC or an NVIDIA DGX Spark: load, run, inspect, build, drive, compare and train them.
 
     import numpy as np
     import sparkpilot
@@ -8,16 +8,20 @@
     session.run()
     print(session.outputs["outputs"].shape)
 
+    for event in sparkpilot.LogReader("route/"):
+        print(event.which(), event.logMonoTime)
+
 docs/python.md is the tutorial. What sparkpilot cannot do is an `Error`, whose text is one line.
 """
+import importlib
+from typing import TYPE_CHECKING, Any, List
+
 try:
     from sparkpilot import _core
 except ImportError as _error:
-    if "cannot open shared object file" not in str(_error):
-        raise
-    from sparkpilot._libraries import which_packages
+    from sparkpilot._libraries import explained
 
-    raise ImportError(f"{_error}: sparkpilot uses libraries of the distribution; {which_packages()}") from None
+    raise explained(_error) from None
 
 from sparkpilot import hardware
 from sparkpilot._core import DeviceError, Error, InputError, InternalError, __version__
@@ -25,5 +29,29 @@ from sparkpilot.builder import Builder, Value
 from sparkpilot.model import Model, TensorInfo, load, parse
 from sparkpilot.session import Session
 
-__all__ = ["Builder", "DeviceError", "Error", "InputError", "InternalError", "Model", "Session", "TensorInfo", "Value",
-           "__version__", "hardware", "load", "parse"]
+if TYPE_CHECKING:
+    from sparkpilot.commands import (CheckFailed, adapter_create, adapter_info, adapter_merge, bench, build_dataset, compare,
+                                     drive, run, sim_compare, sim_run, train)
+    from sparkpilot.frames import Frame, FrameReader
+    from sparkpilot.logs import LogReader
+
+# What is loaded when it is asked for first.
+_LATER = {"Frame": "frames", "FrameReader": "frames", "LogReader": "logs", "CheckFailed": "commands"}
+_LATER.update(dict.fromkeys(("adapter_create", "adapter_info", "adapter_merge", "bench", "build_dataset", "compare", "drive",
+                             "run", "sim_compare", "sim_run", "train"), "commands"))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(f"sparkpilot.{_LATER[name]}"), name)
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *_LATER})
+
+
+__all__ = ["Builder", "CheckFailed", "DeviceError", "Error", "Frame", "FrameReader", "InputError", "InternalError", "LogReader",
+           "Model", "Session", "TensorInfo", "Value", "__version__", "adapter_create", "adapter_info", "adapter_merge", "bench",
+           "build_dataset", "compare", "drive", "hardware", "load", "parse", "run", "sim_compare", "sim_run", "train"]

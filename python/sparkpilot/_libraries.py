@@ -2,6 +2,13 @@
 import importlib.metadata
 
 
+def explained(error: ImportError) -> ImportError:
+    """The error of a native module that cannot be loaded; if a library is missing, with what to install."""
+    if "cannot open shared object file" not in str(error):
+        return error
+    return ImportError(f"{error}: sparkpilot uses libraries of the distribution; {which_packages()}")
+
+
 def which_packages() -> str:
     try:
         names = importlib.metadata.metadata("sparkpilot").get_all("Requires-External") or []

@@ -146,20 +146,14 @@ class Dump {
   bool opened_ = false;
 };
 
-// The logs of a route; prints a note for each one missing.
 std::vector<std::string> logs_of(const Program& program, const DumpFlags& flags) {
-  const auto say = [&](const std::string& text) {
-    if (!program.quiet) note(text);
-  };
   std::vector<std::string> logs;
-  for (const drive::Route& route : drive::find_routes(flags.route, {program.settings["data"].value})) {
-    if (!route.missing.empty()) say(fmt::format("{}: {} segments are not there", route.name, route.missing.size()));
-    for (const drive::Segment& segment : route.segments) {
-      if (route.log(segment).empty()) say(fmt::format("{}: segment {} has no log", route.name, segment.number));
-      else logs.push_back(route.log(segment).string());
-    }
+  for (const auto& log : drive::logs_of(drive::find_routes(flags.route, {program.settings["data"].value}), flags.route,
+                                        [&](const std::string& text) {
+                                          if (!program.quiet) note(text);
+                                        })) {
+    logs.push_back(log.string());
   }
-  if (logs.empty()) fail("{}: the route has no log to read", flags.route);
   return logs;
 }
 

@@ -10,8 +10,9 @@ import shutil
 import tempfile
 import unittest
 
-from package import BUILD, ROOT, skip
+from package import BUILD, ROOT, need_route, skip
 
+need_route()
 if not (BUILD / "libsparkpilot_sim.so").exists():
     skip("libsparkpilot_sim was not built")
 

@@ -24,5 +24,17 @@ if not list((BUILD / "python/sparkpilot").glob("_core*.so")):
     skip("the Python module was not built (pybind11-dev, python3-dev)")
 
 
+def need_program():
+    if not (BUILD / "sparkpilot").exists():
+        skip("the program was not built")
+
+
+def need_route():
+    """The module of route logs and frames, and the program, which makes routes for tests."""
+    need_program()
+    if not list((BUILD / "python/sparkpilot").glob("_route*.so")):
+        skip("the module of route logs was not built")
+
+
 def address(array):
     return array.__array_interface__["data"][0]

@@ -11,17 +11,18 @@ import tempfile
 import unittest
 import zipfile
 
-from package import BUILD, ROOT, need, skip
+from package import BUILD, ROOT, need, need_route, skip
 
 need("venv", "ensurepip")
+need_route()
 if not (BUILD / "libsparkpilot_sim.so").exists():
     skip("libsparkpilot_sim was not built")
 ELSEWHERE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
-def run(*words, env=None):
+def run(*words, cwd="/"):
     done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          check=False, env=env or ELSEWHERE, cwd="/")
+                          check=False, env=ELSEWHERE, cwd=cwd)
     if done.returncode:
         raise AssertionError(f"{' '.join(str(word) for word in words)}: exit code {done.returncode}\n{done.stdout}")
     return done.stdout
@@ -59,6 +60,12 @@ class Wheel(unittest.TestCase):
             run(program, "zoo", "build", "--quiet", "tiny_driving_policy", "--out", folder)
             run(python, "-c", f"import sparkpilot; sparkpilot.Session({str(folder / 'tiny_driving_policy.onnx')!r}).run()")
             self.assertTrue((folder / "env/share/sparkpilot/peers/sparkpilot_peer.py").exists())
+            # The package starts the program beside it, and reads its routes.
+            self.assertEqual(run(python, "-c", "from sparkpilot import commands; print(commands.program())").strip(),
+                             str(program.resolve()))
+            said = run(python, "-c", "import sparkpilot\nsparkpilot.run('route synth', out='routes', seconds=0.5, no_video=True)\n"
+                       "print(sparkpilot.LogReader('routes').first('initData').deviceType)", cwd=folder)
+            self.assertTrue(said.endswith("tici\n"), said)
 
 
 if __name__ == "__main__":

@@ -356,7 +356,13 @@ bool EventPrinter::print(const cereal::Event::Reader& event, std::string& out) c
   return false;
 }
 
-bool is_kind(const std::string& kind) { return !fields_of(kind).empty(); }
+std::vector<size_t> kinds_named(const std::string& name) {
+  std::vector<size_t> kinds;
+  for (const StructSchema::Field& field : fields_of(name)) kinds.push_back(field.getProto().getDiscriminantValue());
+  return kinds;
+}
+
+bool is_kind(const std::string& kind) { return !kinds_named(kind).empty(); }
 
 std::vector<std::string> printable_kinds() {
   std::vector<std::string> kinds;

@@ -3,6 +3,7 @@
 
 #include <route/log/schema/log.capnp.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,7 +41,9 @@ class EventPrinter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Whether there is such a kind of event; its contents may have no schema here.
+// The kinds of events that a name means, as indices of event_kinds(): one, or both of carEvents and onroadEvents
+// (above). None if there is no such kind. Their contents may have no schema here.
+std::vector<size_t> kinds_named(const std::string& name);
 bool is_kind(const std::string& kind);
 // The kinds that EventPrinter prints.
 std::vector<std::string> printable_kinds();

@@ -162,6 +162,9 @@ TEST(EventPrinter, OnroadEventsOfEveryEra) {
   }
   EXPECT_NE(printed("onroadEventsDEPRECATED", {}, old).find("\"onroadEventsDEPRECATED\":[{"), std::string::npos);
   EXPECT_TRUE(is_kind("carEvents"));
+  EXPECT_EQ(kinds_named("carEvents"), kinds_named("onroadEvents"));
+  EXPECT_EQ(kinds_named("carEvents").size(), 2u);
+  EXPECT_EQ(kinds_named("carState"), std::vector<size_t>{cereal::Event::CAR_STATE});
   EXPECT_FALSE(is_kind("onroadEvent"));
 }
 

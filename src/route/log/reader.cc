@@ -153,6 +153,7 @@ LogReader::~LogReader() = default;
 bool LogReader::next() { return impl_->next(); }
 const cereal::Event::Reader& LogReader::event() const { return impl_->root; }
 bool LogReader::known() const { return static_cast<size_t>(impl_->root.which()) < event_kinds().size(); }
+std::span<const std::byte> LogReader::message() const { return impl_->held().first(impl_->event_bytes); }
 int64_t LogReader::event_bytes() const { return static_cast<int64_t>(impl_->event_bytes); }
 const std::string& LogReader::damage() const { return impl_->damage; }
 int64_t LogReader::events() const { return impl_->events; }

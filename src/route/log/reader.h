@@ -8,9 +8,11 @@
 #include <kj/exception.h>
 #include <route/log/schema/log.capnp.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +39,8 @@ class LogReader {
   const cereal::Event::Reader& event() const;
   // False for a kind that this schema does not have.
   bool known() const;
-  // Its bytes in the uncompressed log.
+  // Its bytes in the uncompressed log: a whole Cap'n Proto message. As long as event() is valid.
+  std::span<const std::byte> message() const;
   int64_t event_bytes() const;
 
   // Why the log ended before its file did ("cut in the middle of an event, after 1234 events"); empty if it did not.

@@ -78,6 +78,17 @@ TEST(LogReader, ReadsEveryContainer) {
   }
 }
 
+TEST(LogReader, MessagesOneAfterTheOtherAreTheLog) {
+  const std::string plain = log_bytes("rlog");
+  LogReader reader(memory_source(bytes_of(plain)), "test.log");
+  std::string again;
+  while (reader.next()) {
+    EXPECT_EQ(reader.message().size(), static_cast<size_t>(reader.event_bytes()));
+    again.append(reinterpret_cast<const char*>(reader.message().data()), reader.message().size());
+  }
+  EXPECT_TRUE(again == plain);
+}
+
 TEST(LogReader, TheNameDoesNotDecideTheContainer) {
   const TempFolder folder;
   write_text(folder / "rlog.bz2", log_bytes("rlog.zst"));

@@ -295,4 +295,18 @@ std::vector<Route> find_routes(const std::string& name_or_path, const RouteOptio
   return routes;
 }
 
+std::vector<fs::path> logs_of(std::span<const Route> routes, const std::string& asked,
+                              const std::function<void(const std::string&)>& say) {
+  std::vector<fs::path> logs;
+  for (const Route& route : routes) {
+    if (!route.missing.empty()) say(fmt::format("{}: {} segments are not there", route.name, route.missing.size()));
+    for (const Segment& segment : route.segments) {
+      if (route.log(segment).empty()) say(fmt::format("{}: segment {} has no log", route.name, segment.number));
+      else logs.push_back(route.log(segment));
+    }
+  }
+  if (logs.empty()) fail("{}: the route has no log to read", asked);
+  return logs;
+}
+
 }  // namespace sparkpilot::drive

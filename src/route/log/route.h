@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +58,11 @@ Route find_route(const std::string& name_or_path, const RouteOptions& options = 
 // The same, but the name may be that of a set: "ci", openpilot's public test segments; the result is those that exist
 // locally, and the first has a note for each missing one.
 std::vector<Route> find_routes(const std::string& name_or_path, const RouteOptions& options = {});
+
+// The logs of routes, in order. `say` is told what is missing, a line each. Fails (user) naming `asked` if there is
+// none.
+std::vector<std::filesystem::path> logs_of(std::span<const Route> routes, const std::string& asked,
+                                           const std::function<void(const std::string&)>& say);
 
 // The parts of a name.
 struct RouteName {

@@ -297,6 +297,23 @@ TEST_F(RouteTest, TheSetOfTestSegments) {
   EXPECT_EQ(routes[0].notes.size(), 1 + ci_segments().size() - 2);
 }
 
+TEST_F(RouteTest, LogsAndWhatIsMissingOfThem) {
+  touch("route/0/rlog");
+  touch("route/1/fcamera.hevc");
+  touch("route/3/qlog");
+  std::vector<std::string> said;
+  const auto say = [&](const std::string& text) { said.push_back(text); };
+  const std::vector<fs::path> logs = logs_of(find_routes(folder.file("route")), "asked", say);
+  EXPECT_EQ(logs, (std::vector<fs::path>{folder / "route/0/rlog", folder / "route/3/qlog"}));
+  EXPECT_EQ(said, (std::vector<std::string>{"route: 1 segments are not there", "route: segment 1 has no log"}));
+  try {
+    logs_of(find_routes(folder.file("route/1")), "asked", say);
+    ADD_FAILURE() << "logs of a segment that has none";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "asked: the route has no log to read");
+  }
+}
+
 TEST_F(RouteTest, LinksInARingEndNothing) {
   fs::create_directory_symlink(folder.path(), folder / "0");
   fs::create_directory_symlink(folder / "b", folder / "a");
