@@ -4,8 +4,11 @@
 #include <sstream>
 
 #include "gpu_main.h"
+#include "ir/infer.h"
 #include "networks.h"
 #include "ops/cuda/images.h"
+#include "passes/precision.h"
+#include "passes/small_weights.h"
 #include "tensor/difference.h"
 
 namespace sparkpilot::testing {
@@ -89,6 +92,70 @@ TEST(GpuSmallWeights, ComputeWhatTheCpuDoes) {
       EXPECT_TRUE(
           std::ranges::any_of(choices, [](const KernelDecision& each) { return each.kernel.starts_with("decode "); }));
     }
+  }
+}
+
+// The largest magnitude of each value that has a name, in fp32.
+std::map<std::string, double> largest_of(const Graph& graph) {
+  SessionOptions options{.device = "cpu", .threads = 1, .tune = Tune::off};
+  options.passes.off = {"all"};
+  options.keep = {"all"};
+  Session session(graph, options);
+  fill_inputs(session, 7);
+  session.run();
+  std::map<std::string, double> out;
+  session.visit_values([&](const RunValue& value) {
+    if (value.name.empty() || value.view.dtype != DType::f32) return;
+    double& largest = out[std::string(value.name)];
+    for (int64_t i = 0; i < value.view.elements(); ++i)
+      largest = std::max(largest, std::fabs(static_cast<double>(value.view.as<float>()[i])));
+  });
+  return out;
+}
+
+// With a calibration products multiply codes, on older GPUs decoded; nothing of it runs on the CPU. As a file, whose
+// types the GPU keeps, with the CPU's results. As a precision f16 comes before the codes and moves some of them by a
+// step.
+TEST(GpuSmallWeights, MultiplyCodesOfActivations) {
+  NEEDS_IMAGES();
+  emulate_plainly();
+  struct Run {
+    const char *model, *gpu;
+    bool as_file;
+  };
+  for (const auto& [model, gpu_name, as_file] : {Run{"tiny_driving_policy", "h100", false},
+                                                 {"tiny_driving_policy", "h100", true},
+                                                 {"tiny_driving_policy", "a100", true},
+                                                 {"tiny_driving_vision", "h100", false}}) {
+    SCOPED_TRACE(fmt::format("{} {} {}", model, gpu_name, as_file));
+    const Graph graph = build_zoo_model(model, 1);
+    const std::map<std::string, double> largest = largest_of(graph);
+    Graph file = graph;
+    infer(file);
+    widen_to_fp32(file);
+    store_small(file, plan_small(file, Precision::fp8), largest);
+    emulate(gpu_name);
+    const auto session = [&, &as_file = as_file](const char* device) {
+      SessionOptions options{.device = device, .threads = 1, .tune = Tune::off};
+      if (!as_file) options.passes.precision = Precision::fp8, options.passes.largest = largest;
+      auto out = std::make_unique<Session>(as_file ? file : graph, options);
+      fill_inputs(*out, 7);
+      for (int run = 0; run < 2; ++run) out->run();
+      return out;
+    };
+    const auto cpu = session("cpu"), gpu = session("cuda");
+    for (const TensorInfo& output : cpu->outputs()) {
+      EXPECT_LE(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2, as_file ? 1e-4 : 0.1)
+          << output.name;
+    }
+    EXPECT_EQ(gpu->nodes_on_cpu(), std::vector<std::string>());
+    EXPECT_GT(driver_count("kernel quantize"), 0);
+    const auto count = [](const std::string& kernel) {
+      return driver_count("kernel " + kernel + "8") + driver_count("kernel " + kernel + "32");
+    };
+    const bool old = std::string_view(gpu_name) == "a100";
+    EXPECT_EQ(count("e4m3_gemm_") > 0, !old);
+    EXPECT_EQ(count("e4m3_gemm_decoded_") > 0, old);
   }
 }
 

@@ -123,6 +123,7 @@ class Decoded {
 Acceptance scaled_product_accepts(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
   const DType a = p.inputs[0].dtype;
+  if (!storage_suffix(a)) return fmt::format("{} activations", name(a));
   if (Acceptance constant = weights_are_constant(p); !constant) return constant;
   if (s.empty()) return "empty";
   if (a == DType::f32 && s.m > 1) return "several rows of f32";

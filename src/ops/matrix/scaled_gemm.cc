@@ -1,8 +1,9 @@
 // sparkpilot::ScaledGemm: rows times a matrix of 8 or 4 bits that is decoded while it is read, plus bias, with an
 // epilogue. What a product is whose weights come from DequantizeLinear.
 //
-// Inputs: A f32, f16 or bf16, as the output; B f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales
-// of blocks; bias [N] or absent; then the epilogue's operands. The weight in row k and column n is
+// Inputs: A f32, f16 or bf16, as the output, or f8e4m3fn if B is, with `output_dtype` (f32 without it), so that its
+// codes' scale is in B's; B f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales of blocks; bias
+// [N] or absent; then the epilogue's operands. The weight in row k and column n is
 //   f8e4m3fn  B[k, n] * scale[n], or * scale if it has one element; no scales of blocks
 //   f4e2m1    B[k, n] * (block_scales[k / 16, n] * scale): block scales f8e4m3fn, of B's shape with K divided by 16 and
 //             rounded up; scale has one element
@@ -10,6 +11,7 @@
 #include "ops/cpu/gemm/gemm_small.h"
 #include "ops/cpu/gemm/matmul_loop.h"
 #include "ops/cpu/vector/epilogue_store.h"
+#include "ops/cuda/e4m3_gemm_candidate.h"
 #include "ops/cuda/product_candidates.h"
 #include "ops/cuda/scaled_gemm_candidates.h"
 #include "ops/epilogue_nodes.h"
@@ -26,6 +28,14 @@ bool transposed(const Attributes& attrs) { return attrs.integer("transB", 0) != 
 
 MatMulShape shape_of(const Attributes& attrs, const Shape& a, const Shape& b) {
   return gemm_shape(a, b, false, transposed(attrs));
+}
+
+DType output_dtype(const Attributes& attrs, DType a) {
+  if (a != DType::f8e4m3fn) return a;
+  const std::optional<DType> dtype = dtype_from_onnx(attrs.integer("output_dtype", onnx_code(DType::f32)));
+  if (!dtype || !contains(RowTypes{}, *dtype))
+    fail("output_dtype {} is not f32, f16 or bf16", attrs.integer("output_dtype", 0));
+  return *dtype;
 }
 
 GemmArgs args_of(const Problem& p) {
@@ -79,7 +89,9 @@ void run(const Call& c) {
 void infer(InferContext& c) {
   const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(In::kCodes));
   const DType codes = c.dtype(In::kCodes);
-  if (!contains(RowTypes{}, c.dtype(0))) fail("A is {}, expected f32, f16 or bf16", name(c.dtype(0)));
+  const bool coded = c.dtype(0) == DType::f8e4m3fn && codes == DType::f8e4m3fn;
+  if (!coded && !contains(RowTypes{}, c.dtype(0)))
+    fail("A is {}, expected f32, f16 or bf16, or f8e4m3fn as B", name(c.dtype(0)));
   if (codes != DType::f8e4m3fn && codes != DType::f4e2m1) fail("B is {}, expected f8e4m3fn or f4e2m1", name(codes));
   const bool in_blocks = codes == DType::f4e2m1;
   const Shape& scale = c.shape(In::kScale);
@@ -101,7 +113,7 @@ void infer(InferContext& c) {
     fail("bias is {}{}, expected [{}] of f32, f16 or bf16", name(c.dtype(In::kBias)), c.shape(In::kBias).str(), s.n);
   }
   check_epilogue(c, s.out, s.n);
-  c.output(0, c.dtype(0), s.out);
+  c.output(0, output_dtype(c.attrs, c.dtype(0)), s.out);
 }
 
 std::vector<ValueId> expand(ExpandContext& e) {
@@ -116,8 +128,9 @@ std::vector<ValueId> expand(ExpandContext& e) {
   } else {
     weights = b.add("DequantizeLinear", {e.in(In::kCodes), e.in(In::kScale)}, {{"axis", column_axis}});
   }
-  weights = cast_to(b, weights, b.dtype(e.in(0)));
-  std::vector<ValueId> inputs{e.in(0), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
+  const DType to = output_dtype(e.node.attrs, b.dtype(e.in(0)));
+  weights = cast_to(b, weights, to);
+  std::vector<ValueId> inputs{cast_to(b, e.in(0), to), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
   Attributes attrs;
   if (side) attrs.set("transB", int64_t{1});
   move_epilogue(e, e.node.attrs.texts("epilogue"), inputs, attrs);
@@ -152,6 +165,8 @@ OpCase fp4_case(const std::string& name, const Shape& a, int64_t n, const Attrib
 }
 
 std::vector<OpCase> cases() {
+  constexpr DType kCodes = DType::f8e4m3fn;
+  const Attributes to_f16{{"output_dtype", onnx_code(DType::f16)}};
   const Attributes side{{"transB", int64_t{1}}}, steps{{"epilogue", Texts{"gelu_erf", "add:5", "mul:6"}}};
   std::vector<OpCase> all{fp8_case("fp8_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}),
                           fp8_case("fp8_two_rows_one_scale", {2, 64}, 300, 1),
@@ -167,10 +182,14 @@ std::vector<OpCase> cases() {
                           fp8_case("fp8_f16_many_rows", {70, 40}, 24, 24, {}, DType::f16),
                           fp4_case("fp4_f16_epilogue", {37, 40}, 24, steps, DType::f16),
                           fp4_case("fp4_bf16", {9, 100}, 33, {{"epilogue", Texts{"silu"}}}, DType::bf16),
-                          fp4_case("fp4_bf16_many_rows", {70, 40}, 24, side, DType::bf16)};
+                          fp4_case("fp4_bf16_many_rows", {70, 40}, 24, side, DType::bf16),
+                          fp8_case("fp8_codes_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}, kCodes),
+                          fp8_case("fp8_codes_rows", {3, 7, 48}, 70, 1, side, kCodes),
+                          fp8_case("fp8_codes_to_f16", {70, 80}, 24, 24, to_f16, kCodes),
+                          fp8_case("fp8_codes_epilogue", {37, 40}, 24, 24, steps, kCodes)};
   for (OpCase& each : all) {
     if (!each.name.ends_with("epilogue")) continue;
-    each.inputs.push_back(CaseInput::of({37, 24}, each.inputs[0].dtype));
+    each.inputs.push_back(CaseInput::of({37, 24}, each.inputs[0].dtype == kCodes ? DType::f32 : each.inputs[0].dtype));
     each.inputs.push_back(CaseInput::of({24}).fixed());
   }
   // Weights that come at run time.
@@ -180,7 +199,8 @@ std::vector<OpCase> cases() {
   return all;
 }
 
-constexpr AttrSpec kAttrs[] = {{"epilogue", AttrType::texts}, {"transB", AttrType::integer}};
+constexpr AttrSpec kAttrs[] = {
+    {"epilogue", AttrType::texts}, {"output_dtype", AttrType::integer}, {"transB", AttrType::integer}};
 
 AxisSource axes(const Problem& p, int, int axis, size_t input) {
   const Shape &own = p.inputs[input].shape, &y = p.outputs[0].shape;
@@ -200,6 +220,10 @@ constexpr Kernel kCpu[] = {{.name = "simd",
                            {.name = "reference", .prepare = prepare, .run = run}};
 
 constexpr Kernel kCuda[] = {
+    {.name = "codes",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::coded_product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::coded_product_prepare(p, args_of(p)); },
+     .run = cuda::coded_product_run},
     {.name = "decode",
      .accepts = [](const Problem& p) -> Acceptance { return cuda::scaled_product_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return cuda::scaled_product_prepare(p, args_of(p)); },
