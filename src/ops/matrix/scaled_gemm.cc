@@ -1,20 +1,19 @@
 // sparkpilot::ScaledGemm: rows times a matrix of 8 or 4 bits that is decoded while it is read, plus bias, with an
 // epilogue. What a product is whose weights come from DequantizeLinear.
 //
-// Inputs: A f32, f16 or bf16, as the output, or f8e4m3fn if B is, with `output_dtype` (f32 without it), so that its
-// codes' scale is in B's; B f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales of blocks; bias
-// [N] or absent; then the epilogue's operands. The weight in row k and column n is
+// Inputs: A f32, f16 or bf16, as the output, or f8e4m3fn if B is, for an output of `output_dtype` (f32 without it); B
+// f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales of blocks; bias [N] or absent; then the
+// epilogue's operands. The weight in row k and column n is
 //   f8e4m3fn  B[k, n] * scale[n], or * scale if it has one element; no scales of blocks
 //   f4e2m1    B[k, n] * (block_scales[k / 16, n] * scale): block scales f8e4m3fn, of B's shape with K divided by 16 and
 //             rounded up; scale has one element
 #include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_small.h"
 #include "ops/cpu/gemm/matmul_loop.h"
-#include "ops/cpu/vector/epilogue_store.h"
-#include "ops/cuda/e4m3_gemm_candidate.h"
 #include "ops/cuda/product_candidates.h"
 #include "ops/cuda/scaled_gemm_candidates.h"
 #include "ops/epilogue_nodes.h"
+#include "ops/matrix/epilogue_gemm.h"
 #include "ops/registry.h"
 #include "tensor/small_floats.h"
 
@@ -24,12 +23,6 @@ namespace {
 using In = ScaledGemmInputs;
 using RowTypes = TypeList<float, Half, BFloat16>;
 
-bool transposed(const Attributes& attrs) { return attrs.integer("transB", 0) != 0; }
-
-MatMulShape shape_of(const Attributes& attrs, const Shape& a, const Shape& b) {
-  return gemm_shape(a, b, false, transposed(attrs));
-}
-
 DType output_dtype(const Attributes& attrs, DType a) {
   if (a != DType::f8e4m3fn) return a;
   const std::optional<DType> dtype = dtype_from_onnx(attrs.integer("output_dtype", onnx_code(DType::f32)));
@@ -38,34 +31,16 @@ DType output_dtype(const Attributes& attrs, DType a) {
   return *dtype;
 }
 
-GemmArgs args_of(const Problem& p) {
-  GemmArgs args;
-  args.shape = shape_of(p.attrs(), p.inputs[0].shape, p.inputs[In::kCodes].shape);
-  if (p.has(In::kBias)) args.c = static_cast<int>(In::kBias);
-  args.epilogue = Epilogue::of(p, args.shape.n);
-  return args;
-}
+GemmArgs args_of(const Problem& p) { return epilogue_gemm_args(p, In::kBias); }
 
-struct ReferenceState : KernelState {
-  MatMulShape shape;
-  Epilogue epilogue;
-};
-
-std::unique_ptr<KernelState> prepare(const Problem& p) {
-  auto state = std::make_unique<ReferenceState>();
-  const GemmArgs args = args_of(p);
-  state->shape = args.shape;
-  state->epilogue = args.epilogue;
-  state->workspace = epilogue_store_bytes(p.outputs[0].dtype, p.outputs[0].shape.elements());
-  return state;
-}
+std::unique_ptr<KernelState> prepare(const Problem& p) { return std::make_unique<EpilogueGemmState>(p, args_of(p)); }
 
 void run(const Call& c) {
-  const auto& state = c.as<ReferenceState>();
-  const MatMulShape& s = state.shape;
+  const GemmArgs& args = c.as<EpilogueGemmState>().args;
+  const MatMulShape& s = args.shape;
   const ConstView &codes = c.inputs[In::kCodes], &scale = c.inputs[In::kScale];
   const ConstView blocks = c.has(In::kBlockScales) ? c.inputs[In::kBlockScales] : ConstView{};
-  const bool by_column = scale.elements() > 1, side = transposed(c.attrs());
+  const bool by_column = scale.elements() > 1, side = is_transposed(c.attrs());
   const int64_t width = blocks.present() ? blocks.shape[1] : 1;
   float* values = epilogue_values(c, c.workspace);
   multiply_matrices<double>(
@@ -83,11 +58,11 @@ void run(const Call& c) {
         if (c.has(In::kBias)) sum += load_element(c.inputs[In::kBias].dtype, c.inputs[In::kBias].data, j);
         values[i * s.n + j] = static_cast<float>(sum);
       });
-  store_rows(c, state.epilogue, values, s.m, s.n);
+  store_rows(c, args.epilogue, values, s.m, s.n);
 }
 
 void infer(InferContext& c) {
-  const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(In::kCodes));
+  const MatMulShape s = epilogue_gemm_shape(c.attrs, c.shape(0), c.shape(In::kCodes));
   const DType codes = c.dtype(In::kCodes);
   const bool coded = c.dtype(0) == DType::f8e4m3fn && codes == DType::f8e4m3fn;
   if (!coded && !contains(RowTypes{}, c.dtype(0)))
@@ -102,7 +77,7 @@ void infer(InferContext& c) {
   if (c.has(In::kBlockScales) != in_blocks)
     fail("B is {} {} scales of blocks", name(codes), in_blocks ? "without" : "with");
   if (in_blocks) {
-    const int axis = transposed(c.attrs) ? 1 : 0;
+    const int axis = is_transposed(c.attrs) ? 1 : 0;
     const Shape expected = c.shape(In::kCodes).with(axis, (s.k + Fp4Weights::kBlock - 1) / Fp4Weights::kBlock);
     if (c.dtype(In::kBlockScales) != DType::f8e4m3fn || !(c.shape(In::kBlockScales) == expected)) {
       fail("scales of blocks are {}{}, expected f8e4m3fn{}", name(c.dtype(In::kBlockScales)),
@@ -118,7 +93,7 @@ void infer(InferContext& c) {
 
 std::vector<ValueId> expand(ExpandContext& e) {
   Builder& b = e.b;
-  const bool side = transposed(e.node.attrs);
+  const bool side = is_transposed(e.node.attrs);
   const int64_t depth_axis = side ? 1 : 0, column_axis = 1 - depth_axis;
   ValueId weights;
   if (e.has(In::kBlockScales)) {
@@ -207,7 +182,7 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
   const bool column = axis == y.rank() - 1;
   if (input == 0) return column ? whole_input() : same_axis(axis);
   if (input == In::kCodes || input == In::kBlockScales) {
-    return column ? same_axis(transposed(p.attrs()) ? 0 : 1) : whole_input();
+    return column ? same_axis(is_transposed(p.attrs()) ? 0 : 1) : whole_input();
   }
   if (input == In::kScale) return column && own.elements() > 1 ? same_axis(0) : whole_input();
   return broadcast_axis(own, y, axis);
