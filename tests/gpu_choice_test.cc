@@ -91,7 +91,7 @@ TEST_F(GpuChoice, TakesTheCpuForModelsThatDoNotRunOnAGpuWhole) {
   EXPECT_EQ(said_, std::vector<std::string>());
 }
 
-// Activations in 8 bits, of a file and by a calibration.
+// Activations in 8 bits, of a file, by the range of the data, and by a calibration.
 TEST_F(GpuChoice, TakesAGpuForCodes) {
   NEEDS_IMAGES();
   Graph bytes;
@@ -100,6 +100,19 @@ TEST_F(GpuChoice, TakesAGpuForCodes) {
   bytes.add_output(b.add("QuantizeLinear", {x, bytes.add_constant(Tensor::scalar(0.1f))}), "y");
   Session quantized(std::move(bytes), choosing());
   EXPECT_EQ(quantized.device(), "cuda:0") << said_[0];
+
+  Graph dynamic;
+  Builder d(dynamic);
+  const std::vector<ValueId> codes =
+      d.add_many("DynamicQuantizeLinear", {dynamic.add_input("x", DType::f32, Shape{kRows, kSize})}, {}, 3);
+  const Tensor bytes_of_weights = Tensor::of<int8_t>(Shape{kSize, kSize}, std::vector<int8_t>(kSize * kSize, 3));
+  const ValueId sums = d.add("MatMulInteger", {codes[0], dynamic.add_constant(bytes_of_weights), codes[2]});
+  dynamic.add_output(d.add("Mul", {d.add("Cast", {sums}, {{"to", onnx_code(DType::f32)}}), codes[1]}), "y");
+  Session by_range(dynamic, choosing());
+  EXPECT_EQ(by_range.device(), "cuda:0") << said_[0];
+  Session cpu(dynamic, {.device = "cpu", .threads = 1});
+  EXPECT_EQ(run(by_range, numbers(1)), run(cpu, numbers(1)));
+  EXPECT_GT(driver_count("kernel qgemm_8"), 0);
 
   Graph products;
   Builder c(products);

@@ -16,6 +16,11 @@ __device__ __forceinline__ uint4 load_sixteen_bytes(const uint8_t* from, int lef
   return {words[0], words[1], words[2], words[3]};
 }
 
+__device__ __forceinline__ void add_four(const uint4& bits, int (&to)[4]) {
+  to[0] += static_cast<int>(bits.x), to[1] += static_cast<int>(bits.y);
+  to[2] += static_cast<int>(bits.z), to[3] += static_cast<int>(bits.w);
+}
+
 constexpr int kByteWarps = 8, kByteColumns = 16, kByteDepth = 64;
 constexpr int kByteStride = 20;  // of sums, so that four lanes write to four banks
 
@@ -40,18 +45,19 @@ class MatrixRows {
   bool aligned_;
 };
 
-// finish(sum, row, column) for each element of y[m, n] that a block of kByteWarps warps has. 16 rows of weights are
-// mma's left operand; they lie padded with zeros to kByteDepth. kDeep warps share the depth of the same 8 kTiles rows,
-// and what they have is added in order; others have other rows. A lane loads 16 neighbours in depth of rows of weights
-// lane / 4 and lane / 4 + 8, which it passes as if they were the places that mma means: sums do not depend on the order
-// in depth as long as both operands have the same.
+// finish(sums, row, column, count) for each four neighbours in a row of y[m, n] that a block of kByteWarps warps has,
+// of which `count` are there. 16 rows of weights are mma's left operand; they lie padded with zeros to kByteDepth.
+// kDeep warps share the depth of the same 8 kTiles rows, and what they have is added in order; others have other rows.
+// A lane loads 16 neighbours in depth of rows of weights lane / 4 and lane / 4 + 8, which it passes as if they were the
+// places that mma means: sums do not depend on the order in depth as long as both operands have the same.
 //
 // Rows says what a lane reads of the other operand, from k on. Codes has the type of a Sum and multiply(sums, high,
 // low, right), which adds the products of two rows of weights by a row of each tile, 16 elements of each.
-template <typename Codes, int kTiles, int kDeep, template <int> typename Rows, typename Arguments, typename Finish>
+template <typename Codes, int kTiles, int kDeep, int kEach, template <int> typename Rows, typename Arguments,
+          typename Finish>
 __device__ __forceinline__ void byte_gemm(const Arguments& p, const Finish& finish) {
   using Sum = typename Codes::Sum;
-  constexpr int kRows = 8 * kTiles, kAll = kRows * (kByteWarps / kDeep);
+  constexpr int kRows = 8 * kTiles, kAll = kRows * (kByteWarps / kDeep), kInRow = kByteColumns / kEach;
   STATIC_SHARED(Sum, partial, kDeep * kAll * kByteStride);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int slice = warp % kDeep, share = warp / kDeep * kRows;
@@ -77,13 +83,18 @@ __device__ __forceinline__ void byte_gemm(const Arguments& p, const Finish& fini
     }
   __syncthreads();
 #pragma unroll 1
-  for (int at = thread; at < kAll * kByteColumns; at += kByteWarps * 32) {
-    const int row = first_row + at / kByteColumns, column = first + at % kByteColumns;
+  for (int at = thread; at < kAll * kInRow; at += kByteWarps * 32) {
+    const int in_block = at / kInRow, neighbour = at % kInRow * kEach;
+    const int row = first_row + in_block, column = first + neighbour;
     if (row >= p.m || column >= p.n) continue;
-    Sum sum = 0;
+    Sum finished[kEach] = {};
 #pragma unroll
-    for (int i = 0; i < kDeep; ++i) sum += partial[(i * kAll + at / kByteColumns) * kByteStride + at % kByteColumns];
-    finish(sum, row, column);
+    for (int i = 0; i < kDeep; ++i) {
+      const Sum* const from = partial + (i * kAll + in_block) * kByteStride + neighbour;
+      if constexpr (kEach == 4) add_four(load_16(from), finished);
+      else finished[0] += *from;
+    }
+    finish(finished, row, column, least(p.n - column, kEach));
   }
 }
 

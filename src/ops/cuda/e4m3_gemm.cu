@@ -51,14 +51,16 @@ struct Decoded {
 
 template <typename How, int kTiles>
 __device__ __forceinline__ void e4m3_gemm(const E4m3GemmArguments& p) {
-  device::byte_gemm<How, kTiles, device::kByteWarps, device::MatrixRows>(p, [&](float sum, int row, int column) {
-    sum *= p.scales[column];
-    if (p.bias) sum += p.bias[column];
-    sum = device::apply_epilogue(p.epilogue, sum, row, column);
-    const long long at = row * p.y_stride + column;
-    if (p.storage == Storage::f32) static_cast<float*>(p.y)[at] = sum;
-    else static_cast<uint16_t*>(p.y)[at] = p.storage == Storage::f16 ? device::to_half(sum) : device::to_bfloat16(sum);
-  });
+  device::byte_gemm<How, kTiles, device::kByteWarps, 1, device::MatrixRows>(
+      p, [&](const float(&sums)[1], int row, int column, int) {
+        float sum = sums[0] * p.scales[column];
+        if (p.bias) sum += p.bias[column];
+        sum = device::apply_epilogue(p.epilogue, sum, row, column);
+        const long long at = row * p.y_stride + column;
+        if (p.storage == Storage::f32) static_cast<float*>(p.y)[at] = sum;
+        else if (p.storage == Storage::f16) static_cast<uint16_t*>(p.y)[at] = device::to_half(sum);
+        else static_cast<uint16_t*>(p.y)[at] = device::to_bfloat16(sum);
+      });
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "ops/cuda/pooling.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/quantize.h"
+#include "ops/cuda/quantized.h"
 #include "ops/cuda/reduce.h"
 #include "ops/cuda/rows.h"
 #include "ops/cuda/scaled_gemm.h"

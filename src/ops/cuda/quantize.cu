@@ -3,11 +3,13 @@
 #define SPARKPILOT_EACH_ARCHITECTURE  // by cmake/cuda.cmake
 #include "ops/cuda/quantize.h"
 
+#include "ops/cuda/block.cuh"
 #include "ops/cuda/elements.cuh"
 
 namespace {
 
 using sparkpilot::cuda::ByteCode;
+using sparkpilot::cuda::DynamicQuantizeArguments;
 using sparkpilot::cuda::QuantizeArguments;
 
 // A thread's elements: eight, or at the end fewer.
@@ -86,5 +88,27 @@ extern "C" __global__ void __launch_bounds__(128) dequantize(const QuantizeArgum
     for (int i = 0; i < 8; ++i) {
       if (i < at.count) device::store_value(p.type, p.x, at.first + i, x[i]);
     }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(512) dynamic_quantize(const DynamicQuantizeArguments p) {
+  STATIC_SHARED(float, partial, 16);
+  const int thread = static_cast<int>(threadIdx.x);
+  float low = 0, high = 0;
+#pragma unroll 4
+  for (int i = thread; i < p.elements; i += 512) {
+    const float x = p.x[i];
+    low = x < low ? x : low;
+    high = x > high ? x : high;
+  }
+  low = -device::block_combine<16>(-low, partial, device::Max());
+  high = device::block_combine<16>(high, partial, device::Max());
+  const float scale = high == low ? 1.0f : __fdiv_rn(high - low, 255.0f), v = __fdiv_rn(-low, scale);
+  const float zero = v >= 0.0f ? rintf(fminf(v, 255.0f)) : 0.0f;
+  if (thread == 0) *p.scale = scale, *p.zero = static_cast<uint8_t>(static_cast<int>(zero));
+#pragma unroll 4
+  for (int i = thread; i < p.elements; i += 512) {
+    const float code = rintf(__fdiv_rn(p.x[i], scale)) + zero;
+    p.codes[i] = static_cast<uint8_t>(static_cast<int>(code >= 0.0f ? fminf(code, 255.0f) : 0.0f));
   }
 }

@@ -1,4 +1,5 @@
-// Kernels between numbers and codes of 8 bits with one scale: QuantizeLinear and DequantizeLinear.
+// Kernels between numbers and codes of 8 bits with one scale: QuantizeLinear, DequantizeLinear and
+// DynamicQuantizeLinear.
 #pragma once
 
 #include "ops/cuda/launch.h"
@@ -20,6 +21,18 @@ struct QuantizeArguments {
   int zero;
   int elements;
 };
+
+// dynamic_quantize: u8 by the range of x and 0 (ops/quantized/dynamic_quantize.cc); NaN counts for nothing and becomes
+// 0. One block, which goes through x twice: blocks cannot wait for one another.
+struct DynamicQuantizeArguments {
+  const float* x;
+  uint8_t* codes;
+  float* scale;
+  uint8_t* zero;
+  int elements;
+};
+constexpr int kMostDynamicElements = 1 << 20;
+inline KernelLaunch dynamic_quantize_launch() { return {.threads = 512}; }
 
 KernelLaunch quantize_launch(const QuantizeArguments& arguments);  // of both: quantize, dequantize
 

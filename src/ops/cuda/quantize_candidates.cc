@@ -63,6 +63,21 @@ void launch(const Call& c, const void* x, const void* codes) {
   c.stream->launch(*state.function, quantize_launch(arguments), arguments);
 }
 
+Acceptance accepts_dynamic(const Problem& p) {
+  if (p.inputs[0].shape.elements() > kMostDynamicElements)
+    return "more than 2^20 elements, which one block goes through";
+  return takes_elements(p.inputs[0].shape);
+}
+
+void launch_dynamic(const Call& c) {
+  const DynamicQuantizeArguments arguments{.x = c.inputs[0].as<float>(),
+                                           .codes = c.outputs[0].as<uint8_t>(),
+                                           .scale = c.outputs[1].as<float>(),
+                                           .zero = c.outputs[2].as<uint8_t>(),
+                                           .elements = static_cast<int>(c.inputs[0].elements())};
+  c.stream->launch(*c.as<State>().function, dynamic_quantize_launch(), arguments);
+}
+
 }  // namespace
 
 constinit const Kernel kQuantize[1] = {
@@ -75,5 +90,13 @@ constinit const Kernel kDequantize[1] = {
      .accepts = accepts_dequantize,
      .prepare = [](const Problem& p) { return prepare(p, "dequantize", p.outputs[0], p.inputs[0]); },
      .run = [](const Call& c) { launch(c, c.outputs[0].data, c.inputs[0].data); }}};
+constinit const Kernel kDynamicQuantize[1] = {{.name = "block",
+                                               .accepts = accepts_dynamic,
+                                               .prepare = [](const Problem& p) -> std::unique_ptr<KernelState> {
+                                                 auto state = std::make_unique<State>();
+                                                 state->function = &kernel_on(*p.gpu, "dynamic_quantize");
+                                                 return state;
+                                               },
+                                               .run = launch_dynamic}};
 
 }  // namespace sparkpilot::cuda

@@ -88,6 +88,49 @@ TEST(CudaQuantize, EveryCodeComesBack) {
   }
 }
 
+// By the range of all numbers and 0: of both signs, of one, of none; NaN and infinities as on the CPU.
+TEST(CudaQuantize, ByTheRangeOfTheData) {
+  for (const auto& [count, low, high, special] : {std::tuple(1029, -3.0, 5.0, 0.0),
+                                                  {1, 2.0, 2.0, 0.0},
+                                                  {512, 1.0, 9.0, 0.0},
+                                                  {77, -9.0, -1.0, 0.0},
+                                                  {600, 0.0, 0.0, 0.0},
+                                                  {1030, -3.0, 5.0, static_cast<double>(NAN)},
+                                                  {40, -3.0, 5.0, static_cast<double>(kInfinity)}}) {
+    Random random(3);
+    std::vector<double> x(at(count));
+    for (double& each : x) each = static_cast<float>(random.uniform(low, high));
+    if (special != 0) x[at(count / 2)] = special;
+    float least = 0, most = 0;
+    for (const double each : x) {
+      least = each < least ? static_cast<float>(each) : least;
+      most = each > most ? static_cast<float>(each) : most;
+    }
+    const float scale = most == least ? 1 : (most - least) / 255, v = -least / scale;
+    const float zero = v >= 0 ? std::nearbyint(std::min(v, 255.0f)) : 0;
+    std::vector<double> expected;
+    for (const double each : x) {
+      const float code = std::nearbyint(static_cast<float>(each) / scale) + zero;
+      expected.push_back(code >= 0 ? static_cast<double>(std::min(code, 255.0f)) : 0);
+    }
+    for (const char* what : {"codes", "scale", "zero"}) {
+      TestRun run;
+      DynamicQuantizeArguments p{};
+      p.x = static_cast<const float*>(run.input(kElements[0].storage, x));
+      void* const out =
+          run.output(*what == 's' ? kElements[0].storage : kCodes[0].storage, *what == 'c' ? at(count) : 1);
+      p.codes = static_cast<uint8_t*>(*what == 'c' ? out : run.scratch(at(count)));
+      p.scale = static_cast<float*>(*what == 's' ? out : run.scratch(4));
+      p.zero = static_cast<uint8_t*>(*what == 'z' ? out : run.scratch(1));
+      p.elements = count;
+      run.launch("dynamic_quantize", p, dynamic_quantize_launch());
+      const std::vector<double> y = run.values();
+      if (*what == 'c') EXPECT_EQ(y, expected) << count << " " << special;
+      else EXPECT_EQ(y[0], static_cast<double>(*what == 's' ? scale : zero)) << what << " " << count << " " << special;
+    }
+  }
+}
+
 // Whole sectors, on both sides.
 TEST(CudaQuantize, Traffic) {
   for (const char* kernel : {"quantize", "dequantize"}) {
