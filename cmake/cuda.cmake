@@ -116,7 +116,8 @@ function(sparkpilot_kernel_images target)
   if(NVCC)
     execute_process(COMMAND ${NVCC} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
     # Machine code of all architectures, and PTX for what is newer, from one reading of the source: each further one is a
-    # tenth of the time. Only words.cu asks which architecture it is compiled for, and uses what one family has.
+    # tenth of the time. Only those named below ask which architecture they are compiled for, and use what some have.
+    set(by_architecture words e4m3_gemm quantize)
     set(numbers "")
     set(each "")
     set(size "")
@@ -142,7 +143,7 @@ function(sparkpilot_kernel_images target)
       get_filename_component(name ${source} NAME_WE)
       set(image ${folder}/${name}.fatbin)
       set(flags -gencode "arch=compute_80,code=[${numbers},compute_80]")
-      if(name STREQUAL words)
+      if(name IN_LIST by_architecture)
         set(flags ${each} -gencode arch=compute_90,code=compute_90)
       elseif(name STREQUAL worlds)
         list(APPEND flags -fmad=false)  # a world's roundings are those of its source (src/sim/number-inl.h)

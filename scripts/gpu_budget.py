@@ -21,7 +21,7 @@ import sys
 
 BUDGET = pathlib.Path(__file__).resolve().parents[1] / "bench" / "gpu_budget.json"
 LARGEST = 1 << 28  # bytes of an unpacked image
-PTX, CUBIN, ZSTD, FAMILY = 1, 2, 0x8000, 0x200000
+PTX, CUBIN, ZSTD = 1, 2, 0x8000
 
 # Of one multiprocessor, CUDA C++ Programming Guide 13.0, "Technical Specifications per Compute Capability": threads, blocks,
 # bytes of shared memory. All have 65,536 registers, given to warps by 256, and keep 1 KB of shared memory for each block.
@@ -66,7 +66,7 @@ def images_of(data):
         if image_header < 64 or at + image_header + bytes_ > len(data):
             raise Damaged("an image ends behind its container")
         body = data[at + image_header : at + image_header + bytes_]
-        name = f"{'compute' if kind == PTX else 'sm'}_{number & 0xffff}{'f' if flags & FAMILY else ''}"
+        name = f"{'compute' if kind == PTX else 'sm'}_{number & 0xffff}"  # of a family (120f), too
         yield kind, name, unpacked(body, flags, packed, full)
         at += image_header + bytes_
 

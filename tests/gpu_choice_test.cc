@@ -85,18 +85,50 @@ TEST_F(GpuChoice, TakesTheCpuForModelsThatDoNotRunOnAGpuWhole) {
   EXPECT_NE(said_[0].find("1 of its nodes has no kernel for a GPU, such as Hardmax; the model runs on the CPU"),
             std::string::npos)
       << said_[0];
-  Graph integers;
-  const ValueId x = integers.add_input("x", DType::f32, Shape{kRows, kSize});
-  Builder b(integers);
-  integers.add_output(b.add("QuantizeLinear", {x, integers.add_constant(Tensor::scalar(0.1f))}), "y");
-  Session quantized(std::move(integers), choosing());
-  EXPECT_EQ(quantized.device(), "cpu");
-  ASSERT_EQ(said_.size(), 1u);
-  EXPECT_NE(said_[0].find("no kernel for a GPU computes QuantizeLinear"), std::string::npos) << said_[0];
   emulate("none");
   Session none(softmax_graph(false), choosing());
   EXPECT_EQ(none.device(), "cpu");
   EXPECT_EQ(said_, std::vector<std::string>());
+}
+
+// Activations in 8 bits, of a file, by the range of the data, and by a calibration.
+TEST_F(GpuChoice, TakesAGpuForCodes) {
+  NEEDS_IMAGES();
+  Graph bytes;
+  const ValueId x = bytes.add_input("x", DType::f32, Shape{kRows, kSize});
+  Builder b(bytes);
+  bytes.add_output(b.add("QuantizeLinear", {x, bytes.add_constant(Tensor::scalar(0.1f))}), "y");
+  Session quantized(std::move(bytes), choosing());
+  EXPECT_EQ(quantized.device(), "cuda:0") << said_[0];
+
+  Graph dynamic;
+  Builder d(dynamic);
+  const std::vector<ValueId> codes =
+      d.add_many("DynamicQuantizeLinear", {dynamic.add_input("x", DType::f32, Shape{kRows, kSize})}, {}, 3);
+  const Tensor bytes_of_weights = Tensor::of<int8_t>(Shape{kSize, kSize}, std::vector<int8_t>(kSize * kSize, 3));
+  const ValueId sums = d.add("MatMulInteger", {codes[0], dynamic.add_constant(bytes_of_weights), codes[2]});
+  dynamic.add_output(d.add("Mul", {d.add("Cast", {sums}, {{"to", onnx_code(DType::f32)}}), codes[1]}), "y");
+  Session by_range(dynamic, choosing());
+  EXPECT_EQ(by_range.device(), "cuda:0") << said_[0];
+  Session cpu(dynamic, {.device = "cpu", .threads = 1});
+  EXPECT_EQ(run(by_range, numbers(1)), run(cpu, numbers(1)));
+  EXPECT_GT(driver_count("kernel qgemm_8"), 0);
+
+  Graph products;
+  Builder c(products);
+  ValueId y = products.add_input("x", DType::f32, Shape{kRows, kSize});
+  for (int i = 0; i < 2; ++i) {
+    const Tensor weights = Tensor::of<float>(Shape{kSize, kSize}, std::vector<float>(kSize * kSize, 0.01f + 0.01f * i));
+    y = c.add("Relu", {c.add("MatMul", {y, products.add_constant(weights)})});
+  }
+  products.add_output(c.add("Softmax", {y}), "y");
+  SessionOptions options = choosing();
+  options.passes.precision = Precision::fp8;
+  options.passes.largest = {{"x", 3.0}};
+  Session calibrated(products, options);
+  EXPECT_EQ(calibrated.device(), "cuda:0") << said_[0];
+  EXPECT_GT(driver_count("kernel e4m3_gemm_8"), 0);
+  run(calibrated, numbers(1));
 }
 
 // The difference of two nearly equal columns is lost in bf16.

@@ -4,8 +4,13 @@
 #include <sstream>
 
 #include "gpu_main.h"
+#include "ir/infer.h"
 #include "networks.h"
 #include "ops/cuda/images.h"
+#include "passes/pass.h"
+#include "passes/precision.h"
+#include "passes/quantize_graph.h"
+#include "passes/small_weights.h"
 #include "tensor/difference.h"
 
 namespace sparkpilot::testing {
@@ -64,6 +69,22 @@ TEST_P(GpuNetwork, ComputesWhatTheCpuDoes) {
   }
 }
 
+// The network after two runs on the same inputs.
+std::unique_ptr<Session> after_runs(const Graph& graph, const char* device, const PassOptions& passes = {}) {
+  SessionOptions options{.device = device, .threads = 1, .tune = Tune::off};
+  options.passes = passes;
+  auto out = std::make_unique<Session>(graph, options);
+  fill_inputs(*out, 7);
+  for (int run = 0; run < 2; ++run) out->run();
+  return out;
+}
+
+void expect_outputs_near(Session& gpu, Session& cpu, double bound) {
+  for (const TensorInfo& output : cpu.outputs())
+    EXPECT_LE(difference_of(gpu.output(output.name), cpu.output(output.name)).relative_l2, bound) << output.name;
+  EXPECT_EQ(gpu.nodes_on_cpu(), std::vector<std::string>());
+}
+
 // Weights in 8 and 4 bits are read packed, and are those of the CPU, whose activations are f32.
 TEST(GpuSmallWeights, ComputeWhatTheCpuDoes) {
   NEEDS_IMAGES();
@@ -73,22 +94,105 @@ TEST(GpuSmallWeights, ComputeWhatTheCpuDoes) {
     for (const auto& [gpu_name, precision] : {std::pair("gb10", Precision::fp4), std::pair("h100", Precision::fp8)}) {
       SCOPED_TRACE(fmt::format("{} {} {}", model, gpu_name, name(precision)));
       emulate(gpu_name);
-      const auto session = [&](const char* device) {
-        SessionOptions options{.device = device, .threads = 1, .tune = Tune::off};
-        options.passes.precision = precision;
-        auto out = std::make_unique<Session>(graph, options);
-        fill_inputs(*out, 7);
-        for (int run = 0; run < 2; ++run) out->run();
-        return out;
-      };
-      const auto cpu = session("cpu"), gpu = session("cuda");
-      for (const TensorInfo& output : cpu->outputs())
-        EXPECT_LE(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2, 1e-2) << output.name;
-      EXPECT_EQ(gpu->nodes_on_cpu(), std::vector<std::string>());
+      const auto cpu = after_runs(graph, "cpu", {.precision = precision});
+      const auto gpu = after_runs(graph, "cuda", {.precision = precision});
+      expect_outputs_near(*gpu, *cpu, 1e-2);
       const std::vector<KernelDecision> choices = gpu->choices();
       EXPECT_TRUE(
           std::ranges::any_of(choices, [](const KernelDecision& each) { return each.kernel.starts_with("decode "); }));
     }
+  }
+}
+
+// The largest magnitude of each value that has a name, in fp32.
+std::map<std::string, double> largest_of(const Graph& graph) {
+  SessionOptions options{.device = "cpu", .threads = 1, .tune = Tune::off};
+  options.passes.off = {"all"};
+  options.keep = {"all"};
+  Session session(graph, options);
+  fill_inputs(session, 7);
+  session.run();
+  std::map<std::string, double> out;
+  session.visit_values([&](const RunValue& value) {
+    if (value.name.empty() || value.view.dtype != DType::f32) return;
+    double& largest = out[std::string(value.name)];
+    for (int64_t i = 0; i < value.view.elements(); ++i)
+      largest = std::max(largest, std::fabs(static_cast<double>(value.view.as<float>()[i])));
+  });
+  return out;
+}
+
+// With a calibration products multiply codes, on older GPUs decoded; nothing of it runs on the CPU. As a file, whose
+// types the GPU keeps, with the CPU's results. As a precision f16 comes before the codes and moves some of them by a
+// step.
+TEST(GpuSmallWeights, MultiplyCodesOfActivations) {
+  NEEDS_IMAGES();
+  emulate_plainly();
+  struct Run {
+    const char *model, *gpu;
+    bool as_file;
+  };
+  for (const auto& [model, gpu_name, as_file] : {Run{"tiny_driving_policy", "h100", false},
+                                                 {"tiny_driving_policy", "h100", true},
+                                                 {"tiny_driving_policy", "a100", true},
+                                                 {"tiny_driving_vision", "h100", false}}) {
+    SCOPED_TRACE(fmt::format("{} {} {}", model, gpu_name, as_file));
+    const Graph graph = build_zoo_model(model, 1);
+    const std::map<std::string, double> largest = largest_of(graph);
+    Graph file = graph;
+    infer(file);
+    widen_to_fp32(file);
+    store_small(file, plan_small(file, Precision::fp8), largest);
+    emulate(gpu_name);
+    PassOptions passes;
+    if (!as_file) passes.precision = Precision::fp8, passes.largest = largest;
+    const auto cpu = after_runs(as_file ? file : graph, "cpu", passes);
+    const auto gpu = after_runs(as_file ? file : graph, "cuda", passes);
+    expect_outputs_near(*gpu, *cpu, as_file ? 1e-4 : 0.1);
+    EXPECT_GT(driver_count("kernel quantize"), 0);
+    const auto count = [](const std::string& kernel) {
+      return driver_count("kernel " + kernel + "8") + driver_count("kernel " + kernel + "32");
+    };
+    const bool old = std::string_view(gpu_name) == "a100";
+    EXPECT_EQ(count("e4m3_gemm_") > 0, !old);
+    EXPECT_EQ(count("e4m3_gemm_decoded_") > 0, old);
+  }
+}
+
+// The network in int8, its activations in ranges about 0.
+Graph in_bytes(Graph graph) {
+  prepare(graph, {.precision = Precision::fp32});
+  const std::map<std::string, double> largest = largest_of(graph);
+  const QuantizePlan plan = plan_quantization(graph, {});
+  std::map<ValueId, ValueRange> ranges;
+  for (const ValueId tensor : plan.tensors) {
+    const double most = largest.at(graph.value(tensor).name);
+    ranges[tensor] = {-most, most};
+  }
+  quantize_graph(graph, plan, ranges);
+  return graph;
+}
+
+// No node of a quantized network runs on the CPU, and what is computed in integers has its bits. In vision a float op
+// between two of them may round a number to the next byte.
+TEST(GpuBytes, ComputeWhatTheCpuDoes) {
+  NEEDS_IMAGES();
+  emulate_plainly();
+  struct Run {
+    const char *model, *gpu;
+    double bound;
+    std::vector<std::string> kernels;
+  };
+  for (const auto& [model, gpu_name, bound, kernels] :
+       {Run{"tiny_driving_policy", "gb10", 2e-2, {"qgemm_8", "qgemm_32", "qadd", "quantize", "dequantize"}},
+        {"tiny_dmonitoring_model", "rtx4090", 0, {"qconv_1_256", "qconv_4_256", "qconv_16_256", "qdepthwise_4"}},
+        {"tiny_driving_vision", "h100", 2e-2, {"qconv_16_256", "qdepthwise_1", "qadd"}}}) {
+    SCOPED_TRACE(model);
+    const Graph graph = in_bytes(build_zoo_model(model, 1));
+    emulate(gpu_name);
+    const auto cpu = after_runs(graph, "cpu"), gpu = after_runs(graph, "cuda");
+    expect_outputs_near(*gpu, *cpu, bound);
+    for (const std::string& kernel : kernels) EXPECT_GT(driver_count("kernel " + kernel), 0) << kernel;
   }
 }
 

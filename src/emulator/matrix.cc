@@ -1,5 +1,7 @@
 #include "emulator/matrix.h"
 
+#include <type_traits>
+
 #include "emulator/check.h"
 #include "emulator/meeting.h"
 #include "emulator/number.h"
@@ -17,12 +19,11 @@ int row_of_c(int lane, int element) { return lane / 4 + element / 2 * 8; }
 int column_of_c(int lane, int element) { return lane % 4 * 2 + element % 2; }
 
 // In order of depth, as no GPU promises; its own order and rounding are not documented. The same on every processor.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-__attribute__((target_clones("default", "avx2")))
-#endif
-void multiply_plain(int depth, const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c) {
+template <typename T>
+__attribute__((always_inline)) inline void multiply_in_order(int depth, const T* __restrict__ a,
+                                                             const T* __restrict__ b, T* __restrict__ c) {
   for (int i = 0; i < kM; ++i) {
-    float row[kN];
+    T row[kN];
     for (int j = 0; j < kN; ++j) row[j] = c[i * kN + j];
     for (int k = 0; k < depth; ++k) {
       for (int j = 0; j < kN; ++j) row[j] += a[i * depth + k] * b[k * kN + j];
@@ -30,37 +31,59 @@ void multiply_plain(int depth, const float* __restrict__ a, const float* __restr
     for (int j = 0; j < kN; ++j) c[i * kN + j] = row[j];
   }
 }
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("default", "avx2")))
+#endif
+void multiply_plain(int depth, const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c) {
+  multiply_in_order(depth, a, b, c);
+}
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target_clones("default", "avx2")))
+#endif
+void multiply_plain(int depth, const uint32_t* __restrict__ a, const uint32_t* __restrict__ b,
+                    uint32_t* __restrict__ c) {
+  multiply_in_order(depth, a, b, c);
+}
+
+// What is summed: whole numbers modulo 2^32, else f32.
+template <MmaType type>
+using Sum = std::conditional_t<type == MmaType::s8, uint32_t, float>;
 
 template <MmaType type>
-float element(uint32_t word, int i) {
+Sum<type> element(uint32_t word, int i) {
   if constexpr (type == MmaType::f16) return half_value(static_cast<uint16_t>(word >> 16 * i));
   else if constexpr (type == MmaType::bf16) return bfloat16_value(static_cast<uint16_t>(word >> 16 * i));
+  else if constexpr (type == MmaType::s8) return static_cast<uint32_t>(static_cast<int8_t>(word >> 8 * i));
   else return e4m3_value(static_cast<uint8_t>(word >> 8 * i));
 }
 
 struct Operands {
   const uint32_t (*a)[4];
   const uint32_t (*b)[2];
-  float* c;
+  void* c;
 };
 
-void gather_c(Operands* const* all, int at, float* c) {
+template <typename T>
+void gather_c(Operands* const* all, int at, T* c) {
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    for (int e = 0; e < 4; ++e) c[row_of_c(lane, e) * kN + column_of_c(lane, e)] = all[lane]->c[at * 4 + e];
+    const T* const from = static_cast<const T*>(all[lane]->c) + at * 4;
+    for (int e = 0; e < 4; ++e) c[row_of_c(lane, e) * kN + column_of_c(lane, e)] = from[e];
   }
 }
-void scatter_c(Operands* const* all, int at, const float* c) {
+template <typename T>
+void scatter_c(Operands* const* all, int at, const T* c) {
   for (int lane = 0; lane < kWarpSize; ++lane) {
-    for (int e = 0; e < 4; ++e) all[lane]->c[at * 4 + e] = c[row_of_c(lane, e) * kN + column_of_c(lane, e)];
+    T* const to = static_cast<T*>(all[lane]->c) + at * 4;
+    for (int e = 0; e < 4; ++e) to[e] = c[row_of_c(lane, e) * kN + column_of_c(lane, e)];
   }
 }
 
 template <MmaType type>
 void multiply_as(int tiles_m, int tiles_n, Operands* const* all) {
-  constexpr int in_word = type == MmaType::e4m3 ? 4 : 2, depth = 8 * in_word;
+  constexpr int in_word = type == MmaType::e4m3 || type == MmaType::s8 ? 4 : 2, depth = 8 * in_word;
   constexpr int kMostTiles = 16;
   if (tiles_n > kMostTiles) fail_thread("multiplies more than 16 tiles of columns at once");
-  float a[kM * depth], b[kMostTiles][depth * kN], c[kM * kN];
+  Sum<type> a[kM * depth], b[kMostTiles][depth * kN], c[kM * kN];
   for (int lane = 0; lane < kWarpSize; ++lane) {
     for (int j = 0; j < tiles_n; ++j) {
       for (int w = 0; w < 2; ++w) {
@@ -114,7 +137,7 @@ void load_matrices(int count, bool transposed, const void* row, uint32_t* out, P
   });
 }
 
-void multiply(MmaType type, int tiles_m, int tiles_n, const uint32_t (*a)[4], const uint32_t (*b)[2], float* c,
+void multiply(MmaType type, int tiles_m, int tiles_n, const uint32_t (*a)[4], const uint32_t (*b)[2], void* c,
               Place place) {
   Operands mine{a, b, c};
   meet("mma", place, mine, [=](Operands* const* all) {
@@ -122,6 +145,7 @@ void multiply(MmaType type, int tiles_m, int tiles_n, const uint32_t (*a)[4], co
       case MmaType::f16: return multiply_as<MmaType::f16>(tiles_m, tiles_n, all);
       case MmaType::bf16: return multiply_as<MmaType::bf16>(tiles_m, tiles_n, all);
       case MmaType::e4m3: return multiply_as<MmaType::e4m3>(tiles_m, tiles_n, all);
+      case MmaType::s8: return multiply_as<MmaType::s8>(tiles_m, tiles_n, all);
     }
   });
 }

@@ -12,11 +12,11 @@ namespace sparkpilot::emulator {
 // and the `count` words that it gets.
 void load_matrices(int count, bool transposed, const void* row, uint32_t* out, Place place);
 
-enum class MmaType { f16, bf16, e4m3 };
+enum class MmaType { f16, bf16, e4m3, s8 };
 
-// c += a b, in fp32, for tiles_m x tiles_n fragments of 16x8 with a depth of 16 (e4m3: 32): a[tiles_m][4],
-// b[tiles_n][2], c[tiles_m][tiles_n][4].
-void multiply(MmaType type, int tiles_m, int tiles_n, const uint32_t (*a)[4], const uint32_t (*b)[2], float* c,
+// c += a b for tiles_m x tiles_n fragments of 16x8 with a depth of 16 (e4m3, s8: 32): a[tiles_m][4], b[tiles_n][2],
+// c[tiles_m][tiles_n][4], f32, or for s8 int32_t, which wraps.
+void multiply(MmaType type, int tiles_m, int tiles_n, const uint32_t (*a)[4], const uint32_t (*b)[2], void* c,
               Place place);
 
 // c += a b for one fragment of 16x8 with a depth of 64: e2m1 values in blocks of 16, each with an e4m3 scale without

@@ -99,6 +99,30 @@ TEST(Words, FragmentsOfFourBitsLieAsCutlassSaysTheyDo) {
   }
 }
 
+// The same of CUTLASS 4.2's layouts for E4M3 and s8, which are one (mma_traits_sm89.hpp,
+// SM89_16x8x32_F32E4M3E4M3F32_TN; mma_traits_sm80.hpp, SM80_16x8x32_S32S8S8S32_TN).
+TEST(Words, FragmentsOfEightBitsLieAsCutlassSaysTheyDo) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const int group = lane >> 2, in_group = lane & 3;
+    for (int value = 0; value < 16; ++value) {  // ALayout ((4,8),(4,2,2)):((64,1),(16,8,256)), 16 rows
+      const int at = lane % 4 * 64 + lane / 4 + value % 4 * 16 + value / 4 % 2 * 8 + value / 8 * 256;
+      const int word = value / 4, i = value % 4;
+      EXPECT_EQ(at % 16, word == 0 || word == 2 ? group : group + 8);
+      EXPECT_EQ(at / 16, in_group * 4 + i + (word >= 2 ? 16 : 0));
+    }
+    for (int value = 0; value < 8; ++value) {  // BLayout ((4,8),(4,2)):((32,1),(8,128)), 8 columns
+      const int at = lane % 4 * 32 + lane / 4 + value % 4 * 8 + value / 4 * 128;
+      EXPECT_EQ(at % 8, group);
+      EXPECT_EQ(at / 8, in_group * 4 + value % 4 + (value >= 4 ? 16 : 0));
+    }
+    for (int value = 0; value < 4; ++value) {  // CLayout ((4,8),(2,2)):((32,1),(16,8)), 16 rows
+      const int at = lane % 4 * 32 + lane / 4 + value % 2 * 16 + value / 2 * 8;
+      EXPECT_EQ(at % 16, group + (value >= 2 ? 8 : 0));
+      EXPECT_EQ(at / 16, in_group * 2 + value % 2);
+    }
+  }
+}
+
 // Else the cases do not show that a product and a sum are rounded apart.
 TEST(Words, SomeSumsWouldDifferIfTheyWereContracted) {
   for (const WordCase& word_case : cuda::word_cases()) {

@@ -250,6 +250,8 @@ class Narrowing {
     const std::optional<Shape>& x = graph_.value(node.inputs[0]).shape;
     return x && x->elements() == (*x)[x->rank() - 1];
   }
+  // On a GPU no cast comes before QuantizeLinear, which divides in f32 whatever it reads.
+  bool reads_any_float(const Node& node) const { return for_gpu_ && is_op(node, "QuantizeLinear"); }
   bool read_by_head(const Node& node) {
     const std::vector<NodeId>& readers = edit_.readers(node.outputs[0]);
     return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) { return is_head(reader); });
@@ -299,8 +301,11 @@ class Narrowing {
       graph_.node(id).op = find_op("sparkpilot", "WideGemm", 1);
       ++changes;
     }
-    const size_t count = narrowed_inputs(graph_.node(id));
     const bool row = is_row(graph_.node(id));
+    if (graph_.value(graph_.node(id).inputs[0]).dtype == DType::f8e4m3fn && graph_.node(id).op->traits.product) {
+      graph_.node(id).attrs.set("output_dtype", onnx_code(row ? DType::f32 : to));
+    }
+    const size_t count = reads_any_float(graph_.node(id)) ? 0 : narrowed_inputs(graph_.node(id));
     for (size_t i = 0; i < count; ++i) {
       const ValueId input = graph_.node(id).inputs[i];
       const DType wanted = row && i == 0 ? DType::f32 : to, other = row && i == 0 ? narrow_ : from;
@@ -323,7 +328,14 @@ class Narrowing {
       const NodeId maker = edit_.maker(value, "Cast");
       const ValueId before = maker.present() ? graph_.node(maker).inputs[0] : ValueId();
       const DType from = before.present() ? graph_.value(before).dtype : DType::none;
-      if (from == dtype) {
+      const NodeId dequantize = for_gpu_ ? edit_.maker(value, "DequantizeLinear") : NodeId();
+      if (dequantize.present() && edit_.only_reader(value) == reader) {
+        // It writes the type itself.
+        Node& node = graph_.node(dequantize);
+        node.attrs.set("output_dtype", onnx_code(dtype));
+        infer_node(graph_, dequantize);
+        result = value;
+      } else if (from == dtype) {
         result = before;
       } else {
         Builder builder(graph_, reader.present() ? graph_.node(reader).name : "");

@@ -21,6 +21,7 @@ constexpr Pass kPasses[] = {
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
     {"int8", "quantized convolutions, products and what stands between them in integers", true, fuse_quantized},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
+    {"codes", "products of activations and weights in E4M3 read the codes", true, read_codes, Device::cuda},
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},
     {"planes", "first layers read images with channels first as they come", true, read_planes},
@@ -87,9 +88,6 @@ size_t first_of_lowering() {
 void prepare(Graph& graph, const PassOptions& options, const Target& target) {
   check_names(options);
   if (!options.emulate && target.device == Device::cpu) check_precision(options.precision);
-  if (!options.largest.empty() && target.device == Device::cuda) {
-    fail("a calibration rounds activations on the CPU only so far: choose --device cpu, or leave it out");
-  }
   infer(graph);
   run(graph, all_passes().first(first_of_lowering()), target, options);
 }

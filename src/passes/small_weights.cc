@@ -183,8 +183,8 @@ std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision) {
   return plan;
 }
 
-int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan,
-                const std::map<std::string, double>& largest, bool compact) {
+int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan, const std::map<std::string, double>& largest,
+                bool compact) {
   int changes = 0;
   {
     Storing storing(graph);
@@ -197,6 +197,30 @@ int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan,
     }
   }
   if (changes && compact) graph.compact();
+  return changes;
+}
+
+int read_codes(Graph& graph) {
+  Edit edit(graph);
+  int changes = 0;
+  for (const NodeId id : graph.order()) {
+    if (graph.erased(id)) continue;
+    const Node& node = edit.node(id);
+    if (!is_op(node, "sparkpilot::ScaledGemm") || edit.dtype(node.inputs[1]) != DType::f8e4m3fn) continue;
+    const Node* activations = dequantize(edit, node.inputs[0]);
+    if (!activations || activations->attrs.integer("block_size", 0) != 0) continue;
+    const ValueId codes = activations->inputs[0];
+    const Tensor *step = edit.constant(activations->inputs[1]), *scale = edit.constant(node.inputs[2]);
+    if (edit.dtype(codes) != DType::f8e4m3fn || !scales_fit(step) || step->elements() != 1 || !scale) continue;
+    Tensor both = Tensor::zeros(DType::f32, scale->shape());
+    std::ranges::transform(scale->data<float>(), both.data<float>().begin(),
+                           [&](float each) { return each * step->data<float>()[0]; });
+    if (!scales_fit(&both)) continue;
+    edit.set_input(id, 2, graph.add_constant(std::move(both), graph.value(node.inputs[2]).name));
+    edit.set_input(id, 0, codes);
+    ++changes;
+  }
+  if (changes) graph.compact();
   return changes;
 }
 

@@ -2,7 +2,8 @@
 // a precision mode writes them the same way, so both run alike:
 //   E4M3   DequantizeLinear(codes, scales, axis = output channels)
 //   NVFP4  DequantizeLinear(codes, DequantizeLinear(block scales, scale), axis = depth, block_size = 16)
-// Products read them packed (sparkpilot::ScaledGemm); what else reads them gets them as floats, once.
+// Products read them packed (sparkpilot::ScaledGemm); what else reads them gets them as floats, once. On a GPU they
+// also read activations that were rounded to E4M3 as codes (read_codes() in passes/pass.h).
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,8 @@ std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision);
 
 // Stores the plan's weights so: adds DequantizeLinear before them. Where a product's weights are in E4M3 and `largest`
 // has the largest magnitude of its input, by that value's name, the input is rounded to E4M3 with one scale, too:
-// QuantizeLinear and DequantizeLinear. Returns the number of products changed. `compact` drops the f32 weights, and values
-// get other ids.
+// QuantizeLinear and DequantizeLinear. Returns the number of products changed. `compact` drops the f32 weights, and
+// values get other ids.
 int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan,
                 const std::map<std::string, double>& largest = {}, bool compact = true);
 

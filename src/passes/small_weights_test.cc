@@ -199,8 +199,74 @@ TEST(SmallWeights, AGpuReadsThemPacked) {
       EXPECT_EQ(lowered.value(node.inputs[0]).dtype, precision == Precision::fp32 ? DType::f32 : DType::f16);
     }
   }
-  EXPECT_THROW(optimised(graph, {.precision = Precision::fp8, .largest = {{"x", 1.0}}}, {.device = Device::cuda}),
-               Error);
+}
+
+// With a calibration a GPU's products read codes, which QuantizeLinear makes of f16 too; those of one row return f32.
+TEST(SmallWeights, AGpuReadsCodesOfActivations) {
+  for (const int64_t rows : {1, 5}) {
+    Net n;
+    const ValueId x = n.input("x", {rows, 32});
+    ValueId y = n.op("Relu", {n.op("MatMul", {x, n.weight({32, 48}, 1)})});
+    n.graph.value(y).name = "y";
+    y = n.op("Relu", {n.op("MatMul", {y, n.weight({48, 32}, 2)})});
+    n.output(head(n, y, 32));
+    infer(n.graph);
+    const PassOptions options{.precision = Precision::fp8, .largest = {{"x", 3}, {"y", 6}}};
+    const Graph cpu = optimised(n.graph, options), gpu = optimised(n.graph, options, {.device = Device::cuda});
+    EXPECT_EQ(count(gpu, "QuantizeLinear"), 2);
+    EXPECT_EQ(count(gpu, "DequantizeLinear"), 0);
+    EXPECT_EQ(count(gpu, "Cast"), rows == 1 ? 0 : 1);  // of the output
+    for (const NodeId id : gpu.order()) {
+      const Node& node = gpu.node(id);
+      if (!is_op(node, "sparkpilot::ScaledGemm")) continue;
+      EXPECT_EQ(gpu.value(node.inputs[0]).dtype, DType::f8e4m3fn);
+      EXPECT_EQ(gpu.value(node.outputs[0]).dtype, rows == 1 ? DType::f32 : DType::f16);
+    }
+    const std::vector<Tensor> inputs = random_inputs(n.graph, 5);
+    EXPECT_LT(distance(interpret(gpu, inputs)[0], interpret(cpu, inputs)[0]), 1e-2);  // the head's weights are f16
+  }
+}
+
+// A convolution has no kernel that reads codes: what it reads is rounded, and stored in its type at once.
+TEST(SmallWeights, AGpusConvolutionsReadRoundedActivations) {
+  Net n;
+  const ValueId x = n.input("x", {1, 6, 9, 11});
+  n.output(head(n, n.op("Flatten", {n.op("Conv", {x, n.weight({4, 6, 3, 3}, 1)})}), 4 * 7 * 9));
+  infer(n.graph);
+  const PassOptions options{.precision = Precision::fp8, .largest = {{"x", 3}}};
+  const Graph gpu = optimised(n.graph, options, {.device = Device::cuda});
+  EXPECT_EQ(count(gpu, "QuantizeLinear"), 1);
+  for (const NodeId id : gpu.order()) {
+    if (!is_op(gpu.node(id), "DequantizeLinear")) continue;
+    EXPECT_EQ(gpu.value(gpu.node(id).outputs[0]).dtype, DType::f16);
+  }
+  const std::vector<Tensor> inputs = random_inputs(n.graph, 5);
+  EXPECT_LT(distance(interpret(gpu, inputs)[0], interpret(optimised(n.graph, options), inputs)[0]), 2e-3);
+}
+
+// Scales of activations that are not one number, or would make the product's scale too small, are applied before it.
+TEST(SmallWeights, OtherScalesOfActivationsAreAppliedFirst) {
+  const Fp8Weights w = to_fp8(random_tensor(Shape{40, 20}, 1), 1);
+  const Tensor many = Tensor::zeros(DType::f32, Shape{40});
+  std::ranges::fill(many.data<float>(), 0.5f);
+  for (const auto& [scale, axis, codes] : {std::tuple(Tensor::scalar(0.5f), int64_t{1}, 1),
+                                           {many, int64_t{1}, 0},
+                                           {Tensor::scalar(0x1p-99f), int64_t{1}, 0}}) {
+    Net n;
+    const ValueId x = n.input("x", {3, 40}), steps = n.b.constant(scale);
+    const Attributes to_codes{{"output_dtype", onnx_code(DType::f8e4m3fn)}, {"axis", axis}};
+    const ValueId rounded =
+        n.op("DequantizeLinear", {n.op("QuantizeLinear", {x, steps}, to_codes), steps}, {{"axis", axis}});
+    const ValueId weights =
+        n.op("DequantizeLinear", {n.b.constant(w.codes), n.b.constant(w.scales)}, {{"axis", int64_t{1}}});
+    n.output(n.op("MatMul", {rounded, weights}));
+    infer(n.graph);
+    const Graph gpu = optimised(n.graph, {}, {.device = Device::cuda});
+    EXPECT_EQ(count(gpu, "sparkpilot::ScaledGemm"), 1);
+    EXPECT_EQ(count(gpu, "DequantizeLinear"), 1 - codes);
+    const std::vector<Tensor> inputs = random_inputs(n.graph, 5);
+    EXPECT_LT(distance(interpret(gpu, inputs)[0], interpret(n.graph, inputs, nullptr, "reference")[0]), 1e-6);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "runtime/device_choice.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -25,9 +26,21 @@ namespace {
 
 constexpr char kSelfCheck[] = "self-check: ";
 
+// Whether activations are rounded to 8 bits: then the least rounding error before that may move one by a step.
+bool rounds_activations(const Graph& graph, const PassOptions& passes) {
+  if (!passes.largest.empty()) return true;
+  return std::ranges::any_of(graph.order(), [&](NodeId id) {
+    const std::string op = qualified(*graph.node(id).op);
+    return std::ranges::any_of(std::to_array<std::string_view>({"Quantize", "QLinear", "Integer"}),
+                               [&](std::string_view word) { return op.find(word) != std::string::npos; });
+  });
+}
+
 // Relative L2 of an output against the CPU's in fp32, or with the same weights in 8 and 4 bits. Networks were measured
-// at up to a fifth of it on the emulated GPU.
-double bound_of(const Graph& graph, Precision precision) {
+// at up to a fifth of it on the emulated GPU, with activations in 8 bits a third.
+double bound_of(const Graph& graph, const PassOptions& passes) {
+  const Precision precision = passes.precision;
+  if (rounds_activations(graph, passes)) return 0.2;
   if (precision == Precision::fp16 || stores_small(precision)) return 2e-2;
   bool in_16_bits = precision == Precision::bf16;
   for (int i = 0; i < graph.value_count() && precision == Precision::model; ++i) {
@@ -35,17 +48,6 @@ double bound_of(const Graph& graph, Precision precision) {
     in_16_bits |= is_float(dtype) && bits(dtype) <= 16;
   }
   return in_16_bits ? 1e-1 : 1e-4;
-}
-
-// An op that computes in integers or converts to them, for which no kernel of a GPU was written.
-std::optional<std::string> integer_op(const Graph& graph) {
-  for (const NodeId id : graph.order()) {
-    const std::string op = qualified(*graph.node(id).op);
-    for (const char* word : {"Quantize", "QLinear", "Integer"}) {
-      if (op.find(word) != std::string::npos) return op;
-    }
-  }
-  return {};
 }
 
 // No output is held to less than its own type can tell apart.
@@ -59,6 +61,7 @@ Session session_for(const Graph& graph, const SessionOptions& options, const std
   SessionOptions own{.device = device, .memory_reserve = options.memory_reserve, .tune = Tune::off};
   own.threads = options.threads > 0 ? options.threads : available_processors();
   own.passes.precision = precision;
+  own.passes.largest = options.passes.largest;
   own.passes.off = options.passes.off;
   own.passes.emulate = options.passes.emulate;
   own.kernels = options.kernels;
@@ -113,7 +116,7 @@ std::string first_difference(const Graph& graph, const SessionOptions& options, 
 
 // What a check of the model finds: TuningFile::kPassed, or why the CPU is to be taken.
 std::string check_model_on(const Graph& graph, const SessionOptions& options, const std::string& device) {
-  const double bound = bound_of(graph, options.passes.precision);
+  const double bound = bound_of(graph, options.passes);
   std::string wrong;
   {
     Sides sides = both(graph, options, device, false);
@@ -165,8 +168,6 @@ DeviceChoice choose_device(const Graph& graph, const SessionOptions& asked) {
   if (facts.gpus.empty()) return out;
   const std::string device = fmt::format("cuda:{}", facts.best_gpu);
   named = device;
-  if (!options.passes.largest.empty()) return cpu("a calibration rounds activations on the CPU only so far");
-  if (const std::optional<std::string> op = integer_op(graph)) return cpu("no kernel for a GPU computes " + *op);
   try {
     std::shared_ptr<GpuDevice> gpu = GpuDevice::open(facts.best_gpu, {.reserve = options.memory_reserve});
     const GpuFacts& g = gpu->facts();

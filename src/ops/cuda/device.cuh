@@ -48,29 +48,28 @@ __device__ __forceinline__ float warp_max(float value) {
 }
 
 // A warp's tile of several mma of 16x8: c += a b. One meeting for the emulator, which is what makes it fast.
-template <int kM, int kN>
-__device__ __forceinline__ void mma_tile_f16(float (&c)[kM][kN][4], const uint32_t (&a)[kM][4],
-                                             const uint32_t (&b)[kN][2]) {
 #ifdef __CUDACC__
-#pragma unroll
-  for (int i = 0; i < kM; ++i)
-#pragma unroll
-    for (int j = 0; j < kN; ++j) mma_f16(c[i][j], a[i], b[j]);
+#define SPARKPILOT_MMA_TILE(type, Sum)                                                           \
+  template <int kM, int kN>                                                                      \
+  __device__ __forceinline__ void mma_tile_##type(Sum(&c)[kM][kN][4], const uint32_t(&a)[kM][4], \
+                                                  const uint32_t(&b)[kN][2]) {                   \
+    _Pragma("unroll") for (int i = 0; i < kM; ++i) {                                             \
+      _Pragma("unroll") for (int j = 0; j < kN; ++j) mma_##type(c[i][j], a[i], b[j]);            \
+    }                                                                                            \
+  }
 #else
-  emulated_tile(sparkpilot::emulator::MmaType::f16, c, a, b);
+#define SPARKPILOT_MMA_TILE(type, Sum)                                                                    \
+  template <int kM, int kN>                                                                               \
+  inline void mma_tile_##type(Sum(&c)[kM][kN][4], const uint32_t(&a)[kM][4], const uint32_t(&b)[kN][2]) { \
+    emulated_tile(sparkpilot::emulator::MmaType::type, c, a, b);                                          \
+  }
 #endif
-}
-template <int kM, int kN>
-__device__ __forceinline__ void mma_tile_bf16(float (&c)[kM][kN][4], const uint32_t (&a)[kM][4],
-                                              const uint32_t (&b)[kN][2]) {
-#ifdef __CUDACC__
-#pragma unroll
-  for (int i = 0; i < kM; ++i)
-#pragma unroll
-    for (int j = 0; j < kN; ++j) mma_bf16(c[i][j], a[i], b[j]);
-#else
-  emulated_tile(sparkpilot::emulator::MmaType::bf16, c, a, b);
+SPARKPILOT_MMA_TILE(f16, float)
+SPARKPILOT_MMA_TILE(bf16, float)
+SPARKPILOT_MMA_TILE(s8, int)
+#if !defined(__CUDACC__) || defined(SPARKPILOT_EACH_ARCHITECTURE)
+SPARKPILOT_MMA_TILE(e4m3, float)
 #endif
-}
+#undef SPARKPILOT_MMA_TILE
 
 }  // namespace device

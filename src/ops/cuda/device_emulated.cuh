@@ -68,8 +68,8 @@ inline void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row, SPARKPI
   sparkpilot::emulator::load_matrices(4, true, row, r, here);
 }
 
-template <int kM, int kN>
-inline void emulated_tile(sparkpilot::emulator::MmaType type, float (&c)[kM][kN][4], const uint32_t (&a)[kM][4],
+template <typename T, int kM, int kN>
+inline void emulated_tile(sparkpilot::emulator::MmaType type, T (&c)[kM][kN][4], const uint32_t (&a)[kM][4],
                           const uint32_t (&b)[kN][2], SPARKPILOT_EMULATOR_HERE) {
   sparkpilot::emulator::multiply(type, kM, kN, a, b, &c[0][0][0], here);
 }
@@ -81,6 +81,9 @@ inline void mma_bf16(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[
 }
 inline void mma_e4m3(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], SPARKPILOT_EMULATOR_HERE) {
   sparkpilot::emulator::multiply(sparkpilot::emulator::MmaType::e4m3, 1, 1, &a, &b, c, here);
+}
+inline void mma_s8(int (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], SPARKPILOT_EMULATOR_HERE) {
+  sparkpilot::emulator::multiply(sparkpilot::emulator::MmaType::s8, 1, 1, &a, &b, c, here);
 }
 inline void mma_e2m1(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], uint32_t scale_a, uint32_t scale_b,
                      SPARKPILOT_EMULATOR_HERE) {

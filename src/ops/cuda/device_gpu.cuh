@@ -106,21 +106,22 @@ __device__ __forceinline__ void load_matrix_x4_transposed(uint32_t (&r)[4], cons
                : "memory");
 }
 
-// c += a b of one warp, in fp32: a 16xK, b Kx8, K 16 for f16 and bf16, 32 for e4m3.
-#define SPARKPILOT_MMA(name, shape_and_types)                                                        \
-  __device__ __forceinline__ void name(float(&c)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) { \
-    asm volatile("mma.sync.aligned." shape_and_types                                                 \
-                 " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                  \
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                    \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                \
+// c += a b of one warp, in fp32, of s8 in 32 bits: a 16xK, b Kx8, K 16 for f16 and bf16, 32 for e4m3 and s8.
+#define SPARKPILOT_MMA(name, shape_and_types, Sum, in_register)                                               \
+  __device__ __forceinline__ void name(Sum(&c)[4], const uint32_t(&a)[4], const uint32_t(&b)[2]) {            \
+    asm volatile("mma.sync.aligned." shape_and_types                                                          \
+                 " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                           \
+                 : "+" in_register(c[0]), "+" in_register(c[1]), "+" in_register(c[2]), "+" in_register(c[3]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                         \
   }
-SPARKPILOT_MMA(mma_f16, "m16n8k16.row.col.f32.f16.f16.f32")
-SPARKPILOT_MMA(mma_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32")
+SPARKPILOT_MMA(mma_f16, "m16n8k16.row.col.f32.f16.f16.f32", float, "f")
+SPARKPILOT_MMA(mma_bf16, "m16n8k16.row.col.f32.bf16.bf16.f32", float, "f")
+SPARKPILOT_MMA(mma_s8, "m16n8k32.row.col.s32.s8.s8.s32", int, "r")
 // What follows does not exist on 8.0, as for which most sources are compiled: they do not see it.
 #ifdef SPARKPILOT_EACH_ARCHITECTURE
 // Exists from sm_89 on. On what is older a kernel that comes here stops with an error instead of leaving c as it is.
 #if __CUDA_ARCH__ >= 890
-SPARKPILOT_MMA(mma_e4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32")
+SPARKPILOT_MMA(mma_e4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32", float, "f")
 #else
 __device__ __forceinline__ void mma_e4m3(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) { __trap(); }
 #endif

@@ -7,6 +7,7 @@
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/host_epilogue.h"
 #include "ops/cuda/pooling.h"
+#include "ops/cuda/quantized.h"
 #include "ops/cuda/window_candidates.h"
 
 namespace sparkpilot::cuda {
@@ -92,9 +93,54 @@ std::unique_ptr<KernelState> prepare_pool_of(const Problem& p) {
   return prepared(p, arguments_of(p, s, kAverage), is_global(s));
 }
 
+// --- of bytes: MaxPool and QAveragePool
+struct BytePool : KernelState {
+  const GpuFunction* function = nullptr;
+  BytePoolArguments arguments{};
+};
+
+Acceptance accepts_bytes(const Problem& p) {
+  if (!contains(TypeList<uint8_t, int8_t>{}, p.inputs[0].dtype))
+    return fmt::format("{} input", name(p.inputs[0].dtype));
+  if (p.outputs.size() > 1 && p.outputs[1].dtype != DType::none) return "indices are wanted";
+  const PoolShape s = pool_shape(p.attrs(), p.inputs[0].shape);
+  if (s.window.kernel_size() > 1 << 20) return "sums may overflow";
+  if (misses_image(s.window)) return "a window lies in the padding";
+  if (const Acceptance takes = takes_window(s.window); !takes) return takes;
+  if (const Acceptance takes = takes_elements(p.inputs[0].shape); !takes) return takes;
+  return takes_elements(p.outputs[0].shape);
+}
+
 template <bool kAverage>
-constexpr std::array kPool = {
-    Kernel{.name = "windows", .accepts = accepts_pool<kAverage>, .prepare = prepare_pool_of<kAverage>, .run = run}};
+std::unique_ptr<KernelState> prepare_bytes(const Problem& p) {
+  auto state = std::make_unique<BytePool>();
+  state->function = &kernel_on(*p.gpu, "byte_pool");
+  state->arguments = {.window = arguments_of(p, pool_shape(p.attrs(), p.inputs[0].shape), kAverage),
+                      .x_signed = p.inputs[0].dtype == DType::i8,
+                      .y_signed = p.outputs[0].dtype == DType::i8,
+                      .x_zero = kAverage ? static_cast<int>(p.attrs().integer("x_zero", 0)) : 0,
+                      .y_zero = kAverage ? static_cast<float>(p.attrs().integer("y_zero", 0)) : 0.0f,
+                      .scale = kAverage ? p.attrs().real("scale", 1) : 1.0f};
+  return state;
+}
+
+void run_bytes(const Call& c) {
+  const auto& state = c.as<BytePool>();
+  BytePoolArguments arguments = state.arguments;
+  arguments.window.x = c.inputs[0].data;
+  arguments.window.y = c.outputs[0].data;
+  c.stream->launch(*state.function, byte_pool_launch(arguments.window), arguments);
+}
+
+template <bool kAverage>
+constexpr Kernel kWindows = {
+    .name = "windows", .accepts = accepts_pool<kAverage>, .prepare = prepare_pool_of<kAverage>, .run = run};
+template <bool kAverage>
+constexpr Kernel kBytes = {
+    .name = "bytes", .accepts = accepts_bytes, .prepare = prepare_bytes<kAverage>, .run = run_bytes};
+constexpr std::array kMaxPool = {kWindows<false>, kBytes<false>};
+constexpr std::array kAveragePool = {kWindows<true>};
+constexpr std::array kQAveragePool = {kBytes<true>};
 
 // --- over all pixels, of images with channels first and any number of dimensions
 template <bool kAverage>
@@ -115,8 +161,9 @@ constexpr std::array kGlobal = {
 
 }  // namespace
 
-std::span<const Kernel> max_pool_candidates() { return kPool<false>; }
-std::span<const Kernel> average_pool_candidates() { return kPool<true>; }
+std::span<const Kernel> max_pool_candidates() { return kMaxPool; }
+std::span<const Kernel> average_pool_candidates() { return kAveragePool; }
+std::span<const Kernel> q_average_pool_candidates() { return kQAveragePool; }
 std::span<const Kernel> global_max_pool_candidates() { return kGlobal<false>; }
 std::span<const Kernel> global_average_pool_candidates() { return kGlobal<true>; }
 

@@ -1,6 +1,7 @@
 #include "ops/cuda/product_weights.h"
 
 #include "base/parallel.h"
+#include "ops/cuda/byte_gemm.h"
 
 namespace sparkpilot::cuda {
 
@@ -24,6 +25,17 @@ PackedWeights pack_weights(GpuDevice& gpu, const Tensor& weights, const GemmArgs
     });
   });
   return {gpu.upload(packed.raw(), packed.bytes()), stride};
+}
+
+std::shared_ptr<Buffer> upload_byte_rows(GpuDevice& gpu, const uint8_t* weights, const MatMulShape& s) {
+  const int64_t depth = byte_gemm_depth(s.k);
+  std::vector<uint8_t> rows(static_cast<size_t>(s.n * depth));
+  parallel_for(s.n, std::max<int64_t>(1, (1 << 16) / s.k), [&](int64_t first, int64_t last) {
+    for (int64_t j = first; j < last; ++j) {
+      for (int64_t l = 0; l < s.k; ++l) rows[static_cast<size_t>(j * depth + l)] = weights[l * s.b_row + j * s.b_col];
+    }
+  });
+  return gpu.upload(rows.data(), static_cast<int64_t>(rows.size()));
 }
 
 }  // namespace sparkpilot::cuda

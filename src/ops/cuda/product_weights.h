@@ -16,4 +16,7 @@ struct PackedWeights {
 // Packs B in `dtype` (f32, f16 or bf16), times alpha.
 PackedWeights pack_weights(GpuDevice& gpu, const Tensor& weights, const GemmArgs& args, DType dtype);
 
+// Weights of one byte each: rows of n, padded with zeros to byte_gemm_depth() (byte_gemm.h).
+std::shared_ptr<Buffer> upload_byte_rows(GpuDevice& gpu, const uint8_t* weights, const MatMulShape& shape);
+
 }  // namespace sparkpilot::cuda

@@ -6,10 +6,12 @@
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/gemm_small.h"
 #include "ops/cuda/candidates.h"
+#include "ops/cuda/e4m3_gemm.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/host_epilogue.h"
 #include "ops/cuda/plans.h"
 #include "ops/cuda/product_candidates.h"
+#include "ops/cuda/product_weights.h"
 #include "ops/cuda/scaled_gemm.h"
 #include "tensor/gpu.h"
 #include "tensor/small_floats.h"
@@ -21,14 +23,48 @@ using In = ScaledGemmInputs;
 
 constexpr int64_t kMostSize = int64_t{1} << 30;
 
-struct State : KernelState {
+template <typename Arguments>
+struct ProductState : KernelState {
   const GpuFunction* function = nullptr;
-  bool gemv = false;
   std::shared_ptr<Buffer> codes, block_scales, scales, bias;
   int c = -1;  // the input that is the bias, if that is not constant
   sparkpilot::Epilogue epilogue;
-  ScaledGemmArguments arguments{};
+  Arguments arguments{};
+
+  // Everything of the arguments but the weights; scales are multiplied by `factor`.
+  void set(const Problem& p, const GemmArgs& args, float factor) {
+    const MatMulShape& s = args.shape;
+    epilogue = args.epilogue;
+    const std::span<const float> scale = p.constants[In::kScale].data<float>();
+    std::vector<float> all(static_cast<size_t>(s.n));
+    for (size_t i = 0; i < all.size(); ++i) all[i] = scale[scale.size() > 1 ? i : 0] * factor;
+    scales = p.gpu->upload(all.data(), s.n * 4);
+    arguments.scales = reinterpret_cast<const float*>(scales->data());
+    consumed |= uint64_t{1} << In::kCodes | uint64_t{1} << In::kScale | uint64_t{1} << In::kBlockScales;
+    if (args.c >= 0 && p.is_constant(static_cast<size_t>(args.c))) {
+      const Tensor packed = pack_c(p, args, consumed);
+      bias = p.gpu->upload(packed.raw(), s.n * 4);
+      arguments.bias = reinterpret_cast<const float*>(bias->data());
+    } else {
+      c = args.c;
+    }
+    arguments.m = static_cast<int>(s.m), arguments.n = static_cast<int>(s.n), arguments.k = static_cast<int>(s.k);
+    arguments.a_stride = s.k, arguments.y_stride = s.n;
+  }
+  // With the operands of this call.
+  Arguments bound(const Call& call) const {
+    Arguments out = arguments;
+    out.a = static_cast<decltype(out.a)>(call.inputs[0].data);
+    out.y = call.outputs[0].data;
+    if (c >= 0) out.bias = call.inputs[static_cast<size_t>(c)].template as<float>();
+    out.epilogue = bound_epilogue(epilogue, call, out.n);
+    return out;
+  }
 };
+struct State : ProductState<ScaledGemmArguments> {
+  bool gemv = false;
+};
+using CodedState = ProductState<E4m3GemmArguments>;
 
 SmallCodes codes_of(const Problem& p) {
   return p.inputs[In::kCodes].dtype == DType::f4e2m1 ? SmallCodes::nvfp4 : SmallCodes::e4m3;
@@ -46,6 +82,17 @@ Acceptance weights_are_constant(const Problem& p) {
 // Code i of a tensor: a byte, or half of one.
 uint8_t code_at(const uint8_t* codes, bool four_bits, int64_t i) {
   return four_bits ? static_cast<uint8_t>(codes[i / 2] >> i % 2 * 4 & 15) : codes[i];
+}
+
+Acceptance takes_operands(const Problem& p, const GemmArgs& args) {
+  const MatMulShape& s = args.shape;
+  if (Acceptance constant = weights_are_constant(p); !constant) return constant;
+  if (s.empty()) return "empty";
+  if (std::max({s.m, s.n, s.k}) >= kMostSize) return "more than 2^30 rows or columns";
+  if (args.c >= 0 && !p.is_constant(static_cast<size_t>(args.c)) &&
+      p.inputs[static_cast<size_t>(args.c)].dtype != DType::f32)
+    return "bias is not constant, and not f32";
+  return takes_epilogue(args.epilogue);
 }
 
 std::shared_ptr<Buffer> pack_codes(GpuDevice& gpu, SmallCodes format, const Tensor& tensor, const MatMulShape& s) {
@@ -123,15 +170,10 @@ class Decoded {
 Acceptance scaled_product_accepts(const Problem& p, const GemmArgs& args) {
   const MatMulShape& s = args.shape;
   const DType a = p.inputs[0].dtype;
-  if (Acceptance constant = weights_are_constant(p); !constant) return constant;
-  if (s.empty()) return "empty";
+  if (!storage_suffix(a)) return fmt::format("{} activations", name(a));
   if (a == DType::f32 && s.m > 1) return "several rows of f32";
   if (s.m > kMostScaledRows) return "more rows than it pays for";
-  if (std::max(s.n, s.k) >= kMostSize) return "more than 2^30 rows or columns";
-  if (args.c >= 0 && !p.is_constant(static_cast<size_t>(args.c)) &&
-      p.inputs[static_cast<size_t>(args.c)].dtype != DType::f32)
-    return "bias is not constant, and not f32";
-  return takes_epilogue(args.epilogue);
+  return takes_operands(p, args);
 }
 
 std::unique_ptr<KernelState> scaled_product_prepare(const Problem& p, const GemmArgs& args) {
@@ -140,30 +182,15 @@ std::unique_ptr<KernelState> scaled_product_prepare(const Problem& p, const Gemm
   const SmallCodes format = codes_of(p);
   const bool bfloat = p.inputs[0].dtype == DType::bf16;
   state->gemv = is_gemv(p, s);
-  state->epilogue = args.epilogue;
-  state->codes = pack_codes(*p.gpu, format, p.constants[In::kCodes], s);
-  if (p.has(In::kBlockScales))
-    state->block_scales = pack_blocks(*p.gpu, p.constants[In::kBlockScales], s, transposed(p));
-  const std::span<const float> scale = p.constants[In::kScale].data<float>();
-  std::vector<float> scales(static_cast<size_t>(s.n));
-  const float factor = scaled_gemm_factor(format, state->gemv, bfloat);
-  for (size_t i = 0; i < scales.size(); ++i) scales[i] = scale[scale.size() > 1 ? i : 0] * factor;
-  state->scales = p.gpu->upload(scales.data(), s.n * 4);
-  state->consumed |= uint64_t{1} << In::kCodes | uint64_t{1} << In::kScale | uint64_t{1} << In::kBlockScales;
-  if (args.c >= 0 && p.is_constant(static_cast<size_t>(args.c))) {
-    const Tensor bias = pack_c(p, args, state->consumed);
-    state->bias = p.gpu->upload(bias.raw(), s.n * 4);
-  } else {
-    state->c = args.c;
-  }
+  state->set(p, args, scaled_gemm_factor(format, state->gemv, bfloat));
   ScaledGemmArguments& to = state->arguments;
+  state->codes = pack_codes(*p.gpu, format, p.constants[In::kCodes], s);
   to.codes = reinterpret_cast<const uint32_t*>(state->codes->data());
-  if (state->block_scales) to.block_scales = reinterpret_cast<const uint8_t*>(state->block_scales->data());
-  to.scales = reinterpret_cast<const float*>(state->scales->data());
-  if (state->bias) to.bias = reinterpret_cast<const float*>(state->bias->data());
-  to.m = static_cast<int>(s.m), to.n = static_cast<int>(s.n), to.k = static_cast<int>(s.k);
+  if (p.has(In::kBlockScales)) {
+    state->block_scales = pack_blocks(*p.gpu, p.constants[In::kBlockScales], s, transposed(p));
+    to.block_scales = reinterpret_cast<const uint8_t*>(state->block_scales->data());
+  }
   to.code_stride = scaled_code_words(format, s.k), to.block_stride = scaled_block_bytes(format, s.k);
-  to.a_stride = s.k, to.y_stride = s.n;
   const std::string codes = format == SmallCodes::e4m3 ? "e4m3" : "nvfp4";
   state->function =
       &kernel_on(*p.gpu, state->gemv ? "scaled_gemv_" + codes
@@ -186,15 +213,35 @@ void scaled_product_take_variant(const Problem& p, const GemmArgs& args, std::st
 
 void scaled_product_run(const Call& call) {
   const auto& state = call.as<State>();
-  ScaledGemmArguments arguments = state.arguments;
-  arguments.a = call.inputs[0].data;
-  arguments.y = call.outputs[0].data;
-  if (state.c >= 0) arguments.bias = call.inputs[static_cast<size_t>(state.c)].as<float>();
-  arguments.epilogue = bound_epilogue(state.epilogue, call, arguments.n);
+  const ScaledGemmArguments arguments = state.bound(call);
   call.stream->launch(
       *state.function,
       state.gemv ? scaled_gemv_launch(arguments) : scaled_gemm_launch(arguments, scaled_gemm_rows(arguments.m)),
       arguments);
+}
+
+Acceptance coded_product_accepts(const Problem& p, const GemmArgs& args) {
+  if (p.inputs[0].dtype != DType::f8e4m3fn) return fmt::format("{} activations", name(p.inputs[0].dtype));
+  return takes_operands(p, args);
+}
+
+std::unique_ptr<KernelState> coded_product_prepare(const Problem& p, const GemmArgs& args) {
+  auto state = std::make_unique<CodedState>();
+  const bool decoded = p.gpu->facts().capability < 89;
+  state->set(p, args, e4m3_gemm_factor(decoded));
+  state->codes = upload_byte_rows(*p.gpu, static_cast<const uint8_t*>(p.constants[In::kCodes].raw()), args.shape);
+  E4m3GemmArguments& to = state->arguments;
+  to.codes = reinterpret_cast<const uint8_t*>(state->codes->data());
+  to.code_bytes = byte_gemm_depth(args.shape.k);
+  to.storage = storage_of(p.outputs[0].dtype);
+  state->function = &kernel_on(*p.gpu, fmt::format("e4m3_gemm_{}{}", decoded ? "decoded_" : "", byte_gemm_rows(to.m)));
+  return state;
+}
+
+void coded_product_run(const Call& call) {
+  const auto& state = call.as<CodedState>();
+  const E4m3GemmArguments arguments = state.bound(call);
+  call.stream->launch(*state.function, byte_gemm_launch(arguments.m, arguments.n), arguments);
 }
 
 Acceptance decoded_product_accepts(const Problem& p, const GemmArgs& args) {

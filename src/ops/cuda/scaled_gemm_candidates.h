@@ -1,6 +1,7 @@
 // sparkpilot::ScaledGemm on a GPU: weights stay in 8 and 4 bits for up to kMostScaledRows rows of activations, in f16
 // or bf16, or one row in f32; for more, whose products take longer than reading weights, and for rows of f32, they are
-// decoded once and multiplied as sparkpilot::Gemm's.
+// decoded once and multiplied as sparkpilot::Gemm's. Any number of rows in E4M3 is multiplied as codes
+// (coded_product_*).
 #pragma once
 
 #include "ops/cpu/onednn/gemm_onednn.h"
@@ -15,6 +16,10 @@ std::unique_ptr<KernelState> scaled_product_prepare(const Problem& p, const Gemm
 std::vector<std::string> scaled_product_variants(const Problem& p, const GemmArgs& args);
 void scaled_product_take_variant(const Problem& p, const GemmArgs& args, std::string_view variant, KernelState& state);
 void scaled_product_run(const Call& call);
+
+Acceptance coded_product_accepts(const Problem& p, const GemmArgs& args);
+std::unique_ptr<KernelState> coded_product_prepare(const Problem& p, const GemmArgs& args);
+void coded_product_run(const Call& call);
 
 Acceptance decoded_product_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> decoded_product_prepare(const Problem& p, const GemmArgs& args);

@@ -173,7 +173,9 @@ void products(std::vector<WordCase>& out) {
     const WordProduct product = whole_numbers(type, 6);
     out.push_back(exactly(word, product.words, fragments_of(product)));
   }
-  const WordProduct scaled = four_bit_product(7);
+  const WordProduct nan = product_with_nan(8), integers = integer_product(9), scaled = four_bit_product(7);
+  out.push_back(exactly("mma_e4m3", nan.words, fragments_of(nan)));
+  out.push_back(exactly("mma_s8", integers.words, integer_fragments_of(integers)));
   out.push_back(exactly("mma_e2m1", scaled.words, fragments_of(scaled)));
   const auto [in, expected] = tile_of_products();
   out.push_back(exactly("mma_tile", in, expected));

@@ -15,7 +15,7 @@ size_t at(int i) { return static_cast<size_t>(i); }
 using Codes = std::vector<std::pair<double, uint32_t>>;
 
 // Where the elements of a fragment lie, once for each element width.
-WordProduct pack(int bits, uint64_t seed, const Codes& codes) {
+WordProduct pack(int bits, uint64_t seed, const Codes& codes, bool integers = false) {
   Random random(seed);
   const int in_word = 32 / bits, depth = 256 / bits;
   WordProduct out{std::vector<uint32_t>(320), std::vector<double>(at(16 * depth)), std::vector<double>(at(depth * 8)),
@@ -40,9 +40,10 @@ WordProduct pack(int bits, uint64_t seed, const Codes& codes) {
       }
     }
     for (int e = 0; e < 4; ++e) {
-      const auto value = static_cast<double>(random.integer(-9, 9));
+      const auto value = static_cast<int32_t>(integers ? random.bits() : random.integer(-9, 9));
       out.c[at((group + (e >= 2 ? 8 : 0)) * 8 + in_group * 2 + (e & 1))] = value;
-      out.words[at(192 + lane * 4 + e)] = std::bit_cast<uint32_t>(static_cast<float>(value));
+      out.words[at(192 + lane * 4 + e)] =
+          integers ? static_cast<uint32_t>(value) : std::bit_cast<uint32_t>(static_cast<float>(value));
     }
   }
   return out;
@@ -58,6 +59,20 @@ WordProduct whole_numbers(DType type, uint64_t seed) {
     codes.emplace_back(i, code);
   }
   return pack(type == DType::f8e4m3fn ? 8 : 16, seed, codes);
+}
+
+WordProduct product_with_nan(uint64_t seed) {
+  WordProduct out = whole_numbers(DType::f8e4m3fn, seed);
+  constexpr int lane = 5;  // whose first byte of a is in row 1, at a depth of 4
+  out.words[lane * 4] |= 0x7f;
+  out.a[32 + 4] = NAN;
+  return out;
+}
+
+WordProduct integer_product(uint64_t seed) {
+  Codes codes;
+  for (int i = -128; i < 128; ++i) codes.emplace_back(i, static_cast<uint8_t>(i));
+  return pack(8, seed, codes, true);
 }
 
 WordProduct four_bit_product(uint64_t seed) {
@@ -92,17 +107,28 @@ WordProduct four_bit_product(uint64_t seed) {
   return out;
 }
 
-std::vector<float> fragments_of(const WordProduct& p) {
-  std::vector<float> out(128);
+namespace {
+template <typename T, typename Round>
+std::vector<T> fragments(const WordProduct& p, Round round) {
+  std::vector<T> out(128);
   for (int lane = 0; lane < kLanes; ++lane) {
     for (int e = 0; e < 4; ++e) {
       const int row = (lane >> 2) + (e >= 2 ? 8 : 0), column = (lane & 3) * 2 + (e & 1);
       double sum = p.c[at(row * 8 + column)];
       for (int k = 0; k < p.depth; ++k) sum += p.a[at(row * p.depth + k)] * p.b[at(k * 8 + column)];
-      out[at(lane * 4 + e)] = static_cast<float>(sum);
+      out[at(lane * 4 + e)] = round(sum);
     }
   }
   return out;
+}
+}  // namespace
+
+std::vector<float> fragments_of(const WordProduct& p) {
+  return fragments<float>(p, [](double sum) { return static_cast<float>(sum); });
+}
+
+std::vector<uint32_t> integer_fragments_of(const WordProduct& p) {
+  return fragments<uint32_t>(p, [](double sum) { return static_cast<uint32_t>(static_cast<int64_t>(sum)); });
 }
 
 // Two by two tiles of each warp, f16 by the first and bf16 by the second; thread t writes c[0][j][e] + c[1][j][e] at

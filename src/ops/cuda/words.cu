@@ -121,20 +121,21 @@ WORD(matrix_x4) { matrices<false>(p); }
 WORD(matrix_x4_transposed) { matrices<true>(p); }
 
 // Of the first warp: a (four words of each lane), b (two), c (four).
-#define MMA_WORD(name)                                                          \
+#define MMA_WORD(name, Sum)                                                     \
   WORD(name) {                                                                  \
     if (thread() >= 32) return;                                                 \
     uint32_t a[4], b[2];                                                        \
-    float c[4];                                                                 \
+    Sum c[4];                                                                   \
     for (int i = 0; i < 4; ++i) a[i] = in<uint32_t>(p)[thread() * 4 + i];       \
     for (int i = 0; i < 2; ++i) b[i] = in<uint32_t>(p)[128 + thread() * 2 + i]; \
-    for (int i = 0; i < 4; ++i) c[i] = in<float>(p)[192 + thread() * 4 + i];    \
+    for (int i = 0; i < 4; ++i) c[i] = in<Sum>(p)[192 + thread() * 4 + i];      \
     device::name(c, a, b);                                                      \
-    for (int i = 0; i < 4; ++i) out<float>(p)[thread() * 4 + i] = c[i];         \
+    for (int i = 0; i < 4; ++i) out<Sum>(p)[thread() * 4 + i] = c[i];           \
   }
-MMA_WORD(mma_f16)
-MMA_WORD(mma_bf16)
-MMA_WORD(mma_e4m3)
+MMA_WORD(mma_f16, float)
+MMA_WORD(mma_bf16, float)
+MMA_WORD(mma_e4m3, float)
+MMA_WORD(mma_s8, int)
 
 // a, b, the scales of a and of b; c begins as 0.
 WORD(mma_e2m1) {

@@ -5,10 +5,9 @@
 #include "ops/cpu/gemm/gemm_dot.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/matmul_loop.h"
-#include "ops/cpu/onednn/gemm_onednn.h"
-#include "ops/cpu/vector/epilogue_store.h"
 #include "ops/cuda/product_candidates.h"
 #include "ops/epilogue_nodes.h"
+#include "ops/matrix/epilogue_gemm.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -16,34 +15,13 @@ namespace {
 
 using RowTypes = TypeList<float, Half, BFloat16>;
 
-MatMulShape shape_of(const Attributes& attrs, const Shape& a, const Shape& b) {
-  return gemm_shape(a, b, false, attrs.integer("transB", 0) != 0);
-}
+GemmArgs args_of(const Problem& p) { return epilogue_gemm_args(p, 2); }
 
-GemmArgs args_of(const Problem& p) {
-  GemmArgs args{.shape = shape_of(p.attrs(), p.inputs[0].shape, p.inputs[1].shape)};
-  if (p.has(2)) args.c = 2;
-  args.epilogue = Epilogue::of(p, args.shape.n);
-  return args;
-}
-
-struct ReferenceState : KernelState {
-  MatMulShape shape;
-  Epilogue epilogue;
-};
-
-std::unique_ptr<KernelState> prepare(const Problem& p) {
-  auto state = std::make_unique<ReferenceState>();
-  const GemmArgs args = args_of(p);
-  state->shape = args.shape;
-  state->epilogue = args.epilogue;
-  state->workspace = epilogue_store_bytes(p.outputs[0].dtype, p.outputs[0].shape.elements());
-  return state;
-}
+std::unique_ptr<KernelState> prepare(const Problem& p) { return std::make_unique<EpilogueGemmState>(p, args_of(p)); }
 
 void run(const Call& c) {
-  const auto& state = c.as<ReferenceState>();
-  const MatMulShape& s = state.shape;
+  const GemmArgs& args = c.as<EpilogueGemmState>().args;
+  const MatMulShape& s = args.shape;
   float* values = epilogue_values(c, c.workspace);
   dispatch(RowTypes{}, c.inputs[0].dtype, [&]<typename A>() {
     const A* a = c.inputs[0].as<A>();
@@ -58,11 +36,11 @@ void run(const Call& c) {
           });
     });
   });
-  store_rows(c, state.epilogue, values, s.m, s.n);
+  store_rows(c, args.epilogue, values, s.m, s.n);
 }
 
 void infer(InferContext& c) {
-  const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(1));
+  const MatMulShape s = epilogue_gemm_shape(c.attrs, c.shape(0), c.shape(1));
   if (!contains(RowTypes{}, c.dtype(0))) fail("A is {}, expected f32, f16 or bf16", name(c.dtype(0)));
   if (c.dtype(1) != c.dtype(0) && !(c.dtype(0) == DType::f32 && contains(RowTypes{}, c.dtype(1)))) {
     fail("B is {}, A {}", name(c.dtype(1)), name(c.dtype(0)));
@@ -78,7 +56,7 @@ std::vector<ValueId> expand(ExpandContext& e) {
   Builder& b = e.b;
   const DType dtype = b.dtype(e.in(0));
   ValueId weights = cast_to(b, e.in(1), dtype);
-  if (e.node.attrs.integer("transB", 0) != 0) {
+  if (is_transposed(e.node.attrs)) {
     weights = b.add("Transpose", {weights}, {{"perm", std::vector<int64_t>{1, 0}}});
   }
   ValueId y = b.add("MatMul", {e.in(0), weights});

@@ -1,18 +1,19 @@
 // sparkpilot::ScaledGemm: rows times a matrix of 8 or 4 bits that is decoded while it is read, plus bias, with an
 // epilogue. What a product is whose weights come from DequantizeLinear.
 //
-// Inputs: A f32, f16 or bf16, as the output; B f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales
-// of blocks; bias [N] or absent; then the epilogue's operands. The weight in row k and column n is
+// Inputs: A f32, f16 or bf16, as the output, or f8e4m3fn if B is, for an output of `output_dtype` (f32 without it); B
+// f8e4m3fn or f4e2m1, [K, N], or [N, K] with `transB` = 1; a scale; scales of blocks; bias [N] or absent; then the
+// epilogue's operands. The weight in row k and column n is
 //   f8e4m3fn  B[k, n] * scale[n], or * scale if it has one element; no scales of blocks
 //   f4e2m1    B[k, n] * (block_scales[k / 16, n] * scale): block scales f8e4m3fn, of B's shape with K divided by 16 and
 //             rounded up; scale has one element
 #include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_small.h"
 #include "ops/cpu/gemm/matmul_loop.h"
-#include "ops/cpu/vector/epilogue_store.h"
 #include "ops/cuda/product_candidates.h"
 #include "ops/cuda/scaled_gemm_candidates.h"
 #include "ops/epilogue_nodes.h"
+#include "ops/matrix/epilogue_gemm.h"
 #include "ops/registry.h"
 #include "tensor/small_floats.h"
 
@@ -22,40 +23,24 @@ namespace {
 using In = ScaledGemmInputs;
 using RowTypes = TypeList<float, Half, BFloat16>;
 
-bool transposed(const Attributes& attrs) { return attrs.integer("transB", 0) != 0; }
-
-MatMulShape shape_of(const Attributes& attrs, const Shape& a, const Shape& b) {
-  return gemm_shape(a, b, false, transposed(attrs));
+DType output_dtype(const Attributes& attrs, DType a) {
+  if (a != DType::f8e4m3fn) return a;
+  const std::optional<DType> dtype = dtype_from_onnx(attrs.integer("output_dtype", onnx_code(DType::f32)));
+  if (!dtype || !contains(RowTypes{}, *dtype))
+    fail("output_dtype {} is not f32, f16 or bf16", attrs.integer("output_dtype", 0));
+  return *dtype;
 }
 
-GemmArgs args_of(const Problem& p) {
-  GemmArgs args;
-  args.shape = shape_of(p.attrs(), p.inputs[0].shape, p.inputs[In::kCodes].shape);
-  if (p.has(In::kBias)) args.c = static_cast<int>(In::kBias);
-  args.epilogue = Epilogue::of(p, args.shape.n);
-  return args;
-}
+GemmArgs args_of(const Problem& p) { return epilogue_gemm_args(p, In::kBias); }
 
-struct ReferenceState : KernelState {
-  MatMulShape shape;
-  Epilogue epilogue;
-};
-
-std::unique_ptr<KernelState> prepare(const Problem& p) {
-  auto state = std::make_unique<ReferenceState>();
-  const GemmArgs args = args_of(p);
-  state->shape = args.shape;
-  state->epilogue = args.epilogue;
-  state->workspace = epilogue_store_bytes(p.outputs[0].dtype, p.outputs[0].shape.elements());
-  return state;
-}
+std::unique_ptr<KernelState> prepare(const Problem& p) { return std::make_unique<EpilogueGemmState>(p, args_of(p)); }
 
 void run(const Call& c) {
-  const auto& state = c.as<ReferenceState>();
-  const MatMulShape& s = state.shape;
+  const GemmArgs& args = c.as<EpilogueGemmState>().args;
+  const MatMulShape& s = args.shape;
   const ConstView &codes = c.inputs[In::kCodes], &scale = c.inputs[In::kScale];
   const ConstView blocks = c.has(In::kBlockScales) ? c.inputs[In::kBlockScales] : ConstView{};
-  const bool by_column = scale.elements() > 1, side = transposed(c.attrs());
+  const bool by_column = scale.elements() > 1, side = is_transposed(c.attrs());
   const int64_t width = blocks.present() ? blocks.shape[1] : 1;
   float* values = epilogue_values(c, c.workspace);
   multiply_matrices<double>(
@@ -73,13 +58,15 @@ void run(const Call& c) {
         if (c.has(In::kBias)) sum += load_element(c.inputs[In::kBias].dtype, c.inputs[In::kBias].data, j);
         values[i * s.n + j] = static_cast<float>(sum);
       });
-  store_rows(c, state.epilogue, values, s.m, s.n);
+  store_rows(c, args.epilogue, values, s.m, s.n);
 }
 
 void infer(InferContext& c) {
-  const MatMulShape s = shape_of(c.attrs, c.shape(0), c.shape(In::kCodes));
+  const MatMulShape s = epilogue_gemm_shape(c.attrs, c.shape(0), c.shape(In::kCodes));
   const DType codes = c.dtype(In::kCodes);
-  if (!contains(RowTypes{}, c.dtype(0))) fail("A is {}, expected f32, f16 or bf16", name(c.dtype(0)));
+  const bool coded = c.dtype(0) == DType::f8e4m3fn && codes == DType::f8e4m3fn;
+  if (!coded && !contains(RowTypes{}, c.dtype(0)))
+    fail("A is {}, expected f32, f16 or bf16, or f8e4m3fn as B", name(c.dtype(0)));
   if (codes != DType::f8e4m3fn && codes != DType::f4e2m1) fail("B is {}, expected f8e4m3fn or f4e2m1", name(codes));
   const bool in_blocks = codes == DType::f4e2m1;
   const Shape& scale = c.shape(In::kScale);
@@ -90,7 +77,7 @@ void infer(InferContext& c) {
   if (c.has(In::kBlockScales) != in_blocks)
     fail("B is {} {} scales of blocks", name(codes), in_blocks ? "without" : "with");
   if (in_blocks) {
-    const int axis = transposed(c.attrs) ? 1 : 0;
+    const int axis = is_transposed(c.attrs) ? 1 : 0;
     const Shape expected = c.shape(In::kCodes).with(axis, (s.k + Fp4Weights::kBlock - 1) / Fp4Weights::kBlock);
     if (c.dtype(In::kBlockScales) != DType::f8e4m3fn || !(c.shape(In::kBlockScales) == expected)) {
       fail("scales of blocks are {}{}, expected f8e4m3fn{}", name(c.dtype(In::kBlockScales)),
@@ -101,12 +88,12 @@ void infer(InferContext& c) {
     fail("bias is {}{}, expected [{}] of f32, f16 or bf16", name(c.dtype(In::kBias)), c.shape(In::kBias).str(), s.n);
   }
   check_epilogue(c, s.out, s.n);
-  c.output(0, c.dtype(0), s.out);
+  c.output(0, output_dtype(c.attrs, c.dtype(0)), s.out);
 }
 
 std::vector<ValueId> expand(ExpandContext& e) {
   Builder& b = e.b;
-  const bool side = transposed(e.node.attrs);
+  const bool side = is_transposed(e.node.attrs);
   const int64_t depth_axis = side ? 1 : 0, column_axis = 1 - depth_axis;
   ValueId weights;
   if (e.has(In::kBlockScales)) {
@@ -116,8 +103,9 @@ std::vector<ValueId> expand(ExpandContext& e) {
   } else {
     weights = b.add("DequantizeLinear", {e.in(In::kCodes), e.in(In::kScale)}, {{"axis", column_axis}});
   }
-  weights = cast_to(b, weights, b.dtype(e.in(0)));
-  std::vector<ValueId> inputs{e.in(0), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
+  const DType to = output_dtype(e.node.attrs, b.dtype(e.in(0)));
+  weights = cast_to(b, weights, to);
+  std::vector<ValueId> inputs{cast_to(b, e.in(0), to), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
   Attributes attrs;
   if (side) attrs.set("transB", int64_t{1});
   move_epilogue(e, e.node.attrs.texts("epilogue"), inputs, attrs);
@@ -152,6 +140,8 @@ OpCase fp4_case(const std::string& name, const Shape& a, int64_t n, const Attrib
 }
 
 std::vector<OpCase> cases() {
+  constexpr DType kCodes = DType::f8e4m3fn;
+  const Attributes to_f16{{"output_dtype", onnx_code(DType::f16)}};
   const Attributes side{{"transB", int64_t{1}}}, steps{{"epilogue", Texts{"gelu_erf", "add:5", "mul:6"}}};
   std::vector<OpCase> all{fp8_case("fp8_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}),
                           fp8_case("fp8_two_rows_one_scale", {2, 64}, 300, 1),
@@ -167,10 +157,14 @@ std::vector<OpCase> cases() {
                           fp8_case("fp8_f16_many_rows", {70, 40}, 24, 24, {}, DType::f16),
                           fp4_case("fp4_f16_epilogue", {37, 40}, 24, steps, DType::f16),
                           fp4_case("fp4_bf16", {9, 100}, 33, {{"epilogue", Texts{"silu"}}}, DType::bf16),
-                          fp4_case("fp4_bf16_many_rows", {70, 40}, 24, side, DType::bf16)};
+                          fp4_case("fp4_bf16_many_rows", {70, 40}, 24, side, DType::bf16),
+                          fp8_case("fp8_codes_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}, kCodes),
+                          fp8_case("fp8_codes_rows", {3, 7, 48}, 70, 1, side, kCodes),
+                          fp8_case("fp8_codes_to_f16", {70, 80}, 24, 24, to_f16, kCodes),
+                          fp8_case("fp8_codes_epilogue", {37, 40}, 24, 24, steps, kCodes)};
   for (OpCase& each : all) {
     if (!each.name.ends_with("epilogue")) continue;
-    each.inputs.push_back(CaseInput::of({37, 24}, each.inputs[0].dtype));
+    each.inputs.push_back(CaseInput::of({37, 24}, each.inputs[0].dtype == kCodes ? DType::f32 : each.inputs[0].dtype));
     each.inputs.push_back(CaseInput::of({24}).fixed());
   }
   // Weights that come at run time.
@@ -180,14 +174,15 @@ std::vector<OpCase> cases() {
   return all;
 }
 
-constexpr AttrSpec kAttrs[] = {{"epilogue", AttrType::texts}, {"transB", AttrType::integer}};
+constexpr AttrSpec kAttrs[] = {
+    {"epilogue", AttrType::texts}, {"output_dtype", AttrType::integer}, {"transB", AttrType::integer}};
 
 AxisSource axes(const Problem& p, int, int axis, size_t input) {
   const Shape &own = p.inputs[input].shape, &y = p.outputs[0].shape;
   const bool column = axis == y.rank() - 1;
   if (input == 0) return column ? whole_input() : same_axis(axis);
   if (input == In::kCodes || input == In::kBlockScales) {
-    return column ? same_axis(transposed(p.attrs()) ? 0 : 1) : whole_input();
+    return column ? same_axis(is_transposed(p.attrs()) ? 0 : 1) : whole_input();
   }
   if (input == In::kScale) return column && own.elements() > 1 ? same_axis(0) : whole_input();
   return broadcast_axis(own, y, axis);
@@ -200,6 +195,10 @@ constexpr Kernel kCpu[] = {{.name = "simd",
                            {.name = "reference", .prepare = prepare, .run = run}};
 
 constexpr Kernel kCuda[] = {
+    {.name = "codes",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::coded_product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::coded_product_prepare(p, args_of(p)); },
+     .run = cuda::coded_product_run},
     {.name = "decode",
      .accepts = [](const Problem& p) -> Acceptance { return cuda::scaled_product_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return cuda::scaled_product_prepare(p, args_of(p)); },

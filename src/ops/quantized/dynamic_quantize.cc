@@ -5,6 +5,7 @@
 
 #include "base/parallel.h"
 #include "ops/cpu/int8/quantize_rows.h"
+#include "ops/cuda/quantize_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -71,6 +72,7 @@ const OpDef kOps[] = {{.name = "DynamicQuantizeLinear",
                        .outputs = {3, 3},
                        .infer = infer,
                        .cpu = kCpu,
+                       .cuda = cuda::kDynamicQuantize,
                        .no_gradient = no_gradient::kQuantized,
                        .cases = cases}};
 

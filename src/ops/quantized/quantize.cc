@@ -9,6 +9,7 @@
 #include "base/parallel.h"
 #include "ops/axes.h"
 #include "ops/cpu/int8/quantize_rows.h"
+#include "ops/cuda/quantize_candidates.h"
 #include "ops/expect.h"
 #include "ops/registry.h"
 
@@ -329,6 +330,12 @@ std::vector<OpCase> quantize_cases() {
           {"blocked_i4", {x, steps({3, 5, 10})}, to_i4},
           {"fp8", {x, steps({})}, to_fp8},
           {"fp8_axis", {x, steps({5})}, to_fp8},
+          {"tensor_fp8", {CaseInput::range({4099}, -60, 60), steps({}).fixed()}, to_fp8},
+          {"f16_tensor_fp8", {CaseInput::of({3, 64}, DType::f16), steps({}).fixed()}, to_fp8},
+          {"bf16_tensor_u8",
+           {CaseInput::of({3, 37}, DType::bf16), steps({}).fixed(), CaseInput::range({}, 0, 255, DType::u8).fixed()}},
+          {"constant_i8",
+           {CaseInput::range({4096}, -9, 9), steps({1}).fixed(), CaseInput::range({1}, -9, 9, DType::i8).fixed()}},
           {"f16", {CaseInput::of({7, 9}, DType::f16), steps({}, DType::f16)}}};
 }
 
@@ -350,6 +357,14 @@ std::vector<OpCase> dequantize_cases() {
       {"fp4_blocks_last_axis",
        {CaseInput::range({3, 2, 21}, -6, 6, DType::f4e2m1), steps({3, 2, 2})},
        {{"axis", int64_t{2}}, {"block_size", int64_t{16}}}},
+      {"tensor_fp8", {CaseInput::of({3, 37}, DType::f8e4m3fn), steps({1}).fixed()}},
+      {"constant_u8",
+       {CaseInput::range({4099}, 0, 255, DType::u8), steps({}).fixed(),
+        CaseInput::range({}, 0, 255, DType::u8).fixed()}},
+      {"constant_i8_to_f16", {bytes, steps({}).fixed()}, {{"output_dtype", onnx_code(DType::f16)}}},
+      {"constant_fp8_to_bf16",
+       {CaseInput::of({8, 64}, DType::f8e4m3fn), steps({}).fixed()},
+       {{"output_dtype", onnx_code(DType::bf16)}}},
       {"i32", {CaseInput::range({4, 3}, -1000, 1000, DType::i32), steps({3})}},
       {"fp8", {CaseInput::of({7, 9}, DType::f8e5m2), steps({}, DType::f16)}}};
 }
@@ -387,6 +402,7 @@ const OpDef kOps[] = {
      .infer = infer_quantize,
      .axes = axes,
      .cpu = kQuantize,
+     .cuda = cuda::kQuantize,
      .no_gradient = no_gradient::kQuantized,
      .cost = cost,
      .cases = quantize_cases},
@@ -399,6 +415,7 @@ const OpDef kOps[] = {
      .infer = infer_dequantize,
      .axes = axes,
      .cpu = kDequantize,
+     .cuda = cuda::kDequantize,
      .no_gradient = no_gradient::kQuantized,
      .cost = cost,
      .cases = dequantize_cases},

@@ -10,6 +10,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/int8/int8_rows.h"
 #include "ops/cpu/int8/requantize.h"
+#include "ops/cuda/quantized_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -172,6 +173,7 @@ const OpDef kOps[] = {{.name = "QAdd",
                        .traits = {.elementwise = true, .finite = true},
                        .infer = infer_add,
                        .cpu = kAdd,
+                       .cuda = cuda::kQAdd,
                        .no_gradient = no_gradient::kQuantized,
                        .cases = add_cases},
                       {.name = "ByteTable",
@@ -185,6 +187,7 @@ const OpDef kOps[] = {{.name = "QAdd",
                        .infer = infer_table,
                        .axes = axes_of_table,
                        .cpu = kTable,
+                       .cuda = cuda::kByteTable,
                        .no_gradient = no_gradient::kQuantized,
                        .cases = table_cases}};
 

@@ -13,6 +13,7 @@
 #include "ops/cpu/conv/conv_loop.h"
 #include "ops/cpu/int8/int8_conv.h"
 #include "ops/cpu/int8/requantize.h"
+#include "ops/cuda/quantized_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -176,6 +177,9 @@ std::vector<OpCase> conv_cases() {
       {"dense",
        {bytes({2, 9, 8, 20}), weights({21, 20, 3, 2}), multiplier(21, 0.001), bias(21)},
        image({{"pads", Ints{1, 0, 2, 1}}, {"dilations", Ints{1, 2}}})},
+      {"dense_pieces",
+       {bytes({1, 9, 10, 32}), weights({20, 32, 3, 3}), multiplier(20, 0.001), bias(20)},
+       image({{"pads", same}, {"strides", two}})},
       {"signed_dense",
        {bytes({1, 7, 9, 5}, DType::i8), weights({8, 5, 3, 3}), multiplier(8), bias(8)},
        image({{"pads", same}}, DType::u8, -128, 0)},
@@ -191,6 +195,9 @@ std::vector<OpCase> conv_cases() {
       {"depthwise_strided",
        {bytes({1, 17, 12, 144}), weights({144, 1, 3, 3}), multiplier(144, 0.02), bias(144)},
        image({{"group", int64_t{144}}, {"strides", two}, {"pads", same}, {"low", int64_t{120}}})},
+      {"depthwise_two_filters",
+       {bytes({1, 9, 8, 6}), weights({12, 1, 3, 3}), multiplier(12, 0.02), bias(12)},
+       image({{"group", int64_t{6}}, {"strides", two}, {"pads", same}})},
       {"depthwise_dilated",
        {bytes({1, 11, 9, 80}), weights({80, 1, 3, 2}), multiplier(80, 0.02), bias(80)},
        image({{"group", int64_t{80}}, {"dilations", Ints{2, 3}}, {"pads", Ints{0, 2, 3, 4}}})},
@@ -258,6 +265,7 @@ const OpDef kOps[] = {{.name = "QConv",
                        .infer = infer_conv,
                        .axes = axes_of_entries,
                        .cpu = kConv,
+                       .cuda = cuda::kQConv,
                        .no_gradient = no_gradient::kQuantized,
                        .cost = conv_cost,
                        .cases = conv_cases},
@@ -272,6 +280,7 @@ const OpDef kOps[] = {{.name = "QConv",
                        .infer = infer_gemm,
                        .axes = axes_of_rows,
                        .cpu = kGemm,
+                       .cuda = cuda::kQGemm,
                        .no_gradient = no_gradient::kQuantized,
                        .cost = gemm_cost,
                        .cases = gemm_cases}};

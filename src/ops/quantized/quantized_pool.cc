@@ -12,6 +12,7 @@
 #include "ops/axes.h"
 #include "ops/cpu/conv/pool_shape.h"
 #include "ops/cpu/int8/requantize.h"
+#include "ops/cuda/pool_candidates.h"
 #include "ops/registry.h"
 
 namespace sparkpilot {
@@ -162,6 +163,7 @@ const OpDef kOps[] = {{.name = "QAveragePool",
                        .infer = infer,
                        .axes = axes_of_pool,
                        .cpu = kCpu,
+                       .cuda = cuda::q_average_pool_candidates(),
                        .no_gradient = no_gradient::kQuantized,
                        .cost = cost,
                        .cases = cases}};

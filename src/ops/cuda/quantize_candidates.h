@@ -1,0 +1,10 @@
+// QuantizeLinear and DequantizeLinear on a GPU: u8, i8 and E4M3 with one constant scale; DynamicQuantizeLinear.
+#pragma once
+
+#include "ir/op.h"
+
+namespace sparkpilot::cuda {
+
+extern const Kernel kQuantize[1], kDequantize[1], kDynamicQuantize[1];
+
+}  // namespace sparkpilot::cuda
