@@ -150,8 +150,8 @@ Acceptance accepts_conv(const Problem& p, bool depthwise) {
   const ConvShape s = conv_of(p);
   if (depthwise != filters_channels(s)) return depthwise ? "not depthwise" : "depthwise";
   if (!depthwise && s.groups != 1) return "groups";
-  if (const Acceptance takes = takes_window(s.window); !takes) return takes;
-  if (const Acceptance takes = takes_elements(p.inputs[0].shape); !takes) return takes;
+  if (Acceptance takes = takes_window(s.window); !takes) return takes;
+  if (Acceptance takes = takes_elements(p.inputs[0].shape); !takes) return takes;
   return accepts_product(p, s.in_per_group() * s.window.kernel_size());
 }
 
