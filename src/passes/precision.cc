@@ -302,7 +302,7 @@ class Narrowing {
       ++changes;
     }
     const bool row = is_row(graph_.node(id));
-    if (graph_.value(graph_.node(id).inputs[0]).dtype == DType::f8e4m3fn && graph_.node(id).op->traits.product) {
+    if (graph_.node(id).op->traits.product && graph_.value(graph_.node(id).inputs[0]).dtype == DType::f8e4m3fn) {
       graph_.node(id).attrs.set("output_dtype", onnx_code(row ? DType::f32 : to));
     }
     const size_t count = reads_any_float(graph_.node(id)) ? 0 : narrowed_inputs(graph_.node(id));
@@ -329,7 +329,7 @@ class Narrowing {
       const ValueId before = maker.present() ? graph_.node(maker).inputs[0] : ValueId();
       const DType from = before.present() ? graph_.value(before).dtype : DType::none;
       const NodeId dequantize = for_gpu_ ? edit_.maker(value, "DequantizeLinear") : NodeId();
-      if (dequantize.present() && edit_.only_reader(value) == reader) {
+      if (dequantize.present() && reader.present() && edit_.only_reader(value) == reader) {
         // It writes the type itself.
         Node& node = graph_.node(dequantize);
         node.attrs.set("output_dtype", onnx_code(dtype));

@@ -45,11 +45,11 @@ class MatrixRows {
   bool aligned_;
 };
 
-// finish(sums, row, column, count) for each four neighbours in a row of y[m, n] that a block of kByteWarps warps has,
-// of which `count` are there. 16 rows of weights are mma's left operand; they lie padded with zeros to kByteDepth.
-// kDeep warps share the depth of the same 8 kTiles rows, and what they have is added in order; others have other rows.
-// A lane loads 16 neighbours in depth of rows of weights lane / 4 and lane / 4 + 8, which it passes as if they were the
-// places that mma means: sums do not depend on the order in depth as long as both operands have the same.
+// finish(sums, row, column, count) for each kEach (1 or 4) neighbours in a row of y[m, n] that a block of kByteWarps
+// warps has, of which `count` are there. 16 rows of weights are mma's left operand; they lie padded with zeros to
+// kByteDepth. kDeep warps share the depth of the same 8 kTiles rows, and what they have is added in order; others have
+// other rows. A lane loads 16 neighbours in depth of rows of weights lane / 4 and lane / 4 + 8, which it passes as if
+// they were the places that mma means: sums do not depend on the order in depth as long as both operands have the same.
 //
 // Rows says what a lane reads of the other operand, from k on. Codes has the type of a Sum and multiply(sums, high,
 // low, right), which adds the products of two rows of weights by a row of each tile, 16 elements of each.

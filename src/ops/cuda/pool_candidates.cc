@@ -79,10 +79,10 @@ bool is_global(const PoolShape& s) {
 
 template <bool kAverage>
 Acceptance accepts_pool(const Problem& p) {
-  if (const Acceptance takes = takes_image(p); !takes) return takes;
+  if (Acceptance takes = takes_image(p); !takes) return takes;
   if (p.outputs.size() > 1 && p.outputs[1].dtype != DType::none) return "indices are wanted";
   const PoolShape s = pool_shape(p.attrs(), p.inputs[0].shape);
-  if (const Acceptance takes = takes_window(s.window); !takes) return takes;
+  if (Acceptance takes = takes_window(s.window); !takes) return takes;
   if (kAverage && misses_image(s.window)) return "a window lies in the padding";
   return true;
 }
@@ -106,8 +106,8 @@ Acceptance accepts_bytes(const Problem& p) {
   const PoolShape s = pool_shape(p.attrs(), p.inputs[0].shape);
   if (s.window.kernel_size() > 1 << 20) return "sums may overflow";
   if (misses_image(s.window)) return "a window lies in the padding";
-  if (const Acceptance takes = takes_window(s.window); !takes) return takes;
-  if (const Acceptance takes = takes_elements(p.inputs[0].shape); !takes) return takes;
+  if (Acceptance takes = takes_window(s.window); !takes) return takes;
+  if (Acceptance takes = takes_elements(p.inputs[0].shape); !takes) return takes;
   return takes_elements(p.outputs[0].shape);
 }
 

@@ -30,8 +30,9 @@ struct ProductState : KernelState {
   Arguments arguments{};
 };
 
-Acceptance accepts_product(const Problem& p, int64_t depth) {
+Acceptance accepts_product(const Problem& p, int64_t depth, int64_t rows) {
   if (depth == 0) return "empty";
+  if (rows > kMostByteRows) return "more rows than a launch has blocks for";
   if (depth > kInt8MaxDepth) return "sums may overflow";
   for (const size_t i : {1, 2, 3, 4}) {
     if (p.has(i) && !p.is_constant(i)) return "weights are not constant";
@@ -111,7 +112,7 @@ std::vector<int64_t> sums_of_columns(const int8_t* weights, const MatMulShape& s
 Acceptance accepts_gemm(const Problem& p) {
   const Shape& x = p.inputs[0].shape;
   if (x.elements() == 0) return "empty";
-  return accepts_product(p, x[x.rank() - 1]);
+  return accepts_product(p, x[x.rank() - 1], x.elements() / x[x.rank() - 1]);
 }
 
 std::unique_ptr<KernelState> prepare_gemm(const Problem& p) {
@@ -150,9 +151,9 @@ Acceptance accepts_conv(const Problem& p, bool depthwise) {
   const ConvShape s = conv_of(p);
   if (depthwise != filters_channels(s)) return depthwise ? "not depthwise" : "depthwise";
   if (!depthwise && s.groups != 1) return "groups";
-  if (const Acceptance takes = takes_window(s.window); !takes) return takes;
-  if (const Acceptance takes = takes_elements(p.inputs[0].shape); !takes) return takes;
-  return accepts_product(p, s.in_per_group() * s.window.kernel_size());
+  if (Acceptance takes = takes_window(s.window); !takes) return takes;
+  if (Acceptance takes = takes_elements(p.inputs[0].shape); !takes) return takes;
+  return accepts_product(p, s.in_per_group() * s.window.kernel_size(), s.batch * s.window.out_size());
 }
 
 // Weights of (output channel, channel of the group, taps) as rows of (tap, channel), and the sum of each channel's.

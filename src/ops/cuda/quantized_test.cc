@@ -304,6 +304,8 @@ TEST(CudaQuantized, Windows) {
   }
 }
 
+uint8_t square(int x) { return static_cast<uint8_t>(x * x / 255); }
+
 // 16 at once, and those that are left or do not lie together.
 TEST(CudaQuantized, ElementsBetween) {
   for (const auto& [count, shift] : {std::pair(5, 0), {4099, 0}, {2048, 0}, {100, 3}}) {
@@ -320,7 +322,7 @@ TEST(CudaQuantized, ElementsBetween) {
         const float product = static_cast<float>(number(b[size_of(i)], p.b_signed) - p.b_zero) * p.b_scale;
         const float v = std::fma(static_cast<float>(number(a[size_of(i)], p.a_signed) - p.a_zero), p.a_scale, product);
         sums.push_back(static_cast<double>(std::fmin(std::fmax(std::nearbyint(v), p.low), p.high)) + p.zero);
-        squares.push_back(a[size_of(i)] * a[size_of(i)] / 255);
+        squares.push_back(square(a[size_of(i)]));
       }
       TestRun run;
       p.a = static_cast<const uint8_t*>(run.bytes(a.data(), a.size())) + shift;
@@ -330,7 +332,7 @@ TEST(CudaQuantized, ElementsBetween) {
       EXPECT_TRUE(run.near(sums, 0)) << count << " " << is_signed;
 
       std::vector<uint8_t> table(256);
-      for (int i = 0; i < 256; ++i) table[size_of(i)] = static_cast<uint8_t>(i * i / 255);
+      for (int i = 0; i < 256; ++i) table[size_of(i)] = square(i);
       TestRun looked_up;
       ByteTableArguments t{};
       t.table = static_cast<const uint8_t*>(looked_up.bytes(table.data(), table.size()));

@@ -222,6 +222,7 @@ void scaled_product_run(const Call& call) {
 
 Acceptance coded_product_accepts(const Problem& p, const GemmArgs& args) {
   if (p.inputs[0].dtype != DType::f8e4m3fn) return fmt::format("{} activations", name(p.inputs[0].dtype));
+  if (args.shape.m > kMostByteRows) return "more rows than a launch has blocks for";
   return takes_operands(p, args);
 }
 
