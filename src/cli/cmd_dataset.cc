@@ -156,6 +156,8 @@ int dataset_build(const Program& program, const BuildFlags& flags) {
   options.wide = !flags.no_wide;
   if (flags.focal_length > 0) options.focal_length = flags.focal_length;
   options.session = session_options(program, flags.run);
+  // What a data set holds does not depend on the device that `auto` takes.
+  if (program.settings["precision"].value == "auto") options.session.passes.precision = Precision::fp32;
   options.threads = chosen_threads(program).value_or(0);
   if (!flags.max_bytes.empty()) options.max_bytes = parse_bytes(flags.max_bytes, "--max-bytes");
   options.stop = &stop.requested();

@@ -388,7 +388,7 @@ TEST(Trainer, StopsBeforeWhatIsNotFinite) {
 TEST(Trainer, StopsByTheClock) {
   const TempFolder folder;
   Points samples(20);
-  samples.sleep_us = 2000;
+  samples.sleep_us = 20'000;
   TrainingProgram program = program_of();
   TrainerOptions options = options_of(folder / "run");
   options.updates = 0;

@@ -228,7 +228,7 @@ class Refused(unittest.TestCase):
     def test_options(self):
         model = doubled()
         for options, error, said in [
-                ({"precision": "int8"}, InputError, r"^precision: expected fp32, fp16, bf16, fp8, fp4, model, got 'int8'$"),
+                ({"precision": "int8"}, InputError, r"^precision: expected fp32, fp16, bf16, fp8, fp4, model, auto, got 'int8'$"),
                 ({"threads": -1}, InputError, "threads: expected 0 or more, got -1"),
                 ({"threads": "two"}, TypeError, "^threads: expected a number of threads, got 'two'$"),
                 ({"dims": {"batch": 2}}, InputError, 'no input has an open dimension named "batch"'),
