@@ -28,18 +28,23 @@ if [ ! -x "$root/usr/bin/apt-get" ]; then
   debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$again/log" 2>&1 || { tail -5 "$again/log" >&2; exit 2; }
 fi
 in_root() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
-# A user of no privileges, with no network.
-offline() { unshare -n chroot --userspec=nobody:nogroup "$root" env -i PATH=/usr/bin:/bin HOME=/tmp/home sh -c "cd /tmp/home && $*"; }
+# A user of no privileges, with no network. The program finds what came with it by /proc.
+offline() {
+  unshare -n -m sh -c 'mount -t proc proc "$0/proc" && exec chroot --userspec=nobody:nogroup "$0" env -i PATH=/usr/bin:/bin HOME=/tmp/home \
+    sh -c "cd /tmp/home && $1"' "$root" "$*"
+}
 
 say "installed with what it depends on"
 cp "$package" "$root/tmp/sparkpilot.deb"
+in_root apt-get purge -y -qq --auto-remove sparkpilot >/dev/null 2>&1 || true  # of a run before that failed, with KEEP
 before=$(in_root dpkg-query -W -f '${Package}\n' | sort)
 in_root apt-get update -qq
 in_root apt-get install -y -qq --no-install-recommends /tmp/sparkpilot.deb >"$again/log" 2>&1 || { tail -20 "$again/log" >&2; wrong "it cannot be installed"; }
 in_root dpkg-query -W -f '${Package} ${Version} ${Architecture}: ${Installed-Size} kB installed\n' sparkpilot
 in_root dpkg -L sparkpilot >"$again/files"
+in_root ldconfig -p >"$again/known"  # as /lib/..., which is /usr/lib
 for library in $(grep -E '/lib[^/]*\.so\.[0-9]+$' "$again/files"); do
-  in_root ldconfig -p | grep -qF " $library" || wrong "the loader does not know $library"
+  grep -qF "$(basename "$library") " "$again/known" || wrong "the loader does not know $library"
   ! in_root ldd "$library" | grep 'not found' || wrong "$library lacks a library"
 done
 
