@@ -20,8 +20,8 @@ const DeviceFacts& this_device_facts();
 // Why a device cannot be used; empty if it can.
 std::string device_refusal(const Program& program, const std::string& device);
 
-// The precision that a text names, and what "auto" is on the device; where that is "auto" as well, sessions settle both.
-// Fails (user) on another text, with those that are known, and on one that cannot be used on the device.
+// The precision that a text names, and what "auto" is on the device; where that is "auto" as well, sessions settle
+// both. Fails (user) on another text, with those that are known, and on one that cannot be used on the device.
 Precision precision_of(const Program& program, const std::string& text, const std::string& device);
 
 // Why a precision cannot be used on a device; empty if it can. `auto` may take the CPU.
