@@ -23,6 +23,8 @@ inline constexpr int kParts = 2;
 
 struct LaneMask {
   hn::Mask<LaneTag> m[kParts];
+  // Not implicit: on Arm masks have constructors, which the compiler would call for the wrong target at the file's end.
+  SIM_FN LaneMask() {}  // NOLINT(modernize-use-equals-default)
 };
 struct LaneWords {
   hn::Vec<WordTag> w[kParts];
