@@ -23,8 +23,10 @@ inline constexpr int kParts = 2;
 
 struct LaneMask {
   hn::Mask<LaneTag> m[kParts];
-  // Not implicit: on Arm masks have constructors, which the compiler would call for the wrong target at the file's end.
-  SIM_FN LaneMask() {}  // NOLINT(modernize-use-equals-default)
+#if HWY_ARCH_ARM
+  // Masks have constructors there, which an implicit one, made at the file's end, would call for another target.
+  LaneMask() {}  // NOLINT(modernize-use-equals-default)
+#endif
 };
 struct LaneWords {
   hn::Vec<WordTag> w[kParts];
