@@ -35,7 +35,8 @@ TEST_F(Cli, BenchComparesInTurns) {
 
 TEST_F(Cli, BenchNamesKnownPrecisions) {
   expect_usage_error("bench " + policy() + " --precision fp33", "(did you mean fp32?)");
-  expect_usage_error("bench " + policy() + " --precision fp32,fp33", "expected auto, model, fp32, fp16, bf16, fp8 or fp4");
+  expect_usage_error("bench " + policy() + " --precision fp32,fp33",
+                     "expected auto, model, fp32, fp16, bf16, fp8 or fp4");
   expect_usage_error("bench " + policy() + " --precision fp32,,fp16", "an empty item");
   expect_usage_error("bench " + policy() + " --precision fp16,fp16", "fp16 is given twice");
   for (const char* list : {"bf16", "fp32,bf16"}) {

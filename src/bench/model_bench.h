@@ -64,8 +64,8 @@ struct ModelBench {
 };
 
 // Decides where the model runs, once for all sessions and processes of a measurement: `options.session.device` becomes
-// "cpu" or "cuda:N". For `auto` it is what a first run took, whose line goes to `say`. Fails (user) if several streams
-// are asked for and it is the CPU.
+// "cpu" or "cuda:N", and a precision that is automatic what it is there. For `auto` the device is what a first run
+// took, whose line goes to `say`. Fails (user) if several streams are asked for and it is the CPU.
 void settle_device(const std::filesystem::path& file, BenchOptions& options);
 
 // Settles the device. Fails (user) with the file in the message.

@@ -77,7 +77,7 @@ void resolve(Program& program) {
 
 Precision precision_of(const Program& program, const std::string& text, const std::string& device) {
   const std::optional<Precision> precision = parse_precision(text);
-  if (!precision) fail("--precision: {}", no_choice(text, {"auto", "model", "fp32", "fp16", "bf16", "fp8", "fp4"}));
+  if (!precision) fail("--precision: {}", no_choice(text, find_setting("precision").words));
   if (const std::string why = precision_refusal(program, *precision, device); !why.empty()) fail("{}", why);
   tell_about_precision(program, *precision);
   return precision_on(device == "auto" && cuda::images().empty() ? "cpu" : device, *precision);

@@ -13,8 +13,6 @@
 namespace sparkpilot::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int64_t kFewSamples = 8;
 
 struct CalibrateFlags {

@@ -138,10 +138,7 @@ void add_device_flags(Program& program, Command command) {
 
 void add_engine_flags(Program& program, Command command, RunFlags& flags) {
   add_device_flags(program, command);
-  add_setting(program, command, "precision",
-              "auto (fp32; fp16 on a GPU), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 "
-              "(weights in 16 "
-              "bits), bf16, fp8 (weights in 8 bits) or fp4 (NVFP4 weights)");
+  add_setting(program, command, "precision", kPrecisionText);
   add_setting(program, command, "threads");
   add_setting(program, command, "tune");
   add_passes_flag(command, flags);

@@ -97,9 +97,14 @@ struct RunFlags {
   std::string calibration;
   uint64_t seed = 1;
 };
-void add_size_flags(Command command, RunFlags& flags);                      // --dim and --shape
-void add_graph_flags(Command command, RunFlags& flags);                     // the former and --output
-void add_device_flags(Program& program, Command command);                   // --device and --memory-reserve
+void add_size_flags(Command command, RunFlags& flags);     // --dim and --shape
+void add_graph_flags(Command command, RunFlags& flags);    // the former and --output
+void add_device_flags(Program& program, Command command);  // --device and --memory-reserve
+// What --precision takes.
+inline constexpr char kPrecisionText[] =
+    "auto (fp32; fp16 on a GPU), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 (weights in "
+    "16 "
+    "bits), bf16, fp8 (weights in 8 bits) or fp4 (NVFP4 weights)";
 void add_engine_flags(Program& program, Command command, RunFlags& flags);  // device, precision, threads, passes
 void add_run_flags(Program& program, Command command, RunFlags& flags);     // both, and the seed
 void add_passes_flag(Command command, RunFlags& flags);

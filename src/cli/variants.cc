@@ -31,8 +31,11 @@ std::vector<std::string> split_list(const std::string& text, const std::string& 
 
 VariantPrecision variant_precision(const Program& program, const std::string& text, const std::string& device) {
   if (text == "int8") return {Precision::fp32, true};
-  if (!parse_precision(text))
-    fail("--precision: {}", no_choice(text, {"auto", "model", "fp32", "fp16", "bf16", "fp8", "fp4", "int8"}));
+  if (!parse_precision(text)) {
+    std::vector<std::string> words = find_setting("precision").words;
+    words.emplace_back("int8");
+    fail("--precision: {}", no_choice(text, words));
+  }
   return {precision_of(program, text, device), false};
 }
 
@@ -108,9 +111,7 @@ void add_precision_list(Program& program, Command command, std::string& list) {
             list = several ? text : std::string();
             if (!several) program.given["precision"] = text;
           },
-          "auto (fp32; fp16 on a GPU), model (as in the file: 16-bit types by plain, slow kernels), fp32, fp16 "
-          "(weights in 16 bits), "
-          "bf16, fp8 (weights in 8 bits) or fp4 (NVFP4 weights); or several of them, such as fp32,bf16")
+          std::string(kPrecisionText) + "; or several of them, such as fp32,bf16")
       .type_name("LIST")
       .default_str("auto");
 }

@@ -36,8 +36,8 @@ Session open_variant(const Variant& variant, const Samples* samples, std::vector
 // sessions find the same at once.
 Variant settled(Variant variant, const Session& session);
 
-// Which other precision computes the same, as a precision of 8 or 4 bits finds no weights to store so: "fp32", or "fp8" for
-// fp4. Empty if none does. The session is of the variant, its inputs' shapes bound.
+// Which other precision computes the same, as a precision of 8 or 4 bits finds no weights to store so: "fp32", or "fp8"
+// for fp4. Empty if none does. The session is of the variant, its inputs' shapes bound.
 std::string same_precision(const Variant& variant, const Session& session);
 
 // Sample i as an input of another model has it: of the same name and shape, in its type. Fails (user) if the samples

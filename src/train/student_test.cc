@@ -149,8 +149,7 @@ TEST_F(StudentTest, ABaseOfFewerBitsIsTheRoundedModel) {
       options.adapter = {.kind = AdapterKind::lora, .rank = 2};
       options.base = base;
       const Student student(options, samples.fields());
-      EXPECT_NE(student.notes()[0].find(" bytes in fp32 are kept in "), std::string::npos)
-          << student.notes()[0];
+      EXPECT_NE(student.notes()[0].find(" bytes in fp32 are kept in "), std::string::npos) << student.notes()[0];
       StudentOptions same = options;
       same.base = Precision::fp32;
       same.networks = {{role, file}};
