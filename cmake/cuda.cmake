@@ -14,8 +14,11 @@ function(sparkpilot_emulated_kernels target)
   sparkpilot_flags(${target})
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                         VISIBILITY_INLINES_HIDDEN ON)
-  # A GPU's fused multiply-adds are written as such; `#pragma unroll` is nvcc's.
-  target_compile_options(${target} PRIVATE -ffp-contract=off -Wno-unknown-pragmas)
+  # A GPU's fused multiply-adds are written as such; `#pragma unroll` is nvcc's. What belongs to a thread is reached without a call.
+  target_compile_options(${target} PRIVATE -ffp-contract=off -Wno-unknown-pragmas -ftls-model=initial-exec)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_options(${target} PRIVATE -mfma)
+  endif()
   if(ARG_CHECKED)
     target_compile_options(${target} PRIVATE -fsanitize=thread --param=tsan-instrument-func-entry-exit=0 -g1)
   endif()
@@ -78,7 +81,7 @@ function(sparkpilot_emulated_driver)
   add_library(driver_emulated OBJECT ${sources} ${src}/base/error.cc ${src}/base/parallel.cc ${src}/base/team.cc
     ${src}/base/file.cc ${src}/base/child_process.cc ${src}/stack/fatbin.cc ${src}/stack/source.cc ${src}/stack/gpu.cc)
   target_include_directories(driver_emulated PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_compile_options(driver_emulated PRIVATE -ffp-contract=off)
+  target_compile_options(driver_emulated PRIVATE -ffp-contract=off -ftls-model=initial-exec)
   target_link_libraries(driver_emulated PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
   add_library(emulated_cuda MODULE $<TARGET_OBJECTS:driver_emulated> $<TARGET_OBJECTS:kernels_emulated>)
   add_library(emulated_cuda_checked MODULE $<TARGET_OBJECTS:driver_emulated> $<TARGET_OBJECTS:kernels_checked>

@@ -20,11 +20,19 @@
 #define __grid_constant__
 #define __shared__ static_assert(false, "STATIC_SHARED or DYNAMIC_SHARED, so that the emulator sees it");
 
-// By calls: the emulator's own memory is not the kernel's, and a checked kernel must not be seen to read it.
+// Where a kernel is checked, by calls: the emulator's own memory is not the kernel's, and it must not be seen to read
+// it.
+#ifdef __SANITIZE_THREAD__
 #define threadIdx (::sparkpilot::emulator::thread_index())
 #define blockIdx (::sparkpilot::emulator::block_index())
 #define blockDim (::sparkpilot::emulator::block_size())
 #define gridDim (::sparkpilot::emulator::grid_size())
+#else
+#define threadIdx (::sparkpilot::emulator::current->index)
+#define blockIdx (::sparkpilot::emulator::current->block->index)
+#define blockDim (::sparkpilot::emulator::current->block->size)
+#define gridDim (::sparkpilot::emulator::current->block->grid)
+#endif
 
 // NOLINTBEGIN: CUDA's own names and shapes.
 struct alignas(8) uint2 {

@@ -288,15 +288,16 @@ int cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t bytes, Strea
   if (!d.memory->is_on_gpu(to, bytes)) return kInvalidValue;
   d.copied["cuMemcpyHtoDAsync_v2"] += bytes;
   if (d.memory->holds(reinterpret_cast<std::uintptr_t>(from), bytes, Kind::host)) {
-    return d.submit(stream,
-                    {"cuMemcpyHtoDAsync_v2", [=] { return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0; }});
+    return d.submit(stream, {"cuMemcpyHtoDAsync_v2",
+                             [=] { return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0; }, Places{to}});
   }
   auto* const target = reinterpret_cast<Stream*>(stream);
   if (d.streams.contains(target) && target->capturing) return target->spoilt = true, kCaptureUnsupported;
   auto staged =
       std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
-  return d.submit(stream, {"cuMemcpyHtoDAsync_v2",
-                           [=] { return std::memcpy(reinterpret_cast<void*>(to), staged->data(), bytes), 0; }});
+  return d.submit(stream,
+                  {"cuMemcpyHtoDAsync_v2",
+                   [=] { return std::memcpy(reinterpret_cast<void*>(to), staged->data(), bytes), 0; }, Places{to}});
 }
 int cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, StreamHandle stream) {
   ENTER(cuMemcpyDtoHAsync_v2);
@@ -306,23 +307,25 @@ int cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t bytes, StreamHandl
   const bool pinned = d.memory->holds(reinterpret_cast<std::uintptr_t>(to), bytes, Kind::host);
   if (!pinned && d.streams.contains(target) && target->capturing) return target->spoilt = true, kCaptureUnsupported;
   const int error = d.submit(
-      stream, {"cuMemcpyDtoHAsync_v2", [=] { return std::memcpy(to, reinterpret_cast<void*>(from), bytes), 0; }});
+      stream,
+      {"cuMemcpyDtoHAsync_v2", [=] { return std::memcpy(to, reinterpret_cast<void*>(from), bytes), 0; }, Places{from}});
   return error || pinned ? error : d.run(*target);
 }
 int cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream) {
   ENTER(cuMemcpyDtoDAsync_v2);
   if (!d.memory->is_on_gpu(to, bytes) || !d.memory->is_on_gpu(from, bytes)) return kInvalidValue;
   d.copied["cuMemcpyDtoDAsync_v2"] += bytes;
-  return d.submit(stream, {"cuMemcpyDtoDAsync_v2", [=] {
-                             return std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), 0;
-                           }});
+  return d.submit(stream,
+                  {"cuMemcpyDtoDAsync_v2",
+                   [=] { return std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes), 0; },
+                   Places{to, from}});
 }
 int cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream) {
   ENTER(cuMemsetD8Async);
   if (!d.memory->is_on_gpu(to, bytes)) return kInvalidValue;
   d.copied["cuMemsetD8Async"] += bytes;
-  return d.submit(stream,
-                  {"cuMemsetD8Async", [=] { return std::memset(reinterpret_cast<void*>(to), value, bytes), 0; }});
+  return d.submit(stream, {"cuMemsetD8Async", [=] { return std::memset(reinterpret_cast<void*>(to), value, bytes), 0; },
+                           Places{to}});
 }
 
 int cuStreamCreate(StreamHandle* stream, unsigned flags) {
@@ -373,7 +376,7 @@ int cuEventRecord(EventHandle handle, StreamHandle stream) {
   if (recorded->capturing)
     return recorded->spoilt = true, kCaptureUnsupported;  // a second stream of a capture is not emulated
   *event = {recorded, recorded->done + recorded->queue.size() + 1, true, -1};
-  return d.submit(stream, {"cuEventRecord", [event, &d] { return event->seconds = d.now(), 0; }});
+  return d.submit(stream, {"cuEventRecord", [event, &d] { return event->seconds = d.now(), 0; }, Places{}});
 }
 int cuEventRecordWithFlags(EventHandle handle, StreamHandle stream, unsigned flags) {
   ENTER(cuEventRecordWithFlags);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -39,6 +40,8 @@ struct Event {
 struct Work {
   std::string what;
   std::function<int()> run;
+  // In which buffers of the GPU it reads or writes; without a value in any.
+  std::optional<Places> reaches = std::nullopt;
 };
 struct Stream {
   std::deque<Work> queue;

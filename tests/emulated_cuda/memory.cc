@@ -29,9 +29,7 @@ std::uintptr_t Memory::allocate(std::size_t bytes, Kind kind) {
   buffers_[pointer] = {bytes, first, pages, kind};
   used_[static_cast<int>(kind)] += bytes;
   most_used_ = std::max(most_used_, used_[0] + used_[1]);
-  if (kind == Kind::device || (kind == Kind::managed && queued_ && !concurrent_)) {
-    mprotect(reinterpret_cast<void*>(first), pages, PROT_NONE);
-  }
+  if (is_closed(kind)) mprotect(reinterpret_cast<void*>(first), pages, PROT_NONE);
   return pointer;
 }
 
@@ -53,6 +51,30 @@ bool Memory::holds(std::uintptr_t pointer, std::size_t bytes, Kind kind) const {
   return at->second.kind == kind && pointer + bytes <= at->first + at->second.bytes;
 }
 
+const Memory::Buffer* Memory::buffer_of(std::uintptr_t pointer) const {
+  auto at = buffers_.upper_bound(pointer);
+  return at == buffers_.begin() ? nullptr : &(--at)->second;
+}
+
+bool Memory::is_closed(Kind kind) const {
+  return kind == Kind::device || (kind == Kind::managed && queued_ && !concurrent_);
+}
+
+void Memory::open(const Places& places) const {
+  for (const std::uintptr_t pointer : places) {
+    const Buffer* b = buffer_of(pointer);
+    if (b && is_closed(b->kind))
+      mprotect(reinterpret_cast<void*>(b->first_page), b->pages_bytes, PROT_READ | PROT_WRITE);
+  }
+}
+
+void Memory::close(const Places& places) const {
+  for (const std::uintptr_t pointer : places) {
+    const Buffer* b = buffer_of(pointer);
+    if (b && is_closed(b->kind)) mprotect(reinterpret_cast<void*>(b->first_page), b->pages_bytes, PROT_NONE);
+  }
+}
+
 void Memory::protect(Kind kind, int protection) const {
   for (const auto& [pointer, b] : buffers_) {
     if (b.kind == kind) mprotect(reinterpret_cast<void*>(b.first_page), b.pages_bytes, protection);
@@ -60,10 +82,12 @@ void Memory::protect(Kind kind, int protection) const {
 }
 
 void Memory::open_for_work() {
+  if (open_++ > 0) return;
   protect(Kind::device, PROT_READ | PROT_WRITE);
   if (!concurrent_) protect(Kind::managed, PROT_READ | PROT_WRITE);
 }
 void Memory::close_after_work() {
+  if (--open_ > 0) return;
   protect(Kind::device, PROT_NONE);
   if (!concurrent_ && queued_) protect(Kind::managed, PROT_NONE);
 }

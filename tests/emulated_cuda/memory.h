@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 namespace emulated_cuda {
 
 enum class Kind { device, managed, host };
+using Places = std::vector<std::uintptr_t>;  // pointers into buffers
 
 // Addresses are taken from one range and never used twice. Between any two buffers lies a closed page, and a buffer
 // ends close to its last page's end. Device memory is closed to the processor while no work runs; managed memory too
@@ -24,8 +26,12 @@ class Memory {
   bool is_on_gpu(std::uintptr_t pointer, std::size_t bytes) const {
     return holds(pointer, bytes, Kind::device) || holds(pointer, bytes, Kind::managed);
   }
+  // All that work may reach, until as many calls have closed it.
   void open_for_work();
   void close_after_work();
+  // The same for the buffers of these places alone, while nothing else is open.
+  void open(const Places& places) const;
+  void close(const Places& places) const;
   // Managed memory is opened to the processor where no work is queued, closed where some is.
   void work_is_queued(bool queued);
 
@@ -41,10 +47,13 @@ class Memory {
     std::size_t pages_bytes;
     Kind kind;
   };
+  const Buffer* buffer_of(std::uintptr_t pointer) const;  // null: none
+  bool is_closed(Kind kind) const;                        // to the processor
   void protect(Kind kind, int protection) const;
 
   std::size_t limit_, next_ = 0, used_[3] = {0, 0, 0}, most_used_ = 0;
   bool concurrent_, queued_ = false;
+  int open_ = 0;  // calls of open_for_work()
   std::map<std::uintptr_t, Buffer> buffers_;
 };
 
