@@ -17,7 +17,7 @@ packages_of() {
         libonnx-dev libprotobuf-dev protobuf-compiler libdnnl-dev libhwy-dev \
         libcli11-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libgtest-dev libbenchmark-dev \
         capnproto libcapnp-dev libzstd-dev libbz2-dev libzip-dev libcairo2-dev \
-        libncurses-dev pkg-config tmux libavcodec-dev libavformat-dev libavutil-dev libswscale-dev libopenmpi-dev openmpi-bin
+        libncurses-dev pkg-config tmux libavcodec-dev libavformat-dev libavutil-dev libopenmpi-dev openmpi-bin
       ;;
     lint) echo clang clang-format clang-tidy python3 ;;
     fuzz) echo clang libclang-rt-dev ;;

@@ -51,11 +51,17 @@ def needed_libraries(file):
     return [name for name in names if not name.startswith(EVERYWHERE)]
 
 
+def libraries_loaded_later(file):
+    """FFmpeg's, which are loaded by name when they are needed (src/route/video/ffmpeg.h)."""
+    found = re.findall(rb"libav(?:format|codec|util)\.so\.\d+", pathlib.Path(file).read_bytes())
+    return sorted({name.decode() for name in found})
+
+
 def packages_of(file):
     """The distribution's packages that a binary's libraries are in; where there is no dpkg, the libraries' names."""
-    paths = dict(re.findall(r"^\s*(\S+) => (/\S+)", run("ldd", file), re.MULTILINE))
+    paths = dict(re.findall(r"^\s*(\S+) (?:\([^)]*\) )?=> (/\S+)", run("/sbin/ldconfig", "-p") + run("ldd", file), re.MULTILINE))
     found = set()
-    for name in needed_libraries(file):
+    for name in needed_libraries(file) + libraries_loaded_later(file):
         if name not in paths:
             sys.exit(f"make_wheel: {file} needs {name}, which is not found")
         owner = None

@@ -70,6 +70,11 @@ for file in "${programs[@]}"; do
     *) scan+=(-dDepends -e"$file") ;;
   esac
 done
+# FFmpeg's libraries are loaded by name when they are needed (src/route/video/ffmpeg.h): a library that asks for the same names.
+mapfile -t later < <(grep -aohE 'libav(format|codec|util)\.so\.[0-9]+' "$root/usr/bin/sparkpilot" | sort -u)
+[ "${#later[@]}" -eq 3 ] || { echo "package: expected the names of three of FFmpeg's libraries, found: ${later[*]}" >&2; exit 1; }
+"${tool}gcc" -shared -nostdlib -o "$work/later.so" -Wl,--no-as-needed "${later[@]/#/-l:}"
+scan+=(-dDepends -e"$work/later.so")
 depends=$(cd "$work" && dpkg-shlibdeps -O "${scan[@]}")
 field() { sed -n "s/^shlibs:$1=//p" <<<"$depends"; }
 recommends=$(field Recommends)

@@ -1,4 +1,4 @@
-"""The native module of logs and frames, loaded by those who use it: with FFmpeg it needs more than a hundred libraries."""
+"""The native module of logs and frames, loaded by those who use it: it needs Cap'n Proto and Cairo."""
 try:
     from sparkpilot import _route as route
 except ImportError as _error:

@@ -1,6 +1,7 @@
 // This program itself, if the machine examined is the one it runs on.
 #include "doctor/check.h"
 #include "route/video/reader.h"
+#include "sparkpilot/error.h"
 
 namespace sparkpilot::doctor {
 namespace {
@@ -8,8 +9,12 @@ namespace {
 void decoders(const Patient& patient, Says& says) {
   if (!patient.options.here) return says.skip("the machine is not this one");
   std::string missing;
-  for (const char* codec : {"hevc", "h264"}) {
-    if (!drive::can_decode(codec)) missing += (missing.empty() ? "" : ", ") + std::string(codec);
+  try {
+    for (const char* codec : {"hevc", "h264"}) {
+      if (!drive::can_decode(codec)) missing += (missing.empty() ? "" : ", ") + std::string(codec);
+    }
+  } catch (const Error& error) {
+    return says.bad("{}", error.what());
   }
   if (!missing.empty()) return says.bad("FFmpeg's libraries have no decoder for {}", missing);
   says.good("FFmpeg decodes hevc and h264");
@@ -35,7 +40,7 @@ constexpr Check kProgramChecks[] = {
       "build it on this machine with a CUDA toolkit: make build"},
      kernels},
     {{"program.decoders", "FFmpeg decodes openpilot's videos", Impact::fatal, "No route's camera video can be read.",
-      "sudo apt install --reinstall libavcodec59 libavcodec60 (whichever this system has)"},
+      "sudo apt install --reinstall libavformat59 or libavformat60 (whichever this system has)"},
      decoders},
 };
 

@@ -34,7 +34,7 @@ class Wheel(unittest.TestCase):
             folder = pathlib.Path(folder)
             said = run(sys.executable, ROOT / "scripts/make_wheel.py", BUILD, "--out", folder / "one", "--cmake",
                        os.environ.get("SPARKPILOT_CMAKE", "cmake"))
-            self.assertIn("needs of the distribution: ", said)
+            self.assertRegex(said, r"needs of the distribution: .*libav\w*format")
             wheel, = (folder / "one").glob("sparkpilot-*.whl")
             self.assertRegex(wheel.name, rf"^sparkpilot-[0-9.]+-cp3\d+-cp3\d+-linux_\w+\.whl$")
             with zipfile.ZipFile(wheel) as packed:

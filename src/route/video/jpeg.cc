@@ -21,14 +21,14 @@ void copy_plane(AVFrame& frame, int plane, const uint8_t* from, int stride, int 
 }
 
 Frame frame_of(const YuvView& picture, int quality) {
-  Frame frame(av_frame_alloc());
+  Frame frame(ffmpeg().av_frame_alloc());
   if (!frame) fail("JPEG: out of memory");
   frame->format = AV_PIX_FMT_YUVJ420P;
   frame->width = picture.width;
   frame->height = picture.height;
   frame->color_range = AVCOL_RANGE_JPEG;
   frame->quality = quality * FF_QP2LAMBDA;
-  check(av_frame_get_buffer(frame.get(), 0), "no memory for a frame");
+  check(ffmpeg().av_frame_get_buffer(frame.get(), 0), "no memory for a frame");
   copy_plane(*frame, 0, picture.y, picture.y_stride, picture.width, picture.height);
   copy_plane(*frame, 1, picture.u, picture.uv_stride, picture.width / 2, picture.height / 2);
   copy_plane(*frame, 2, picture.v, picture.uv_stride, picture.width / 2, picture.height / 2);
@@ -42,10 +42,9 @@ std::vector<uint8_t> encode_jpeg(const YuvView& picture, int quality) {
     fail("JPEG: a picture of {}x{}, expected even sizes", picture.width, picture.height);
   }
   quality = std::clamp(quality, 2, 31);
-  const AVCodec* codec = avcodec_find_encoder(AV_CODEC_ID_MJPEG);
+  const AVCodec* codec = ffmpeg().avcodec_find_encoder(AV_CODEC_ID_MJPEG);
   if (codec == nullptr) fail("FFmpeg's libraries here have no encoder for JPEG");
-  av_log_set_level(AV_LOG_QUIET);
-  const CodecContext encoder(avcodec_alloc_context3(codec));
+  const CodecContext encoder(ffmpeg().avcodec_alloc_context3(codec));
   if (!encoder) fail("JPEG: out of memory");
   encoder->width = picture.width;
   encoder->height = picture.height;
@@ -55,11 +54,11 @@ std::vector<uint8_t> encode_jpeg(const YuvView& picture, int quality) {
   encoder->thread_count = 1;
   encoder->flags |= AV_CODEC_FLAG_QSCALE | AV_CODEC_FLAG_BITEXACT;
   encoder->global_quality = quality * FF_QP2LAMBDA;
-  check(avcodec_open2(encoder.get(), codec, nullptr), "the encoder cannot be opened");
+  check(ffmpeg().avcodec_open2(encoder.get(), codec, nullptr), "the encoder cannot be opened");
   const Frame frame = frame_of(picture, quality);
-  const Packet packet(av_packet_alloc());
-  check(avcodec_send_frame(encoder.get(), frame.get()), "cannot be encoded");
-  check(avcodec_receive_packet(encoder.get(), packet.get()), "cannot be encoded");
+  const Packet packet(ffmpeg().av_packet_alloc());
+  check(ffmpeg().avcodec_send_frame(encoder.get(), frame.get()), "cannot be encoded");
+  check(ffmpeg().avcodec_receive_packet(encoder.get(), packet.get()), "cannot be encoded");
   return {packet->data, packet->data + packet->size};
 }
 

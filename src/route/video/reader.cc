@@ -26,13 +26,13 @@ int get_buffer(AVCodecContext* context, AVFrame* frame, int flags) {
   constexpr int kUnit = 128, kBad = 1024;
   const int width = frame->width, row = (width + kUnit - 1) / kUnit * kUnit;
   if (row % kBad == 0) frame->width += kUnit;
-  const int code = avcodec_default_get_buffer2(context, frame, flags);
+  const int code = ffmpeg().avcodec_default_get_buffer2(context, frame, flags);
   frame->width = width;
   return code;
 }
 
 struct FormatDelete {
-  void operator()(AVFormatContext* format) const { avformat_close_input(&format); }
+  void operator()(AVFormatContext* format) const { ffmpeg().avformat_close_input(&format); }
 };
 
 // The file as FFmpeg reads it: always through our own descriptor, so that a path is never taken for a URL.
@@ -75,32 +75,31 @@ struct VideoReader::Impl {
   }
 
   void open_container() {
-    av_log_set_level(AV_LOG_QUIET);  // damage() reports what matters
-    auto* buffer = static_cast<uint8_t*>(av_malloc(kIoBytes));
-    io.reset(avio_alloc_context(buffer, kIoBytes, 0, &source, Source::read, nullptr, Source::seek));
-    AVFormatContext* opened = avformat_alloc_context();
+    auto* buffer = static_cast<uint8_t*>(ffmpeg().av_malloc(kIoBytes));
+    io.reset(ffmpeg().avio_alloc_context(buffer, kIoBytes, 0, &source, Source::read, nullptr, Source::seek));
+    AVFormatContext* opened = ffmpeg().avformat_alloc_context();
     opened->pb = io.get();
     opened->flags |= AVFMT_FLAG_CUSTOM_IO;
     AVDictionary* options = nullptr;
-    av_dict_set(&options, "format_whitelist", kFormats, 0);
-    const int code = avformat_open_input(&opened, nullptr, nullptr, &options);  // frees `opened` if it fails
-    av_dict_free(&options);
+    ffmpeg().av_dict_set(&options, "format_whitelist", kFormats, 0);
+    const int code = ffmpeg().avformat_open_input(&opened, nullptr, nullptr, &options);  // frees `opened` if it fails
+    ffmpeg().av_dict_free(&options);
     if (code < 0) fail("{}: not a video that can be read ({})", name, ffmpeg_error(code));
     format.reset(opened);
-    if (avformat_find_stream_info(format.get(), nullptr) < 0) fail("{}: no video stream could be read", name);
+    if (ffmpeg().avformat_find_stream_info(format.get(), nullptr) < 0) fail("{}: no video stream could be read", name);
   }
 
   void open_decoder(int threads) {
     const AVCodec* codec = nullptr;
-    stream = av_find_best_stream(format.get(), AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
+    stream = ffmpeg().av_find_best_stream(format.get(), AVMEDIA_TYPE_VIDEO, -1, -1, &codec, 0);
     if (stream < 0 || codec == nullptr) fail("{}: holds no video stream that can be decoded", name);
     const AVCodecParameters* parameters = format->streams[stream]->codecpar;
-    decoder.reset(avcodec_alloc_context3(codec));
-    avcodec_parameters_to_context(decoder.get(), parameters);
+    decoder.reset(ffmpeg().avcodec_alloc_context3(codec));
+    ffmpeg().avcodec_parameters_to_context(decoder.get(), parameters);
     decoder->thread_count = std::max(1, threads);
     if (threads <= 1) decoder->get_buffer2 = get_buffer;  // with more, FFmpeg 5 takes only its own
     decoder->max_pixels = kMaxPixels;
-    if (const int code = avcodec_open2(decoder.get(), codec, nullptr); code < 0) {
+    if (const int code = ffmpeg().avcodec_open2(decoder.get(), codec, nullptr); code < 0) {
       fail("{}: {} cannot be decoded ({})", name, codec->name, ffmpeg_error(code));
     }
     width = parameters->width;
@@ -113,20 +112,20 @@ struct VideoReader::Impl {
     if (width < 2 || height < 2 || width % 2 || height % 2) {
       fail("{}: pictures of {}x{}, expected even sizes", name, width, height);
     }
-    packet.reset(av_packet_alloc());
-    frame.reset(av_frame_alloc());
+    packet.reset(ffmpeg().av_packet_alloc());
+    frame.reset(ffmpeg().av_frame_alloc());
   }
 
   // Reads the stream's next packet into `packet`; false at the end of the file.
   bool read_packet() {
     while (true) {
-      const int code = av_read_frame(format.get(), packet.get());
+      const int code = ffmpeg().av_read_frame(format.get(), packet.get());
       if (code < 0) {
         if (code != AVERROR_EOF) stopped(fmt::format("cannot be read on ({})", ffmpeg_error(code)));
         return false;
       }
       if (packet->stream_index == stream) break;
-      av_packet_unref(packet.get());
+      ffmpeg().av_packet_unref(packet.get());
     }
     // Each packet is one picture, and recorders write them in display order: the packet's number is the frame's index,
     // even after a lost one.
@@ -142,16 +141,16 @@ struct VideoReader::Impl {
       return true;
     }
     if (!read_packet()) {
-      avcodec_send_packet(decoder.get(), nullptr);
+      ffmpeg().avcodec_send_packet(decoder.get(), nullptr);
       return false;
     }
     send(packet.get());
-    av_packet_unref(packet.get());
+    ffmpeg().av_packet_unref(packet.get());
     return true;
   }
 
   void send(const AVPacket* one) {
-    if (avcodec_send_packet(decoder.get(), one) < 0) ++undecodable;
+    if (ffmpeg().avcodec_send_packet(decoder.get(), one) < 0) ++undecodable;
   }
 
   // Keeps the packets from the last key frame up to `wanted` onwards.
@@ -160,15 +159,15 @@ struct VideoReader::Impl {
     first = wanted;
     while (packets <= wanted && read_packet()) {
       if (packet->flags & AV_PKT_FLAG_KEY) group.clear();
-      group.emplace_back(av_packet_clone(packet.get()));
-      av_packet_unref(packet.get());
+      group.emplace_back(ffmpeg().av_packet_clone(packet.get()));
+      ffmpeg().av_packet_unref(packet.get());
     }
   }
 
   bool next() {
     if (!damage.empty()) return false;
     while (true) {
-      const int code = avcodec_receive_frame(decoder.get(), frame.get());
+      const int code = ffmpeg().avcodec_receive_frame(decoder.get(), frame.get());
       if (code == AVERROR(EAGAIN)) {
         if (drained) return false;
         drained = !feed();
@@ -213,8 +212,8 @@ struct VideoReader::Impl {
 };
 
 bool can_decode(const std::string& codec) {
-  const AVCodecDescriptor* description = avcodec_descriptor_get_by_name(codec.c_str());
-  return description && avcodec_find_decoder(description->id);
+  const AVCodecDescriptor* description = ffmpeg().avcodec_descriptor_get_by_name(codec.c_str());
+  return description && ffmpeg().avcodec_find_decoder(description->id);
 }
 
 VideoReader::VideoReader(const std::filesystem::path& path, int threads) : impl_(new Impl(path, threads)) {}

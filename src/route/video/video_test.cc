@@ -118,14 +118,37 @@ TEST(Video, SaysThatItsPicturesAreFullRangeBt601) {
        {std::pair{"a.hevc", Codec::hevc}, std::pair{"a.ts", Codec::h264}, std::pair{"a.mp4", Codec::h264}}) {
     write_video(folder / file, codec, 160, 96, 3);
     AVFormatContext* format = nullptr;
-    ASSERT_EQ(avformat_open_input(&format, folder.file(file).c_str(), nullptr, nullptr), 0);
-    EXPECT_GE(avformat_find_stream_info(format, nullptr), 0);
+    ASSERT_EQ(ffmpeg().avformat_open_input(&format, folder.file(file).c_str(), nullptr, nullptr), 0);
+    EXPECT_GE(ffmpeg().avformat_find_stream_info(format, nullptr), 0);
     const AVCodecParameters* video = format->streams[0]->codecpar;
     EXPECT_EQ(video->color_range, AVCOL_RANGE_JPEG) << file;
     EXPECT_EQ(video->color_space, AVCOL_SPC_SMPTE170M) << file;
     EXPECT_EQ(video->color_primaries, AVCOL_PRI_BT709) << file;
     EXPECT_EQ(video->color_trc, AVCOL_TRC_IEC61966_2_1) << file;
-    avformat_close_input(&format);
+    ffmpeg().avformat_close_input(&format);
+  }
+}
+
+TEST(Video, SaysWhichLibraryIsMissingOrOfAnotherKind) {
+  const auto said = [](const FfmpegLibraries& libraries) -> std::string {
+    try {
+      load_ffmpeg(libraries);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return {};
+  };
+  const FfmpegLibraries right = ffmpeg_libraries();
+  EXPECT_EQ(said(right), "");
+  for (std::string FfmpegLibraries::*library :
+       {&FfmpegLibraries::format, &FfmpegLibraries::codec, &FfmpegLibraries::util}) {
+    FfmpegLibraries wrong = right;
+    wrong.*library = "libavnone.so.1";
+    EXPECT_NE(said(wrong).find("videos and JPEGs need FFmpeg's libraries, which cannot be loaded: libavnone.so.1"),
+              std::string::npos)
+        << said(wrong);
+    wrong.*library = "libc.so.6";
+    EXPECT_NE(said(wrong).find("libc.so.6 has no av"), std::string::npos) << said(wrong);
   }
 }
 

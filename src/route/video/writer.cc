@@ -17,14 +17,14 @@ namespace {
 constexpr int kIoBytes = 1 << 16;
 
 struct FormatDelete {
-  void operator()(AVFormatContext* format) const { avformat_free_context(format); }
+  void operator()(AVFormatContext* format) const { ffmpeg().avformat_free_context(format); }
 };
 
 const AVCodec* find_encoder(Codec codec) {
   const std::array<const char*, 3> names = codec == Codec::h264 ? std::array{"libx264", "h264_nvenc", "libopenh264"}
                                                                 : std::array{"libx265", "hevc_nvenc", "libkvazaar"};
   for (const char* name : names) {
-    if (const AVCodec* found = avcodec_find_encoder_by_name(name)) return found;
+    if (const AVCodec* found = ffmpeg().avcodec_find_encoder_by_name(name)) return found;
   }
   fail("FFmpeg's libraries here have no encoder for {}", codec == Codec::h264 ? "H.264" : "HEVC");
 }
@@ -44,21 +44,20 @@ struct VideoWriter::Impl {
     if (o.width < 2 || o.height < 2 || o.width % 2 || o.height % 2) {
       fail("{}: a video of {}x{}, expected even sizes", name, o.width, o.height);
     }
-    av_log_set_level(AV_LOG_QUIET);
     open_container(muxer_of(path));
     open_encoder();
-    const int code = avformat_write_header(format.get(), nullptr);
+    const int code = ffmpeg().avformat_write_header(format.get(), nullptr);
     check(code, "cannot be begun");
-    packet.reset(av_packet_alloc());
+    packet.reset(ffmpeg().av_packet_alloc());
     make_frame();
   }
 
   void open_container(const char* muxer) {
     AVFormatContext* made = nullptr;
-    check(avformat_alloc_output_context2(&made, nullptr, muxer, nullptr), "no such container");
+    check(ffmpeg().avformat_alloc_output_context2(&made, nullptr, muxer, nullptr), "no such container");
     format.reset(made);
-    auto* buffer = static_cast<uint8_t*>(av_malloc(kIoBytes));
-    io.reset(avio_alloc_context(buffer, kIoBytes, 1, this, nullptr, write_bytes, seek));
+    auto* buffer = static_cast<uint8_t*>(ffmpeg().av_malloc(kIoBytes));
+    io.reset(ffmpeg().avio_alloc_context(buffer, kIoBytes, 1, this, nullptr, write_bytes, seek));
     if (::lseek(file.fd(), 0, SEEK_CUR) < 0) io->seekable = 0;
     format->pb = io.get();
     format->flags |= AVFMT_FLAG_CUSTOM_IO | AVFMT_FLAG_BITEXACT;
@@ -66,7 +65,7 @@ struct VideoWriter::Impl {
 
   void open_encoder() {
     const AVCodec* codec = find_encoder(options.codec);
-    encoder.reset(avcodec_alloc_context3(codec));
+    encoder.reset(ffmpeg().avcodec_alloc_context3(codec));
     encoder->width = options.width;
     encoder->height = options.height;
     encoder->pix_fmt = AV_PIX_FMT_YUV420P;
@@ -82,27 +81,27 @@ struct VideoWriter::Impl {
     encoder->thread_count = options.threads;
     if (format->oformat->flags & AVFMT_GLOBALHEADER) encoder->flags |= AV_CODEC_FLAG_GLOBAL_HEADER;
     encoder->flags |= AV_CODEC_FLAG_BITEXACT;
-    av_opt_set(encoder->priv_data, "preset", options.fast ? "ultrafast" : "medium", 0);
-    av_opt_set(encoder->priv_data, options.constant_quantizer ? "qp" : "crf", std::to_string(options.quality).c_str(),
-               0);
+    ffmpeg().av_opt_set(encoder->priv_data, "preset", options.fast ? "ultrafast" : "medium", 0);
+    ffmpeg().av_opt_set(encoder->priv_data, options.constant_quantizer ? "qp" : "crf",
+                        std::to_string(options.quality).c_str(), 0);
     if (options.codec == Codec::hevc) {
       const std::string x265 = fmt::format("log-level=none:info=0:pools={}:frame-threads=1:bframes=0", options.threads);
-      av_opt_set(encoder->priv_data, "x265-params", x265.c_str(), 0);
+      ffmpeg().av_opt_set(encoder->priv_data, "x265-params", x265.c_str(), 0);
     }
-    check(avcodec_open2(encoder.get(), codec, nullptr), "the encoder cannot be opened");
-    stream = avformat_new_stream(format.get(), nullptr);
+    check(ffmpeg().avcodec_open2(encoder.get(), codec, nullptr), "the encoder cannot be opened");
+    stream = ffmpeg().avformat_new_stream(format.get(), nullptr);
     if (stream == nullptr) fail("{}: out of memory", name);
     stream->time_base = encoder->time_base;
     stream->avg_frame_rate = encoder->framerate;
-    check(avcodec_parameters_from_context(stream->codecpar, encoder.get()), "the encoder cannot be used");
+    check(ffmpeg().avcodec_parameters_from_context(stream->codecpar, encoder.get()), "the encoder cannot be used");
   }
 
   void make_frame() {
-    frame.reset(av_frame_alloc());
+    frame.reset(ffmpeg().av_frame_alloc());
     frame->format = encoder->pix_fmt;
     frame->width = options.width;
     frame->height = options.height;
-    check(av_frame_get_buffer(frame.get(), 0), "no memory for a frame");
+    check(ffmpeg().av_frame_get_buffer(frame.get(), 0), "no memory for a frame");
   }
 
   void write(const YuvView& picture) {
@@ -110,7 +109,7 @@ struct VideoWriter::Impl {
       fail("{}: a picture of {}x{}, expected {}x{}", name, picture.width, picture.height, options.width,
            options.height);
     }
-    check(av_frame_make_writable(frame.get()), "no memory for a frame");
+    check(ffmpeg().av_frame_make_writable(frame.get()), "no memory for a frame");
     copy_plane(0, picture.y, picture.y_stride, picture.width, picture.height);
     copy_plane(1, picture.u, picture.uv_stride, picture.width / 2, picture.height / 2);
     copy_plane(2, picture.v, picture.uv_stride, picture.width / 2, picture.height / 2);
@@ -126,24 +125,24 @@ struct VideoWriter::Impl {
   }
 
   void encode(const AVFrame* picture) {
-    check(avcodec_send_frame(encoder.get(), picture), "cannot be encoded");
+    check(ffmpeg().avcodec_send_frame(encoder.get(), picture), "cannot be encoded");
     while (true) {
-      const int code = avcodec_receive_packet(encoder.get(), packet.get());
+      const int code = ffmpeg().avcodec_receive_packet(encoder.get(), packet.get());
       if (code == AVERROR(EAGAIN) || code == AVERROR_EOF) return;
       check(code, "cannot be encoded");
       packet->duration = 1;
-      av_packet_rescale_ts(packet.get(), encoder->time_base, stream->time_base);
+      ffmpeg().av_packet_rescale_ts(packet.get(), encoder->time_base, stream->time_base);
       packet->stream_index = stream->index;
-      check(av_write_frame(format.get(), packet.get()), "cannot be written");
-      av_packet_unref(packet.get());
+      check(ffmpeg().av_write_frame(format.get(), packet.get()), "cannot be written");
+      ffmpeg().av_packet_unref(packet.get());
       check(io->error, "cannot be written");
     }
   }
 
   void commit() {
     encode(nullptr);
-    check(av_write_trailer(format.get()), "cannot be written");
-    avio_flush(io.get());
+    check(ffmpeg().av_write_trailer(format.get()), "cannot be written");
+    ffmpeg().avio_flush(io.get());
     check(io->error, "cannot be written");
     file.commit();
   }
