@@ -27,13 +27,14 @@ function(sparkpilot_python)
     sparkpilot_flags(${target})
     target_include_directories(${target} SYSTEM PRIVATE ${PYBIND11_INCLUDE} ${headers})
     sparkpilot_precompiled(${target} HEADER python.h)
+    sparkpilot_together(${target})
+    target_compile_options(${target} PRIVATE -O1)  # it hands over; the work is in the library
     # Python finds one function in it. What else it holds must not take the place of other modules' symbols.
     target_link_options(${target} PRIVATE LINKER:--exclude-libs,ALL)
     set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} SUFFIX "${suffix}"
                           LIBRARY_OUTPUT_DIRECTORY ${package} CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   endmacro()
   sparkpilot_python_module(sparkpilot_python _core python)
-  target_compile_options(sparkpilot_python PRIVATE -O1)  # it hands over; the work is in the library
   target_link_libraries(sparkpilot_python PRIVATE sparkpilot::sparkpilot fmt::fmt)
   if(TARGET route)
     sparkpilot_python_module(sparkpilot_python_route _route pyroute)

@@ -63,13 +63,14 @@ function(sparkpilot_precompiled_for_others target header)
   sparkpilot_precompiled(${target} HEADER ${header})
 endfunction()
 
-# Files that are not compiled together with others: those named, and Highway's, which include themselves. Those with options
-# of their own are apart anyway.
+# Files that are not compiled together with others: those named (BUT_OPS: all that do not define ops in a namespace of their
+# own), and Highway's, which include themselves. Those with options of their own are apart anyway.
 function(sparkpilot_apart folder named)
   list(TRANSFORM named PREPEND ${folder}/)
   foreach(source IN LISTS ARGN)
     file(STRINGS ${source} by_highway REGEX "^#include .hwy/foreach_target\\.h")
-    if(by_highway OR source IN_LIST named)
+    file(STRINGS ${source} ops REGEX "^namespace sparkpilot::[a-z0-9_]+_ops {")
+    if(by_highway OR source IN_LIST named OR ("${folder}/BUT_OPS" IN_LIST named AND NOT ops AND NOT source MATCHES "_test\\.cc$"))
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
   endforeach()
@@ -100,10 +101,11 @@ endfunction()
 # sparkpilot_room(NAME LINK rooms and targets... SYSTEM include folders...): all of src/NAME except its tests becomes the
 # static library NAME; its *_test.cc become the program NAME_test. PRECOMPILED: a header of cmake/precompiled, or the target that owns
 # one. APART: files that are never compiled together with others, because they have a name that another has too or measure the
-# machine; or ALL, which does not mean the tests: TESTS_APART does. IN_PARTS: gpu_check takes a part of the room, without the libraries of the rest
-# (FFmpeg, libzip), so that its files are compiled together for the sanitizers only. LIGHT: it asks and prints, and is compiled as tests are.
+# machine; or ALL, which does not mean the tests: TESTS_APART does; or BUT_OPS: all but the tests and those that define ops.
+# GPU_CHECK: the files that gpu_check is linked from, which are apart so that it needs none of the libraries (Cairo, Cap'n Proto,
+# libzip) that others of the room use. LIGHT: it asks and prints, and is compiled as tests are.
 function(sparkpilot_room room)
-  cmake_parse_arguments(ARG "IN_PARTS;LIGHT;TESTS_APART" "PRECOMPILED" "LINK;SYSTEM;APART" ${ARGN})
+  cmake_parse_arguments(ARG "LIGHT;TESTS_APART" "PRECOMPILED" "LINK;SYSTEM;APART;GPU_CHECK" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${room}/*.cc)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz|module)\\.cc$")
@@ -124,8 +126,8 @@ function(sparkpilot_room room)
   endif()
   add_library(${target} STATIC ${sources})
   sparkpilot_flags(${target})
-  sparkpilot_apart(${PROJECT_SOURCE_DIR}/src/${room} "${ARG_APART}" ${sources} ${tests})
-  if(NOT ARG_APART STREQUAL "ALL" AND (SPARKPILOT_SANITIZE OR NOT ARG_IN_PARTS))
+  sparkpilot_apart(${PROJECT_SOURCE_DIR}/src/${room} "${ARG_APART};${ARG_GPU_CHECK}" ${sources} ${tests})
+  if(NOT ARG_APART STREQUAL "ALL")
     sparkpilot_together(${target})
   endif()
   if(ARG_LIGHT)
@@ -295,7 +297,39 @@ function(sparkpilot_program program room)
   endif()
 endfunction()
 
-# tests/*_test.cc: programs that use the whole of sparkpilot, one a file.
+# A test program that uses the whole of sparkpilot, and what it may run.
+function(sparkpilot_end_to_end_test test)
+  add_executable(${test} ${ARGN})
+  sparkpilot_test_flags(${test})
+  target_compile_definitions(${test} PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" SPARKPILOT_CXX="${CMAKE_CXX_COMPILER}")
+  target_link_libraries(${test} PRIVATE bench drive train sim GTest::gtest)
+  if(TARGET sparkpilot)
+    target_compile_definitions(${test} PRIVATE SPARKPILOT_PROGRAM="$<TARGET_FILE:sparkpilot>")
+    add_dependencies(${test} sparkpilot)
+  endif()
+  if(TARGET fake_cuda)  # the program where there is a GPU
+    target_compile_definitions(${test} PRIVATE FAKE_CUDA="$<TARGET_FILE:fake_cuda>" FAKE_NVML="$<TARGET_FILE:fake_nvml>")
+    add_dependencies(${test} fake_cuda fake_nvml)
+  endif()
+  if(TARGET emulated_cuda)  # and where it is an emulator's
+    target_compile_definitions(${test} PRIVATE EMULATED_CUDA="$<TARGET_FILE_DIR:emulated_cuda>"
+                               EMULATED_CUDA_CHECKED="$<TARGET_FILE_DIR:emulated_cuda_checked>"
+                               EMULATED_NCCL="$<TARGET_FILE_DIR:emulated_nccl>")
+    add_dependencies(${test} emulated_cuda emulated_cuda_checked emulated_nccl)
+  endif()
+  if(TARGET fake_nvtx)
+    target_compile_definitions(${test} PRIVATE FAKE_NVTX="$<TARGET_FILE:fake_nvtx>")
+    add_dependencies(${test} fake_nvtx)
+  endif()
+  if(TARGET gpu_check)
+    target_compile_definitions(${test} PRIVATE GPU_CHECK="$<TARGET_FILE:gpu_check>")
+    add_dependencies(${test} gpu_check)
+  endif()
+  gtest_discover_tests(${test} PROPERTIES LABELS e2e DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+endfunction()
+
+# tests/*_test.cc: a program each; with SPARKPILOT_TOGETHER, those that have no main() of their own are two, e2e_test and
+# gpu_e2e_test, which runs with the emulated driver.
 function(sparkpilot_end_to_end_tests)
   if(NOT SPARKPILOT_TESTS OR SPARKPILOT_PLAIN)
     return()
@@ -315,37 +349,33 @@ function(sparkpilot_end_to_end_tests)
   endif()
   foreach(source ${tests})
     get_filename_component(test ${source} NAME_WE)
-    add_executable(${test} ${source})
-    sparkpilot_test_flags(${test})
-    target_compile_definitions(${test} PRIVATE SPARKPILOT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    target_link_libraries(${test} PRIVATE bench drive train sim GTest::gtest_main)
-    if(TARGET sparkpilot)  # some run the program
-      target_compile_definitions(${test} PRIVATE SPARKPILOT_PROGRAM="$<TARGET_FILE:sparkpilot>")
-      add_dependencies(${test} sparkpilot)
+    file(STRINGS ${source} own_main REGEX "^int main|^void\\* operator new")
+    file(STRINGS ${source} by_emulator REGEX "^#include \"gpu_(main|sessions)\\.h\"")
+    if(own_main)
+      sparkpilot_end_to_end_test(${test} ${source})
+      if(NOT own_main MATCHES "int main")
+        target_link_libraries(${test} PRIVATE GTest::gtest_main)
+      endif()
+    elseif(SPARKPILOT_TOGETHER AND by_emulator)
+      list(APPEND on_emulator ${source})
+    elseif(SPARKPILOT_TOGETHER)
+      list(APPEND others ${source})
+    elseif(by_emulator)
+      sparkpilot_end_to_end_test(${test} ${source} ${PROJECT_SOURCE_DIR}/tests/gpu_main.cc)
+    else()
+      sparkpilot_end_to_end_test(${test} ${source})
+      target_link_libraries(${test} PRIVATE GTest::gtest_main)
     endif()
-    if(TARGET fake_cuda)  # and some run it where there is a GPU
-      target_compile_definitions(${test} PRIVATE FAKE_CUDA="$<TARGET_FILE:fake_cuda>" FAKE_NVML="$<TARGET_FILE:fake_nvml>")
-      add_dependencies(${test} fake_cuda fake_nvml)
-    endif()
-    if(TARGET emulated_cuda)  # and some where it is an emulator's
-      target_compile_definitions(${test} PRIVATE EMULATED_CUDA="$<TARGET_FILE_DIR:emulated_cuda>"
-                                 EMULATED_CUDA_CHECKED="$<TARGET_FILE_DIR:emulated_cuda_checked>"
-                                 EMULATED_NCCL="$<TARGET_FILE_DIR:emulated_nccl>")
-      add_dependencies(${test} emulated_cuda emulated_cuda_checked emulated_nccl)
-    endif()
-    if(test STREQUAL sim_algorithm_cli_test)  # which builds shared libraries as users do
-      target_compile_definitions(${test} PRIVATE SPARKPILOT_CXX="${CMAKE_CXX_COMPILER}")
-    endif()
-    if(test STREQUAL nvtx_test)
-      target_compile_definitions(${test} PRIVATE FAKE_NVTX="$<TARGET_FILE:fake_nvtx>")
-      add_dependencies(${test} fake_nvtx)
-    endif()
-    if(test MATCHES "^gpu_check_" AND TARGET gpu_check)
-      target_compile_definitions(${test} PRIVATE GPU_CHECK="$<TARGET_FILE:gpu_check>")
-      add_dependencies(${test} gpu_check)
-    endif()
-    gtest_discover_tests(${test} PROPERTIES LABELS e2e DISCOVERY_TIMEOUT 60 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endforeach()
+  if(others)
+    sparkpilot_end_to_end_test(e2e_test ${others})
+    target_link_libraries(e2e_test PRIVATE GTest::gtest_main)
+    sparkpilot_together(e2e_test)
+  endif()
+  if(on_emulator)
+    sparkpilot_end_to_end_test(gpu_e2e_test ${on_emulator} ${PROJECT_SOURCE_DIR}/tests/gpu_main.cc)
+    sparkpilot_together(gpu_e2e_test)
+  endif()
 endfunction()
 
 # The op table once more with the kernels of lesser processors (docs/configuration.md, `cpu`).

@@ -9,7 +9,7 @@
 #include "sparkpilot/onnx.h"
 
 namespace sparkpilot {
-namespace {
+namespace adapter_cli_test {
 
 namespace fs = std::filesystem;
 
@@ -167,5 +167,5 @@ TEST_F(AdapterCli, DrivesWithTheNetworkItFits) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace adapter_cli_test
 }  // namespace sparkpilot

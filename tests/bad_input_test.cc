@@ -9,7 +9,7 @@
 #include "program.h"
 
 namespace sparkpilot {
-namespace {
+namespace bad_input_test {
 namespace fs = std::filesystem;
 
 // Far more memory than any of these needs, far less than the absurd ones request. The address sanitizer reserves
@@ -22,7 +22,7 @@ const std::string kBounded = "ulimit -v 8000000;";
 
 const std::string kGood = model({node("Relu", "relu", {"x"}, "y")});
 
-class BadInput : public testing::Test {
+class BadInput : public ::testing::Test {
  protected:
   // Every command that reads a model refuses `file` with one line that contains `words`.
   void expect_refused(const std::string& file, const std::vector<std::string>& words) {
@@ -154,5 +154,5 @@ TEST_F(BadInput, ExternalDataOutsideTheFolder) {
   refuse("short");
 }
 
-}  // namespace
+}  // namespace bad_input_test
 }  // namespace sparkpilot

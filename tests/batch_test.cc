@@ -8,7 +8,7 @@
 #include "ops/check.h"
 
 namespace sparkpilot {
-namespace {
+namespace batch_test {
 
 constexpr int64_t kBatch = 3;
 
@@ -53,5 +53,5 @@ TEST_P(Batch, EntriesAreRuns) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Batch, ::testing::ValuesIn(testing::networks()), testing::test_name);
 
-}  // namespace
+}  // namespace batch_test
 }  // namespace sparkpilot

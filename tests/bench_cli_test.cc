@@ -7,7 +7,7 @@
 #include "shared_folder.h"
 
 namespace sparkpilot {
-namespace {
+namespace bench_cli_test {
 
 TEST_F(Cli, BenchComparesInTurns) {
   const std::string quick = " --threads 1 --runs 5 --warmup 1";
@@ -242,5 +242,5 @@ TEST_F(Cli, BenchBaselineFlagsAreChecked) {
   expect_usage_error(bench + " --as-repeat 3", "--as-repeat: expected 0 to 0, got 3");
 }
 
-}  // namespace
+}  // namespace bench_cli_test
 }  // namespace sparkpilot

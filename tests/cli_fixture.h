@@ -76,7 +76,7 @@ inline constexpr const char* kCommands[] = {"",
                                             "adapter diff",
                                             "train"};
 
-class Cli : public testing::Test {
+class Cli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     models = new TempFolder;

@@ -15,7 +15,7 @@
 #include "tensor/npy.h"
 
 namespace sparkpilot {
-namespace {
+namespace cli_test {
 namespace fs = std::filesystem;
 
 TEST_F(Cli, Version) {
@@ -728,5 +728,5 @@ TEST_F(Cli, InterruptionLeavesNothingHalfWritten) {
   for (const auto& entry : fs::directory_iterator(out)) EXPECT_EQ(entry.path().extension(), ".onnx") << entry.path();
 }
 
-}  // namespace
+}  // namespace cli_test
 }  // namespace sparkpilot

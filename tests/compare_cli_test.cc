@@ -10,7 +10,7 @@
 #include "onnx/import.h"
 
 namespace sparkpilot {
-namespace {
+namespace compare_cli_test {
 
 // A copy of the policy with one weight tensor 5 % larger; returns the node.
 std::string plant(const std::string& from, const std::string& to) {
@@ -230,5 +230,5 @@ TEST_F(CompareCli, FlagsThatOthersMakeIdleAreRefused) {
   expect_usage_error(both() + " --samples 0 --input x.npy", "--samples has no effect with --input");
 }
 
-}  // namespace
+}  // namespace compare_cli_test
 }  // namespace sparkpilot

@@ -16,7 +16,7 @@
 #include "onnx/export.h"
 
 namespace sparkpilot {
-namespace {
+namespace compare_peers_test {
 
 constexpr const char* kRepository = SPARKPILOT_SOURCE_DIR;
 
@@ -290,7 +290,7 @@ TEST_F(ComparePeersTrtexec, SaysWhatIsWrong) {
 }
 
 // The engines themselves: from .venv, on the CPU, against one of openpilot's networks in the types of fp32.
-class RealPeers : public Cli, public testing::WithParamInterface<std::tuple<const char*, const char*>> {
+class RealPeers : public Cli, public ::testing::WithParamInterface<std::tuple<const char*, const char*>> {
  protected:
   static std::string python() { return std::string(kRepository) + "/.venv/bin/python"; }
   static bool has(const std::string& modules) { return python_with(modules) == python(); }
@@ -319,9 +319,9 @@ TEST_P(RealPeers, Agree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, RealPeers,
-                         testing::Values(std::tuple{"onnxruntime", "onnxruntime onnx numpy"},
-                                         std::tuple{"pytorch", "torch torchvision onnx2torch"},
-                                         std::tuple{"tinygrad", "tinygrad numpy"}),
+                         ::testing::Values(std::tuple{"onnxruntime", "onnxruntime onnx numpy"},
+                                           std::tuple{"pytorch", "torch torchvision onnx2torch"},
+                                           std::tuple{"tinygrad", "tinygrad numpy"}),
                          [](const auto& tested) { return std::string(std::get<0>(tested.param)); });
 
 class RealOnnxRuntime : public RealPeers {};
@@ -366,8 +366,8 @@ TEST_P(RealOnnxRuntime, RefusesProvidersThatItLacks) {
   EXPECT_EQ(why(3), "expected the provider cpu, cuda or tensorrt, got abacus");
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, RealOnnxRuntime, testing::Values(std::tuple{"onnxruntime", "onnxruntime"}),
+INSTANTIATE_TEST_SUITE_P(Engine, RealOnnxRuntime, ::testing::Values(std::tuple{"onnxruntime", "onnxruntime"}),
                          [](const auto&) { return std::string("cpu"); });
 
-}  // namespace
+}  // namespace compare_peers_test
 }  // namespace sparkpilot

@@ -3,7 +3,7 @@
 #include "route/video/reader.h"
 
 namespace sparkpilot {
-namespace {
+namespace compare_route_test {
 
 class CompareRoute : public DriveCli {
  protected:
@@ -323,5 +323,5 @@ TEST_F(CompareRoute, CtrlCLeavesNothingHalfWritten) {
   EXPECT_EQ(left_over(out("stopped")), "");
 }
 
-}  // namespace
+}  // namespace compare_route_test
 }  // namespace sparkpilot

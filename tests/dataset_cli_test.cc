@@ -5,7 +5,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace dataset_cli_test {
 
 class DatasetCli : public Cli {
  protected:
@@ -123,5 +123,5 @@ TEST_F(DatasetCli, RoutesAreDrivenByATeacher) {
       "other options");
 }
 
-}  // namespace
+}  // namespace dataset_cli_test
 }  // namespace sparkpilot

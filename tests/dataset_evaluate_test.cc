@@ -7,7 +7,7 @@
 #include "train_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace dataset_evaluate_test {
 
 using DatasetEvaluate = TrainCli;
 
@@ -169,5 +169,5 @@ TEST_F(DatasetEvaluate, TheDemonstrationSeesTheRoad) {
   EXPECT_GT(unseen_path, 1.5 * path);
 }
 
-}  // namespace
+}  // namespace dataset_evaluate_test
 }  // namespace sparkpilot

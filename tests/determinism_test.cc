@@ -7,7 +7,7 @@
 #include "ops/check.h"
 
 namespace sparkpilot {
-namespace {
+namespace determinism_test {
 
 bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   if (a.size() != b.size()) return false;
@@ -36,5 +36,5 @@ TEST_P(Determinism, SameBitsTwiceAndForAnyNumberOfThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Determinism, ::testing::ValuesIn(testing::networks()), testing::test_name);
 
-}  // namespace
+}  // namespace determinism_test
 }  // namespace sparkpilot

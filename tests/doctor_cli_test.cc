@@ -6,7 +6,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace doctor_cli_test {
 namespace fs = std::filesystem;
 
 std::string machine(const std::string& name) { return SPARKPILOT_SOURCE_DIR "/tests/machines/" + name + ".json"; }
@@ -19,7 +19,7 @@ std::set<std::string> findings(const json& report) {
   return out;
 }
 
-class Doctor : public testing::Test {
+class Doctor : public ::testing::Test {
  protected:
   // Makes the loader find the tests' libraries instead of a driver's.
   std::string with_driver(const std::string& mode) {
@@ -194,5 +194,5 @@ TEST_F(Doctor, ARecordingIsNotReplacedByItsOwn) {
   }
 }
 
-}  // namespace
+}  // namespace doctor_cli_test
 }  // namespace sparkpilot

@@ -9,7 +9,7 @@
 #include "tensor/npy.h"
 
 namespace sparkpilot {
-namespace {
+namespace drive_cli_test {
 
 TEST_F(DriveCli, SummaryAsJson) {
   const ProgramResult result = drive(route(), out(), "--json --realtime");
@@ -456,5 +456,5 @@ TEST(DriveDemo, SaysWhatHasNoEffectAndWhatIsMissing) {
   EXPECT_FALSE(fs::exists(folder / "out"));
 }
 
-}  // namespace
+}  // namespace drive_cli_test
 }  // namespace sparkpilot

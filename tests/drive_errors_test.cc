@@ -6,7 +6,7 @@
 #include "drive_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace drive_errors_test {
 
 TEST_F(DriveCli, WhatIsNoRouteIsRefused) {
   expect_refused(drive("/nowhere", out()), "/nowhere");
@@ -249,5 +249,5 @@ TEST_F(DriveCli, AFullDiskIsToldAndLeavesNothingHalfWritten) {
   }
 }
 
-}  // namespace
+}  // namespace drive_errors_test
 }  // namespace sparkpilot

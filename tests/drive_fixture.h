@@ -74,7 +74,7 @@ class Background {
   bool ended_ = false;
 };
 
-class DriveCli : public testing::Test {
+class DriveCli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared = new SharedFolder("drive");

@@ -8,7 +8,7 @@
 #include "drive_route.h"
 
 namespace sparkpilot {
-namespace {
+namespace drive_pipeline_test {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -84,7 +84,7 @@ class Day {
   }
 };
 
-class DrivePipeline : public testing::Test {
+class DrivePipeline : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("python3 -c 'import numpy' >/dev/null 2>&1") != 0) GTEST_SKIP() << "python3 has no numpy";
@@ -175,5 +175,5 @@ TEST_F(DrivePipeline, PicturesOfFullSize) {
   expect_equal(segment, false, true);
 }
 
-}  // namespace
+}  // namespace drive_pipeline_test
 }  // namespace sparkpilot

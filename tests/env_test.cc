@@ -4,7 +4,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace env_test {
 
 namespace fs = std::filesystem;
 
@@ -319,5 +319,5 @@ TEST_F(Env, PageHoldsTheTable) {
       << "its table is what build/sparkpilot env --markdown prints";
 }
 
-}  // namespace
+}  // namespace env_test
 }  // namespace sparkpilot

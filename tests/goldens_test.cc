@@ -15,7 +15,7 @@
 #include "tensor/npy.h"
 
 namespace sparkpilot {
-namespace {
+namespace goldens_test {
 
 namespace fs = std::filesystem;
 constexpr double kTolerance = 1e-5;
@@ -123,5 +123,5 @@ INSTANTIATE_TEST_SUITE_P(OnnxRuntime, Goldens,
                                            "tinyphysics_b1", "tinyphysics_b4", "ultraface_version-RFB-320_128",
                                            "ultraface_version-slim-320"));
 
-}  // namespace
+}  // namespace goldens_test
 }  // namespace sparkpilot

@@ -15,7 +15,7 @@
 #include "sparkpilot/onnx.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_bench_test {
 
 class GpuBench : public GpuTest {
  protected:
@@ -79,7 +79,7 @@ std::filesystem::path small_model(bool open = false) {
   const ValueId x = open ? graph.add_input("x", DType::f32, std::vector<Dim>{{.symbol = "rows"}, {.size = 64}})
                          : b.input("x", DType::f32, {1, 64});
   graph.add_output(b.add("Relu", {b.add("MatMul", {b.add("Relu", {x}), b.constant(weights)})}), "y");
-  const std::filesystem::path file = testing::TempDir() + "gpu_bench_" + std::to_string(getpid()) + ".onnx";
+  const std::filesystem::path file = ::testing::TempDir() + "gpu_bench_" + std::to_string(getpid()) + ".onnx";
   save_onnx(graph, file);
   return file;
 }
@@ -241,7 +241,5 @@ TEST_F(GpuBench, AutoTakesTheCpuWhereTheMemoryIsTooSmall) {
   std::filesystem::remove(file);
 }
 
-}  // namespace
+}  // namespace gpu_bench_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

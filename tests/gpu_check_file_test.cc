@@ -5,7 +5,7 @@
 #include "gpu_check_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_check_file_test {
 
 // A file with every part, some of them unfinished.
 Json every_part(Json file) {
@@ -179,5 +179,5 @@ TEST_F(GpuCheckFile, NoDamageEndsTheProgram) {
   }
 }
 
-}  // namespace
+}  // namespace gpu_check_file_test
 }  // namespace sparkpilot

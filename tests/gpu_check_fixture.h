@@ -24,7 +24,7 @@ inline std::string text_of(const fs::path& file) {
   return text.str();
 }
 
-class GpuCheck : public testing::Test {
+class GpuCheck : public ::testing::Test {
  protected:
   void SetUp() override {
     if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";

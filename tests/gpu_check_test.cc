@@ -3,9 +3,9 @@
 #include "gpu_check_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_check_test {
 
-class GpuCheckOn : public GpuCheck, public testing::WithParamInterface<const char*> {};
+class GpuCheckOn : public GpuCheck, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(GpuCheckOn, EveryPartPasses) {
   const std::string gpu = std::string("EMULATED_GPU=") + GetParam();
@@ -59,7 +59,7 @@ TEST_P(GpuCheckOn, EveryPartPasses) {
     EXPECT_NE(said.find(line), std::string::npos) << line << "\n" << said;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, GpuCheckOn, testing::Values("gb10", "h100"),
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuCheckOn, ::testing::Values("gb10", "h100"),
                          [](const auto& gpu) { return std::string(gpu.param); });
 
 // The whole part takes longer than a call may, no item does.
@@ -392,6 +392,11 @@ TEST_F(GpuCheck, ThePackageNeedsNothingBesidesTheCLibrary) {
   EXPECT_LT(fs::file_size(scratch_.path() / "gpu_check.tar.gz"), 40u << 20);
   fs::create_directory(scratch_.path() / "there");
   ASSERT_EQ(shell("", "tar -C " + folder + "/there -xzf " + folder + "/gpu_check.tar.gz"), 0) << said;
+  // Those of rooms that it takes a part of (GPU_CHECK in CMakeLists.txt).
+  for (const auto& library : fs::directory_iterator(scratch_.path() / "there/gpu_check/lib")) {
+    for (const char* unwanted : {"libcairo", "libcapnp", "libzip", "libav"})
+      EXPECT_NE(library.path().filename().string().rfind(unwanted, 0), 0u) << library.path();
+  }
   const std::string script = "env -i PATH=/usr/bin:/bin LD_LIBRARY_PATH=" EMULATED_CUDA " " + folder +
                              "/there/gpu_check/gpu_check.sh --tiny --parts words,limits --out " + out.string();
   ASSERT_EQ(shell("", script), 0) << said;
@@ -413,5 +418,5 @@ TEST_F(GpuCheck, EnginesThatAreNotThereAreNamed) {
   EXPECT_EQ(table(), 0) << said;
 }
 
-}  // namespace
+}  // namespace gpu_check_test
 }  // namespace sparkpilot

@@ -6,7 +6,7 @@
 #include "gpu_sessions.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_choice_test {
 
 // auto takes the GPU once it has computed the model as the CPU does, and asks the file afterwards.
 class GpuChoice : public GpuSession {
@@ -372,7 +372,5 @@ TEST_F(GpuChoice, SaysThatADriverDoesNotWork) {
   }
 }
 
-}  // namespace
+}  // namespace gpu_choice_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -7,7 +7,7 @@
 #include "sparkpilot/session.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_images_test {
 
 class GpuImages : public GpuTest {};
 
@@ -70,7 +70,5 @@ TEST_F(GpuImages, ANetworkOfImagesStaysOnTheGpu) {
   }
 }
 
-}  // namespace
+}  // namespace gpu_images_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -8,7 +8,7 @@
 #include "ops/cuda/images.h"
 
 namespace sparkpilot::testing {
-namespace {
+namespace gpu_launches_test {
 
 constexpr double kMostLaunches = 1.15;  // for each step of the CPU
 
@@ -56,7 +56,5 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuLaunches,
                                            "controls_challenge/tinyphysics.onnx"),
                          test_name);
 
-}  // namespace
+}  // namespace gpu_launches_test
 }  // namespace sparkpilot::testing
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

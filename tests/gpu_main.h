@@ -11,9 +11,13 @@
 #include <string>
 
 #include "hw/cuda_api.h"
+#include "ops/cuda/images.h"
 #include "sparkpilot/error.h"
 
 namespace sparkpilot {
+
+#define NEEDS_IMAGES() \
+  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
 
 inline void* driver_symbol(const char* name) {
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -50,7 +54,7 @@ inline void emulate_plainly() {
   emulate("gb10");
 }
 
-class GpuTest : public testing::Test {
+class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override { emulate_plainly(); }
   void TearDown() override {
@@ -76,7 +80,7 @@ inline int run_with_emulated_driver(int argc, char** argv, const std::string& wa
     setenv("LD_LIBRARY_PATH", (wanted + (path && *path ? ":" + std::string(path) : "")).c_str(), 1);
     execv("/proc/self/exe", argv);
   }
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
 

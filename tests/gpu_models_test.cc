@@ -14,10 +14,7 @@
 #include "tensor/difference.h"
 
 namespace sparkpilot::testing {
-namespace {
-
-#define NEEDS_IMAGES() \
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
+namespace gpu_models_test {
 
 class GpuNetwork : public NetworkTest {
  protected:
@@ -238,7 +235,5 @@ TEST(GpuProgram, RunsAModelOnTheGpuThatAFlagNames) {
   std::filesystem::remove_all(folder);
 }
 
-}  // namespace
+}  // namespace gpu_models_test
 }  // namespace sparkpilot::testing
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -10,7 +10,7 @@
 #include "program.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_nccl_test {
 
 // --- a rank
 
@@ -125,7 +125,7 @@ int be_rank(const std::string& scenario) {
 
 // --- the tests
 
-class GpuNccl : public testing::Test {
+class GpuNccl : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
@@ -231,10 +231,10 @@ TEST_F(GpuNccl, EndsWithAProcessThatIsKilled) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
-}  // namespace
+}  // namespace gpu_nccl_test
 }  // namespace sparkpilot
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::string(argv[1]) == "--rank") return sparkpilot::be_rank(argv[2]);
+  if (argc == 3 && std::string(argv[1]) == "--rank") return sparkpilot::gpu_nccl_test::be_rank(argv[2]);
   return sparkpilot::run_with_emulated_driver(argc, argv, EMULATED_NCCL ":" EMULATED_CUDA);
 }

@@ -11,11 +11,11 @@
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_ops_test {
 
 class GpuOps : public GpuTest {};
 
-class GpuOpsOn : public GpuTest, public testing::WithParamInterface<const char*> {};
+class GpuOpsOn : public GpuTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(GpuOpsOn, EveryKernelComputesWhatTheReferenceDoes) {
   if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
@@ -36,7 +36,7 @@ TEST_P(GpuOpsOn, EveryKernelComputesWhatTheReferenceDoes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Gpus, GpuOpsOn, testing::Values("gb10", "h100"), [](const auto& gpu) { return gpu.param; });
+INSTANTIATE_TEST_SUITE_P(Gpus, GpuOpsOn, ::testing::Values("gb10", "h100"), [](const auto& gpu) { return gpu.param; });
 
 TEST_F(GpuOps, TheWordsAreCheckedAndAWrongOneIsNamed) {
   if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
@@ -133,7 +133,5 @@ TEST_F(GpuOps, MemoryMayBeginAtAnyElement) {
   EXPECT_GT(computed, 100);
 }
 
-}  // namespace
+}  // namespace gpu_ops_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

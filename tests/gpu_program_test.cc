@@ -6,10 +6,7 @@
 #include "ops/cuda/images.h"
 
 namespace sparkpilot {
-namespace {
-
-#define NEEDS_IMAGES() \
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
+namespace gpu_program_test {
 
 // The GPUs, and the report that the driver writes at the end of the process. Held to the CPU's results in fp32; what
 // the precision `auto` is there has a test of its own.
@@ -437,7 +434,5 @@ TEST_F(GpuProgram, DriversAndGpusThatCannotBeUsed) {
   EXPECT_NE(hidden.err.find("CUDA_VISIBLE_DEVICES=7"), std::string::npos) << hidden.err;
 }
 
-}  // namespace
+}  // namespace gpu_program_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

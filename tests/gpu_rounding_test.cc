@@ -13,7 +13,7 @@
 #include "tensor/difference.h"
 
 namespace sparkpilot::testing {
-namespace {
+namespace gpu_rounding_test {
 
 // The relative L2 that a network may have at most, about twice what was found; and how many inputs count together. One
 // does where errors of the model and of the GPU differ little. tiny_supercombo enlarges rounding errors by ten for some
@@ -119,7 +119,5 @@ TEST_P(GpuRounding, IsAtMostTwiceThatOfWhatIsStored) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, GpuRounding, ::testing::ValuesIn(bounded_networks()), test_name);
 
-}  // namespace
+}  // namespace gpu_rounding_test
 }  // namespace sparkpilot::testing
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -10,7 +10,7 @@
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_session_test {
 
 TEST_F(GpuSession, ComputesAsTheCpuWithTheCopiesThatItsMemoryNeeds) {
   NEEDS_IMAGES();
@@ -465,7 +465,5 @@ TEST_F(GpuSession, EachDriverCallMayFail) {
   emulate("gb10");
 }
 
-}  // namespace
+}  // namespace gpu_session_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

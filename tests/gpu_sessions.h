@@ -10,9 +10,6 @@
 
 namespace sparkpilot {
 
-#define NEEDS_IMAGES() \
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
-
 class GpuSession : public GpuTest {};
 
 inline constexpr int64_t kRows = 3, kSize = 50;

@@ -11,7 +11,7 @@
 #include "tensor/gpu.h"
 
 namespace sparkpilot::sim {
-namespace {
+namespace gpu_sim_test {
 
 class GpuSim : public GpuTest {
  protected:
@@ -177,7 +177,5 @@ TEST_F(GpuSimProgram, Tunes) {
   EXPECT_EQ(json::parse(result.out)["held_out"]["a"]["instruction_set"], "CUDA");
 }
 
-}  // namespace
+}  // namespace gpu_sim_test
 }  // namespace sparkpilot::sim
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

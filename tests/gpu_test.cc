@@ -10,7 +10,7 @@
 #include "tensor/gpu.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_test {
 
 constexpr int kRows = 3, kSize = 50;
 
@@ -63,9 +63,6 @@ struct Softmax {
   std::shared_ptr<Buffer> in, out, on_gpu_in, on_gpu_out;
   const GpuFunction* function = nullptr;
 };
-
-#define NEEDS_IMAGES() \
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code"
 
 TEST_F(GpuTest, Facts) {
   struct Expected {
@@ -128,7 +125,8 @@ TEST_F(GpuTest, UnifiedMemoryKeepsAReserveForTheSystem) {
 TEST_F(GpuTest, TheProcessorCannotTouchDeviceMemory) {
   const auto gpu = GpuDevice::open(0, {.unified = GpuOptions::off});
   const auto buffer = gpu->allocate(100, Place::device);
-  EXPECT_EXIT(static_cast<volatile std::byte*>(buffer->data())[0] = std::byte{1}, testing::KilledBySignal(SIGSEGV), "");
+  EXPECT_EXIT(static_cast<volatile std::byte*>(buffer->data())[0] = std::byte{1}, ::testing::KilledBySignal(SIGSEGV),
+              "");
 }
 
 TEST_F(GpuTest, ComputesAndCountsWithAndWithoutUnifiedMemory) {
@@ -383,7 +381,5 @@ TEST_F(GpuTest, EachCallMayFail) {
   emulate("gb10");
 }
 
-}  // namespace
+}  // namespace gpu_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

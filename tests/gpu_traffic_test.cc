@@ -11,7 +11,7 @@
 #include "tensor/difference.h"
 
 namespace sparkpilot::testing {
-namespace {
+namespace gpu_traffic_test {
 
 struct Line {
   std::string kernel, place, kind;  // kind: "shared", "read", "write"
@@ -137,7 +137,7 @@ TEST(GpuWorlds, MoveWholeSectors) {
   EXPECT_GE(seen, 9 * 4);
 }
 
-}  // namespace
+}  // namespace gpu_traffic_test
 }  // namespace sparkpilot::testing
 
 int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv, EMULATED_CUDA_CHECKED); }

@@ -9,7 +9,7 @@
 #include "train_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_train_processes_test {
 
 namespace fs = std::filesystem;
 
@@ -129,7 +129,5 @@ TEST_F(GpuTrainProcesses, EndWithAFaultWhichIsSaidOnce) {
   EXPECT_NE(result.err.find("signal 9"), std::string::npos) << result.err;
 }
 
-}  // namespace
+}  // namespace gpu_train_processes_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -10,7 +10,7 @@
 #include "train/random_samples.h"
 
 namespace sparkpilot::train {
-namespace {
+namespace gpu_training_test {
 
 struct Steps {
   int updates, micro_batches;
@@ -196,7 +196,5 @@ TEST_F(GpuTraining, ComputesActivationsAgain) {
   }
 }
 
-}  // namespace
+}  // namespace gpu_training_test
 }  // namespace sparkpilot::train
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -11,7 +11,7 @@
 #include "runtime/tuning_file.h"
 
 namespace sparkpilot {
-namespace {
+namespace gpu_tuner_test {
 
 namespace fs = std::filesystem;
 
@@ -362,7 +362,5 @@ TEST_F(GpuTuner, MoreBatchesThanAGridHas) {
   EXPECT_EQ(session.output<float>("y")[69999], 4.0f);
 }
 
-}  // namespace
+}  // namespace gpu_tuner_test
 }  // namespace sparkpilot
-
-int main(int argc, char** argv) { return sparkpilot::run_with_emulated_driver(argc, argv); }

@@ -13,7 +13,7 @@
 #include "sparkpilot/builder.h"
 
 namespace sparkpilot::testing {
-namespace {
+namespace gradients_test {
 
 // Old forms expanded and shapes folded, all floats in f32; nothing fused.
 Graph prepared(Graph graph) {
@@ -157,5 +157,5 @@ INSTANTIATE_TEST_SUITE_P(Networks, NetworkGradients,
                                            "controls_challenge/tinyphysics.onnx"),
                          test_name);
 
-}  // namespace
+}  // namespace gradients_test
 }  // namespace sparkpilot::testing

@@ -14,7 +14,7 @@
 #include "passes/precision.h"
 
 namespace sparkpilot {
-namespace {
+namespace kernels_test {
 
 using Candidate = std::pair<std::string, std::string>;  // op, kernel
 
@@ -133,5 +133,5 @@ TEST(Kernels, NamesThatAreNoneAreRefusedWithThoseThatAre) {
   refused("simd,,onednn", "no kernel is named \"\"");
 }
 
-}  // namespace
+}  // namespace kernels_test
 }  // namespace sparkpilot

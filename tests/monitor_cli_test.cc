@@ -11,7 +11,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace monitor_cli_test {
 
 std::string machine_file(const std::string& name) {
   return "'" SPARKPILOT_SOURCE_DIR "/tests/machines/" + name + ".json'";
@@ -203,5 +203,5 @@ TEST_F(MonitorCli, RefusesInOneLine) {
   expect_usage_error("monitor --once --from '" + (folder / "x.json").string() + "'", "sparkpilot doctor --record");
 }
 
-}  // namespace
+}  // namespace monitor_cli_test
 }  // namespace sparkpilot

@@ -9,7 +9,7 @@
 #endif
 
 namespace sparkpilot {
-namespace {
+namespace nvtx_test {
 
 // What was taken down: the steps of each range named "run", in order.
 struct Ranges {
@@ -148,5 +148,5 @@ TEST_F(NvtxOnGpu, OnlyForAToolATracedRunIsNotRecorded) {
 }
 #endif
 
-}  // namespace
+}  // namespace nvtx_test
 }  // namespace sparkpilot

@@ -9,7 +9,7 @@
 #include "sparkpilot/builder.h"
 
 namespace sparkpilot {
-namespace {
+namespace precision_test {
 
 Session open(const testing::Network& network, Precision precision) {
   SessionOptions options;
@@ -115,5 +115,5 @@ TEST(Formats, FewerBitsAreLessExact) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Precisions, ::testing::ValuesIn(testing::networks()), testing::test_name);
 
-}  // namespace
+}  // namespace precision_test
 }  // namespace sparkpilot

@@ -16,7 +16,7 @@
 #include "tensor/npy.h"
 
 namespace sparkpilot {
-namespace {
+namespace qoperator_test {
 
 namespace fs = std::filesystem;
 using Named = std::map<std::string, Tensor>;
@@ -123,5 +123,5 @@ TEST(QOperatorOps, RunOnBytes) {
   EXPECT_EQ(ops["AveragePool"] + ops["GlobalAveragePool"] + ops["Sigmoid"] + ops["LeakyRelu"], 0);
 }
 
-}  // namespace
+}  // namespace qoperator_test
 }  // namespace sparkpilot

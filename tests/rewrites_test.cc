@@ -11,7 +11,7 @@
 #include "ops/check.h"
 
 namespace sparkpilot {
-namespace {
+namespace rewrites_test {
 
 // Relative L2. A GELU whose constants are stored in f16 is replaced by one with exact constants: the difference is
 // f16's rounding.
@@ -103,5 +103,5 @@ TEST_P(Passes, InTwoHalvesGiveTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Passes, ::testing::ValuesIn(testing::networks()), testing::test_name);
 
-}  // namespace
+}  // namespace rewrites_test
 }  // namespace sparkpilot

@@ -5,7 +5,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace route_cli_test {
 namespace fs = std::filesystem;
 
 constexpr const char* kLog = "2023-07-27--13-01-19";
@@ -176,5 +176,5 @@ TEST_F(RouteCli, TheDemoRoute) {
   EXPECT_EQ(std::count(models.out.begin(), models.out.end(), '\n'), 32);
 }
 
-}  // namespace
+}  // namespace route_cli_test
 }  // namespace sparkpilot

@@ -3,7 +3,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace route_synth_test {
 namespace fs = std::filesystem;
 
 class SynthCli : public Cli {
@@ -63,5 +63,5 @@ TEST_F(SynthCli, RefusesWhatCannotBe) {
   EXPECT_FALSE(fs::exists(folder.file("none")));
 }
 
-}  // namespace
+}  // namespace route_synth_test
 }  // namespace sparkpilot

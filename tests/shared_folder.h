@@ -42,7 +42,7 @@ class SharedFolder {
       std::filesystem::remove_all(path_);
       std::filesystem::create_directories(path_);
       make();
-      if (!testing::Test::HasFailure()) write_text(made, "");
+      if (!::testing::Test::HasFailure()) write_text(made, "");
     }
     ::close(lock);
   }

@@ -16,12 +16,12 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace sim_algorithm_cli_test {
 
 const fs::path kTree = SPARKPILOT_SOURCE_DIR;
 constexpr const char* kCurves = " --quiet --scenarios curve_firm,curve_gentle --variants 4 --step-timeout 60 ";
 
-class SimAlgorithm : public testing::Test {
+class SimAlgorithm : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     built = new SharedFolder("sim_algorithm");
@@ -343,5 +343,5 @@ TEST_F(SimAlgorithm, WorkersEndWithTheProgramHoweverItEnds) {
   }
 }
 
-}  // namespace
+}  // namespace sim_algorithm_cli_test
 }  // namespace sparkpilot

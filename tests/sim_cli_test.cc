@@ -6,9 +6,9 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace sim_cli_test {
 
-class SimCli : public testing::Test {
+class SimCli : public ::testing::Test {
  protected:
   static json parsed(const std::string& arguments, int code = 0) {
     const ProgramResult result = run_program(arguments + " --json");
@@ -187,5 +187,5 @@ TEST_F(SimCli, RefusesWhatThereIsNot) {
   expect_usage_error("sim show --run " + in_quotes(folder / "none"), "none");
 }
 
-}  // namespace
+}  // namespace sim_cli_test
 }  // namespace sparkpilot

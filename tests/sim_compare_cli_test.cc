@@ -8,7 +8,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace sim_compare_cli_test {
 
 namespace fs = std::filesystem;
 
@@ -114,5 +114,5 @@ TEST(SimCompareCli, BadInputIsOneLineAndCodeTwo) {
   expect(old + " " + old + " --json --csv " + old + "/results.csv", "results.csv");
 }
 
-}  // namespace
+}  // namespace sim_compare_cli_test
 }  // namespace sparkpilot

@@ -6,9 +6,9 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace sim_extract_cli_test {
 
-class SimExtractCli : public testing::Test {
+class SimExtractCli : public ::testing::Test {
  protected:
   // A log without pictures.
   static void SetUpTestSuite() {
@@ -114,5 +114,5 @@ TEST_F(SimExtractCli, RefusesAndLeavesNothing) {
   EXPECT_EQ(read_text(folder / "courses/mine.txt"), "mine");
 }
 
-}  // namespace
+}  // namespace sim_extract_cli_test
 }  // namespace sparkpilot

@@ -9,11 +9,11 @@
 #include "drive_log.h"
 
 namespace sparkpilot {
-namespace {
+namespace sim_fit_cli_test {
 
 using sim::Tyres, sim::scalar::LateralTorque;
 
-class SimFitCli : public testing::Test {
+class SimFitCli : public ::testing::Test {
  protected:
   static json parsed(const std::string& arguments) {
     const ProgramResult result = run_program(arguments + " --json");
@@ -119,5 +119,5 @@ TEST_F(SimFitCli, RefusesFilesThatAreNoCars) {
   EXPECT_EQ(run_program("sim fit /nonexistent").code, 2);
 }
 
-}  // namespace
+}  // namespace sim_fit_cli_test
 }  // namespace sparkpilot

@@ -7,7 +7,7 @@
 #include "sim/test_challenge.h"
 
 namespace sparkpilot {
-namespace {
+namespace sim_tinyphysics_cli_test {
 
 const std::string kPlantFile = SPARKPILOT_SOURCE_DIR "/tests/reference/tinyphysics/plant.onnx";
 const std::string kOtherPlant = "'" SPARKPILOT_SOURCE_DIR "/tests/reference/tinyphysics/other_plant.onnx' ";
@@ -138,5 +138,5 @@ TEST_F(SimTinyPhysicsCli, AnInterruptKeepsWhatIsFinished) {
   EXPECT_EQ(static_cast<size_t>(std::distance(begin(files), end(files))), routes_done);
 }
 
-}  // namespace
+}  // namespace sim_tinyphysics_cli_test
 }  // namespace sparkpilot

@@ -4,7 +4,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace sim_tune_cli_test {
 
 const char* const kTune = "sim tune --scenarios curves --variants 2 --tune kp=0.2:3 --tune ki=0.02:1:log ";
 
@@ -74,5 +74,5 @@ TEST(SimTuneCli, BadInputIsOneLineAndCodeTwo) {
   expect("--scenarios curves --tune kp=1:2 --trials 0", "trials");
 }
 
-}  // namespace
+}  // namespace sim_tune_cli_test
 }  // namespace sparkpilot

@@ -5,7 +5,7 @@
 #include "stack/test_files.h"
 
 namespace sparkpilot {
-namespace {
+namespace stack_audit_test {
 
 class StackAudit : public Cli {
  protected:
@@ -143,5 +143,5 @@ TEST_F(StackAudit, WrongUsageIsRefused) {
   expect_usage_error("stack audit --diff " + quoted("libraries"), "--diff");
 }
 
-}  // namespace
+}  // namespace stack_audit_test
 }  // namespace sparkpilot

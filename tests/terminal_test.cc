@@ -8,7 +8,7 @@
 #include "model_bytes.h"
 
 namespace sparkpilot {
-namespace {
+namespace terminal_test {
 
 class Terminal : public Cli {
  protected:
@@ -93,5 +93,5 @@ TEST_F(Terminal, WhereThereIsNoneATableIsWhole) {
   EXPECT_EQ(out.find("..."), std::string::npos) << out;
 }
 
-}  // namespace
+}  // namespace terminal_test
 }  // namespace sparkpilot

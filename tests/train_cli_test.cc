@@ -13,7 +13,7 @@
 #include "train_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace train_cli_test {
 
 namespace fs = std::filesystem;
 
@@ -396,5 +396,5 @@ TEST_F(TrainCli, RefusesInOneLine) {
                  "field");
 }
 
-}  // namespace
+}  // namespace train_cli_test
 }  // namespace sparkpilot

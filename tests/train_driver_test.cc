@@ -5,7 +5,7 @@
 #include "train_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace train_driver_test {
 
 namespace fs = std::filesystem;
 
@@ -162,5 +162,5 @@ TEST_F(TrainOne, RefusesInOneLine) {
                  ".frames.safetensors");
 }
 
-}  // namespace
+}  // namespace train_driver_test
 }  // namespace sparkpilot

@@ -15,7 +15,7 @@
 namespace sparkpilot {
 
 // Two data sets of one second of two roads: with a teacher's answers for the two networks, and with labels for one.
-class TrainCli : public testing::Test {
+class TrainCli : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared = new SharedFolder("train");

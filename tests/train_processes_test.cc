@@ -11,7 +11,7 @@
 #include "train_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace train_processes_test {
 
 namespace fs = std::filesystem;
 
@@ -139,5 +139,5 @@ TEST_F(TrainProcesses, TrainOnTwoHosts) {
   EXPECT_LT(an_update, 1.3 * bytes + 8192);  // headers, losses, and each tensor's end
 }
 
-}  // namespace
+}  // namespace train_processes_test
 }  // namespace sparkpilot

@@ -6,7 +6,7 @@
 #include "cli_fixture.h"
 
 namespace sparkpilot {
-namespace {
+namespace usage_test {
 
 TEST_F(Cli, EveryCommandHelpsWithAnExample) {
   for (const char* command : kCommands) {
@@ -156,5 +156,5 @@ TEST_F(Cli, OutputThatCannotBeWrittenIsAnError) {
   }
 }
 
-}  // namespace
+}  // namespace usage_test
 }  // namespace sparkpilot

@@ -8,7 +8,7 @@
 #include "runtime/run_value.h"
 
 namespace sparkpilot {
-namespace {
+namespace values_test {
 
 std::map<std::string, Tensor> values_of(const testing::Network& network, const PassOptions& passes, int* unnamed) {
   Session session(network.load(), {.threads = 1, .passes = passes, .keep = {"all"}});
@@ -42,5 +42,5 @@ TEST_P(Values, HoldWhatTheirNamesSay) {
 
 INSTANTIATE_TEST_SUITE_P(Networks, Values, ::testing::ValuesIn(testing::networks()), testing::test_name);
 
-}  // namespace
+}  // namespace values_test
 }  // namespace sparkpilot

@@ -1,7 +1,7 @@
 // Ops that are known but cannot be run, with the reason that the user is given.
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::refused_ops {
 namespace {
 
 constexpr std::string_view kMl = "ai.onnx.ml";
@@ -53,6 +53,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> refused_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::refused_ops

@@ -6,7 +6,10 @@
 
 namespace sparkpilot {
 
-#define SPARKPILOT_OPS(file) std::span<const OpDef> file##_ops();
+#define SPARKPILOT_OPS(file)      \
+  namespace file##_ops {          \
+    std::span<const OpDef> all(); \
+  }
 #include "ops/list.inc"
 #undef SPARKPILOT_OPS
 
@@ -23,7 +26,7 @@ struct Table {
         by_name[qualified(op)].push_back(&op);
       }
     };
-#define SPARKPILOT_OPS(file) take(file##_ops());
+#define SPARKPILOT_OPS(file) take(file##_ops::all());
 #include "ops/list.inc"
 #undef SPARKPILOT_OPS
     for (auto& [name, versions] : by_name) {

@@ -1,5 +1,6 @@
-// To be included by every file that defines ops: the op record. Such a file defines `std::span<const OpDef>
-// <file>_ops()` and has a line in list.inc; only registry.cc reads list.inc, so adding a line recompiles one file.
+// To be included by every file that defines ops: the op record. Such a file defines `std::span<const OpDef> all()` in a
+// namespace <file>_ops of its own, so that several can be compiled as one, and has a line in list.inc; only registry.cc
+// reads list.inc, so adding a line recompiles one file.
 #pragma once
 
 #include <span>

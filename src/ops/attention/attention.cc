@@ -18,7 +18,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::attention_ops {
 namespace {
 
 struct ReferenceState final : KernelState {
@@ -347,6 +347,6 @@ const OpDef kOps[] = {{.name = "Attention",
 
 }  // namespace
 
-std::span<const OpDef> attention_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::attention_ops

@@ -8,7 +8,7 @@
 #include "ops/control/body.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::flex_attention_ops {
 namespace {
 
 ValueId cast(Builder& b, ValueId v, DType dtype) {
@@ -97,6 +97,6 @@ const OpDef kOps[] = {{.name = "FlexAttention",
 
 }  // namespace
 
-std::span<const OpDef> flex_attention_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::flex_attention_ops

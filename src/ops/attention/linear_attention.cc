@@ -8,7 +8,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::linear_attention_ops {
 namespace {
 
 enum Input : size_t { kQuery, kKey, kValue, kPast, kDecay, kBeta };
@@ -177,6 +177,6 @@ const OpDef kOps[] = {{.name = "LinearAttention",
 
 }  // namespace
 
-std::span<const OpDef> linear_attention_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::linear_attention_ops

@@ -7,7 +7,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::rotary_embedding_ops {
 namespace {
 
 struct Layout {
@@ -148,6 +148,6 @@ const OpDef kOps[] = {{.name = "RotaryEmbedding",
 
 }  // namespace
 
-std::span<const OpDef> rotary_embedding_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::rotary_embedding_ops

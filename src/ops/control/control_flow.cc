@@ -13,7 +13,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::control_flow_ops {
 namespace {
 
 // --- If
@@ -185,6 +185,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> control_flow_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::control_flow_ops

@@ -4,7 +4,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::optional_ops {
 namespace {
 
 std::vector<OpCase> has_cases() { return {{"there", {CaseInput::of({3})}, {}}, {"absent", {}, {}}}; }
@@ -40,6 +40,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> optional_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::optional_ops

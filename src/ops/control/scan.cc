@@ -10,7 +10,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::scan_ops {
 namespace {
 
 struct Layout {
@@ -238,6 +238,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> scan_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::scan_ops

@@ -5,7 +5,7 @@
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::causal_conv_ops {
 namespace {
 
 struct Sizes {
@@ -73,6 +73,6 @@ const OpDef kOps[] = {{.name = "CausalConvWithState",
 
 }  // namespace
 
-std::span<const OpDef> causal_conv_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::causal_conv_ops

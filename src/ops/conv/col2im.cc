@@ -9,7 +9,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::col2im_ops {
 namespace {
 
 struct Axis {
@@ -188,6 +188,6 @@ const OpDef kOps[] = {{
 
 }  // namespace
 
-std::span<const OpDef> col2im_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::col2im_ops

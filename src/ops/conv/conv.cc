@@ -8,7 +8,7 @@
 #include "ops/cuda/conv_candidates.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::conv_ops {
 namespace {
 
 struct ReferenceState : KernelState {
@@ -120,6 +120,6 @@ const OpDef kOps[] = {{.name = "Conv",
 
 }  // namespace
 
-std::span<const OpDef> conv_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::conv_ops

@@ -10,7 +10,7 @@
 #include "ops/epilogue_nodes.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::conv_chain_ops {
 namespace {
 
 using WeightTypes = TypeList<float, Half, BFloat16>;
@@ -254,6 +254,6 @@ const OpDef kOps[] = {{.name = "ConvChain",
 
 }  // namespace
 
-std::span<const OpDef> conv_chain_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::conv_chain_ops

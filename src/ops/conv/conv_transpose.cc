@@ -12,7 +12,7 @@
 #include "ops/layout.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::conv_transpose_ops {
 namespace {
 
 struct ReferenceState : KernelState {
@@ -207,6 +207,6 @@ const OpDef kOps[] = {{.name = "ConvTranspose",
 
 }  // namespace
 
-std::span<const OpDef> conv_transpose_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::conv_transpose_ops

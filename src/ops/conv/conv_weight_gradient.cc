@@ -11,7 +11,7 @@
 #include "ops/cuda/weight_gradient_candidates.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::conv_weight_gradient_ops {
 namespace {
 
 // Images of 16 bits give f32, as the sum over all pixels does.
@@ -283,6 +283,6 @@ const OpDef kOps[] = {{.name = "ConvWeightGradient",
 
 }  // namespace
 
-std::span<const OpDef> conv_weight_gradient_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::conv_weight_gradient_ops

@@ -8,7 +8,7 @@
 #include "ops/cpu/conv/conv_shape.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::deform_conv_ops {
 namespace {
 
 struct DeformShape {
@@ -135,6 +135,6 @@ const OpDef kOps[] = {{.name = "DeformConv",
 
 }  // namespace
 
-std::span<const OpDef> deform_conv_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::deform_conv_ops

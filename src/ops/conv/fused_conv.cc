@@ -15,7 +15,7 @@
 #include "ops/layout.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::fused_conv_ops {
 namespace {
 
 using ImageTypes = TypeList<float, Half, BFloat16>;
@@ -323,6 +323,6 @@ const OpDef kOps[] = {{.name = "Conv",
 
 }  // namespace
 
-std::span<const OpDef> fused_conv_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::fused_conv_ops

@@ -3,7 +3,7 @@
 #include "ops/elementwise/unary.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::activations_ops {
 namespace {
 
 constexpr std::array<Param, 1> kAlphaOne{{{"alpha", 1.0f}}};
@@ -176,6 +176,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> activations_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::activations_ops

@@ -4,7 +4,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::arithmetic_ops {
 namespace {
 
 template <bool kPositive, bool kIntegers = true>
@@ -178,6 +178,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> arithmetic_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::arithmetic_ops

@@ -16,7 +16,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::cast_ops {
 namespace {
 
 enum class Rounding : uint8_t { up, down, nearest };
@@ -294,6 +294,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> cast_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::cast_ops

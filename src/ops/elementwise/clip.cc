@@ -8,7 +8,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::clip_ops {
 namespace {
 
 template <typename T>
@@ -122,6 +122,6 @@ const OpDef kOps[] = {{.name = "Clip",
 
 }  // namespace
 
-std::span<const OpDef> clip_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::clip_ops

@@ -4,7 +4,7 @@
 #include "ops/elementwise/binary.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::compare_ops {
 namespace {
 
 // fn(a, b, out, n) over blocks of two operands read as W.
@@ -95,6 +95,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> compare_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::compare_ops

@@ -5,7 +5,7 @@
 
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::dropout_ops {
 namespace {
 
 constexpr std::string_view kRefusal = "training_mode is set: random dropout is not supported";
@@ -104,6 +104,6 @@ const OpDef kOps[] = {{.name = "Dropout",
 
 }  // namespace
 
-std::span<const OpDef> dropout_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::dropout_ops

@@ -4,7 +4,7 @@
 #include "ops/cuda/copy_candidates.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::identity_ops {
 namespace {
 
 constexpr Kernel kCpu[] = {{.name = "reference", .run = [](const Call& c) {
@@ -35,6 +35,6 @@ const OpDef kOps[] = {{
 
 }  // namespace
 
-std::span<const OpDef> identity_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::identity_ops

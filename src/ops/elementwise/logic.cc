@@ -3,7 +3,7 @@
 #include "ops/elementwise/binary.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::logic_ops {
 namespace {
 
 using Booleans = TypeList<bool>;
@@ -153,6 +153,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> logic_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::logic_ops

@@ -6,7 +6,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::pow_ops {
 namespace {
 
 using Bases = TypeList<float, double, Half, BFloat16, int32_t, int64_t>;
@@ -143,6 +143,6 @@ const OpDef kOps[] = {{.name = "Pow",
 
 }  // namespace
 
-std::span<const OpDef> pow_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::pow_ops

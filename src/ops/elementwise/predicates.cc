@@ -6,7 +6,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::predicates_ops {
 namespace {
 
 // y = test(x) for any float type; types under 16 bits are processed element by element.
@@ -83,6 +83,6 @@ const OpDef kOps[] = {{.name = "IsNaN",
 
 }  // namespace
 
-std::span<const OpDef> predicates_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::predicates_ops

@@ -4,7 +4,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::prelu_ops {
 namespace {
 
 void infer(InferContext& c) {
@@ -70,6 +70,6 @@ const OpDef kOps[] = {{.name = "PRelu",
 
 }  // namespace
 
-std::span<const OpDef> prelu_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::prelu_ops

@@ -2,7 +2,7 @@
 #include "ops/elementwise/unary.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::unary_math_ops {
 namespace {
 
 const OpDef kOps[] = {
@@ -68,6 +68,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> unary_math_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::unary_math_ops

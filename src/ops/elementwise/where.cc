@@ -6,7 +6,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::where_ops {
 namespace {
 
 // fn(condition, x, y, out, n) over blocks of all three operands.
@@ -78,6 +78,6 @@ const OpDef kOps[] = {{.name = "Where",
 
 }  // namespace
 
-std::span<const OpDef> where_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::where_ops

@@ -9,7 +9,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::fill_ops {
 namespace {
 
 // --- ConstantOfShape
@@ -170,6 +170,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> fill_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::fill_ops

@@ -17,7 +17,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::random_ops {
 namespace {
 
 // --- the two pure ops
@@ -244,6 +244,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> random_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::random_ops

@@ -11,7 +11,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::grid_sample_ops {
 namespace {
 
 enum class Mode { nearest, linear, cubic };
@@ -282,6 +282,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> grid_sample_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::grid_sample_ops

@@ -6,7 +6,7 @@
 #include "base/parallel.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::max_roi_pool_ops {
 namespace {
 
 struct Region {
@@ -100,6 +100,6 @@ const OpDef kOps[] = {{.name = "MaxRoiPool",
 
 }  // namespace
 
-std::span<const OpDef> max_roi_pool_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::max_roi_pool_ops

@@ -9,7 +9,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::nms_ops {
 namespace {
 
 struct Box {
@@ -108,6 +108,6 @@ const OpDef kOps[] = {{
 
 }  // namespace
 
-std::span<const OpDef> nms_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::nms_ops

@@ -15,7 +15,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::resize_ops {
 namespace {
 
 Tensor borrow(const ConstView& view) {
@@ -367,6 +367,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> resize_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::resize_ops

@@ -8,7 +8,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::roi_align_ops {
 namespace {
 
 constexpr double kMaxSamples = 1 << 12;  // along one axis of one bin
@@ -195,6 +195,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> roi_align_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::roi_align_ops

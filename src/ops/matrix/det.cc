@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::det_ops {
 namespace {
 
 void infer(InferContext& c) {
@@ -89,6 +89,6 @@ const OpDef kOps[] = {{
 
 }  // namespace
 
-std::span<const OpDef> det_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::det_ops

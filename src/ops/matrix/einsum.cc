@@ -5,7 +5,7 @@
 #include "ops/matrix/einsum_equation.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::einsum_ops {
 namespace {
 
 // A value with one label per axis, all different.
@@ -173,6 +173,6 @@ const OpDef kOps[] = {{.name = "Einsum",
 
 }  // namespace
 
-std::span<const OpDef> einsum_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::einsum_ops

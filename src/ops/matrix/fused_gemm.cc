@@ -10,7 +10,7 @@
 #include "ops/matrix/epilogue_gemm.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::fused_gemm_ops {
 namespace {
 
 using RowTypes = TypeList<float, Half, BFloat16>;
@@ -168,6 +168,6 @@ const OpDef kOps[] = {{.name = "Gemm",
 
 }  // namespace
 
-std::span<const OpDef> fused_gemm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::fused_gemm_ops

@@ -11,7 +11,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::gemm_ops {
 namespace {
 
 using SmallTypes = TypeList<Half, BFloat16>;
@@ -255,6 +255,6 @@ const OpDef kOps[] = {{.name = "Gemm",
 
 }  // namespace
 
-std::span<const OpDef> gemm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::gemm_ops

@@ -40,6 +40,9 @@ GemmArgs GemmGroup::args(const Problem& p, size_t i) const {
   return out;
 }
 
+}  // namespace sparkpilot
+
+namespace sparkpilot::gemm_group_ops {
 namespace {
 
 using RowTypes = TypeList<float, Half, BFloat16>;
@@ -202,6 +205,6 @@ const OpDef kOps[] = {{.name = "GemmGroup",
 
 }  // namespace
 
-std::span<const OpDef> gemm_group_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::gemm_group_ops

@@ -8,7 +8,7 @@
 #include "ops/cuda/product_candidates.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::matmul_ops {
 namespace {
 
 GemmArgs args_of(const Problem& p) { return {.shape = matmul_shape(p.inputs[0].shape, p.inputs[1].shape)}; }
@@ -136,6 +136,6 @@ const OpDef kOps[] = {{.name = "MatMul",
 
 }  // namespace
 
-std::span<const OpDef> matmul_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::matmul_ops

@@ -17,7 +17,7 @@
 #include "ops/registry.h"
 #include "tensor/small_floats.h"
 
-namespace sparkpilot {
+namespace sparkpilot::scaled_gemm_ops {
 namespace {
 
 using In = ScaledGemmInputs;
@@ -232,6 +232,6 @@ const OpDef kOps[] = {{.name = "ScaledGemm",
 
 }  // namespace
 
-std::span<const OpDef> scaled_gemm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::scaled_gemm_ops

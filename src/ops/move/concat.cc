@@ -8,7 +8,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::concat_ops {
 namespace {
 
 // --- Concat
@@ -221,6 +221,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> concat_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::concat_ops

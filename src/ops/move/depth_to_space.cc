@@ -5,7 +5,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::depth_to_space_ops {
 namespace {
 
 // CRD: the elements of a channel's block are adjacent; DCR: the channels of a block element are.
@@ -115,6 +115,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> depth_to_space_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::depth_to_space_ops

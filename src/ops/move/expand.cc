@@ -7,7 +7,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::expand_ops {
 namespace {
 
 // --- Expand: broadcasts data and target shape to each other
@@ -166,6 +166,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> expand_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::expand_ops

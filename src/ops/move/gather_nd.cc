@@ -9,7 +9,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::gather_nd_ops {
 namespace {
 
 Acceptance accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
@@ -179,6 +179,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> gather_nd_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::gather_nd_ops

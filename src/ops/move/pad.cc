@@ -13,7 +13,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::pad_ops {
 namespace {
 
 enum class Mode { constant, reflect, edge, wrap };
@@ -291,6 +291,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> pad_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::pad_ops

@@ -8,7 +8,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::rearrange_ops {
 namespace {
 
 Acceptance accepts(const Problem& p) { return bits(p.inputs[0].dtype) >= 8; }
@@ -189,6 +189,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> rearrange_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::rearrange_ops

@@ -5,7 +5,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::reshape_ops {
 namespace {
 
 // --- Reshape
@@ -209,6 +209,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> reshape_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::reshape_ops

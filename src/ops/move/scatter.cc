@@ -11,7 +11,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::scatter_ops {
 namespace {
 
 enum class Reduction { none, add, mul, max, min };
@@ -376,6 +376,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> scatter_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::scatter_ops

@@ -4,7 +4,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::shape_of_ops {
 namespace {
 
 struct Range {
@@ -78,6 +78,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> shape_of_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::shape_of_ops

@@ -10,7 +10,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::slice_ops {
 namespace {
 
 struct Cut {
@@ -190,6 +190,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> slice_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::slice_ops

@@ -9,7 +9,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::transpose_ops {
 namespace {
 
 std::vector<int64_t> permutation(const Attributes& attrs, int rank) {
@@ -128,6 +128,6 @@ const OpDef kOps[] = {{
 
 }  // namespace
 
-std::span<const OpDef> transpose_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::transpose_ops

@@ -9,7 +9,7 @@
 
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::batch_norm_ops {
 namespace {
 
 // f16 and bf16 are computed in f32.
@@ -182,6 +182,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> batch_norm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::batch_norm_ops

@@ -11,7 +11,7 @@
 #include "ops/norm/norm_gradient.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::group_norm_ops {
 namespace {
 
 struct Layout {
@@ -200,6 +200,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> group_norm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::group_norm_ops

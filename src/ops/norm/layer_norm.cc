@@ -17,7 +17,7 @@
 #include "ops/norm/norm_gradient.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::layer_norm_ops {
 namespace {
 
 struct Rows {
@@ -303,6 +303,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> layer_norm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::layer_norm_ops

@@ -13,7 +13,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::lp_norm_ops {
 namespace {
 
 struct Layout {
@@ -163,6 +163,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> lp_norm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::lp_norm_ops

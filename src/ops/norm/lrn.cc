@@ -7,7 +7,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::lrn_ops {
 namespace {
 
 void run(const Call& c) {
@@ -98,6 +98,6 @@ const OpDef kOps[] = {{.name = "LRN",
 
 }  // namespace
 
-std::span<const OpDef> lrn_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::lrn_ops

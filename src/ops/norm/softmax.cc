@@ -15,7 +15,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::softmax_ops {
 namespace {
 
 enum class Form : uint8_t { softmax, log_softmax, hardmax };
@@ -263,6 +263,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> softmax_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::softmax_ops

@@ -9,7 +9,7 @@
 #include "ops/layout.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::average_pool_ops {
 namespace {
 
 void run(const Call& c) {
@@ -163,6 +163,6 @@ const OpDef kOps[] = {{.name = "AveragePool",
 
 }  // namespace
 
-std::span<const OpDef> average_pool_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::average_pool_ops

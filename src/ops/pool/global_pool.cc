@@ -8,7 +8,7 @@
 #include "ops/pool/p_norm.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::global_pool_ops {
 namespace {
 
 // Reduces a channel's elements in double; `Fold` has add(x) and result(count).
@@ -184,6 +184,6 @@ const OpDef kOps[] = {{.name = "GlobalAveragePool",
 
 }  // namespace
 
-std::span<const OpDef> global_pool_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::global_pool_ops

@@ -8,7 +8,7 @@
 #include "ops/pool/p_norm.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::lp_pool_ops {
 namespace {
 
 void run(const Call& c) {
@@ -96,6 +96,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> lp_pool_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::lp_pool_ops

@@ -11,7 +11,7 @@
 #include "ops/layout.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::max_pool_ops {
 namespace {
 
 using PoolTypes = TypeList<float, double, Half, BFloat16, int8_t, uint8_t>;
@@ -222,6 +222,6 @@ const OpDef kOps[] = {{.name = "MaxPool",
 
 }  // namespace
 
-std::span<const OpDef> max_pool_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::max_pool_ops

@@ -8,7 +8,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::max_unpool_ops {
 namespace {
 
 // The image that the indices refer to.
@@ -102,6 +102,6 @@ const OpDef kOps[] = {{.name = "MaxUnpool",
 
 }  // namespace
 
-std::span<const OpDef> max_unpool_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::max_unpool_ops

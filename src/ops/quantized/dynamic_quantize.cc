@@ -9,7 +9,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::dynamic_quantize_ops {
 namespace {
 
 struct Range {
@@ -78,6 +78,6 @@ const OpDef kOps[] = {{.name = "DynamicQuantizeLinear",
 
 }  // namespace
 
-std::span<const OpDef> dynamic_quantize_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::dynamic_quantize_ops

@@ -9,7 +9,7 @@
 #include "ops/layout.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::qlinear_ops {
 namespace {
 
 constexpr std::string_view kDomain = "com.microsoft";
@@ -328,6 +328,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> qlinear_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::qlinear_ops

@@ -13,7 +13,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::quantize_ops {
 namespace {
 
 // How scales are assigned to elements.
@@ -423,6 +423,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> quantize_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::quantize_ops

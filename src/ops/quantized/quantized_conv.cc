@@ -6,7 +6,7 @@
 #include "ops/cpu/int8/requantize.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::quantized_conv_ops {
 namespace {
 
 struct ReferenceState : KernelState {
@@ -173,6 +173,6 @@ const OpDef kOps[] = {{.name = "ConvInteger",
 
 }  // namespace
 
-std::span<const OpDef> quantized_conv_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::quantized_conv_ops

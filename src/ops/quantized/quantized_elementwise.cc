@@ -13,7 +13,7 @@
 #include "ops/cuda/quantized_candidates.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::quantized_elementwise_ops {
 namespace {
 
 struct Sum {
@@ -193,6 +193,6 @@ const OpDef kOps[] = {{.name = "QAdd",
 
 }  // namespace
 
-std::span<const OpDef> quantized_elementwise_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::quantized_elementwise_ops

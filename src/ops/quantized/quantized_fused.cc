@@ -16,7 +16,7 @@
 #include "ops/cuda/quantized_candidates.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::quantized_fused_ops {
 namespace {
 
 bool channels_last(const Attributes& attrs) { return attrs.integer("channels_last", 0) != 0; }
@@ -287,6 +287,6 @@ const OpDef kOps[] = {{.name = "QConv",
 
 }  // namespace
 
-std::span<const OpDef> quantized_fused_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::quantized_fused_ops

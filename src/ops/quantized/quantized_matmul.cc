@@ -6,7 +6,7 @@
 #include "ops/cpu/int8/requantize.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::quantized_matmul_ops {
 namespace {
 
 bool is_small(DType dtype) {
@@ -190,6 +190,6 @@ const OpDef kOps[] = {{.name = "MatMulInteger",
 
 }  // namespace
 
-std::span<const OpDef> quantized_matmul_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::quantized_matmul_ops

@@ -15,7 +15,7 @@
 #include "ops/cuda/pool_candidates.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::quantized_pool_ops {
 namespace {
 
 bool is_byte(DType dtype) { return contains(ByteTypes{}, dtype); }
@@ -170,6 +170,6 @@ const OpDef kOps[] = {{.name = "QAveragePool",
 
 }  // namespace
 
-std::span<const OpDef> quantized_pool_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::quantized_pool_ops

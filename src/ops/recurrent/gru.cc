@@ -7,7 +7,7 @@
 #include "ops/recurrent/infer_recurrent.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::gru_ops {
 namespace {
 
 RecurrentKind kind() { return {3, false, {"sigmoid", "tanh"}}; }
@@ -138,6 +138,6 @@ const OpDef kOps[] = {{.name = "GRU",
 
 }  // namespace
 
-std::span<const OpDef> gru_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::gru_ops

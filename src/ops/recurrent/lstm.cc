@@ -8,7 +8,7 @@
 #include "ops/recurrent/infer_recurrent.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::lstm_ops {
 namespace {
 
 RecurrentKind kind() { return {4, true, {"sigmoid", "tanh", "tanh"}}; }
@@ -132,6 +132,6 @@ const OpDef kOps[] = {{.name = "LSTM",
 
 }  // namespace
 
-std::span<const OpDef> lstm_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::lstm_ops

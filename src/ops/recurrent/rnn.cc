@@ -5,7 +5,7 @@
 #include "ops/recurrent/infer_recurrent.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::rnn_ops {
 namespace {
 
 RecurrentKind kind() { return {1, false, {"tanh"}}; }
@@ -81,6 +81,6 @@ const OpDef kOps[] = {{.name = "RNN",
 
 }  // namespace
 
-std::span<const OpDef> rnn_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::rnn_ops

@@ -11,7 +11,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::arg_reduce_ops {
 namespace {
 
 struct Axis {
@@ -175,6 +175,6 @@ const OpDef kOps[] = {arg_op<true>("ArgMax", "The index of the largest element a
 
 }  // namespace
 
-std::span<const OpDef> arg_reduce_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::arg_reduce_ops

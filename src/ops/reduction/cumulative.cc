@@ -8,7 +8,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::cumulative_ops {
 namespace {
 
 int axis_of(const ConstView& operand, int rank) { return normalize_axis(IntOperand(operand)[0], rank); }
@@ -109,6 +109,6 @@ const OpDef kOps[] = {{.name = "CumSum",
 
 }  // namespace
 
-std::span<const OpDef> cumulative_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::cumulative_ops

@@ -17,7 +17,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::reduce_ops {
 namespace {
 
 // --- which axes
@@ -401,6 +401,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> reduce_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::reduce_ops

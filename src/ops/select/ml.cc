@@ -8,7 +8,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::ml_ops {
 namespace {
 
 constexpr std::string_view kDomain = "ai.onnx.ml";
@@ -171,6 +171,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> ml_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::ml_ops

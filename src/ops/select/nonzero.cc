@@ -6,7 +6,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::nonzero_ops {
 namespace {
 
 // --- NonZero: the coordinates of non-zero elements, one row per axis (none for a scalar)
@@ -112,6 +112,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> nonzero_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::nonzero_ops

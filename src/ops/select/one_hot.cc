@@ -8,7 +8,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::one_hot_ops {
 namespace {
 
 int axis_of(const Attributes& attrs, int indices_rank) {
@@ -91,6 +91,6 @@ const OpDef kOps[] = {{
 
 }  // namespace
 
-std::span<const OpDef> one_hot_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::one_hot_ops

@@ -9,7 +9,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::topk_ops {
 namespace {
 
 void infer(InferContext& c) {
@@ -136,6 +136,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> topk_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::topk_ops

@@ -8,7 +8,7 @@
 #include "ops/operands.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::unique_ops {
 namespace {
 
 struct Items {
@@ -146,6 +146,6 @@ const OpDef kOps[] = {{
 
 }  // namespace
 
-std::span<const OpDef> unique_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::unique_ops

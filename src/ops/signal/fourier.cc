@@ -8,7 +8,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::fourier_ops {
 namespace {
 
 using Complex = Fft::Complex;
@@ -315,6 +315,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> fourier_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::fourier_ops

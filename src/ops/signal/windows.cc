@@ -5,7 +5,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::windows_ops {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
@@ -149,6 +149,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> windows_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::windows_ops

@@ -17,7 +17,7 @@
 #include "ops/expect.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::adamw_ops {
 namespace {
 
 constexpr size_t kTensors = 3;  // inputs before the tensors
@@ -206,6 +206,6 @@ const OpDef kOps[] = {{.name = "AdamW",
 
 }  // namespace
 
-std::span<const OpDef> adamw_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::adamw_ops

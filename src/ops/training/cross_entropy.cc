@@ -7,7 +7,7 @@
 #include "ops/formula.h"
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::cross_entropy_ops {
 namespace {
 
 enum class Reduction { none, sum, mean };
@@ -138,6 +138,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> cross_entropy_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::cross_entropy_ops

@@ -5,7 +5,7 @@
 
 #include "ops/registry.h"
 
-namespace sparkpilot {
+namespace sparkpilot::optimizers_ops {
 namespace {
 
 // Arithmetic nodes on values of one dtype.
@@ -148,6 +148,6 @@ const OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> optimizers_ops() { return kOps; }
+std::span<const OpDef> all() { return kOps; }
 
-}  // namespace sparkpilot
+}  // namespace sparkpilot::optimizers_ops
