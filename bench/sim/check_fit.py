@@ -5,7 +5,7 @@ The log is read by `sparkpilot route dump`; the bicycle is stepped by its exact 
 carState instead of Runge and Kutta's steps on a grid, the steering by its own loop, and scipy.optimize.least_squares
 (trust region, soft L1 loss) searches from the log's own numbers. No intervals.
 
-  SPARKPILOT_TEST_FIT_LOG=/tmp/fit_log build/sim_fit_cli_test --gtest_filter='*FindsTheCarOfALog*'
+  SPARKPILOT_TEST_FIT_LOG=/tmp/fit_log build/e2e_test --gtest_filter='*FindsTheCarOfALog*'
   bench/sim/check_fit.py /tmp/fit_log
 
 Exit code 4 if a number that `sim fit` gives differs by more than its tolerance below. Needs numpy and scipy.

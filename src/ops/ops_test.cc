@@ -64,7 +64,7 @@ TEST(OpTable, TheListNamesEveryFileOnce) {
   std::map<std::string, int> defined, listed;
   for (const auto& entry : std::filesystem::recursive_directory_iterator("src/ops")) {
     if (entry.path().extension() != ".cc") continue;
-    count_names(entry.path(), "std::span<const OpDef> ", "_ops() {", defined);
+    count_names(entry.path(), "namespace sparkpilot::", "_ops {", defined);
   }
   count_names("src/ops/list.inc", "SPARKPILOT_OPS(", ")", listed);
   EXPECT_GT(defined.size(), 0u);
