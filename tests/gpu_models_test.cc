@@ -196,7 +196,7 @@ TEST(GpuBytes, ComputeWhatTheCpuDoes) {
 INSTANTIATE_TEST_SUITE_P(Networks, GpuNetwork, ::testing::ValuesIn(networks()), test_name);
 
 // The program, as a user calls it.
-TEST(GpuProgram, RunsAModelOnTheGpuThatAFlagNames) {
+TEST(GpuCommand, RunsAModelOnTheGpuThatAFlagNames) {
   NEEDS_IMAGES();
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("gpu_program" + std::to_string(getpid()));
