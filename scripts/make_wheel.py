@@ -61,7 +61,8 @@ def packages_of(file):
     """The distribution's packages that a binary's libraries are in; where there is no dpkg, the libraries' names."""
     paths = dict(re.findall(r"^\s*(\S+) (?:\([^)]*\) )?=> (/\S+)", run("/sbin/ldconfig", "-p") + run("ldd", file), re.MULTILINE))
     found = set()
-    for name in needed_libraries(file) + libraries_loaded_later(file):
+    later = [name for name in libraries_loaded_later(file) if name in paths]  # a compiler may cut a name in two
+    for name in needed_libraries(file) + later:
         if name not in paths:
             sys.exit(f"make_wheel: {file} needs {name}, which is not found")
         owner = None

@@ -38,7 +38,7 @@ class Sources(unittest.TestCase):
         listed = re.findall(r"^SPARKPILOT_OPS\((\w+)\)", (ROOT / "src/ops/list.inc").read_text(), re.MULTILINE)
         self.assertEqual(len(listed), len(set(listed)), "listed twice")
         defined = [found for path in (ROOT / "src/ops").rglob("*.cc")
-                   for found in re.findall(r"^std::span<const OpDef> (\w+)_ops\(\)", path.read_text(), re.MULTILINE)]
+                   for found in re.findall(r"^namespace sparkpilot::(\w+)_ops \{", path.read_text(), re.MULTILINE)]
         self.assertEqual(sorted(listed), sorted(defined))
 
 
