@@ -7,6 +7,11 @@
 namespace sparkpilot::drive {
 namespace {
 
+// Kept whole in the program, where scripts/package.sh and make_wheel.py look for them.
+[[gnu::used]] constexpr char kFormat[] = "libavformat.so." AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR);
+[[gnu::used]] constexpr char kCodec[] = "libavcodec.so." AV_STRINGIFY(LIBAVCODEC_VERSION_MAJOR);
+[[gnu::used]] constexpr char kUtil[] = "libavutil.so." AV_STRINGIFY(LIBAVUTIL_VERSION_MAJOR);
+
 void* open_library(const std::string& name) {
   void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: FFmpeg keeps state of the process
   if (library == nullptr) fail("videos and JPEGs need FFmpeg's libraries, which cannot be loaded: {}", ::dlerror());
@@ -21,11 +26,7 @@ void find(Function& function, void* library, const std::string& file, const char
 
 }  // namespace
 
-FfmpegLibraries ffmpeg_libraries() {
-  return {"libavformat.so." AV_STRINGIFY(LIBAVFORMAT_VERSION_MAJOR),
-          "libavcodec.so." AV_STRINGIFY(LIBAVCODEC_VERSION_MAJOR),
-          "libavutil.so." AV_STRINGIFY(LIBAVUTIL_VERSION_MAJOR)};
-}
+FfmpegLibraries ffmpeg_libraries() { return {kFormat, kCodec, kUtil}; }
 
 Ffmpeg load_ffmpeg(const FfmpegLibraries& libraries) {
   Ffmpeg out;
