@@ -53,7 +53,7 @@ def needed_libraries(file):
 
 def libraries_loaded_later(file):
     """FFmpeg's, which are loaded by name when they are needed (src/route/video/ffmpeg.h)."""
-    found = re.findall(rb"libav(?:format|codec|util)\.so\.\d+", pathlib.Path(file).read_bytes())
+    found = re.findall(rb"\0(libav(?:format|codec|util)\.so\.\d+)(?=\0)", pathlib.Path(file).read_bytes())
     return sorted({name.decode() for name in found})
 
 
@@ -61,8 +61,7 @@ def packages_of(file):
     """The distribution's packages that a binary's libraries are in; where there is no dpkg, the libraries' names."""
     paths = dict(re.findall(r"^\s*(\S+) (?:\([^)]*\) )?=> (/\S+)", run("/sbin/ldconfig", "-p") + run("ldd", file), re.MULTILINE))
     found = set()
-    later = [name for name in libraries_loaded_later(file) if name in paths]  # a compiler may cut a name in two
-    for name in needed_libraries(file) + later:
+    for name in needed_libraries(file) + libraries_loaded_later(file):
         if name not in paths:
             sys.exit(f"make_wheel: {file} needs {name}, which is not found")
         owner = None

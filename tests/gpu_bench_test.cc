@@ -21,7 +21,7 @@ class GpuBench : public GpuTest {
  protected:
   void SetUp() override {
     GpuTest::SetUp();
-    if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+    NEEDS_IMAGES();
   }
 };
 

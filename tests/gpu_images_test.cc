@@ -55,7 +55,7 @@ std::vector<float> run(Session& session) {
 }
 
 TEST_F(GpuImages, ANetworkOfImagesStaysOnTheGpu) {
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  NEEDS_IMAGES();
   Session cpu(network(), {.device = "cpu", .threads = 1});
   const std::vector<float> expected = run(cpu);
   for (const char* name : {"gb10", "rtx4090"}) {

@@ -33,7 +33,7 @@ class GpuLaunches : public NetworkTest {
 };
 
 TEST_P(GpuLaunches, AreLittleMoreThanTheStepsOfTheCpu) {
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  NEEDS_IMAGES();
   const Profile on_cpu = session("cpu", Precision::fp32).profile();
   const auto steps =
       std::count_if(on_cpu.nodes.begin(), on_cpu.nodes.end(), [](const NodeProfile& node) { return node.calls > 0; });

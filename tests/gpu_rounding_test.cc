@@ -90,7 +90,7 @@ void add(DifferenceSum& sum, std::span<const Tensor> got, std::span<const Tensor
 }
 
 TEST_P(GpuRounding, IsAtMostTwiceThatOfWhatIsStored) {
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  NEEDS_IMAGES();
   const Bound* bound = kBounds;
   while (bound->network != GetParam()) ++bound;
   DifferenceSum errors[2], models[2];

@@ -16,7 +16,7 @@ namespace gpu_sim_test {
 class GpuSim : public GpuTest {
  protected:
   void SetUp() override {
-    if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+    NEEDS_IMAGES();
     GpuTest::SetUp();
   }
 };

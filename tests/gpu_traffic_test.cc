@@ -75,7 +75,7 @@ class GpuTraffic : public NetworkTest {
 };
 
 TEST_P(GpuTraffic, MovesWholeSectors) {
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  NEEDS_IMAGES();
   Session gpu = session("cuda", Precision::fp16);
   const std::vector<Line> lines = checked_lines();
   std::map<std::string, double> sectors;
@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, GpuTraffic,
 
 // Worlds of one kind of car: their delays are the same, so a warp reads one slot of its rings.
 TEST(GpuWorlds, MoveWholeSectors) {
-  if (cuda::images().empty()) GTEST_SKIP() << "built without nvcc: this program holds no GPU code";
+  NEEDS_IMAGES();
   emulate_plainly();
   setenv("EMULATED_CUDA_CHECK", "1", 1);
   emulate("h100");

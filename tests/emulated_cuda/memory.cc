@@ -44,34 +44,26 @@ bool Memory::free(std::uintptr_t pointer, bool host) {
   return true;
 }
 
-bool Memory::holds(std::uintptr_t pointer, std::size_t bytes, Kind kind) const {
+const Memory::Buffer* Memory::buffer_of(std::uintptr_t pointer, std::size_t bytes) const {
   auto at = buffers_.upper_bound(pointer);
-  if (at == buffers_.begin()) return false;
+  if (at == buffers_.begin()) return nullptr;
   --at;
-  return at->second.kind == kind && pointer + bytes <= at->first + at->second.bytes;
+  return pointer + bytes <= at->first + at->second.bytes ? &at->second : nullptr;
 }
 
-const Memory::Buffer* Memory::buffer_of(std::uintptr_t pointer) const {
-  auto at = buffers_.upper_bound(pointer);
-  return at == buffers_.begin() ? nullptr : &(--at)->second;
+bool Memory::holds(std::uintptr_t pointer, std::size_t bytes, Kind kind) const {
+  const Buffer* b = buffer_of(pointer, bytes);
+  return b && b->kind == kind;
 }
 
 bool Memory::is_closed(Kind kind) const {
   return kind == Kind::device || (kind == Kind::managed && queued_ && !concurrent_);
 }
 
-void Memory::open(const Places& places) const {
+void Memory::protect(const Places& places, int protection) const {
   for (const std::uintptr_t pointer : places) {
-    const Buffer* b = buffer_of(pointer);
-    if (b && is_closed(b->kind))
-      mprotect(reinterpret_cast<void*>(b->first_page), b->pages_bytes, PROT_READ | PROT_WRITE);
-  }
-}
-
-void Memory::close(const Places& places) const {
-  for (const std::uintptr_t pointer : places) {
-    const Buffer* b = buffer_of(pointer);
-    if (b && is_closed(b->kind)) mprotect(reinterpret_cast<void*>(b->first_page), b->pages_bytes, PROT_NONE);
+    const Buffer* b = buffer_of(pointer, 0);
+    if (b && is_closed(b->kind)) mprotect(reinterpret_cast<void*>(b->first_page), b->pages_bytes, protection);
   }
 }
 
@@ -81,6 +73,8 @@ void Memory::protect(Kind kind, int protection) const {
   }
 }
 
+void Memory::open(const Places& places) const { protect(places, PROT_READ | PROT_WRITE); }
+void Memory::close(const Places& places) const { protect(places, PROT_NONE); }
 void Memory::open_for_work() {
   if (open_++ > 0) return;
   protect(Kind::device, PROT_READ | PROT_WRITE);

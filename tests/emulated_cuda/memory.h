@@ -47,9 +47,11 @@ class Memory {
     std::size_t pages_bytes;
     Kind kind;
   };
-  const Buffer* buffer_of(std::uintptr_t pointer) const;  // null: none
-  bool is_closed(Kind kind) const;                        // to the processor
+  // That holds [pointer, pointer + bytes); null: none.
+  const Buffer* buffer_of(std::uintptr_t pointer, std::size_t bytes) const;
+  bool is_closed(Kind kind) const;  // to the processor, while no work runs
   void protect(Kind kind, int protection) const;
+  void protect(const Places& places, int protection) const;
 
   std::size_t limit_, next_ = 0, used_[3] = {0, 0, 0}, most_used_ = 0;
   bool concurrent_, queued_ = false;

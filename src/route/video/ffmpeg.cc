@@ -12,17 +12,23 @@ namespace {
 [[gnu::used]] constexpr char kCodec[] = "libavcodec.so." AV_STRINGIFY(LIBAVCODEC_VERSION_MAJOR);
 [[gnu::used]] constexpr char kUtil[] = "libavutil.so." AV_STRINGIFY(LIBAVUTIL_VERSION_MAJOR);
 
-void* open_library(const std::string& name) {
-  void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: FFmpeg keeps state of the process
-  if (library == nullptr) fail("videos and JPEGs need FFmpeg's libraries, which cannot be loaded: {}", ::dlerror());
-  return library;
-}
+// A library that functions are looked up in.
+class Library {
+ public:
+  explicit Library(const std::string& name) : name_(name), handle_(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) fail("videos and JPEGs need FFmpeg's libraries, which cannot be loaded: {}", ::dlerror());
+  }
 
-template <typename Function>
-void find(Function& function, void* library, const std::string& file, const char* name) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  if (function == nullptr) fail("{} has no {}: it is not the FFmpeg that sparkpilot was built with", file, name);
-}
+  template <typename Function>
+  void find(Function& function, const char* name) const {
+    function = reinterpret_cast<Function>(::dlsym(handle_, name));
+    if (function == nullptr) fail("{} has no {}: it is not the FFmpeg that sparkpilot was built with", name_, name);
+  }
+
+ private:
+  std::string name_;
+  void* handle_;  // never closed: FFmpeg keeps state of the process
+};
 
 }  // namespace
 
@@ -30,19 +36,16 @@ FfmpegLibraries ffmpeg_libraries() { return {kFormat, kCodec, kUtil}; }
 
 Ffmpeg load_ffmpeg(const FfmpegLibraries& libraries) {
   Ffmpeg out;
-  void* library = nullptr;
-#define SPARKPILOT_FIND_FORMAT(name) find(out.name, library, libraries.format, #name);
-#define SPARKPILOT_FIND_CODEC(name) find(out.name, library, libraries.codec, #name);
-#define SPARKPILOT_FIND_UTIL(name) find(out.name, library, libraries.util, #name);
-  library = open_library(libraries.util);
+  const Library util(libraries.util), codec(libraries.codec), format(libraries.format);
+#define SPARKPILOT_FIND_UTIL(name) util.find(out.name, #name);
+#define SPARKPILOT_FIND_CODEC(name) codec.find(out.name, #name);
+#define SPARKPILOT_FIND_FORMAT(name) format.find(out.name, #name);
   SPARKPILOT_AVUTIL_FUNCTIONS(SPARKPILOT_FIND_UTIL)
-  library = open_library(libraries.codec);
   SPARKPILOT_AVCODEC_FUNCTIONS(SPARKPILOT_FIND_CODEC)
-  library = open_library(libraries.format);
   SPARKPILOT_AVFORMAT_FUNCTIONS(SPARKPILOT_FIND_FORMAT)
-#undef SPARKPILOT_FIND_FORMAT
-#undef SPARKPILOT_FIND_CODEC
 #undef SPARKPILOT_FIND_UTIL
+#undef SPARKPILOT_FIND_CODEC
+#undef SPARKPILOT_FIND_FORMAT
   out.av_log_set_level(AV_LOG_QUIET);
   return out;
 }
