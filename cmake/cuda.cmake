@@ -120,7 +120,7 @@ function(sparkpilot_kernel_images target)
     execute_process(COMMAND ${NVCC} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
     # Machine code of all architectures, and PTX for what is newer, from one reading of the source: each further one is a
     # tenth of the time. Only those named below ask which architecture they are compiled for, and use what some have.
-    set(by_architecture words e4m3_gemm quantize)
+    set(by_architecture words e4m3_gemm nvfp4_gemm quantize)
     set(numbers "")
     set(each "")
     set(size "")

@@ -221,7 +221,17 @@ TEST_F(Cli, ModelCalibrate) {
   const json compared = parsed("compare " + policy() + " --no-time --no-layers --precision fp32,fp8" + with + inputs);
   EXPECT_LT(compared["variants"][1]["outputs"][0]["relative_l2"], 0.25);
 
+  const std::string four = results("--precision fp4");
+  EXPECT_FALSE(four == results("--precision fp4 --fp4-activations" + with));
+  const json in_four =
+      parsed("compare " + policy() + " --no-time --no-layers --precision fp32,fp4 --fp4-activations" + with + inputs);
+  EXPECT_LT(in_four["variants"][1]["outputs"][0]["relative_l2"], 0.6);
+
   expect_usage_error("run " + policy() + with, "--calibration has no effect without --precision fp8");
+  expect_usage_error("run --quiet " + policy() + " --precision fp4" + with, "or fp4 with --fp4-activations");
+  expect_usage_error("run --quiet " + policy() + " --precision fp4 --fp4-activations", "needs --calibration FILE");
+  expect_usage_error("run --quiet " + policy() + " --precision fp8 --fp4-activations" + with,
+                     "without --precision fp4");
 
   // Nobody changed lanes: what reads the desire is not rounded. Pictures of one colour are a fault.
   Graph graph;

@@ -162,6 +162,7 @@ const FlagCase kFlags[] = {
     {"--input", "x.npy", "mb"},
     {"--calibrate", "x.npy", "mb", "--precision int8"},
     {"--calibration", "/none.json", "mbr", "--precision fp8"},
+    {"--fp4-activations", "", "mbr", "--precision fp4 --calibration /none.json"},
     {"--samples", "0", "mb"},
     {"--seed", "1", "mb"},
     {"--dim", "n=1", "mb"},
@@ -205,7 +206,7 @@ TEST_F(CompareCli, FlagsWithoutEffectAreRefused) {
       ProgramResult result = run_program(words);
       EXPECT_EQ(result.code, 2) << words;
       EXPECT_EQ(result.out, "") << words;
-      for (const char* told : {"device auto: ", "precision fp8: "}) {  // the first with --verbose
+      for (const char* told : {"device auto: ", "precision fp8: ", "precision fp4: "}) {  // the first with --verbose
         if (result.err.starts_with(told)) result.err.erase(0, result.err.find('\n') + 1);
       }
       EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << words << "\n" << result.err;

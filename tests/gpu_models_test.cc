@@ -156,6 +156,36 @@ TEST(GpuSmallWeights, MultiplyCodesOfActivations) {
   }
 }
 
+// Products in NVFP4 round what they read themselves, where a GPU multiplies such blocks; nothing of it runs on the CPU.
+TEST(GpuSmallWeights, RoundWhatTheyReadToFourBits) {
+  NEEDS_IMAGES();
+  emulate_plainly();
+  for (const char* model : {"tiny_driving_policy", "tiny_driving_vision"}) {
+    SCOPED_TRACE(model);
+    const Graph graph = build_zoo_model(model, 1);
+    const PassOptions passes{.precision = Precision::fp4, .largest = largest_of(graph)};
+    emulate("gb10");
+    const auto cpu = after_runs(graph, "cpu", passes), gpu = after_runs(graph, "cuda", passes);
+    const auto weights_alone = after_runs(graph, "cpu", {.precision = Precision::fp4});
+    expect_outputs_near(*gpu, *cpu, 0.2);
+    EXPECT_GT(driver_count("kernel nvfp4_gemm_8") + driver_count("kernel nvfp4_gemm_32"), 0);
+    for (const TensorInfo& output : cpu->outputs()) {  // further from what they round than from each other
+      const double rounded = difference_of(cpu->output(output.name), weights_alone->output(output.name)).relative_l2;
+      EXPECT_LT(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2, rounded / 2);
+    }
+    emulate("h100");
+    try {
+      after_runs(graph, "cuda", passes);
+      FAIL() << "an H100 has no such product";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::device);
+      EXPECT_NE(std::string(error.what()).find("activations in NVFP4 need compute capability 12.0, this is 9.0"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 // The network in int8, its activations in ranges about 0.
 Graph in_bytes(Graph graph) {
   prepare(graph, {.precision = Precision::fp32});

@@ -205,7 +205,8 @@ struct PassOptions {
   // The types to compute in; applied at two points in the order of the passes.
   Precision precision = Precision::model;
   // The largest magnitude of values by their names, as calibration saw it: fp8 rounds what a product reads to E4M3,
-  // too, where its value is among them.
+  // too, where its value is among them; fp4 rounds it to the format of the product's weights, NVFP4 or E4M3, which on a
+  // GPU needs compute capability 12.0.
   std::map<std::string, double> largest = {};
   // Also a precision that this processor has no arithmetic for: the same results, by plain and slow kernels.
   bool emulate = false;

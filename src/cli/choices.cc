@@ -100,7 +100,8 @@ void tell_about_precision(const Program& program, Precision precision) {
   const char* const others = "the last layers before outputs stay in f32, on a GPU in f16";
   note(fmt::format("precision {}: weights are rounded to {}; activations{} and {}{}", name(precision),
                    four ? "NVFP4 in products and E4M3 in convolutions" : "E4M3",
-                   four ? "" : ", unless they are calibrated,", others, four ? "; experimental" : ""));
+                   four ? ", without --fp4-activations," : ", unless they are calibrated,", others,
+                   four ? "; experimental" : ""));
 }
 
 // Far more threads than processors are a typing error that would cost hours.

@@ -120,7 +120,7 @@ std::vector<BenchVariant> variants_of(const Program& program, const BenchFlags& 
     for (const std::string& text : split_list(flags.precisions, "--precision"))
       precisions.push_back(precision_of(program, text, options.session.device));
   }
-  expect_calibration_used(flags.run, std::ranges::find(precisions, Precision::fp8) != precisions.end());
+  expect_calibration_used(flags.run, !flags.run.calibration.empty(), precisions);
   std::vector<BenchVariant> variants;
   for (const std::string& base : flags.files) {
     const std::string file = adapted(base, flags.adapters);

@@ -106,9 +106,9 @@ std::vector<Variant> all_variants(const Program& program, const CompareFlags& fl
     fail("--output: peers compute all outputs of a file; leave out --output or --peer");
   }
   std::vector<Variant> variants = variants_of(program, flags, lists, {});
-  expect_calibration_used(flags.run, std::ranges::any_of(variants, [](const Variant& v) {
-                            return v.session.passes.precision == Precision::fp8;
-                          }));
+  std::vector<Precision> precisions;
+  for (const Variant& variant : variants) precisions.push_back(variant.session.passes.precision);
+  expect_calibration_used(flags.run, !flags.run.calibration.empty(), precisions);
   // Of two files ours is the first, and the peer's the second.
   if (flags.bisect && variants.size() == 2 && lists.files.size() == 2 && lists.peers.size() == 1) {
     const std::vector<Variant> theirs = variants_of(program, flags, lists, lists.peers[0]);
@@ -360,6 +360,7 @@ void add_compare(Program& program, Command app) {
   command.add_flag("--no-time", flags->no_time, "compare results only");
   command.add_flag("--no-layers", flags->no_layers, "compare outputs only, not the values inside");
   add_calibrations_flag(command, flags->calibrations);
+  add_fp4_activations_flag(command, flags->run);
   add_graph_flags(command, flags->run);
   add_device_list(program, command, flags->devices);
   add_setting(program, command, "tune");

@@ -61,7 +61,8 @@ DriveOptions drive_options(const Program& program, const DriveFlags& flags, cons
   options.session = session_options(program, flags.run);
   Calibrations calibrations(flags.calibrations);
   calibrations.give(options.models);
-  calibrations.expect_used(options.session.passes.precision == Precision::fp8);
+  expect_calibration_used(flags.run, !flags.calibrations.empty(), {options.session.passes.precision});
+  calibrations.expect_used();
   if (comm.rank() > 0) options.session.say = nullptr;
   options.threads = chosen_threads(program).value_or(0);
   if (options.threads == 0) options.threads = threads_of_each(comm, comm.rank() == 0 && !program.quiet);
@@ -121,6 +122,7 @@ void check(const DriveFlags& flags) {
                                                 {!flags.driver_monitoring.empty(), "--driver-monitoring"},
                                                 {!flags.adapters.empty(), "--adapter"},
                                                 {!flags.calibrations.empty(), "--calibration"},
+                                                {flags.run.fp4_activations, "--fp4-activations"},
                                                 {flags.reference == "recorded", "--reference recorded"}});
   }
   if (!(flags.focal_length >= 0 && flags.focal_length < 1e5)) {
@@ -393,6 +395,7 @@ void add_drive(Program& program, Command app) {
   command.add_option("--dump", flags->dump, "write every frame's inputs and outputs to DIR as .npy").type_name("DIR");
   add_engine_flags(program, command, flags->run);
   add_calibrations_flag(command, flags->calibrations);
+  add_fp4_activations_flag(command, flags->run);
   add_report_flags(program, command);
 }
 

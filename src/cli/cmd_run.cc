@@ -157,7 +157,7 @@ int run_model(const Program& program, const ModelRunFlags& flags) {
   std::optional<Session> session;
   Files read;
   const std::string model = adapted(flags.file, flags.adapters);
-  expect_calibration_used(flags.run, options.passes.precision == Precision::fp8);
+  expect_calibration_used(flags.run, !flags.run.calibration.empty(), {options.passes.precision});
   take_calibration(flags.run, model, options);
   with_file(model, [&] {
     Graph graph = load_model(model, &read);

@@ -159,15 +159,29 @@ void add_calibration_flag(Command command, RunFlags& flags) {
       .add_option("--calibration", flags.calibration,
                   "of --precision fp8: what `model calibrate` wrote; products' inputs are rounded to 8 bits, too")
       .type_name("FILE");
+  add_fp4_activations_flag(command, flags);
+}
+
+void add_fp4_activations_flag(Command command, RunFlags& flags) {
+  command.add_flag("--fp4-activations", flags.fp4_activations,
+                   "of --precision fp4 with --calibration: products' inputs are rounded to NVFP4, too");
+}
+
+bool takes_calibration(const RunFlags& flags, Precision precision) {
+  return precision == Precision::fp8 || (precision == Precision::fp4 && flags.fp4_activations);
 }
 
 void take_calibration(const RunFlags& flags, const std::string& model, SessionOptions& options) {
-  const bool wanted = !flags.calibration.empty() && options.passes.precision == Precision::fp8;
+  const bool wanted = !flags.calibration.empty() && takes_calibration(flags, options.passes.precision);
   options.passes.largest = wanted ? calibrated(flags.calibration, model) : std::map<std::string, double>();
 }
 
-void expect_calibration_used(const RunFlags& flags, bool any_fp8) {
-  if (!flags.calibration.empty() && !any_fp8) fail("--calibration has no effect without --precision fp8");
+void expect_calibration_used(const RunFlags& flags, bool given, const std::vector<Precision>& precisions) {
+  if (flags.fp4_activations && !given) fail("--fp4-activations needs --calibration FILE, which has the largest values");
+  if (flags.fp4_activations && std::ranges::count(precisions, Precision::fp4) == 0)
+    fail("--fp4-activations has no effect without --precision fp4");
+  if (given && std::ranges::none_of(precisions, [&](Precision each) { return takes_calibration(flags, each); }))
+    fail("--calibration has no effect without --precision fp8, or fp4 with --fp4-activations");
 }
 
 void add_run_flags(Program& program, Command command, RunFlags& flags) {

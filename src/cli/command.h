@@ -95,6 +95,7 @@ struct RunFlags {
   std::string passes;
   std::vector<std::string> dims, shapes, outputs;
   std::string calibration;
+  bool fp4_activations = false;
   uint64_t seed = 1;
 };
 void add_size_flags(Command command, RunFlags& flags);     // --dim and --shape
@@ -115,12 +116,14 @@ std::map<std::string, Shape> shapes_of(const RunFlags& flags);
 std::optional<int64_t> memory_reserve(const Program& program);
 // Says what a user of a GPU must know, and with --verbose why `auto` finds none; once a device.
 void tell_about_device(const Program& program, const std::string& device);
-// --calibration FILE, and its contents for a model if the options' precision is fp8. Fails (user) on another model's
-// file.
+// --calibration FILE and --fp4-activations, and the file's contents for a model if the options' precision takes them.
+// Fails (user) on another model's file.
 void add_calibration_flag(Command command, RunFlags& flags);
+void add_fp4_activations_flag(Command command, RunFlags& flags);
+bool takes_calibration(const RunFlags& flags, Precision precision);
 void take_calibration(const RunFlags& flags, const std::string& model, SessionOptions& options);
-// Fails (user) if --calibration was given and no precision was fp8.
-void expect_calibration_used(const RunFlags& flags, bool any_fp8);
+// Fails (user) if a calibration is given and none of the precisions takes it, or --fp4-activations lacks one or fp4.
+void expect_calibration_used(const RunFlags& flags, bool given, const std::vector<Precision>& precisions);
 // The session options from these flags and the settings, except threads, which `auto` leaves open.
 SessionOptions session_options(const Program& program, const RunFlags& flags);
 // The setting `threads`, with 0 replaced by the number of processors; empty for "auto".

@@ -63,6 +63,7 @@ constexpr FlagUse kUses[] = {
     {"--input", kFiles},
     {"--calibrate", kFiles},
     {"--calibration", kSessions},
+    {"--fp4-activations", kSessions, "--calibration"},
     {"--samples", kFiles, {}, {"--input"}},
     {"--seed", kFiles},
     {"--dim", kFiles},

@@ -42,7 +42,7 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
           compare::RouteVariant variant{.name = {}, .models = models, .session = session_options(program, flags.run)};
           set_device(program, variant.session, device);
           variant.session.passes.precision = precision.precision;
-          if (precision.precision == Precision::fp8) variant.models = calibrated;
+          if (takes_calibration(flags.run, precision.precision)) variant.models = calibrated;
           variant.session.threads = threads_of(count);
           variant.int8 = precision.int8;
           variant.name = variant_name({{folders.size() > 1, names[f]},
@@ -60,8 +60,10 @@ std::vector<compare::RouteVariant> variants_of(const Program& program, const Com
         "numbers of threads such as --threads 1,2 or devices such as --device cpu,cuda",
         folders[0]);
   }
-  calibrations.expect_used(std::ranges::any_of(
-      variants, [](const auto& variant) { return variant.session.passes.precision == Precision::fp8; }));
+  std::vector<Precision> used;
+  for (const compare::RouteVariant& variant : variants) used.push_back(variant.session.passes.precision);
+  expect_calibration_used(flags.run, !flags.calibrations.empty(), used);
+  calibrations.expect_used();
   return variants;
 }
 

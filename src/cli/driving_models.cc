@@ -79,8 +79,7 @@ void Calibrations::give(drive::ModelFiles& models) {
   }
 }
 
-void Calibrations::expect_used(bool any_fp8) const {
-  if (!all_.empty() && !any_fp8) fail("--calibration has no effect without --precision fp8");
+void Calibrations::expect_used() const {
   for (const OfFile& one : all_) {
     if (!one.used) fail("{}: was made for a model with the hash {}; {}", one.file, one.calibration.model, known_);
   }

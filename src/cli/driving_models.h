@@ -35,8 +35,8 @@ class Calibrations {
   explicit Calibrations(const std::vector<std::string>& files);
   // Sets ModelFiles::largest of the networks that there is a calibration for; two for one are refused.
   void give(drive::ModelFiles& models);
-  // Fails for one that was made for none of the networks, of all calls, or if no precision was fp8.
-  void expect_used(bool any_fp8) const;
+  // Fails for one that was made for none of the networks, of all calls.
+  void expect_used() const;
 
  private:
   struct OfFile {

@@ -21,7 +21,8 @@ constexpr Pass kPasses[] = {
     {"batch_norm", "scale and shift by channel into the weights beside them", true, fold_batch_norm},
     {"int8", "quantized convolutions, products and what stands between them in integers", true, fuse_quantized},
     {"fuse", "bias, activation, residual and scale into convolution and GEMM", true, fuse_epilogues},
-    {"codes", "products of activations and weights in E4M3 read the codes", true, read_codes, Device::cuda},
+    {"codes", "products read activations in E4M3 as codes, and round them to NVFP4 themselves", true, read_codes,
+     Device::cuda},
     {"columns", "attention reads what a product put side by side", true, attend_to_columns},
     {"layout", "chains of image ops with channels last", true, keep_channels_last},
     {"planes", "first layers read images with channels first as they come", true, read_planes},
@@ -64,7 +65,7 @@ void run(Graph& graph, std::span<const Pass> passes, const Target& target, const
     // Widened before constants are folded, stored in 8 and 4 bits before the fusions, narrowed to 16 bits after them.
     if (converts && pass.run == fold_constants) done(kPrecision, widen_to_fp32(graph));
     if (converts && pass.run == fuse_quantized)
-      done(kPrecision, store_small(graph, plan_small(graph, options.precision), options.largest));
+      done(kPrecision, store_small(graph, plan_small(graph, options.precision), options.largest, true, true));
     if (converts && pass.run == keep_channels_last)
       done(kPrecision, narrow_from_fp32(graph, options.precision, target));
     if (pass.optional && (options.off.contains("all") || options.off.contains(std::string(pass.name)))) continue;

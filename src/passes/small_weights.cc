@@ -85,10 +85,13 @@ class Storing {
     edit_.set_input(id, 1, stored(id, node.inputs[1], format, axis));
   }
 
-  void input(NodeId id, double largest) {
+  void input(NodeId id, WeightFormat format, double largest) {
     const ValueId x = graph_.node(id).inputs[0];
-    const auto [known, fresh] = rounded_.try_emplace(x);
-    if (fresh) {
+    const auto [known, fresh] = rounded_.try_emplace({x, format});
+    if (fresh && format == WeightFormat::fp4) {
+      const ValueId scale = constant(Tensor::scalar(fp4_scale(static_cast<float>(largest))), x, "_scale");
+      known->second = add(id, "RoundToNvfp4", {x, scale}, {}, "sparkpilot");
+    } else if (fresh) {
       const ValueId scale = constant(Tensor::scalar(fp8_scale(static_cast<float>(largest))), x, "_scale");
       const ValueId codes = add(id, "QuantizeLinear", {x, scale}, {{"output_dtype", onnx_code(DType::f8e4m3fn)}});
       known->second = add(id, "DequantizeLinear", {codes, scale}, {});
@@ -129,9 +132,10 @@ class Storing {
     const std::string name = graph_.value(like).name;
     return graph_.add_constant(std::move(tensor), name.empty() ? name : name + what);
   }
-  ValueId add(NodeId like, std::string_view op, std::vector<ValueId> inputs, Attributes attrs) {
+  ValueId add(NodeId like, std::string_view op, std::vector<ValueId> inputs, Attributes attrs,
+              std::string_view domain = "") {
     const NodeId id =
-        graph_.add_node(*find_op("", op, 26), std::move(inputs), std::move(attrs), 1, graph_.node(like).name);
+        graph_.add_node(*find_op(domain, op, 26), std::move(inputs), std::move(attrs), 1, graph_.node(like).name);
     infer_node(graph_, id);
     return graph_.node(id).outputs[0];
   }
@@ -139,7 +143,7 @@ class Storing {
   Edit edit_;
   Graph& graph_;
   std::map<Key, ValueId> stored_;
-  std::map<ValueId, ValueId> rounded_;
+  std::map<std::pair<ValueId, WeightFormat>, ValueId> rounded_;
 };
 
 }  // namespace
@@ -184,7 +188,7 @@ std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision) {
 }
 
 int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan, const std::map<std::string, double>& largest,
-                bool compact) {
+                bool compact, bool fp4_inputs) {
   int changes = 0;
   {
     Storing storing(graph);
@@ -192,7 +196,8 @@ int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan, const 
       if (format == WeightFormat::f32) continue;
       storing.weights(id, format);
       const auto seen = largest.find(graph.value(graph.node(id).inputs[0]).name);
-      if (format == WeightFormat::fp8 && seen != largest.end() && !seen->first.empty()) storing.input(id, seen->second);
+      const bool rounds = format == WeightFormat::fp8 || fp4_inputs;
+      if (rounds && seen != largest.end() && !seen->first.empty()) storing.input(id, format, seen->second);
       ++changes;
     }
   }
@@ -200,25 +205,50 @@ int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan, const 
   return changes;
 }
 
+namespace {
+
+// The scales of a product's weights times that of what it reads; empty if kernels may not multiply by them.
+std::optional<Tensor> scales_of_both(const Tensor* scale, const Tensor* step) {
+  if (!scale || !scales_fit(step) || step->elements() != 1) return {};
+  Tensor both = Tensor::zeros(DType::f32, scale->shape());
+  std::ranges::transform(scale->data<float>(), both.data<float>().begin(),
+                         [&](float each) { return each * step->data<float>()[0]; });
+  if (!scales_fit(&both)) return {};
+  return both;
+}
+
+bool read_e4m3(Edit& edit, NodeId id) {
+  const Node& node = edit.node(id);
+  const Node* activations = dequantize(edit, node.inputs[0]);
+  if (!activations || activations->attrs.integer("block_size", 0) != 0) return false;
+  const ValueId codes = activations->inputs[0];
+  if (edit.dtype(codes) != DType::f8e4m3fn) return false;
+  std::optional<Tensor> both = scales_of_both(edit.constant(node.inputs[2]), edit.constant(activations->inputs[1]));
+  if (!both) return false;
+  edit.set_input(id, 2, edit.graph().add_constant(std::move(*both), edit.graph().value(node.inputs[2]).name));
+  edit.set_input(id, 0, codes);
+  return true;
+}
+
+bool round_to_nvfp4(Edit& edit, NodeId id) {
+  const NodeId rounds = edit.maker(edit.node(id).inputs[0], "sparkpilot::RoundToNvfp4");
+  if (!rounds.present()) return false;
+  const Tensor* step = edit.constant(edit.node(rounds).inputs[1]);
+  if (!scales_of_both(edit.constant(edit.node(id).inputs[2]), step)) return false;
+  edit.graph().node(id).attrs.set("a_scale", step->data<float>()[0]);
+  edit.set_input(id, 0, edit.node(rounds).inputs[0]);
+  return true;
+}
+
+}  // namespace
+
 int read_codes(Graph& graph) {
   Edit edit(graph);
   int changes = 0;
   for (const NodeId id : graph.order()) {
-    if (graph.erased(id)) continue;
-    const Node& node = edit.node(id);
-    if (!is_op(node, "sparkpilot::ScaledGemm") || edit.dtype(node.inputs[1]) != DType::f8e4m3fn) continue;
-    const Node* activations = dequantize(edit, node.inputs[0]);
-    if (!activations || activations->attrs.integer("block_size", 0) != 0) continue;
-    const ValueId codes = activations->inputs[0];
-    const Tensor *step = edit.constant(activations->inputs[1]), *scale = edit.constant(node.inputs[2]);
-    if (edit.dtype(codes) != DType::f8e4m3fn || !scales_fit(step) || step->elements() != 1 || !scale) continue;
-    Tensor both = Tensor::zeros(DType::f32, scale->shape());
-    std::ranges::transform(scale->data<float>(), both.data<float>().begin(),
-                           [&](float each) { return each * step->data<float>()[0]; });
-    if (!scales_fit(&both)) continue;
-    edit.set_input(id, 2, graph.add_constant(std::move(both), graph.value(node.inputs[2]).name));
-    edit.set_input(id, 0, codes);
-    ++changes;
+    if (graph.erased(id) || !is_op(edit.node(id), "sparkpilot::ScaledGemm")) continue;
+    const bool in_8_bits = edit.dtype(edit.node(id).inputs[1]) == DType::f8e4m3fn;
+    changes += in_8_bits ? read_e4m3(edit, id) : round_to_nvfp4(edit, id);
   }
   if (changes) graph.compact();
   return changes;

@@ -43,9 +43,10 @@ std::map<NodeId, WeightFormat> plan_small(Graph& graph, Precision precision);
 
 // Stores the plan's weights so: adds DequantizeLinear before them. Where a product's weights are in E4M3 and `largest`
 // has the largest magnitude of its input, by that value's name, the input is rounded to E4M3 with one scale, too:
-// QuantizeLinear and DequantizeLinear. Returns the number of products changed. `compact` drops the f32 weights, and
-// values get other ids.
+// QuantizeLinear and DequantizeLinear. With `fp4_inputs` the same is done before products in NVFP4 by
+// sparkpilot::RoundToNvfp4, which is no standard op. Returns the number of products changed. `compact` drops the f32
+// weights, and values get other ids.
 int store_small(Graph& graph, const std::map<NodeId, WeightFormat>& plan,
-                const std::map<std::string, double>& largest = {}, bool compact = true);
+                const std::map<std::string, double>& largest = {}, bool compact = true, bool fp4_inputs = false);
 
 }  // namespace sparkpilot

@@ -244,6 +244,46 @@ TEST(SmallWeights, AGpusConvolutionsReadRoundedActivations) {
   EXPECT_LT(distance(interpret(gpu, inputs)[0], interpret(optimised(n.graph, options), inputs)[0]), 2e-3);
 }
 
+// Where the weights are in NVFP4 a calibrated product reads blocks of NVFP4: rounded by a node before it on the CPU, by
+// the product itself on a GPU; a convolution reads E4M3. Both give the same numbers.
+TEST(SmallWeights, Fp4RoundsActivationsThatWereSeen) {
+  Net n;
+  const ValueId x = n.input("x", {3, 40});
+  const ValueId y = n.op("Relu", {n.op("MatMul", {x, n.weight({40, 24}, 1)})});
+  n.output(head(n, n.op("MatMul", {y, n.weight({24, 20}, 2)}), 20));
+  infer(n.graph);
+  const PassOptions options{.precision = Precision::fp4, .largest = {{"x", 2.5}}};
+  const Graph cpu = optimised(n.graph, options), gpu = optimised(n.graph, options, {.device = Device::cuda});
+  EXPECT_EQ(count(cpu, "sparkpilot::RoundToNvfp4"), 1);
+  EXPECT_EQ(count(gpu, "sparkpilot::RoundToNvfp4"), 0);
+  EXPECT_EQ(
+      count(optimised(n.graph, {.precision = Precision::fp8, .largest = options.largest}), "sparkpilot::RoundToNvfp4"),
+      0);
+  int rounding = 0;
+  for (const NodeId id : gpu.order()) rounding += gpu.node(id).attrs.has("a_scale");
+  EXPECT_EQ(rounding, 1);
+  const std::vector<Tensor> inputs = random_inputs(n.graph, 5);
+  const Tensor rounded = interpret(cpu, inputs)[0];
+  EXPECT_LT(distance(interpret(gpu, inputs)[0], rounded), 1e-2);  // of f16 before the blocks
+  const Tensor plain = interpret(optimised(n.graph, {.precision = Precision::fp4}), inputs)[0];
+  EXPECT_GT(distance(rounded, plain), 2e-2);
+
+  // By the definition: what was stored as a graph, with its input rounded by hand.
+  std::vector<Tensor> by_hand{inputs[0].clone()};
+  const float scale = fp4_scale(2.5f);
+  for (int64_t row = 0; row < 3; ++row) {
+    for (int64_t first = 0; first < 40; first += 16) {
+      const auto block = by_hand[0].data<float>().subspan(static_cast<size_t>(row * 40 + first),
+                                                          static_cast<size_t>(std::min<int64_t>(16, 40 - first)));
+      float largest = 0;
+      for (const float v : block) largest = std::max(largest, std::fabs(v));
+      const float step = e4m3_to_float(float_to_e4m3(largest / (6 * scale))) * scale;
+      for (float& v : block) v = e2m1_to_float(float_to_e2m1(v / step)) * step;
+    }
+  }
+  EXPECT_LT(distance(rounded, interpret(optimised(n.graph, {.precision = Precision::fp4}), by_hand)[0]), 1e-6);
+}
+
 // Scales of activations that are not one number, or would make the product's scale too small, are applied before it.
 TEST(SmallWeights, OtherScalesOfActivationsAreAppliedFirst) {
   const Fp8Weights w = to_fp8(random_tensor(Shape{40, 20}, 1), 1);

@@ -173,6 +173,11 @@ void Session::Impl::open_device() {
     const std::optional<int> ordinal = gpu_of_device(device);
     if (!ordinal) return;
     plan_options.gpu = GpuDevice::open(*ordinal, {.reserve = options.memory_reserve});
+    const GpuFacts& facts = plan_options.gpu->facts();
+    if (asked == Precision::fp4 && !options.passes.largest.empty() && facts.capability < 120) {
+      throw Error(ErrorKind::device, fmt::format("{}: activations in NVFP4 need compute capability 12.0, this is {}.{}",
+                                                 facts.name, facts.capability / 10, facts.capability % 10));
+    }
   }
   device = fmt::format("cuda:{}", plan_options.gpu->facts().ordinal);
   if (plan_options.gpu->unified()) return;

@@ -33,6 +33,7 @@ uint8_t* bytes_of(const Tensor& tensor) { return static_cast<uint8_t*>(tensor.ra
 }  // namespace
 
 float fp8_scale(float largest) { return scale_of(largest, kLargestE4m3); }
+float fp4_scale(float largest) { return scale_of(largest, kLargestE4m3 * kLargestE2m1); }
 
 Fp8Weights to_fp8(const Tensor& weights, int channel_axis) {
   const std::span<const float> values = finite_floats(weights);
@@ -94,7 +95,7 @@ Fp4Weights to_fp4(const Tensor& weights, int block_axis) {
   const int64_t blocks = (a.size + kBlock - 1) / kBlock;
   float largest = 0;
   for (const float v : values) largest = std::max(largest, std::fabs(v));
-  const float scale = scale_of(largest, kLargestE4m3 * kLargestE2m1);
+  const float scale = fp4_scale(largest);
   Fp4Weights out{Tensor::zeros(DType::f4e2m1, weights.shape()),
                  Tensor(DType::f8e4m3fn, weights.shape().with(block_axis, blocks)), Tensor::scalar(scale)};
   // Two blocks may share a byte if a row of blocks has an odd number of elements.

@@ -66,6 +66,21 @@ struct Fp4Weights {
 // finite.
 Fp4Weights to_fp4(const Tensor& weights, int block_axis);
 
+// NVFP4 of values that are not known beforehand: the tensor scale of `largest`, the largest magnitude of a tensor; the
+// step of a block (its scale times the tensor's) whose largest magnitude is `largest`; a value in such a block.
+float fp4_scale(float largest);
+inline float fp4_step(float largest, float scale) {
+  return e4m3_to_float(float_to_e4m3(largest / (kLargestE2m1 * scale))) * scale;
+}
+inline float round_to_fp4(float value, float step) {
+  return step == 0 ? 0 : e2m1_to_float(float_to_e2m1(value / step)) * step;
+}
+// The larger magnitude, or NaN if one is: a block that holds NaN is NaN.
+inline float larger_magnitude(float most, float value) {
+  const float magnitude = std::fabs(value);
+  return magnitude > most || magnitude != magnitude ? magnitude : most;
+}
+
 // What such weights stand for, in f32.
 Tensor to_floats(const Fp8Weights& weights, int channel_axis);
 Tensor to_floats(const Fp4Weights& weights, int block_axis);

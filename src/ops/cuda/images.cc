@@ -11,7 +11,9 @@ namespace sparkpilot::cuda {
 namespace {
 
 // All others are compiled as for 8.0, without what is newer (cmake/cuda.cmake).
-constexpr bool is_for_each_architecture(std::string_view source) { return source == "e4m3_gemm"; }
+constexpr bool is_for_each_architecture(std::string_view source) {
+  return source == "e4m3_gemm" || source == "nvfp4_gemm";
+}
 #define SPARKPILOT_KERNEL(name, Arguments, capability)                                    \
   static_assert((capability) <= 80 || is_for_each_architecture(SPARKPILOT_KERNEL_SOURCE), \
                 #name " needs a source that is compiled for each architecture, as words.cu is");

@@ -14,6 +14,7 @@
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/limits.h"
+#include "ops/cuda/nvfp4_gemm.h"
 #include "ops/cuda/pooling.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda/quantize.h"

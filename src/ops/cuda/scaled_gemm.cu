@@ -1,8 +1,7 @@
 // Products by weights of 8 and 4 bits: see scaled_gemm.h.
 #include "ops/cuda/scaled_gemm.h"
 
-#include "ops/cuda/epilogue.cuh"
-#include "ops/cuda/tile.cuh"
+#include "ops/cuda/scaled_rows.cuh"
 
 namespace {
 
@@ -116,8 +115,6 @@ __device__ __forceinline__ void scaled_gemv(const ScaledGemmArguments& p) {
   static_cast<float*>(p.y)[row] = device::apply_epilogue(p.epilogue, sum, 0, row);
 }
 
-constexpr int kMmaWarps = 8, kMmaRows = 16, kSumStride = 20;  // so that four lanes write to four banks
-
 // 16 codes of a row of weights, neighbours in depth.
 template <typename Codes>
 struct Sixteen {
@@ -161,9 +158,9 @@ struct Sixteen {
 template <typename Codes, bool kBfloat, int kTiles>
 __device__ __forceinline__ void scaled_gemm(const ScaledGemmArguments& p) {
   constexpr int kRows = 8 * kTiles;
-  STATIC_SHARED(float, partial, kMmaWarps* kRows* kSumStride);
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  const int first = static_cast<int>(blockIdx.x) * kMmaRows, first_row = static_cast<int>(blockIdx.y) * kRows;
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  const int first = static_cast<int>(blockIdx.x) * device::kScaledColumns,
+            first_row = static_cast<int>(blockIdx.y) * kRows;
   const int upper = device::least(first + lane / 4, p.n - 1), lower = device::least(first + lane / 4 + 8, p.n - 1);
   const uint16_t* a[kTiles];
 #pragma unroll
@@ -174,7 +171,7 @@ __device__ __forceinline__ void scaled_gemm(const ScaledGemmArguments& p) {
   const bool aligned = device::is_aligned(p.a, p.a_stride * 2);
   float sums[1][kTiles][4] = {};
 #pragma unroll(kTiles == 1 ? 2 : 1)
-  for (int k0 = warp * kScaledDepth; k0 < p.k; k0 += kMmaWarps * kScaledDepth) {
+  for (int k0 = warp * kScaledDepth; k0 < p.k; k0 += device::kScaledWarps * kScaledDepth) {
     const int k = k0 + lane % 4 * 16;
     Sixteen<Codes> high, low;
     high.template load<kBfloat>(p, upper, k);
@@ -200,24 +197,9 @@ __device__ __forceinline__ void scaled_gemm(const ScaledGemmArguments& p) {
       else device::mma_tile_f16(sums, rows, columns);
     }
   }
-#pragma unroll
-  for (int tile = 0; tile < kTiles; ++tile)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      partial[(warp * kRows + tile * 8 + lane % 4 * 2 + i % 2) * kSumStride + lane / 4 + i / 2 * 8] = sums[0][tile][i];
-  __syncthreads();
-#pragma unroll 1
-  for (int at = thread; at < kRows * kMmaRows; at += kMmaWarps * 32) {
-    const int row = first_row + at / kMmaRows, column = first + at % kMmaRows;
-    if (row >= p.m || column >= p.n) continue;
-    float sum = 0;
-#pragma unroll
-    for (int i = 0; i < kMmaWarps; ++i) sum += partial[(i * kRows + at / kMmaRows) * kSumStride + at % kMmaRows];
-    sum *= p.scales[column];
-    if (p.bias) sum += p.bias[column];
-    const float y = device::apply_epilogue(p.epilogue, sum, row, column);
+  device::finish_scaled_rows<kTiles>(p, sums[0], [&](float y, int row, int column) {
     static_cast<uint16_t*>(p.y)[row * p.y_stride + column] = kBfloat ? device::to_bfloat16(y) : device::to_half(y);
-  }
+  });
 }
 
 }  // namespace

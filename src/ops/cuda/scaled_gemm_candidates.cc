@@ -5,10 +5,13 @@
 #include "base/parallel.h"
 #include "ops/cpu/gemm/gemm_simd.h"
 #include "ops/cpu/gemm/gemm_small.h"
+#include "ops/cuda/candidate_shapes.h"
 #include "ops/cuda/candidates.h"
 #include "ops/cuda/e4m3_gemm.h"
 #include "ops/cuda/gemv.h"
 #include "ops/cuda/host_epilogue.h"
+#include "ops/cuda/images.h"
+#include "ops/cuda/nvfp4_gemm.h"
 #include "ops/cuda/plans.h"
 #include "ops/cuda/product_candidates.h"
 #include "ops/cuda/product_weights.h"
@@ -65,6 +68,7 @@ struct State : ProductState<ScaledGemmArguments> {
   bool gemv = false;
 };
 using CodedState = ProductState<E4m3GemmArguments>;
+using RoundedState = ProductState<Nvfp4GemmArguments>;
 
 SmallCodes codes_of(const Problem& p) {
   return p.inputs[In::kCodes].dtype == DType::f4e2m1 ? SmallCodes::nvfp4 : SmallCodes::e4m3;
@@ -84,8 +88,9 @@ uint8_t code_at(const uint8_t* codes, bool four_bits, int64_t i) {
   return four_bits ? static_cast<uint8_t>(codes[i / 2] >> i % 2 * 4 & 15) : codes[i];
 }
 
-Acceptance takes_operands(const Problem& p, const GemmArgs& args) {
+Acceptance takes_operands(const Problem& p, const GemmArgs& args, bool rounds = false) {
   const MatMulShape& s = args.shape;
+  if (p.attrs().has("a_scale") != rounds) return rounds ? "A is not rounded to NVFP4" : "A is rounded to NVFP4";
   if (Acceptance constant = weights_are_constant(p); !constant) return constant;
   if (s.empty()) return "empty";
   if (std::max({s.m, s.n, s.k}) >= kMostSize) return "more than 2^30 rows or columns";
@@ -125,6 +130,19 @@ std::shared_ptr<Buffer> pack_blocks(GpuDevice& gpu, const Tensor& tensor, const 
       packed[static_cast<size_t>(j * stride + b)] = from[side ? j * blocks + b : b * s.n + j];
   }
   return gpu.upload(packed.data(), static_cast<int64_t>(packed.size()));
+}
+
+template <typename Arguments>
+void pack_weights(const Problem& p, const MatMulShape& s, ProductState<Arguments>& state) {
+  const SmallCodes format = codes_of(p);
+  Arguments& to = state.arguments;
+  state.codes = pack_codes(*p.gpu, format, p.constants[In::kCodes], s);
+  to.codes = reinterpret_cast<const uint32_t*>(state.codes->data());
+  if (p.has(In::kBlockScales)) {
+    state.block_scales = pack_blocks(*p.gpu, p.constants[In::kBlockScales], s, transposed(p));
+    to.block_scales = reinterpret_cast<const uint8_t*>(state.block_scales->data());
+  }
+  to.code_stride = scaled_code_words(format, s.k), to.block_stride = scaled_block_bytes(format, s.k);
 }
 
 std::vector<WarpPlan> gemv_plans(const Problem& p, const MatMulShape& s) {
@@ -183,19 +201,12 @@ std::unique_ptr<KernelState> scaled_product_prepare(const Problem& p, const Gemm
   const bool bfloat = p.inputs[0].dtype == DType::bf16;
   state->gemv = is_gemv(p, s);
   state->set(p, args, scaled_gemm_factor(format, state->gemv, bfloat));
-  ScaledGemmArguments& to = state->arguments;
-  state->codes = pack_codes(*p.gpu, format, p.constants[In::kCodes], s);
-  to.codes = reinterpret_cast<const uint32_t*>(state->codes->data());
-  if (p.has(In::kBlockScales)) {
-    state->block_scales = pack_blocks(*p.gpu, p.constants[In::kBlockScales], s, transposed(p));
-    to.block_scales = reinterpret_cast<const uint8_t*>(state->block_scales->data());
-  }
-  to.code_stride = scaled_code_words(format, s.k), to.block_stride = scaled_block_bytes(format, s.k);
+  pack_weights(p, s, *state);
   const std::string codes = format == SmallCodes::e4m3 ? "e4m3" : "nvfp4";
   state->function =
       &kernel_on(*p.gpu, state->gemv ? "scaled_gemv_" + codes
                                      : fmt::format("scaled_gemm_{}_{}_{}", codes, *storage_suffix(p.inputs[0].dtype),
-                                                   scaled_gemm_rows(to.m)));
+                                                   scaled_gemm_rows(state->arguments.m)));
   scaled_product_take_variant(p, args, {}, *state);
   return state;
 }
@@ -245,7 +256,40 @@ void coded_product_run(const Call& call) {
   call.stream->launch(*state.function, byte_gemm_launch(arguments.m, arguments.n), arguments);
 }
 
+Acceptance fp4_product_accepts(const Problem& p, const GemmArgs& args) {
+  if (!storage_suffix(p.inputs[0].dtype)) return fmt::format("{} activations", name(p.inputs[0].dtype));
+  if (Acceptance operands = takes_operands(p, args, true); !operands) return operands;
+  if (const int capability = p.gpu->facts().capability; capability < 120)
+    return fmt::format("compute capability {}.{}, below 12.0", capability / 10, capability % 10);
+  if (std::ranges::count(image_targets(), "sm_120") == 0) return "built by an nvcc older than 12.9";
+  if (args.shape.m > kMostByteRows) return "more rows than a launch has blocks for";
+  const std::span blocks(static_cast<const uint8_t*>(p.constants[In::kBlockScales].raw()),
+                         static_cast<size_t>(p.constants[In::kBlockScales].elements()));
+  if (!std::ranges::all_of(blocks, [](uint8_t scale) { return scale < 0x7f; })) return "a scale of a block is negative";
+  return true;
+}
+
+std::unique_ptr<KernelState> fp4_product_prepare(const Problem& p, const GemmArgs& args) {
+  const MatMulShape& s = args.shape;
+  auto state = std::make_unique<RoundedState>();
+  const float scale = p.attrs().real("a_scale", 0);
+  state->set(p, args, scale);
+  Nvfp4GemmArguments& to = state->arguments;
+  pack_weights(p, s, *state);
+  to.type = *element_type(p.inputs[0].dtype);
+  to.input_scale = scale, to.six_scales = kLargestE2m1 * scale;
+  state->function = &kernel_on(*p.gpu, fmt::format("nvfp4_gemm_{}", scaled_gemm_rows(to.m)));
+  return state;
+}
+
+void fp4_product_run(const Call& call) {
+  const auto& state = call.as<RoundedState>();
+  const Nvfp4GemmArguments arguments = state.bound(call);
+  call.stream->launch(*state.function, scaled_gemm_launch(arguments, scaled_gemm_rows(arguments.m)), arguments);
+}
+
 Acceptance decoded_product_accepts(const Problem& p, const GemmArgs& args) {
+  if (p.attrs().has("a_scale")) return "A is rounded to NVFP4";
   if (Acceptance constant = weights_are_constant(p); !constant) return constant;
   return product_accepts(Decoded(p, args.shape, false).problem, args);
 }

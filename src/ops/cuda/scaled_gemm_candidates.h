@@ -21,6 +21,11 @@ Acceptance coded_product_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> coded_product_prepare(const Problem& p, const GemmArgs& args);
 void coded_product_run(const Call& call);
 
+// With the attribute a_scale, on GPUs of compute capability 12.x (nvfp4_gemm.h).
+Acceptance fp4_product_accepts(const Problem& p, const GemmArgs& args);
+std::unique_ptr<KernelState> fp4_product_prepare(const Problem& p, const GemmArgs& args);
+void fp4_product_run(const Call& call);
+
 Acceptance decoded_product_accepts(const Problem& p, const GemmArgs& args);
 std::unique_ptr<KernelState> decoded_product_prepare(const Problem& p, const GemmArgs& args);
 std::vector<std::string> decoded_product_variants(const Problem& p, const GemmArgs& args);

@@ -7,6 +7,8 @@
 //   f8e4m3fn  B[k, n] * scale[n], or * scale if it has one element; no scales of blocks
 //   f4e2m1    B[k, n] * (block_scales[k / 16, n] * scale): block scales f8e4m3fn, of B's shape with K divided by 16 and
 //             rounded up; scale has one element
+// With `a_scale`, rows of A are rounded to NVFP4 by that scale of the tensor first, as sparkpilot::RoundToNvfp4 does;
+// B is f4e2m1 then.
 #include "ops/axes.h"
 #include "ops/cpu/gemm/gemm_small.h"
 #include "ops/cpu/gemm/matmul_loop.h"
@@ -33,6 +35,18 @@ DType output_dtype(const Attributes& attrs, DType a) {
 
 GemmArgs args_of(const Problem& p) { return epilogue_gemm_args(p, In::kBias); }
 
+// Element `at` of A as the product takes it.
+double element_of_a(const Call& c, int64_t at, int64_t k, float a_scale) {
+  const ConstView& a = c.inputs[0];
+  const auto value = [&](int64_t i) { return static_cast<float>(load_element(a.dtype, a.data, i)); };
+  if (a_scale == 0) return load_element(a.dtype, a.data, at);
+  const int64_t row = at / k * k, first = row + (at - row) / Fp4Weights::kBlock * Fp4Weights::kBlock;
+  float largest = 0;
+  for (int64_t i = first; i < std::min(first + Fp4Weights::kBlock, row + k); ++i)
+    largest = larger_magnitude(largest, value(i));
+  return static_cast<double>(round_to_fp4(value(at), fp4_step(largest, a_scale)));
+}
+
 std::unique_ptr<KernelState> prepare(const Problem& p) { return std::make_unique<EpilogueGemmState>(p, args_of(p)); }
 
 void run(const Call& c) {
@@ -42,9 +56,10 @@ void run(const Call& c) {
   const ConstView blocks = c.has(In::kBlockScales) ? c.inputs[In::kBlockScales] : ConstView{};
   const bool by_column = scale.elements() > 1, side = is_transposed(c.attrs());
   const int64_t width = blocks.present() ? blocks.shape[1] : 1;
+  const float a_scale = c.attrs().real("a_scale", 0);
   float* values = epilogue_values(c, c.workspace);
   multiply_matrices<double>(
-      s, [&](int64_t at) { return load_element(c.inputs[0].dtype, c.inputs[0].data, at); },
+      s, [&](int64_t at) { return element_of_a(c, at, s.k, a_scale); },
       [&](int64_t at) {
         const int64_t k = side ? at % s.k : at / s.n, n = side ? at / s.k : at % s.n, block = k / Fp4Weights::kBlock;
         float step = scale.as<float>()[by_column ? n : 0];
@@ -69,6 +84,11 @@ void infer(InferContext& c) {
     fail("A is {}, expected f32, f16 or bf16, or f8e4m3fn as B", name(c.dtype(0)));
   if (codes != DType::f8e4m3fn && codes != DType::f4e2m1) fail("B is {}, expected f8e4m3fn or f4e2m1", name(codes));
   const bool in_blocks = codes == DType::f4e2m1;
+  if (c.attrs.has("a_scale")) {
+    const float a_scale = c.attrs.real("a_scale", 0);
+    if (!(a_scale > 0) || !std::isnormal(a_scale)) fail("a_scale is {}, expected a normal number above 0", a_scale);
+    if (!in_blocks) fail("a_scale, but B is {}, expected f4e2m1", name(codes));
+  }
   const Shape& scale = c.shape(In::kScale);
   if (c.dtype(In::kScale) != DType::f32 || !(scale.elements() == 1 || (!in_blocks && scale == Shape{s.n}))) {
     fail("scale is {}{}, expected one f32 number{}", name(c.dtype(In::kScale)), scale.str(),
@@ -105,7 +125,12 @@ std::vector<ValueId> expand(ExpandContext& e) {
   }
   const DType to = output_dtype(e.node.attrs, b.dtype(e.in(0)));
   weights = cast_to(b, weights, to);
-  std::vector<ValueId> inputs{cast_to(b, e.in(0), to), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
+  ValueId rows = e.in(0);
+  if (e.node.attrs.has("a_scale")) {
+    const Tensor a_scale = Tensor::scalar(e.node.attrs.real("a_scale", 0));
+    rows = b.add("sparkpilot::RoundToNvfp4", {cast_to(b, rows, DType::f32), b.constant(a_scale)});
+  }
+  std::vector<ValueId> inputs{cast_to(b, rows, to), weights, e.has(In::kBias) ? e.in(In::kBias) : ValueId{}};
   Attributes attrs;
   if (side) attrs.set("transB", int64_t{1});
   move_epilogue(e, e.node.attrs.texts("epilogue"), inputs, attrs);
@@ -143,25 +168,29 @@ std::vector<OpCase> cases() {
   constexpr DType kCodes = DType::f8e4m3fn;
   const Attributes to_f16{{"output_dtype", onnx_code(DType::f16)}};
   const Attributes side{{"transB", int64_t{1}}}, steps{{"epilogue", Texts{"gelu_erf", "add:5", "mul:6"}}};
-  std::vector<OpCase> all{fp8_case("fp8_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}),
-                          fp8_case("fp8_two_rows_one_scale", {2, 64}, 300, 1),
-                          fp8_case("fp8_rows_transposed", {3, 7, 33}, 70, 70, side),
-                          fp8_case("fp8_epilogue", {37, 40}, 24, 24, steps),
-                          fp4_case("fp4_vector", {1, 517}, 131, {{"epilogue", Texts{"silu"}}}),
-                          fp4_case("fp4_two_rows_transposed", {2, 64}, 300, side),
-                          fp4_case("fp4_rows", {3, 7, 33}, 70),
-                          fp4_case("fp4_epilogue", {37, 40}, 24, steps),
-                          fp4_case("fp4_one_column", {2, 70}, 1),
-                          fp8_case("fp8_f16", {3, 7, 33}, 70, 70, side, DType::f16),
-                          fp8_case("fp8_bf16", {2, 130}, 50, 1, {}, DType::bf16),
-                          fp8_case("fp8_f16_many_rows", {70, 40}, 24, 24, {}, DType::f16),
-                          fp4_case("fp4_f16_epilogue", {37, 40}, 24, steps, DType::f16),
-                          fp4_case("fp4_bf16", {9, 100}, 33, {{"epilogue", Texts{"silu"}}}, DType::bf16),
-                          fp4_case("fp4_bf16_many_rows", {70, 40}, 24, side, DType::bf16),
-                          fp8_case("fp8_codes_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}, kCodes),
-                          fp8_case("fp8_codes_rows", {3, 7, 48}, 70, 1, side, kCodes),
-                          fp8_case("fp8_codes_to_f16", {70, 80}, 24, 24, to_f16, kCodes),
-                          fp8_case("fp8_codes_epilogue", {37, 40}, 24, 24, steps, kCodes)};
+  std::vector<OpCase> all{
+      fp8_case("fp8_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}),
+      fp8_case("fp8_two_rows_one_scale", {2, 64}, 300, 1),
+      fp8_case("fp8_rows_transposed", {3, 7, 33}, 70, 70, side),
+      fp8_case("fp8_epilogue", {37, 40}, 24, 24, steps),
+      fp4_case("fp4_vector", {1, 517}, 131, {{"epilogue", Texts{"silu"}}}),
+      fp4_case("fp4_two_rows_transposed", {2, 64}, 300, side),
+      fp4_case("fp4_rows", {3, 7, 33}, 70),
+      fp4_case("fp4_epilogue", {37, 40}, 24, steps),
+      fp4_case("fp4_one_column", {2, 70}, 1),
+      fp8_case("fp8_f16", {3, 7, 33}, 70, 70, side, DType::f16),
+      fp8_case("fp8_bf16", {2, 130}, 50, 1, {}, DType::bf16),
+      fp8_case("fp8_f16_many_rows", {70, 40}, 24, 24, {}, DType::f16),
+      fp4_case("fp4_f16_epilogue", {37, 40}, 24, steps, DType::f16),
+      fp4_case("fp4_bf16", {9, 100}, 33, {{"epilogue", Texts{"silu"}}}, DType::bf16),
+      fp4_case("fp4_bf16_many_rows", {70, 40}, 24, side, DType::bf16),
+      fp4_case("fp4_rounded_vector", {1, 517}, 131, {{"a_scale", 0.0004f}, {"epilogue", Texts{"relu"}}}),
+      fp4_case("fp4_rounded_rows", {3, 7, 48}, 70, {{"a_scale", 0.0004f}, {"transB", int64_t{1}}}, DType::f16),
+      fp4_case("fp4_rounded_many_rows", {70, 100}, 24, {{"a_scale", 0.0004f}}, DType::bf16),
+      fp8_case("fp8_codes_vector", {1, 517}, 131, 131, {{"epilogue", Texts{"relu"}}}, kCodes),
+      fp8_case("fp8_codes_rows", {3, 7, 48}, 70, 1, side, kCodes),
+      fp8_case("fp8_codes_to_f16", {70, 80}, 24, 24, to_f16, kCodes),
+      fp8_case("fp8_codes_epilogue", {37, 40}, 24, 24, steps, kCodes)};
   for (OpCase& each : all) {
     if (!each.name.ends_with("epilogue")) continue;
     each.inputs.push_back(CaseInput::of({37, 24}, each.inputs[0].dtype == kCodes ? DType::f32 : each.inputs[0].dtype));
@@ -174,8 +203,10 @@ std::vector<OpCase> cases() {
   return all;
 }
 
-constexpr AttrSpec kAttrs[] = {
-    {"epilogue", AttrType::texts}, {"output_dtype", AttrType::integer}, {"transB", AttrType::integer}};
+constexpr AttrSpec kAttrs[] = {{"a_scale", AttrType::real},
+                               {"epilogue", AttrType::texts},
+                               {"output_dtype", AttrType::integer},
+                               {"transB", AttrType::integer}};
 
 AxisSource axes(const Problem& p, int, int axis, size_t input) {
   const Shape &own = p.inputs[input].shape, &y = p.outputs[0].shape;
@@ -189,12 +220,19 @@ AxisSource axes(const Problem& p, int, int axis, size_t input) {
 }
 
 constexpr Kernel kCpu[] = {{.name = "simd",
-                            .accepts = [](const Problem& p) -> Acceptance { return gemm_small_accepts(p, args_of(p)); },
+                            .accepts = [](const Problem& p) -> Acceptance {
+                              if (p.attrs().has("a_scale")) return "A is rounded to NVFP4";
+                              return gemm_small_accepts(p, args_of(p));
+                            },
                             .prepare = [](const Problem& p) { return gemm_small_prepare(p, args_of(p)); },
                             .run = gemm_small_run},
                            {.name = "reference", .prepare = prepare, .run = run}};
 
 constexpr Kernel kCuda[] = {
+    {.name = "nvfp4",
+     .accepts = [](const Problem& p) -> Acceptance { return cuda::fp4_product_accepts(p, args_of(p)); },
+     .prepare = [](const Problem& p) { return cuda::fp4_product_prepare(p, args_of(p)); },
+     .run = cuda::fp4_product_run},
     {.name = "codes",
      .accepts = [](const Problem& p) -> Acceptance { return cuda::coded_product_accepts(p, args_of(p)); },
      .prepare = [](const Problem& p) { return cuda::coded_product_prepare(p, args_of(p)); },
