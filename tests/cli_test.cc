@@ -12,6 +12,7 @@
 #include "model_bytes.h"
 #include "onnx/export.h"
 #include "sparkpilot/builder.h"
+#include "stack/test_zip.h"
 #include "tensor/npy.h"
 
 namespace sparkpilot {
@@ -318,6 +319,30 @@ TEST_F(Cli, RunTakesInputs) {
   write_text(folder.file("broken.npy"), "\x93NUMPY broken");
   expect_usage_error("run " + policy() + " --input desire_pulse='" + folder.file("broken.npy") + "'", "broken.npy");
   expect_usage_error("run " + policy() + " --input desire_pulse='" + folder.file("gone.npy") + "'", "gone.npy");
+  expect_usage_error("run " + policy() + " --input desire_pulse=", "empty");
+  expect_usage_error("run " + policy() + " --input '" + folder.file("desire.npy") + "'", "NAME=PATH");
+}
+
+TEST_F(Cli, RunTakesTheArraysOfAnNpz) {
+  const auto npy = [&](const Shape& shape) {
+    save_npy(folder.file("array.npy"), Tensor::zeros(DType::f32, shape).view());
+    return read_text(folder.file("array.npy"));
+  };
+  const std::string desire = npy({1, 25, 8}), traffic = npy({1, 2}), both = folder.file("both.npz");
+  stack::write_zip(both, {{"desire_pulse.npy", desire}, {"traffic_convention.npy", traffic}});
+  const json run = parsed("run " + policy() + " --input '" + both + "'");
+  std::map<std::string, std::string> sources;
+  for (const json& input : run["inputs"]) sources[input["name"]] = input["source"];
+  EXPECT_EQ(sources["desire_pulse"], both);
+  EXPECT_EQ(sources["traffic_convention"], both);
+  EXPECT_EQ(sources["features_buffer"], "random, seed 1");
+  const json one = parsed("run " + policy() + " --input desire_pulse='" + both + "'");
+  EXPECT_EQ(one["inputs"][1]["source"], both);
+
+  expect_usage_error("run " + policy() + " --input '" + both + "' --input desire_pulse='" + both + "'", "twice");
+  stack::write_zip(folder.file("other.npz"), {{"a.npy", desire}, {"b.npy", traffic}});
+  expect_usage_error("run " + policy() + " --input '" + folder.file("other.npz") + "'", "no input \"a\"");
+  expect_usage_error("run " + policy() + " --input desire_pulse='" + folder.file("other.npz") + "'", "no array");
 }
 
 TEST_F(Cli, RunSlicesOutputs) {

@@ -154,6 +154,8 @@ TEST_F(DriveCli, CalibrationsOfNetworksRoundWhatTheirProductsRead) {
                  "holds neither driving_vision.onnx");
   expect_refused(run_program(calibrate + in_quotes(made) + " " + in_quotes(models() / "tiny_dmonitoring_model.onnx")),
                  "is not a network of the driving model in its folder");
+  expect_refused(run_program("model calibrate --frames 4 --out " + in_quotes(made) + " " + in_quotes(policy)),
+                 "--route");
 
   const std::string fp8 = "--no-overlay --limit 6 --precision fp8";
   ASSERT_EQ(drive(route() / name(0), out("plain"), fp8).code, 0);

@@ -95,26 +95,32 @@ void add_random(const Session& session, uint64_t seed, size_t random, Samples& s
 
 }  // namespace
 
+std::vector<std::pair<std::string, Tensor>> input_arrays(const Session& session, const std::string& wanted,
+                                                         const fs::path& file) {
+  std::vector<std::pair<std::string, Tensor>> arrays = arrays_of(file);
+  // A single array may have any name.
+  if (arrays.size() == 1 && session.inputs().size() == 1) arrays[0].first.clear();
+  if (!wanted.empty() && arrays.size() > 1) {
+    std::erase_if(arrays, [&](const auto& a) { return a.first != wanted; });
+    if (arrays.empty()) fail("{}: no array \"{}\" in it", file.string(), wanted);
+  }
+  for (auto& [name, array] : arrays) {
+    const TensorInfo& input = input_named(session, wanted.empty() ? name : wanted);
+    if (array.dtype() != input.dtype && is_float(array.dtype()) && is_float(input.dtype)) {
+      array = convert(array, input.dtype);
+    }
+    name = input.name;
+  }
+  return arrays;
+}
+
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
                      std::optional<uint64_t> seed, size_t random) {
   Samples samples;
-  for (const auto& [of, path] : named) {
-    const std::string& wanted = of;  // clang 14 cannot capture a structured binding
+  for (const auto& [wanted, path] : named) {
     for (const fs::path& file : files_of(path)) {
-      std::vector<std::pair<std::string, Tensor>> arrays = arrays_of(file);
-      // A single array may have any name.
-      if (arrays.size() == 1 && session.inputs().size() == 1) arrays[0].first.clear();
-      if (!wanted.empty() && arrays.size() > 1) {
-        std::erase_if(arrays, [&](const auto& a) { return a.first != wanted; });
-        if (arrays.empty()) fail("{}: no array \"{}\" in it", file.string(), wanted);
-      }
-      for (auto& [name, array] : arrays) {
-        const TensorInfo& input = input_named(session, wanted.empty() ? name : wanted);
-        // NumPy makes float64 by default.
-        if (array.dtype() != input.dtype && is_float(array.dtype()) && is_float(input.dtype)) {
-          array = convert(array, input.dtype);
-        }
-        split_samples(array, input, file.string(), samples.inputs[input.name]);
+      for (const auto& [name, array] : input_arrays(session, wanted, file)) {
+        split_samples(array, input_named(session, name), file.string(), samples.inputs[name]);
       }
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -26,6 +27,11 @@ struct Samples {
 // Fails (user) if names, shapes or counts do not fit the session's inputs, or samples are missing.
 Samples load_samples(const Session& session, const std::vector<std::pair<std::string, std::string>>& named,
                      std::optional<uint64_t> seed = {}, size_t random = 1);
+
+// One file's arrays by the input that each is for, found as above; not split into samples, and their shapes are not
+// checked. Floats of another width than the input's are converted: NumPy makes float64 by default.
+std::vector<std::pair<std::string, Tensor>> input_arrays(const Session& session, const std::string& wanted,
+                                                         const std::filesystem::path& file);
 
 // With memory of its own.
 Tensor copy_of(const ConstView& view);

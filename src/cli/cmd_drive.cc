@@ -130,11 +130,6 @@ void check(const DriveFlags& flags) {
   }
 }
 
-std::string time_text(double seconds) {
-  const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
-  return fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
 // Another drive, a log, or what the route's device recorded.
 std::optional<compare::Drive> reference_of(const DriveFlags& flags, const drive::Route& route,
                                            const DriveOptions& options) {
@@ -201,7 +196,7 @@ class DriveRun {
     Progress progress(!program_.quiet && comm_.rank() == 0, route_.name);
     options_.progress = [&](const drive::DriveProgress& p) {
       progress.what(fmt::format("{} {} of {}, {:.0f} a second, {} left", p.segment, p.frame, p.frames,
-                                p.frames_per_second, time_text(p.seconds_left)));
+                                p.frames_per_second, human_time(p.seconds_left)));
       progress.at(static_cast<double>(p.frame) / static_cast<double>(std::max<int64_t>(p.frames, 1)));
     };
     report_.result = drive::drive_route(route_, options_);

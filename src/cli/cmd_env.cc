@@ -1,4 +1,6 @@
 // sparkpilot env: each setting, its value and its origin; the same choices for openpilot's own tools.
+#include <fmt/ranges.h>
+
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -29,12 +31,6 @@ std::string engine_device(const Program& program) {
   return chosen_device(program.settings["device"].value, this_device_facts());
 }
 
-std::string joined(const std::vector<std::string>& parts) {
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
-  return out;
-}
-
 Json settings_json(const Program& program) {
   Json settings = Json::object(), environment = Json::object();
   for (const SettingValue& value : program.settings.values) {
@@ -57,7 +53,7 @@ void print_table(const Program& program) {
   Table table({"setting", "value", "from", "overruled"});
   for (const SettingValue& value : program.settings.values) {
     table.add({std::string(value.setting->name), value.value.empty() ? "not set" : shown(value.value), value.from,
-               joined(value.overruled)});
+               fmt::format("{}", fmt::join(value.overruled, ", "))});
   }
   print(table.str());
   const ConfigFile& file = program.config_file;
@@ -76,7 +72,7 @@ void print_table(const Program& program) {
   print(fmt::format("device: {}{}\n", device, one_line(why)));
   std::vector<std::string> variables;
   for (const ToolVariable& each : tools(program)) variables.push_back(each.name + "=" + shown(each.value));
-  print(fmt::format("openpilot's tools (--export): {}\n", joined(variables)));
+  print(fmt::format("openpilot's tools (--export): {}\n", fmt::join(variables, ", ")));
 }
 
 // The table in docs/configuration.md.

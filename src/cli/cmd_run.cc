@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "base/with_file.h"
 #include "bench/inputs.h"
+#include "bench/samples.h"
 #include "bench/summary.h"
 #include "cli/command.h"
 #include "cli/terminal.h"
@@ -31,40 +32,15 @@ struct ModelRunFlags {
   int64_t runs = 1, batch = 1;
 };
 
-// The files of --input, by input name. A file without a name is for a model with one input.
-std::map<std::string, std::string> input_files(const ModelRunFlags& flags, const Session& session) {
-  std::map<std::string, std::string> files;
-  for (const std::string& text : flags.inputs) {
-    std::pair<std::string, std::string> item;
-    if (text.find('=') == std::string::npos && session.inputs().size() == 1) item = {session.inputs()[0].name, text};
-    else item = split_assignment(text, "--input");
-    if (item.second.empty()) fail("--input {}: an empty value", item.first);
-    if (!files.insert(item).second) fail("--input: \"{}\" is given twice", item.first);
-  }
-  return files;
-}
-
-// Floats of another width are converted: NumPy makes float64 by default.
-Tensor load_input(const std::string& file, const TensorInfo& input) {
-  Tensor tensor = load_npy(file);
-  if (tensor.dtype() != input.dtype && is_float(tensor.dtype()) && is_float(input.dtype)) {
-    tensor = convert(tensor, input.dtype);
-  }
-  return tensor;
-}
-
 Json fill_inputs(const Program& program, const ModelRunFlags& flags, Session& session) {
-  std::map<std::string, std::string> files = input_files(flags, session);
   std::map<std::string, std::string> sources;
-  for (const TensorInfo& input : std::vector<TensorInfo>(session.inputs())) {
-    const auto found = files.find(input.name);
-    if (found == files.end()) continue;
-    const Tensor tensor = load_input(found->second, input);
-    with_file(found->second, [&] { session.set_input(input.name, tensor.view()); });
-    sources[input.name] = found->second;
-    files.erase(found);
+  for (const auto& [wanted, file] : named_paths(flags.inputs, "--input")) {
+    if (file.empty()) fail("--input {}: an empty value", wanted);
+    for (const std::pair<std::string, Tensor>& given : input_arrays(session, wanted, file)) {
+      if (!sources.emplace(given.first, file).second) fail("--input: \"{}\" is given twice", given.first);
+      with_file(file, [&] { session.set_input(given.first, given.second.view()); });
+    }
   }
-  if (!files.empty()) session.set_shape(files.begin()->first, {});  // fails, and lists the inputs
   const std::vector<std::string> notes = bind_open_dimensions(session, flags.batch);
   Json inputs = Json::array();
   for (const TensorInfo& input : session.inputs()) {
@@ -164,7 +140,7 @@ int run_model(const Program& program, const ModelRunFlags& flags) {
     if (flags.batch != 1) options.batch = session_batch(graph, options, flags.batch);
     session.emplace(std::move(graph), options);
   });
-  for (const auto& [input, file] : input_files(flags, *session)) read.emplace_back(file);
+  for (const auto& [input, file] : named_paths(flags.inputs, "--input")) read.emplace_back(file);
   for (const std::string& file : {flags.dump_graph, flags.trace}) refuse_to_replace_any(file, read);
   const Json inputs = fill_inputs(program, flags, *session);
   double load_ms = 0;
@@ -217,7 +193,9 @@ void add_run(Program& program, Command app) {
                                       "  sparkpilot run --passes list",
                                       [&program, flags] { return run_model(program, *flags); });
   command.add_option("file", flags->file, "ONNX model").required().type_name("FILE");
-  add_list(command, "--input", flags->inputs, "NAME=X.npy", "an input's contents (repeatable); the others are random");
+  add_list(
+      command, "--input", flags->inputs, "[NAME=]PATH",
+      "an input's contents: a .npy file, or a .npz file with the inputs' names (repeatable); the others are random");
   add_adapter_flag(command, flags->adapters, "merge this adapter first (repeatable)");
   command.add_option("--output-dir", flags->output_dir, "write DIR/<output>.npy").type_name("DIR");
   add_number(command, "--runs", flags->runs, "number of runs");

@@ -49,19 +49,13 @@ bool is_own_teacher(const TrainFlags& flags, const train::StudentOptions& studen
   });
 }
 
-std::string training_time_text(double seconds) {
-  const auto whole = static_cast<int64_t>(seconds);
-  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
-                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
 std::string step_text(const train::TrainingStep& step) {
   std::string out = fmt::format("update {}, loss {:.4g}, rate {:.2g}, {:.0f} samples/s", step.update, step.loss,
                                 step.rate, step.samples_per_second);
   if (step.waited > 0.05) out += fmt::format(", {:.0f} % waiting for data", 100 * step.waited);
   if (step.evaluation_loss) out += fmt::format(", evaluation {:.4g}", *step.evaluation_loss);
   if (const std::optional<int64_t> memory = peak_memory_bytes()) out += ", " + human_bytes(*memory);
-  return step.seconds_left ? out + ", left " + training_time_text(*step.seconds_left) : out;
+  return step.seconds_left ? out + ", left " + human_time(*step.seconds_left) : out;
 }
 
 void report_text(const Program& program, const train::TrainingSummary& summary, const std::vector<fs::path>& written,
@@ -85,7 +79,7 @@ void report_text(const Program& program, const train::TrainingSummary& summary, 
   } else {
     const auto text = [](const std::optional<double>& value) { return value ? fmt::format("{:.4g}", *value) : "-"; };
     print(fmt::format("{} after {} updates, {}: loss {} to {}", train::name(summary.ended), summary.progress.updates,
-                      training_time_text(summary.progress.seconds), text(summary.first_loss), text(summary.loss)));
+                      human_time(summary.progress.seconds), text(summary.first_loss), text(summary.loss)));
     if (summary.progress.best) {
       print(fmt::format(", best evaluation {:.4g} after {}", *summary.progress.best, summary.progress.best_updates));
     }

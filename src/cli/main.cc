@@ -143,9 +143,12 @@ int stopped(Program& program, CLI::App& app, const CLI::ParseError& error) {
   unknown.erase(std::remove(unknown.begin(), unknown.end(), "--"), unknown.end());
   if (code == CLI::ExitCodes::RequiredError) message = missing(command, message);
   if ((code == CLI::ExitCodes::RequiredError || code == CLI::ExitCodes::ExtrasError) && !unknown.empty()) {
-    // A wrong option is reported before a word that may be its value.
-    const auto option =
-        std::find_if(unknown.begin(), unknown.end(), [](const std::string& word) { return word.starts_with('-'); });
+    // A wrong command is reported before options that it may have; elsewhere a wrong option before a word that may be
+    // its value.
+    const bool of_commands = !command.get_subcommands({}).empty();
+    const auto option = of_commands ? unknown.begin()
+                                    : std::find_if(unknown.begin(), unknown.end(),
+                                                   [](const std::string& word) { return word.starts_with('-'); });
     message = unknown_word(command, option == unknown.end() ? unknown[0] : *option);
   }
   return complain(program, one_line(message) + (message.ends_with("?)") ? "" : " (--help says more)"), kBadInput);

@@ -124,4 +124,10 @@ std::string human_ms(double ms) {
   return ms < 0.1 ? fmt::format("{:.4f}", ms) : ms < 10 ? fmt::format("{:.3f}", ms) : fmt::format("{:.2f}", ms);
 }
 
+std::string human_time(double seconds) {
+  const auto whole = static_cast<int64_t>(std::max(0.0, seconds));
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
 }  // namespace sparkpilot::cli

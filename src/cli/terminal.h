@@ -66,5 +66,7 @@ std::string fixed(double value, int decimals);
 std::string human_bytes(int64_t bytes);
 std::string human_count(double count);
 std::string human_ms(double ms);
+// "4:07", "1:15:07"; below zero as zero.
+std::string human_time(double seconds);
 
 }  // namespace sparkpilot::cli
