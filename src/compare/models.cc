@@ -100,13 +100,20 @@ Loaded load(Variant variant, Samples& samples, const ModelsOptions& options, std
   });
   out.result.peak_memory_bytes = memory.bytes();
   out.result.precision = variant.int8 ? "int8" : name(out.session->precision());
-  if (const std::string same = same_precision(variant, *out.session); !same.empty()) {
-    notes.push_back(fmt::format("{}: the same as {}: the model has no weights that would be stored in fewer bits",
-                                variant.name, same));
-  }
   out.result.threads = out.session->threads();
   out.result.arena_bytes = out.session->arena_bytes();
   return out;
+}
+
+// Says where a variant's precision changes nothing that another one does not change.
+void note_same_precision(const Loaded& one, const std::vector<Variant>& all, std::vector<std::string>& notes) {
+  const Variant& variant = one.result.variant;
+  std::string same = same_precision(variant, *one.session);
+  if (same.empty()) return;
+  const bool calibrated = std::ranges::any_of(all, [](const Variant& v) { return !v.session.passes.largest.empty(); });
+  if (calibrated && variant.session.passes.largest.empty() && same != "fp32") same += " without a calibration";
+  notes.push_back(fmt::format("{}: the same as {}: the model has no weights that would be stored in fewer bits",
+                              variant.name, same));
 }
 
 // With the threads of the session that runs the same file if the variant leaves them open.
@@ -296,6 +303,7 @@ ModelsComparison compare_models(const std::vector<Variant>& variants, const Mode
     say(options, "loading", static_cast<double>(loaded.size()) / static_cast<double>(variants.size()));
     loaded.push_back(variant.peer ? load_peer(variant, samples, loaded, options)
                                   : load(variant, samples, options, out.notes));
+    if (loaded.back().session) note_same_precision(loaded.back(), variants, out.notes);
   }
   out.samples = samples.count;
   compare_outputs(loaded, samples, options);

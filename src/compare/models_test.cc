@@ -90,7 +90,7 @@ TEST_F(CompareModels, NamesWhatItCannotCompare) {
 
 // Two products in a row: the last one is a head, which stays in f32; of convolutions fp4 stores weights as fp8 does.
 TEST_F(CompareModels, SaysWhereAPrecisionIsTheSameAsAnother) {
-  const auto notes = [&](std::string_view op, int products) {
+  const auto notes = [&](std::string_view op, int products, const std::map<std::string, double>& largest = {}) {
     Graph graph;
     graph.opsets[""] = 21;
     const bool conv = op == "Conv";
@@ -108,12 +108,15 @@ TEST_F(CompareModels, SaysWhereAPrecisionIsTheSameAsAnother) {
       variants.push_back(saved(graph, "m"));
       variants.back().name = name(precision);
       variants.back().session.passes.precision = precision;
+      if (precision == Precision::fp8) variants.back().session.passes.largest = largest;
     }
     return compare_models(variants, quick).notes;
   };
   const std::string none = ": the model has no weights that would be stored in fewer bits";
   EXPECT_EQ(notes("MatMul", 2), std::vector<std::string>{});
   EXPECT_EQ(notes("Conv", 2), std::vector<std::string>{"fp4: the same as fp8" + none});
+  EXPECT_EQ(notes("Conv", 2, {{"x", 3.0}}),
+            std::vector<std::string>{"fp4: the same as fp8 without a calibration" + none});
   EXPECT_EQ(notes("MatMul", 1),
             (std::vector<std::string>{"fp8: the same as fp32" + none, "fp4: the same as fp32" + none}));
 }

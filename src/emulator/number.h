@@ -64,4 +64,16 @@ inline float e2m1_value(unsigned bits) {
   return bits & 8 ? -kValues[bits & 7] : kValues[bits & 7];
 }
 
+// Saturating; NaN becomes 6, since there is no other code for it.
+inline uint8_t to_e2m1(float value) {
+  if (value != value) return 7;
+  const double x = std::fmin(std::fabs(value), 6.0f);
+  uint8_t nearest = 0;
+  for (uint8_t code = 1; code < 8; ++code) {
+    const double further = std::fabs(x - e2m1_value(code)) - std::fabs(x - e2m1_value(nearest));
+    if (further < 0 || (further == 0 && code % 2 == 0)) nearest = code;
+  }
+  return static_cast<uint8_t>((std::signbit(value) ? 8 : 0) | nearest);
+}
+
 }  // namespace sparkpilot::emulator

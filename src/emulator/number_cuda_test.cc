@@ -39,6 +39,7 @@ TEST(NumbersOfTheToolkit, Rounding) {
     ASSERT_EQ(to_half(x), std::bit_cast<uint16_t>(static_cast<__half_raw>(__float2half_rn(x)))) << x;
     ASSERT_EQ(to_bfloat16(x), std::bit_cast<uint16_t>(static_cast<__nv_bfloat16_raw>(__float2bfloat16_rn(x)))) << x;
     ASSERT_EQ(to_e4m3(x), __nv_cvt_float_to_fp8(x, __NV_SATFINITE, __NV_E4M3)) << x;
+    ASSERT_EQ(to_e2m1(x), __nv_cvt_float_to_fp4(x, __NV_E2M1, cudaRoundNearest)) << x;
   };
   Random random(1);
   for (int i = 0; i < 1000000; ++i) check(std::bit_cast<float>(random.bits()));
@@ -49,6 +50,10 @@ TEST(NumbersOfTheToolkit, Rounding) {
   for (unsigned bits = 0; bits < 256; ++bits) {
     const float a = e4m3_value(static_cast<uint8_t>(bits)), b = e4m3_value(static_cast<uint8_t>(bits + 1));
     for (const float x : {(a + b) / 2, std::nextafter((a + b) / 2, a), std::nextafter((a + b) / 2, b)}) check(x);
+  }
+  for (unsigned bits = 0; bits < 16; ++bits) {
+    const float a = e2m1_value(bits), b = e2m1_value(bits + 1);
+    for (const float x : {a, (a + b) / 2, std::nextafter((a + b) / 2, a), std::nextafter((a + b) / 2, b)}) check(x);
   }
 }
 

@@ -23,6 +23,9 @@ inline float2 bfloat162_values(uint32_t bits) {
 inline uint32_t pack_bfloat162(float low, float high) {
   return to_bfloat16(low) | static_cast<uint32_t>(to_bfloat16(high)) << 16;
 }
+inline uint32_t pack_e2m1x2(float low, float high) {
+  return sparkpilot::emulator::to_e2m1(low) | static_cast<uint32_t>(sparkpilot::emulator::to_e2m1(high)) << 4;
+}
 
 inline uint32_t multiply_half2(uint32_t a, uint32_t b) {
   const float2 x = half2_values(a), y = half2_values(b);

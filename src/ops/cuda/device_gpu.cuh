@@ -126,13 +126,31 @@ SPARKPILOT_MMA(mma_e4m3, "m16n8k32.row.col.f32.e4m3.e4m3.f32", float, "f")
 __device__ __forceinline__ void mma_e4m3(float (&)[4], const uint32_t (&)[4], const uint32_t (&)[2]) { __trap(); }
 #endif
 
+#if defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL) || \
+    (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1200)
+#define SPARKPILOT_HAS_E2M1
+#endif
+
+// Two codes in the lower 8 bits. Saturating; ties to the even code; NaN becomes 6. Only 12.x has it.
+__device__ __forceinline__ uint32_t pack_e2m1x2(float low, float high) {
+#ifdef SPARKPILOT_HAS_E2M1
+  uint32_t out;
+  asm("{ .reg .b8 pair; cvt.rn.satfinite.e2m1x2.f32 pair, %2, %1; cvt.u32.u8 %0, pair; }"
+      : "=r"(out)
+      : "f"(low), "f"(high));
+  return out;
+#else
+  __trap();
+  return 0;
+#endif
+}
+
 // The same with e2m1 and a depth of 64, in blocks of 16 with an e4m3 scale each, byte i of the scales for block i: of
 // scale_a the lower two lanes of each four give rows lane / 4 and lane / 4 + 8, of scale_b the lowest gives column lane
 // / 4. Only 12.x has it.
 __device__ __forceinline__ void mma_e2m1(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                                          uint32_t scale_a, uint32_t scale_b) {
-#if defined(__CUDA_ARCH_FEAT_SM120_ALL) || defined(__CUDA_ARCH_FEAT_SM121_ALL) || \
-    (defined(__CUDA_ARCH_FAMILY_SPECIFIC__) && __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1200)
+#ifdef SPARKPILOT_HAS_E2M1
   asm volatile(
       "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3}, {%10}, {%11, %12}, {%13}, {%14, %15};"
@@ -145,5 +163,6 @@ __device__ __forceinline__ void mma_e2m1(float (&c)[4], const uint32_t (&a)[4], 
 }
 #endif
 #undef SPARKPILOT_MMA
+#undef SPARKPILOT_HAS_E2M1
 
 }  // namespace device

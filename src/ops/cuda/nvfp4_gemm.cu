@@ -11,14 +11,7 @@ using sparkpilot::cuda::ElementType;
 using sparkpilot::cuda::kScaledDepth;
 using sparkpilot::cuda::Nvfp4GemmArguments;
 
-// Ties to the even code; NaN becomes 0 (its block's scale is NaN).
-__device__ __forceinline__ uint32_t to_e2m1(float x) {
-  const float m = fabsf(x);
-  const int code = (m > 0.25f) + (m >= 0.75f) + (m > 1.25f) + (m >= 1.75f) + (m > 2.5f) + (m >= 3.5f) + (m > 5.0f);
-  return (__float_as_uint(x) >> 28 & 8u) | static_cast<uint32_t>(code);
-}
-
-// A block of 16: its codes in the order of packed_codes(), and its scale.
+// A block of 16: its codes in the order of packed_codes(), and its scale, which is NaN if a number is.
 struct Block {
   uint32_t words[2];
   uint32_t scale;
@@ -33,9 +26,13 @@ struct Block {
     scale = device::to_e4m3(__fdiv_rn(__uint_as_float(largest), six_scales));
     const float step = __fmul_rn(device::e4m3_value(static_cast<uint8_t>(scale)), scale_of_all);
     words[0] = words[1] = 0;
-    if (!(step > 0)) return;
+    if (step == 0) return;
 #pragma unroll
-    for (int i = 0; i < 16; ++i) words[i / 8] |= to_e2m1(__fdiv_rn(x[i], step)) << (i % 8 / 2 + i % 2 * 4) * 4;
+    for (int i = 0; i < 16; ++i) {  // even and odd numbers apart, two codes at a time
+      if (i % 4 < 2)
+        words[i / 8] |= device::pack_e2m1x2(__fdiv_rn(x[i], step), __fdiv_rn(x[i + 2], step))
+                        << (i % 8 / 4 + i % 2 * 2) * 8;
+    }
   }
 };
 

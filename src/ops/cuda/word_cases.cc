@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "ops/cuda/word_products.h"
 #include "ops/cuda/words_check.h"
+#include "tensor/small_floats.h"
 
 namespace sparkpilot::cuda {
 namespace {
@@ -90,6 +91,25 @@ void small_floats(std::vector<WordCase>& out) {
     for (size_t i = 0; i < kThreads; ++i)
       values[i] = static_cast<float>(load_element(DType::f8e4m3fn, small.data(), static_cast<int64_t>(i)));
     out.push_back(exactly("e4m3_value", small, values));
+  }
+}
+
+uint8_t e2m1_of(float x) { return std::isnan(x) ? 7 : float_to_e2m1(x); }
+
+// Codes themselves, the middles between them, and their neighbours; and numbers of all sizes.
+void four_bits(std::vector<WordCase>& out) {
+  Floats near;
+  for (const float middle : {0.0f, 0.25f, 0.5f, 0.75f, 1.25f, 1.75f, 2.5f, 3.0f, 3.5f, 5.0f, 6.0f, 7.0f}) {
+    for (const float each : {middle, std::nextafter(middle, 9.0f), std::nextafter(middle, -9.0f)}) {
+      near.push_back(each);
+      near.push_back(-each);
+    }
+  }
+  near.resize(2 * kThreads, 1.0f);
+  for (const Floats& numbers : {edge_cases(2 * kThreads), near}) {
+    std::vector<uint8_t> codes(kThreads);
+    for (size_t i = 0; i < 2 * kThreads; ++i) codes[i / 2] |= static_cast<uint8_t>(e2m1_of(numbers[i]) << i % 2 * 4);
+    out.push_back(exactly("e2m1x2", numbers, codes));
   }
 }
 
@@ -289,8 +309,8 @@ std::vector<WordCase> in_order(std::vector<WordCase> made) {
 const std::vector<WordCase>& word_cases() {
   static const std::vector<WordCase> cases = [] {
     std::vector<WordCase> made;
-    for (const auto add :
-         {small_floats, pairs, products_of_pairs, copies, matrices, products, warps, arithmetic, approximate})
+    for (const auto add : {small_floats, four_bits, pairs, products_of_pairs, copies, matrices, products, warps,
+                           arithmetic, approximate})
       add(made);
     return in_order(std::move(made));
   }();

@@ -54,6 +54,10 @@ WORD(multiply_bfloat162) {
 }
 
 WORD(e4m3) { out<uint8_t>(p)[thread()] = device::to_e4m3(in<float>(p)[thread()]); }
+WORD(e2m1x2) {
+  const float* const x = in<float>(p) + 2 * thread();
+  out<uint8_t>(p)[thread()] = static_cast<uint8_t>(device::pack_e2m1x2(x[0], x[1]));
+}
 WORD(e4m3_value) { out<float>(p)[thread()] = device::e4m3_value(in<uint8_t>(p)[thread()]); }
 
 // 16 bytes by a load, 16 by a load of what is read once, 8 and 8 likewise, 16 in pieces of 4 that are read once; thread
