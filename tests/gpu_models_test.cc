@@ -165,7 +165,8 @@ TEST(GpuSmallWeights, RoundWhatTheyReadToFourBits) {
     const Graph graph = build_zoo_model(model, 1);
     const PassOptions passes{.precision = Precision::fp4, .largest = largest_of(graph)};
     emulate("gb10");
-    const auto cpu = after_runs(graph, "cpu", passes), gpu = after_runs(graph, "cuda", passes);
+    const auto cpu = after_runs(graph, "cpu", passes);
+    auto gpu = after_runs(graph, "cuda", passes);
     const auto weights_alone = after_runs(graph, "cpu", {.precision = Precision::fp4});
     expect_outputs_near(*gpu, *cpu, 0.2);
     EXPECT_GT(driver_count("kernel nvfp4_gemm_8") + driver_count("kernel nvfp4_gemm_32"), 0);
@@ -173,6 +174,7 @@ TEST(GpuSmallWeights, RoundWhatTheyReadToFourBits) {
       const double rounded = difference_of(cpu->output(output.name), weights_alone->output(output.name)).relative_l2;
       EXPECT_LT(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2, rounded / 2);
     }
+    gpu.reset();
     emulate("h100");
     try {
       after_runs(graph, "cuda", passes);
