@@ -66,13 +66,7 @@ struct Case {
     p.storage = storage_of(*storage);
     p.m = m, p.n = n, p.k = k;
     p.code_bytes = code_bytes, p.a_stride = a_stride, p.y_stride = n;
-    p.epilogue.count = 2;
-    p.epilogue.steps[0] = {.kind = EpilogueStep::activation, .function = Activation::relu};
-    p.epilogue.steps[1] = {.kind = EpilogueStep::add,
-                           .storage = storage_of(*storage),
-                           .operand = run.input(*storage, c),
-                           .row_stride = n,
-                           .column_stride = 1};
+    p.epilogue = relu_then_add(*storage, run.input(*storage, c), n);
     run.launch(way + std::to_string(byte_gemm_rows(m)), p, byte_gemm_launch(m, n));
   }
 };

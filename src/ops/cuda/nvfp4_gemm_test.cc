@@ -94,13 +94,7 @@ struct Case {
              : storage.dtype == DType::f16 ? ElementType::f16
                                            : ElementType::bf16;
     p.input_scale = input_scale, p.six_scales = kLargestE2m1 * input_scale;
-    p.epilogue.count = 2;
-    p.epilogue.steps[0] = {.kind = EpilogueStep::activation, .function = Activation::relu};
-    p.epilogue.steps[1] = {.kind = EpilogueStep::add,
-                           .storage = storage_of(storage),
-                           .operand = run.input(storage, c),
-                           .row_stride = n,
-                           .column_stride = 1};
+    p.epilogue = relu_then_add(storage, run.input(storage, c), n);
     const int rows = scaled_gemm_rows(m);
     run.launch("nvfp4_gemm_" + std::to_string(rows), p, scaled_gemm_launch(p, rows));
   }

@@ -93,13 +93,7 @@ struct Case {
     p.warps_per_row = gemv_warps_per_row(n, k, kMultiprocessors);
     p.code_stride = scaled_code_words(kind.codes, k), p.block_stride = scaled_block_bytes(kind.codes, k);
     p.a_stride = a_stride, p.y_stride = n;
-    p.epilogue.count = 2;
-    p.epilogue.steps[0] = {.kind = EpilogueStep::activation, .function = Activation::relu};
-    p.epilogue.steps[1] = {.kind = EpilogueStep::add,
-                           .storage = storage_of(*kind.storage),
-                           .operand = run.input(*kind.storage, c),
-                           .row_stride = n,
-                           .column_stride = 1};
+    p.epilogue = relu_then_add(*kind.storage, run.input(*kind.storage, c), n);
     if (gemv) return run.launch(kind.name(), p, scaled_gemv_launch(p));
     const int rows = scaled_gemm_rows(m);
     run.launch(kind.name() + "_" + std::to_string(rows), p, scaled_gemm_launch(p, rows));

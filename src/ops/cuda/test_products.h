@@ -12,4 +12,17 @@ inline Storage storage_of(const TestStorage& storage) {
   return storage.dtype == DType::f32 ? Storage::f32 : storage.dtype == DType::f16 ? Storage::f16 : Storage::bf16;
 }
 
+// relu(y) + c[row, column], of rows of `columns` numbers.
+inline Epilogue relu_then_add(const TestStorage& storage, const void* c, int columns) {
+  Epilogue out{};
+  out.count = 2;
+  out.steps[0] = {.kind = EpilogueStep::activation, .function = Activation::relu};
+  out.steps[1] = {.kind = EpilogueStep::add,
+                  .storage = storage_of(storage),
+                  .operand = c,
+                  .row_stride = columns,
+                  .column_stride = 1};
+  return out;
+}
+
 }  // namespace sparkpilot::cuda
