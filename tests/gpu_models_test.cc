@@ -169,7 +169,7 @@ TEST(GpuSmallWeights, RoundWhatTheyReadToFourBits) {
     auto gpu = after_runs(graph, "cuda", passes);
     const auto weights_alone = after_runs(graph, "cpu", {.precision = Precision::fp4});
     expect_outputs_near(*gpu, *cpu, 0.2);
-    EXPECT_GT(driver_count("kernel nvfp4_gemm_8") + driver_count("kernel nvfp4_gemm_32"), 0);
+    EXPECT_GT(driver_count("kernel nvfp4_gemm_f16_8") + driver_count("kernel nvfp4_gemm_f16_32"), 0);
     for (const TensorInfo& output : cpu->outputs()) {  // further from what they round than from each other
       const double rounded = difference_of(cpu->output(output.name), weights_alone->output(output.name)).relative_l2;
       EXPECT_LT(difference_of(gpu->output(output.name), cpu->output(output.name)).relative_l2, rounded / 2);

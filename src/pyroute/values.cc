@@ -105,7 +105,8 @@ class Copy {
       if (!has_schema(field) || (!verbose_ && !fields.has(field))) return;
       out[field.getProto().getName().cStr()] = of(fields.get(field));
     };
-    for (const auto& field : fields.getSchema().getNonUnionFields()) member(field);
+    const auto plain = fields.getSchema().getNonUnionFields();  // g++ 14 takes it for a dangling reference in the loop
+    for (const auto& field : plain) member(field);
     KJ_IF_MAYBE (set, fields.which()) {
       member(*set);
     }

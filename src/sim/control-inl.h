@@ -15,7 +15,8 @@
 #include "sim/control.h"
 #include "sim/steering-inl.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 // openpilot's PID [f]: the integral stops where the output is beyond a limit, and does not unwind.
 template <class N>
@@ -274,5 +275,6 @@ SIM_FN N longitudinal_control(const LongitudinalConstants<N>& k, const Longitudi
   return s.output;
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

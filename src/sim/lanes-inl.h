@@ -10,7 +10,8 @@
 #include "hwy/highway.h"
 #include "sim/number-inl.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using LaneTag = hn::ScalableTag<float>;
@@ -159,5 +160,6 @@ SIM_FN Lanes look_back(const Lanes* slots, int stride, int head, int length, Lan
 }
 #undef SIM_PARTWISE
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

@@ -19,7 +19,8 @@
 
 #include "sim/number-inl.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 // c[0] + c[1] x + ... by Horner's rule.
 template <class N, int kTerms>
@@ -142,5 +143,6 @@ SIM_FN N interpolate(N at, const double (&x)[kPoints], const N (&y)[kPoints]) {
   return sum;
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

@@ -25,7 +25,8 @@
 #include "sim/math-inl.h"
 #include "sim/mpc.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 template <class N>
 struct MpcPoint {
@@ -398,5 +399,6 @@ SIM_FN MpcResult<N> mpc_step(const MpcConstants<N>& k, const MpcInput<N>& in, Mp
   return out;
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

@@ -13,7 +13,8 @@
 #include "sim/mpc-inl.h"
 #include "sim/world-inl.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 template <class N>
 struct MpcPlannerConstants {
@@ -91,5 +92,6 @@ void plan_by_mpc(const MpcPlannerConstants<N>& k, const Motion<N>& motion, const
   s.accel = next;
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

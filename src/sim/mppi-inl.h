@@ -23,7 +23,8 @@
 #include "sim/math-inl.h"
 #include "sim/world.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 inline constexpr int kMppiKnots = 3, kMppiStepsOfKnot = 6, kMppiDelays = 20;
 // The first 16 points of bases 2, 3 and 5 through the inverse of the normal distribution.
@@ -158,5 +159,6 @@ struct LateralMppi {
   }
 };
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

@@ -9,7 +9,8 @@
 
 #include "sim/math-inl.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 // In: the counter. Out: four random words.
 template <class W>
@@ -44,5 +45,6 @@ SIM_FN void normal_numbers(uint64_t seed, WordsOf<N> step, N low, N high, N (&ou
   }
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

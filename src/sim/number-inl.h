@@ -24,18 +24,18 @@
 
 #include <cstdint>
 
-// SIM_BEGIN and SIM_END stand around the code of a step's header: a namespace of its own for each of Highway's targets.
-#ifndef SIM_BEGIN
+// A step's header has SIM_BEFORE(); namespace SIM_NAMESPACE { ... } SIM_AFTER(); around its code: a namespace of its
+// own for each of Highway's targets. Nothing may stand behind HWY_BEFORE_NAMESPACE() in a macro: g++ 14 drops what
+// follows a target's pragma in a macro of a file that a system header includes, as foreach_target.h does.
+#ifndef SIM_NAMESPACE
 #ifdef HWY_BEFORE_NAMESPACE
-#define SIM_BEGIN         \
-  HWY_BEFORE_NAMESPACE(); \
-  namespace sparkpilot::sim::HWY_NAMESPACE {
-#define SIM_END \
-  }             \
-  HWY_AFTER_NAMESPACE();
+#define SIM_NAMESPACE sparkpilot::sim::HWY_NAMESPACE
+#define SIM_BEFORE() HWY_BEFORE_NAMESPACE()
+#define SIM_AFTER() HWY_AFTER_NAMESPACE()
 #else
-#define SIM_BEGIN namespace sparkpilot::sim::scalar {
-#define SIM_END }
+#define SIM_NAMESPACE sparkpilot::sim::scalar
+#define SIM_BEFORE() static_assert(true)
+#define SIM_AFTER() static_assert(true)
 #endif
 // What a step's functions are: for nvcc, code of both sides. Instrumented code takes many minutes to compile if all of
 // it is inlined.
@@ -46,9 +46,10 @@
 #else
 #define SIM_FN inline __attribute__((always_inline))
 #endif
-#endif  // SIM_BEGIN
+#endif  // SIM_NAMESPACE
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 // What comparisons of N give, and 32-bit words of as many worlds.
 template <class N>
@@ -162,5 +163,6 @@ SIM_FN MaskOf<N> is_set(N flag) {
   return flag > N(0.5);
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

@@ -10,7 +10,8 @@
 #include "sim/outside.h"
 #include "sim/world-inl.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 // In a lateral controller's place: what the one outside sees, and what its commands cost.
 template <bool kTakesTorque>
@@ -165,5 +166,6 @@ SIM_FN void advance_outside(const OutsideCall& call, const OutsideInput<N>& in, 
   if (call.last) features_outside(k, s, features);
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

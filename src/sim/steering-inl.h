@@ -8,7 +8,8 @@
 
 #include "sim/vehicle-inl.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 // Values of the last steps, which lie `stride` N apart: in a block of worlds beside each other, in a GPU's memory a
 // world apart.
@@ -82,5 +83,6 @@ SIM_FN void steer_by_torque(const SteeringConstants<N>& k, const CarConstants<N>
   turn_wheel(k, difference - clip(difference, -band, band), state);
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

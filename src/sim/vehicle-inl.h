@@ -14,7 +14,8 @@
 #include "sim/math-inl.h"
 #include "sim/vehicle.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 // What follows from a Vehicle alone.
 template <class N>
@@ -270,5 +271,6 @@ SIM_FN void accelerate(const CarConstants<N>& car, N lag_left, N lag_mean, N com
   m.speed = next;
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

@@ -16,7 +16,8 @@
 #include "sim/noise-inl.h"
 #include "sim/world.h"
 
-SIM_BEGIN
+SIM_BEFORE();
+namespace SIM_NAMESPACE {
 
 template <class N>
 struct CourseConstants {
@@ -480,5 +481,6 @@ inline WorldResult result_of(const WorldState<double, Control>& s) {
   return r;
 }
 
-SIM_END
+}  // namespace SIM_NAMESPACE
+SIM_AFTER();
 #endif

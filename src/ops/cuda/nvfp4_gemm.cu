@@ -51,6 +51,7 @@ __device__ __forceinline__ uint32_t as_mma_calls_them(uint32_t scales) {
   return (scales & 0xff0000ffu) | (scales & 0xff00u) << 8 | (scales >> 8 & 0xff00u);
 }
 
+template <ElementType kType>
 __device__ __forceinline__ void load_block(const Nvfp4GemmArguments& p, long long row, int k, bool wide,
                                            float (&x)[16]) {
   const long long first = row * p.a_stride + k;
@@ -58,25 +59,25 @@ __device__ __forceinline__ void load_block(const Nvfp4GemmArguments& p, long lon
 #pragma unroll
     for (int half = 0; half < 16; half += 8) {
       float eight[8];
-      device::load_values(p.type, p.a, first + half, eight);
+      device::load_values(kType, p.a, first + half, eight);
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[half + i] = eight[i];
     }
     return;
   }
 #pragma unroll
-  for (int i = 0; i < 16; ++i) x[i] = k + i < p.k ? device::load_value(p.type, p.a, first + i) : 0.0f;
+  for (int i = 0; i < 16; ++i) x[i] = k + i < p.k ? device::load_value(kType, p.a, first + i) : 0.0f;
 }
 
 // 16 rows of weights, mma's left operand, by kTiles times 8 of activations. A lane loads a block of rows lane / 4 and
 // lane / 4 + 8 of the weights, and of row lane / 4 of each tile.
-template <int kTiles>
+template <ElementType kType, int kTiles>
 __device__ __forceinline__ void nvfp4_gemm(const Nvfp4GemmArguments& p) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int first = static_cast<int>(blockIdx.x) * device::kScaledColumns;
   const int first_row = static_cast<int>(blockIdx.y) * 8 * kTiles;
   const int upper = device::least(first + lane / 4, p.n - 1), lower = device::least(first + lane / 4 + 8, p.n - 1);
-  const bool wide = device::is_aligned(p.a, p.a_stride * (p.type == ElementType::f32 ? 4 : 2));
+  const bool wide = device::is_aligned(p.a, p.a_stride * (kType == ElementType::f32 ? 4 : 2));
   float sums[kTiles][4] = {};
 #pragma unroll 1
   for (int k0 = warp * kScaledDepth; k0 < p.k; k0 += device::kScaledWarps * kScaledDepth) {
@@ -91,7 +92,7 @@ __device__ __forceinline__ void nvfp4_gemm(const Nvfp4GemmArguments& p) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       float x[16];
-      load_block(p, device::least(first_row + tile * 8 + lane / 4, p.m - 1), k, wide, x);
+      load_block<kType>(p, device::least(first_row + tile * 8 + lane / 4, p.m - 1), k, wide, x);
       Block block;
       block.round(x, p.input_scale, p.six_scales);
       uint32_t columns[2];
@@ -103,14 +104,19 @@ __device__ __forceinline__ void nvfp4_gemm(const Nvfp4GemmArguments& p) {
     }
   }
   device::finish_scaled_rows<kTiles>(
-      p, sums, [&](float y, int row, int column) { device::store_value(p.type, p.y, row * p.y_stride + column, y); });
+      p, sums, [&](float y, int row, int column) { device::store_value(kType, p.y, row * p.y_stride + column, y); });
 }
 
 }  // namespace
 
-#define NVFP4_GEMM(rows)                                                                                              \
-  extern "C" __global__ void __launch_bounds__(256) nvfp4_gemm_##rows(const __grid_constant__ Nvfp4GemmArguments p) { \
-    nvfp4_gemm<rows / 8>(p);                                                                                          \
+#define NVFP4_GEMM(type, rows)                                                   \
+  extern "C" __global__ void __launch_bounds__(256)                              \
+      nvfp4_gemm_##type##_##rows(const __grid_constant__ Nvfp4GemmArguments p) { \
+    nvfp4_gemm<ElementType::type, rows / 8>(p);                                  \
   }
-NVFP4_GEMM(8)
-NVFP4_GEMM(32)
+NVFP4_GEMM(f32, 8)
+NVFP4_GEMM(f32, 32)
+NVFP4_GEMM(f16, 8)
+NVFP4_GEMM(f16, 32)
+NVFP4_GEMM(bf16, 8)
+NVFP4_GEMM(bf16, 32)

@@ -90,13 +90,10 @@ struct Case {
     p.code_stride = scaled_code_words(SmallCodes::nvfp4, k);
     p.block_stride = scaled_block_bytes(SmallCodes::nvfp4, k);
     p.a_stride = a_stride, p.y_stride = n;
-    p.type = storage.dtype == DType::f32   ? ElementType::f32
-             : storage.dtype == DType::f16 ? ElementType::f16
-                                           : ElementType::bf16;
     p.input_scale = input_scale, p.six_scales = kLargestE2m1 * input_scale;
     p.epilogue = relu_then_add(storage, run.input(storage, c), n);
     const int rows = scaled_gemm_rows(m);
-    run.launch("nvfp4_gemm_" + std::to_string(rows), p, scaled_gemm_launch(p, rows));
+    run.launch("nvfp4_gemm_" + storage.name + "_" + std::to_string(rows), p, scaled_gemm_launch(p, rows));
   }
 };
 

@@ -276,9 +276,9 @@ std::unique_ptr<KernelState> fp4_product_prepare(const Problem& p, const GemmArg
   state->set(p, args, scale);
   Nvfp4GemmArguments& to = state->arguments;
   pack_weights(p, s, *state);
-  to.type = *element_type(p.inputs[0].dtype);
   to.input_scale = scale, to.six_scales = kLargestE2m1 * scale;
-  state->function = &kernel_on(*p.gpu, fmt::format("nvfp4_gemm_{}", scaled_gemm_rows(to.m)));
+  state->function =
+      &kernel_on(*p.gpu, fmt::format("nvfp4_gemm_{}_{}", *storage_suffix(p.inputs[0].dtype), scaled_gemm_rows(to.m)));
   return state;
 }
 

@@ -118,7 +118,8 @@ class JsonWriter {
       out_ += "\":";
       value(fields.get(field), field.getType());
     };
-    for (const auto& field : fields.getSchema().getNonUnionFields()) member(field);
+    const auto plain = fields.getSchema().getNonUnionFields();  // g++ 14 takes it for a dangling reference in the loop
+    for (const auto& field : plain) member(field);
     KJ_IF_MAYBE (active, fields.which()) {
       member(*active);
     }
@@ -247,7 +248,8 @@ constexpr std::string_view kOnroadKinds[] = {"onroadEventsDEPRECATED", "onroadEv
 std::vector<StructSchema::Field> fields_of(const std::string& kind) {
   const bool onroad = std::find(std::begin(kOnroadNames), std::end(kOnroadNames), kind) != std::end(kOnroadNames);
   std::vector<StructSchema::Field> fields;
-  for (const auto& field : capnp::Schema::from<cereal::Event>().getUnionFields()) {
+  const auto kinds_of_events = capnp::Schema::from<cereal::Event>().getUnionFields();
+  for (const auto& field : kinds_of_events) {
     const std::string_view name = field.getProto().getName().cStr();
     const bool one =
         onroad && std::find(std::begin(kOnroadKinds), std::end(kOnroadKinds), name) != std::end(kOnroadKinds);
@@ -366,7 +368,8 @@ bool is_kind(const std::string& kind) { return !kinds_named(kind).empty(); }
 
 std::vector<std::string> printable_kinds() {
   std::vector<std::string> kinds;
-  for (const auto& field : capnp::Schema::from<cereal::Event>().getUnionFields()) {
+  const auto kinds_of_events = capnp::Schema::from<cereal::Event>().getUnionFields();
+  for (const auto& field : kinds_of_events) {
     if (!field.getType().isAnyPointer()) kinds.emplace_back(field.getProto().getName().cStr());
   }
   return kinds;

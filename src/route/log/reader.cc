@@ -162,7 +162,8 @@ double LogReader::done() const { return impl_->source->done(); }
 const std::vector<std::string>& event_kinds() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const auto& field : capnp::Schema::from<cereal::Event>().getUnionFields()) {
+    const auto fields = capnp::Schema::from<cereal::Event>().getUnionFields();
+    for (const auto& field : fields) {
       const size_t at = field.getProto().getDiscriminantValue();
       list.resize(std::max(list.size(), at + 1));
       list[at] = field.getProto().getName().cStr();

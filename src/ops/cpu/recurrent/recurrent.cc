@@ -27,7 +27,7 @@ constexpr Known kKnown[] = {{"relu", CellActivation::relu, 0, 0, false, false},
                             {"softsign", CellActivation::softsign, 0, 0, false, false},
                             {"softplus", CellActivation::softplus, 0, 0, false, false}};
 
-const Known& known(std::string name) {
+const Known& known(const std::string& name) {
   std::string lower = name;
   for (char& letter : lower) {
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');

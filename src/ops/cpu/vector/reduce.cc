@@ -206,9 +206,10 @@ Integers integers_of(Reduce kind) {
   return kind == Reduce::max ? Integers::max : kind == Reduce::min ? Integers::min : Integers::add;
 }
 
-// Reduces the n elements at x, n > 0. T: any type of their size.
+// Reduces the n elements at x; 0 of none. T: any type of their size.
 template <typename T>
 T fold(Integers op, DType dtype, const T* x, int64_t n) {
+  if (n <= 0) return 0;
   alignas(64) T kept[kColumns];
   int64_t width = std::min(n, kColumns);
   std::copy_n(x, width, kept);
