@@ -69,7 +69,8 @@ TEST_F(MonitorCli, WhatTheDoctorRecordsHoldsNoProcesses) {
   EXPECT_GE(here["cpu"]["load"], 0);
   EXPECT_GT(here["memory"]["used_bytes"], 0);
   EXPECT_GE(here["cpu"]["processors_percent"].size(), 1U);
-  for (const auto& [path, text] : json::parse(read_text(file))["files"].items()) {
+  const json record = json::parse(read_text(file));
+  for (const auto& [path, text] : record["files"].items()) {
     const bool of_process = path.size() > 6 && path.starts_with("/proc/") && std::isdigit(path[6]);
     EXPECT_FALSE(of_process && (path.ends_with("/stat") || path.ends_with("/cmdline"))) << path;
   }

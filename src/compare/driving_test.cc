@@ -47,10 +47,10 @@ ModelRecord random_record(uint32_t frame_id, Random& random) {
   return r;
 }
 
-const Term& term(const DrivingTerms& terms, const std::string& name) {
+const Term& term(const DrivingTerms& terms, std::string_view name) {
   return *std::find_if(terms.terms.begin(), terms.terms.end(), [&](const Term& t) { return t.name == name; });
 }
-const Decision& decision(const DrivingTerms& terms, const std::string& name) {
+const Decision& decision(const DrivingTerms& terms, std::string_view name) {
   return *std::find_if(terms.decisions.begin(), terms.decisions.end(), [&](const auto& d) { return d.name == name; });
 }
 

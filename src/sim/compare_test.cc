@@ -44,11 +44,11 @@ Results run_of(int scenarios, int variants, const std::function<void(ResultRow&)
   return out;
 }
 
-const Difference& difference(const Comparison& c, const std::string& metric, Scope scope, const std::string& of = {}) {
+const Difference& difference(const Comparison& c, std::string_view metric, Scope scope, std::string_view of = {}) {
   for (const Difference& d : c.differences) {
     if (d.metric->name == metric && d.scope == scope && d.of == of) return d;
   }
-  throw std::runtime_error("no " + metric + " of " + of);
+  throw std::runtime_error("no " + std::string(metric) + " of " + std::string(of));
 }
 
 Comparison compare(const Results& a, const Results& b, const CompareOptions& options = {}) {

@@ -50,10 +50,10 @@ class AuditTest : public testing::Test {
     options.root = root;
     return audit(options);
   }
-  static const Library& find(const Audit& audit, const std::string& path) {
+  static const Library& find(const Audit& audit, std::string_view path) {
     const auto found =
         std::find_if(audit.libraries.begin(), audit.libraries.end(), [&](const Library& l) { return l.path == path; });
-    if (found == audit.libraries.end()) throw std::runtime_error("no " + path);
+    if (found == audit.libraries.end()) throw std::runtime_error("no " + std::string(path));
     return *found;
   }
   const TempFolder folder;

@@ -69,7 +69,7 @@ std::set<std::string> failed(const ModelComparison& comparison) {
   return out;
 }
 
-const FieldComparison& field(const ModelComparison& comparison, const std::string& name) {
+const FieldComparison& field(const ModelComparison& comparison, std::string_view name) {
   for (const FieldComparison& f : comparison.fields) {
     if (f.name == name) return f;
   }
@@ -196,7 +196,7 @@ TEST(ModelCompare, WhatTheReferenceNeverHadIsSaid) {
   EXPECT_EQ(field(lost, "desired_curvature").outcome(), Outcome::beyond);
 }
 
-const std::vector<std::string>& row(const ComparisonTable& table, const std::string& field) {
+const std::vector<std::string>& row(const ComparisonTable& table, std::string_view field) {
   static const std::vector<std::string> none(16);
   for (const auto& cells : table.rows) {
     if (cells[0] == field) return cells;
